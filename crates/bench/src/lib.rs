@@ -1,0 +1,1 @@
+//! The MPI benchmark programs of the seeds and their launcher.

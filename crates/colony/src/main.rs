@@ -1,0 +1,2 @@
+//! The `colony` command: parse, call, print.
+fn main() {}

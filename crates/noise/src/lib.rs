@@ -1,0 +1,1 @@
+//! Noise: measure detours, attribute them, keep, convert and compare traces, inject noise.

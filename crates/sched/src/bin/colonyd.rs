@@ -1,0 +1,2 @@
+//! The node daemon.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Coordinated scheduling on Linux: agent, guardian, colonyd and its file tree, the proof of a run.

@@ -1,0 +1,1 @@
+//! Experiments end to end, and the report they write.
