@@ -13,7 +13,8 @@ use libbpf_cargo::SkeletonBuilder;
 /// Where the source does not compile: a build script has nobody to return an error to.
 pub fn skeleton(source: &str, name: &str) {
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
-    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("set by cargo")).join(format!("{name}.skel.rs"));
+    let out =
+        PathBuf::from(std::env::var_os("OUT_DIR").expect("set by cargo")).join(format!("{name}.skel.rs"));
     SkeletonBuilder::new()
         .source(source)
         .clang(clang())

@@ -8,10 +8,14 @@ pub mod build;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
     /// The process lacks the capabilities.
-    #[error("BPF needs root, or CAP_BPF and CAP_PERFMON (sudo setcap cap_bpf,cap_perfmon,cap_sys_nice+ep colony)")]
+    #[error(
+        "BPF needs root, or CAP_BPF and CAP_PERFMON (sudo setcap cap_bpf,cap_perfmon,cap_sys_nice+ep colony)"
+    )]
     Privilege,
     /// The kernel has no type information of its own.
-    #[error("this kernel has no /sys/kernel/btf/vmlinux (CONFIG_DEBUG_INFO_BTF); BPF programs cannot be fitted to it")]
+    #[error(
+        "this kernel has no /sys/kernel/btf/vmlinux (CONFIG_DEBUG_INFO_BTF); BPF programs cannot be fitted to it"
+    )]
     NoBtf,
 }
 
