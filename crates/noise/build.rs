@@ -1,1 +1,5 @@
-fn main() {}
+//! Compiles the attribution's BPF object.
+
+fn main() {
+    colony_bpf::build::skeleton("bpf/attrib.bpf.c", "attrib");
+}

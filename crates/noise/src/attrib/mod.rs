@@ -1,1 +1,14 @@
-//! attrib.
+//! Attribution: which source each detour came from.
+//!
+//! With privileges, BPF programs on the kernel's tracepoints record what runs on the measured CPUs
+//! ([`probe`]). From these events follows what was on a CPU at every instant, the innermost first
+//! ([`spans`]): an interrupt inside another task's time is the interrupt's, not the task's. Laid over the
+//! detours ([`join`]) this says what each consists of, and what nothing explains.
+
+pub mod event;
+pub mod join;
+pub mod probe;
+pub mod spans;
+
+pub use join::{Attributed, Cause, attribute};
+pub use probe::{Probe, ProbeError};

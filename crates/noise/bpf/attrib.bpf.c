@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What takes a measured CPU away from its observer: entries and exits of interrupts, softirqs and
+ * inter-processor interrupts, non-maskable interrupts, page faults, and context switches.
+ *
+ * Events of measured CPUs only, each into its CPU's own ring in a map that user space has mapped: no
+ * lock, no wake-up, no system call to read it. A full ring counts what it loses. The filter is here
+ * because everything that is logged costs the CPU that is being measured.
+ */
+#include "colony_kernel.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+char LICENSE[] SEC("license") = "GPL";
+
+#define MAX_CPUS 1024
+#define NAME_LEN 16
+
+/* keep in step with event.rs */
+enum kind {
+	SWITCH = 1,
+	ENTER = 2,
+	EXIT = 3,
+	POINT = 4,
+};
+
+enum what {
+	LOCAL_TIMER = 1,
+	CALL_FUNCTION,
+	CALL_FUNCTION_SINGLE,
+	RESCHEDULE,
+	IRQ_WORK,
+	PLATFORM_IPI,
+	THERMAL,
+	THRESHOLD,
+	DEFERRED_ERROR,
+	ERROR,
+	SPURIOUS,
+	SOFTIRQ,
+	IRQ,
+	NMI,
+	PAGE_FAULT,
+};
+
+struct event {
+	u64 ready; /* index in the ring + 1, written last */
+	u64 at_ns; /* CLOCK_MONOTONIC */
+	u32 arg;   /* switch: task left; softirq, irq: number; nmi: length in ns */
+	u32 pid;   /* switch: task entered */
+	u16 kind;
+	u16 what;
+	u16 prio;     /* switch: priority of the task entered, 0..99 real-time */
+	u16 runnable; /* switch: the task left would rather have gone on */
+	char name[NAME_LEN];
+};
+
+struct ring {
+	u64 head; /* events ever reserved */
+	u64 tail; /* events user space has read */
+	u64 lost;
+	u64 pad[5]; /* a cache line each */
+};
+
+/* sized by user space: measured CPUs, and measured CPUs x events */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, 1 << 10 /* BPF_F_MMAPABLE */);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct ring);
+} rings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, 1 << 10 /* BPF_F_MMAPABLE */);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct event);
+} events SEC(".maps");
+
+/* slot + 1 of each measured CPU, 0 for the others */
+const volatile u16 slot_of[MAX_CPUS];
+/* events a ring holds, a power of two */
+const volatile u32 ring_len = 1;
+u32 on;
+
+static __always_inline struct event *reserve(u64 *index)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	if (!on || cpu >= MAX_CPUS)
+		return 0;
+	u32 slot = slot_of[cpu];
+	if (!slot--)
+		return 0;
+	struct ring *r = bpf_map_lookup_elem(&rings, &slot);
+	if (!r)
+		return 0;
+	/* an NMI may come between any two instructions: one atomic step takes the place */
+	u64 i = __sync_fetch_and_add(&r->head, 1);
+	if (i - *(volatile u64 *)&r->tail >= ring_len) {
+		/* the place stays unfilled, and is skipped by its stale `ready` */
+		__sync_fetch_and_add(&r->lost, 1);
+		return 0;
+	}
+	u32 key = slot * ring_len + (i & (ring_len - 1));
+	*index = i;
+	return bpf_map_lookup_elem(&events, &key);
+}
+
+static __always_inline void publish(struct event *e, u64 index)
+{
+	/* BPF has no release store; the tracepoints above are x86's, which keeps stores in order */
+	asm volatile("" ::: "memory");
+	*(volatile u64 *)&e->ready = index + 1;
+}
+
+static __always_inline int emit(u16 kind, u16 what, u32 arg)
+{
+	u64 i, now = bpf_ktime_get_ns();
+	struct event *e = reserve(&i);
+	if (!e)
+		return 0;
+	e->at_ns = now;
+	e->kind = kind;
+	e->what = what;
+	e->arg = arg;
+	e->pid = 0;
+	e->prio = 0;
+	e->runnable = 0;
+	e->name[0] = 0;
+	publish(e, i);
+	return 0;
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
+	     unsigned int prev_state)
+{
+	u64 i, now = bpf_ktime_get_ns();
+	struct event *e = reserve(&i);
+	if (!e)
+		return 0;
+	e->at_ns = now;
+	e->kind = SWITCH;
+	e->what = 0;
+	e->arg = prev->pid;
+	e->pid = next->pid;
+	e->prio = next->prio;
+	e->runnable = preempt || prev_state == 0;
+	bpf_probe_read_kernel(e->name, NAME_LEN, next->comm);
+	publish(e, i);
+	return 0;
+}
+
+#define VECTOR(name, what)                                                                         \
+	SEC("tp_btf/" #name "_entry") int BPF_PROG(name##_entry, int vector)                       \
+	{                                                                                          \
+		return emit(ENTER, what, vector);                                                  \
+	}                                                                                          \
+	SEC("tp_btf/" #name "_exit") int BPF_PROG(name##_exit, int vector)                         \
+	{                                                                                          \
+		return emit(EXIT, what, vector);                                                   \
+	}
+
+VECTOR(local_timer, LOCAL_TIMER)
+VECTOR(call_function, CALL_FUNCTION)
+VECTOR(call_function_single, CALL_FUNCTION_SINGLE)
+VECTOR(reschedule, RESCHEDULE)
+VECTOR(irq_work, IRQ_WORK)
+VECTOR(x86_platform_ipi, PLATFORM_IPI)
+VECTOR(thermal_apic, THERMAL)
+VECTOR(threshold_apic, THRESHOLD)
+VECTOR(deferred_error_apic, DEFERRED_ERROR)
+VECTOR(error_apic, ERROR)
+VECTOR(spurious_apic, SPURIOUS)
+VECTOR(softirq, SOFTIRQ)
+
+SEC("tp_btf/irq_handler_entry")
+int BPF_PROG(irq_handler_entry, int irq, struct irqaction *action)
+{
+	u64 i, now = bpf_ktime_get_ns();
+	struct event *e = reserve(&i);
+	if (!e)
+		return 0;
+	e->at_ns = now;
+	e->kind = ENTER;
+	e->what = IRQ;
+	e->arg = irq;
+	e->pid = 0;
+	e->prio = 0;
+	e->runnable = 0;
+	bpf_probe_read_kernel_str(e->name, NAME_LEN, action->name);
+	publish(e, i);
+	return 0;
+}
+
+SEC("tp_btf/irq_handler_exit")
+int BPF_PROG(irq_handler_exit, int irq)
+{
+	return emit(EXIT, IRQ, irq);
+}
+
+SEC("tp_btf/nmi_handler")
+int BPF_PROG(nmi_handler, void *handler, s64 delta_ns, int handled)
+{
+	return emit(POINT, NMI, delta_ns);
+}
+
+SEC("tp_btf/page_fault_user")
+int BPF_PROG(page_fault_user, unsigned long address)
+{
+	return emit(POINT, PAGE_FAULT, 0);
+}

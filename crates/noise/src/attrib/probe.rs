@@ -1,0 +1,247 @@
+//! Loads the BPF programs and reads what they write.
+
+use std::mem::MaybeUninit;
+use std::num::NonZeroUsize;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use colony_node::cpu::CpuSet;
+use libbpf_rs::btf::types::Typedef;
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{Btf, OpenObject};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+
+use super::event::{Event, RawEvent};
+
+#[allow(missing_docs, unreachable_pub, clippy::all, clippy::undocumented_unsafe_blocks, clippy::unwrap_used)]
+mod skel {
+    include!(concat!(env!("OUT_DIR"), "/attrib.skel.rs"));
+}
+
+/// Why detours cannot be attributed here.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// BPF is not open to this process or this kernel.
+    #[error(transparent)]
+    Unavailable(#[from] colony_bpf::Unavailable),
+    /// The kernel refused the programs.
+    #[error("loading the attribution programs: {0}; detours stay unexplained")]
+    Bpf(#[from] libbpf_rs::Error),
+    /// A map could not be shared.
+    #[error("sharing the event rings with the kernel: {0}; detours stay unexplained")]
+    Map(#[from] nix::errno::Errno),
+}
+
+/// Events each CPU's ring holds between two drains: 3 MiB a CPU.
+const RING_LEN: usize = 1 << 16;
+/// CPUs the kernel side can tell apart.
+const MAX_CPUS: usize = 1024;
+
+/// The head of one CPU's ring; the kernel side's `struct ring`.
+#[repr(C)]
+struct RingHead {
+    head: AtomicU64,
+    tail: AtomicU64,
+    lost: AtomicU64,
+    pad: [u64; 5],
+}
+
+/// Tracepoint programs on the measured CPUs.
+pub struct Probe {
+    cpus: Vec<usize>,
+    heads: Mapped,
+    events: Mapped,
+    /// Per CPU: what has been read, and the head seen last time (a place before it that is still
+    /// unfilled was lost).
+    read: Vec<(u64, u64)>,
+    missing: Vec<String>,
+    skel: skel::AttribSkel<'static>,
+}
+
+impl Probe {
+    /// Loads and attaches the programs for `cpus`; nothing is recorded before [`start`](Self::start).
+    ///
+    /// # Errors
+    /// [`ProbeError`] says why attribution is not possible here.
+    pub fn attach(cpus: &CpuSet) -> Result<Self, ProbeError> {
+        colony_bpf::check()?;
+        // libbpf's messages go to standard error by default; ours say what matters
+        libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Debug, |_, text| {
+            tracing::debug!("{}", text.trim_end())
+        })));
+        let cpus: Vec<usize> = cpus.iter().filter(|&c| c < MAX_CPUS).collect();
+        // the skeleton borrows this pointer-sized cell for as long as it lives; it is not worth a
+        // self-referential struct to get eight bytes back
+        let cell: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = skel::AttribSkelBuilder::default().open(cell)?;
+        open.maps.rings.set_max_entries(cpus.len() as u32)?;
+        open.maps.events.set_max_entries((cpus.len() * RING_LEN) as u32)?;
+        if let Some(data) = open.maps.rodata_data.as_deref_mut() {
+            data.ring_len = RING_LEN as u32;
+            for (slot, &cpu) in cpus.iter().enumerate() {
+                data.slot_of[cpu] = slot as u16 + 1;
+            }
+        }
+        let missing = leave_out_missing(&mut open)?;
+        let mut skel = open.load()?;
+        let heads = Mapped::new(skel.maps.rings.as_fd(), cpus.len() * size_of::<RingHead>())?;
+        let events = Mapped::new(skel.maps.events.as_fd(), cpus.len() * RING_LEN * size_of::<RawEvent>())?;
+        skel.attach()?;
+        let read = vec![(0, 0); cpus.len()];
+        Ok(Self { cpus, heads, events, read, missing, skel })
+    }
+
+    /// Tracepoints this kernel does not have; what they would show stays unexplained.
+    #[must_use]
+    pub fn missing(&self) -> &[String] {
+        &self.missing
+    }
+
+    /// Begins to record.
+    pub fn start(&mut self) {
+        self.switch(1);
+    }
+
+    /// Ends recording.
+    pub fn stop(&mut self) {
+        self.switch(0);
+    }
+
+    fn switch(&mut self, on: u32) {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            // the kernel reads this word while we write it: one store, not to be merged
+            // SAFETY: a valid, aligned, exclusively borrowed u32.
+            unsafe { std::ptr::write_volatile(&raw mut bss.on, on) };
+        }
+    }
+
+    /// Events lost so far because a ring was full.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        (0..self.cpus.len()).map(|slot| self.head(slot).lost.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Hands over the events recorded since the last call, per CPU almost in order of time: an
+    /// interrupt may take its place between another event's instant and its own.
+    pub fn drain(&mut self, mut take: impl FnMut(usize, Event)) {
+        for slot in 0..self.cpus.len() {
+            let head = self.head(slot).head.load(Ordering::Acquire);
+            let (mut next, settled) = self.read[slot];
+            while next < head {
+                match self.event(slot, next) {
+                    Some(raw) => {
+                        if let Some(event) = Event::decode(&raw) {
+                            take(self.cpus[slot], event);
+                        }
+                    }
+                    // a place taken before the last drain and still unfilled was lost
+                    None if next < settled => {}
+                    None => break,
+                }
+                next += 1;
+            }
+            self.head(slot).tail.store(next, Ordering::Release);
+            self.read[slot] = (next, head);
+        }
+    }
+
+    fn head(&self, slot: usize) -> &RingHead {
+        // SAFETY: the mapping holds one RingHead a slot and lives as long as self; the kernel
+        // changes it concurrently, which the atomics allow.
+        unsafe { &*self.heads.at.cast::<RingHead>().as_ptr().add(slot) }
+    }
+
+    /// The event at place `index` of a ring, if it has been written and not been overwritten.
+    fn event(&self, slot: usize, index: u64) -> Option<RawEvent> {
+        let place = slot * RING_LEN + (index as usize & (RING_LEN - 1));
+        // SAFETY: `place` is below cpus * RING_LEN, the mapping's length in events; every bit
+        // pattern is a valid RawEvent; volatile, since the kernel may be writing other places.
+        let raw = unsafe { self.events.at.cast::<RawEvent>().as_ptr().add(place).read_volatile() };
+        fence(Ordering::Acquire);
+        (raw.ready == index + 1).then_some(raw)
+    }
+}
+
+/// Switches off the programs whose tracepoint this kernel lacks, and returns their names.
+fn leave_out_missing(open: &mut skel::OpenAttribSkel<'static>) -> Result<Vec<String>, ProbeError> {
+    let kernel = Btf::from_vmlinux()?;
+    let mut missing = Vec::new();
+    for mut program in open.open_object_mut().progs_mut() {
+        let section = program.section().to_string_lossy().into_owned();
+        let tracepoint = section.strip_prefix("tp_btf/").unwrap_or(&section).to_owned();
+        if kernel.type_by_name::<Typedef<'_>>(&format!("btf_trace_{tracepoint}")).is_none() {
+            program.set_autoload(false);
+            missing.push(tracepoint);
+        }
+    }
+    Ok(missing)
+}
+
+/// A map shared with the kernel.
+struct Mapped {
+    at: NonNull<std::ffi::c_void>,
+    len: usize,
+}
+
+impl Mapped {
+    fn new(fd: impl AsFd, len: usize) -> Result<Self, nix::errno::Errno> {
+        let page = 4096;
+        let len = len.next_multiple_of(page);
+        let size = NonZeroUsize::new(len).ok_or(nix::errno::Errno::EINVAL)?;
+        // SAFETY: a new mapping at an address of the kernel's choice; nothing else refers to it.
+        let at = unsafe {
+            mmap(None, size, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_SHARED, fd, 0)?
+        };
+        Ok(Self { at, len })
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `new` with this length and unmapped only here. It cannot fail then.
+        let _ = unsafe { munmap(self.at, self.len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::event::Kind;
+    use super::*;
+
+    #[test]
+    fn a_context_switch_on_a_measured_cpu_is_seen_and_on_another_is_not() {
+        let cpus = colony_node::cpu::usable().expect("linux");
+        let last = cpus.iter().last().expect("a CPU");
+        let mut probe = match Probe::attach(&[last].into_iter().collect()) {
+            Ok(p) => p,
+            Err(ProbeError::Unavailable(e)) => {
+                eprintln!("skipped: {e}");
+                return;
+            }
+            Err(e) => panic!("{e}"),
+        };
+        probe.start();
+        let tid = std::thread::spawn(move || {
+            colony_node::cpu::pin(last).expect("usable");
+            for _ in 0..20 {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            nix::unistd::gettid().as_raw()
+        })
+        .join()
+        .expect("no panic");
+        probe.stop();
+        let mut to_it = 0;
+        let mut elsewhere = 0;
+        // twice, so that an unfilled place is passed over
+        for _ in 0..2 {
+            probe.drain(|cpu, e| {
+                elsewhere += usize::from(cpu != last);
+                to_it += usize::from(matches!(e.kind, Kind::Switch { to, .. } if to == tid));
+            });
+        }
+        assert!(to_it >= 20, "{to_it} switches to the task");
+        assert_eq!((elsewhere, probe.lost()), (0, 0));
+    }
+}

@@ -1,0 +1,231 @@
+//! From events to what was on a CPU: stretches of time that were not the observer's, each with its
+//! innermost source.
+
+use super::event::{Event, Kind};
+use crate::Source;
+
+/// A stretch of time the CPU gave to something else than the observer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Span {
+    /// Begin, `CLOCK_MONOTONIC` nanoseconds.
+    pub start_ns: i64,
+    /// End.
+    pub end_ns: i64,
+    /// What ran: the innermost of what was nested.
+    pub source: Source,
+}
+
+/// Longest nesting followed; the kernel's own is shorter (softirq, irq, NMI).
+const MAX_DEPTH: usize = 16;
+
+/// Follows the events of one CPU and collects spans.
+#[derive(Debug)]
+pub struct Tracker {
+    observer: i32,
+    observer_prio: Option<u16>,
+    /// What runs in place of the observer; `None` while the observer itself does.
+    task: Option<Source>,
+    observer_wants_cpu: bool,
+    nested: Vec<Source>,
+    /// A fault of the observer: its end is not told, so it lasts until the next event; the detour it
+    /// began in says how long it was.
+    fault: Option<Source>,
+    /// Since when the present top is on the CPU.
+    since_ns: Option<i64>,
+    spans: Vec<Span>,
+}
+
+impl Tracker {
+    /// Starts with the observer (thread id) on the CPU. `fifo` is its real-time priority, 1..=99.
+    #[must_use]
+    pub fn new(observer: i32, fifo: Option<u8>) -> Self {
+        Self {
+            observer,
+            // the kernel counts the other way round: 99 - priority
+            observer_prio: fifo.map(|p| 99 - u16::from(p.min(99))),
+            task: None,
+            observer_wants_cpu: false,
+            nested: Vec::new(),
+            fault: None,
+            since_ns: None,
+            spans: Vec::new(),
+        }
+    }
+
+    /// Takes the next event; they must come in order of time.
+    pub fn event(&mut self, event: &Event) {
+        match &event.kind {
+            Kind::Past(source, length_ns) => self.past(event.at_ns, source, *length_ns),
+            kind => {
+                self.close(event.at_ns);
+                self.change(kind);
+                self.since_ns = self.top().is_some().then_some(event.at_ns);
+            }
+        }
+    }
+
+    /// Ends at `at_ns` and returns all spans in order.
+    #[must_use]
+    pub fn finish(mut self, at_ns: i64) -> Vec<Span> {
+        self.close(at_ns);
+        self.spans
+    }
+
+    fn top(&self) -> Option<&Source> {
+        self.nested.last().or(self.task.as_ref()).or(self.fault.as_ref())
+    }
+
+    fn change(&mut self, kind: &Kind) {
+        self.fault = None;
+        match kind {
+            Kind::Enter(source) if self.nested.len() < MAX_DEPTH => self.nested.push(source.clone()),
+            Kind::Exit => {
+                self.nested.pop();
+            }
+            Kind::Switch { from, runnable, to, prio, name } => {
+                // a switch happens outside interrupts: whatever exit was lost, it is over
+                self.nested.clear();
+                if *from == self.observer {
+                    self.observer_wants_cpu = *runnable;
+                }
+                self.task = (*to != self.observer).then(|| self.name_task(*to, *prio, name));
+            }
+            Kind::Begin(source) if self.task.is_none() => self.fault = Some(source.clone()),
+            Kind::Enter(_) | Kind::Begin(_) | Kind::Past(..) => {}
+        }
+    }
+
+    /// Another task's name, or `throttle` where it could only run because the observer was held back.
+    fn name_task(&self, pid: i32, prio: u16, name: &str) -> Source {
+        let held_back = match self.observer_prio {
+            Some(observer) => prio > observer,
+            None => pid == 0,
+        };
+        if self.observer_wants_cpu && held_back { Source::Throttle } else { Source::Thread(name.to_owned()) }
+    }
+
+    /// Ends the stretch that is open, if any.
+    fn close(&mut self, at_ns: i64) {
+        if let (Some(start_ns), Some(source)) = (self.since_ns.take(), self.top().cloned()) {
+            self.push(Span { start_ns, end_ns: at_ns.max(start_ns), source });
+        }
+    }
+
+    /// Something of known length that ended now: cut out of whatever it lies in.
+    fn past(&mut self, end_ns: i64, source: &Source, length_ns: u64) {
+        let start_ns = end_ns.saturating_sub_unsigned(length_ns);
+        if let (Some(since_ns), Some(top)) = (self.since_ns, self.top().cloned()) {
+            if start_ns > since_ns {
+                self.push(Span { start_ns: since_ns, end_ns: start_ns, source: top });
+            }
+            self.since_ns = Some(end_ns);
+        }
+        self.push(Span { start_ns, end_ns, source: source.clone() });
+    }
+
+    fn push(&mut self, span: Span) {
+        // a span never begins before the last one ended: time is taken once
+        let start_ns = self.spans.last().map_or(span.start_ns, |last| span.start_ns.max(last.end_ns));
+        if span.end_ns > start_ns {
+            self.spans.push(Span { start_ns, ..span });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ME: i32 = 100;
+
+    fn irq(name: &str) -> Source {
+        Source::Irq(name.into())
+    }
+
+    fn switch(from: i32, runnable: bool, to: i32, prio: u16, name: &str) -> Kind {
+        Kind::Switch { from, runnable, to, prio, name: name.into() }
+    }
+
+    fn track(fifo: Option<u8>, events: &[(i64, Kind)], end_ns: i64) -> Vec<(i64, i64, String)> {
+        let mut t = Tracker::new(ME, fifo);
+        for (at_ns, kind) in events {
+            t.event(&Event { at_ns: *at_ns, kind: kind.clone() });
+        }
+        t.finish(end_ns).into_iter().map(|s| (s.start_ns, s.end_ns, s.source.to_string())).collect()
+    }
+
+    #[test]
+    fn nested_time_is_the_innermosts() {
+        let events = [
+            (10, switch(ME, true, 7, 120, "kworker/0:1")),
+            (20, Kind::Enter(irq("local_timer"))),
+            (23, Kind::Past(Source::Nmi, 1)),
+            (25, Kind::Exit),
+            (30, switch(7, false, ME, 120, "selfish/0")),
+        ];
+        let expected = [
+            (10, 20, "thread:kworker/0:1"),
+            (20, 22, "irq:local_timer"),
+            (22, 23, "nmi"),
+            (23, 25, "irq:local_timer"),
+            (25, 30, "thread:kworker/0:1"),
+        ];
+        assert_eq!(track(None, &events, 99), expected.map(|(a, b, s)| (a, b, s.to_owned())));
+    }
+
+    #[test]
+    fn a_real_time_observer_behind_a_fair_task_is_throttled() {
+        let events = [
+            (10, switch(ME, true, 7, 120, "make")),
+            (20, switch(7, true, 8, 0, "migration/0")),
+            (30, switch(8, false, ME, 49, "selfish/0")),
+        ];
+        let seen = track(Some(50), &events, 40);
+        assert_eq!(seen, [(10, 20, "throttle".into()), (20, 30, "thread:migration/0".into())]);
+        // whoever sleeps by itself is not held back
+        let events = [(10, switch(ME, false, 7, 120, "make")), (20, switch(7, true, ME, 49, "selfish/0"))];
+        assert_eq!(track(Some(50), &events, 40), [(10, 20, "thread:make".into())]);
+    }
+
+    #[test]
+    fn a_fair_observer_behind_the_idle_task_is_throttled() {
+        let events =
+            [(10, switch(ME, true, 0, 120, "swapper/0")), (15, switch(0, true, ME, 120, "selfish/0"))];
+        assert_eq!(track(None, &events, 40), [(10, 15, "throttle".into())]);
+    }
+
+    #[test]
+    fn a_lost_exit_does_not_last() {
+        let events = [
+            (10, Kind::Enter(irq("lost"))),
+            (20, switch(ME, true, 7, 120, "a")),
+            (30, switch(7, true, ME, 120, "me")),
+        ];
+        let seen = track(None, &events, 90);
+        assert_eq!(seen.last().expect("spans").1, 30, "the observer is on the CPU again");
+    }
+
+    fn kinds() -> impl Strategy<Value = Kind> {
+        prop_oneof![
+            Just(Kind::Enter(irq("a"))),
+            Just(Kind::Enter(Source::Softirq("RCU".into()))),
+            Just(Kind::Exit),
+            (0u64..30).prop_map(|n| Kind::Past(Source::Nmi, n)),
+            (99i32..103, any::<bool>(), 99i32..103, 0u16..140)
+                .prop_map(|(f, r, t, p)| switch(f, r, t, p, "x")),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn no_time_is_given_twice(events in prop::collection::vec((0i64..20, kinds()), 0..60)) {
+            let mut at = 0;
+            let events: Vec<_> = events.into_iter().map(|(gap, k)| { at += gap; (at, k) }).collect();
+            let seen = track(None, &events, at + 10);
+            for pair in seen.windows(2) {
+                prop_assert!(pair[0].1 <= pair[1].0 && pair[0].0 < pair[0].1, "{seen:?}");
+            }
+        }
+    }
+}

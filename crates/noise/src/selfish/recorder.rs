@@ -1,0 +1,102 @@
+//! Where the loop's detours go: bounded memory, touched before the run.
+
+use hdrhistogram::Histogram;
+use rtrb::{Consumer, Producer, RingBuffer};
+
+/// A gap between two readings of the counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The reading at its end.
+    pub end: u64,
+    /// Its length in counts, the loop's own turn included.
+    pub length: u64,
+}
+
+/// Longest detour the histogram tells apart: an hour. A longer one is counted there.
+const LONGEST_NS: u64 = 3600 * 1_000_000_000;
+
+/// Takes the gaps of one loop: all into a histogram, singly into a ring while it has room.
+pub struct Recorder {
+    histogram: Histogram<u64>,
+    ring: Producer<Gap>,
+    dropped: u64,
+    ns_per_count: f64,
+    smallest_loop: u64,
+}
+
+/// A histogram of detour lengths in nanoseconds: 1 ns to 1 h, three digits.
+#[must_use]
+pub fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LONGEST_NS, 3).unwrap_or_else(|_| unreachable!("the bounds are constants"))
+}
+
+impl Recorder {
+    /// A recorder with room for `capacity` single gaps, and the end to take them from.
+    /// `smallest_loop` (counts) is taken off before a gap goes into the histogram.
+    #[must_use]
+    pub fn new(capacity: usize, ns_per_count: f64, smallest_loop: u64) -> (Self, Consumer<Gap>) {
+        let (mut ring, mut consumer) = RingBuffer::new(capacity);
+        // every page is touched now, not by a fault in the middle of the run
+        while ring.push(Gap { end: 0, length: 0 }).is_ok() {}
+        while consumer.pop().is_ok() {}
+        let mut histogram = histogram();
+        for ns in (0..42).map(|bit| 1u64 << bit) {
+            histogram.saturating_record(ns);
+        }
+        histogram.reset();
+        (Self { histogram, ring, dropped: 0, ns_per_count, smallest_loop }, consumer)
+    }
+
+    /// A recorder for loops that find nothing.
+    #[must_use]
+    pub fn discarding() -> Self {
+        Self::new(1, 1.0, 0).0
+    }
+
+    /// Takes one gap.
+    #[inline(never)]
+    #[cold]
+    pub fn record(&mut self, end: u64, length: u64) {
+        let ns = length.saturating_sub(self.smallest_loop) as f64 * self.ns_per_count;
+        self.histogram.saturating_record(ns as u64);
+        if self.ring.push(Gap { end, length }).is_err() {
+            self.dropped += 1;
+        }
+    }
+
+    /// All detours so far, by length in nanoseconds.
+    #[must_use]
+    pub fn histogram(&self) -> &Histogram<u64> {
+        &self.histogram
+    }
+
+    /// Detours that found the ring full. They are in the histogram.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Gives up the histogram and the count of dropped rows.
+    #[must_use]
+    pub fn finish(self) -> (Histogram<u64>, u64) {
+        (self.histogram, self.dropped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_ring_drops_rows_but_no_count() {
+        let (mut recorder, mut consumer) = Recorder::new(3, 2.0, 10);
+        for n in 0..10 {
+            recorder.record(n, 110);
+        }
+        assert_eq!((recorder.histogram().len(), recorder.dropped()), (10, 7));
+        assert_eq!(recorder.histogram().max(), 200);
+        assert_eq!(consumer.pop(), Ok(Gap { end: 0, length: 110 }));
+        recorder.record(10, u64::MAX);
+        assert_eq!((recorder.histogram().len(), recorder.dropped()), (11, 7), "room again after a pop");
+    }
+}
