@@ -2,6 +2,7 @@
 //!
 //! * [`selfish`] measures them with a user-space loop per CPU (ANL 2005, *Selfish*),
 //! * [`attrib`] says where each came from, with BPF programs on the kernel's tracepoints,
+//! * [`measure`] puts the two together into one measurement,
 //! * [`trace`] keeps them (Parquet), [`convert`] speaks the formats of other tools,
 //! * [`summary`], [`periodic`] and [`diff`] say what a trace means,
 //! * [`inject`] makes noise on purpose.
@@ -10,6 +11,7 @@ pub mod attrib;
 pub mod convert;
 pub mod diff;
 pub mod inject;
+pub mod measure;
 pub mod periodic;
 pub mod selfish;
 pub mod source;

@@ -74,6 +74,25 @@ impl TraceMeta {
 }
 
 impl Trace {
+    /// A trace of detours in any order, each with its source.
+    #[must_use]
+    pub fn collect(meta: TraceMeta, rows: impl IntoIterator<Item = (Detour, Source)>) -> Self {
+        let mut numbers = std::collections::HashMap::new();
+        let mut sources = Vec::new();
+        let mut detours: Vec<Detour> = rows
+            .into_iter()
+            .map(|(detour, source)| {
+                let number = *numbers.entry(source).or_insert_with_key(|s| {
+                    sources.push(s.clone());
+                    (sources.len() - 1) as u16
+                });
+                Detour { source: number, ..detour }
+            })
+            .collect();
+        detours.sort_by_key(|d| (d.start_ns, d.node, d.cpu));
+        Self { meta, sources, detours }
+    }
+
     /// The source of a detour of this trace.
     #[must_use]
     pub fn source(&self, detour: &Detour) -> &Source {

@@ -33,7 +33,11 @@ pub struct Tracker {
     /// Since when the present top is on the CPU.
     since_ns: Option<i64>,
     spans: Vec<Span>,
+    unkept: u64,
 }
+
+/// Most spans kept of one CPU, about 1 GiB.
+const MAX_SPANS: usize = 1 << 24;
 
 impl Tracker {
     /// Starts with the observer (thread id) on the CPU. `fifo` is its real-time priority, 1..=99.
@@ -49,6 +53,7 @@ impl Tracker {
             fault: None,
             since_ns: None,
             spans: Vec::new(),
+            unkept: 0,
         }
     }
 
@@ -69,6 +74,12 @@ impl Tracker {
     pub fn finish(mut self, at_ns: i64) -> Vec<Span> {
         self.close(at_ns);
         self.spans
+    }
+
+    /// Spans that found no room.
+    #[must_use]
+    pub fn unkept(&self) -> u64 {
+        self.unkept
     }
 
     fn top(&self) -> Option<&Source> {
@@ -126,8 +137,10 @@ impl Tracker {
     fn push(&mut self, span: Span) {
         // a span never begins before the last one ended: time is taken once
         let start_ns = self.spans.last().map_or(span.start_ns, |last| span.start_ns.max(last.end_ns));
-        if span.end_ns > start_ns {
+        if span.end_ns > start_ns && self.spans.len() < MAX_SPANS {
             self.spans.push(Span { start_ns, ..span });
+        } else if span.end_ns > start_ns {
+            self.unkept += 1;
         }
     }
 }

@@ -120,6 +120,8 @@ pub struct ObservedCpu {
     pub blind: u64,
     /// All detours by length, nanoseconds.
     pub histogram: Histogram<u64>,
+    /// The sum of all detours, nanoseconds.
+    pub stolen_ns: u64,
     /// Detours that found the ring full.
     pub dropped: u64,
 }
@@ -351,6 +353,7 @@ fn observe<C: Counter>(
         smallest: u64::MAX,
         blind: 0,
         histogram: super::recorder::histogram(),
+        stolen_ns: 0,
         dropped: 0,
     };
     while seen.end < end && !shared.stop.load(Ordering::Relaxed) {
@@ -363,7 +366,9 @@ fn observe<C: Counter>(
     if config.fifo.is_some() {
         class::set(0, Class::Other(0))?;
     }
-    (seen.histogram, seen.dropped) = recorder.finish();
+    seen.dropped = recorder.dropped();
+    seen.stolen_ns = recorder.stolen_ns();
+    seen.histogram = recorder.into_histogram();
     Ok(seen)
 }
 

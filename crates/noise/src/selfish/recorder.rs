@@ -20,6 +20,7 @@ pub struct Recorder {
     histogram: Histogram<u64>,
     ring: Producer<Gap>,
     dropped: u64,
+    stolen_ns: u64,
     ns_per_count: f64,
     smallest_loop: u64,
 }
@@ -44,7 +45,7 @@ impl Recorder {
             histogram.saturating_record(ns);
         }
         histogram.reset();
-        (Self { histogram, ring, dropped: 0, ns_per_count, smallest_loop }, consumer)
+        (Self { histogram, ring, dropped: 0, stolen_ns: 0, ns_per_count, smallest_loop }, consumer)
     }
 
     /// A recorder for loops that find nothing.
@@ -57,8 +58,9 @@ impl Recorder {
     #[inline(never)]
     #[cold]
     pub fn record(&mut self, end: u64, length: u64) {
-        let ns = length.saturating_sub(self.smallest_loop) as f64 * self.ns_per_count;
-        self.histogram.saturating_record(ns as u64);
+        let ns = (length.saturating_sub(self.smallest_loop) as f64 * self.ns_per_count) as u64;
+        self.histogram.saturating_record(ns);
+        self.stolen_ns = self.stolen_ns.saturating_add(ns);
         if self.ring.push(Gap { end, length }).is_err() {
             self.dropped += 1;
         }
@@ -76,10 +78,16 @@ impl Recorder {
         self.dropped
     }
 
-    /// Gives up the histogram and the count of dropped rows.
+    /// The sum of all detours so far, nanoseconds.
     #[must_use]
-    pub fn finish(self) -> (Histogram<u64>, u64) {
-        (self.histogram, self.dropped)
+    pub fn stolen_ns(&self) -> u64 {
+        self.stolen_ns
+    }
+
+    /// Gives up the histogram.
+    #[must_use]
+    pub fn into_histogram(self) -> Histogram<u64> {
+        self.histogram
     }
 }
 

@@ -1,0 +1,187 @@
+//! What a measurement says, for people's tables and for `--json`.
+
+use colony_node::class::Class;
+use colony_node::cpu::CpuSet;
+use colony_node::record::NodeRecord;
+use colony_time::tsc::Calibration;
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use crate::Source;
+
+/// The result of one measurement, with all it takes to run it again.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Measurement {
+    /// `colony.measure/1`.
+    pub schema: String,
+    /// CPUs observed.
+    pub cpus: CpuSet,
+    /// Seconds asked for.
+    pub duration_s: f64,
+    /// Shortest detour looked for.
+    pub threshold_ns: u64,
+    /// Scheduling class of the observer.
+    pub observer: Class,
+    /// Start, TAI nanoseconds.
+    pub start_ns: i64,
+    /// The counter and its rate.
+    pub counter: Calibration,
+    /// The node's state before the run.
+    pub node: NodeRecord,
+    /// Why the result should be read with care.
+    pub warnings: Vec<String>,
+    /// What each CPU's observer saw.
+    pub per_cpu: Vec<CpuReport>,
+    /// Where it came from.
+    pub attribution: AttributionReport,
+    /// All CPUs, by source, most stolen time first.
+    pub sources: Vec<SourceReport>,
+}
+
+/// What one CPU's observer saw.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CpuReport {
+    /// The CPU.
+    pub cpu: usize,
+    /// Seconds observed.
+    pub observed_s: f64,
+    /// Seconds of them spent recording, in which the loop was blind.
+    pub blind_s: f64,
+    /// Detours seen.
+    pub detours: u64,
+    /// Their sum over the time observed, 0 to 1.
+    pub stolen_share: f64,
+    /// Their sum, nanoseconds.
+    pub stolen_ns: u64,
+    /// Their lengths.
+    pub lengths: Lengths,
+    /// Detours that found the ring full: counted above, missing in the trace.
+    pub dropped: u64,
+    /// Time the hypervisor says it took, nanoseconds; its grain is 10 ms.
+    pub steal_ns: u64,
+    /// The loop's smallest turn, taken off every detour, nanoseconds.
+    pub smallest_loop_ns: f64,
+    /// Mean turn of the loop where nothing disturbs it.
+    pub loop_ns: f64,
+    /// Mean turn of a loop that only reads the counter, timed in the same run.
+    pub bare_loop_ns: f64,
+    /// `loop_ns / bare_loop_ns`.
+    pub loop_ratio: f64,
+}
+
+/// Lengths of detours in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lengths {
+    /// Shortest.
+    pub min_ns: u64,
+    /// Median.
+    pub p50_ns: u64,
+    /// 99th percentile.
+    pub p99_ns: u64,
+    /// Longest.
+    pub max_ns: u64,
+}
+
+impl Lengths {
+    /// The lengths a histogram holds; all 0 where it is empty.
+    #[must_use]
+    pub fn of(h: &Histogram<u64>) -> Self {
+        if h.is_empty() {
+            return Self::default();
+        }
+        Self {
+            min_ns: h.min(),
+            p50_ns: h.value_at_quantile(0.5),
+            p99_ns: h.value_at_quantile(0.99),
+            max_ns: h.max(),
+        }
+    }
+}
+
+/// How far the attribution got.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AttributionReport {
+    /// Whether the probe ran.
+    pub active: bool,
+    /// Why not, and what to do.
+    pub reason: Option<String>,
+    /// Kernel events that were lost.
+    pub lost_events: u64,
+    /// Tracepoints this kernel does not have.
+    pub missing_tracepoints: Vec<String>,
+    /// Share explained, all sources counted.
+    pub explained: Explained,
+    /// Share explained with `throttle` left out of the sum and of what is explained: a real-time
+    /// observer makes it itself.
+    pub explained_without_throttle: Explained,
+    /// Nanoseconds of kernel entry and exit around the events; counted with their sources.
+    pub residue_ns: u64,
+}
+
+/// How much of the noise has a source other than `unexplained`, 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Explained {
+    /// Of the stolen time.
+    pub stolen: f64,
+    /// Of the detours.
+    pub detours: f64,
+}
+
+/// What one source took.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SourceReport {
+    /// The source.
+    pub source: Source,
+    /// Detours of which it is the largest part.
+    pub detours: u64,
+    /// Its time, with what was nested in it taken out, nanoseconds.
+    pub stolen_ns: u64,
+    /// That over the time observed on all CPUs, 0 to 1.
+    pub stolen_share: f64,
+    /// Lengths of the detours of which it is the largest part.
+    pub lengths: Lengths,
+}
+
+impl Measurement {
+    /// The schema this version writes.
+    pub const SCHEMA: &str = "colony.measure/1";
+
+    /// Stolen share over all CPUs, 0 to 1.
+    #[must_use]
+    pub fn stolen_share(&self) -> f64 {
+        let stolen: u64 = self.per_cpu.iter().map(|c| c.stolen_ns).sum();
+        let observed: f64 = self.per_cpu.iter().map(|c| c.observed_s).sum();
+        if observed > 0.0 { stolen as f64 / 1e9 / observed } else { 0.0 }
+    }
+}
+
+/// The share of `sources` that is explained, leaving `without` out altogether.
+pub(super) fn explained(sources: &[SourceReport], without: Option<&Source>) -> Explained {
+    let counted = || sources.iter().filter(|s| Some(&s.source) != without);
+    let share = |value: fn(&SourceReport) -> u64| {
+        let all: u64 = counted().map(value).sum();
+        let open: u64 = counted().filter(|s| s.source == Source::Unexplained).map(value).sum();
+        if all == 0 { 1.0 } else { 1.0 - open as f64 / all as f64 }
+    };
+    Explained { stolen: share(|s| s.stolen_ns), detours: share(|s| s.detours) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaving_the_throttle_out_changes_the_sum_and_the_explained() {
+        let s = |source: &str, detours, stolen_ns| SourceReport {
+            source: source.into(),
+            detours,
+            stolen_ns,
+            stolen_share: 0.0,
+            lengths: Lengths::default(),
+        };
+        let all = [s("throttle", 1, 800), s("irq:local_timer", 3, 100), s("unexplained", 1, 100)];
+        assert_eq!(explained(&all, None), Explained { stolen: 0.9, detours: 0.8 });
+        assert_eq!(explained(&all, Some(&Source::Throttle)), Explained { stolen: 0.5, detours: 0.75 });
+        assert_eq!(explained(&[], None), Explained { stolen: 1.0, detours: 1.0 });
+    }
+}
