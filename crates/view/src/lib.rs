@@ -1,1 +1,8 @@
 //! What a person sees on a terminal: tables, progress, the live view.
+//!
+//! Results come from the other crates and leave as text; nothing is measured or decided here.
+
+pub mod measurement;
+pub mod progress;
+pub mod table;
+pub mod units;

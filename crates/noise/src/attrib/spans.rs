@@ -76,6 +76,15 @@ impl Tracker {
         self.spans
     }
 
+    /// Takes the spans that began before `at_ns`; those that reach beyond it stay as well.
+    pub fn take_until(&mut self, at_ns: i64) -> Vec<Span> {
+        let begun = self.spans.partition_point(|s| s.start_ns < at_ns);
+        let over = self.spans.partition_point(|s| s.end_ns <= at_ns);
+        let taken = self.spans[..begun].to_vec();
+        self.spans.drain(..over);
+        taken
+    }
+
     /// Spans that found no room.
     #[must_use]
     pub fn unkept(&self) -> u64 {

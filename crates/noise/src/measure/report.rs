@@ -8,6 +8,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use crate::Source;
+use crate::selfish::ObservedCpu;
 
 /// The result of one measurement, with all it takes to run it again.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -140,6 +141,29 @@ pub struct SourceReport {
     pub stolen_share: f64,
     /// Lengths of the detours of which it is the largest part.
     pub lengths: Lengths,
+}
+
+impl CpuReport {
+    /// What the observer of one CPU leaves.
+    pub(super) fn of(cpu: &ObservedCpu, calibration: &Calibration, steal_ns: u64) -> Self {
+        let observed_ns = calibration.to_ns(cpu.end - cpu.start);
+        let ns_per_count = calibration.to_ns(1);
+        Self {
+            cpu: cpu.cpu,
+            observed_s: observed_ns / 1e9,
+            blind_s: calibration.to_ns(cpu.blind) / 1e9,
+            detours: cpu.histogram.len(),
+            stolen_share: cpu.stolen_ns as f64 / observed_ns.max(1.0),
+            stolen_ns: cpu.stolen_ns,
+            lengths: Lengths::of(&cpu.histogram),
+            dropped: cpu.dropped,
+            steal_ns,
+            smallest_loop_ns: ns_per_count * cpu.cost.smallest as f64,
+            loop_ns: ns_per_count * cpu.cost.measuring,
+            bare_loop_ns: ns_per_count * cpu.cost.bare,
+            loop_ratio: cpu.cost.measuring / cpu.cost.bare,
+        }
+    }
 }
 
 impl Measurement {

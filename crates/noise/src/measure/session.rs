@@ -8,14 +8,15 @@ use colony_node::cpu::{self, CpuSet};
 use colony_node::record::{self, NodeRecord};
 use colony_time::tsc::{Calibration, ClockMap};
 
-use super::report::{self, AttributionReport, CpuReport, Explained, Lengths, Measurement, SourceReport};
+use super::report::{self, AttributionReport, CpuReport, Measurement};
+use super::results::Results;
 use crate::Source;
 use crate::attrib::event::Event;
 use crate::attrib::join::{Attributed, Seen};
-use crate::attrib::spans::Tracker;
-use crate::attrib::{self, Probe};
-use crate::selfish::{self, Gap, ObservedCpu, Observers, SelfishError, recorder};
-use crate::trace::{Detour, Trace, TraceMeta};
+use crate::attrib::spans::{Span, Tracker};
+use crate::attrib::{self, Probe, attribute};
+use crate::selfish::{self, Gap, ObservedCpu, Observers, SelfishError};
+use crate::trace::Trace;
 
 /// Whether to look for the sources of detours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,11 +61,124 @@ pub enum MeasureError {
 }
 
 /// How often the rings are emptied.
-const DRAIN_EVERY: Duration = Duration::from_millis(50);
+pub(super) const DRAIN_EVERY: Duration = Duration::from_millis(50);
 /// Drains between two anchors of the clock map: about a second.
 const ANCHOR_EVERY: u32 = 20;
 /// Most single detours a measurement keeps over all CPUs: 1 GiB.
 const MAX_KEPT: usize = 1 << 26;
+
+/// Observers and probe at work.
+pub(super) struct Session {
+    observers: Observers,
+    probe: Option<Probe>,
+    no_probe: Option<String>,
+    following: Following,
+    clocks: ClockMap,
+    gaps: BTreeMap<usize, Vec<Gap>>,
+    unkept: u64,
+    steal_before: BTreeMap<usize, u64>,
+    _elsewhere: Elsewhere,
+}
+
+impl Session {
+    /// Starts both.
+    pub(super) fn start(config: &Config) -> Result<Self, MeasureError> {
+        config.observe.check()?;
+        let calibration = Calibration::measure();
+        let (mut probe, no_probe) = attach(config)?;
+        let mut observers = Observers::prepare(&config.observe, calibration)?;
+        let elsewhere = Elsewhere::than(&config.observe.cpus);
+        let following = Following::new(&observers, config.observe.fifo);
+        let clocks = ClockMap::new(calibration);
+        let steal_before = record::steal_ns();
+        if let Some(p) = &mut probe {
+            p.start();
+        }
+        observers.go(&config.observe)?;
+        let gaps = observers.tids().into_iter().map(|(cpu, _)| (cpu, Vec::new())).collect();
+        Ok(Self {
+            observers,
+            probe,
+            no_probe,
+            following,
+            clocks,
+            gaps,
+            unkept: 0,
+            steal_before,
+            _elsewhere: elsewhere,
+        })
+    }
+
+    /// Empties the rings. The detours first: then the events of all of them are there too.
+    pub(super) fn drain(&mut self) {
+        let mut kept: usize = self.gaps.values().map(Vec::len).sum();
+        let (gaps, unkept) = (&mut self.gaps, &mut self.unkept);
+        self.observers.drain(|cpu, gap| match gaps.get_mut(&cpu) {
+            Some(of_cpu) if kept < MAX_KEPT => {
+                of_cpu.push(gap);
+                kept += 1;
+            }
+            _ => *unkept += 1,
+        });
+        if let Some(p) = &mut self.probe {
+            self.following.drain(p);
+        }
+    }
+
+    /// Attributes what has been seen since the last call and hands it over, CPU by CPU: the detours, and
+    /// the main source of each.
+    pub(super) fn step(&mut self, mut take: impl FnMut(usize, &[Seen], &Attributed)) {
+        self.drain();
+        self.clocks.anchor();
+        for (&cpu, gaps) in &mut self.gaps {
+            let smallest = self.observers.smallest_loop(cpu);
+            let seen = seen(gaps, smallest, &self.clocks);
+            let spans = self.following.trackers.get_mut(&cpu);
+            // what lies behind the last detour is kept: the next one may have begun in it
+            let until_ns =
+                seen.last().map_or(i64::MIN, |d| d.start_ns.saturating_add_unsigned(d.duration_ns));
+            let spans = spans.map(|t| t.take_until(until_ns)).unwrap_or_default();
+            take(cpu, &seen, &attribute(&seen, &spans, 0));
+            gaps.clear();
+        }
+    }
+
+    /// Asks the observers to end.
+    pub(super) fn stop(&self) {
+        self.observers.stop();
+    }
+
+    /// Whether the observers have ended.
+    pub(super) fn is_finished(&self) -> bool {
+        self.observers.is_finished()
+    }
+
+    /// Why there is no probe.
+    pub(super) fn no_probe(&self) -> Option<&str> {
+        self.no_probe.as_deref()
+    }
+
+    /// Drains until the observers end, or `progress` says no.
+    fn run(&mut self, mut progress: impl FnMut(Duration) -> bool) {
+        let start = std::time::Instant::now();
+        for round in 1.. {
+            let done = self.observers.is_finished();
+            if !done {
+                std::thread::sleep(DRAIN_EVERY);
+            }
+            self.drain();
+            if round % ANCHOR_EVERY == 0 {
+                self.clocks.anchor();
+            }
+            if done {
+                return;
+            }
+            if !progress(start.elapsed()) {
+                self.observers.stop();
+            }
+        }
+    }
+}
 
 /// Measures. `progress` is called about every 50 ms with the time since the start and may end the
 /// measurement early by returning `false`; what was measured until then counts.
@@ -73,108 +187,85 @@ const MAX_KEPT: usize = 1 << 26;
 /// [`MeasureError`]; nothing is left running or changed then.
 pub fn measure(
     config: &Config,
-    mut progress: impl FnMut(Duration) -> bool,
+    progress: impl FnMut(Duration) -> bool,
 ) -> Result<(Measurement, Trace), MeasureError> {
     config.observe.check()?;
     let node = NodeRecord::now();
-    let calibration = Calibration::measure();
-    let (mut probe, no_probe) = attach(config)?;
-    let mut observers = Observers::prepare(&config.observe, calibration)?;
-    let _elsewhere = Elsewhere::than(&config.observe.cpus);
-    let mut following = Following::new(&observers, config.observe.fifo);
-    let mut gaps: BTreeMap<usize, Vec<Gap>> = BTreeMap::new();
-    let mut unkept = 0;
-    let steal_before = record::steal_ns();
-    let mut clocks = ClockMap::new(calibration);
-    if let Some(p) = &mut probe {
-        p.start();
-    }
-    observers.go(&config.observe)?;
-    let start = std::time::Instant::now();
-    for round in 1.. {
-        let done = observers.is_finished();
-        std::thread::sleep(if done { Duration::ZERO } else { DRAIN_EVERY });
-        if let Some(p) = &mut probe {
-            following.drain(p);
-        }
-        let mut kept: usize = gaps.values().map(Vec::len).sum();
-        observers.drain(|cpu, gap| {
-            if kept < MAX_KEPT {
-                gaps.entry(cpu).or_default().push(gap);
-                kept += 1;
-            } else {
-                unkept += 1;
-            }
-        });
-        if round % ANCHOR_EVERY == 0 {
-            clocks.anchor();
-        }
-        if done {
-            break;
-        }
-        if !progress(start.elapsed()) {
-            observers.stop();
-        }
-    }
+    let mut session = Session::start(config)?;
+    session.run(progress);
+    let Session {
+        observers,
+        mut probe,
+        no_probe,
+        mut following,
+        mut clocks,
+        mut gaps,
+        unkept,
+        steal_before,
+        ..
+    } = session;
     let (seen, rest) = observers.finish()?;
     for (cpu, more) in rest {
         gaps.entry(cpu).or_default().extend(more);
     }
     clocks.anchor();
     let steal_after = record::steal_ns();
-    let lost_events = probe.as_mut().map_or(0, |p| following.end(p));
-    let online = cpu::online()?;
-    if let Some(gone) = config.observe.cpus.iter().find(|&c| !online.contains(c)) {
-        return Err(MeasureError::Vanished(gone));
-    }
     let steal = |cpu: usize| {
         let at = |m: &BTreeMap<usize, u64>| m.get(&cpu).copied().unwrap_or(0);
         at(&steal_after).saturating_sub(at(&steal_before))
     };
-    let mut results =
-        Results { config, clocks: &clocks, rows: Vec::new(), causes: BTreeMap::new(), residue_ns: 0 };
-    let mut per_cpu = Vec::new();
-    for cpu in seen {
-        let gaps = gaps.remove(&cpu.cpu).unwrap_or_default();
-        results.add(&cpu, &gaps, following.spans(&cpu, &clocks).as_deref(), steal(cpu.cpu));
-        per_cpu.push(cpu_report(&cpu, &calibration, steal(cpu.cpu)));
+    let lost_events = probe.as_mut().map_or(0, |p| following.end(p));
+    still_online(&config.observe.cpus)?;
+
+    let mut results = Results::new(config.node, &clocks);
+    for cpu in &seen {
+        let spans = following.spans(cpu, &clocks).unwrap_or_default();
+        results.add(cpu, &gaps.remove(&cpu.cpu).unwrap_or_default(), &spans, steal(cpu.cpu));
     }
+    let per_cpu: Vec<CpuReport> =
+        seen.iter().map(|cpu| CpuReport::of(cpu, clocks.calibration(), steal(cpu.cpu))).collect();
+    let sources = results.sources(per_cpu.iter().map(|c| c.observed_s).sum());
     let attribution = AttributionReport {
         active: probe.is_some(),
         reason: no_probe,
         lost_events,
         missing_tracepoints: probe.as_ref().map(|p| p.missing().to_vec()).unwrap_or_default(),
-        explained: Explained::default(),
-        explained_without_throttle: Explained::default(),
-        residue_ns: results.residue_ns,
+        explained: report::explained(&sources, None),
+        explained_without_throttle: report::explained(&sources, Some(&Source::Throttle)),
+        residue_ns: results.residue_ns(),
     };
-    let observer = match config.observe.fifo {
-        Some(priority) => Class::Fifo(priority),
-        None => class::get(0)?,
-    };
-    let start_ns = clocks.tai_ns(per_cpu.first().map_or(0, |c: &(CpuReport, u64)| c.1));
-    let per_cpu: Vec<CpuReport> = per_cpu.into_iter().map(|(c, _)| c).collect();
     let mut warnings = node.warnings();
     warn(&mut warnings, &per_cpu, lost_events, unkept);
-    let mut measurement = Measurement {
+    let measurement = Measurement {
         schema: Measurement::SCHEMA.into(),
         cpus: config.observe.cpus.clone(),
         duration_s: config.observe.duration_ns as f64 / 1e9,
         threshold_ns: config.observe.threshold_ns,
-        observer,
-        start_ns,
-        counter: calibration,
+        observer: config.observe.fifo.map_or_else(|| class::get(0), |p| Ok(Class::Fifo(p)))?,
+        start_ns: seen.iter().map(|c| clocks.tai_ns(c.start)).min().unwrap_or_default(),
+        counter: *clocks.calibration(),
         node,
         warnings,
-        sources: results.sources(per_cpu.iter().map(|c| c.observed_s).sum()),
         per_cpu,
         attribution,
+        sources,
     };
-    let sources = &measurement.sources;
-    measurement.attribution.explained = report::explained(sources, None);
-    measurement.attribution.explained_without_throttle = report::explained(sources, Some(&Source::Throttle));
     let trace = results.trace(&measurement, unkept);
     Ok((measurement, trace))
+}
+
+/// Gaps as detours on the events' clock.
+pub(super) fn seen(gaps: &[Gap], smallest_loop: u64, clocks: &ClockMap) -> Vec<Seen> {
+    let one = |g: &Gap| Seen {
+        start_ns: clocks.monotonic_ns(g.end.saturating_sub(g.length)),
+        duration_ns: clocks.calibration().to_ns(g.length.saturating_sub(smallest_loop)) as u64,
+    };
+    gaps.iter().map(one).collect()
+}
+
+fn still_online(cpus: &CpuSet) -> Result<(), MeasureError> {
+    let online = cpu::online()?;
+    cpus.iter().find(|&c| !online.contains(c)).map_or(Ok(()), |gone| Err(MeasureError::Vanished(gone)))
 }
 
 /// Attaches the probe, or says why not.
@@ -243,109 +334,10 @@ impl Following {
     }
 
     /// The spans of one CPU; `None` where nothing was followed.
-    fn spans(&mut self, cpu: &ObservedCpu, clocks: &ClockMap) -> Option<Vec<attrib::spans::Span>> {
+    fn spans(&mut self, cpu: &ObservedCpu, clocks: &ClockMap) -> Option<Vec<Span>> {
         let tracker = self.trackers.remove(&cpu.cpu)?;
         Some(tracker.finish(clocks.monotonic_ns(cpu.end)))
     }
-}
-
-/// Rows and causes of all CPUs while they come together.
-struct Results<'a> {
-    config: &'a Config,
-    clocks: &'a ClockMap,
-    rows: Vec<(Detour, Source)>,
-    causes: BTreeMap<Source, attrib::Cause>,
-    residue_ns: u64,
-}
-
-impl Results<'_> {
-    fn add(&mut self, cpu: &ObservedCpu, gaps: &[Gap], spans: Option<&[attrib::spans::Span]>, steal_ns: u64) {
-        let calibration = self.clocks.calibration();
-        let length_ns = |g: &Gap| calibration.to_ns(g.length.saturating_sub(cpu.cost.smallest)) as u64;
-        let seen: Vec<Seen> = gaps
-            .iter()
-            .map(|g| Seen {
-                start_ns: self.clocks.monotonic_ns(g.end.saturating_sub(g.length)),
-                duration_ns: length_ns(g),
-            })
-            .collect();
-        let Attributed { main, causes, residue_ns, .. } =
-            attrib::attribute(&seen, spans.unwrap_or(&[]), steal_ns);
-        for (gap, source) in gaps.iter().zip(main) {
-            let detour = Detour {
-                node: self.config.node,
-                cpu: cpu.cpu as u16,
-                start_ns: self.clocks.tai_ns(gap.end.saturating_sub(gap.length)),
-                duration_ns: length_ns(gap),
-                source: 0,
-            };
-            self.rows.push((detour, source));
-        }
-        for (source, cause) in causes {
-            let sum = self.causes.entry(source).or_default();
-            sum.stolen_ns += cause.stolen_ns;
-            sum.detours += cause.detours;
-        }
-        self.residue_ns += residue_ns;
-    }
-
-    fn sources(&self, observed_s: f64) -> Vec<SourceReport> {
-        let mut lengths: BTreeMap<&Source, hdrhistogram::Histogram<u64>> = BTreeMap::new();
-        for (detour, source) in &self.rows {
-            lengths.entry(source).or_insert_with(recorder::histogram).saturating_record(detour.duration_ns);
-        }
-        let mut all: Vec<SourceReport> = self
-            .causes
-            .iter()
-            .map(|(source, cause)| SourceReport {
-                source: source.clone(),
-                detours: cause.detours,
-                stolen_ns: cause.stolen_ns,
-                stolen_share: cause.stolen_ns as f64 / 1e9 / observed_s.max(f64::MIN_POSITIVE),
-                lengths: lengths.get(source).map(Lengths::of).unwrap_or_default(),
-            })
-            .collect();
-        all.sort_by_key(|s| std::cmp::Reverse(s.stolen_ns));
-        all
-    }
-
-    fn trace(self, m: &Measurement, unkept: u64) -> Trace {
-        let meta = TraceMeta {
-            schema: TraceMeta::SCHEMA.into(),
-            tsc_hz: m.counter.hz,
-            threshold_ns: m.threshold_ns,
-            smallest_loop_ns: m.per_cpu.iter().map(|c| c.smallest_loop_ns).fold(f64::INFINITY, f64::min),
-            cpus: m.cpus.clone(),
-            observed_s: m.per_cpu.iter().map(|c| c.observed_s).fold(0.0, f64::max),
-            start_ns: m.start_ns,
-            lost_events: m.attribution.lost_events,
-            dropped: m.per_cpu.iter().map(|c| c.dropped).sum::<u64>() + unkept,
-            observer: Some(m.observer),
-            node: Some(m.node.clone()),
-        };
-        Trace::collect(meta, self.rows)
-    }
-}
-
-fn cpu_report(cpu: &ObservedCpu, calibration: &Calibration, steal_ns: u64) -> (CpuReport, u64) {
-    let observed_ns = calibration.to_ns(cpu.end - cpu.start);
-    let stolen_ns = cpu.stolen_ns;
-    let report = CpuReport {
-        cpu: cpu.cpu,
-        observed_s: observed_ns / 1e9,
-        blind_s: calibration.to_ns(cpu.blind) / 1e9,
-        detours: cpu.histogram.len(),
-        stolen_share: stolen_ns as f64 / observed_ns.max(1.0),
-        stolen_ns,
-        lengths: Lengths::of(&cpu.histogram),
-        dropped: cpu.dropped,
-        steal_ns,
-        smallest_loop_ns: calibration.to_ns(1) * cpu.cost.smallest as f64,
-        loop_ns: calibration.to_ns(1) * cpu.cost.measuring,
-        bare_loop_ns: calibration.to_ns(1) * cpu.cost.bare,
-        loop_ratio: cpu.cost.measuring / cpu.cost.bare,
-    };
-    (report, cpu.start)
 }
 
 fn warn(warnings: &mut Vec<String>, per_cpu: &[CpuReport], lost_events: u64, unkept: u64) {

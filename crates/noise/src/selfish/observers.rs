@@ -138,6 +138,7 @@ pub struct Observers {
 struct Ring {
     cpu: usize,
     tid: i32,
+    smallest_loop: u64,
     gaps: Consumer<Gap>,
 }
 
@@ -203,8 +204,8 @@ impl Observers {
             .map_err(SelfishError::Thread)?;
         self.threads.push((cpu, thread));
         // a thread that fails before it has a ring drops its end of the channel
-        if let Ok((tid, gaps)) = take.recv() {
-            self.rings.push(Ring { cpu, tid, gaps });
+        if let Ok((tid, smallest_loop, gaps)) = take.recv() {
+            self.rings.push(Ring { cpu, tid, smallest_loop, gaps });
         }
         Ok(())
     }
@@ -213,6 +214,12 @@ impl Observers {
     #[must_use]
     pub fn tids(&self) -> Vec<(usize, i32)> {
         self.rings.iter().map(|r| (r.cpu, r.tid)).collect()
+    }
+
+    /// The smallest turn of a CPU's loop, in counts; 0 where none runs there.
+    #[must_use]
+    pub fn smallest_loop(&self, cpu: usize) -> u64 {
+        self.rings.iter().find(|r| r.cpu == cpu).map_or(0, |r| r.smallest_loop)
     }
 
     /// Lets all observers start together, and the watchdog of a real-time run with them.
@@ -319,14 +326,14 @@ fn observe<C: Counter>(
     config: &Config,
     calibration: Calibration,
     shared: &Shared,
-    give: &std::sync::mpsc::Sender<(i32, Consumer<Gap>)>,
+    give: &std::sync::mpsc::Sender<(i32, u64, Consumer<Gap>)>,
 ) -> Result<ObservedCpu, NodeError> {
     let tid = gettid();
     let cost = hot::cost::<C>();
     let ns_per_count = calibration.to_ns(1);
     let (mut recorder, consumer) = Recorder::new(config.ring, ns_per_count, cost.smallest);
     // the owner waits for the ring; if it is gone, so is the reason to observe
-    let _ = give.send((tid, consumer));
+    let _ = give.send((tid, cost.smallest, consumer));
     if let Some(priority) = config.fifo {
         // before `ready`, so that a missing privilege is told before anything starts
         class::set(0, Class::Fifo(priority))?;

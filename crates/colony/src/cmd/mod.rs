@@ -1,0 +1,27 @@
+//! One module a command: call the library, print what it says.
+
+mod measure;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use crate::cli::{Cli, Command};
+
+pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    match cli.command {
+        Command::Measure(args) => measure::run(args),
+    }
+}
+
+/// Prints a result for programs or for people.
+fn print<T: serde::Serialize>(json: bool, value: &T, text: impl FnOnce(&T) -> String) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    if json {
+        serde_json::to_writer_pretty(&mut out, value)?;
+        writeln!(out)?;
+    } else {
+        out.write_all(text(value).as_bytes())?;
+    }
+    out.flush()?;
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! A measurement that is looked at while it runs.
+
+use std::collections::BTreeMap;
+
+use colony_time::Windows;
+use hdrhistogram::Histogram;
+
+use super::session::{Config, MeasureError, Session};
+use crate::Source;
+use crate::selfish::{Config as Observe, recorder};
+
+/// What happened on one CPU between two looks.
+#[derive(Clone, Debug)]
+pub struct FrameCpu {
+    /// The CPU.
+    pub cpu: usize,
+    /// Detours.
+    pub detours: u64,
+    /// Their sum, nanoseconds.
+    pub stolen_ns: u64,
+    /// The longest.
+    pub longest_ns: u64,
+    /// Stolen in favored windows and in regular ones, where windows are known.
+    pub split_ns: Option<(u64, u64)>,
+}
+
+/// What happened between two looks.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// Nanoseconds since the last look.
+    pub span_ns: u64,
+    /// Each CPU.
+    pub cpus: Vec<FrameCpu>,
+    /// Stolen nanoseconds by source, all CPUs, since the last look.
+    pub sources: BTreeMap<Source, u64>,
+    /// Lengths of the detours since the last look, nanoseconds.
+    pub lengths: Histogram<u64>,
+}
+
+/// A running measurement.
+pub struct Live {
+    session: Session,
+    last_ns: i64,
+}
+
+impl Live {
+    /// Starts observing; it ends when dropped, or after a day.
+    ///
+    /// # Errors
+    /// As [`measure`](super::measure()).
+    pub fn start(config: &Config) -> Result<Self, MeasureError> {
+        let observe = Observe { duration_ns: Observe::MAX_DURATION_NS, ..config.observe.clone() };
+        let session = Session::start(&Config { observe, ..config.clone() })?;
+        Ok(Self { session, last_ns: colony_time::clock::Clock::Monotonic.now_ns() })
+    }
+
+    /// Why detours are not attributed, if they are not.
+    #[must_use]
+    pub fn not_attributed(&self) -> Option<&str> {
+        self.session.no_probe()
+    }
+
+    /// Whether it goes on.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        !self.session.is_finished()
+    }
+
+    /// What happened since the last look. `windows` splits it into favored and regular.
+    pub fn look(&mut self, windows: Option<&Windows>) -> Frame {
+        let now_ns = colony_time::clock::Clock::Monotonic.now_ns();
+        let span_ns = now_ns.saturating_sub(self.last_ns).max(1) as u64;
+        self.last_ns = now_ns;
+        let tai_ahead_ns = colony_time::clock::Clock::Tai.now_ns() - now_ns;
+        let mut frame =
+            Frame { span_ns, cpus: Vec::new(), sources: BTreeMap::new(), lengths: recorder::histogram() };
+        self.session.step(|cpu, seen, attributed| {
+            let mut one =
+                FrameCpu { cpu, detours: 0, stolen_ns: 0, longest_ns: 0, split_ns: windows.map(|_| (0, 0)) };
+            for d in seen {
+                one.detours += 1;
+                one.stolen_ns += d.duration_ns;
+                one.longest_ns = one.longest_ns.max(d.duration_ns);
+                frame.lengths.saturating_record(d.duration_ns);
+                if let (Some(w), Some((favored, regular))) = (windows, &mut one.split_ns) {
+                    let start_ns = d.start_ns + tai_ahead_ns;
+                    let in_favored =
+                        w.favored_time_between(start_ns, start_ns.saturating_add_unsigned(d.duration_ns));
+                    *favored += in_favored;
+                    *regular += d.duration_ns - in_favored;
+                }
+            }
+            for (source, cause) in &attributed.causes {
+                *frame.sources.entry(source.clone()).or_default() += cause.stolen_ns;
+            }
+            frame.cpus.push(one);
+        });
+        frame
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.session.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::Attribution;
+    use colony_time::DutyCycle;
+
+    #[test]
+    fn two_looks_see_different_detours_and_their_split_adds_up() {
+        let last = colony_node::cpu::usable().expect("linux").iter().last().expect("a CPU");
+        let observe = Observe {
+            cpus: [last].into_iter().collect(),
+            duration_ns: 1,
+            threshold_ns: 100,
+            fifo: None,
+            all_cpus: false,
+            ring: 1 << 16,
+        };
+        let mut live =
+            Live::start(&Config { observe, attribution: Attribution::Auto, node: 0 }).expect("observes");
+        let windows = Windows::new(10_000_000, DutyCycle::Ppm(500_000), 0).expect("valid");
+        for _ in 0..3 {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            let frame = live.look(Some(&windows));
+            let [cpu] = &frame.cpus[..] else { panic!("one CPU") };
+            assert!(cpu.stolen_ns <= frame.span_ns + 50_000_000 && live.is_running());
+            assert_eq!(cpu.split_ns.map(|(f, r)| f + r), Some(cpu.stolen_ns));
+            assert_eq!(frame.sources.values().sum::<u64>(), cpu.stolen_ns);
+            assert_eq!(frame.lengths.len(), cpu.detours);
+        }
+    }
+}

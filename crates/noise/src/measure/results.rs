@@ -1,0 +1,95 @@
+//! Puts the detours of all CPUs together with their sources.
+
+use std::collections::BTreeMap;
+
+use colony_time::tsc::ClockMap;
+
+use super::report::{Lengths, Measurement, SourceReport};
+use super::session::seen;
+use crate::Source;
+use crate::attrib::join::Attributed;
+use crate::attrib::spans::Span;
+use crate::attrib::{Cause, attribute};
+use crate::selfish::{Gap, ObservedCpu, recorder};
+use crate::trace::{Detour, Trace, TraceMeta};
+
+/// Rows and causes of all CPUs while they come together.
+pub(super) struct Results<'a> {
+    node: u32,
+    clocks: &'a ClockMap,
+    rows: Vec<(Detour, Source)>,
+    causes: BTreeMap<Source, Cause>,
+    residue_ns: u64,
+}
+
+impl<'a> Results<'a> {
+    pub(super) fn new(node: u32, clocks: &'a ClockMap) -> Self {
+        Self { node, clocks, rows: Vec::new(), causes: BTreeMap::new(), residue_ns: 0 }
+    }
+
+    /// Takes one CPU's detours and what was on it.
+    pub(super) fn add(&mut self, cpu: &ObservedCpu, gaps: &[Gap], spans: &[Span], steal_ns: u64) {
+        let seen = seen(gaps, cpu.cost.smallest, self.clocks);
+        let Attributed { main, causes, residue_ns, .. } = attribute(&seen, spans, steal_ns);
+        for ((gap, seen), source) in gaps.iter().zip(&seen).zip(main) {
+            let detour = Detour {
+                node: self.node,
+                cpu: cpu.cpu as u16,
+                start_ns: self.clocks.tai_ns(gap.end.saturating_sub(gap.length)),
+                duration_ns: seen.duration_ns,
+                source: 0,
+            };
+            self.rows.push((detour, source));
+        }
+        for (source, cause) in causes {
+            let sum = self.causes.entry(source).or_default();
+            sum.stolen_ns += cause.stolen_ns;
+            sum.detours += cause.detours;
+        }
+        self.residue_ns += residue_ns;
+    }
+
+    /// Time spent entering and leaving the kernel.
+    pub(super) fn residue_ns(&self) -> u64 {
+        self.residue_ns
+    }
+
+    /// All sources, most stolen time first.
+    pub(super) fn sources(&self, observed_s: f64) -> Vec<SourceReport> {
+        let mut lengths: BTreeMap<&Source, hdrhistogram::Histogram<u64>> = BTreeMap::new();
+        for (detour, source) in &self.rows {
+            lengths.entry(source).or_insert_with(recorder::histogram).saturating_record(detour.duration_ns);
+        }
+        let mut all: Vec<SourceReport> = self
+            .causes
+            .iter()
+            .map(|(source, cause)| SourceReport {
+                source: source.clone(),
+                detours: cause.detours,
+                stolen_ns: cause.stolen_ns,
+                stolen_share: cause.stolen_ns as f64 / 1e9 / observed_s.max(f64::MIN_POSITIVE),
+                lengths: lengths.get(source).map(Lengths::of).unwrap_or_default(),
+            })
+            .collect();
+        all.sort_by_key(|s| std::cmp::Reverse(s.stolen_ns));
+        all
+    }
+
+    /// The rows as a trace.
+    pub(super) fn trace(self, m: &Measurement, unkept: u64) -> Trace {
+        let meta = TraceMeta {
+            schema: TraceMeta::SCHEMA.into(),
+            tsc_hz: m.counter.hz,
+            threshold_ns: m.threshold_ns,
+            smallest_loop_ns: m.per_cpu.iter().map(|c| c.smallest_loop_ns).fold(f64::INFINITY, f64::min),
+            cpus: m.cpus.clone(),
+            observed_s: m.per_cpu.iter().map(|c| c.observed_s).fold(0.0, f64::max),
+            start_ns: m.start_ns,
+            lost_events: m.attribution.lost_events,
+            dropped: m.per_cpu.iter().map(|c| c.dropped).sum::<u64>() + unkept,
+            observer: Some(m.observer),
+            node: Some(m.node.clone()),
+        };
+        Trace::collect(meta, self.rows)
+    }
+}

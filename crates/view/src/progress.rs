@@ -1,0 +1,39 @@
+//! Progress bars on standard error, where that is a terminal.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// A bar over a known time.
+pub struct Progress(ProgressBar);
+
+impl Progress {
+    /// A bar that says `what` and fills over `total`; none for less than two seconds.
+    #[must_use]
+    pub fn over(what: &str, total: Duration) -> Self {
+        if total < Duration::from_secs(2) {
+            return Self(ProgressBar::hidden());
+        }
+        let bar = ProgressBar::new(total.as_millis() as u64);
+        let style = ProgressStyle::with_template("{msg} {wide_bar} {percent:>3} % {eta:>4} left");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_message(what.to_owned());
+        Self(bar)
+    }
+
+    /// Fills the bar to `elapsed`.
+    pub fn at(&self, elapsed: Duration) {
+        self.0.set_position(elapsed.as_millis() as u64);
+    }
+
+    /// Changes what the bar says.
+    pub fn say(&self, what: &str) {
+        self.0.set_message(what.to_owned());
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

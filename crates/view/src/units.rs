@@ -1,0 +1,65 @@
+//! Numbers as people read them.
+
+/// Nanoseconds with three digits and a unit: `58 ns`, `1.40 µs`, `20.0 ms`.
+#[must_use]
+pub fn time(ns: f64) -> String {
+    let (value, unit) = match ns.abs() {
+        x if x < 1e3 => return format!("{ns:.0} ns"),
+        x if x < 1e6 => (ns / 1e3, "µs"),
+        x if x < 1e9 => (ns / 1e6, "ms"),
+        _ => (ns / 1e9, "s"),
+    };
+    format!("{} {unit}", three(value))
+}
+
+/// Three significant digits, without an exponent.
+#[must_use]
+pub fn three(value: f64) -> String {
+    match value.abs() {
+        x if x >= 100.0 => format!("{value:.0}"),
+        x if x >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// A share 0..=1 as a percentage: `0.021 %`, `21.0 %`.
+#[must_use]
+pub fn percent(share: f64) -> String {
+    let p = share * 100.0;
+    match p.abs() {
+        0.0 => "0 %".into(),
+        x if x < 0.001 => "<0.001 %".into(),
+        x if x < 1.0 => format!("{p:.3} %"),
+        x if x < 99.95 => format!("{} %", three(p)),
+        _ => format!("{p:.0} %"),
+    }
+}
+
+/// A count with its thousands set apart: `1 234 567`.
+#[must_use]
+pub fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, d) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push('\u{202f}');
+        }
+        out.push(d);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_digits_and_a_unit() {
+        let seen: Vec<_> = [9.8, 999.0, 1_400.0, 20_000_000.0, 3.5e9].map(time).into();
+        assert_eq!(seen, ["10 ns", "999 ns", "1.40 µs", "20.0 ms", "3.50 s"]);
+        assert_eq!(percent(0.00021), "0.021 %");
+        assert_eq!(percent(1.0), "100 %");
+        assert_eq!(count(1_234_567), "1\u{202f}234\u{202f}567");
+        assert_eq!(count(12), "12");
+    }
+}
