@@ -17,6 +17,7 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     Measure(Measure),
+    Top(Top),
 }
 
 /// A time as people write it.
@@ -73,4 +74,28 @@ pub(crate) struct Measure {
     /// Print JSON for programs instead of tables
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Watch this node's noise while it happens
+///
+/// Per CPU: stolen share, detours, and the split into favored and regular windows where a scheduler is
+/// active; all CPUs: sources and lengths. The observers take the CPUs they observe for themselves.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  colony top
+  colony top --cpus 2-3 --every 500ms
+Keys: q quit, p pause, r reset")]
+pub(crate) struct Top {
+    /// CPUs to observe [default: all this process may use]
+    #[arg(long, value_parser = cpus, value_name = "LIST")]
+    pub(crate) cpus: Option<CpuSet>,
+    /// The shortest detour to look for, 50ns or more
+    #[arg(long, value_parser = ns, default_value = "100ns", value_name = "TIME")]
+    pub(crate) threshold: Ns,
+    /// Time between two looks
+    #[arg(long, value_parser = ns, default_value = "1s", value_name = "TIME")]
+    pub(crate) every: Ns,
+    /// End by itself after this long [default: when asked to]
+    #[arg(long, value_parser = ns, value_name = "TIME")]
+    pub(crate) duration: Option<Ns>,
 }

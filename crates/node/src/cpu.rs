@@ -164,16 +164,14 @@ pub fn check(wanted: &CpuSet) -> Result<(), NodeError> {
     if wanted.is_empty() {
         return Err(NodeError::CpuList { text: String::new(), reason: "it names no CPU" });
     }
-    for cpu in wanted.iter().filter(|&c| !usable.contains(c)) {
-        let there = std::path::Path::new(&format!("/sys/devices/system/cpu/cpu{cpu}")).exists();
-        let reason = match (there, online.contains(cpu)) {
-            (false, _) => "this node has no such CPU",
-            (true, false) => "it is offline",
-            (true, true) => "this process may not run there (affinity or cpuset)",
-        };
-        return Err(NodeError::CpuUnusable { cpu, reason, usable });
-    }
-    Ok(())
+    let Some(cpu) = wanted.iter().find(|&c| !usable.contains(c)) else { return Ok(()) };
+    let there = std::path::Path::new(&format!("/sys/devices/system/cpu/cpu{cpu}")).exists();
+    let reason = match (there, online.contains(cpu)) {
+        (false, _) => "this node has no such CPU",
+        (true, false) => "it is offline",
+        (true, true) => "this process may not run there (affinity or cpuset)",
+    };
+    Err(NodeError::CpuUnusable { cpu, reason, usable })
 }
 
 /// Binds task `tid` (`0`: the calling thread) to `cpus`.

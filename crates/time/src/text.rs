@@ -91,7 +91,7 @@ fn scaled(number: &str, unit: u64) -> Result<u64, TextError> {
     let mut place = unit;
     for digit in fraction.trim_end_matches('0').bytes() {
         // 60 s is no power of ten: a fraction of a minute is exact as long as its place is whole
-        if place % 10 != 0 {
+        if !place.is_multiple_of(10) {
             return Err(TextError::Range);
         }
         place /= 10;

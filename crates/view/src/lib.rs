@@ -5,4 +5,5 @@
 pub mod measurement;
 pub mod progress;
 pub mod table;
+pub mod top;
 pub mod units;

@@ -1,6 +1,7 @@
 //! One module a command: call the library, print what it says.
 
 mod measure;
+mod top;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -10,6 +11,7 @@ use crate::cli::{Cli, Command};
 pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Measure(args) => measure::run(args),
+        Command::Top(args) => top::run(args),
     }
 }
 

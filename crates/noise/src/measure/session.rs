@@ -15,7 +15,7 @@ use crate::attrib::event::Event;
 use crate::attrib::join::{Attributed, Seen};
 use crate::attrib::spans::{Span, Tracker};
 use crate::attrib::{self, Probe, attribute};
-use crate::selfish::{self, Gap, ObservedCpu, Observers, SelfishError};
+use crate::selfish::{self, Gap, Gaps, ObservedCpu, Observers, SelfishError};
 use crate::trace::Trace;
 
 /// Whether to look for the sources of detours.
@@ -74,7 +74,7 @@ pub(super) struct Session {
     no_probe: Option<String>,
     following: Following,
     clocks: ClockMap,
-    gaps: BTreeMap<usize, Vec<Gap>>,
+    gaps: Gaps,
     unkept: u64,
     steal_before: BTreeMap<usize, u64>,
     _elsewhere: Elsewhere,

@@ -13,5 +13,5 @@ pub mod hot;
 pub mod observers;
 pub mod recorder;
 
-pub use observers::{Config, ObservedCpu, Observers, SelfishError};
+pub use observers::{Config, Gaps, ObservedCpu, Observers, SelfishError};
 pub use recorder::Gap;

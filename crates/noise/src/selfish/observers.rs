@@ -1,5 +1,6 @@
 //! A pinned thread per CPU that runs the loop, real-time if asked.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -125,6 +126,9 @@ pub struct ObservedCpu {
     /// Detours that found the ring full.
     pub dropped: u64,
 }
+
+/// Single detours by CPU, in order.
+pub type Gaps = BTreeMap<usize, Vec<Gap>>;
 
 /// Observers at work. Single detours are taken with [`drain`](Self::drain), while they run or after.
 pub struct Observers {
@@ -271,12 +275,11 @@ impl Observers {
         }
     }
 
-    /// Waits for the end and returns what each CPU's observer saw. Drain the rings first, or after with
-    /// the consumers this returns.
+    /// Waits for the end and returns what each CPU's observer saw, and the detours not drained before.
     ///
     /// # Errors
     /// The first observer's error, after all have ended.
-    pub fn finish(mut self) -> Result<(Vec<ObservedCpu>, Vec<(usize, Vec<Gap>)>), SelfishError> {
+    pub fn finish(mut self) -> Result<(Vec<ObservedCpu>, Gaps), SelfishError> {
         if !self.shared.go.load(Ordering::Acquire) {
             self.shared.stop.store(true, Ordering::Release);
             self.shared.go.store(true, Ordering::Release);
@@ -295,12 +298,8 @@ impl Observers {
             // it cannot fail: it only sleeps and demotes
             let _ = watchdog.join();
         }
-        let mut rest: Vec<(usize, Vec<Gap>)> = self.rings.iter().map(|r| (r.cpu, Vec::new())).collect();
-        self.drain(|cpu, gap| {
-            if let Some((_, gaps)) = rest.iter_mut().find(|(c, _)| *c == cpu) {
-                gaps.push(gap);
-            }
-        });
+        let mut rest = Gaps::new();
+        self.drain(|cpu, gap| rest.entry(cpu).or_default().push(gap));
         failed.map_or(Ok((seen, rest)), Err)
     }
 }
@@ -395,7 +394,7 @@ mod tests {
         }
     }
 
-    fn run(config: &Config) -> (Vec<ObservedCpu>, Vec<(usize, Vec<Gap>)>) {
+    fn run(config: &Config) -> (Vec<ObservedCpu>, Gaps) {
         let mut o = Observers::prepare(config, Calibration::measure()).expect("observers start");
         o.go(config).expect("watchdog starts");
         o.finish().expect("observers end")
@@ -407,8 +406,9 @@ mod tests {
         let (seen, gaps) = run(&config);
         let [cpu] = &seen[..] else { panic!("one CPU was asked for") };
         assert!(Calibration::measure().to_ns(cpu.end - cpu.start) >= 49.9e6);
-        assert_eq!(gaps[0].1.len() as u64 + cpu.dropped, cpu.histogram.len());
-        assert!(gaps[0].1.iter().all(|g| g.end <= cpu.end && g.length > cpu.cost.smallest));
+        let gaps = gaps.get(&cpu.cpu).map(Vec::as_slice).unwrap_or_default();
+        assert_eq!(gaps.len() as u64 + cpu.dropped, cpu.histogram.len());
+        assert!(gaps.iter().all(|g| g.end <= cpu.end && g.length > cpu.cost.smallest));
     }
 
     #[test]
