@@ -1,0 +1,6 @@
+//! The `colony` command as its users run it. One program, so that it is linked once.
+
+mod common;
+mod measure;
+mod top;
+mod wrong_use;

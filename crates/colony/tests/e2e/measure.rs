@@ -1,0 +1,74 @@
+//! `colony measure`, as a user runs it.
+
+use crate::common::{colony, json};
+
+#[test]
+fn json_has_what_it_takes_to_run_it_again() {
+    let m = json(&[
+        "measure",
+        "--duration",
+        "300ms",
+        "--threshold",
+        "50ns",
+        "--cpus",
+        &crate::common::last_cpu(),
+        "--json",
+    ]);
+    assert_eq!(m["schema"], "colony.measure/1");
+    assert_eq!(m["threshold_ns"], 50);
+    assert!(m["node"]["kernel"].is_string() && m["counter"]["hz"].is_number());
+    let cpu = &m["per_cpu"][0];
+    assert!(cpu["observed_s"].as_f64() >= Some(0.29), "{cpu}");
+    // every nanosecond of stolen time has a source, `unexplained` included
+    let by_source: u64 =
+        m["sources"].as_array().expect("a list").iter().filter_map(|s| s["stolen_ns"].as_u64()).sum();
+    assert!(cpu["dropped"] != 0 || Some(by_source) == cpu["stolen_ns"].as_u64());
+}
+
+#[test]
+fn with_privileges_the_tick_is_named_and_the_explained_share_is_told() {
+    let m = json(&["measure", "--duration", "1s", "--cpus", &crate::common::last_cpu(), "--json"]);
+    if m["attribution"]["active"] != true {
+        eprintln!("skipped: {}", m["attribution"]["reason"]);
+        return;
+    }
+    let sources = m["sources"].as_array().expect("a list");
+    assert!(sources.iter().any(|s| s["source"] == "irq:local_timer"), "{sources:?}");
+    for share in ["explained", "explained_without_throttle"] {
+        let share = &m["attribution"][share];
+        assert!((0.0..=1.0).contains(&share["stolen"].as_f64().expect("a share")), "{share}");
+        assert!((0.0..=1.0).contains(&share["detours"].as_f64().expect("a share")), "{share}");
+    }
+    assert!(m["attribution"]["lost_events"].is_u64());
+}
+
+#[test]
+fn the_table_fits_80_columns() {
+    let out = colony().args(["measure", "--duration", "200ms"]).output().expect("runs");
+    assert!(out.status.success());
+    let text = String::from_utf8(out.stdout).expect("text");
+    let table: Vec<&str> =
+        text.lines().filter(|l| !l.starts_with("note:") && !l.contains("explained")).collect();
+    assert!(
+        table.len() > 5 && table.iter().all(|l| l.chars().count() <= 80 || l.starts_with("this kernel")),
+        "{text}"
+    );
+    assert!(!text.contains('\u{1b}'), "no colours into a pipe");
+}
+
+#[test]
+fn a_real_time_observer_leaves_the_node_as_it_was() {
+    let out =
+        colony().args(["measure", "--duration", "300ms", "--fifo", "10", "--json"]).output().expect("runs");
+    let error = String::from_utf8_lossy(&out.stderr);
+    if !out.status.success() {
+        assert!(
+            error.contains("CAP_SYS_NICE") || error.contains("--all-cpus") || error.contains("no CPU"),
+            "{error}"
+        );
+        eprintln!("skipped: {error}");
+        return;
+    }
+    let m: serde_json::Value = serde_json::from_slice(&out.stdout).expect("json");
+    assert_eq!(m["observer"]["fifo"], 10);
+}
