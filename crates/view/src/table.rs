@@ -17,8 +17,11 @@ pub fn new<const N: usize>(header: [&str; N]) -> Table {
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_width(WIDTH)
         .set_header(header);
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
+    for (i, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 1));
+        if i > 0 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
     }
     table
 }

@@ -18,4 +18,3 @@ pub(crate) fn json(args: &[&str]) -> serde_json::Value {
 pub(crate) fn last_cpu() -> String {
     colony_node::cpu::usable().expect("linux").iter().last().expect("a CPU").to_string()
 }
-

@@ -330,7 +330,11 @@ fn observe<C: Counter>(
     let tid = gettid();
     let cost = hot::cost::<C>();
     let ns_per_count = calibration.to_ns(1);
-    let (mut recorder, consumer) = Recorder::new(config.ring, ns_per_count, cost.smallest);
+    let (mut recorder, mut consumer) = Recorder::new(config.ring, ns_per_count, cost.smallest);
+    // the code that records is in memory, too, before the run
+    let now = C::read();
+    hot::stretch::<C>(now, now + calibration.from_ns(20e3), 0, &mut recorder);
+    recorder.clear(&mut consumer);
     // the owner waits for the ring; if it is gone, so is the reason to observe
     let _ = give.send((tid, cost.smallest, consumer));
     if let Some(priority) = config.fifo {
@@ -338,22 +342,11 @@ fn observe<C: Counter>(
         class::set(0, Class::Fifo(priority))?;
         class::set(0, Class::Other(0))?;
     }
-    shared.ready.fetch_add(1, Ordering::AcqRel);
-    while !shared.go.load(Ordering::Acquire) {
-        std::hint::spin_loop();
-    }
-    if let Some(priority) = config.fifo {
-        class::set(0, Class::Fifo(priority))?;
-    }
-    let threshold = calibration.from_ns(config.threshold_ns as f64) + cost.smallest;
-    let start = C::read();
-    let end = start + calibration.from_ns(config.duration_ns as f64);
-    let look_every = calibration.from_ns(LOOK_EVERY_NS);
     let mut seen = ObservedCpu {
         cpu,
         tid,
-        start,
-        end: start,
+        start: 0,
+        end: 0,
         turns: 0,
         cost,
         smallest: u64::MAX,
@@ -362,6 +355,18 @@ fn observe<C: Counter>(
         stolen_ns: 0,
         dropped: 0,
     };
+    shared.ready.fetch_add(1, Ordering::AcqRel);
+    while !shared.go.load(Ordering::Acquire) {
+        std::hint::spin_loop();
+    }
+    if let Some(priority) = config.fifo {
+        class::set(0, Class::Fifo(priority))?;
+    }
+    let threshold = calibration.from_ns(config.threshold_ns as f64) + cost.smallest;
+    seen.start = C::read();
+    seen.end = seen.start;
+    let end = seen.start + calibration.from_ns(config.duration_ns as f64);
+    let look_every = calibration.from_ns(LOOK_EVERY_NS);
     while seen.end < end && !shared.stop.load(Ordering::Relaxed) {
         let s = hot::stretch::<C>(seen.end, end.min(seen.end + look_every), threshold, &mut recorder);
         seen.end = s.last;

@@ -54,6 +54,14 @@ impl Recorder {
         Self::new(1, 1.0, 0).0
     }
 
+    /// Forgets everything: what a warm-up recorded is not noise.
+    pub fn clear(&mut self, ring: &mut Consumer<Gap>) {
+        while ring.pop().is_ok() {}
+        self.histogram.reset();
+        self.dropped = 0;
+        self.stolen_ns = 0;
+    }
+
     /// Takes one gap.
     #[inline(never)]
     #[cold]
