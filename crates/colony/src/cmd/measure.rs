@@ -1,5 +1,6 @@
 //! `colony measure`.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -8,12 +9,56 @@ use colony_noise::measure::{Attribution, Config, measure};
 use colony_noise::selfish;
 use colony_view::progress::Progress;
 
-use crate::cli::Measure;
+use crate::cli::{Ns, cpus, ns};
 
-pub(crate) fn run(args: Measure) -> anyhow::Result<ExitCode> {
+/// Measure this node's noise and say where it comes from
+///
+/// A loop on every CPU looks for detours: intervals in which the CPU was taken from the program. With
+/// privileges (root, or CAP_BPF and CAP_PERFMON) BPF programs on the kernel's tracepoints name the source
+/// of each.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  colony measure                               all CPUs for 10 s
+  colony measure --cpus 3 --duration 60s --out node.parquet
+  sudo colony measure --fifo 50 --cpus 1-3     a real-time observer on CPUs 1 to 3
+  colony measure --json | jq '.sources[] | [.source, .stolen_share]'")]
+pub(crate) struct Args {
+    /// CPUs to observe, such as 0-3,5 [default: all this process may use; with --fifo all but the first]
+    #[arg(long, value_parser = cpus, value_name = "LIST")]
+    cpus: Option<CpuSet>,
+    /// How long
+    #[arg(long, value_parser = ns, default_value = "10s", value_name = "TIME")]
+    duration: Ns,
+    /// The shortest detour to look for, 50ns or more
+    #[arg(long, value_parser = ns, default_value = "100ns", value_name = "TIME")]
+    threshold: Ns,
+    /// Observe in SCHED_FIFO with this priority, 1 to 90 [default: the class of this process]
+    #[arg(long, value_name = "PRIORITY")]
+    fifo: Option<u8>,
+    /// Let a SCHED_FIFO observer take every CPU: the node stands still until it ends
+    #[arg(long, requires = "fifo")]
+    all_cpus: bool,
+    /// Do not look for sources
+    #[arg(long)]
+    no_attribution: bool,
+    /// Single detours kept per CPU; more are only counted
+    #[arg(long, default_value_t = 1 << 20, value_name = "N")]
+    ring: usize,
+    /// Number of this node in the trace
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    node: u32,
+    /// Keep the trace: one row a detour, Parquet
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Print JSON for programs instead of tables
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let config = Config {
         observe: selfish::Config {
-            cpus: cpus(&args)?,
+            cpus: chosen_cpus(&args)?,
             duration_ns: args.duration.0,
             threshold_ns: args.threshold.0,
             fifo: args.fifo,
@@ -34,7 +79,7 @@ pub(crate) fn run(args: Measure) -> anyhow::Result<ExitCode> {
 }
 
 /// The CPUs asked for, else all usable ones; a real-time observer leaves the first to the system.
-fn cpus(args: &Measure) -> anyhow::Result<CpuSet> {
+fn chosen_cpus(args: &Args) -> anyhow::Result<CpuSet> {
     if let Some(cpus) = &args.cpus {
         return Ok(cpus.clone());
     }

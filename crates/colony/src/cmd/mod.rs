@@ -1,7 +1,8 @@
 //! One module a command: call the library, print what it says.
 
-mod measure;
-mod top;
+pub(crate) mod measure;
+pub(crate) mod shell;
+pub(crate) mod top;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -12,6 +13,8 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Measure(args) => measure::run(args),
         Command::Top(args) => top::run(args),
+        Command::Completions(args) => shell::completions(args),
+        Command::Man(args) => shell::man(args),
     }
 }
 

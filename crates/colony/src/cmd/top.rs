@@ -4,18 +4,42 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use colony_node::cpu;
+use colony_node::cpu::{self, CpuSet};
 use colony_noise::measure::{Attribution, Config, Live};
 use colony_noise::selfish;
 use colony_view::top;
 
-use crate::cli::Top;
+use crate::cli::{Ns, cpus, ns};
 use crate::exit::WrongUse;
 
 /// Single detours kept between two looks.
 const RING: usize = 1 << 18;
 
-pub(crate) fn run(args: Top) -> anyhow::Result<ExitCode> {
+/// Watch this node's noise while it happens
+///
+/// Per CPU: stolen share, detours, and the split into favored and regular windows where a scheduler is
+/// active; all CPUs: sources and lengths. The observers take the CPUs they observe for themselves.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  colony top
+  colony top --cpus 2-3 --every 500ms
+Keys: q quit, p pause, r reset")]
+pub(crate) struct Args {
+    /// CPUs to observe [default: all this process may use]
+    #[arg(long, value_parser = cpus, value_name = "LIST")]
+    cpus: Option<CpuSet>,
+    /// The shortest detour to look for, 50ns or more
+    #[arg(long, value_parser = ns, default_value = "100ns", value_name = "TIME")]
+    threshold: Ns,
+    /// Time between two looks
+    #[arg(long, value_parser = ns, default_value = "1s", value_name = "TIME")]
+    every: Ns,
+    /// End by itself after this long [default: when asked to]
+    #[arg(long, value_parser = ns, value_name = "TIME")]
+    duration: Option<Ns>,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !std::io::stdout().is_terminal() {
         let what = "colony top draws on a terminal, and standard output is none; use colony measure";
         return Err(WrongUse(what.into()).into());
