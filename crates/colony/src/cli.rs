@@ -18,6 +18,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Measure(cmd::measure::Args),
     Top(cmd::top::Args),
+    Inject(cmd::inject::Args),
     Completions(cmd::shell::CompletionsArgs),
     Man(cmd::shell::ManArgs),
 }

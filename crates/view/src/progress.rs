@@ -21,6 +21,22 @@ impl Progress {
         Self(bar)
     }
 
+    /// A bar over so many steps, shown from the start.
+    #[must_use]
+    pub fn steps(what: &str, steps: u64) -> Self {
+        let bar = ProgressBar::new(steps);
+        let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {elapsed:>4}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_message(what.to_owned());
+        bar.enable_steady_tick(Duration::from_millis(500));
+        Self(bar)
+    }
+
+    /// One step more.
+    pub fn step(&self) {
+        self.0.inc(1);
+    }
+
     /// Fills the bar to `elapsed`.
     pub fn at(&self, elapsed: Duration) {
         self.0.set_position(elapsed.as_millis() as u64);

@@ -1,17 +1,21 @@
 //! One module a command: call the library, print what it says.
 
+pub(crate) mod inject;
 pub(crate) mod measure;
 pub(crate) mod shell;
 pub(crate) mod top;
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use crate::cli::{Cli, Command};
 
 pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Measure(args) => measure::run(args),
+        Command::Inject(args) => inject::run(args),
         Command::Top(args) => top::run(args),
         Command::Completions(args) => shell::completions(args),
         Command::Man(args) => shell::man(args),
@@ -29,4 +33,13 @@ fn print<T: serde::Serialize>(json: bool, value: &T, text: impl FnOnce(&T) -> St
     }
     out.flush()?;
     Ok(())
+}
+
+/// A flag that Ctrl-C and a polite kill raise.
+fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&flag))?;
+    }
+    Ok(flag)
 }
