@@ -1,10 +1,12 @@
 //! Noise on purpose: to reproduce an experiment, to prove a cure, to prove a measurement.
 //!
+//! * [`leibniz`]: the noise daemon of the Colony Linux kernel technical report (appendix A.1), with the
+//!   table of its Fig. 4 in [`noise_table`];
 //! * [`detours`]: detours of one length at fixed or random intervals, in phase on all CPUs or not (the
 //!   detour benchmarks of *Initial Results: Experiments on Watson BlueGene/L*);
 //! * [`replay`]: the detours of a recorded [trace](crate::Trace), again.
 //!
-//! The two share one injector: a thread per CPU that sleeps until an instant of its [schedule] and
+//! The last two share one injector: a thread per CPU that sleeps until an instant of its [schedule] and
 //! then spins. What it really did, and what a program on that CPU saw of it, stands in the
 //! [report] beside what was asked for.
 //!
@@ -16,6 +18,8 @@ use colony_node::{NodeError, cpu::CpuSet};
 mod budget;
 pub mod detours;
 mod injector;
+pub mod leibniz;
+pub mod noise_table;
 pub mod replay;
 pub mod report;
 pub mod schedule;
@@ -23,6 +27,7 @@ mod session;
 mod victim;
 
 pub use detours::{DetourPlan, DetourReport};
+pub use leibniz::{Amount, LeibnizPlan, LeibnizReport};
 pub use replay::{CpuMap, ReplayPlan, ReplayReport};
 pub use report::{Injection, Quantiles};
 pub use schedule::{Intervals, Phase, Planned, Schedule};
