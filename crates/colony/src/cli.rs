@@ -19,6 +19,7 @@ pub(crate) enum Command {
     Measure(cmd::measure::Args),
     Top(cmd::top::Args),
     Inject(cmd::inject::Args),
+    Noise(cmd::noise::Args),
     Completions(cmd::shell::CompletionsArgs),
     Man(cmd::shell::ManArgs),
 }
@@ -35,4 +36,9 @@ pub(crate) fn ns(text: &str) -> Result<Ns, String> {
 /// Reads a list of CPUs.
 pub(crate) fn cpus(text: &str) -> Result<CpuSet, String> {
     text.parse::<CpuSet>().map_err(|e| e.to_string())
+}
+
+/// Reads a duty cycle.
+pub(crate) fn duty(text: &str) -> Result<colony_time::DutyCycle, String> {
+    colony_time::text::parse_duty(text).map_err(|e| e.to_string())
 }

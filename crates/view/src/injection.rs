@@ -41,7 +41,8 @@ fn injection(asked: &str, i: &Injection) -> String {
     let w = &mut out;
     // writing to a String cannot fail
     let _ = writeln!(w, "{asked}\nran {} s as {}", three(i.elapsed_s), i.class);
-    let mut t = table::new(["CPU", "made", "missed", "duty asked", "achieved", "spin error", "late", "late 99 %"]);
+    let mut t =
+        table::new(["CPU", "made", "missed", "duty asked", "achieved", "spin error", "late", "late 99 %"]);
     for c in &i.cpus {
         t.add_row([
             c.cpu.to_string(),

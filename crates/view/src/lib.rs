@@ -7,4 +7,5 @@ pub mod measurement;
 pub mod progress;
 pub mod table;
 pub mod top;
+pub mod trace;
 pub mod units;

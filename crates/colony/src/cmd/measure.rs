@@ -69,11 +69,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         node: args.node,
     };
     let bar = Progress::over("measuring", Duration::from_nanos(args.duration.0));
-    let (measurement, _trace) = measure(&config, |elapsed| {
+    let (measurement, trace) = measure(&config, |elapsed| {
         bar.at(elapsed);
         true
     })?;
     drop(bar);
+    if let Some(out) = &args.out {
+        colony_noise::convert::write(&trace, out, None)?;
+    }
     super::print(args.json, &measurement, colony_view::measurement::render)?;
     Ok(ExitCode::SUCCESS)
 }

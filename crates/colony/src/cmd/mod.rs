@@ -2,6 +2,7 @@
 
 pub(crate) mod inject;
 pub(crate) mod measure;
+pub(crate) mod noise;
 pub(crate) mod shell;
 pub(crate) mod top;
 
@@ -15,6 +16,7 @@ use crate::cli::{Cli, Command};
 pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Measure(args) => measure::run(args),
+        Command::Noise(args) => noise::run(args),
         Command::Inject(args) => inject::run(args),
         Command::Top(args) => top::run(args),
         Command::Completions(args) => shell::completions(args),

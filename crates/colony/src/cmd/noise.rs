@@ -1,0 +1,132 @@
+//! `colony noise`: traces read, converted, compared.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use colony_noise::convert::{self, Format};
+use colony_noise::diff::{Diff, Options};
+use colony_noise::summary::Summary;
+use colony_noise::{Trace, periodic};
+use colony_time::{DutyCycle, Windows};
+use colony_view::trace as view;
+use serde::Serialize;
+
+use crate::cli::{Ns, duty, ns};
+
+/// Read, convert and compare noise traces
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    Show(Show),
+    Convert(Convert),
+    Diff(DiffArgs),
+}
+
+/// Say what a trace holds: sources, what is periodic, the split into windows
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  colony noise show node.parquet
+  colony noise show node.parquet --period 100ms --duty 95%")]
+struct Show {
+    /// The trace, in any format `colony noise convert` reads
+    trace: PathBuf,
+    /// Split it by windows of this period
+    #[arg(long, value_parser = ns, value_name = "TIME", requires = "duty")]
+    period: Option<Ns>,
+    /// Favored share of the period
+    #[arg(long, value_parser = duty, value_name = "DUTY", requires = "period")]
+    duty: Option<DutyCycle>,
+    /// Print JSON for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// Convert a trace between formats
+///
+/// The format follows from the file's name (or content); --from and --to name it.
+#[derive(clap::Args)]
+#[command(after_help = "Formats: parquet, csv, netgauge, rtla, chrome, hdr (write only)
+Examples:
+  colony noise convert node.parquet node.csv
+  colony noise convert node.parquet node.json --to chrome     for chrome://tracing or Perfetto
+  colony noise convert osnoise.txt node.parquet --from rtla")]
+struct Convert {
+    /// The trace to read
+    input: PathBuf,
+    /// The file to write
+    output: PathBuf,
+    /// Format of the input [default: by its name or content]
+    #[arg(long, value_name = "FORMAT")]
+    from: Option<Format>,
+    /// Format of the output [default: by its name]
+    #[arg(long, value_name = "FORMAT")]
+    to: Option<Format>,
+}
+
+/// Compare two traces: did the change help?
+///
+/// Every figure with its 95 % confidence interval, by bootstrap over stretches of time.
+#[derive(clap::Args)]
+#[command(after_help = "Example:
+  colony noise diff before.parquet after.parquet")]
+struct DiffArgs {
+    /// The trace before the change
+    before: PathBuf,
+    /// The trace after it
+    after: PathBuf,
+    /// Bootstrap resamples
+    #[arg(long, default_value_t = Options::default().resamples, value_name = "N")]
+    resamples: u32,
+    /// Seed of the bootstrap
+    #[arg(long, default_value_t = Options::default().seed, value_name = "N")]
+    seed: u64,
+    /// Print JSON for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `colony noise show --json` prints.
+#[derive(Serialize)]
+struct Shown {
+    schema: &'static str,
+    meta: colony_noise::TraceMeta,
+    summary: Summary,
+    periodic: Vec<periodic::Finding>,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    match args.action {
+        Action::Show(a) => show(&a)?,
+        Action::Convert(a) => convert::write(&convert::read(&a.input, a.from)?, &a.output, a.to)?,
+        Action::Diff(a) => diff(&a)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(a: &Show) -> anyhow::Result<()> {
+    let trace: Trace = convert::read(&a.trace, None)?;
+    let windows = a
+        .period
+        .zip(a.duty)
+        .map(|(period, duty)| Windows::new(period.0, duty, 0))
+        .transpose()
+        .map_err(|e| crate::exit::WrongUse(e.to_string()))?;
+    let shown = Shown {
+        schema: "colony.noise.show/1",
+        summary: Summary::of(&trace, windows),
+        periodic: periodic::of_trace(&trace),
+        meta: trace.meta,
+    };
+    super::print(a.json, &shown, |s| view::summary(&s.meta, &s.summary, &s.periodic))
+}
+
+fn diff(a: &DiffArgs) -> anyhow::Result<()> {
+    let (before, after) = (convert::read(&a.before, None)?, convert::read(&a.after, None)?);
+    let diff = Diff::of(&before, &after, Options { resamples: a.resamples, seed: a.seed })?;
+    super::print(a.json, &diff, view::diff)
+}

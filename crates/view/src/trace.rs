@@ -1,0 +1,112 @@
+//! What a trace says, and what changed from one to another.
+
+use std::fmt::Write;
+
+use colony_noise::diff::{Diff, Figure};
+use colony_noise::periodic::Finding;
+use colony_noise::summary::{Amount, Summary};
+use colony_noise::trace::TraceMeta;
+
+use crate::table::{self, name};
+use crate::units::{count, percent, three, time};
+
+/// Sources and periods shown; the rest is in the JSON.
+const ROWS: usize = 16;
+
+/// A trace's summary, with what is periodic in it.
+#[must_use]
+pub fn summary(meta: &TraceMeta, s: &Summary, periodic: &[Finding]) -> String {
+    let mut out = String::new();
+    let w = &mut out;
+    // writing to a String cannot fail
+    if let Some(node) = &meta.node {
+        let _ = writeln!(
+            w,
+            "{} · {} · Linux {}",
+            name(&node.host, 20),
+            name(&node.cpu_model, 30),
+            name(&node.kernel, 24)
+        );
+    }
+    let _ = writeln!(
+        w,
+        "{} CPUs for {} s, detours of {} and longer; stolen: {}",
+        s.cpus,
+        three(s.observed_s),
+        time(s.threshold_ns as f64),
+        percent(s.total.stolen_share),
+    );
+    let mut t = table::new(["source", "detours", "per s", "of CPU", "median", "99 %", "longest"]);
+    for source in s.sources.iter().take(ROWS) {
+        t.add_row(row(&source.source.to_string(), &source.amount));
+    }
+    t.add_row(row("all", &s.total));
+    let _ = writeln!(w, "{t}");
+    if let Some(split) = &s.windows {
+        for (window, share) in [("favored", &split.favored), ("regular", &split.regular)] {
+            let _ = writeln!(
+                w,
+                "{window} windows: {} stolen, {} of their time",
+                time(share.stolen_ns as f64),
+                percent(share.stolen_share)
+            );
+        }
+    }
+    let _ = writeln!(w, "{}", periods(periodic));
+    out
+}
+
+/// What is periodic, a line each.
+#[must_use]
+pub fn periods(periodic: &[Finding]) -> String {
+    if periodic.is_empty() {
+        return "nothing periodic was found".into();
+    }
+    let mut lines: Vec<String> =
+        periodic.iter().take(ROWS).map(|f| format!("periodic: {}", name(&f.to_string(), 120))).collect();
+    if periodic.len() > ROWS {
+        lines.push(format!("… and {} more (--json)", periodic.len() - ROWS));
+    }
+    lines.join("\n")
+}
+
+fn row(source: &str, a: &Amount) -> [String; 7] {
+    [
+        name(source, 22),
+        count(a.count),
+        three(a.per_s),
+        percent(a.stolen_share),
+        time(a.p50_ns as f64),
+        time(a.p99_ns as f64),
+        time(a.max_ns as f64),
+    ]
+}
+
+/// Two traces compared.
+#[must_use]
+pub fn diff(d: &Diff) -> String {
+    let mut t = table::new(["", "before", "after", "difference, 95 % interval", ""]);
+    for c in &d.changes {
+        let (label, show): (String, fn(f64) -> String) = match &c.figure {
+            Figure::StolenShare => ("stolen".into(), percent),
+            Figure::DetoursPerS => ("detours/s".into(), three),
+            Figure::P50Ns => ("median".into(), time),
+            Figure::P99Ns => ("99 %".into(), time),
+            Figure::MaxNs => ("longest".into(), time),
+            Figure::Source(source) => (source.to_string(), percent),
+        };
+        let (low, high) = c.interval;
+        t.add_row([
+            name(&label, 22),
+            show(c.before),
+            show(c.after),
+            format!("{} … {}", show(low), show(high)),
+            c.verdict.name().into(),
+        ]);
+    }
+    let mut out = format!("{t}\n");
+    for warning in &d.warnings {
+        let _ = writeln!(out, "note: {warning}");
+    }
+    out
+}
