@@ -1,1 +1,47 @@
 //! The MPI benchmark programs of the seeds and their launcher.
+//!
+//! The package has two halves:
+//!
+//! * this library, which needs no MPI: what to run ([`Params`]), how to start it ([`Launch`]), and what
+//!   comes back ([`BenchResult`], a table, JSON);
+//! * the program `colony-bench` (feature `mpi`), which does the measuring.
+//!
+//! The programs are those of the seeds: `allreduce` and `glob` (Colony Linux kernel technical report,
+//! 3.1.2 and 3.1.3), `barrier`, `alltoall` and `myallreduce` with detours by timer signal (Initial
+//! Results: Experiments on Watson BlueGene/L), the `ring` of that paper's thought experiment, and `bsp`,
+//! work and a barrier in turn (HPC-Colony progress report 2006, Fig. 3).
+//!
+//! # How an operation is timed
+//! One counter read after each operation goes into a buffer: the next operation starts where the last
+//! one ended, so nothing is lost between two operations of a stretch. Between stretches (at most 4096
+//! operations or about 20 ms) the buffer goes into the histograms and the ranks agree on the next
+//! stretch; that time is no part of `seconds` and is reported as `excluded_s`.
+//!
+//! # Building the program
+//! ```text
+//! cargo build -p colony-bench --features mpi                        # the MPI behind `mpicc`
+//! MPICC=mpicc.mpich CARGO_TARGET_DIR=target/mpich \
+//!     cargo build -p colony-bench --features mpi                    # MPICH beside Open MPI (Debian)
+//! ```
+//! It needs libclang; where it is not found by itself, set `LIBCLANG_PATH` (`/usr/lib/llvm-19/lib`).
+
+mod distribution;
+mod error;
+pub mod launch;
+mod options;
+mod pace;
+mod params;
+mod recorder;
+mod result;
+mod table;
+
+pub use distribution::Distribution;
+pub use error::{BenchError, ParamsError};
+pub use launch::{Launch, LauncherChoice};
+pub use options::Options;
+pub use pace::Pace;
+pub use params::{Detours, Params, Phase, Program};
+pub use recorder::Recorder;
+pub use result::{
+    BenchResult, Comparison, DetourRecord, Measurement, MpiRecord, RankRecord, SlowOp, Timeline, WorkRecord,
+};

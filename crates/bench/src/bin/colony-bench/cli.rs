@@ -1,0 +1,81 @@
+//! The command line, and what is done with it before MPI starts and after it ends.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use colony_bench::{BenchResult, Options, Program};
+use colony_node::cpu::{self, CpuSet};
+
+/// The benchmark programs of the seeds, over MPI.
+///
+/// Start it with an MPI launcher: mpirun -n 2 colony-bench allreduce
+#[derive(Debug, clap::Parser)]
+#[command(name = "colony-bench", version)]
+pub(crate) struct Cli {
+    /// The program to run
+    pub(crate) program: Program,
+    #[command(flatten)]
+    pub(crate) options: Options,
+    /// Bind rank i of each node to the i-th of these CPUs
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<CpuSet>,
+    /// Write the result to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Print the result as JSON, in one line, instead of the table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Where launchers tell a process its rank among those on its node: Open MPI, Hydra, Slurm, PALS.
+const LOCAL_RANK: [&str; 4] =
+    ["OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID", "PALS_LOCAL_RANKID"];
+
+/// Where they tell it its rank in the world.
+const WORLD_RANK: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"];
+
+fn number(names: &[&str]) -> Option<usize> {
+    names.iter().find_map(|name| std::env::var(name).ok()?.parse().ok())
+}
+
+/// Whether this process speaks for all of them, before MPI has said who is who.
+pub(crate) fn speaks() -> bool {
+    number(&WORLD_RANK).unwrap_or(0) == 0
+}
+
+impl Cli {
+    /// Takes this rank's CPU, before MPI allocates memory near it; and makes sure that it does not outlive
+    /// its launcher.
+    pub(crate) fn bind(&self) -> Result<(), String> {
+        let local = number(&LOCAL_RANK);
+        if local.is_some() {
+            // SAFETY: prctl with a signal number touches nothing but this process's own setting.
+            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+        }
+        let Some(cpus) = &self.cpus else { return Ok(()) };
+        let local = local.unwrap_or(0);
+        let cpu = cpus.iter().nth(local).ok_or_else(|| {
+            format!("--cpus {cpus} names {} CPUs; rank {local} of this node gets none", cpus.len())
+        })?;
+        cpu::check(&std::iter::once(cpu).collect()).and_then(|()| cpu::pin(cpu)).map_err(|e| e.to_string())
+    }
+
+    /// Gives the result to whoever asked for it.
+    pub(crate) fn write(&self, result: &BenchResult) -> Result<(), String> {
+        let mut text = serde_json::to_string(result).map_err(|e| format!("cannot write the result: {e}"))?;
+        text.push('\n');
+        if let Some(path) = &self.out {
+            colony_node::file::write_atomically::<std::io::Error>(path, |w| w.write_all(text.as_bytes()))
+                .map_err(|e| format!("cannot write the result to {}: {e}", path.display()))?;
+        }
+        let mut stdout = std::io::stdout().lock();
+        let written = if self.json { stdout.write_all(text.as_bytes()) } else { write!(stdout, "{result}") };
+        match written.and_then(|()| stdout.flush()) {
+            // a reader that has seen enough is no failure
+            Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
+                Err(format!("cannot print the result: {e}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}

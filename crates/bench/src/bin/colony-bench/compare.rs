@@ -1,0 +1,98 @@
+//! The same allreduce loop in Rust and in C, in alternating blocks of one run.
+
+use std::os::raw::c_int;
+
+use colony_bench::{Comparison, Pace};
+use colony_time::tsc::{CounterKind, Tsc, Vdso};
+use mpi::ffi::MPI_Comm;
+use mpi::topology::SimpleCommunicator;
+use mpi::traits::AsRaw;
+
+use crate::measure::{Context, agreed, stretch};
+use crate::operation::Allreduce;
+
+unsafe extern "C" {
+    fn colony_c_allreduce(
+        send: *const f64,
+        recv: *mut f64,
+        count: c_int,
+        comm: MPI_Comm,
+        vdso: c_int,
+        stamps: *mut u64,
+        ops: usize,
+    ) -> u64;
+}
+
+/// A loop to compare.
+#[derive(Clone, Copy)]
+enum Loop {
+    Rust,
+    C { stamps: bool },
+}
+
+const LOOPS: [Loop; 3] = [Loop::Rust, Loop::C { stamps: true }, Loop::C { stamps: false }];
+
+/// Runs the comparison where it was asked for; all ranks do.
+pub(crate) fn run(context: &Context, world: &SimpleCommunicator) -> Option<Comparison> {
+    let (blocks, ops) = (context.params.compare_blocks as usize, context.params.compare_ops.max(1));
+    if blocks == 0 {
+        return None;
+    }
+    let mut op = Allreduce::new(world, context.params.bytes);
+    let mut stamps = vec![1; Pace::MOST];
+    let mut mean_us = |which: Loop| {
+        let mut left = ops as usize;
+        let mut counts = 0;
+        while left > 0 {
+            let n = agreed(world, left.min(Pace::MOST));
+            counts += once(which, &mut op, world, context.calibration.kind, &mut stamps[..n]);
+            left -= n;
+        }
+        context.calibration.to_ns(counts) / ops as f64 / 1e3
+    };
+    // one round to warm up
+    LOOPS.iter().for_each(|&which| {
+        mean_us(which);
+    });
+    let blocks_us = (0..blocks).map(|block| {
+        let mut row = [0.0; 3];
+        // each loop is first, second and third equally often
+        for place in 0..LOOPS.len() {
+            let which = (block + place) % LOOPS.len();
+            row[which] = mean_us(LOOPS[which]);
+        }
+        row
+    });
+    Some(Comparison::new(ops, blocks_us.collect()))
+}
+
+/// Counts that as many operations took as there are stamps.
+fn once(
+    which: Loop,
+    op: &mut Allreduce,
+    world: &SimpleCommunicator,
+    kind: CounterKind,
+    stamps: &mut [u64],
+) -> u64 {
+    let Loop::C { stamps: stamped } = which else {
+        let start = match kind {
+            CounterKind::Tsc => stretch::<Tsc>(op, stamps),
+            CounterKind::Vdso => stretch::<Vdso>(op, stamps),
+        };
+        return stamps.last().map_or(0, |end| end.saturating_sub(start));
+    };
+    let to = if stamped { stamps.as_mut_ptr() } else { std::ptr::null_mut() };
+    // SAFETY: the buffers hold as many doubles as said and, where not null, `to` as many stamps; the
+    // communicator lives.
+    unsafe {
+        colony_c_allreduce(
+            op.send.as_ptr(),
+            op.recv.as_mut_ptr(),
+            op.send.len() as c_int,
+            world.as_raw(),
+            c_int::from(kind == CounterKind::Vdso),
+            to,
+            stamps.len(),
+        )
+    }
+}

@@ -1,0 +1,42 @@
+//! From all ranks to rank 0, merged on the way in a binomial tree: no rank ever holds them all.
+
+use colony_bench::Measurement;
+use mpi::topology::SimpleCommunicator;
+use mpi::traits::{Communicator, Destination, Source};
+
+/// The measurements of all ranks, at rank 0.
+pub(crate) fn to_root(
+    world: &SimpleCommunicator,
+    mut mine: Vec<Option<Measurement>>,
+    keep: usize,
+) -> Option<Vec<Measurement>> {
+    let (rank, size) = (world.rank(), world.size());
+    let mut step = 1;
+    while step < size {
+        if rank % (2 * step) == step {
+            // plain data of our own always has a JSON
+            let bytes = serde_json::to_vec(&mine).unwrap_or_default();
+            world.process_at_rank(rank - step).send(&bytes[..]);
+            return None;
+        }
+        if rank + step < size {
+            let (bytes, _) = world.process_at_rank(rank + step).receive_vec::<u8>();
+            let theirs: Vec<Option<Measurement>> = serde_json::from_slice(&bytes).unwrap_or_default();
+            mine = merged(mine, theirs, keep);
+        }
+        step *= 2;
+    }
+    Some(mine.into_iter().flatten().collect())
+}
+
+fn merged(
+    mine: Vec<Option<Measurement>>,
+    theirs: Vec<Option<Measurement>>,
+    keep: usize,
+) -> Vec<Option<Measurement>> {
+    let pair = |(mine, theirs): (Option<Measurement>, Option<Measurement>)| match (mine, theirs) {
+        (Some(mine), Some(theirs)) => Some(mine.merged(theirs, keep)),
+        (mine, theirs) => mine.or(theirs),
+    };
+    mine.into_iter().zip(theirs).map(pair).collect()
+}

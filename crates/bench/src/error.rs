@@ -1,0 +1,127 @@
+use std::{path::PathBuf, process::ExitStatus, time::Duration};
+
+use crate::Program;
+
+/// Parameters with which a program cannot run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} cannot be run with this {what}: {why}", .program.name())]
+pub struct ParamsError {
+    /// The program.
+    pub program: Program,
+    /// The option that is wrong.
+    pub what: &'static str,
+    /// Why, and what would do.
+    pub why: String,
+}
+
+/// What can go wrong when a benchmark is launched.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// The parameters make no run.
+    #[error(transparent)]
+    Params(#[from] ParamsError),
+    /// The ranks asked for make no run.
+    #[error("{} cannot run on {ranks} rank(s); it needs at least {least}", .program.name())]
+    Ranks {
+        /// The program.
+        program: Program,
+        /// Ranks asked for.
+        ranks: u32,
+        /// The fewest it runs on.
+        least: u32,
+    },
+    /// The CPUs asked for cannot be used, or the node cannot be asked.
+    #[error(transparent)]
+    Node(#[from] colony_node::NodeError),
+    /// There is no MPI to launch with.
+    #[error(
+        "no MPI launcher found: looked for {} in $PATH; install one with `./x setup` or \
+         `apt install openmpi-bin`, or name yours in $COLONY_MPIRUN", .looked_for.join(" and ")
+    )]
+    NoMpi {
+        /// The names looked for.
+        looked_for: Vec<String>,
+    },
+    /// The program `colony-bench` is not there.
+    #[error(
+        "the program colony-bench was not found; looked at {}; build it with \
+         `cargo build -p colony-bench --features mpi` (`./x setup` installs what that needs), or name it in \
+         $COLONY_BENCH", .looked_at.join(", ")
+    )]
+    NoProgram {
+        /// Places looked at.
+        looked_at: Vec<String>,
+    },
+    /// The launcher could not be started.
+    #[error("cannot start `{command}`: {source}")]
+    Spawn {
+        /// The command line.
+        command: String,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// The launcher ended with an error.
+    #[error("`{command}` ended with {status}{}", said(.stderr))]
+    Failed {
+        /// The command line.
+        command: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// The last of what it said.
+        stderr: String,
+    },
+    /// The run took too long and was ended.
+    #[error(
+        "`{command}` was not done after {} s and was ended; give it fewer operations or more time",
+        .after.as_secs_f64()
+    )]
+    Timeout {
+        /// The command line.
+        command: String,
+        /// The time it had.
+        after: Duration,
+    },
+    /// The caller wanted no more.
+    #[error("`{command}` was interrupted and has been ended")]
+    Interrupted {
+        /// The command line.
+        command: String,
+    },
+    /// The run gave no result that can be read.
+    #[error("{from} holds no result of colony-bench: {reason}")]
+    Output {
+        /// The command line or file.
+        from: String,
+        /// What was found.
+        reason: String,
+    },
+    /// The run came out with another number of ranks.
+    #[error(
+        "`{command}` was to run {wanted} ranks and ran {got}: the launcher and colony-bench belong to \
+         different MPI libraries (colony-bench: {library}); build one for the other, or name the right \
+         launcher in $COLONY_MPIRUN"
+    )]
+    WorldSize {
+        /// The command line.
+        command: String,
+        /// Ranks asked for.
+        wanted: u32,
+        /// Ranks in the result.
+        got: u32,
+        /// The MPI library colony-bench says it runs on.
+        library: String,
+    },
+    /// A result file could not be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+}
+
+fn said(stderr: &str) -> String {
+    let text = stderr.trim();
+    if text.is_empty() { String::new() } else { format!("; it said: {text}") }
+}
