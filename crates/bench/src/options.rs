@@ -55,9 +55,9 @@ pub struct Options {
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Record")]
     pub timeline: Option<u64>,
     /// Also run the same loop in C, block by block in turn, and give the ratio (allreduce)
-    #[arg(long, value_name = "BLOCKS", num_args = 0..=1, default_missing_value = "15", help_heading = "Record")]
+    #[arg(long, value_name = "BLOCKS", num_args = 0..=1, default_missing_value = "51", help_heading = "Record")]
     pub compare_c: Option<u32>,
-    /// Operations of a block of the comparison [default: 20000]
+    /// Operations of a block of the comparison [default: 5000]
     #[arg(long, value_name = "N", requires = "compare_c", help_heading = "Record")]
     pub compare_ops: Option<u64>,
 }

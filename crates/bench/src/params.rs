@@ -179,7 +179,7 @@ impl Params {
             slowest: 32,
             timeline_ns: None,
             compare_blocks: 0,
-            compare_ops: 20_000,
+            compare_ops: 5_000,
         }
     }
 

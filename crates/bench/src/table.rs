@@ -11,7 +11,8 @@ impl fmt::Display for BenchResult {
             [one] => one.chars().take(20).collect(),
             many => format!("{} nodes", many.len()),
         };
-        writeln!(f, "{}: {} ranks on {nodes}, {library}", self.params.program.name(), self.ranks)?;
+        let plural = if self.ranks == 1 { "" } else { "s" };
+        writeln!(f, "{}: {} rank{plural} on {nodes}, {library}", self.params.program.name(), self.ranks)?;
         writeln!(f, "{:>7} {:>10} {}", "ranks", "ops", Columns)?;
         for m in &self.results {
             writeln!(f, "{:>7} {:>10} {}", m.ranks, m.ops, Row(&m.all))?;

@@ -198,13 +198,22 @@ mod with_mpi {
     }
 
     #[test]
-    fn the_comparison_with_c_has_every_block() {
+    fn an_operation_costs_what_it_costs_in_c() {
         let _alone = alone();
-        let params = Params { compare_blocks: 7, compare_ops: 500, ..small(Program::Allreduce, 10) };
-        let Some(r) = result(params, 2) else { return };
-        let c = r.comparison.expect("asked");
-        assert_eq!((c.blocks_us.len(), c.ops), (7, 500));
-        assert!(c.blocks_us.iter().flatten().all(|us| *us > 0.0) && c.ratio > 0.0);
+        let params = Params { compare_blocks: 51, compare_ops: 2000, ..small(Program::Allreduce, 10) };
+        let mut ratios = Vec::new();
+        // medians of short alternating blocks of one run; noise can still hit one loop more than the other
+        for _ in 0..5 {
+            let Some(r) = result(params.clone(), 2) else { return };
+            let c = r.comparison.expect("asked");
+            assert_eq!((c.blocks_us.len(), c.ops), (51, 2000));
+            assert!(c.blocks_us.iter().flatten().all(|us| *us > 0.0));
+            ratios.push(c.ratio);
+            if c.ratio <= 1.05 {
+                return;
+            }
+        }
+        panic!("Rust over C, each the median of 51 blocks: {ratios:?}");
     }
 
     fn direct(args: &[&str]) -> Output {
@@ -248,8 +257,8 @@ mod with_mpi {
     fn the_result_file_is_whole_and_alone_and_the_table_is_printed() {
         let _alone = alone();
         let dir = tempfile::tempdir().expect("temp dir");
-        let out = Some(dir.path().join("r.json"));
-        let launch = Launch { out: out.clone(), ..Launch::new(small(Program::Barrier, 100), 2) };
+        let file = dir.path().join("r.json");
+        let launch = Launch { out: Some(file.clone()), ..Launch::new(small(Program::Barrier, 100), 2) };
         let Ok(mut command) = launch.command() else {
             eprintln!("skipped: no mpirun");
             return;
@@ -257,7 +266,7 @@ mod with_mpi {
         let output = command.output().expect("mpirun");
         let table = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success() && table.starts_with("barrier: 2 ranks"), "{table}");
-        let read = BenchResult::read(&out.expect("set above")).expect("written");
+        let read = BenchResult::read(&file).expect("written");
         assert_eq!(whole(&read).ops, 100);
         assert_eq!(std::fs::read_dir(dir.path()).expect("there").count(), 1);
         let nowhere =

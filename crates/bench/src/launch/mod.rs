@@ -90,7 +90,13 @@ impl Launch {
     /// not there.
     pub fn command(&self) -> Result<Command, BenchError> {
         self.check()?;
-        Ok(self.command_with(&self.find()?))
+        let found = self.find()?;
+        match &self.cpus {
+            // other nodes are not asked from here
+            Some(cpus) if !self.spread(&found) => cpu::check(cpus)?,
+            _ => {}
+        }
+        Ok(self.command_with(&found))
     }
 
     fn check(&self) -> Result<(), BenchError> {
@@ -99,11 +105,7 @@ impl Launch {
         if ranks < least {
             return Err(BenchError::Ranks { program, ranks, least });
         }
-        match &self.cpus {
-            // other nodes are not asked from here
-            Some(cpus) if self.hostfile.is_none() => Ok(cpu::check(cpus)?),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     fn find(&self) -> Result<Found, BenchError> {
@@ -118,7 +120,7 @@ impl Launch {
     fn placement(&self, found: &Found) -> Option<CpuSet> {
         let ranks = self.ranks as usize;
         match (&self.cpus, found.flavour) {
-            (Some(cpus), _) => (cpus.len() >= ranks || self.spread()).then(|| cpus.clone()),
+            (Some(cpus), _) => (cpus.len() >= ranks || self.spread(found)).then(|| cpus.clone()),
             (None, Flavour::Srun) => None,
             (None, _) if self.hostfile.is_some() => None,
             (None, _) => {
@@ -129,13 +131,13 @@ impl Launch {
     }
 
     /// Whether the ranks may be on several nodes, so that their number says nothing of CPUs.
-    fn spread(&self) -> bool {
-        self.hostfile.is_some() || self.launcher == LauncherChoice::Srun
+    fn spread(&self, found: &Found) -> bool {
+        self.hostfile.is_some() || found.flavour == Flavour::Srun
     }
 
     fn command_with(&self, found: &Found) -> Command {
         let placement = self.placement(found);
-        let crowded = placement.is_none() && !self.spread();
+        let crowded = placement.is_none() && !self.spread(found);
         let mut command = Command::new(&found.launcher);
         command.args(found.flavour.args(self, found.root, crowded));
         command.arg(&found.bench).args(self.params.to_args());
@@ -237,8 +239,9 @@ mod tests {
         let text = line(&launch, &found(Flavour::Srun, "0-1"));
         assert!(text.contains("--ntasks=8") && text.contains("--cpu-bind=cores"), "{text}");
         launch.cpus = Some("0-1".parse().expect("a list"));
+        launch.launcher = LauncherChoice::Auto;
         let text = line(&launch, &found(Flavour::Srun, "0-1"));
-        assert!(text.contains("--cpu-bind=none") && text.contains("--cpus=0-1"), "{text}");
+        assert!(text.contains("--cpu-bind=none") && text.contains("--cpus=0-1"), "on every node: {text}");
     }
 
     #[test]
@@ -249,7 +252,10 @@ mod tests {
         assert!(matches!(none.command(), Err(BenchError::Ranks { .. })));
         let cpus = Some("1000".parse().expect("a list"));
         let far = Launch { cpus, ..Launch::new(Params::new(Program::Ring), 2) };
-        assert!(matches!(far.run(), Err(BenchError::Node(_))));
+        assert!(matches!(
+            far.run(),
+            Err(BenchError::Node(_) | BenchError::NoMpi { .. } | BenchError::NoProgram { .. })
+        ));
         let wrong = Launch::new(Params { ops: Some(0), ..Params::new(Program::Ring) }, 2);
         assert!(matches!(wrong.run(), Err(BenchError::Params(_))));
     }

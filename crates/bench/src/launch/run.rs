@@ -139,28 +139,49 @@ impl Running {
     /// Ends the launcher and all that descends from it: asked first, then killed.
     fn end(&mut self) {
         let root = self.child.id() as i32;
-        // ranks may have process groups of their own, and lose their parent when the launcher dies
-        let tree: Vec<(i32, u64)> = task::tree(root)
-            .into_iter()
-            .filter_map(|pid| Some((pid, task::stat(pid).ok()?.start_ticks)))
-            .collect();
-        let same = |&(pid, start): &(i32, u64)| {
-            task::stat(pid).is_ok_and(|now| now.start_ticks == start && now.state != b'Z')
-        };
+        let mut family = Family::of(root);
         let _ = killpg(Pid::from_raw(root), Signal::SIGTERM);
-        let asked = Instant::now();
-        while asked.elapsed() < Self::GRACE {
-            // reaping it here also turns it from a zombie into nothing
-            let _ = self.child.try_wait();
-            if !tree.iter().any(same) {
-                break;
+        for limit in [Self::GRACE, Self::GRACE] {
+            let since = Instant::now();
+            // reaping the launcher also turns it from a zombie into nothing
+            while { self.child.try_wait().is_ok() && family.lives() } && since.elapsed() < limit {
+                std::thread::sleep(Self::POLL);
             }
-            std::thread::sleep(Self::POLL);
-        }
-        for (pid, _) in tree.iter().filter(|t| same(t)) {
-            let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);
+            family.kill();
         }
         let _ = self.child.wait();
+    }
+}
+
+/// Processes that descend from one, known by their start too: a number can be given away again.
+///
+/// Ranks may have process groups of their own, and lose their parent when the launcher dies.
+struct Family(Vec<(i32, u64)>);
+
+impl Family {
+    fn of(root: i32) -> Self {
+        let known = |pid| Some((pid, task::stat(pid).ok()?.start_ticks));
+        Self(task::tree(root).into_iter().filter_map(known).collect())
+    }
+
+    fn living(&self) -> impl Iterator<Item = i32> {
+        let lives = |&&(pid, start): &&(i32, u64)| {
+            task::stat(pid).is_ok_and(|now| now.start_ticks == start && now.state != b'Z')
+        };
+        self.0.iter().filter(lives).map(|&(pid, _)| pid)
+    }
+
+    fn lives(&self) -> bool {
+        self.living().next().is_some()
+    }
+
+    /// Kills those that live, and what they have started since.
+    fn kill(&mut self) {
+        let grown: Vec<_> = self.living().flat_map(|pid| Self::of(pid).0).collect();
+        self.0.extend(grown);
+        for pid in self.living() {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
     }
 }
 

@@ -4,29 +4,31 @@ use colony_bench::Measurement;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::{Communicator, Destination, Source};
 
-/// The measurements of all ranks, at rank 0.
+/// The measurements of all ranks, at rank 0; `None` elsewhere.
 pub(crate) fn to_root(
     world: &SimpleCommunicator,
     mut mine: Vec<Option<Measurement>>,
     keep: usize,
-) -> Option<Vec<Measurement>> {
+) -> Result<Option<Vec<Measurement>>, String> {
     let (rank, size) = (world.rank(), world.size());
     let mut step = 1;
     while step < size {
         if rank % (2 * step) == step {
-            // plain data of our own always has a JSON
-            let bytes = serde_json::to_vec(&mine).unwrap_or_default();
+            let bytes = serde_json::to_vec(&mine)
+                .map_err(|e| format!("rank {rank} cannot write its measurements: {e}"))?;
             world.process_at_rank(rank - step).send(&bytes[..]);
-            return None;
+            return Ok(None);
         }
         if rank + step < size {
             let (bytes, _) = world.process_at_rank(rank + step).receive_vec::<u8>();
-            let theirs: Vec<Option<Measurement>> = serde_json::from_slice(&bytes).unwrap_or_default();
+            let theirs: Vec<Option<Measurement>> = serde_json::from_slice(&bytes).map_err(|e| {
+                format!("rank {rank} cannot read the measurements of rank {}: {e}", rank + step)
+            })?;
             mine = merged(mine, theirs, keep);
         }
         step *= 2;
     }
-    Some(mine.into_iter().flatten().collect())
+    Ok(Some(mine.into_iter().flatten().collect()))
 }
 
 fn merged(

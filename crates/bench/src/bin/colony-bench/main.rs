@@ -67,12 +67,16 @@ fn run(cli: &Cli, params: Params) -> Result<(), Failure> {
         let text = format!("{} needs at least {least} ranks and has {ranks}", params.program.name());
         return Err((2, if rank == 0 { text } else { String::new() }));
     }
-    let context = Context::new(params, &world).map_err(|e| (1, e))?;
-    let mine = programs::run(&context, &world).map_err(|e| (1, e))?;
-    let comparison = compare::run(&context, &world);
-    let Some(results) = gather::to_root(&world, mine, context.params.slowest as usize) else {
-        return Ok(());
+    // the others wait for a rank that fails: it ends them
+    let abort = |e: String| -> ! {
+        eprintln!("colony-bench: rank {rank}: {e}");
+        world.abort(1)
     };
+    let context = Context::new(params, &world).unwrap_or_else(|e| abort(e));
+    let mine = programs::run(&context, &world).unwrap_or_else(|e| abort(e));
+    let comparison = compare::run(&context, &world);
+    let gathered = gather::to_root(&world, mine, context.params.slowest as usize);
+    let Some(results) = gathered.unwrap_or_else(|e| abort(e)) else { return Ok(()) };
     let mut result = BenchResult {
         schema: BenchResult::SCHEMA.into(),
         version: env!("CARGO_PKG_VERSION").into(),
