@@ -320,7 +320,10 @@ mod with_mpi {
             eprintln!("skipped: no mpirun");
             return;
         };
-        let mut mpirun = command.stdout(std::process::Stdio::null()).spawn().expect("mpirun");
+        // killed, Open MPI leaves its own session folder behind
+        let dir = tempfile::tempdir().expect("temp dir");
+        command.env("TMPDIR", dir.path()).stdout(std::process::Stdio::null());
+        let mut mpirun = command.spawn().expect("mpirun");
         until("the start of both ranks", || processes(&mark).len() == 3);
         mpirun.kill().and_then(|()| mpirun.wait().map(drop)).expect("ours to kill");
         until("the end of both ranks", || processes(&mark).is_empty());
