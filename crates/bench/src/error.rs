@@ -97,9 +97,10 @@ pub enum BenchError {
     },
     /// The run came out with another number of ranks.
     #[error(
-        "`{command}` was to run {wanted} ranks and ran {got}: the launcher and colony-bench belong to \
-         different MPI libraries (colony-bench: {library}); build one for the other, or name the right \
-         launcher in $COLONY_MPIRUN"
+        "`{command}` was to run {wanted} ranks and ran {got}: the ranks did not find each other, since the \
+         launcher is not the one of colony-bench's MPI library ({library}); name the right one in \
+         $COLONY_MPIRUN, build colony-bench for the other (MPICC), or under srun choose the plugin \
+         (SLURM_MPI_TYPE=pmix)"
     )]
     WorldSize {
         /// The command line.
