@@ -32,6 +32,17 @@ impl Progress {
         Self(bar)
     }
 
+    /// A sign of life for work of unknown length, after two seconds.
+    #[must_use]
+    pub fn busy(what: &str) -> Self {
+        let bar = ProgressBar::new_spinner();
+        let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        bar.set_message(what.to_owned());
+        bar.enable_steady_tick(Duration::from_millis(500));
+        Self(bar)
+    }
+
     /// One step more.
     pub fn step(&self) {
         self.0.inc(1);

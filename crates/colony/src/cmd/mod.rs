@@ -1,5 +1,6 @@
 //! One module a command: call the library, print what it says.
 
+pub(crate) mod bench;
 pub(crate) mod inject;
 pub(crate) mod measure;
 pub(crate) mod noise;
@@ -16,6 +17,7 @@ use crate::cli::{Cli, Command};
 pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Measure(args) => measure::run(args),
+        Command::Bench(args) => bench::run(args),
         Command::Noise(args) => noise::run(args),
         Command::Inject(args) => inject::run(args),
         Command::Top(args) => top::run(args),

@@ -1,0 +1,74 @@
+//! `colony bench`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::Context;
+use colony_bench::{Launch, LauncherChoice, Options, Program};
+use colony_node::cpu::CpuSet;
+use colony_view::progress::Progress;
+
+use crate::cli::cpus;
+
+/// Run one of the seeds' MPI programs, with mpirun or under Slurm with srun
+///
+/// barrier, allreduce, myallreduce (a user-defined operation), alltoall, ring; glob (allreduce on
+/// sub-communicators of every power of two); bsp (work, then a barrier). Each can make detours in its own
+/// ranks by a timer signal, and keeps a histogram of single operations.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  colony bench allreduce -n 2 --ops 100000
+  colony bench barrier -n 2 --detour 16us --every 1ms --phase random
+  colony bench bsp -n 2 --ops 1000 --json
+  colony bench allreduce -n 2 --compare-c        the same loop in C, in the same run")]
+pub(crate) struct Args {
+    /// The program
+    program: Program,
+    /// Ranks
+    #[arg(short, long, default_value_t = 2, value_name = "N")]
+    n: u32,
+    /// CPUs of the ranks on each node, such as 0-3,5
+    #[arg(long, value_parser = cpus, value_name = "LIST")]
+    cpus: Option<CpuSet>,
+    /// What launches the ranks
+    #[arg(long, value_enum, default_value_t)]
+    launcher: LauncherChoice,
+    /// Nodes to run on, mpirun's host file
+    #[arg(long, value_name = "FILE")]
+    hostfile: Option<PathBuf>,
+    /// End the run after so many seconds as failed
+    #[arg(long, value_name = "S")]
+    timeout: Option<u64>,
+    /// Keep the result as JSON
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Print JSON for programs
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    options: Options,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let stop = super::stop_flag()?;
+    let launch = Launch {
+        params: args.options.params(args.program)?,
+        ranks: args.n,
+        cpus: args.cpus,
+        launcher: args.launcher,
+        hostfile: args.hostfile,
+        out: None,
+        timeout: args.timeout.map(Duration::from_secs),
+    };
+    let bar = Progress::busy(&format!("{} on {} ranks", args.program.name(), args.n));
+    let result = launch.run_while(|| !stop.load(Ordering::Relaxed))?;
+    drop(bar);
+    if let Some(out) = &args.out {
+        colony_node::file::write_atomically(out, |w| serde_json::to_writer_pretty(w, &result).map_err(std::io::Error::from))
+            .with_context(|| format!("writing {}", out.display()))?;
+    }
+    super::print(args.json, &result, ToString::to_string)?;
+    Ok(ExitCode::SUCCESS)
+}
