@@ -1,0 +1,2 @@
+//! Encoding and decoding of traces, and the search for periods.
+fn main() {}
