@@ -125,7 +125,9 @@ impl TraceMeta {
 
     /// The metadata under plain names, for people and other tools.
     pub(crate) fn plain(&self) -> Vec<(&'static str, String)> {
-        let node = |field: fn(&NodeRecord) -> &String| self.node.as_ref().map_or_else(String::new, |n| field(n).clone());
+        let node = |field: fn(&NodeRecord) -> &String| {
+            self.node.as_ref().map_or_else(String::new, |n| field(n).clone())
+        };
         vec![
             ("schema", self.schema.clone()),
             ("tsc_hz", self.tsc_hz.to_string()),
@@ -233,7 +235,8 @@ impl Trace {
     /// Each CPU with its detours in order of their start; observed CPUs without any are there too.
     #[must_use]
     pub fn by_lane(&self) -> BTreeMap<Lane, Vec<Detour>> {
-        let mut map: BTreeMap<Lane, Vec<Detour>> = self.lanes().into_iter().map(|l| (l, Vec::new())).collect();
+        let mut map: BTreeMap<Lane, Vec<Detour>> =
+            self.lanes().into_iter().map(|l| (l, Vec::new())).collect();
         for d in &self.detours {
             map.entry(d.lane()).or_default().push(*d);
         }

@@ -41,7 +41,12 @@ impl Layout {
     }
 
     /// Field `column` of a row as a number; `missing` where there is no such column.
-    fn number<T: std::str::FromStr>(&self, row: &csv::StringRecord, column: usize, missing: T) -> Result<T, String> {
+    fn number<T: std::str::FromStr>(
+        &self,
+        row: &csv::StringRecord,
+        column: usize,
+        missing: T,
+    ) -> Result<T, String> {
         let Some(at) = self.0[column] else { return Ok(missing) };
         let text = row.get(at).unwrap_or_default().trim();
         text.parse().map_err(|_| {

@@ -105,8 +105,14 @@ pub fn fuzz_parse(bytes: &[u8], format: Format) {
     let _ = Format::of_content(bytes);
     if let Ok(trace) = parse(bytes, format) {
         assert!(trace.detours.is_sorted_by_key(|d| d.start_ns), "detours are in order");
-        assert!(trace.detours.iter().all(|d| usize::from(d.source) < trace.sources.len()), "sources are there");
-        assert!(trace.meta.cpus.to_string().parse::<colony_node::cpu::CpuSet>().is_ok(), "CPUs can be read back");
+        assert!(
+            trace.detours.iter().all(|d| usize::from(d.source) < trace.sources.len()),
+            "sources are there"
+        );
+        assert!(
+            trace.meta.cpus.to_string().parse::<colony_node::cpu::CpuSet>().is_ok(),
+            "CPUs can be read back"
+        );
     }
 }
 

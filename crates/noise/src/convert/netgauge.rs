@@ -47,10 +47,14 @@ pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
         let mut fields = line.split_whitespace().map(|f| decimal(f, 0));
         let (Some(Some(offset)), Some(Some(duration))) = (fields.next(), fields.next()) else {
             let shown: String = line.chars().take(60).collect();
-            return Err(lines.wrong(format!("expected `offset<TAB>duration` in nanoseconds, found `{shown}`")));
+            return Err(
+                lines.wrong(format!("expected `offset<TAB>duration` in nanoseconds, found `{shown}`"))
+            );
         };
         let (Ok(start_ns), Ok(duration_ns)) = (offset.try_into(), duration.try_into()) else {
-            return Err(lines.wrong("a number is out of range (an offset fits 63 bits, a duration is positive)"));
+            return Err(
+                lines.wrong("a number is out of range (an offset fits 63 bits, a duration is positive)")
+            );
         };
         trace.push(Detour { node: 0, cpu: 0, start_ns, duration_ns, source })?;
     }

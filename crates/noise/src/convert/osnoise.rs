@@ -27,7 +27,10 @@ pub(super) fn write(trace: &Trace, out: &mut impl Write) -> Result<(), Problem> 
         return Err(Problem::BeforeEpoch(d.start_ns));
     }
     if let Some(d) = trace.detours.iter().find(|d| d.node != trace.detours[0].node) {
-        return Err(Problem::Meta(format!("this format holds one node, and node {} is not the only one", d.node)));
+        return Err(Problem::Meta(format!(
+            "this format holds one node, and node {} is not the only one",
+            d.node
+        )));
     }
     let clean = |name: &String| name.replace(char::is_control, "_");
     for d in &trace.detours {
@@ -81,7 +84,9 @@ fn parse(line: &str) -> Result<Option<Line>, String> {
     let shown = || fields.chars().take(80).collect::<String>();
     let (name, times) = match fields.strip_prefix("start ") {
         Some(times) => ("", times),
-        None => fields.rsplit_once(" start ").ok_or_else(|| format!("`start` is missing in `{}`", shown()))?,
+        None => {
+            fields.rsplit_once(" start ").ok_or_else(|| format!("`start` is missing in `{}`", shown()))?
+        }
     };
     let words: Vec<&str> = times.split_whitespace().take(6).collect();
     let [start, "duration", duration, "ns", rest @ ..] = words.as_slice() else {
@@ -111,7 +116,9 @@ fn cpu(prefix: &str) -> Result<u16, String> {
         let (inside, _) = rest.split_once(']')?;
         (!inside.is_empty() && inside.bytes().all(|b| b.is_ascii_digit())).then_some(inside)
     });
-    digits.map_or(Ok(0), |d| d.parse().map_err(|_| format!("CPU number [{}] is too large", d.chars().take(20).collect::<String>())))
+    digits.map_or(Ok(0), |d| {
+        d.parse().map_err(|_| format!("CPU number [{}] is too large", d.chars().take(20).collect::<String>()))
+    })
 }
 
 pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
@@ -128,9 +135,10 @@ pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
         let Some(found) = parse(&line).map_err(|reason| lines.wrong(reason))? else { continue };
         let causes = open.entry(found.cpu).or_default();
         if found.cause.is_none() {
-            let (within, before): (Vec<Line>, Vec<Line>) = std::mem::take(causes)
-                .into_iter()
-                .partition(|c| found.interferences > 0 && (found.start_ns..found.end_ns()).contains(&c.start_ns));
+            let (within, before): (Vec<Line>, Vec<Line>) =
+                std::mem::take(causes).into_iter().partition(|c| {
+                    found.interferences > 0 && (found.start_ns..found.end_ns()).contains(&c.start_ns)
+                });
             for cause in &before {
                 push(&mut trace, cause, cause.cause.as_ref())?;
             }
@@ -157,5 +165,11 @@ pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
 
 fn push(trace: &mut TraceBuilder, line: &Line, source: Option<&Source>) -> Result<(), Problem> {
     let source = trace.source(source.unwrap_or(&Source::Unexplained))?;
-    trace.push(Detour { node: 0, cpu: line.cpu, start_ns: line.start_ns, duration_ns: line.duration_ns, source })
+    trace.push(Detour {
+        node: 0,
+        cpu: line.cpu,
+        start_ns: line.start_ns,
+        duration_ns: line.duration_ns,
+        source,
+    })
 }

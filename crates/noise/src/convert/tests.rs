@@ -87,7 +87,8 @@ fn netgauge_text_is_what_loggopsim_reads() {
 
 #[test]
 fn a_netgauge_file_of_netgauge_is_read() {
-    let trace = parse(b"# Netgauge v2.4\n#\n1200.7\t350.2\n  5e3 1000\n\n", Format::Netgauge).expect("netgauge");
+    let trace =
+        parse(b"# Netgauge v2.4\n#\n1200.7\t350.2\n  5e3 1000\n\n", Format::Netgauge).expect("netgauge");
     assert_eq!(rows(&trace), [(0, 1201, 350, "unexplained".into()), (0, 5000, 1000, "unexplained".into())]);
 }
 
@@ -249,11 +250,44 @@ proptest! {
 fn pieces() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         prop::sample::select(vec![
-            "irq_noise: ", "softirq_noise: ", "thread_noise: ", "nmi_noise: ", "sample_threshold: ", "start ",
-            " start ", "duration ", " ns", " interference ", "[008]", "[", "]", ":", ",", "\t", "\n", "\"", "{", "}",
-            "[{", "\"ph\":\"X\"", "\"traceEvents\":", "\"ts\":", "\"dur\":", "\"tid\":", "1e309", "-", ".", "#",
-            "# colony.meta: {", "# start_ns: -9223372036854775808", "start_ns,duration_ns\n", "node,cpu,", "é", "\u{0}",
-        ]).prop_map(str::to_owned),
+            "irq_noise: ",
+            "softirq_noise: ",
+            "thread_noise: ",
+            "nmi_noise: ",
+            "sample_threshold: ",
+            "start ",
+            " start ",
+            "duration ",
+            " ns",
+            " interference ",
+            "[008]",
+            "[",
+            "]",
+            ":",
+            ",",
+            "\t",
+            "\n",
+            "\"",
+            "{",
+            "}",
+            "[{",
+            "\"ph\":\"X\"",
+            "\"traceEvents\":",
+            "\"ts\":",
+            "\"dur\":",
+            "\"tid\":",
+            "1e309",
+            "-",
+            ".",
+            "#",
+            "# colony.meta: {",
+            "# start_ns: -9223372036854775808",
+            "start_ns,duration_ns\n",
+            "node,cpu,",
+            "é",
+            "\u{0}",
+        ])
+        .prop_map(str::to_owned),
         any::<i64>().prop_map(|n| n.to_string()),
         any::<f64>().prop_map(|n| n.to_string()),
         ".{0,8}",

@@ -26,9 +26,12 @@ impl<R: BufRead> Lines<R> {
         self.number += 1;
         let read = (&mut self.input).take(MAX_LINE as u64 + 1).read_until(b'\n', &mut self.buffer)?;
         if read > MAX_LINE {
-            return Err(self.wrong(format!("it is longer than {MAX_LINE} bytes: this is no text of this kind")));
+            return Err(
+                self.wrong(format!("it is longer than {MAX_LINE} bytes: this is no text of this kind"))
+            );
         }
-        Ok((read > 0).then(|| String::from_utf8_lossy(&self.buffer).trim_end_matches(['\r', '\n']).to_owned()))
+        Ok((read > 0)
+            .then(|| String::from_utf8_lossy(&self.buffer).trim_end_matches(['\r', '\n']).to_owned()))
     }
 
     /// The lines at the top that begin with `#`, read up to the first that does not.
@@ -132,7 +135,9 @@ pub(super) fn decimal(text: &str, places: i32) -> Option<i128> {
     }
     for digit in fraction.bytes() {
         // further digits are far below a nanosecond
-        let Some(more) = value.checked_mul(10).and_then(|v| v.checked_add((digit - b'0').into())) else { break };
+        let Some(more) = value.checked_mul(10).and_then(|v| v.checked_add((digit - b'0').into())) else {
+            break;
+        };
         (value, shift) = (more, shift - 1);
     }
     let value = match shift {

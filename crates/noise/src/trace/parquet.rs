@@ -11,10 +11,13 @@ use std::sync::{Arc, Once};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type, UInt16Type, UInt32Type, UInt64Type};
 use arrow_array::{
-    Array, ArrayRef, DictionaryArray, Int64Array, RecordBatch, StringArray, UInt16Array, UInt32Array, UInt64Array,
+    Array, ArrayRef, DictionaryArray, Int64Array, RecordBatch, StringArray, UInt16Array, UInt32Array,
+    UInt64Array,
 };
 use arrow_schema::{DataType, Field, Fields, Schema};
-use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+};
 use parquet::arrow::{ArrowWriter, ProjectionMask};
 use parquet::basic::{Compression, Encoding};
 use parquet::file::metadata::{KeyValue, ParquetMetaData};
@@ -54,9 +57,11 @@ pub(crate) fn write(trace: &Trace, out: impl Write + Send) -> Result<(), Problem
         b.set_column_dictionary_enabled(ColumnPath::from(name), false)
             .set_column_encoding(ColumnPath::from(name), Encoding::DELTA_BINARY_PACKED)
     };
-    let builder = WriterProperties::builder().set_compression(Compression::SNAPPY).set_key_value_metadata(Some(keys));
+    let builder =
+        WriterProperties::builder().set_compression(Compression::SNAPPY).set_key_value_metadata(Some(keys));
     let properties = packed(packed(builder, "start_ns"), "duration_ns").build();
-    let names: ArrayRef = Arc::new(StringArray::from_iter_values(trace.sources.iter().map(Source::to_string)));
+    let names: ArrayRef =
+        Arc::new(StringArray::from_iter_values(trace.sources.iter().map(Source::to_string)));
     let mut writer = ArrowWriter::try_new(out, schema.clone(), Some(properties)).map_err(failed)?;
     for rows in trace.detours.chunks(BATCH) {
         let keys: UInt16Array = rows.iter().map(|d| Some(d.source)).collect();
@@ -130,7 +135,8 @@ fn wanted(found: &Schema) -> Result<Schema, Problem> {
 
 fn push(trace: &mut TraceBuilder, batch: &RecordBatch) -> Result<(), Problem> {
     let column = |name: &str| {
-        let column = batch.column_by_name(name).ok_or_else(|| Problem::NotATrace(format!("no column `{name}`")))?;
+        let column =
+            batch.column_by_name(name).ok_or_else(|| Problem::NotATrace(format!("no column `{name}`")))?;
         match column.null_count() {
             0 => Ok(column),
             n => Err(Problem::NotATrace(format!("{n} rows have no `{name}`"))),
@@ -221,7 +227,14 @@ mod tests {
         let found = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).expect("parquet");
         let pairs = found.metadata().file_metadata().key_value_metadata().expect("some");
         for key in [
-            "tsc_hz", "threshold_ns", "smallest_loop_ns", "observed_s", "kernel", "cpu_model", "lost_events", "observer",
+            "tsc_hz",
+            "threshold_ns",
+            "smallest_loop_ns",
+            "observed_s",
+            "kernel",
+            "cpu_model",
+            "lost_events",
+            "observer",
         ] {
             assert!(pairs.iter().any(|p| p.key == key && p.value.is_some()), "{key}");
         }
@@ -244,7 +257,8 @@ mod tests {
             let error = parse(content).expect_err(says).to_string();
             assert!(error.contains(says), "{error}");
         }
-        let missing = Trace::read(std::path::Path::new("/nowhere/x.parquet")).expect_err("not there").to_string();
+        let missing =
+            Trace::read(std::path::Path::new("/nowhere/x.parquet")).expect_err("not there").to_string();
         assert!(missing.contains("/nowhere/x.parquet") && missing.contains("No such file"), "{missing}");
     }
 

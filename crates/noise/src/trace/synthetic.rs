@@ -25,7 +25,8 @@ pub(crate) fn meta(cpus: usize, observed_s: f64) -> TraceMeta {
 /// Random detours: `rate` a second on each of `cpus` CPUs, log-uniform between 200 ns and 200 µs times `scale`.
 pub(crate) fn poisson(seed: u64, cpus: usize, observed_s: f64, rate: f64, scale: f64) -> Trace {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let sources = vec![Source::Irq("local_timer".into()), Source::Thread("kworker/0:1".into()), Source::Unexplained];
+    let sources =
+        vec![Source::Irq("local_timer".into()), Source::Thread("kworker/0:1".into()), Source::Unexplained];
     let meta = meta(cpus, observed_s);
     let mut detours = Vec::new();
     for cpu in 0..cpus {
