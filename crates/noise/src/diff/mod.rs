@@ -107,6 +107,8 @@ pub struct Change {
 /// Two traces compared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Diff {
+    /// [`Diff::SCHEMA`].
+    pub schema: String,
     /// Figures of all detours, then of single sources, most stolen first.
     pub changes: Vec<Change>,
     /// Why the comparison should be read with care.
@@ -120,6 +122,9 @@ pub struct Diff {
 }
 
 impl Diff {
+    /// The schema of a comparison's JSON.
+    pub const SCHEMA: &str = "colony.noise.diff/1";
+
     /// Compares `after` with `before`.
     ///
     /// Traces of different thresholds are compared above the higher one, with a warning, as is everything else
@@ -159,7 +164,8 @@ impl Diff {
             .map(|((figure, (a, b)), draws)| change(figure, *a, *b, draws))
             .collect();
         let warnings = warnings(before, after, threshold_ns);
-        Ok(Self { changes, warnings, threshold_ns, slices: (cut[0].len(), cut[1].len()), options })
+        let slices = (cut[0].len(), cut[1].len());
+        Ok(Self { schema: Self::SCHEMA.into(), changes, warnings, threshold_ns, slices, options })
     }
 
     /// The comparison of one figure.

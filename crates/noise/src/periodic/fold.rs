@@ -314,5 +314,5 @@ fn line(comb: Comb, at: &[f64], hits: &[(i64, usize)]) -> Option<Comb> {
     }
     let period = kt / kk;
     // fewer than two ticks make no line
-    period.is_finite().then(|| Comb { period, phase: t0 - k0 * period, ..comb })
+    period.is_finite().then_some(Comb { period, phase: t0 - k0 * period, ..comb })
 }

@@ -38,6 +38,12 @@ pub enum Problem {
     /// Not Parquet, cut off, or corrupt.
     #[error("this is no whole Parquet file ({0}); it may be cut off or damaged: copy it or measure again")]
     Damaged(String),
+    /// Parquet compressed in a way that was left out of this build.
+    #[error(
+        "its columns are compressed in a way this version does not read ({0}); write it again with Snappy or \
+         without compression"
+    )]
+    Compression(String),
     /// Parquet, but not with the columns of a trace.
     #[error(
         "this Parquet file is no noise trace: {0}; a trace has the columns node u32, cpu u16, start_ns i64, \

@@ -4,6 +4,7 @@
 //! alone, and a panic in it ends as an error.
 
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Once};
@@ -49,9 +50,12 @@ pub(crate) fn write(trace: &Trace, out: impl Write + Send) -> Result<(), Problem
     let failed = |e: parquet::errors::ParquetError| Problem::Io(std::io::Error::other(e));
     let fields: Fields =
         columns(DataType::UInt16).into_iter().map(|(name, kind)| Field::new(name, kind, false)).collect();
-    let schema = Arc::new(Schema::new(fields));
-    let mut keys = vec![KeyValue::new(META_KEY.into(), trace.meta.to_json()?)];
-    keys.extend(trace.meta.plain().into_iter().map(|(k, v)| KeyValue::new(k.into(), v)));
+    let pairs = trace.meta.plain().into_iter().map(|(key, value)| (key.to_owned(), value));
+    let pairs: Vec<_> = [(META_KEY.to_owned(), trace.meta.to_json()?)].into_iter().chain(pairs).collect();
+    let keys = pairs.iter().map(|(k, v)| KeyValue::new(k.clone(), v.clone())).collect();
+    // in the Arrow schema too: it is what other tools show and keep when they write the table again
+    let metadata: HashMap<String, String> = pairs.into_iter().collect();
+    let schema = Arc::new(Schema::new_with_metadata(fields, metadata));
     // instants and lengths hardly repeat: differences pack better than a dictionary of them
     let packed = |b: parquet::file::properties::WriterPropertiesBuilder, name: &str| {
         b.set_column_dictionary_enabled(ColumnPath::from(name), false)
@@ -93,6 +97,12 @@ fn decode(file: impl ChunkReader + 'static) -> Result<Trace, Problem> {
     let found = ArrowReaderMetadata::load(&file, plain).map_err(damaged)?;
     let parquet = found.metadata().clone();
     let meta = meta(&parquet)?;
+    for column in parquet.row_groups().iter().flat_map(|g| g.columns()) {
+        match column.compression() {
+            Compression::UNCOMPRESSED | Compression::SNAPPY => {}
+            other => return Err(Problem::Compression(other.to_string())),
+        }
+    }
     let rows = parquet.file_metadata().num_rows();
     if rows < 0 || rows as u64 > MAX_DETOURS as u64 {
         return Err(Problem::TooManyDetours);
