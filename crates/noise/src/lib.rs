@@ -19,4 +19,4 @@ pub mod summary;
 pub mod trace;
 
 pub use source::Source;
-pub use trace::{Detour, Trace, TraceMeta};
+pub use trace::{Detour, Lane, Trace, TraceBuilder, TraceError, TraceMeta};

@@ -1,11 +1,29 @@
 //! The noise trace: what a measurement leaves, one row a detour.
 
+mod builder;
+mod error;
+pub(crate) mod parquet;
+#[cfg(test)]
+pub(crate) mod synthetic;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+pub use builder::TraceBuilder;
+pub use error::{Problem, TraceError};
+
 use colony_node::class::Class;
 use colony_node::cpu::CpuSet;
 use colony_node::record::NodeRecord;
 use serde::{Deserialize, Serialize};
 
 use crate::Source;
+
+/// Detours a trace may have; more would not fit a node's memory.
+pub const MAX_DETOURS: usize = 200_000_000;
+
+/// Different sources a trace may have.
+pub const MAX_SOURCES: usize = u16::MAX as usize;
 
 /// A detour: an interval in which a CPU was taken from the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +45,12 @@ impl Detour {
     #[must_use]
     pub fn end_ns(&self) -> i64 {
         self.start_ns.saturating_add_unsigned(self.duration_ns)
+    }
+
+    /// The CPU and node it happened on.
+    #[must_use]
+    pub fn lane(&self) -> Lane {
+        Lane { node: self.node, cpu: self.cpu }
     }
 }
 
@@ -71,31 +95,157 @@ pub struct Trace {
 impl TraceMeta {
     /// The schema this version writes.
     pub const SCHEMA: &str = "colony.trace/1";
+
+    /// The metadata as one line of JSON.
+    pub(crate) fn to_json(&self) -> Result<String, Problem> {
+        for (name, value) in [
+            ("tsc_hz", self.tsc_hz),
+            ("smallest_loop_ns", self.smallest_loop_ns),
+            ("observed_s", self.observed_s),
+        ] {
+            if !value.is_finite() {
+                return Err(Problem::Meta(format!("`{name}` is {value}, not a finite number")));
+            }
+        }
+        serde_json::to_string(self).map_err(|e| Problem::Meta(e.to_string()))
+    }
+
+    /// Reads [`TraceMeta::to_json`].
+    pub(crate) fn from_json(json: &str) -> Result<Self, Problem> {
+        #[derive(Deserialize)]
+        struct Version {
+            schema: String,
+        }
+        let version: Version = serde_json::from_str(json).map_err(|e| Problem::Meta(e.to_string()))?;
+        if version.schema != Self::SCHEMA {
+            return Err(Problem::Schema(version.schema.chars().take(80).collect()));
+        }
+        serde_json::from_str(json).map_err(|e| Problem::Meta(e.to_string()))
+    }
+
+    /// The metadata under plain names, for people and other tools.
+    pub(crate) fn plain(&self) -> Vec<(&'static str, String)> {
+        let node = |field: fn(&NodeRecord) -> &String| {
+            self.node.as_ref().map_or_else(String::new, |n| field(n).clone())
+        };
+        vec![
+            ("schema", self.schema.clone()),
+            ("tsc_hz", self.tsc_hz.to_string()),
+            ("threshold_ns", self.threshold_ns.to_string()),
+            ("smallest_loop_ns", self.smallest_loop_ns.to_string()),
+            ("cpus", self.cpus.to_string()),
+            ("observed_s", self.observed_s.to_string()),
+            ("start_ns", self.start_ns.to_string()),
+            ("kernel", node(|n| &n.kernel)),
+            ("cpu_model", node(|n| &n.cpu_model)),
+            ("lost_events", self.lost_events.to_string()),
+            ("dropped", self.dropped.to_string()),
+            ("observer", self.observer.map(|c| c.to_string()).unwrap_or_default()),
+        ]
+    }
+}
+
+impl Default for TraceMeta {
+    /// What is known of a trace that another tool wrote: nothing.
+    fn default() -> Self {
+        Self {
+            schema: Self::SCHEMA.into(),
+            tsc_hz: 0.0,
+            threshold_ns: 0,
+            smallest_loop_ns: 0.0,
+            cpus: CpuSet::default(),
+            observed_s: 0.0,
+            start_ns: 0,
+            lost_events: 0,
+            dropped: 0,
+            observer: None,
+            node: None,
+        }
+    }
+}
+
+/// One CPU of one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Lane {
+    /// The node.
+    pub node: u32,
+    /// The CPU.
+    pub cpu: u16,
+}
+
+impl std::fmt::Display for Lane {
+    /// `CPU 3`, or `node 2 CPU 3` off node 0.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.node {
+            0 => write!(f, "CPU {}", self.cpu),
+            node => write!(f, "node {node} CPU {}", self.cpu),
+        }
+    }
 }
 
 impl Trace {
-    /// A trace of detours in any order, each with its source.
-    #[must_use]
-    pub fn collect(meta: TraceMeta, rows: impl IntoIterator<Item = (Detour, Source)>) -> Self {
-        let mut numbers = std::collections::HashMap::new();
-        let mut sources = Vec::new();
-        let mut detours: Vec<Detour> = rows
-            .into_iter()
-            .map(|(detour, source)| {
-                let number = *numbers.entry(source).or_insert_with_key(|s| {
-                    sources.push(s.clone());
-                    (sources.len() - 1) as u16
-                });
-                Detour { source: number, ..detour }
-            })
-            .collect();
-        detours.sort_by_key(|d| (d.start_ns, d.node, d.cpu));
-        Self { meta, sources, detours }
+    /// Reads a trace file (Parquet). Files of other formats: [`crate::convert::read`].
+    ///
+    /// # Errors
+    /// [`TraceError`] where the file is not there, not whole, or no trace.
+    pub fn read(path: &Path) -> Result<Self, TraceError> {
+        let file = std::fs::File::open(path).map_err(|e| TraceError::reading(path)(e.into()))?;
+        parquet::read(file).map_err(TraceError::reading(path))
+    }
+
+    /// Writes a trace file (Parquet): the whole file or none.
+    ///
+    /// # Errors
+    /// [`TraceError`] with the file system's reason.
+    pub fn write(&self, path: &Path) -> Result<(), TraceError> {
+        colony_node::file::write_atomically(path, |out| parquet::write(self, out))
+            .map_err(TraceError::writing(path))
     }
 
     /// The source of a detour of this trace.
     #[must_use]
     pub fn source(&self, detour: &Detour) -> &Source {
         self.sources.get(usize::from(detour.source)).unwrap_or(&Source::Unexplained)
+    }
+
+    /// Sum of all detours, nanoseconds (saturating).
+    #[must_use]
+    pub fn stolen_ns(&self) -> u64 {
+        self.detours.iter().fold(0, |sum, d| sum.saturating_add(d.duration_ns))
+    }
+
+    /// The CPUs of all nodes: those observed, and any other a detour names.
+    #[must_use]
+    pub fn lanes(&self) -> Vec<Lane> {
+        let mut nodes: Vec<u32> = self.detours.iter().map(|d| d.node).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        if nodes.is_empty() {
+            nodes.push(0);
+        }
+        let observed = nodes.iter().flat_map(|&node| {
+            self.meta.cpus.iter().filter_map(move |cpu| Some(Lane { node, cpu: cpu.try_into().ok()? }))
+        });
+        let mut lanes: Vec<Lane> = observed.chain(self.detours.iter().map(Detour::lane)).collect();
+        lanes.sort_unstable();
+        lanes.dedup();
+        lanes
+    }
+
+    /// Each CPU with its detours in order of their start; observed CPUs without any are there too.
+    #[must_use]
+    pub fn by_lane(&self) -> BTreeMap<Lane, Vec<Detour>> {
+        let mut map: BTreeMap<Lane, Vec<Detour>> =
+            self.lanes().into_iter().map(|l| (l, Vec::new())).collect();
+        for d in &self.detours {
+            map.entry(d.lane()).or_default().push(*d);
+        }
+        map
+    }
+
+    /// Observed time of all CPUs together, nanoseconds; 0 where nothing is known of it.
+    #[must_use]
+    pub fn observed_ns(&self) -> f64 {
+        self.meta.observed_s.max(0.0) * 1e9 * self.lanes().len() as f64
     }
 }

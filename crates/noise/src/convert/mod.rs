@@ -1,1 +1,120 @@
-//! convert.
+//! Traces in the formats of other tools.
+//!
+//! | format | read | written | what is lost when written |
+//! |---|---|---|---|
+//! | [Parquet](Format::Parquet) | yes | yes | nothing |
+//! | [CSV](Format::Csv) | yes | yes | nothing |
+//! | [Netgauge](Format::Netgauge) | yes | yes | sources, nodes, CPUs, most metadata |
+//! | [osnoise](Format::Osnoise) | yes | yes | sources other than irq, softirq, thread, nmi |
+//! | [Chrome trace](Format::Chrome) | yes | yes | nothing |
+//! | [HdrHistogram log](Format::Hdr) | no | yes | instants, sources |
+//!
+//! Every parser takes any bytes: it ends with a trace or a [`Problem`], within bounds of memory set by the
+//! length of the input.
+
+mod chrome;
+mod csv;
+mod detect;
+mod hdr;
+pub mod netgauge;
+mod osnoise;
+mod text;
+
+use std::fs::File;
+use std::io::{BufReader, Cursor, Read, Seek};
+use std::path::Path;
+
+pub use detect::{Format, UnknownName};
+
+use crate::trace::{Problem, Trace, TraceError, parquet};
+
+/// Bytes at the head of a file that its format is told from.
+const HEAD: usize = 8 * 1024;
+
+/// Reads a trace in any format; with `None` the format is told from the content, then from the name.
+///
+/// # Errors
+/// [`TraceError`]: the file is not there, is of no known format, or is damaged (where, and what was found).
+pub fn read(path: &Path, format: Option<Format>) -> Result<Trace, TraceError> {
+    open(path, format).map_err(TraceError::reading(path))
+}
+
+fn open(path: &Path, format: Option<Format>) -> Result<Trace, Problem> {
+    let mut file = File::open(path)?;
+    let mut head = Vec::new();
+    file.by_ref().take(HEAD as u64).read_to_end(&mut head)?;
+    let format = format.or_else(|| Format::of_content(&head)).or_else(|| Format::of_name(path));
+    let format = format.ok_or_else(|| Problem::UnknownFormat(Format::names()))?;
+    if format == Format::Parquet && file.metadata()?.is_file() {
+        file.rewind()?;
+        return parquet::read(file);
+    }
+    parse_stream(Cursor::new(head).chain(file), format)
+}
+
+/// Reads a trace from bytes in memory.
+///
+/// # Errors
+/// [`Problem`] says what is wrong, with the line where there is one.
+pub fn parse(bytes: &[u8], format: Format) -> Result<Trace, Problem> {
+    parse_stream(bytes, format)
+}
+
+fn parse_stream(mut input: impl Read, format: Format) -> Result<Trace, Problem> {
+    match format {
+        Format::Parquet => {
+            let mut bytes = Vec::new();
+            input.read_to_end(&mut bytes)?;
+            parquet::read(bytes::Bytes::from(bytes))
+        }
+        Format::Csv => csv::read(BufReader::new(input)),
+        Format::Netgauge => netgauge::read(BufReader::new(input)),
+        Format::Osnoise => osnoise::read(BufReader::new(input)),
+        Format::Chrome => chrome::read(BufReader::new(input)),
+        Format::Hdr => Err(Problem::WriteOnly),
+    }
+}
+
+/// Writes a trace in `format`; with `None` the format is told from the name. The whole file appears, or none.
+/// Netgauge text gets all CPUs merged; [`netgauge::write`] takes one.
+///
+/// # Errors
+/// [`TraceError`]: no format is known by that name, the format cannot hold this trace, or the file system's
+/// reason.
+pub fn write(trace: &Trace, path: &Path, format: Option<Format>) -> Result<(), TraceError> {
+    let Some(format) = format.or_else(|| Format::of_name(path)) else {
+        return Err(TraceError::writing(path)(Problem::UnknownFormat(Format::names())));
+    };
+    colony_node::file::write_atomically(path, |out| match format {
+        Format::Parquet => parquet::write(trace, out),
+        Format::Csv => csv::write(trace, out),
+        Format::Netgauge => netgauge::write(trace, None, out),
+        Format::Osnoise => osnoise::write(trace, out),
+        Format::Chrome => chrome::write(trace, out),
+        Format::Hdr => hdr::write(trace, out),
+    })
+    .map_err(TraceError::writing(path))
+}
+
+/// What the fuzzers call: parses `bytes` as `format` and checks what a reader of a trace relies on.
+///
+/// # Panics
+/// Where a parser lets through what it should not.
+#[doc(hidden)]
+pub fn fuzz_parse(bytes: &[u8], format: Format) {
+    let _ = Format::of_content(bytes);
+    if let Ok(trace) = parse(bytes, format) {
+        assert!(trace.detours.is_sorted_by_key(|d| d.start_ns), "detours are in order");
+        assert!(
+            trace.detours.iter().all(|d| usize::from(d.source) < trace.sources.len()),
+            "sources are there"
+        );
+        assert!(
+            trace.meta.cpus.to_string().parse::<colony_node::cpu::CpuSet>().is_ok(),
+            "CPUs can be read back"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! Comma-separated values: a header line, one row a detour, the metadata in `#` lines above.
+
+use std::io::{BufRead, Write};
+
+use super::text::{Header, LineLimit, Lines};
+use crate::Source;
+use crate::trace::{Detour, Problem, Trace, TraceBuilder, parquet::META_KEY};
+
+const COLUMNS: [&str; 5] = ["node", "cpu", "start_ns", "duration_ns", "source"];
+
+pub(super) fn write(trace: &Trace, out: &mut impl Write) -> Result<(), Problem> {
+    writeln!(out, "# {META_KEY}: {}", trace.meta.to_json()?)?;
+    for (key, value) in trace.meta.plain() {
+        writeln!(out, "# {key}: {}", value.replace(['\n', '\r'], " "))?;
+    }
+    let failed = |e: csv::Error| Problem::Io(e.into());
+    let mut rows = csv::Writer::from_writer(out);
+    rows.write_record(COLUMNS).map_err(failed)?;
+    let names: Vec<String> = trace.sources.iter().map(Source::to_string).collect();
+    for d in &trace.detours {
+        let name = names.get(usize::from(d.source)).map_or("unexplained", String::as_str);
+        rows.serialize((d.node, d.cpu, d.start_ns, d.duration_ns, name)).map_err(failed)?;
+    }
+    rows.flush()?;
+    Ok(())
+}
+
+/// Where each column stands; `node`, `cpu` and `source` may be missing.
+struct Layout([Option<usize>; 5]);
+
+impl Layout {
+    fn of(header: &csv::StringRecord) -> Result<Self, String> {
+        let at = COLUMNS.map(|name| header.iter().position(|h| h.trim() == name));
+        for required in ["start_ns", "duration_ns"] {
+            if !header.iter().any(|h| h.trim() == required) {
+                let found: String = header.iter().collect::<Vec<_>>().join(",").chars().take(120).collect();
+                return Err(format!("the header must name {}; it is `{found}`", COLUMNS.join(",")));
+            }
+        }
+        Ok(Self(at))
+    }
+
+    /// Field `column` of a row as a number; `missing` where there is no such column.
+    fn number<T: std::str::FromStr>(
+        &self,
+        row: &csv::StringRecord,
+        column: usize,
+        missing: T,
+    ) -> Result<T, String> {
+        let Some(at) = self.0[column] else { return Ok(missing) };
+        let text = row.get(at).unwrap_or_default().trim();
+        text.parse().map_err(|_| {
+            let shown: String = text.chars().take(40).collect();
+            format!("`{shown}` is no {} (a whole number in its range)", COLUMNS[column])
+        })
+    }
+
+    fn detour(&self, row: &csv::StringRecord) -> Result<(Detour, Source), String> {
+        let detour = Detour {
+            node: self.number(row, 0, 0)?,
+            cpu: self.number(row, 1, 0)?,
+            start_ns: self.number(row, 2, 0)?,
+            duration_ns: self.number(row, 3, 0)?,
+            source: 0,
+        };
+        let source = self.0[4].and_then(|at| row.get(at)).map_or(Source::Unexplained, Source::from);
+        Ok((detour, source))
+    }
+}
+
+pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
+    let mut header = Header::default();
+    let mut lines = Lines::new(input);
+    lines.comments(&mut header)?;
+    let above = lines.number;
+    let mut rows =
+        csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(LineLimit::new(lines.into_rest()));
+    let wrong = |line: u64, reason: String| Problem::Line { line: above + line, reason };
+    let failed = |e: csv::Error| {
+        let line = e.position().map_or(0, csv::Position::line);
+        match e.into_kind() {
+            csv::ErrorKind::Io(e) => Problem::Io(e),
+            csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+                wrong(line, format!("{len} fields where the header has {expected_len}"))
+            }
+            other => wrong(line, format!("no CSV row: {other:?}")),
+        }
+    };
+    let layout = Layout::of(rows.headers().map_err(failed)?).map_err(|reason| wrong(1, reason))?;
+    let mut trace = TraceBuilder::new();
+    let mut row = csv::StringRecord::new();
+    while rows.read_record(&mut row).map_err(failed)? {
+        let line = row.position().map_or(0, csv::Position::line);
+        let (mut detour, source) = layout.detour(&row).map_err(|reason| wrong(line, reason))?;
+        detour.source = trace.source(&source)?;
+        trace.push(detour)?;
+    }
+    match header.meta {
+        Some(meta) => trace.build(meta),
+        None if trace.is_empty() => Err(Problem::Empty("a row for each detour below the header")),
+        None => trace.build_foreign(),
+    }
+}

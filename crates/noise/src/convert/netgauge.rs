@@ -1,0 +1,73 @@
+//! Netgauge's noise trace, which LogGOPSim reads: `offset<TAB>duration` in nanoseconds, `#` comments.
+
+use std::io::{BufRead, Write};
+
+use super::text::{Header, Lines, decimal};
+use crate::Source;
+use crate::trace::{Detour, Lane, Problem, Trace, TraceBuilder};
+
+/// Writes the detours of one CPU, or of all merged into one list; offsets count from the start of the
+/// observation.
+///
+/// LogGOPSim stops at a line over 1023 bytes and reads a last empty line as one more detour: comments are
+/// short, and the last line has no newline.
+///
+/// # Errors
+/// [`Problem::Io`].
+pub fn write(trace: &Trace, lane: Option<Lane>, out: &mut impl Write) -> Result<(), Problem> {
+    let chosen = || trace.detours.iter().filter(|d| lane.is_none_or(|l| d.lane() == l));
+    let base_ns = chosen().next().map_or(trace.meta.start_ns, |d| d.start_ns.min(trace.meta.start_ns));
+    write!(out, "# noise trace: offset_ns duration_ns")?;
+    match lane {
+        Some(lane) => write!(out, "\n# of: {lane}")?,
+        None => write!(out, "\n# of: {} CPUs merged", trace.lanes().len())?,
+    }
+    write!(out, "\n# start_ns: {base_ns}\n# observed_s: {}", trace.meta.observed_s)?;
+    write!(out, "\n# threshold_ns: {}", trace.meta.threshold_ns)?;
+    for d in chosen() {
+        write!(out, "\n{}\t{}", i128::from(d.start_ns) - i128::from(base_ns), d.duration_ns)?;
+    }
+    Ok(())
+}
+
+pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
+    let mut header = Header::default();
+    let mut lines = Lines::new(input);
+    let mut trace = TraceBuilder::new();
+    let source = trace.source(&Source::Unexplained)?;
+    while let Some(line) = lines.next()? {
+        let line = line.trim();
+        if line.starts_with('#') {
+            header.comment(line)?;
+            continue;
+        }
+        if line.is_empty() {
+            continue;
+        }
+        let mut fields = line.split_whitespace().map(|f| decimal(f, 0));
+        let (Some(Some(offset)), Some(Some(duration))) = (fields.next(), fields.next()) else {
+            let shown: String = line.chars().take(60).collect();
+            return Err(
+                lines.wrong(format!("expected `offset<TAB>duration` in nanoseconds, found `{shown}`"))
+            );
+        };
+        let (Ok(start_ns), Ok(duration_ns)) = (offset.try_into(), duration.try_into()) else {
+            return Err(
+                lines.wrong("a number is out of range (an offset fits 63 bits, a duration is positive)")
+            );
+        };
+        trace.push(Detour { node: 0, cpu: 0, start_ns, duration_ns, source })?;
+    }
+    if trace.is_empty() {
+        return Err(Problem::Empty("lines `offset<TAB>duration` in nanoseconds"));
+    }
+    let start_ns = header.get("start_ns").unwrap_or(0);
+    trace.shift(start_ns);
+    let mut trace = trace.build_foreign()?;
+    trace.meta.threshold_ns = header.get("threshold_ns").unwrap_or(0);
+    trace.meta.start_ns = trace.meta.start_ns.min(start_ns);
+    if let Some(s) = header.get::<f64>("observed_s").filter(|s| s.is_finite() && *s > 0.0) {
+        trace.meta.observed_s = s;
+    }
+    Ok(trace)
+}

@@ -1,0 +1,105 @@
+//! What can be wrong with a trace, or with a file that should hold one.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use colony_node::cpu::CpuSet;
+
+use super::{MAX_DETOURS, MAX_SOURCES, TraceMeta};
+
+/// A file that could not be read or written as a trace.
+#[derive(Debug, thiserror::Error)]
+#[error("{doing} {}: {problem}", path.display())]
+pub struct TraceError {
+    /// `reading` or `writing`.
+    pub doing: &'static str,
+    /// The file.
+    pub path: PathBuf,
+    /// What was wrong.
+    pub problem: Problem,
+}
+
+impl TraceError {
+    pub(crate) fn reading(path: &Path) -> impl FnOnce(Problem) -> Self {
+        move |problem| Self { doing: "reading", path: path.into(), problem }
+    }
+
+    pub(crate) fn writing(path: &Path) -> impl FnOnce(Problem) -> Self {
+        move |problem| Self { doing: "writing", path: path.into(), problem }
+    }
+}
+
+/// What is wrong with the content of a trace.
+#[derive(Debug, thiserror::Error)]
+pub enum Problem {
+    /// The file system or the stream failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// Not Parquet, cut off, or corrupt.
+    #[error("this is no whole Parquet file ({0}); it may be cut off or damaged: copy it or measure again")]
+    Damaged(String),
+    /// Parquet compressed in a way that was left out of this build.
+    #[error(
+        "its columns are compressed in a way this version does not read ({0}); write it again with Snappy or \
+         without compression"
+    )]
+    Compression(String),
+    /// Parquet, but not with the columns of a trace.
+    #[error(
+        "this Parquet file is no noise trace: {0}; a trace has the columns node u32, cpu u16, start_ns i64, \
+         duration_ns u64 and source (text), and the metadata `colony.meta`"
+    )]
+    NotATrace(String),
+    /// A schema of another version.
+    #[error(
+        "the trace's schema is `{0}` and this version knows `{known}`; read it with the version that wrote it",
+        known = TraceMeta::SCHEMA
+    )]
+    Schema(String),
+    /// The metadata cannot be read, or cannot be written.
+    #[error("the trace's metadata is wrong: {0}")]
+    Meta(String),
+    /// More rows than [`MAX_DETOURS`].
+    #[error("it has more than {MAX_DETOURS} detours; measure for a shorter time or with a higher threshold")]
+    TooManyDetours,
+    /// More names than [`MAX_SOURCES`].
+    #[error("it has more than {MAX_SOURCES} different sources; shorten the names (drop the numbers in them)")]
+    TooManySources,
+    /// A detour whose source is not among the trace's sources.
+    #[error("a detour points at source {index}, and there are {count}")]
+    NoSuchSource {
+        /// The index found.
+        index: u16,
+        /// Sources there are.
+        count: usize,
+    },
+    /// A CPU number no kernel has.
+    #[error("CPU {0} cannot be: a CPU number is below {limit}; is the column really a CPU?", limit = CpuSet::LIMIT)]
+    Cpu(u64),
+    /// One line of a text file.
+    #[error("line {line}: {reason}")]
+    Line {
+        /// Counted from 1.
+        line: u64,
+        /// What was expected and what was found.
+        reason: String,
+    },
+    /// No JSON, or not of the expected shape.
+    #[error("no Chrome trace: {0}")]
+    Json(String),
+    /// A file of another tool without a single detour.
+    #[error("no detour was found in it; expected {0}")]
+    Empty(&'static str),
+    /// An instant that the format has no way to write.
+    #[error("a detour starts before 1970 ({0} ns), which this format cannot say")]
+    BeforeEpoch(i64),
+    /// A format that keeps no instants.
+    #[error(
+        "an HdrHistogram log holds counts, not the instants of detours: it can be written but not read as a \
+         trace; convert the original trace instead"
+    )]
+    WriteOnly,
+    /// Neither the name nor the content tells the format.
+    #[error("its format cannot be told from its name or content; name one: {0}")]
+    UnknownFormat(String),
+}
