@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use colony_noise::diff::{Diff, Figure};
+use colony_noise::diff::{Diff, Figure, Verdict};
 use colony_noise::periodic::Finding;
 use colony_noise::summary::{Amount, Summary};
 use colony_noise::trace::TraceMeta;
@@ -85,8 +85,9 @@ fn row(source: &str, a: &Amount) -> [String; 7] {
 /// Two traces compared.
 #[must_use]
 pub fn diff(d: &Diff) -> String {
-    let mut t = table::new(["", "before", "after", "difference, 95 % interval", ""]);
-    for c in &d.changes {
+    let mut t = table::new(["", "before", "after", "difference (95 %)", "change"]);
+    let (all, by_source): (Vec<_>, Vec<_>) = d.changes.iter().partition(|c| !matches!(c.figure, Figure::Source(_)));
+    for c in all.into_iter().chain(by_source.into_iter().take(ROWS / 2)) {
         let (label, show): (String, fn(f64) -> String) = match &c.figure {
             Figure::StolenShare => ("stolen".into(), percent),
             Figure::DetoursPerS => ("detours/s".into(), three),
@@ -101,7 +102,10 @@ pub fn diff(d: &Diff) -> String {
             show(c.before),
             show(c.after),
             format!("{} … {}", show(low), show(high)),
-            c.verdict.name().into(),
+            match c.verdict {
+                Verdict::NoDifferenceShown => "not shown".into(),
+                shown => shown.name().to_owned(),
+            },
         ]);
     }
     let mut out = format!("{t}\n");
