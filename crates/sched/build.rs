@@ -1,1 +1,3 @@
+//! Compiles the BPF programs behind the proof of a run.
+
 fn main() {}
