@@ -1,3 +1,5 @@
 //! Compiles the BPF programs behind the proof of a run.
 
-fn main() {}
+fn main() {
+    colony_bpf::build::skeleton("bpf/windows.bpf.c", "windows");
+}

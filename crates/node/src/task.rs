@@ -85,8 +85,15 @@ pub fn process_of(tid: i32) -> Option<i32> {
 /// Nanoseconds task `tid` has waited, runnable, for a CPU (`/proc/<tid>/schedstat`, second field).
 #[must_use]
 pub fn run_delay_ns(tid: i32) -> Option<u64> {
+    run_and_delay_ns(tid).map(|(_, delay)| delay)
+}
+
+/// Nanoseconds task `tid` has run, and has waited, runnable, for a CPU (`/proc/<tid>/schedstat`).
+#[must_use]
+pub fn run_and_delay_ns(tid: i32) -> Option<(u64, u64)> {
     let text = std::fs::read_to_string(format!("/proc/{tid}/schedstat")).ok()?;
-    text.split_whitespace().nth(1)?.parse().ok()
+    let mut fields = text.split_whitespace();
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }
 
 #[cfg(test)]

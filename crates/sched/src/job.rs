@@ -7,6 +7,7 @@ use colony_node::class::{self, Class};
 use colony_node::task;
 
 use crate::SchedError;
+use crate::agent::{can_be_put_back, put_back};
 
 /// The tasks of the parallel job: registered processes, their threads, and all that descends from them.
 ///
@@ -29,7 +30,7 @@ struct Members {
 }
 
 /// A task (thread) of the job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct JobTask {
     /// Its number.
     pub tid: i32,
@@ -41,15 +42,6 @@ pub struct JobTask {
     pub cpu: usize,
     /// The class it has of its own, and gets back.
     pub own: Class,
-}
-
-/// What a scan found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changes {
-    /// Tasks new to the job.
-    pub joined: Vec<JobTask>,
-    /// Tasks that have ended.
-    pub left: Vec<JobTask>,
 }
 
 impl Job {
@@ -84,14 +76,21 @@ impl Job {
         members.strangers.extend(strangers);
     }
 
+    /// Children of the [subreaper](Self::adopt_orphans_of) that are, or were, the job's.
+    pub(crate) fn orphans(&self) -> Vec<i32> {
+        let members = self.lock();
+        let children = members.subreaper.map(task::children).unwrap_or_default();
+        children.into_iter().filter(|c| !members.strangers.contains(c)).collect()
+    }
+
     /// Keeps process `pid` out of the job, whoever its parent is.
     pub fn exclude(&self, pid: i32) {
         self.lock().strangers.insert(pid);
     }
 
     /// Looks at `/proc` for tasks that joined or left.
-    pub fn refresh(&self) -> Changes {
-        self.lock().refresh()
+    pub fn refresh(&self) {
+        self.lock().refresh();
     }
 
     /// The tasks known since the last [`refresh`](Self::refresh).
@@ -117,38 +116,64 @@ impl Job {
         self.lock().tasks.clear();
     }
 
+    /// Learns of a task from somebody who has scanned.
+    pub(crate) fn know(&self, task: JobTask) {
+        let mut members = self.lock();
+        if let Ok(stat) = task::stat(task.pid) {
+            members.processes.insert(task.pid, stat.start_ticks);
+        }
+        members.tasks.insert(task.tid, task);
+    }
+
+    /// Forgets a task that has ended.
+    pub(crate) fn forget(&self, tid: i32) {
+        self.lock().tasks.remove(&tid);
+    }
+
+    /// Puts every task into its own class: those known, and those that descend from them.
+    pub(crate) fn restore(&self) {
+        // A task that was forked from one not yet put back is found by the next look; what is forked from
+        // those put back needs nothing. So few rounds suffice; the bound is for a job that forks wildly.
+        for _ in 0..20 {
+            for task in self.tasks() {
+                let same = task::stat(task.tid).is_ok_and(|s| s.start_ticks == task.start_ticks);
+                if same && can_be_put_back(task.own) {
+                    // it may have ended just now
+                    let _ = put_back(task.tid, task.own);
+                }
+            }
+            if !self.lock().refresh() {
+                return;
+            }
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Members> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Members {
-    fn refresh(&mut self) -> Changes {
+    /// Looks at `/proc`; whether there are tasks that were not known.
+    fn refresh(&mut self) -> bool {
         self.find_processes();
         let mut found = BTreeMap::new();
-        let mut changes = Changes::default();
+        let mut news = false;
         for &pid in self.processes.keys() {
             for tid in task::threads(pid) {
                 let Ok(stat) = task::stat(tid) else { continue };
                 let known = self.tasks.get(&tid).filter(|t| t.start_ticks == stat.start_ticks);
                 let own = match known {
-                    Some(t) => t.own,
-                    None => match self.own_class(tid, pid, stat.parent) {
-                        Some(own) => own,
-                        None => continue,
-                    },
+                    Some(t) => Some(t.own),
+                    None => self.own_class(tid, pid, stat.parent),
                 };
-                let task = JobTask { tid, pid, start_ticks: stat.start_ticks, cpu: stat.cpu, own };
-                if known.is_none() {
-                    changes.joined.push(task);
-                }
-                found.insert(tid, task);
+                let Some(own) = own else { continue };
+                news |= known.is_none();
+                found.insert(tid, JobTask { tid, pid, start_ticks: stat.start_ticks, cpu: stat.cpu, own });
             }
         }
-        let old = std::mem::replace(&mut self.tasks, found);
-        let gone = |t: &JobTask| self.tasks.get(&t.tid).is_none_or(|n| n.start_ticks != t.start_ticks);
-        changes.left = old.into_values().filter(gone).collect();
-        changes
+        self.tasks = found;
+        news
     }
 
     /// Drops processes that ended and adds descendants of the rest.

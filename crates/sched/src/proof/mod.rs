@@ -1,12 +1,17 @@
 //! The proof: what was stolen from the job, split exactly at the window edges.
 
-use std::sync::Arc;
+mod bpf;
+mod schedstat;
+
+use std::sync::{Arc, Mutex, PoisonError};
 
 use colony_node::cpu::CpuSet;
 use colony_time::Windows;
 use serde::{Deserialize, Serialize};
 
 use crate::job::Job;
+use bpf::BpfProof;
+use schedstat::Sampler;
 
 /// Where the figures of a proof come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +38,8 @@ pub struct WindowTimes {
     pub waking_ns: u64,
     /// Something else ran and no job task wanted that CPU.
     pub filled_ns: u64,
+    /// The CPU was idle and no job task wanted it.
+    pub idle_ns: u64,
 }
 
 /// A thread that is not the job's, and when it ran on the job's CPUs; threads of one name are one.
@@ -65,30 +72,80 @@ pub struct Proof {
 
 /// A running observation of a job.
 #[derive(Debug)]
-pub struct Observer {}
+pub struct Observer {
+    job: Arc<Job>,
+    by: By,
+    notes: Vec<String>,
+}
+
+#[derive(Debug)]
+enum By {
+    Bpf(Box<Mutex<BpfProof>>),
+    Schedstat(Sampler),
+}
 
 impl Observer {
-    /// Observes `job` on `cpus`, by BPF where it works, else by `schedstat`; it never fails, it says what it could not do.
+    /// Observes `job` on `cpus`, by BPF where it works, else by `schedstat`; it never fails, it says what
+    /// it could not do. What it installs in the kernel goes when this value, or this process, does.
     #[must_use]
     pub fn start(windows: Windows, cpus: &CpuSet, job: Arc<Job>) -> Self {
-        let _ = (windows, cpus, job);
-        Self {}
+        match BpfProof::start(&windows, cpus) {
+            Ok(bpf) => {
+                let observer = Self { job, by: By::Bpf(Box::new(Mutex::new(bpf))), notes: Vec::new() };
+                observer.follow();
+                observer
+            }
+            Err(reason) => Self::by_schedstat(windows, cpus, job, &reason.to_string()),
+        }
+    }
+
+    /// Observes without BPF, for the `reason` given.
+    #[must_use]
+    pub fn by_schedstat(windows: Windows, cpus: &CpuSet, job: Arc<Job>, reason: &str) -> Self {
+        let notes = vec![format!(
+            "stolen time is from /proc/<tid>/schedstat, read just after each edge: {reason}. It includes the time \
+             job tasks waited for each other, it misses what ended between two reads, and nobody is named"
+        )];
+        Self { by: By::Schedstat(Sampler::start(windows, cpus.len(), Arc::clone(&job))), job, notes }
+    }
+
+    /// Where the figures come from.
+    #[must_use]
+    pub const fn source(&self) -> ProofSource {
+        match self.by {
+            By::Bpf(_) => ProofSource::Bpf,
+            By::Schedstat(_) => ProofSource::Schedstat,
+        }
+    }
+
+    /// Looks for tasks added to the job; what they fork is followed by itself.
+    pub fn follow(&self) {
+        if let By::Bpf(bpf) = &self.by {
+            let bpf = bpf.lock().unwrap_or_else(PoisonError::into_inner);
+            // what a task forks before it is followed is found by the second look, what it forks after by the kernel
+            for _ in 0..2 {
+                self.job.refresh();
+                bpf.follow(&self.job.tasks());
+            }
+        }
     }
 
     /// Splits at these windows from now on.
     pub fn set_windows(&self, windows: Windows) {
-        let _ = windows;
+        match &self.by {
+            By::Bpf(bpf) => bpf.lock().unwrap_or_else(PoisonError::into_inner).set_windows(&windows),
+            By::Schedstat(sampler) => sampler.set_windows(windows),
+        }
     }
 
     /// The figures so far.
     #[must_use]
     pub fn proof(&self) -> Proof {
-        Proof {
-            source: ProofSource::Schedstat,
-            favored: WindowTimes::default(),
-            regular: WindowTimes::default(),
-            threads: Vec::new(),
-            notes: Vec::new(),
-        }
+        let mut proof = match &self.by {
+            By::Bpf(bpf) => bpf.lock().unwrap_or_else(PoisonError::into_inner).proof(),
+            By::Schedstat(sampler) => sampler.proof(),
+        };
+        proof.notes.extend(self.notes.iter().cloned());
+        proof
     }
 }

@@ -1,14 +1,22 @@
 //! A program as the job class, start to end, with its proof.
 
-use std::ffi::OsString;
+mod child;
 
-use colony_node::cpu::CpuSet;
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::Instant;
+
+use colony_node::cpu::{self, CpuSet};
+use colony_node::privilege::Privileges;
 use colony_time::Windows;
+use nix::sys::prctl;
 use serde::{Deserialize, Serialize};
 
 use crate::SchedError;
-use crate::agent::{AgentStats, RegularClass};
-use crate::proof::Proof;
+use crate::agent::{Agent, AgentConfig, AgentStats, RegularClass};
+use crate::job::Job;
+use crate::proof::{Observer, Proof};
+use child::{Child, Signals};
 
 /// What makes the windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,14 +96,100 @@ pub struct RunReport {
     pub warnings: Vec<String>,
 }
 
-/// Runs a program as the job class and waits for its end. `SIGINT`, `SIGTERM`, `SIGHUP` and `SIGQUIT` sent to this
-/// process go to the program; call it from a process that has no other threads yet. Prints nothing.
+/// Runs a program as the job class and waits for its end. Prints nothing.
 ///
-/// If this process is killed, the program goes on in its own class.
+/// `SIGINT`, `SIGTERM`, `SIGHUP` and `SIGQUIT` sent to this process go to the program; for that, call it
+/// from the only thread of the process. The program's orphans become children of this process, and are
+/// waited for. If this process is killed, the program goes on in its own class.
 ///
 /// # Errors
 /// [`SchedError`] where it cannot be started.
 pub fn run(config: &RunConfig) -> Result<RunReport, SchedError> {
-    let _ = config;
-    Err(SchedError::NoRealTime("not yet written".into()))
+    let cpus = match &config.cpus {
+        Some(cpus) => cpus.clone(),
+        None => cpu::usable()?,
+    };
+    cpu::check(&cpus)?;
+    let (backend, mut warnings) = choose(config.backend);
+    let signals = Signals::block()?;
+    let job = Arc::new(Job::new());
+    let _subreaper = Subreaper::become_one(&job)?;
+    let observer = Observer::start(config.windows, &cpus, Arc::clone(&job));
+    let agent = match backend {
+        Backend::Agent => {
+            let agent_config =
+                AgentConfig { regular: config.regular, ..AgentConfig::new(config.windows, cpus.clone()) };
+            Some(Agent::start(agent_config, Arc::clone(&job))?)
+        }
+        Backend::None | Backend::Auto => None,
+    };
+    let started = Instant::now();
+    let child = Child::start(config, &cpus, &signals)?;
+    job.add(child.pid()).or_else(|e| if child.has_ended() { Ok(()) } else { Err(e) })?;
+    observer.follow();
+    if let Some(agent) = &agent {
+        agent.look();
+    }
+
+    let ended = child.wait(&signals, &job)?;
+    let wall_ns = started.elapsed().as_nanos() as u64;
+    let proof = observer.proof();
+    drop(observer);
+    let agent = agent.map(Agent::stop);
+    job.refresh();
+    if let Some(agent) = &agent {
+        warnings.extend(agent.warnings.iter().cloned());
+        warnings.extend(agent.stopped.iter().map(|why| format!("the agent gave up during the run: {why}")));
+    }
+    Ok(RunReport {
+        schema: "colony.run/1".into(),
+        command: config.command.iter().map(|a| a.to_string_lossy().into_owned()).collect(),
+        windows: config.windows,
+        backend,
+        cpus,
+        ending: ended.ending,
+        wall_ns,
+        job_cpu_ns: ended.cpu_ns,
+        proof,
+        agent,
+        left_running: job.processes(),
+        warnings,
+    })
+}
+
+/// The backend that `wanted` comes to on this node, and what is to be said about that.
+fn choose(wanted: Backend) -> (Backend, Vec<String>) {
+    match wanted {
+        Backend::Auto if Privileges::here().real_time => (Backend::Agent, Vec::new()),
+        Backend::Auto => (
+            Backend::None,
+            vec![
+                "the windows are only measured, nothing is held back: no real-time class here; run as root, \
+                  with CAP_SYS_NICE, or with a real-time limit (ulimit -r 90)"
+                    .into(),
+            ],
+        ),
+        other => (other, Vec::new()),
+    }
+}
+
+/// Makes this process the parent of the job's orphans, while it lives.
+struct Subreaper {
+    before: bool,
+}
+
+impl Subreaper {
+    fn become_one(job: &Job) -> Result<Self, SchedError> {
+        let failed = SchedError::system("becoming the parent of the job's orphans");
+        let before = prctl::get_child_subreaper().map_err(&failed)?;
+        prctl::set_child_subreaper(true).map_err(&failed)?;
+        job.adopt_orphans_of(std::process::id().cast_signed());
+        Ok(Self { before })
+    }
+}
+
+impl Drop for Subreaper {
+    fn drop(&mut self) {
+        let _ = prctl::set_child_subreaper(self.before);
+    }
 }

@@ -1,0 +1,160 @@
+//! The agent beside a real job: classes are switched, and whatever dies, they are put back.
+
+mod common;
+
+use colony_node::class::Class;
+use colony_node::task;
+use colony_sched::agent::{Agent, AgentConfig, AgentStats};
+use common::*;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+fn signal(pid: i32, signal: Signal) {
+    kill(Pid::from_raw(pid), signal).expect("ours");
+}
+
+#[test]
+fn an_agent_that_stops_puts_every_task_back_with_its_nice_value() {
+    if !can_test() {
+        return;
+    }
+    for own in [Class::Other(7), Class::Batch(3), Class::Fifo(10)] {
+        let victim = spinner(own);
+        let mut agent = agent_for(victim.pid());
+        assert!(is_switched(victim.pid()));
+        let guardian = guardians_of(agent.pid());
+        assert_eq!(guardian.len(), 1);
+        drop(agent.0.stdin.take());
+        let mut text = String::new();
+        let mut out = agent.0.stdout.take().expect("piped");
+        std::io::Read::read_to_string(&mut out, &mut text).expect("readable");
+        let stats: AgentStats = serde_json::from_str(&text).expect("its statistics");
+        assert_eq!(class_of(victim.pid()), Some(own));
+        assert!(eventually(|| is_gone(guardian[0])).is_some());
+        assert!(stats.edges > 0 && stats.switches > 0 && stats.errors == 0, "{stats:?}");
+        assert_eq!(stats.lateness.count, stats.edges, "no edge is lost from the histogram");
+        assert_eq!((stats.tasks, stats.guardian_restarts, stats.stopped), (1, 0, None));
+    }
+}
+
+#[test]
+fn a_killed_agent_leaves_tasks_in_their_own_class_and_nothing_else() {
+    if !can_test() {
+        return;
+    }
+    let victim = spinner(Class::Other(5));
+    let mut agent = agent_for(victim.pid());
+    assert!(is_switched(victim.pid()));
+    let guardian = guardians_of(agent.pid())[0];
+    assert!(eventually(|| class_of(victim.pid()) == Some(Class::Fifo(50))).is_some());
+    signal(agent.pid(), Signal::SIGKILL);
+    agent.0.wait().expect("ours");
+    let took = eventually(|| class_of(victim.pid()) == Some(Class::Other(5))).expect("put back");
+    eprintln!("put back {took:?} after the kill");
+    assert!(eventually(|| is_gone(guardian)).is_some(), "the guardian ends itself");
+}
+
+#[test]
+fn an_agent_killed_while_its_job_forks_leaves_no_child_behind() {
+    if !can_test() {
+        return;
+    }
+    let parent = Owned(on_the_job_cpu(me(&["fork", "8", "30000"])).spawn().expect("itself"));
+    let mut agent = agent_for(parent.pid());
+    assert!(eventually(|| task::children(parent.pid()).len() >= 4).is_some());
+    signal(agent.pid(), Signal::SIGKILL);
+    agent.0.wait().expect("ours");
+    let own = |pid: &i32| class_of(*pid) == Some(Class::Other(0));
+    let all = || task::tree(parent.pid());
+    assert!(eventually(|| all().iter().all(own)).is_some());
+    assert!(eventually(|| task::children(parent.pid()).len() == 8).is_some(), "it goes on forking");
+    let children = task::children(parent.pid());
+    assert!(children.iter().all(own), "what is forked later is ordinary");
+    children.into_iter().for_each(|c| signal(c, Signal::SIGKILL));
+}
+
+#[test]
+fn a_killed_guardian_is_replaced_and_the_new_one_works() {
+    if !can_test() {
+        return;
+    }
+    let victim = spinner(Class::Other(2));
+    let mut agent = agent_for(victim.pid());
+    assert!(is_switched(victim.pid()));
+    let first = guardians_of(agent.pid())[0];
+    signal(first, Signal::SIGKILL);
+    let other = || guardians_of(agent.pid()).into_iter().find(|&g| g != first);
+    assert!(eventually(|| other().is_some()).is_some());
+    let second = other().expect("just seen");
+    assert!(is_switched(victim.pid()), "the job stays scheduled");
+    signal(agent.pid(), Signal::SIGKILL);
+    agent.0.wait().expect("ours");
+    assert!(eventually(|| class_of(victim.pid()) == Some(Class::Other(2))).is_some());
+    assert!(eventually(|| is_gone(second)).is_some());
+}
+
+#[test]
+fn an_agent_that_is_stopped_does_not_keep_the_job_favored() {
+    if !can_test() {
+        return;
+    }
+    let victim = spinner(Class::Other(0));
+    let agent = agent_for(victim.pid());
+    assert!(is_switched(victim.pid()));
+    signal(agent.pid(), Signal::SIGSTOP);
+    assert!(eventually(|| class_of(victim.pid()) == Some(Class::Other(0))).is_some());
+    signal(agent.pid(), Signal::SIGCONT);
+    assert!(is_switched(victim.pid()), "it takes up its work again");
+}
+
+#[test]
+fn a_killed_job_leaves_the_agent_without_tasks() {
+    if !can_test() {
+        return;
+    }
+    let mut victim = spinner(Class::Other(0));
+    let mut agent = agent_for(victim.pid());
+    assert!(is_switched(victim.pid()));
+    signal(victim.pid(), Signal::SIGKILL);
+    victim.0.wait().expect("ours");
+    std::thread::sleep(std::time::Duration::from_millis(150));
+    drop(agent.0.stdin.take());
+    let mut text = String::new();
+    let mut out = agent.0.stdout.take().expect("piped");
+    std::io::Read::read_to_string(&mut out, &mut text).expect("readable");
+    let stats: AgentStats = serde_json::from_str(&text).expect("its statistics");
+    assert_eq!((stats.tasks, stats.errors, stats.stopped), (0, 0, None));
+}
+
+#[test]
+fn children_join_within_a_period_and_no_child_keeps_fifo_by_inheritance() {
+    if !can_test() {
+        return;
+    }
+    let parent = Owned(on_the_job_cpu(me(&["fork", "3", "30000"])).spawn().expect("itself"));
+    let agent = agent_for(parent.pid());
+    assert!(eventually(|| task::children(parent.pid()).len() == 3).is_some());
+    let children = task::children(parent.pid());
+    assert!(children.iter().all(|&c| is_switched(c)));
+    drop(agent);
+    let own = |pid: &i32| class_of(*pid) == Some(Class::Other(0));
+    assert!(eventually(|| children.iter().all(own)).is_some());
+    children.into_iter().for_each(|c| signal(c, Signal::SIGKILL));
+}
+
+#[test]
+fn wrong_priorities_and_cpus_are_refused_before_anything_starts() {
+    let job = || std::sync::Arc::new(colony_sched::job::Job::new());
+    let wrong = |favored, agent| AgentConfig {
+        favored_priority: favored,
+        agent_priority: agent,
+        ..AgentConfig::new(windows(), last_cpu())
+    };
+    for (favored, agent) in [(0, 60), (50, 50), (60, 50), (50, 100)] {
+        let error = Agent::start(wrong(favored, agent), job()).expect_err("impossible");
+        assert!(error.is_wrong_use(), "{error}");
+    }
+    let nowhere = AgentConfig::new(windows(), "1000".parse().expect("a list"));
+    assert!(Agent::start(nowhere, job()).expect_err("no such CPU").is_wrong_use());
+    assert!(colony_sched::job::Job::new().add(i32::MAX).is_err());
+}
