@@ -28,7 +28,7 @@ use crate::SchedError;
 use crate::distribution::Distribution;
 use crate::job::Job;
 use edges::{Counts, EdgeThread, Record, Shared};
-use scanner::{Findings, Scanner, Slots, start_guardian};
+use scanner::{Findings, Pace, Scanner, Slots, start_guardian};
 use table::Table;
 pub(crate) use table::{can_be_put_back, put_back};
 
@@ -152,6 +152,7 @@ impl Agent {
             guardian,
             threads: handles,
             slots: Slots::default(),
+            pace: Pace::default(),
         };
         let scanner = spawn("colony-scan".into(), move || scanner.run())?;
         let threads = Mutex::new(ways);

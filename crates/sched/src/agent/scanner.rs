@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use colony_node::class::{self, Class};
 use colony_node::cpu::{self, CpuSet};
+use colony_node::task;
 use colony_time::Windows;
 use colony_time::clock::Clock;
 use hdrhistogram::Histogram;
@@ -27,6 +28,10 @@ use crate::job::{Job, JobTask};
 const INTERVAL: Duration = Duration::from_millis(20);
 /// How often a guardian that died is replaced before the agent gives up.
 const RESTARTS: u64 = 20;
+/// Without news on the node, only every so many-th scan looks at each task, for the CPU it is on.
+const LAZY: u32 = 10;
+/// How often the guardian hears that the agent lives; it waits for a second at least.
+const BEAT: Duration = Duration::from_millis(200);
 
 /// What the scanner has found out, for [`stats`](super::Agent::stats).
 #[derive(Debug)]
@@ -76,6 +81,35 @@ pub(super) struct Scanner {
     pub(super) guardian: Guardian,
     pub(super) threads: Vec<JoinHandle<()>>,
     pub(super) slots: Slots,
+    pub(super) pace: Pace,
+}
+
+/// When the scanner last did what it does not do every time.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    newest: Option<i32>,
+    skipped: u32,
+    beat: Option<Instant>,
+}
+
+impl Pace {
+    /// Whether a task may have been started on this node since the last time, or it is time to look anyway.
+    fn look(&mut self) -> bool {
+        // read before looking: what starts meanwhile is news the next time
+        let newest = task::newest();
+        let look = newest.is_none() || newest != self.newest || self.skipped >= LAZY;
+        self.newest = newest;
+        self.skipped = if look { 0 } else { self.skipped + 1 };
+        look
+    }
+
+    fn beat(&mut self) -> bool {
+        let due = self.beat.is_none_or(|b| b.elapsed() >= BEAT);
+        if due {
+            self.beat = Some(Instant::now());
+        }
+        due
+    }
 }
 
 /// Which task is in which slot of the table.
@@ -169,7 +203,9 @@ impl Scanner {
 
     /// One look at the job; an error ends the agent.
     fn scan(&mut self) -> Result<(), String> {
-        self.job.refresh();
+        if self.pace.look() {
+            self.job.refresh();
+        }
         let tasks = self.job.tasks();
         let (joined, left) = self.slots.difference(&tasks);
         // the guardian knows of a task before it is first switched
@@ -198,7 +234,10 @@ impl Scanner {
         for task in joined {
             self.guardian.tell(Message::Joined(*task))?;
         }
-        self.guardian.tell(Message::Beat)
+        if self.pace.beat() {
+            self.guardian.tell(Message::Beat)?;
+        }
+        Ok(())
     }
 
     /// Starts another guardian; the tasks stay as they are for the moment that takes.

@@ -126,10 +126,10 @@ pub fn run(config: &RunConfig) -> Result<RunReport, SchedError> {
     let started = Instant::now();
     let child = Child::start(config, &cpus, &signals)?;
     job.add(child.pid()).or_else(|e| if child.has_ended() { Ok(()) } else { Err(e) })?;
-    observer.follow();
     if let Some(agent) = &agent {
         agent.look();
     }
+    observer.follow();
 
     let ended = child.wait(&signals, &job)?;
     let wall_ns = started.elapsed().as_nanos() as u64;

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use colony_node::class::{self, Class};
@@ -135,18 +135,20 @@ pub(crate) fn last_cpu() -> CpuSet {
     cpu::usable().expect("linux").iter().last().into_iter().collect()
 }
 
-/// Whether the agent can be tested here; says why not.
-pub(crate) fn can_test() -> bool {
+/// The job's CPU, for one test at a time; `None` where the agent cannot be tested, with the reason printed.
+pub(crate) fn the_job_cpu() -> Option<MutexGuard<'static, ()>> {
+    static CPU: Mutex<()> = Mutex::new(());
     let cpus = cpu::usable().map_or(0, |c| c.len());
     if cpus < 2 {
         eprintln!("skipped: one usable CPU only, and a test must not take it whole");
-        return false;
+        return None;
     }
     if !Privileges::here().real_time || !nix::unistd::geteuid().is_root() {
         eprintln!("skipped: real-time classes need root");
-        return false;
+        return None;
     }
-    true
+    // a test that failed has left nothing behind on it
+    Some(CPU.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Whether the exact proof can be had here; says why not.
