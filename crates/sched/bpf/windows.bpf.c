@@ -44,6 +44,10 @@ struct cpu {
 	char comm[TASK_COMM_LEN];
 	u64 favored[ACCOUNTS];
 	u64 regular[ACCOUNTS];
+	u64 irq_since; /* the outermost interrupt of a job task */
+	u32 irq_depth;
+	u64 irq_favored; /* of the account A_JOB and A_CONTENDED */
+	u64 irq_regular;
 };
 
 struct {
@@ -291,6 +295,53 @@ int BPF_PROG(on_exec, struct task_struct *task, int old_pid, struct linux_binprm
 	bpf_map_update_elem(&job, &tid, &nowhere, BPF_ANY);
 	return 0;
 }
+
+/* Interrupts and softirqs while a job task runs: its time by the scheduler's book, not by its own. They nest,
+ * and only on their own CPU; the outermost counts. */
+static __always_inline int irq_begins(void)
+{
+	struct cpu *c = cpu_of(bpf_get_smp_processor_id());
+
+	if (c && c->mark && c->kind == JOB && c->irq_depth++ == 0)
+		c->irq_since = bpf_ktime_get_tai_ns();
+	return 0;
+}
+
+static __always_inline int irq_ends(void)
+{
+	struct cpu *c = cpu_of(bpf_get_smp_processor_id());
+	u64 now, favored;
+
+	if (!c || !c->irq_depth || --c->irq_depth)
+		return 0;
+	now = bpf_ktime_get_tai_ns();
+	if (now <= c->irq_since)
+		return 0;
+	favored = favored_until(now) - favored_until(c->irq_since);
+	c->irq_favored += favored;
+	c->irq_regular += now - c->irq_since - favored;
+	return 0;
+}
+
+#define INTERRUPT(name)                      \
+	SEC("tp_btf/" #name "_entry")        \
+	int BPF_PROG(irq_##name##_entry)     \
+	{                                    \
+		return irq_begins();         \
+	}                                    \
+	SEC("tp_btf/" #name "_exit")         \
+	int BPF_PROG(irq_##name##_exit)      \
+	{                                    \
+		return irq_ends();           \
+	}
+
+INTERRUPT(irq_handler)
+INTERRUPT(softirq)
+/* of some architectures only */
+INTERRUPT(local_timer)
+INTERRUPT(reschedule)
+INTERRUPT(call_function)
+INTERRUPT(call_function_single)
 
 /* Charges every CPU of the job up to now: before the accounts are read. */
 SEC("syscall")

@@ -217,3 +217,93 @@ impl Members {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+
+    fn shell(script: &str) -> Child {
+        Command::new("sh")
+            .args(["-c", script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("sh")
+    }
+
+    fn first_line(child: &mut Child) -> i32 {
+        let mut line = String::new();
+        let out = child.stdout.as_mut().expect("piped");
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).expect("readable");
+        line.trim().parse().expect("a process number")
+    }
+
+    fn end(pid: i32) {
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL)
+            .expect("ours");
+    }
+
+    #[test]
+    fn descendants_are_found_and_stay_when_their_parent_ends() {
+        let mut parent = shell("sleep 60 & echo $!; read wait");
+        let child = first_line(&mut parent);
+        let job = Job::new();
+        job.add(parent.id().cast_signed()).expect("alive");
+        let tids = |job: &Job| job.tasks().iter().map(|t| t.tid).collect::<BTreeSet<_>>();
+        assert_eq!(tids(&job), [parent.id().cast_signed(), child].into());
+        parent.kill().and_then(|()| parent.wait()).expect("ours");
+        job.refresh();
+        assert_eq!(tids(&job), [child].into(), "an orphan is still the job's");
+        end(child);
+        while !task::stat(child).is_ok_and(|s| s.state == b'Z') && task::stat(child).is_ok() {
+            std::thread::yield_now();
+        }
+        job.refresh();
+        assert!(job.is_empty() && job.tasks().is_empty());
+    }
+
+    #[test]
+    fn threads_join_and_strangers_do_not() {
+        let job = Job::new();
+        let me = std::process::id().cast_signed();
+        let mut stranger = shell("sleep 60");
+        job.exclude(stranger.id().cast_signed());
+        job.add(me).expect("alive");
+        let tasks = job.tasks();
+        let this_thread = nix::unistd::gettid().as_raw();
+        assert!(tasks.iter().any(|t| t.tid == this_thread && t.pid == me), "{tasks:?}");
+        assert!(!job.processes().contains(&stranger.id().cast_signed()));
+        stranger.kill().and_then(|()| stranger.wait()).expect("ours");
+    }
+
+    #[test]
+    fn a_child_held_by_the_agent_has_the_class_of_its_parent_for_its_own() {
+        let mut parent = shell("read go; sleep 60 & echo $!; read wait");
+        let (job, pid) = (Job::new(), parent.id().cast_signed());
+        class::set(pid, Class::Batch(4)).expect("lower is allowed");
+        job.add(pid).expect("alive");
+        class::set(pid, Class::Idle).expect("lower is allowed");
+        parent.stdin.as_mut().expect("piped").write_all(b"go\n").expect("it reads");
+        let child = first_line(&mut parent);
+        assert_eq!(class::get(child).expect("alive"), Class::Idle, "inherited");
+        job.refresh();
+        let own: Vec<Class> = job.tasks().iter().map(|t| t.own).collect();
+        assert_eq!(own, [Class::Batch(4), Class::Batch(4)]);
+        end(child);
+        parent.kill().and_then(|()| parent.wait()).expect("ours");
+    }
+
+    #[test]
+    fn a_process_that_is_gone_cannot_join() {
+        assert!(matches!(Job::new().add(i32::MAX), Err(SchedError::NoProcess(_))));
+        let mut ended = shell("true");
+        while !task::stat(ended.id().cast_signed()).is_ok_and(|s| s.state == b'Z') {
+            std::thread::yield_now();
+        }
+        assert!(Job::new().add(ended.id().cast_signed()).is_err(), "a zombie is no process");
+        ended.wait().expect("ours");
+    }
+}

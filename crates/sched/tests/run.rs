@@ -89,6 +89,8 @@ fn the_accounts_of_the_proof_add_up() {
         let sum = t.job_ns + t.stolen_ns + t.contended_ns + t.waking_ns + t.filled_ns + t.idle_ns;
         assert_eq!(sum, t.observed_ns);
     }
+    let irq = f.interrupts_ns + g.interrupts_ns;
+    assert!(irq < f.job_ns + f.contended_ns + g.job_ns + g.contended_ns, "{:?}", r.proof);
     let duty = f.observed_ns as f64 / observed as f64;
     assert!((duty - r.windows.duty()).abs() < 0.1, "the windows are cut where they should be: {duty}");
     let named: u64 = r.proof.threads.iter().map(|t| t.favored_ns + t.regular_ns).sum();
@@ -106,6 +108,22 @@ fn job_tasks_that_wait_for_each_other_are_not_stolen_from() {
     assert!(contended(&one) < alone(&one), "{:?}", one.proof);
     assert!(contended(&two) > alone(&two), "{:?}", two.proof);
     assert!(!two.proof.threads.iter().any(|t| t.comm.starts_with("run-")), "{:?}", two.proof);
+}
+
+#[test]
+fn every_rank_of_an_mpi_program_is_in_the_job() {
+    let Some(_cpu) = the_job_cpu() else { return };
+    if std::process::Command::new("mpirun").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no mpirun here (apt-get install openmpi-bin)");
+        return;
+    }
+    let spin = my_words(&["spin", "700"]).join(" ");
+    let mpirun = "mpirun --allow-run-as-root --oversubscribe --bind-to none -n 2";
+    let r = report(start("agent", &shell(&format!("{mpirun} {spin}"))));
+    assert_eq!(r.ending, Ending::Exited(0), "{r:?}");
+    assert!(r.left_running.is_empty(), "{:?}", r.left_running);
+    let agent = r.agent.expect("it ran");
+    assert!(agent.joined >= 3 && agent.errors == 0, "the launcher and two ranks: {agent:?}");
 }
 
 #[test]

@@ -5,8 +5,9 @@ use std::mem::{MaybeUninit, offset_of};
 
 use colony_node::cpu::CpuSet;
 use colony_time::Windows;
+use libbpf_rs::btf::types::Typedef;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags, OpenObject, ProgramInput};
+use libbpf_rs::{Btf, MapCore, MapFlags, OpenObject, ProgramInput};
 
 use super::{Deferred, Proof, ProofSource, WindowTimes};
 use crate::SchedError;
@@ -55,7 +56,8 @@ impl BpfProof {
         // the skeleton borrows this pointer-sized cell for as long as it lives; it is not worth a
         // self-referential struct to get eight bytes back
         let cell: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
-        let open = skel::WindowsSkelBuilder::default().open(cell).map_err(refused)?;
+        let mut open = skel::WindowsSkelBuilder::default().open(cell).map_err(refused)?;
+        leave_out_missing(&mut open).map_err(refused)?;
         let skel = open.load().map_err(refused)?;
         let cpus = cpus.iter().filter(|&c| c < MAX_CPUS).filter_map(|c| u32::try_from(c).ok()).collect();
         let mut proof = Self { cpus, skel };
@@ -120,6 +122,8 @@ impl BpfProof {
             };
             add(&mut proof.favored, &account, offset_of!(types::cpu, favored));
             add(&mut proof.regular, &account, offset_of!(types::cpu, regular));
+            proof.favored.interrupts_ns += get(&account, offset_of!(types::cpu, irq_favored));
+            proof.regular.interrupts_ns += get(&account, offset_of!(types::cpu, irq_regular));
         }
         let lost = self.skel.maps.bss_data.as_deref().map_or(0, |bss| bss.lost);
         if lost > 0 {
@@ -148,6 +152,22 @@ impl BpfProof {
         threads.sort_by_key(|t| (std::cmp::Reverse(t.favored_ns + t.regular_ns), t.comm.clone()));
         threads
     }
+}
+
+/// Leaves out the programs for interrupts this kernel has no tracepoint for.
+fn leave_out_missing(open: &mut skel::OpenWindowsSkel<'static>) -> libbpf_rs::Result<()> {
+    let kernel = Btf::from_vmlinux()?;
+    for mut program in open.open_object_mut().progs_mut() {
+        if !program.name().to_string_lossy().starts_with("irq_") {
+            continue;
+        }
+        let section = program.section().to_string_lossy().into_owned();
+        let tracepoint = section.strip_prefix("tp_btf/").unwrap_or(&section);
+        if kernel.type_by_name::<Typedef<'_>>(&format!("btf_trace_{tracepoint}")).is_none() {
+            program.set_autoload(false);
+        }
+    }
+    Ok(())
 }
 
 /// Adds the accounts of one CPU, in the order of the kernel side's `enum account`.

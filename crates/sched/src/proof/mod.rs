@@ -40,6 +40,9 @@ pub struct WindowTimes {
     pub filled_ns: u64,
     /// The CPU was idle and no job task wanted it.
     pub idle_ns: u64,
+    /// Interrupts and softirqs while a job task ran: a part of `job_ns` and `contended_ns`, which no window
+    /// takes away.
+    pub interrupts_ns: u64,
 }
 
 /// A thread that is not the job's, and when it ran on the job's CPUs; threads of one name are one.
