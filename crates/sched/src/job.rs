@@ -54,8 +54,16 @@ impl Job {
     /// Makes process `pid`, and all that descends from it, part of the job.
     ///
     /// # Errors
-    /// [`SchedError::NoProcess`] where it is gone.
+    /// [`SchedError::NoProcess`] where it is gone, [`SchedError::Config`] for the system's own processes.
     pub fn add(&self, pid: i32) -> Result<(), SchedError> {
+        // PF_KTHREAD is not shown, but all kernel threads descend from number 2, and everything else from 1
+        let parent = task::stat(pid).map_or(0, |s| s.parent);
+        if pid == 1 || pid == 2 || parent == 2 {
+            return Err(SchedError::Config {
+                what: format!("process {pid} is the system's own and cannot be a job"),
+                advice: "write the number of the program to favor",
+            });
+        }
         let start = task::stat(pid)
             .ok()
             .filter(|s| s.state != b'Z' && task::process_of(pid) == Some(pid))
@@ -187,8 +195,8 @@ impl Members {
         let mut todo: Vec<i32> = self.processes.keys().copied().collect();
         if let Some(reaper) = self.subreaper {
             todo.extend(task::children(reaper));
-            self.strangers.retain(|&s| lives(s, None).is_some());
         }
+        self.strangers.retain(|&s| lives(s, None).is_some());
         let mut seen = BTreeSet::new();
         let mut alive = BTreeMap::new();
         while let Some(pid) = todo.pop() {
@@ -305,5 +313,12 @@ mod tests {
         }
         assert!(Job::new().add(ended.id().cast_signed()).is_err(), "a zombie is no process");
         ended.wait().expect("ours");
+    }
+
+    #[test]
+    fn the_system_itself_cannot_be_a_job() {
+        for pid in [1, 2] {
+            assert!(Job::new().add(pid).is_err_and(|e| e.is_wrong_use()));
+        }
     }
 }

@@ -21,6 +21,7 @@ use colony_node::cpu::{self, CpuSet};
 use colony_node::record::NodeRecord;
 use colony_time::{Windows, clock};
 use nix::sys::mman::{MlockAllFlags, mlockall, munlockall};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use rtrb::{Consumer, Producer, RingBuffer};
 use serde::{Deserialize, Serialize};
 
@@ -135,6 +136,8 @@ impl Agent {
             warnings
                 .push(format!("memory is not locked ({e}): an edge may be late by a page fault (ulimit -l)"));
         }
+        // a job that holds this process's parent must not hold the agent
+        job.exclude(std::process::id().cast_signed());
         job.forget_classes();
         let guardian = start_guardian(&config, &job)?;
         let shared = Arc::new(Shared {
@@ -254,6 +257,14 @@ fn on_fault() -> MlockAllFlags {
     MlockAllFlags::from_bits_retain(libc::MCL_ONFAULT)
 }
 
+/// Takes the calling thread off the job's CPUs, where there are others.
+pub(crate) fn keep_off(cpus: &CpuSet) {
+    let others = cpu::usable().unwrap_or_default().without(cpus);
+    if !others.is_empty() {
+        let _ = cpu::bind(0, &others);
+    }
+}
+
 fn check(config: &AgentConfig) -> Result<(), SchedError> {
     cpu::check(&config.cpus)?;
     let (favored, agent) = (config.favored_priority, config.agent_priority);
@@ -360,6 +371,13 @@ fn warnings(windows: &Windows) -> Vec<String> {
              others wherever in a window it falls (sched_rt_runtime_us, the fair server); choose a smaller one",
             windows.duty() * 100.0,
             share * 100.0
+        ));
+    }
+    let limit = getrlimit(Resource::RLIMIT_RTTIME).map_or(RLIM_INFINITY, |(soft, _)| soft);
+    if limit != RLIM_INFINITY {
+        found.push(format!(
+            "real-time tasks are killed here after {limit} µs without a pause (RLIMIT_RTTIME), and in a favored \
+             window the job is real-time; lift it (ulimit -R unlimited)"
         ));
     }
     if clock::tai_offset_s() == 0 {

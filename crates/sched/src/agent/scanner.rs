@@ -10,16 +10,16 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use colony_node::class::{self, Class};
-use colony_node::cpu::{self, CpuSet};
+use colony_node::cpu::CpuSet;
 use colony_node::task;
 use colony_time::Windows;
 use colony_time::clock::Clock;
 use hdrhistogram::Histogram;
 use rtrb::Consumer;
 
-use super::AgentConfig;
 use super::edges::{Record, Shared};
 use super::table::{Mark, Table, can_be_put_back};
+use super::{AgentConfig, keep_off};
 use crate::distribution::histogram;
 use crate::guardian::{Guardian, Message};
 use crate::job::{Job, JobTask};
@@ -174,7 +174,9 @@ impl Scanner {
     /// Scans until it is told to stop; then every task is put back and the guardian sent home.
     pub(super) fn run(mut self) {
         let _stop = StopAtEnd(Arc::clone(&self.shared));
-        self.settle_down();
+        keep_off(&self.config.cpus);
+        // ahead of other ordinary tasks, where that is allowed
+        let _ = class::set(0, Class::Other(-10));
         while !self.shared.stop.load(Ordering::Acquire) {
             let started = Instant::now();
             if let Err(reason) = self.scan() {
@@ -186,15 +188,6 @@ impl Scanner {
             std::thread::park_timeout(rest);
         }
         self.end();
-    }
-
-    /// Goes off the job's CPUs where there are others, and ahead of other ordinary tasks.
-    fn settle_down(&self) {
-        let others: CpuSet = cpu::usable().unwrap_or_default().without(&self.config.cpus);
-        if !others.is_empty() {
-            let _ = cpu::bind(0, &others);
-        }
-        let _ = class::set(0, Class::Other(-10));
     }
 
     fn findings(&self) -> std::sync::MutexGuard<'_, Findings> {

@@ -3,6 +3,9 @@
 //! Each slot holds a task, the thread it is at home with, and the last edge it was switched for. Whoever
 //! replaces that edge by a newer one does the switch: so each task is switched exactly once per edge,
 //! whichever thread comes first.
+//!
+//! Tasks go by their numbers here. A number comes round again only after all others have been used, which
+//! takes seconds of nothing but forking; the scanner sees a task end long before.
 
 use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 

@@ -79,6 +79,10 @@ impl BpfProof {
     }
 
     pub(super) fn set_windows(&mut self, windows: &Windows) {
+        // what is past belongs to the windows before; without, a part of it goes by the new ones
+        for &cpu in &self.cpus {
+            let _ = self.settle(cpu);
+        }
         if let Some(data) = self.skel.maps.data_data.as_deref_mut() {
             data.period_ns = windows.period_ns();
             data.favored_ns = windows.favored_ns();
@@ -87,6 +91,13 @@ impl BpfProof {
             bss.epoch_ns =
                 (i128::from(windows.epoch_ns()).rem_euclid(i128::from(windows.period_ns()))) as u64;
         }
+    }
+
+    /// Charges the time of a CPU up to now.
+    fn settle(&self, cpu: u32) -> libbpf_rs::Result<()> {
+        let mut number = cpu.to_ne_bytes();
+        let input = ProgramInput { context_in: Some(&mut number), ..ProgramInput::default() };
+        self.skel.progs.settle.test_run(input).map(drop)
     }
 
     /// Follows these tasks and all that they fork.
@@ -141,6 +152,8 @@ impl BpfProof {
             .filter_map(|key| {
                 let value = map.lookup(&key, MapFlags::ANY).ok()??;
                 let name = key.split(|&b| b == 0).next().unwrap_or_default();
+                // what ran when the account was opened is not known
+                let name = if name.is_empty() { b"(unseen)" } else { name };
                 Some(Deferred {
                     comm: String::from_utf8_lossy(name).into_owned(),
                     favored_ns: get(&value, offset_of!(types::thread, favored_ns)),

@@ -109,7 +109,7 @@ impl Observer {
             "stolen time is from /proc/<tid>/schedstat, read just after each edge: {reason}. It includes the time \
              job tasks waited for each other, it misses what ended between two reads, and nobody is named"
         )];
-        Self { by: By::Schedstat(Sampler::start(windows, cpus.len(), Arc::clone(&job))), job, notes }
+        Self { by: By::Schedstat(Sampler::start(windows, cpus, Arc::clone(&job))), job, notes }
     }
 
     /// Where the figures come from.

@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use colony_node::cpu::CpuSet;
 use colony_node::task;
 use colony_time::clock::Clock;
 use colony_time::{WindowKind, Windows};
 
 use super::{Proof, ProofSource, WindowTimes};
+use crate::agent::keep_off;
 use crate::job::Job;
 
 /// Reads the job's tasks just after each edge, on a thread of its own.
@@ -25,7 +27,7 @@ struct Shared {
     stop: AtomicBool,
     state: Mutex<State>,
     job: Arc<Job>,
-    cpus: u64,
+    cpus: CpuSet,
 }
 
 #[derive(Debug)]
@@ -40,7 +42,7 @@ struct State {
 }
 
 impl Sampler {
-    pub(super) fn start(windows: Windows, cpus: usize, job: Arc<Job>) -> Self {
+    pub(super) fn start(windows: Windows, cpus: &CpuSet, job: Arc<Job>) -> Self {
         let state = State {
             windows,
             last: BTreeMap::new(),
@@ -52,7 +54,7 @@ impl Sampler {
             stop: AtomicBool::new(false),
             state: Mutex::new(state),
             job,
-            cpus: cpus as u64,
+            cpus: cpus.clone(),
         });
         shared.sample(None);
         let its = Arc::clone(&shared);
@@ -98,6 +100,7 @@ impl Shared {
     }
 
     fn run(&self) {
+        keep_off(&self.cpus);
         while !self.stop.load(Ordering::Acquire) {
             let windows = self.lock().windows;
             let now = Clock::Tai.now_ns();
@@ -139,8 +142,8 @@ impl Shared {
         state.last = read;
         let Some(ended) = ended else { return };
         let favored_ns = state.windows.favored_time_between(since, now);
-        state.favored.observed_ns += favored_ns * self.cpus;
-        state.regular.observed_ns += total_ns.saturating_sub(favored_ns) * self.cpus;
+        state.favored.observed_ns += favored_ns * self.cpus.len() as u64;
+        state.regular.observed_ns += total_ns.saturating_sub(favored_ns) * self.cpus.len() as u64;
         let times = match ended {
             WindowKind::Favored => &mut state.favored,
             WindowKind::Regular => &mut state.regular,

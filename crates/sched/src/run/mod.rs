@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use colony_node::cpu::{self, CpuSet};
-use colony_node::privilege::Privileges;
 use colony_time::Windows;
 use nix::sys::prctl;
 use serde::{Deserialize, Serialize};
@@ -110,19 +109,11 @@ pub fn run(config: &RunConfig) -> Result<RunReport, SchedError> {
         None => cpu::usable()?,
     };
     cpu::check(&cpus)?;
-    let (backend, mut warnings) = choose(config.backend);
     let signals = Signals::block()?;
     let job = Arc::new(Job::new());
     let _subreaper = Subreaper::become_one(&job)?;
     let observer = Observer::start(config.windows, &cpus, Arc::clone(&job));
-    let agent = match backend {
-        Backend::Agent => {
-            let agent_config =
-                AgentConfig { regular: config.regular, ..AgentConfig::new(config.windows, cpus.clone()) };
-            Some(Agent::start(agent_config, Arc::clone(&job))?)
-        }
-        Backend::None | Backend::Auto => None,
-    };
+    let (agent, mut warnings) = start_backend(config, &cpus, &job)?;
     let started = Instant::now();
     let child = Child::start(config, &cpus, &signals)?;
     job.add(child.pid()).or_else(|e| if child.has_ended() { Ok(()) } else { Err(e) })?;
@@ -145,7 +136,7 @@ pub fn run(config: &RunConfig) -> Result<RunReport, SchedError> {
         schema: "colony.run/1".into(),
         command: config.command.iter().map(|a| a.to_string_lossy().into_owned()).collect(),
         windows: config.windows,
-        backend,
+        backend: if agent.is_some() { Backend::Agent } else { Backend::None },
         cpus,
         ending: ended.ending,
         wall_ns,
@@ -157,19 +148,23 @@ pub fn run(config: &RunConfig) -> Result<RunReport, SchedError> {
     })
 }
 
-/// The backend that `wanted` comes to on this node, and what is to be said about that.
-fn choose(wanted: Backend) -> (Backend, Vec<String>) {
-    match wanted {
-        Backend::Auto if Privileges::here().real_time => (Backend::Agent, Vec::new()),
-        Backend::Auto => (
-            Backend::None,
-            vec![
-                "the windows are only measured, nothing is held back: no real-time class here; run as root, \
-                  with CAP_SYS_NICE, or with a real-time limit (ulimit -r 90)"
-                    .into(),
-            ],
-        ),
-        other => (other, Vec::new()),
+/// Starts what makes the windows, as far as this node lets it, and says what it does not.
+fn start_backend(
+    config: &RunConfig,
+    cpus: &CpuSet,
+    job: &Arc<Job>,
+) -> Result<(Option<Agent>, Vec<String>), SchedError> {
+    if config.backend == Backend::None {
+        return Ok((None, Vec::new()));
+    }
+    let agent_config =
+        AgentConfig { regular: config.regular, ..AgentConfig::new(config.windows, cpus.clone()) };
+    match Agent::start(agent_config, Arc::clone(job)) {
+        Ok(agent) => Ok((Some(agent), Vec::new())),
+        Err(e @ SchedError::NoRealTime(_)) if config.backend == Backend::Auto => {
+            Ok((None, vec![format!("the windows are only measured, nothing is held back: {e}")]))
+        }
+        Err(e) => Err(e),
     }
 }
 
