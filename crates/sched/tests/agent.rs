@@ -57,6 +57,22 @@ fn a_killed_agent_leaves_tasks_in_their_own_class_and_nothing_else() {
 }
 
 #[test]
+fn a_killed_agent_that_cannot_run_to_its_end_is_noticed_all_the_same() {
+    let Some(_cpu) = the_job_cpu() else { return };
+    let victim = spinner(Class::Other(5));
+    // nothing of the agent may run but on the CPU on which the job spins
+    let words = ["agent", &victim.pid().to_string()];
+    let mut agent = wait_until_ready(on_the_job_cpu(me(&words)));
+    assert!(is_switched(victim.pid()));
+    assert!(eventually(|| class_of(victim.pid()) == Some(Class::Fifo(50))).is_some());
+    signal(agent.pid(), Signal::SIGKILL);
+    let took = eventually(|| class_of(victim.pid()) == Some(Class::Other(5))).expect("put back");
+    eprintln!("put back {took:?} after the kill");
+    assert!(took < std::time::Duration::from_secs(1), "{took:?}");
+    agent.0.wait().expect("ours");
+}
+
+#[test]
 fn an_agent_killed_while_its_job_forks_leaves_no_child_behind() {
     let Some(_cpu) = the_job_cpu() else { return };
     let parent = Owned(on_the_job_cpu(me(&["fork", "8", "30000"])).spawn().expect("itself"));

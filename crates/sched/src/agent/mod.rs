@@ -29,7 +29,7 @@ use crate::SchedError;
 use crate::distribution::Distribution;
 use crate::job::Job;
 use edges::{Counts, EdgeThread, Record, Shared};
-use scanner::{Findings, Pace, Scanner, Slots, start_guardian};
+use scanner::{Findings, Pace, Scanner, Slots, start_guardian, starter};
 use table::Table;
 pub(crate) use table::{can_be_put_back, put_back};
 
@@ -139,7 +139,8 @@ impl Agent {
         // a job that holds this process's parent must not hold the agent
         job.exclude(std::process::id().cast_signed());
         job.forget_classes();
-        let guardian = start_guardian(&config, &job)?;
+        let starter = starter(&config)?;
+        let guardian = start_guardian(&starter, &job)?;
         let shared = Arc::new(Shared {
             table: Table::new(config.favored_priority, config.regular),
             stop: AtomicBool::new(false),
@@ -153,6 +154,7 @@ impl Agent {
             shared: Arc::clone(&shared),
             findings: Arc::clone(&findings),
             guardian,
+            starter,
             threads: handles,
             slots: Slots::default(),
             pace: Pace::default(),

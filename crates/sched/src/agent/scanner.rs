@@ -20,8 +20,9 @@ use rtrb::Consumer;
 use super::edges::{Record, Shared};
 use super::table::{Mark, Table, can_be_put_back};
 use super::{AgentConfig, keep_off};
+use crate::SchedError;
 use crate::distribution::histogram;
-use crate::guardian::{Guardian, Message};
+use crate::guardian::{Guardian, Message, Starter};
 use crate::job::{Job, JobTask};
 
 /// The time between two scans; longer if one takes more than a twentieth of it.
@@ -79,6 +80,7 @@ pub(super) struct Scanner {
     pub(super) shared: Arc<Shared>,
     pub(super) findings: Arc<Mutex<Findings>>,
     pub(super) guardian: Guardian,
+    pub(super) starter: Starter,
     pub(super) threads: Vec<JoinHandle<()>>,
     pub(super) slots: Slots,
     pub(super) pace: Pace,
@@ -243,7 +245,7 @@ impl Scanner {
         if restarts > RESTARTS {
             return Err(format!("the guardian died {restarts} times"));
         }
-        let fresh = start_guardian(&self.config, &self.job).map_err(|e| e.to_string())?;
+        let fresh = start_guardian(&self.starter, &self.job).map_err(|e| e.to_string())?;
         // the old one is gone, or does not listen and is ended here
         self.guardian = fresh;
         for task in tasks {
@@ -288,10 +290,15 @@ impl Scanner {
     }
 }
 
-/// Starts a guardian for an agent of this configuration and keeps it out of the job.
-pub(super) fn start_guardian(config: &AgentConfig, job: &Job) -> Result<Guardian, crate::SchedError> {
+/// The thread that starts the guardians of an agent of this configuration.
+pub(super) fn starter(config: &AgentConfig) -> Result<Starter, SchedError> {
     let silence = Duration::from_secs(1).max(2 * Duration::from_nanos(config.windows.period_ns()));
-    let guardian = Guardian::start(config.agent_priority, silence)?;
+    Starter::new(config.agent_priority, silence)
+}
+
+/// Starts a guardian and keeps it out of the job.
+pub(super) fn start_guardian(starter: &Starter, job: &Job) -> Result<Guardian, SchedError> {
+    let guardian = starter.start()?;
     job.exclude(guardian.pid());
     Ok(guardian)
 }

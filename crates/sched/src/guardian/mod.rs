@@ -1,9 +1,9 @@
 //! The guardian: a process of its own that puts tasks back into their own class when the agent dies.
 //!
 //! It is this very program, started again (`/proc/self/exe`) in a session of its own, and told over a
-//! socket which tasks there are and which class each has of its own. When the socket ends, however the
-//! agent ended, it puts back every task and what descends from it, and exits. It runs above the job's
-//! priority, asleep, so that a job that spins on all CPUs cannot keep it from acting.
+//! socket which tasks there are and which class each has of its own. When the agent ends, however that was,
+//! it puts back every task and what descends from it, and exits. It runs above the job's priority, asleep,
+//! so that a job that spins on all CPUs cannot keep it from acting.
 
 mod watch;
 
@@ -12,8 +12,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
+use colony_node::class::{self, Class};
 use serde::{Deserialize, Serialize};
 
 use crate::SchedError;
@@ -58,6 +60,38 @@ pub(crate) enum Message {
     Done,
 }
 
+/// The thread that starts guardians: it is above the job's priority, and the guardian hears of its end.
+#[derive(Debug)]
+pub(crate) struct Starter {
+    ask: Sender<()>,
+    get: Receiver<Result<Guardian, SchedError>>,
+}
+
+impl Starter {
+    /// Starts the thread. Its guardians run at `SCHED_FIFO` `priority`, as it does, and act by themselves if
+    /// they hear nothing for `silence`.
+    pub(crate) fn new(priority: u8, silence: Duration) -> Result<Self, SchedError> {
+        let (ask, asked) = channel();
+        let (give, get) = channel();
+        let body = move || {
+            // the agent has tried the class before
+            let _ = class::set_not_inherited(0, Class::Fifo(priority));
+            while asked.recv().is_ok() && give.send(Guardian::start(priority, silence)).is_ok() {}
+        };
+        std::thread::Builder::new().name("colony-starter".into()).spawn(body).map_err(|source| {
+            SchedError::System { what: "starting the thread that starts guardians", source }
+        })?;
+        Ok(Self { ask, get })
+    }
+
+    /// Starts a guardian.
+    pub(crate) fn start(&self) -> Result<Guardian, SchedError> {
+        let gone = || SchedError::Guardian("the thread that starts it has ended".into());
+        self.ask.send(()).map_err(|_| gone())?;
+        self.get.recv().map_err(|_| gone())?
+    }
+}
+
 /// The agent's end of its guardian.
 #[derive(Debug)]
 pub(crate) struct Guardian {
@@ -66,9 +100,7 @@ pub(crate) struct Guardian {
 }
 
 impl Guardian {
-    /// Starts a guardian that runs at `SCHED_FIFO` `priority` and acts by itself if it hears nothing for
-    /// `silence`.
-    pub(crate) fn start(priority: u8, silence: Duration) -> Result<Self, SchedError> {
+    fn start(priority: u8, silence: Duration) -> Result<Self, SchedError> {
         if !ASKED.load(Ordering::Acquire) {
             return Err(SchedError::Guardian(
                 "this program does not call colony_sched::guardian::main_if_asked at its start".into(),

@@ -187,7 +187,12 @@ pub(crate) fn spinner(own: Class) -> Owned {
 
 /// Starts an agent in a process of its own, for process `pid`, and waits until it works.
 pub(crate) fn agent_for(pid: i32) -> Owned {
-    let child = me(&["agent", &pid.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    wait_until_ready(me(&["agent", &pid.to_string()]))
+}
+
+/// Starts an agent's process and waits until it works.
+pub(crate) fn wait_until_ready(mut command: Command) -> Owned {
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let mut agent = Owned(child.expect("itself"));
     let mut line = String::new();
     BufReader::new(agent.0.stdout.as_mut().expect("piped")).read_line(&mut line).expect("readable");
