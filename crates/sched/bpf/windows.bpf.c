@@ -34,6 +34,8 @@ enum account { A_JOB, A_STOLEN, A_CONTENDED, A_WAKING, A_FILLED, A_IDLE, ACCOUNT
 u64 period_ns = 1;
 u64 favored_ns = 1;
 u64 epoch_ns; /* 0..period_ns */
+/* a thread whose children are the job's although it is not; 0 for none */
+u32 parent_tid;
 /* events that found a map full */
 u64 lost;
 
@@ -264,7 +266,9 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	u32 from = parent->pid, tid = child->pid;
 	struct place nowhere = {};
 
-	if (bpf_map_lookup_elem(&job, &from) && bpf_map_update_elem(&job, &tid, &nowhere, BPF_NOEXIST))
+	if (from != parent_tid && !bpf_map_lookup_elem(&job, &from))
+		return 0;
+	if (bpf_map_update_elem(&job, &tid, &nowhere, BPF_NOEXIST))
 		add(&lost, 1);
 	return 0;
 }

@@ -93,6 +93,15 @@ impl BpfProof {
         }
     }
 
+    /// Follows what thread `tid` forks from now on; 0 ends that.
+    pub(super) fn follow_children_of(&mut self, tid: i32) {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            // the kernel reads this word while we write it: one store, not to be merged
+            // SAFETY: a valid, aligned, exclusively borrowed u32.
+            unsafe { std::ptr::write_volatile(&raw mut bss.parent_tid, tid.unsigned_abs()) };
+        }
+    }
+
     /// Charges the time of a CPU up to now.
     fn settle(&self, cpu: u32) -> libbpf_rs::Result<()> {
         let mut number = cpu.to_ne_bytes();

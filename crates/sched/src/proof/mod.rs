@@ -133,6 +133,19 @@ impl Observer {
         }
     }
 
+    /// Does `start` on this thread and follows every process it forks, from the fork on.
+    pub(crate) fn following<T>(&self, start: impl FnOnce() -> T) -> T {
+        let follow = |tid| {
+            if let By::Bpf(bpf) = &self.by {
+                bpf.lock().unwrap_or_else(PoisonError::into_inner).follow_children_of(tid);
+            }
+        };
+        follow(nix::unistd::gettid().as_raw());
+        let started = start();
+        follow(0);
+        started
+    }
+
     /// Splits at these windows from now on.
     pub fn set_windows(&self, windows: Windows) {
         match &self.by {

@@ -115,7 +115,7 @@ pub fn run(config: &RunConfig) -> Result<RunReport, SchedError> {
     let observer = Observer::start(config.windows, &cpus, Arc::clone(&job));
     let (agent, mut warnings) = start_backend(config, &cpus, &job)?;
     let started = Instant::now();
-    let child = Child::start(config, &cpus, &signals)?;
+    let child = observer.following(|| Child::start(config, &cpus, &signals))?;
     job.add(child.pid()).or_else(|e| if child.has_ended() { Ok(()) } else { Err(e) })?;
     if let Some(agent) = &agent {
         agent.look();
