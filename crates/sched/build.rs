@@ -1,1 +1,5 @@
-fn main() {}
+//! Compiles the BPF programs behind the proof of a run.
+
+fn main() {
+    colony_bpf::build::skeleton("bpf/windows.bpf.c", "windows");
+}

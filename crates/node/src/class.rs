@@ -96,6 +96,23 @@ pub fn set_not_inherited(tid: i32, class: Class) -> Result<(), NodeError> {
 }
 
 fn set_with(tid: i32, class: Class, flags: u64) -> Result<(), NodeError> {
+    apply(tid, class, flags).map_err(|source| {
+        let hint = (source.raw_os_error() == Some(libc::EPERM))
+            .then_some("this needs root, CAP_SYS_NICE, or a real-time limit (ulimit -r)");
+        NodeError::System { what: format!("putting task {tid} into {class}"), source, hint }
+    })
+}
+
+/// As [`set`] or, without `inherited`, [`set_not_inherited`], for threads that must not allocate: neither
+/// success nor failure does.
+///
+/// # Errors
+/// The kernel's answer.
+pub fn switch(tid: i32, class: Class, inherited: bool) -> std::io::Result<()> {
+    apply(tid, class, if inherited { 0 } else { RESET_ON_FORK })
+}
+
+fn apply(tid: i32, class: Class, flags: u64) -> std::io::Result<()> {
     let (policy, nice, priority) = match class {
         Class::Other(nice) => (libc::SCHED_OTHER, nice, 0),
         Class::Batch(nice) => (libc::SCHED_BATCH, nice, 0),
@@ -104,13 +121,7 @@ fn set_with(tid: i32, class: Class, flags: u64) -> Result<(), NodeError> {
         Class::RoundRobin(p) => (libc::SCHED_RR, 0, p),
         // a task of sched_ext can be put back; a deadline task cannot without its three times
         Class::Foreign(n) if n == EXT => (EXT as i32, 0, 0),
-        Class::Foreign(_) => {
-            return Err(NodeError::System {
-                what: format!("putting task {tid} into {class}"),
-                source: std::io::ErrorKind::Unsupported.into(),
-                hint: None,
-            });
-        }
+        Class::Foreign(_) => return Err(std::io::ErrorKind::Unsupported.into()),
     };
     let a = Attr {
         size: size_of::<Attr>() as u32,
@@ -124,10 +135,7 @@ fn set_with(tid: i32, class: Class, flags: u64) -> Result<(), NodeError> {
     if unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const a, 0u32) } == 0 {
         return Ok(());
     }
-    let source = std::io::Error::last_os_error();
-    let hint = (source.raw_os_error() == Some(libc::EPERM))
-        .then_some("this needs root, CAP_SYS_NICE, or a real-time limit (ulimit -r)");
-    Err(NodeError::System { what: format!("putting task {tid} into {class}"), source, hint })
+    Err(std::io::Error::last_os_error())
 }
 
 #[cfg(test)]

@@ -1,1 +1,19 @@
-//! Coordinated scheduling on Linux: agent, guardian, colonyd and its file tree, the proof of a run.
+//! Coordinated scheduling on Linux (Colony Linux kernel technical report, section 3.2).
+//!
+//! * [`job`]: the job class: registered processes and all that descends from them.
+//! * [`agent`]: switches the job's tasks at every window edge, for kernels without `sched_ext`.
+//! * [`guardian`]: the process that puts everything back when the agent dies.
+//! * [`proof`]: what was stolen from the job, split by window, as the kernel's own events show it.
+//! * [`run`]: a program as the job class, start to end, with its proof.
+//!
+//! A program that starts an agent calls [`guardian::main_if_asked`] first thing in its `main`.
+
+pub mod agent;
+pub mod distribution;
+mod error;
+pub mod guardian;
+pub mod job;
+pub mod proof;
+pub mod run;
+
+pub use error::SchedError;

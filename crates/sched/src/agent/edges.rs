@@ -1,0 +1,156 @@
+//! The agent's thread on one CPU: asleep until an edge, then it switches its tasks.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+use colony_node::class::{self, Class};
+use colony_node::{NodeError, cpu};
+use colony_time::clock::Clock;
+use colony_time::{Edge, Windows};
+use rtrb::{Consumer, Producer};
+
+use super::table::{Mark, Switched, Table};
+
+/// How long before an edge a thread gets ready for it. Until then new windows, or the end, reach it at once.
+const LEAD_NS: i64 = 1_000_000;
+
+/// What the threads of one agent share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) table: Table,
+    pub(super) stop: AtomicBool,
+    pub(super) counts: Counts,
+}
+
+/// Counters kept by all threads of an agent.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) edges: AtomicU64,
+    pub(super) missed: AtomicU64,
+    pub(super) switches: AtomicU64,
+    pub(super) settled: AtomicU64,
+    pub(super) errors: AtomicU64,
+    pub(super) errno: AtomicI32,
+    /// CPU time of threads, each its own slot: threads by position, then the scanner.
+    pub(super) cpu_ns: Vec<AtomicU64>,
+}
+
+impl Counts {
+    pub(super) fn new(threads: usize) -> Self {
+        Self { cpu_ns: (0..threads).map(|_| AtomicU64::new(0)).collect(), ..Self::default() }
+    }
+
+    pub(super) fn note(&self, s: Switched, total: &AtomicU64) {
+        total.fetch_add(s.done, Ordering::Relaxed);
+        if s.failed > 0 {
+            self.errors.fetch_add(s.failed, Ordering::Relaxed);
+            self.errno.store(s.errno, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn note_cpu(&self, position: usize) {
+        if let Some(slot) = self.cpu_ns.get(position) {
+            slot.store(Clock::ThreadCpu.now_ns().max(0).unsigned_abs(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// One edge, as one thread met it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Record {
+    pub(super) late_ns: u64,
+    pub(super) switching_ns: u64,
+}
+
+/// The thread of one CPU, before it runs.
+pub(super) struct EdgeThread {
+    pub(super) cpu: usize,
+    /// Its position among the agent's threads: the home of its tasks.
+    pub(super) home: usize,
+    pub(super) priority: u8,
+    pub(super) windows: Windows,
+    pub(super) shared: Arc<Shared>,
+    pub(super) records: Producer<Record>,
+    pub(super) news: Consumer<Windows>,
+}
+
+impl EdgeThread {
+    /// Prepares this thread, says so, and keeps the edges until it is told to stop.
+    pub(super) fn run(mut self, ready: &SyncSender<Result<(), NodeError>>) {
+        let prepared = self.prepare();
+        let failed = prepared.is_err();
+        let told = ready.send(prepared);
+        if failed || told.is_err() {
+            return;
+        }
+        while let Some(edge) = self.wait() {
+            self.meet(edge);
+        }
+    }
+
+    fn prepare(&self) -> Result<(), NodeError> {
+        cpu::pin(self.cpu)?;
+        class::set_not_inherited(0, Class::Fifo(self.priority))?;
+        // real-time threads have no slack in current kernels; others round a sleep up by 50 µs
+        let _ = nix::sys::prctl::set_timerslack(1);
+        touch_stack();
+        // the whole way once, on no task, so that its pages are there
+        self.shared.table.switch(usize::MAX, Mark::at(&self.windows, Clock::Tai.now_ns()));
+        Ok(())
+    }
+
+    /// Sleeps until the next edge; `None` at the end.
+    fn wait(&mut self) -> Option<Edge> {
+        loop {
+            if self.shared.stop.load(Ordering::Acquire) {
+                return None;
+            }
+            while let Ok(windows) = self.news.pop() {
+                self.windows = windows;
+            }
+            let now = Clock::Tai.now_ns();
+            let edge = self.windows.next_edge(now);
+            let left = edge.at_ns - now;
+            if left > LEAD_NS {
+                // the length is looked at again afterwards: TAI may have been set meanwhile
+                std::thread::park_timeout(Duration::from_nanos((left - LEAD_NS / 2).unsigned_abs()));
+                continue;
+            }
+            Clock::Tai.sleep_until(edge.at_ns);
+            return (!self.shared.stop.load(Ordering::Acquire)).then_some(edge);
+        }
+    }
+
+    /// Switches this thread's tasks for the window that has just opened.
+    fn meet(&mut self, edge: Edge) {
+        let woke = Clock::Tai.now_ns();
+        let mark = Mark::at(&self.windows, woke);
+        let switched = self.shared.table.switch(self.home, mark);
+        let done = Clock::Tai.now_ns();
+
+        let counts = &self.shared.counts;
+        counts.edges.fetch_add(1, Ordering::Relaxed);
+        counts.note(switched, &counts.switches);
+        if mark != Mark::at(&self.windows, edge.at_ns) {
+            counts.missed.fetch_add(1, Ordering::Relaxed);
+        }
+        // a full ring means that the scanner is held up; the counters above lose nothing
+        let _ = self.records.push(Record {
+            late_ns: (woke - edge.at_ns).max(0).unsigned_abs(),
+            switching_ns: (done - woke).max(0).unsigned_abs(),
+        });
+        counts.note_cpu(self.home);
+    }
+}
+
+/// Makes the pages of the stack present, so that none faults at an edge.
+fn touch_stack() {
+    let mut pages = [0u8; 64 * 1024];
+    for page in pages.chunks_mut(4096) {
+        page[0] = 1;
+    }
+    black_box(&pages);
+}

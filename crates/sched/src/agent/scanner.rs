@@ -1,0 +1,311 @@
+//! The agent's scanner: everything that takes time, so that the threads at the edges need none.
+//!
+//! It reads `/proc` for tasks that join and leave, keeps the table the threads switch from, tells the
+//! guardian, settles what no thread has switched, and collects what the threads record.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use colony_node::class::{self, Class};
+use colony_node::cpu::CpuSet;
+use colony_node::task;
+use colony_time::Windows;
+use colony_time::clock::Clock;
+use hdrhistogram::Histogram;
+use rtrb::Consumer;
+
+use super::edges::{Record, Shared};
+use super::table::{Mark, Table, can_be_put_back};
+use super::{AgentConfig, keep_off};
+use crate::SchedError;
+use crate::distribution::histogram;
+use crate::guardian::{Guardian, Message, Starter};
+use crate::job::{Job, JobTask};
+
+/// The time between two scans; longer if one takes more than a twentieth of it.
+const INTERVAL: Duration = Duration::from_millis(20);
+/// How often a guardian that died is replaced before the agent gives up.
+const RESTARTS: u64 = 20;
+/// Without news on the node, only every so many-th scan looks at each task, for the CPU it is on.
+const LAZY: u32 = 10;
+/// How often the guardian hears that the agent lives; it waits for a second at least.
+const BEAT: Duration = Duration::from_millis(200);
+
+/// What the scanner has found out, for [`stats`](super::Agent::stats).
+#[derive(Debug)]
+pub(super) struct Findings {
+    pub(super) lateness: Histogram<u64>,
+    pub(super) switching: Histogram<u64>,
+    pub(super) records: Vec<Consumer<Record>>,
+    pub(super) windows: Windows,
+    pub(super) tasks: u64,
+    pub(super) joined: u64,
+    pub(super) overflow: u64,
+    pub(super) guardian_restarts: u64,
+    pub(super) stopped: Option<String>,
+}
+
+impl Findings {
+    pub(super) fn new(windows: Windows, records: Vec<Consumer<Record>>) -> Self {
+        Self {
+            lateness: histogram(),
+            switching: histogram(),
+            records,
+            windows,
+            tasks: 0,
+            joined: 0,
+            overflow: 0,
+            guardian_restarts: 0,
+            stopped: None,
+        }
+    }
+
+    pub(super) fn collect(&mut self) {
+        for ring in &mut self.records {
+            while let Ok(r) = ring.pop() {
+                self.lateness.saturating_record(r.late_ns);
+                self.switching.saturating_record(r.switching_ns);
+            }
+        }
+    }
+}
+
+/// The scanner, before it runs.
+pub(super) struct Scanner {
+    pub(super) config: AgentConfig,
+    pub(super) job: Arc<Job>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) findings: Arc<Mutex<Findings>>,
+    pub(super) guardian: Guardian,
+    pub(super) starter: Starter,
+    pub(super) threads: Vec<JoinHandle<()>>,
+    pub(super) slots: Slots,
+    pub(super) pace: Pace,
+}
+
+/// When the scanner last did what it does not do every time.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    newest: Option<i32>,
+    skipped: u32,
+    beat: Option<Instant>,
+}
+
+impl Pace {
+    /// Whether a task may have been started on this node since the last time, or it is time to look anyway.
+    fn look(&mut self) -> bool {
+        // read before looking: what starts meanwhile is news the next time
+        let newest = task::newest();
+        let look = newest.is_none() || newest != self.newest || self.skipped >= LAZY;
+        self.newest = newest;
+        self.skipped = if look { 0 } else { self.skipped + 1 };
+        look
+    }
+
+    fn beat(&mut self) -> bool {
+        let due = self.beat.is_none_or(|b| b.elapsed() >= BEAT);
+        if due {
+            self.beat = Some(Instant::now());
+        }
+        due
+    }
+}
+
+/// Which task is in which slot of the table.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    /// Slot and start of each task; no slot for one that cannot be switched.
+    of: BTreeMap<i32, (Option<usize>, u64)>,
+    never_used: usize,
+    free: Vec<usize>,
+    /// Freed by this scan; free for others from the next one on, when no thread holds the old number.
+    resting: Vec<usize>,
+}
+
+impl Slots {
+    /// What has joined and left since the table was brought up to date.
+    fn difference(&self, tasks: &[JobTask]) -> (Vec<JobTask>, Vec<i32>) {
+        let starts: BTreeMap<i32, u64> = tasks.iter().map(|t| (t.tid, t.start_ticks)).collect();
+        let left = self.of.iter().filter(|(tid, (_, start))| starts.get(tid) != Some(start));
+        let joined = tasks.iter().filter(|t| self.of.get(&t.tid).is_none_or(|s| s.1 != t.start_ticks));
+        (joined.copied().collect(), left.map(|(&tid, _)| tid).collect())
+    }
+
+    /// Enters a task; `false` where it should have a slot and there is none.
+    fn enter(&mut self, task: &JobTask, table: &Table, home: usize) -> bool {
+        let wants = can_be_put_back(task.own);
+        let index = wants.then(|| self.free_slot()).flatten();
+        self.of.insert(task.tid, (index, task.start_ticks));
+        if let Some(index) = index {
+            table.fill(index, task.tid, task.own, home);
+        }
+        index.is_some() || !wants
+    }
+
+    fn free_slot(&mut self) -> Option<usize> {
+        self.free.pop().or_else(|| {
+            let fresh = self.never_used;
+            (fresh < Table::CAPACITY).then(|| {
+                self.never_used += 1;
+                fresh
+            })
+        })
+    }
+
+    fn strike(&mut self, tid: i32, table: &Table) {
+        if let Some((Some(index), _)) = self.of.remove(&tid) {
+            table.free(index);
+            self.resting.push(index);
+        }
+    }
+}
+
+/// Tells the threads to stop however the scanner ends, a panic included.
+struct StopAtEnd(Arc<Shared>);
+
+impl Drop for StopAtEnd {
+    fn drop(&mut self) {
+        self.0.stop.store(true, Ordering::Release);
+    }
+}
+
+impl Scanner {
+    /// Scans until it is told to stop; then every task is put back and the guardian sent home.
+    pub(super) fn run(mut self) {
+        let _stop = StopAtEnd(Arc::clone(&self.shared));
+        keep_off(&self.config.cpus);
+        // ahead of other ordinary tasks, where that is allowed
+        let _ = class::set(0, Class::Other(-10));
+        while !self.shared.stop.load(Ordering::Acquire) {
+            let started = Instant::now();
+            if let Err(reason) = self.scan() {
+                self.findings().stopped = Some(reason);
+                break;
+            }
+            self.shared.counts.note_cpu(self.config.cpus.len());
+            let rest = INTERVAL.max(20 * started.elapsed()).saturating_sub(started.elapsed());
+            std::thread::park_timeout(rest);
+        }
+        self.end();
+    }
+
+    fn findings(&self) -> std::sync::MutexGuard<'_, Findings> {
+        self.findings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One look at the job; an error ends the agent.
+    fn scan(&mut self) -> Result<(), String> {
+        if self.pace.look() {
+            self.job.refresh();
+        }
+        let tasks = self.job.tasks();
+        let (joined, left) = self.slots.difference(&tasks);
+        // the guardian knows of a task before it is first switched
+        if self.tell(&joined, &left).is_err() {
+            self.replace_guardian(&tasks)?;
+        }
+        let overflow = self.keep_table(&tasks, &left);
+        let windows = {
+            let mut found = self.findings();
+            found.collect();
+            found.tasks = tasks.len() as u64;
+            found.joined += joined.len() as u64;
+            found.overflow += overflow;
+            found.windows
+        };
+        let counts = &self.shared.counts;
+        let settled = self.shared.table.settle(|| Mark::at(&windows, Clock::Tai.now_ns()));
+        counts.note(settled, &counts.settled);
+        Ok(())
+    }
+
+    fn tell(&mut self, joined: &[JobTask], left: &[i32]) -> std::io::Result<()> {
+        for tid in left {
+            self.guardian.tell(Message::Left(*tid))?;
+        }
+        for task in joined {
+            self.guardian.tell(Message::Joined(*task))?;
+        }
+        if self.pace.beat() {
+            self.guardian.tell(Message::Beat)?;
+        }
+        Ok(())
+    }
+
+    /// Starts another guardian; the tasks stay as they are for the moment that takes.
+    fn replace_guardian(&mut self, tasks: &[JobTask]) -> Result<(), String> {
+        let restarts = {
+            let mut found = self.findings();
+            found.guardian_restarts += 1;
+            found.guardian_restarts
+        };
+        if restarts > RESTARTS {
+            return Err(format!("the guardian died {restarts} times"));
+        }
+        let fresh = start_guardian(&self.starter, &self.job).map_err(|e| e.to_string())?;
+        // the old one is gone, or does not listen and is ended here
+        self.guardian = fresh;
+        for task in tasks {
+            self.guardian
+                .tell(Message::Joined(*task))
+                .map_err(|e| format!("the guardian died again: {e}"))?;
+        }
+        Ok(())
+    }
+
+    /// Brings the table up to date; how many tasks did not fit.
+    fn keep_table(&mut self, tasks: &[JobTask], left: &[i32]) -> u64 {
+        let table = &self.shared.table;
+        let rested = std::mem::take(&mut self.slots.resting);
+        self.slots.free.extend(rested);
+        for &tid in left {
+            self.slots.strike(tid, table);
+        }
+        let mut overflow = 0;
+        for task in tasks {
+            let home = home_of(task, &self.config.cpus);
+            match self.slots.of.get(&task.tid) {
+                Some(&(index, _)) => index.iter().for_each(|&i| table.set_home(i, home)),
+                None => overflow += u64::from(!self.slots.enter(task, table, home)),
+            }
+        }
+        overflow
+    }
+
+    /// Lets the threads end, puts every task back, and lets the guardian go.
+    fn end(mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        for thread in self.threads.drain(..) {
+            thread.thread().unpark();
+            // a thread that panicked has ended as well
+            let _ = thread.join();
+        }
+        self.job.restore();
+        self.findings().collect();
+        self.shared.counts.note_cpu(self.config.cpus.len());
+        let _ = self.guardian.tell(Message::Done);
+    }
+}
+
+/// The thread that starts the guardians of an agent of this configuration.
+pub(super) fn starter(config: &AgentConfig) -> Result<Starter, SchedError> {
+    let silence = Duration::from_secs(1).max(2 * Duration::from_nanos(config.windows.period_ns()));
+    Starter::new(config.agent_priority, silence)
+}
+
+/// Starts a guardian and keeps it out of the job.
+pub(super) fn start_guardian(starter: &Starter, job: &Job) -> Result<Guardian, SchedError> {
+    let guardian = starter.start()?;
+    job.exclude(guardian.pid());
+    Ok(guardian)
+}
+
+/// The position of the thread that switches a task: that of the CPU it ran on last, where it is the job's.
+fn home_of(task: &JobTask, cpus: &CpuSet) -> usize {
+    cpus.iter()
+        .position(|c| c == task.cpu)
+        .unwrap_or_else(|| task.tid.unsigned_abs() as usize % cpus.len().max(1))
+}

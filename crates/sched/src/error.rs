@@ -1,0 +1,67 @@
+use std::io;
+
+use colony_node::NodeError;
+
+/// What can go wrong when scheduling a job.
+#[derive(Debug, thiserror::Error)]
+pub enum SchedError {
+    /// The node said no.
+    #[error(transparent)]
+    Node(#[from] NodeError),
+    /// No real-time class: the agent cannot hold anything back.
+    #[error(
+        "the agent cannot use SCHED_FIFO: {0}; run as root, with CAP_SYS_NICE, or with a real-time limit \
+         (ulimit -r 90); in a control group of cgroup v1 it also needs cpu.rt_runtime_us"
+    )]
+    NoRealTime(String),
+    /// A configuration that cannot work.
+    #[error("{what}; {advice}")]
+    Config {
+        /// What was found.
+        what: String,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// The process to join the job is gone or is none.
+    #[error("process {0} cannot join the job: there is no such process; write the number of a running one")]
+    NoProcess(i32),
+    /// The guardian did not start, so the agent does not either.
+    #[error(
+        "the guardian, which puts tasks back if the agent dies, did not start: {0}; the agent does not run without it"
+    )]
+    Guardian(String),
+    /// The program to run did not start.
+    #[error("cannot run `{command}`: {source}; is it installed and executable?")]
+    Command {
+        /// The program.
+        command: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The BPF programs behind the proof did not load.
+    #[error("the BPF proof did not start: {0}")]
+    Bpf(String),
+    /// A system call failed.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+impl SchedError {
+    /// Whether the caller asked for something that cannot be (exit code 2), rather than the run having failed.
+    #[must_use]
+    pub const fn is_wrong_use(&self) -> bool {
+        matches!(
+            self,
+            Self::Config { .. } | Self::Node(NodeError::CpuList { .. } | NodeError::CpuUnusable { .. })
+        )
+    }
+
+    pub(crate) fn system(what: &'static str) -> impl Fn(nix::errno::Errno) -> Self {
+        move |e| Self::System { what, source: e.into() }
+    }
+}

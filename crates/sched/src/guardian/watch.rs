@@ -1,0 +1,174 @@
+//! The guardian's own side.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use colony_node::class::{self, Class};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::mman::{MlockAllFlags, mlockall};
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+use super::{Message, READY};
+use crate::job::Job;
+
+/// How long the agent's link may stay open after the thread that started the guardian has ended.
+const DYING: Duration = Duration::from_secs(2);
+
+/// Watches over the agent at the other end of standard input; the exit code.
+pub(super) fn watch(priority: u8, silence: Duration) -> i32 {
+    // it ends when the agent does, not by a signal meant for the agent
+    let _ = SigSet::all().thread_block();
+    let _ = nix::unistd::setsid();
+    let _ = prctl::set_name(c"colony-guardian");
+    // without the privilege it works all the same, if later on a busy node
+    let _ = class::set_not_inherited(0, Class::Fifo(priority));
+    let _ = mlockall(MlockAllFlags::MCL_CURRENT);
+    let Some((link, death)) = listen() else { return 1 };
+    let mut watch = Watch { job: Job::new(), link, unread: Vec::new() };
+    match watch.until_the_end(&death, silence) {
+        End::Done => {}
+        End::Closed => watch.job.restore(),
+        End::Dying => watch.outlast(),
+    }
+    0
+}
+
+/// Opens both ways by which the agent's end is heard of, and says that the guardian is ready.
+fn listen() -> Option<(UnixStream, SignalFd)> {
+    // The agent's files are closed when the last of its threads has run to its end, which a job that spins
+    // keeps an ordinary thread from. The thread that starts guardians is above the job, and tells at once.
+    let signal = Signal::SIGUSR1;
+    prctl::set_pdeathsig(signal).ok()?;
+    let death = SignalFd::with_flags(&SigSet::from(signal), SfdFlags::SFD_NONBLOCK).ok()?;
+    let mut link = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().ok()?);
+    link.set_nonblocking(true).ok()?;
+    link.write_all(&[READY]).ok()?;
+    Some((link, death))
+}
+
+/// How the agent ended.
+enum End {
+    /// It said that nothing is left to do.
+    Done,
+    /// Its link is closed.
+    Closed,
+    /// The first of its threads has ended.
+    Dying,
+}
+
+struct Watch {
+    job: Job,
+    link: UnixStream,
+    /// The beginning of a message.
+    unread: Vec<u8>,
+}
+
+impl Watch {
+    fn until_the_end(&mut self, death: &SignalFd, silence: Duration) -> End {
+        let patience = PollTimeout::try_from(silence).unwrap_or(PollTimeout::MAX);
+        loop {
+            let mut sources = [
+                PollFd::new(self.link.as_fd(), PollFlags::POLLIN),
+                PollFd::new(death.as_fd(), PollFlags::POLLIN),
+            ];
+            match poll(&mut sources, patience) {
+                // The agent is stopped or held up, its tasks perhaps favored for ever: put them back now. If
+                // it goes on, its next edge switches them again.
+                Ok(0) => self.job.restore(),
+                Ok(_) => {
+                    if let Some(end) = self.read() {
+                        return end;
+                    }
+                    if matches!(death.read_signal(), Ok(Some(_))) {
+                        return End::Dying;
+                    }
+                }
+                Err(Errno::EINTR) => {}
+                Err(_) => return End::Closed,
+            }
+        }
+    }
+
+    /// Puts the tasks back now, and once more when the last of the agent's threads has ended: one of them may
+    /// have been switching meanwhile.
+    fn outlast(&mut self) {
+        self.job.restore();
+        let since = Instant::now();
+        while since.elapsed() < DYING && self.read().is_none() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.job.restore();
+    }
+
+    /// Reads what has arrived and does it; the end, if that is among it.
+    fn read(&mut self) -> Option<End> {
+        let mut chunk = [0; 4096];
+        loop {
+            match self.link.read(&mut chunk) {
+                // what is left unread was cut off by the agent's death
+                Ok(0) => return Some(End::Closed),
+                Ok(n) => {
+                    self.unread.extend_from_slice(&chunk[..n]);
+                    if obey(&self.job, &mut self.unread) {
+                        return Some(End::Done);
+                    }
+                }
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return None,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return Some(End::Closed),
+            }
+        }
+    }
+}
+
+/// Does what the whole messages in `unread` say and keeps the rest; whether one was the last.
+fn obey(job: &Job, unread: &mut Vec<u8>) -> bool {
+    while let Some(end) = unread.iter().position(|&b| b == b'\n') {
+        let line: Vec<u8> = unread.drain(..=end).collect();
+        match serde_json::from_slice(&line) {
+            Ok(Message::Joined(task)) => job.know(task),
+            Ok(Message::Left(tid)) => job.forget(tid),
+            Ok(Message::Done) => return true,
+            Ok(Message::Beat) | Err(_) => {}
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn messages_cut_anywhere_are_understood() {
+        let job = Job::new();
+        let task = crate::job::JobTask {
+            tid: i32::MAX,
+            pid: i32::MAX,
+            start_ticks: 1,
+            cpu: 0,
+            own: Class::Other(3),
+        };
+        let mut text = serde_json::to_vec(&Message::Joined(task)).expect("plain data");
+        text.extend_from_slice(b"\n\"Beat\"\n\"Done\"\n");
+        let mut unread = Vec::new();
+        for (i, &byte) in text.iter().enumerate() {
+            unread.push(byte);
+            assert_eq!(obey(&job, &mut unread), i + 1 == text.len());
+        }
+        assert_eq!(job.tasks(), [task]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_message_panics(mut bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            obey(&Job::new(), &mut bytes);
+        }
+    }
+}

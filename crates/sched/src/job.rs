@@ -1,0 +1,324 @@
+//! The job class: registered processes and all that descends from them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use colony_node::class::{self, Class};
+use colony_node::task;
+
+use crate::SchedError;
+use crate::agent::{can_be_put_back, put_back};
+
+/// The tasks of the parallel job: registered processes, their threads, and all that descends from them.
+///
+/// A process once seen stays a member until it ends, also when its parent ends first. What forks and
+/// loses its parent between two scans is found only below a [subreaper](Job::adopt_orphans_of).
+#[derive(Debug, Default)]
+pub struct Job {
+    inner: Mutex<Members>,
+}
+
+#[derive(Debug, Default)]
+struct Members {
+    /// Live processes by number, with their start.
+    processes: BTreeMap<i32, u64>,
+    tasks: BTreeMap<i32, JobTask>,
+    /// The process whose new children are the job's orphans.
+    subreaper: Option<i32>,
+    /// Processes that are never part of the job.
+    strangers: BTreeSet<i32>,
+}
+
+/// A task (thread) of the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct JobTask {
+    /// Its number.
+    pub tid: i32,
+    /// The process it belongs to.
+    pub pid: i32,
+    /// Its start in clock ticks since boot: with the number it names the task for good.
+    pub start_ticks: u64,
+    /// The CPU it ran on last.
+    pub cpu: usize,
+    /// The class it has of its own, and gets back.
+    pub own: Class,
+}
+
+impl Job {
+    /// A job without members.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes process `pid`, and all that descends from it, part of the job.
+    ///
+    /// # Errors
+    /// [`SchedError::NoProcess`] where it is gone, [`SchedError::Config`] for the system's own processes.
+    pub fn add(&self, pid: i32) -> Result<(), SchedError> {
+        // PF_KTHREAD is not shown, but all kernel threads descend from number 2, and everything else from 1
+        let parent = task::stat(pid).map_or(0, |s| s.parent);
+        if pid == 1 || pid == 2 || parent == 2 {
+            return Err(SchedError::Config {
+                what: format!("process {pid} is the system's own and cannot be a job"),
+                advice: "write the number of the program to favor",
+            });
+        }
+        let start = task::stat(pid)
+            .ok()
+            .filter(|s| s.state != b'Z' && task::process_of(pid) == Some(pid))
+            .ok_or(SchedError::NoProcess(pid))?;
+        self.lock().processes.insert(pid, start.start_ticks);
+        self.refresh();
+        Ok(())
+    }
+
+    /// Counts every new child of `pid` as the job's: `pid` is a child subreaper, and a process of the job
+    /// that loses its parent becomes its child. Children it has now are not meant.
+    pub fn adopt_orphans_of(&self, pid: i32) {
+        let children = task::children(pid);
+        let mut members = self.lock();
+        members.subreaper = Some(pid);
+        let strangers =
+            children.into_iter().filter(|c| !members.processes.contains_key(c)).collect::<Vec<_>>();
+        members.strangers.extend(strangers);
+    }
+
+    /// Children of the [subreaper](Self::adopt_orphans_of) that are, or were, the job's.
+    pub(crate) fn orphans(&self) -> Vec<i32> {
+        let members = self.lock();
+        let children = members.subreaper.map(task::children).unwrap_or_default();
+        children.into_iter().filter(|c| !members.strangers.contains(c)).collect()
+    }
+
+    /// Keeps process `pid` out of the job, whoever its parent is.
+    pub fn exclude(&self, pid: i32) {
+        self.lock().strangers.insert(pid);
+    }
+
+    /// Looks at `/proc` for tasks that joined or left.
+    pub fn refresh(&self) {
+        self.lock().refresh();
+    }
+
+    /// The tasks known since the last [`refresh`](Self::refresh).
+    #[must_use]
+    pub fn tasks(&self) -> Vec<JobTask> {
+        self.lock().tasks.values().copied().collect()
+    }
+
+    /// The processes known since the last [`refresh`](Self::refresh), ascending.
+    #[must_use]
+    pub fn processes(&self) -> Vec<i32> {
+        self.lock().processes.keys().copied().collect()
+    }
+
+    /// Whether no process of the job lives, as of the last [`refresh`](Self::refresh).
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.lock().processes.is_empty()
+    }
+
+    /// Forgets which class is whose own, so that the next refresh reads it; right only while nothing switches.
+    pub(crate) fn forget_classes(&self) {
+        self.lock().tasks.clear();
+    }
+
+    /// Learns of a task from somebody who has scanned.
+    pub(crate) fn know(&self, task: JobTask) {
+        let mut members = self.lock();
+        if let Ok(stat) = task::stat(task.pid) {
+            members.processes.insert(task.pid, stat.start_ticks);
+        }
+        members.tasks.insert(task.tid, task);
+    }
+
+    /// Forgets a task that has ended.
+    pub(crate) fn forget(&self, tid: i32) {
+        self.lock().tasks.remove(&tid);
+    }
+
+    /// Puts every task into its own class: those known, and those that descend from them.
+    pub(crate) fn restore(&self) {
+        // A task that was forked from one not yet put back is found by the next look; what is forked from
+        // those put back needs nothing. So few rounds suffice; the bound is for a job that forks wildly.
+        for _ in 0..20 {
+            for task in self.tasks() {
+                let same = task::stat(task.tid).is_ok_and(|s| s.start_ticks == task.start_ticks);
+                if same && can_be_put_back(task.own) {
+                    // it may have ended just now
+                    let _ = put_back(task.tid, task.own);
+                }
+            }
+            if !self.lock().refresh() {
+                return;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Members> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Members {
+    /// Looks at `/proc`; whether there are tasks that were not known.
+    fn refresh(&mut self) -> bool {
+        self.find_processes();
+        let mut found = BTreeMap::new();
+        let mut news = false;
+        for &pid in self.processes.keys() {
+            for tid in task::threads(pid) {
+                let Ok(stat) = task::stat(tid) else { continue };
+                let known = self.tasks.get(&tid).filter(|t| t.start_ticks == stat.start_ticks);
+                let own = match known {
+                    Some(t) => Some(t.own),
+                    None => self.own_class(tid, pid, stat.parent),
+                };
+                let Some(own) = own else { continue };
+                news |= known.is_none();
+                found.insert(tid, JobTask { tid, pid, start_ticks: stat.start_ticks, cpu: stat.cpu, own });
+            }
+        }
+        self.tasks = found;
+        news
+    }
+
+    /// Drops processes that ended and adds descendants of the rest.
+    fn find_processes(&mut self) {
+        let lives = |pid, start: Option<u64>| {
+            task::stat(pid)
+                .ok()
+                .filter(|s| s.state != b'Z' && s.state != b'X' && start.is_none_or(|t| t == s.start_ticks))
+                .map(|s| s.start_ticks)
+        };
+        let mut todo: Vec<i32> = self.processes.keys().copied().collect();
+        if let Some(reaper) = self.subreaper {
+            todo.extend(task::children(reaper));
+        }
+        self.strangers.retain(|&s| lives(s, None).is_some());
+        let mut seen = BTreeSet::new();
+        let mut alive = BTreeMap::new();
+        while let Some(pid) = todo.pop() {
+            if self.strangers.contains(&pid) || !seen.insert(pid) {
+                continue;
+            }
+            let known = self.processes.get(&pid).copied();
+            // descendants of a process that is ending are looked for all the same
+            todo.extend(task::children(pid));
+            if let Some(start) = lives(pid, known) {
+                alive.insert(pid, start);
+            }
+        }
+        self.processes = alive;
+    }
+
+    /// The class a task new to the job has of its own. What the agent gave its parent is not its own: a
+    /// child of a favored task starts in `SCHED_OTHER` (reset on fork), of a held task in `SCHED_IDLE`.
+    fn own_class(&self, tid: i32, pid: i32, parent: i32) -> Option<Class> {
+        let now = class::get(tid).ok()?;
+        let of = |t| self.tasks.get(&t).map(|t: &JobTask| t.own);
+        let inherited = if tid == pid { of(parent) } else { of(pid) };
+        Some(match (now, inherited) {
+            (Class::Other(0) | Class::Idle, Some(own)) => own,
+            _ => now,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+
+    fn shell(script: &str) -> Child {
+        Command::new("sh")
+            .args(["-c", script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("sh")
+    }
+
+    fn first_line(child: &mut Child) -> i32 {
+        let mut line = String::new();
+        let out = child.stdout.as_mut().expect("piped");
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).expect("readable");
+        line.trim().parse().expect("a process number")
+    }
+
+    fn end(pid: i32) {
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL)
+            .expect("ours");
+    }
+
+    #[test]
+    fn descendants_are_found_and_stay_when_their_parent_ends() {
+        let mut parent = shell("sleep 60 & echo $!; read wait");
+        let child = first_line(&mut parent);
+        let job = Job::new();
+        job.add(parent.id().cast_signed()).expect("alive");
+        let tids = |job: &Job| job.tasks().iter().map(|t| t.tid).collect::<BTreeSet<_>>();
+        assert_eq!(tids(&job), [parent.id().cast_signed(), child].into());
+        parent.kill().and_then(|()| parent.wait()).expect("ours");
+        job.refresh();
+        assert_eq!(tids(&job), [child].into(), "an orphan is still the job's");
+        end(child);
+        while !task::stat(child).is_ok_and(|s| s.state == b'Z') && task::stat(child).is_ok() {
+            std::thread::yield_now();
+        }
+        job.refresh();
+        assert!(job.is_empty() && job.tasks().is_empty());
+    }
+
+    #[test]
+    fn threads_join_and_strangers_do_not() {
+        let job = Job::new();
+        let me = std::process::id().cast_signed();
+        let mut stranger = shell("sleep 60");
+        job.exclude(stranger.id().cast_signed());
+        job.add(me).expect("alive");
+        let tasks = job.tasks();
+        let this_thread = nix::unistd::gettid().as_raw();
+        assert!(tasks.iter().any(|t| t.tid == this_thread && t.pid == me), "{tasks:?}");
+        assert!(!job.processes().contains(&stranger.id().cast_signed()));
+        stranger.kill().and_then(|()| stranger.wait()).expect("ours");
+    }
+
+    #[test]
+    fn a_child_held_by_the_agent_has_the_class_of_its_parent_for_its_own() {
+        let mut parent = shell("read go; sleep 60 & echo $!; read wait");
+        let (job, pid) = (Job::new(), parent.id().cast_signed());
+        class::set(pid, Class::Batch(4)).expect("lower is allowed");
+        job.add(pid).expect("alive");
+        class::set(pid, Class::Idle).expect("lower is allowed");
+        parent.stdin.as_mut().expect("piped").write_all(b"go\n").expect("it reads");
+        let child = first_line(&mut parent);
+        assert_eq!(class::get(child).expect("alive"), Class::Idle, "inherited");
+        job.refresh();
+        let own: Vec<Class> = job.tasks().iter().map(|t| t.own).collect();
+        assert_eq!(own, [Class::Batch(4), Class::Batch(4)]);
+        end(child);
+        parent.kill().and_then(|()| parent.wait()).expect("ours");
+    }
+
+    #[test]
+    fn a_process_that_is_gone_cannot_join() {
+        assert!(matches!(Job::new().add(i32::MAX), Err(SchedError::NoProcess(_))));
+        let mut ended = shell("true");
+        while !task::stat(ended.id().cast_signed()).is_ok_and(|s| s.state == b'Z') {
+            std::thread::yield_now();
+        }
+        assert!(Job::new().add(ended.id().cast_signed()).is_err(), "a zombie is no process");
+        ended.wait().expect("ours");
+    }
+
+    #[test]
+    fn the_system_itself_cannot_be_a_job() {
+        for pid in [1, 2] {
+            assert!(Job::new().add(pid).is_err_and(|e| e.is_wrong_use()));
+        }
+    }
+}

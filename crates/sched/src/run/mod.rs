@@ -1,0 +1,190 @@
+//! A program as the job class, start to end, with its proof.
+
+mod child;
+
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::Instant;
+
+use colony_node::cpu::{self, CpuSet};
+use colony_time::Windows;
+use nix::sys::prctl;
+use serde::{Deserialize, Serialize};
+
+use crate::SchedError;
+use crate::agent::{Agent, AgentConfig, AgentStats, RegularClass};
+use crate::job::Job;
+use crate::proof::{Observer, Proof};
+use child::{Child, Signals};
+
+/// What makes the windows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Backend {
+    /// The best that works here.
+    #[default]
+    Auto,
+    /// The user-space [agent](crate::agent).
+    Agent,
+    /// Nothing: the windows are only measured, for comparison.
+    None,
+}
+
+/// What to run, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunConfig {
+    /// The windows.
+    pub windows: Windows,
+    /// What makes them.
+    pub backend: Backend,
+    /// The job's CPUs, to which the program is bound; `None`: all it may use.
+    pub cpus: Option<CpuSet>,
+    /// The class of job tasks in regular windows.
+    pub regular: RegularClass,
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+}
+
+/// How the program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// By itself, with this exit code.
+    Exited(i32),
+    /// By this signal.
+    Killed(i32),
+}
+
+impl Ending {
+    /// The exit code a shell would show: a signal's number plus 128.
+    #[must_use]
+    pub const fn code(self) -> i32 {
+        match self {
+            Self::Exited(code) => code,
+            Self::Killed(signal) => 128 + signal,
+        }
+    }
+}
+
+/// A run, with its proof.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunReport {
+    /// `colony.run/1`.
+    pub schema: String,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// The windows.
+    pub windows: Windows,
+    /// What made them: never `Auto`.
+    pub backend: Backend,
+    /// The job's CPUs.
+    pub cpus: CpuSet,
+    /// How the program ended.
+    pub ending: Ending,
+    /// Its length.
+    pub wall_ns: u64,
+    /// CPU time of the job: the program and every descendant that was waited for.
+    pub job_cpu_ns: u64,
+    /// What was stolen from it, and by whom.
+    pub proof: Proof,
+    /// What the agent did; `None` without one.
+    pub agent: Option<AgentStats>,
+    /// Processes of the job that outlived the program; they are in their own class.
+    pub left_running: Vec<i32>,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+}
+
+/// Runs a program as the job class and waits for its end. Prints nothing.
+///
+/// `SIGINT`, `SIGTERM`, `SIGHUP` and `SIGQUIT` sent to this process go to the program; for that, call it
+/// from the only thread of the process. The program's orphans become children of this process, and are
+/// waited for. If this process is killed, the program goes on in its own class.
+///
+/// # Errors
+/// [`SchedError`] where it cannot be started.
+pub fn run(config: &RunConfig) -> Result<RunReport, SchedError> {
+    let cpus = match &config.cpus {
+        Some(cpus) => cpus.clone(),
+        None => cpu::usable()?,
+    };
+    cpu::check(&cpus)?;
+    let signals = Signals::block()?;
+    let job = Arc::new(Job::new());
+    let _subreaper = Subreaper::become_one(&job)?;
+    let observer = Observer::start(config.windows, &cpus, Arc::clone(&job));
+    let (agent, mut warnings) = start_backend(config, &cpus, &job)?;
+    let started = Instant::now();
+    let child = observer.following(|| Child::start(config, &cpus, &signals))?;
+    job.add(child.pid()).or_else(|e| if child.has_ended() { Ok(()) } else { Err(e) })?;
+    if let Some(agent) = &agent {
+        agent.look();
+    }
+    observer.follow();
+
+    let ended = child.wait(&signals, &job)?;
+    let wall_ns = started.elapsed().as_nanos() as u64;
+    let proof = observer.proof();
+    drop(observer);
+    let agent = agent.map(Agent::stop);
+    job.refresh();
+    if let Some(agent) = &agent {
+        warnings.extend(agent.warnings.iter().cloned());
+        warnings.extend(agent.stopped.iter().map(|why| format!("the agent gave up during the run: {why}")));
+    }
+    Ok(RunReport {
+        schema: "colony.run/1".into(),
+        command: config.command.iter().map(|a| a.to_string_lossy().into_owned()).collect(),
+        windows: config.windows,
+        backend: if agent.is_some() { Backend::Agent } else { Backend::None },
+        cpus,
+        ending: ended.ending,
+        wall_ns,
+        job_cpu_ns: ended.cpu_ns,
+        proof,
+        agent,
+        left_running: job.processes(),
+        warnings,
+    })
+}
+
+/// Starts what makes the windows, as far as this node lets it, and says what it does not.
+fn start_backend(
+    config: &RunConfig,
+    cpus: &CpuSet,
+    job: &Arc<Job>,
+) -> Result<(Option<Agent>, Vec<String>), SchedError> {
+    if config.backend == Backend::None {
+        return Ok((None, Vec::new()));
+    }
+    let agent_config =
+        AgentConfig { regular: config.regular, ..AgentConfig::new(config.windows, cpus.clone()) };
+    match Agent::start(agent_config, Arc::clone(job)) {
+        Ok(agent) => Ok((Some(agent), Vec::new())),
+        Err(e @ SchedError::NoRealTime(_)) if config.backend == Backend::Auto => {
+            Ok((None, vec![format!("the windows are only measured, nothing is held back: {e}")]))
+        }
+        Err(e) => Err(e),
+    }
+}
+
+/// Makes this process the parent of the job's orphans, while it lives.
+struct Subreaper {
+    before: bool,
+}
+
+impl Subreaper {
+    fn become_one(job: &Job) -> Result<Self, SchedError> {
+        let failed = SchedError::system("becoming the parent of the job's orphans");
+        let before = prctl::get_child_subreaper().map_err(&failed)?;
+        prctl::set_child_subreaper(true).map_err(&failed)?;
+        job.adopt_orphans_of(std::process::id().cast_signed());
+        Ok(Self { before })
+    }
+}
+
+impl Drop for Subreaper {
+    fn drop(&mut self) {
+        let _ = prctl::set_child_subreaper(self.before);
+    }
+}

@@ -1,0 +1,234 @@
+//! What the tests share. The test program is also the guardian, the agent's process and the job's program:
+//! it starts itself again, and what it then is gets decided before the test harness runs.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use colony_node::class::{self, Class};
+use colony_node::cpu::{self, CpuSet};
+use colony_node::privilege::Privileges;
+use colony_node::task;
+use colony_sched::agent::{Agent, AgentConfig, RegularClass};
+use colony_sched::job::Job;
+use colony_sched::run::{Backend, RunConfig, run};
+use colony_time::{DutyCycle, Windows};
+
+const FIXTURE: &str = "--fixture";
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEFORE_MAIN: extern "C" fn() = before_main;
+
+extern "C" fn before_main() {
+    colony_sched::guardian::main_if_asked();
+    let arguments: Vec<String> = std::env::args().collect();
+    if arguments.get(1).is_some_and(|a| a == FIXTURE) {
+        fixture(&arguments[2..]);
+        std::process::exit(0);
+    }
+}
+
+fn fixture(arguments: &[String]) {
+    let (what, rest) = arguments.split_first().expect("a fixture's name");
+    let number = |i: usize| rest[i].parse::<u64>().expect("a number");
+    match what.as_str() {
+        "spin" => spin_for(Duration::from_millis(number(0))),
+        "burst" => burst(Duration::from_millis(number(0)), Duration::from_millis(number(1)), number(2)),
+        "fork" => fork_spinners(number(0), number(1)),
+        "agent" => agent(rest[0].parse().expect("a process")),
+        "run" => run_and_print(&rest[0], rest[1..].iter().map(OsString::from).collect()),
+        other => panic!("no fixture {other}"),
+    }
+}
+
+fn spin_for(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
+/// The noise: bursts of CPU time with sleeps between, for a bounded time.
+fn burst(on: Duration, off: Duration, total_ms: u64) {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(total_ms) {
+        spin_for(on);
+        std::thread::sleep(off);
+    }
+}
+
+/// Forks children one after the other, each of which spins.
+fn fork_spinners(count: u64, spin_ms: u64) {
+    let children: Vec<Child> = (0..count)
+        .map(|_| {
+            std::thread::sleep(Duration::from_millis(70));
+            me(&["spin", &spin_ms.to_string()]).spawn().expect("itself")
+        })
+        .collect();
+    for mut child in children {
+        child.wait().expect("ours");
+    }
+}
+
+/// An agent for process `pid`, until it is killed or told to end by the end of its input.
+fn agent(pid: i32) {
+    let job = Arc::new(Job::new());
+    job.add(pid).expect("alive");
+    let agent = Agent::start(AgentConfig::new(windows(), last_cpu()), job).expect("privileged");
+    println!("ready");
+    std::io::stdout().flush().expect("the test reads");
+    let _ = std::io::stdin().lock().read_line(&mut String::new());
+    println!("{}", serde_json::to_string(&agent.stop()).expect("plain data"));
+}
+
+fn run_and_print(backend: &str, command: Vec<OsString>) {
+    let backend = if backend == "agent" { Backend::Agent } else { Backend::None };
+    let config = RunConfig {
+        windows: windows(),
+        backend,
+        cpus: Some(last_cpu()),
+        regular: RegularClass::Idle,
+        command,
+    };
+    match run(&config) {
+        Ok(report) => println!("{}", serde_json::to_string(&report).expect("plain data")),
+        Err(e) => {
+            eprintln!("{e}");
+            std::process::exit(1);
+        }
+    }
+}
+
+/// This program as a fixture.
+pub(crate) fn me(arguments: &[&str]) -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg(FIXTURE).args(arguments);
+    command
+}
+
+/// The command line of a fixture, as words.
+pub(crate) fn my_words(arguments: &[&str]) -> Vec<String> {
+    let exe = std::env::current_exe().expect("linux").to_string_lossy().into_owned();
+    [exe, FIXTURE.into()].into_iter().chain(arguments.iter().map(|a| (*a).to_owned())).collect()
+}
+
+/// A fixture bound to the job's CPU.
+pub(crate) fn on_the_job_cpu(mut command: Command) -> Command {
+    let cpus = last_cpu();
+    // SAFETY: one system call between fork and exec.
+    unsafe { command.pre_exec(move || cpu::bind(0, &cpus).map_err(std::io::Error::other)) };
+    command
+}
+
+/// 100 ms windows, 80 % favored, as in the measurement the agent has to meet.
+pub(crate) fn windows() -> Windows {
+    Windows::new(100_000_000, DutyCycle::Ppm(800_000), 0).expect("valid")
+}
+
+/// The job's CPU in tests: one, so that another always stays free.
+pub(crate) fn last_cpu() -> CpuSet {
+    cpu::usable().expect("linux").iter().last().into_iter().collect()
+}
+
+/// The job's CPU, for one test at a time; `None` where the agent cannot be tested, with the reason printed.
+pub(crate) fn the_job_cpu() -> Option<MutexGuard<'static, ()>> {
+    static CPU: Mutex<()> = Mutex::new(());
+    let cpus = cpu::usable().map_or(0, |c| c.len());
+    if cpus < 2 {
+        eprintln!("skipped: one usable CPU only, and a test must not take it whole");
+        return None;
+    }
+    if !Privileges::here().real_time || !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: real-time classes need root");
+        return None;
+    }
+    // a test that failed has left nothing behind on it
+    Some(CPU.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Whether the exact proof can be had here; says why not.
+pub(crate) fn can_prove() -> bool {
+    match colony_bpf::check() {
+        Ok(()) => true,
+        Err(e) => {
+            eprintln!("skipped: {e}");
+            false
+        }
+    }
+}
+
+/// A process that is killed at the end of the test, whatever happens.
+pub(crate) struct Owned(pub(crate) Child);
+
+impl Owned {
+    pub(crate) fn pid(&self) -> i32 {
+        self.0.id().cast_signed()
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts a fixture that spins on the job's CPU in its own class `own`.
+pub(crate) fn spinner(own: Class) -> Owned {
+    let child = Owned(on_the_job_cpu(me(&["spin", "30000"])).spawn().expect("itself"));
+    class::set(child.pid(), own).expect("privileged");
+    child
+}
+
+/// Starts an agent in a process of its own, for process `pid`, and waits until it works.
+pub(crate) fn agent_for(pid: i32) -> Owned {
+    wait_until_ready(me(&["agent", &pid.to_string()]))
+}
+
+/// Starts an agent's process and waits until it works.
+pub(crate) fn wait_until_ready(mut command: Command) -> Owned {
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut agent = Owned(child.expect("itself"));
+    let mut line = String::new();
+    BufReader::new(agent.0.stdout.as_mut().expect("piped")).read_line(&mut line).expect("readable");
+    assert_eq!(line.trim(), "ready");
+    agent
+}
+
+/// Whether `what` becomes true within a generous time; the time it took.
+pub(crate) fn eventually(mut what: impl FnMut() -> bool) -> Option<Duration> {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(10) {
+        if what() {
+            return Some(start.elapsed());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    None
+}
+
+/// The class of a task now; `None` where it is gone.
+pub(crate) fn class_of(tid: i32) -> Option<Class> {
+    class::get(tid).ok()
+}
+
+/// Sees a task in both classes the agent gives.
+pub(crate) fn is_switched(tid: i32) -> bool {
+    eventually(|| class_of(tid) == Some(Class::Fifo(50))).is_some()
+        && eventually(|| class_of(tid) == Some(Class::Idle)).is_some()
+}
+
+/// The guardians of process `pid`.
+pub(crate) fn guardians_of(pid: i32) -> Vec<i32> {
+    task::children(pid).into_iter().filter(|&c| task::name(c).as_deref() == Some("colony-guardian")).collect()
+}
+
+/// Whether a process has ended (or waits to be waited for).
+pub(crate) fn is_gone(pid: i32) -> bool {
+    task::stat(pid).is_ok_and(|s| s.state == b'Z') || task::stat(pid).is_err()
+}

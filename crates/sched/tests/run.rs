@@ -1,0 +1,186 @@
+//! A program run as the job class, with its proof.
+
+mod common;
+
+use std::process::{Output, Stdio};
+
+use colony_node::class::Class;
+use colony_node::task;
+use colony_sched::proof::{ProofSource, WindowTimes};
+use colony_sched::run::{Backend, Ending, RunReport};
+use common::*;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// Runs a program under `backend` in a process of its own.
+fn start(backend: &str, command: &[String]) -> Owned {
+    let words: Vec<&str> = ["run", backend].into_iter().chain(command.iter().map(String::as_str)).collect();
+    let child = me(&words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    Owned(child.expect("itself"))
+}
+
+fn finish(mut run: Owned) -> Output {
+    let mut output = Output { status: run.0.wait().expect("ours"), stdout: Vec::new(), stderr: Vec::new() };
+    let (mut out, mut err) = (run.0.stdout.take().expect("piped"), run.0.stderr.take().expect("piped"));
+    std::io::Read::read_to_end(&mut out, &mut output.stdout).expect("readable");
+    std::io::Read::read_to_end(&mut err, &mut output.stderr).expect("readable");
+    output
+}
+
+fn report(run: Owned) -> RunReport {
+    let output = finish(run);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let last = text.lines().last().unwrap_or_else(|| panic!("no report: {output:?}"));
+    serde_json::from_str(last).expect("a report")
+}
+
+fn shell(script: &str) -> Vec<String> {
+    ["sh", "-c", script].map(str::to_owned).to_vec()
+}
+
+/// The victim spins for `spin_ms` beside bursts of 20 ms on the same CPU.
+fn beside_noise(backend: &str, spin_ms: u64) -> RunReport {
+    let noise_ms = (spin_ms + 2_000).to_string();
+    let _noise = Owned(on_the_job_cpu(me(&["burst", "20", "180", &noise_ms])).spawn().expect("itself"));
+    report(start(backend, &my_words(&["spin", &spin_ms.to_string()])))
+}
+
+fn share(times: &WindowTimes) -> f64 {
+    times.stolen_ns as f64 / times.observed_ns.max(1) as f64
+}
+
+#[test]
+fn the_agent_takes_the_noise_out_of_the_favored_windows() {
+    let Some(_cpu) = the_job_cpu().filter(|_| can_prove()) else { return };
+    let without = beside_noise("none", 4_000);
+    let with = beside_noise("agent", 4_000);
+    for (name, r) in [("none", &without), ("agent", &with)] {
+        let ms = |t: &WindowTimes| (t.stolen_ns / 1000) as f64 / 1e3;
+        eprintln!("{name}: stolen favored {} ms, regular {} ms", ms(&r.proof.favored), ms(&r.proof.regular));
+    }
+    let agent = with.agent.as_ref().expect("it ran");
+    eprintln!(
+        "edges late p50 {} p99 {} max {} ns, switching p99 {} ns, agent CPU {:.4} %",
+        agent.lateness.p50_ns,
+        agent.lateness.p99_ns,
+        agent.lateness.max_ns,
+        agent.switching.p99_ns,
+        100.0 * agent.cpu_ns as f64 / agent.wall_ns as f64
+    );
+    eprintln!("{:?}", &with.proof.threads);
+    assert_eq!((without.proof.source, with.proof.source), (ProofSource::Bpf, ProofSource::Bpf));
+    assert!(
+        share(&without.proof.favored) >= 30.0 * share(&with.proof.favored),
+        "{:?} against {:?}",
+        without.proof,
+        with.proof
+    );
+    assert!(with.proof.regular.stolen_ns > with.proof.favored.stolen_ns, "the noise has moved, not gone");
+}
+
+#[test]
+fn the_accounts_of_the_proof_add_up() {
+    let Some(_cpu) = the_job_cpu().filter(|_| can_prove()) else { return };
+    let r = beside_noise("agent", 1_500);
+    let (f, g) = (r.proof.favored, r.proof.regular);
+    let observed = f.observed_ns + g.observed_ns;
+    assert!(observed >= r.wall_ns, "{observed} of {}", r.wall_ns);
+    for t in [f, g] {
+        let sum = t.job_ns + t.stolen_ns + t.contended_ns + t.waking_ns + t.filled_ns + t.idle_ns;
+        assert_eq!(sum, t.observed_ns);
+    }
+    let irq = f.interrupts_ns + g.interrupts_ns;
+    assert!(irq < f.job_ns + f.contended_ns + g.job_ns + g.contended_ns, "{:?}", r.proof);
+    let duty = f.observed_ns as f64 / observed as f64;
+    assert!((duty - r.windows.duty()).abs() < 0.1, "the windows are cut where they should be: {duty}");
+    let named: u64 = r.proof.threads.iter().map(|t| t.favored_ns + t.regular_ns).sum();
+    assert_eq!(named, f.stolen_ns + g.stolen_ns, "who stole is known: {:?}", r.proof);
+}
+
+#[test]
+fn job_tasks_that_wait_for_each_other_are_not_stolen_from() {
+    let Some(_cpu) = the_job_cpu().filter(|_| can_prove()) else { return };
+    let spin = my_words(&["spin", "1000"]).join(" ");
+    let one = report(start("none", &shell(&spin)));
+    let two = report(start("none", &shell(&format!("{spin} & {spin} & wait"))));
+    let contended = |r: &RunReport| r.proof.favored.contended_ns + r.proof.regular.contended_ns;
+    let alone = |r: &RunReport| r.proof.favored.job_ns + r.proof.regular.job_ns;
+    assert!(contended(&one) < alone(&one), "{:?}", one.proof);
+    assert!(contended(&two) > alone(&two), "{:?}", two.proof);
+    assert!(!two.proof.threads.iter().any(|t| t.comm.starts_with("run-")), "{:?}", two.proof);
+}
+
+#[test]
+fn every_rank_of_an_mpi_program_is_in_the_job() {
+    let Some(_cpu) = the_job_cpu() else { return };
+    if std::process::Command::new("mpirun").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no mpirun here (apt-get install openmpi-bin)");
+        return;
+    }
+    let spin = my_words(&["spin", "700"]).join(" ");
+    let mpirun = "mpirun --allow-run-as-root --oversubscribe --bind-to none -n 2";
+    let r = report(start("agent", &shell(&format!("{mpirun} {spin}"))));
+    assert_eq!(r.ending, Ending::Exited(0), "{r:?}");
+    assert!(r.left_running.is_empty(), "{:?}", r.left_running);
+    let agent = r.agent.expect("it ran");
+    assert!(agent.joined >= 3 && agent.errors == 0, "the launcher and two ranks: {agent:?}");
+}
+
+#[test]
+fn the_exit_code_and_the_output_are_the_programs() {
+    let Some(_cpu) = the_job_cpu() else { return };
+    for backend in ["agent", "none"] {
+        let r = report(start(backend, &shell("exit 7")));
+        assert_eq!((r.ending, r.ending.code()), (Ending::Exited(7), 7));
+        assert_eq!(r.backend, if backend == "agent" { Backend::Agent } else { Backend::None });
+        let r = report(start(backend, &shell("kill -9 $$")));
+        assert_eq!((r.ending, r.ending.code()), (Ending::Killed(9), 137));
+    }
+    let output = finish(start("agent", &["/no/such/program".to_owned()]));
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("/no/such/program") && text.contains("installed"), "{text}");
+}
+
+#[test]
+fn a_signal_to_the_run_goes_to_the_program() {
+    let Some(_cpu) = the_job_cpu() else { return };
+    for sent in [Signal::SIGTERM, Signal::SIGINT] {
+        let run = start("agent", &["sleep".to_owned(), "60".to_owned()]);
+        let program =
+            || task::children(run.pid()).into_iter().find(|&c| task::name(c).as_deref() == Some("sleep"));
+        assert!(eventually(|| program().is_some()).is_some());
+        kill(Pid::from_raw(run.pid()), sent).expect("ours");
+        assert_eq!(report(run).ending, Ending::Killed(sent as i32));
+    }
+}
+
+#[test]
+fn orphans_stay_in_the_job_and_outlive_it_in_their_own_class() {
+    let Some(_cpu) = the_job_cpu() else { return };
+    let spin = my_words(&["spin", "30000"]).join(" ");
+    // a daemon as daemons are made: its parent ends at once
+    let script = format!("(setsid {spin} </dev/null >/dev/null 2>&1 & echo $! >&2) & sleep 1");
+    let r = report(start("agent", &shell(&script)));
+    assert_eq!(r.left_running.len(), 1, "{r:?}");
+    let daemon = r.left_running[0];
+    assert_eq!(class_of(daemon), Some(Class::Other(0)));
+    let agent = r.agent.expect("it ran");
+    kill(Pid::from_raw(daemon), Signal::SIGKILL).expect("ours");
+    assert!(agent.joined >= 2 && agent.switches > 0, "{agent:?}");
+}
+
+#[test]
+fn a_killed_run_leaves_its_program_in_its_own_class_and_no_guardian() {
+    let Some(_cpu) = the_job_cpu() else { return };
+    let mut run = start("agent", &my_words(&["spin", "30000"]));
+    let program = || {
+        task::children(run.pid()).into_iter().find(|&c| task::name(c).as_deref() != Some("colony-guardian"))
+    };
+    assert!(eventually(|| program().is_some_and(|p| class_of(p) == Some(Class::Fifo(50)))).is_some());
+    let (program, guardian) = (program().expect("just seen"), guardians_of(run.pid())[0]);
+    run.0.kill().and_then(|()| run.0.wait()).expect("ours");
+    assert!(eventually(|| class_of(program) == Some(Class::Other(0))).is_some());
+    assert!(eventually(|| is_gone(guardian)).is_some());
+    kill(Pid::from_raw(program), Signal::SIGKILL).expect("ours");
+}
