@@ -20,6 +20,7 @@ pub(crate) enum Command {
     Top(cmd::top::Args),
     Inject(cmd::inject::Args),
     Noise(cmd::noise::Args),
+    Run(cmd::run::Args),
     Bench(cmd::bench::Args),
     Completions(cmd::shell::CompletionsArgs),
     Man(cmd::shell::ManArgs),

@@ -5,6 +5,7 @@
 pub mod injection;
 pub mod measurement;
 pub mod progress;
+pub mod run;
 pub mod table;
 pub mod top;
 pub mod trace;

@@ -86,7 +86,8 @@ fn row(source: &str, a: &Amount) -> [String; 7] {
 #[must_use]
 pub fn diff(d: &Diff) -> String {
     let mut t = table::new(["", "before", "after", "difference (95 %)", "change"]);
-    let (all, by_source): (Vec<_>, Vec<_>) = d.changes.iter().partition(|c| !matches!(c.figure, Figure::Source(_)));
+    let (all, by_source): (Vec<_>, Vec<_>) =
+        d.changes.iter().partition(|c| !matches!(c.figure, Figure::Source(_)));
     for c in all.into_iter().chain(by_source.into_iter().take(ROWS / 2)) {
         let (label, show): (String, fn(f64) -> String) = match &c.figure {
             Figure::StolenShare => ("stolen".into(), percent),

@@ -66,8 +66,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let result = launch.run_while(|| !stop.load(Ordering::Relaxed))?;
     drop(bar);
     if let Some(out) = &args.out {
-        colony_node::file::write_atomically(out, |w| serde_json::to_writer_pretty(w, &result).map_err(std::io::Error::from))
-            .with_context(|| format!("writing {}", out.display()))?;
+        colony_node::file::write_atomically(out, |w| {
+            serde_json::to_writer_pretty(w, &result).map_err(std::io::Error::from)
+        })
+        .with_context(|| format!("writing {}", out.display()))?;
     }
     super::print(args.json, &result, ToString::to_string)?;
     Ok(ExitCode::SUCCESS)

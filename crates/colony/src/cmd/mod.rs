@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod inject;
 pub(crate) mod measure;
 pub(crate) mod noise;
+pub(crate) mod run;
 pub(crate) mod shell;
 pub(crate) mod top;
 
@@ -18,6 +19,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Measure(args) => measure::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Run(args) => run::run(args),
         Command::Noise(args) => noise::run(args),
         Command::Inject(args) => inject::run(args),
         Command::Top(args) => top::run(args),

@@ -1,0 +1,106 @@
+//! `colony run`.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::ValueEnum;
+use colony_node::cpu::CpuSet;
+use colony_sched::agent::RegularClass;
+use colony_sched::run::{Backend, RunConfig, run as run_job};
+use colony_time::{DutyCycle, Windows};
+
+use crate::cli::{Ns, cpus, duty, ns};
+use crate::exit::WrongUse;
+
+/// Run a program under coordinated scheduling, and prove what it did
+///
+/// In favored windows only the job runs on its CPUs, in regular windows everything else goes first; the
+/// windows start at the same TAI instant on every node. At the end the proof is printed on standard error:
+/// stolen time in both, how late the edges were, what was deferred. The exit code is the program's.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  sudo colony run -- ./my-solver --steps 1000
+  sudo colony run --period 100ms --duty 95% -- mpirun -n 2 ./app
+  sudo colony run --period 0xffffffff --duty 0xf4000000 -- ./app    in Blue Gene/L cycles
+  sudo colony run --backend none -- ./app       only measure what the windows would have held back")]
+pub(crate) struct Args {
+    /// Length of one favored and one regular window together
+    #[arg(long, value_parser = ns, default_value = "100ms", value_name = "TIME")]
+    period: Ns,
+    /// Favored share: 95%, 95ms, or Blue Gene/L cycles (0xf4000000)
+    #[arg(long, value_parser = duty, default_value = "95%", value_name = "DUTY")]
+    duty: DutyCycle,
+    /// What makes the windows
+    #[arg(long, value_enum, default_value_t)]
+    backend: BackendArg,
+    /// CPUs of the job, to which the program is bound [default: all this process may use]
+    #[arg(long, value_parser = cpus, value_name = "LIST")]
+    cpus: Option<CpuSet>,
+    /// Class of the job in regular windows
+    #[arg(long, value_enum, default_value_t)]
+    regular: RegularArg,
+    /// Keep the report as JSON
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Print the report as JSON: the last line of standard output, after the program's own
+    #[arg(long)]
+    json: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum BackendArg {
+    /// The best that works here
+    #[default]
+    Auto,
+    /// Threads that switch the job's class at each edge
+    Agent,
+    /// Nothing: the windows are only measured
+    None,
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum RegularArg {
+    /// SCHED_IDLE: everything else goes first
+    #[default]
+    Idle,
+    /// The class it had
+    Own,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let windows = Windows::new(args.period.0, args.duty, 0).map_err(|e| WrongUse(e.to_string()))?;
+    let report = run_job(&RunConfig {
+        windows,
+        backend: match args.backend {
+            BackendArg::Auto => Backend::Auto,
+            BackendArg::Agent => Backend::Agent,
+            BackendArg::None => Backend::None,
+        },
+        cpus: args.cpus,
+        regular: match args.regular {
+            RegularArg::Idle => RegularClass::Idle,
+            RegularArg::Own => RegularClass::Own,
+        },
+        command: args.command,
+    })?;
+    if let Some(out) = &args.out {
+        colony_node::file::write_atomically(out, |w| {
+            serde_json::to_writer_pretty(w, &report).map_err(std::io::Error::from)
+        })
+        .with_context(|| format!("writing {}", out.display()))?;
+    }
+    if args.json {
+        let mut stdout = std::io::stdout().lock();
+        serde_json::to_writer(&mut stdout, &report)?;
+        writeln!(stdout)?;
+    } else {
+        eprint!("\n{}", colony_view::run::render(&report));
+    }
+    Ok(ExitCode::from(report.ending.code().clamp(0, 255) as u8))
+}

@@ -1,0 +1,133 @@
+//! The proof of a run as tables.
+
+use std::fmt::Write;
+
+use colony_sched::agent::AgentStats;
+use colony_sched::proof::{Proof, ProofSource, WindowTimes};
+use colony_sched::run::{Backend, RunReport};
+
+use crate::table::{self, name};
+use crate::units::{count, percent, three, time};
+
+/// Threads shown; the rest is in the JSON.
+const ROWS: usize = 10;
+/// Bars of the lateness histogram.
+const BAR: usize = 40;
+
+/// A run's report as text of at most 80 columns.
+#[must_use]
+pub fn render(r: &RunReport) -> String {
+    let mut out = String::new();
+    let w = &mut out;
+    let by = match r.backend {
+        Backend::None => "none (windows only measured)",
+        _ => "agent",
+    };
+    // writing to a String cannot fail
+    let _ = writeln!(
+        w,
+        "windows: period {}, favored {} ({}) · backend: {by} · CPUs {}",
+        time(r.windows.period_ns() as f64),
+        time(r.windows.favored_ns() as f64),
+        percent(r.windows.duty()),
+        r.cpus,
+    );
+    let _ = writeln!(
+        w,
+        "ran {} s; job's CPU time {} s",
+        three(r.wall_ns as f64 / 1e9),
+        three(r.job_cpu_ns as f64 / 1e9)
+    );
+    let _ = writeln!(w, "{}", windows(&r.proof));
+    let _ = deferred(w, &r.proof);
+    if let Some(agent) = &r.agent {
+        let _ = lateness(w, agent);
+    }
+    if !r.left_running.is_empty() {
+        let pids: Vec<String> = r.left_running.iter().map(ToString::to_string).collect();
+        let _ = writeln!(w, "note: outlived the program, in their own class: {}", pids.join(" "));
+    }
+    for note in r.proof.notes.iter().chain(&r.warnings) {
+        let _ = writeln!(w, "note: {note}");
+    }
+    out
+}
+
+fn windows(p: &Proof) -> comfy_table::Table {
+    let mut t =
+        table::new(["windows", "observed", "job ran", "stolen", "of time", "contended", "waking", "irqs"]);
+    for (window, x) in [("favored", &p.favored), ("regular", &p.regular)] {
+        t.add_row(window_row(window, x));
+    }
+    t
+}
+
+fn window_row(window: &str, x: &WindowTimes) -> [String; 8] {
+    [
+        window.into(),
+        time(x.observed_ns as f64),
+        time(x.job_ns as f64),
+        time(x.stolen_ns as f64),
+        percent(x.stolen_ns as f64 / x.observed_ns.max(1) as f64),
+        time(x.contended_ns as f64),
+        time(x.waking_ns as f64),
+        time(x.interrupts_ns as f64),
+    ]
+}
+
+fn deferred(w: &mut String, p: &Proof) -> std::fmt::Result {
+    if p.source == ProofSource::Schedstat {
+        return writeln!(w, "no names: the proof comes from /proc/<tid>/schedstat (BPF needs root)");
+    }
+    if p.threads.is_empty() {
+        return writeln!(w, "nothing ran while the job waited");
+    }
+    let mut t = table::new(["ran while the job waited", "in favored", "in regular", "times"]);
+    for d in p.threads.iter().take(ROWS) {
+        t.add_row([
+            name(&format!("thread:{}", d.comm), 24),
+            time(d.favored_ns as f64),
+            time(d.regular_ns as f64),
+            count(d.times),
+        ]);
+    }
+    if let Some(rest) = p.threads.get(ROWS..).filter(|r| !r.is_empty()) {
+        t.add_row([
+            format!("{} more", rest.len()),
+            time(rest.iter().map(|d| d.favored_ns).sum::<u64>() as f64),
+            time(rest.iter().map(|d| d.regular_ns).sum::<u64>() as f64),
+            count(rest.iter().map(|d| d.times).sum()),
+        ]);
+    }
+    writeln!(w, "{t}")
+}
+
+/// Edges by how late they were: a bar a factor of two.
+fn lateness(w: &mut String, a: &AgentStats) -> std::fmt::Result {
+    let l = &a.lateness;
+    writeln!(
+        w,
+        "edges: {} ({} missed), late by {} in the median, {} at 99 %, {} at most",
+        count(a.edges),
+        count(a.missed),
+        time(l.p50_ns as f64),
+        time(l.p99_ns as f64),
+        time(l.max_ns as f64),
+    )?;
+    let mut octaves = std::collections::BTreeMap::new();
+    for b in &l.buckets {
+        *octaves.entry(b.up_to_ns.max(1).next_power_of_two()).or_insert(0) += b.count;
+    }
+    let most = octaves.values().copied().max().unwrap_or(1).max(1);
+    for (up_to, n) in octaves {
+        let bar = (n * BAR as u64).div_ceil(most) as usize;
+        writeln!(w, "  ≤ {:>8} {:>8} {}", time(up_to as f64), count(n), "█".repeat(bar))?;
+    }
+    writeln!(
+        w,
+        "agent: {} switches of {} tasks, {} of one CPU",
+        count(a.switches),
+        count(a.tasks),
+        percent(a.cpu_ns as f64 / a.wall_ns.max(1) as f64),
+    )
+}
