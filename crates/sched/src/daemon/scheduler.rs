@@ -1,0 +1,148 @@
+//! The job class of the daemon, and the agent that runs as long as it has members.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use colony_node::cpu::CpuSet;
+use colony_time::Windows;
+
+use crate::SchedError;
+use crate::agent::{Agent, AgentConfig, AgentStats};
+use crate::job::Job;
+
+/// Starts an agent with the first member of the job and stops it after the last.
+#[derive(Debug)]
+pub(crate) struct Scheduler {
+    cpus: CpuSet,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    running: Option<Running>,
+    /// What the last agent did, after its end.
+    last: Option<AgentStats>,
+    jobs: u64,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Running {
+    job: Arc<Job>,
+    agent: Agent,
+}
+
+/// What is running now.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Snapshot {
+    /// Processes of the job.
+    pub(crate) processes: Vec<i32>,
+    /// Threads of the job.
+    pub(crate) tasks: usize,
+    /// Whether an agent runs.
+    pub(crate) active: bool,
+    /// The agent's figures; those of the last one where none runs.
+    pub(crate) agent: Option<AgentStats>,
+    /// Agents started so far.
+    pub(crate) jobs: u64,
+}
+
+/// Why a process did not become a member.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    /// The daemon is about to end.
+    #[error("colonyd is stopping; no process joins any more")]
+    Closed,
+    /// The agent did not start, or the process is gone.
+    #[error(transparent)]
+    Sched(#[from] SchedError),
+}
+
+impl Scheduler {
+    pub(crate) fn new(cpus: CpuSet) -> Self {
+        Self { cpus, inner: Mutex::default() }
+    }
+
+    pub(crate) const fn cpus(&self) -> &CpuSet {
+        &self.cpus
+    }
+
+    /// Makes process `pid` a member; the first one starts the agent with `windows`.
+    pub(crate) fn join(&self, pid: i32, windows: Windows) -> Result<(), JoinError> {
+        let mut inner = self.lock();
+        if inner.closed {
+            return Err(JoinError::Closed);
+        }
+        inner.retire();
+        if let Some(running) = &inner.running {
+            running.job.add(pid)?;
+            return Ok(());
+        }
+        let job = Arc::new(Job::new());
+        job.add(pid)?;
+        let agent = Agent::start(AgentConfig::new(windows, self.cpus.clone()), Arc::clone(&job))?;
+        inner.running = Some(Running { job, agent });
+        inner.jobs += 1;
+        tracing::info!("process {pid} is the first of a job on CPU {}: the agent runs", self.cpus);
+        Ok(())
+    }
+
+    pub(crate) fn set_windows(&self, windows: Windows) {
+        if let Some(running) = &self.lock().running {
+            running.agent.set_windows(windows);
+        }
+    }
+
+    /// Stops the agent if its job has no member left, or if it gave up; whether one runs still.
+    pub(crate) fn retire(&self) -> bool {
+        let mut inner = self.lock();
+        inner.retire();
+        inner.running.is_some()
+    }
+
+    /// Stops for good: every task is back in its own class when this returns.
+    pub(crate) fn close(&self) {
+        let mut inner = self.lock();
+        inner.closed = true;
+        inner.stop("colonyd is stopping");
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let mut inner = self.lock();
+        inner.retire();
+        let jobs = inner.jobs;
+        match &inner.running {
+            Some(Running { job, agent }) => Snapshot {
+                processes: job.processes(),
+                tasks: job.tasks().len(),
+                active: true,
+                agent: Some(agent.stats()),
+                jobs,
+            },
+            None => Snapshot { agent: inner.last.clone(), jobs, ..Snapshot::default() },
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn retire(&mut self) {
+        let Some(Running { job, agent }) = &self.running else { return };
+        if let Some(reason) = agent.stats().stopped {
+            tracing::error!("the agent gave up: {reason}");
+            self.stop("it gave up");
+        } else if job.is_empty() {
+            // the agent's own scanner keeps that up to date
+            self.stop("the last process of the job has ended");
+        }
+    }
+
+    fn stop(&mut self, why: &str) {
+        if let Some(Running { agent, .. }) = self.running.take() {
+            self.last = Some(agent.stop());
+            tracing::info!("the agent stops: {why}");
+        }
+    }
+}
