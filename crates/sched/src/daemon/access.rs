@@ -133,6 +133,8 @@ pub(crate) struct Status {
     pub(crate) groups: BTreeSet<u32>,
     /// Whether the task counts processes in a pid namespace below this one, so that its numbers are not ours.
     pub(crate) own_numbers: bool,
+    /// Whether it has memory of its own: a thread of the kernel has none.
+    pub(crate) program: bool,
 }
 
 /// Reads it; `None` where the task is gone or not to be seen.
@@ -152,6 +154,7 @@ fn parse_status(text: &str) -> Option<Status> {
         uids: uids.try_into().ok()?,
         groups: field("Groups:")?.collect::<Result<_, _>>().ok()?,
         own_numbers: field("NSpid:").is_some_and(|n| n.count() > 1),
+        program: field("VmSize:").is_some(),
     })
 }
 
@@ -211,7 +214,7 @@ mod tests {
     fn a_task_that_counts_for_itself_is_noticed() {
         let text = "Uid:\t1\t2\t3\t4\nGroups:\t5 6 \nNStgid:\t9\t1\nNSpid:\t9\t1\n";
         let s = parse_status(text).expect("valid");
-        assert_eq!(s, Status { uids: [1, 2, 3], groups: [5, 6].into(), own_numbers: true });
+        assert_eq!(s, Status { uids: [1, 2, 3], groups: [5, 6].into(), own_numbers: true, program: false });
     }
 
     proptest! {

@@ -69,6 +69,12 @@ impl Place {
     pub(crate) fn take(path: &Path) -> Result<Self, MountError> {
         let system =
             |what, hint| move |source| MountError::System { what, path: path.to_owned(), source, hint };
+        let resolved = if path.is_symlink() {
+            std::fs::canonicalize(path).map_err(system("following", None))?
+        } else {
+            path.to_owned()
+        };
+        let path = resolved.as_path();
         clear(path)?;
         let created = match std::fs::DirBuilder::new().mode(0o700).create(path) {
             Ok(()) => true,
@@ -95,6 +101,15 @@ impl Place {
             return Err(running());
         }
         Ok(Self { path, created, _lock: lock })
+    }
+
+    /// Removes the directory if it was made here.
+    pub(crate) fn give_up(self) {
+        let Self { path, created, _lock } = self;
+        drop(_lock);
+        if created {
+            remove_directory(&path);
+        }
     }
 
     /// Absolute, without links.
@@ -162,9 +177,12 @@ pub(crate) fn detach_dead(path: &Path) -> bool {
     }
 }
 
-/// Detaches whatever is mounted at `path`, alive or not.
+/// Detaches what is mounted at `path`, alive or not; nothing there is fine.
 pub(crate) fn detach_path(path: &Path) -> io::Result<()> {
-    Ok(nix::mount::umount2(path, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW)?)
+    match nix::mount::umount2(path, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
+        Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => Ok(()),
+        Err(e) => Err(e.into()),
+    }
 }
 
 /// Removes the directory unless somebody else has taken it in the meantime.

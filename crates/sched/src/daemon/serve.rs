@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use caps::Capability;
 use colony_node::privilege::Privileges;
 use colony_time::text;
 use fuser::{Session, SessionACL};
@@ -67,7 +66,13 @@ pub fn serve(config: &Checked) -> Result<(), DaemonError> {
     let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
     signals.thread_block().map_err(|e| system("blocking signals")(e.into()))?;
     let place = Place::take(&config.mount)?;
-    let guard = Guard::start(&place).map_err(system("starting the guard of the mount"))?;
+    let guard = match Guard::start(&place) {
+        Ok(guard) => guard,
+        Err(e) => {
+            place.give_up();
+            return Err(system("starting the guard of the mount")(e));
+        }
+    };
     let (events, told) = mpsc::channel();
     let service = Arc::new(Service::new(config, events.clone()));
     let session = place.mount().map_err(DaemonError::from).and_then(|device| {
@@ -77,7 +82,7 @@ pub fn serve(config: &Checked) -> Result<(), DaemonError> {
             .map_err(system("greeting the kernel's FUSE"))
     });
     let ended = session.and_then(|session| {
-        // unmounting is the guard's; the rest of a job's life takes one privilege
+        // unmounting is the guard's; scheduling takes less
         privileges::keep_only(&[Capability::CAP_SYS_NICE]).map_err(|e| DaemonError::Drop(e.to_string()))?;
         listen(session, signals, &guard, &events).map_err(system("starting threads"))?;
         announce(config, &place);
@@ -85,6 +90,8 @@ pub fn serve(config: &Checked) -> Result<(), DaemonError> {
     });
     service.scheduler().close();
     let _ = notify("STOPPING=1");
+    // the guard removes the directory only when nobody holds it
+    drop(place);
     let unmounted = match ended {
         Err(DaemonError::GuardGone) => Ok(()),
         _ => guard.unmount().map_err(system("unmounting")),

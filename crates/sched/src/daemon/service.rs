@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use colony_node::task;
-use colony_time::{Windows, text};
+use colony_time::text;
 use serde::Serialize;
 
 use super::Event;
@@ -57,6 +57,9 @@ pub enum Refusal {
          let the process write 1 for itself"
     )]
     OtherNumbers,
+    /// The process is a thread of the kernel, or one of this daemon's.
+    #[error("process {0} is the kernel's or colonyd's own; only programs can be a job")]
+    NoProgram(i32),
     /// The process is another user's.
     #[error("process {pid} is not user {uid}'s; only root may register other users' processes")]
     NotYours {
@@ -76,7 +79,9 @@ impl Refusal {
     pub const fn errno(&self) -> i32 {
         match self {
             Self::NoRight { .. } | Self::ReadOnly(_) | Self::NotYours { .. } => libc::EACCES,
-            Self::NoText | Self::NoProcess | Self::Unseen | Self::OtherNumbers => libc::EINVAL,
+            Self::NoText | Self::NoProcess | Self::Unseen | Self::OtherNumbers | Self::NoProgram(_) => {
+                libc::EINVAL
+            }
             Self::Setting(e) => e.errno(),
             Self::Join(JoinError::Sched(crate::SchedError::NoProcess(_))) => libc::ESRCH,
             Self::Join(JoinError::Closed) => libc::ESHUTDOWN,
@@ -114,15 +119,15 @@ impl Service {
         &self.scheduler
     }
 
-    /// Whether `peer` may write `file`; a refusal is remembered for it.
-    pub(crate) fn may_write(&self, file: File, peer: &Peer) -> Result<(), Refusal> {
-        self.allowed(file, peer).inspect_err(|e| self.remember(file, peer, e))
+    /// Whether `peer` may open `file` to write; a refusal is logged, and remembered for it.
+    pub(crate) fn may_open(&self, file: File, peer: &Peer) -> Result<(), Refusal> {
+        self.may_write(file, peer).inspect_err(|e| self.remember(file, peer, e))
     }
 
     /// Takes one write; `None` is something that is no text. A refusal is logged, and remembered for the writer.
     pub(crate) fn write(&self, file: File, peer: &Peer, written: Option<&str>) -> Result<(), Refusal> {
         let done = self
-            .allowed(file, peer)
+            .may_write(file, peer)
             .and_then(|()| written.ok_or(Refusal::NoText))
             .and_then(|text| self.apply(file, peer, text));
         match &done {
@@ -146,7 +151,8 @@ impl Service {
         }
     }
 
-    fn allowed(&self, file: File, peer: &Peer) -> Result<(), Refusal> {
+    /// Whether `peer` may write `file`.
+    pub(crate) fn may_write(&self, file: File, peer: &Peer) -> Result<(), Refusal> {
         let right = file.right_to_write().ok_or(Refusal::ReadOnly(file.name()))?;
         if self.access.allows(peer, right) {
             return Ok(());
@@ -160,16 +166,14 @@ impl Service {
             File::DutyCycle => self.set(|now| now.with_duty(text, &self.limits))?,
             _ => {
                 let pid = process_named(text, peer)?;
-                self.scheduler.join(pid, self.windows())?;
+                // held, so that no change of the windows slips between reading them and the agent's start
+                let setting = lock(&self.setting);
+                self.scheduler.join(pid, setting.windows())?;
                 tracing::info!("process {pid} joins the job, as user {} wrote", peer.uid);
                 let _ = self.events.send(Event::Joined);
             }
         }
         Ok(())
-    }
-
-    fn windows(&self) -> Windows {
-        lock(&self.setting).windows()
     }
 
     fn set(
@@ -185,13 +189,17 @@ impl Service {
     }
 
     fn remember(&self, file: File, peer: &Peer, refusal: &Refusal) {
-        let name = file.name();
-        tracing::warn!("refused a write to {name} by thread {} of user {}: {refusal}", peer.tid, peer.uid);
+        let text = format!("{}: {refusal}\n", file.name());
         let mut refusals = lock(&self.refusals);
+        // said once: nobody fills the log by asking again and again
+        if refusals.get(&peer.uid) == Some(&text) {
+            return;
+        }
+        tracing::warn!("refused thread {} of user {}: {}", peer.tid, peer.uid, text.trim_end());
         if refusals.len() >= REMEMBERED && !refusals.contains_key(&peer.uid) {
             refusals.pop_last();
         }
-        refusals.insert(peer.uid, format!("{name}: {refusal}\n"));
+        refusals.insert(peer.uid, text);
     }
 
     fn stats(&self, setting: Setting) -> StatsReport {
@@ -232,6 +240,10 @@ fn process_named(text: &str, peer: &Peer) -> Result<i32, Refusal> {
             let gone = || Refusal::Join(crate::SchedError::NoProcess(given).into());
             let pid = task::process_of(given).ok_or_else(gone)?;
             let owner = access::status(pid).ok_or_else(gone)?;
+            let me = std::process::id() as i32;
+            if !owner.program || pid == me || task::children(me).contains(&pid) {
+                return Err(Refusal::NoProgram(pid));
+            }
             if peer.uid != 0 && owner.uids.iter().any(|&u| u != peer.uid) {
                 return Err(Refusal::NotYours { pid, uid: peer.uid });
             }
@@ -249,4 +261,57 @@ fn json<T: Serialize>(value: &T) -> String {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::daemon::config::Config;
+    use proptest::prelude::*;
+
+    fn service() -> Service {
+        let checked = Config::default().check().expect("the defaults work on every node");
+        Service::new(&checked, std::sync::mpsc::channel().0)
+    }
+
+    fn peer(uid: u32) -> Peer {
+        Peer { tid: std::process::id() as i32, uid, groups: [uid].into() }
+    }
+
+    #[test]
+    fn each_user_hears_of_its_own_refusals() {
+        let service = service();
+        assert!(service.write(File::Period, &peer(0), Some("x")).is_err());
+        assert!(service.may_open(File::Period, &peer(7)).is_err());
+        assert!(service.document(File::LastError, 0).contains("100ms"));
+        assert!(service.document(File::LastError, 7).contains("user 7 may not set the windows"));
+        assert_eq!(service.document(File::LastError, 8), "");
+        for uid in 1000..2000 {
+            assert!(service.may_open(File::Stats, &peer(uid)).is_err());
+        }
+        assert_eq!(lock(&service.refusals).len(), REMEMBERED, "bounded");
+    }
+
+    proptest! {
+        #[test]
+        fn a_refused_write_changes_no_file_and_a_taken_one_can_be_read_back(
+            writes in prop::collection::vec((any::<bool>(), "(0x[0-9a-f]{8}|[0-9]{1,4}(ms|us|%)|.{0,9})"), 0..20),
+        ) {
+            let service = service();
+            let read = || [File::Period, File::DutyCycle].map(|f| service.document(f, 0));
+            for (period, written) in writes {
+                let file = if period { File::Period } else { File::DutyCycle };
+                let before = read();
+                match service.write(file, &peer(0), Some(&written)) {
+                    Err(_) => prop_assert_eq!(read(), before),
+                    Ok(()) => {
+                        let after = read();
+                        let back = service.document(file, 0);
+                        prop_assert!(service.write(file, &peer(0), Some(&back)).is_ok());
+                        prop_assert_eq!(read(), after);
+                    }
+                }
+            }
+        }
+    }
 }

@@ -77,15 +77,15 @@ impl Tree {
         })
     }
 
-    /// Whether the asking process may write `file`.
-    fn may_write(&self, req: &Request, file: File) -> Result<(), Errno> {
-        self.service.may_write(file, &peer(req)).map_err(|e| Errno::from_i32(e.errno()))
+    /// Whether the asking process may open `file` to write.
+    fn may_open(&self, req: &Request, file: File) -> Result<(), Errno> {
+        self.service.may_open(file, &peer(req)).map_err(|e| Errno::from_i32(e.errno()))
     }
 
     fn open_file(&self, req: &Request, inode: INodeNo, flags: OpenFlags) -> Result<FileHandle, Errno> {
         let file = File::of_inode(inode.0).ok_or(Errno::EISDIR)?;
         if flags.acc_mode() != OpenAccMode::O_RDONLY {
-            self.may_write(req, file)?;
+            self.may_open(req, file)?;
         }
         let handle = self.next.fetch_add(1, Ordering::Relaxed);
         self.opened().insert(handle, Open { file, uid: req.uid(), document: None });
@@ -169,7 +169,7 @@ impl Filesystem for Tree {
         let allowed = match (File::of_inode(inode.0), size) {
             _ if owner_change => Err(Errno::EPERM),
             // `>` empties a file before it writes: there is nothing to empty
-            (Some(file), Some(_)) => self.may_write(req, file),
+            (Some(file), Some(_)) => self.may_open(req, file),
             _ => Ok(()),
         };
         match allowed.and_then(|()| self.attributes(inode)) {
@@ -182,7 +182,9 @@ impl Filesystem for Tree {
         let (write, execute) = (mask.contains(AccessFlags::W_OK), mask.contains(AccessFlags::X_OK));
         let allowed = match File::of_inode(inode.0) {
             Some(_) if execute => Err(Errno::EACCES),
-            Some(file) if write => self.may_write(req, file),
+            Some(file) if write => {
+                self.service.may_write(file, &peer(req)).map_err(|e| Errno::from_i32(e.errno()))
+            }
             None if write => Err(Errno::EACCES),
             _ => Ok(()),
         };

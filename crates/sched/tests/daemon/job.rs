@@ -1,0 +1,208 @@
+//! The job: who joins, who inherits, and that every task gets its own class back.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use colony_node::class::{self, Class};
+use colony_node::task;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+use crate::support::{Daemon, NOBODY, possible, text, wait_until};
+
+/// One job at a time: they share a CPU.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A daemon, where jobs can be scheduled.
+fn daemon(config: &str) -> Option<Daemon> {
+    if !possible() {
+        return None;
+    }
+    let real_time = std::thread::spawn(|| class::set(0, Class::Fifo(1)).is_ok());
+    if !real_time.join().expect("no panic") {
+        eprintln!("skipped: no real-time class here");
+        return None;
+    }
+    Some(Daemon::start(config))
+}
+
+/// Processes of a test, ended with it.
+struct Group(Child);
+
+impl Group {
+    fn start(daemon: &Daemon, uid: u32, script: &str) -> Self {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script]).env("M", &daemon.mount).process_group(0).uid(uid).gid(uid);
+        Self(shell.spawn().expect("sh"))
+    }
+
+    fn pid(&self) -> i32 {
+        self.0.id() as i32
+    }
+
+    fn end(&mut self) {
+        let _ = killpg(Pid::from_raw(self.pid()), Signal::SIGKILL);
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+const FAMILY: &str = "echo 1 > $M/job; nice -n 5 sleep 1000 & exec sleep 1000";
+
+/// A shell that joins and its child, both switched by the agent; with the classes that are their own.
+fn family(daemon: &Daemon) -> (Group, [(i32, Class); 2]) {
+    let group = Group::start(daemon, 0, FAMILY);
+    let me = group.pid();
+    let mut child = None;
+    wait_until("the child runs its program", || {
+        child = task::children(me).into_iter().find(|&c| task::name(c).as_deref() == Some("sleep"));
+        child.is_some()
+    });
+    let own = [(me, Class::Other(0)), (child.expect("found"), Class::Other(5))];
+    wait_until("both are members and switched", || {
+        let members = daemon.client().job().expect("readable");
+        own.iter().all(|&(pid, own)| members.contains(&pid) && class::get(pid).is_ok_and(|c| c != own))
+    });
+    (group, own)
+}
+
+fn in_own_class(tasks: &[(i32, Class)]) -> bool {
+    tasks.iter().all(|&(tid, own)| class::get(tid).is_ok_and(|c| c == own))
+}
+
+#[test]
+fn a_shell_joins_its_children_inherit_and_the_agent_ends_with_the_last() {
+    let _alone = alone();
+    let Some(daemon) = daemon("") else { return };
+    let client = daemon.client();
+    assert!(!client.stats().expect("readable").job.active);
+    for jobs in 1..=2 {
+        let (mut group, own) = family(&daemon);
+        let stats = client.stats().expect("readable");
+        assert!(stats.job.active && stats.job.jobs == jobs, "{:?}", stats.job);
+        assert!(stats.job.processes.len() >= own.len() && stats.job.tasks >= own.len(), "{:?}", stats.job);
+        wait_until("edges are handled", || {
+            client.stats().expect("readable").agent.is_some_and(|a| a.edges > 4)
+        });
+        group.end();
+        wait_until("the agent stops", || !client.stats().expect("readable").job.active);
+        assert!(client.stats().expect("readable").agent.is_some(), "its figures stay");
+        assert_eq!(daemon.read("job"), "");
+    }
+}
+
+#[test]
+fn windows_change_under_a_running_job() {
+    let _alone = alone();
+    let Some(daemon) = daemon("") else { return };
+    let (_group, _) = family(&daemon);
+    let client = daemon.client();
+    for (period, duty) in [("20ms", "50%"), ("10ms", "30%")] {
+        assert_eq!(daemon.errno("period", period), None);
+        assert_eq!(daemon.errno("duty_cycle", duty), None);
+        let edges = || client.stats().expect("readable").agent.expect("it runs").edges;
+        let before = edges();
+        wait_until("edges go on", || edges() > before + 4);
+    }
+}
+
+#[test]
+fn kill_9_of_the_daemon_gives_every_task_its_class_back() {
+    let _alone = alone();
+    let Some(mut daemon) = daemon("") else { return };
+    let (_group, own) = family(&daemon);
+    daemon.signal(Signal::SIGKILL);
+    wait_until("both have their own class again", || in_own_class(&own));
+    wait_until("the mount is gone", || !daemon.mount.exists());
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert!(in_own_class(&own), "and keep it");
+}
+
+#[test]
+fn a_clean_end_gives_every_task_its_class_back() {
+    let _alone = alone();
+    let Some(mut daemon) = daemon("") else { return };
+    let (_group, own) = family(&daemon);
+    assert_eq!(daemon.signal(Signal::SIGTERM).code(), Some(0));
+    assert!(in_own_class(&own), "when it has ended, not later");
+    assert!(!daemon.mount.exists());
+}
+
+#[test]
+fn a_user_who_may_registers_own_processes() {
+    let _alone = alone();
+    let Some(daemon) = daemon("[access]\ngroups = [\"65534\"]\n") else { return };
+    let group = Group::start(&daemon, NOBODY, "sleep 1000 & echo $! > $M/job; exec sleep 1000");
+    wait_until("only the child is a member", || {
+        let members = daemon.client().job().expect("readable");
+        let children = task::children(group.pid());
+        !children.is_empty() && members == children
+    });
+}
+
+#[test]
+fn a_program_joins_before_it_begins() {
+    let _alone = alone();
+    let Some(daemon) = daemon("") else { return };
+    let mut sleep = Command::new("sleep");
+    let client = daemon.client();
+    let mut group = Group(
+        client
+            .join_on_start(sleep.arg("1000").process_group(0))
+            .expect("allowed")
+            .spawn()
+            .expect("it joins and starts"),
+    );
+    assert_eq!(client.job().expect("readable"), [group.pid()]);
+    group.end();
+    // a member that has ended cannot be named again
+    let error = client.join(group.pid()).expect_err("gone").to_string();
+    assert!(error.contains("no such process"), "{error}");
+}
+
+#[test]
+fn a_thread_that_joins_brings_its_process() {
+    let _alone = alone();
+    let Some(daemon) = daemon("") else { return };
+    let mut program = Command::new(std::env::current_exe().expect("this program"));
+    program.args(["--exact", "job::the_program_whose_thread_joins"]).process_group(0);
+    program.stdout(std::process::Stdio::null()).env(HELPER, &daemon.mount);
+    let group = Group(program.spawn().expect("it starts"));
+    wait_until("the process is a member", || daemon.client().job().expect("readable") == [group.pid()]);
+}
+
+const HELPER: &str = "COLONY_TEST_JOIN_FROM_THREAD";
+
+/// What the test above starts; nothing otherwise.
+#[test]
+fn the_program_whose_thread_joins() {
+    let Some(mount) = std::env::var_os(HELPER) else { return };
+    let join = move || std::fs::write(std::path::Path::new(&mount).join("job"), "1");
+    std::thread::spawn(join).join().expect("no panic").expect("allowed");
+    std::thread::sleep(std::time::Duration::from_secs(60));
+}
+
+#[test]
+fn the_daemon_and_the_kernel_are_no_job() {
+    let _alone = alone();
+    let Some(daemon) = daemon("") else { return };
+    let kthreadd = 2;
+    if task::name(kthreadd).as_deref() == Some("kthreadd") {
+        assert_eq!(daemon.errno("job", "2"), Some(libc::EINVAL));
+        assert!(daemon.read("last_error").contains("kernel"), "{}", daemon.read("last_error"));
+    }
+    for pid in [daemon.pid(), daemon.guard()] {
+        assert_eq!(daemon.errno("job", &pid.to_string()), Some(libc::EINVAL));
+    }
+    let out = daemon.shell("cat $M/job");
+    assert_eq!(text(&out), "");
+}
