@@ -14,6 +14,15 @@ pub(crate) fn to_schedule() -> Vec<Capability> {
     needed
 }
 
+/// Lets the agent lock its memory when the privilege to do so without limit is gone. Where the limit cannot be
+/// raised, the agent says what that costs.
+pub(crate) fn allow_locked_memory() {
+    use nix::sys::resource::{RLIM_INFINITY, Resource, setrlimit};
+    if let Err(e) = setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY) {
+        tracing::debug!("the limit of locked memory stays: {e}");
+    }
+}
+
 fn processes_hidden(mountinfo: &str) -> bool {
     let options = mountinfo.lines().rev().find_map(|l| l.split_once(" /proc ").map(|(_, rest)| rest));
     let hidden = |o: &str| o.strip_prefix("hidepid=").is_some_and(|v| v != "0" && v != "off");

@@ -75,6 +75,7 @@ impl Scheduler {
         inner.retire();
         if let Some(running) = &inner.running {
             running.job.add(pid)?;
+            running.agent.look();
             return Ok(());
         }
         let job = Arc::new(Job::new());
@@ -130,7 +131,8 @@ impl Scheduler {
 impl Inner {
     fn retire(&mut self) {
         let Some(Running { job, agent }) = &self.running else { return };
-        if let Some(reason) = agent.stats().stopped {
+        if !agent.is_running() {
+            let reason = agent.stats().stopped.unwrap_or_else(|| "for no reason it knew".into());
             tracing::error!("the agent gave up: {reason}");
             self.stop("it gave up");
         } else if job.is_empty() {

@@ -83,7 +83,8 @@ pub fn serve(config: &Checked) -> Result<(), DaemonError> {
     });
     let ended = session.and_then(|session| {
         // unmounting is the guard's; scheduling takes less
-        privileges::keep_only(&[Capability::CAP_SYS_NICE]).map_err(|e| DaemonError::Drop(e.to_string()))?;
+        privileges::allow_locked_memory();
+        privileges::keep_only(&privileges::to_schedule()).map_err(|e| DaemonError::Drop(e.to_string()))?;
         listen(session, signals, &guard, &events).map_err(system("starting threads"))?;
         announce(config, &place);
         wait(&service, &told)

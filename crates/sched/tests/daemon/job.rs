@@ -107,8 +107,8 @@ fn windows_change_under_a_running_job() {
     let (_group, _) = family(&daemon);
     let client = daemon.client();
     for (period, duty) in [("20ms", "50%"), ("10ms", "30%")] {
-        assert_eq!(daemon.errno("period", period), None);
         assert_eq!(daemon.errno("duty_cycle", duty), None);
+        assert_eq!(daemon.errno("period", period), None);
         let edges = || client.stats().expect("readable").agent.expect("it runs").edges;
         let before = edges();
         wait_until("edges go on", || edges() > before + 4);
