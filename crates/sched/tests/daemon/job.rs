@@ -35,9 +35,14 @@ struct Group(Child);
 
 impl Group {
     fn start(daemon: &Daemon, uid: u32, script: &str) -> Self {
-        let mut shell = Command::new("sh");
-        shell.args(["-c", script]).env("M", &daemon.mount).process_group(0).uid(uid).gid(uid);
-        Self(shell.spawn().expect("sh"))
+        let mut shell = Command::new("nice");
+        shell
+            .args(["-n", "5", "sh", "-c", script])
+            .env("M", &daemon.mount)
+            .process_group(0)
+            .uid(uid)
+            .gid(uid);
+        Self(shell.spawn().expect("nice and sh"))
     }
 
     fn pid(&self) -> i32 {
@@ -56,10 +61,13 @@ impl Drop for Group {
     }
 }
 
-const FAMILY: &str = "echo 1 > $M/job; nice -n 5 sleep 1000 & exec sleep 1000";
+const FAMILY: &str = "echo 1 > $M/job; sleep 1000 & exec sleep 1000";
 
-/// A shell that joins and its child, both switched by the agent; with the classes that are their own.
-fn family(daemon: &Daemon) -> (Group, [(i32, Class); 2]) {
+/// The class of every process of a [`Group`].
+const OWN: Class = Class::Other(5);
+
+/// A shell that joins and its child, both switched by the agent.
+fn family(daemon: &Daemon) -> (Group, [i32; 2]) {
     let group = Group::start(daemon, 0, FAMILY);
     let me = group.pid();
     let mut child = None;
@@ -67,16 +75,17 @@ fn family(daemon: &Daemon) -> (Group, [(i32, Class); 2]) {
         child = task::children(me).into_iter().find(|&c| task::name(c).as_deref() == Some("sleep"));
         child.is_some()
     });
-    let own = [(me, Class::Other(0)), (child.expect("found"), Class::Other(5))];
+    let both = [me, child.expect("found")];
     wait_until("both are members and switched", || {
         let members = daemon.client().job().expect("readable");
-        own.iter().all(|&(pid, own)| members.contains(&pid) && class::get(pid).is_ok_and(|c| c != own))
+        let switched = |&pid: &i32| matches!(class::get(pid), Ok(Class::Fifo(_) | Class::Idle));
+        both.iter().all(|pid| members.contains(pid) && switched(pid))
     });
-    (group, own)
+    (group, both)
 }
 
-fn in_own_class(tasks: &[(i32, Class)]) -> bool {
-    tasks.iter().all(|&(tid, own)| class::get(tid).is_ok_and(|c| c == own))
+fn in_own_class(tasks: &[i32]) -> bool {
+    tasks.iter().all(|&tid| class::get(tid).is_ok_and(|c| c == OWN))
 }
 
 #[test]
@@ -86,10 +95,10 @@ fn a_shell_joins_its_children_inherit_and_the_agent_ends_with_the_last() {
     let client = daemon.client();
     assert!(!client.stats().expect("readable").job.active);
     for jobs in 1..=2 {
-        let (mut group, own) = family(&daemon);
+        let (mut group, both) = family(&daemon);
         let stats = client.stats().expect("readable");
         assert!(stats.job.active && stats.job.jobs == jobs, "{:?}", stats.job);
-        assert!(stats.job.processes.len() >= own.len() && stats.job.tasks >= own.len(), "{:?}", stats.job);
+        assert!(stats.job.processes.len() >= both.len() && stats.job.tasks >= both.len(), "{:?}", stats.job);
         wait_until("edges are handled", || {
             client.stats().expect("readable").agent.is_some_and(|a| a.edges > 4)
         });
@@ -119,21 +128,21 @@ fn windows_change_under_a_running_job() {
 fn kill_9_of_the_daemon_gives_every_task_its_class_back() {
     let _alone = alone();
     let Some(mut daemon) = daemon("") else { return };
-    let (_group, own) = family(&daemon);
+    let (_group, both) = family(&daemon);
     daemon.signal(Signal::SIGKILL);
-    wait_until("both have their own class again", || in_own_class(&own));
+    wait_until("both have their own class again", || in_own_class(&both));
     wait_until("the mount is gone", || !daemon.mount.exists());
     std::thread::sleep(std::time::Duration::from_millis(300));
-    assert!(in_own_class(&own), "and keep it");
+    assert!(in_own_class(&both), "and keep it");
 }
 
 #[test]
 fn a_clean_end_gives_every_task_its_class_back() {
     let _alone = alone();
     let Some(mut daemon) = daemon("") else { return };
-    let (_group, own) = family(&daemon);
+    let (_group, both) = family(&daemon);
     assert_eq!(daemon.signal(Signal::SIGTERM).code(), Some(0));
-    assert!(in_own_class(&own), "when it has ended, not later");
+    assert!(in_own_class(&both), "when it has ended, not later");
     assert!(!daemon.mount.exists());
 }
 

@@ -51,7 +51,7 @@ pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
 pub(crate) struct Daemon {
     pub(crate) child: Child,
     pub(crate) mount: PathBuf,
-    pub(crate) folder: TempDir,
+    _folder: TempDir,
 }
 
 impl Daemon {
@@ -81,7 +81,7 @@ impl Daemon {
             }
             Client::at(&mount).is_some()
         });
-        Self { child, mount, folder }
+        Self { child, mount, _folder: folder }
     }
 
     pub(crate) fn client(&self) -> Client {
