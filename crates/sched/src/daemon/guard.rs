@@ -1,11 +1,12 @@
-//! The guard of the mount: a process of its own that takes the tree away when the daemon ends, however it
-//! ends.
+//! The guard: a process of its own that takes the tree away when the daemon ends, however it ends, and gives
+//! the job's tasks back the CPUs they had.
 //!
 //! A FUSE mount whose daemon is gone stays where it was, and everybody who looks at it gets `Transport
 //! endpoint is not connected`. The guard waits on a socket whose other end only the daemon has: `kill -9`
-//! closes it too. It keeps the privilege to unmount, so that the daemon can give that up.
+//! closes it too. It keeps the privilege to unmount, so that the daemon can give that up. (Scheduling
+//! classes are the business of the agent's own [guardian](crate::guardian).)
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -14,16 +15,28 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use caps::Capability;
+use serde::{Deserialize, Serialize};
 
+use super::binding::{self, Bound};
 use super::mount::{self, Place};
+use super::privileges;
 
 /// First argument of a process that is a guard.
 const GUARD_ARGUMENT: &str = "--guard-of-mount";
 
-/// What the daemon says for an orderly end.
-const UNMOUNT: u8 = b'u';
 /// What the guard says once it watches.
 const READY: u8 = b'r';
+
+/// What the daemon tells: a line of JSON each.
+#[derive(Debug, Serialize, Deserialize)]
+enum Message {
+    /// These tasks are about to be bound.
+    Bound(Vec<Bound>),
+    /// The processes of the job, by which orphans of tasks that were bound are found.
+    Processes(Vec<i32>),
+    /// An orderly end.
+    Unmount,
+}
 
 /// The daemon's end.
 #[derive(Debug)]
@@ -50,7 +63,14 @@ impl Guard {
         let mut said = [0];
         line.read_exact(&mut said)?;
         line.set_read_timeout(None)?;
+        // a guard that was stopped must not hold up the daemon
+        line.set_write_timeout(Some(Duration::from_secs(2)))?;
         Ok(Self { child, line })
+    }
+
+    /// A way to tell the guard which tasks are bound.
+    pub(crate) fn teller(&self) -> io::Result<Teller> {
+        Ok(Teller(self.line.try_clone()?))
     }
 
     /// Something that blocks until the guard has gone.
@@ -63,10 +83,32 @@ impl Guard {
 
     /// Has the tree taken away, and returns when that is done.
     pub(crate) fn unmount(mut self) -> io::Result<()> {
-        self.line.write_all(&[UNMOUNT])?;
+        tell(&self.line, &Message::Unmount)?;
         let status = self.child.wait()?;
         if status.success() { Ok(()) } else { Err(io::Error::other("the guard could not unmount")) }
     }
+}
+
+/// The daemon's way to tell the guard what to undo.
+#[derive(Debug)]
+pub(crate) struct Teller(UnixStream);
+
+impl Teller {
+    /// Says that these tasks are about to be bound.
+    pub(crate) fn bound(&self, changes: &[Bound]) -> io::Result<()> {
+        tell(&self.0, &Message::Bound(changes.to_vec()))
+    }
+
+    /// Says which processes the job has now.
+    pub(crate) fn processes(&self, processes: &[i32]) -> io::Result<()> {
+        tell(&self.0, &Message::Processes(processes.to_vec()))
+    }
+}
+
+fn tell(mut line: &UnixStream, message: &Message) -> io::Result<()> {
+    let mut text = serde_json::to_vec(message)?;
+    text.push(b'\n');
+    line.write_all(&text)
 }
 
 /// The guard's whole life, where this process was started as one: its exit code.
@@ -90,11 +132,10 @@ fn guard(path: &Path, remove: bool) -> ExitCode {
     if line.write_all(&[READY]).is_err() {
         return ExitCode::FAILURE;
     }
-    let mut said = [0];
-    let gone = match line.read(&mut said) {
-        Ok(1) if said == [UNMOUNT] => mount::detach_path(path).is_ok(),
-        _ => wait_for_death(path),
-    };
+    let (mut bound, mut processes) = (Vec::new(), Vec::new());
+    let orderly = listen(line, &mut bound, &mut processes);
+    binding::undo(&bound, &processes);
+    let gone = if orderly { mount::detach_path(path).is_ok() } else { wait_for_death(path) };
     if remove {
         mount::remove_directory(path);
     }
@@ -103,6 +144,23 @@ fn guard(path: &Path, remove: bool) -> ExitCode {
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
+}
+
+/// Hears the daemon out: whether it ended in order, and in `bound` and `processes` what to give back its CPUs.
+fn listen(line: UnixStream, bound: &mut Vec<Bound>, processes: &mut Vec<i32>) -> bool {
+    for message in BufReader::new(line).split(b'\n') {
+        match message.map(|m| serde_json::from_slice(&m)) {
+            Ok(Ok(Message::Unmount)) => return true,
+            Ok(Ok(Message::Bound(changes))) => {
+                binding::prune(bound);
+                bound.extend(changes);
+            }
+            Ok(Ok(Message::Processes(now))) => *processes = now,
+            // half a message: the daemon died within it, and has not bound what it could not tell
+            Ok(Err(_)) | Err(_) => return false,
+        }
+    }
+    false
 }
 
 /// A dying process closes its descriptors one by one: the socket may go before the mount's does.
@@ -116,7 +174,7 @@ fn wait_for_death(path: &Path) -> bool {
     false
 }
 
-/// Ends only by what the daemon says or does, with no privilege but the one to unmount.
+/// Ends only by what the daemon says or does, with no privileges but those to unmount and to bind tasks.
 fn outlive_the_daemon() {
     use nix::sys::signal::{SigHandler, Signal, signal};
     let _ = nix::unistd::setsid();
@@ -124,7 +182,9 @@ fn outlive_the_daemon() {
         // SAFETY: ignoring a signal installs no handler.
         let _ = unsafe { signal(s, SigHandler::SigIgn) };
     }
-    super::privileges::keep_only(&[Capability::CAP_SYS_ADMIN]).unwrap_or_else(|e| {
+    let mut kept = privileges::to_schedule();
+    kept.push(Capability::CAP_SYS_ADMIN);
+    privileges::keep_only(&kept).unwrap_or_else(|e| {
         eprintln!("colonyd-guard: keeps more privileges than it needs: {e}");
     });
 }

@@ -16,6 +16,7 @@
 //! and [`serve`] runs it all, from mount to unmount.
 
 pub mod access;
+mod binding;
 pub mod config;
 pub mod files;
 mod guard;
@@ -31,6 +32,7 @@ mod service;
 pub mod setting;
 mod tree;
 
+pub use binding::NoSharedCpu;
 pub use guard::guard_main;
 pub use mount::MountError;
 pub use scheduler::JoinError;

@@ -1,10 +1,13 @@
 //! The job class of the daemon, and the agent that runs as long as it has members.
 
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use colony_node::cpu::CpuSet;
 use colony_time::Windows;
 
+use super::binding::{self, Bound, NoSharedCpu};
+use super::guard::Teller;
 use crate::SchedError;
 use crate::agent::{Agent, AgentConfig, AgentStats};
 use crate::job::Job;
@@ -13,6 +16,8 @@ use crate::job::Job;
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     cpus: CpuSet,
+    /// Who undoes what this does if it cannot do so itself.
+    guard: Option<Teller>,
     inner: Mutex<Inner>,
 }
 
@@ -29,6 +34,10 @@ struct Inner {
 struct Running {
     job: Arc<Job>,
     agent: Agent,
+    /// Tasks that were bound to the job's CPUs.
+    bound: Vec<Bound>,
+    /// The processes the guard knows of.
+    told: Vec<i32>,
 }
 
 /// What is running now.
@@ -52,39 +61,46 @@ pub enum JoinError {
     /// The daemon is about to end.
     #[error("colonyd is stopping; no process joins any more")]
     Closed,
+    /// The process may use none of the job's CPUs.
+    #[error(transparent)]
+    NoSharedCpu(#[from] NoSharedCpu),
+    /// The guard, which would give the process its CPUs back, does not listen.
+    #[error("the guard of colonyd does not listen ({0}), so no process joins; start colonyd again")]
+    Guard(io::Error),
     /// The agent did not start, or the process is gone.
     #[error(transparent)]
     Sched(#[from] SchedError),
 }
 
 impl Scheduler {
-    pub(crate) fn new(cpus: CpuSet) -> Self {
-        Self { cpus, inner: Mutex::default() }
+    pub(crate) fn new(cpus: CpuSet, guard: Option<Teller>) -> Self {
+        Self { cpus, guard, inner: Mutex::default() }
     }
 
     pub(crate) const fn cpus(&self) -> &CpuSet {
         &self.cpus
     }
 
-    /// Makes process `pid` a member; the first one starts the agent with `windows`.
+    /// Makes process `pid` a member, on the job's CPUs; the first one starts the agent with `windows`.
     pub(crate) fn join(&self, pid: i32, windows: Windows) -> Result<(), JoinError> {
         let mut inner = self.lock();
         if inner.closed {
             return Err(JoinError::Closed);
         }
-        inner.retire();
-        if let Some(running) = &inner.running {
-            running.job.add(pid)?;
-            running.agent.look();
-            return Ok(());
+        let changes = binding::plan(pid, &self.cpus)?;
+        if let Some(guard) = self.guard.as_ref().filter(|_| !changes.is_empty()) {
+            guard.bound(&changes).map_err(JoinError::Guard)?;
         }
-        let job = Arc::new(Job::new());
-        job.add(pid)?;
-        let agent = Agent::start(AgentConfig::new(windows, self.cpus.clone()), Arc::clone(&job))?;
-        inner.running = Some(Running { job, agent });
-        inner.jobs += 1;
-        tracing::info!("process {pid} is the first of a job on CPU {}: the agent runs", self.cpus);
-        Ok(())
+        binding::apply(&changes);
+        let joined = inner.join(pid, &self.cpus, windows);
+        match (&joined, &mut inner.running) {
+            (Ok(()), Some(running)) => {
+                binding::prune(&mut running.bound);
+                running.bound.extend(changes);
+            }
+            _ => binding::undo(&changes, &[]),
+        }
+        Ok(joined?)
     }
 
     pub(crate) fn set_windows(&self, windows: Windows) {
@@ -97,10 +113,18 @@ impl Scheduler {
     pub(crate) fn retire(&self) -> bool {
         let mut inner = self.lock();
         inner.retire();
-        inner.running.is_some()
+        let Some(running) = &mut inner.running else { return false };
+        let now = running.job.processes();
+        if let Some(guard) = self.guard.as_ref().filter(|_| !running.bound.is_empty() && now != running.told)
+        {
+            // without a guard the daemon ends anyway
+            let _ = guard.processes(&now);
+            running.told = now;
+        }
+        true
     }
 
-    /// Stops for good: every task is back in its own class when this returns.
+    /// Stops for good: every task is back in its own class and on its own CPUs when this returns.
     pub(crate) fn close(&self) {
         let mut inner = self.lock();
         inner.closed = true;
@@ -112,7 +136,7 @@ impl Scheduler {
         inner.retire();
         let jobs = inner.jobs;
         match &inner.running {
-            Some(Running { job, agent }) => Snapshot {
+            Some(Running { job, agent, .. }) => Snapshot {
                 processes: job.processes(),
                 tasks: job.tasks().len(),
                 active: true,
@@ -129,8 +153,24 @@ impl Scheduler {
 }
 
 impl Inner {
+    fn join(&mut self, pid: i32, cpus: &CpuSet, windows: Windows) -> Result<(), SchedError> {
+        self.retire();
+        if let Some(running) = &self.running {
+            running.job.add(pid)?;
+            running.agent.look();
+            return Ok(());
+        }
+        let job = Arc::new(Job::new());
+        job.add(pid)?;
+        let agent = Agent::start(AgentConfig::new(windows, cpus.clone()), Arc::clone(&job))?;
+        self.running = Some(Running { job, agent, bound: Vec::new(), told: Vec::new() });
+        self.jobs += 1;
+        tracing::info!("process {pid} is the first of a job on CPU {cpus}: the agent runs");
+        Ok(())
+    }
+
     fn retire(&mut self) {
-        let Some(Running { job, agent }) = &self.running else { return };
+        let Some(Running { job, agent, .. }) = &self.running else { return };
         if !agent.is_running() {
             let reason = agent.stats().stopped.unwrap_or_else(|| "for no reason it knew".into());
             tracing::error!("the agent gave up: {reason}");
@@ -142,8 +182,9 @@ impl Inner {
     }
 
     fn stop(&mut self, why: &str) {
-        if let Some(Running { agent, .. }) = self.running.take() {
+        if let Some(Running { job, agent, bound, .. }) = self.running.take() {
             self.last = Some(agent.stop());
+            binding::undo(&bound, &job.processes());
             tracing::info!("the agent stops: {why}");
         }
     }

@@ -74,7 +74,8 @@ pub fn serve(config: &Checked) -> Result<(), DaemonError> {
         }
     };
     let (events, told) = mpsc::channel();
-    let service = Arc::new(Service::new(config, events.clone()));
+    let teller = guard.teller().map_err(system("speaking to the guard"))?;
+    let service = Arc::new(Service::new(config, events.clone(), Some(teller)));
     let session = place.mount().map_err(DaemonError::from).and_then(|device| {
         let mut session = fuser::Config::default();
         session.acl = SessionACL::All;

@@ -13,6 +13,7 @@ use super::Event;
 use super::access::{self, Access, Peer, Right};
 use super::config::Checked;
 use super::files::File;
+use super::guard::Teller;
 use super::limits::Limits;
 use super::report::{ClockReport, JobReport, StatsReport};
 use super::scheduler::{JoinError, Scheduler};
@@ -85,6 +86,7 @@ impl Refusal {
             Self::Setting(e) => e.errno(),
             Self::Join(JoinError::Sched(crate::SchedError::NoProcess(_))) => libc::ESRCH,
             Self::Join(JoinError::Closed) => libc::ESHUTDOWN,
+            Self::Join(JoinError::NoSharedCpu(_)) => libc::EINVAL,
             Self::Join(_) => libc::EIO,
         }
     }
@@ -103,11 +105,11 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    pub(crate) fn new(config: &Checked, events: Sender<Event>) -> Self {
+    pub(crate) fn new(config: &Checked, events: Sender<Event>, guard: Option<Teller>) -> Self {
         Self {
             limits: config.limits,
             access: config.access.clone(),
-            scheduler: Scheduler::new(config.cpus.clone()),
+            scheduler: Scheduler::new(config.cpus.clone(), guard),
             setting: Mutex::new(config.setting),
             refusals: Mutex::default(),
             started: Instant::now(),
@@ -271,7 +273,7 @@ mod tests {
 
     fn service() -> Service {
         let checked = Config::default().check().expect("the defaults work on every node");
-        Service::new(&checked, std::sync::mpsc::channel().0)
+        Service::new(&checked, std::sync::mpsc::channel().0, None)
     }
 
     fn peer(uid: u32) -> Peer {

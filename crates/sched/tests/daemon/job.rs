@@ -5,6 +5,7 @@ use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use colony_node::class::{self, Class};
+use colony_node::cpu::{self, CpuSet};
 use colony_node::task;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -214,4 +215,55 @@ fn the_daemon_and_the_kernel_are_no_job() {
     }
     let out = daemon.shell("cat $M/job");
     assert_eq!(text(&out), "");
+}
+
+fn on_cpus(tasks: &[i32], cpus: &CpuSet) -> bool {
+    tasks.iter().all(|&t| cpu::affinity(t).is_ok_and(|a| a == *cpus))
+}
+
+#[test]
+fn a_job_keeps_to_its_cpus_and_has_its_own_back_however_the_daemon_ends() {
+    let _alone = alone();
+    let usable = cpu::usable().expect("linux");
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        let Some(mut daemon) = daemon("") else { return };
+        let (_group, both) = family(&daemon);
+        assert!(on_cpus(&both, &daemon.client().stats().expect("readable").cpus));
+        daemon.signal(signal);
+        wait_until("both may run everywhere again", || on_cpus(&both, &usable));
+    }
+}
+
+#[test]
+fn an_orphan_has_its_cpus_back_too() {
+    let _alone = alone();
+    let Some(mut daemon) = daemon("") else { return };
+    // the shell that was registered ends at once; the job is what it left behind
+    let group = Group::start(&daemon, 0, "echo 1 > $M/job; sleep 1000 & sleep 0.3");
+    wait_until("only the orphan is left", || {
+        let members = daemon.client().job().expect("readable");
+        members.len() == 1
+            && members != [group.pid()]
+            && task::stat(group.pid()).is_ok_and(|s| s.state == b'Z')
+    });
+    let orphan = daemon.client().job().expect("readable");
+    // the daemon looks at the job twice a second
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    daemon.signal(Signal::SIGKILL);
+    wait_until("it is as it was", || {
+        in_own_class(&orphan) && on_cpus(&orphan, &cpu::usable().expect("linux"))
+    });
+}
+
+#[test]
+fn a_process_that_may_use_none_of_the_jobs_cpus_is_refused() {
+    let _alone = alone();
+    let Some(daemon) = daemon("") else { return };
+    let usable = cpu::usable().expect("linux");
+    if usable.len() < 2 {
+        return eprintln!("skipped: there is one CPU only");
+    }
+    let first = usable.first().expect("a CPU");
+    let out = daemon.shell(&format!("taskset -c {first} sh -c 'echo 1 > $M/job'; cat $M/last_error $M/job"));
+    assert!(text(&out).contains("taskset -a -c -p"), "{}", text(&out));
 }
