@@ -38,7 +38,10 @@ pub struct NoSharedCpu {
 /// What narrowing process `pid` and all that descends from it to `cpus` would change; nothing is changed yet.
 pub(crate) fn plan(pid: i32, cpus: &CpuSet) -> Result<Vec<Bound>, NoSharedCpu> {
     let mut changes = Vec::new();
-    for tid in task::tree(pid).into_iter().flat_map(task::threads) {
+    // the shell that started this daemon may join: what serves the job is no part of it
+    let ours = task::tree(std::process::id().cast_signed());
+    let theirs = task::tree(pid).into_iter().filter(|p| !ours.contains(p));
+    for tid in theirs.flat_map(task::threads) {
         // a task that ends meanwhile needs no binding
         let (Ok(stat), Ok(old)) = (task::stat(tid), cpu::affinity(tid)) else { continue };
         let new = old.and(cpus);

@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use caps::Capability;
 use serde::{Deserialize, Serialize};
@@ -163,15 +163,19 @@ fn listen(line: UnixStream, bound: &mut Vec<Bound>, processes: &mut Vec<i32>) ->
     false
 }
 
-/// A dying process closes its descriptors one by one: the socket may go before the mount's does.
+/// A dying process closes its descriptors one by one, and on a busy node not at once: the socket may go long
+/// before the mount's.
 fn wait_for_death(path: &Path) -> bool {
-    for wait_ms in [0, 1, 2, 5, 10, 20, 50, 100, 200, 400, 800] {
-        std::thread::sleep(Duration::from_millis(wait_ms));
-        if mount::detach_dead(path) {
-            return true;
+    let start = Instant::now();
+    let mut wait = Duration::from_millis(1);
+    while !mount::detach_dead(path) {
+        if start.elapsed() > Duration::from_secs(60) {
+            return false;
         }
+        std::thread::sleep(wait);
+        wait = (2 * wait).min(Duration::from_millis(100));
     }
-    false
+    true
 }
 
 /// Ends only by what the daemon says or does, with no privileges but those to unmount and to bind tasks.

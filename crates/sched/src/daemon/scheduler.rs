@@ -3,7 +3,8 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use colony_node::cpu::CpuSet;
+use colony_node::NodeError;
+use colony_node::cpu::{self, CpuSet};
 use colony_time::Windows;
 
 use super::binding::{self, Bound, NoSharedCpu};
@@ -152,6 +153,23 @@ impl Scheduler {
     }
 }
 
+/// Leaves the job's CPUs to the job and its agent, as long as there are others: so the files answer also while
+/// a job holds its CPUs. For the calling thread, and those it starts.
+pub(crate) fn make_room(cpus: &CpuSet) -> Result<(), NodeError> {
+    let rest = cpu::online()?.without(cpus);
+    if rest.is_empty() { Ok(()) } else { cpu::bind(0, &rest) }
+}
+
+/// Starts an agent from a thread that may run everywhere, as the agent's own threads must.
+fn start_agent(config: AgentConfig, job: &Arc<Job>) -> Result<Agent, SchedError> {
+    let start = || {
+        cpu::bind(0, &cpu::online()?)?;
+        Agent::start(config, Arc::clone(job))
+    };
+    std::thread::scope(|s| s.spawn(start).join())
+        .unwrap_or_else(|_| Err(SchedError::NoRealTime("starting the agent failed".into())))
+}
+
 impl Inner {
     fn join(&mut self, pid: i32, cpus: &CpuSet, windows: Windows) -> Result<(), SchedError> {
         self.retire();
@@ -161,8 +179,10 @@ impl Inner {
             return Ok(());
         }
         let job = Arc::new(Job::new());
+        // the shell that started this daemon may join: what serves the job is no part of it
+        job.exclude(std::process::id().cast_signed());
         job.add(pid)?;
-        let agent = Agent::start(AgentConfig::new(windows, cpus.clone()), Arc::clone(&job))?;
+        let agent = start_agent(AgentConfig::new(windows, cpus.clone()), &job)?;
         self.running = Some(Running { job, agent, bound: Vec::new(), told: Vec::new() });
         self.jobs += 1;
         tracing::info!("process {pid} is the first of a job on CPU {cpus}: the agent runs");

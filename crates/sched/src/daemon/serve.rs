@@ -14,6 +14,7 @@ use super::config::Checked;
 use super::guard::Guard;
 use super::mount::{MountError, Place};
 use super::notify::notify;
+use super::scheduler::make_room;
 use super::service::Service;
 use super::tree::Tree;
 use super::{Event, privileges};
@@ -86,6 +87,9 @@ pub fn serve(config: &Checked) -> Result<(), DaemonError> {
         // unmounting is the guard's; scheduling takes less
         privileges::allow_locked_memory();
         privileges::keep_only(&privileges::to_schedule()).map_err(|e| DaemonError::Drop(e.to_string()))?;
+        if let Err(e) = make_room(&config.cpus) {
+            tracing::warn!("the files may answer late while a job runs: {e}");
+        }
         listen(session, signals, &guard, &events).map_err(system("starting threads"))?;
         announce(config, &place);
         wait(&service, &told)

@@ -87,6 +87,7 @@ impl Refusal {
             Self::Join(JoinError::Sched(crate::SchedError::NoProcess(_))) => libc::ESRCH,
             Self::Join(JoinError::Closed) => libc::ESHUTDOWN,
             Self::Join(JoinError::NoSharedCpu(_)) => libc::EINVAL,
+            Self::Join(JoinError::Sched(e)) if e.is_wrong_use() => libc::EINVAL,
             Self::Join(_) => libc::EIO,
         }
     }

@@ -267,3 +267,43 @@ fn a_process_that_may_use_none_of_the_jobs_cpus_is_refused() {
     let out = daemon.shell(&format!("taskset -c {first} sh -c 'echo 1 > $M/job'; cat $M/last_error $M/job"));
     assert!(text(&out).contains("taskset -a -c -p"), "{}", text(&out));
 }
+
+#[test]
+fn the_shell_that_started_the_daemon_can_join_without_it() {
+    let _alone = alone();
+    let Some(other) = daemon("") else { return };
+    let mount = other.folder().join("second");
+    let script = "\"$D\" --config \"$C\" --mount \"$M\" 2> /dev/null & echo $! > \"$M.pid\"
+        until [ -e $M/job ]; do sleep 0.1; done
+        echo 1 > $M/job; sleep 1000 & exec sleep 1000";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script]).process_group(0).env("M", &mount).env("D", env!("CARGO_BIN_EXE_colonyd"));
+    let group = Group(shell.env("C", other.folder().join("colonyd.toml")).spawn().expect("sh"));
+    let client = || colony_sched::client::Client::at(&mount);
+    wait_until("the shell is a member", || {
+        client().is_some_and(|c| c.job().expect("readable").contains(&group.pid()))
+    });
+    let daemon: i32 = std::fs::read_to_string(mount.with_extension("pid"))
+        .expect("written")
+        .trim()
+        .parse()
+        .expect("a number");
+    let stats = client().expect("it runs").stats().expect("readable");
+    let ours = task::tree(daemon);
+    assert!(ours.len() > 2, "the guards are among them: {ours:?}");
+    assert!(ours.iter().all(|p| !stats.job.processes.contains(p)), "{ours:?} {:?}", stats.job);
+    drop(group);
+    wait_until("the daemon, killed with its shell, left nothing", || !mount.exists());
+}
+
+#[test]
+fn the_files_answer_while_a_job_holds_its_cpus() {
+    let _alone = alone();
+    let Some(daemon) = daemon("period = \"6s\"\nduty_cycle = \"95%\"\n") else { return };
+    let _group = Group::start(&daemon, 0, "echo 1 > $M/job; while :; do :; done");
+    wait_until("the job spins", || daemon.client().stats().expect("readable").job.active);
+    let client = daemon.client();
+    let asked = (0..50).map(|_| client.clock().expect("readable").tai_ns).collect::<Vec<_>>();
+    let whole = client.windows().expect("readable").period_ns();
+    assert!(asked[49].abs_diff(asked[0]) < whole / 2, "no answer waited for a regular window");
+}

@@ -51,7 +51,7 @@ pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
 pub(crate) struct Daemon {
     pub(crate) child: Child,
     pub(crate) mount: PathBuf,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Daemon {
@@ -81,7 +81,12 @@ impl Daemon {
             }
             Client::at(&mount).is_some()
         });
-        Self { child, mount, _folder: folder }
+        Self { child, mount, folder }
+    }
+
+    /// Where its configuration is, and its log.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     pub(crate) fn client(&self) -> Client {
