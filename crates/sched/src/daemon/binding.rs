@@ -35,13 +35,12 @@ pub struct NoSharedCpu {
     job: CpuSet,
 }
 
-/// What narrowing process `pid` and all that descends from it to `cpus` would change; nothing is changed yet.
-pub(crate) fn plan(pid: i32, cpus: &CpuSet) -> Result<Vec<Bound>, NoSharedCpu> {
+/// What narrowing process `pid` and all that descends from it to `cpus` would change, but for the processes
+/// `except`; nothing is changed yet.
+pub(crate) fn plan(pid: i32, cpus: &CpuSet, except: &[i32]) -> Result<Vec<Bound>, NoSharedCpu> {
     let mut changes = Vec::new();
-    // the shell that started this daemon may join: what serves the job is no part of it
-    let ours = task::tree(std::process::id().cast_signed());
-    let theirs = task::tree(pid).into_iter().filter(|p| !ours.contains(p));
-    for tid in theirs.flat_map(task::threads) {
+    let processes = task::tree(pid).into_iter().filter(|p| !except.contains(p));
+    for tid in processes.flat_map(task::threads) {
         // a task that ends meanwhile needs no binding
         let (Ok(stat), Ok(old)) = (task::stat(tid), cpu::affinity(tid)) else { continue };
         let new = old.and(cpus);
@@ -123,18 +122,20 @@ mod tests {
         while task::tree(pid).len() < 2 {
             std::thread::yield_now();
         }
-        let changes = plan(pid, &last).expect("the last CPU is usable");
+        let changes = plan(pid, &last, &[]).expect("the last CPU is usable");
         let both = task::tree(pid);
+        let shell_only = plan(pid, &last, &both[1..]).expect("as above");
+        assert_eq!(shell_only, changes[..1]);
         assert_eq!(changes.iter().map(|b| b.tid).collect::<Vec<_>>(), both);
         let have = |cpus: &CpuSet| both.iter().all(|&t| cpu::affinity(t).is_ok_and(|a| a == *cpus));
         apply(&changes);
         assert!(have(&last));
-        assert!(plan(pid, &last).expect("still").is_empty(), "nothing is left to change");
+        assert!(plan(pid, &last, &[]).expect("still").is_empty(), "nothing is left to change");
         // the child is found although only its parent was registered
         undo(&changes[..1], &[]);
         assert!(have(&usable));
         let nowhere: CpuSet = std::iter::once(CpuSet::LIMIT - 1).collect();
-        let error = plan(pid, &nowhere).expect_err("no such CPU").to_string();
+        let error = plan(pid, &nowhere, &[]).expect_err("no such CPU").to_string();
         assert!(error.contains("taskset"), "{error}");
         apply(&changes);
         let mut kept = changes.clone();

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use colony_node::NodeError;
 use colony_node::cpu::{self, CpuSet};
+use colony_node::task;
 use colony_time::Windows;
 
 use super::binding::{self, Bound, NoSharedCpu};
@@ -88,7 +89,9 @@ impl Scheduler {
         if inner.closed {
             return Err(JoinError::Closed);
         }
-        let changes = binding::plan(pid, &self.cpus)?;
+        // the shell that started this daemon may join: what serves the job is no part of it
+        let ours = task::tree(std::process::id().cast_signed());
+        let changes = binding::plan(pid, &self.cpus, &ours)?;
         if let Some(guard) = self.guard.as_ref().filter(|_| !changes.is_empty()) {
             guard.bound(&changes).map_err(JoinError::Guard)?;
         }
@@ -179,7 +182,6 @@ impl Inner {
             return Ok(());
         }
         let job = Arc::new(Job::new());
-        // the shell that started this daemon may join: what serves the job is no part of it
         job.exclude(std::process::id().cast_signed());
         job.add(pid)?;
         let agent = start_agent(AgentConfig::new(windows, cpus.clone()), &job)?;
