@@ -4,11 +4,14 @@
 //! * [`agent`]: switches the job's tasks at every window edge, for kernels without `sched_ext`.
 //! * [`guardian`]: the process that puts everything back when the agent dies.
 //! * [`proof`]: what was stolen from the job, split by window, as the kernel's own events show it.
+//! * [`daemon`], [`client`]: `colonyd`, which owns the windows of a node, and how programs talk to it.
 //! * [`run`]: a program as the job class, start to end, with its proof.
 //!
 //! A program that starts an agent calls [`guardian::main_if_asked`] first thing in its `main`.
 
 pub mod agent;
+pub mod client;
+pub mod daemon;
 pub mod distribution;
 mod error;
 pub mod guardian;

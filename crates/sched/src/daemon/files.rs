@@ -1,0 +1,97 @@
+//! The files of the tree, and what each shows of itself.
+
+use super::access::Right;
+
+/// A file of the tree.
+///
+/// The names follow `/proc/hpc/period` and `/proc/hpc/duty_cycle` of the Colony Linux kernel technical
+/// report, section 3.2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum File {
+    /// The period; a write changes it.
+    Period,
+    /// The favored part of it; a write changes it.
+    DutyCycle,
+    /// The job class; a write joins it.
+    Job,
+    /// What the windows do: JSON.
+    Stats,
+    /// Where in its period the node is: JSON.
+    Clock,
+    /// The node's limits: TOML.
+    Limits,
+    /// Why the reader's last write was refused; empty after one that was not.
+    LastError,
+}
+
+impl File {
+    /// All files, in the order they are listed.
+    pub const ALL: [Self; 7] =
+        [Self::Period, Self::DutyCycle, Self::Job, Self::Stats, Self::Clock, Self::Limits, Self::LastError];
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Period => "period",
+            Self::DutyCycle => "duty_cycle",
+            Self::Job => "job",
+            Self::Stats => "stats",
+            Self::Clock => "clock",
+            Self::Limits => "limits",
+            Self::LastError => "last_error",
+        }
+    }
+
+    /// The file of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|f| f.name() == name)
+    }
+
+    /// What a writer needs; `None` where nobody may write.
+    #[must_use]
+    pub const fn right_to_write(self) -> Option<Right> {
+        match self {
+            Self::Period | Self::DutyCycle => Some(Right::SetWindows),
+            Self::Job => Some(Right::RegisterJob),
+            Self::Stats | Self::Clock | Self::Limits | Self::LastError => None,
+        }
+    }
+
+    /// Its inode number; 1 is the directory.
+    #[must_use]
+    pub fn inode(self) -> u64 {
+        2 + self as u64
+    }
+
+    /// The file of that inode number.
+    #[must_use]
+    pub fn of_inode(inode: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|f| f.inode() == inode)
+    }
+
+    /// Permission bits it shows. They inform; the daemon decides by the configuration.
+    #[must_use]
+    pub const fn mode(self) -> u16 {
+        match self {
+            Self::Job => 0o666,
+            Self::Period | Self::DutyCycle => 0o644,
+            Self::Stats | Self::Clock | Self::Limits | Self::LastError => 0o444,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_is_found_by_name_and_number() {
+        for file in File::ALL {
+            assert_eq!(File::named(file.name()), Some(file));
+            assert_eq!(File::of_inode(file.inode()), Some(file));
+        }
+        assert_eq!((File::named("x"), File::of_inode(1), File::of_inode(99)), (None, None, None));
+    }
+}

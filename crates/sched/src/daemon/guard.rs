@@ -1,0 +1,194 @@
+//! The guard: a process of its own that takes the tree away when the daemon ends, however it ends, and gives
+//! the job's tasks back the CPUs they had.
+//!
+//! A FUSE mount whose daemon is gone stays where it was, and everybody who looks at it gets `Transport
+//! endpoint is not connected`. The guard waits on a socket whose other end only the daemon has: `kill -9`
+//! closes it too. It keeps the privilege to unmount, so that the daemon can give that up. (Scheduling
+//! classes are the business of the agent's own [guardian](crate::guardian).)
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use caps::Capability;
+use serde::{Deserialize, Serialize};
+
+use super::binding::{self, Bound};
+use super::mount::{self, Place};
+use super::privileges;
+
+/// First argument of a process that is a guard.
+const GUARD_ARGUMENT: &str = "--guard-of-mount";
+
+/// What the guard says once it watches.
+const READY: u8 = b'r';
+
+/// What the daemon tells: a line of JSON each.
+#[derive(Debug, Serialize, Deserialize)]
+enum Message {
+    /// These tasks are about to be bound.
+    Bound(Vec<Bound>),
+    /// The processes of the job, by which orphans of tasks that were bound are found.
+    Processes(Vec<i32>),
+    /// An orderly end.
+    Unmount,
+}
+
+/// The daemon's end.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    child: Child,
+    line: UnixStream,
+}
+
+impl Guard {
+    /// Starts the guard of `place` from this very program, and waits until it watches.
+    pub(crate) fn start(place: &Place) -> io::Result<Self> {
+        let (mut line, theirs) = UnixStream::pair()?;
+        let child = Command::new("/proc/self/exe")
+            .arg0("colonyd-guard")
+            .arg(GUARD_ARGUMENT)
+            .arg(place.path())
+            .arg(if place.created() { "remove" } else { "keep" })
+            .env_clear()
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .current_dir("/")
+            .spawn()?;
+        line.set_read_timeout(Some(Duration::from_secs(10)))?;
+        let mut said = [0];
+        line.read_exact(&mut said)?;
+        line.set_read_timeout(None)?;
+        // a guard that was stopped must not hold up the daemon
+        line.set_write_timeout(Some(Duration::from_secs(2)))?;
+        Ok(Self { child, line })
+    }
+
+    /// A way to tell the guard which tasks are bound.
+    pub(crate) fn teller(&self) -> io::Result<Teller> {
+        Ok(Teller(self.line.try_clone()?))
+    }
+
+    /// Something that blocks until the guard has gone.
+    pub(crate) fn watch(&self) -> io::Result<impl FnOnce() + Send + 'static> {
+        let mut line = self.line.try_clone()?;
+        Ok(move || {
+            let _ = line.read(&mut [0]);
+        })
+    }
+
+    /// Has the tree taken away, and returns when that is done.
+    pub(crate) fn unmount(mut self) -> io::Result<()> {
+        tell(&self.line, &Message::Unmount)?;
+        let status = self.child.wait()?;
+        if status.success() { Ok(()) } else { Err(io::Error::other("the guard could not unmount")) }
+    }
+}
+
+/// The daemon's way to tell the guard what to undo.
+#[derive(Debug)]
+pub(crate) struct Teller(UnixStream);
+
+impl Teller {
+    /// Says that these tasks are about to be bound.
+    pub(crate) fn bound(&self, changes: &[Bound]) -> io::Result<()> {
+        tell(&self.0, &Message::Bound(changes.to_vec()))
+    }
+
+    /// Says which processes the job has now.
+    pub(crate) fn processes(&self, processes: &[i32]) -> io::Result<()> {
+        tell(&self.0, &Message::Processes(processes.to_vec()))
+    }
+}
+
+fn tell(mut line: &UnixStream, message: &Message) -> io::Result<()> {
+    let mut text = serde_json::to_vec(message)?;
+    text.push(b'\n');
+    line.write_all(&text)
+}
+
+/// The guard's whole life, where this process was started as one: its exit code.
+pub fn guard_main() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next()? != GUARD_ARGUMENT {
+        return None;
+    }
+    let (Some(path), Some(then)) = (arguments.next(), arguments.next()) else {
+        eprintln!("colonyd: {GUARD_ARGUMENT} is for colonyd's own use");
+        return Some(ExitCode::from(2));
+    };
+    Some(guard(&PathBuf::from(path), then == "remove"))
+}
+
+fn guard(path: &Path, remove: bool) -> ExitCode {
+    outlive_the_daemon();
+    let Ok(mut line) = nix::unistd::dup(io::stdin()).map(UnixStream::from) else {
+        return ExitCode::FAILURE;
+    };
+    if line.write_all(&[READY]).is_err() {
+        return ExitCode::FAILURE;
+    }
+    let (mut bound, mut processes) = (Vec::new(), Vec::new());
+    let orderly = listen(line, &mut bound, &mut processes);
+    binding::undo(&bound, &processes);
+    let gone = if orderly { mount::detach_path(path).is_ok() } else { wait_for_death(path) };
+    if remove {
+        mount::remove_directory(path);
+    }
+    if !gone {
+        eprintln!("colonyd-guard: cannot unmount {}; try: umount -l {0}", path.display());
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
+
+/// Hears the daemon out: whether it ended in order, and in `bound` and `processes` what to give back its CPUs.
+fn listen(line: UnixStream, bound: &mut Vec<Bound>, processes: &mut Vec<i32>) -> bool {
+    for message in BufReader::new(line).split(b'\n') {
+        match message.map(|m| serde_json::from_slice(&m)) {
+            Ok(Ok(Message::Unmount)) => return true,
+            Ok(Ok(Message::Bound(changes))) => {
+                binding::prune(bound);
+                bound.extend(changes);
+            }
+            Ok(Ok(Message::Processes(now))) => *processes = now,
+            // half a message: the daemon died within it, and has not bound what it could not tell
+            Ok(Err(_)) | Err(_) => return false,
+        }
+    }
+    false
+}
+
+/// A dying process closes its descriptors one by one, and on a busy node not at once: the socket may go long
+/// before the mount's.
+fn wait_for_death(path: &Path) -> bool {
+    let start = Instant::now();
+    let mut wait = Duration::from_millis(1);
+    while !mount::detach_dead(path) {
+        if start.elapsed() > Duration::from_secs(60) {
+            return false;
+        }
+        std::thread::sleep(wait);
+        wait = (2 * wait).min(Duration::from_millis(100));
+    }
+    true
+}
+
+/// Ends only by what the daemon says or does, with no privileges but those to unmount and to bind tasks.
+fn outlive_the_daemon() {
+    use nix::sys::signal::{SigHandler, Signal, signal};
+    let _ = nix::unistd::setsid();
+    for s in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGPIPE] {
+        // SAFETY: ignoring a signal installs no handler.
+        let _ = unsafe { signal(s, SigHandler::SigIgn) };
+    }
+    let mut kept = privileges::to_schedule();
+    kept.push(Capability::CAP_SYS_ADMIN);
+    privileges::keep_only(&kept).unwrap_or_else(|e| {
+        eprintln!("colonyd-guard: keeps more privileges than it needs: {e}");
+    });
+}

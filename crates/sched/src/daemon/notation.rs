@@ -1,0 +1,50 @@
+//! Times and shares in the configuration, in the one notation of `colony_time::text`.
+
+/// Nanoseconds written as `100ms`.
+pub(crate) mod ns {
+    use colony_time::text;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(crate) fn serialize<S: Serializer>(ns: &u64, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(&text::Ns(*ns))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<u64, D::Error> {
+        let written = String::deserialize(d)?;
+        text::parse_ns(&written).map_err(|e| D::Error::custom(format!("`{written}`: {e}")))
+    }
+}
+
+/// A share in millionths, written as `98%`.
+pub(crate) mod share {
+    use colony_time::{DutyCycle, text};
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(crate) fn serialize<S: Serializer>(ppm: &u32, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(&DutyCycle::Ppm(*ppm))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<u32, D::Error> {
+        let written = String::deserialize(d)?;
+        match text::parse_duty(&written) {
+            Ok(DutyCycle::Ppm(ppm)) => Ok(ppm),
+            Ok(_) => Err(D::Error::custom(format!("`{written}` is no share; write one as 98%"))),
+            Err(e) => Err(D::Error::custom(format!("`{written}`: {e}"))),
+        }
+    }
+}
+
+/// A duty cycle written as `95%`, `95ms` or `0xf4000000`.
+pub(crate) mod duty {
+    use colony_time::{DutyCycle, text};
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(crate) fn serialize<S: Serializer>(duty: &DutyCycle, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(duty)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<DutyCycle, D::Error> {
+        let written = String::deserialize(d)?;
+        text::parse_duty(&written).map_err(|e| D::Error::custom(format!("`{written}`: {e}")))
+    }
+}

@@ -1,0 +1,86 @@
+//! Giving up privileges that are not needed any more.
+
+use caps::errors::CapsError;
+use caps::{CapSet, Capability};
+
+/// What scheduling other users' tasks takes: real-time classes, and, where `/proc` is mounted with `hidepid`, seeing
+/// them at all.
+pub(crate) fn to_schedule() -> Vec<Capability> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mut needed = vec![Capability::CAP_SYS_NICE];
+    if processes_hidden(&mounts) {
+        needed.push(Capability::CAP_SYS_PTRACE);
+    }
+    needed
+}
+
+/// Lets the agent lock its memory when the privilege to do so without limit is gone. Where the limit cannot be
+/// raised, the agent says what that costs.
+pub(crate) fn allow_locked_memory() {
+    use nix::sys::resource::{RLIM_INFINITY, Resource, setrlimit};
+    if let Err(e) = setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY) {
+        tracing::debug!("the limit of locked memory stays: {e}");
+    }
+}
+
+fn processes_hidden(mountinfo: &str) -> bool {
+    let options = mountinfo.lines().rev().find_map(|l| l.split_once(" /proc ").map(|(_, rest)| rest));
+    let hidden = |o: &str| o.strip_prefix("hidepid=").is_some_and(|v| v != "0" && v != "off");
+    options.is_some_and(|o| o.split([' ', ',']).any(hidden))
+}
+
+/// Gives up every capability of the calling thread (and of threads and programs it starts) but `kept`, for
+/// good: programs with other privileges in their files do not bring them back.
+///
+/// # Errors
+/// The kernel refused; some may be given up already.
+pub(crate) fn keep_only(kept: &[Capability]) -> Result<(), CapsError> {
+    // a program started by root would get them all again otherwise
+    nix::sys::prctl::set_no_new_privs().map_err(|e| CapsError::from(format!("no_new_privs: {e}")))?;
+    let now = caps::read(None, CapSet::Permitted)?;
+    if now.contains(&Capability::CAP_SETPCAP) {
+        for capability in caps::read(None, CapSet::Bounding)? {
+            if !kept.contains(&capability) {
+                caps::drop(None, CapSet::Bounding, capability)?;
+            }
+        }
+    }
+    let kept = kept.iter().copied().filter(|c| now.contains(c)).collect();
+    caps::clear(None, CapSet::Inheritable)?;
+    caps::set(None, CapSet::Effective, &kept)?;
+    caps::set(None, CapSet::Permitted, &kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proc_that_hides_processes_takes_one_more() {
+        for (options, hidden) in [
+            ("rw,relatime", false),
+            ("rw,hidepid=0", false),
+            ("rw,gid=4,hidepid=invisible", true),
+            ("rw,hidepid=2", true),
+        ] {
+            let line =
+                format!("1 2 0:3 / / rw - ext4 a rw\n4 5 0:6 / /proc rw,nosuid - proc proc {options}\n");
+            assert_eq!(processes_hidden(&line), hidden, "{options}");
+        }
+    }
+
+    #[test]
+    fn only_what_is_kept_remains() {
+        std::thread::spawn(|| {
+            let had = caps::has_cap(None, CapSet::Permitted, Capability::CAP_SYS_NICE).expect("readable");
+            keep_only(&[Capability::CAP_SYS_NICE]).expect("giving up is always allowed");
+            for set in [CapSet::Permitted, CapSet::Effective] {
+                let left = caps::read(None, set).expect("readable");
+                assert_eq!(left.len(), usize::from(had), "{left:?}");
+            }
+            assert!(nix::sys::prctl::get_no_new_privs().expect("readable"));
+        })
+        .join()
+        .expect("no panic");
+    }
+}

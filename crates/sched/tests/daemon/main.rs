@@ -1,0 +1,10 @@
+//! `colonyd` as its users meet it: through a shell, through its files, through what is left when it dies.
+//!
+//! All of it needs root and `/dev/fuse`; where they are missing the tests say so and pass.
+
+mod access;
+mod command;
+mod files;
+mod job;
+mod life;
+mod support;
