@@ -211,18 +211,23 @@ fn search(events: &mut Events, most: usize) -> Vec<Period> {
         };
         let Some(next) = next else { break };
         events.remove(&next.members);
-        // the outliers of a period already found are no second one
-        if !found.iter().any(|p| same(p, &next.period)) {
+        if !found.iter().any(|p| echoes(p, &next.period)) {
             found.push(next.period);
         }
     }
     found
 }
 
-/// Whether two periods are one: same rate, and close in phase.
-fn same(a: &Period, b: &Period) -> bool {
-    let apart = (a.phase_ns - b.phase_ns).rem_euclid(a.period_ns) / a.period_ns;
-    (a.period_ns / b.period_ns - 1.0).abs() < 1e-3 && (!b.locked || apart.min(1.0 - apart) < 0.1)
+/// Whether `later` is what is left of `earlier`: the same ticks' outliers, or the noise around them, which has
+/// gaps where the ticks were taken out.
+fn echoes(earlier: &Period, later: &Period) -> bool {
+    let apart = (earlier.phase_ns - later.phase_ns).rem_euclid(earlier.period_ns) / earlier.period_ns;
+    let (a, b) = (earlier.period_ns, later.period_ns);
+    let ratio = (a / b).max(b / a);
+    let related = (ratio - ratio.round()).abs() < 1e-3 * ratio;
+    let same_rate = related && ratio < 1.5;
+    (same_rate && (!later.locked || apart.min(1.0 - apart) < 0.1))
+        || (related && later.jitter_ns > 0.03 * a.min(b))
 }
 
 /// Length of the ticks: their median and sum.

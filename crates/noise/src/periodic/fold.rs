@@ -22,7 +22,10 @@ const WIDTHS: [usize; 6] = [1, 4, 16, 64, 192, 384];
 const WIDEST: f64 = 0.12;
 
 /// Below this share of ticks seen, a period says nothing.
-const MIN_OCCUPANCY: f64 = 0.05;
+const MIN_OCCUPANCY: f64 = 0.1;
+
+/// Best fits that are measured on all events until one passes.
+const MEASURED: usize = 4;
 
 /// Logarithm of the largest chance accepted (1e-5), after correction for the trials.
 pub(super) const LN_P: f64 = -11.5;
@@ -124,13 +127,19 @@ fn stretches(at: &[f64]) -> Vec<&[f64]> {
 /// The comb that explains most, if there is any.
 pub(super) fn find(events: &Events) -> Option<Found> {
     let sample = stretches(&events.at);
-    let best = candidates(&events.at)
-        .into_iter()
-        .map(|c| refine(&events.at, c))
-        .filter_map(|period| reduce(phase(&sample, period)?, &sample))
-        .filter(|fit| fit.ln_p < LN_P && fit.occupancy >= MIN_OCCUPANCY)
-        .max_by(|a, b| a.score().total_cmp(&b.score()))?;
-    measure(events, best.comb)
+    let try_near = |candidate| {
+        let period = refine(&events.at, candidate);
+        reduce(phase(&sample, period)?, &sample).filter(|f| f.ln_p < LN_P && f.occupancy >= MIN_OCCUPANCY)
+    };
+    let mut fits: Vec<Fit> = candidates(&events.at).into_iter().filter_map(try_near).collect();
+    fits.sort_by(|a, b| b.score().total_cmp(&a.score()));
+    // jitter blurs short distances more than long ones: what fits may be every 2nd or 3rd tick
+    if let Some(best) = fits.first().copied() {
+        let denser = [2.0, 3.0].map(|m| Candidate { period: best.comb.period / m, error: 1e-4 });
+        fits.extend(denser.into_iter().filter_map(try_near));
+        fits.sort_by(|a, b| b.score().total_cmp(&a.score()));
+    }
+    fits.into_iter().take(MEASURED).find_map(|fit| measure(events, fit.comb))
 }
 
 /// At most `most` of `at`, spread evenly but at random places, so that nothing periodic is favoured.
@@ -166,7 +175,7 @@ fn refine(at: &[f64], candidate: Candidate) -> f64 {
     let mut window = (64.0 * candidate.period).max(256.0 / events_per_ns).min(span);
     let mut reach = candidate.error * f;
     loop {
-        let from = (middle - window / 2.0).clamp(first, first + span - window);
+        let from = (middle - window / 2.0).min(first + span - window).max(first);
         let (a, b) = (at.partition_point(|t| *t < from), at.partition_point(|t| *t <= from + window));
         let inside = thin(&at[a..b], FOLDED);
         let last = window >= span;
@@ -222,7 +231,7 @@ fn tighten(comb: Comb, sample: &[&[f64]]) -> Comb {
         |s: &&[f64]| generous.hits(s).iter().map(|&(_, i)| generous.nearest(s[i]).1).collect::<Vec<f64>>();
     let mut off: Vec<f64> = sample.iter().flat_map(of).collect();
     let (center, spread) = center_and_spread(&mut off);
-    let width = (5.0 * spread).max(0.002 * comb.period).clamp(1.0, WIDEST * comb.period);
+    let width = (5.0 * spread).max(0.002 * comb.period).min(WIDEST * comb.period);
     Comb { phase: comb.phase + center, width, ..comb }
 }
 
@@ -276,6 +285,10 @@ fn measure(events: &Events, comb: Comb) -> Option<Found> {
     let locked = !wanders(&off, comb.period);
     let members: Vec<usize> = hits.iter().map(|h| h.1).collect();
     let (median_ns, stolen_ns) = lengths(events, &members);
+    // what lasts longer than a period does not come once a period: it only begins with a timer's tick
+    if median_ns as f64 >= comb.period {
+        return None;
+    }
     let period = Period {
         hz: 1e9 / comb.period,
         period_ns: comb.period,

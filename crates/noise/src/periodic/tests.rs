@@ -1,5 +1,6 @@
 use super::*;
 use crate::trace::synthetic::{meta, poisson_starts};
+use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -94,7 +95,7 @@ fn bursts_are_no_period() {
 
 #[test]
 fn a_tick_that_stops_when_idle_is_found() {
-    for (seed, there) in [(1, 0.6), (2, 0.3), (3, 0.12)] {
+    for (seed, there) in [(1, 0.6), (2, 0.3), (3, 0.14)] {
         let found = Mix::new(seed, 10.0).train(1000.0, 0.0, 0.001, there, 1400).poisson(50.0, 3000).find();
         assert_eq!(rates(&found), [1000.0], "{there}: {found:#?}");
         assert!((found[0].occupancy - there).abs() < 0.05, "{there}: {found:#?}");
@@ -142,6 +143,20 @@ fn jitter_is_allowed_and_reported() {
     // uniform jitter of ± 500 µs: the robust spread of a uniform distribution is 1.4826 of its half half
     assert!((found[0].jitter_ns / (1.4826 * 250_000.0) - 1.0).abs() < 0.15, "{found:#?}");
     assert!(found[0].strength > 0.9, "{found:#?}");
+}
+
+#[test]
+fn detours_longer_than_a_period_do_not_have_it() {
+    // a scheduler begins long turns on a tick of 250 Hz, and not on every one
+    let found = Mix::new(5, 20.0).train(250.0, 0.0, 0.002, 0.15, 8_000_000).find();
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn a_timer_with_jitter_in_noise_leaves_no_echo() {
+    let found = Mix::new(5421, 20.0).train(2448.94, 0.3, 0.028, 0.39, 1500).poisson(4000.0, 3000).find();
+    assert_eq!(found.len(), 1, "{found:#?}");
+    assert!((found[0].hz / 2448.94 - 1.0).abs() < 1e-4, "{found:#?}");
 }
 
 #[test]
@@ -204,4 +219,20 @@ fn a_trace_is_searched_by_cpu_source_and_length() {
             "CPU 1, unexplained: 2 Hz, 418 µs each, phase-locked"
         ]
     );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn no_instants_panic(
+        first: i64,
+        steps in prop::collection::vec(prop_oneof![0i64..3, Just(1_000_000), 0i64..1 << 40, 0i64..1 << 62], 0..200),
+    ) {
+        let starts: Vec<i64> =
+            steps.iter().scan(first, |t, step| { *t = t.saturating_add(*step); Some(*t) }).collect();
+        for p in find(&starts, &vec![5; starts.len()]) {
+            prop_assert!(p.period_ns.is_finite() && p.hz > 0.0 && p.count <= starts.len());
+            prop_assert!((0.0..=1.0).contains(&p.occupancy) && (0.0..=1.0 + 1e-9).contains(&p.strength));
+        }
+    }
 }
