@@ -19,9 +19,10 @@ use crate::{Coordinated, Model, Point, Projection, Scenario, Scheduler, SimError
 /// is not in the middle of a long detour. So each stage's delay is drawn given the wait before it, which
 /// makes a single node lose exactly its stolen share.
 ///
-/// Under coordination a node's noise of one period waits for the regular window, whose start all nodes
-/// share: each period costs the longest backlog of all nodes, at most the window, once and not once an
-/// operation; operations in favored windows meet the residual noise alone.
+/// Under coordination the noise that comes in a favored window waits for the regular window, whose start
+/// all nodes share: each period costs the longest backlog of all nodes, at most the window, once and not
+/// once an operation. The rest of the regular window is as without coordination; operations in favored
+/// windows meet the residual noise alone.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MaxDelay;
 
@@ -31,8 +32,9 @@ const ASSUMPTIONS: &[&str] = &[
     "A stage of an operation begins everywhere at once and ends with the last node; the network adds no noise.",
     "A detour in progress costs its rest, a detour met on the way costs all of it.",
     "What a node meets depends on its last wait only; longer memory (a daemon that just ran) is forgotten.",
-    "Coordinated: all noise of a period runs in its regular window, as one backlog from the window's start; \
-     what does not fit is cut at the window's end, and a daemon held back makes up for all it missed.",
+    "Coordinated: the noise of a favored window runs as one backlog from the start of the regular window, \
+     at most to its end; a daemon held back makes up for all it missed.",
+    "Coordinated: what is left of the regular window is as without coordination.",
     "Coordinated: clocks agree as well as the measured edge lateness says.",
 ];
 
@@ -52,8 +54,9 @@ impl Model for MaxDelay {
             let (noise, room) = (scenario.noise.stolen_share(), 1.0 - c.windows.duty());
             if noise > room {
                 warnings.push(format!(
-                    "the noise ({:.1} %) does not fit into the regular windows ({:.1} %): on a real node its \
-                     backlog would grow; choose a smaller duty cycle",
+                    "the noise ({:.1} %) does not fit into the regular windows ({:.1} %): work that comes \
+                     whether it is done or not would pile up there, and a daemon falls behind; choose a \
+                     smaller duty cycle",
                     noise * 100.0,
                     room * 100.0
                 ));
@@ -69,13 +72,9 @@ fn point(scenario: &Scenario, nodes: u64) -> Point {
     let stages = scenario.program.stages();
     let stage_ns = base_ns / f64::from(stages);
     let samples = match &scenario.scheduler {
-        Scheduler::Unmodified => {
-            let mut samples = Samples::default();
-            operations(&scenario.noise, scenario, nodes, stage_ns, |delay, _| {
-                samples.add(base_ns + delay, 1.0);
-            });
-            samples
-        }
+        Scheduler::Unmodified => unmodified(scenario, nodes, base_ns, stage_ns),
+        // all nodes are delayed by the same: they are one
+        Scheduler::Aligned => unmodified(scenario, 1, base_ns, stage_ns),
         Scheduler::Coordinated(c) => coordinated(c, scenario, nodes, base_ns, stage_ns),
     }
     .finish();
@@ -127,34 +126,73 @@ fn operations(
     }
 }
 
+fn unmodified(scenario: &Scenario, nodes: u64, base_ns: f64, stage_ns: f64) -> Samples {
+    let mut samples = Samples::default();
+    operations(&scenario.noise, scenario, nodes, stage_ns, |delay, _| samples.add(base_ns + delay, 1.0));
+    samples
+}
+
 fn coordinated(c: &Coordinated, scenario: &Scenario, nodes: u64, base_ns: f64, stage_ns: f64) -> Samples {
-    let period = c.windows.period_ns() as f64;
-    let window = c.windows.regular_ns() as f64;
-    let backlog = Tail::of(&Curve::stolen(&scenario.noise, c.windows.period_ns()));
-    let mut lateness: Vec<f64> = c.edge_lateness_ns.iter().map(|&ns| ns as f64).collect();
-    lateness.sort_unstable_by(f64::total_cmp);
-    let mut rng = ChaCha8Rng::seed_from_u64(scenario.seed ^ 0x77696e646f7773);
-    let luck = [(); 2].map(|()| stratified(scenario.ops as usize, &mut rng));
-    let loss = |k: usize| {
-        let held = backlog.as_ref().map_or(0.0, |t| t.largest_of(nodes, luck[0][k]).min(window));
-        let share = luck[1][k].powf(1.0 / nodes as f64) * lateness.len() as f64;
-        let late = lateness.get((share as usize).min(lateness.len().saturating_sub(1))).copied();
-        held + late.unwrap_or(0.0)
-    };
-    let mean_loss = (0..scenario.ops as usize).map(loss).sum::<f64>() / f64::from(scenario.ops);
-    // what a period leaves for operations; never nothing, the window is only a part of it
-    let room = (period - mean_loss).max(period - window).max(1.0);
     let quiet = NodeNoise::quiet();
     let residual = c.residual.as_ref().unwrap_or(&quiet);
-    let mut samples = Samples::default();
-    operations(residual, scenario, nodes, stage_ns, |delay, k| {
-        // an operation meets whole windows and, with the probability of the rest, one more
-        let op = base_ns + delay;
-        let (met, more) = ((op / room).floor(), (op / room).fract());
-        samples.add(op + met * loss(k), 1.0 - more);
-        samples.add(op + (met + 1.0) * loss(k), more);
+    let mut favored = Vec::with_capacity(scenario.ops as usize);
+    operations(residual, scenario, nodes, stage_ns, |delay, _| favored.push(base_ns + delay));
+    let mean = |xs: &[f64]| xs.iter().sum::<f64>() / xs.len().max(1) as f64;
+    let in_favored = c.windows.favored_ns() as f64 / mean(&favored).max(1e-3);
+    if in_favored < 1.0 {
+        return across_windows(c, scenario, nodes, &favored);
+    }
+    let held = held(c, scenario, nodes, c.windows.favored_ns());
+    let rest = c.windows.regular_ns() as f64 - mean(&held);
+    let mut regular = Vec::with_capacity(scenario.ops as usize);
+    // an operation that is late in a regular window is done soon after its end: then nothing is in its way
+    operations(&scenario.noise, scenario, nodes, stage_ns, |delay, _| {
+        regular.push(base_ns + delay.min(rest.max(0.0)))
     });
+    let in_regular = rest.max(0.0) / mean(&regular).max(1e-3);
+    let mut samples = Samples::default();
+    for ((f, h), r) in favored.iter().zip(&held).zip(&regular) {
+        samples.add(*f, in_favored - 1.0);
+        samples.add(f + h, 1.0);
+        samples.add(*r, in_regular);
+    }
     samples
+}
+
+/// Operations longer than a favored window: each meets as many regular windows as it is periods long,
+/// and all noise of a period in each.
+fn across_windows(c: &Coordinated, scenario: &Scenario, nodes: u64, favored: &[f64]) -> Samples {
+    let held = held(c, scenario, nodes, c.windows.period_ns());
+    let mean = held.iter().sum::<f64>() / held.len().max(1) as f64;
+    let room = (c.windows.period_ns() as f64 - mean).max(c.windows.favored_ns() as f64);
+    let mut samples = Samples::default();
+    for (op, h) in favored.iter().zip(&held) {
+        let (met, more) = ((op / room).floor(), (op / room).fract());
+        samples.add(op + met * h, 1.0 - more);
+        samples.add(op + (met + 1.0) * h, more);
+    }
+    samples
+}
+
+/// What a regular window takes from all nodes, drawn for each operation: the longest backlog of the noise
+/// that `waited_ns` hold back, at most the window, and the latest edge.
+fn held(c: &Coordinated, scenario: &Scenario, nodes: u64, waited_ns: u64) -> Vec<f64> {
+    let backlog = Tail::of(&Curve::stolen(&scenario.noise, waited_ns)).unwrap_or_else(Tail::nothing);
+    let window = c.windows.regular_ns() as f64;
+    let mut lateness: Vec<f64> = c.edge_lateness_ns.iter().map(|&ns| ns as f64).collect();
+    lateness.sort_unstable_by(f64::total_cmp);
+    let latest = |u: f64| {
+        let at = (u.powf(1.0 / nodes as f64) * lateness.len() as f64) as usize;
+        lateness.get(at.min(lateness.len().saturating_sub(1))).copied().unwrap_or(0.0)
+    };
+    // its own stream, so that the operations keep their luck
+    let mut rng = ChaCha8Rng::seed_from_u64(!scenario.seed);
+    let [of_backlog, of_edge] = [(); 2].map(|()| stratified(scenario.ops as usize, &mut rng));
+    of_backlog
+        .iter()
+        .zip(of_edge)
+        .map(|(&u, e)| backlog.largest_of(nodes, u).min(window) + latest(e))
+        .collect()
 }
 
 /// Distributions of the delay of one node, by how long it waited before: exact on a grid of waits, built

@@ -136,6 +136,9 @@ pub struct Coordinated {
 pub enum Scheduler {
     /// Noise runs when it comes, on each node at its own time.
     Unmodified,
+    /// Noise runs when it comes, at the same instants on all nodes (daemons whose "wakeup \[is\]
+    /// coordinated across nodes", HPC-Colony progress report 2006; detours in phase, ANL 2005).
+    Aligned,
     /// Noise waits for the regular window, which is the same on all nodes.
     Coordinated(Coordinated),
 }

@@ -224,3 +224,15 @@ proptest! {
         prop_assert!(with <= 1.05 * without, "{with} > {without}");
     }
 }
+
+#[test]
+fn noise_in_phase_costs_what_it_costs_one_node() {
+    let cpu = CpuNoise::periodic(1_000_000_000, 1_000_000).expect("valid");
+    let mut s = allreduce(node(cpu), Scheduler::Aligned, &[1024, 16_384]);
+    s.program = Program::Bsp { work_ns: 1_000_000, barrier: BaseTime::blue_gene_barrier() };
+    let aligned = means(&s);
+    s.scheduler = Scheduler::Unmodified;
+    let random = means(&s);
+    assert!(aligned.iter().all(|m| (1_001_000.0..1_004_000.0).contains(m)), "{aligned:?}");
+    assert!(random[1] > 1.9 * aligned[1], "{random:?}");
+}
