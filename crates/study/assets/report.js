@@ -18,6 +18,7 @@
     return `${short(ns)} ns`;
   };
   const share = (v) => (v >= 1e-3 ? `${short(v * 100)} %` : `1 in ${short(1 / v)}`);
+  const count = (v) => (v < 10000 ? String(v) : v.toLocaleString('en'));
   const decade = (v) => Math.abs(Math.log10(v) - Math.round(Math.log10(v))) < 1e-9;
   const below = (v) => 10 ** Math.floor(Math.log10(v) + 1e-9);
   const above = (v) => 10 ** Math.ceil(Math.log10(v) - 1e-9);
@@ -29,7 +30,7 @@
   const levels = [...new Set([...data.allreduce, ...(data.scaling ? data.scaling.curves : [])].map((c) => c.noise_percent))].sort((a, b) => a - b);
   const line = (c) => ({
     label: label(c), borderColor: colour(c.scheduler), backgroundColor: colour(c.scheduler),
-    borderDash: dashes(levels, c.noise_percent), borderWidth: 2, pointRadius: 0, pointHitRadius: 12,
+    borderDash: dashes(levels, c.noise_percent), borderWidth: 2, pointRadius: 0, pointHitRadius: 12, clip: 8,
     pointStyle: marks[levels.indexOf(c.noise_percent) % 3],
   });
 
@@ -38,10 +39,14 @@
     border: { color: colour('line') }, grid: { color: colour('grid') },
     ...more, ticks: { color: colour('soft'), maxRotation: 0, ...more.ticks },
   });
-  // one tick a decade, in the unit that fits
+  // one tick a decade, in the unit that fits; every other or third one on a narrow screen
   const decades = (format) => ({
-    ticks: { callback: (v) => (decade(v) ? format(v) : null), autoSkip: false },
-    afterBuildTicks: (a) => { a.ticks = a.ticks.filter((t) => decade(t.value)); },
+    ticks: { callback: (v) => format(v), autoSkip: false },
+    afterBuildTicks: (a) => {
+      const all = a.ticks.filter((t) => decade(t.value));
+      const step = a.isHorizontal() ? Math.ceil(all.length / (narrow() ? 4 : 12)) : 1;
+      a.ticks = all.filter((t, i) => i % step === 0);
+    },
   });
   const log = (title, format, more = {}) => axis('logarithmic', title, { ...decades(format), ...more });
   const options = (more) => ({
@@ -67,7 +72,7 @@
           x: log('stolen each second (log)', time, { min: below(Math.min(...values)) / (values.some(decade) ? 10 : 1), max: above(Math.max(...values)) }),
           y: axis('category', '', { grid: { display: false }, title: { display: false }, ticks: { color: colour('ink'), autoSkip: false, callback(v) { const l = this.getLabelForValue(v); const n = narrow() ? 16 : 28; return l.length > n ? `${l.slice(0, n - 1)}…` : l; } } }),
         },
-        tooltip: { callbacks: { label: (c) => `${time(c.parsed.x)} each second, ${rows[c.dataIndex].count.toLocaleString('en')} detours` } },
+        tooltip: { callbacks: { label: (c) => `${time(c.parsed.x)} each second, ${count(rows[c.dataIndex].count)} detours` } },
       }),
       bare: true,
     };
@@ -151,10 +156,10 @@
       type: 'line', data: { datasets: sets },
       options: options({
         scales: {
-          x: axis('logarithmic', 'nodes (log₂)', { min: nodes[0], max: nodes[nodes.length - 1], afterBuildTicks: (a) => { a.ticks = powers(); }, ticks: { autoSkip: false, callback: (v) => v.toLocaleString('en') } }),
+          x: axis('logarithmic', 'nodes (log₂)', { min: nodes[0], max: nodes[nodes.length - 1], afterBuildTicks: (a) => { a.ticks = powers(); }, ticks: { autoSkip: false, callback: count } }),
           y: log('mean time of an allreduce (log)', time, { min: below(Math.min(...all)), max: above(Math.max(...all)) }),
         },
-        tooltip: { callbacks: { title: (c) => (c.length ? `${c[0].parsed.x.toLocaleString('en')} nodes` : ''), label: (c) => `${c.dataset.label}: ${time(c.parsed.y)}` } },
+        tooltip: { callbacks: { title: (c) => (c.length ? `${count(c[0].parsed.x)} nodes` : ''), label: (c) => `${c.dataset.label}: ${time(c.parsed.y)}` } },
       }),
     };
   };
@@ -201,13 +206,13 @@
           x: axis('category', 'lateness, from (log)', { grid: { display: false } }),
           y: axis('linear', 'edges', { beginAtZero: true, ticks: { precision: 0 } }),
         },
-        tooltip: { callbacks: { title: (c) => (c.length ? `${at(bins[c[0].dataIndex])} to ${at(bins[c[0].dataIndex] + 1)}` : ''), label: (c) => `${c.parsed.y.toLocaleString('en')} edges` } },
+        tooltip: { callbacks: { title: (c) => (c.length ? `${at(bins[c[0].dataIndex])} to ${at(bins[c[0].dataIndex] + 1)}` : ''), label: (c) => `${count(c.parsed.y)} edges` } },
       }),
       bare: true,
     };
   };
 
-  const figures = { scaling, distribution, split, sources, timeline, edges };
+  const figures = { scaling, distribution, split, edges, sources, timeline };
   const charts = [];
   const draw = () => {
     charts.splice(0).forEach((c) => c.destroy());

@@ -90,12 +90,21 @@ fn timeline(trace: &Trace, sources: &[SourceRow]) -> Vec<TimelinePoint> {
         .collect()
 }
 
-/// What the projection takes of a trace: per observed CPU the detours on one timeline.
+/// Whether a job in its usual class on hardware of its own would meet noise of this source. Throttling is
+/// the observer's own doing, and what the hypervisor takes is its host's other work, not this node's: no
+/// window on this node can move either.
+#[must_use]
+pub fn is_nodes_own(source: &Source) -> bool {
+    !matches!(source, Source::Throttle | Source::Hypervisor)
+}
+
+/// What the projection takes of a trace: per observed CPU the detours whose source `keep` accepts
+/// (see [`is_nodes_own`]), on one timeline.
 ///
 /// # Errors
 /// [`SimError`] where nothing was observed, or nothing of a CPU was left to the program.
-pub fn node_noise(trace: &Trace) -> Result<NodeNoise, SimError> {
-    per_cpu(trace, (trace.meta.observed_s * 1e9) as u64, |start_ns, duration_ns| {
+pub fn node_noise(trace: &Trace, keep: impl Fn(&Source) -> bool) -> Result<NodeNoise, SimError> {
+    per_cpu(trace, keep, (trace.meta.observed_s * 1e9) as u64, |start_ns, duration_ns| {
         Some((u64::try_from(start_ns - trace.meta.start_ns).ok()?, duration_ns))
     })
 }
@@ -105,10 +114,14 @@ pub fn node_noise(trace: &Trace) -> Result<NodeNoise, SimError> {
 ///
 /// # Errors
 /// As [`node_noise`].
-pub fn favored_only(trace: &Trace, windows: &Windows) -> Result<NodeNoise, SimError> {
+pub fn favored_only(
+    trace: &Trace,
+    windows: &Windows,
+    keep: impl Fn(&Source) -> bool,
+) -> Result<NodeNoise, SimError> {
     let begin = trace.meta.start_ns;
     let end = begin.saturating_add((trace.meta.observed_s * 1e9) as i64);
-    per_cpu(trace, windows.favored_time_between(begin, end), |start_ns, duration_ns| {
+    per_cpu(trace, keep, windows.favored_time_between(begin, end), |start_ns, duration_ns| {
         let stop = start_ns.saturating_add_unsigned(duration_ns);
         let stolen = windows.favored_time_between(start_ns, stop);
         (stolen > 0 && start_ns >= begin).then(|| (windows.favored_time_between(begin, start_ns), stolen))
@@ -117,15 +130,15 @@ pub fn favored_only(trace: &Trace, windows: &Windows) -> Result<NodeNoise, SimEr
 
 fn per_cpu(
     trace: &Trace,
+    keep: impl Fn(&Source) -> bool,
     span_ns: u64,
     place: impl Fn(i64, u64) -> Option<(u64, u64)>,
 ) -> Result<NodeNoise, SimError> {
-    // throttling is the observer's own fault, not noise that a job in its usual class meets
     let noise = |cpu: usize| {
         let detours = trace
             .detours
             .iter()
-            .filter(|d| usize::from(d.cpu) == cpu && *trace.source(d) != Source::Throttle)
+            .filter(|d| usize::from(d.cpu) == cpu && keep(trace.source(d)))
             .filter_map(|d| place(d.start_ns, d.duration_ns))
             .map(|(start_ns, duration_ns)| SimDetour { start_ns, duration_ns });
         CpuNoise::new(span_ns, detours)
@@ -199,10 +212,10 @@ mod tests {
         // favored 80 ns of 100, from the epoch
         let w = Windows::new(100, DutyCycle::Ns(80), 0).expect("valid");
         let t = trace(&[(5_010, 10, 1), (5_085, 10, 0), (5_170, 20, 1), (5_300, 50, 2)]);
-        let all = node_noise(&t).expect("observed");
+        let all = node_noise(&t, is_nodes_own).expect("observed");
         assert_eq!(all.cpus()[0].detours().len(), 3, "throttling is left out");
         assert_eq!(all.cpus()[1].stolen_ns(), 0);
-        let favored = favored_only(&t, &w).expect("observed");
+        let favored = favored_only(&t, &w, is_nodes_own).expect("observed");
         assert_eq!(favored.span_ns(), 800);
         let found: Vec<_> = favored.cpus()[0].detours().iter().map(|d| (d.start_ns, d.duration_ns)).collect();
         assert_eq!(found, [(10, 10), (150, 10)]);

@@ -148,7 +148,7 @@ impl Steps<'_> {
     fn projection(&mut self, mut levels: Vec<Level>) -> Result<(), StudyError> {
         let measured = !levels.is_empty();
         let from = if measured {
-            "the noise of this node as measured, alone and with the seeds' daemon beside it, put on every node"
+            "the noise of this node as measured, alone and with the seeds' daemon beside it, without what its hypervisor takes"
         } else {
             for &percent in &self.params.noise_percent {
                 levels.push(Level::described(percent, self.params.seed)?);

@@ -1,7 +1,7 @@
 //! The one table of a study, for a terminal.
 
-use crate::format;
-use crate::results::{Results, SchedulerKind};
+use crate::results::{Published, Results, SchedulerKind};
+use crate::{format, seeds};
 
 /// Headings of [`rows`].
 pub const HEADINGS: [&str; 9] = [
@@ -47,6 +47,25 @@ pub fn rows(results: &Results) -> Vec<[String; 9]> {
         ]
     };
     results.allreduce.iter().map(row).collect()
+}
+
+/// Headings of [`experiments`].
+pub const EXPERIMENT_HEADINGS: [&str; 4] = ["name", "document", "what", "how"];
+
+/// `colony study --list`: one row an experiment.
+#[must_use]
+pub fn experiments() -> Vec<[String; 4]> {
+    seeds::all().map(|e| [e.name.into(), e.citation(), e.what.into(), e.method.name().into()]).collect()
+}
+
+/// Headings of [`outcome`].
+pub const OUTCOME_HEADINGS: [&str; 4] = ["what", "published", "ours", "how"];
+
+/// `colony study NAME`: published values beside ours.
+#[must_use]
+pub fn outcome(outcome: &seeds::Outcome) -> Vec<[String; 4]> {
+    let row = |p: &Published| [p.what.clone(), p.published.clone(), p.ours.clone(), p.note.clone()];
+    outcome.rows.iter().map(row).collect()
 }
 
 /// The node count that headline and table show.

@@ -75,6 +75,10 @@ fn the_report_draws_every_plot_without_errors_or_requests() {
     let dir = tempfile::tempdir().expect("temp dir");
     let page = report(dir.path());
     let html = std::fs::read_to_string(&page).expect("written");
+    // COLONY_KEEP_REPORT=FILE keeps it for a look
+    if let Some(kept) = std::env::var_os("COLONY_KEEP_REPORT") {
+        std::fs::copy(&page, kept).expect("writable");
+    }
     let probed = dir.path().join("probed.html");
     std::fs::write(&probed, html.replace("</body>", &format!("{PROBE}</body>"))).expect("writable");
     for (name, more) in [

@@ -32,7 +32,7 @@ impl Figure<'_> {
             .text(self.title)
             .raw(". ")
             .text(self.caption);
-        h.raw("\"></canvas></div>\n<figcaption>").element("p", self.caption);
+        h.raw("\"></canvas></div>\n<figcaption>").prose("p", self.caption);
         command(h, self.command);
         h.raw("<details><summary>").text(self.summary).raw("</summary>\n");
         h.table(self.headings, &self.rows);
@@ -46,11 +46,11 @@ pub(super) fn all(h: &mut Html, r: &Results) {
     scaling(h, r, &mut number);
     distribution(h, r, &mut number);
     split(h, r, &mut number);
+    edges(h, r, &mut number);
     if let Some(n) = &r.noise {
         sources(h, n, &mut number);
         timeline(h, n, &mut number);
     }
-    edges(h, r, &mut number);
 }
 
 fn sources(h: &mut Html, n: &Noise, number: &mut u32) {

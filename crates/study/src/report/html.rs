@@ -37,13 +37,24 @@ impl Html {
         self.raw("<").raw(tag).raw(">").text(text).raw("</").raw(name).raw(">")
     }
 
+    /// As [`Html::element`], for sentences: a number and its unit stay on one line.
+    pub(super) fn prose(&mut self, tag: &str, text: &str) -> &mut Self {
+        let mut bound = String::with_capacity(text.len());
+        for (i, c) in text.char_indices() {
+            let unit = || ["%", "ns", "µs", "ms", "s ", "Hz"].iter().any(|u| text[i + 1..].starts_with(u));
+            let number = text[..i].ends_with(|c: char| c.is_ascii_digit());
+            bound.push(if c == ' ' && number && unit() { '\u{a0}' } else { c });
+        }
+        self.element(tag, &bound)
+    }
+
     /// A list of lines; nothing where there are none.
     pub(super) fn list<'a>(&mut self, lines: impl IntoIterator<Item = &'a str>) -> &mut Self {
         let mut lines = lines.into_iter().peekable();
         if lines.peek().is_some() {
             self.raw("<ul>");
             lines.for_each(|l| {
-                self.element("li", l);
+                self.prose("li", l);
             });
             self.raw("</ul>\n");
         }
@@ -104,6 +115,13 @@ mod tests {
             h.finish(),
             "<td class=\"n\">&lt;/td&gt;&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&amp;\u{fffd}[2J\u{fffd}</td>"
         );
+    }
+
+    #[test]
+    fn a_number_keeps_its_unit() {
+        let mut h = Html::default();
+        h.prose("p", "21 % of 3.5 µs, 2 nodes <b>");
+        assert_eq!(h.finish(), "<p>21\u{a0}% of 3.5\u{a0}µs, 2 nodes &lt;b&gt;</p>");
     }
 
     proptest! {

@@ -1,14 +1,18 @@
 //! The top of the page, the published figures, the foot.
 
 use super::html::Html;
-use crate::results::{Results, SchedulerKind};
+use crate::results::{Published, Results, SchedulerKind};
 use crate::{format, seeds, table};
 
 /// Headline, main figures, the node, what to read with care.
 pub(super) fn top(h: &mut Html, r: &Results) {
     h.raw("<header>\n<p class=\"kicker\">Colony study of ").text(&r.node.host);
     h.raw(" · <time data-unix=\"").text(&r.started_unix_s.to_string()).raw("\"></time></p>\n");
-    h.element("h1", &r.headline).raw("\n");
+    let (main, more) = r.headline.split_once(". ").unwrap_or((&r.headline, ""));
+    h.prose("h1", &format!("{}.", main.trim_end_matches('.'))).raw("\n");
+    if !more.is_empty() {
+        h.prose("p class=\"lead\"", more).raw("\n");
+    }
     tiles(h, r);
     h.raw("<div class=\"columns\">\n<section class=\"card\"><h2>The node</h2>\n<dl>\n");
     for (name, value) in node(r) {
@@ -40,23 +44,23 @@ fn tiles(h: &mut Html, r: &Results) {
         }
     }
     let worst = r.params.noise_percent.iter().copied().fold(0.0, f64::max);
-    let longest = |kind| r.cell(worst, kind).map(|c| c.max_ns as f64);
-    if let (Some(u), Some(c)) = (longest(SchedulerKind::Unmodified), longest(SchedulerKind::Coordinated)) {
+    let here = |kind| r.cell(worst, kind).map(|c| c.mean_ns);
+    if let (Some(u), Some(c)) = (here(SchedulerKind::Unmodified), here(SchedulerKind::Coordinated)) {
         tiles.push((
             format!("{} → {}", format::time(u), format::time(c)),
-            format!("longest allreduce here, {}, coordinated", table::noise_name(worst)),
+            format!("mean allreduce on this node, {}, unmodified → coordinated", table::noise_name(worst)),
         ));
     }
     let mean = |kind| Some(r.scaling.as_ref()?.curve(worst, kind)?.at(table::SHOWN_NODES)?.mean_ns);
     if let (Some(u), Some(c)) = (mean(SchedulerKind::Unmodified), mean(SchedulerKind::Coordinated)) {
         tiles.push((
             format!("{} → {}", format::time(u), format::time(c)),
-            format!("mean allreduce projected to {} nodes", format::count(table::SHOWN_NODES)),
+            format!("the same, projected to {} nodes", format::count(table::SHOWN_NODES)),
         ));
     }
     h.raw("<div class=\"tiles\">\n");
     for (value, name) in tiles {
-        h.raw("<div class=\"tile\">").element("b", &value).element("span", &name).raw("</div>\n");
+        h.raw("<div class=\"tile\">").prose("b", &value).prose("span", &name).raw("</div>\n");
     }
     h.raw("</div>\n");
 }
@@ -92,6 +96,12 @@ pub(super) fn published(h: &mut Html, r: &Results) {
     h.text("Each experiment of the source documents that one node and the projection can reach. The documents give \
             these values in their text; curves without printed values are not read off.");
     h.raw("</p>\n");
+    let telling: Vec<Vec<String>> = seeds::all()
+        .filter_map(|e| telling(r, e.name))
+        .map(|p| vec![p.experiment.clone(), p.what.clone(), p.published.clone(), p.ours.clone()])
+        .collect();
+    h.table(&["Experiment", "What", "Published", "#Ours"], &telling);
+    h.raw("<h3>All of them, with the words of the documents</h3>\n");
     for e in seeds::all() {
         let rows: Vec<Vec<String>> = r
             .published
@@ -112,6 +122,12 @@ pub(super) fn published(h: &mut Html, r: &Results) {
         h.raw("</details>\n");
     }
     h.raw("</section>\n");
+}
+
+/// The row that tells most of an experiment: the first with a published figure, or else the last.
+fn telling<'a>(r: &'a Results, name: &str) -> Option<&'a Published> {
+    let mut rows = r.published.iter().filter(|p| p.experiment == name && p.value.is_some());
+    rows.clone().find(|p| p.published.contains(|c: char| c.is_ascii_digit())).or_else(|| rows.next_back())
 }
 
 /// A command to copy.

@@ -170,7 +170,7 @@ impl Node for Fake {
             of_stolen_without_throttle: 0.983,
             of_detours_without_throttle: 0.834,
         });
-        Ok((n, noise::node_noise(&trace)?))
+        Ok((n, noise::node_noise(&trace, noise::is_nodes_own)?))
     }
 
     fn detours(
@@ -180,12 +180,16 @@ impl Node for Fake {
         windows: Option<&Windows>,
     ) -> Result<NodeNoise, StudyError> {
         self.check("detours")?;
-        let Injection::Leibniz { percent } = injection else { return Ok(noise::node_noise(&trace())?) };
+        let own = noise::node_noise(&trace(), noise::is_nodes_own)?;
         if windows.is_some() {
             return Ok(NodeNoise::new(vec![CpuNoise::periodic(4_000_000, 1_500)?])?);
         }
+        let Injection::Leibniz { percent } = injection else { return Ok(own) };
         let mean_ns = (percent * 5e6) as u64;
-        Ok(NodeNoise::new(vec![CpuNoise::leibniz(mean_ns, 500_000_000, 3_000_000, 60_000_000_000, 4)?])?)
+        let span_ns = own.span_ns();
+        let daemon = CpuNoise::leibniz(mean_ns, 500_000_000, 3_000_000, span_ns, 4)?;
+        let both = |cpu: &CpuNoise| CpuNoise::new(span_ns, [cpu.detours(), daemon.detours()].concat());
+        Ok(NodeNoise::new(own.cpus().iter().map(both).collect::<Result<_, _>>()?)?)
     }
 
     fn bench(&mut self, run: &BenchRun) -> Result<Cell, StudyError> {
