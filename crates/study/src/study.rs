@@ -179,7 +179,7 @@ fn kind(windows: &Option<Windows>) -> SchedulerKind {
 
 /// Published figures beside ours: what this study measured, then what can be projected.
 fn published(results: &Results) -> Result<Vec<Published>, StudyError> {
-    let mut rows = Vec::new();
+    let mut rows = seeds::projected(&results.params)?;
     let colony = seeds::find("fig6")?;
     for &percent in results.params.noise_percent.iter().filter(|p| **p > 0.0) {
         let mean = |kind| results.cell(percent, kind).map(|c| c.mean_ns);
@@ -204,6 +204,5 @@ fn published(results: &Results) -> Result<Vec<Published>, StudyError> {
             note: format!("measured, {} ranks on one node", results.params.ranks),
         });
     }
-    rows.extend(seeds::projected(&results.params)?);
     Ok(rows)
 }

@@ -100,7 +100,9 @@ pub(super) fn published(h: &mut Html, r: &Results) {
         .filter_map(|e| telling(r, e.name))
         .map(|p| vec![p.experiment.clone(), p.what.clone(), p.published.clone(), p.ours.clone()])
         .collect();
-    h.table(&["Experiment", "What", "Published", "#Ours"], &telling);
+    h.raw("<div class=\"telling\">")
+        .table(&["Experiment", "What", "Published", "#Ours"], &telling)
+        .raw("</div>\n");
     h.raw("<h3>All of them, with the words of the documents</h3>\n");
     for e in seeds::all() {
         let rows: Vec<Vec<String>> = r
