@@ -242,8 +242,7 @@
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
   matchMedia('(max-width: 639px)').addEventListener('change', draw);
   // paper is white and has a width of its own
-  addEventListener('beforeprint', () => charts.forEach((c) => c.resize()));
-  addEventListener('afterprint', () => charts.forEach((c) => c.resize()));
+  matchMedia('print').addEventListener('change', draw);
 
   for (const t of document.querySelectorAll('time[data-unix]')) {
     const when = new Date(Number(t.dataset.unix) * 1000);

@@ -9,6 +9,7 @@
 
 mod error;
 pub mod format;
+pub mod measured;
 pub mod node;
 pub mod noise;
 pub mod params;

@@ -1,6 +1,6 @@
 //! `report.html`: one file that opens offline, with data, styles, plots and the chart library inside.
 //!
-//! Text, tables and captions are written here, escaped in one place ([`html`]); the script in the page
+//! Text, tables and captions are written here, escaped in one place (`html.rs`); the script in the page
 //! only draws. Names of threads come from other programs: nothing of them may become markup.
 
 mod figures;
