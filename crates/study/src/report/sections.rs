@@ -94,7 +94,7 @@ pub(super) fn published(h: &mut Html, r: &Results) {
     }
     h.raw("<section class=\"card wide\" id=\"published\"><h2>The published figures beside ours</h2>\n<p>");
     h.text("Each experiment of the source documents that one node and the projection can reach. The documents give \
-            these values in their text; curves without printed values are not read off.");
+            these values in their text; curves without printed values are not read off. Where ours is far from theirs, the rows further down say why.");
     h.raw("</p>\n");
     let telling: Vec<Vec<String>> = seeds::all()
         .filter_map(|e| telling(r, e.name))
