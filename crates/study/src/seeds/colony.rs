@@ -161,8 +161,8 @@ fn report_windows(duty_cycles: u32) -> Result<Windows, StudyError> {
         .map_err(|e| StudyError::Params(e.to_string()))
 }
 
-const PROJECTED: &str =
-    "projected; the seeds' daemon taking turns of 10 ms with the job; windows 0xffffffff, 0xf4000000";
+const PROJECTED: &str = "projected; the seeds' daemon in turns of 10 ms with the job, a length chosen knowing the report's 9900 µs: the \
+     result grows with it; windows 0xffffffff, 0xf4000000";
 
 fn noise_level(e: &Experiment, c: &mut Context<'_>) -> Result<Vec<Published>, StudyError> {
     let share = Level::described(2.0, c.params.seed)?.noise.stolen_share();
