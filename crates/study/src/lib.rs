@@ -1,1 +1,26 @@
 //! Experiments end to end, and the report they write.
+//!
+//! * [`study::run`] is the main job: measure this node's noise, suffer it with and without coordination,
+//!   project it to many nodes;
+//! * [`node::Node`] is what it asks of the machine, and the seam to measuring, benchmark and scheduler;
+//! * [`results`] is what comes out (`study/results.json`), [`report`] shows it (`study/report.html`);
+//! * [`seeds`] lists every figure, table and sentence with a figure of the source documents that the
+//!   project reproduces, and runs one of them.
+
+mod error;
+pub mod format;
+pub mod measured;
+pub mod node;
+pub mod noise;
+pub mod params;
+pub mod project;
+pub mod report;
+pub mod results;
+pub mod seeds;
+pub mod study;
+pub mod table;
+
+pub use error::StudyError;
+pub use node::{Node, Progress};
+pub use params::Params;
+pub use results::Results;

@@ -1,0 +1,35 @@
+/// A scenario that cannot be projected.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SimError {
+    /// No node counts, or a count of zero.
+    #[error("the projection needs node counts of at least 1; give some, as 1024,16384")]
+    Nodes,
+    /// No operations, or too many to keep.
+    #[error("{0} operations cannot be drawn; choose 1 to {max}", max = crate::Scenario::MAX_OPS)]
+    Ops(u32),
+    /// A time of the program that is negative or no number, or no stage.
+    #[error("the program's {what} is {found}; it must be a number above or equal to {least}")]
+    Program {
+        /// Which value.
+        what: &'static str,
+        /// What it is.
+        found: f64,
+        /// The smallest possible.
+        least: f64,
+    },
+    /// Noise without an observed span.
+    #[error("the noise was observed for no time at all; measure for longer")]
+    Span,
+    /// A CPU that is never the program's.
+    #[error("the detours of a CPU fill all of the {span_ns} ns observed: nothing would ever run there")]
+    AlwaysTaken {
+        /// The span observed.
+        span_ns: u64,
+    },
+    /// The CPUs of a node were observed for different times.
+    #[error("the CPUs of one node were observed for different spans ({0} ns and {1} ns); cut them to one")]
+    Spans(u64, u64),
+    /// A node without CPUs.
+    #[error("a node needs at least one CPU; give its noise, or `CpuNoise::quiet`")]
+    NoCpu,
+}

@@ -1,0 +1,261 @@
+'use strict';
+(() => {
+  const page = document.body.dataset;
+  page.plots = '0';
+  page.errors = '';
+  const problem = (e) => { page.errors += `${e && e.message ? e.message : e}\n`; };
+  addEventListener('error', problem);
+  addEventListener('unhandledrejection', (e) => problem(e.reason));
+
+  const data = JSON.parse(document.getElementById('data').textContent);
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  const alpha = (hex, a) => hex + Math.round(a * 255).toString(16).padStart(2, '0');
+  const noiseName = (p) => (p > 0 ? `${p} %` : 'quiet');
+  const label = (c) => `${noiseName(c.noise_percent)}, ${c.scheduler}`;
+  const short = (v) => Number(v.toPrecision(3)).toLocaleString('en', { maximumSignificantDigits: 3 });
+  const time = (ns) => {
+    for (const [unit, name] of [[1e9, 's'], [1e6, 'ms'], [1e3, 'µs']]) if (ns >= unit * 0.9995) return `${short(ns / unit)} ${name}`;
+    return `${short(ns)} ns`;
+  };
+  const share = (v) => (v >= 1e-3 ? `${short(v * 100)} %` : `1 in ${short(1 / v)}`);
+  const count = (v) => (v < 10000 ? String(v) : v.toLocaleString('en'));
+  const decade = (v) => Math.abs(Math.log10(v) - Math.round(Math.log10(v))) < 1e-9;
+  const below = (v) => 10 ** Math.floor(Math.log10(v) + 1e-9);
+  const above = (v) => 10 ** Math.ceil(Math.log10(v) - 1e-9);
+  const narrow = () => innerWidth < 640;
+
+  // the scheduler is the colour, the noise the line
+  const dashes = (levels, p) => [[2, 3], [7, 4], []][Math.max(0, Math.min(2, levels.indexOf(p) + 3 - Math.max(3, levels.length)))];
+  const marks = ['circle', 'rectRot', 'triangle', 'rect', 'star', 'crossRot', 'cross', 'circle'];
+  const levels = [...new Set([...data.allreduce, ...(data.scaling ? data.scaling.curves : [])].map((c) => c.noise_percent))].sort((a, b) => a - b);
+  const line = (c) => ({
+    label: label(c), borderColor: colour(c.scheduler), backgroundColor: colour(c.scheduler),
+    borderDash: dashes(levels, c.noise_percent), borderWidth: 2, pointRadius: 0, pointHitRadius: 12, clip: 8,
+    pointStyle: marks[levels.indexOf(c.noise_percent) % 3],
+  });
+
+  const axis = (type, title, more = {}) => ({
+    type, title: { display: true, text: title, color: colour('soft') },
+    border: { color: colour('line') }, grid: { color: colour('grid') },
+    ...more, ticks: { color: colour('soft'), maxRotation: 0, ...more.ticks },
+  });
+  // one tick a decade, in the unit that fits; every other or third one on a narrow screen
+  const decades = (format) => ({
+    ticks: { callback: (v) => format(v), autoSkip: false },
+    afterBuildTicks: (a) => {
+      const all = a.ticks.filter((t) => decade(t.value));
+      const step = a.isHorizontal() ? Math.ceil(all.length / (narrow() ? 4 : 12)) : 1;
+      a.ticks = all.filter((t, i) => i % step === 0);
+    },
+  });
+  const log = (title, format, more = {}) => axis('logarithmic', title, { ...decades(format), ...more });
+  const options = (more) => ({
+    responsive: true, maintainAspectRatio: false, animation: false, color: colour('ink'),
+    interaction: { mode: 'nearest', intersect: false }, layout: { padding: { right: 8 } },
+    ...more,
+    plugins: {
+      legend: { position: 'bottom', align: 'start', labels: { color: colour('ink'), usePointStyle: more.pointLegend, boxWidth: 26, boxHeight: more.pointLegend ? 7 : 0, padding: narrow() ? 8 : 14, ...more.legend } },
+      tooltip: { backgroundColor: colour('ink'), titleColor: colour('paper'), bodyColor: colour('paper'), padding: 8, ...more.tooltip },
+    },
+  });
+
+  const sources = () => {
+    const rows = data.noise.sources.slice(0, 14);
+    const perSecond = (s) => s.stolen_ns / data.noise.observed_s;
+    const values = rows.map(perSecond);
+    return {
+      type: 'bar',
+      data: { labels: rows.map((s) => s.source), datasets: [{ data: values, backgroundColor: rows.map((s, i) => colour(`c${Math.min(i, 7)}`)), maxBarThickness: 22 }] },
+      options: options({
+        indexAxis: 'y', legend: {},
+        scales: {
+          x: log('stolen each second (log)', time, { min: below(Math.min(...values)) / (values.some(decade) ? 10 : 1), max: above(Math.max(...values)) }),
+          y: axis('category', '', { grid: { display: false }, title: { display: false }, ticks: { color: colour('ink'), autoSkip: false, callback(v) { const l = this.getLabelForValue(v); const n = narrow() ? 16 : 28; return l.length > n ? `${l.slice(0, n - 1)}…` : l; } } }),
+        },
+        tooltip: { callbacks: { label: (c) => `${time(c.parsed.x)} each second, ${count(rows[c.dataIndex].count)} detours` } },
+      }),
+      bare: true,
+    };
+  };
+
+  const timeline = () => {
+    const points = data.noise.timeline;
+    const shown = data.noise.sources.length > 8 ? 7 : 8;
+    const groups = data.noise.sources.slice(0, shown).map((s, i) => ({ name: s.source, points: points.filter((p) => p.source === i) }));
+    groups.push({ name: 'others', points: points.filter((p) => p.source >= shown) });
+    const used = groups.map((g, i) => ({ ...g, i })).filter((g) => g.points.length);
+    const seconds = points.map((p) => p.start_ns / 1e9);
+    return {
+      type: 'scatter',
+      data: {
+        datasets: used.map(({ name, points: of, i }) => ({
+          label: name.length > 26 ? `${name.slice(0, 25)}…` : name, pointStyle: marks[Math.min(i, 7)], radius: 2.6, hoverRadius: 5,
+          borderColor: colour(`c${Math.min(i, 7)}`), backgroundColor: alpha(colour(`c${Math.min(i, 7)}`), 0.55),
+          data: of.map((p) => ({ x: p.start_ns / 1e9, y: p.duration_ns, cpu: p.cpu })),
+        })),
+      },
+      options: options({
+        pointLegend: true,
+        scales: {
+          x: axis('linear', 'time since the start, s', { min: 0, max: Math.max(data.noise.observed_s, ...seconds.slice(-1)), ticks: { maxTicksLimit: narrow() ? 6 : 12 } }),
+          y: log('length of the detour (log)', time, { min: below(points.reduce((m, p) => Math.min(m, p.duration_ns), Infinity)), max: above(points.reduce((m, p) => Math.max(m, p.duration_ns), 1)) }),
+        },
+        tooltip: { callbacks: { label: (c) => `${c.dataset.label}: ${time(c.parsed.y)} at ${c.parsed.x.toFixed(6)} s on CPU ${c.raw.cpu}` } },
+      }),
+    };
+  };
+
+  // share of operations longer than each bucket's beginning
+  const ccdf = (histogram) => {
+    const total = histogram.reduce((n, b) => n + b.count, 0);
+    let left = total;
+    const out = [];
+    for (const b of histogram) {
+      if (!b.count) continue;
+      out.push({ x: Math.max(b.low_ns, 1), y: left / total });
+      left -= b.count;
+      if (left > 0) out.push({ x: b.high_ns, y: left / total });
+    }
+    if (histogram.length && total) out.push({ x: out[out.length - 1].x, y: 1 / total / 1.5 });
+    return out;
+  };
+
+  const distribution = () => {
+    const sets = data.allreduce.map((c) => ({ ...line(c), data: ccdf(c.histogram), borderJoinStyle: 'round' }));
+    const all = sets.flatMap((s) => s.data);
+    const least = all.reduce((m, p) => Math.min(m, p.y), 1);
+    return {
+      type: 'line', data: { datasets: sets },
+      options: options({
+        scales: {
+          x: log('time of an operation (log)', time, { min: below(all.reduce((m, p) => Math.min(m, p.x), Infinity)), max: above(all.reduce((m, p) => Math.max(m, p.x), 1)) }),
+          y: log('share that took longer (log)', share, { min: below(least), max: 1 }),
+        },
+        tooltip: { callbacks: { title: () => '', label: (c) => `${c.dataset.label}: ${share(c.parsed.y)} took longer than ${time(c.parsed.x)}` } },
+      }),
+    };
+  };
+
+  const scaling = () => {
+    const { curves } = data.scaling;
+    const nodes = [...new Set(curves.flatMap((c) => c.points.map((p) => p.nodes)))].sort((a, b) => a - b);
+    const sets = curves.map((c) => ({
+      ...line(c), pointRadius: 4, data: c.points.map((p) => ({ x: p.nodes, y: p.mean_ns, p })),
+    }));
+    sets.push({
+      label: 'no noise at all', borderColor: colour('base'), backgroundColor: colour('base'), borderDash: [1, 4], borderWidth: 2, pointRadius: 0, pointHitRadius: 8,
+      data: curves[0].points.map((p) => ({ x: p.nodes, y: p.base_ns })),
+    });
+    const all = sets.flatMap((s) => s.data.map((p) => p.y));
+    const powers = () => {
+      const [a, b] = [Math.floor(Math.log2(nodes[0])), Math.ceil(Math.log2(nodes[nodes.length - 1]))];
+      const step = Math.max(1, Math.ceil((b - a) / (narrow() ? 4 : 11)));
+      return Array.from({ length: Math.floor((b - a) / step) + 1 }, (_, i) => ({ value: 2 ** (a + i * step) }));
+    };
+    return {
+      type: 'line', data: { datasets: sets },
+      options: options({
+        scales: {
+          x: axis('logarithmic', 'nodes (log₂)', { min: nodes[0], max: nodes[nodes.length - 1], afterBuildTicks: (a) => { a.ticks = powers(); }, ticks: { autoSkip: false, callback: count } }),
+          y: log('mean time of an allreduce (log)', time, { min: below(Math.min(...all)), max: above(Math.max(...all)) }),
+        },
+        tooltip: { callbacks: { title: (c) => (c.length ? `${count(c[0].parsed.x)} nodes` : ''), label: (c) => `${c.dataset.label}: ${time(c.parsed.y)}` } },
+      }),
+    };
+  };
+
+  const split = () => {
+    const cells = data.allreduce.filter((c) => c.split);
+    const perSecond = (part) => (c) => c.split[part] / ((c.split.favored_ns + c.split.regular_ns) / 1e9) / 1e6;
+    const bar = (name, part, paint) => ({ label: name, data: cells.map(perSecond(part)), backgroundColor: paint, maxBarThickness: 46 });
+    return {
+      type: 'bar',
+      data: {
+        labels: cells.map((c) => [noiseName(c.noise_percent), narrow() ? c.scheduler.slice(0, 5) + '.' : c.scheduler]),
+        datasets: [bar('in favored windows', 'stolen_favored_ns', colour('unmodified')), bar('in regular windows', 'stolen_regular_ns', colour('c5'))],
+      },
+      options: options({
+        legend: { boxHeight: 9, boxWidth: 14 }, interaction: { mode: 'index', intersect: false },
+        scales: {
+          x: axis('category', 'noise and scheduler', { stacked: true, grid: { display: false }, ticks: { color: colour('ink'), autoSkip: false } }),
+          y: axis('linear', 'stolen, ms each second of a CPU', { stacked: true, beginAtZero: true }),
+        },
+        tooltip: { callbacks: { label: (c) => `${c.dataset.label}: ${short(c.parsed.y)} ms each second` } },
+      }),
+    };
+  };
+
+  const edges = () => {
+    const sums = new Map();
+    for (const c of data.allreduce) {
+      for (const b of c.edges ? c.edges.histogram : []) {
+        // four bars a factor of ten
+        const k = Math.floor(4 * Math.log10(Math.max(1, (b.low_ns + b.high_ns) / 2)) + 1e-9);
+        sums.set(k, (sums.get(k) || 0) + b.count);
+      }
+    }
+    const keys = [...sums.keys()].sort((a, b) => a - b);
+    const bins = [];
+    for (let k = keys[0]; k <= keys[keys.length - 1]; k += 1) bins.push(k);
+    const at = (k) => time(10 ** (k / 4));
+    return {
+      type: 'bar',
+      data: { labels: bins.map((k) => at(k)), datasets: [{ label: 'edges', data: bins.map((k) => sums.get(k) || 0), backgroundColor: colour('coordinated'), categoryPercentage: 1, barPercentage: 0.94 }] },
+      options: options({
+        scales: {
+          x: axis('category', 'lateness, from (log)', { grid: { display: false } }),
+          y: axis('linear', 'edges', { beginAtZero: true, ticks: { precision: 0 } }),
+        },
+        tooltip: { callbacks: { title: (c) => (c.length ? `${at(bins[c[0].dataIndex])} to ${at(bins[c[0].dataIndex] + 1)}` : ''), label: (c) => `${count(c.parsed.y)} edges` } },
+      }),
+      bare: true,
+    };
+  };
+
+  const figures = { scaling, distribution, split, edges, sources, timeline };
+  const charts = [];
+  const draw = () => {
+    charts.splice(0).forEach((c) => c.destroy());
+    let drawn = 0;
+    for (const [id, make] of Object.entries(figures)) {
+      const canvas = document.querySelector(`#${id} canvas`);
+      if (!canvas) continue;
+      try {
+        const { bare, ...config } = make();
+        if (bare) config.options.plugins.legend.display = false;
+        charts.push(new Chart(canvas, config));
+        drawn += 1;
+      } catch (e) {
+        problem(e);
+        const note = document.createElement('p');
+        note.className = 'problem';
+        note.textContent = 'This plot could not be drawn; its numbers are below.';
+        canvas.parentElement.replaceWith(note);
+      }
+    }
+    page.plots = String(drawn);
+  };
+
+  Chart.defaults.font.family = getComputedStyle(document.body).fontFamily;
+  Chart.defaults.font.size = 12;
+  draw();
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
+  matchMedia('(max-width: 639px)').addEventListener('change', draw);
+  // paper is white and has a width of its own
+  matchMedia('print').addEventListener('change', draw);
+
+  for (const t of document.querySelectorAll('time[data-unix]')) {
+    const when = new Date(Number(t.dataset.unix) * 1000);
+    t.dateTime = when.toISOString();
+    t.textContent = when.toLocaleString(undefined, { dateStyle: 'long', timeStyle: 'short' });
+  }
+  for (const button of document.querySelectorAll('.copy')) {
+    button.addEventListener('click', () => {
+      const code = button.parentElement.querySelector('code');
+      const done = () => { button.textContent = 'Copied'; setTimeout(() => { button.textContent = 'Copy'; }, 1500); };
+      const select = () => getSelection().selectAllChildren(code);
+      if (navigator.clipboard) navigator.clipboard.writeText(code.textContent).then(done, select);
+      else select();
+    });
+  }
+})();

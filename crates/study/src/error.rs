@@ -1,0 +1,45 @@
+use std::path::PathBuf;
+
+/// A study that could not be done.
+#[derive(Debug, thiserror::Error)]
+pub enum StudyError {
+    /// No experiment of that name.
+    #[error("no experiment is called `{name}`; `colony study --list` names all{}",
+        near.map(|n| format!(" (did you mean `{n}`?)")).unwrap_or_default())]
+    Unknown {
+        /// The name asked for.
+        name: String,
+        /// The closest name there is.
+        near: Option<&'static str>,
+    },
+    /// A step on this node failed or is not possible here.
+    #[error("{what}: {reason}")]
+    Step {
+        /// What was tried.
+        what: String,
+        /// What was found, and what to do.
+        reason: String,
+    },
+    /// The projection was refused.
+    #[error("cannot project: {0}")]
+    Sim(#[from] colony_sim::SimError),
+    /// A parameter is out of range.
+    #[error("{0}")]
+    Params(String),
+    /// A results file of another schema, or none at all.
+    #[error("{path} is no result of a study ({reason}); make one with `colony study`")]
+    Results {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A file could not be written.
+    #[error("cannot write {path}: {source}; choose another folder with --out")]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+}

@@ -1,0 +1,97 @@
+//! Numbers as people read them: three significant digits and a unit.
+
+/// `value` with three significant digits, thousands set apart.
+#[must_use]
+pub fn number(value: f64) -> String {
+    if !value.is_finite() {
+        return "–".into();
+    }
+    let digits = match value.abs() {
+        v if v >= 99.95 => 0,
+        v if v >= 9.995 => 1,
+        v if v >= 0.9995 => 2,
+        0.0 => 0,
+        v => (2 - v.log10().floor() as i32).clamp(0, 9) as usize,
+    };
+    let text = format!("{value:.digits$}");
+    let (sign, text) = text.strip_prefix('-').map_or(("", text.as_str()), |t| ("−", t));
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let mut grouped = String::new();
+    for (i, c) in whole.chars().enumerate() {
+        if i > 0 && (whole.len() - i) % 3 == 0 && whole.len() > 4 {
+            grouped.push(',');
+        }
+        grouped.push(c);
+    }
+    let fraction = fraction.trim_end_matches('0');
+    let point = if fraction.is_empty() { "" } else { "." };
+    format!("{sign}{grouped}{point}{fraction}")
+}
+
+/// Nanoseconds with a unit that fits.
+#[must_use]
+pub fn time(ns: f64) -> String {
+    let (unit, name) = match ns.abs() {
+        v if v < 999.5 => (1.0, "ns"),
+        v if v < 999.5e3 => (1e3, "µs"),
+        v if v < 999.5e6 => (1e6, "ms"),
+        _ => (1e9, "s"),
+    };
+    format!("{} {name}", number(ns / unit))
+}
+
+/// A share of one as per cent.
+#[must_use]
+pub fn percent(share: f64) -> String {
+    format!("{} %", number(share * 100.0))
+}
+
+/// A count with thousands set apart.
+#[must_use]
+pub fn count(n: u64) -> String {
+    let text = n.to_string();
+    let mut grouped = String::new();
+    for (i, c) in text.chars().enumerate() {
+        if i > 0 && (text.len() - i).is_multiple_of(3) && text.len() > 4 {
+            grouped.push(',');
+        }
+        grouped.push(c);
+    }
+    grouped
+}
+
+/// "12×", "1.2×".
+#[must_use]
+pub fn times(ratio: f64) -> String {
+    format!("{}×", number(ratio))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_digits_and_a_unit() {
+        for (ns, text) in [
+            (0.0, "0 ns"),
+            (0.28, "0.28 ns"),
+            (12.34, "12.3 ns"),
+            (999.7, "1 µs"),
+            (8_300.0, "8.3 µs"),
+            (9_999_000.0, "10 ms"),
+            (3_175.7e9, "3176 s"),
+            (31_757e9, "31,757 s"),
+            (f64::NAN, "– s"),
+        ] {
+            assert_eq!(time(ns), text);
+        }
+        assert_eq!(
+            (percent(0.0214), times(1835.7), count(16_384)),
+            ("2.14 %".into(), "1836×".into(), "16,384".into())
+        );
+        assert_eq!(
+            (number(-3.25), number(0.000_123_4), count(1024)),
+            ("−3.25".into(), "0.000123".into(), "1024".into())
+        );
+    }
+}

@@ -1,0 +1,149 @@
+//! The noise half of a [`Node`](crate::Node) on real Linux: measuring and injecting, nothing scheduled.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use colony_node::cpu::CpuSet;
+use colony_noise::Trace;
+use colony_noise::inject::leibniz::{predicted_noise, terms_per_s_of};
+use colony_noise::inject::{Amount, LeibnizPlan};
+use colony_noise::measure::{self, Attribution, Measurement};
+use colony_noise::selfish;
+use colony_sim::NodeNoise;
+
+use crate::StudyError;
+use crate::node::Injection;
+use crate::noise::{is_nodes_own, node_noise, summarise};
+use crate::results::{Explained, Noise};
+
+/// Measures noise on these CPUs.
+#[derive(Clone, Debug)]
+pub struct Measuring {
+    /// The job's CPUs.
+    pub cpus: CpuSet,
+    /// Seed of injected noise.
+    pub seed: u64,
+}
+
+impl Measuring {
+    /// The node's own noise, attributed where privileges allow it.
+    ///
+    /// # Errors
+    /// [`StudyError::Step`] says what was found.
+    pub fn noise(&self, seconds: f64) -> Result<(Noise, NodeNoise), StudyError> {
+        let (measurement, trace) = self.measure(seconds)?;
+        let command =
+            format!("colony measure --cpus {} --duration {seconds}s --out trace.parquet", self.cpus);
+        Ok((reported(&measurement, &trace, &command), node_noise(&trace, is_nodes_own)?))
+    }
+
+    /// The noise under `injection`, begun half a second before, which is the daemon's sleep.
+    ///
+    /// # Errors
+    /// As [`Measuring::noise`].
+    pub fn detours(&self, seconds: f64, injection: &Injection) -> Result<NodeNoise, StudyError> {
+        let Injection::Leibniz { percent } = *injection else {
+            return Ok(node_noise(&self.measure(seconds)?.1, is_nodes_own)?);
+        };
+        let plan = LeibnizPlan {
+            amount: Amount::Noise(percent / 100.0),
+            cpus: Some(self.cpus.clone()),
+            seed: self.seed,
+            // a bound of its own, whatever becomes of us
+            duration_ns: ((seconds + 10.0) * 1e9) as u64,
+            ..LeibnizPlan::default()
+        };
+        let stop = AtomicBool::new(false);
+        let (measured, injected) = std::thread::scope(|s| {
+            let injecting = s.spawn(|| plan.run(&stop));
+            std::thread::sleep(Duration::from_millis(500));
+            let measured = if injecting.is_finished() { None } else { Some(self.measure(seconds)) };
+            stop.store(true, Ordering::SeqCst);
+            (measured, injecting.join())
+        });
+        match injected {
+            Ok(Ok(_)) => {}
+            Ok(Err(e)) => return Err(step("injecting noise", &e)),
+            Err(_) => return Err(step("injecting noise", &"the daemon's thread ended by itself")),
+        }
+        let measured =
+            measured.ok_or_else(|| step("injecting noise", &"the daemon ended before its time"))?;
+        Ok(node_noise(&measured?.1, is_nodes_own)?)
+    }
+
+    /// Noise of each upper bound of terms on the first of the CPUs, from its calibrated speed.
+    ///
+    /// # Errors
+    /// As [`Measuring::noise`].
+    pub fn leibniz_levels(&self, max_terms: &[u64]) -> Result<Vec<f64>, StudyError> {
+        let speed = terms_per_s_of(self.cpus.first().unwrap_or(0))
+            .map_err(|e| step("calibrating the noise daemon", &e))?;
+        Ok(max_terms.iter().map(|&n| predicted_noise(n, speed)).collect())
+    }
+
+    fn measure(&self, seconds: f64) -> Result<(Measurement, Trace), StudyError> {
+        let config = measure::Config {
+            observe: selfish::Config {
+                cpus: self.cpus.clone(),
+                duration_ns: (seconds * 1e9) as u64,
+                threshold_ns: 100,
+                // the job's own class: what it would meet itself
+                fifo: None,
+                all_cpus: false,
+                ring: 1 << 20,
+            },
+            attribution: Attribution::Auto,
+            node: 0,
+        };
+        measure::measure(&config, |_| true).map_err(|e| step("measuring noise", &e))
+    }
+}
+
+fn step(what: &str, reason: &dyn std::fmt::Display) -> StudyError {
+    StudyError::Step { what: what.into(), reason: reason.to_string() }
+}
+
+/// The trace summed up, with what the measurement knows besides.
+fn reported(measurement: &Measurement, trace: &Trace, command: &str) -> Noise {
+    let a = &measurement.attribution;
+    let explained = Explained {
+        of_stolen: a.explained.stolen,
+        of_detours: a.explained.detours,
+        of_stolen_without_throttle: a.explained_without_throttle.stolen,
+        of_detours_without_throttle: a.explained_without_throttle.detours,
+    };
+    let detours = measurement.per_cpu.iter().map(|c| c.detours).sum();
+    Noise {
+        explained: a.active.then_some(explained),
+        // the histograms lose nothing; rows may
+        stolen_share: measurement.stolen_share(),
+        detours,
+        lost_events: a.lost_events,
+        ..summarise(trace, command)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_node_is_measured_and_its_noise_projected() {
+        let cpus = colony_node::cpu::usable().expect("CPUs").iter().take(1).collect();
+        let measuring = Measuring { cpus, seed: 1 };
+        let (noise, node) = measuring.noise(0.4).expect("an ordinary observer needs nothing");
+        assert!(noise.observed_s > 0.0 && noise.stolen_share < 1.0);
+        assert!(noise.sources.iter().map(|s| s.count).sum::<u64>() <= noise.detours);
+        assert!(node.stolen_share() <= noise.stolen_share + 0.05);
+        let levels = measuring.leibniz_levels(&[1_000_000, 2_000_000]).expect("a CPU");
+        assert!(levels[1] > 1.9 * levels[0]);
+    }
+
+    #[test]
+    fn injected_noise_is_seen() {
+        let cpus = colony_node::cpu::usable().expect("CPUs").iter().take(1).collect();
+        let measuring = Measuring { cpus, seed: 3 };
+        let with = measuring.detours(2.5, &Injection::leibniz(60.0)).expect("injected");
+        assert!(with.stolen_share() > 0.05, "{}", with.stolen_share());
+    }
+}

@@ -1,0 +1,122 @@
+//! What experiments ask of the machine they run on.
+
+use colony_node::privilege::Privileges;
+use colony_node::record::NodeRecord;
+use colony_sim::NodeNoise;
+use colony_time::Windows;
+
+use crate::StudyError;
+use crate::results::{Cell, Noise};
+
+/// The machine an experiment runs on: measuring, benchmark, injection and scheduler behind one door.
+/// The command wires it to the crates that do the work; tests give a made-up one.
+pub trait Node {
+    /// The node's state, for the results.
+    fn record(&self) -> NodeRecord;
+
+    /// What this process may do.
+    fn privileges(&self) -> Privileges;
+
+    /// Measures the node's own noise for `seconds` and says where it comes from.
+    ///
+    /// # Errors
+    /// [`StudyError::Step`] says what was tried, found, and what to do.
+    fn noise(&mut self, seconds: f64) -> Result<(Noise, NodeNoise), StudyError>;
+
+    /// Measures the detours of the job's CPUs under `injection` for `seconds`, the observer being the job.
+    /// Under `windows` those in favored windows alone, on a timeline of favored time (see
+    /// [`crate::noise::favored_only`]).
+    ///
+    /// # Errors
+    /// As [`Node::noise`].
+    fn detours(
+        &mut self,
+        seconds: f64,
+        injection: &Injection,
+        windows: Option<&Windows>,
+    ) -> Result<NodeNoise, StudyError>;
+
+    /// Runs an MPI benchmark on this node's CPUs, under noise and windows if asked.
+    ///
+    /// # Errors
+    /// As [`Node::noise`].
+    fn bench(&mut self, run: &BenchRun) -> Result<Cell, StudyError>;
+
+    /// Noise that the Leibniz daemon makes with each upper bound of terms, as a share (0 to 1) of the pause
+    /// after each calculation (Colony Linux kernel technical report, section 3.1.7 and figure 4).
+    ///
+    /// # Errors
+    /// As [`Node::noise`].
+    fn leibniz_levels(&mut self, max_terms: &[u64]) -> Result<Vec<f64>, StudyError>;
+}
+
+/// Noise made on purpose.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Injection {
+    /// None.
+    None,
+    /// The seeds' daemon at this level, per cent.
+    Leibniz {
+        /// Calculation time over pause, per cent.
+        percent: f64,
+    },
+    /// Detours inside the benchmark, by timer signal (ANL 2005).
+    Detours {
+        /// Length of each.
+        length_ns: u64,
+        /// One each this many nanoseconds.
+        every_ns: u64,
+        /// At the same instants on all ranks.
+        aligned: bool,
+    },
+}
+
+impl Injection {
+    /// Leibniz noise of `percent`; none at 0.
+    #[must_use]
+    pub fn leibniz(percent: f64) -> Self {
+        if percent > 0.0 { Self::Leibniz { percent } } else { Self::None }
+    }
+
+    /// The level asked for, per cent; 0 but for Leibniz.
+    #[must_use]
+    pub fn percent(&self) -> f64 {
+        if let Self::Leibniz { percent } = self { *percent } else { 0.0 }
+    }
+}
+
+/// A benchmark run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BenchRun {
+    /// Program of `colony-bench`: `allreduce`, `barrier`, `myallreduce`, `glob`, `bsp`.
+    pub program: &'static str,
+    /// Ranks, one a CPU.
+    pub ranks: u32,
+    /// Longest it may take; `ops` may end it before.
+    pub seconds: f64,
+    /// Operations; `None`: as many as fit.
+    pub ops: Option<u64>,
+    /// Noise beside or inside it.
+    pub injection: Injection,
+    /// Coordinated windows; `None`: Linux as it is.
+    pub windows: Option<Windows>,
+    /// Seed of the injected noise.
+    pub seed: u64,
+}
+
+/// Who is told how far a study is.
+pub trait Progress {
+    /// A step begins that takes about `seconds`.
+    fn begin(&self, what: &str, seconds: f64);
+    /// The step is over.
+    fn end(&self);
+    /// Something worth a line, now.
+    fn note(&self, line: &str);
+}
+
+/// Tells nobody.
+impl Progress for () {
+    fn begin(&self, _: &str, _: f64) {}
+    fn end(&self) {}
+    fn note(&self, _: &str) {}
+}

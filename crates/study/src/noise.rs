@@ -1,0 +1,223 @@
+//! From a noise trace to what a study keeps of it, and to what the projection takes.
+
+use std::collections::BTreeMap;
+
+use colony_noise::{Source, Trace};
+use colony_sim::noise::Detour as SimDetour;
+use colony_sim::{CpuNoise, NodeNoise, SimError};
+use colony_time::Windows;
+
+use crate::results::{Bucket, Noise, SourceRow, TimelinePoint};
+
+/// Longest detours kept in the timeline.
+pub const TIMELINE_LONGEST: usize = 4000;
+/// Others kept, evenly spread.
+pub const TIMELINE_OTHERS: usize = 2000;
+
+/// The report's view of a trace: sources, lengths, a bounded timeline. Explained shares and periodicity
+/// are the attribution's to say: they are left empty.
+#[must_use]
+pub fn summarise(trace: &Trace, command: &str) -> Noise {
+    let meta = &trace.meta;
+    let mut by_source: BTreeMap<String, SourceRow> = BTreeMap::new();
+    let mut lengths = BTreeMap::new();
+    let mut stolen_ns = 0u64;
+    for d in &trace.detours {
+        let source = trace.source(d).to_string();
+        let row = by_source.entry(source.clone()).or_insert(SourceRow {
+            source,
+            count: 0,
+            stolen_ns: 0,
+            max_ns: 0,
+        });
+        row.count += 1;
+        row.stolen_ns = row.stolen_ns.saturating_add(d.duration_ns);
+        row.max_ns = row.max_ns.max(d.duration_ns);
+        stolen_ns = stolen_ns.saturating_add(d.duration_ns);
+        *lengths.entry(bucket_of(d.duration_ns)).or_insert(0u64) += 1;
+    }
+    let mut sources: Vec<SourceRow> = by_source.into_values().collect();
+    sources.sort_by(|a, b| b.stolen_ns.cmp(&a.stolen_ns).then_with(|| a.source.cmp(&b.source)));
+    let observed_ns = meta.observed_s * 1e9 * meta.cpus.len().max(1) as f64;
+    Noise {
+        command: command.into(),
+        observed_s: meta.observed_s,
+        cpus: meta.cpus.to_string(),
+        threshold_ns: meta.threshold_ns,
+        smallest_loop_ns: meta.smallest_loop_ns,
+        detours: trace.detours.len() as u64 + meta.dropped,
+        dropped: meta.dropped,
+        lost_events: meta.lost_events,
+        stolen_share: if observed_ns > 0.0 { stolen_ns as f64 / observed_ns } else { 0.0 },
+        explained: None,
+        periodic: Vec::new(),
+        timeline: timeline(trace, &sources),
+        sources,
+        histogram: lengths
+            .into_iter()
+            .map(|((low_ns, high_ns), count)| Bucket { low_ns, high_ns, count })
+            .collect(),
+    }
+}
+
+/// Bounds of the bucket of a length: eight a factor of two, whole nanoseconds.
+fn bucket_of(ns: u64) -> (u64, u64) {
+    let shift = ns.max(1).ilog2().saturating_sub(3);
+    let low = ns >> shift << shift;
+    (low, low.saturating_add(1 << shift))
+}
+
+fn timeline(trace: &Trace, sources: &[SourceRow]) -> Vec<TimelinePoint> {
+    let index: BTreeMap<&str, u16> =
+        sources.iter().zip(0..).map(|(row, i): (_, u16)| (row.source.as_str(), i)).collect();
+    let mut longest: Vec<usize> = (0..trace.detours.len()).collect();
+    longest.sort_by_key(|&i| std::cmp::Reverse(trace.detours[i].duration_ns));
+    let mut kept: Vec<usize> = longest.iter().take(TIMELINE_LONGEST).copied().collect();
+    // the order by length carries no order in time: every n-th is a fair sample of all lengths
+    let others = longest.get(TIMELINE_LONGEST..).unwrap_or_default();
+    kept.extend(others.iter().step_by(others.len().div_ceil(TIMELINE_OTHERS).max(1)));
+    kept.sort_unstable();
+    kept.iter()
+        .map(|&i| {
+            let d = &trace.detours[i];
+            TimelinePoint {
+                start_ns: u64::try_from(d.start_ns.saturating_sub(trace.meta.start_ns)).unwrap_or(0),
+                duration_ns: d.duration_ns,
+                cpu: d.cpu,
+                source: index.get(trace.source(d).to_string().as_str()).copied().unwrap_or(0),
+            }
+        })
+        .collect()
+}
+
+/// Whether a job in its usual class on hardware of its own would meet noise of this source. Throttling is
+/// the observer's own doing, and what the hypervisor takes is its host's other work, not this node's: no
+/// window on this node can move either.
+#[must_use]
+pub fn is_nodes_own(source: &Source) -> bool {
+    !matches!(source, Source::Throttle | Source::Hypervisor)
+}
+
+/// What the projection takes of a trace: per observed CPU the detours whose source `keep` accepts
+/// (see [`is_nodes_own`]), on one timeline.
+///
+/// # Errors
+/// [`SimError`] where nothing was observed, or nothing of a CPU was left to the program.
+pub fn node_noise(trace: &Trace, keep: impl Fn(&Source) -> bool) -> Result<NodeNoise, SimError> {
+    per_cpu(trace, keep, (trace.meta.observed_s * 1e9) as u64, |start_ns, duration_ns| {
+        Some((u64::try_from(start_ns - trace.meta.start_ns).ok()?, duration_ns))
+    })
+}
+
+/// The detours inside favored windows alone, on a timeline from which regular windows are cut out: the
+/// residual noise that operations in favored windows meet.
+///
+/// # Errors
+/// As [`node_noise`].
+pub fn favored_only(
+    trace: &Trace,
+    windows: &Windows,
+    keep: impl Fn(&Source) -> bool,
+) -> Result<NodeNoise, SimError> {
+    let begin = trace.meta.start_ns;
+    let end = begin.saturating_add((trace.meta.observed_s * 1e9) as i64);
+    per_cpu(trace, keep, windows.favored_time_between(begin, end), |start_ns, duration_ns| {
+        let stop = start_ns.saturating_add_unsigned(duration_ns);
+        let stolen = windows.favored_time_between(start_ns, stop);
+        (stolen > 0 && start_ns >= begin).then(|| (windows.favored_time_between(begin, start_ns), stolen))
+    })
+}
+
+fn per_cpu(
+    trace: &Trace,
+    keep: impl Fn(&Source) -> bool,
+    span_ns: u64,
+    place: impl Fn(i64, u64) -> Option<(u64, u64)>,
+) -> Result<NodeNoise, SimError> {
+    let noise = |cpu: usize| {
+        let detours = trace
+            .detours
+            .iter()
+            .filter(|d| usize::from(d.cpu) == cpu && keep(trace.source(d)))
+            .filter_map(|d| place(d.start_ns, d.duration_ns))
+            .map(|(start_ns, duration_ns)| SimDetour { start_ns, duration_ns });
+        CpuNoise::new(span_ns, detours)
+    };
+    NodeNoise::new(trace.meta.cpus.iter().map(noise).collect::<Result<_, _>>()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use colony_noise::{Detour, TraceMeta};
+    use colony_time::DutyCycle;
+
+    fn trace(detours: &[(i64, u64, u16)]) -> Trace {
+        Trace {
+            meta: TraceMeta {
+                schema: TraceMeta::SCHEMA.into(),
+                tsc_hz: 1e9,
+                threshold_ns: 50,
+                smallest_loop_ns: 10.0,
+                cpus: "0-1".parse().expect("a list"),
+                observed_s: 1e-6,
+                start_ns: 5_000,
+                lost_events: 0,
+                dropped: 3,
+                observer: None,
+                node: None,
+            },
+            sources: vec![Source::Unexplained, Source::Irq("timer".into()), Source::Throttle],
+            detours: detours
+                .iter()
+                .map(|&(start_ns, duration_ns, source)| Detour {
+                    node: 0,
+                    cpu: 0,
+                    start_ns,
+                    duration_ns,
+                    source,
+                })
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn a_trace_is_summed_up_by_source() {
+        let n = summarise(&trace(&[(5_010, 100, 1), (5_200, 40, 0), (5_400, 20, 1)]), "colony measure");
+        assert_eq!(
+            (n.sources[0].source.as_str(), n.sources[0].count, n.sources[0].stolen_ns),
+            ("irq:timer", 2, 120)
+        );
+        assert_eq!((n.detours, n.timeline.len(), n.timeline[0].start_ns), (6, 3, 10));
+        assert_eq!(n.sources[usize::from(n.timeline[1].source)].source, "unexplained");
+        assert!((n.stolen_share - 0.08).abs() < 1e-12);
+        assert_eq!(n.histogram.iter().map(|b| b.count).sum::<u64>(), 3);
+        assert!(n.histogram.iter().all(|b| b.low_ns < b.high_ns));
+    }
+
+    #[test]
+    fn a_long_trace_keeps_its_longest_and_a_sample() {
+        let many: Vec<_> = (0..50_000).map(|i| (5_000 + i, 100 + (i as u64 * 7919) % 10_000, 0)).collect();
+        let n = summarise(&trace(&many), "");
+        assert!(
+            n.timeline.len() <= TIMELINE_LONGEST + TIMELINE_OTHERS && n.timeline.len() > TIMELINE_LONGEST
+        );
+        let longest = many.iter().map(|d| d.1).max();
+        assert_eq!(n.timeline.iter().map(|p| p.duration_ns).max(), longest);
+        assert!(n.timeline.iter().any(|p| p.duration_ns < 1_000), "short ones are sampled");
+    }
+
+    #[test]
+    fn favored_noise_is_what_falls_into_favored_windows() {
+        // favored 80 ns of 100, from the epoch
+        let w = Windows::new(100, DutyCycle::Ns(80), 0).expect("valid");
+        let t = trace(&[(5_010, 10, 1), (5_085, 10, 0), (5_170, 20, 1), (5_300, 50, 2)]);
+        let all = node_noise(&t, is_nodes_own).expect("observed");
+        assert_eq!(all.cpus()[0].detours().len(), 3, "throttling is left out");
+        assert_eq!(all.cpus()[1].stolen_ns(), 0);
+        let favored = favored_only(&t, &w, is_nodes_own).expect("observed");
+        assert_eq!(favored.span_ns(), 800);
+        let found: Vec<_> = favored.cpus()[0].detours().iter().map(|d| (d.start_ns, d.duration_ns)).collect();
+        assert_eq!(found, [(10, 10), (150, 10)]);
+    }
+}

@@ -1,0 +1,101 @@
+//! Everything a study needs to run again.
+
+use colony_time::{DutyCycle, Windows};
+use serde::{Deserialize, Serialize};
+
+use crate::StudyError;
+
+/// Parameters of a study; the defaults are those of `colony study`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Params {
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Seconds the node's own noise is measured for.
+    pub measure_s: f64,
+    /// Seconds the noise under each level of injection is measured for.
+    pub measure_injected_s: f64,
+    /// Seconds each benchmark run lasts at most.
+    pub bench_s: f64,
+    /// Ranks of the benchmark; one a CPU.
+    pub ranks: u32,
+    /// Levels of Leibniz noise, per cent; 0 is none.
+    pub noise_percent: Vec<f64>,
+    /// Period of the coordinated windows, nanoseconds.
+    pub period_ns: u64,
+    /// Favored share of a period.
+    pub duty: DutyCycle,
+    /// Node counts to project to.
+    pub nodes: Vec<u64>,
+    /// Operations drawn for each projected point.
+    pub projected_ops: u32,
+}
+
+impl Default for Params {
+    fn default() -> Self {
+        Self {
+            seed: 20_061_114,
+            measure_s: 15.0,
+            measure_injected_s: 6.0,
+            bench_s: 8.0,
+            ranks: 2,
+            noise_percent: vec![0.0, 2.0, 21.0],
+            period_ns: 100_000_000,
+            duty: DutyCycle::Ppm(800_000),
+            nodes: vec![1024, 2048, 4096, 8192, 16_384, 1_048_576],
+            projected_ops: 20_000,
+        }
+    }
+}
+
+impl Params {
+    /// The coordinated windows.
+    ///
+    /// # Errors
+    /// [`StudyError::Params`] where period and duty cycle make no windows.
+    pub fn windows(&self) -> Result<Windows, StudyError> {
+        Windows::new(self.period_ns, self.duty, 0).map_err(|e| StudyError::Params(e.to_string()))
+    }
+
+    /// # Errors
+    /// [`StudyError::Params`] says which parameter is impossible.
+    pub fn check(&self) -> Result<(), StudyError> {
+        self.windows()?;
+        let positive = |what: &str, s: f64| match s.is_finite() && s > 0.0 {
+            true => Ok(()),
+            false => Err(StudyError::Params(format!("{what} is {s}; give seconds above nought"))),
+        };
+        positive("the measuring time", self.measure_s)?;
+        positive("the measuring time under noise", self.measure_injected_s)?;
+        positive("the benchmark's time", self.bench_s)?;
+        if let Some(bad) = self.noise_percent.iter().find(|p| !(0.0..=90.0).contains(*p)) {
+            return Err(StudyError::Params(format!(
+                "a noise level of {bad} % is not possible; choose 0 to 90"
+            )));
+        }
+        if self.ranks == 0 || self.nodes.is_empty() || self.nodes.contains(&0) {
+            return Err(StudyError::Params("ranks and node counts must be at least 1".into()));
+        }
+        Ok(())
+    }
+
+    /// The windows on a command line.
+    #[must_use]
+    pub fn windows_flags(&self) -> String {
+        format!("--period {} --duty {}", colony_time::text::Ns(self.period_ns), self.duty)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_work_and_impossible_ones_are_named() {
+        Params::default().check().expect("defaults work");
+        let bad = |p: Params| p.check().expect_err("refused").to_string();
+        assert!(bad(Params { noise_percent: vec![120.0], ..Params::default() }).contains("120 %"));
+        assert!(bad(Params { bench_s: 0.0, ..Params::default() }).contains("benchmark"));
+        assert!(bad(Params { duty: DutyCycle::Ppm(1_000_000), ..Params::default() }).contains("regular"));
+        assert_eq!(Params::default().windows_flags(), "--period 100ms --duty 80%");
+    }
+}

@@ -1,0 +1,153 @@
+//! The top of the page, the published figures, the foot.
+
+use super::html::Html;
+use crate::results::{Published, Results, SchedulerKind};
+use crate::{format, seeds, table};
+
+/// Headline, main figures, the node, what to read with care.
+pub(super) fn top(h: &mut Html, r: &Results) {
+    h.raw("<header>\n<p class=\"kicker\">Colony study of ").text(&r.node.host);
+    h.raw(" · <time data-unix=\"").text(&r.started_unix_s.to_string()).raw("\"></time></p>\n");
+    let (main, more) = r.headline.split_once(". ").unwrap_or((&r.headline, ""));
+    h.prose("h1", &format!("{}.", main.trim_end_matches('.'))).raw("\n");
+    if !more.is_empty() {
+        h.prose("p class=\"lead\"", more).raw("\n");
+    }
+    tiles(h, r);
+    h.raw("<div class=\"columns\">\n<section class=\"card\"><h2>The node</h2>\n<dl>\n");
+    for (name, value) in node(r) {
+        h.raw("<div>").element("dt", name).element("dd", &value).raw("</div>\n");
+    }
+    h.raw("</dl></section>\n<section class=\"card\"><h2>Read with care</h2>\n");
+    if r.warnings.is_empty() && r.not_done.is_empty() {
+        h.raw("<p>The node was quiet and everything could be done.</p>\n");
+    }
+    h.list(r.warnings.iter().map(String::as_str));
+    if !r.not_done.is_empty() {
+        h.raw("<h3>Left out</h3>\n").list(r.not_done.iter().map(String::as_str));
+    }
+    h.raw("</section>\n</div>\n</header>\n");
+}
+
+fn tiles(h: &mut Html, r: &Results) {
+    let mut tiles: Vec<(String, String)> = Vec::new();
+    if let Some(n) = &r.noise {
+        tiles.push((
+            format::percent(n.stolen_share),
+            "of processor time stolen by this node's own noise".into(),
+        ));
+        if let Some(e) = n.explained {
+            tiles.push((
+                format::percent(e.of_stolen_without_throttle),
+                "of the stolen time has a known source".into(),
+            ));
+        }
+    }
+    let worst = r.params.noise_percent.iter().copied().fold(0.0, f64::max);
+    let here = |kind| r.cell(worst, kind).map(|c| c.mean_ns);
+    if let (Some(u), Some(c)) = (here(SchedulerKind::Unmodified), here(SchedulerKind::Coordinated)) {
+        tiles.push((
+            format!("{} → {}", format::time(u), format::time(c)),
+            format!("mean allreduce on this node, {}, unmodified → coordinated", table::noise_name(worst)),
+        ));
+    }
+    let mean = |kind| Some(r.scaling.as_ref()?.curve(worst, kind)?.at(table::SHOWN_NODES)?.mean_ns);
+    if let (Some(u), Some(c)) = (mean(SchedulerKind::Unmodified), mean(SchedulerKind::Coordinated)) {
+        tiles.push((
+            format!("{} → {}", format::time(u), format::time(c)),
+            format!("the same, projected to {} nodes", format::count(table::SHOWN_NODES)),
+        ));
+    }
+    h.raw("<div class=\"tiles\">\n");
+    for (value, name) in tiles {
+        h.raw("<div class=\"tile\">").prose("b", &value).prose("span", &name).raw("</div>\n");
+    }
+    h.raw("</div>\n");
+}
+
+fn node(r: &Results) -> Vec<(&'static str, String)> {
+    let n = &r.node;
+    let or = |text: String, other: &str| if text.is_empty() { other.to_owned() } else { text };
+    vec![
+        ("Host", n.host.clone()),
+        ("Processor", n.cpu_model.clone()),
+        ("CPUs", format!("{} ({})", n.online.len(), n.online)),
+        ("Kernel", n.kernel.clone()),
+        ("Isolation", or(n.isolation.join(" "), "none")),
+        ("Governor", n.governor.clone().unwrap_or_else(|| "none".into())),
+        ("Hypervisor", if n.virtual_machine { "yes" } else { "no" }.into()),
+        ("Load", n.load.map(|l| format!("{l:.2}")).join(", ")),
+        (
+            "Windows",
+            format!("period {}, {} favored", colony_time::text::Ns(r.params.period_ns), r.params.duty),
+        ),
+        ("Seed", r.params.seed.to_string()),
+        ("Took", format!("{:.0} s", r.took_s)),
+        ("Again", r.command.clone()),
+    ]
+}
+
+/// Published values beside ours.
+pub(super) fn published(h: &mut Html, r: &Results) {
+    if r.published.is_empty() {
+        return;
+    }
+    h.raw("<section class=\"card wide\" id=\"published\"><h2>The published figures beside ours</h2>\n<p>");
+    h.text("Each experiment of the source documents that one node and the projection can reach. The documents give \
+            these values in their text; curves without printed values are not read off. Where ours is far from theirs, the rows further down say why.");
+    h.raw("</p>\n");
+    let telling: Vec<Vec<String>> = seeds::all()
+        .filter_map(|e| telling(r, e.name))
+        .map(|p| vec![p.experiment.clone(), p.what.clone(), p.published.clone(), p.ours.clone()])
+        .collect();
+    h.raw("<div class=\"telling\">")
+        .table(&["Experiment", "What", "Published", "#Ours"], &telling)
+        .raw("</div>\n");
+    h.raw("<h3>All of them, with the words of the documents</h3>\n");
+    for e in seeds::all() {
+        let rows: Vec<Vec<String>> = r
+            .published
+            .iter()
+            .filter(|p| p.experiment == e.name)
+            .map(|p| vec![p.what.clone(), p.published.clone(), p.ours.clone(), p.note.clone()])
+            .collect();
+        if rows.is_empty() {
+            continue;
+        }
+        h.raw("<details class=\"experiment\"><summary>").element("b", e.name).raw(" ").text(e.what);
+        h.raw("</summary>\n").element("p class=\"source\"", &e.citation());
+        for quote in e.published {
+            h.element("blockquote", quote);
+        }
+        h.table(&["What", "Published", "#Ours", "How"], &rows);
+        command(h, &format!("colony study {}", e.name));
+        h.raw("</details>\n");
+    }
+    h.raw("</section>\n");
+}
+
+/// The row that tells most of an experiment: the first with a published figure, or else the last.
+fn telling<'a>(r: &'a Results, name: &str) -> Option<&'a Published> {
+    let mut rows = r.published.iter().filter(|p| p.experiment == name && p.value.is_some());
+    rows.clone().find(|p| p.published.contains(|c: char| c.is_ascii_digit())).or_else(|| rows.next_back())
+}
+
+/// A command to copy.
+pub(super) fn command(h: &mut Html, command: &str) {
+    h.raw("<div class=\"command\"><code>").text(command).raw("</code>");
+    h.raw("<button type=\"button\" class=\"copy\" aria-label=\"Copy the command\">Copy</button></div>\n");
+}
+
+/// The model's assumptions, where the data is, the chart library's licence.
+pub(super) fn foot(h: &mut Html, r: &Results, licence: &str) {
+    h.raw("<footer>\n");
+    if let Some(s) = &r.scaling {
+        h.raw("<details><summary>What the projection takes for granted (").text(&s.model);
+        h.raw(")</summary>\n").list(s.assumptions.iter().map(String::as_str));
+        h.element("p", &format!("Noise: {}. Base: {}.", s.noise_from, s.base_from)).raw("</details>\n");
+    }
+    h.raw("<details><summary>Licence of the chart library</summary><pre>").text(licence);
+    h.raw("</pre></details>\n<p>Made by Colony ").text(&r.version).raw(". ");
+    h.text("All data of this page is inside it, as JSON, and in results.json beside it.");
+    h.raw("</p>\n</footer>\n");
+}

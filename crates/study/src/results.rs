@@ -1,0 +1,323 @@
+//! `study/results.json`: what a study found, with everything needed to run it again.
+
+use std::io::Write;
+use std::path::Path;
+
+use colony_node::privilege::Privileges;
+use colony_node::record::NodeRecord;
+use colony_sim::Point;
+use serde::{Deserialize, Serialize};
+
+use crate::{Params, StudyError};
+
+/// A study's result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// [`Results::SCHEMA`].
+    pub schema: String,
+    /// Version of Colony that made it.
+    pub version: String,
+    /// The command that makes it again.
+    pub command: String,
+    /// When it began, seconds since 1970 (UTC).
+    pub started_unix_s: i64,
+    /// How long it took, seconds.
+    pub took_s: f64,
+    /// Every parameter.
+    pub params: Params,
+    /// The node it ran on.
+    pub node: NodeRecord,
+    /// What the run was allowed to do.
+    pub privileges: Privileges,
+    /// The main result in one sentence.
+    pub headline: String,
+    /// Why some of it should be read with care.
+    pub warnings: Vec<String>,
+    /// What was left out, why, and how to get it.
+    pub not_done: Vec<String>,
+    /// The node's own noise.
+    pub noise: Option<Noise>,
+    /// `allreduce` on this node: noise levels × schedulers.
+    pub allreduce: Vec<Cell>,
+    /// The projection.
+    pub scaling: Option<Scaling>,
+    /// The seeds' figures beside ours.
+    pub published: Vec<Published>,
+}
+
+/// The noise of the node and where it comes from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Noise {
+    /// Command that measures it again.
+    pub command: String,
+    /// Seconds observed, each CPU.
+    pub observed_s: f64,
+    /// CPUs observed, as a list.
+    pub cpus: String,
+    /// Shortest detour looked for, nanoseconds.
+    pub threshold_ns: u64,
+    /// The observer's smallest loop, nanoseconds.
+    pub smallest_loop_ns: f64,
+    /// Detours found, those not kept as rows included.
+    pub detours: u64,
+    /// Detours that are missing as rows.
+    pub dropped: u64,
+    /// Kernel events lost on the way to the attribution.
+    pub lost_events: u64,
+    /// Stolen share of the observed CPUs' time, 0 to 1.
+    pub stolen_share: f64,
+    /// What the attribution explains; `None` where it did not run.
+    pub explained: Option<Explained>,
+    /// What is periodic, a sentence each.
+    pub periodic: Vec<String>,
+    /// By source, the largest thief first.
+    pub sources: Vec<SourceRow>,
+    /// Lengths of all detours.
+    pub histogram: Vec<Bucket>,
+    /// Single detours: the longest, and a random sample of the others.
+    pub timeline: Vec<TimelinePoint>,
+}
+
+/// Shares that have a source, 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Explained {
+    /// Of the stolen time.
+    pub of_stolen: f64,
+    /// Of the detours' number.
+    pub of_detours: f64,
+    /// Of the stolen time, throttling left out of both.
+    pub of_stolen_without_throttle: f64,
+    /// Of the detours' number, throttling left out of both.
+    pub of_detours_without_throttle: f64,
+}
+
+/// A source of noise.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SourceRow {
+    /// Its name, as `irq:local_timer`.
+    pub source: String,
+    /// Detours.
+    pub count: u64,
+    /// Their sum, nanoseconds, all CPUs.
+    pub stolen_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+/// Values between two bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bucket {
+    /// Smallest value, nanoseconds.
+    pub low_ns: u64,
+    /// First value above.
+    pub high_ns: u64,
+    /// How many.
+    pub count: u64,
+}
+
+/// A detour in the timeline.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TimelinePoint {
+    /// Start, nanoseconds from the start of the observation.
+    pub start_ns: u64,
+    /// Length.
+    pub duration_ns: u64,
+    /// CPU.
+    pub cpu: u16,
+    /// Index into [`Noise::sources`].
+    pub source: u16,
+}
+
+/// Who schedules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SchedulerKind {
+    /// Linux as it is.
+    Unmodified,
+    /// Linux under coordinated windows.
+    Coordinated,
+}
+
+impl SchedulerKind {
+    /// `unmodified` or `coordinated`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unmodified => "unmodified",
+            Self::Coordinated => "coordinated",
+        }
+    }
+}
+
+/// One run of `allreduce` on this node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// Command that runs it again.
+    pub command: String,
+    /// Leibniz noise asked for, per cent; 0 is none.
+    pub noise_percent: f64,
+    /// Noise as it came out, per cent; `None` where nobody looked.
+    pub achieved_percent: Option<f64>,
+    /// The scheduler.
+    pub scheduler: SchedulerKind,
+    /// Operations done.
+    pub ops: u64,
+    /// Mean time of an operation, nanoseconds.
+    pub mean_ns: f64,
+    /// Median.
+    pub p50_ns: u64,
+    /// 99 of 100 are no longer.
+    pub p99_ns: u64,
+    /// 999 of 1000 are no longer.
+    pub p99_9_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+    /// All times.
+    pub histogram: Vec<Bucket>,
+    /// Stolen time by window; `None` where it could not be told.
+    pub split: Option<Split>,
+    /// Lateness of window edges; `None` without coordination.
+    pub edges: Option<Edges>,
+}
+
+/// Time stolen from the job's CPUs, by the window it was stolen in. All nanoseconds, summed over CPUs.
+/// Without coordination the windows are those that would have been.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Split {
+    /// Stolen inside favored windows.
+    pub stolen_favored_ns: u64,
+    /// Stolen inside regular windows.
+    pub stolen_regular_ns: u64,
+    /// Favored time that passed.
+    pub favored_ns: u64,
+    /// Regular time that passed.
+    pub regular_ns: u64,
+}
+
+/// How late windows opened and closed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Edges {
+    /// Median lateness, nanoseconds.
+    pub p50_ns: u64,
+    /// 99 of 100 edges are no later.
+    pub p99_ns: u64,
+    /// The latest.
+    pub max_ns: u64,
+    /// All.
+    pub histogram: Vec<Bucket>,
+}
+
+/// The projection to many nodes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Scaling {
+    /// Command that makes it again.
+    pub command: String,
+    /// Model and version.
+    pub model: String,
+    /// What the model takes for granted.
+    pub assumptions: Vec<String>,
+    /// Where the noise comes from: measured on this node, or made after the seeds' description.
+    pub noise_from: String,
+    /// Where the time without noise comes from.
+    pub base_from: String,
+    /// A curve each noise level and scheduler.
+    pub curves: Vec<ScalingCurve>,
+}
+
+/// A projected curve.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ScalingCurve {
+    /// Leibniz noise, per cent; 0 is the node's own alone.
+    pub noise_percent: f64,
+    /// The scheduler.
+    pub scheduler: SchedulerKind,
+    /// The points.
+    pub points: Vec<Point>,
+}
+
+/// A published figure beside ours.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Published {
+    /// Name of the experiment (`colony study NAME`).
+    pub experiment: String,
+    /// Document and place.
+    pub place: String,
+    /// What it is.
+    pub what: String,
+    /// As published.
+    pub published: String,
+    /// Ours, with its unit.
+    pub ours: String,
+    /// Ours as a number: nanoseconds, or a ratio.
+    pub value: Option<f64>,
+    /// How ours was found, or why there is none.
+    pub note: String,
+}
+
+impl Results {
+    /// The schema this version writes.
+    pub const SCHEMA: &str = "colony.study/1";
+
+    /// Reads a results file.
+    ///
+    /// # Errors
+    /// [`StudyError::Results`] where it is none, or one of another version.
+    pub fn read(path: &Path) -> Result<Self, StudyError> {
+        let error = |reason: String| StudyError::Results { path: path.into(), reason };
+        let text = std::fs::read_to_string(path).map_err(|e| error(e.to_string()))?;
+        let value: serde_json::Value = serde_json::from_str(&text).map_err(|e| error(e.to_string()))?;
+        match value.get("schema").and_then(|s| s.as_str()) {
+            Some(Self::SCHEMA) => serde_json::from_value(value).map_err(|e| error(e.to_string())),
+            Some(other) => Err(error(format!(
+                "its schema is `{}`, this version reads `{}`",
+                other.chars().take(40).collect::<String>(),
+                Self::SCHEMA
+            ))),
+            None => Err(error("it names no schema".into())),
+        }
+    }
+
+    /// Writes `results.json` and `report.html` into `folder`, which is made if need be.
+    ///
+    /// # Errors
+    /// [`StudyError::Write`] names the file.
+    pub fn write(&self, folder: &Path) -> Result<(), StudyError> {
+        let error = |path: &Path| {
+            let path = path.to_path_buf();
+            move |source| StudyError::Write { path, source }
+        };
+        std::fs::create_dir_all(folder).map_err(error(folder))?;
+        let json = folder.join("results.json");
+        colony_node::file::write_atomically::<std::io::Error>(&json, |w| {
+            serde_json::to_writer_pretty(&mut *w, self)?;
+            w.write_all(b"\n")
+        })
+        .map_err(error(&json))?;
+        let html = folder.join("report.html");
+        let page = crate::report::page(self);
+        colony_node::file::write_atomically::<std::io::Error>(&html, |w| w.write_all(page.as_bytes()))
+            .map_err(error(&html))
+    }
+
+    /// The run of `allreduce` with this noise under this scheduler.
+    #[must_use]
+    pub fn cell(&self, noise_percent: f64, scheduler: SchedulerKind) -> Option<&Cell> {
+        self.allreduce.iter().find(|c| c.noise_percent == noise_percent && c.scheduler == scheduler)
+    }
+}
+
+impl Scaling {
+    /// The curve of this noise under this scheduler.
+    #[must_use]
+    pub fn curve(&self, noise_percent: f64, scheduler: SchedulerKind) -> Option<&ScalingCurve> {
+        self.curves.iter().find(|c| c.noise_percent == noise_percent && c.scheduler == scheduler)
+    }
+}
+
+impl ScalingCurve {
+    /// The point at `nodes`.
+    #[must_use]
+    pub fn at(&self, nodes: u64) -> Option<&Point> {
+        self.points.iter().find(|p| p.nodes == nodes)
+    }
+}

@@ -1,0 +1,236 @@
+//! The seeds' figures: every figure, table and sentence with a figure that the project reproduces, with
+//! the published values as the text gives them.
+
+mod anl;
+mod colony;
+mod progress;
+
+use serde::Serialize;
+
+use crate::results::Published;
+use crate::{Node, Params, Progress, StudyError, format};
+
+/// A source document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Document {
+    /// The report on coordinated scheduling.
+    Colony,
+    /// The progress report of 2006.
+    Progress2006,
+    /// The first experiments on Watson Blue Gene/L.
+    Anl2005,
+}
+
+impl Document {
+    /// Its title.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Colony => "Colony Linux kernel technical report",
+            Self::Progress2006 => "HPC-Colony progress report 2006",
+            Self::Anl2005 => "Initial Results: Experiments on Watson BlueGene/L (ANL 2005)",
+        }
+    }
+}
+
+/// Where our figure comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Method {
+    /// Arithmetic alone.
+    Arithmetic,
+    /// The projection to the published node counts.
+    Projection,
+    /// Measured on this node's CPUs.
+    Node,
+    /// The projection, and this node's CPUs where a benchmark can run.
+    Both,
+}
+
+impl Method {
+    /// In words.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Arithmetic => "arithmetic",
+            Self::Projection => "projection",
+            Self::Node => "this node",
+            Self::Both => "projection, this node",
+        }
+    }
+}
+
+/// What an experiment gets.
+pub struct Context<'a> {
+    /// Parameters: seed, windows, node counts.
+    pub params: &'a Params,
+    /// The machine; `None`: projection and arithmetic only.
+    pub node: Option<&'a mut dyn Node>,
+    /// Who is told how far it is.
+    pub progress: &'a dyn Progress,
+}
+
+/// What an experiment found: rows of published values beside ours.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// The experiment.
+    pub name: &'static str,
+    /// The rows.
+    pub rows: Vec<Published>,
+}
+
+/// A figure, table or sentence of a seed.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Experiment {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// The document.
+    pub document: Document,
+    /// Where in it.
+    pub place: &'static str,
+    /// What it shows.
+    pub what: &'static str,
+    /// What is published, word for word.
+    pub published: &'static [&'static str],
+    /// How it is reproduced here.
+    pub method: Method,
+    #[serde(skip)]
+    run: fn(&Experiment, &mut Context<'_>) -> Result<Vec<Published>, StudyError>,
+}
+
+impl Experiment {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// [`StudyError`] where the projection or the node refuses.
+    pub fn run(&self, context: &mut Context<'_>) -> Result<Outcome, StudyError> {
+        Ok(Outcome { name: self.name, rows: (self.run)(self, context)? })
+    }
+
+    /// Document and place, as results name them.
+    #[must_use]
+    pub fn citation(&self) -> String {
+        format!("{}, {}", self.document.title(), self.place)
+    }
+
+    fn row(&self, what: impl Into<String>, published: &str, ours: Ours, note: &str) -> Published {
+        Published {
+            experiment: self.name.into(),
+            place: self.citation(),
+            what: what.into(),
+            published: published.into(),
+            ours: ours.text(),
+            value: ours.value(),
+            note: note.into(),
+        }
+    }
+}
+
+/// A figure of ours.
+#[derive(Clone, Copy, Debug)]
+enum Ours {
+    /// Nanoseconds.
+    Ns(f64),
+    /// A ratio.
+    Times(f64),
+    /// A share of one.
+    Share(f64),
+    /// None.
+    Missing,
+}
+
+impl Ours {
+    fn text(self) -> String {
+        match self {
+            Self::Ns(ns) => format::time(ns),
+            Self::Times(r) => format::times(r),
+            Self::Share(s) => format::percent(s),
+            Self::Missing => "not measured".into(),
+        }
+    }
+
+    fn value(self) -> Option<f64> {
+        match self {
+            Self::Ns(v) | Self::Times(v) | Self::Share(v) => Some(v),
+            Self::Missing => None,
+        }
+    }
+}
+
+/// Every experiment, in the order of the documents.
+pub fn all() -> impl Iterator<Item = &'static Experiment> {
+    colony::EXPERIMENTS.iter().chain(progress::EXPERIMENTS).chain(anl::EXPERIMENTS)
+}
+
+/// The experiment of this name.
+///
+/// # Errors
+/// [`StudyError::Unknown`], with the nearest name there is.
+pub fn find(name: &str) -> Result<&'static Experiment, StudyError> {
+    all().find(|e| e.name == name).ok_or_else(|| {
+        let near = all()
+            .map(|e| (distance(e.name, name), e.name))
+            .min()
+            .filter(|(d, n)| *d <= n.len() / 2)
+            .map(|(_, n)| n);
+        StudyError::Unknown { name: name.chars().take(60).collect(), near }
+    })
+}
+
+/// Rows of all experiments that need no machine.
+///
+/// # Errors
+/// As [`Experiment::run`].
+pub fn projected(params: &Params) -> Result<Vec<Published>, StudyError> {
+    let mut rows = Vec::new();
+    for e in all().filter(|e| e.method != Method::Node) {
+        rows.extend(e.run(&mut Context { params, node: None, progress: &() })?.rows);
+    }
+    Ok(rows)
+}
+
+/// Letters to change, add or drop to get from one name to the other.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().take(60).collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut corner = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let change = corner + usize::from(x != *y);
+            corner = row[j + 1];
+            row[j + 1] = change.min(row[j] + 1).min(corner + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_found() {
+        let names: Vec<_> = all().map(|e| e.name).collect();
+        let unique: std::collections::BTreeSet<_> = names.iter().collect();
+        assert_eq!(names.len(), unique.len());
+        assert!(names.iter().all(|n| find(n).is_ok()));
+        assert!(all().all(|e| !e.published.is_empty() && !e.what.is_empty()));
+        let wrong = find("fig55").expect_err("there is none").to_string();
+        assert!(wrong.contains("did you mean `fig5`"), "{wrong}");
+        assert!(!find("<script>").expect_err("there is none").to_string().contains("mean"));
+    }
+
+    #[test]
+    fn every_projected_experiment_gives_rows_without_a_machine() {
+        let params = Params { projected_ops: 2000, ..Params::default() };
+        let rows = projected(&params).expect("all run");
+        for e in all().filter(|e| e.method != Method::Node) {
+            assert!(rows.iter().any(|r| r.experiment == e.name && r.value.is_some()), "{}", e.name);
+        }
+        for r in &rows {
+            eprintln!("{:14} {:58} {:>34} {:>12}", r.experiment, r.what, r.published, r.ours);
+        }
+    }
+}

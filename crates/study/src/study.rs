@@ -1,0 +1,208 @@
+//! The main job: measure this node's noise, suffer it with and without coordination, project it, report.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use colony_time::Windows;
+
+use crate::node::{BenchRun, Injection};
+use crate::project::{self, Level};
+use crate::results::{Cell, Edges, Published, Results, SchedulerKind};
+use crate::{Node, Params, Progress, StudyError, format, seeds, table};
+
+/// Runs the whole study on `node`. A step that is not possible here is left out and said so in
+/// [`Results::not_done`]; the others go on.
+///
+/// # Errors
+/// [`StudyError::Params`] before anything runs; [`StudyError::Sim`] where the projection is refused.
+pub fn run(params: &Params, node: &mut dyn Node, progress: &dyn Progress) -> Result<Results, StudyError> {
+    params.check()?;
+    let began = Instant::now();
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let record = node.record();
+    let mut results = Results {
+        schema: Results::SCHEMA.into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        command: format!("colony study --seed {}", params.seed),
+        started_unix_s: i64::try_from(started.as_secs()).unwrap_or(0),
+        took_s: 0.0,
+        params: params.clone(),
+        warnings: record.warnings(),
+        node: record,
+        privileges: node.privileges(),
+        headline: String::new(),
+        not_done: node.privileges().missing().into_iter().map(str::to_owned).collect(),
+        noise: None,
+        allreduce: Vec::new(),
+        scaling: None,
+        published: Vec::new(),
+    };
+    let mut steps = Steps { params, node, progress, results: &mut results };
+    let quiet = steps.noise();
+    steps.allreduce()?;
+    let levels = steps.levels(quiet)?;
+    steps.projection(levels)?;
+    results.published = published(&results)?;
+    results.headline = table::headline(&results);
+    results.took_s = began.elapsed().as_secs_f64();
+    Ok(results)
+}
+
+struct Steps<'a> {
+    params: &'a Params,
+    node: &'a mut dyn Node,
+    progress: &'a dyn Progress,
+    results: &'a mut Results,
+}
+
+impl Steps<'_> {
+    /// A step with its progress; a failure is kept as something not done.
+    fn step<T>(
+        &mut self,
+        what: &str,
+        seconds: f64,
+        run: impl FnOnce(&mut dyn Node) -> Result<T, StudyError>,
+    ) -> Option<T> {
+        self.progress.begin(what, seconds);
+        let outcome = run(self.node);
+        self.progress.end();
+        outcome.map_err(|e| self.left_out(&e.to_string())).ok()
+    }
+
+    fn left_out(&mut self, line: &str) {
+        if !self.results.not_done.iter().any(|l| l == line) {
+            self.progress.note(line);
+            self.results.not_done.push(line.into());
+        }
+    }
+
+    fn noise(&mut self) -> Option<colony_sim::NodeNoise> {
+        let seconds = self.params.measure_s;
+        let (noise, node) = self.step("measuring this node's noise", seconds, |n| n.noise(seconds))?;
+        self.results.noise = Some(noise);
+        Some(node)
+    }
+
+    /// Noise levels × schedulers.
+    fn allreduce(&mut self) -> Result<(), StudyError> {
+        let windows = self.params.windows()?;
+        for &percent in &self.params.noise_percent {
+            for windows in [None, Some(windows)] {
+                if windows.is_some() && !self.results.privileges.real_time {
+                    continue; // said once, among what the privileges lack
+                }
+                let run = BenchRun {
+                    program: "allreduce",
+                    ranks: self.params.ranks,
+                    seconds: self.params.bench_s,
+                    ops: None,
+                    injection: Injection::leibniz(percent),
+                    windows,
+                    seed: self.params.seed,
+                };
+                let what = format!("allreduce, {}, {}", table::noise_name(percent), kind(&windows).name());
+                if let Some(cell) = self.step(&what, self.params.bench_s, |n| n.bench(&run)) {
+                    self.results.allreduce.push(Cell {
+                        noise_percent: percent,
+                        scheduler: kind(&windows),
+                        ..cell
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What was measured of each noise level; nothing where a level could not be.
+    fn levels(&mut self, quiet: Option<colony_sim::NodeNoise>) -> Result<Vec<Level>, StudyError> {
+        let windows = self.params.windows()?;
+        let seconds = self.params.measure_injected_s;
+        let mut levels = Vec::new();
+        for &percent in &self.params.noise_percent {
+            let injection = Injection::leibniz(percent);
+            let name = table::noise_name(percent);
+            let noise = match &quiet {
+                Some(quiet) if percent == 0.0 => Some(quiet.clone()),
+                _ => {
+                    self.step(&format!("measuring {name}"), seconds, |n| n.detours(seconds, &injection, None))
+                }
+            };
+            let Some(noise) = noise else { return Ok(Vec::new()) };
+            let edges = self.results.cell(percent, SchedulerKind::Coordinated).and_then(|c| c.edges.clone());
+            let residual = if self.results.privileges.real_time {
+                self.step(&format!("measuring {name} in favored windows"), seconds, |n| {
+                    n.detours(seconds, &injection, Some(&windows))
+                })
+            } else {
+                None
+            };
+            levels.push(Level {
+                percent,
+                noise,
+                residual,
+                edge_lateness_ns: edges.map(|e: Edges| project::spread(&e.histogram)).unwrap_or_default(),
+            });
+        }
+        Ok(levels)
+    }
+
+    fn projection(&mut self, mut levels: Vec<Level>) -> Result<(), StudyError> {
+        let measured = !levels.is_empty();
+        let from = if measured {
+            "the noise of this node as measured, alone and with the seeds' daemon beside it, without what its hypervisor takes"
+        } else {
+            for &percent in &self.params.noise_percent {
+                levels.push(Level::described(percent, self.params.seed)?);
+            }
+            "the seeds' noise daemon as described (Colony report, section 3.1.7); this node's noise could not be \
+             measured"
+        };
+        let nodes: Vec<String> = self.params.nodes.iter().map(u64::to_string).collect();
+        let command = format!("colony study --nodes {} --seed {}", nodes.join(","), self.params.seed);
+        self.progress.begin("projecting", 3.0);
+        let projected = project::scaling(self.params, &levels, from, &command);
+        self.progress.end();
+        let (scaling, warnings) = projected?;
+        if measured && levels.iter().any(|l| l.residual.is_none()) {
+            self.results.warnings.push(
+                "the noise left in favored windows was not measured: the projection takes it for none".into(),
+            );
+        }
+        self.results.warnings.extend(warnings);
+        self.results.scaling = Some(scaling);
+        Ok(())
+    }
+}
+
+fn kind(windows: &Option<Windows>) -> SchedulerKind {
+    if windows.is_some() { SchedulerKind::Coordinated } else { SchedulerKind::Unmodified }
+}
+
+/// Published figures beside ours: what this study measured, then what can be projected.
+fn published(results: &Results) -> Result<Vec<Published>, StudyError> {
+    let mut rows = seeds::projected(&results.params)?;
+    let colony = seeds::find("fig6")?;
+    for &percent in results.params.noise_percent.iter().filter(|p| **p > 0.0) {
+        let mean = |kind| results.cell(percent, kind).map(|c| c.mean_ns);
+        let (Some(u), Some(c)) = (mean(SchedulerKind::Unmodified), mean(SchedulerKind::Coordinated)) else {
+            continue;
+        };
+        let published = match percent {
+            21.0 => "3175.7 seconds to 1.73 seconds (1836×), thousands of nodes",
+            2.0 => "about a 10% improvement (1.1×), thousands of nodes",
+            _ => "–",
+        };
+        rows.push(Published {
+            experiment: if percent == 2.0 { "fig8" } else { "fig6" }.into(),
+            place: colony.document.title().into(),
+            what: format!(
+                "{} % noise, this node: allreduce, unmodified over coordinated",
+                format::number(percent)
+            ),
+            published: published.into(),
+            ours: format::times(u / c),
+            value: Some(u / c),
+            note: format!("measured, {} ranks on one node", results.params.ranks),
+        });
+    }
+    Ok(rows)
+}

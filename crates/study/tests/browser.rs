@@ -1,0 +1,121 @@
+//! The report in a real browser: no errors, every plot drawn, nothing fetched, hostile names harmless.
+
+mod fake;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use colony_study::{Params, study};
+use fake::{Fake, HOSTILE};
+
+/// Chromium, or `None` with the reason printed.
+fn browser() -> Option<&'static str> {
+    let found = ["chromium", "chromium-browser", "google-chrome"]
+        .into_iter()
+        .find(|name| Command::new(name).arg("--version").output().is_ok_and(|o| o.status.success()));
+    if found.is_none() {
+        eprintln!("skipped: no Chromium here (apt-get install chromium)");
+    }
+    found
+}
+
+fn report(folder: &Path) -> PathBuf {
+    let params = Params { projected_ops: 4000, ..Params::default() };
+    let mut results = study::run(&params, &mut Fake::default(), &()).expect("a study");
+    results.started_unix_s = 1_790_000_000;
+    results.write(folder).expect("writable");
+    folder.join("report.html")
+}
+
+/// Opens `page`; returns the document after its scripts ran, and what the browser logged.
+fn open(browser: &str, profile: &Path, page: &Path, more: &[&str]) -> (String, String) {
+    let out = Command::new(browser)
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--enable-logging=stderr",
+            "--virtual-time-budget=5000",
+            "--dump-dom",
+        ])
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .args(more)
+        .arg(format!("file://{}", page.display()))
+        .output()
+        .expect("the browser runs");
+    let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    (text(&out.stdout), text(&out.stderr))
+}
+
+/// Appended to a copy of the report: counts canvases with something on them, and requests.
+const PROBE: &str = "<script>
+addEventListener('load', () => {
+  let painted = 0;
+  for (const c of document.querySelectorAll('canvas')) {
+    const { data } = c.getContext('2d').getImageData(0, 0, c.width, c.height);
+    const seen = new Set();
+    for (let i = 0; i < data.length; i += 4) if (data[i + 3]) seen.add((data[i] << 16) | (data[i + 1] << 8) | data[i + 2]);
+    if (seen.size > 8) painted += 1;
+  }
+  document.body.dataset.painted = painted;
+  document.body.dataset.requests = performance.getEntriesByType('resource').filter((r) => !r.name.startsWith('data:')).length;
+  document.body.dataset.wide = document.documentElement.scrollWidth > innerWidth;
+});
+</script>";
+
+#[test]
+fn the_report_draws_every_plot_without_errors_or_requests() {
+    let Some(browser) = browser() else { return };
+    let dir = tempfile::tempdir().expect("temp dir");
+    let page = report(dir.path());
+    let html = std::fs::read_to_string(&page).expect("written");
+    // COLONY_KEEP_REPORT=FILE keeps it for a look
+    if let Some(kept) = std::env::var_os("COLONY_KEEP_REPORT") {
+        std::fs::copy(&page, kept).expect("writable");
+    }
+    let probed = dir.path().join("probed.html");
+    std::fs::write(&probed, html.replace("</body>", &format!("{PROBE}</body>"))).expect("writable");
+    for (name, more) in [
+        ("wide", &["--window-size=1280,900"][..]),
+        ("phone", &["--window-size=500,900"]),
+        ("dark", &["--window-size=1280,900", "--blink-settings=preferredColorScheme=0"]),
+    ] {
+        let (dom, log) = open(browser, &dir.path().join(name), &probed, more);
+        let body = dom.split_once("<body").and_then(|(_, rest)| rest.split_once('>')).expect("a body").0;
+        assert!(body.contains("data-errors=\"\""), "{name}: {body}");
+        for (what, value) in [("plots", "6"), ("painted", "6"), ("requests", "0"), ("wide", "false")] {
+            assert!(body.contains(&format!("data-{what}=\"{value}\"")), "{name}, {what}: {body}");
+        }
+        assert!(!log.contains("CONSOLE"), "{name}: {log}");
+    }
+}
+
+#[test]
+fn the_report_refers_to_nothing_outside_and_hostile_names_stay_text() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let html = std::fs::read_to_string(report(dir.path())).expect("written");
+    assert!(!html.contains(HOSTILE) && !html.contains("<img"));
+    assert_eq!(html.matches("<script").count(), html.matches("</script>").count());
+    assert_eq!(html.matches("<script").count(), 3, "data, library, drawing");
+    for attribute in ["src=\"http", "href=\"http", "src='http", "href='http", "url(http", "@import"] {
+        assert!(!html.contains(attribute), "{attribute}");
+    }
+    // the data island alone: nothing in it can end it
+    let data =
+        html.split_once("id=\"data\">").and_then(|(_, rest)| rest.split_once("</script>")).expect("data").0;
+    assert!(!data.contains('<'));
+    let value: serde_json::Value = serde_json::from_str(data).expect("JSON");
+    let named = value["noise"]["sources"]
+        .as_array()
+        .expect("sources")
+        .iter()
+        .any(|s| s["source"] == format!("thread:{HOSTILE}"));
+    assert!(named, "the name survives as data");
+    assert!(html.len() < 1_600_000, "{} bytes", html.len());
+}

@@ -1,0 +1,251 @@
+//! A made-up machine: what a node with a noise daemon would say, always the same.
+
+use colony_node::privilege::Privileges;
+use colony_node::record::NodeRecord;
+use colony_noise::{Detour, Source, Trace, TraceMeta};
+use colony_sim::{CpuNoise, NodeNoise};
+use colony_study::node::{BenchRun, Injection};
+use colony_study::results::{Bucket, Cell, Edges, Explained, Noise, SchedulerKind, Split};
+use colony_study::{Node, StudyError, noise};
+use colony_time::Windows;
+
+/// A name that a thread could give itself.
+pub(crate) const HOSTILE: &str = "</script><img src=http://evil.example/x onerror=alert(1)>";
+
+pub(crate) struct Fake {
+    pub(crate) privileges: Privileges,
+    /// Steps that fail, by a part of their name.
+    pub(crate) broken: &'static [&'static str],
+}
+
+impl Default for Fake {
+    fn default() -> Self {
+        Self { privileges: Privileges { real_time: true, bpf: true, mount: true }, broken: &[] }
+    }
+}
+
+impl Fake {
+    fn check(&self, what: &str) -> Result<(), StudyError> {
+        match self.broken.contains(&what) {
+            true => Err(StudyError::Step { what: what.into(), reason: "broken on purpose".into() }),
+            false => Ok(()),
+        }
+    }
+}
+
+/// A small generator, so that the tests need no more crates.
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+    }
+
+    fn exponential(&mut self, mean: f64) -> f64 {
+        -mean * self.next().ln()
+    }
+}
+
+fn trace() -> Trace {
+    let mut dice = Dice(7);
+    let names = [
+        "irq:local_timer",
+        "thread:kworker/0:1",
+        "softirq:TIMER",
+        "hypervisor",
+        "unexplained",
+        "softirq:RCU",
+        "irq:reschedule",
+        &format!("thread:{HOSTILE}"),
+        "thread:chronyd",
+        "thread:sshd",
+        "nmi",
+    ]
+    .map(Source::from);
+    let mut detours = Vec::new();
+    let mut put = |cpu, source, at: f64, length: f64| {
+        detours.push(Detour { node: 0, cpu, start_ns: at as i64, duration_ns: length as u64, source });
+    };
+    for cpu in 0..2u16 {
+        for tick in 0..15_000 {
+            let at = f64::from(tick) * 1e6 + 2e5 * f64::from(cpu);
+            put(cpu, 0, at, 1_400.0 + dice.exponential(150.0));
+            if tick % 4 == 0 {
+                put(cpu, 2, at + 2_000.0, 900.0 + dice.exponential(400.0));
+            }
+        }
+        for (source, every, least, mean) in [
+            (1u16, 2.5e7, 4e3, 9e3),
+            (3, 6e7, 3e4, 9e5),
+            (4, 3e6, 80.0, 250.0),
+            (5, 4e7, 1e3, 3e3),
+            (6, 5e7, 2e3, 1e3),
+            (7, 9e8, 5e4, 4e5),
+            (8, 1e9, 9e4, 1e5),
+            (9, 2e9, 6e4, 2e5),
+            (10, 4e9, 5e3, 5e3),
+        ] {
+            let mut at = dice.exponential(every);
+            while at < 15e9 {
+                put(cpu, source, at, least + dice.exponential(mean));
+                at += dice.exponential(every);
+            }
+        }
+    }
+    detours.sort_by_key(|d| d.start_ns);
+    let meta = TraceMeta {
+        schema: TraceMeta::SCHEMA.into(),
+        tsc_hz: 2.1e9,
+        threshold_ns: 50,
+        smallest_loop_ns: 10.2,
+        cpus: "0-1".parse().expect("a list"),
+        observed_s: 15.0,
+        start_ns: 0,
+        lost_events: 0,
+        dropped: 0,
+        observer: None,
+        node: None,
+    };
+    Trace { meta, sources: names.to_vec(), detours }
+}
+
+/// Values with logarithmic buckets.
+fn histogram(values: impl Iterator<Item = f64>) -> Vec<Bucket> {
+    let mut counts = std::collections::BTreeMap::new();
+    for v in values {
+        *counts.entry((v.max(1.0).log2() * 8.0) as i32).or_insert(0u64) += 1;
+    }
+    let edge = |k: i32| (f64::from(k) / 8.0).exp2();
+    counts
+        .into_iter()
+        .map(|(k, count)| Bucket {
+            low_ns: edge(k) as u64,
+            high_ns: (edge(k + 1) as u64).max(edge(k) as u64 + 1),
+            count,
+        })
+        .collect()
+}
+
+fn quantile(buckets: &[Bucket], q: f64) -> u64 {
+    let total: u64 = buckets.iter().map(|b| b.count).sum();
+    let mut seen = 0;
+    buckets
+        .iter()
+        .find(|b| {
+            seen += b.count;
+            seen as f64 >= q * total as f64
+        })
+        .map_or(0, |b| b.high_ns)
+}
+
+impl Node for Fake {
+    fn record(&self) -> NodeRecord {
+        NodeRecord {
+            host: "node <1>".into(),
+            kernel: "6.1.0-37-amd64".into(),
+            cpu_model: "A processor of 2.1 GHz".into(),
+            online: "0-1".parse().expect("a list"),
+            isolation: vec![],
+            governor: None,
+            virtual_machine: true,
+            load: [0.9, 0.6, 0.4],
+            runnable: 2,
+            rt_share: Some(0.95),
+        }
+    }
+
+    fn privileges(&self) -> Privileges {
+        self.privileges
+    }
+
+    fn noise(&mut self, _: f64) -> Result<(Noise, NodeNoise), StudyError> {
+        self.check("noise")?;
+        let trace = trace();
+        let mut n = noise::summarise(&trace, "colony measure --seconds 15 --out trace.parquet");
+        n.periodic = vec!["irq:local_timer is periodic: 1000 Hz, 1.5 µs each, phase-locked".into()];
+        n.explained = Some(Explained {
+            of_stolen: 0.983,
+            of_detours: 0.834,
+            of_stolen_without_throttle: 0.983,
+            of_detours_without_throttle: 0.834,
+        });
+        Ok((n, noise::node_noise(&trace, noise::is_nodes_own)?))
+    }
+
+    fn detours(
+        &mut self,
+        _: f64,
+        injection: &Injection,
+        windows: Option<&Windows>,
+    ) -> Result<NodeNoise, StudyError> {
+        self.check("detours")?;
+        let own = noise::node_noise(&trace(), noise::is_nodes_own)?;
+        if windows.is_some() {
+            return Ok(NodeNoise::new(vec![CpuNoise::periodic(4_000_000, 1_500)?])?);
+        }
+        let Injection::Leibniz { percent } = injection else { return Ok(own) };
+        let mean_ns = (percent * 5e6) as u64;
+        let span_ns = own.span_ns();
+        let daemon = CpuNoise::leibniz(mean_ns, 500_000_000, 3_000_000, span_ns, 4)?;
+        let both = |cpu: &CpuNoise| CpuNoise::new(span_ns, [cpu.detours(), daemon.detours()].concat());
+        Ok(NodeNoise::new(own.cpus().iter().map(both).collect::<Result<_, _>>()?)?)
+    }
+
+    fn bench(&mut self, run: &BenchRun) -> Result<Cell, StudyError> {
+        self.check("bench")?;
+        let mut dice =
+            Dice(run.seed ^ run.injection.percent() as u64 ^ u64::from(run.windows.is_some()) << 9);
+        let noise = run.injection.percent() / 100.0;
+        let ops = 300_000;
+        let times: Vec<f64> = (0..ops)
+            .map(|_| {
+                let base = 270.0 + dice.exponential(25.0);
+                match dice.next() {
+                    u if u < 2e-4 => base + 1_400.0 + dice.exponential(900.0),
+                    u if u < 2e-4 + noise * 5e-4 && run.windows.is_none() => base + dice.next() * 4e6,
+                    u if u < 2e-4 + noise * 2e-5 => base + dice.next() * 2e7,
+                    _ => base,
+                }
+            })
+            .collect();
+        let h = histogram(times.iter().copied());
+        let coordinated = run.windows.is_some();
+        let lateness = histogram((0..320).map(|_| 4_000.0 + dice.exponential(7_000.0)));
+        Ok(Cell {
+            command: format!(
+                "colony run --period 100ms --duty 80% --backend {} -- colony bench {} -n {}",
+                if coordinated { "agent" } else { "none" },
+                run.program,
+                run.ranks
+            ),
+            noise_percent: run.injection.percent(),
+            achieved_percent: None,
+            scheduler: if coordinated { SchedulerKind::Coordinated } else { SchedulerKind::Unmodified },
+            ops,
+            mean_ns: times.iter().sum::<f64>() / ops as f64,
+            p50_ns: quantile(&h, 0.5),
+            p99_ns: quantile(&h, 0.99),
+            p99_9_ns: quantile(&h, 0.999),
+            max_ns: times.iter().copied().fold(0.0, f64::max) as u64,
+            split: Some(Split {
+                stolen_favored_ns: ((0.004 + noise) * if coordinated { 0.01 } else { 0.8 } * 16e9) as u64,
+                stolen_regular_ns: ((0.004 + noise) * if coordinated { 0.95 } else { 0.2 } * 16e9) as u64,
+                favored_ns: 12_800_000_000,
+                regular_ns: 3_200_000_000,
+            }),
+            edges: coordinated.then(|| Edges {
+                p50_ns: quantile(&lateness, 0.5),
+                p99_ns: quantile(&lateness, 0.99),
+                max_ns: quantile(&lateness, 1.0),
+                histogram: lateness,
+            }),
+            histogram: h,
+        })
+    }
+
+    fn leibniz_levels(&mut self, max_terms: &[u64]) -> Result<Vec<f64>, StudyError> {
+        self.check("leibniz")?;
+        Ok(max_terms.iter().map(|&n| n as f64 * 0.5 * 2e-9 / 0.5).collect())
+    }
+}

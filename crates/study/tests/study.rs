@@ -1,0 +1,89 @@
+//! A whole study on a made-up machine.
+
+mod fake;
+
+use colony_node::privilege::Privileges;
+use colony_study::results::SchedulerKind;
+use colony_study::seeds::{self, Context};
+use colony_study::{Params, Results, StudyError, study, table};
+use fake::Fake;
+
+fn quick() -> Params {
+    Params { projected_ops: 2000, ..Params::default() }
+}
+
+#[test]
+fn a_study_keeps_everything_and_reads_back() {
+    let results = study::run(&quick(), &mut Fake::default(), &()).expect("nothing is missing");
+    assert_eq!(results.allreduce.len(), 6);
+    assert_eq!(table::rows(&results).len(), 6);
+    assert!(
+        results.headline.contains("16,384 nodes") && results.headline.contains("faster"),
+        "{}",
+        results.headline
+    );
+    let scaling = results.scaling.as_ref().expect("projected");
+    for percent in [2.0, 21.0] {
+        let mean = |kind| scaling.curve(percent, kind).and_then(|c| c.at(16_384)).expect("there").mean_ns;
+        assert!(mean(SchedulerKind::Unmodified) > 10.0 * mean(SchedulerKind::Coordinated));
+    }
+    assert!(results.published.iter().any(|p| p.experiment == "fig6" && p.note.contains("measured")));
+
+    let dir = tempfile::tempdir().expect("temp dir");
+    let folder = dir.path().join("study");
+    results.write(&folder).expect("writable");
+    assert!(Results::read(&folder.join("results.json")).expect("ours") == results, "read back as written");
+    let mut names: Vec<_> =
+        std::fs::read_dir(&folder).expect("there").map(|e| e.expect("readable").file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["report.html", "results.json"], "nothing half-written stays");
+}
+
+#[test]
+fn an_ordinary_user_gets_a_study_and_is_told_what_is_missing() {
+    let privileges = Privileges { real_time: false, bpf: false, mount: false };
+    let results =
+        study::run(&quick(), &mut Fake { privileges, ..Fake::default() }, &()).expect("without privileges");
+    assert_eq!(results.allreduce.len(), 3, "unmodified only");
+    assert!(results.not_done.iter().any(|l| l.contains("CAP_SYS_NICE")), "{:?}", results.not_done);
+    assert!(results.scaling.is_some() && !results.headline.is_empty());
+}
+
+#[test]
+fn what_fails_is_said_and_the_rest_goes_on() {
+    let mut fake = Fake { broken: &["noise", "detours", "bench"], ..Fake::default() };
+    let results = study::run(&quick(), &mut fake, &()).expect("the projection is left");
+    assert!(results.noise.is_none() && results.allreduce.is_empty());
+    assert_eq!(results.not_done.iter().filter(|l| l.contains("broken on purpose")).count(), 3);
+    let scaling = results.scaling.expect("from the daemon as described");
+    assert!(scaling.noise_from.contains("as described"));
+}
+
+#[test]
+fn wrong_parameters_and_foreign_files_are_refused() {
+    let bad = Params { nodes: vec![0], ..quick() };
+    assert!(matches!(study::run(&bad, &mut Fake::default(), &()), Err(StudyError::Params(_))));
+    let dir = tempfile::tempdir().expect("temp dir");
+    let path = dir.path().join("results.json");
+    for (text, says) in [
+        ("", "EOF"),
+        ("{}", "no schema"),
+        (r#"{"schema":"colony.study/9"}"#, "colony.study/9"),
+        (r#"{"schema":"colony.study/1"}"#, "missing field"),
+    ] {
+        std::fs::write(&path, text).expect("writable");
+        let error = Results::read(&path).expect_err("refused").to_string();
+        assert!(error.contains(says), "{error}");
+    }
+}
+
+#[test]
+fn every_experiment_runs_on_a_machine() {
+    let params = quick();
+    let mut node = Fake::default();
+    for e in seeds::all() {
+        let mut context = Context { params: &params, node: Some(&mut node), progress: &() };
+        let outcome = e.run(&mut context).unwrap_or_else(|error| panic!("{}: {error}", e.name));
+        assert!(outcome.rows.iter().all(|r| r.value.is_some_and(f64::is_finite)), "{outcome:?}");
+    }
+}
