@@ -1,7 +1,7 @@
 //! One measurement from start to end: observe, attribute, report.
 //!
 //! [`measure`] runs the observers and, where BPF is open to it, the probe beside them, and returns a
-//! [`Measurement`] (what `--json` prints) and the [`Trace`] (what `--out` keeps).
+//! [`Measurement`] (what `--json` prints) and the [`Trace`](crate::Trace) (what `--out` keeps).
 
 mod live;
 mod report;
