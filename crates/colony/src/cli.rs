@@ -16,6 +16,7 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
+    Study(cmd::study::Args),
     Measure(cmd::measure::Args),
     Top(cmd::top::Args),
     Inject(cmd::inject::Args),

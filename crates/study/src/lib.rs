@@ -2,7 +2,8 @@
 //!
 //! * [`study::run`] is the main job: measure this node's noise, suffer it with and without coordination,
 //!   project it to many nodes;
-//! * [`node::Node`] is what it asks of the machine, and the seam to measuring, benchmark and scheduler;
+//! * [`node::Node`] is what it asks of the machine, and the seam to measuring, benchmark and scheduler
+//!   ([`this_node`] is the machine this runs on);
 //! * [`results`] is what comes out (`study/results.json`), [`report`] shows it (`study/report.html`);
 //! * [`seeds`] lists every figure, table and sentence with a figure of the source documents that the
 //!   project reproduces, and runs one of them.
@@ -19,8 +20,10 @@ pub mod results;
 pub mod seeds;
 pub mod study;
 pub mod table;
+pub mod this_node;
 
 pub use error::StudyError;
 pub use node::{Node, Progress};
 pub use params::Params;
 pub use results::Results;
+pub use this_node::ThisNode;

@@ -4,17 +4,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use colony_node::cpu::CpuSet;
-use colony_noise::Trace;
 use colony_noise::inject::leibniz::{predicted_noise, terms_per_s_of};
 use colony_noise::inject::{Amount, LeibnizPlan};
 use colony_noise::measure::{self, Attribution, Measurement};
 use colony_noise::selfish;
+use colony_noise::{Trace, periodic};
 use colony_sim::NodeNoise;
 
 use crate::StudyError;
 use crate::node::Injection;
 use crate::noise::{is_nodes_own, node_noise, summarise};
-use crate::results::{Explained, Noise};
+use crate::results::{Explained, Noise, SourceRow};
 
 /// Measures noise on these CPUs.
 #[derive(Clone, Debug)]
@@ -99,7 +99,8 @@ impl Measuring {
     }
 }
 
-fn step(what: &str, reason: &dyn std::fmt::Display) -> StudyError {
+/// A step that failed.
+pub(crate) fn step(what: &str, reason: &dyn std::fmt::Display) -> StudyError {
     StudyError::Step { what: what.into(), reason: reason.to_string() }
 }
 
@@ -113,13 +114,28 @@ fn reported(measurement: &Measurement, trace: &Trace, command: &str) -> Noise {
         of_detours_without_throttle: a.explained_without_throttle.detours,
     };
     let detours = measurement.per_cpu.iter().map(|c| c.detours).sum();
+    let mut noise = summarise(trace, command);
+    // the attribution knows what was nested in what; a row knows its main source only
+    for part in &measurement.sources {
+        let name = part.source.to_string();
+        match noise.sources.iter_mut().find(|row| row.source == name) {
+            Some(row) => row.stolen_ns = part.stolen_ns,
+            None => noise.sources.push(SourceRow {
+                source: name,
+                count: part.detours,
+                stolen_ns: part.stolen_ns,
+                max_ns: part.lengths.max_ns,
+            }),
+        }
+    }
     Noise {
         explained: a.active.then_some(explained),
         // the histograms lose nothing; rows may
         stolen_share: measurement.stolen_share(),
         detours,
         lost_events: a.lost_events,
-        ..summarise(trace, command)
+        periodic: periodic::of_trace(trace).iter().map(ToString::to_string).collect(),
+        ..noise
     }
 }
 

@@ -20,7 +20,7 @@ pub const TIMELINE_OTHERS: usize = 2000;
 pub fn summarise(trace: &Trace, command: &str) -> Noise {
     let meta = &trace.meta;
     let mut by_source: BTreeMap<String, SourceRow> = BTreeMap::new();
-    let mut lengths = BTreeMap::new();
+    let lengths = trace.detours.iter().map(|d| (d.duration_ns, 1));
     let mut stolen_ns = 0u64;
     for d in &trace.detours {
         let source = trace.source(d).to_string();
@@ -34,7 +34,6 @@ pub fn summarise(trace: &Trace, command: &str) -> Noise {
         row.stolen_ns = row.stolen_ns.saturating_add(d.duration_ns);
         row.max_ns = row.max_ns.max(d.duration_ns);
         stolen_ns = stolen_ns.saturating_add(d.duration_ns);
-        *lengths.entry(bucket_of(d.duration_ns)).or_insert(0u64) += 1;
     }
     let mut sources: Vec<SourceRow> = by_source.into_values().collect();
     sources.sort_by(|a, b| b.stolen_ns.cmp(&a.stolen_ns).then_with(|| a.source.cmp(&b.source)));
@@ -53,10 +52,7 @@ pub fn summarise(trace: &Trace, command: &str) -> Noise {
         periodic: Vec::new(),
         timeline: timeline(trace, &sources),
         sources,
-        histogram: lengths
-            .into_iter()
-            .map(|((low_ns, high_ns), count)| Bucket { low_ns, high_ns, count })
-            .collect(),
+        histogram: bucketed(lengths),
     }
 }
 
@@ -65,6 +61,16 @@ fn bucket_of(ns: u64) -> (u64, u64) {
     let shift = ns.max(1).ilog2().saturating_sub(3);
     let low = ns >> shift << shift;
     (low, low.saturating_add(1 << shift))
+}
+
+/// Counted values (nanoseconds) in the buckets of every histogram of a study.
+#[must_use]
+pub fn bucketed(counts: impl IntoIterator<Item = (u64, u64)>) -> Vec<Bucket> {
+    let mut buckets = BTreeMap::new();
+    for (ns, n) in counts {
+        *buckets.entry(bucket_of(ns)).or_insert(0) += n;
+    }
+    buckets.into_iter().map(|((low_ns, high_ns), count)| Bucket { low_ns, high_ns, count }).collect()
 }
 
 fn timeline(trace: &Trace, sources: &[SourceRow]) -> Vec<TimelinePoint> {

@@ -1,6 +1,9 @@
 //! Progress bars on standard error, where that is a terminal.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -53,9 +56,38 @@ impl Progress {
         self.0.set_position(elapsed.as_millis() as u64);
     }
 
-    /// Changes what the bar says.
-    pub fn say(&self, what: &str) {
-        self.0.set_message(what.to_owned());
+    /// The bar with a thread that fills it as time goes by.
+    #[must_use]
+    pub fn ticking(self) -> Ticking {
+        let bar = self.0.clone();
+        let over = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&over);
+        let start = Instant::now();
+        let thread = std::thread::spawn(move || {
+            while !seen.load(Ordering::Acquire) {
+                bar.set_position(start.elapsed().as_millis() as u64);
+                std::thread::park_timeout(Duration::from_millis(200));
+            }
+        });
+        Ticking { over, thread: Some(thread), _bar: self }
+    }
+}
+
+/// A bar that fills by itself until it is dropped.
+pub struct Ticking {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    _bar: Progress,
+}
+
+impl Drop for Ticking {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // it cannot fail: it only draws
+            let _ = thread.join();
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
 use colony_node::cpu::CpuSet;
@@ -220,18 +220,6 @@ fn target(a: &TargetArgs, cpus: &Option<CpuSet>) -> Target {
 
 /// Runs `work` with a bar that fills over its expected time.
 fn with_bar<T>(what: &str, ns: u64, work: impl FnOnce() -> T) -> T {
-    let bar = Progress::over(what, Duration::from_nanos(ns));
-    let start = Instant::now();
-    let over = AtomicBool::new(false);
-    std::thread::scope(|s| {
-        s.spawn(|| {
-            while !over.load(std::sync::atomic::Ordering::Acquire) {
-                bar.at(start.elapsed());
-                std::thread::park_timeout(Duration::from_millis(200));
-            }
-        });
-        let result = work();
-        over.store(true, std::sync::atomic::Ordering::Release);
-        result
-    })
+    let _bar = Progress::over(what, Duration::from_nanos(ns)).ticking();
+    work()
 }

@@ -6,6 +6,7 @@ pub(crate) mod measure;
 pub(crate) mod noise;
 pub(crate) mod run;
 pub(crate) mod shell;
+pub(crate) mod study;
 pub(crate) mod top;
 
 use std::io::Write;
@@ -20,6 +21,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Measure(args) => measure::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Run(args) => run::run(args),
+        Command::Study(args) => study::run(args),
         Command::Noise(args) => noise::run(args),
         Command::Inject(args) => inject::run(args),
         Command::Top(args) => top::run(args),

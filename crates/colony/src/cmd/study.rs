@@ -1,0 +1,104 @@
+//! `colony study`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use colony_node::cpu::{self, CpuSet};
+use colony_study::seeds::{self, Context};
+use colony_study::{Params, ThisNode, study};
+use colony_time::DutyCycle;
+use colony_view::study as view;
+
+use crate::cli::{Ns, cpus, duty, ns};
+
+/// The main job: measure this node, suffer its noise with and without coordination, project, report
+///
+/// Measures this node's noise and says where it comes from; runs allreduce on its CPUs quiet, with 2 % and
+/// with 21 % of Leibniz noise, each unmodified and coordinated; projects to 1,024 and more nodes; prints
+/// one table and writes results.json and report.html. With a NAME it reproduces one figure of the seeds.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  colony study                      about 3 minutes; then open study/report.html
+  colony study --list               every figure and table of the seeds that can be reproduced
+  colony study fig4                 one of them")]
+pub(crate) struct Args {
+    /// Reproduce these figures of the seeds instead
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// Name every figure and table that can be reproduced
+    #[arg(long, conflicts_with = "names")]
+    list: bool,
+    /// Folder for results.json and report.html
+    #[arg(long, default_value = "study", value_name = "FOLDER")]
+    out: PathBuf,
+    /// CPUs of the job, a rank each [default: all this process may use]
+    #[arg(long, value_parser = cpus, value_name = "LIST")]
+    cpus: Option<CpuSet>,
+    /// Period of the coordinated windows
+    #[arg(long, value_parser = ns, default_value = "100ms", value_name = "TIME")]
+    period: Ns,
+    /// Favored share of a period
+    #[arg(long, value_parser = duty, default_value = "80%", value_name = "DUTY")]
+    duty: DutyCycle,
+    /// Node counts to project to
+    #[arg(long, value_delimiter = ',', value_name = "N,N", default_values_t = Params::default().nodes)]
+    nodes: Vec<u64>,
+    /// Seed of everything random
+    #[arg(long, default_value_t = Params::default().seed, value_name = "N")]
+    seed: u64,
+    /// Run every step shorter by this factor, to try it out
+    #[arg(long, default_value_t = 1.0, value_name = "FACTOR")]
+    faster: f64,
+    /// Print JSON for programs
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if args.list {
+        let experiments: Vec<_> = seeds::all().collect();
+        super::print(args.json, &experiments, |_| view::experiments())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    // an unknown name is told before anything runs
+    let wanted = args.names.iter().map(|n| seeds::find(n)).collect::<Result<Vec<_>, _>>()?;
+    let params = params(&args)?;
+    params.check()?;
+    let job_cpus = args.cpus.map_or_else(cpu::usable, Ok)?;
+    cpu::check(&job_cpus)?;
+    let colony = std::env::current_exe().context("finding this program itself")?;
+    let mut node = ThisNode::new(&params, job_cpus, colony)?;
+    let progress = view::Steps::default();
+    for experiment in &wanted {
+        let outcome =
+            experiment.run(&mut Context { params: &params, node: Some(&mut node), progress: &progress })?;
+        super::print(args.json, &outcome, view::outcome)?;
+    }
+    if wanted.is_empty() {
+        let results = study::run(&params, &mut node, &progress)?;
+        results.write(&args.out)?;
+        super::print(args.json, &results, view::results)?;
+        eprintln!("written: {0}/results.json and {0}/report.html", args.out.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn params(args: &Args) -> anyhow::Result<Params> {
+    let base = Params::default();
+    if !(1.0..=1000.0).contains(&args.faster) {
+        return Err(crate::exit::WrongUse("--faster takes a factor from 1 to 1000".into()).into());
+    }
+    let ranks = args.cpus.as_ref().map_or_else(|| cpu::usable().map(|c| c.len()), |c| Ok(c.len()))?;
+    Ok(Params {
+        seed: args.seed,
+        measure_s: base.measure_s / args.faster,
+        measure_injected_s: base.measure_injected_s / args.faster,
+        bench_s: base.bench_s / args.faster,
+        ranks: u32::try_from(ranks).unwrap_or(u32::MAX),
+        period_ns: args.period.0,
+        duty: args.duty,
+        nodes: args.nodes.clone(),
+        ..base
+    })
+}

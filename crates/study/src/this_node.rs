@@ -1,0 +1,275 @@
+//! The node this program runs on, behind the door of [`Node`].
+//!
+//! Benchmarks, windows and observed windows are runs of the `colony` command itself, as a user would type
+//! them: what a report says how to do again is what was done.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use colony_bench::{BenchResult, Measurement as BenchMeasurement};
+use colony_node::privilege::Privileges;
+use colony_node::record::NodeRecord;
+use colony_noise::Trace;
+use colony_noise::inject::{Amount, LeibnizPlan, LeibnizReport};
+use colony_sched::run::RunReport;
+use colony_sim::NodeNoise;
+use colony_time::text::Ns;
+use colony_time::{DutyCycle, Windows};
+
+use crate::measured::{Measuring, step};
+use crate::node::{BenchRun, Injection};
+use crate::noise::{bucketed, favored_only, is_nodes_own};
+use crate::results::{Bucket, Cell, Edges, Noise, SchedulerKind, Split};
+use crate::{Node, Params, StudyError};
+
+/// How long the noise daemon calibrates and settles before a run begins; its own sleep is 500 ms.
+const SETTLE: Duration = Duration::from_millis(1500);
+/// Time a run may take beyond what it was asked for.
+const GRACE_S: f64 = 60.0;
+
+/// This node.
+#[derive(Debug)]
+pub struct ThisNode {
+    measuring: Measuring,
+    colony: PathBuf,
+    scratch: tempfile::TempDir,
+    /// The windows of the study: without coordination, those that would have been.
+    windows: Windows,
+    duty: DutyCycle,
+}
+
+impl ThisNode {
+    /// This node with `cpus` for the job; `colony` is the command to run.
+    ///
+    /// # Errors
+    /// [`StudyError`] where the parameters are impossible or there is no room for temporary files.
+    pub fn new(params: &Params, cpus: colony_node::cpu::CpuSet, colony: PathBuf) -> Result<Self, StudyError> {
+        let scratch = tempfile::Builder::new().prefix("colony-study-").tempdir();
+        Ok(Self {
+            measuring: Measuring { cpus, seed: params.seed },
+            colony,
+            scratch: scratch.map_err(|e| step("making room for temporary files", &e))?,
+            windows: params.windows()?,
+            duty: params.duty,
+        })
+    }
+
+    /// `colony run …` up to the command of the job. The agent only where it is wanted.
+    fn run_args(&self, coordinated: bool, windows: &Windows) -> Vec<String> {
+        let duty = if *windows == self.windows { self.duty } else { DutyCycle::Ns(windows.favored_ns()) };
+        let backend = if coordinated { "agent" } else { "none" };
+        let (period, cpus) = (Ns(windows.period_ns()), &self.measuring.cpus);
+        ["run", "--period", &period.to_string(), "--duty", &duty.to_string(), "--backend", backend, "--cpus"]
+            .into_iter()
+            .map(str::to_owned)
+            .chain([cpus.to_string()])
+            .collect()
+    }
+
+    /// Runs `colony ARGS` to its end and returns what it says of failure.
+    fn colony(&self, what: &str, args: &[String]) -> Result<(), StudyError> {
+        let mut command = Command::new(&self.colony);
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        die_with_us(&mut command);
+        let out = command.output().map_err(|e| step(what, &e))?;
+        if out.status.success() {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&out.stderr);
+        let reason = text.lines().find_map(|l| l.split_once("error: ")).map_or(text.trim(), |(_, r)| r);
+        Err(step(what, &reason))
+    }
+
+    /// Runs `job` as `colony run … -- colony JOB`, with noise beside it.
+    fn under_windows(
+        &self,
+        what: &str,
+        windows: Option<&Windows>,
+        job: &[String],
+        injection: &Injection,
+        seconds: f64,
+    ) -> Result<(RunReport, Option<LeibnizReport>), StudyError> {
+        let report = self.scratch.path().join("run.json");
+        let mut args = self.run_args(windows.is_some(), windows.unwrap_or(&self.windows));
+        args.extend(["--out".into(), text(&report), "--".into(), text(&self.colony)]);
+        args.extend_from_slice(job);
+        let (ran, injected) = self.beside(injection, seconds + GRACE_S, || self.colony(what, &args))?;
+        ran?;
+        Ok((read_json(what, &report)?, injected))
+    }
+
+    /// Runs `work` while noise daemons run on the job's CPUs.
+    fn beside<T>(
+        &self,
+        injection: &Injection,
+        bound_s: f64,
+        work: impl FnOnce() -> T,
+    ) -> Result<(T, Option<LeibnizReport>), StudyError> {
+        let Injection::Leibniz { percent } = *injection else { return Ok((work(), None)) };
+        let plan = LeibnizPlan {
+            amount: Amount::Noise(percent / 100.0),
+            cpus: Some(self.measuring.cpus.clone()),
+            seed: self.measuring.seed,
+            // a bound of its own, whatever becomes of us
+            duration_ns: (bound_s * 1e9) as u64,
+            ..LeibnizPlan::default()
+        };
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|s| {
+            let injecting = s.spawn(|| plan.run(&stop));
+            std::thread::sleep(SETTLE);
+            let done = work();
+            stop.store(true, Ordering::SeqCst);
+            match injecting.join() {
+                Ok(Ok(report)) => Ok((done, Some(report))),
+                Ok(Err(e)) => Err(step("injecting noise", &e)),
+                Err(_) => Err(step("injecting noise", &"the daemon's thread ended by itself")),
+            }
+        })
+    }
+
+    /// `bench …`, as typed after `colony`.
+    fn bench_args(run: &BenchRun) -> Vec<String> {
+        let mut args: Vec<String> = ["bench", run.program, "-n"].map(str::to_owned).into();
+        args.extend([run.ranks.to_string(), "--seed".into(), run.seed.to_string()]);
+        match run.ops {
+            Some(ops) => args.extend(["--ops".into(), ops.to_string()]),
+            None => args.extend(["--seconds".into(), run.seconds.to_string()]),
+        }
+        if let Injection::Detours { length_ns, every_ns, aligned } = run.injection {
+            let phase = if aligned { "aligned" } else { "random" };
+            args.extend([
+                "--detour".into(),
+                Ns(length_ns).to_string(),
+                "--every".into(),
+                Ns(every_ns).to_string(),
+            ]);
+            args.extend(["--phase".into(), phase.into()]);
+        }
+        args
+    }
+}
+
+impl Node for ThisNode {
+    fn record(&self) -> NodeRecord {
+        NodeRecord::now()
+    }
+
+    fn privileges(&self) -> Privileges {
+        Privileges::here()
+    }
+
+    fn noise(&mut self, seconds: f64) -> Result<(Noise, NodeNoise), StudyError> {
+        self.measuring.noise(seconds)
+    }
+
+    fn detours(
+        &mut self,
+        seconds: f64,
+        injection: &Injection,
+        windows: Option<&Windows>,
+    ) -> Result<NodeNoise, StudyError> {
+        let Some(windows) = windows else { return self.measuring.detours(seconds, injection) };
+        let what = "measuring noise in favored windows";
+        let kept = self.scratch.path().join("observed.parquet");
+        let job =
+            ["measure", "--cpus", &self.measuring.cpus.to_string(), "--duration", &format!("{seconds}s")]
+                .map(str::to_owned)
+                .into_iter()
+                .chain(["--out".into(), text(&kept)])
+                .collect::<Vec<_>>();
+        self.under_windows(what, Some(windows), &job, injection, seconds)?;
+        let trace = Trace::read(&kept).map_err(|e| step(what, &e))?;
+        Ok(favored_only(&trace, windows, is_nodes_own)?)
+    }
+
+    fn bench(&mut self, run: &BenchRun) -> Result<Cell, StudyError> {
+        let what = format!("running {}", run.program);
+        let out = self.scratch.path().join("bench.json");
+        let typed = Self::bench_args(run);
+        let mut job = typed.clone();
+        job.extend(["--out".into(), text(&out), "--timeout".into(), format!("{:.0}", run.seconds + GRACE_S)]);
+        let (report, injected) =
+            self.under_windows(&what, run.windows.as_ref(), &job, &run.injection, run.seconds)?;
+        let result: BenchResult = read_json(&what, &out)?;
+        let all = result.whole().ok_or_else(|| step(&what, &"the program gave no result"))?;
+        let noise = match run.injection {
+            Injection::Leibniz { percent } => format!("colony inject leibniz --noise {percent}% & "),
+            _ => String::new(),
+        };
+        let outer = self.run_args(run.windows.is_some(), run.windows.as_ref().unwrap_or(&self.windows));
+        let command = format!("{noise}colony {} -- colony {}", outer.join(" "), typed.join(" "));
+        Ok(cell(run, command, all, &report, injected.as_ref()))
+    }
+
+    fn leibniz_levels(&mut self, max_terms: &[u64]) -> Result<Vec<f64>, StudyError> {
+        self.measuring.leibniz_levels(max_terms)
+    }
+}
+
+/// What a study keeps of a run.
+fn cell(
+    run: &BenchRun,
+    command: String,
+    all: &BenchMeasurement,
+    report: &RunReport,
+    injected: Option<&LeibnizReport>,
+) -> Cell {
+    let ns = |us: f64| (us * 1e3).round() as u64;
+    let (d, proof) = (&all.all, &report.proof);
+    let noise = |r: &LeibnizReport| r.cpus.iter().map(|c| c.noise).sum::<f64>() / r.cpus.len().max(1) as f64;
+    Cell {
+        command,
+        noise_percent: run.injection.percent(),
+        achieved_percent: injected.map(|r| 100.0 * noise(r)),
+        scheduler: if run.windows.is_some() { SchedulerKind::Coordinated } else { SchedulerKind::Unmodified },
+        ops: all.ops,
+        mean_ns: d.mean_us * 1e3,
+        p50_ns: ns(d.p50_us),
+        p99_ns: ns(d.p99_us),
+        p99_9_ns: ns(d.p999_us),
+        max_ns: ns(d.max_us),
+        histogram: bucketed(d.histogram_ns.iter().copied()),
+        split: Some(Split {
+            stolen_favored_ns: proof.favored.stolen_ns,
+            stolen_regular_ns: proof.regular.stolen_ns,
+            favored_ns: proof.favored.observed_ns,
+            regular_ns: proof.regular.observed_ns,
+        }),
+        edges: report.agent.as_ref().map(|a| Edges {
+            p50_ns: a.lateness.p50_ns,
+            p99_ns: a.lateness.p99_ns,
+            max_ns: a.lateness.max_ns,
+            histogram: edge_buckets(a),
+        }),
+    }
+}
+
+fn edge_buckets(agent: &colony_sched::agent::AgentStats) -> Vec<Bucket> {
+    let mut low_ns = 0;
+    let bucket = |b: &colony_sched::distribution::Bucket| {
+        let bucket = Bucket { low_ns, high_ns: b.up_to_ns + 1, count: b.count };
+        low_ns = b.up_to_ns + 1;
+        bucket
+    };
+    agent.lateness.buckets.iter().map(bucket).collect()
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+fn read_json<T: serde::de::DeserializeOwned>(what: &str, path: &Path) -> Result<T, StudyError> {
+    let bytes = std::fs::read(path).map_err(|e| step(what, &e))?;
+    serde_json::from_slice(&bytes).map_err(|e| step(what, &e))
+}
+
+/// The child is told to end if this process does, however it ends.
+fn die_with_us(command: &mut Command) {
+    use std::os::unix::process::CommandExt;
+    let ask = || Ok(nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGTERM)?);
+    // SAFETY: between fork and exec the closure makes one system call, which takes no lock and no memory.
+    unsafe { command.pre_exec(ask) };
+}

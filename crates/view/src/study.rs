@@ -1,0 +1,143 @@
+//! A study on a terminal: its table, its list of experiments, its progress.
+
+use std::cell::RefCell;
+use std::fmt::Write;
+use std::time::Duration;
+
+use colony_study::results::{Cell, Results};
+use colony_study::table::{SHOWN_NODES, noise_name};
+use colony_study::{format, seeds};
+
+use crate::progress::Progress;
+use crate::table::{self, name};
+use crate::units::{percent, time};
+
+/// The main table, with the headline above it and what was not done below.
+#[must_use]
+pub fn results(r: &Results) -> String {
+    let nodes = format!("{} nodes", format::count(SHOWN_NODES));
+    let mut t = table::new(["noise", "scheduler", "mean", "99.9 %", "longest", "favored", "regular", &nodes]);
+    for cell in &r.allreduce {
+        t.add_row(row(r, cell));
+    }
+    let mut out = format!("\n{}\n\n", wrap(&r.headline));
+    if !r.allreduce.is_empty() {
+        let _ = writeln!(out, "{t}");
+        out.push_str("favored, regular: time stolen from the job in such windows\n");
+    }
+    for line in r
+        .not_done
+        .iter()
+        .map(|l| format!("left out: {l}"))
+        .chain(r.warnings.iter().map(|w| format!("note: {w}")))
+    {
+        let _ = writeln!(out, "{}", wrap(&name(&line, 400)));
+    }
+    out
+}
+
+fn row(r: &Results, c: &Cell) -> [String; 8] {
+    let share = |stolen_ns: u64, of_ns: u64| percent(stolen_ns as f64 / of_ns.max(1) as f64);
+    let projected =
+        r.scaling.as_ref().and_then(|s| s.curve(c.noise_percent, c.scheduler)?.at(SHOWN_NODES).copied());
+    [
+        noise_name(c.noise_percent),
+        c.scheduler.name().into(),
+        time(c.mean_ns),
+        time(c.p99_9_ns as f64),
+        time(c.max_ns as f64),
+        c.split.map_or("–".into(), |s| share(s.stolen_favored_ns, s.favored_ns)),
+        c.split.map_or("–".into(), |s| share(s.stolen_regular_ns, s.regular_ns)),
+        projected.map_or("–".into(), |p| time(p.mean_ns)),
+    ]
+}
+
+/// Every experiment of the seeds that can be run.
+#[must_use]
+pub fn experiments() -> String {
+    let mut out = String::new();
+    for e in seeds::all() {
+        let _ =
+            writeln!(out, "{:<16} {}\n{:16} {}; by {}", e.name, e.what, "", e.citation(), e.method.name());
+    }
+    out
+}
+
+/// What one experiment found: published beside ours, a note below.
+#[must_use]
+pub fn outcome(o: &seeds::Outcome) -> String {
+    let mut t = table::new([o.name, "published", "ours"]);
+    let mut notes: Vec<&str> = Vec::new();
+    for row in &o.rows {
+        t.add_row([&row.what, &row.published, &row.ours]);
+        if !row.note.is_empty() && !notes.contains(&row.note.as_str()) {
+            notes.push(&row.note);
+        }
+    }
+    let mut out = format!("{t}\n");
+    for note in notes {
+        let _ = writeln!(out, "{}", wrap(&format!("note: {note}")));
+    }
+    out
+}
+
+/// Breaks a line at blanks, at 80 columns.
+fn wrap(text: &str) -> String {
+    let mut out = String::new();
+    let mut width = 0;
+    for word in text.split_whitespace() {
+        let n = word.chars().count();
+        if width > 0 && width + 1 + n > usize::from(table::WIDTH) {
+            out.push('\n');
+            width = 0;
+        } else if width > 0 {
+            out.push(' ');
+            width += 1;
+        }
+        out.push_str(word);
+        width += n;
+    }
+    out
+}
+
+/// Shows the steps of a study: a bar for the step that runs, a line for each that is over.
+#[derive(Default)]
+pub struct Steps(RefCell<Option<(String, crate::progress::Ticking)>>);
+
+impl colony_study::Progress for Steps {
+    fn begin(&self, what: &str, seconds: f64) {
+        let bar = Progress::over(what, Duration::from_secs_f64(seconds.max(2.0))).ticking();
+        *self.0.borrow_mut() = Some((what.to_owned(), bar));
+    }
+
+    fn end(&self) {
+        if let Some((what, bar)) = self.0.borrow_mut().take() {
+            drop(bar);
+            eprintln!("  {what}");
+        }
+    }
+
+    fn note(&self, line: &str) {
+        eprintln!("  left out: {line}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_break_at_blanks() {
+        let text = "word ".repeat(60);
+        let wrapped = wrap(&text);
+        assert!(wrapped.lines().all(|l| l.len() <= 80) && wrapped.split_whitespace().count() == 60);
+    }
+
+    #[test]
+    fn every_experiment_is_listed_with_its_place() {
+        let text = experiments();
+        for e in seeds::all() {
+            assert!(text.contains(e.name) && text.contains(e.place), "{}", e.name);
+        }
+    }
+}
