@@ -23,6 +23,12 @@ struct Members {
     /// Live processes by number, with their start.
     processes: BTreeMap<i32, u64>,
     tasks: BTreeMap<i32, JobTask>,
+    /// Processes that were registered, not found.
+    roots: BTreeSet<i32>,
+    /// The own class of the first task.
+    first_own: Option<Class>,
+    /// Whether tasks may be in a class somebody gave them, and pass it on to their children.
+    switching: bool,
     /// The process whose new children are the job's orphans.
     subreaper: Option<i32>,
     /// Processes that are never part of the job.
@@ -68,8 +74,10 @@ impl Job {
             .ok()
             .filter(|s| s.state != b'Z' && task::process_of(pid) == Some(pid))
             .ok_or(SchedError::NoProcess(pid))?;
-        self.lock().processes.insert(pid, start.start_ticks);
-        self.refresh();
+        let mut members = self.lock();
+        members.processes.insert(pid, start.start_ticks);
+        members.roots.insert(pid);
+        members.refresh();
         Ok(())
     }
 
@@ -119,9 +127,14 @@ impl Job {
         self.lock().processes.is_empty()
     }
 
-    /// Forgets which class is whose own, so that the next refresh reads it; right only while nothing switches.
-    pub(crate) fn forget_classes(&self) {
-        self.lock().tasks.clear();
+    /// Reads every task's own class anew, and minds from here on that tasks are switched.
+    pub(crate) fn begin_switching(&self) {
+        let mut members = self.lock();
+        members.switching = false;
+        members.tasks.clear();
+        members.first_own = None;
+        members.refresh();
+        members.switching = true;
     }
 
     /// Learns of a task from somebody who has scanned.
@@ -130,6 +143,7 @@ impl Job {
         if let Ok(stat) = task::stat(task.pid) {
             members.processes.insert(task.pid, stat.start_ticks);
         }
+        members.first_own.get_or_insert(task.own);
         members.tasks.insert(task.tid, task);
     }
 
@@ -140,6 +154,7 @@ impl Job {
 
     /// Puts every task into its own class: those known, and those that descend from them.
     pub(crate) fn restore(&self) {
+        self.lock().switching = true;
         // A task that was forked from one not yet put back is found by the next look; what is forked from
         // those put back needs nothing. So few rounds suffice; the bound is for a job that forks wildly.
         for _ in 0..20 {
@@ -151,9 +166,10 @@ impl Job {
                 }
             }
             if !self.lock().refresh() {
-                return;
+                break;
             }
         }
+        self.lock().switching = false;
     }
 
     fn lock(&self) -> MutexGuard<'_, Members> {
@@ -167,15 +183,17 @@ impl Members {
         self.find_processes();
         let mut found = BTreeMap::new();
         let mut news = false;
-        for &pid in self.processes.keys() {
+        let processes: Vec<i32> = self.processes.keys().copied().collect();
+        for pid in processes {
             for tid in task::threads(pid) {
                 let Ok(stat) = task::stat(tid) else { continue };
                 let known = self.tasks.get(&tid).filter(|t| t.start_ticks == stat.start_ticks);
                 let own = match known {
                     Some(t) => Some(t.own),
-                    None => self.own_class(tid, pid, stat.parent),
+                    None => self.own_class(&found, tid, pid, stat.parent),
                 };
                 let Some(own) = own else { continue };
+                self.first_own.get_or_insert(own);
                 news |= known.is_none();
                 found.insert(tid, JobTask { tid, pid, start_ticks: stat.start_ticks, cpu: stat.cpu, own });
             }
@@ -210,19 +228,22 @@ impl Members {
                 alive.insert(pid, start);
             }
         }
+        self.roots.retain(|pid| alive.contains_key(pid));
         self.processes = alive;
     }
 
     /// The class a task new to the job has of its own. What the agent gave its parent is not its own: a
     /// child of a favored task starts in `SCHED_OTHER` (reset on fork), of a held task in `SCHED_IDLE`.
-    fn own_class(&self, tid: i32, pid: i32, parent: i32) -> Option<Class> {
+    fn own_class(&self, found: &BTreeMap<i32, JobTask>, tid: i32, pid: i32, parent: i32) -> Option<Class> {
         let now = class::get(tid).ok()?;
-        let of = |t| self.tasks.get(&t).map(|t: &JobTask| t.own);
+        if !self.switching || !matches!(now, Class::Other(0) | Class::Idle) {
+            return Some(now);
+        }
+        let of = |t| found.get(&t).or_else(|| self.tasks.get(&t)).map(|t: &JobTask| t.own);
         let inherited = if tid == pid { of(parent) } else { of(pid) };
-        Some(match (now, inherited) {
-            (Class::Other(0) | Class::Idle, Some(own)) => own,
-            _ => now,
-        })
+        // an orphan's parent is not known any more: the whole job most likely is of one class
+        let inherited = inherited.or(if self.roots.contains(&pid) { None } else { self.first_own });
+        Some(inherited.unwrap_or(now))
     }
 }
 
@@ -293,6 +314,7 @@ mod tests {
         let (job, pid) = (Job::new(), parent.id().cast_signed());
         class::set(pid, Class::Batch(4)).expect("lower is allowed");
         job.add(pid).expect("alive");
+        job.begin_switching();
         class::set(pid, Class::Idle).expect("lower is allowed");
         parent.stdin.as_mut().expect("piped").write_all(b"go\n").expect("it reads");
         let child = first_line(&mut parent);
@@ -301,6 +323,26 @@ mod tests {
         let own: Vec<Class> = job.tasks().iter().map(|t| t.own).collect();
         assert_eq!(own, [Class::Batch(4), Class::Batch(4)]);
         end(child);
+        parent.kill().and_then(|()| parent.wait()).expect("ours");
+    }
+
+    #[test]
+    fn an_orphan_held_by_the_agent_has_the_class_of_the_job_for_its_own() {
+        let mut parent = shell("read go; (sleep 60 & echo $!; read wait)");
+        let (job, pid) = (Job::new(), parent.id().cast_signed());
+        job.add(pid).expect("alive");
+        job.begin_switching();
+        class::set(pid, Class::Idle).expect("lower is allowed");
+        parent.stdin.as_mut().expect("piped").write_all(b"go\n").expect("it reads");
+        let grandchild = first_line(&mut parent);
+        let between = task::stat(grandchild).expect("alive").parent;
+        job.refresh();
+        job.forget(grandchild);
+        job.forget(between);
+        job.refresh();
+        let own = |tid| job.tasks().iter().find(|t| t.tid == tid).map(|t| t.own);
+        assert_eq!(own(grandchild), Some(Class::Other(0)), "parent and child found in one look");
+        end(grandchild);
         parent.kill().and_then(|()| parent.wait()).expect("ours");
     }
 

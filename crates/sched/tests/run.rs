@@ -104,10 +104,8 @@ fn job_tasks_that_wait_for_each_other_are_not_stolen_from() {
     let one = report(start("none", &shell(&spin)));
     let two = report(start("none", &shell(&format!("{spin} & {spin} & wait"))));
     let contended = |r: &RunReport| r.proof.favored.contended_ns + r.proof.regular.contended_ns;
-    let alone = |r: &RunReport| r.proof.favored.job_ns + r.proof.regular.job_ns;
-    assert!(contended(&one) < alone(&one), "{:?}", one.proof);
-    assert!(contended(&two) > alone(&two), "{:?}", two.proof);
-    assert!(!two.proof.threads.iter().any(|t| t.comm.starts_with("run-")), "{:?}", two.proof);
+    assert!(contended(&two) > 10 * contended(&one), "{:?} against {:?}", two.proof, one.proof);
+    assert!(contended(&two) > two.wall_ns / 10, "{:?}", two.proof);
 }
 
 #[test]

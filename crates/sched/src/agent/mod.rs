@@ -138,7 +138,7 @@ impl Agent {
         }
         // a job that holds this process's parent must not hold the agent
         job.exclude(std::process::id().cast_signed());
-        job.forget_classes();
+        job.begin_switching();
         let starter = starter(&config)?;
         let guardian = start_guardian(&starter, &job)?;
         let shared = Arc::new(Shared {

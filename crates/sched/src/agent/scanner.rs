@@ -284,7 +284,12 @@ impl Scanner {
             let _ = thread.join();
         }
         self.job.restore();
-        self.findings().collect();
+        let tasks = self.job.tasks().len() as u64;
+        {
+            let mut found = self.findings();
+            found.collect();
+            found.tasks = tasks;
+        }
         self.shared.counts.note_cpu(self.config.cpus.len());
         let _ = self.guardian.tell(Message::Done);
     }

@@ -3,10 +3,11 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use colony_node::class::{self, Class};
@@ -135,9 +136,9 @@ pub(crate) fn last_cpu() -> CpuSet {
     cpu::usable().expect("linux").iter().last().into_iter().collect()
 }
 
-/// The job's CPU, for one test at a time; `None` where the agent cannot be tested, with the reason printed.
-pub(crate) fn the_job_cpu() -> Option<MutexGuard<'static, ()>> {
-    static CPU: Mutex<()> = Mutex::new(());
+/// The job's CPU, for one test at a time on this machine, whichever test program it is in: two jobs that are
+/// favored at once hold each other up. `None` where the agent cannot be tested, with the reason printed.
+pub(crate) fn the_job_cpu() -> Option<File> {
     let cpus = cpu::usable().map_or(0, |c| c.len());
     if cpus < 2 {
         eprintln!("skipped: one usable CPU only, and a test must not take it whole");
@@ -147,8 +148,10 @@ pub(crate) fn the_job_cpu() -> Option<MutexGuard<'static, ()>> {
         eprintln!("skipped: real-time classes need root");
         return None;
     }
-    // a test that failed has left nothing behind on it
-    Some(CPU.lock().unwrap_or_else(PoisonError::into_inner))
+    let cpu =
+        File::create(std::env::temp_dir().join("colony-job-cpu.lock")).expect("a place for temporary files");
+    cpu.lock().expect("a file system with locks");
+    Some(cpu)
 }
 
 /// Whether the exact proof can be had here; says why not.
