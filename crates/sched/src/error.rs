@@ -41,6 +41,9 @@ pub enum SchedError {
     /// The BPF programs behind the proof did not load.
     #[error("the BPF proof did not start: {0}")]
     Bpf(String),
+    /// `colonyd` did not take the job.
+    #[error("colonyd: {0}; or run without it: --backend agent")]
+    Daemon(String),
     /// A system call failed.
     #[error("{what}: {source}")]
     System {

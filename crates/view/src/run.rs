@@ -21,6 +21,7 @@ pub fn render(r: &RunReport) -> String {
     let w = &mut out;
     let by = match r.backend {
         Backend::None => "none (windows only measured)",
+        Backend::Daemon => "colonyd",
         _ => "agent",
     };
     // writing to a String cannot fail

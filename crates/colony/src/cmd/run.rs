@@ -55,9 +55,11 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, Default, ValueEnum)]
 enum BackendArg {
-    /// The best that works here
+    /// colonyd where it runs, else the best that works here
     #[default]
     Auto,
+    /// colonyd, whose windows hold for every job of the node
+    Daemon,
     /// Threads that switch the job's class at each edge
     Agent,
     /// Nothing: the windows are only measured
@@ -79,6 +81,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         windows,
         backend: match args.backend {
             BackendArg::Auto => Backend::Auto,
+            BackendArg::Daemon => Backend::Daemon,
             BackendArg::Agent => Backend::Agent,
             BackendArg::None => Backend::None,
         },

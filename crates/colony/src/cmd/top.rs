@@ -7,6 +7,7 @@ use std::time::Duration;
 use colony_node::cpu::{self, CpuSet};
 use colony_noise::measure::{Attribution, Config, Live};
 use colony_noise::selfish;
+use colony_sched::client::Client;
 use colony_view::top;
 
 use crate::cli::{Ns, cpus, ns};
@@ -57,6 +58,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         every: Duration::from_nanos(args.every.0.max(50_000_000)),
         duration: args.duration.map(|d| Duration::from_nanos(d.0)),
     };
-    top::run(&mut live, options, || None)?;
+    // the daemon's windows are asked for at each look: they may change, and it may come and go
+    top::run(&mut live, options, || Client::find()?.windows().ok())?;
     Ok(ExitCode::SUCCESS)
 }

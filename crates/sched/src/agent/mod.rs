@@ -205,8 +205,11 @@ impl Agent {
             (errno != 0).then(|| format!("switching a task: {}", std::io::Error::from_raw_os_error(errno)))
         };
         let mut warnings = self.warnings.clone();
-        warnings.extend(self::warnings(&found.windows));
-        warnings.dedup();
+        for warning in self::warnings(&found.windows) {
+            if !warnings.contains(&warning) {
+                warnings.push(warning);
+            }
+        }
         AgentStats {
             edges: counts.edges.load(Ordering::Relaxed),
             missed: counts.missed.load(Ordering::Relaxed),

@@ -15,6 +15,7 @@ use nix::unistd::Pid;
 
 use super::{Ending, RunConfig};
 use crate::SchedError;
+use crate::client::Client;
 use crate::job::Job;
 
 /// Signals that are meant for the program.
@@ -81,7 +82,13 @@ pub(super) struct Child {
 }
 
 impl Child {
-    pub(super) fn start(config: &RunConfig, cpus: &CpuSet, signals: &Signals) -> Result<Self, SchedError> {
+    /// Starts the program, as a member of the daemon's job where there is one.
+    pub(super) fn start(
+        config: &RunConfig,
+        cpus: &CpuSet,
+        signals: &Signals,
+        daemon: Option<&Client>,
+    ) -> Result<Self, SchedError> {
         let Some((program, arguments)) = config.command.split_first() else {
             return Err(SchedError::Config {
                 what: "there is no program to run".into(),
@@ -99,10 +106,13 @@ impl Child {
         // SAFETY: between fork and exec only two system calls are made; they take no lock and, on their
         // good path, no memory.
         unsafe { command.pre_exec(prepare) };
+        if let Some(daemon) = daemon {
+            daemon.join_on_start(&mut command).map_err(|e| SchedError::Daemon(e.to_string()))?;
+        }
         let cpu_before_ns = children_cpu_ns();
-        let child = command.spawn().map_err(|source| SchedError::Command {
-            command: program.to_string_lossy().into_owned(),
-            source,
+        let child = command.spawn().map_err(|source| match daemon.map(Client::last_error) {
+            Some(refusal) if !refusal.trim().is_empty() => SchedError::Daemon(refusal.trim().into()),
+            _ => SchedError::Command { command: program.to_string_lossy().into_owned(), source },
         })?;
         Ok(Self { pid: Pid::from_raw(child.id().cast_signed()), cpu_before_ns })
     }

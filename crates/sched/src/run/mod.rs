@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::SchedError;
 use crate::agent::{Agent, AgentConfig, AgentStats, RegularClass};
+use crate::client::Client;
 use crate::job::Job;
 use crate::proof::{Observer, Proof};
 use child::{Child, Signals};
@@ -21,10 +22,12 @@ use child::{Child, Signals};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Backend {
-    /// The best that works here.
+    /// `colonyd` where it runs, else the best that works here.
     #[default]
     Auto,
-    /// The user-space [agent](crate::agent).
+    /// `colonyd`, whose windows hold for every job of the node.
+    Daemon,
+    /// The user-space [agent](crate::agent), run by this process.
     Agent,
     /// Nothing: the windows are only measured, for comparison.
     None,
@@ -104,20 +107,17 @@ pub struct RunReport {
 /// # Errors
 /// [`SchedError`] where it cannot be started.
 pub fn run(config: &RunConfig) -> Result<RunReport, SchedError> {
-    let cpus = match &config.cpus {
-        Some(cpus) => cpus.clone(),
-        None => cpu::usable()?,
-    };
-    cpu::check(&cpus)?;
+    let plan = Plan::of(config)?;
     let signals = Signals::block()?;
     let job = Arc::new(Job::new());
     let _subreaper = Subreaper::become_one(&job)?;
-    let observer = Observer::start(config.windows, &cpus, Arc::clone(&job));
-    let (agent, mut warnings) = start_backend(config, &cpus, &job)?;
+    let observer = Observer::start(plan.windows, &plan.cpus, Arc::clone(&job));
+    let (maker, mut warnings) = Maker::start(config, &plan, &job)?;
+    warnings.extend(plan.warnings);
     let started = Instant::now();
-    let child = observer.following(|| Child::start(config, &cpus, &signals))?;
+    let child = observer.following(|| Child::start(config, &plan.cpus, &signals, plan.daemon.as_ref()))?;
     job.add(child.pid()).or_else(|e| if child.has_ended() { Ok(()) } else { Err(e) })?;
-    if let Some(agent) = &agent {
+    if let Maker::Agent(agent) = &maker {
         agent.look();
     }
     observer.follow();
@@ -126,7 +126,8 @@ pub fn run(config: &RunConfig) -> Result<RunReport, SchedError> {
     let wall_ns = started.elapsed().as_nanos() as u64;
     let proof = observer.proof();
     drop(observer);
-    let agent = agent.map(Agent::stop);
+    let backend = maker.backend();
+    let agent = maker.finish();
     job.refresh();
     if let Some(agent) = &agent {
         warnings.extend(agent.warnings.iter().cloned());
@@ -135,9 +136,9 @@ pub fn run(config: &RunConfig) -> Result<RunReport, SchedError> {
     Ok(RunReport {
         schema: "colony.run/1".into(),
         command: config.command.iter().map(|a| a.to_string_lossy().into_owned()).collect(),
-        windows: config.windows,
-        backend: if agent.is_some() { Backend::Agent } else { Backend::None },
-        cpus,
+        windows: plan.windows,
+        backend,
+        cpus: plan.cpus,
         ending: ended.ending,
         wall_ns,
         job_cpu_ns: ended.cpu_ns,
@@ -148,23 +149,96 @@ pub fn run(config: &RunConfig) -> Result<RunReport, SchedError> {
     })
 }
 
-/// Starts what makes the windows, as far as this node lets it, and says what it does not.
-fn start_backend(
-    config: &RunConfig,
-    cpus: &CpuSet,
-    job: &Arc<Job>,
-) -> Result<(Option<Agent>, Vec<String>), SchedError> {
-    if config.backend == Backend::None {
-        return Ok((None, Vec::new()));
-    }
-    let agent_config =
-        AgentConfig { regular: config.regular, ..AgentConfig::new(config.windows, cpus.clone()) };
-    match Agent::start(agent_config, Arc::clone(job)) {
-        Ok(agent) => Ok((Some(agent), Vec::new())),
-        Err(e @ SchedError::NoRealTime(_)) if config.backend == Backend::Auto => {
-            Ok((None, vec![format!("the windows are only measured, nothing is held back: {e}")]))
+/// What a run comes to on this node.
+struct Plan {
+    daemon: Option<Client>,
+    windows: Windows,
+    cpus: CpuSet,
+    warnings: Vec<String>,
+}
+
+impl Plan {
+    fn of(config: &RunConfig) -> Result<Self, SchedError> {
+        let cpus = match &config.cpus {
+            Some(cpus) => cpus.clone(),
+            None => cpu::usable()?,
+        };
+        cpu::check(&cpus)?;
+        let daemon = match config.backend {
+            Backend::Auto => Client::find(),
+            Backend::Daemon => Some(Client::find().ok_or(SchedError::Config {
+                what: "no colonyd answers on this node".into(),
+                advice: "start it (systemctl start colonyd), or run with --backend agent",
+            })?),
+            Backend::Agent | Backend::None => None,
+        };
+        match daemon {
+            Some(daemon) => Self::of_daemon(config, daemon, &cpus),
+            None => Ok(Self { daemon: None, windows: config.windows, cpus, warnings: Vec::new() }),
         }
-        Err(e) => Err(e),
+    }
+
+    /// The daemon's windows and CPUs hold, whatever was asked for.
+    fn of_daemon(config: &RunConfig, daemon: Client, wanted: &CpuSet) -> Result<Self, SchedError> {
+        let stats = daemon.stats().map_err(|e| SchedError::Daemon(e.to_string()))?;
+        let mut warnings = Vec::new();
+        if stats.windows != config.windows {
+            warnings.push(format!(
+                "colonyd owns the windows of this node: period {}, duty cycle {}; change them in {}",
+                colony_time::text::Ns(stats.windows.period_ns()),
+                stats.duty_cycle,
+                daemon.mount().display()
+            ));
+        }
+        let cpus = stats.cpus.and(wanted);
+        let cpus = if cpus.is_empty() { stats.cpus } else { cpus };
+        Ok(Self { daemon: Some(daemon), windows: stats.windows, cpus, warnings })
+    }
+}
+
+/// Who makes the windows of a run.
+enum Maker {
+    Daemon(Client),
+    Agent(Box<Agent>),
+    Nobody,
+}
+
+impl Maker {
+    /// Starts what makes the windows, as far as this node lets it, and says what it does not.
+    fn start(config: &RunConfig, plan: &Plan, job: &Arc<Job>) -> Result<(Self, Vec<String>), SchedError> {
+        if let Some(daemon) = &plan.daemon {
+            return Ok((Self::Daemon(daemon.clone()), Vec::new()));
+        }
+        if config.backend == Backend::None {
+            return Ok((Self::Nobody, Vec::new()));
+        }
+        let agent_config =
+            AgentConfig { regular: config.regular, ..AgentConfig::new(plan.windows, plan.cpus.clone()) };
+        match Agent::start(agent_config, Arc::clone(job)) {
+            Ok(agent) => Ok((Self::Agent(Box::new(agent)), Vec::new())),
+            Err(e @ SchedError::NoRealTime(_)) if config.backend == Backend::Auto => {
+                Ok((Self::Nobody, vec![format!("the windows are only measured, nothing is held back: {e}")]))
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    const fn backend(&self) -> Backend {
+        match self {
+            Self::Daemon(_) => Backend::Daemon,
+            Self::Agent(_) => Backend::Agent,
+            Self::Nobody => Backend::None,
+        }
+    }
+
+    /// Ends it, and says what it did.
+    fn finish(self) -> Option<AgentStats> {
+        match self {
+            // the daemon's agent goes on while the node has other jobs; its figures are of all of them
+            Self::Daemon(daemon) => daemon.stats().ok().and_then(|s| s.agent),
+            Self::Agent(agent) => Some(agent.stop()),
+            Self::Nobody => None,
+        }
     }
 }
 
