@@ -65,7 +65,17 @@ fn an_ordinary_user_hears_what_is_missing() {
         .expect("temp dir");
     let copy = dir.path().join("colonyd");
     std::fs::copy(env!("CARGO_BIN_EXE_colonyd"), &copy).expect("copied");
-    let out = std::process::Command::new(copy).uid(65534).gid(65534).output().expect("colonyd starts");
+    let start = || std::process::Command::new(&copy).uid(65534).gid(65534).output();
+    // a child of another test may still hold the copy open for writing, until its own program begins
+    let busy = |r: &std::io::Result<_>| {
+        r.as_ref().is_err_and(|e| e.kind() == std::io::ErrorKind::ExecutableFileBusy)
+    };
+    let mut out = start();
+    while busy(&out) {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        out = start();
+    }
+    let out = out.expect("colonyd starts");
     let said = text(&out);
     assert_eq!(out.status.code(), Some(1), "{said}");
     assert!(said.contains("needs root"), "{said}");
