@@ -104,6 +104,13 @@ pub(crate) fn step(what: &str, reason: &dyn std::fmt::Display) -> StudyError {
     StudyError::Step { what: what.into(), reason: reason.to_string() }
 }
 
+/// The periods that a reader would act on: most of their ticks are there. The whole list is
+/// `colony noise show`'s.
+fn telling_periods(trace: &Trace) -> Vec<String> {
+    let found = periodic::of_trace(trace);
+    found.iter().filter(|f| f.period.occupancy >= 0.5).take(4).map(ToString::to_string).collect()
+}
+
 /// The trace summed up, with what the measurement knows besides.
 fn reported(measurement: &Measurement, trace: &Trace, command: &str) -> Noise {
     let a = &measurement.attribution;
@@ -134,7 +141,7 @@ fn reported(measurement: &Measurement, trace: &Trace, command: &str) -> Noise {
         stolen_share: measurement.stolen_share(),
         detours,
         lost_events: a.lost_events,
-        periodic: periodic::of_trace(trace).iter().map(ToString::to_string).collect(),
+        periodic: telling_periods(trace),
         ..noise
     }
 }

@@ -89,8 +89,8 @@ fn sources(h: &mut Html, n: &Noise, number: &mut u32) {
             percent(e.of_detours_without_throttle)
         );
     }
-    for sentence in &n.periodic {
-        caption += &format!(" {}.", sentence.trim_end_matches('.'));
+    if !n.periodic.is_empty() {
+        caption += &format!(" Periodic: {}.", n.periodic.join("; "));
     }
     Figure {
         id: "sources",
