@@ -5,13 +5,21 @@ use std::collections::BTreeMap;
 use colony_time::tsc::ClockMap;
 
 use super::report::{Lengths, Measurement, SourceReport};
-use super::session::seen;
 use crate::Source;
-use crate::attrib::join::Attributed;
+use crate::attrib::join::{Attributed, Seen};
 use crate::attrib::spans::Span;
 use crate::attrib::{Cause, attribute};
 use crate::selfish::{Gap, ObservedCpu, recorder};
 use crate::trace::{Detour, Trace, TraceMeta};
+
+/// Gaps as detours on the events' clock.
+pub(super) fn seen(gaps: &[Gap], smallest_loop: u64, clocks: &ClockMap) -> Vec<Seen> {
+    let one = |g: &Gap| Seen {
+        start_ns: clocks.monotonic_ns(g.end.saturating_sub(g.length)),
+        duration_ns: clocks.calibration().to_ns(g.length.saturating_sub(smallest_loop)) as u64,
+    };
+    gaps.iter().map(one).collect()
+}
 
 /// Rows and causes of all CPUs while they come together.
 pub(super) struct Results<'a> {

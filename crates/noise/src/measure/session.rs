@@ -9,7 +9,7 @@ use colony_node::record::{self, NodeRecord};
 use colony_time::tsc::{Calibration, ClockMap};
 
 use super::report::{self, AttributionReport, CpuReport, Measurement};
-use super::results::Results;
+use super::results::{Results, seen};
 use crate::Source;
 use crate::attrib::event::Event;
 use crate::attrib::join::{Attributed, Seen};
@@ -252,15 +252,6 @@ pub fn measure(
     };
     let trace = results.trace(&measurement, unkept);
     Ok((measurement, trace))
-}
-
-/// Gaps as detours on the events' clock.
-pub(super) fn seen(gaps: &[Gap], smallest_loop: u64, clocks: &ClockMap) -> Vec<Seen> {
-    let one = |g: &Gap| Seen {
-        start_ns: clocks.monotonic_ns(g.end.saturating_sub(g.length)),
-        duration_ns: clocks.calibration().to_ns(g.length.saturating_sub(smallest_loop)) as u64,
-    };
-    gaps.iter().map(one).collect()
 }
 
 fn still_online(cpus: &CpuSet) -> Result<(), MeasureError> {
