@@ -1,5 +1,6 @@
 //! Everything a study needs to run again.
 
+use colony_sched::daemon::limits::Limits;
 use colony_time::{DutyCycle, Windows};
 use serde::{Deserialize, Serialize};
 
@@ -59,7 +60,8 @@ impl Params {
     /// # Errors
     /// [`StudyError::Params`] says which parameter is impossible.
     pub fn check(&self) -> Result<(), StudyError> {
-        self.windows()?;
+        let windows = self.windows()?;
+        Limits::default().check(&windows).map_err(|e| StudyError::Params(e.to_string()))?;
         let positive = |what: &str, s: f64| match s.is_finite() && s > 0.0 {
             true => Ok(()),
             false => Err(StudyError::Params(format!("{what} is {s}; give seconds above nought"))),
@@ -73,7 +75,7 @@ impl Params {
             )));
         }
         if self.ranks == 0 || self.nodes.is_empty() || self.nodes.contains(&0) {
-            return Err(StudyError::Params("ranks and node counts must be at least 1".into()));
+            return Err(StudyError::Params("ranks and node counts must be at least 1, as 1024,16384".into()));
         }
         Ok(())
     }

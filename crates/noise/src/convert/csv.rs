@@ -83,7 +83,8 @@ pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
             csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
                 wrong(line, format!("{len} fields where the header has {expected_len}"))
             }
-            other => wrong(line, format!("no CSV row: {other:?}")),
+            csv::ErrorKind::Utf8 { err, .. } => wrong(line, format!("this is no UTF-8 text: {err}")),
+            _ => wrong(line, "this is no CSV row".into()),
         }
     };
     let layout = Layout::of(rows.headers().map_err(failed)?).map_err(|reason| wrong(1, reason))?;
