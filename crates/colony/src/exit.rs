@@ -8,7 +8,7 @@ use colony_noise::diff::DiffError;
 use colony_noise::inject::InjectError;
 use colony_noise::measure::MeasureError;
 use colony_noise::selfish::SelfishError;
-use colony_noise::trace::TraceError;
+use colony_noise::trace::{Problem, TraceError};
 use colony_sched::SchedError;
 use colony_study::StudyError;
 
@@ -52,8 +52,11 @@ fn text(e: &anyhow::Error) -> String {
 
 /// Whoever reads our output has had enough (`colony … | head`).
 fn is_broken_pipe(e: &anyhow::Error) -> bool {
+    let broken = |e: &std::io::Error| e.kind() == std::io::ErrorKind::BrokenPipe;
     e.chain().any(|c| {
-        c.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+        let trace = c.downcast_ref::<TraceError>().map(|e| &e.problem);
+        c.downcast_ref::<std::io::Error>().is_some_and(broken)
+            || matches!(trace, Some(Problem::Io(e)) if broken(e))
     })
 }
 

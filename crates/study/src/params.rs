@@ -49,6 +49,9 @@ impl Default for Params {
 }
 
 impl Params {
+    /// The largest node count: far beyond any machine, and small enough for exact arithmetic.
+    pub const MAX_NODES: u64 = 1 << 40;
+
     /// The coordinated windows.
     ///
     /// # Errors
@@ -74,8 +77,12 @@ impl Params {
                 "a noise level of {bad} % is not possible; choose 0 to 90"
             )));
         }
-        if self.ranks == 0 || self.nodes.is_empty() || self.nodes.contains(&0) {
-            return Err(StudyError::Params("ranks and node counts must be at least 1, as 1024,16384".into()));
+        let possible = |n: &u64| (1..=Self::MAX_NODES).contains(n);
+        if self.ranks == 0 || self.nodes.is_empty() || !self.nodes.iter().all(possible) {
+            return Err(StudyError::Params(format!(
+                "ranks and node counts must be 1 to {}, as 1024,16384",
+                Self::MAX_NODES
+            )));
         }
         Ok(())
     }

@@ -75,10 +75,20 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut node = ThisNode::new(&params, job_cpus, colony)?;
     clear_up_when_ended(node.scratch())?;
     let progress = view::Steps::default();
+    let mut outcomes = Vec::new();
     for experiment in &wanted {
         let outcome =
             experiment.run(&mut Context { params: &params, node: Some(&mut node), progress: &progress })?;
-        super::print(args.json, &outcome, view::outcome)?;
+        if !args.json {
+            super::print(false, &outcome, view::outcome)?;
+        }
+        outcomes.push(outcome);
+    }
+    match outcomes.as_slice() {
+        [one] if args.json => super::print(true, one, view::outcome)?,
+        // several are one document too
+        [_, ..] if args.json => super::print(true, &outcomes, |_| String::new())?,
+        _ => {}
     }
     if wanted.is_empty() {
         let results = study::run(&params, &mut node, &progress)?;

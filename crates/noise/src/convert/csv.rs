@@ -13,7 +13,11 @@ pub(super) fn write(trace: &Trace, out: &mut impl Write) -> Result<(), Problem> 
     for (key, value) in trace.meta.plain() {
         writeln!(out, "# {key}: {}", value.replace(['\n', '\r'], " "))?;
     }
-    let failed = |e: csv::Error| Problem::Io(e.into());
+    // the library would hide the kind of the error, a broken pipe's for one
+    let failed = |e: csv::Error| match e.into_kind() {
+        csv::ErrorKind::Io(e) => Problem::Io(e),
+        other => Problem::Io(std::io::Error::other(format!("{other:?}"))),
+    };
     let mut rows = csv::Writer::from_writer(out);
     rows.write_record(COLUMNS).map_err(failed)?;
     let names: Vec<String> = trace.sources.iter().map(Source::to_string).collect();

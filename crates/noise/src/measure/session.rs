@@ -15,7 +15,7 @@ use crate::attrib::event::Event;
 use crate::attrib::join::{Attributed, Seen};
 use crate::attrib::spans::{Span, Tracker};
 use crate::attrib::{self, Probe, attribute};
-use crate::selfish::{self, Gap, Gaps, ObservedCpu, Observers, SelfishError};
+use crate::selfish::{self, Gaps, ObservedCpu, Observers, SelfishError};
 use crate::trace::Trace;
 
 /// Whether to look for the sources of detours.
