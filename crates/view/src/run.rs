@@ -107,15 +107,15 @@ fn deferred(w: &mut String, p: &Proof) -> std::fmt::Result {
 /// Edges by how late they were: a bar a factor of two.
 fn lateness(w: &mut String, a: &AgentStats) -> std::fmt::Result {
     let l = &a.lateness;
-    writeln!(
-        w,
+    let edges = format!(
         "edges: {} ({} missed), late: median {}, 99 % {}, at most {}",
         count(a.edges),
         count(a.missed),
         time(l.p50_ns as f64),
         time(l.p99_ns as f64),
         time(l.max_ns as f64),
-    )?;
+    );
+    writeln!(w, "{}", wrap(&edges))?;
     let mut octaves = std::collections::BTreeMap::new();
     for b in &l.buckets {
         *octaves.entry(b.up_to_ns.max(1).next_power_of_two()).or_insert(0) += b.count;

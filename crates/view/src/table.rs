@@ -35,17 +35,23 @@ pub fn wrap(text: &str) -> String {
     broken(&clean, usize::from(WIDTH) - 2).join("\n  ")
 }
 
-/// Text broken at blanks into lines of at most `width` characters; a longer word has a line of its own.
+/// Text broken at blanks into lines of at most `width` characters; a longer word, such as a list of many CPUs,
+/// is cut.
 #[must_use]
 pub fn broken(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
+    // the narrow blank inside a number holds it together
+    let words: Vec<Vec<char>> =
+        text.split(' ').filter(|w| !w.is_empty()).map(|w| w.chars().collect()).collect();
+    let pieces =
+        words.iter().flat_map(|w| w.chunks(width.max(1)).map(|piece| piece.iter().collect::<String>()));
+    for word in pieces {
         match lines.last_mut() {
             Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
                 line.push(' ');
-                line.push_str(word);
+                line.push_str(&word);
             }
-            _ => lines.push(word.to_owned()),
+            _ => lines.push(word),
         }
     }
     lines
@@ -79,7 +85,8 @@ mod tests {
         let wrapped = wrap(&text);
         assert!(wrapped.lines().all(|l| l.len() <= 80) && wrapped.split_whitespace().count() == 60);
         assert_eq!(wrap("short"), "short");
-        assert_eq!(broken("a bc def", 4), ["a bc", "def"]);
+        assert_eq!(broken("a bc defghi", 4), ["a bc", "defg", "hi"]);
+        assert_eq!(broken("1\u{202f}000 b", 5), ["1\u{202f}000", "b"]);
         assert!(!wrap("note: \u{1b}[2J").contains('\u{1b}'));
     }
 
