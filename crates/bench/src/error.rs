@@ -122,6 +122,18 @@ pub enum BenchError {
     },
 }
 
+impl BenchError {
+    /// Whether the caller asked for something that cannot be (exit code 2), rather than the run having failed.
+    #[must_use]
+    pub const fn is_wrong_use(&self) -> bool {
+        match self {
+            Self::Params(_) | Self::Ranks { .. } => true,
+            Self::Node(e) => e.is_wrong_use(),
+            _ => false,
+        }
+    }
+}
+
 fn said(stderr: &str) -> String {
     let text = stderr.trim();
     if text.is_empty() { String::new() } else { format!("; it said: {text}") }

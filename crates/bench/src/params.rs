@@ -204,7 +204,9 @@ impl Params {
             && (d.length_ns == 0 || d.length_ns >= d.every_ns)
         {
             let (length, every) = (Ns(d.length_ns), Ns(d.every_ns));
-            let why = format!("a detour of {length} every {every} is not possible; it must be shorter");
+            let why = format!(
+                "a detour of {length} every {every} is not possible; it must be longer than 0 and shorter than its interval"
+            );
             return wrong("--detour", why);
         }
         if self.slowest > 100_000 {
@@ -230,10 +232,10 @@ impl Params {
             Program::Barrier | Program::Bsp => Ok(()),
             _ if bytes > LIMIT => wrong("--bytes", format!("{bytes} is too large; at most {LIMIT}")),
             Program::Allreduce | Program::Glob if bytes == 0 || bytes % 16 != 0 => {
-                wrong("--bytes", format!("{bytes} is no multiple of 16 (pairs of doubles)"))
+                wrong("--bytes", format!("{bytes} is no multiple of 16 above 0 (pairs of doubles)"))
             }
             Program::Myallreduce | Program::Ring if bytes == 0 || bytes % 8 != 0 => {
-                wrong("--bytes", format!("{bytes} is no multiple of 8"))
+                wrong("--bytes", format!("{bytes} is no multiple of 8 above 0"))
             }
             Program::Alltoall if bytes == 0 => wrong("--bytes", "each pair exchanges at least 1".into()),
             _ => Ok(()),

@@ -2,9 +2,15 @@
 
 use std::process::ExitCode;
 
+use colony_bench::{BenchError, ParamsError};
 use colony_node::NodeError;
+use colony_noise::diff::DiffError;
+use colony_noise::inject::InjectError;
 use colony_noise::measure::MeasureError;
 use colony_noise::selfish::SelfishError;
+use colony_noise::trace::{Problem, TraceError};
+use colony_sched::SchedError;
+use colony_study::StudyError;
 
 /// A wish the user can correct by other words.
 #[derive(Debug)]
@@ -24,33 +30,105 @@ pub(crate) fn code(result: anyhow::Result<ExitCode>) -> ExitCode {
         Ok(code) => code,
         Err(e) if is_broken_pipe(&e) => ExitCode::SUCCESS,
         Err(e) => {
-            eprintln!("error: {e:#}");
+            eprintln!("error: {}", text(&e));
             if is_wrong_use(&e) { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }
 
+/// The error and its causes in one line, each said once: many errors have their cause in their own text. What
+/// came from a file cannot move the cursor.
+fn text(e: &anyhow::Error) -> String {
+    let mut out = String::new();
+    for cause in e.chain().map(ToString::to_string) {
+        if out.is_empty() {
+            out = cause;
+        } else if !out.contains(&cause) {
+            out = format!("{out}: {cause}");
+        }
+    }
+    out.chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c }).collect()
+}
+
 /// Whoever reads our output has had enough (`colony … | head`).
 fn is_broken_pipe(e: &anyhow::Error) -> bool {
+    let broken = |e: &std::io::Error| e.kind() == std::io::ErrorKind::BrokenPipe;
     e.chain().any(|c| {
-        c.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+        let trace = c.downcast_ref::<TraceError>().map(|e| &e.problem);
+        c.downcast_ref::<std::io::Error>().is_some_and(broken)
+            || matches!(trace, Some(Problem::Io(e)) if broken(e))
     })
 }
 
+/// Whether other words would have done it, as the library that refused says.
 fn is_wrong_use(e: &anyhow::Error) -> bool {
-    let selfish = |e: &SelfishError| match e {
-        SelfishError::Range { .. } | SelfishError::AllCpus => true,
-        SelfishError::Node(e) => node(e),
-        _ => false,
-    };
     e.chain().any(|c| {
+        macro_rules! asked {
+            ($($error:ty),*) => { $(c.downcast_ref::<$error>().is_some_and(|e| e.is_wrong_use()))||* };
+        }
         c.is::<WrongUse>()
-            || c.downcast_ref::<NodeError>().is_some_and(node)
-            || c.downcast_ref::<SelfishError>().is_some_and(selfish)
-            || matches!(c.downcast_ref::<MeasureError>(), Some(MeasureError::Selfish(e)) if selfish(e))
+            || c.is::<ParamsError>()
+            || asked!(
+                NodeError,
+                SelfishError,
+                MeasureError,
+                InjectError,
+                TraceError,
+                DiffError,
+                BenchError,
+                SchedError,
+                StudyError
+            )
     })
 }
 
-fn node(e: &NodeError) -> bool {
-    matches!(e, NodeError::CpuList { .. } | NodeError::CpuUnusable { .. })
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::anyhow;
+    use colony_node::cpu::CpuSet;
+
+    fn offline() -> NodeError {
+        NodeError::CpuUnusable { cpu: 1, reason: "it is offline", usable: CpuSet::default() }
+    }
+
+    #[test]
+    fn what_other_words_would_cure_is_wrong_use_through_every_library() {
+        let wrong: [anyhow::Error; 9] = [
+            WrongUse("no".into()).into(),
+            offline().into(),
+            MeasureError::Selfish(SelfishError::Node(offline())).into(),
+            InjectError::Node(offline()).into(),
+            SchedError::Node(offline()).into(),
+            BenchError::Node(offline()).into(),
+            BenchError::Ranks { program: colony_bench::Program::Ring, ranks: 1, least: 2 }.into(),
+            StudyError::Params("no".into()).into(),
+            DiffError::Resamples(0).into(),
+        ];
+        for e in wrong {
+            assert!(is_wrong_use(&e), "{e}");
+        }
+    }
+
+    #[test]
+    fn a_run_that_failed_is_no_wrong_use() {
+        let failed: [anyhow::Error; 5] = [
+            // it went offline under the observer
+            MeasureError::Vanished(1).into(),
+            BenchError::NoMpi { looked_for: vec!["mpirun".into()] }.into(),
+            SchedError::NoRealTime("no".into()).into(),
+            DiffError::NotTimed("first", 0.0).into(),
+            anyhow!("else"),
+        ];
+        for e in failed {
+            assert!(!is_wrong_use(&e), "{e}");
+        }
+    }
+
+    #[test]
+    fn a_cause_is_told_once_and_cannot_draw_on_the_terminal() {
+        let inner = std::io::Error::other("no room");
+        let e = anyhow::Error::from(inner).context("writing x: no room").context("the \u{1b}[2Jreport");
+        assert_eq!(text(&e), "the \u{fffd}[2Jreport: writing x: no room");
+    }
 }

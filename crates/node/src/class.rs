@@ -99,7 +99,8 @@ fn set_with(tid: i32, class: Class, flags: u64) -> Result<(), NodeError> {
     apply(tid, class, flags).map_err(|source| {
         let hint = (source.raw_os_error() == Some(libc::EPERM))
             .then_some("this needs root, CAP_SYS_NICE, or a real-time limit (ulimit -r)");
-        NodeError::System { what: format!("putting task {tid} into {class}"), source, hint }
+        let who = if tid == 0 { "this thread".into() } else { format!("task {tid}") };
+        NodeError::System { what: format!("putting {who} into {class}"), source, hint }
     })
 }
 

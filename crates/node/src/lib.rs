@@ -55,6 +55,14 @@ pub enum NodeError {
     },
 }
 
+impl NodeError {
+    /// Whether the caller asked for something that cannot be (exit code 2), rather than the node having failed.
+    #[must_use]
+    pub const fn is_wrong_use(&self) -> bool {
+        matches!(self, Self::CpuList { .. } | Self::CpuUnusable { .. })
+    }
+}
+
 pub(crate) fn read(path: impl Into<PathBuf>) -> Result<String, NodeError> {
     let path = path.into();
     std::fs::read_to_string(&path).map_err(|e| NodeError::Read { path, reason: e.to_string() })

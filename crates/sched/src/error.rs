@@ -2,6 +2,8 @@ use std::io;
 
 use colony_node::NodeError;
 
+use crate::daemon::limits::LimitError;
+
 /// What can go wrong when scheduling a job.
 #[derive(Debug, thiserror::Error)]
 pub enum SchedError {
@@ -22,6 +24,9 @@ pub enum SchedError {
         /// What to do.
         advice: &'static str,
     },
+    /// Windows that would starve the node.
+    #[error("{0}; or only measure them (--backend none)")]
+    Limits(#[from] LimitError),
     /// The process to join the job is gone or is none.
     #[error("process {0} cannot join the job: there is no such process; write the number of a running one")]
     NoProcess(i32),
@@ -58,10 +63,11 @@ impl SchedError {
     /// Whether the caller asked for something that cannot be (exit code 2), rather than the run having failed.
     #[must_use]
     pub const fn is_wrong_use(&self) -> bool {
-        matches!(
-            self,
-            Self::Config { .. } | Self::Node(NodeError::CpuList { .. } | NodeError::CpuUnusable { .. })
-        )
+        match self {
+            Self::Config { .. } | Self::Limits(_) => true,
+            Self::Node(e) => e.is_wrong_use(),
+            _ => false,
+        }
     }
 
     pub(crate) fn system(what: &'static str) -> impl Fn(nix::errno::Errno) -> Self {

@@ -43,3 +43,11 @@ pub enum StudyError {
         source: std::io::Error,
     },
 }
+
+impl StudyError {
+    /// Whether the caller asked for something that cannot be (exit code 2), rather than the study having failed.
+    #[must_use]
+    pub const fn is_wrong_use(&self) -> bool {
+        matches!(self, Self::Unknown { .. } | Self::Params(_))
+    }
+}

@@ -1,5 +1,6 @@
 //! Everything a study needs to run again.
 
+use colony_sched::daemon::limits::Limits;
 use colony_time::{DutyCycle, Windows};
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +49,9 @@ impl Default for Params {
 }
 
 impl Params {
+    /// The largest node count: far beyond any machine, and small enough for exact arithmetic.
+    pub const MAX_NODES: u64 = 1 << 40;
+
     /// The coordinated windows.
     ///
     /// # Errors
@@ -59,7 +63,8 @@ impl Params {
     /// # Errors
     /// [`StudyError::Params`] says which parameter is impossible.
     pub fn check(&self) -> Result<(), StudyError> {
-        self.windows()?;
+        let windows = self.windows()?;
+        Limits::default().check(&windows).map_err(|e| StudyError::Params(e.to_string()))?;
         let positive = |what: &str, s: f64| match s.is_finite() && s > 0.0 {
             true => Ok(()),
             false => Err(StudyError::Params(format!("{what} is {s}; give seconds above nought"))),
@@ -72,8 +77,12 @@ impl Params {
                 "a noise level of {bad} % is not possible; choose 0 to 90"
             )));
         }
-        if self.ranks == 0 || self.nodes.is_empty() || self.nodes.contains(&0) {
-            return Err(StudyError::Params("ranks and node counts must be at least 1".into()));
+        let possible = |n: &u64| (1..=Self::MAX_NODES).contains(n);
+        if self.ranks == 0 || self.nodes.is_empty() || !self.nodes.iter().all(possible) {
+            return Err(StudyError::Params(format!(
+                "ranks and node counts must be 1 to {}, as 1024,16384",
+                Self::MAX_NODES
+            )));
         }
         Ok(())
     }

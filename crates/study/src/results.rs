@@ -277,6 +277,22 @@ impl Results {
         }
     }
 
+    /// Makes `folder` and checks that [`write`](Self::write) could write there: to be asked before a study.
+    ///
+    /// # Errors
+    /// [`StudyError::Write`] names the file.
+    pub fn check_writable(folder: &Path) -> Result<(), StudyError> {
+        let error = |path: &Path| {
+            let path = path.to_path_buf();
+            move |source| StudyError::Write { path, source }
+        };
+        std::fs::create_dir_all(folder).map_err(error(folder))?;
+        for file in ["results.json", "report.html"].map(|f| folder.join(f)) {
+            colony_node::file::check_writable(&file).map_err(error(&file))?;
+        }
+        Ok(())
+    }
+
     /// Writes `results.json` and `report.html` into `folder`, which is made if need be.
     ///
     /// # Errors

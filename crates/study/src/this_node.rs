@@ -56,6 +56,12 @@ impl ThisNode {
         })
     }
 
+    /// The folder of its temporary files; it goes when this does.
+    #[must_use]
+    pub fn scratch(&self) -> &Path {
+        self.scratch.path()
+    }
+
     /// `colony run …` up to the command of the job. The agent only where it is wanted.
     fn run_args(&self, coordinated: bool, windows: &Windows) -> Vec<String> {
         let duty = if *windows == self.windows { self.duty } else { DutyCycle::Ns(windows.favored_ns()) };

@@ -23,8 +23,9 @@ pub enum DutyCycle {
 pub enum DutyError {
     /// Nothing, or all, of the period would be favored.
     #[error(
-        "a duty cycle of {favored_ns} ns of a period of {period_ns} ns leaves no {} window; \
-         choose one above 0 % and below 100 %", if *.favored_ns == 0 { "favored" } else { "regular" }
+        "a duty cycle of {} of a period of {} leaves no {} window; choose one above 0 % and below 100 %",
+        crate::text::Ns(*favored_ns), crate::text::Ns(*period_ns),
+        if *favored_ns == 0 { "favored" } else { "regular" }
     )]
     Degenerate {
         /// The favored window asked for.

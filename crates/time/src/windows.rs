@@ -48,7 +48,7 @@ pub struct Windows {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WindowsError {
     /// The period is zero or over [`Windows::MAX_PERIOD_NS`].
-    #[error("a period of {0} ns is not possible; choose one from 2 ns to 1 h (3600 s)")]
+    #[error("a period of {} is not possible; choose one from 2 ns to 1 h", crate::text::Ns(*.0))]
     Period(u64),
     /// The duty cycle leaves one window empty.
     #[error(transparent)]

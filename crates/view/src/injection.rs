@@ -6,7 +6,7 @@ use colony_noise::inject::leibniz::LeibnizReport;
 use colony_noise::inject::noise_table::NoiseTable;
 use colony_noise::inject::{DetourReport, Injection, ReplayReport};
 
-use crate::table;
+use crate::table::{self, wrap};
 use crate::units::{count, percent, three, time};
 
 /// A run of detours.
@@ -40,7 +40,7 @@ fn injection(asked: &str, i: &Injection) -> String {
     let mut out = String::new();
     let w = &mut out;
     // writing to a String cannot fail
-    let _ = writeln!(w, "{asked}\nran {} s as {}", three(i.elapsed_s), i.class);
+    let _ = writeln!(w, "{}\nran {} s as {}", wrap(asked), three(i.elapsed_s), i.class);
     let mut t =
         table::new(["CPU", "made", "missed", "duty asked", "achieved", "spin error", "late", "late 99 %"]);
     for c in &i.cpus {
@@ -61,7 +61,7 @@ fn injection(asked: &str, i: &Injection) -> String {
         let _ = writeln!(w, "{}", victims(i));
     }
     for note in i.not_real_time.iter().chain(&i.warnings) {
-        let _ = writeln!(w, "note: {note}");
+        let _ = writeln!(w, "{}", wrap(&format!("note: {note}")));
     }
     out
 }
@@ -88,14 +88,14 @@ fn victims(i: &Injection) -> comfy_table::Table {
 pub fn leibniz(r: &LeibnizReport) -> String {
     let mut out = String::new();
     let w = &mut out;
-    let _ = writeln!(
-        w,
+    let what = format!(
         "Leibniz noise: {} asked for, up to {} terms, {} million terms/s here, {} s",
         percent(r.noise_asked),
         count(r.max_terms),
         three(r.terms_per_s / 1e6),
         three(r.elapsed_s),
     );
+    let _ = writeln!(w, "{}", wrap(&what));
     let mut t = table::new(["CPU", "calculations", "mean", "noise made", "in the long run", "of CPU"]);
     for c in &r.cpus {
         t.add_row([
@@ -109,7 +109,7 @@ pub fn leibniz(r: &LeibnizReport) -> String {
     }
     let _ = writeln!(w, "{t}");
     for warning in &r.warnings {
-        let _ = writeln!(w, "note: {warning}");
+        let _ = writeln!(w, "{}", wrap(&format!("note: {warning}")));
     }
     out
 }

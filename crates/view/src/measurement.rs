@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use colony_noise::measure::{Explained, Measurement};
 
-use crate::table::{self, name};
+use crate::table::{self, name, wrap};
 use crate::units::{count, percent, three, time};
 
 /// Sources shown; the rest is summed up in one row.
@@ -21,28 +21,22 @@ pub fn render(m: &Measurement) -> String {
     let _ = writeln!(w, "{}", sources(m));
     let _ = explained(w, m);
     for warning in &m.warnings {
-        let _ = writeln!(w, "note: {warning}");
+        let _ = writeln!(w, "{}", wrap(&format!("note: {warning}")));
     }
     out
 }
 
 fn head(w: &mut String, m: &Measurement) -> std::fmt::Result {
-    writeln!(
-        w,
-        "{} · {} · Linux {}",
-        name(&m.node.host, 20),
-        name(&m.node.cpu_model, 30),
-        name(&m.node.kernel, 24)
-    )?;
-    writeln!(
-        w,
+    writeln!(w, "{}", table::node(&m.node))?;
+    let what = format!(
         "CPUs {} for {} s as {}, detours of {} and longer; stolen: {}",
         m.cpus,
         three(m.per_cpu.first().map_or(m.duration_s, |c| c.observed_s)),
         m.observer,
         time(m.threshold_ns as f64),
         percent(m.stolen_share()),
-    )
+    );
+    writeln!(w, "{}", wrap(&what))
 }
 
 fn per_cpu(m: &Measurement) -> comfy_table::Table {
@@ -95,16 +89,18 @@ fn sources(m: &Measurement) -> comfy_table::Table {
 fn explained(w: &mut String, m: &Measurement) -> std::fmt::Result {
     let a = &m.attribution;
     if let Some(reason) = &a.reason {
-        return writeln!(w, "not attributed: {reason}");
+        return writeln!(w, "{}", wrap(&format!("not attributed: {reason}")));
     }
     let say =
         |e: &Explained| format!("{} of stolen time, {} of detours", percent(e.stolen), percent(e.detours));
-    writeln!(w, "explained: {}; lost events: {}", say(&a.explained), count(a.lost_events))?;
+    let lost = count(a.lost_events);
+    writeln!(w, "{}", wrap(&format!("explained: {}; lost events: {lost}", say(&a.explained))))?;
     if a.explained_without_throttle != a.explained {
         writeln!(w, "without throttle: {}", say(&a.explained_without_throttle))?;
     }
     if !a.missing_tracepoints.is_empty() {
-        writeln!(w, "this kernel has no tracepoint {}", a.missing_tracepoints.join(", "))?;
+        let missing = a.missing_tracepoints.join(", ");
+        writeln!(w, "{}", wrap(&format!("this kernel has no tracepoint {missing}")))?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use colony_sched::agent::AgentStats;
 use colony_sched::proof::{Proof, ProofSource, WindowTimes};
 use colony_sched::run::{Backend, RunReport};
 
-use crate::table::{self, name};
+use crate::table::{self, name, wrap};
 use crate::units::{count, percent, three, time};
 
 /// Threads shown; the rest is in the JSON.
@@ -24,15 +24,15 @@ pub fn render(r: &RunReport) -> String {
         Backend::Daemon => "colonyd",
         _ => "agent",
     };
-    // writing to a String cannot fail
-    let _ = writeln!(
-        w,
+    let head = format!(
         "windows: period {}, favored {} ({}) · backend: {by} · CPUs {}",
         time(r.windows.period_ns() as f64),
         time(r.windows.favored_ns() as f64),
         percent(r.windows.duty()),
         r.cpus,
     );
+    // writing to a String cannot fail
+    let _ = writeln!(w, "{}", wrap(&head));
     let _ = writeln!(
         w,
         "ran {} s; job's CPU time {} s",
@@ -46,10 +46,11 @@ pub fn render(r: &RunReport) -> String {
     }
     if !r.left_running.is_empty() {
         let pids: Vec<String> = r.left_running.iter().map(ToString::to_string).collect();
-        let _ = writeln!(w, "note: outlived the program, in their own class: {}", pids.join(" "));
+        let pids = pids.join(" ");
+        let _ = writeln!(w, "{}", wrap(&format!("note: outlived the program, in their own class: {pids}")));
     }
     for note in r.proof.notes.iter().chain(&r.warnings) {
-        let _ = writeln!(w, "note: {note}");
+        let _ = writeln!(w, "{}", wrap(&format!("note: {note}")));
     }
     out
 }
@@ -106,15 +107,15 @@ fn deferred(w: &mut String, p: &Proof) -> std::fmt::Result {
 /// Edges by how late they were: a bar a factor of two.
 fn lateness(w: &mut String, a: &AgentStats) -> std::fmt::Result {
     let l = &a.lateness;
-    writeln!(
-        w,
-        "edges: {} ({} missed), late by {} in the median, {} at 99 %, {} at most",
+    let edges = format!(
+        "edges: {} ({} missed), late: median {}, 99 % {}, at most {}",
         count(a.edges),
         count(a.missed),
         time(l.p50_ns as f64),
         time(l.p99_ns as f64),
         time(l.max_ns as f64),
-    )?;
+    );
+    writeln!(w, "{}", wrap(&edges))?;
     let mut octaves = std::collections::BTreeMap::new();
     for b in &l.buckets {
         *octaves.entry(b.up_to_ns.max(1).next_power_of_two()).or_insert(0) += b.count;

@@ -1,5 +1,6 @@
 //! Tables of at most 80 columns.
 
+use colony_node::record::NodeRecord;
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 
 /// The widest table: what every terminal and every mail shows.
@@ -26,6 +27,42 @@ pub fn new<const N: usize>(header: [&str; N]) -> Table {
     table
 }
 
+/// A line broken at blanks, at 80 columns; what follows the first is set in by two. Control characters are
+/// replaced.
+#[must_use]
+pub fn wrap(text: &str) -> String {
+    let clean = name(text, usize::MAX - 1);
+    broken(&clean, usize::from(WIDTH) - 2).join("\n  ")
+}
+
+/// Text broken at blanks into lines of at most `width` characters; a longer word, such as a list of many CPUs,
+/// is cut.
+#[must_use]
+pub fn broken(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    // the narrow blank inside a number holds it together
+    let words: Vec<Vec<char>> =
+        text.split(' ').filter(|w| !w.is_empty()).map(|w| w.chars().collect()).collect();
+    let pieces =
+        words.iter().flat_map(|w| w.chunks(width.max(1)).map(|piece| piece.iter().collect::<String>()));
+    for word in pieces {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(&word);
+            }
+            _ => lines.push(word),
+        }
+    }
+    lines
+}
+
+/// A node in one line.
+#[must_use]
+pub fn node(n: &NodeRecord) -> String {
+    format!("{} · {} · Linux {}", name(&n.host, 18), name(&n.cpu_model, 28), name(&n.kernel, 22))
+}
+
 /// A name from elsewhere (a thread's, a host's) made fit for a terminal: control characters replaced,
 /// cut to `width` characters.
 #[must_use]
@@ -41,6 +78,17 @@ pub fn name(text: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_lines_break_at_blanks() {
+        let text = "word ".repeat(60);
+        let wrapped = wrap(&text);
+        assert!(wrapped.lines().all(|l| l.len() <= 80) && wrapped.split_whitespace().count() == 60);
+        assert_eq!(wrap("short"), "short");
+        assert_eq!(broken("a bc defghi", 4), ["a bc", "defg", "hi"]);
+        assert_eq!(broken("1\u{202f}000 b", 5), ["1\u{202f}000", "b"]);
+        assert!(!wrap("note: \u{1b}[2J").contains('\u{1b}'));
+    }
 
     #[test]
     fn a_hostile_name_cannot_move_the_cursor_or_widen_the_table() {

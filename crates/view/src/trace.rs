@@ -7,7 +7,7 @@ use colony_noise::periodic::Finding;
 use colony_noise::summary::{Amount, Summary};
 use colony_noise::trace::TraceMeta;
 
-use crate::table::{self, name};
+use crate::table::{self, name, wrap};
 use crate::units::{count, percent, three, time};
 
 /// Sources and periods shown; the rest is in the JSON.
@@ -20,13 +20,7 @@ pub fn summary(meta: &TraceMeta, s: &Summary, periodic: &[Finding]) -> String {
     let w = &mut out;
     // writing to a String cannot fail
     if let Some(node) = &meta.node {
-        let _ = writeln!(
-            w,
-            "{} · {} · Linux {}",
-            name(&node.host, 20),
-            name(&node.cpu_model, 30),
-            name(&node.kernel, 24)
-        );
+        let _ = writeln!(w, "{}", table::node(node));
     }
     let _ = writeln!(
         w,
@@ -62,8 +56,11 @@ pub fn periods(periodic: &[Finding]) -> String {
     if periodic.is_empty() {
         return "nothing periodic was found".into();
     }
-    let mut lines: Vec<String> =
-        periodic.iter().take(ROWS).map(|f| format!("periodic: {}", name(&f.to_string(), 120))).collect();
+    let mut lines: Vec<String> = periodic
+        .iter()
+        .take(ROWS)
+        .map(|f| wrap(&format!("periodic: {}", name(&f.to_string(), 120))))
+        .collect();
     if periodic.len() > ROWS {
         lines.push(format!("… and {} more (--json)", periodic.len() - ROWS));
     }
@@ -111,7 +108,7 @@ pub fn diff(d: &Diff) -> String {
     }
     let mut out = format!("{t}\n");
     for warning in &d.warnings {
-        let _ = writeln!(out, "note: {warning}");
+        let _ = writeln!(out, "{}", wrap(&format!("note: {warning}")));
     }
     out
 }

@@ -105,6 +105,10 @@ impl Launch {
         if ranks < least {
             return Err(BenchError::Ranks { program, ranks, least });
         }
+        if let Some(path) = &self.hostfile {
+            // launchers are asked to be quiet, and then do not say it
+            std::fs::File::open(path).map_err(|source| BenchError::Read { path: path.clone(), source })?;
+        }
         Ok(())
     }
 

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::Context;
 use colony_bench::{Launch, LauncherChoice, Options, Program};
 use colony_node::cpu::CpuSet;
 use colony_view::progress::Progress;
@@ -39,7 +38,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     hostfile: Option<PathBuf>,
     /// End the run after so many seconds as failed
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
     timeout: Option<u64>,
     /// Keep the result as JSON
     #[arg(long, value_name = "FILE")]
@@ -62,14 +61,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         out: None,
         timeout: args.timeout.map(Duration::from_secs),
     };
+    if let Some(out) = &args.out {
+        super::can_write(out)?;
+    }
     let bar = Progress::busy(&format!("{} on {} ranks", args.program.name(), args.n));
     let result = launch.run_while(|| !stop.load(Ordering::Relaxed))?;
     drop(bar);
     if let Some(out) = &args.out {
-        colony_node::file::write_atomically(out, |w| {
-            serde_json::to_writer_pretty(w, &result).map_err(std::io::Error::from)
-        })
-        .with_context(|| format!("writing {}", out.display()))?;
+        super::keep(out, &result)?;
     }
     super::print(args.json, &result, ToString::to_string)?;
     Ok(ExitCode::SUCCESS)

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::Context;
 use colony_node::cpu::CpuSet;
 use colony_noise::inject::leibniz::{self, Amount, LeibnizPlan};
 use colony_noise::inject::noise_table::TablePlan;
@@ -193,13 +192,13 @@ fn detours(a: &Detours, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
         duration_ns: a.common.duration.0,
         check_ns: a.target.check.0,
     };
-    let report = with_bar("injecting", a.common.duration.0 + a.target.check.0, || plan.run(stop))?;
+    let report =
+        with_bar("injecting", a.common.duration.0.saturating_add(a.target.check.0), || plan.run(stop))?;
     super::print(a.common.json, &report, view::detours)
 }
 
 fn replay(a: &Replay, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
-    let trace = colony_noise::convert::read(&a.trace, None)
-        .with_context(|| format!("reading {}", a.trace.display()))?;
+    let trace = colony_noise::convert::read(&a.trace, None)?;
     let plan = ReplayPlan {
         node: a.from_node,
         map: a.cpu_map.clone(),
@@ -210,7 +209,8 @@ fn replay(a: &Replay, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
         check_ns: a.target.check.0,
     };
     let duration_ns = a.duration.map_or_else(|| (trace.meta.observed_s * 1e9 / a.speed) as u64, |d| d.0);
-    let report = with_bar("replaying", duration_ns + a.target.check.0, || plan.run(&trace, stop))?;
+    let report =
+        with_bar("replaying", duration_ns.saturating_add(a.target.check.0), || plan.run(&trace, stop))?;
     super::print(a.json, &report, view::replay)
 }
 

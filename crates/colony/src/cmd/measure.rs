@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use colony_node::cpu::{self, CpuSet};
@@ -26,7 +27,7 @@ pub(crate) struct Args {
     /// CPUs to observe, such as 0-3,5 [default: all this process may use; with --fifo all but the first]
     #[arg(long, value_parser = cpus, value_name = "LIST")]
     cpus: Option<CpuSet>,
-    /// How long
+    /// How long; Ctrl-C ends it sooner, and what was seen until then counts
     #[arg(long, value_parser = ns, default_value = "10s", value_name = "TIME")]
     duration: Ns,
     /// The shortest detour to look for, 50ns or more
@@ -47,7 +48,7 @@ pub(crate) struct Args {
     /// Number of this node in the trace
     #[arg(long, default_value_t = 0, value_name = "N")]
     node: u32,
-    /// Keep the trace: one row a detour, Parquet
+    /// Keep the trace: one row a detour, Parquet or what else the name says (.csv, .json)
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Print JSON for programs instead of tables
@@ -68,10 +69,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         attribution: if args.no_attribution { Attribution::Off } else { Attribution::Auto },
         node: args.node,
     };
+    if let Some(out) = &args.out {
+        colony_noise::convert::check_writable(out, None)?;
+    }
+    let stop = super::stop_flag()?;
     let bar = Progress::over("measuring", Duration::from_nanos(args.duration.0));
     let (measurement, trace) = measure(&config, |elapsed| {
         bar.at(elapsed);
-        true
+        !stop.load(Ordering::Relaxed)
     })?;
     drop(bar);
     if let Some(out) = &args.out {

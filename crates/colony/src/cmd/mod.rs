@@ -10,9 +10,12 @@ pub(crate) mod study;
 pub(crate) mod top;
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+
+use anyhow::Context;
 
 use crate::cli::{Cli, Command};
 
@@ -43,10 +46,25 @@ fn print<T: serde::Serialize>(json: bool, value: &T, text: impl FnOnce(&T) -> St
     Ok(())
 }
 
-/// A flag that Ctrl-C and a polite kill raise.
+/// Whether a result can be written to `path`: asked before the work that makes it.
+fn can_write(path: &Path) -> anyhow::Result<()> {
+    colony_node::file::check_writable(path).with_context(|| format!("writing {}", path.display()))
+}
+
+/// Keeps a result as JSON.
+fn keep<T: serde::Serialize>(path: &Path, value: &T) -> anyhow::Result<()> {
+    colony_node::file::write_atomically::<std::io::Error>(path, |w| {
+        serde_json::to_writer_pretty(&mut *w, value)?;
+        w.write_all(b"\n")
+    })
+    .with_context(|| format!("writing {}", path.display()))
+}
+
+/// A flag that Ctrl-C and a polite kill raise; the second ends this process at once.
 fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&flag))?;
         signal_hook::flag::register(signal, Arc::clone(&flag))?;
     }
     Ok(flag)

@@ -50,7 +50,7 @@ struct Show {
 ///
 /// The format follows from the file's name (or content); --from and --to name it.
 #[derive(clap::Args)]
-#[command(after_help = "Formats: parquet, csv, netgauge, rtla, chrome, hdr (write only)
+#[command(after_help = "Formats: parquet, csv, netgauge, osnoise (or rtla), chrome, hdr (write only)
 Examples:
   colony noise convert node.parquet node.csv
   colony noise convert node.parquet node.json --to chrome     for chrome://tracing or Perfetto

@@ -5,7 +5,6 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
 use clap::ValueEnum;
 use colony_node::cpu::CpuSet;
 use colony_sched::agent::RegularClass;
@@ -77,6 +76,9 @@ enum RegularArg {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let windows = Windows::new(args.period.0, args.duty, 0).map_err(|e| WrongUse(e.to_string()))?;
+    if let Some(out) = &args.out {
+        super::can_write(out)?;
+    }
     let report = run_job(&RunConfig {
         windows,
         backend: match args.backend {
@@ -93,10 +95,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         command: args.command,
     })?;
     if let Some(out) = &args.out {
-        colony_node::file::write_atomically(out, |w| {
-            serde_json::to_writer_pretty(w, &report).map_err(std::io::Error::from)
-        })
-        .with_context(|| format!("writing {}", out.display()))?;
+        super::keep(out, &report)?;
     }
     if args.json {
         let mut stdout = std::io::stdout().lock();

@@ -1,10 +1,11 @@
 //! `colony study`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use colony_node::cpu::{self, CpuSet};
+use colony_study::results::Results;
 use colony_study::seeds::{self, Context};
 use colony_study::{Params, ThisNode, study};
 use colony_time::DutyCycle;
@@ -67,13 +68,27 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     params.check()?;
     let job_cpus = args.cpus.map_or_else(cpu::usable, Ok)?;
     cpu::check(&job_cpus)?;
+    if wanted.is_empty() {
+        Results::check_writable(&args.out)?;
+    }
     let colony = std::env::current_exe().context("finding this program itself")?;
     let mut node = ThisNode::new(&params, job_cpus, colony)?;
+    clear_up_when_ended(node.scratch())?;
     let progress = view::Steps::default();
+    let mut outcomes = Vec::new();
     for experiment in &wanted {
         let outcome =
             experiment.run(&mut Context { params: &params, node: Some(&mut node), progress: &progress })?;
-        super::print(args.json, &outcome, view::outcome)?;
+        if !args.json {
+            super::print(false, &outcome, view::outcome)?;
+        }
+        outcomes.push(outcome);
+    }
+    match outcomes.as_slice() {
+        [one] if args.json => super::print(true, one, view::outcome)?,
+        // several are one document too
+        [_, ..] if args.json => super::print(true, &outcomes, |_| String::new())?,
+        _ => {}
     }
     if wanted.is_empty() {
         let results = study::run(&params, &mut node, &progress)?;
@@ -82,6 +97,21 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         eprintln!("written: {0}/results.json and {0}/report.html", args.out.display());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Removes the temporary files when a signal ends the study; the steps it started end with it.
+fn clear_up_when_ended(scratch: &Path) -> anyhow::Result<()> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let scratch = scratch.to_path_buf();
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    std::thread::Builder::new().name("colony-signals".into()).spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            // best effort: what is left is a few files in the folder for temporary ones
+            let _ = std::fs::remove_dir_all(&scratch);
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+        }
+    })?;
+    Ok(())
 }
 
 fn params(args: &Args) -> anyhow::Result<Params> {

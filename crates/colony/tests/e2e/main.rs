@@ -1,7 +1,12 @@
 //! The `colony` command as its users run it. One program, so that it is linked once.
 
+mod bench;
 mod common;
 mod docs;
+mod inject;
 mod measure;
+mod noise;
+mod run;
+mod study;
 mod top;
 mod wrong_use;

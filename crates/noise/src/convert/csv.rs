@@ -13,7 +13,11 @@ pub(super) fn write(trace: &Trace, out: &mut impl Write) -> Result<(), Problem> 
     for (key, value) in trace.meta.plain() {
         writeln!(out, "# {key}: {}", value.replace(['\n', '\r'], " "))?;
     }
-    let failed = |e: csv::Error| Problem::Io(e.into());
+    // the library would hide the kind of the error, a broken pipe's for one
+    let failed = |e: csv::Error| match e.into_kind() {
+        csv::ErrorKind::Io(e) => Problem::Io(e),
+        other => Problem::Io(std::io::Error::other(format!("{other:?}"))),
+    };
     let mut rows = csv::Writer::from_writer(out);
     rows.write_record(COLUMNS).map_err(failed)?;
     let names: Vec<String> = trace.sources.iter().map(Source::to_string).collect();
@@ -83,7 +87,8 @@ pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
             csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
                 wrong(line, format!("{len} fields where the header has {expected_len}"))
             }
-            other => wrong(line, format!("no CSV row: {other:?}")),
+            csv::ErrorKind::Utf8 { err, .. } => wrong(line, format!("this is no UTF-8 text: {err}")),
+            _ => wrong(line, "this is no CSV row".into()),
         }
     };
     let layout = Layout::of(rows.headers().map_err(failed)?).map_err(|reason| wrong(1, reason))?;

@@ -96,6 +96,19 @@ pub fn write(trace: &Trace, path: &Path, format: Option<Format>) -> Result<(), T
     .map_err(TraceError::writing(path))
 }
 
+/// Whether [`write`] would know the format of `path` and could make the file: to be asked before the work that
+/// makes the trace.
+///
+/// # Errors
+/// As [`write`].
+pub fn check_writable(path: &Path, format: Option<Format>) -> Result<(), TraceError> {
+    match format.or_else(|| Format::of_name(path)) {
+        None => Err(Problem::UnknownFormat(Format::names())),
+        Some(_) => colony_node::file::check_writable(path).map_err(Problem::Io),
+    }
+    .map_err(TraceError::writing(path))
+}
+
 /// What the fuzzers call: parses `bytes` as `format` and checks what a reader of a trace relies on.
 ///
 /// # Panics

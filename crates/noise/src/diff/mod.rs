@@ -43,6 +43,20 @@ pub enum DiffError {
         "the {0} trace does not say how long was observed (`observed_s` is {1}): measure with `colony measure`, or add it to the file"
     )]
     NotTimed(&'static str, f64),
+    /// No resamples, or more than anybody waits for.
+    #[error("{0} resamples give no interval; choose 1 to {MAX_RESAMPLES}")]
+    Resamples(u32),
+}
+
+/// Most resamples of the bootstrap.
+const MAX_RESAMPLES: u32 = 100_000;
+
+impl DiffError {
+    /// Whether the caller asked for something that cannot be (exit code 2), rather than the traces being wrong.
+    #[must_use]
+    pub const fn is_wrong_use(&self) -> bool {
+        matches!(self, Self::Resamples(_))
+    }
 }
 
 /// What a comparison of one figure comes to. Less noise is better.
@@ -133,6 +147,9 @@ impl Diff {
     /// # Errors
     /// [`DiffError::NotTimed`].
     pub fn of(before: &Trace, after: &Trace, options: Options) -> Result<Self, DiffError> {
+        if !(1..=MAX_RESAMPLES).contains(&options.resamples) {
+            return Err(DiffError::Resamples(options.resamples));
+        }
         for (name, trace) in [("first", before), ("second", after)] {
             let s = trace.meta.observed_s;
             if !(s.is_finite() && s > 0.0) {

@@ -14,6 +14,7 @@
 //! calling process and change nothing but themselves, so a process that dies leaves nothing behind.
 
 use colony_node::{NodeError, cpu::CpuSet};
+use colony_time::text::Ns;
 
 mod budget;
 pub mod detours;
@@ -55,8 +56,9 @@ pub enum InjectError {
     },
     /// Detours that leave no time between them.
     #[error(
-        "detours of {length_ns} ns every {interval_ns} ns cannot be made: a detour takes at least 1 ns and \
-         at most {limit} % of its interval"
+        "detours of {} every {} cannot be made: a detour takes at least 1 ns and at most {limit} % of its \
+         interval",
+        Ns(*length_ns), Ns(*interval_ns)
     )]
     Duty {
         /// Length asked for.
@@ -68,7 +70,8 @@ pub enum InjectError {
     },
     /// Detours that follow each other faster than a thread can be woken, or too slowly to be counted.
     #[error(
-        "an interval of {interval_ns} ns cannot be kept; choose one between {shortest_ns} ns and one hour"
+        "an interval of {} cannot be kept; choose one between {} and one hour",
+        Ns(*interval_ns), Ns(*shortest_ns)
     )]
     Interval {
         /// Interval asked for.
@@ -78,8 +81,8 @@ pub enum InjectError {
     },
     /// A detour so long that the kernel would throttle the injector.
     #[error(
-        "a detour of {length_ns} ns cannot be made; the longest is {limit_ns} ns. \
-         For longer spells of work inject with `leibniz`"
+        "a detour of {} cannot be made; the longest is {}. For longer spells of work inject with `leibniz`",
+        Ns(*length_ns), Ns(*limit_ns)
     )]
     TooLong {
         /// Length asked for.
@@ -104,7 +107,8 @@ pub enum InjectError {
     /// Real-time injection on all CPUs, and nobody said so.
     #[error(
         "real-time injection on {cpus} would take every online CPU, so that the node could hardly be \
-         reached; leave one out, inject as SCHED_OTHER, or say that all CPUs are meant"
+         reached; leave one out (--cpus), inject as SCHED_OTHER (--class other), or say that all are meant \
+         (--all-cpus)"
     )]
     AllCpus {
         /// The CPUs asked for.
@@ -159,4 +163,16 @@ pub enum InjectError {
         /// Which thread.
         what: &'static str,
     },
+}
+
+impl InjectError {
+    /// Whether the caller asked for something that cannot be (exit code 2), rather than the run having failed.
+    #[must_use]
+    pub const fn is_wrong_use(&self) -> bool {
+        match self {
+            Self::Node(e) => e.is_wrong_use(),
+            Self::Thread { .. } | Self::Panicked { .. } => false,
+            _ => true,
+        }
+    }
 }

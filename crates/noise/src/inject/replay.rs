@@ -174,8 +174,10 @@ impl ReplayPlan {
             return Err(InjectError::NoDetours {
                 wanted: format!("node {} with the CPUs mapped as {}", self.node, self.map),
                 found: format!(
-                    "{} detours on nodes {nodes:?}, CPUs {found:?} of this one",
-                    trace.detours.len()
+                    "{} detours on nodes {}, CPUs {} of this one",
+                    trace.detours.len(),
+                    list(&nodes),
+                    list(&found)
                 ),
             });
         }
@@ -237,6 +239,11 @@ impl fmt::Display for ReplayReport {
             left => writeln!(f, "note: not replayed, for want of CPUs: trace CPUs {left:?}"),
         }
     }
+}
+
+/// Numbers as `0, 2, 3`.
+fn list<T: ToString>(numbers: &BTreeSet<T>) -> String {
+    numbers.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -60,6 +60,18 @@ pub enum MeasureError {
     Vanished(usize),
 }
 
+impl MeasureError {
+    /// Whether the caller asked for something that cannot be (exit code 2), rather than the run having failed.
+    #[must_use]
+    pub const fn is_wrong_use(&self) -> bool {
+        match self {
+            Self::Selfish(e) => e.is_wrong_use(),
+            Self::Node(e) => e.is_wrong_use(),
+            Self::Probe(_) | Self::Vanished(_) => false,
+        }
+    }
+}
+
 /// How often the rings are emptied.
 pub(super) const DRAIN_EVERY: Duration = Duration::from_millis(50);
 /// Drains between two anchors of the clock map: about a second.

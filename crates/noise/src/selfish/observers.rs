@@ -9,6 +9,7 @@ use colony_node::NodeError;
 use colony_node::class::{self, Class};
 use colony_node::cpu::{self, CpuSet};
 use colony_time::clock::Clock;
+use colony_time::text::Ns;
 use colony_time::tsc::{Calibration, Counter, CounterKind, Tsc, Vdso};
 use hdrhistogram::Histogram;
 use rtrb::Consumer;
@@ -49,19 +50,23 @@ impl Config {
     /// [`SelfishError`] names the wish that cannot be fulfilled.
     pub fn check(&self) -> Result<(), SelfishError> {
         cpu::check(&self.cpus)?;
-        let wish = |what, found: u64, range| SelfishError::Range { what, found, range };
+        let wish = |what, found: &dyn std::fmt::Display, range| SelfishError::Range {
+            what,
+            found: found.to_string(),
+            range,
+        };
         if self.threshold_ns < Self::MIN_THRESHOLD_NS {
-            return Err(wish("the threshold", self.threshold_ns, "50 ns or more"));
+            return Err(wish("the threshold", &Ns(self.threshold_ns), "50 ns or more"));
         }
         if !(1..=Self::MAX_DURATION_NS).contains(&self.duration_ns) {
-            return Err(wish("the duration", self.duration_ns, "1 ns to 24 h"));
+            return Err(wish("the duration", &Ns(self.duration_ns), "1 ns to 24 h"));
         }
         if !(1..=Self::MAX_RING).contains(&self.ring) {
-            return Err(wish("the ring", self.ring as u64, "1 to 67108864 detours a CPU"));
+            return Err(wish("the ring", &self.ring, "1 to 67108864 detours a CPU"));
         }
         if let Some(priority) = self.fifo {
             if !(1..=Self::MAX_FIFO).contains(&priority) {
-                return Err(wish("the SCHED_FIFO priority", priority.into(), "1 to 90"));
+                return Err(wish("the SCHED_FIFO priority", &priority, "1 to 90"));
             }
             if !self.all_cpus && cpu::online()?.without(&self.cpus).is_empty() {
                 return Err(SelfishError::AllCpus);
@@ -83,7 +88,7 @@ pub enum SelfishError {
         /// What was wished for.
         what: &'static str,
         /// The wish.
-        found: u64,
+        found: String,
         /// What is possible.
         range: &'static str,
     },
@@ -98,6 +103,18 @@ pub enum SelfishError {
     /// An observer died of a bug of ours.
     #[error("the observer of CPU {0} panicked")]
     Panicked(usize),
+}
+
+impl SelfishError {
+    /// Whether the caller asked for something that cannot be (exit code 2), rather than the run having failed.
+    #[must_use]
+    pub const fn is_wrong_use(&self) -> bool {
+        match self {
+            Self::Range { .. } | Self::AllCpus => true,
+            Self::Node(e) => e.is_wrong_use(),
+            Self::Thread(_) | Self::Panicked(_) => false,
+        }
+    }
 }
 
 /// What one CPU's observer saw. Counts are of the counter in use.

@@ -29,6 +29,15 @@ impl TraceError {
     }
 }
 
+impl TraceError {
+    /// Whether the caller named something that cannot be (exit code 2), rather than the file being wrong.
+    #[must_use]
+    pub fn is_wrong_use(&self) -> bool {
+        matches!(self.problem, Problem::WriteOnly)
+            || self.doing == "writing" && matches!(self.problem, Problem::UnknownFormat(_))
+    }
+}
+
 /// What is wrong with the content of a trace.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
@@ -100,6 +109,8 @@ pub enum Problem {
     )]
     WriteOnly,
     /// Neither the name nor the content tells the format.
-    #[error("its format cannot be told from its name or content; name one: {0}")]
+    #[error(
+        "its format cannot be told from its name or content; name one (`colony noise convert` takes --from and --to): {0}"
+    )]
     UnknownFormat(String),
 }

@@ -352,7 +352,14 @@ fn start_thread(
 
 fn wait_for(ready: &Receiver<Result<(), NodeError>>) -> Result<(), SchedError> {
     match ready.recv() {
-        Ok(prepared) => prepared.map_err(|e| SchedError::NoRealTime(e.to_string())),
+        Ok(prepared) => prepared.map_err(|e| {
+            // its own hint would say the same again
+            let why = match e {
+                NodeError::System { what, source, .. } => format!("{what}: {source}"),
+                e => e.to_string(),
+            };
+            SchedError::NoRealTime(why)
+        }),
         Err(_) => Err(SchedError::NoRealTime("a thread of the agent ended early".into())),
     }
 }

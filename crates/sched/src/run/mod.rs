@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::SchedError;
 use crate::agent::{Agent, AgentConfig, AgentStats, RegularClass};
 use crate::client::Client;
+use crate::daemon::limits::Limits;
 use crate::job::Job;
 use crate::proof::{Observer, Proof};
 use child::{Child, Signals};
@@ -212,6 +213,7 @@ impl Maker {
         if config.backend == Backend::None {
             return Ok((Self::Nobody, Vec::new()));
         }
+        Limits::default().check(&config.windows)?;
         let agent_config =
             AgentConfig { regular: config.regular, ..AgentConfig::new(plan.windows, plan.cpus.clone()) };
         match Agent::start(agent_config, Arc::clone(job)) {

@@ -1,0 +1,166 @@
+//! `colony run`, as a user runs it: the program's own ending, the proof, and nothing left behind.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use colony_node::class::{self, Class};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::common::{
+    Owned, Public, alone, colony, error, failed, fails, is_plain, is_root, last_cpu, program, until,
+};
+
+/// Runs a job with the report on the last line; the report.
+fn report(args: &[&str]) -> Value {
+    let out = colony().args(["run", "--json"]).args(args).output().expect("runs");
+    assert!(out.status.success(), "{args:?}: {}", error(&out));
+    let text = String::from_utf8(out.stdout).expect("text");
+    serde_json::from_str(text.lines().last().expect("a line")).expect("the report is the last line")
+}
+
+/// `colony run` of a shell script that first tells its process number in `file`.
+fn started(args: &[&str], file: &Path, script: &str) -> (Owned, i32) {
+    let script = format!("echo $$ > '{0}.new' && mv '{0}.new' '{0}'; {script}", file.display());
+    let mut run = Command::new(program());
+    run.arg("run").args(args).args(["--", "sh", "-c", &script]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let run = Owned(run.spawn().expect("starts"));
+    until("the program", || file.exists());
+    (run, std::fs::read_to_string(file).expect("there").trim().parse().expect("a number"))
+}
+
+#[test]
+fn the_exit_code_is_the_programs() {
+    for (script, code) in [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 128 + 15), ("kill -9 $$", 128 + 9)]
+    {
+        let out = colony().args(["run", "--", "sh", "-c", script]).output().expect("runs");
+        assert_eq!(out.status.code(), Some(code), "{script}: {}", error(&out));
+        is_plain(&error(&out));
+    }
+}
+
+#[test]
+fn the_programs_output_is_its_own_and_the_report_comes_after_it() {
+    let run = |more: &[&str]| {
+        let args = ["--", "sh", "-c", "echo out; echo err >&2; cat"];
+        colony().arg("run").args(more).args(args).write_stdin("in\n").output().expect("runs")
+    };
+    let out = run(&[]);
+    assert_eq!(String::from_utf8_lossy(&out.stdout), "out\nin\n");
+    assert!(error(&out).starts_with("err\n") && error(&out).contains("windows: period 100 ms"), "{out:?}");
+    let out = run(&["--json"]);
+    let text = String::from_utf8(out.stdout).expect("text");
+    let last = text.strip_prefix("out\nin\n").expect("the program's own first");
+    let report: Value = serde_json::from_str(last).expect("one JSON document");
+    assert_eq!(report["schema"], "colony.run/1");
+    assert_eq!(report["ending"]["exited"], 0);
+}
+
+#[test]
+fn the_report_is_kept() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let file = dir.path().join("r.json");
+    let out = colony().args(["run", "--out"]).arg(&file).args(["--", "sh", "-c", "exit 3"]).output();
+    assert_eq!(out.expect("runs").status.code(), Some(3));
+    let kept: Value = serde_json::from_slice(&std::fs::read(&file).expect("kept")).expect("JSON");
+    assert_eq!(kept["ending"]["exited"], 3);
+}
+
+#[test]
+fn what_cannot_be_run_is_told() {
+    for (args, code, part) in [
+        (&["--", "/nonexistent"][..], 1, "is it installed and executable?"),
+        (&["--", "/etc/passwd"], 1, "Permission denied"),
+        (&["--cpus", "900", "--", "true"], 2, "no such CPU"),
+        (&["--period", "0", "--", "true"], 2, "a period of 0ns is not possible"),
+        (&["--duty", "100%", "--", "true"], 2, "no regular window"),
+        (&["--duty", "200ms", "--", "true"], 2, "no regular window"),
+        (&["--period", "2h", "--", "true"], 2, "2 ns to 1 h"),
+        // windows that would starve the node
+        (&["--backend", "agent", "--period", "1us", "--", "true"], 2, "outside this node's limits"),
+        (&["--backend", "agent", "--period", "1h", "--duty", "50%", "--", "true"], 2, "outside this node's"),
+        (&["--backend", "agent", "--duty", "99%", "--", "true"], 2, "would starve"),
+        (&[], 2, "<CMD>"),
+    ] {
+        fails(&[&["run"], args].concat(), code, part);
+    }
+}
+
+#[test]
+fn the_agent_takes_the_noise_out_of_favored_windows() {
+    if !is_root() {
+        return;
+    }
+    let cpu = last_cpu();
+    let _alone = alone();
+    // it ends by itself, should this test not end it; what it starts does so at once
+    let noise = "for i in $(seq 200); do timeout 0.02 sh -c 'while :; do :; done'; sleep 0.05; done";
+    let noise = Command::new("taskset").args(["-c", &cpu, "sh", "-c", noise]).spawn();
+    let _noise = Owned(noise.expect("starts"));
+    let share = |backend: &str| {
+        let windows = ["--period", "100ms", "--duty", "80%", "--cpus", &cpu, "--backend", backend];
+        let spin = [
+            "--",
+            "timeout",
+            "--preserve-status",
+            "-s",
+            "INT",
+            "3",
+            "sh",
+            "-c",
+            "trap 'exit 0' INT; while :; do :; done",
+        ];
+        let r = report(&[&windows[..], &spin].concat());
+        let favored = &r["proof"]["favored"];
+        let [stolen, observed] = ["stolen_ns", "observed_ns"].map(|k| favored[k].as_f64().expect("a number"));
+        (stolen / observed, r)
+    };
+    let (without, _) = share("none");
+    let (with, r) = share("agent");
+    eprintln!("stolen from favored windows: {:.3} % without, {:.4} % with", without * 100.0, with * 100.0);
+    assert_eq!(r["backend"], "agent");
+    assert!(r["agent"]["edges"].as_u64() > Some(20), "{r}");
+    assert!(without > 10.0 * with, "{without} against {with}");
+}
+
+#[test]
+fn a_killed_run_leaves_its_program_in_its_own_class() {
+    if !is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("temp dir");
+    let _alone = alone();
+    let (run, pid) = started(&["--backend", "agent"], &dir.path().join("pid"), "exec sleep 60");
+    let own = |pid| matches!(class::get(pid), Ok(Class::Other(_)));
+    until("a switch", || !own(pid));
+    kill(Pid::from_raw(run.0.id().cast_signed()), Signal::SIGKILL).expect("ours");
+    // the guardian's bound is a second; looking waits longer for a machine under load
+    until("the program's own class", || own(pid));
+    kill(Pid::from_raw(pid), Signal::SIGKILL).expect("it goes on");
+    drop(run);
+}
+
+#[test]
+fn a_signal_reaches_the_program_whose_ending_is_told() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let script = "trap 'exit 42' TERM; while :; do sleep 0.05; done";
+    let (mut run, pid) = started(&[], &dir.path().join("pid"), script);
+    // the trap is set just after the number was told
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    kill(Pid::from_raw(run.0.id().cast_signed()), Signal::SIGTERM).expect("ours");
+    assert_eq!(run.0.wait().expect("ours").code(), Some(42));
+    assert!(kill(Pid::from_raw(pid), None).is_err(), "it has ended");
+}
+
+#[test]
+fn without_privileges_the_windows_are_measured_and_that_is_said() {
+    let Some(public) = Public::new() else { return };
+    let out = public.colony().args(["run", "--", "sh", "-c", "exit 5"]).output().expect("runs");
+    assert_eq!(out.status.code(), Some(5), "{out:?}");
+    let said = error(&out).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("nothing is held back") && said.contains("CAP_SYS_NICE"), "{said}");
+    is_plain(&error(&out));
+    let out = public.colony().args(["run", "--backend", "agent", "--", "true"]).output().expect("runs");
+    failed("the agent by nobody", &out, 1, "CAP_SYS_NICE");
+}

@@ -1,0 +1,339 @@
+//! Every table of results that are as wide as they get: at most 80 columns, and no name from elsewhere can draw
+//! on the terminal.
+
+use colony_node::class::Class;
+use colony_node::cpu::CpuSet;
+use colony_node::privilege::Privileges;
+use colony_node::record::NodeRecord;
+use colony_noise::diff::{Diff, Options};
+use colony_noise::inject::leibniz::{Amount, CpuNoise, LeibnizPlan, LeibnizReport};
+use colony_noise::inject::noise_table::{NoiseRow, NoiseTable, TablePlan};
+use colony_noise::inject::report::{CpuInjection, VictimView};
+use colony_noise::inject::{
+    CpuMap, DetourPlan, DetourReport, Injection, Intervals, Phase, Quantiles, ReplayPlan, ReplayReport,
+    Target,
+};
+use colony_noise::summary::Summary;
+use colony_noise::{Detour, Source, Trace, TraceMeta, periodic};
+use colony_sched::agent::AgentStats;
+use colony_sched::distribution::{Bucket, Distribution};
+use colony_sched::proof::{Deferred, Proof, ProofSource, WindowTimes};
+use colony_sched::run::{Backend, Ending, RunReport};
+use colony_study::Params;
+use colony_study::results::{Cell, Results, SchedulerKind, Split};
+use colony_study::seeds::{self, Context};
+use colony_time::{DutyCycle, Windows};
+
+/// A name a thread or a host could have.
+const HOSTILE: &str =
+    "\u{1b}[2Jevil\nname that is far longer than any column of any table could ever be wide";
+const WARNING: &str = "this is a warning of more than eighty characters, as they are when they say what was \
+                       found, why that matters and what to do about it";
+/// An hour.
+const LONG_NS: u64 = 3_599_999_999_999;
+const MANY: u64 = 987_654_321;
+
+fn check(table: &str) {
+    assert!(table.lines().count() > 1, "{table}");
+    for line in table.lines() {
+        assert!(line.chars().count() <= 80, "{} columns: {line}\n{table}", line.chars().count());
+    }
+    assert!(!table.contains('\u{1b}') && !table.contains("evil\nname"), "{table}");
+}
+
+fn node() -> NodeRecord {
+    let long = || HOSTILE.to_owned();
+    NodeRecord { host: long(), cpu_model: long(), kernel: long(), ..NodeRecord::now() }
+}
+
+fn all_cpus() -> CpuSet {
+    (0..256).step_by(2).collect()
+}
+
+fn windows() -> Windows {
+    Windows::new(100_000_000, DutyCycle::Ppm(953_125), 0).expect("possible")
+}
+
+fn quantiles() -> Quantiles {
+    Quantiles { count: MANY, min: 1, p50: 123_456, p99: 987_654_321, max: LONG_NS, mean: 1e9 }
+}
+
+#[test]
+fn a_run() {
+    let times = WindowTimes {
+        observed_ns: LONG_NS,
+        job_ns: LONG_NS - 1,
+        stolen_ns: 123_456_789,
+        contended_ns: LONG_NS - 2,
+        waking_ns: 999_999,
+        filled_ns: 0,
+        idle_ns: 0,
+        interrupts_ns: 123_456_789_012,
+    };
+    let thread = |i: u64| Deferred {
+        comm: format!("{i}{HOSTILE}"),
+        favored_ns: LONG_NS,
+        regular_ns: LONG_NS,
+        times: MANY,
+    };
+    let buckets = (4..40).map(|i| Bucket { up_to_ns: 1 << i, count: MANY >> (i % 30) }).collect();
+    let lateness = Distribution {
+        count: MANY,
+        p50_ns: 123_456,
+        p99_ns: LONG_NS,
+        max_ns: LONG_NS,
+        buckets,
+        ..Default::default()
+    };
+    let agent = AgentStats {
+        edges: MANY,
+        missed: MANY,
+        lateness,
+        switches: MANY,
+        tasks: MANY,
+        cpu_ns: LONG_NS,
+        wall_ns: LONG_NS,
+        ..AgentStats::default()
+    };
+    let report = |source, agent| RunReport {
+        schema: "colony.run/1".into(),
+        command: vec!["true".into()],
+        windows: windows(),
+        backend: Backend::Agent,
+        cpus: all_cpus(),
+        ending: Ending::Exited(0),
+        wall_ns: LONG_NS,
+        job_cpu_ns: LONG_NS,
+        proof: Proof {
+            source,
+            favored: times,
+            regular: times,
+            threads: (0..30).map(thread).collect(),
+            notes: vec![WARNING.into()],
+        },
+        agent,
+        left_running: (4_000_000..4_000_030).collect(),
+        warnings: vec![WARNING.into(), HOSTILE.into()],
+    };
+    check(&colony_view::run::render(&report(ProofSource::Bpf, Some(agent))));
+    let text = colony_view::run::render(&report(ProofSource::Schedstat, None));
+    check(&text);
+    assert!(text.contains("schedstat"));
+}
+
+fn injection() -> Injection {
+    let cpu = |cpu| CpuInjection {
+        cpu,
+        made: MANY,
+        missed: MANY,
+        cut: MANY,
+        duty_asked: 0.123_456,
+        duty: 0.123_456,
+        spin_error_ns: quantiles(),
+        late_ns: quantiles(),
+    };
+    let victim = |cpu| VictimView {
+        cpu,
+        observed_s: 3600.0,
+        had_cpu: 0.5,
+        made: MANY,
+        seen: MANY,
+        buried: MANY,
+        asked_per_s: 49_999.9,
+        seen_per_s: 49_999.9,
+        length_ns: quantiles(),
+        interval_ns: quantiles(),
+        foreign: MANY,
+    };
+    Injection {
+        class: Class::Fifo(98),
+        not_real_time: Some(WARNING.into()),
+        start_ns: 0,
+        elapsed_s: 86_400.0,
+        stopped: false,
+        cpus: vec![cpu(0), cpu(4095)],
+        check: vec![victim(0), victim(4095)],
+        warnings: vec![WARNING.into()],
+        node: node(),
+    }
+}
+
+#[test]
+fn injected_detours_and_a_replayed_trace() {
+    let plan = DetourPlan {
+        length_ns: 123_456_789,
+        interval_ns: LONG_NS,
+        intervals: Intervals::Exponential,
+        phase: Phase::Aligned,
+        seed: u64::MAX,
+        node: u32::MAX,
+        on: Target::default(),
+        duration_ns: LONG_NS,
+        check_ns: 0,
+    };
+    let schema = String::new();
+    let text = colony_view::injection::detours(&DetourReport {
+        schema: schema.clone(),
+        plan,
+        injection: injection(),
+    });
+    check(&text);
+    assert!(text.contains("asked for: 123 ms every 3600 s, phase aligned"), "{text}");
+    let plan = ReplayPlan {
+        node: 0,
+        map: CpuMap::Same,
+        speed: 1.0,
+        again: false,
+        on: Target::default(),
+        duration_ns: None,
+        check_ns: 0,
+    };
+    check(&colony_view::injection::replay(&ReplayReport {
+        schema,
+        plan,
+        trace_s: 86_400.0,
+        cpus: (0..64).map(|c| (c, usize::from(c) + 1000)).collect(),
+        left_out: Vec::new(),
+        injection: injection(),
+    }));
+}
+
+#[test]
+fn the_noise_daemon_and_its_table() {
+    let cpu = CpuNoise {
+        cpu: 4095,
+        calculations: MANY,
+        terms: u64::MAX,
+        mean_calculation_ns: 1e12,
+        mean_elapsed_ns: 1e12,
+        noise: 0.951_234,
+        noise_long_run: 0.951_234,
+        cpu_time_ns: LONG_NS,
+        cpu_share: 0.951_234,
+    };
+    check(&colony_view::injection::leibniz(&LeibnizReport {
+        schema: String::new(),
+        plan: LeibnizPlan { amount: Amount::Noise(0.95), ..LeibnizPlan::default() },
+        terms_per_s: 1.234e9,
+        max_terms: 1 << 48,
+        noise_asked: 0.95,
+        elapsed_s: 86_400.0,
+        stopped: false,
+        cpus: vec![cpu],
+        warnings: vec![WARNING.into()],
+        node: node(),
+    }));
+    let row = NoiseRow {
+        max_terms: 1 << 48,
+        bgl_max_terms: 1 << 48,
+        predicted: 0.351_234,
+        measured: 0.351_234,
+        long_run: 0.351_234,
+        calculations: MANY,
+        published: Some("approximately 21%".into()),
+    };
+    check(&colony_view::injection::noise_table(&NoiseTable {
+        schema: String::new(),
+        plan: TablePlan::default(),
+        cpu: 4095,
+        terms_per_s: 1.234e9,
+        rows: vec![row],
+        node: node(),
+    }));
+}
+
+/// Ten seconds of two CPUs: a tick, and a thread with a hostile name.
+fn trace(detour_ns: u64) -> Trace {
+    let detours = (0..20_000u64).map(|i| Detour {
+        node: 0,
+        cpu: (i % 2) as u16,
+        start_ns: (i / 2 * 1_000_000) as i64,
+        duration_ns: detour_ns + i % 7 * 100,
+        source: (i % 5 == 0).into(),
+    });
+    Trace {
+        meta: TraceMeta {
+            observed_s: 10.0,
+            threshold_ns: 100,
+            cpus: (0..2).collect(),
+            node: Some(node()),
+            ..TraceMeta::default()
+        },
+        sources: vec![Source::Irq("local_timer".into()), Source::Thread(HOSTILE.into())],
+        detours: detours.collect(),
+    }
+}
+
+#[test]
+fn a_trace_and_two_of_them_compared() {
+    let t = trace(1500);
+    let findings = periodic::of_trace(&t);
+    let text = colony_view::trace::summary(&t.meta, &Summary::of(&t, Some(windows())), &findings);
+    check(&text);
+    assert!(text.contains("favored windows:") && text.contains("periodic: "), "{text}");
+    let mut other = trace(900_000);
+    other.meta.threshold_ns = 5000;
+    let diff = Diff::of(&t, &other, Options { resamples: 50, seed: 1 }).expect("comparable");
+    check(&colony_view::trace::diff(&diff));
+}
+
+#[test]
+fn a_study() {
+    let params = Params::default();
+    let split = Split {
+        stolen_favored_ns: 1,
+        stolen_regular_ns: LONG_NS / 3,
+        favored_ns: LONG_NS,
+        regular_ns: LONG_NS,
+    };
+    let cell = |noise_percent, scheduler| Cell {
+        command: String::new(),
+        noise_percent,
+        achieved_percent: Some(20.9),
+        scheduler,
+        ops: MANY,
+        mean_ns: 123_456_789.0,
+        p50_ns: 123_456,
+        p99_ns: LONG_NS,
+        p99_9_ns: LONG_NS,
+        max_ns: LONG_NS,
+        histogram: Vec::new(),
+        split: Some(split),
+        edges: None,
+    };
+    let results = Results {
+        schema: Results::SCHEMA.into(),
+        version: String::new(),
+        command: String::new(),
+        started_unix_s: 0,
+        took_s: 200.0,
+        node: node(),
+        privileges: Privileges { real_time: false, bpf: false, mount: false },
+        headline: WARNING.into(),
+        warnings: vec![WARNING.into(), HOSTILE.into()],
+        not_done: vec![WARNING.into()],
+        noise: None,
+        allreduce: [0.0, 2.0, 21.0]
+            .into_iter()
+            .flat_map(|p| [cell(p, SchedulerKind::Unmodified), cell(p, SchedulerKind::Coordinated)])
+            .collect(),
+        scaling: None,
+        published: Vec::new(),
+        params,
+    };
+    let text = colony_view::study::results(&results);
+    check(&text);
+    assert!(text.contains("left out: ") && text.contains("21 % noise"), "{text}");
+}
+
+#[test]
+fn every_experiment_of_the_seeds_that_needs_no_machine() {
+    let params = Params { projected_ops: 500, ..Params::default() };
+    for e in seeds::all() {
+        let context = &mut Context { params: &params, node: None, progress: &() };
+        if let Ok(outcome) = e.run(context) {
+            check(&colony_view::study::outcome(&outcome));
+        }
+    }
+    check(&colony_view::study::experiments());
+}
