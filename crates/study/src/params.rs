@@ -1,5 +1,6 @@
 //! Everything a study needs to run again.
 
+use colony_node::cpu::CpuSet;
 use colony_sched::daemon::limits::Limits;
 use colony_time::{DutyCycle, Windows};
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,10 @@ use crate::StudyError;
 pub struct Params {
     /// Seed of everything random.
     pub seed: u64,
+    /// CPUs of the job; `None`: all that can be used.
+    pub cpus: Option<CpuSet>,
+    /// Factor by which every step is shorter than usual.
+    pub faster: f64,
     /// Seconds the node's own noise is measured for.
     pub measure_s: f64,
     /// Seconds the noise under each level of injection is measured for.
@@ -35,6 +40,8 @@ impl Default for Params {
     fn default() -> Self {
         Self {
             seed: 20_061_114,
+            cpus: None,
+            faster: 1.0,
             measure_s: 15.0,
             measure_injected_s: 6.0,
             bench_s: 8.0,
@@ -87,6 +94,46 @@ impl Params {
         Ok(())
     }
 
+    /// These parameters with every step shorter by `factor`.
+    ///
+    /// # Errors
+    /// [`StudyError::Params`] for a factor below 1 or above 1000.
+    pub fn faster(self, factor: f64) -> Result<Self, StudyError> {
+        if !(1.0..=1000.0).contains(&factor) {
+            return Err(StudyError::Params(format!(
+                "a study {factor} times faster is not possible; choose 1 to 1000"
+            )));
+        }
+        Ok(Self {
+            faster: self.faster * factor,
+            measure_s: self.measure_s / factor,
+            measure_injected_s: self.measure_injected_s / factor,
+            bench_s: self.bench_s / factor,
+            ..self
+        })
+    }
+
+    /// The command that runs a study with these parameters.
+    #[must_use]
+    pub fn command(&self) -> String {
+        let usual = Self::default();
+        let mut command = format!("colony study --seed {}", self.seed);
+        if let Some(cpus) = &self.cpus {
+            command += &format!(" --cpus {cpus}");
+        }
+        if (self.period_ns, self.duty) != (usual.period_ns, usual.duty) {
+            command += &format!(" {}", self.windows_flags());
+        }
+        if self.nodes != usual.nodes {
+            let nodes: Vec<String> = self.nodes.iter().map(ToString::to_string).collect();
+            command += &format!(" --nodes {}", nodes.join(","));
+        }
+        if self.faster != usual.faster {
+            command += &format!(" --faster {}", self.faster);
+        }
+        command
+    }
+
     /// The windows on a command line.
     #[must_use]
     pub fn windows_flags(&self) -> String {
@@ -106,5 +153,21 @@ mod tests {
         assert!(bad(Params { bench_s: 0.0, ..Params::default() }).contains("benchmark"));
         assert!(bad(Params { duty: DutyCycle::Ppm(1_000_000), ..Params::default() }).contains("regular"));
         assert_eq!(Params::default().windows_flags(), "--period 100ms --duty 80%");
+        assert!(Params::default().faster(0.5).is_err());
+    }
+
+    #[test]
+    fn the_command_names_whatever_is_not_usual() {
+        assert_eq!(Params::default().command(), "colony study --seed 20061114");
+        let p = Params {
+            nodes: vec![1, 2],
+            cpus: Some("1".parse().expect("a list")),
+            duty: DutyCycle::Ppm(900_000),
+            ..Params::default()
+        };
+        assert_eq!(
+            p.faster(4.0).expect("possible").command(),
+            "colony study --seed 20061114 --cpus 1 --period 100ms --duty 90% --nodes 1,2 --faster 4"
+        );
     }
 }

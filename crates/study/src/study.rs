@@ -22,7 +22,7 @@ pub fn run(params: &Params, node: &mut dyn Node, progress: &dyn Progress) -> Res
     let mut results = Results {
         schema: Results::SCHEMA.into(),
         version: env!("CARGO_PKG_VERSION").into(),
-        command: format!("colony study --seed {}", params.seed),
+        command: params.command(),
         started_unix_s: i64::try_from(started.as_secs()).unwrap_or(0),
         took_s: 0.0,
         params: params.clone(),
@@ -156,8 +156,7 @@ impl Steps<'_> {
             "the seeds' noise daemon as described (Colony report, section 3.1.7); this node's noise could not be \
              measured"
         };
-        let nodes: Vec<String> = self.params.nodes.iter().map(u64::to_string).collect();
-        let command = format!("colony study --nodes {} --seed {}", nodes.join(","), self.params.seed);
+        let command = self.params.command();
         self.progress.begin("projecting", 3.0);
         let projected = project::scaling(self.params, &levels, from, &command);
         self.progress.end();

@@ -127,9 +127,9 @@ fn lateness(w: &mut String, a: &AgentStats) -> std::fmt::Result {
     }
     writeln!(
         w,
-        "agent: {} switches of {} tasks, {} of one CPU",
+        "agent: {} switches, {} tasks joined, {} of one CPU",
         count(a.switches),
-        count(a.tasks),
+        count(a.joined),
         percent(a.cpu_ns as f64 / a.wall_ns.max(1) as f64),
     )
 }

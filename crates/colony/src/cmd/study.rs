@@ -59,7 +59,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.list {
         let experiments: Vec<_> = seeds::all().collect();
-        super::print(args.json, &experiments, |_| view::experiments())?;
+        let list = serde_json::json!({ "schema": "colony.study.list/1", "experiments": experiments });
+        super::print(args.json, &list, |_| view::experiments())?;
         return Ok(ExitCode::SUCCESS);
     }
     // an unknown name is told before anything runs
@@ -115,20 +116,15 @@ fn clear_up_when_ended(scratch: &Path) -> anyhow::Result<()> {
 }
 
 fn params(args: &Args) -> anyhow::Result<Params> {
-    let base = Params::default();
-    if !(1.0..=1000.0).contains(&args.faster) {
-        return Err(crate::exit::WrongUse("--faster takes a factor from 1 to 1000".into()).into());
-    }
     let ranks = args.cpus.as_ref().map_or_else(|| cpu::usable().map(|c| c.len()), |c| Ok(c.len()))?;
-    Ok(Params {
+    let params = Params {
         seed: args.seed,
-        measure_s: base.measure_s / args.faster,
-        measure_injected_s: base.measure_injected_s / args.faster,
-        bench_s: base.bench_s / args.faster,
+        cpus: args.cpus.clone(),
         ranks: u32::try_from(ranks).unwrap_or(u32::MAX),
         period_ns: args.period.0,
         duty: args.duty,
         nodes: args.nodes.clone(),
-        ..base
-    })
+        ..Params::default()
+    };
+    Ok(params.faster(args.faster)?)
 }

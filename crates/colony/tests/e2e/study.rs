@@ -15,7 +15,7 @@ use crate::common::{
 fn every_experiment_is_listed_for_people_and_programs() {
     let list = text(&["study", "--list"]);
     let all = json(&["study", "--list", "--json"]);
-    let all = all.as_array().expect("a list");
+    let all = all["experiments"].as_array().expect("a list");
     assert!(all.len() >= 10 && all.iter().all(|e| list.contains(e["name"].as_str().expect("a name"))));
 }
 

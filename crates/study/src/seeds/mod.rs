@@ -74,10 +74,17 @@ pub struct Context<'a> {
 /// What an experiment found: rows of published values beside ours.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
+    /// [`Outcome::SCHEMA`].
+    pub schema: &'static str,
     /// The experiment.
     pub name: &'static str,
     /// The rows.
     pub rows: Vec<Published>,
+}
+
+impl Outcome {
+    /// The schema this version writes.
+    pub const SCHEMA: &str = "colony.study.outcome/1";
 }
 
 /// A figure, table or sentence of a seed.
@@ -105,7 +112,7 @@ impl Experiment {
     /// # Errors
     /// [`StudyError`] where the projection or the node refuses.
     pub fn run(&self, context: &mut Context<'_>) -> Result<Outcome, StudyError> {
-        Ok(Outcome { name: self.name, rows: (self.run)(self, context)? })
+        Ok(Outcome { schema: Outcome::SCHEMA, name: self.name, rows: (self.run)(self, context)? })
     }
 
     /// Document and place, as results name them.
