@@ -1,7 +1,8 @@
 //! What can be typed.
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
-use colony_node::cpu::CpuSet;
 
 use crate::cmd;
 
@@ -11,11 +12,11 @@ use crate::cmd;
 #[command(name = "colony", version, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    pub(crate) command: Command,
+    command: Command,
 }
 
 #[derive(Subcommand)]
-pub(crate) enum Command {
+enum Command {
     Study(cmd::study::Args),
     Measure(cmd::measure::Args),
     Top(cmd::top::Args),
@@ -27,21 +28,19 @@ pub(crate) enum Command {
     Man(cmd::shell::ManArgs),
 }
 
-/// A time as people write it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ns(pub(crate) u64);
-
-/// Reads a time.
-pub(crate) fn ns(text: &str) -> Result<Ns, String> {
-    colony_time::text::parse_ns(text).map(Ns).map_err(|e| e.to_string())
-}
-
-/// Reads a list of CPUs.
-pub(crate) fn cpus(text: &str) -> Result<CpuSet, String> {
-    text.parse::<CpuSet>().map_err(|e| e.to_string())
-}
-
-/// Reads a duty cycle.
-pub(crate) fn duty(text: &str) -> Result<colony_time::DutyCycle, String> {
-    colony_time::text::parse_duty(text).map_err(|e| e.to_string())
+impl Cli {
+    /// Does what was typed.
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        match self.command {
+            Command::Study(args) => cmd::study::run(args),
+            Command::Measure(args) => cmd::measure::run(args),
+            Command::Top(args) => cmd::top::run(args),
+            Command::Inject(args) => cmd::inject::run(args),
+            Command::Noise(args) => cmd::noise::run(args),
+            Command::Run(args) => cmd::run::run(args),
+            Command::Bench(args) => cmd::bench::run(args),
+            Command::Completions(args) => cmd::shell::completions(args),
+            Command::Man(args) => cmd::shell::man(args),
+        }
+    }
 }

@@ -3,6 +3,7 @@
 mod cli;
 mod cmd;
 mod exit;
+mod words;
 
 use clap::Parser;
 
@@ -13,5 +14,5 @@ fn main() -> std::process::ExitCode {
         .with_env_filter(tracing_subscriber::EnvFilter::from_env("COLONY_LOG"))
         .with_writer(std::io::stderr)
         .init();
-    exit::code(cmd::run(cli::Cli::parse()))
+    exit::code(cli::Cli::parse().run())
 }

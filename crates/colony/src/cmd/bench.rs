@@ -9,7 +9,7 @@ use colony_bench::{Launch, LauncherChoice, Options, Program};
 use colony_node::cpu::CpuSet;
 use colony_view::progress::Progress;
 
-use crate::cli::cpus;
+use crate::words::cpus;
 
 /// Run one of the seeds' MPI programs, with mpirun or under Slurm with srun
 ///

@@ -13,7 +13,7 @@ use colony_noise::inject::{ClassChoice, CpuMap, DetourPlan, Intervals, Phase, Re
 use colony_view::injection as view;
 use colony_view::progress::Progress;
 
-use crate::cli::{Ns, cpus, ns};
+use crate::words::{Ns, cpus, ns};
 
 /// Make noise on purpose
 #[derive(clap::Args)]

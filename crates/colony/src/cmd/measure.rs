@@ -10,7 +10,7 @@ use colony_noise::measure::{Attribution, Config, measure};
 use colony_noise::selfish;
 use colony_view::progress::Progress;
 
-use crate::cli::{Ns, cpus, ns};
+use crate::words::{Ns, cpus, ns};
 
 /// Measure this node's noise and say where it comes from
 ///

@@ -11,27 +11,10 @@ pub(crate) mod top;
 
 use std::io::Write;
 use std::path::Path;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
-
-use crate::cli::{Cli, Command};
-
-pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
-    match cli.command {
-        Command::Measure(args) => measure::run(args),
-        Command::Bench(args) => bench::run(args),
-        Command::Run(args) => run::run(args),
-        Command::Study(args) => study::run(args),
-        Command::Noise(args) => noise::run(args),
-        Command::Inject(args) => inject::run(args),
-        Command::Top(args) => top::run(args),
-        Command::Completions(args) => shell::completions(args),
-        Command::Man(args) => shell::man(args),
-    }
-}
 
 /// Prints a result for programs or for people.
 fn print<T: serde::Serialize>(json: bool, value: &T, text: impl FnOnce(&T) -> String) -> anyhow::Result<()> {

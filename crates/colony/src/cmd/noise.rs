@@ -11,7 +11,7 @@ use colony_time::{DutyCycle, Windows};
 use colony_view::trace as view;
 use serde::Serialize;
 
-use crate::cli::{Ns, duty, ns};
+use crate::words::{Ns, duty, ns};
 
 /// Read, convert and compare noise traces
 #[derive(clap::Args)]

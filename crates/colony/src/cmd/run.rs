@@ -11,8 +11,8 @@ use colony_sched::agent::RegularClass;
 use colony_sched::run::{Backend, RunConfig, run as run_job};
 use colony_time::{DutyCycle, Windows};
 
-use crate::cli::{Ns, cpus, duty, ns};
 use crate::exit::WrongUse;
+use crate::words::{Ns, cpus, duty, ns};
 
 /// Run a program under coordinated scheduling, and prove what it did
 ///

@@ -11,7 +11,7 @@ use colony_study::{Params, ThisNode, study};
 use colony_time::DutyCycle;
 use colony_view::study as view;
 
-use crate::cli::{Ns, cpus, duty, ns};
+use crate::words::{Ns, cpus, duty, ns};
 
 /// The main job: measure this node, suffer its noise with and without coordination, project, report
 ///

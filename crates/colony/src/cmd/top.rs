@@ -10,8 +10,8 @@ use colony_noise::selfish;
 use colony_sched::client::Client;
 use colony_view::top;
 
-use crate::cli::{Ns, cpus, ns};
 use crate::exit::WrongUse;
+use crate::words::{Ns, cpus, ns};
 
 /// Single detours kept between two looks.
 const RING: usize = 1 << 18;

@@ -1,0 +1,22 @@
+//! Words of the command line: times, lists of CPUs, duty cycles.
+
+use colony_node::cpu::CpuSet;
+
+/// A time as people write it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ns(pub(crate) u64);
+
+/// Reads a time.
+pub(crate) fn ns(text: &str) -> Result<Ns, String> {
+    colony_time::text::parse_ns(text).map(Ns).map_err(|e| e.to_string())
+}
+
+/// Reads a list of CPUs.
+pub(crate) fn cpus(text: &str) -> Result<CpuSet, String> {
+    text.parse::<CpuSet>().map_err(|e| e.to_string())
+}
+
+/// Reads a duty cycle.
+pub(crate) fn duty(text: &str) -> Result<colony_time::DutyCycle, String> {
+    colony_time::text::parse_duty(text).map_err(|e| e.to_string())
+}
