@@ -96,11 +96,11 @@ pub fn write(trace: &Trace, path: &Path, format: Option<Format>) -> Result<(), T
     .map_err(TraceError::writing(path))
 }
 
-/// Whether [`write`] would know the format of `path` and could make the file: to be asked before the work that
+/// Whether [`write()`] would know the format of `path` and could make the file: to be asked before the work that
 /// makes the trace.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn check_writable(path: &Path, format: Option<Format>) -> Result<(), TraceError> {
     match format.or_else(|| Format::of_name(path)) {
         None => Err(Problem::UnknownFormat(Format::names())),
