@@ -1,6 +1,6 @@
 //! `colony top`: the node's noise while it happens.
 //!
-//! [`state`] adds up what the measurement shows, [`draw`] puts it on the screen, and this loop listens to
+//! `state` adds up what the measurement shows, `draw` puts it on the screen, and this loop listens to
 //! the keyboard. The terminal is put back however the loop ends.
 
 mod draw;
