@@ -1,5 +1,5 @@
 //! What every BPF object of Colony shares: the small CO-RE header (`include/colony_kernel.h`), the build
-//! step ([`build`], for build scripts), and the check whether BPF works here ([`check`]).
+//! step (`build`, for build scripts), and the check whether BPF works here ([`check`]).
 
 #[cfg(feature = "build")]
 pub mod build;

@@ -2,7 +2,7 @@
 //!
 //! Everything that asks the kernel about this machine, or puts a task somewhere on it, goes through
 //! here: [CPUs](cpu), [scheduling classes](class), [tasks](task), [privileges](privilege), the
-//! [record](record) of the node's state that every result carries, and [files](file) that appear
+//! [`record`] of the node's state that every result carries, and [files](mod@file) that appear
 //! whole or not at all.
 
 pub mod class;
