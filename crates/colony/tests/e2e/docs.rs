@@ -194,7 +194,7 @@ fn every_command_of_the_entry_script_that_is_named_exists() {
 #[test]
 fn every_reproduced_figure_has_its_place_in_the_book_and_no_other_is_there() {
     let listed = crate::common::json(&["study", "--list", "--json"]);
-    let listed: BTreeSet<String> = listed
+    let listed: BTreeSet<String> = listed["experiments"]
         .as_array()
         .expect("a list")
         .iter()
