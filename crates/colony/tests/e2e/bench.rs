@@ -1,6 +1,6 @@
 //! `colony bench`, as a user runs it, with MPI and without.
 
-use crate::common::{alone, colony, failed, fails, has_mpi, json, program, text};
+use crate::common::{alone, colony, copy, failed, fails, has_mpi, json, program, text};
 
 #[test]
 fn every_program_runs_on_two_ranks() {
@@ -34,7 +34,7 @@ fn absent_mpi_and_absent_programs_are_told_with_what_to_install() {
     let dir = tempfile::tempdir().expect("temp dir");
     // away from where cargo puts colony-bench
     let lonely = dir.path().join("colony");
-    std::fs::copy(program(), &lonely).expect("copied");
+    copy(&program(), &lonely);
     let run = |what: &str| {
         let mut command = assert_cmd::Command::new(what);
         command.args(["bench", "allreduce", "--ops", "10"]).env("PATH", "").env_remove("COLONY_MPIRUN");
@@ -52,7 +52,7 @@ fn absent_mpi_and_absent_programs_are_told_with_what_to_install() {
 fn a_launcher_that_is_none_is_told() {
     let dir = tempfile::tempdir().expect("temp dir");
     let lonely = dir.path().join("colony");
-    std::fs::copy(program(), &lonely).expect("copied");
+    copy(&program(), &lonely);
     let with = |mpirun: &str| {
         let mut command = assert_cmd::Command::new(&lonely);
         command.args(["bench", "allreduce", "--ops", "10"]);

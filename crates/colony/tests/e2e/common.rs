@@ -17,6 +17,12 @@ pub(crate) fn program() -> PathBuf {
     assert_cmd::cargo::cargo_bin!("colony").to_path_buf()
 }
 
+/// Copies a program. By a process of its own: a file this one has open to write could be inherited by what
+/// another test starts meanwhile, and the copy would be busy.
+pub(crate) fn copy(from: &Path, to: &Path) {
+    assert!(std::process::Command::new("cp").args([from, to]).status().expect("cp").success());
+}
+
 /// Runs it, which must succeed, and reads its JSON.
 pub(crate) fn json(args: &[&str]) -> serde_json::Value {
     let out = colony().args(args).output().expect("runs");
@@ -112,7 +118,7 @@ impl Public {
         for name in
             ["colony", "colony-bench"].map(|n| program().with_file_name(n)).iter().filter(|p| p.exists())
         {
-            std::fs::copy(name, dir.path().join(name.file_name().expect("a name"))).expect("copied");
+            copy(name, &dir.path().join(name.file_name().expect("a name")));
         }
         Some(Self(dir))
     }
