@@ -224,7 +224,7 @@ mod with_mpi {
     fn wrong_use_is_exit_2_with_one_clear_line() {
         for (args, word) in [
             (&["allreduce", "--ops", "0"][..], "--ops"),
-            (&["allreduce", "--detour", "2ms"], "must be shorter"),
+            (&["allreduce", "--detour", "2ms"], "shorter than its interval"),
             (&["barrier", "--bytes", "8"], "--bytes"),
             (&["barrier", "--cpus", "1000"], "no such CPU"),
             (&["barrier", "--nonsense"], "--nonsense"),
