@@ -27,6 +27,10 @@ use crate::job::{Job, JobTask};
 
 /// The time between two scans; longer if one takes more than a twentieth of it.
 const INTERVAL: Duration = Duration::from_millis(20);
+/// The longest rest between two scans: far less than the silence a guardian bears.
+const LONGEST_REST: Duration = Duration::from_millis(200);
+/// The scanner's class: it must not take the job's time.
+const ORDINARY: Class = Class::Other(-10);
 /// How often a guardian that died is replaced before the agent gives up.
 const RESTARTS: u64 = 20;
 /// Without news on the node, only every so many-th scan looks at each task, for the CPU it is on.
@@ -178,16 +182,18 @@ impl Scanner {
         let _stop = StopAtEnd(Arc::clone(&self.shared));
         keep_off(&self.config.cpus);
         // ahead of other ordinary tasks, where that is allowed
-        let _ = class::set(0, Class::Other(-10));
+        let _ = class::set(0, ORDINARY);
         while !self.shared.stop.load(Ordering::Acquire) {
-            let started = Instant::now();
+            let before_ns = Clock::ThreadCpu.now_ns();
             if let Err(reason) = self.scan() {
                 self.findings().stopped = Some(reason);
                 break;
             }
             self.shared.counts.note_cpu(self.config.cpus.len());
-            let rest = INTERVAL.max(20 * started.elapsed()).saturating_sub(started.elapsed());
-            std::thread::park_timeout(rest);
+            // its own time counts, not what it waited for: where the job has every CPU a favored window may
+            // hold it up, and a long rest after that would be silence to the guardian
+            let worked = Duration::from_nanos((Clock::ThreadCpu.now_ns() - before_ns).max(0).unsigned_abs());
+            std::thread::park_timeout((20 * worked).clamp(INTERVAL, LONGEST_REST));
         }
         self.end();
     }
@@ -216,10 +222,22 @@ impl Scanner {
             found.overflow += overflow;
             found.windows
         };
-        let counts = &self.shared.counts;
-        let settled = self.shared.table.settle(|| Mark::at(&windows, Clock::Tai.now_ns()));
-        counts.note(settled, &counts.settled);
+        self.settle(&windows);
         Ok(())
+    }
+
+    /// Switches what no thread has switched, above the job: held up between claiming a task and switching it, it
+    /// would leave that task in the wrong class for a whole window.
+    fn settle(&self, windows: &Windows) {
+        let now = || Mark::at(windows, Clock::Tai.now_ns());
+        let (table, counts) = (&self.shared.table, &self.shared.counts);
+        if table.is_settled(now()) {
+            return;
+        }
+        // where this is not allowed, the switching fails as well and is counted
+        let _ = class::set(0, Class::Fifo(self.config.agent_priority));
+        counts.note(table.settle(now), &counts.settled);
+        let _ = class::set(0, ORDINARY);
     }
 
     fn tell(&mut self, joined: &[JobTask], left: &[i32]) -> std::io::Result<()> {

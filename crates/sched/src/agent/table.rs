@@ -144,6 +144,11 @@ impl Table {
         switched
     }
 
+    /// Whether every task is as `now` wants it.
+    pub(super) fn is_settled(&self, now: Mark) -> bool {
+        self.used().all(|(slot, _)| slot.mark.load(Ordering::Acquire) == now.0)
+    }
+
     /// Switches every task that is not as `now` wants it: tasks that just joined, and those that changed
     /// homes while an edge passed. For the scanner, beside the threads.
     pub(super) fn settle(&self, now: impl Fn() -> Mark) -> Switched {
