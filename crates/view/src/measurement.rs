@@ -29,7 +29,7 @@ pub fn render(m: &Measurement) -> String {
 fn head(w: &mut String, m: &Measurement) -> std::fmt::Result {
     writeln!(w, "{}", table::node(&m.node))?;
     let what = format!(
-        "CPUs {} for {} s as {}, detours of {} and longer; stolen: {}",
+        "CPUs {} for {} s as {}, detours from {}; stolen: {}",
         m.cpus,
         three(m.per_cpu.first().map_or(m.duration_s, |c| c.observed_s)),
         m.observer,
