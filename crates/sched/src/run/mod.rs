@@ -191,8 +191,12 @@ impl Plan {
                 daemon.mount().display()
             ));
         }
-        let cpus = stats.cpus.and(wanted);
-        let cpus = if cpus.is_empty() { stats.cpus } else { cpus };
+        let mut cpus = stats.cpus.and(wanted);
+        if cpus.is_empty() {
+            warnings
+                .push(format!("colonyd gives jobs CPUs {}, none of those asked for ({wanted})", stats.cpus));
+            cpus = stats.cpus;
+        }
         Ok(Self { daemon: Some(daemon), windows: stats.windows, cpus, warnings })
     }
 }
