@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use colony_node::cpu::CpuSet;
 use colony_noise::inject::leibniz::{predicted_noise, terms_per_s_of};
-use colony_noise::inject::{Amount, LeibnizPlan};
+use colony_noise::inject::{Amount, LeibnizPlan, LeibnizReport};
 use colony_noise::measure::{self, Attribution, Measurement};
 use colony_noise::selfish;
 use colony_noise::{Trace, periodic};
@@ -15,6 +15,9 @@ use crate::StudyError;
 use crate::node::Injection;
 use crate::noise::{is_nodes_own, node_noise, summarise};
 use crate::results::{Explained, Noise, SourceRow};
+
+/// Time a noise daemon sleeps after each calculation.
+const DAEMON_SLEEP: Duration = Duration::from_millis(500);
 
 /// Measures noise on these CPUs.
 #[derive(Clone, Debug)]
@@ -42,33 +45,41 @@ impl Measuring {
     /// # Errors
     /// As [`Measuring::noise`].
     pub fn detours(&self, seconds: f64, injection: &Injection) -> Result<NodeNoise, StudyError> {
-        let Injection::Leibniz { percent } = *injection else {
-            return Ok(node_noise(&self.measure(seconds)?.1, is_nodes_own)?);
-        };
+        let (measured, _) = self.beside(injection, DAEMON_SLEEP, seconds + 10.0, || self.measure(seconds))?;
+        Ok(node_noise(&measured?.1, is_nodes_own)?)
+    }
+
+    /// Runs `work` while noise daemons, begun `settle` before, run on the CPUs; they end with it, or after
+    /// `bound_s` seconds, whatever becomes of us. Just the work where no daemon is asked for.
+    pub(crate) fn beside<T>(
+        &self,
+        injection: &Injection,
+        settle: Duration,
+        bound_s: f64,
+        work: impl FnOnce() -> T,
+    ) -> Result<(T, Option<LeibnizReport>), StudyError> {
+        let Injection::Leibniz { percent } = *injection else { return Ok((work(), None)) };
+        let what = "injecting noise";
         let plan = LeibnizPlan {
             amount: Amount::Noise(percent / 100.0),
             cpus: Some(self.cpus.clone()),
             seed: self.seed,
-            // a bound of its own, whatever becomes of us
-            duration_ns: ((seconds + 10.0) * 1e9) as u64,
+            duration_ns: (bound_s * 1e9) as u64,
             ..LeibnizPlan::default()
         };
         let stop = AtomicBool::new(false);
-        let (measured, injected) = std::thread::scope(|s| {
+        let (done, injected) = std::thread::scope(|s| {
             let injecting = s.spawn(|| plan.run(&stop));
-            std::thread::sleep(Duration::from_millis(500));
-            let measured = if injecting.is_finished() { None } else { Some(self.measure(seconds)) };
+            std::thread::sleep(settle);
+            let done = (!injecting.is_finished()).then(work);
             stop.store(true, Ordering::SeqCst);
-            (measured, injecting.join())
+            (done, injecting.join())
         });
-        match injected {
-            Ok(Ok(_)) => {}
-            Ok(Err(e)) => return Err(step("injecting noise", &e)),
-            Err(_) => return Err(step("injecting noise", &"the daemon's thread ended by itself")),
-        }
-        let measured =
-            measured.ok_or_else(|| step("injecting noise", &"the daemon ended before its time"))?;
-        Ok(node_noise(&measured?.1, is_nodes_own)?)
+        let report = injected
+            .map_err(|_| step(what, &"the daemon's thread ended by itself"))?
+            .map_err(|e| step(what, &e))?;
+        let done = done.ok_or_else(|| step(what, &"the daemon ended before its time"))?;
+        Ok((done, Some(report)))
     }
 
     /// Noise of each upper bound of terms on the first of the CPUs, from its calibrated speed.

@@ -5,14 +5,13 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use colony_bench::{BenchResult, Measurement as BenchMeasurement};
 use colony_node::privilege::Privileges;
 use colony_node::record::NodeRecord;
 use colony_noise::Trace;
-use colony_noise::inject::{Amount, LeibnizPlan, LeibnizReport};
+use colony_noise::inject::LeibnizReport;
 use colony_sched::run::RunReport;
 use colony_sim::NodeNoise;
 use colony_time::text::Ns;
@@ -101,39 +100,10 @@ impl ThisNode {
         let mut args = self.run_args(windows.is_some(), windows.unwrap_or(&self.windows));
         args.extend(["--out".into(), text(&report), "--".into(), text(&self.colony)]);
         args.extend_from_slice(job);
-        let (ran, injected) = self.beside(injection, seconds + GRACE_S, || self.colony(what, &args))?;
+        let (ran, injected) =
+            self.measuring.beside(injection, SETTLE, seconds + GRACE_S, || self.colony(what, &args))?;
         ran?;
         Ok((read_json(what, &report)?, injected))
-    }
-
-    /// Runs `work` while noise daemons run on the job's CPUs.
-    fn beside<T>(
-        &self,
-        injection: &Injection,
-        bound_s: f64,
-        work: impl FnOnce() -> T,
-    ) -> Result<(T, Option<LeibnizReport>), StudyError> {
-        let Injection::Leibniz { percent } = *injection else { return Ok((work(), None)) };
-        let plan = LeibnizPlan {
-            amount: Amount::Noise(percent / 100.0),
-            cpus: Some(self.measuring.cpus.clone()),
-            seed: self.measuring.seed,
-            // a bound of its own, whatever becomes of us
-            duration_ns: (bound_s * 1e9) as u64,
-            ..LeibnizPlan::default()
-        };
-        let stop = AtomicBool::new(false);
-        std::thread::scope(|s| {
-            let injecting = s.spawn(|| plan.run(&stop));
-            std::thread::sleep(SETTLE);
-            let done = work();
-            stop.store(true, Ordering::SeqCst);
-            match injecting.join() {
-                Ok(Ok(report)) => Ok((done, Some(report))),
-                Ok(Err(e)) => Err(step("injecting noise", &e)),
-                Err(_) => Err(step("injecting noise", &"the daemon's thread ended by itself")),
-            }
-        })
     }
 
     /// `bench …`, as typed after `colony`.
