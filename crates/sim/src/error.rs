@@ -32,4 +32,38 @@ pub enum SimError {
     /// A node without CPUs.
     #[error("a node needs at least one CPU; give its noise, or `CpuNoise::quiet`")]
     NoCpu,
+    /// More ranks than can be simulated.
+    #[error("{ranks} ranks are more than can be simulated ({max})", max = crate::Layout::MAX_RANKS)]
+    Ranks {
+        /// Ranks asked for.
+        ranks: u64,
+    },
+    /// A parameter of a distribution that makes no sense.
+    #[error("a distribution of times has the {what} {found}; it must be a number above 0")]
+    Dist {
+        /// Which parameter.
+        what: &'static str,
+        /// What it is.
+        found: f64,
+    },
+    /// Noise that asks for all of a CPU.
+    #[error("the noise asks for {:.0} % of a CPU: nothing is left for the program", load * 100.0)]
+    Load {
+        /// Time asked for over time.
+        load: f64,
+    },
+    /// A program that makes no sense.
+    #[error("the program `{program}` {what}")]
+    BadProgram {
+        /// Its name.
+        program: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// A rank that never got its CPU.
+    #[error("rank {rank} never gets its CPU: noise takes all of its time under this scheduler")]
+    Starved {
+        /// The rank.
+        rank: u32,
+    },
 }

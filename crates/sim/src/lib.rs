@@ -8,16 +8,29 @@
 //! * [`tail`] turns a curve into a distribution, and draws the largest of *n* from it for any *n*,
 //! * [`ring`] is the arithmetic of the ring of processors of ANL 2005.
 
+pub mod cpus;
 pub mod curve;
 mod error;
+pub mod layout;
+mod level;
+mod loggops;
+pub mod machine;
 mod maxdelay;
+pub mod network;
 pub mod noise;
+pub mod program;
 pub mod ring;
+pub mod rng;
 mod sample;
 mod scenario;
+pub mod scheduler;
+pub mod simulate;
+pub mod source;
 pub mod tail;
 
 pub use error::SimError;
+pub use layout::Layout;
+pub use loggops::{LogGops, MessageCost};
 pub use maxdelay::MaxDelay;
 pub use noise::{CpuNoise, NodeNoise};
 pub use scenario::{BaseTime, Coordinated, Point, Program, Projection, Scenario, Scheduler};

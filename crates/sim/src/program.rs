@@ -1,0 +1,209 @@
+//! Bulk-synchronous programs: what every rank does, step by step.
+
+use serde::{Deserialize, Serialize};
+
+use crate::SimError;
+
+/// A program: `body`, over and over. One pass through it is an iteration; its time is from the instant
+/// the last rank was done with the one before to the instant the last rank is done with it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Program {
+    /// Name in results.
+    pub name: String,
+    /// How often the body is done.
+    pub iterations: u64,
+    /// The steps.
+    #[serde(rename = "step")]
+    pub body: Vec<Step>,
+}
+
+/// A step, the same on all ranks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Step {
+    /// Work of each rank, alone.
+    Compute {
+        /// CPU time.
+        ns: u64,
+        /// Its standard deviation over its mean, drawn for each rank and time (normal, never below 0).
+        #[serde(default, skip_serializing_if = "is_zero")]
+        imbalance: f64,
+    },
+    /// A collective of all ranks, or of the first `ranks` ones.
+    Collective {
+        /// Which.
+        operation: Operation,
+        /// How; the machine's hardware where it has any and all ranks take part, else the usual one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        algorithm: Option<Algorithm>,
+        /// Bytes each rank gives (to each other rank, in an alltoall).
+        #[serde(default)]
+        bytes: u64,
+        /// CPU time to combine two contributions in software (a user-defined operation), nanoseconds.
+        #[serde(default, skip_serializing_if = "is_none_ns")]
+        combine_ns: u64,
+        /// The first so many ranks only: a sub-communicator, which hardware does not serve.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ranks: Option<u32>,
+    },
+    /// Each rank exchanges `bytes` with its neighbours in a periodic grid of up to three dimensions, as
+    /// equal as can be (a 7-point stencil has three).
+    Halo {
+        /// Bytes to each neighbour.
+        bytes: u64,
+        /// Dimensions of the grid, 1 to 3.
+        dims: u32,
+    },
+    /// A message goes around all ranks once (ANL 2005: "a ring of p processors").
+    RingTrip {
+        /// Its size.
+        bytes: u64,
+    },
+    /// Steps repeated within the iteration.
+    Repeat {
+        /// How often.
+        times: u64,
+        /// What.
+        #[serde(rename = "step")]
+        body: Vec<Step>,
+    },
+}
+
+/// A collective operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Operation {
+    /// Nobody leaves before everybody has come.
+    Barrier,
+    /// Everybody has the combination of all contributions.
+    Allreduce,
+    /// Everybody has rank 0's data.
+    Bcast,
+    /// Everybody has everybody's data.
+    Allgather,
+    /// Everybody gives everybody else data of its own.
+    Alltoall,
+}
+
+/// How a collective is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Algorithm {
+    /// By the machine's collective network.
+    Hardware,
+    /// ⌈log₂ n⌉ rounds; in round *k* to the rank 2ᵏ above (barrier; with all data: Bruck's allgather).
+    Dissemination,
+    /// log₂ n rounds with the rank that differs in bit *k*; ranks beyond a power of two give theirs to one
+    /// below first and get the result last (barrier, allreduce, allgather).
+    RecursiveDoubling,
+    /// Reduce-scatter by recursive halving, then allgather by recursive doubling (allreduce of long
+    /// vectors; Rabenseifner 2004). LogGOPSim's generator calls it `allreduce_recdoub`.
+    Rabenseifner,
+    /// Up and down a binomial tree (barrier, allreduce, bcast).
+    Binomial,
+    /// n − 1 steps to the next rank (allgather; allreduce as reduce-scatter and allgather).
+    Ring,
+    /// ⌈log₂ n⌉ rounds of half the data (alltoall, allgather; Bruck and others 1997).
+    Bruck,
+    /// n − 1 rounds, in round *k* to the rank *k* above, from the one *k* below, one after the other.
+    Pairwise,
+    /// As pairwise, all messages at once.
+    Linear,
+}
+
+fn is_zero(x: &f64) -> bool {
+    *x == 0.0
+}
+
+fn is_none_ns(x: &u64) -> bool {
+    *x == 0
+}
+
+impl Step {
+    /// A collective of all ranks, the usual way.
+    #[must_use]
+    pub const fn collective(operation: Operation, bytes: u64) -> Self {
+        Self::Collective { operation, algorithm: None, bytes, combine_ns: 0, ranks: None }
+    }
+
+    /// A collective of all ranks in a given way.
+    #[must_use]
+    pub const fn by(operation: Operation, algorithm: Algorithm, bytes: u64) -> Self {
+        Self::Collective { operation, algorithm: Some(algorithm), bytes, combine_ns: 0, ranks: None }
+    }
+
+    /// Work of each rank.
+    #[must_use]
+    pub const fn compute(ns: u64) -> Self {
+        Self::Compute { ns, imbalance: 0.0 }
+    }
+}
+
+impl Program {
+    /// Most steps in a body, repeats not counted, and how deep repeats nest.
+    const MAX_STEPS: usize = 10_000;
+    const MAX_DEPTH: usize = 4;
+
+    /// `body`, `iterations` times.
+    #[must_use]
+    pub fn new(name: impl Into<String>, iterations: u64, body: Vec<Step>) -> Self {
+        Self { name: name.into(), iterations, body }
+    }
+
+    /// One collective over and over.
+    #[must_use]
+    pub fn collective(operation: Operation, bytes: u64, iterations: u64) -> Self {
+        let name = match operation {
+            Operation::Barrier => "barrier",
+            Operation::Allreduce => "allreduce",
+            Operation::Bcast => "bcast",
+            Operation::Allgather => "allgather",
+            Operation::Alltoall => "alltoall",
+        };
+        Self::new(name, iterations, vec![Step::collective(operation, bytes)])
+    }
+
+    /// Work, then a barrier, and again (HPC-Colony progress report 2006, Figure 3: 10,000 times 1 ms).
+    #[must_use]
+    pub fn bsp(work_ns: u64, iterations: u64) -> Self {
+        Self::new("bsp", iterations, vec![Step::compute(work_ns), Step::collective(Operation::Barrier, 0)])
+    }
+
+    /// # Errors
+    /// [`SimError::BadProgram`] where it makes no sense.
+    pub fn check(&self) -> Result<(), SimError> {
+        let bad = |what: String| Err(SimError::BadProgram { program: self.name.clone(), what });
+        if self.iterations == 0 {
+            return bad("has no iterations".into());
+        }
+        match steps(&self.body, 0) {
+            Ok(0) => bad("has no steps".into()),
+            Ok(n) if n > Self::MAX_STEPS => bad(format!("has {n} steps, more than {}", Self::MAX_STEPS)),
+            Ok(_) => Ok(()),
+            Err(what) => bad(what),
+        }
+    }
+}
+
+fn steps(body: &[Step], depth: usize) -> Result<usize, String> {
+    let mut n = 0;
+    for step in body {
+        n += match step {
+            Step::Compute { imbalance, .. } if !(imbalance.is_finite() && *imbalance >= 0.0) => {
+                return Err(format!("computes with an imbalance of {imbalance}; give 0 or more"));
+            }
+            Step::Halo { dims, .. } if !(1..=3).contains(dims) => {
+                return Err(format!("has a halo in {dims} dimensions; give 1, 2 or 3"));
+            }
+            Step::Collective { ranks: Some(0), .. } => return Err("has a collective of 0 ranks".into()),
+            Step::Repeat { .. } if depth == Program::MAX_DEPTH => {
+                return Err(format!("has repeats nested deeper than {}", Program::MAX_DEPTH));
+            }
+            Step::Repeat { times: 0, .. } => return Err("repeats steps 0 times".into()),
+            Step::Repeat { body, .. } => steps(body, depth + 1)?,
+            _ => 1,
+        };
+    }
+    Ok(n)
+}

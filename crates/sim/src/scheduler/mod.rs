@@ -1,0 +1,98 @@
+//! What a node's scheduler makes of the noise: which of it reaches the CPUs of the job, and when.
+
+mod coordinated;
+mod fair;
+mod tasks;
+
+use std::fmt::Debug;
+
+pub use coordinated::{ClockError, Coordinated};
+pub use fair::Fair;
+pub use tasks::Tasks;
+pub(crate) use tasks::{Demand, Numbered};
+
+use crate::layout::Core;
+use crate::noise::Detour;
+use crate::rng::Key;
+use crate::source::Class;
+
+/// A core as a scheduler sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Cpu {
+    /// Which.
+    pub core: Core,
+    /// Random numbers of its node, for clocks and edges.
+    pub node_key: Key,
+}
+
+/// When the threads among the noise run on the job's CPUs.
+///
+/// The job always has work or polls for messages: it takes any time the noise does not.
+pub trait Scheduler: Debug + Send + Sync {
+    /// Name in results.
+    fn name(&self) -> &'static str;
+
+    /// Whether sources of `class` come to the job's CPUs at all.
+    fn admits(&self, _class: Class) -> bool {
+        true
+    }
+
+    /// The next stretch of time that threads take from the job on `cpu`, all before `now_ns` being done
+    /// with. It begins at `now_ns` or later. Interrupts are not its business: they come on top, and make
+    /// a stretch longer that they fall into. `None`: never again.
+    fn next(&self, cpu: &Cpu, now_ns: u64, tasks: &mut Tasks<'_>) -> Option<Detour>;
+}
+
+/// No noise at all (the compute node kernel, which "runs one process at a time" and has no daemons:
+/// Colony report, section 3.1.4).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Quiet;
+
+impl Scheduler for Quiet {
+    fn name(&self) -> &'static str {
+        "none"
+    }
+
+    fn admits(&self, _: Class) -> bool {
+        false
+    }
+
+    fn next(&self, _: &Cpu, _: u64, _: &mut Tasks<'_>) -> Option<Detour> {
+        None
+    }
+}
+
+/// Noise first, as soon as it comes, in order of arrival.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Preempt;
+
+impl Scheduler for Preempt {
+    fn name(&self) -> &'static str {
+        "preempt"
+    }
+
+    fn next(&self, _: &Cpu, now_ns: u64, tasks: &mut Tasks<'_>) -> Option<Detour> {
+        let (task, arrival_ns) = tasks.earliest()?;
+        let duration_ns = tasks.serve(task, u64::MAX);
+        Some(Detour { start_ns: arrival_ns.max(now_ns), duration_ns })
+    }
+}
+
+/// Core specialization: one core of each node runs the noise of all (Jaguar, CUG 2010). The job's cores
+/// keep what is bound to them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SpareCore;
+
+impl Scheduler for SpareCore {
+    fn name(&self) -> &'static str {
+        "spare-core"
+    }
+
+    fn admits(&self, class: Class) -> bool {
+        class == Class::Local
+    }
+
+    fn next(&self, _: &Cpu, _: u64, _: &mut Tasks<'_>) -> Option<Detour> {
+        None
+    }
+}

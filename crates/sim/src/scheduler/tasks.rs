@@ -1,0 +1,121 @@
+//! The sources of one core, merged: who wants its time next.
+
+use crate::layout::Core;
+use crate::rng::Key;
+use crate::source::{Burst, Done, Source, Stream};
+
+/// A burst that a source waits for, or is in the middle of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Demand {
+    /// When it arrived, or will; [`Demand::NEVER`]: the source has no more.
+    pub(crate) arrival_ns: u64,
+    /// What is left of it; 0 once it is done and the next is not drawn.
+    left_ns: u64,
+    /// Its number.
+    index: u64,
+}
+
+impl Demand {
+    pub(crate) const NEVER: u64 = u64::MAX;
+
+    pub(crate) fn of(burst: Option<Burst>) -> Self {
+        // a burst of no length is one of the shortest: it must take its turn and end
+        burst.map_or(Self { arrival_ns: Self::NEVER, left_ns: 1, index: 0 }, |b| Self {
+            arrival_ns: b.arrival_ns,
+            left_ns: b.length_ns.max(1),
+            index: b.index,
+        })
+    }
+}
+
+/// A source with what its streams' keys are made of.
+#[derive(Clone, Debug)]
+pub(crate) struct Numbered {
+    pub(crate) source: Source,
+    pub(crate) number: usize,
+    pub(crate) seed: Key,
+    pub(crate) cores: u32,
+}
+
+impl Numbered {
+    pub(crate) fn stream(&self, core: Core) -> Option<Stream> {
+        self.source.stream(self.seed, self.number, core, self.cores)
+    }
+
+    pub(crate) fn first(&self, core: Core) -> Demand {
+        Demand::of(self.stream(core).and_then(|s| self.source.first(&s)))
+    }
+}
+
+/// The threads of one core that want its time, each source with one burst at the front.
+#[derive(Debug)]
+pub struct Tasks<'a> {
+    demands: &'a mut [Demand],
+    sources: &'a [Numbered],
+    core: Core,
+    /// The scheduler's own memory, 0 at first.
+    pub turn: &'a mut u32,
+}
+
+impl<'a> Tasks<'a> {
+    /// The sources of `core` at `now_ns`: whose burst has just ended goes on to the next.
+    pub(crate) fn new(
+        demands: &'a mut [Demand],
+        sources: &'a [Numbered],
+        core: Core,
+        turn: &'a mut u32,
+        now_ns: u64,
+    ) -> Self {
+        for (d, s) in demands.iter_mut().zip(sources).filter(|(d, _)| d.left_ns == 0) {
+            let last = Done { index: d.index, arrival_ns: d.arrival_ns, done_ns: now_ns };
+            *d = Demand::of(s.stream(core).and_then(|stream| s.source.next(&stream, last)));
+        }
+        Self { demands, sources, core, turn }
+    }
+
+    /// The core.
+    #[must_use]
+    pub const fn core(&self) -> Core {
+        self.core
+    }
+
+    /// Sources, those without bursts included.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.sources.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.sources.is_empty()
+    }
+
+    /// When the burst at the front of source `task` arrived or will; `None`: it has no more.
+    #[must_use]
+    pub fn arrival_ns(&self, task: usize) -> Option<u64> {
+        let at = self.demands.get(task)?.arrival_ns;
+        (at != Demand::NEVER).then_some(at)
+    }
+
+    /// The source whose burst arrives first, and when; of several at one instant the first of the list.
+    #[must_use]
+    pub fn earliest(&self) -> Option<(usize, u64)> {
+        let (task, d) = self.demands.iter().enumerate().min_by_key(|(_, d)| d.arrival_ns)?;
+        (d.arrival_ns != Demand::NEVER).then_some((task, d.arrival_ns))
+    }
+
+    /// What is left of the burst at the front of source `task`.
+    #[must_use]
+    pub fn left_ns(&self, task: usize) -> u64 {
+        self.demands.get(task).map_or(0, |d| d.left_ns)
+    }
+
+    /// Gives source `task` at most `most_ns` of CPU time; returns how much it took.
+    pub fn serve(&mut self, task: usize, most_ns: u64) -> u64 {
+        let Some(d) = self.demands.get_mut(task) else { return 0 };
+        let taken = d.left_ns.min(most_ns);
+        d.left_ns -= taken;
+        taken
+    }
+}

@@ -1,0 +1,79 @@
+//! A simulation: program, machine, noise and scheduler in; the program's times out.
+
+use serde::{Deserialize, Serialize};
+
+use crate::cpus::Node;
+use crate::machine::Machine;
+use crate::program::Program;
+use crate::{SimError, level};
+
+/// What to simulate.
+#[derive(Clone, Debug)]
+pub struct Simulation {
+    /// The program.
+    pub program: Program,
+    /// The machine.
+    pub machine: Machine,
+    /// What disturbs each node, and who schedules it.
+    pub node: Node,
+    /// Nodes.
+    pub nodes: u32,
+    /// When the job begins, nanoseconds after the nodes booted; `None`: late enough for every daemon to
+    /// have found its rhythm.
+    pub begin_ns: Option<u64>,
+    /// Independent repetitions, each with its own random numbers; confidence intervals need two.
+    pub repetitions: u32,
+    /// Seed of all random numbers.
+    pub seed: u64,
+}
+
+/// One run of the program.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// From the job's beginning to the end of its last rank.
+    pub total_ns: u64,
+    /// Time of each iteration, in order: equal neighbours are one entry with a count.
+    pub iterations: Vec<(u64, u64)>,
+}
+
+/// What a simulation says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Nodes.
+    pub nodes: u32,
+    /// Ranks.
+    pub ranks: u32,
+    /// Iterations of each run.
+    pub iterations: u64,
+    /// Time of an iteration without noise, nanoseconds.
+    pub quiet_ns: f64,
+    /// Mean time of an iteration over all runs.
+    pub mean_ns: f64,
+    /// Half the width of the 95 % confidence interval of the mean, from the runs' means (Student's t);
+    /// `None` for one run.
+    pub ci95_ns: Option<f64>,
+    /// Median iteration.
+    pub p50_ns: u64,
+    /// 99 of 100 are no longer.
+    pub p99_ns: u64,
+    /// 999 of 1000 are no longer.
+    pub p99_9_ns: u64,
+    /// Shortest.
+    pub min_ns: u64,
+    /// Longest.
+    pub max_ns: u64,
+    /// Mean over the time without noise.
+    pub slowdown: f64,
+    /// Total time of each run.
+    pub totals_ns: Vec<u64>,
+    /// What a reader should know.
+    pub warnings: Vec<String>,
+}
+
+/// Simulates `simulation`. The same simulation gives the same outcome on any number of threads.
+///
+/// # Errors
+/// [`SimError`] where it makes no sense, or noise leaves a rank no time.
+pub fn simulate(simulation: &Simulation) -> Result<Outcome, SimError> {
+    level::simulate(simulation)
+}

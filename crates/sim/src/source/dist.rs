@@ -1,0 +1,171 @@
+//! Distributions of times.
+
+use serde::{Deserialize, Serialize};
+
+use crate::SimError;
+use crate::rng::Key;
+
+/// A distribution of times, in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Dist {
+    /// Always the same.
+    Fixed(u64),
+    /// Any time from `from_ns` to `to_ns` (the Leibniz daemon of the Colony report: 0 to twice the mean).
+    Uniform {
+        /// Least.
+        from_ns: u64,
+        /// Most.
+        to_ns: u64,
+    },
+    /// Exponential.
+    Exponential {
+        /// Mean.
+        mean_ns: f64,
+    },
+    /// Log-normal.
+    LogNormal {
+        /// Median.
+        median_ns: f64,
+        /// Standard deviation of the logarithm.
+        sigma: f64,
+    },
+    /// Pareto with an upper end: P(X > x) = (least/x)^shape below `most_ns`, all the rest there.
+    Pareto {
+        /// Least.
+        least_ns: f64,
+        /// Shape; the smaller, the heavier the tail.
+        shape: f64,
+        /// Most.
+        most_ns: f64,
+    },
+    /// Quantiles at equal steps of probability, rising, straight lines between: a measured distribution.
+    Quantiles(Vec<u64>),
+}
+
+impl Dist {
+    /// A time; `key` gives the random numbers, those from `index` on.
+    #[must_use]
+    pub fn draw(&self, key: Key, index: u64) -> u64 {
+        let ns = match self {
+            Self::Fixed(ns) => return *ns,
+            Self::Uniform { from_ns, to_ns } => {
+                *from_ns as f64 + key.uniform(index) * (to_ns.saturating_sub(*from_ns) as f64 + 1.0) - 0.5
+            }
+            Self::Exponential { mean_ns } => -mean_ns * key.uniform(index).ln(),
+            Self::LogNormal { median_ns, sigma } => {
+                // Box and Muller
+                let (a, b) = (key.uniform(index), key.uniform(index + 1));
+                let normal = (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos();
+                median_ns * (sigma * normal).exp()
+            }
+            Self::Pareto { least_ns, shape, most_ns } => {
+                (least_ns * key.uniform(index).powf(-1.0 / shape)).min(*most_ns)
+            }
+            Self::Quantiles(q) => return quantile(q, key.uniform(index)),
+        };
+        // a float beyond u64 becomes its largest value
+        ns.round().max(0.0) as u64
+    }
+
+    /// The mean.
+    #[must_use]
+    pub fn mean_ns(&self) -> f64 {
+        match self {
+            Self::Fixed(ns) => *ns as f64,
+            Self::Uniform { from_ns, to_ns } => (*from_ns as f64 + *to_ns as f64) / 2.0,
+            Self::Exponential { mean_ns } => *mean_ns,
+            Self::LogNormal { median_ns, sigma } => median_ns * (sigma * sigma / 2.0).exp(),
+            Self::Pareto { least_ns, shape, most_ns } => {
+                let over = (least_ns / most_ns).powf(*shape) * most_ns;
+                if (shape - 1.0).abs() < 1e-9 {
+                    least_ns * (most_ns / least_ns).ln() + over
+                } else {
+                    let whole = shape * least_ns / (shape - 1.0);
+                    whole * (1.0 - (least_ns / most_ns).powf(shape - 1.0)) + over
+                }
+            }
+            Self::Quantiles(q) => {
+                let steps = q.windows(2).map(|w| (w[0] as f64 + w[1] as f64) / 2.0);
+                steps.sum::<f64>() / (q.len().saturating_sub(1)).max(1) as f64
+            }
+        }
+    }
+
+    /// # Errors
+    /// [`SimError::Dist`] where a parameter makes no sense.
+    pub fn check(&self) -> Result<(), SimError> {
+        let positive = |what, found: f64| match found.is_finite() && found > 0.0 {
+            true => Ok(()),
+            false => Err(SimError::Dist { what, found }),
+        };
+        match self {
+            Self::Fixed(_) => Ok(()),
+            Self::Uniform { from_ns, to_ns } if from_ns <= to_ns => Ok(()),
+            Self::Uniform { to_ns, .. } => {
+                Err(SimError::Dist { what: "upper end (below the lower)", found: *to_ns as f64 })
+            }
+            Self::Exponential { mean_ns } => positive("mean", *mean_ns),
+            Self::LogNormal { median_ns, sigma } => {
+                positive("median", *median_ns).and_then(|()| positive("sigma", *sigma))
+            }
+            Self::Pareto { least_ns, shape, most_ns } => {
+                positive("least time", *least_ns)?;
+                positive("shape", *shape)?;
+                positive("room between least and most", most_ns - least_ns)
+            }
+            Self::Quantiles(q) if q.len() >= 2 && q.is_sorted() => Ok(()),
+            Self::Quantiles(q) => {
+                Err(SimError::Dist { what: "list of quantiles (two or more, rising)", found: q.len() as f64 })
+            }
+        }
+    }
+}
+
+fn quantile(q: &[u64], u: f64) -> u64 {
+    let at = u * (q.len().saturating_sub(1)) as f64;
+    let i = at as usize;
+    match (q.get(i), q.get(i + 1)) {
+        (Some(&a), Some(&b)) => (a as f64 + (b as f64 - a as f64) * at.fract()).round() as u64,
+        (Some(&a), None) => a,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_drawn_has_the_mean_that_is_promised() {
+        let dists = [
+            Dist::Fixed(1000),
+            Dist::Uniform { from_ns: 0, to_ns: 20_000 },
+            Dist::Exponential { mean_ns: 5000.0 },
+            Dist::LogNormal { median_ns: 3000.0, sigma: 0.8 },
+            Dist::Pareto { least_ns: 1000.0, shape: 1.5, most_ns: 1e6 },
+            Dist::Pareto { least_ns: 1000.0, shape: 1.0, most_ns: 1e5 },
+            Dist::Quantiles(vec![1000, 1500, 9000]),
+        ];
+        for d in dists {
+            d.check().expect("sound");
+            let (key, n) = (Key::new(3), 400_000);
+            let mean = (0..n).map(|i| d.draw(key.part(i), 0) as f64).sum::<f64>() / n as f64;
+            assert!((mean / d.mean_ns() - 1.0).abs() < 0.02, "{d:?}: {mean} {}", d.mean_ns());
+        }
+    }
+
+    #[test]
+    fn senseless_parameters_are_refused() {
+        for d in [
+            Dist::Uniform { from_ns: 2, to_ns: 1 },
+            Dist::Exponential { mean_ns: f64::NAN },
+            Dist::LogNormal { median_ns: -1.0, sigma: 1.0 },
+            Dist::Pareto { least_ns: 5.0, shape: 1.0, most_ns: 5.0 },
+            Dist::Quantiles(vec![3]),
+            Dist::Quantiles(vec![3, 2]),
+        ] {
+            assert!(d.check().is_err(), "{d:?}");
+        }
+    }
+}
