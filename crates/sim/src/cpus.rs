@@ -75,6 +75,9 @@ const MOST_DETOURS: u32 = 50_000_000;
 const NEVER: (u64, u64) = (u64::MAX, u64::MAX);
 
 impl Cpus {
+    /// When work is done that never gets its CPU.
+    const LOST_NS: u64 = u64::MAX / 4;
+
     /// The CPUs of `ranks`, which begin their job `begin_ns` after boot.
     #[must_use]
     pub fn new(node: &Node, layout: Layout, ranks: std::ops::Range<u32>, seed: Key, begin_ns: u64) -> Self {
@@ -160,6 +163,9 @@ impl Cpus {
         if work_ns == 0 {
             return at_ns;
         }
+        if self.starved.is_some() {
+            return at_ns.max(Self::LOST_NS);
+        }
         let (mut at, mut left) = (at_ns, work_ns);
         for _ in 0..MOST_DETOURS {
             let room = self.start[i].saturating_sub(at);
@@ -168,10 +174,13 @@ impl Cpus {
             }
             left -= room;
             at = at.max(self.end[i]);
+            if at > Self::LOST_NS {
+                break;
+            }
             self.step(i);
         }
         self.starved = Some(self.first_rank + i as u32);
-        u64::MAX / 4
+        at_ns.max(Self::LOST_NS)
     }
 
     /// Forgets the detours of a rank that are over at `at_ns`.

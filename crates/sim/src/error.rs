@@ -66,4 +66,31 @@ pub enum SimError {
         /// The rank.
         rank: u32,
     },
+    /// A parameter of the network that is too large to simulate with.
+    #[error("the network's {what} is {found}, which is more than can be simulated; check its unit")]
+    Parameter {
+        /// Which.
+        what: &'static str,
+        /// What it is.
+        found: u64,
+    },
+    /// Dimensions that do not hold the machine.
+    #[error("a torus of {} nodes ({dims:?}) has no room for {nodes}; give larger dimensions, or zeros",
+        dims.iter().map(|&d| u128::from(d)).product::<u128>())]
+    Torus {
+        /// The dimensions.
+        dims: [u32; 3],
+        /// Nodes.
+        nodes: u32,
+    },
+    /// A program whose time cannot be counted.
+    #[error("the program `{program}` takes longer than the {} years that can be counted; \
+        give fewer iterations or shorter steps", u64::MAX / 8 / 31_557_600_000_000_000)]
+    TooLong {
+        /// Its name.
+        program: String,
+    },
+    /// Nothing to run.
+    #[error("a simulation of 0 repetitions says nothing; give at least 1")]
+    Repetitions,
 }

@@ -26,6 +26,7 @@ mod scenario;
 pub mod scheduler;
 pub mod simulate;
 pub mod source;
+pub mod stats;
 pub mod tail;
 
 pub use error::SimError;

@@ -92,7 +92,15 @@ impl MachineNetwork {
 /// Dimensions of a torus of `nodes` nodes, as equal as its prime factors allow, the largest last.
 #[must_use]
 pub fn cube(nodes: u32) -> [u32; 3] {
-    let (mut dims, mut left, mut factors, mut p) = ([1u32; 3], nodes.max(1), Vec::new(), 2u32);
+    let dims = grid(nodes, 3);
+    [dims[0], dims[1], dims[2]]
+}
+
+/// The same in any number of dimensions, at least one.
+#[must_use]
+pub fn grid(nodes: u32, dimensions: usize) -> Vec<u32> {
+    let (mut dims, mut left, mut factors, mut p) =
+        (vec![1u32; dimensions.max(1)], nodes.max(1), Vec::new(), 2u32);
     while left > 1 {
         if p.saturating_mul(p) > left {
             p = left;

@@ -75,5 +75,13 @@ pub struct Outcome {
 /// # Errors
 /// [`SimError`] where it makes no sense, or noise leaves a rank no time.
 pub fn simulate(simulation: &Simulation) -> Result<Outcome, SimError> {
+    Ok(simulate_with_runs(simulation)?.0)
+}
+
+/// The same, and every repetition, iteration by iteration.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn simulate_with_runs(simulation: &Simulation) -> Result<(Outcome, Vec<Run>), SimError> {
     level::simulate(simulation)
 }

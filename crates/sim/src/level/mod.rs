@@ -1,13 +1,106 @@
 //! The level engine: regular programs as max-plus updates of the ranks' times, step by step.
+//!
+//! There is no queue of events: all ranks do the same step, so a step is a pass over the arrays of their
+//! times, and schedules of collectives are made as they are needed.
 
+mod collective;
+mod job;
+mod pattern;
+mod plan;
+mod run;
+#[cfg(test)]
+mod tests;
+
+use rayon::prelude::*;
+
+use self::job::Job;
+use self::plan::{MOST_NS, Plan};
 use crate::SimError;
-use crate::simulate::{Outcome, Simulation};
+use crate::cpus::Node;
+use crate::rng::Key;
+use crate::simulate::{Outcome, Run, Simulation};
+use crate::stats::{Weighted, mean_ci95};
+
+/// From this many ranks on the cores share a run's ranks; below, its repetitions.
+const MANY_RANKS: u32 = 1 << 17;
+/// Longest cycles of noise before a job begins, unless told.
+const CYCLES_BEFORE: u64 = 4;
+/// Iterations of the run without noise.
+const QUIET_ITERATIONS: u64 = 16;
 
 /// Simulates all repetitions.
 ///
 /// # Errors
 /// [`SimError`] where the simulation makes no sense, or noise leaves a rank no time.
-pub(crate) fn simulate(simulation: &Simulation) -> Result<Outcome, SimError> {
-    simulation.program.check()?;
-    Err(SimError::BadProgram { program: simulation.program.name.clone(), what: "cannot be run yet".into() })
+pub(crate) fn simulate(simulation: &Simulation) -> Result<(Outcome, Vec<Run>), SimError> {
+    let plan = Plan::new(&simulation.program, &simulation.machine, simulation.nodes)?;
+    if simulation.repetitions == 0 {
+        return Err(SimError::Repetitions);
+    }
+    let run = |number| one(simulation, &plan, plan.iterations, number);
+    let runs: Vec<Run> = if simulation.machine.layout(simulation.nodes)?.ranks() < MANY_RANKS {
+        (0..simulation.repetitions).into_par_iter().map(run).collect::<Result<_, _>>()?
+    } else {
+        (0..simulation.repetitions).map(run).collect::<Result<_, _>>()?
+    };
+    let quiet = Simulation { node: Node::quiet(), begin_ns: Some(0), ..simulation.clone() };
+    let few = plan.iterations.min(QUIET_ITERATIONS);
+    let quiet_ns = one(&quiet, &plan, few, 0)?.total_ns as f64 / few as f64;
+    Ok((outcome(simulation, quiet_ns, &runs), runs))
+}
+
+fn one(simulation: &Simulation, plan: &Plan, iterations: u64, number: u32) -> Result<Run, SimError> {
+    let Simulation { program, machine, node, nodes, .. } = simulation;
+    let layout = machine.layout(*nodes)?;
+    let network = machine.network(*nodes)?;
+    let begin_ns = begin_ns(simulation)?;
+    let key = Key::new(simulation.seed).part(number.into());
+    let parallel = layout.ranks() >= MANY_RANKS && rayon::current_num_threads() > 1;
+    let mut job = Job::new(plan, &network, node, layout, (key, begin_ns), parallel);
+    run::run(&mut job, iterations, begin_ns, &program.name)
+}
+
+fn begin_ns(simulation: &Simulation) -> Result<u64, SimError> {
+    let late = || simulation.node.longest_cycle_ns().saturating_mul(CYCLES_BEFORE);
+    match simulation.begin_ns.unwrap_or_else(late) {
+        ns if ns > MOST_NS => Err(SimError::TooLong { program: simulation.program.name.clone() }),
+        ns => Ok(ns),
+    }
+}
+
+fn outcome(simulation: &Simulation, quiet_ns: f64, runs: &[Run]) -> Outcome {
+    let iterations = simulation.program.iterations;
+    let totals_ns: Vec<u64> = runs.iter().map(|r| r.total_ns).collect();
+    let means: Vec<f64> = totals_ns.iter().map(|&t| t as f64 / iterations as f64).collect();
+    let (mean_ns, ci95_ns) = mean_ci95(&means);
+    let all = Weighted::new(runs.iter().flat_map(|r| r.iterations.iter().copied()));
+    Outcome {
+        nodes: simulation.nodes,
+        ranks: simulation.nodes * simulation.machine.ranks_per_node,
+        iterations,
+        quiet_ns,
+        mean_ns,
+        ci95_ns,
+        p50_ns: all.quantile(0.5),
+        p99_ns: all.quantile(0.99),
+        p99_9_ns: all.quantile(0.999),
+        min_ns: all.quantile(0.0),
+        max_ns: all.quantile(1.0),
+        slowdown: if quiet_ns > 0.0 { mean_ns / quiet_ns } else { 1.0 },
+        warnings: warnings(simulation, &totals_ns),
+        totals_ns,
+    }
+}
+
+fn warnings(simulation: &Simulation, totals_ns: &[u64]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let cycle_ns = simulation.node.longest_cycle_ns();
+    let shortest = totals_ns.iter().copied().min().unwrap_or(0);
+    if cycle_ns > shortest {
+        warnings.push(format!(
+            "the program runs for {shortest} ns, less than the {cycle_ns} ns from one burst of the rarest \
+             source to the next: what it meets depends on when it begins; more iterations or repetitions help"
+        ));
+    }
+    warnings
 }

@@ -1,0 +1,268 @@
+//! A program as the engine runs it: its steps with their algorithms chosen and their messages costed.
+
+use super::collective::{Chosen, Collective};
+use super::pattern::Pattern;
+use crate::machine::Machine;
+use crate::network::{Topology, grid};
+use crate::program::{Program, Step};
+use crate::{LogGops, MessageCost, SimError};
+
+/// What all ranks do next.
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    /// CPU work of each rank.
+    Compute { ns: u64, imbalance: f64 },
+    /// A collective in hardware.
+    Hardware { cpu_ns: u64, wire_ns: u64, phases: u32 },
+    /// Rounds of messages, one after the other.
+    Rounds(Vec<Round>),
+    /// All sends, then all receives, message by message.
+    Burst(Burst),
+    /// A message around all ranks.
+    RingTrip(MessageCost),
+    /// The same again and again.
+    Repeat { times: u64, body: Vec<Op> },
+}
+
+/// A round: each rank sends if it is a sender, then receives if it is a receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Round {
+    /// Who with whom, in the first of `times` rounds; see [`Pattern::round`].
+    pub(crate) pattern: Pattern,
+    /// Rounds of this cost.
+    pub(crate) times: u32,
+    /// Whether the pattern shifts by one more in each.
+    pub(crate) advances: bool,
+    /// Cost of its messages.
+    pub(crate) cost: MessageCost,
+    /// CPU work after a receive.
+    pub(crate) combine_ns: u64,
+}
+
+impl Round {
+    /// The pattern of the `k`th round.
+    pub(crate) const fn pattern(&self, k: u32) -> Pattern {
+        if self.advances { self.pattern.round(k) } else { self.pattern }
+    }
+}
+
+/// Messages that are all sent before the first is received.
+#[derive(Clone, Debug)]
+pub(crate) struct Burst {
+    /// Messages of each rank, in the order they are sent.
+    pub(crate) messages: Messages,
+    /// Cost of each.
+    pub(crate) cost: MessageCost,
+}
+
+/// The messages of a burst.
+#[derive(Clone, Debug)]
+pub(crate) enum Messages {
+    /// To every other of `ranks` ranks: the next one first; received in the same order.
+    All { ranks: u32 },
+    /// To the neighbours in a grid, down then up in each dimension; of each dimension the one from below
+    /// is received first, which is the one its sender sent up.
+    Neighbours(Vec<Pattern>),
+}
+
+impl Messages {
+    /// Messages of each rank.
+    pub(crate) fn len(&self) -> u32 {
+        match self {
+            Self::All { ranks } => ranks - 1,
+            Self::Neighbours(p) => p.len() as u32,
+        }
+    }
+
+    /// Messages that are received in another order among themselves: 2, the second first.
+    pub(crate) const fn group(&self) -> u32 {
+        match self {
+            Self::All { .. } => 1,
+            Self::Neighbours(_) => 2,
+        }
+    }
+
+    /// Who sends message `k` to whom.
+    pub(crate) fn pattern(&self, k: u32) -> Pattern {
+        match self {
+            Self::All { ranks } => Pattern::Shift { by: k + 1, ranks: *ranks },
+            Self::Neighbours(p) => p[k as usize],
+        }
+    }
+}
+
+/// A program on a machine of some size.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// Its body.
+    pub(crate) body: Vec<Op>,
+    /// How often.
+    pub(crate) iterations: u64,
+    /// Whether the network interface can be busy when the CPU is free.
+    pub(crate) interfaces: bool,
+    /// Whether any send waits for its receive.
+    pub(crate) rendezvous: bool,
+}
+
+impl Plan {
+    /// Plans `program` on `nodes` nodes of `machine`.
+    ///
+    /// # Errors
+    /// [`SimError`] where the program or the machine makes no sense, or its time is beyond what is counted.
+    pub(crate) fn new(program: &Program, machine: &Machine, nodes: u32) -> Result<Self, SimError> {
+        program.check()?;
+        if let Some((what, found)) = machine.loggops.too_large() {
+            return Err(SimError::Parameter { what, found });
+        }
+        let ranks = machine.layout(nodes)?.ranks();
+        let planner = Planner { program, machine, nodes, ranks };
+        let body = planner.ops(&program.body)?;
+        let mut plan = Self { body, iterations: program.iterations, interfaces: false, rendezvous: false };
+        plan.look(&machine.loggops);
+        let all = time_at_most(&plan.body, ranks, most_latency_ns(machine, nodes)?)
+            .saturating_mul(u128::from(plan.iterations));
+        if all > u128::from(MOST_NS) {
+            return Err(SimError::TooLong { program: program.name.clone() });
+        }
+        Ok(plan)
+    }
+
+    fn look(&mut self, p: &LogGops) {
+        let (mut interfaces, mut rendezvous) = (false, false);
+        visit(&self.body, &mut |cost, exchange| {
+            rendezvous |= cost.rendezvous;
+            let after_send = cost.overhead_ns.saturating_add(cost.send_more_ns);
+            interfaces |= p.gap_ns > cost.recv_ns || (!exchange && cost.gap_ns > after_send);
+        });
+        (self.interfaces, self.rendezvous) = (interfaces, rendezvous);
+    }
+}
+
+/// Longest program, noise not counted: an eighth of what fits, so that noise has room.
+pub(crate) const MOST_NS: u64 = u64::MAX / 8;
+
+/// No latency is longer.
+fn most_latency_ns(machine: &Machine, nodes: u32) -> Result<u128, SimError> {
+    let inside = machine.inside_ns.unwrap_or(0).max(machine.loggops.latency_ns);
+    let (hops, hop_ns) = match machine.topology {
+        Topology::Flat => (0, 0),
+        Topology::Torus { dims, hop_ns } if dims.contains(&0) => (u128::from(nodes) + 2, hop_ns),
+        Topology::Torus { dims, hop_ns } => {
+            let room: u128 = dims.iter().map(|&d| u128::from(d)).product();
+            if room < u128::from(nodes) {
+                return Err(SimError::Torus { dims, nodes });
+            }
+            (dims.iter().map(|&d| u128::from(d)).sum(), hop_ns)
+        }
+        Topology::FatTree { hop_ns, .. } => (2 * u128::from(u32::BITS), hop_ns),
+    };
+    Ok(u128::from(inside) + hops * u128::from(hop_ns))
+}
+
+/// Calls `f` with the cost of each kind of message, and whether each send is followed by a receive of the
+/// same size.
+fn visit(body: &[Op], f: &mut impl FnMut(&MessageCost, bool)) {
+    for op in body {
+        match op {
+            Op::Rounds(rounds) => {
+                for r in rounds {
+                    f(&r.cost, matches!(r.pattern, Pattern::Shift { .. } | Pattern::Flip { .. }));
+                }
+            }
+            Op::Burst(b) => f(&b.cost, false),
+            Op::RingTrip(cost) => f(cost, false),
+            Op::Repeat { body, .. } => visit(body, f),
+            Op::Compute { .. } | Op::Hardware { .. } => {}
+        }
+    }
+}
+
+/// No pass through `body` takes longer without noise.
+fn time_at_most(body: &[Op], ranks: u32, latency_ns: u128) -> u128 {
+    let message = |c: &MessageCost| {
+        let parts = [c.overhead_ns, c.send_more_ns, c.gap_ns, c.gap_ns, c.transfer_ns, c.recv_ns];
+        parts.iter().map(|&ns| u128::from(ns)).sum::<u128>() + latency_ns
+    };
+    body.iter().fold(0u128, |sum, op| {
+        sum.saturating_add(match op {
+            // a normal number is never 12 standard deviations out here
+            Op::Compute { ns, imbalance } => (*ns as f64 * (1.0 + 12.0 * imbalance)) as u128,
+            Op::Hardware { cpu_ns, wire_ns, phases } => {
+                (u128::from(*cpu_ns) + u128::from(*wire_ns)) * (u128::from(*phases) + 1)
+            }
+            Op::Rounds(rounds) => rounds
+                .iter()
+                .map(|r| (message(&r.cost) + u128::from(r.combine_ns)) * u128::from(r.times))
+                .sum(),
+            Op::Burst(b) => message(&b.cost) * u128::from(b.messages.len()),
+            Op::RingTrip(cost) => message(cost) * u128::from(ranks),
+            Op::Repeat { times, body } => {
+                time_at_most(body, ranks, latency_ns).saturating_mul(u128::from(*times))
+            }
+        })
+    })
+}
+
+struct Planner<'a> {
+    program: &'a Program,
+    machine: &'a Machine,
+    nodes: u32,
+    ranks: u32,
+}
+
+impl Planner<'_> {
+    fn bad(&self, what: String) -> SimError {
+        SimError::BadProgram { program: self.program.name.clone(), what }
+    }
+
+    fn ops(&self, body: &[Step]) -> Result<Vec<Op>, SimError> {
+        body.iter().map(|step| self.op(step)).collect()
+    }
+
+    fn op(&self, step: &Step) -> Result<Op, SimError> {
+        let p = &self.machine.loggops;
+        Ok(match step {
+            Step::Compute { ns, imbalance } => Op::Compute { ns: *ns, imbalance: *imbalance },
+            Step::Collective { operation, algorithm, bytes, combine_ns, ranks } => {
+                let all = self.ranks;
+                let n = ranks.unwrap_or(all);
+                if n > all {
+                    return Err(self.bad(format!("has a collective of {n} ranks, and the machine has {all}")));
+                }
+                let c = Collective {
+                    operation: *operation,
+                    algorithm: *algorithm,
+                    bytes: *bytes,
+                    combine_ns: *combine_ns,
+                    ranks: n,
+                };
+                match c.choose(self.machine, n == all).map_err(|what| self.bad(what))? {
+                    Chosen::Hardware(h) => Op::Hardware {
+                        cpu_ns: h.cpu_ns,
+                        wire_ns: h.wire_ns(u64::from(self.nodes)),
+                        phases: h.phases,
+                    },
+                    Chosen::Software(algorithm) => c.op(algorithm, p).map_err(|what| self.bad(what))?,
+                }
+            }
+            Step::Halo { bytes, dims } => Op::Burst(Burst {
+                messages: Messages::Neighbours(neighbours(self.ranks, *dims)),
+                cost: p.cost(*bytes),
+            }),
+            Step::RingTrip { bytes } => Op::RingTrip(p.cost(*bytes)),
+            Step::Repeat { times, body } => Op::Repeat { times: *times, body: self.ops(body)? },
+        })
+    }
+}
+
+fn neighbours(ranks: u32, dims: u32) -> Vec<Pattern> {
+    let mut stride = 1;
+    let mut patterns = Vec::new();
+    for len in grid(ranks, dims as usize) {
+        if len > 1 {
+            patterns.extend([false, true].map(|up| Pattern::Grid { stride, len, up }));
+        }
+        stride *= len;
+    }
+    patterns
+}
