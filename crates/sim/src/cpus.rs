@@ -135,6 +135,24 @@ impl Cpus {
         if done <= self.start[i] { done } else { self.extend(i, at_ns, work_ns) }
     }
 
+    /// Puts off the `ends` of work of `work_ns` of the ranks from number `first` on, as if by
+    /// [`done`](Self::done) of each: they are given as they would be without noise.
+    #[inline]
+    pub fn settle(&mut self, first: usize, ends: &mut [u64], work_ns: u64) {
+        let Some(starts) = self.start.get(first..first + ends.len()) else { return };
+        let met = ends.iter().zip(starts).fold(false, |met, (end, start)| met | (end > start));
+        if met {
+            self.settle_each(first, ends, work_ns);
+        }
+    }
+
+    #[inline(never)]
+    fn settle_each(&mut self, first: usize, ends: &mut [u64], work_ns: u64) {
+        for (i, end) in (first..).zip(ends) {
+            *end = self.done(i, *end - work_ns, work_ns);
+        }
+    }
+
     /// Start of the next detour of each rank, as far as it was looked for: work that is done before meets
     /// none.
     #[must_use]

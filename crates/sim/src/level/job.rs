@@ -6,6 +6,7 @@
 
 use rayon::prelude::*;
 
+use super::fused;
 use super::pattern::Pattern;
 use super::plan::{Burst, Op, Plan, Round};
 use crate::cpus::{Cpus, Node};
@@ -22,9 +23,11 @@ const IMBALANCE: u64 = 1 << 40;
 
 /// A range of ranks.
 #[derive(Clone)]
-struct Block {
-    first: u32,
-    cpus: Cpus,
+pub(crate) struct Block {
+    /// The first of them.
+    pub(crate) first: u32,
+    /// Their CPUs.
+    pub(crate) cpus: Cpus,
     /// When the interface is free to send and to receive; empty where it always is.
     send_free: Vec<u64>,
     recv_free: Vec<u64>,
@@ -144,15 +147,29 @@ impl<'a> Job<'a> {
     }
 
     fn rounds(&mut self, rounds: &[Round]) {
-        for round in rounds {
-            for k in 0..round.times {
-                let pattern = round.pattern(k);
-                send(self.parallel, &mut self.blocks, (&mut self.now, &mut self.leave), pattern, &round.cost);
-                self.receive(pattern, &round.cost, round.combine_ns);
-                if round.cost.rendezvous {
-                    self.wait(pattern);
+        let uniform = self.network.uniform_ns().filter(|_| !self.plan.interfaces);
+        let mut rest = rounds;
+        while let Some(round) = rest.first() {
+            let done = match (uniform, fused::fusable(rest)) {
+                (Some(latency_ns), fusable @ 1..) => {
+                    let arrays = (&mut self.now, &mut self.leave);
+                    fused::run(self.parallel, &mut self.blocks, arrays, &rest[..fusable], latency_ns);
+                    fusable
                 }
-            }
+                _ => {
+                    (0..round.times).for_each(|k| self.round(round, round.pattern(k)));
+                    1
+                }
+            };
+            rest = &rest[done..];
+        }
+    }
+
+    fn round(&mut self, round: &Round, pattern: Pattern) {
+        send(self.parallel, &mut self.blocks, (&mut self.now, &mut self.leave), pattern, &round.cost);
+        self.receive(pattern, &round.cost, round.combine_ns);
+        if round.cost.rendezvous {
+            self.wait(pattern);
         }
     }
 
@@ -318,7 +335,12 @@ fn unequal(ns: u64, s: f64, key: Key, rank: u64) -> u64 {
 }
 
 /// `f` with each block and its part of `x`.
-fn each(parallel: bool, blocks: &mut [Block], x: &mut [u64], f: impl Fn(&mut Block, &mut [u64]) + Sync) {
+pub(crate) fn each(
+    parallel: bool,
+    blocks: &mut [Block],
+    x: &mut [u64],
+    f: impl Fn(&mut Block, &mut [u64]) + Sync,
+) {
     if parallel {
         blocks.par_iter_mut().zip(x.par_chunks_mut(BLOCK)).for_each(|(b, x)| f(b, x));
     } else {

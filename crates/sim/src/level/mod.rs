@@ -4,6 +4,7 @@
 //! times, and schedules of collectives are made as they are needed.
 
 mod collective;
+mod fused;
 mod job;
 mod pattern;
 mod plan;
