@@ -45,7 +45,7 @@ struct Lane {
     scheduler: Arc<dyn Scheduler>,
     /// Rank-major: all sources of a rank side by side.
     demands: Vec<Demand>,
-    /// One a rank where the scheduler may need it.
+    /// One a rank, once the scheduler has remembered one.
     turns: Vec<u32>,
 }
 
@@ -53,8 +53,8 @@ struct Lane {
 ///
 /// A rank's calls go forward in time. Work is extended by every detour it meets, those met in the
 /// extension included; what begins in a detour begins after it; work of no length is done at once.
-/// Memory: 16 bytes a rank, and 24 for each source that has bursts on its core (16 more where both
-/// interrupts and threads disturb).
+/// Memory: 16 bytes a rank, and 24 for each source (32 more where both interrupts and threads disturb, 4
+/// more where a scheduler remembers whose turn it is); nothing where nothing disturbs.
 #[derive(Clone, Debug)]
 pub struct Cpus {
     layout: Layout,
@@ -96,16 +96,15 @@ impl Cpus {
                 .collect();
             let demands =
                 ranks.clone().flat_map(|r| sources.iter().map(move |s| s.first(layout.core(r)))).collect();
-            let turns = if interrupts { Vec::new() } else { vec![0; n] };
-            (!sources.is_empty()).then_some(Lane { sources, scheduler, demands, turns })
+            (!sources.is_empty()).then_some(Lane { sources, scheduler, demands, turns: Vec::new() })
         };
         let lanes: Vec<Lane> = [lane(true), lane(false)].into_iter().flatten().collect();
         let mut cpus = Self {
             layout,
             seed,
             first_rank: ranks.start,
-            start: vec![u64::MAX; n],
-            end: vec![u64::MAX; n],
+            start: vec![0; if lanes.is_empty() { 0 } else { n }],
+            end: vec![0; if lanes.is_empty() { 0 } else { n }],
             pending: Vec::new(),
             starved: None,
             lanes,
@@ -123,7 +122,6 @@ impl Cpus {
             self.pending = (0..n).map(|i| [0, 1].map(|lane| self.next_of(lane, i, 0))).collect();
         }
         for i in 0..n {
-            (self.start[i], self.end[i]) = (0, 0);
             self.pass(i, begin_ns);
         }
     }
@@ -132,7 +130,10 @@ impl Cpus {
     #[inline]
     pub fn done(&mut self, i: usize, at_ns: u64, work_ns: u64) -> u64 {
         let done = at_ns + work_ns;
-        if done <= self.start[i] { done } else { self.extend(i, at_ns, work_ns) }
+        match self.start.get(i) {
+            Some(&start) if done > start => self.extend(i, at_ns, work_ns),
+            _ => done,
+        }
     }
 
     /// Puts off the `ends` of work of `work_ns` of the ranks from number `first` on, as if by
@@ -153,20 +154,15 @@ impl Cpus {
         }
     }
 
-    /// Start of the next detour of each rank, as far as it was looked for: work that is done before meets
-    /// none.
-    #[must_use]
-    #[inline]
-    pub fn starts(&self) -> &[u64] {
-        &self.start
-    }
-
-    /// The first instant from `now_ns` on at which any CPU of the range is in a detour; `u64::MAX`: never.
-    pub fn quiet_until(&mut self, now_ns: u64) -> u64 {
-        for i in 0..self.start.len() {
+    /// The first instant at which any CPU of the range is in a detour that its rank has not passed, each
+    /// rank being at its `now_ns`; `u64::MAX`: never.
+    pub fn quiet_until(&mut self, now_ns: &[u64]) -> u64 {
+        let mut quiet = u64::MAX;
+        for (i, &now_ns) in now_ns.iter().enumerate().take(self.start.len()) {
             self.pass(i, now_ns);
+            quiet = quiet.min(self.start[i]);
         }
-        self.start.iter().fold(u64::MAX, |a, &b| a.min(b)).max(now_ns)
+        quiet
     }
 
     /// A rank that noise leaves no time to, when there was one.
@@ -242,11 +238,17 @@ impl Cpus {
         let core = self.layout.core(self.first_rank + i as u32);
         let lane = &mut self.lanes[lane];
         let k = lane.sources.len();
-        let mut none = 0;
-        let turn = lane.turns.get_mut(i).unwrap_or(&mut none);
-        let mut tasks = Tasks::new(&mut lane.demands[i * k..(i + 1) * k], &lane.sources, core, turn, now_ns);
+        let before = lane.turns.get(i).copied().unwrap_or(0);
+        let mut turn = before;
+        let mut tasks =
+            Tasks::new(&mut lane.demands[i * k..(i + 1) * k], &lane.sources, core, &mut turn, now_ns);
         let cpu = Cpu { core, node_key: self.seed.part(u64::MAX).part(u64::from(core.node)) };
-        match lane.scheduler.next(&cpu, now_ns, &mut tasks) {
+        let next = lane.scheduler.next(&cpu, now_ns, &mut tasks);
+        if turn != before {
+            lane.turns.resize(self.start.len(), 0);
+            lane.turns[i] = turn;
+        }
+        match next {
             Some(d) => (d.start_ns.max(now_ns), d.start_ns.max(now_ns).saturating_add(d.duration_ns)),
             None => NEVER,
         }

@@ -5,13 +5,10 @@
 //! holds both, and a receive and the send of the next round are one piece of work:
 //! `leave' = done(max(leave, leave of the other + L) + transfer, recv + combine + overhead)`.
 
-use super::job::{Block, each};
+use super::job::{Block, CHUNK, each};
 use super::pattern::Pattern;
 use super::plan::Round;
 use crate::cpus::Cpus;
-
-/// Ranks whose arithmetic is done before anyone looks at their noise.
-const CHUNK: usize = 64;
 
 /// How many of the first `rounds` can be fused: exchanges among the same ranks.
 pub(crate) fn fusable(rounds: &[Round]) -> usize {

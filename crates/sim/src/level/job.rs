@@ -18,6 +18,9 @@ use crate::{Layout, MessageCost};
 /// machine.
 const BLOCK: usize = 1 << 13;
 
+/// Ranks whose arithmetic is done before anyone looks at their noise.
+pub(crate) const CHUNK: usize = 64;
+
 /// Number of the key that imbalance is drawn with; sources have small ones.
 const IMBALANCE: u64 = 1 << 40;
 
@@ -47,6 +50,13 @@ pub(crate) struct Job<'a> {
     key: Key,
     computes: u64,
     parallel: bool,
+}
+
+/// When CPUs and interfaces are free.
+pub(crate) struct Snapshot {
+    now: Vec<u64>,
+    send_free: Vec<u64>,
+    recv_free: Vec<u64>,
 }
 
 impl<'a> Job<'a> {
@@ -100,6 +110,48 @@ impl<'a> Job<'a> {
         self.now.iter().copied().max().unwrap_or(0)
     }
 
+    /// The state that decides what comes next; `None` where random numbers do as well.
+    pub(crate) fn snapshot(&self) -> Option<Snapshot> {
+        (!self.plan.random).then(|| {
+            let free = |of: fn(&Block) -> &[u64]| self.blocks.iter().flat_map(of).copied().collect();
+            Snapshot {
+                now: self.now.clone(),
+                send_free: free(|b| &b.send_free),
+                recv_free: free(|b| &b.recv_free),
+            }
+        })
+    }
+
+    /// By how much the job is `before`, all of it later by the same; `None` if it is not that.
+    pub(crate) fn shift_ns(&self, before: &Snapshot) -> Option<u64> {
+        let shift = self.now.first()?.checked_sub(*before.now.first()?)?;
+        let now = self.now.iter().zip(&before.now).all(|(now, was)| *now == was + shift);
+        // an interface that is free before the CPU might as well be free since ever
+        let same = |of: fn(&Block) -> &[u64], before: &[u64], was_now: &[u64]| {
+            let free = self.blocks.iter().flat_map(of).zip(&self.now);
+            free.zip(before.iter().zip(was_now))
+                .all(|((free, now), (was, was_now))| *free.max(now) == *was.max(was_now) + shift)
+        };
+        let all = now
+            && same(|b| &b.send_free, &before.send_free, &before.now)
+            && same(|b| &b.recv_free, &before.recv_free, &before.now);
+        all.then_some(shift)
+    }
+
+    /// Lets `ns` pass for all ranks.
+    pub(crate) fn advance(&mut self, ns: u64) {
+        each(self.parallel, &mut self.blocks, &mut self.now, |block, now| {
+            let times = now.iter_mut().chain(&mut block.send_free).chain(&mut block.recv_free);
+            times.for_each(|t| *t += ns);
+        });
+    }
+
+    /// No rank meets a detour before.
+    pub(crate) fn quiet_until(&mut self) -> u64 {
+        let parts = self.blocks.iter_mut().zip(self.now.chunks(BLOCK));
+        parts.map(|(block, now)| block.cpus.quiet_until(now)).min().unwrap_or(u64::MAX)
+    }
+
     /// A rank that noise leaves no time to.
     pub(crate) fn starved(&self) -> Option<u32> {
         self.blocks.iter().find_map(|b| b.cpus.starved())
@@ -122,27 +174,25 @@ impl<'a> Job<'a> {
         let key = self.key.part(self.computes);
         self.computes += 1;
         each(self.parallel, &mut self.blocks, &mut self.now, |block, now| {
+            if imbalance == 0.0 {
+                return block.work(now, ns);
+            }
             for (i, t) in now.iter_mut().enumerate() {
-                let work = match imbalance {
-                    0.0 => ns,
-                    s => unequal(ns, s, key, u64::from(block.first) + i as u64),
-                };
-                *t = block.cpus.done(i, *t, work);
+                let ns = unequal(ns, imbalance, key, u64::from(block.first) + i as u64);
+                *t = block.cpus.done(i, *t, ns);
             }
         });
     }
 
     fn hardware(&mut self, cpu_ns: u64, wire_ns: u64, phases: u32) {
-        let mut all = None;
         for phase in 0..=phases {
+            let all = (phase > 0).then(|| self.last_ns() + wire_ns);
             each(self.parallel, &mut self.blocks, &mut self.now, |block, now| {
-                for (i, t) in now.iter_mut().enumerate() {
-                    *t = block.cpus.done(i, all.unwrap_or(*t), cpu_ns);
+                if let Some(all) = all {
+                    now.fill(all);
                 }
+                block.work(now, cpu_ns);
             });
-            if phase < phases {
-                all = Some(self.last_ns() + wire_ns);
-            }
         }
     }
 
@@ -277,6 +327,14 @@ impl<'a> Job<'a> {
 }
 
 impl Block {
+    /// `ns` of CPU work of each rank.
+    fn work(&mut self, now: &mut [u64], ns: u64) {
+        for (c, now) in now.chunks_mut(CHUNK).enumerate() {
+            now.iter_mut().for_each(|t| *t += ns);
+            self.cpus.settle(c * CHUNK, now, ns);
+        }
+    }
+
     /// Sends from rank number `i`; returns when the message leaves.
     #[inline]
     fn send(&mut self, i: usize, now: &mut u64, cost: &MessageCost) -> u64 {

@@ -6,6 +6,8 @@
 mod collective;
 mod fused;
 mod job;
+#[cfg(test)]
+mod noise_tests;
 mod pattern;
 mod plan;
 mod run;
@@ -16,6 +18,7 @@ use rayon::prelude::*;
 
 use self::job::Job;
 use self::plan::{MOST_NS, Plan};
+use self::run::Limits;
 use crate::SimError;
 use crate::cpus::Node;
 use crate::rng::Key;
@@ -26,7 +29,7 @@ use crate::stats::{Weighted, mean_ci95};
 const MANY_RANKS: u32 = 1 << 17;
 /// Longest cycles of noise before a job begins, unless told.
 const CYCLES_BEFORE: u64 = 4;
-/// Iterations of the run without noise.
+/// Most iterations of the run without noise that are gone through.
 const QUIET_ITERATIONS: u64 = 16;
 
 /// Simulates all repetitions.
@@ -38,19 +41,29 @@ pub(crate) fn simulate(simulation: &Simulation) -> Result<(Outcome, Vec<Run>), S
     if simulation.repetitions == 0 {
         return Err(SimError::Repetitions);
     }
-    let run = |number| one(simulation, &plan, plan.iterations, number);
+    let all = Limits { iterations: plan.iterations, most: u64::MAX, skip: true };
+    let run = |number| one(simulation, &plan, all, number);
     let runs: Vec<Run> = if simulation.machine.layout(simulation.nodes)?.ranks() < MANY_RANKS {
         (0..simulation.repetitions).into_par_iter().map(run).collect::<Result<_, _>>()?
     } else {
         (0..simulation.repetitions).map(run).collect::<Result<_, _>>()?
     };
-    let quiet = Simulation { node: Node::quiet(), begin_ns: Some(0), ..simulation.clone() };
-    let few = plan.iterations.min(QUIET_ITERATIONS);
-    let quiet_ns = one(&quiet, &plan, few, 0)?.total_ns as f64 / few as f64;
-    Ok((outcome(simulation, quiet_ns, &runs), runs))
+    Ok((outcome(simulation, quiet_ns(simulation, &plan, &runs[0])?, &runs), runs))
 }
 
-fn one(simulation: &Simulation, plan: &Plan, iterations: u64, number: u32) -> Result<Run, SimError> {
+/// Mean iteration without noise: once all are alike the rest is known, or a few are enough.
+fn quiet_ns(simulation: &Simulation, plan: &Plan, first: &Run) -> Result<f64, SimError> {
+    let Node { sources, scheduler } = &simulation.node;
+    if !sources.iter().any(|s| scheduler.admits(s.class)) {
+        return Ok(first.total_ns as f64 / plan.iterations as f64);
+    }
+    let quiet = Simulation { node: Node::quiet(), begin_ns: Some(0), ..simulation.clone() };
+    let few = Limits { iterations: plan.iterations, most: QUIET_ITERATIONS, skip: true };
+    let run = one(&quiet, plan, few, 0)?;
+    Ok(run.total_ns as f64 / run.iterations.iter().map(|t| t.1).sum::<u64>() as f64)
+}
+
+fn one(simulation: &Simulation, plan: &Plan, limits: Limits, number: u32) -> Result<Run, SimError> {
     let Simulation { program, machine, node, nodes, .. } = simulation;
     let layout = machine.layout(*nodes)?;
     let network = machine.network(*nodes)?;
@@ -58,7 +71,7 @@ fn one(simulation: &Simulation, plan: &Plan, iterations: u64, number: u32) -> Re
     let key = Key::new(simulation.seed).part(number.into());
     let parallel = layout.ranks() >= MANY_RANKS && rayon::current_num_threads() > 1;
     let mut job = Job::new(plan, &network, node, layout, (key, begin_ns), parallel);
-    run::run(&mut job, iterations, begin_ns, &program.name)
+    run::run(&mut job, limits, begin_ns, &program.name)
 }
 
 fn begin_ns(simulation: &Simulation) -> Result<u64, SimError> {

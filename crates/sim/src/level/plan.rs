@@ -102,6 +102,8 @@ pub(crate) struct Plan {
     pub(crate) interfaces: bool,
     /// Whether any send waits for its receive.
     pub(crate) rendezvous: bool,
+    /// Whether random numbers decide how long work takes.
+    pub(crate) random: bool,
 }
 
 impl Plan {
@@ -117,7 +119,9 @@ impl Plan {
         let ranks = machine.layout(nodes)?.ranks();
         let planner = Planner { program, machine, nodes, ranks };
         let body = planner.ops(&program.body)?;
-        let mut plan = Self { body, iterations: program.iterations, interfaces: false, rendezvous: false };
+        let random = is_random(&body);
+        let mut plan =
+            Self { body, iterations: program.iterations, interfaces: false, rendezvous: false, random };
         plan.look(&machine.loggops);
         let all = time_at_most(&plan.body, ranks, most_latency_ns(machine, nodes)?)
             .saturating_mul(u128::from(plan.iterations));
@@ -157,6 +161,14 @@ fn most_latency_ns(machine: &Machine, nodes: u32) -> Result<u128, SimError> {
         Topology::FatTree { hop_ns, .. } => (2 * u128::from(u32::BITS), hop_ns),
     };
     Ok(u128::from(inside) + hops * u128::from(hop_ns))
+}
+
+fn is_random(body: &[Op]) -> bool {
+    body.iter().any(|op| match op {
+        Op::Compute { imbalance, .. } => *imbalance > 0.0,
+        Op::Repeat { body, .. } => is_random(body),
+        _ => false,
+    })
 }
 
 /// Calls `f` with the cost of each kind of message, and whether each send is followed by a receive of the

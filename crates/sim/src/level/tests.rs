@@ -4,11 +4,11 @@ use crate::cpus::Node;
 use crate::machine::{HardwareCollective, Machine};
 use crate::program::{Algorithm, Operation, Program, Step};
 use crate::scheduler::Preempt;
-use crate::simulate::{Outcome, Simulation, simulate};
-use crate::source::{Dist, Model, Phase, Source};
+use crate::simulate::{Simulation, simulate};
+use crate::source::{Model, Phase, Source};
 use crate::{BaseTime, LogGops, SimError};
 
-fn quiet(program: Program, nodes: u32) -> Simulation {
+pub(super) fn quiet(program: Program, nodes: u32) -> Simulation {
     Simulation {
         program,
         machine: Machine::loggopsim(),
@@ -28,7 +28,7 @@ fn total_ns(s: &Simulation) -> u64 {
     simulate(s).expect("sound").totals_ns[0]
 }
 
-fn with_hardware() -> Machine {
+pub(super) fn with_hardware() -> Machine {
     let hardware = HardwareCollective {
         time: BaseTime::Log2 { fixed_ns: 1000.0, level_ns: 50.0 },
         phases: 2,
@@ -41,7 +41,7 @@ fn with_hardware() -> Machine {
     }
 }
 
-fn all_collectives() -> Vec<Step> {
+pub(super) fn all_collectives() -> Vec<Step> {
     use {Algorithm as A, Operation as O};
     [
         (O::Barrier, A::Dissemination),
@@ -239,41 +239,4 @@ fn a_rank_without_time_is_an_error_that_names_it() {
         ..quiet(Program::bsp(1000, 5), 3)
     };
     assert_eq!(simulate(&s), Err(SimError::Starved { rank: 0 }));
-}
-
-/// All kinds of steps under noise.
-fn noisy(nodes: u32, repetitions: u32) -> Simulation {
-    let mut body = all_collectives();
-    body.extend([
-        Step::Compute { ns: 20_000, imbalance: 0.2 },
-        Step::Halo { bytes: 500, dims: 3 },
-        Step::RingTrip { bytes: 8 },
-        Step::Repeat { times: 3, body: vec![Step::compute(1000), Step::collective(Operation::Barrier, 0)] },
-    ]);
-    let sources = vec![
-        Source::new("daemon", Model::poisson(2e6, Dist::Exponential { mean_ns: 30_000.0 })),
-        Source::new("tick", Model::periodic(1_000_000, 3000)),
-    ];
-    Simulation {
-        node: Node::new(sources, Preempt),
-        repetitions,
-        ..quiet(Program::new("all", 2, body), nodes)
-    }
-}
-
-#[test]
-fn results_do_not_depend_on_the_number_of_threads() {
-    let on = |threads, s: &Simulation| -> Outcome {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("pool");
-        pool.install(|| simulate(s)).expect("sound")
-    };
-    let several = noisy(61, 4);
-    assert_eq!(on(1, &several), on(3, &several));
-    let program = Program::new(
-        "large",
-        2,
-        vec![Step::Compute { ns: 1000, imbalance: 0.1 }, Step::collective(Operation::Barrier, 0)],
-    );
-    let large = Simulation { program, ..noisy(150_000, 1) };
-    assert_eq!(on(1, &large), on(3, &large));
 }
