@@ -52,6 +52,14 @@ pub(crate) struct Job<'a> {
     parallel: bool,
 }
 
+/// What a job does again and again.
+pub(crate) struct Cycle {
+    /// How much later it is each time.
+    pub(crate) shift_ns: u64,
+    /// How many ranks up each rank's state has moved: messages that all go up by the same carry it there.
+    turn: u32,
+}
+
 /// When CPUs and interfaces are free.
 pub(crate) struct Snapshot {
     now: Vec<u64>,
@@ -122,28 +130,42 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// By how much the job is `before`, all of it later by the same; `None` if it is not that.
-    pub(crate) fn shift_ns(&self, before: &Snapshot) -> Option<u64> {
-        let shift = self.now.first()?.checked_sub(*before.now.first()?)?;
-        let now = self.now.iter().zip(&before.now).all(|(now, was)| *now == was + shift);
+    /// How the job is `before` again, `iterations` later.
+    pub(crate) fn cycle_since(&self, before: &Snapshot, iterations: u64) -> Option<Cycle> {
+        let turn = self.plan.turn.filter(|_| iterations == 1);
+        self.shift_ns(before, 0)
+            .map(|shift_ns| Cycle { shift_ns, turn: 0 })
+            .or_else(|| turn.and_then(|turn| Some(Cycle { shift_ns: self.shift_ns(before, turn)?, turn })))
+    }
+
+    /// By how much all of the job is later than `before`, each rank compared with the one `turn` below;
+    /// `None` if it is not by the same.
+    fn shift_ns(&self, before: &Snapshot, turn: u32) -> Option<u64> {
+        let (end, begin) = before.now.split_at(self.now.len() - turn as usize);
+        let was = || begin.iter().chain(end);
+        let shift = self.now.first()?.checked_sub(*was().next()?)?;
+        if !self.now.iter().zip(was()).all(|(now, was)| *now == was + shift) {
+            return None;
+        }
         // an interface that is free before the CPU might as well be free since ever
-        let same = |of: fn(&Block) -> &[u64], before: &[u64], was_now: &[u64]| {
+        let same = |of: fn(&Block) -> &[u64], before_free: &[u64]| {
             let free = self.blocks.iter().flat_map(of).zip(&self.now);
-            free.zip(before.iter().zip(was_now))
+            free.zip(before_free.iter().zip(&before.now))
                 .all(|((free, now), (was, was_now))| *free.max(now) == *was.max(was_now) + shift)
         };
-        let all = now
-            && same(|b| &b.send_free, &before.send_free, &before.now)
-            && same(|b| &b.recv_free, &before.recv_free, &before.now);
+        let all = same(|b| &b.send_free, &before.send_free) && same(|b| &b.recv_free, &before.recv_free);
         all.then_some(shift)
     }
 
-    /// Lets `ns` pass for all ranks.
-    pub(crate) fn advance(&mut self, ns: u64) {
+    /// Lets `cycles` more of `cycle` pass.
+    pub(crate) fn advance(&mut self, cycle: &Cycle, cycles: u64) {
+        let ns = cycle.shift_ns * cycles;
         each(self.parallel, &mut self.blocks, &mut self.now, |block, now| {
             let times = now.iter_mut().chain(&mut block.send_free).chain(&mut block.recv_free);
             times.for_each(|t| *t += ns);
         });
+        let ranks = self.now.len();
+        self.now.rotate_right((u128::from(cycle.turn) * u128::from(cycles) % ranks as u128) as usize);
     }
 
     /// No rank meets a detour before.

@@ -173,16 +173,22 @@ fn the_longest_of_many_exponential_detours_grows_with_the_harmonic_numbers() {
 
 #[test]
 fn iterations_between_detours_are_not_gone_through_one_by_one() {
-    let program = || Program::collective(Operation::Allreduce, 8, 1_000_000);
-    let still = quiet(program(), 24);
-    assert_eq!(
-        run_at_most(&still, true, 8).iterations,
-        [(run_of(&still, true).total_ns / 1_000_000, 1_000_000)]
-    );
-    // a detour each second on each of 24 nodes: in some 25 s, 600
-    let tick = Source::new("tick", Model::periodic(1_000_000_000, 10_000));
-    let noisy = with(Node::new(vec![tick], Preempt), still);
-    assert_eq!(run_at_most(&noisy, true, 600 * 8), run_of(&noisy, true));
+    for (operation, hardware) in
+        [(Operation::Barrier, false), (Operation::Allreduce, false), (Operation::Allreduce, true)]
+    {
+        let program = Program::collective(operation, 8, 100_000);
+        let mut still = quiet(program, 32);
+        if hardware {
+            still.machine = with_hardware();
+        }
+        assert_eq!(run_at_most(&still, true, 8), run_of(&still, false));
+        // a detour each second on each of 32 nodes
+        let tick = Source::new("tick", Model::periodic(1_000_000_000, 10_000));
+        let noisy = with(Node::new(vec![tick], Preempt), still);
+        let run = run_of(&noisy, false);
+        let detours = 32 * (run.total_ns / 1_000_000_000 + 1);
+        assert!(run_at_most(&noisy, true, detours * 30) == run, "{operation:?} {hardware}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::collective::{Chosen, Collective};
 use super::pattern::Pattern;
 use crate::machine::Machine;
-use crate::network::{Topology, grid};
+use crate::network::{Network, Topology, grid};
 use crate::program::{Program, Step};
 use crate::{LogGops, MessageCost, SimError};
 
@@ -104,6 +104,8 @@ pub(crate) struct Plan {
     pub(crate) rendezvous: bool,
     /// Whether random numbers decide how long work takes.
     pub(crate) random: bool,
+    /// Where every rank does the same to those around it: how many ranks up an iteration's messages go.
+    pub(crate) turn: Option<u32>,
 }
 
 impl Plan {
@@ -120,9 +122,11 @@ impl Plan {
         let planner = Planner { program, machine, nodes, ranks };
         let body = planner.ops(&program.body)?;
         let random = is_random(&body);
-        let mut plan =
-            Self { body, iterations: program.iterations, interfaces: false, rendezvous: false, random };
+        let turn = machine.network(nodes)?.uniform_ns().and_then(|_| turn(&body, ranks));
+        let iterations = program.iterations;
+        let mut plan = Self { body, iterations, interfaces: false, rendezvous: false, random, turn };
         plan.look(&machine.loggops);
+        plan.turn = plan.turn.filter(|_| !plan.interfaces);
         let all = time_at_most(&plan.body, ranks, most_latency_ns(machine, nodes)?)
             .saturating_mul(u128::from(plan.iterations));
         if all > u128::from(MOST_NS) {
@@ -161,6 +165,27 @@ fn most_latency_ns(machine: &Machine, nodes: u32) -> Result<u128, SimError> {
         Topology::FatTree { hop_ns, .. } => (2 * u128::from(u32::BITS), hop_ns),
     };
     Ok(u128::from(inside) + hops * u128::from(hop_ns))
+}
+
+/// How many ranks up the messages of `body` go in all, around `all` ranks; `None` where some go otherwise.
+fn turn(body: &[Op], all: u32) -> Option<u32> {
+    let sum = body.iter().try_fold(0u64, |sum, op| {
+        let more = match op {
+            Op::Compute { .. } | Op::Hardware { .. } => 0,
+            Op::Rounds(rounds) => rounds.iter().try_fold(0u64, |sum, r| match r.pattern {
+                Pattern::Shift { by, ranks } if ranks == all => {
+                    let (by, times) = (u64::from(by), u64::from(r.times));
+                    let more = if r.advances { times * (times - 1) / 2 } else { 0 };
+                    Some((sum + by * times + more) % u64::from(all))
+                }
+                _ => None,
+            })?,
+            Op::Repeat { times, body } => (times % u64::from(all)) * u64::from(turn(body, all)?),
+            Op::Burst(_) | Op::RingTrip(_) => return None,
+        };
+        Some((sum + more) % u64::from(all))
+    })?;
+    Some(sum as u32)
 }
 
 fn is_random(body: &[Op]) -> bool {

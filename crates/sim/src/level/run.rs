@@ -1,6 +1,6 @@
 //! A run of a program: iteration after iteration, those skipped that are sure to be as the last.
 
-use super::job::Job;
+use super::job::{Job, Snapshot};
 use super::plan::MOST_NS;
 use crate::SimError;
 use crate::simulate::Run;
@@ -23,28 +23,36 @@ pub(crate) struct Limits {
 pub(crate) fn run(job: &mut Job<'_>, limits: Limits, begin_ns: u64, program: &str) -> Result<Run, SimError> {
     let mut run = Run { total_ns: 0, iterations: Vec::new() };
     let (mut last, mut left, mut gone) = (begin_ns, limits.iterations, 0);
+    let mut watch: Option<Watch> = None;
     while left > 0 && gone < limits.most {
         // two of the same length may be the beginning of many
-        let alike = limits.skip && left > 1 && run.iterations.last().is_some_and(|&(_, count)| count > 1);
-        let watch =
-            if alike { Watch::new(job, last, run.iterations.last().map_or(0, |t| t.0)) } else { None };
+        if let (true, None, Some(&(each_ns, 2..))) = (limits.skip, &watch, run.iterations.last()) {
+            watch = Watch::new(job, last, each_ns);
+        }
         job.iterate();
         let now = check(job, program)?;
         push(&mut run.iterations, now - last, 1);
-        (last, left, gone) = (now, left - 1, gone + 1);
-        if let Some((each_ns, count)) = watch.and_then(|w| w.repeats(job, now, left)) {
-            job.advance(each_ns * count);
-            push(&mut run.iterations, each_ns, count);
-            (last, left) = (last + each_ns * count, left - count);
+        if let Some(mut w) = watch.take() {
+            push(&mut w.times, now - last, 1);
+            watch = w.look(job, now, &mut left, &mut run);
+            last = job.last_ns();
+        } else {
+            last = now;
         }
+        (left, gone) = (left - 1, gone + 1);
     }
     run.total_ns = last - begin_ns;
     Ok(run)
 }
 
-/// An iteration is watched to see whether those after it will be the same.
+/// Iterations without noise are watched until the job is as it was before, only later. What they did it
+/// will then do again and again until noise comes (Brent, "An improved Monte Carlo factorization
+/// algorithm", BIT 1980, has this way of finding the cycle).
 struct Watch {
-    before: super::job::Snapshot,
+    before: Snapshot,
+    /// Iterations since then, and how many until the next look at it all.
+    times: Vec<(u64, u64)>,
+    patience: u64,
     quiet_until_ns: u64,
 }
 
@@ -53,17 +61,37 @@ impl Watch {
     fn new(job: &mut Job<'_>, now_ns: u64, iteration_ns: u64) -> Option<Self> {
         let quiet_until_ns = job.quiet_until();
         let worth_it = quiet_until_ns > now_ns.saturating_add(iteration_ns.saturating_mul(2));
-        worth_it.then(|| job.snapshot()).flatten().map(|before| Self { before, quiet_until_ns })
+        let before = if worth_it { job.snapshot()? } else { return None };
+        Some(Self { before, times: Vec::new(), patience: 1, quiet_until_ns })
     }
 
-    /// The length of an iteration and how many more of at most `left` will be the same: the one watched
-    /// ended at `now_ns` without having met noise, and left everything as it was but later.
-    fn repeats(&self, job: &Job<'_>, now_ns: u64, left: u64) -> Option<(u64, u64)> {
+    /// Looks at the job, an iteration having ended at `now_ns` with `left` to go, this one included: skips
+    /// what can be skipped, or returns to go on watching.
+    fn look(mut self, job: &mut Job<'_>, now_ns: u64, left: &mut u64, run: &mut Run) -> Option<Self> {
         let quiet_ns = self.quiet_until_ns.checked_sub(now_ns)?;
-        let each_ns = job.shift_ns(&self.before)?;
-        // `MOST_NS` holds all iterations
-        let quiet_ns = quiet_ns.min(MOST_NS);
-        Some((each_ns, quiet_ns.checked_div(each_ns).unwrap_or(left).min(left))).filter(|r| r.1 > 0)
+        let count = self.times.iter().map(|t| t.1).sum::<u64>();
+        if let Some(cycle) = job.cycle_since(&self.before, count) {
+            let most = (*left - 1) / count;
+            let cycles = quiet_ns.checked_div(cycle.shift_ns).unwrap_or(most).min(most);
+            job.advance(&cycle, cycles);
+            repeat(&mut run.iterations, &self.times, cycles);
+            *left -= cycles * count;
+            return None;
+        }
+        if count == self.patience {
+            self.before = job.snapshot()?;
+            self.times.clear();
+            self.patience *= 2;
+        }
+        Some(self)
+    }
+}
+
+/// Appends `cycle`, `cycles` times.
+fn repeat(times: &mut Vec<(u64, u64)>, cycle: &[(u64, u64)], cycles: u64) {
+    match cycle {
+        [(ns, count)] if cycles > 0 => push(times, *ns, count * cycles),
+        _ => (0..cycles).for_each(|_| cycle.iter().for_each(|&(ns, count)| push(times, ns, count))),
     }
 }
 
