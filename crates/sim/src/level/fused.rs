@@ -6,6 +6,7 @@
 //! `leave' = done(max(leave, leave of the other + L) + transfer, recv + combine + overhead)`.
 
 use super::job::{Block, CHUNK, each};
+use super::latency::{Latencies, Latency};
 use super::pattern::Pattern;
 use super::plan::Round;
 use crate::cpus::Cpus;
@@ -21,13 +22,13 @@ pub(crate) fn fusable(rounds: &[Round]) -> usize {
     rounds.iter().take_while(fits).count()
 }
 
-/// Does `rounds`, which are fusable, on a network of uniform latency and interfaces that are always free.
+/// Does `rounds`, which are fusable, with interfaces that are always free.
 pub(crate) fn run(
     parallel: bool,
     blocks: &mut [Block],
     (now, spare): (&mut Vec<u64>, &mut Vec<u64>),
     rounds: &[Round],
-    latency_ns: u64,
+    latencies: &mut Latencies<'_>,
 ) {
     let Some(Pattern::Shift { ranks, .. } | Pattern::Flip { ranks, .. }) = rounds.first().map(|r| r.pattern)
     else {
@@ -42,14 +43,20 @@ pub(crate) fn run(
     let mut all = rounds.iter().flat_map(|r| (0..r.times).map(move |k| (r, k))).peekable();
     let mut odd = false;
     while let Some((round, k)) = all.next() {
+        let pattern = round.pattern(k);
         let pass = Pass {
-            pattern: round.pattern(k),
-            latency_ns,
+            pattern,
             add_ns: round.cost.transfer_ns,
             work_ns: round.cost.recv_ns + round.combine_ns + if all.peek().is_some() { send_ns } else { 0 },
         };
+        let latency = latencies.of(pattern);
         each(parallel, blocks, &mut spare[..ranks], |block, out| {
-            pass.block(&mut block.cpus, block.first as usize, now, out);
+            let (cpus, first) = (&mut block.cpus, block.first as usize);
+            match latency {
+                Latency::Uniform(ns) => pass.block(cpus, first, now, out, |_| ns),
+                Latency::Kept(all) => pass.block(cpus, first, now, out, |rank| u64::from(all[rank])),
+                Latency::Asked(..) => pass.block(cpus, first, now, out, |rank| latency.to(rank as u32)),
+            }
         });
         std::mem::swap(now, spare);
         odd = !odd;
@@ -62,65 +69,93 @@ pub(crate) fn run(
 /// One round.
 struct Pass {
     pattern: Pattern,
-    latency_ns: u64,
     add_ns: u64,
     work_ns: u64,
 }
 
+/// Neighbouring ranks whose messages come from neighbours.
+struct Part<'a> {
+    /// The first of them.
+    rank: usize,
+    /// Its number in its block.
+    at: usize,
+    /// What each receives.
+    from: &'a [u64],
+    /// When each is free.
+    own: &'a [u64],
+}
+
 impl Pass {
     /// The ranks from `first` on: what `old` says of all ranks goes in, theirs comes `out`.
-    fn block(&self, cpus: &mut Cpus, first: usize, old: &[u64], out: &mut [u64]) {
+    fn block(
+        &self,
+        cpus: &mut Cpus,
+        first: usize,
+        old: &[u64],
+        out: &mut [u64],
+        latency: impl Fn(usize) -> u64 + Copy,
+    ) {
+        let n = out.len();
+        let part = |at: usize, from: usize, len: usize| {
+            let rank = first + at;
+            Part { rank, at, from: &old[from..from + len], own: &old[rank..rank + len] }
+        };
         match self.pattern {
             Pattern::Flip { bit, .. } if (bit as usize) < CHUNK => {
-                self.pairs(cpus, first, bit as usize, old, out);
+                self.pairs(cpus, part(0, first, n), bit as usize, out, latency);
             }
             Pattern::Flip { bit, .. } => {
                 let bit = bit as usize;
-                for at in (0..out.len()).step_by(bit) {
-                    let len = bit.min(out.len() - at);
-                    self.run(cpus, at, &old[(first + at) ^ bit..][..len], &old[first + at..], &mut out[at..]);
+                for at in (0..n).step_by(bit) {
+                    self.run(cpus, part(at, (first + at) ^ bit, bit.min(n - at)), out, latency);
                 }
             }
             Pattern::Shift { by, ranks } => {
                 let (by, ranks) = (by as usize, ranks as usize);
                 // those whose messages come from around the end are first
-                let wrapped = by.saturating_sub(first).min(out.len());
-                let own = &old[first..];
-                self.run(cpus, 0, &old[(first + ranks - by) % ranks..][..wrapped], own, out);
-                let rest = out.len() - wrapped;
-                let from = &old[(first + wrapped).saturating_sub(by)..][..rest];
-                self.run(cpus, wrapped, from, &own[wrapped..], &mut out[wrapped..]);
+                let wrapped = by.saturating_sub(first).min(n);
+                if wrapped > 0 {
+                    self.run(cpus, part(0, first + ranks - by, wrapped), out, latency);
+                }
+                if wrapped < n {
+                    self.run(cpus, part(wrapped, first + wrapped - by, n - wrapped), out, latency);
+                }
             }
             _ => unreachable!("only exchanges are fused"),
         }
     }
 
-    /// Ranks whose messages come from neighbours: `from[j]` sends to `own[j]`, number `at + j` of its block.
-    fn run(&self, cpus: &mut Cpus, at: usize, from: &[u64], own: &[u64], out: &mut [u64]) {
-        let n = from.len();
-        let parts = out[..n].chunks_mut(CHUNK).zip(from.chunks(CHUNK).zip(own[..n].chunks(CHUNK)));
-        for (c, (out, (from, own))) in parts.enumerate() {
-            for (out, (&from, &own)) in out.iter_mut().zip(from.iter().zip(own)) {
-                *out = self.end(own, from);
+    fn run(&self, cpus: &mut Cpus, part: Part<'_>, out: &mut [u64], latency: impl Fn(usize) -> u64) {
+        let parts = part.from.chunks(CHUNK).zip(part.own.chunks(CHUNK));
+        let out = &mut out[part.at..part.at + part.from.len()];
+        for (c, (out, (from, own))) in out.chunks_mut(CHUNK).zip(parts).enumerate() {
+            let rank = part.rank + c * CHUNK;
+            for (j, (out, (&from, &own))) in out.iter_mut().zip(from.iter().zip(own)).enumerate() {
+                *out = self.end(own, from + latency(rank + j));
             }
-            cpus.settle(at + c * CHUNK, out, self.work_ns);
+            cpus.settle(part.at + c * CHUNK, out, self.work_ns);
         }
     }
 
     /// Ranks whose partners are in the same chunk.
-    fn pairs(&self, cpus: &mut Cpus, first: usize, bit: usize, old: &[u64], out: &mut [u64]) {
-        let old = &old[first..];
-        for (c, out) in out.chunks_mut(CHUNK).enumerate() {
-            let old = &old[c * CHUNK..][..out.len()];
+    fn pairs(
+        &self,
+        cpus: &mut Cpus,
+        part: Part<'_>,
+        bit: usize,
+        out: &mut [u64],
+        latency: impl Fn(usize) -> u64,
+    ) {
+        for (c, (out, own)) in out.chunks_mut(CHUNK).zip(part.own.chunks(CHUNK)).enumerate() {
             for (j, out) in out.iter_mut().enumerate() {
-                *out = self.end(old[j], old[j ^ bit]);
+                *out = self.end(own[j], own[j ^ bit] + latency(part.rank + c * CHUNK + j));
             }
             cpus.settle(c * CHUNK, out, self.work_ns);
         }
     }
 
     #[inline(always)]
-    fn end(&self, own: u64, from: u64) -> u64 {
-        own.max(from + self.latency_ns) + self.add_ns + self.work_ns
+    fn end(&self, own: u64, arrival: u64) -> u64 {
+        own.max(arrival) + self.add_ns + self.work_ns
     }
 }

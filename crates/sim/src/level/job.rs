@@ -7,6 +7,7 @@
 use rayon::prelude::*;
 
 use super::fused;
+use super::latency::Latencies;
 use super::pattern::Pattern;
 use super::plan::{Burst, Op, Plan, Round};
 use crate::cpus::{Cpus, Node};
@@ -14,9 +15,9 @@ use crate::network::{MachineNetwork, Network};
 use crate::rng::Key;
 use crate::{Layout, MessageCost};
 
-/// Ranks whose state is worked on together: small enough for a processor's caches, and the same on any
-/// machine.
-const BLOCK: usize = 1 << 13;
+/// Ranks whose state is worked on together: small enough for a processor's caches (and for tests to have
+/// many).
+const BLOCK: usize = if cfg!(test) { 2 * CHUNK } else { 1 << 13 };
 
 /// Ranks whose arithmetic is done before anyone looks at their noise.
 pub(crate) const CHUNK: usize = 64;
@@ -40,6 +41,7 @@ pub(crate) struct Block {
 pub(crate) struct Job<'a> {
     plan: &'a Plan,
     network: &'a MachineNetwork,
+    latencies: Latencies<'a>,
     blocks: Vec<Block>,
     /// When each rank's CPU is free.
     now: Vec<u64>,
@@ -97,6 +99,7 @@ impl<'a> Job<'a> {
         Self {
             plan,
             network,
+            latencies: Latencies::new(network, layout.ranks()),
             blocks,
             now: vec![begin_ns; ranks],
             leave: vec![0; ranks],
@@ -219,13 +222,13 @@ impl<'a> Job<'a> {
     }
 
     fn rounds(&mut self, rounds: &[Round]) {
-        let uniform = self.network.uniform_ns().filter(|_| !self.plan.interfaces);
         let mut rest = rounds;
         while let Some(round) = rest.first() {
-            let done = match (uniform, fused::fusable(rest)) {
-                (Some(latency_ns), fusable @ 1..) => {
+            let done = match fused::fusable(rest) {
+                fusable @ 1.. if !self.plan.interfaces => {
                     let arrays = (&mut self.now, &mut self.leave);
-                    fused::run(self.parallel, &mut self.blocks, arrays, &rest[..fusable], latency_ns);
+                    let rounds = &rest[..fusable];
+                    fused::run(self.parallel, &mut self.blocks, arrays, rounds, &mut self.latencies);
                     fusable
                 }
                 _ => {
@@ -246,13 +249,12 @@ impl<'a> Job<'a> {
     }
 
     fn receive(&mut self, pattern: Pattern, cost: &MessageCost, combine_ns: u64) {
-        let (leave, network) = (&self.leave, self.network);
-        let uniform = network.uniform_ns();
+        let leave = &self.leave;
+        let latency = self.latencies.of(pattern);
         let one = |block: &mut Block, i: usize, t: &mut u64| {
             let rank = block.first + i as u32;
             let from = pattern.from(rank)?;
-            let latency = uniform.unwrap_or_else(|| network.latency_ns(from, rank));
-            Some(block.receive(i, t, leave[from as usize] + latency, cost, combine_ns))
+            Some(block.receive(i, t, leave[from as usize] + latency.to(rank), cost, combine_ns))
         };
         if cost.rendezvous {
             each2(self.parallel, &mut self.blocks, (&mut self.now, &mut self.begun), |block, now, begun| {

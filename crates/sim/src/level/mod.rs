@@ -6,6 +6,7 @@
 mod collective;
 mod fused;
 mod job;
+mod latency;
 #[cfg(test)]
 mod noise_tests;
 mod pattern;

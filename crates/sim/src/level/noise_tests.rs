@@ -8,6 +8,7 @@ use super::run::{Limits, run};
 use super::tests::{all_collectives, quiet, with_hardware};
 use crate::Layout;
 use crate::cpus::{Cpus, Node};
+use crate::network::Topology;
 use crate::program::{Algorithm, Operation, Program, Step};
 use crate::rng::Key;
 use crate::scheduler::{Fair, Preempt};
@@ -61,10 +62,14 @@ fn run_of(s: &Simulation, skip: bool) -> Run {
 
 fn run_at_most(s: &Simulation, skip: bool, most: u64) -> Run {
     let plan = Plan::new(&s.program, &s.machine, s.nodes).expect("sound");
+    run_plan(s, &plan, Limits { iterations: plan.iterations, most, skip })
+}
+
+fn run_plan(s: &Simulation, plan: &Plan, limits: Limits) -> Run {
     let (layout, network) =
         (s.machine.layout(s.nodes).expect("sound"), s.machine.network(s.nodes).expect("sound"));
-    let mut job = Job::new(&plan, &network, &s.node, layout, (Key::new(s.seed), 0), false);
-    run(&mut job, Limits { iterations: plan.iterations, most, skip }, 0, "test").expect("sound")
+    let mut job = Job::new(plan, &network, &s.node, layout, (Key::new(s.seed), 0), false);
+    run(&mut job, limits, 0, "test").expect("sound")
 }
 
 /// Steps that are cheap enough for many iterations.
@@ -103,6 +108,28 @@ proptest! {
         body.push(Step::Compute { ns: 100, imbalance });
         let s = Simulation { machine: with_hardware(), seed, ..with(node, quiet(Program::new("any", 300, body), nodes)) };
         prop_assert_eq!(run_of(&s, true), run_of(&s, false));
+    }
+
+    #[test]
+    fn one_pass_a_round_gives_what_two_give(
+        step in prop::sample::select(all_collectives()),
+        nodes in prop_oneof![1u32..40, 120u32..140, 250u32..400, Just(512)],
+        torus in any::<bool>(),
+        seed in 0u64..100,
+    ) {
+        let source = Source::new("daemon", Model::poisson(1e6, Dist::Exponential { mean_ns: 50_000.0 }));
+        let body = vec![step, Step::Compute { ns: 5000, imbalance: 0.3 }];
+        let mut s = Simulation {
+            seed, ..with(Node::new(vec![source], Preempt), quiet(Program::new("any", 2, body), nodes))
+        };
+        if torus {
+            s.machine.topology = Topology::Torus { dims: [0; 3], hop_ns: 70 };
+        }
+        let mut plan = Plan::new(&s.program, &s.machine, s.nodes).expect("sound");
+        let of = |plan: &Plan| run_plan(&s, plan, Limits { iterations: 2, most: 2, skip: false });
+        let as_planned = of(&plan);
+        plan.interfaces = true;
+        prop_assert_eq!(as_planned, of(&plan));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Who sends to whom in one round.
 
 /// The messages of one round: at most one from each rank, and at most one to each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Pattern {
     /// To the rank `by` above, around `ranks` ranks.
     Shift { by: u32, ranks: u32 },
