@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::kernels;
 use crate::layout::Layout;
 use crate::rng::Key;
 use crate::scheduler::{Cpu, Demand, Numbered, Preempt, Scheduler, Tasks};
@@ -137,13 +138,16 @@ impl Cpus {
     }
 
     /// Puts off the `ends` of work of `work_ns` of the ranks from number `first` on, as if by
-    /// [`done`](Self::done) of each: they are given as they would be without noise.
+    /// [`done`](Self::done) of each: they are given as they would be without noise, no more than a chunk.
     #[inline]
-    pub fn settle(&mut self, first: usize, ends: &mut [u64], work_ns: u64) {
+    pub(crate) fn settle(&mut self, first: usize, ends: &mut [u64], work_ns: u64) {
         let Some(starts) = self.start.get(first..first + ends.len()) else { return };
-        let met = ends.iter().zip(starts).fold(false, |met, (end, start)| met | (end > start));
-        if met {
-            self.settle_each(first, ends, work_ns);
+        let mut late = kernels::late(ends, starts);
+        while late != 0 {
+            let at = late.trailing_zeros() as usize * kernels::PART;
+            let end = ends.len().min(at + kernels::PART);
+            self.settle_each(first + at, &mut ends[at..end], work_ns);
+            late &= late - 1;
         }
     }
 

@@ -11,6 +11,7 @@
 pub mod cpus;
 pub mod curve;
 mod error;
+mod kernels;
 pub mod layout;
 mod level;
 mod loggops;

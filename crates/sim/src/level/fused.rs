@@ -5,11 +5,12 @@
 //! holds both, and a receive and the send of the next round are one piece of work:
 //! `leave' = done(max(leave, leave of the other + L) + transfer, recv + combine + overhead)`.
 
-use super::job::{Block, CHUNK, each};
+use super::job::{Block, each};
 use super::latency::{Latencies, Latency};
 use super::pattern::Pattern;
 use super::plan::Round;
 use crate::cpus::Cpus;
+use crate::kernels::{self, CHUNK, PART};
 
 /// How many of the first `rounds` can be fused: exchanges among the same ranks.
 pub(crate) fn fusable(rounds: &[Round]) -> usize {
@@ -37,8 +38,7 @@ pub(crate) fn run(
     let ranks = ranks as usize;
     let send_ns = rounds[0].cost.overhead_ns;
     each(parallel, blocks, &mut now[..ranks], |block, now| {
-        now.iter_mut().for_each(|t| *t += send_ns);
-        block.cpus.settle(0, now, send_ns);
+        block.work(now, send_ns);
     });
     let mut all = rounds.iter().flat_map(|r| (0..r.times).map(move |k| (r, k))).peekable();
     let mut odd = false;
@@ -46,17 +46,12 @@ pub(crate) fn run(
         let pattern = round.pattern(k);
         let pass = Pass {
             pattern,
+            latency: latencies.of(pattern),
             add_ns: round.cost.transfer_ns,
             work_ns: round.cost.recv_ns + round.combine_ns + if all.peek().is_some() { send_ns } else { 0 },
         };
-        let latency = latencies.of(pattern);
         each(parallel, blocks, &mut spare[..ranks], |block, out| {
-            let (cpus, first) = (&mut block.cpus, block.first as usize);
-            match latency {
-                Latency::Uniform(ns) => pass.block(cpus, first, now, out, |_| ns),
-                Latency::Kept(all) => pass.block(cpus, first, now, out, |rank| u64::from(all[rank])),
-                Latency::Asked(..) => pass.block(cpus, first, now, out, |rank| latency.to(rank as u32)),
-            }
+            pass.block(&mut block.cpus, block.first as usize, now, out);
         });
         std::mem::swap(now, spare);
         odd = !odd;
@@ -67,8 +62,9 @@ pub(crate) fn run(
 }
 
 /// One round.
-struct Pass {
+struct Pass<'a> {
     pattern: Pattern,
+    latency: Latency<'a>,
     add_ns: u64,
     work_ns: u64,
 }
@@ -85,29 +81,22 @@ struct Part<'a> {
     own: &'a [u64],
 }
 
-impl Pass {
+impl Pass<'_> {
     /// The ranks from `first` on: what `old` says of all ranks goes in, theirs comes `out`.
-    fn block(
-        &self,
-        cpus: &mut Cpus,
-        first: usize,
-        old: &[u64],
-        out: &mut [u64],
-        latency: impl Fn(usize) -> u64 + Copy,
-    ) {
+    fn block(&self, cpus: &mut Cpus, first: usize, old: &[u64], out: &mut [u64]) {
         let n = out.len();
         let part = |at: usize, from: usize, len: usize| {
             let rank = first + at;
             Part { rank, at, from: &old[from..from + len], own: &old[rank..rank + len] }
         };
         match self.pattern {
-            Pattern::Flip { bit, .. } if (bit as usize) < CHUNK => {
-                self.pairs(cpus, part(0, first, n), bit as usize, out, latency);
+            Pattern::Flip { bit, .. } if (bit as usize) < PART => {
+                self.pairs(cpus, first, bit as usize, &old[first..first + n], out);
             }
             Pattern::Flip { bit, .. } => {
                 let bit = bit as usize;
                 for at in (0..n).step_by(bit) {
-                    self.run(cpus, part(at, (first + at) ^ bit, bit.min(n - at)), out, latency);
+                    self.run(cpus, &part(at, (first + at) ^ bit, bit.min(n - at)), out);
                 }
             }
             Pattern::Shift { by, ranks } => {
@@ -115,47 +104,47 @@ impl Pass {
                 // those whose messages come from around the end are first
                 let wrapped = by.saturating_sub(first).min(n);
                 if wrapped > 0 {
-                    self.run(cpus, part(0, first + ranks - by, wrapped), out, latency);
+                    self.run(cpus, &part(0, first + ranks - by, wrapped), out);
                 }
                 if wrapped < n {
-                    self.run(cpus, part(wrapped, first + wrapped - by, n - wrapped), out, latency);
+                    self.run(cpus, &part(wrapped, first + wrapped - by, n - wrapped), out);
                 }
             }
             _ => unreachable!("only exchanges are fused"),
         }
     }
 
-    fn run(&self, cpus: &mut Cpus, part: Part<'_>, out: &mut [u64], latency: impl Fn(usize) -> u64) {
+    fn run(&self, cpus: &mut Cpus, part: &Part<'_>, out: &mut [u64]) {
         let parts = part.from.chunks(CHUNK).zip(part.own.chunks(CHUNK));
         let out = &mut out[part.at..part.at + part.from.len()];
         for (c, (out, (from, own))) in out.chunks_mut(CHUNK).zip(parts).enumerate() {
             let rank = part.rank + c * CHUNK;
-            for (j, (out, (&from, &own))) in out.iter_mut().zip(from.iter().zip(own)).enumerate() {
-                *out = self.end(own, from + latency(rank + j));
+            let add_ns = self.add_ns + self.work_ns;
+            match self.latency {
+                Latency::Uniform(ns) => kernels::arrive(out, own, from, ns, add_ns),
+                Latency::Kept(all) => kernels::arrive_each(out, own, from, &all[rank..], add_ns),
+                Latency::Asked(..) => {
+                    for (j, (out, (&from, &own))) in out.iter_mut().zip(from.iter().zip(own)).enumerate() {
+                        *out = self.end(own, from, rank + j);
+                    }
+                }
             }
             cpus.settle(part.at + c * CHUNK, out, self.work_ns);
         }
     }
 
-    /// Ranks whose partners are in the same chunk.
-    fn pairs(
-        &self,
-        cpus: &mut Cpus,
-        part: Part<'_>,
-        bit: usize,
-        out: &mut [u64],
-        latency: impl Fn(usize) -> u64,
-    ) {
-        for (c, (out, own)) in out.chunks_mut(CHUNK).zip(part.own.chunks(CHUNK)).enumerate() {
+    /// Ranks whose partners are near.
+    fn pairs(&self, cpus: &mut Cpus, first: usize, bit: usize, own: &[u64], out: &mut [u64]) {
+        for (c, (out, own)) in out.chunks_mut(CHUNK).zip(own.chunks(CHUNK)).enumerate() {
             for (j, out) in out.iter_mut().enumerate() {
-                *out = self.end(own[j], own[j ^ bit] + latency(part.rank + c * CHUNK + j));
+                *out = self.end(own[j], own[j ^ bit], first + c * CHUNK + j);
             }
             cpus.settle(c * CHUNK, out, self.work_ns);
         }
     }
 
-    #[inline(always)]
-    fn end(&self, own: u64, arrival: u64) -> u64 {
-        own.max(arrival) + self.add_ns + self.work_ns
+    #[inline]
+    fn end(&self, own: u64, from: u64, rank: usize) -> u64 {
+        own.max(from + self.latency.to(rank as u32)) + self.add_ns + self.work_ns
     }
 }

@@ -11,16 +11,14 @@ use super::latency::Latencies;
 use super::pattern::Pattern;
 use super::plan::{Burst, Op, Plan, Round};
 use crate::cpus::{Cpus, Node};
+use crate::kernels::{self, CHUNK};
 use crate::network::{MachineNetwork, Network};
 use crate::rng::Key;
 use crate::{Layout, MessageCost};
 
 /// Ranks whose state is worked on together: small enough for a processor's caches (and for tests to have
 /// many).
-const BLOCK: usize = if cfg!(test) { 2 * CHUNK } else { 1 << 13 };
-
-/// Ranks whose arithmetic is done before anyone looks at their noise.
-pub(crate) const CHUNK: usize = 64;
+const BLOCK: usize = if cfg!(test) { CHUNK / 4 } else { 1 << 13 };
 
 /// Number of the key that imbalance is drawn with; sources have small ones.
 const IMBALANCE: u64 = 1 << 40;
@@ -118,7 +116,7 @@ impl<'a> Job<'a> {
 
     /// When the last rank is done.
     pub(crate) fn last_ns(&self) -> u64 {
-        self.now.iter().copied().max().unwrap_or(0)
+        kernels::latest(&self.now)
     }
 
     /// The state that decides what comes next; `None` where random numbers do as well.
@@ -352,9 +350,9 @@ impl<'a> Job<'a> {
 
 impl Block {
     /// `ns` of CPU work of each rank.
-    fn work(&mut self, now: &mut [u64], ns: u64) {
+    pub(crate) fn work(&mut self, now: &mut [u64], ns: u64) {
         for (c, now) in now.chunks_mut(CHUNK).enumerate() {
-            now.iter_mut().for_each(|t| *t += ns);
+            kernels::add(now, ns);
             self.cpus.settle(c * CHUNK, now, ns);
         }
     }
