@@ -141,8 +141,10 @@ impl Cpus {
     /// [`done`](Self::done) of each: they are given as they would be without noise, no more than a chunk.
     #[inline]
     pub(crate) fn settle(&mut self, first: usize, ends: &mut [u64], work_ns: u64) {
-        let Some(starts) = self.start.get(first..first + ends.len()) else { return };
-        let mut late = kernels::late(ends, starts);
+        let mut late = match self.start.get(first..first + ends.len()) {
+            Some(starts) if work_ns > 0 => kernels::late(ends, starts),
+            _ => return,
+        };
         while late != 0 {
             let at = late.trailing_zeros() as usize * kernels::PART;
             let end = ends.len().min(at + kernels::PART);

@@ -5,12 +5,12 @@
 
 mod collective;
 mod fused;
-mod job;
+pub(crate) mod job;
 mod latency;
 #[cfg(test)]
 mod noise_tests;
-mod pattern;
-mod plan;
+pub(crate) mod pattern;
+pub(crate) mod plan;
 mod run;
 #[cfg(test)]
 mod tests;

@@ -64,8 +64,8 @@ impl Dist {
             }
             Self::Quantiles(q) => return quantile(q, key.uniform(index)),
         };
-        // a float beyond u64 becomes its largest value
-        ns.round().max(0.0) as u64
+        // to the nearest; a float below 0 or beyond u64 becomes the number next to it
+        (ns + 0.5) as u64
     }
 
     /// The mean.
