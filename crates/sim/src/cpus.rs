@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::layout::Layout;
 use crate::rng::Key;
-use crate::scheduler::{Cpu, Demand, Numbered, Preempt, Scheduler, Tasks};
+use crate::scheduler::{Cpu, Demand, Numbered, Preempt, Scheduler, Tasks, give_back};
 use crate::source::{Class, Source};
 
 /// What a node does: its noise, and the scheduler that deals with it.
@@ -94,8 +94,10 @@ impl Cpus {
                     cores: layout.ranks_per_node(),
                 })
                 .collect();
+            let settle_ns = scheduler.settle_ns();
+            let first = |(rank, s): (u32, &Numbered)| s.first(layout.core(rank), begin_ns, settle_ns);
             let demands =
-                ranks.clone().flat_map(|r| sources.iter().map(move |s| s.first(layout.core(r)))).collect();
+                ranks.clone().flat_map(|r| sources.iter().map(move |s| (r, s))).map(first).collect();
             let turns = if interrupts { Vec::new() } else { vec![0; n] };
             (!sources.is_empty()).then_some(Lane { sources, scheduler, demands, turns })
         };
@@ -207,7 +209,7 @@ impl Cpus {
             NEVER
         } else if a <= c {
             if c < b {
-                self.pending[i][1] = (b, d.saturating_add(b - c));
+                self.pending[i][1] = self.put_off(i, (c, d), b);
             }
             self.pending[i][0] = self.next_of(0, i, b);
             (a, b)
@@ -220,6 +222,20 @@ impl Cpus {
         }
     }
 
+    /// The threads' stretch from `start` to `end`, which interrupts let go on at `at_ns` only.
+    fn put_off(&mut self, i: usize, (start, end): (u64, u64), at_ns: u64) -> (u64, u64) {
+        let end = end.saturating_add(at_ns - start);
+        let cpu = Cpu::new(self.layout.core(self.first_rank + i as u32), self.seed);
+        let lane = &mut self.lanes[1];
+        let until = lane.scheduler.until_ns(&cpu, start).max(at_ns);
+        if end <= until {
+            return (at_ns, end);
+        }
+        let k = lane.sources.len();
+        give_back(&mut lane.demands[i * k..(i + 1) * k], end - until);
+        if until > at_ns { (at_ns, until) } else { self.next_of(1, i, at_ns) }
+    }
+
     fn next_of(&mut self, lane: usize, i: usize, now_ns: u64) -> (u64, u64) {
         let core = self.layout.core(self.first_rank + i as u32);
         let lane = &mut self.lanes[lane];
@@ -227,7 +243,7 @@ impl Cpus {
         let mut none = 0;
         let turn = lane.turns.get_mut(i).unwrap_or(&mut none);
         let mut tasks = Tasks::new(&mut lane.demands[i * k..(i + 1) * k], &lane.sources, core, turn, now_ns);
-        let cpu = Cpu { core, node_key: self.seed.part(u64::MAX).part(u64::from(core.node)) };
+        let cpu = Cpu::new(core, self.seed);
         match lane.scheduler.next(&cpu, now_ns, &mut tasks) {
             Some(d) => (d.start_ns.max(now_ns), d.start_ns.max(now_ns).saturating_add(d.duration_ns)),
             None => NEVER,

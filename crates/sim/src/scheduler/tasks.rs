@@ -2,7 +2,7 @@
 
 use crate::layout::Core;
 use crate::rng::Key;
-use crate::source::{Burst, Done, Source, Stream};
+use crate::source::{Burst, Done, Phase, Source, Stream};
 
 /// A burst that a source waits for, or is in the middle of.
 #[derive(Clone, Copy, Debug)]
@@ -42,8 +42,30 @@ impl Numbered {
         self.source.stream(self.seed, self.number, core, self.cores)
     }
 
-    pub(crate) fn first(&self, core: Core) -> Demand {
-        Demand::of(self.stream(core).and_then(|s| self.source.first(&s)))
+    /// What `core` waits for at first, where the job begins `begin_ns` after boot under a scheduler that
+    /// needs `settle_ns`. Sources begin no sooner than they must: bursts long before the job cost time.
+    pub(crate) fn first(&self, core: Core, begin_ns: u64, settle_ns: u64) -> Demand {
+        let from_ns = match self.source.phase {
+            Phase::Together { .. } => 0,
+            _ => begin_ns.saturating_sub(self.source.noise.settle_ns().saturating_add(settle_ns)),
+        };
+        Demand::of(self.stream(core).and_then(|s| self.source.first(&s, from_ns)))
+    }
+
+    fn after(&self, core: Core, d: Demand, done_ns: u64) -> Demand {
+        let last = Done { index: d.index, arrival_ns: d.arrival_ns, done_ns };
+        Demand::of(self.stream(core).and_then(|stream| self.source.next(&stream, last)))
+    }
+}
+
+/// Takes the end of the last stretch back, `ns` of it: the thread it was given to has that much left again.
+pub(crate) fn give_back(demands: &mut [Demand], ns: u64) {
+    // nothing is drawn yet after a burst that is done, and there is one at most; without one, threads that
+    // must stop at an instant are served in order of arrival
+    let done = demands.iter().position(|d| d.left_ns == 0);
+    let first = || (0..demands.len()).min_by_key(|&i| demands[i].arrival_ns);
+    if let Some(i) = done.or_else(first) {
+        demands[i].left_ns += ns;
     }
 }
 
@@ -67,8 +89,7 @@ impl<'a> Tasks<'a> {
         now_ns: u64,
     ) -> Self {
         for (d, s) in demands.iter_mut().zip(sources).filter(|(d, _)| d.left_ns == 0) {
-            let last = Done { index: d.index, arrival_ns: d.arrival_ns, done_ns: now_ns };
-            *d = Demand::of(s.stream(core).and_then(|stream| s.source.next(&stream, last)));
+            *d = s.after(core, *d, now_ns);
         }
         Self { demands, sources, core, turn }
     }
@@ -117,5 +138,19 @@ impl<'a> Tasks<'a> {
         let taken = d.left_ns.min(most_ns);
         d.left_ns -= taken;
         taken
+    }
+
+    /// Whether source `task`, its burst done at `at_ns`, has another one waiting, which then is at the front.
+    pub fn goes_on(&mut self, task: usize, at_ns: u64) -> bool {
+        let (Some(d), Some(s)) = (self.demands.get_mut(task), self.sources.get(task)) else { return false };
+        if d.left_ns > 0 {
+            return false;
+        }
+        let next = s.after(self.core, *d, at_ns);
+        let waits = next.arrival_ns <= at_ns;
+        if waits {
+            *d = next;
+        }
+        waits
     }
 }

@@ -53,18 +53,6 @@ impl Model {
             length: Dist::Uniform { from_ns: 0, to_ns: 2 * mean_ns },
         }
     }
-
-    /// # Errors
-    /// [`SimError::Dist`] where a parameter makes no sense, [`SimError::Load`] where no time is left.
-    pub fn check(&self) -> Result<(), SimError> {
-        let (Arrivals::Every(gap) | Arrivals::AfterSleep(gap)) = &self.arrivals;
-        gap.check()?;
-        self.length.check()?;
-        match self.load() {
-            load if load < 1.0 => Ok(()),
-            load => Err(SimError::Load { load }),
-        }
-    }
 }
 
 impl Noise for Model {
@@ -93,5 +81,15 @@ impl Noise for Model {
 
     fn load(&self) -> f64 {
         self.length.mean_ns() / self.cycle_ns()
+    }
+
+    fn check(&self) -> Result<(), SimError> {
+        let (Arrivals::Every(gap) | Arrivals::AfterSleep(gap)) = &self.arrivals;
+        gap.check()?;
+        self.length.check()?;
+        match self.load() {
+            load if load < 1.0 => Ok(()),
+            load => Err(SimError::Load { load }),
+        }
     }
 }
