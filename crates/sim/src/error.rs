@@ -69,6 +69,16 @@ pub enum SimError {
         /// What it must be.
         must: &'static str,
     },
+    /// Noise on a core that runs no rank.
+    #[error("the noise `{source_name}` is on core {core}, and ranks run on {cores} cores of a node (from 0)")]
+    NoCore {
+        /// Its source.
+        source_name: String,
+        /// The core.
+        core: u32,
+        /// Cores with ranks.
+        cores: u32,
+    },
     /// More noise than one core can serve.
     #[error(
         "the noise of {cores} cores asks for {:.0} % of one spare core: its backlog would grow for ever; \

@@ -17,6 +17,7 @@ mod loggops;
 pub mod machine;
 mod maxdelay;
 pub mod network;
+mod node;
 pub mod noise;
 pub mod program;
 pub mod ring;
@@ -26,6 +27,7 @@ mod scenario;
 pub mod scheduler;
 pub mod simulate;
 pub mod source;
+pub mod spare;
 pub mod stats;
 pub mod tail;
 

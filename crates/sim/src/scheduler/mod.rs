@@ -59,7 +59,7 @@ pub trait Scheduler: Debug + Send + Sync {
     fn next(&self, cpu: &Cpu, now_ns: u64, tasks: &mut Tasks<'_>) -> Option<Detour>;
 
     /// When a stretch that holds `at_ns` has to end, even when interrupts have made it longer; what is left
-    /// of it waits.
+    /// of it waits. A scheduler that says so serves threads in order of arrival.
     fn until_ns(&self, _cpu: &Cpu, _at_ns: u64) -> u64 {
         u64::MAX
     }

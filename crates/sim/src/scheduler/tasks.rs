@@ -59,13 +59,11 @@ impl Numbered {
 }
 
 /// Takes the end of the last stretch back, `ns` of it: the thread it was given to has that much left again.
+/// It is the one that came first: who must stop at an instant is served in order of arrival, and nothing
+/// is drawn yet after a burst that is done.
 pub(crate) fn give_back(demands: &mut [Demand], ns: u64) {
-    // nothing is drawn yet after a burst that is done, and there is one at most; without one, threads that
-    // must stop at an instant are served in order of arrival
-    let done = demands.iter().position(|d| d.left_ns == 0);
-    let first = || (0..demands.len()).min_by_key(|&i| demands[i].arrival_ns);
-    if let Some(i) = done.or_else(first) {
-        demands[i].left_ns += ns;
+    if let Some(d) = demands.iter_mut().min_by_key(|d| d.arrival_ns) {
+        d.left_ns += ns;
     }
 }
 

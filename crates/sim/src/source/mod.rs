@@ -246,14 +246,12 @@ impl Source {
         };
         let one_of = matches!(self.placement, Placement::AnyCore).then_some(cores);
         let measured = self.group.map_or(source, |g| seed.part(GROUPS).part(u64::from(g)));
-        Some(Stream { key, measured, core, phase: self.phase, one_of })
+        Some(Stream { key, measured, core, phase: self.phase, one_of, from_ns: 0 })
     }
 
-    /// The first burst of a stream on its core, at `from_ns` or later.
+    /// The first burst of a stream on its core; those long before `from_ns` may be left out.
     pub(crate) fn first(&self, stream: &Stream, from_ns: u64) -> Option<Burst> {
-        let first = self.noise.first(stream)?;
-        let arrival_ns = first.arrival_ns.checked_add(from_ns)?;
-        self.here(stream, Burst { arrival_ns, ..first })
+        self.here(stream, self.noise.first(&Stream { from_ns, ..*stream })?)
     }
 
     /// The burst after `last` on the stream's core.
@@ -281,6 +279,7 @@ pub struct Stream {
     core: Core,
     phase: Phase,
     one_of: Option<u32>,
+    from_ns: u64,
 }
 
 /// Parts of a seed or a source, and numbers of a stream, that are not its cores' or bursts'.
@@ -296,6 +295,12 @@ impl Stream {
     #[must_use]
     pub const fn core(&self) -> Core {
         self.core
+    }
+
+    /// Nobody asks for bursts before this instant, nanoseconds since boot: a stream may begin here.
+    #[must_use]
+    pub const fn from_ns(&self) -> u64 {
+        self.from_ns
     }
 
     /// Random numbers of burst `index`: as many as are asked of the key.

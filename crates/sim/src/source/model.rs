@@ -58,7 +58,8 @@ impl Model {
 impl Noise for Model {
     fn first(&self, stream: &Stream) -> Option<Burst> {
         let length_ns = self.length.draw(stream.burst_key(0), LENGTH);
-        Some(Burst { index: 0, arrival_ns: stream.phase_ns(self.cycle_ns() as u64), length_ns })
+        let arrival_ns = stream.from_ns().checked_add(stream.phase_ns(self.cycle_ns() as u64))?;
+        Some(Burst { index: 0, arrival_ns, length_ns })
     }
 
     fn next(&self, stream: &Stream, last: Done) -> Option<Burst> {

@@ -72,14 +72,12 @@ pub fn sources_of_nodes(measured: &[Vec<(String, NodeNoise)>]) -> Result<Vec<Sou
     by_name.into_iter().map(source).collect()
 }
 
-/// Detour number `index`, counted on through all laps, where the trace begins at `offset`; before 0: the
-/// trace began that long after the boot.
-fn burst(cpu: &CpuNoise, index: u64, offset: i64) -> Option<Burst> {
+/// Detour number `index`, counted on through all laps, where the trace is at `offset` when the node boots.
+fn burst(cpu: &CpuNoise, index: u64, offset: u64) -> Option<Burst> {
     let n = cpu.detours().len() as u64;
     let d = cpu.detours()[(index % n) as usize];
-    let at = i64::try_from((index / n).checked_mul(cpu.span_ns())?.checked_add(d.start_ns)?).ok()?;
-    let arrival_ns = u64::try_from(at.checked_sub(offset)?).ok()?;
-    Some(Burst { index, arrival_ns, length_ns: d.duration_ns })
+    let at = (index / n).checked_mul(cpu.span_ns())?.checked_add(d.start_ns)?;
+    Some(Burst { index, arrival_ns: at.checked_sub(offset)?, length_ns: d.duration_ns })
 }
 
 impl Noise for Trace {
@@ -89,14 +87,17 @@ impl Noise for Trace {
             return None;
         }
         let offset = stream.replay_from_ns(cpu.span_ns());
-        let index = cpu.detours().partition_point(|d| d.start_ns < offset) as u64;
-        burst(cpu, index, i64::try_from(offset).ok()?)
+        let begin = offset.checked_add(stream.from_ns())?;
+        let (lap, at) = (begin / cpu.span_ns(), begin % cpu.span_ns());
+        let in_lap = cpu.detours().partition_point(|d| d.start_ns < at) as u64;
+        let index = lap.checked_mul(cpu.detours().len() as u64)?.checked_add(in_lap)?;
+        burst(cpu, index, offset)
     }
 
     fn next(&self, stream: &Stream, last: Done) -> Option<Burst> {
         let cpu = self.cpu(stream);
         // where the trace begins is not kept: the last burst tells
-        let offset = burst(cpu, last.index, 0)?.arrival_ns as i64 - i64::try_from(last.arrival_ns).ok()?;
+        let offset = burst(cpu, last.index, 0)?.arrival_ns.checked_sub(last.arrival_ns)?;
         burst(cpu, last.index.checked_add(1)?, offset)
     }
 
