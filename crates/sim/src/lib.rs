@@ -11,6 +11,7 @@
 pub mod cpus;
 pub mod curve;
 mod error;
+pub mod fit;
 pub mod layout;
 mod level;
 mod loggops;
