@@ -87,12 +87,7 @@ impl Cpus {
                 if interrupts { Arc::new(Preempt) } else { Arc::clone(&node.scheduler) };
             let sources: Vec<Numbered> = (node.sources.iter().enumerate())
                 .filter(|(_, s)| node.scheduler.admits(s.class) && interrupts == (s.class != Class::Task))
-                .map(|(number, s)| Numbered {
-                    source: s.clone(),
-                    number,
-                    seed,
-                    cores: layout.ranks_per_node(),
-                })
+                .map(|(number, s)| Numbered::new(s.clone(), number, seed, layout.ranks_per_node()))
                 .collect();
             let settle_ns = scheduler.settle_ns();
             let first = |(rank, s): (u32, &Numbered)| s.first(layout.core(rank), begin_ns, settle_ns);

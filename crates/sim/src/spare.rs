@@ -62,7 +62,9 @@ pub fn load(node: &Node, cores: u32, seed: u64) -> Result<SpareLoad, SimError> {
     let mut queue = BinaryHeap::new();
     let mut streams = Vec::new();
     for (core, number, source) in all().filter(|(core, _, s)| served(s.class, *core)) {
-        let Some(stream) = source.stream(seed, number, Core { node: 0, core }, cores) else { continue };
+        let Some(stream) = source.stream(source.keys(seed, number), Core { node: 0, core }, cores) else {
+            continue;
+        };
         if let Some(b) = source.first(&stream, 0) {
             queue.push(Reverse((b.arrival_ns, streams.len(), b.index, b.length_ns)));
         }

@@ -15,7 +15,7 @@ fn observed(model: &Model, cpus: u32, n: usize) -> Result<NodeNoise, SimError> {
     let source = Source::new("m", model.clone());
     let mut all = Vec::new();
     for core in 0..cpus {
-        let stream = source.stream(Key::new(3), 0, Core { node: 0, core }, cpus).expect("here");
+        let stream = source.stream(source.keys(Key::new(3), 0), Core { node: 0, core }, cpus).expect("here");
         let (mut detours, mut free_ns) = (Vec::new(), 0);
         let mut burst = source.first(&stream, 0).expect("one");
         for _ in 0..n {

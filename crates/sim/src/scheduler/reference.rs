@@ -50,7 +50,7 @@ struct Worker<'a> {
 
 impl<'a> Worker<'a> {
     fn new(source: &'a Source, number: usize, seed: Key) -> Self {
-        let stream = source.stream(seed, number, CORE, 1).expect("on this core");
+        let stream = source.stream(source.keys(seed, number), CORE, 1).expect("on this core");
         let mut w = Self { source, stream, burst: None, left: 0 };
         w.set(source.first(&stream, 0));
         w
@@ -117,6 +117,7 @@ impl Rounds {
         let (slice, at, done) = (*slice, *at, threads[i].work());
         if done
             && slice > 0
+            && !threads[i].source.noise.sleeps()
             && let Some(next) = threads[i].peek(at).filter(|b| b.arrival_ns <= at)
         {
             threads[i].set(Some(next));

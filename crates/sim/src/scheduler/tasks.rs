@@ -31,15 +31,19 @@ impl Demand {
 /// A source with what its streams' keys are made of.
 #[derive(Clone, Debug)]
 pub(crate) struct Numbered {
-    pub(crate) source: Source,
-    pub(crate) number: usize,
-    pub(crate) seed: Key,
-    pub(crate) cores: u32,
+    source: Source,
+    keys: [Key; 2],
+    cores: u32,
 }
 
 impl Numbered {
-    pub(crate) fn stream(&self, core: Core) -> Option<Stream> {
-        self.source.stream(self.seed, self.number, core, self.cores)
+    /// Source `number` of nodes that run ranks on `cores` cores.
+    pub(crate) fn new(source: Source, number: usize, seed: Key, cores: u32) -> Self {
+        Self { keys: source.keys(seed, number), source, cores }
+    }
+
+    fn stream(&self, core: Core) -> Option<Stream> {
+        self.source.stream(self.keys, core, self.cores)
     }
 
     /// What `core` waits for at first, where the job begins `begin_ns` after boot under a scheduler that
@@ -140,15 +144,12 @@ impl<'a> Tasks<'a> {
 
     /// Whether source `task`, its burst done at `at_ns`, has another one waiting, which then is at the front.
     pub fn goes_on(&mut self, task: usize, at_ns: u64) -> bool {
-        let (Some(d), Some(s)) = (self.demands.get_mut(task), self.sources.get(task)) else { return false };
-        if d.left_ns > 0 {
-            return false;
+        match (self.demands.get_mut(task), self.sources.get(task)) {
+            (Some(d), Some(s)) if d.left_ns == 0 && !s.source.noise.sleeps() => {
+                *d = s.after(self.core, *d, at_ns);
+                d.arrival_ns <= at_ns
+            }
+            _ => false,
         }
-        let next = s.after(self.core, *d, at_ns);
-        let waits = next.arrival_ns <= at_ns;
-        if waits {
-            *d = next;
-        }
-        waits
     }
 }

@@ -78,6 +78,12 @@ pub trait Noise: Debug + Send + Sync {
     /// CPU time wanted over time, when nothing holds it back.
     fn load(&self) -> f64;
 
+    /// Whether when a burst arrives depends on when the one before was done: a thread that sleeps after its
+    /// work. Such a thread never has two bursts waiting.
+    fn sleeps(&self) -> bool {
+        true
+    }
+
     /// How long after its first burst a stream is like at any later time: a job that begins then meets
     /// what it would meet after weeks.
     fn settle_ns(&self) -> u64 {
@@ -235,18 +241,22 @@ impl Source {
         Self { group: Some(group), ..self }
     }
 
-    /// The stream on `core` of a node that runs ranks on `cores` cores; `None` where there is none.
-    pub(crate) fn stream(&self, seed: Key, number: usize, core: Core, cores: u32) -> Option<Stream> {
+    /// Keys of source `number` of a node, and of what it was measured with.
+    pub(crate) fn keys(&self, seed: Key, number: usize) -> [Key; 2] {
         let source = seed.part(number as u64);
-        let key = match (self.placement, self.phase) {
-            (Placement::Core(c), _) if c != core.core => return None,
-            (_, Phase::Aligned | Phase::Skewed { .. }) => source.part(EVERYWHERE),
-            (Placement::EachCore, _) => source.part(u64::from(core.node)).part(u64::from(core.core)),
-            _ => source.part(u64::from(core.node)),
+        [source, self.group.map_or(source, |g| seed.part(GROUPS).part(u64::from(g)))]
+    }
+
+    /// The stream on `core` of a node that runs ranks on `cores` cores; `None` where there is none.
+    pub(crate) fn stream(&self, [source, measured]: [Key; 2], core: Core, cores: u32) -> Option<Stream> {
+        let own = match self.placement {
+            Placement::Core(c) if c != core.core => return None,
+            _ if matches!(self.phase, Phase::Aligned | Phase::Skewed { .. }) => Own::Everywhere,
+            Placement::EachCore => Own::Core,
+            Placement::Core(_) | Placement::AnyCore => Own::Node,
         };
         let one_of = matches!(self.placement, Placement::AnyCore).then_some(cores);
-        let measured = self.group.map_or(source, |g| seed.part(GROUPS).part(u64::from(g)));
-        Some(Stream { key, measured, core, phase: self.phase, one_of, from_ns: 0 })
+        Some(Stream { source, measured, own, core, phase: self.phase, one_of, from_ns: 0 })
     }
 
     /// The first burst of a stream on its core; those long before `from_ns` may be left out.
@@ -270,12 +280,21 @@ impl Source {
     }
 }
 
+/// How far a stream's random numbers reach.
+#[derive(Clone, Copy, Debug)]
+enum Own {
+    Core,
+    Node,
+    Everywhere,
+}
+
 /// One source on one core.
 #[derive(Clone, Copy, Debug)]
 pub struct Stream {
-    key: Key,
+    source: Key,
     /// Of the source, or of the group it was measured in.
     measured: Key,
+    own: Own,
     core: Core,
     phase: Phase,
     one_of: Option<u32>,
@@ -306,18 +325,26 @@ impl Stream {
     /// Random numbers of burst `index`: as many as are asked of the key.
     #[must_use]
     pub const fn burst_key(&self, index: u64) -> Key {
-        self.key.part(index)
+        self.key().part(index)
+    }
+
+    const fn key(&self) -> Key {
+        match self.own {
+            Own::Core => self.source.part(self.core.node as u64).part(self.core.core as u64),
+            Own::Node => self.source.part(self.core.node as u64),
+            Own::Everywhere => self.source.part(EVERYWHERE),
+        }
     }
 
     /// Where the stream begins in a cycle of `cycle_ns`.
     #[must_use]
     pub fn phase_ns(&self, cycle_ns: u64) -> u64 {
         match self.phase {
-            Phase::Random | Phase::Aligned => up_to(self.key, PHASE, cycle_ns),
+            Phase::Random | Phase::Aligned => up_to(self.key(), PHASE, cycle_ns),
             Phase::Skewed { spread_ns } => {
-                up_to(self.key, PHASE, cycle_ns).saturating_add(up_to(self.node(), LATE, spread_ns))
+                up_to(self.key(), PHASE, cycle_ns).saturating_add(up_to(self.node(), LATE, spread_ns))
             }
-            Phase::Together { spread_ns } => up_to(self.key, PHASE, spread_ns),
+            Phase::Together { spread_ns } => up_to(self.key(), PHASE, spread_ns),
         }
     }
 
@@ -350,7 +377,7 @@ impl Stream {
 
     fn is_here(&self, index: u64) -> bool {
         self.one_of.is_none_or(|cores| {
-            (self.key.part(CORE).uniform(index) * f64::from(cores)) as u32 == self.core.core
+            (self.key().part(CORE).uniform(index) * f64::from(cores)) as u32 == self.core.core
         })
     }
 }

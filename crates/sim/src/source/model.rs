@@ -84,6 +84,10 @@ impl Noise for Model {
         self.length.mean_ns() / self.cycle_ns()
     }
 
+    fn sleeps(&self) -> bool {
+        matches!(self.arrivals, Arrivals::AfterSleep(_))
+    }
+
     fn check(&self) -> Result<(), SimError> {
         let (Arrivals::Every(gap) | Arrivals::AfterSleep(gap)) = &self.arrivals;
         gap.check()?;

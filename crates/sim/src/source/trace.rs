@@ -111,6 +111,10 @@ impl Noise for Trace {
         self.nodes.iter().map(NodeNoise::stolen_share).sum::<f64>() / self.nodes.len() as f64
     }
 
+    fn sleeps(&self) -> bool {
+        false
+    }
+
     fn settle_ns(&self) -> u64 {
         // it is as it always was, but for the detour in which it begins
         let detours = self.nodes.iter().flat_map(NodeNoise::cpus).flat_map(CpuNoise::detours);
