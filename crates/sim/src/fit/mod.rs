@@ -126,7 +126,7 @@ pub const LEAST_TIMES: usize = 20;
 /// ```
 /// use colony_sim::{CpuNoise, NodeNoise, fit};
 /// use colony_sim::noise::Detour;
-/// let tick = |i| Detour { start_ns: i * 1_000_000 + 40 * (i % 3), duration_ns: 1500 };
+/// let tick = |i: u64| Detour { start_ns: i * 1_000_000 + 40 * (i % 3), duration_ns: 1500 };
 /// let fit = fit::fit(&NodeNoise::new(vec![CpuNoise::new(1_000_000_000, (0..1000).map(tick))?])?)?;
 /// assert_eq!(fit.gaps.best().map(|c| c.family), Some(fit::Family::Fixed));
 /// assert_eq!(fit.verdict(), fit::Verdict::Good);

@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 use crate::layout::Core;
 use crate::noise::Detour;
@@ -143,4 +145,28 @@ fn p_values_are_those_of_the_tables() {
     assert!(goodness::anderson_darling(&middles, uniform) < 0.2);
     let corner: Vec<u64> = (0..100).map(|i| 500 + 10 * i).collect();
     assert!(goodness::anderson_darling(&corner, uniform) > 100.0);
+}
+
+proptest! {
+    #[test]
+    fn whatever_the_times_the_distribution_is_sound_and_in_their_range(
+        few in prop::collection::vec(0u64..5, 20..60), wide in prop::collection::vec(0u64..1 << 59, 20..60),
+        scale in 0u32..50, offset in 0u64..1 << 40,
+    ) {
+        for times in [few.clone(), few.iter().map(|t| (t << scale) + offset).collect(), wide] {
+            let Ok(fit) = fit_dist(&times) else {
+                prop_assert!(times.iter().all(|&t| t == 0));
+                continue;
+            };
+            prop_assert_eq!(fit.dist.check(), Ok(()));
+            let (least, most) = (times.iter().min().copied(), times.iter().max().copied());
+            if let Dist::Quantiles(q) = &fit.dist {
+                prop_assert_eq!((q.first().copied(), q.last().copied()), (least, most));
+            }
+            for c in &fit.candidates {
+                prop_assert!((0.0..=1.0).contains(&c.goodness.ks_distance), "{:?}", c);
+                prop_assert!(c.goodness.p_value.is_none_or(|p| (0.0..=1.0).contains(&p)), "{:?}", c);
+            }
+        }
+    }
 }
