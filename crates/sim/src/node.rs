@@ -13,6 +13,13 @@ impl Node {
         (0..cores).map(|core| admitted().map(|s| load(s, core, cores)).sum()).collect()
     }
 
+    /// How long after boot a job meets the same noise as after weeks.
+    #[must_use]
+    pub fn settle_ns(&self) -> u64 {
+        let sources = self.sources.iter().map(|s| s.noise.settle_ns()).filter(|&ns| ns < u64::MAX);
+        sources.max().unwrap_or(0).saturating_add(self.scheduler.settle_ns())
+    }
+
     /// # Errors
     /// [`SimError::Load`] where noise asks for all of a core, what sources and scheduler say of their
     /// parameters, [`SimError::NoCore`] for noise on a core that does not exist.

@@ -37,6 +37,7 @@ pub(crate) fn simulate(simulation: &Simulation) -> Result<(Outcome, Vec<Run>), S
     if simulation.repetitions == 0 {
         return Err(SimError::Repetitions);
     }
+    simulation.node.check(simulation.machine.layout(simulation.nodes)?)?;
     let run = |number| one(simulation, &plan, plan.iterations, number);
     let runs: Vec<Run> = if simulation.machine.layout(simulation.nodes)?.ranks() < MANY_RANKS {
         (0..simulation.repetitions).into_par_iter().map(run).collect::<Result<_, _>>()?
@@ -61,7 +62,8 @@ fn one(simulation: &Simulation, plan: &Plan, iterations: u64, number: u32) -> Re
 }
 
 fn begin_ns(simulation: &Simulation) -> Result<u64, SimError> {
-    let late = || simulation.node.longest_cycle_ns().saturating_mul(CYCLES_BEFORE);
+    let node = &simulation.node;
+    let late = || node.longest_cycle_ns().saturating_mul(CYCLES_BEFORE).max(node.settle_ns());
     match simulation.begin_ns.unwrap_or_else(late) {
         ns if ns > MOST_NS => Err(SimError::TooLong { program: simulation.program.name.clone() }),
         ns => Ok(ns),
