@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::kernels;
 use crate::layout::Layout;
 use crate::rng::Key;
-use crate::scheduler::{Cpu, Demand, Numbered, Preempt, Scheduler, Tasks};
+use crate::scheduler::{Cpu, Demand, Numbered, Preempt, Scheduler, Tasks, give_back};
 use crate::source::{Class, Source};
 
 /// What a node does: its noise, and the scheduler that deals with it.
@@ -88,15 +88,12 @@ impl Cpus {
                 if interrupts { Arc::new(Preempt) } else { Arc::clone(&node.scheduler) };
             let sources: Vec<Numbered> = (node.sources.iter().enumerate())
                 .filter(|(_, s)| node.scheduler.admits(s.class) && interrupts == (s.class != Class::Task))
-                .map(|(number, s)| Numbered {
-                    source: s.clone(),
-                    number,
-                    seed,
-                    cores: layout.ranks_per_node(),
-                })
+                .map(|(number, s)| Numbered::new(s.clone(), number, seed, layout.ranks_per_node()))
                 .collect();
+            let settle_ns = scheduler.settle_ns();
+            let first = |(rank, s): (u32, &Numbered)| s.first(layout.core(rank), begin_ns, settle_ns);
             let demands =
-                ranks.clone().flat_map(|r| sources.iter().map(move |s| s.first(layout.core(r)))).collect();
+                ranks.clone().flat_map(|r| sources.iter().map(move |s| (r, s))).map(first).collect();
             (!sources.is_empty()).then_some(Lane { sources, scheduler, demands, turns: Vec::new() })
         };
         let lanes: Vec<Lane> = [lane(true), lane(false)].into_iter().flatten().collect();
@@ -158,6 +155,13 @@ impl Cpus {
         for (i, end) in (first..).zip(ends) {
             *end = self.done(i, *end - work_ns, work_ns);
         }
+    }
+
+    /// Start of the next detour of each rank, as far as it was looked for: work that is done before meets
+    /// none. Empty where nothing ever disturbs.
+    #[must_use]
+    pub fn starts(&self) -> &[u64] {
+        &self.start
     }
 
     /// The first instant at which any CPU of the range is in a detour that its rank has not passed, each
@@ -227,7 +231,7 @@ impl Cpus {
             NEVER
         } else if a <= c {
             if c < b {
-                self.pending[i][1] = (b, d.saturating_add(b - c));
+                self.pending[i][1] = self.put_off(i, (c, d), b);
             }
             self.pending[i][0] = self.next_of(0, i, b);
             (a, b)
@@ -240,6 +244,20 @@ impl Cpus {
         }
     }
 
+    /// The threads' stretch from `start` to `end`, which interrupts let go on at `at_ns` only.
+    fn put_off(&mut self, i: usize, (start, end): (u64, u64), at_ns: u64) -> (u64, u64) {
+        let end = end.saturating_add(at_ns - start);
+        let cpu = Cpu::new(self.layout.core(self.first_rank + i as u32), self.seed);
+        let lane = &mut self.lanes[1];
+        let until = lane.scheduler.until_ns(&cpu, start).max(at_ns);
+        if end <= until {
+            return (at_ns, end);
+        }
+        let k = lane.sources.len();
+        give_back(&mut lane.demands[i * k..(i + 1) * k], end - until);
+        if until > at_ns { (at_ns, until) } else { self.next_of(1, i, at_ns) }
+    }
+
     fn next_of(&mut self, lane: usize, i: usize, now_ns: u64) -> (u64, u64) {
         let core = self.layout.core(self.first_rank + i as u32);
         let lane = &mut self.lanes[lane];
@@ -248,7 +266,7 @@ impl Cpus {
         let mut turn = before;
         let mut tasks =
             Tasks::new(&mut lane.demands[i * k..(i + 1) * k], &lane.sources, core, &mut turn, now_ns);
-        let cpu = Cpu { core, node_key: self.seed.part(u64::MAX).part(u64::from(core.node)) };
+        let cpu = Cpu::new(core, self.seed);
         let next = lane.scheduler.next(&cpu, now_ns, &mut tasks);
         if turn != before {
             lane.turns.resize(self.start.len(), 0);

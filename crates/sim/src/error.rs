@@ -39,7 +39,9 @@ pub enum SimError {
         ranks: u64,
     },
     /// A parameter of a distribution that makes no sense.
-    #[error("a distribution of times has the {what} {found}; it must be a number above 0")]
+    #[error(
+        "a distribution of times has the {what} {found}; it must be a number above 0, and below 36 years"
+    )]
     Dist {
         /// Which parameter.
         what: &'static str,
@@ -49,6 +51,43 @@ pub enum SimError {
     /// Noise that asks for all of a CPU.
     #[error("the noise asks for {:.0} % of a CPU: nothing is left for the program", load * 100.0)]
     Load {
+        /// Time asked for over time.
+        load: f64,
+    },
+    /// A measurement of no node.
+    #[error("no measured node was given to replay; give the noise of at least one")]
+    NoTrace,
+    /// A parameter of a scheduler that makes no sense.
+    #[error("the scheduler `{scheduler}` has the {what} {found}; it must be {must}")]
+    Scheduler {
+        /// Its name.
+        scheduler: &'static str,
+        /// Which parameter.
+        what: &'static str,
+        /// What it is.
+        found: f64,
+        /// What it must be.
+        must: &'static str,
+    },
+    /// Noise on a core that runs no rank.
+    #[error("the noise `{source_name}` is on core {core}, and ranks run on {cores} cores of a node (from 0)")]
+    NoCore {
+        /// Its source.
+        source_name: String,
+        /// The core.
+        core: u32,
+        /// Cores with ranks.
+        cores: u32,
+    },
+    /// More noise than one core can serve.
+    #[error(
+        "the noise of {cores} cores asks for {:.0} % of one spare core: its backlog would grow for ever; \
+         take more spare cores, or fewer cores for each",
+        load * 100.0
+    )]
+    SpareCore {
+        /// Cores whose noise it serves.
+        cores: u32,
         /// Time asked for over time.
         load: f64,
     },

@@ -11,6 +11,7 @@
 pub mod cpus;
 pub mod curve;
 mod error;
+pub mod fit;
 mod kernels;
 pub mod layout;
 mod level;
@@ -18,6 +19,7 @@ mod loggops;
 pub mod machine;
 mod maxdelay;
 pub mod network;
+mod node;
 pub mod noise;
 pub mod program;
 pub mod ring;
@@ -27,6 +29,7 @@ mod scenario;
 pub mod scheduler;
 pub mod simulate;
 pub mod source;
+pub mod spare;
 pub mod stats;
 pub mod tail;
 

@@ -42,6 +42,7 @@ pub(crate) fn simulate(simulation: &Simulation) -> Result<(Outcome, Vec<Run>), S
     if simulation.repetitions == 0 {
         return Err(SimError::Repetitions);
     }
+    simulation.node.check(simulation.machine.layout(simulation.nodes)?)?;
     let all = Limits { iterations: plan.iterations, most: u64::MAX, skip: true };
     let run = |number| one(simulation, &plan, all, number);
     let runs: Vec<Run> = if simulation.machine.layout(simulation.nodes)?.ranks() < MANY_RANKS {
@@ -76,7 +77,8 @@ fn one(simulation: &Simulation, plan: &Plan, limits: Limits, number: u32) -> Res
 }
 
 fn begin_ns(simulation: &Simulation) -> Result<u64, SimError> {
-    let late = || simulation.node.longest_cycle_ns().saturating_mul(CYCLES_BEFORE);
+    let node = &simulation.node;
+    let late = || node.longest_cycle_ns().saturating_mul(CYCLES_BEFORE).max(node.settle_ns());
     match simulation.begin_ns.unwrap_or_else(late) {
         ns if ns > MOST_NS => Err(SimError::TooLong { program: simulation.program.name.clone() }),
         ns => Ok(ns),

@@ -1,5 +1,6 @@
 //! What a user relies on under noise, and the limits that are known in closed form.
 
+use colony_time::{DutyCycle, Windows};
 use proptest::prelude::*;
 
 use super::job::Job;
@@ -11,9 +12,9 @@ use crate::cpus::{Cpus, Node};
 use crate::network::Topology;
 use crate::program::{Algorithm, Operation, Program, Step};
 use crate::rng::Key;
-use crate::scheduler::{Fair, Preempt};
+use crate::scheduler::{ClockError, Coordinated, Fair, Preempt};
 use crate::simulate::{Outcome, Run, Simulation, simulate};
-use crate::source::{Arrivals, Dist, Model, Phase, Source};
+use crate::source::{Arrivals, Class, Dist, Model, Phase, Source};
 
 /// All kinds of steps under noise.
 fn noisy(nodes: u32, repetitions: u32) -> Simulation {
@@ -95,14 +96,18 @@ proptest! {
         nodes in 1u32..24,
         seed in 0u64..100,
         every_ns in prop_oneof![Just(3_000_000u64), Just(40_000_000)],
-        fair in any::<bool>(),
+        scheduler in 0..3,
         imbalance in prop_oneof![Just(0.0), Just(0.1)],
     ) {
         let source = Source::new("daemon", Model::poisson(every_ns as f64, Dist::Exponential { mean_ns: 50_000.0 }));
-        let node = if fair {
-            Node::new(vec![source], Fair { noise_slice_ns: 10_000, job_slice_ns: 10_000 })
-        } else {
-            Node::new(vec![source], Preempt)
+        let tick = Source::new("tick", Model::periodic(10_000_000, 2000)).class(Class::Local);
+        let sources = vec![source, tick];
+        let windows = Windows::new(4_000_000, DutyCycle::Ppm(800_000), 0).expect("both windows have time");
+        let clock = ClockError { offset_sigma_ns: 5000.0, ..ClockError::default() };
+        let node = match scheduler {
+            0 => Node::new(sources, Fair { noise_slice_ns: 10_000, job_slice_ns: 10_000 }),
+            1 => Node::new(sources, Preempt),
+            _ => Node::new(sources, Coordinated { clock, ..Coordinated::exact(windows) }),
         };
         let mut body = body;
         body.push(Step::Compute { ns: 100, imbalance });

@@ -5,7 +5,7 @@ use crate::machine::{HardwareCollective, Machine};
 use crate::program::{Algorithm, Operation, Program, Step};
 use crate::scheduler::Preempt;
 use crate::simulate::{Simulation, simulate};
-use crate::source::{Model, Phase, Source};
+use crate::source::{Burst, Done, Model, Noise, Source, Stream};
 use crate::{BaseTime, LogGops, SimError};
 
 pub(super) fn quiet(program: Program, nodes: u32) -> Simulation {
@@ -230,13 +230,33 @@ fn programs_that_make_no_sense_are_refused() {
     assert!(refused(s).contains("no room for 64"));
 }
 
+/// Takes all of the time, and does not say so.
+#[derive(Debug)]
+struct Hog;
+
+impl Noise for Hog {
+    fn first(&self, _: &Stream) -> Option<Burst> {
+        Some(Burst { index: 0, arrival_ns: 0, length_ns: 100 })
+    }
+    fn next(&self, _: &Stream, last: Done) -> Option<Burst> {
+        Some(Burst { index: last.index + 1, arrival_ns: last.done_ns, length_ns: 100 })
+    }
+    fn cycle_ns(&self) -> f64 {
+        100.0
+    }
+    fn load(&self) -> f64 {
+        0.0
+    }
+}
+
 #[test]
 fn a_rank_without_time_is_an_error_that_names_it() {
-    let hog = Source::new("hog", Model::periodic(100, 100)).phase(Phase::Aligned);
-    let s = Simulation {
-        node: Node::new(vec![hog], Preempt),
+    let of = |source| Simulation {
+        node: Node::new(vec![source], Preempt),
         begin_ns: Some(0),
         ..quiet(Program::bsp(1000, 5), 3)
     };
-    assert_eq!(simulate(&s), Err(SimError::Starved { rank: 0 }));
+    assert_eq!(simulate(&of(Source::new("hog", Hog))), Err(SimError::Starved { rank: 0 }));
+    let honest = Source::new("hog", Model::periodic(100, 100));
+    assert_eq!(simulate(&of(honest)), Err(SimError::Load { load: 1.0 }));
 }

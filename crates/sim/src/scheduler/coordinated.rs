@@ -1,29 +1,152 @@
 //! Noise waits for the regular window, which all nodes share.
 
-use colony_time::Windows;
+use colony_time::{WindowKind, Windows};
+use serde::{Deserialize, Serialize};
 
 use super::{Cpu, Scheduler, Tasks};
+use crate::SimError;
 use crate::noise::Detour;
+use crate::source::normal;
 
-/// How far a node's clock is from the others'.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// How far a node's clock is from true time: at `t` it reads `t + offset_ns + drift_ppm · t / 10⁶`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeClock {
+    /// Its reading less true time when the node booted, nanoseconds. A clock that is ahead has its windows
+    /// early.
+    pub offset_ns: i64,
+    /// What it gains on true time, parts per million.
+    #[serde(default)]
+    pub drift_ppm: f64,
+}
+
+/// How far the nodes' clocks are from one another.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct ClockError {
     /// Standard deviation of the nodes' offsets, nanoseconds (normal).
     pub offset_sigma_ns: f64,
     /// Standard deviation of the nodes' drifts, parts per million (normal).
     pub drift_sigma_ppm: f64,
+    /// Measured clocks: every node has one of them, any with equal probability, and the normal errors on
+    /// top. May be empty.
+    pub measured: Vec<NodeClock>,
 }
+
+impl ClockError {
+    fn of(&self, cpu: &Cpu) -> NodeClock {
+        let key = || cpu.node_key().part(CLOCK);
+        let picked = match self.measured.len() {
+            0 => NodeClock::default(),
+            1 => self.measured[0],
+            n => self.measured[(key().bits(PICK) % n as u64) as usize],
+        };
+        let normal = |sigma: f64, index| if sigma > 0.0 { sigma * normal(key(), index) } else { 0.0 };
+        NodeClock {
+            offset_ns: picked.offset_ns.saturating_add(normal(self.offset_sigma_ns, OFFSET).round() as i64),
+            drift_ppm: picked.drift_ppm + normal(self.drift_sigma_ppm, DRIFT),
+        }
+    }
+}
+
+impl NodeClock {
+    /// True time when the clock reads `reading_ns`.
+    fn true_ns(&self, reading_ns: i64) -> i64 {
+        let since_boot = reading_ns.saturating_sub(self.offset_ns);
+        if self.drift_ppm == 0.0 {
+            return since_boot;
+        }
+        let drift = self.drift_ppm * 1e-6;
+        since_boot.saturating_sub((since_boot as f64 * (drift / (1.0 + drift))).round() as i64)
+    }
+
+    /// What the clock reads at `true_ns`.
+    fn reading_ns(&self, true_ns: i64) -> i64 {
+        let gained = true_ns as f64 * self.drift_ppm * 1e-6;
+        true_ns.saturating_add(self.offset_ns).saturating_add(gained.round() as i64)
+    }
+}
+
+/// Parts of a node's key, and numbers of its clock.
+const CLOCK: u64 = 0;
+const LATENESS: u64 = 1;
+const OFFSET: u64 = 0;
+const DRIFT: u64 = 2;
+const PICK: u64 = 4;
 
 /// Coordinated scheduling (Colony report, section 3.2): in favored windows threads wait, in regular
 /// windows they go first, in order of arrival; a burst that does not end goes on in the next one.
+/// Interrupts wait for nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Coordinated {
     /// The windows, the same on every node; their instants are nanoseconds since boot.
     pub windows: Windows,
     /// What the nodes' clocks make of them.
     pub clock: ClockError,
-    /// Measured lateness of edges, one of which every edge has; may be empty.
+    /// Measured lateness of edges, one of which every edge of every node has; may be empty. Until a favored
+    /// window opens, threads run on; until a regular one opens, they wait on. An edge comes at the latest
+    /// when the next one is due.
     pub edge_lateness_ns: Vec<u64>,
+}
+
+impl Coordinated {
+    /// Largest drift of a clock that makes sense.
+    const MOST_DRIFT_PPM: f64 = 10_000.0;
+
+    /// Windows that all nodes keep exactly.
+    #[must_use]
+    pub fn exact(windows: Windows) -> Self {
+        Self { windows, clock: ClockError::default(), edge_lateness_ns: Vec::new() }
+    }
+
+    /// When the clock says that a window of period `period` opens, in true time.
+    fn due_ns(&self, clock: &NodeClock, period: i64, opens: WindowKind) -> i64 {
+        let favored = self.windows.epoch_ns().saturating_add(period.saturating_mul(self.period_ns()));
+        clock.true_ns(match opens {
+            WindowKind::Favored => favored,
+            WindowKind::Regular => favored.saturating_add_unsigned(self.windows.favored_ns()),
+        })
+    }
+
+    /// When it opens.
+    fn opens_ns(&self, cpu: &Cpu, clock: &NodeClock, period: i64, opens: WindowKind) -> i64 {
+        let due_ns = self.due_ns(clock, period, opens);
+        let (edge, next_due_ns) = match opens {
+            _ if self.edge_lateness_ns.is_empty() => return due_ns,
+            WindowKind::Favored => (period.wrapping_mul(2), self.due_ns(clock, period, WindowKind::Regular)),
+            WindowKind::Regular => {
+                (period.wrapping_mul(2) + 1, self.due_ns(clock, period + 1, WindowKind::Favored))
+            }
+        };
+        let random = cpu.node_key().part(LATENESS).bits(edge as u64);
+        let late_ns = self.edge_lateness_ns[(random % self.edge_lateness_ns.len() as u64) as usize];
+        due_ns.saturating_add_unsigned(late_ns).min(next_due_ns)
+    }
+
+    /// The regular window of a node that holds `at_ns`, or the next one: from `at_ns` on, to its end.
+    fn regular(&self, cpu: &Cpu, at_ns: u64) -> Option<(u64, u64)> {
+        let clock = self.clock.of(cpu);
+        // the times of a simulation end long before those of its windows
+        let at = i64::try_from(at_ns).ok().filter(|&at| at < i64::MAX / 2)?;
+        let since_epoch = clock.reading_ns(at).saturating_sub(self.windows.epoch_ns());
+        // the end of the regular window before may be late
+        let mut period = since_epoch.div_euclid(self.period_ns()) - 1;
+        loop {
+            let end = self.opens_ns(cpu, &clock, period + 1, WindowKind::Favored);
+            if end > at {
+                let start = self.opens_ns(cpu, &clock, period, WindowKind::Regular).max(at);
+                if start < end {
+                    return Some((start as u64, end as u64));
+                }
+            }
+            period += 1;
+        }
+    }
+
+    fn period_ns(&self) -> i64 {
+        // at most an hour
+        self.windows.period_ns() as i64
+    }
 }
 
 impl Scheduler for Coordinated {
@@ -31,9 +154,34 @@ impl Scheduler for Coordinated {
         "coordinated"
     }
 
-    fn next(&self, _cpu: &Cpu, now_ns: u64, tasks: &mut Tasks<'_>) -> Option<Detour> {
+    fn next(&self, cpu: &Cpu, now_ns: u64, tasks: &mut Tasks<'_>) -> Option<Detour> {
         let (task, arrival_ns) = tasks.earliest()?;
-        let start_ns = arrival_ns.max(now_ns);
-        Some(Detour { start_ns, duration_ns: tasks.serve(task, u64::MAX) })
+        let (start_ns, end_ns) = self.regular(cpu, arrival_ns.max(now_ns))?;
+        Some(Detour { start_ns, duration_ns: tasks.serve(task, end_ns - start_ns) })
+    }
+
+    fn until_ns(&self, cpu: &Cpu, at_ns: u64) -> u64 {
+        self.regular(cpu, at_ns).map_or(u64::MAX, |(_, end_ns)| end_ns)
+    }
+
+    fn settle_ns(&self) -> u64 {
+        self.windows.period_ns()
+    }
+
+    fn check(&self) -> Result<(), SimError> {
+        let bad =
+            |what, found, must| Err(SimError::Scheduler { scheduler: "coordinated", what, found, must });
+        let drift_fits = |ppm: f64| ppm.abs() <= Self::MOST_DRIFT_PPM;
+        let ClockError { offset_sigma_ns, drift_sigma_ppm, measured } = &self.clock;
+        if !(0.0..=3.6e12).contains(offset_sigma_ns) {
+            return bad("clock offset (standard deviation, ns)", *offset_sigma_ns, "from 0 to an hour");
+        }
+        if !(0.0..=Self::MOST_DRIFT_PPM / 10.0).contains(drift_sigma_ppm) {
+            return bad("clock drift (standard deviation, ppm)", *drift_sigma_ppm, "from 0 to 1000");
+        }
+        if let Some(c) = measured.iter().find(|c| !drift_fits(c.drift_ppm)) {
+            return bad("measured clock drift (ppm)", c.drift_ppm, "within 10000 of 0");
+        }
+        Ok(())
     }
 }

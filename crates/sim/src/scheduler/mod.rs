@@ -2,15 +2,20 @@
 
 mod coordinated;
 mod fair;
+#[cfg(test)]
+mod reference;
 mod tasks;
+#[cfg(test)]
+mod tests;
 
 use std::fmt::Debug;
 
-pub use coordinated::{ClockError, Coordinated};
+pub use coordinated::{ClockError, Coordinated, NodeClock};
 pub use fair::Fair;
 pub use tasks::Tasks;
-pub(crate) use tasks::{Demand, Numbered};
+pub(crate) use tasks::{Demand, Numbered, give_back};
 
+use crate::SimError;
 use crate::layout::Core;
 use crate::noise::Detour;
 use crate::rng::Key;
@@ -21,8 +26,19 @@ use crate::source::Class;
 pub struct Cpu {
     /// Which.
     pub core: Core,
+    nodes: Key,
+}
+
+impl Cpu {
+    pub(crate) const fn new(core: Core, seed: Key) -> Self {
+        Self { core, nodes: seed.part(u64::MAX) }
+    }
+
     /// Random numbers of its node, for clocks and edges.
-    pub node_key: Key,
+    #[must_use]
+    pub const fn node_key(&self) -> Key {
+        self.nodes.part(self.core.node as u64)
+    }
 }
 
 /// When the threads among the noise run on the job's CPUs.
@@ -41,6 +57,23 @@ pub trait Scheduler: Debug + Send + Sync {
     /// with. It begins at `now_ns` or later. Interrupts are not its business: they come on top, and make
     /// a stretch longer that they fall into. `None`: never again.
     fn next(&self, cpu: &Cpu, now_ns: u64, tasks: &mut Tasks<'_>) -> Option<Detour>;
+
+    /// When a stretch that holds `at_ns` has to end, even when interrupts have made it longer; what is left
+    /// of it waits. A scheduler that says so serves threads in order of arrival.
+    fn until_ns(&self, _cpu: &Cpu, _at_ns: u64) -> u64 {
+        u64::MAX
+    }
+
+    /// How long noise has to have come for the threads that wait to be as many as later on.
+    fn settle_ns(&self) -> u64 {
+        0
+    }
+
+    /// # Errors
+    /// [`SimError::Scheduler`] where a parameter makes no sense.
+    fn check(&self) -> Result<(), SimError> {
+        Ok(())
+    }
 }
 
 /// No noise at all (the compute node kernel, which "runs one process at a time" and has no daemons:
@@ -79,7 +112,7 @@ impl Scheduler for Preempt {
 }
 
 /// Core specialization: one core of each node runs the noise of all (Jaguar, CUG 2010). The job's cores
-/// keep what is bound to them.
+/// keep what is bound to them. Whether that core can is what [`crate::spare::load`] says.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpareCore;
 

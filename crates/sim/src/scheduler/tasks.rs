@@ -2,7 +2,7 @@
 
 use crate::layout::Core;
 use crate::rng::Key;
-use crate::source::{Burst, Done, Source, Stream};
+use crate::source::{Burst, Done, Phase, Source, Stream};
 
 /// A burst that a source waits for, or is in the middle of.
 #[derive(Clone, Copy, Debug)]
@@ -31,19 +31,43 @@ impl Demand {
 /// A source with what its streams' keys are made of.
 #[derive(Clone, Debug)]
 pub(crate) struct Numbered {
-    pub(crate) source: Source,
-    pub(crate) number: usize,
-    pub(crate) seed: Key,
-    pub(crate) cores: u32,
+    source: Source,
+    keys: [Key; 2],
+    cores: u32,
 }
 
 impl Numbered {
-    pub(crate) fn stream(&self, core: Core) -> Option<Stream> {
-        self.source.stream(self.seed, self.number, core, self.cores)
+    /// Source `number` of nodes that run ranks on `cores` cores.
+    pub(crate) fn new(source: Source, number: usize, seed: Key, cores: u32) -> Self {
+        Self { keys: source.keys(seed, number), source, cores }
     }
 
-    pub(crate) fn first(&self, core: Core) -> Demand {
-        Demand::of(self.stream(core).and_then(|s| self.source.first(&s)))
+    fn stream(&self, core: Core) -> Option<Stream> {
+        self.source.stream(self.keys, core, self.cores)
+    }
+
+    /// What `core` waits for at first, where the job begins `begin_ns` after boot under a scheduler that
+    /// needs `settle_ns`. Sources begin no sooner than they must: bursts long before the job cost time.
+    pub(crate) fn first(&self, core: Core, begin_ns: u64, settle_ns: u64) -> Demand {
+        let from_ns = match self.source.phase {
+            Phase::Together { .. } => 0,
+            _ => begin_ns.saturating_sub(self.source.noise.settle_ns().saturating_add(settle_ns)),
+        };
+        Demand::of(self.stream(core).and_then(|s| self.source.first(&s, from_ns)))
+    }
+
+    fn after(&self, core: Core, d: Demand, done_ns: u64) -> Demand {
+        let last = Done { index: d.index, arrival_ns: d.arrival_ns, done_ns };
+        Demand::of(self.stream(core).and_then(|stream| self.source.next(&stream, last)))
+    }
+}
+
+/// Takes the end of the last stretch back, `ns` of it: the thread it was given to has that much left again.
+/// It is the one that came first: who must stop at an instant is served in order of arrival, and nothing
+/// is drawn yet after a burst that is done.
+pub(crate) fn give_back(demands: &mut [Demand], ns: u64) {
+    if let Some(d) = demands.iter_mut().min_by_key(|d| d.arrival_ns) {
+        d.left_ns += ns;
     }
 }
 
@@ -67,8 +91,7 @@ impl<'a> Tasks<'a> {
         now_ns: u64,
     ) -> Self {
         for (d, s) in demands.iter_mut().zip(sources).filter(|(d, _)| d.left_ns == 0) {
-            let last = Done { index: d.index, arrival_ns: d.arrival_ns, done_ns: now_ns };
-            *d = Demand::of(s.stream(core).and_then(|stream| s.source.next(&stream, last)));
+            *d = s.after(core, *d, now_ns);
         }
         Self { demands, sources, core, turn }
     }
@@ -117,5 +140,16 @@ impl<'a> Tasks<'a> {
         let taken = d.left_ns.min(most_ns);
         d.left_ns -= taken;
         taken
+    }
+
+    /// Whether source `task`, its burst done at `at_ns`, has another one waiting, which then is at the front.
+    pub fn goes_on(&mut self, task: usize, at_ns: u64) -> bool {
+        match (self.demands.get_mut(task), self.sources.get(task)) {
+            (Some(d), Some(s)) if d.left_ns == 0 && !s.source.noise.sleeps() => {
+                *d = s.after(self.core, *d, at_ns);
+                d.arrival_ns <= at_ns
+            }
+            _ => false,
+        }
     }
 }

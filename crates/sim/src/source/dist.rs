@@ -53,12 +53,7 @@ impl Dist {
                 *from_ns as f64 + key.uniform(index) * (to_ns.saturating_sub(*from_ns) as f64 + 1.0) - 0.5
             }
             Self::Exponential { mean_ns } => -mean_ns * key.uniform(index).ln(),
-            Self::LogNormal { median_ns, sigma } => {
-                // Box and Muller
-                let (a, b) = (key.uniform(index), key.uniform(index + 1));
-                let normal = (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos();
-                median_ns * (sigma * normal).exp()
-            }
+            Self::LogNormal { median_ns, sigma } => median_ns * (sigma * normal(key, index)).exp(),
             Self::Pareto { least_ns, shape, most_ns } => {
                 (least_ns * key.uniform(index).powf(-1.0 / shape)).min(*most_ns)
             }
@@ -92,34 +87,48 @@ impl Dist {
         }
     }
 
+    /// Longest time that makes sense as a parameter: 36 years.
+    const MOST_NS: f64 = (1u64 << 60) as f64;
+
     /// # Errors
     /// [`SimError::Dist`] where a parameter makes no sense.
     pub fn check(&self) -> Result<(), SimError> {
-        let positive = |what, found: f64| match found.is_finite() && found > 0.0 {
+        let bad = |what, found| Err(SimError::Dist { what, found });
+        let positive = |what, found: f64| match found > 0.0 && found <= Self::MOST_NS {
             true => Ok(()),
-            false => Err(SimError::Dist { what, found }),
+            false => bad(what, found),
         };
         match self {
+            Self::Fixed(ns) | Self::Uniform { to_ns: ns, .. } if *ns as f64 > Self::MOST_NS => {
+                bad("time", *ns as f64)
+            }
             Self::Fixed(_) => Ok(()),
             Self::Uniform { from_ns, to_ns } if from_ns <= to_ns => Ok(()),
-            Self::Uniform { to_ns, .. } => {
-                Err(SimError::Dist { what: "upper end (below the lower)", found: *to_ns as f64 })
-            }
+            Self::Uniform { to_ns, .. } => bad("upper end (below the lower)", *to_ns as f64),
             Self::Exponential { mean_ns } => positive("mean", *mean_ns),
             Self::LogNormal { median_ns, sigma } => {
-                positive("median", *median_ns).and_then(|()| positive("sigma", *sigma))
+                positive("median", *median_ns)?;
+                positive("sigma", *sigma)?;
+                positive("mean", self.mean_ns())
             }
             Self::Pareto { least_ns, shape, most_ns } => {
                 positive("least time", *least_ns)?;
                 positive("shape", *shape)?;
+                positive("longest time", *most_ns)?;
                 positive("room between least and most", most_ns - least_ns)
             }
-            Self::Quantiles(q) if q.len() >= 2 && q.is_sorted() => Ok(()),
-            Self::Quantiles(q) => {
-                Err(SimError::Dist { what: "list of quantiles (two or more, rising)", found: q.len() as f64 })
+            Self::Quantiles(q) if q.len() < 2 || !q.is_sorted() => {
+                bad("list of quantiles (two or more, rising)", q.len() as f64)
             }
+            Self::Quantiles(q) => positive("longest time", q.last().map_or(0.0, |&ns| ns as f64)),
         }
     }
+}
+
+/// A standard normal number, from the uniform ones `index` and the next (Box and Muller 1958).
+pub(crate) fn normal(key: Key, index: u64) -> f64 {
+    let (a, b) = (key.uniform(index), key.uniform(index + 1));
+    (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
 }
 
 fn quantile(q: &[u64], u: f64) -> u64 {
@@ -164,6 +173,12 @@ mod tests {
             Dist::Pareto { least_ns: 5.0, shape: 1.0, most_ns: 5.0 },
             Dist::Quantiles(vec![3]),
             Dist::Quantiles(vec![3, 2]),
+            Dist::Quantiles(vec![0, 0]),
+            Dist::Fixed(u64::MAX),
+            Dist::Uniform { from_ns: 0, to_ns: u64::MAX },
+            Dist::Exponential { mean_ns: 1e30 },
+            Dist::LogNormal { median_ns: 1000.0, sigma: 50.0 },
+            Dist::Pareto { least_ns: 1.0, shape: 1.0, most_ns: f64::INFINITY },
         ] {
             assert!(d.check().is_err(), "{d:?}");
         }

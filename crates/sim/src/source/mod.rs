@@ -14,9 +14,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub use dist::Dist;
+pub(crate) use dist::normal;
 pub use model::{Arrivals, Model};
-pub use trace::Trace;
+pub use trace::{Trace, sources_of, sources_of_nodes};
 
+use crate::SimError;
 use crate::layout::Core;
 use crate::rng::Key;
 
@@ -75,6 +77,25 @@ pub trait Noise: Debug + Send + Sync {
 
     /// CPU time wanted over time, when nothing holds it back.
     fn load(&self) -> f64;
+
+    /// Whether when a burst arrives depends on when the one before was done: a thread that sleeps after its
+    /// work. Such a thread never has two bursts waiting.
+    fn sleeps(&self) -> bool {
+        true
+    }
+
+    /// How long after its first burst a stream is like at any later time: a job that begins then meets
+    /// what it would meet after weeks.
+    fn settle_ns(&self) -> u64 {
+        // at random phases most models need less than one cycle; some gaps vary much
+        (4.0 * self.cycle_ns()) as u64
+    }
+
+    /// # Errors
+    /// Where its parameters make no sense.
+    fn check(&self) -> Result<(), SimError> {
+        Ok(())
+    }
 }
 
 /// How much a burst is bound to its CPU, and who can hold it back.
@@ -90,16 +111,55 @@ pub enum Class {
     Task,
 }
 
+impl Class {
+    /// The class of a source of a measured trace, by its name: threads are tasks, softirqs and the
+    /// interrupts of devices can be moved to a spare core, what comes from the CPU itself (its timer, calls
+    /// from other CPUs, NMIs, page faults) or from outside (the hypervisor) cannot.
+    ///
+    /// ```
+    /// use colony_sim::source::Class;
+    /// assert_eq!(Class::of("thread:kworker/0:1"), Class::Task);
+    /// assert_eq!(Class::of("irq:eth0"), Class::Irq);
+    /// assert_eq!(Class::of("irq:local_timer"), Class::Local);
+    /// ```
+    #[must_use]
+    pub fn of(name: &str) -> Self {
+        // vectors of the local APIC, and the softirqs that a CPU's own tick raises, as Linux names them
+        const LOCAL_IRQS: [&str; 11] = [
+            "local_timer",
+            "call_function",
+            "call_function_single",
+            "reschedule",
+            "irq_work",
+            "x86_platform_ipi",
+            "thermal",
+            "threshold",
+            "deferred_error",
+            "error",
+            "spurious",
+        ];
+        const LOCAL_SOFTIRQS: [&str; 3] = ["TIMER", "HRTIMER", "SCHED"];
+        match name.split_once(':') {
+            Some(("thread", _)) => Self::Task,
+            Some(("irq", which)) if LOCAL_IRQS.contains(&which) => Self::Local,
+            Some(("softirq", which)) if LOCAL_SOFTIRQS.contains(&which) => Self::Local,
+            Some(("irq" | "softirq", _)) => Self::Irq,
+            _ => Self::Local,
+        }
+    }
+}
+
 /// How the streams of different nodes lie to one another in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// Each core anywhere, independent of all others.
+    /// Each core anywhere, independent of all others (in a trace: each node).
     #[default]
     Random,
-    /// The same bursts at the same instants everywhere.
+    /// The same bursts at the same instants on all cores of all nodes (in a trace: each node as it was
+    /// measured, all from one instant on).
     Aligned,
-    /// The same bursts everywhere, each node late by up to `spread_ns`: aligned by clocks that err.
+    /// As aligned, each node late by up to `spread_ns`: aligned by clocks that err.
     Skewed {
         /// Largest lateness.
         spread_ns: u64,
@@ -121,7 +181,8 @@ pub enum Placement {
     EachCore,
     /// One stream a node, always on this core.
     Core(u32),
-    /// One stream a node, each burst on a random core.
+    /// One stream a node, each burst on a random core. What holds a burst up on one core is not known on
+    /// the others: a daemon that sleeps after its work may begin a little earlier there.
     AnyCore,
 }
 
@@ -138,6 +199,8 @@ pub struct Source {
     pub phase: Phase,
     /// Which cores.
     pub placement: Placement,
+    /// Sources measured together: those of one group replay from one instant of one measured node.
+    pub group: Option<u32>,
 }
 
 impl Source {
@@ -150,6 +213,7 @@ impl Source {
             class: Class::default(),
             phase: Phase::default(),
             placement: Placement::default(),
+            group: None,
         }
     }
 
@@ -171,31 +235,33 @@ impl Source {
         Self { placement, ..self }
     }
 
-    /// The stream on `core` of a node that runs ranks on `cores` cores; `None` where there is none.
-    pub(crate) fn stream(&self, seed: Key, number: usize, core: Core, cores: u32) -> Option<Stream> {
-        let source = seed.part(number as u64);
-        let own = match self.placement {
-            Placement::EachCore => source.part(u64::from(core.node)).part(u64::from(core.core)),
-            Placement::Core(c) if c != core.core => return None,
-            Placement::Core(_) | Placement::AnyCore => source.part(u64::from(core.node)),
-        };
-        let shared = match self.placement {
-            Placement::EachCore => source.part(u64::MAX).part(u64::from(core.core)),
-            Placement::Core(_) | Placement::AnyCore => source.part(u64::MAX),
-        };
-        let one_of = matches!(self.placement, Placement::AnyCore).then_some(cores);
-        let key = match self.phase {
-            Phase::Random | Phase::Together { .. } => own,
-            Phase::Aligned | Phase::Skewed { .. } => shared,
-        };
-        // cores of one node share its phase in a trace: they were measured together
-        let node = source.part(u64::from(core.node)).part(u64::MAX);
-        Some(Stream { key, own, node, core, phase: self.phase, one_of })
+    /// The same as part of what was measured together.
+    #[must_use]
+    pub fn group(self, group: u32) -> Self {
+        Self { group: Some(group), ..self }
     }
 
-    /// The first burst of a stream on its core.
-    pub(crate) fn first(&self, stream: &Stream) -> Option<Burst> {
-        self.here(stream, self.noise.first(stream)?)
+    /// Keys of source `number` of a node, and of what it was measured with.
+    pub(crate) fn keys(&self, seed: Key, number: usize) -> [Key; 2] {
+        let source = seed.part(number as u64);
+        [source, self.group.map_or(source, |g| seed.part(GROUPS).part(u64::from(g)))]
+    }
+
+    /// The stream on `core` of a node that runs ranks on `cores` cores; `None` where there is none.
+    pub(crate) fn stream(&self, [source, measured]: [Key; 2], core: Core, cores: u32) -> Option<Stream> {
+        let own = match self.placement {
+            Placement::Core(c) if c != core.core => return None,
+            _ if matches!(self.phase, Phase::Aligned | Phase::Skewed { .. }) => Own::Everywhere,
+            Placement::EachCore => Own::Core,
+            Placement::Core(_) | Placement::AnyCore => Own::Node,
+        };
+        let one_of = matches!(self.placement, Placement::AnyCore).then_some(cores);
+        Some(Stream { source, measured, own, core, phase: self.phase, one_of, from_ns: 0 })
+    }
+
+    /// The first burst of a stream on its core; those long before `from_ns` may be left out.
+    pub(crate) fn first(&self, stream: &Stream, from_ns: u64) -> Option<Burst> {
+        self.here(stream, self.noise.first(&Stream { from_ns, ..*stream })?)
     }
 
     /// The burst after `last` on the stream's core.
@@ -214,20 +280,34 @@ impl Source {
     }
 }
 
+/// How far a stream's random numbers reach.
+#[derive(Clone, Copy, Debug)]
+enum Own {
+    Core,
+    Node,
+    Everywhere,
+}
+
 /// One source on one core.
 #[derive(Clone, Copy, Debug)]
 pub struct Stream {
-    key: Key,
-    own: Key,
-    node: Key,
+    source: Key,
+    /// Of the source, or of the group it was measured in.
+    measured: Key,
+    own: Own,
     core: Core,
     phase: Phase,
     one_of: Option<u32>,
+    from_ns: u64,
 }
 
-/// Numbers of a stream that are not its bursts'.
+/// Parts of a seed or a source, and numbers of a stream, that are not its cores' or bursts'.
+const EVERYWHERE: u64 = u64::MAX;
+const GROUPS: u64 = u64::MAX - 1;
 const PHASE: u64 = u64::MAX;
-const CORE: u64 = u64::MAX - 1;
+const LATE: u64 = u64::MAX - 1;
+const PICK: u64 = u64::MAX - 2;
+const CORE: u64 = u64::MAX - 3;
 
 impl Stream {
     /// The core.
@@ -236,36 +316,77 @@ impl Stream {
         self.core
     }
 
+    /// Nobody asks for bursts before this instant, nanoseconds since boot: a stream may begin here.
+    #[must_use]
+    pub const fn from_ns(&self) -> u64 {
+        self.from_ns
+    }
+
     /// Random numbers of burst `index`: as many as are asked of the key.
     #[must_use]
     pub const fn burst_key(&self, index: u64) -> Key {
-        self.key.part(index)
+        self.key().part(index)
+    }
+
+    const fn key(&self) -> Key {
+        match self.own {
+            Own::Core => self.source.part(self.core.node as u64).part(self.core.core as u64),
+            Own::Node => self.source.part(self.core.node as u64),
+            Own::Everywhere => self.source.part(EVERYWHERE),
+        }
     }
 
     /// Where the stream begins in a cycle of `cycle_ns`.
     #[must_use]
     pub fn phase_ns(&self, cycle_ns: u64) -> u64 {
-        let up_to = |key: Key, ns: u64| (key.uniform(PHASE) * ns as f64) as u64;
         match self.phase {
-            Phase::Random | Phase::Aligned => up_to(self.key, cycle_ns),
-            Phase::Skewed { spread_ns } => up_to(self.key, cycle_ns) + up_to(self.own, spread_ns),
-            Phase::Together { spread_ns } => up_to(self.own, spread_ns),
+            Phase::Random | Phase::Aligned => up_to(self.key(), PHASE, cycle_ns),
+            Phase::Skewed { spread_ns } => {
+                up_to(self.key(), PHASE, cycle_ns).saturating_add(up_to(self.node(), LATE, spread_ns))
+            }
+            Phase::Together { spread_ns } => up_to(self.key(), PHASE, spread_ns),
         }
     }
 
-    /// The same for all cores of a node.
+    /// Where in a measurement of `span_ns`, which goes round, the node begins to replay it: the same for
+    /// all of its cores, and for all sources of a group.
     #[must_use]
-    pub fn node_phase_ns(&self, cycle_ns: u64) -> u64 {
-        let up_to = |key: Key, ns: u64| (key.uniform(PHASE) * ns as f64) as u64;
+    pub fn replay_from_ns(&self, span_ns: u64) -> u64 {
+        let late = |from_ns: u64, spread_ns| {
+            let late_ns = up_to(self.node(), LATE, spread_ns) % span_ns.max(1);
+            if late_ns <= from_ns { from_ns - late_ns } else { span_ns - (late_ns - from_ns) }
+        };
+        let everywhere = up_to(self.measured.part(EVERYWHERE), PHASE, span_ns);
         match self.phase {
-            Phase::Random => up_to(self.node, cycle_ns),
-            _ => self.phase_ns(cycle_ns),
+            Phase::Random => up_to(self.node(), PHASE, span_ns),
+            Phase::Aligned => everywhere,
+            Phase::Skewed { spread_ns } => late(everywhere, spread_ns),
+            Phase::Together { spread_ns } => late(0, spread_ns),
         }
+    }
+
+    /// Which of `nodes` measured nodes this one replays.
+    #[must_use]
+    pub fn replays(&self, nodes: usize) -> usize {
+        if nodes < 2 { 0 } else { up_to(self.node(), PICK, nodes as u64) as usize }
+    }
+
+    fn node(&self) -> Key {
+        self.measured.part(u64::from(self.core.node))
     }
 
     fn is_here(&self, index: u64) -> bool {
         self.one_of.is_none_or(|cores| {
-            (self.key.part(CORE).uniform(index) * f64::from(cores)) as u32 == self.core.core
+            (self.key().part(CORE).uniform(index) * f64::from(cores)) as u32 == self.core.core
         })
     }
 }
+
+/// A number from 0 to below `end`.
+fn up_to(key: Key, index: u64, end: u64) -> u64 {
+    // the product may be rounded up to the end
+    ((key.uniform(index) * end as f64) as u64).min(end.saturating_sub(1))
+}
+
+#[cfg(test)]
+mod tests;

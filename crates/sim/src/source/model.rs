@@ -53,24 +53,13 @@ impl Model {
             length: Dist::Uniform { from_ns: 0, to_ns: 2 * mean_ns },
         }
     }
-
-    /// # Errors
-    /// [`SimError::Dist`] where a parameter makes no sense, [`SimError::Load`] where no time is left.
-    pub fn check(&self) -> Result<(), SimError> {
-        let (Arrivals::Every(gap) | Arrivals::AfterSleep(gap)) = &self.arrivals;
-        gap.check()?;
-        self.length.check()?;
-        match self.load() {
-            load if load < 1.0 => Ok(()),
-            load => Err(SimError::Load { load }),
-        }
-    }
 }
 
 impl Noise for Model {
     fn first(&self, stream: &Stream) -> Option<Burst> {
         let length_ns = self.length.draw(stream.burst_key(0), LENGTH);
-        Some(Burst { index: 0, arrival_ns: stream.phase_ns(self.cycle_ns() as u64), length_ns })
+        let arrival_ns = stream.from_ns().checked_add(stream.phase_ns(self.cycle_ns() as u64))?;
+        Some(Burst { index: 0, arrival_ns, length_ns })
     }
 
     fn next(&self, stream: &Stream, last: Done) -> Option<Burst> {
@@ -93,5 +82,19 @@ impl Noise for Model {
 
     fn load(&self) -> f64 {
         self.length.mean_ns() / self.cycle_ns()
+    }
+
+    fn sleeps(&self) -> bool {
+        matches!(self.arrivals, Arrivals::AfterSleep(_))
+    }
+
+    fn check(&self) -> Result<(), SimError> {
+        let (Arrivals::Every(gap) | Arrivals::AfterSleep(gap)) = &self.arrivals;
+        gap.check()?;
+        self.length.check()?;
+        match self.load() {
+            load if load < 1.0 => Ok(()),
+            load => Err(SimError::Load { load }),
+        }
     }
 }

@@ -1,30 +1,78 @@
 //! Noise as it was measured.
 
-use super::{Burst, Done, Noise, Stream};
-use crate::{CpuNoise, NodeNoise};
+use std::collections::BTreeMap;
 
-/// The detours measured on the CPUs of one node, over and over: every simulated node replays them from
-/// another instant, its cores together. Core *c* has the noise of CPU *c* (and again from the first, where
-/// more cores are simulated than were measured).
+use super::{Burst, Class, Done, Noise, Source, Stream};
+use crate::{CpuNoise, NodeNoise, SimError};
+
+/// Detours measured on the CPUs of one node or of several, over and over: every simulated node replays one
+/// of those measured, its cores together. Core *c* has the noise of CPU *c* (and again from the first,
+/// where more cores are simulated than were measured).
 #[derive(Clone, Debug)]
 pub struct Trace {
-    noise: NodeNoise,
+    /// At least one.
+    nodes: Vec<NodeNoise>,
 }
 
 impl Trace {
-    /// Replays `noise`.
+    /// Replays `noise` on every node, at random phases each from an instant of its own.
     #[must_use]
-    pub const fn new(noise: NodeNoise) -> Self {
-        Self { noise }
+    pub fn new(noise: NodeNoise) -> Self {
+        Self { nodes: vec![noise] }
+    }
+
+    /// Replays one of `nodes` on every node, any with equal probability. They were best observed for one
+    /// span: where spans differ, aligned nodes are so in the first lap only.
+    ///
+    /// # Errors
+    /// [`SimError::NoTrace`] without any.
+    pub fn of_nodes(nodes: Vec<NodeNoise>) -> Result<Self, SimError> {
+        if nodes.is_empty() { Err(SimError::NoTrace) } else { Ok(Self { nodes }) }
     }
 
     fn cpu(&self, stream: &Stream) -> &CpuNoise {
-        let cpus = self.noise.cpus();
+        let cpus = self.nodes[stream.replays(self.nodes.len())].cpus();
         &cpus[stream.core().core as usize % cpus.len()]
     }
 }
 
-/// Detour number `index`, counted on through all laps, where the trace begins at `offset`.
+/// The sources of one measured node, by name, each with its own detours. They keep their places in time to
+/// one another: together they are the whole measurement, and one can be taken away.
+#[must_use]
+pub fn sources_of(measured: &[(String, NodeNoise)]) -> Vec<Source> {
+    let source = |(name, noise): &(String, NodeNoise)| {
+        Source::new(name, Trace::new(noise.clone())).class(Class::of(name)).group(0)
+    };
+    measured.iter().map(source).collect()
+}
+
+/// As [`sources_of`], of several nodes measured, of which every simulated node replays one.
+///
+/// # Errors
+/// [`SimError::NoTrace`] without nodes, [`SimError::Spans`] where the sources of a node were observed for
+/// different spans.
+pub fn sources_of_nodes(measured: &[Vec<(String, NodeNoise)>]) -> Result<Vec<Source>, SimError> {
+    if measured.is_empty() {
+        return Err(SimError::NoTrace);
+    }
+    let mut by_name: BTreeMap<&str, Vec<NodeNoise>> = BTreeMap::new();
+    for (n, node) in measured.iter().enumerate() {
+        let Some((_, first)) = node.first() else { continue };
+        for (name, noise) in node {
+            if noise.span_ns() != first.span_ns() {
+                return Err(SimError::Spans(first.span_ns(), noise.span_ns()));
+            }
+            // a source that a node does not have is quiet there
+            let nodes = by_name.entry(name).or_insert_with(|| vec![NodeNoise::quiet(); measured.len()]);
+            nodes[n] = noise.clone();
+        }
+    }
+    let source =
+        |(name, nodes)| Ok(Source::new(name, Trace::of_nodes(nodes)?).class(Class::of(name)).group(0));
+    by_name.into_iter().map(source).collect()
+}
+
+/// Detour number `index`, counted on through all laps, where the trace is at `offset` when the node boots.
 fn burst(cpu: &CpuNoise, index: u64, offset: u64) -> Option<Burst> {
     let n = cpu.detours().len() as u64;
     let d = cpu.detours()[(index % n) as usize];
@@ -38,8 +86,12 @@ impl Noise for Trace {
         if cpu.detours().is_empty() {
             return None;
         }
-        let offset = stream.node_phase_ns(cpu.span_ns()) % cpu.span_ns();
-        burst(cpu, cpu.detours().partition_point(|d| d.start_ns < offset) as u64, offset)
+        let offset = stream.replay_from_ns(cpu.span_ns());
+        let begin = offset.checked_add(stream.from_ns())?;
+        let (lap, at) = (begin / cpu.span_ns(), begin % cpu.span_ns());
+        let in_lap = cpu.detours().partition_point(|d| d.start_ns < at) as u64;
+        let index = lap.checked_mul(cpu.detours().len() as u64)?.checked_add(in_lap)?;
+        burst(cpu, index, offset)
     }
 
     fn next(&self, stream: &Stream, last: Done) -> Option<Burst> {
@@ -50,10 +102,22 @@ impl Noise for Trace {
     }
 
     fn cycle_ns(&self) -> f64 {
-        self.noise.span_ns() as f64
+        let cpus = || self.nodes.iter().flat_map(NodeNoise::cpus);
+        let span: f64 = cpus().map(|c| c.span_ns() as f64).sum();
+        span / cpus().map(|c| c.detours().len() as f64).sum::<f64>()
     }
 
     fn load(&self) -> f64 {
-        self.noise.stolen_share()
+        self.nodes.iter().map(NodeNoise::stolen_share).sum::<f64>() / self.nodes.len() as f64
+    }
+
+    fn sleeps(&self) -> bool {
+        false
+    }
+
+    fn settle_ns(&self) -> u64 {
+        // it is as it always was, but for the detour in which it begins
+        let detours = self.nodes.iter().flat_map(NodeNoise::cpus).flat_map(CpuNoise::detours);
+        detours.map(|d| d.duration_ns).max().unwrap_or(0)
     }
 }

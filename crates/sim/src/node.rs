@@ -1,0 +1,88 @@
+//! What the noise of a node asks for, and whether that makes sense.
+
+use crate::cpus::Node;
+use crate::source::{Placement, Source};
+use crate::{Layout, SimError};
+
+impl Node {
+    /// The share of its time that noise asks of each of `cores` cores, that of it which the scheduler lets
+    /// come to the job.
+    #[must_use]
+    pub fn loads(&self, cores: u32) -> Vec<f64> {
+        let admitted = || self.sources.iter().filter(|s| self.scheduler.admits(s.class));
+        (0..cores).map(|core| admitted().map(|s| load(s, core, cores)).sum()).collect()
+    }
+
+    /// How long after boot a job meets the same noise as after weeks.
+    #[must_use]
+    pub fn settle_ns(&self) -> u64 {
+        let sources = self.sources.iter().map(|s| s.noise.settle_ns()).filter(|&ns| ns < u64::MAX);
+        sources.max().unwrap_or(0).saturating_add(self.scheduler.settle_ns())
+    }
+
+    /// # Errors
+    /// [`SimError::Load`] where noise asks for all of a core, what sources and scheduler say of their
+    /// parameters, [`SimError::NoCore`] for noise on a core that does not exist.
+    pub fn check(&self, layout: Layout) -> Result<(), SimError> {
+        self.sources.iter().try_for_each(|s| s.noise.check())?;
+        self.scheduler.check()?;
+        let cores = layout.ranks_per_node();
+        for s in &self.sources {
+            match s.placement {
+                Placement::Core(core) if core >= cores => {
+                    return Err(SimError::NoCore { source_name: s.name.clone(), core, cores });
+                }
+                _ => {}
+            }
+        }
+        match self.loads(cores).into_iter().fold(0.0, f64::max) {
+            load if load < 1.0 => Ok(()),
+            load => Err(SimError::Load { load }),
+        }
+    }
+}
+
+/// The share of its time that `source` asks of `core`.
+pub(crate) fn load(source: &Source, core: u32, cores: u32) -> f64 {
+    match source.placement {
+        Placement::EachCore => source.noise.load(),
+        Placement::Core(c) if c == core => source.noise.load(),
+        Placement::Core(_) => 0.0,
+        Placement::AnyCore => source.noise.load() / f64::from(cores.max(1)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::{Fair, Preempt, SpareCore};
+    use crate::source::{Class, Dist, Model};
+
+    #[test]
+    fn a_core_that_noise_would_fill_is_refused() {
+        let half = || Source::new("half", Model::periodic(100, 50)).class(Class::Irq);
+        let layout = Layout::new(2, 4).expect("cores");
+        let node = |sources| Node::new(sources, Preempt);
+        assert_eq!(node(vec![half()]).check(layout), Ok(()));
+        assert_eq!(node(vec![half(), half()]).check(layout), Err(SimError::Load { load: 1.0 }));
+        let spread = || half().placement(Placement::AnyCore);
+        assert_eq!(node(vec![half(), spread()]).loads(4), [0.625; 4]);
+        assert_eq!(
+            Node::new(vec![half(), half()], SpareCore).check(layout),
+            Ok(()),
+            "they are not the job's"
+        );
+        let on = |core| half().placement(Placement::Core(core));
+        assert_eq!(node(vec![half(), on(2)]).loads(4), [0.5, 0.5, 1.0, 0.5]);
+        assert!(matches!(node(vec![on(4)]).check(layout), Err(SimError::NoCore { core: 4, cores: 4, .. })));
+    }
+
+    #[test]
+    fn senseless_parameters_are_found_wherever_they_are() {
+        let layout = Layout::one_a_node(1).expect("one");
+        let bad = Source::new("bad", Model::poisson(f64::NAN, Dist::Fixed(1)));
+        assert!(matches!(Node::new(vec![bad], Preempt).check(layout), Err(SimError::Dist { .. })));
+        let fair = Fair { noise_slice_ns: 0, job_slice_ns: 1 };
+        assert!(matches!(Node::new(vec![], fair).check(layout), Err(SimError::Scheduler { .. })));
+    }
+}
