@@ -160,6 +160,13 @@ impl Cpus {
         }
     }
 
+    /// Start of the next detour of each rank, as far as it was looked for: work that is done before meets
+    /// none. Empty where nothing ever disturbs.
+    #[must_use]
+    pub fn starts(&self) -> &[u64] {
+        &self.start
+    }
+
     /// The first instant at which any CPU of the range is in a detour that its rank has not passed, each
     /// rank being at its `now_ns`; `u64::MAX`: never.
     pub fn quiet_until(&mut self, now_ns: &[u64]) -> u64 {
