@@ -13,6 +13,7 @@ pub mod curve;
 mod error;
 pub mod layout;
 mod level;
+pub mod local;
 mod loggops;
 pub mod machine;
 mod maxdelay;
