@@ -17,7 +17,7 @@ use crate::{LogGops, SimError};
 pub enum Measurable {
     /// A barrier: ⌈log₂ n⌉ rounds.
     Barrier,
-    /// An allreduce: log₂ n rounds, two more where n is no power of two.
+    /// An allreduce: log₂ n rounds; where n is no power of two two more, which are up to L faster than that.
     Allreduce,
     /// An alltoall of `bytes` for each pair: n − 1 rounds.
     Alltoall,
