@@ -222,13 +222,13 @@ impl Windowed {
             }
         }
         let favored_ns = DutyCycle::Ns((self.duty * self.period_ns as f64).round() as u64);
-        Ok(Coordinated {
+        let mut coordinated = Coordinated {
             windows: Windows::new(self.period_ns, favored_ns, 0)?,
-            clock: ClockError {
-                offset_sigma_ns: self.clock_offset_ns,
-                drift_sigma_ppm: self.clock_drift_ppm,
-            },
+            clock: ClockError::default(),
             edge_lateness_ns: self.edge_lateness_ns,
-        })
+        };
+        coordinated.clock.offset_sigma_ns = self.clock_offset_ns;
+        coordinated.clock.drift_sigma_ppm = self.clock_drift_ppm;
+        Ok(coordinated)
     }
 }
