@@ -132,4 +132,27 @@ pub enum SimError {
     /// Nothing to run.
     #[error("a simulation of 0 repetitions says nothing; give at least 1")]
     Repetitions,
+    /// A machine that no profile is of.
+    #[error("there is no machine `{name}`; choose one of {}, or give a file that ends in .toml",
+        crate::machine::Machine::NAMES.join(", "))]
+    UnknownMachine {
+        /// Its name.
+        name: String,
+    },
+    /// A machine profile that cannot be read.
+    #[error("{at}: no machine profile: {what}")]
+    BadProfile {
+        /// File and line.
+        at: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// A machine that makes no sense.
+    #[error("the machine `{name}`: {what}")]
+    BadMachine {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        what: String,
+    },
 }

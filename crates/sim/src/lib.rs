@@ -15,6 +15,7 @@ pub mod fit;
 mod kernels;
 pub mod layout;
 mod level;
+pub mod local;
 mod loggops;
 pub mod machine;
 mod maxdelay;

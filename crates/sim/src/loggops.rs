@@ -60,7 +60,7 @@ pub struct MessageCost {
 
 impl LogGops {
     /// Largest parameter, nanoseconds (an hour), and most nanoseconds a byte (1 ms).
-    const MAX_NS: u64 = 3_600_000_000_000;
+    pub(crate) const MAX_NS: u64 = 3_600_000_000_000;
     const MAX_PER_BYTE_PS: u64 = 1_000_000_000;
 
     /// Cost of a message of `bytes`; one of 0 bytes costs as much as one of 1.

@@ -6,6 +6,8 @@ use crate::network::{MachineNetwork, Topology};
 use crate::scenario::BaseTime;
 use crate::{Layout, LogGops, SimError};
 
+mod profile;
+
 /// A machine profile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -53,8 +55,29 @@ impl HardwareCollective {
     /// Time in the network of one phase on `nodes` nodes: the whole time less the CPU's, over the phases.
     #[must_use]
     pub fn wire_ns(&self, nodes: u64) -> u64 {
-        let cpu = self.cpu_ns as f64 * f64::from(self.phases + 1);
+        let cpu = self.cpu_ns as f64 * (f64::from(self.phases) + 1.0);
         ((self.time.ns(nodes) - cpu).max(0.0) / f64::from(self.phases.max(1))).round() as u64
+    }
+
+    /// Most phases.
+    const MAX_PHASES: u32 = 64;
+
+    fn check(&self) -> Result<(), String> {
+        self.time.check().map_err(|e| format!("time: {e}"))?;
+        if !(1..=Self::MAX_PHASES).contains(&self.phases) {
+            return Err(format!("phases is {}; give 1 to {}", self.phases, Self::MAX_PHASES));
+        }
+        let (cpu, whole) = (self.cpu_ns as f64 * f64::from(self.phases + 1), self.time.ns(1));
+        if cpu > whole {
+            return Err(format!(
+                "cpu_ns of {} in each phase and at the end is more than the whole time on few nodes, {whole} ns",
+                self.cpu_ns
+            ));
+        }
+        if self.time.ns(Layout::MAX_RANKS) > LogGops::MAX_NS as f64 {
+            return Err("time: more than an hour on many nodes".into());
+        }
+        Ok(())
     }
 }
 
@@ -74,6 +97,43 @@ impl Machine {
         }
     }
 
+    /// # Errors
+    /// [`SimError::BadMachine`] where its figures make no sense.
+    pub fn check(&self) -> Result<(), SimError> {
+        let bad = |what: String| Err(SimError::BadMachine { name: self.name.clone(), what });
+        if self.ranks_per_node == 0 {
+            return bad("ranks_per_node is 0; give at least 1".into());
+        }
+        if let Some((what, found)) = self.loggops.too_large() {
+            return bad(format!("{what} is {found}, too large to simulate with"));
+        }
+        let hop_ns = match self.topology {
+            Topology::Torus { dims, .. } if dims.contains(&0) && dims != [0; 3] => {
+                return bad(format!(
+                    "dims are {dims:?}; give all three, or [0, 0, 0] for any number of nodes"
+                ));
+            }
+            Topology::FatTree { radix: radix @ 0..2, .. } => {
+                return bad(format!("radix is {radix}; a switch has at least 2 below it"));
+            }
+            Topology::Flat => 0,
+            Topology::Torus { hop_ns, .. } | Topology::FatTree { hop_ns, .. } => hop_ns,
+        };
+        for (what, ns) in [("inside_ns", self.inside_ns.unwrap_or(0)), ("hop_ns", hop_ns)] {
+            if ns > LogGops::MAX_NS {
+                return bad(format!("{what} is {ns}, too large to simulate with"));
+            }
+        }
+        for (what, c) in
+            [("hardware_barrier", &self.hardware_barrier), ("hardware_reduce", &self.hardware_reduce)]
+        {
+            if let Some(Err(why)) = c.as_ref().map(HardwareCollective::check) {
+                return bad(format!("{what}: {why}"));
+            }
+        }
+        Ok(())
+    }
+
     /// Its ranks on `nodes` nodes.
     ///
     /// # Errors
@@ -85,8 +145,14 @@ impl Machine {
     /// Its network on `nodes` nodes.
     ///
     /// # Errors
-    /// As [`Layout::new`].
+    /// As [`Layout::new`]; [`SimError::Torus`] where one of fixed dimensions has fewer nodes.
     pub fn network(&self, nodes: u32) -> Result<MachineNetwork, SimError> {
+        if let Topology::Torus { dims: dims @ [x, y, z], .. } = self.topology {
+            let places = u128::from(x) * u128::from(y) * u128::from(z);
+            if dims != [0; 3] && places < u128::from(nodes) {
+                return Err(SimError::Torus { dims, nodes });
+            }
+        }
         Ok(MachineNetwork::new(self.loggops, self.topology.clone(), self.layout(nodes)?, self.inside_ns))
     }
 }

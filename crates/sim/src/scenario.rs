@@ -59,7 +59,9 @@ impl BaseTime {
         }
     }
 
-    fn check(&self) -> Result<(), SimError> {
+    /// # Errors
+    /// [`SimError::Program`] where times are negative, no numbers, or fall with the nodes.
+    pub(crate) fn check(&self) -> Result<(), SimError> {
         let check = |what, found: f64| match found.is_finite() && found >= 0.0 {
             true => Ok(()),
             false => Err(SimError::Program { what, found, least: 0.0 }),

@@ -1,0 +1,94 @@
+"""Wrong input is a ValueError that says what was found and what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import colony_sim
+import numpy as np
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ({"nodes": []}, "node counts"),
+        ({"nodes": 0}, "node counts"),
+        ({"nodes": -1}, "nodes is -1"),
+        ({"nodes": 2**40}, "nodes is"),
+        ({"nodes": 4, "repetitions": 0}, "repetitions"),
+        ({"nodes": 4, "iterations": 0}, "no iterations"),
+        ({"nodes": 4, "machine": "cray-1"}, "bgl, jaguar-xt5, loggopsim, local"),
+        ({"nodes": 4, "machine": "nowhere.toml"}, r"nowhere\.toml"),
+        ({"nodes": 4, "machine": {"name": "x"}}, "ranks_per_node"),
+        ({"nodes": 4, "program": "sort"}, "no program \"sort\""),
+        ({"nodes": 4, "program": []}, "no steps"),
+        ({"nodes": 4, "program": [{"kind": "sleep"}]}, "sleep"),
+        ({"nodes": 4, "program": [{"kind": "compute", "us": 1}]}, "us"),
+        ({"nodes": 4, "program": "barrier", "bytes": 8}, "leave bytes out"),
+        ({"nodes": 4, "program": "barrier", "work_ns": 8}, "work_ns"),
+        ({"nodes": 4, "scheduler": "fifo"}, "spare-core"),
+        ({"nodes": 4, "scheduler": "fair", "period_ns": 5}, "period_ns is no parameter"),
+        ({"nodes": 4, "scheduler": "fair", "job_slice_ns": 0}, "job_slice_ns"),
+        ({"nodes": 4, "scheduler": "coordinated", "duty": 1.0}, "regular window"),
+        ({"nodes": 4, "scheduler": "coordinated", "duty": -0.5}, "between 0 and 1"),
+        ({"nodes": 4, "scheduler": "coordinated", "duty": float("nan")}, "between 0 and 1"),
+        ({"nodes": 4, "scheduler": "coordinated", "period_ns": 0}, "period"),
+        ({"nodes": 4, "scheduler": "coordinated", "clock_offset_ns": -1.0}, "clock_offset_ns"),
+        ({"nodes": 4, "noise": colony_sim.periodic(100, 100)}, "nothing is left"),
+        ({"nodes": 4, "noise": colony_sim.poisson(-1.0, 5)}, "mean"),
+    ],
+)
+def test_a_simulation_that_makes_no_sense_is_refused(what: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        colony_sim.simulate(**what)
+
+
+@pytest.mark.parametrize(
+    ("start", "duration", "words"),
+    [
+        ([], [], "without detours"),
+        ([0, 1], [1], "one each a detour"),
+        ([50, 10], [1, 1], "sort by start_ns"),
+        ([-5], [1], "before begin_ns"),
+        ([1000], [1], "span_ns"),
+        ([0], [0], "above 0"),
+        ([0], [-3], "above 0"),
+        ([0.5], [1], "whole nanoseconds"),
+        ([[0]], [[1]], "dimensions"),
+        (np.array([2**63], np.uint64), [1], "int64"),
+        ([0], [100], "nothing would ever run"),
+    ],
+)
+def test_a_trace_that_makes_no_sense_is_refused(start: Any, duration: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        colony_sim.trace(start, duration, span_ns=100)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"kind": "nmi"}, "no kind"),
+        ({"phase": "late"}, "no phase"),
+        ({"spread_ns": 5}, "spread_ns"),
+        ({"core": "last"}, "no core"),
+        ({"core": -1}, "core is -1"),
+    ],
+)
+def test_a_source_that_makes_no_sense_is_refused(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        colony_sim.simulate(nodes=4, noise=colony_sim.periodic(1000, 10, **fields))
+
+
+def test_times_are_not_negative() -> None:
+    with pytest.raises(ValueError, match="is -1; give a number from 0"):
+        colony_sim.periodic(-1, 1)
+    with pytest.raises(ValueError, match="is -1; give a number from 0"):
+        colony_sim.leibniz(5, -1)
+
+
+def test_kinds_of_input_that_are_no_numbers_are_type_errors() -> None:
+    with pytest.raises(TypeError):
+        colony_sim.periodic(every_ns=0.5, length_ns=1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        colony_sim.simulate(nodes=4, turns=5)  # type: ignore[call-arg]
