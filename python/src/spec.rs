@@ -5,7 +5,7 @@ use colony_sim::machine::Machine;
 use colony_sim::program::{Operation, Program, Step};
 use colony_sim::scheduler::{ClockError, Coordinated, Fair, Preempt, Quiet, SpareCore};
 use colony_sim::simulate::Simulation;
-use colony_sim::source::{self, Class, Model, Phase, Placement, Source};
+use colony_sim::source::{self, Class, Model, Noise as _, Phase, Placement, Source};
 use colony_sim::{NodeNoise, SimError};
 use colony_time::{DutyCycle, Windows, WindowsError};
 use serde::Deserialize;
