@@ -11,6 +11,8 @@
 pub mod cpus;
 pub mod curve;
 mod error;
+pub mod event;
+pub mod goal;
 pub mod layout;
 mod level;
 mod loggops;
