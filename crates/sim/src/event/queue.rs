@@ -35,12 +35,12 @@ impl What {
 
     pub(super) const fn new(h: Happening) -> Self {
         let (kind, number) = match h {
-            Happening::Ready(n) => (0, n),
-            Happening::Met(n) => (1, n),
-            Happening::Arrival(n) => (2, n),
-            Happening::Letter(n) => (3, n),
-            Happening::Released(n) => (4, n),
-            Happening::Interface(n) => (5, n),
+            Happening::Arrival(n) => (0, n),
+            Happening::Letter(n) => (1, n),
+            Happening::Released(n) => (2, n),
+            Happening::Interface(n) => (3, n),
+            Happening::Ready(n) => (4, n),
+            Happening::Met(n) => (5, n),
         };
         Self(kind << Self::BITS | number)
     }
@@ -48,12 +48,12 @@ impl What {
     pub(super) const fn happening(self) -> Happening {
         let number = self.0 & ((1 << Self::BITS) - 1);
         match self.0 >> Self::BITS {
-            0 => Happening::Ready(number),
-            1 => Happening::Met(number),
-            2 => Happening::Arrival(number),
-            3 => Happening::Letter(number),
-            4 => Happening::Released(number),
-            _ => Happening::Interface(number),
+            0 => Happening::Arrival(number),
+            1 => Happening::Letter(number),
+            2 => Happening::Released(number),
+            3 => Happening::Interface(number),
+            4 => Happening::Ready(number),
+            _ => Happening::Met(number),
         }
     }
 }
