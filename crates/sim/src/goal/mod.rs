@@ -5,6 +5,7 @@
 mod binary;
 mod build;
 mod link;
+mod lower;
 mod schedule;
 mod text;
 
@@ -16,6 +17,8 @@ pub use build::{BuildError, Builder, Fault};
 pub(crate) use link::Partner;
 pub(crate) use schedule::Waiter;
 pub use schedule::{ANY, Kind, Operation, Requirement, Schedule};
+
+pub use lower::lower;
 
 pub use binary::{read_binary, write_binary};
 pub use text::{read_text, write_text};

@@ -18,7 +18,7 @@ use crate::{Layout, MessageCost};
 const BLOCK: usize = 1 << 13;
 
 /// Number of the key that imbalance is drawn with; sources have small ones.
-const IMBALANCE: u64 = 1 << 40;
+pub(crate) const IMBALANCE: u64 = 1 << 40;
 
 /// A range of ranks.
 #[derive(Clone)]
@@ -310,7 +310,7 @@ fn send(
 }
 
 /// Work of mean `ns` and standard deviation `s · ns`, for one rank.
-fn unequal(ns: u64, s: f64, key: Key, rank: u64) -> u64 {
+pub(crate) fn unequal(ns: u64, s: f64, key: Key, rank: u64) -> u64 {
     // Box and Muller
     let (a, b) = (key.uniform(2 * rank), key.uniform(2 * rank + 1));
     let normal = (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos();

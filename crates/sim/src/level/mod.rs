@@ -4,9 +4,9 @@
 //! times, and schedules of collectives are made as they are needed.
 
 mod collective;
-mod job;
-mod pattern;
-mod plan;
+pub(crate) mod job;
+pub(crate) mod pattern;
+pub(crate) mod plan;
 mod run;
 #[cfg(test)]
 mod tests;
