@@ -93,7 +93,7 @@ pub struct Builder {
 
 impl Builder {
     /// Most operations of all ranks.
-    const MOST: u32 = (1 << 31) - 1;
+    const MOST: u32 = (1 << 30) - 1;
 
     /// Begins rank 0 of a schedule of `ranks` ranks.
     #[must_use]

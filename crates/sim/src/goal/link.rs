@@ -1,7 +1,7 @@
 //! Which receive a send meets, as far as that is known before the schedule runs.
 
 use super::build::{BuildError, Fault};
-use super::schedule::{ANY, Kind, Schedule};
+use super::schedule::{ANY, Kind, Packed, Schedule};
 
 /// How a send and its receive find each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,23 +36,44 @@ impl Link {
     }
 }
 
-/// Receives of all ranks, those of a rank in the order of source, tag and number.
+/// Receives of all ranks, those of a rank in the order of source, tag and number: those of one source and
+/// tag are a group.
 struct Receives {
     /// Where those of each rank begin; where the last's end.
     first: Vec<u32>,
     operations: Vec<u32>,
-    /// At the first of those from one rank under one tag: messages that are sent. Later: their channel.
-    sends: Vec<u32>,
+    /// At the first place of a group: how many messages are sent, and whether their order is known.
+    sends: Vec<Sends>,
     /// Ranks with a receive from any rank or with any tag.
     open: Vec<bool>,
 }
 
+/// Messages of a group: a count, and what is known of their order. It is known if each is issued before the
+/// next: all but the last require nothing, so that they go first, in the order of their numbers. The same
+/// holds for receives.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Sends(u32);
+
+impl Sends {
+    /// Not known: a channel.
+    const UNORDERED: u32 = 1 << 31;
+    /// The last one counted requires something.
+    const WAITS: u32 = 1 << 30;
+
+    const fn count(self) -> u32 {
+        self.0 & (Self::WAITS - 1)
+    }
+
+    const fn is(self, flag: u32) -> bool {
+        self.0 & flag != 0
+    }
+}
+
 pub(crate) fn link(s: &mut Schedule) -> Result<(), BuildError> {
-    let n = s.operations.len() - 1;
-    s.links = vec![Link::NONE; n];
-    let mut receives = collect(s);
-    // the place of its receive, for each send
-    let mut places = std::mem::take(&mut s.links);
+    s.links = vec![Link::NONE; s.operations.len() - 1];
+    let mut receives = Receives::collect(s);
+    // for each send the place of its group; later its partner
+    let mut links = std::mem::take(&mut s.links);
     for rank in 0..s.ranks() {
         for i in s.range(rank) {
             let o = s.operations[i];
@@ -60,67 +81,64 @@ pub(crate) fn link(s: &mut Schedule) -> Result<(), BuildError> {
                 continue;
             }
             if receives.open[o.peer as usize] {
-                places[i] = Link::ANY;
+                links[i] = Link::ANY;
                 continue;
             }
-            match receives.place(s, o.peer, (rank, o.tag)) {
-                Some(place) => {
-                    receives.sends[place] += 1;
-                    places[i] = Link(place as u32);
-                }
-                None => {
-                    let fault =
-                        Fault::Unmatched { from: rank, to: o.peer, tag: o.tag, sends: 1, receives: 0 };
-                    let operation = (i - s.range(rank).start) as u32;
-                    return Err(BuildError { rank, operation, fault });
-                }
-            }
+            let Some(place) = receives.place(s, o.peer, (rank, o.tag)) else {
+                let fault = Fault::Unmatched { from: rank, to: o.peer, tag: o.tag, sends: 1, receives: 0 };
+                return Err(BuildError { rank, operation: (i - s.range(rank).start) as u32, fault });
+            };
+            receives.send(s, place, &o);
+            links[i] = Link(place as u32);
         }
     }
-    s.links = places;
+    s.links = links;
     receives.count(s)?;
-    connect(s, &receives);
+    receives.connect(s);
     Ok(())
 }
 
-fn collect(s: &Schedule) -> Receives {
-    let ranks = s.ranks();
-    let mut r = Receives { first: vec![0], operations: Vec::new(), sends: Vec::new(), open: Vec::new() };
-    let is_recv: Vec<bool> = s.shapes.iter().map(|s| s.kind == Kind::Recv).collect();
-    for rank in 0..ranks {
-        let from = r.operations.len();
-        let range = s.range(rank);
-        let mut open = false;
-        for (number, o) in s.operations[range.clone()].iter().enumerate() {
-            if is_recv[o.shape()] {
-                r.operations.push(number as u32);
-                open |= o.peer == ANY || o.tag == ANY;
-            }
-        }
-        if open {
-            r.operations.truncate(from);
-        }
-        r.operations[from..].sort_unstable_by_key(|&number| {
-            let o = &s.operations[range.start + number as usize];
-            (o.peer, o.tag, number)
-        });
-        r.open.push(open);
-        r.first.push(r.operations.len() as u32);
-    }
-    r.sends = vec![0; r.operations.len()];
-    r
-}
-
 impl Receives {
+    fn collect(s: &Schedule) -> Self {
+        let mut r = Self { first: vec![0], operations: Vec::new(), sends: Vec::new(), open: Vec::new() };
+        let is_recv: Vec<bool> = s.shapes.iter().map(|s| s.kind == Kind::Recv).collect();
+        for rank in 0..s.ranks() {
+            let from = r.operations.len();
+            let range = s.range(rank);
+            let mut open = false;
+            for (number, o) in s.operations[range.clone()].iter().enumerate() {
+                if is_recv[o.shape()] {
+                    r.operations.push(number as u32);
+                    open |= o.peer == ANY || o.tag == ANY;
+                }
+            }
+            if open {
+                r.operations.truncate(from);
+            }
+            r.operations[from..].sort_unstable_by_key(|&number| {
+                let o = &s.operations[range.start + number as usize];
+                (o.peer, o.tag, number)
+            });
+            r.open.push(open);
+            r.first.push(r.operations.len() as u32);
+        }
+        r.sends = vec![Sends(0); r.operations.len()];
+        r
+    }
+
     fn range(&self, rank: u32) -> std::ops::Range<usize> {
         self.first[rank as usize] as usize..self.first[rank as usize + 1] as usize
     }
 
+    fn at<'a>(&self, s: &'a Schedule, rank: u32, place: usize) -> &'a Packed {
+        &s.operations[s.range(rank).start + self.operations[place] as usize]
+    }
+
     /// Place of the first receive of `rank` for messages of one source and tag.
     fn place(&self, s: &Schedule, rank: u32, of: (u32, u32)) -> Option<usize> {
-        let (range, first) = (self.range(rank), s.range(rank).start);
+        let range = self.range(rank);
         let at = |place: usize| {
-            let o = &s.operations[first + self.operations[place] as usize];
+            let o = self.at(s, rank, place);
             (o.peer, o.tag)
         };
         let (mut low, mut high) = (range.start, range.end);
@@ -135,11 +153,24 @@ impl Receives {
         (low < range.end && at(low) == of).then_some(low)
     }
 
-    /// Checks that as many messages are sent as received; `sends` says afterwards which channel each
-    /// receive is of, or that it is the only one ([`u32::MAX`]).
+    /// Counts a send of the group at `place`.
+    fn send(&mut self, s: &Schedule, place: usize, send: &Packed) {
+        let sends = self.sends[place];
+        let shape = s.shapes[send.shape()];
+        let receive = place + sends.count() as usize;
+        let like_its_receive = receive < self.range(send.peer).end && {
+            let r = s.shapes[self.at(s, send.peer, receive).shape()];
+            (r.bytes, r.cpu, r.nic) == (shape.bytes, shape.cpu, shape.nic)
+        };
+        let ordered = !sends.is(Sends::WAITS) && like_its_receive;
+        let unordered = if ordered { sends.0 & Sends::UNORDERED } else { Sends::UNORDERED };
+        let waits = if send.is_free() { 0 } else { Sends::WAITS };
+        self.sends[place] = Sends((sends.count() + 1) | unordered | waits);
+    }
+
+    /// Checks that as many messages are sent as received, and gives groups without order their channels.
     fn count(&mut self, s: &mut Schedule) -> Result<(), BuildError> {
         for rank in 0..s.ranks() {
-            let (range, first) = (self.range(rank), s.range(rank).start);
             if self.open[rank as usize] {
                 for i in s.range(rank) {
                     if s.shapes[s.operations[i].shape()].kind == Kind::Recv {
@@ -147,59 +178,63 @@ impl Receives {
                     }
                 }
             }
+            let range = self.range(rank);
             let mut place = range.start;
             while place < range.end {
-                let at = |p: usize| {
-                    let o = &s.operations[first + self.operations[p] as usize];
-                    (o.peer, o.tag)
+                let Packed { peer: from, tag, .. } = *self.at(s, rank, place);
+                let same = |p: &usize| {
+                    let o = self.at(s, rank, *p);
+                    (o.peer, o.tag) == (from, tag)
                 };
-                let (from, tag) = at(place);
-                let receives = (place..range.end).take_while(|&p| at(p) == (from, tag)).count();
-                let sends = self.sends[place];
-                if sends as usize != receives {
-                    let receives = receives as u32;
+                let end = (place..range.end).take_while(same).last().map_or(place, |p| p) + 1;
+                let (sends, receives) = (self.sends[place].count(), (end - place) as u32);
+                if sends != receives {
                     let fault = Fault::Unmatched { from, to: rank, tag, sends, receives };
                     return Err(BuildError { rank, operation: self.operations[place], fault });
                 }
-                let channel = if receives == 1 { u32::MAX } else { s.channels };
-                s.channels += u32::from(receives > 1);
-                self.sends[place..place + receives].fill(channel);
-                place += receives;
+                let of_one_kind = |p: usize| {
+                    let (a, b) = (self.at(s, rank, place).shape(), self.at(s, rank, p).shape());
+                    (s.shapes[a].cpu, s.shapes[a].nic) == (s.shapes[b].cpu, s.shapes[b].nic)
+                };
+                let ordered = !self.sends[place].is(Sends::UNORDERED)
+                    && (place..end).all(of_one_kind)
+                    && (place..end - 1).all(|p| self.at(s, rank, p).is_free());
+                let channel = if ordered { Sends(0) } else { Sends(s.channels | Sends::UNORDERED) };
+                s.channels += u32::from(!ordered);
+                self.sends[place..end].fill(channel);
+                place = end;
             }
         }
         Ok(())
     }
-}
 
-fn connect(s: &mut Schedule, receives: &Receives) {
-    for rank in 0..s.ranks() {
-        for place in receives.range(rank) {
-            if receives.sends[place] != u32::MAX {
-                let i = s.range(rank).start + receives.operations[place] as usize;
-                s.links[i] = Link(receives.sends[place] | Link::CHANNEL);
+    fn connect(&mut self, s: &mut Schedule) {
+        for rank in 0..s.ranks() {
+            for place in self.range(rank) {
+                if self.sends[place].is(Sends::UNORDERED) {
+                    let i = s.range(rank).start + self.operations[place] as usize;
+                    s.links[i] = Link(self.sends[place].0);
+                }
             }
         }
-    }
-    for rank in 0..s.ranks() {
-        let range = s.range(rank);
-        for i in range.clone() {
-            let o = s.operations[i];
-            if s.shapes[o.shape()].kind != Kind::Send || s.links[i] == Link::ANY {
-                continue;
-            }
-            let place = s.links[i].0 as usize;
-            let number = receives.operations[place];
-            let j = s.range(o.peer).start + number as usize;
-            let (a, b) = (s.shapes[o.shape()], s.shapes[s.operations[j].shape()]);
-            if receives.sends[place] != u32::MAX {
-                s.links[i] = Link(receives.sends[place] | Link::CHANNEL);
-            } else if (a.bytes, a.cpu, a.nic) == (b.bytes, b.cpu, b.nic) {
+        for rank in 0..s.ranks() {
+            let range = s.range(rank);
+            for i in range.clone() {
+                let o = s.operations[i];
+                if s.shapes[o.shape()].kind != Kind::Send || s.links[i] == Link::ANY {
+                    continue;
+                }
+                let place = s.links[i].0 as usize;
+                let sends = self.sends[place];
+                if sends.is(Sends::UNORDERED) {
+                    s.links[i] = Link(sends.0);
+                    continue;
+                }
+                self.sends[place] = Sends(sends.0 + 1);
+                let number = self.operations[place + sends.count() as usize];
                 s.links[i] = Link(number);
-                s.links[j] = Link((i - range.start) as u32);
-            } else {
-                s.links[i] = Link(s.channels | Link::CHANNEL);
-                s.links[j] = s.links[i];
-                s.channels += 1;
+                s.links[s.first[o.peer as usize] as usize + number as usize] =
+                    Link((i - range.start) as u32);
             }
         }
     }
