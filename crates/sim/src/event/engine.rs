@@ -98,8 +98,7 @@ impl<'a> Engine<'a> {
         let rendezvous = sends().any(|(_, c)| c.rendezvous);
         let shift = if rendezvous || least_ns == 0 { 0 } else { least_ns.ilog2() };
         let noisy = node.sources.iter().any(|s| node.scheduler.admits(s.class));
-        let noise =
-            noisy.then(|| Cpus::new(node, network.layout(), 0..schedule.ranks(), seed, begin_ns));
+        let noise = noisy.then(|| Cpus::new(node, network.layout(), 0..schedule.ranks(), seed, begin_ns));
         let operations = schedule.operations() as usize;
         Ok(Self {
             schedule,
@@ -139,9 +138,11 @@ impl<'a> Engine<'a> {
         let mut batch = Vec::new();
         while self.queue.next_window(&mut batch) {
             let letters = &self.letters;
-            // events come in runs of rising ranks, which the stable sort finds
-            batch.sort_by(|a, b| match (a.what.happening(), b.what.happening()) {
-                (Happening::Letter(m), Happening::Letter(n)) if (a.rank, a.time_ns) == (b.rank, b.time_ns) => {
+            // in place: a stable sort is faster here, and takes as much memory again
+            batch.sort_unstable_by(|a, b| match (a.what.happening(), b.what.happening()) {
+                (Happening::Letter(m), Happening::Letter(n))
+                    if (a.rank, a.time_ns) == (b.rank, b.time_ns) =>
+                {
                     let by = |i| (letters.get(i).from, letters.get(i).operation);
                     by(m).cmp(&by(n))
                 }
@@ -486,10 +487,7 @@ impl<'a> Engine<'a> {
             return Err(EventError::Unreceived { messages: (first.len() + messages.count()) as u32, first });
         }
         let ends = self.free.chunks(self.cpus).map(|c| c.iter().max().map_or(0, |&e| e - self.begin_ns));
-        Ok(Outcome {
-            ends_ns: ends.collect(),
-            events: self.schedule.operations() + self.schedule.messages(),
-        })
+        Ok(Outcome { ends_ns: ends.collect(), events: self.schedule.operations() + self.schedule.messages() })
     }
 
     fn deadlock(&self) -> EventError {

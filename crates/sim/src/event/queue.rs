@@ -79,12 +79,14 @@ pub(super) struct Queue {
     shift: u32,
     window: u64,
     buckets: Vec<Vec<Event>>,
+    /// Room of buckets that were emptied.
+    spare: Vec<Vec<Event>>,
 }
 
 impl Queue {
     /// Windows of 2^`shift` ns; the one under way has `now_ns`.
     pub(super) fn new(shift: u32, now_ns: u64) -> Self {
-        Self { shift, window: now_ns >> shift, buckets: vec![Vec::new(); 64] }
+        Self { shift, window: now_ns >> shift, buckets: vec![Vec::new(); 64], spare: Vec::new() }
     }
 
     /// Whether an event at that time is in the window under way, and none of the queue's business.
@@ -94,28 +96,30 @@ impl Queue {
 
     pub(super) fn push(&mut self, event: Event) {
         let differ = (event.time_ns >> self.shift) ^ self.window;
-        self.buckets[differ.ilog2() as usize].push(event);
+        let bucket = &mut self.buckets[differ.ilog2() as usize];
+        if bucket.capacity() == 0 {
+            *bucket = self.spare.pop().unwrap_or_default();
+        }
+        bucket.push(event);
     }
 
     /// Goes on to the next window that has events, and puts them into `batch`; `false`: there is none.
     pub(super) fn next_window(&mut self, batch: &mut Vec<Event>) -> bool {
         batch.clear();
         let Some(bucket) = self.buckets.iter().position(|b| !b.is_empty()) else { return false };
-        let windows = self.buckets[bucket].iter().map(|e| e.time_ns >> self.shift);
-        self.window = windows.min().unwrap_or(self.window);
-        // often all of them are at one time, as in a program without noise
-        if bucket == 0 || self.buckets[bucket].iter().all(|e| self.is_now(e.time_ns)) {
-            std::mem::swap(batch, &mut self.buckets[bucket]);
-            return true;
-        }
         let mut events = std::mem::take(&mut self.buckets[bucket]);
-        for &event in &events {
-            if self.is_now(event.time_ns) { batch.push(event) } else { self.push(event) }
+        self.window = events.iter().map(|e| e.time_ns >> self.shift).min().unwrap_or(self.window);
+        // often all of them are at one time, as in a program without noise
+        if bucket == 0 || events.iter().all(|e| self.is_now(e.time_ns)) {
+            std::mem::swap(batch, &mut events);
+        } else {
+            for &event in &events {
+                if self.is_now(event.time_ns) { batch.push(event) } else { self.push(event) }
+            }
         }
         events.clear();
-        // the room is kept for the next ones, unless it is large and they are few
-        if events.capacity() < 1 << 12 {
-            self.buckets[bucket] = events;
+        if events.capacity() > 0 {
+            self.spare.push(events);
         }
         true
     }

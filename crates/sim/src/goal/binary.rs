@@ -71,7 +71,9 @@ fn parts<R: BufRead>(bytes: &mut Bytes<'_, R>, ranks: u32) -> Result<Vec<(u64, u
         let begin = u64::from_le_bytes(bytes.array("where a rank begins")?);
         let end = u64::from_le_bytes(bytes.array("where a rank ends")?);
         if begin < least || end < begin || end - begin < 8 || end > u64::MAX / 2 {
-            let what = format!("a rank's part from {begin} to {end}; expected one of 8 bytes or more from {least} on");
+            let what = format!(
+                "a rank's part from {begin} to {end}; expected one of 8 bytes or more from {least} on"
+            );
             return Err(bytes.bad(at, what));
         }
         least = end;
@@ -197,7 +199,9 @@ impl<R: BufRead> Bytes<'_, R> {
                 self.at += skip;
                 Ok(())
             }
-            Ok(n) => Err(self.bad(self.at + n, format!("the file ends here; expected more at byte {offset}"))),
+            Ok(n) => {
+                Err(self.bad(self.at + n, format!("the file ends here; expected more at byte {offset}")))
+            }
             Err(error) => Err(GoalError::Io { file: self.name.into(), error }),
         }
     }

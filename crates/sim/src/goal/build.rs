@@ -146,7 +146,9 @@ impl Builder {
             _ => {}
         }
         if number >= Edge::MOST {
-            return Err(self.error(number, Fault::TooLarge { what: "operations on a rank", most: Edge::MOST }));
+            return Err(
+                self.error(number, Fault::TooLarge { what: "operations on a rank", most: Edge::MOST })
+            );
         }
         if self.made.operations.len() >= Self::MOST as usize {
             return Err(self.error(number, Fault::TooLarge { what: "operations", most: Self::MOST }));

@@ -233,8 +233,7 @@ impl Receives {
                 self.sends[place] = Sends(sends.0 + 1);
                 let number = self.operations[place + sends.count() as usize];
                 s.links[i] = Link(number);
-                s.links[s.first[o.peer as usize] as usize + number as usize] =
-                    Link((i - range.start) as u32);
+                s.links[s.first[o.peer as usize] as usize + number as usize] = Link((i - range.start) as u32);
             }
         }
     }

@@ -7,6 +7,8 @@ mod build;
 mod link;
 mod lower;
 mod schedule;
+#[cfg(test)]
+mod tests;
 mod text;
 
 use std::fs::File;
@@ -69,5 +71,17 @@ pub fn read(path: &Path) -> Result<Schedule, GoalError> {
         read_binary(reader, &file)
     } else {
         read_text(reader, &file)
+    }
+}
+
+/// For fuzzers: reads `bytes` in both forms, and checks that what is read is written and read again.
+#[doc(hidden)]
+pub fn fuzz_read(bytes: &[u8]) {
+    for schedule in [read_text(bytes, "fuzz"), read_binary(bytes, "fuzz")].into_iter().flatten() {
+        let (mut text, mut binary) = (Vec::new(), Vec::new());
+        let written = write_text(&schedule, &mut text).and_then(|()| write_binary(&schedule, &mut binary));
+        assert!(written.is_ok(), "memory takes all");
+        assert_eq!(read_text(text.as_slice(), "text").ok().as_ref(), Some(&schedule));
+        assert_eq!(read_binary(binary.as_slice(), "binary").ok().as_ref(), Some(&schedule));
     }
 }

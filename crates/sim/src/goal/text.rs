@@ -162,8 +162,7 @@ impl Parser {
             return self.end_rank();
         }
         let Some(word) = words.next() else { return Ok(()) };
-        let plain = words.peek() != Some(b":") && matches!(word, b"send" | b"recv" | b"calc");
-        if plain {
+        if matches!(word, b"send" | b"recv" | b"calc") {
             return self.operation(word, words).map(|_| ());
         }
         if !word.first().is_some_and(u8::is_ascii_alphabetic) {
@@ -190,9 +189,9 @@ impl Parser {
                 let start_only = how == b"irequires";
                 let line = self.line;
                 match &mut self.builder {
-                    Some(b) => {
-                        b.require(operation, on, start_only).map_err(|e| Bad { line, what: e.fault.to_string() })
-                    }
+                    Some(b) => b
+                        .require(operation, on, start_only)
+                        .map_err(|e| Bad { line, what: e.fault.to_string() }),
                     None => Ok(()),
                 }
             }
@@ -221,7 +220,9 @@ impl Parser {
                 let rank = self.number(words, "a rank", u64::from(self.ranks) - 1)?;
                 if rank != self.first.len() as u64 {
                     let next = self.first.len();
-                    return Err(self.bad(format!("found rank {rank}, expected rank {next}: ranks come in order")));
+                    return Err(
+                        self.bad(format!("found rank {rank}, expected rank {next}: ranks come in order"))
+                    );
                 }
                 if !words.eat("{") {
                     let found = shown(words.peek());
