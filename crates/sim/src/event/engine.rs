@@ -56,7 +56,9 @@ pub(super) struct Engine<'a> {
     slots: usize,
     /// When each is free; empty where they are never busier than the CPU.
     interfaces: Vec<u64>,
-    blocked: HashMap<(u32, u32), VecDeque<Blocked>>,
+    /// Who waits for one, by rank and interface, with the time they were ready. While there is an entry, an
+    /// event is to come that looks after it.
+    blocked: HashMap<(u32, u32), VecDeque<(u64, Blocked)>>,
     noise: Option<Cpus>,
     /// Operations that wait for a message or a receive, or have.
     begun: Bits,
@@ -82,11 +84,9 @@ impl<'a> Engine<'a> {
         progress: Progress,
         seed: Key,
         begin_ns: u64,
-    ) -> Result<Self, EventError> {
+        costs: Vec<MessageCost>,
+    ) -> Self {
         let ranks = schedule.ranks() as usize;
-        let costs: Vec<MessageCost> =
-            schedule.shapes.iter().map(|s| network.loggops().cost(s.bytes)).collect();
-        check_length(schedule, network, &costs)?;
         let sends = || schedule.shapes.iter().zip(&costs).filter(|(s, _)| s.kind == Kind::Send);
         let (cpus, nics) = schedule.cpus_and_nics();
         let interfaces_matter = cpus > 1
@@ -100,7 +100,7 @@ impl<'a> Engine<'a> {
         let noisy = node.sources.iter().any(|s| node.scheduler.admits(s.class));
         let noise = noisy.then(|| Cpus::new(node, network.layout(), 0..schedule.ranks(), seed, begin_ns));
         let operations = schedule.operations() as usize;
-        Ok(Self {
+        Self {
             schedule,
             network,
             latency: network.uniform_ns(),
@@ -123,7 +123,7 @@ impl<'a> Engine<'a> {
             queue: Queue::new(shift, begin_ns),
             soon: BinaryHeap::new(),
             left: schedule.operations(),
-        })
+        }
     }
 
     pub(super) fn run(mut self) -> Result<Outcome, EventError> {
@@ -230,6 +230,7 @@ impl<'a> Engine<'a> {
         let shape = self.schedule.shapes[o.shape()];
         match shape.kind {
             Kind::Calc => {
+                self.serve_blocked(now_ns, rank);
                 let cpu = self.cpu(rank, o.shape());
                 let start = now_ns.max(self.free[cpu]);
                 let end = self.work(rank, shape.cpu as usize, start, o.calc_ns());
@@ -276,31 +277,62 @@ impl<'a> Engine<'a> {
         if self.slots == 0 {
             return false;
         }
+        self.serve_blocked(now_ns, rank);
+        let free_ns = self.interface_free(rank, slot);
+        let busy = free_ns > now_ns.max(self.free[self.cpu(rank, shape)]);
         if let Some(others) = self.blocked.get_mut(&(rank, slot)) {
-            others.push_back(blocked);
-            return true;
+            let wait = busy || !others.is_empty();
+            if wait {
+                others.push_back((now_ns, blocked));
+            }
+            return wait;
         }
-        let free_ns = self.interfaces[rank as usize * self.slots + slot as usize];
-        let wait = free_ns > now_ns.max(self.free[self.cpu(rank, shape)]);
-        if wait {
-            self.blocked.insert((rank, slot), VecDeque::from([blocked]));
+        if busy {
+            self.blocked.insert((rank, slot), VecDeque::from([(now_ns, blocked)]));
             self.push(free_ns, rank, Happening::Interface(slot));
         }
-        wait
+        busy
     }
 
-    /// An interface is free for the first that waits for it.
-    fn interface(&mut self, now_ns: u64, rank: u32, slot: u32) {
-        match self.blocked.get_mut(&(rank, slot)).and_then(VecDeque::pop_front) {
-            Some(Blocked::Send(operation)) => self.send(now_ns, rank, operation),
-            Some(Blocked::Message(receive, letter)) => self.take(now_ns, rank, receive, letter),
-            None => {}
+    fn interface_free(&self, rank: u32, slot: u32) -> u64 {
+        self.interfaces[rank as usize * self.slots + slot as usize]
+    }
+
+    /// Lets those go ahead that waited for an interface, and can begin no later than what becomes ready
+    /// now: they were ready before it.
+    fn serve_blocked(&mut self, now_ns: u64, rank: u32) {
+        if self.blocked.is_empty() {
+            return;
         }
+        while let Some((_, slot)) =
+            (0..self.slots as u32).filter_map(|s| self.can_begin(now_ns, rank, s)).min()
+        {
+            match self.blocked.get_mut(&(rank, slot)).and_then(VecDeque::pop_front) {
+                Some((_, Blocked::Send(operation))) => self.send(now_ns, rank, operation),
+                Some((_, Blocked::Message(receive, letter))) => self.take(now_ns, rank, receive, letter),
+                None => return,
+            }
+        }
+    }
+
+    /// Since when the first that waits for an interface has been ready, if it waits for the CPU only.
+    fn can_begin(&self, now_ns: u64, rank: u32, slot: u32) -> Option<(u64, u32)> {
+        let &(since_ns, blocked) = self.blocked.get(&(rank, slot))?.front()?;
+        let shape = match blocked {
+            Blocked::Send(operation) => self.schedule.operations[self.index(rank, operation)].shape(),
+            Blocked::Message(receive, letter) => self.taker(rank, receive, letter),
+        };
+        let cpu_ns = now_ns.max(self.free[self.cpu(rank, shape)]);
+        (self.interface_free(rank, slot) <= cpu_ns).then_some((since_ns, slot))
+    }
+
+    /// An interface may be free for those that wait for it.
+    fn interface(&mut self, now_ns: u64, rank: u32, slot: u32) {
+        self.serve_blocked(now_ns, rank);
         if self.blocked.get(&(rank, slot)).is_some_and(|b| b.is_empty()) {
             self.blocked.remove(&(rank, slot));
         } else {
-            let free_ns = self.interfaces[rank as usize * self.slots + slot as usize];
-            self.push(free_ns.max(now_ns), rank, Happening::Interface(slot));
+            self.push(self.interface_free(rank, slot), rank, Happening::Interface(slot));
         }
     }
 
@@ -504,29 +536,4 @@ impl<'a> Engine<'a> {
         }
         EventError::Deadlock { ranks, first }
     }
-}
-
-/// Adds up all that a schedule can take one after the other: no time may come near the end of the count.
-fn check_length(
-    schedule: &Schedule,
-    network: &MachineNetwork,
-    costs: &[MessageCost],
-) -> Result<(), EventError> {
-    let latency = network.latency_ns_at_most();
-    let of_shape: Vec<u128> = costs
-        .iter()
-        .zip(&schedule.shapes)
-        .map(|(c, s)| match s.kind {
-            Kind::Calc => 0,
-            _ => [c.overhead_ns, c.send_more_ns, c.gap_ns, c.transfer_ns, c.recv_ns, latency]
-                .into_iter()
-                .map(u128::from)
-                .sum(),
-        })
-        .collect();
-    let all = schedule.operations[..schedule.operations() as usize].iter().map(|o| {
-        let calc = if schedule.shapes[o.shape()].kind == Kind::Calc { o.calc_ns() } else { 0 };
-        of_shape[o.shape()] + u128::from(calc)
-    });
-    if all.sum::<u128>() > u128::from(u64::MAX / 8) { Err(EventError::TooLong) } else { Ok(()) }
 }

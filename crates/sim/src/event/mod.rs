@@ -14,9 +14,10 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
+use crate::MessageCost;
 use crate::cpus::Node;
 use crate::goal::{Kind, Schedule};
-use crate::network::MachineNetwork;
+use crate::network::{MachineNetwork, Network};
 use crate::rng::Key;
 
 /// When a rank's CPU takes the overhead of a receive.
@@ -168,5 +169,37 @@ pub fn run(
     if machine != schedule.ranks() {
         return Err(EventError::Ranks { schedule: schedule.ranks(), machine });
     }
-    engine::Engine::new(schedule, network, node, progress, seed, begin_ns)?.run()
+    let costs: Vec<MessageCost> = schedule.shapes.iter().map(|s| network.loggops().cost(s.bytes)).collect();
+    check_length(schedule, network, &costs, begin_ns)?;
+    engine::Engine::new(schedule, network, node, progress, seed, begin_ns, costs).run()
+}
+
+/// Adds up all that a schedule can take one after the other: no time may come near the end of the count.
+fn check_length(
+    schedule: &Schedule,
+    network: &MachineNetwork,
+    costs: &[MessageCost],
+    begin_ns: u64,
+) -> Result<(), EventError> {
+    let latency = network.latency_ns_at_most();
+    let of_shape: Vec<u128> = costs
+        .iter()
+        .zip(&schedule.shapes)
+        .map(|(c, s)| match s.kind {
+            Kind::Calc => 0,
+            _ => [c.overhead_ns, c.send_more_ns, c.gap_ns, c.transfer_ns, c.recv_ns, latency]
+                .into_iter()
+                .map(u128::from)
+                .sum(),
+        })
+        .collect();
+    let all = schedule.operations[..schedule.operations() as usize].iter().map(|o| {
+        let calc = if schedule.shapes[o.shape()].kind == Kind::Calc { o.calc_ns() } else { 0 };
+        of_shape[o.shape()] + u128::from(calc)
+    });
+    if all.sum::<u128>() + u128::from(begin_ns) > u128::from(u64::MAX / 8) {
+        Err(EventError::TooLong)
+    } else {
+        Ok(())
+    }
 }
