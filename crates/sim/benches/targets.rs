@@ -206,7 +206,7 @@ fn once(
     node: &Node,
     key: Key,
 ) -> Result<(u64, u64), Failed> {
-    const BEGIN_NS: u64 = 100_000_000;
+    const BEGIN_NS: u64 = 0;
     if let Some(schedule) = schedule {
         let network = machine.network(row.ranks)?;
         let outcome = run(schedule, &network, node, Progress::ProgramOrder, key, BEGIN_NS)?;
