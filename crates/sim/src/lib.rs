@@ -11,7 +11,9 @@
 pub mod cpus;
 pub mod curve;
 mod error;
+pub mod event;
 pub mod fit;
+pub mod goal;
 mod kernels;
 pub mod layout;
 mod level;

@@ -63,6 +63,28 @@ impl MachineNetwork {
         Self { loggops, topology, layout, inside_ns: inside_ns.unwrap_or(loggops.latency_ns) }
     }
 
+    /// Where its ranks are.
+    #[must_use]
+    pub const fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// The least latency between any two ranks: no message is faster.
+    #[must_use]
+    pub fn least_ns(&self) -> u64 {
+        self.uniform_ns().unwrap_or_else(|| self.inside_ns.min(self.loggops.latency_ns))
+    }
+
+    /// A latency that no two ranks exceed.
+    pub(crate) fn latency_ns_at_most(&self) -> u64 {
+        let hop_ns = match self.topology {
+            Topology::Flat => 0,
+            Topology::Torus { hop_ns, .. } | Topology::FatTree { hop_ns, .. } => hop_ns,
+        };
+        let hops = u64::from(self.layout.nodes()).saturating_add(64);
+        self.inside_ns.max(self.loggops.latency_ns.saturating_add(hop_ns.saturating_mul(hops)))
+    }
+
     /// Hops between two nodes; 0 for the same one.
     #[must_use]
     pub fn hops(&self, a: u32, b: u32) -> u32 {

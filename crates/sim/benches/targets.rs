@@ -1,0 +1,327 @@
+//! The simulator's targets, measured here: `./x bench sim [--loggopsim DIRECTORY]`.
+//!
+//! Each row runs in a process of its own, on one core, best of three in CPU seconds. Memory is what a run
+//! adds to what was there before it (for the event engine: beyond the schedule).
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use colony_sim::cpus::Node;
+use colony_sim::event::{Progress, run};
+use colony_sim::goal::{self, Schedule};
+use colony_sim::machine::Machine;
+use colony_sim::program::{Algorithm, Operation, Program, Step};
+use colony_sim::rng::Key;
+use colony_sim::scheduler::Preempt;
+use colony_sim::simulate::{Simulation, simulate};
+use colony_sim::source::{Model, Source};
+
+type Failed = Box<dyn std::error::Error>;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Engine {
+    Level,
+    Event,
+}
+
+struct Row {
+    name: &'static str,
+    engine: Engine,
+    ranks: u32,
+    noisy: bool,
+    program: fn() -> Program,
+    /// The stored figure of LogGOPSim, built with -O3.
+    stored: &'static str,
+    target: &'static str,
+}
+
+fn barriers(iterations: u64) -> Program {
+    let step = Step::by(Operation::Barrier, Algorithm::Dissemination, 8);
+    Program::new("barrier", iterations, vec![step])
+}
+
+fn one(operation: Operation, algorithm: Algorithm, bytes: u64) -> Program {
+    Program::new("collective", 1, vec![Step::by(operation, algorithm, bytes)])
+}
+
+const ROWS: [Row; 11] = {
+    use Engine::{Event, Level};
+    [
+        Row {
+            name: "barrier",
+            engine: Level,
+            ranks: 1 << 16,
+            noisy: false,
+            program: || barriers(1),
+            stored: "2.31 s, 456 MB",
+            target: "4.6 ms, 32 B/rank",
+        },
+        Row {
+            name: "barrier",
+            engine: Level,
+            ranks: 1 << 20,
+            noisy: false,
+            program: || barriers(1),
+            stored: "82.5 s, 7.7 GB",
+            target: "0.2 s",
+        },
+        Row {
+            name: "barrier",
+            engine: Level,
+            ranks: 1 << 20,
+            noisy: true,
+            program: || barriers(1),
+            stored: "",
+            target: "0.2 s",
+        },
+        Row {
+            name: "barrier",
+            engine: Level,
+            ranks: 1 << 24,
+            noisy: true,
+            program: || barriers(1),
+            stored: "",
+            target: "1 GB",
+        },
+        Row {
+            name: "10,000 barriers",
+            engine: Level,
+            ranks: 1 << 16,
+            noisy: true,
+            program: || barriers(10_000),
+            stored: "impractical",
+            target: "90 s",
+        },
+        Row {
+            name: "barrier",
+            engine: Event,
+            ranks: 1 << 16,
+            noisy: false,
+            program: || barriers(1),
+            stored: "1.4 M events/s, 7 KB/rank",
+            target: "5 M events/s, 70 B/rank",
+        },
+        Row {
+            name: "barrier",
+            engine: Event,
+            ranks: 1 << 16,
+            noisy: true,
+            program: || barriers(1),
+            stored: "",
+            target: "5 M events/s",
+        },
+        Row {
+            name: "barrier",
+            engine: Event,
+            ranks: 1 << 20,
+            noisy: false,
+            program: || barriers(1),
+            stored: "0.76 M events/s, 7 KB/rank",
+            target: "5 M events/s, 70 B/rank",
+        },
+        Row {
+            name: "barrier",
+            engine: Event,
+            ranks: 1 << 20,
+            noisy: true,
+            program: || barriers(1),
+            stored: "",
+            target: "5 M events/s",
+        },
+        Row {
+            name: "allreduce, Rabenseifner",
+            engine: Event,
+            ranks: 1 << 16,
+            noisy: false,
+            program: || one(Operation::Allreduce, Algorithm::Rabenseifner, 1 << 16),
+            stored: "",
+            target: "5 M events/s, 70 B/rank",
+        },
+        Row {
+            name: "alltoall, linear",
+            engine: Event,
+            ranks: 1 << 10,
+            noisy: false,
+            program: || one(Operation::Alltoall, Algorithm::Linear, 8),
+            stored: "killed after 300 s",
+            target: "2 s",
+        },
+    ]
+};
+
+/// A tick each millisecond and a daemon: what the noisy rows have on every node.
+fn noise() -> Node {
+    let tick = Source::new("tick", Model::periodic(1_000_000, 3_000));
+    Node::new(vec![tick, Source::new("daemon", Model::leibniz(20_000, 10_000_000))], Preempt)
+}
+
+fn main() -> Result<(), Failed> {
+    let args: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
+    match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["row", number] => child(&ROWS[number.parse::<usize>()?]),
+        [] => table(None),
+        ["--loggopsim", directory] => table(Some(Path::new(directory))),
+        _ => Err("give nothing, or --loggopsim and the directory with the program LogGOPSim".into()),
+    }
+}
+
+/// What a row's process prints: CPU seconds, bytes a rank, events, and the program's time.
+struct Measured {
+    seconds: f64,
+    bytes_a_rank: u64,
+    events: u64,
+    total_ns: u64,
+}
+
+fn child(row: &Row) -> Result<(), Failed> {
+    let (program, machine) = ((row.program)(), Machine::loggopsim());
+    let node = if row.noisy { noise() } else { Node::quiet() };
+    let key = Key::new(1).part(0);
+    let schedule = match row.engine {
+        Engine::Event => Some(goal::lower(&program, &machine, row.ranks, key)?),
+        Engine::Level => None,
+    };
+    let before = memory("VmRSS:")?;
+    std::fs::write("/proc/self/clear_refs", "5")?;
+    let mut best = Measured { seconds: f64::INFINITY, bytes_a_rank: 0, events: 0, total_ns: 0 };
+    for _ in 0..if program.iterations > 100 { 1 } else { 3 } {
+        let begin = cpu_seconds("self")?;
+        let (total_ns, events) = once(row, schedule.as_ref(), &program, &machine, &node, key)?;
+        best.seconds = best.seconds.min(cpu_seconds("self")? - begin);
+        if best.events == 0 {
+            best.bytes_a_rank = memory("VmHWM:")?.saturating_sub(before) / u64::from(row.ranks);
+        }
+        (best.total_ns, best.events) = (total_ns, events);
+    }
+    println!("{} {} {} {}", best.seconds, best.bytes_a_rank, best.events, best.total_ns);
+    Ok(())
+}
+
+fn once(
+    row: &Row,
+    schedule: Option<&Schedule>,
+    program: &Program,
+    machine: &Machine,
+    node: &Node,
+    key: Key,
+) -> Result<(u64, u64), Failed> {
+    const BEGIN_NS: u64 = 0;
+    if let Some(schedule) = schedule {
+        let network = machine.network(row.ranks)?;
+        let outcome = run(schedule, &network, node, Progress::ProgramOrder, key, BEGIN_NS)?;
+        return Ok((outcome.total_ns(), outcome.events));
+    }
+    let outcome = simulate(&Simulation {
+        program: program.clone(),
+        machine: machine.clone(),
+        node: node.clone(),
+        nodes: row.ranks,
+        begin_ns: Some(BEGIN_NS),
+        repetitions: 1,
+        seed: 1,
+    })?;
+    Ok((outcome.totals_ns[0], 1))
+}
+
+fn memory(of: &str) -> Result<u64, Failed> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|l| l.strip_prefix(of)).ok_or("no such line")?;
+    Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? << 10)
+}
+
+/// CPU time of a process's first thread: rows run on one.
+fn cpu_seconds(process: &str) -> Result<f64, Failed> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/schedstat"))?;
+    Ok(stat.split(' ').next().unwrap_or("0").parse::<f64>()? / 1e9)
+}
+
+fn table(loggopsim: Option<&Path>) -> Result<(), Failed> {
+    println!(
+        "| engine | program | ranks | noise | here | the target | LogGOPSim, stored | LogGOPSim, here |"
+    );
+    println!("|---|---|---|---|---|---|---|---|");
+    for (number, row) in ROWS.iter().enumerate() {
+        // an address space of a gigabyte or two, and one core
+        let mut process = Command::new(std::env::current_exe()?);
+        let output = process
+            .args(["row", &number.to_string()])
+            .env("RAYON_NUM_THREADS", "1")
+            .stderr(Stdio::inherit())
+            .output()?;
+        let line = String::from_utf8(output.stdout)?;
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [seconds, bytes, events, total] = words[..] else { return Err("a row failed".into()) };
+        let m = Measured {
+            seconds: seconds.parse()?,
+            bytes_a_rank: bytes.parse()?,
+            events: events.parse()?,
+            total_ns: total.parse()?,
+        };
+        let side_by_side = match loggopsim {
+            Some(directory) if row.engine == Engine::Event && !row.noisy => theirs(row, directory, &m)?,
+            _ => String::new(),
+        };
+        let engine = if row.engine == Engine::Level { "level" } else { "event" };
+        let noise = if row.noisy { "yes" } else { "no" };
+        let Row { name, ranks, target, stored, .. } = row;
+        println!(
+            "| {engine} | {name} | {ranks} | {noise} | {} | {target} | {stored} | {side_by_side} |",
+            ours(&m, row)
+        );
+    }
+    Ok(())
+}
+
+fn ours(m: &Measured, row: &Row) -> String {
+    let rate = match row.engine {
+        Engine::Event => format!(", {:.1} M events/s", m.events as f64 / m.seconds / 1e6),
+        Engine::Level => String::new(),
+    };
+    format!("{}{rate}, {} B/rank", time(m.seconds), m.bytes_a_rank)
+}
+
+fn time(seconds: f64) -> String {
+    if seconds < 1.0 { format!("{:.2} ms", seconds * 1e3) } else { format!("{seconds:.2} s") }
+}
+
+/// Runs LogGOPSim on the same schedule, for at most five minutes.
+fn theirs(row: &Row, directory: &Path, ours: &Measured) -> Result<String, Failed> {
+    let file: PathBuf = std::env::temp_dir().join(format!("colony-targets-{}.bin", std::process::id()));
+    let schedule = goal::lower(&(row.program)(), &Machine::loggopsim(), row.ranks, Key::new(1).part(0))?;
+    goal::write_binary(&schedule, std::io::BufWriter::new(std::fs::File::create(&file)?))?;
+    drop(schedule);
+    let process = Command::new(directory.join("LogGOPSim"))
+        .args(["-b", "-f"])
+        .arg(&file)
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let found = watch(process, ours);
+    std::fs::remove_file(&file)?;
+    found
+}
+
+fn watch(mut process: Child, ours: &Measured) -> Result<String, Failed> {
+    let begin = Instant::now();
+    let (mut peak, mut seconds) = (0, 0.0);
+    while process.try_wait()?.is_none() {
+        let id = process.id().to_string();
+        seconds = cpu_seconds(&id).unwrap_or(seconds);
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+        let high =
+            status.lines().find_map(|l| l.strip_prefix("VmHWM:")).and_then(|l| l.split_whitespace().next());
+        peak = high.and_then(|kb| kb.parse::<u64>().ok()).unwrap_or(peak);
+        if begin.elapsed() > Duration::from_secs(300) {
+            process.kill()?;
+            process.wait()?;
+            return Ok(format!("killed after 300 s, {} MB", peak >> 10));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let said = String::from_utf8_lossy(&process.wait_with_output()?.stdout).into_owned();
+    let end = said.lines().find_map(|l| l.strip_prefix("Maximum finishing time at host "));
+    let same = end.is_some_and(|l| l.contains(&format!(": {} (", ours.total_ns)));
+    let rate = ours.events as f64 / seconds / 1e6;
+    let verdict = if same { "same time" } else { "another time" };
+    Ok(format!("{}, {rate:.2} M events/s, {} MB, {verdict}", time(seconds), peak >> 10))
+}

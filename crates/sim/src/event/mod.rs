@@ -1,0 +1,205 @@
+//! The event engine: any schedule of sends, receives and computing, under LogGOPS and noise.
+//!
+//! Each rank's CPUs and interfaces serve what is ready in the order it became ready (at one instant: local
+//! operations first, by number, then messages), one after the other. Only messages pass between ranks, and
+//! none is faster than the latency and the overhead: so time is cut into windows of that length, in which
+//! ranks go ahead one by one without a look at the others. Where a rendezvous is possible windows are an
+//! instant long, as the beginning of a receive frees its sender at once.
+
+mod engine;
+mod matching;
+mod queue;
+#[cfg(test)]
+mod tests;
+
+use serde::{Deserialize, Serialize};
+
+use crate::MessageCost;
+use crate::cpus::Node;
+use crate::goal::{Kind, Schedule};
+use crate::network::{MachineNetwork, Network};
+use crate::rng::Key;
+
+/// When a rank's CPU takes the overhead of a receive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Progress {
+    /// When the program has reached the receive and the message is there: an MPI library that works in
+    /// calls only. The level engine's rule.
+    #[default]
+    ProgramOrder,
+    /// When the message arrives, whether the program has reached its receive or not, on the CPU and the
+    /// interface of the numbers that its send names: a progress thread. LogGOPSim's rule.
+    Asynchronous,
+}
+
+/// What a run says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// When the CPUs of each rank had done all their work, nanoseconds after the job began.
+    pub ends_ns: Vec<u64>,
+    /// Operations and messages, counted as LogGOPSim does.
+    pub events: u64,
+}
+
+impl Outcome {
+    /// From the beginning to the end of the last rank.
+    #[must_use]
+    pub fn total_ns(&self) -> u64 {
+        self.ends_ns.iter().copied().max().unwrap_or(0)
+    }
+}
+
+/// A rank that waits for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// The rank.
+    pub rank: u32,
+    /// Number of its operation that waits, from 0.
+    pub operation: u32,
+    /// A send that no receive begins for, or a receive that no message comes for.
+    pub kind: Kind,
+    /// The other rank, or [`ANY`](crate::goal::ANY).
+    pub peer: u32,
+    /// The tag, or [`ANY`](crate::goal::ANY).
+    pub tag: u32,
+}
+
+/// A message that nobody received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unreceived {
+    /// Sender.
+    pub from: u32,
+    /// Receiver.
+    pub to: u32,
+    /// Tag.
+    pub tag: u32,
+}
+
+/// A schedule that cannot run to its end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EventError {
+    /// The machine has not as many ranks as the schedule.
+    #[error("the schedule has {schedule} ranks and the machine {machine}; give it as many")]
+    Ranks {
+        /// Ranks of the schedule.
+        schedule: u32,
+        /// Ranks of the machine.
+        machine: u32,
+    },
+    /// Ranks wait for one another, or for messages that nobody sends.
+    #[error("deadlock: {ranks} ranks wait for ever: {}", list(first, *ranks, waits))]
+    Deadlock {
+        /// Ranks that wait.
+        ranks: u32,
+        /// What the first ten of them wait for.
+        first: Vec<Waiting>,
+    },
+    /// Messages were left over.
+    #[error("{messages} messages were never received: {}", list(first, *messages, goes))]
+    Unreceived {
+        /// How many.
+        messages: u32,
+        /// The first ten of them.
+        first: Vec<Unreceived>,
+    },
+    /// A rank that noise leaves no time to.
+    #[error("rank {rank} never gets its CPU: noise takes all of its time under this scheduler")]
+    Starved {
+        /// The rank.
+        rank: u32,
+    },
+    /// The schedule's times add up to more than can be counted.
+    #[error("the schedule takes too long to be counted in nanoseconds: over {} years", u64::MAX / 8 / 31_557_600_000_000_000)]
+    TooLong,
+}
+
+/// Most entries in a list of what went wrong.
+const LISTED: usize = 10;
+
+fn list<T>(first: &[T], all: u32, show: impl Fn(&T) -> String) -> String {
+    let shown: Vec<String> = first.iter().map(show).collect();
+    let more = all as usize - first.len().min(all as usize);
+    let rest = if more > 0 { format!("; and {more} more") } else { String::new() };
+    shown.join("; ") + &rest
+}
+
+fn waits(w: &Waiting) -> String {
+    let any = |n: u32| if n == crate::goal::ANY { "any".into() } else { n.to_string() };
+    let Waiting { rank, operation, .. } = w;
+    let (peer, tag) = (any(w.peer), any(w.tag));
+    match w.kind {
+        Kind::Send => {
+            format!("rank {rank} in operation {operation} for rank {peer} to receive with tag {tag}")
+        }
+        _ => format!("rank {rank} in operation {operation} for a message from rank {peer} with tag {tag}"),
+    }
+}
+
+fn goes(u: &Unreceived) -> String {
+    format!("from rank {} to rank {} with tag {}", u.from, u.to, u.tag)
+}
+
+/// Runs `schedule` on the ranks of `network`, with the noise of `node` on each rank's CPU 0 (its other
+/// CPUs have none); the job begins `begin_ns` after boot. A schedule without noise is one on
+/// [`Node::quiet`].
+///
+/// # Errors
+/// [`EventError`] where it cannot run to its end.
+///
+/// ```
+/// use colony_sim::event::{Progress, run};
+/// use colony_sim::{cpus::Node, goal, machine::Machine, rng::Key};
+/// let goal = "num_ranks 2\n rank 0 {\n send 8b to 1\n }\n rank 1 {\n recv 8b from 0\n }\n";
+/// let schedule = goal::read_text(goal.as_bytes(), "example")?;
+/// let network = Machine::loggopsim().network(2)?;
+/// let outcome = run(&schedule, &network, &Node::quiet(), Progress::ProgramOrder, Key::new(1), 0)?;
+/// assert_eq!(outcome.ends_ns, [1500, 1500 + 2500 + 7 * 6 + 1500]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn run(
+    schedule: &Schedule,
+    network: &MachineNetwork,
+    node: &Node,
+    progress: Progress,
+    seed: Key,
+    begin_ns: u64,
+) -> Result<Outcome, EventError> {
+    let machine = network.layout().ranks();
+    if machine != schedule.ranks() {
+        return Err(EventError::Ranks { schedule: schedule.ranks(), machine });
+    }
+    let costs: Vec<MessageCost> = schedule.shapes.iter().map(|s| network.loggops().cost(s.bytes)).collect();
+    check_length(schedule, network, &costs, begin_ns)?;
+    engine::Engine::new(schedule, network, node, progress, seed, begin_ns, costs).run()
+}
+
+/// Adds up all that a schedule can take one after the other: no time may come near the end of the count.
+fn check_length(
+    schedule: &Schedule,
+    network: &MachineNetwork,
+    costs: &[MessageCost],
+    begin_ns: u64,
+) -> Result<(), EventError> {
+    let latency = network.latency_ns_at_most();
+    let of_shape: Vec<u128> = costs
+        .iter()
+        .zip(&schedule.shapes)
+        .map(|(c, s)| match s.kind {
+            Kind::Calc => 0,
+            _ => [c.overhead_ns, c.send_more_ns, c.gap_ns, c.transfer_ns, c.recv_ns, latency]
+                .into_iter()
+                .map(u128::from)
+                .sum(),
+        })
+        .collect();
+    let all = schedule.operations[..schedule.operations() as usize].iter().map(|o| {
+        let calc = if schedule.shapes[o.shape()].kind == Kind::Calc { o.calc_ns() } else { 0 };
+        of_shape[o.shape()] + u128::from(calc)
+    });
+    if all.sum::<u128>() + u128::from(begin_ns) > u128::from(u64::MAX / 8) {
+        Err(EventError::TooLong)
+    } else {
+        Ok(())
+    }
+}

@@ -1,0 +1,176 @@
+//! The events to come: a monotone radix heap (Ahuja, Mehlhorn, Orlin and Tarjan, "Faster algorithms for the
+//! shortest path problem", JACM 1990) over windows of time.
+
+/// Something that happens on a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Event {
+    pub(super) time_ns: u64,
+    pub(super) rank: u32,
+    pub(super) what: What,
+}
+
+/// What happens: a kind and a number in one word. Kinds at one instant happen in the order of this list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct What(u32);
+
+/// [`What`], unpacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Happening {
+    /// All that operation requires is done.
+    Ready(u32),
+    /// One of the requirements of a join is met.
+    Met(u32),
+    /// The one message of a receive arrives.
+    Arrival(u32),
+    /// A message arrives: number of its letter.
+    Letter(u32),
+    /// The receive of a rendezvous send has begun.
+    Released(u32),
+    /// An interface is free for its next send, or receive.
+    Interface(u32),
+}
+
+impl What {
+    const BITS: u32 = 29;
+
+    pub(super) const fn new(h: Happening) -> Self {
+        let (kind, number) = match h {
+            Happening::Arrival(n) => (0, n),
+            Happening::Letter(n) => (1, n),
+            Happening::Released(n) => (2, n),
+            Happening::Interface(n) => (3, n),
+            Happening::Ready(n) => (4, n),
+            Happening::Met(n) => (5, n),
+        };
+        Self(kind << Self::BITS | number)
+    }
+
+    pub(super) const fn happening(self) -> Happening {
+        let number = self.0 & ((1 << Self::BITS) - 1);
+        match self.0 >> Self::BITS {
+            0 => Happening::Arrival(number),
+            1 => Happening::Letter(number),
+            2 => Happening::Released(number),
+            3 => Happening::Interface(number),
+            4 => Happening::Ready(number),
+            _ => Happening::Met(number),
+        }
+    }
+}
+
+impl Event {
+    /// Order of events in a window: rank by rank, each in the order of time.
+    pub(super) const fn key(&self) -> u128 {
+        (self.rank as u128) << 96 | (self.time_ns as u128) << 32 | self.what.0 as u128
+    }
+
+    /// The event with that key.
+    pub(super) const fn of_key(key: u128) -> Self {
+        Self { time_ns: (key >> 32) as u64, rank: (key >> 96) as u32, what: What(key as u32) }
+    }
+}
+
+/// Events beyond the window under way.
+///
+/// Bucket *k* has those whose window differs from the one under way in bit *k* and no higher one: an event
+/// moves to a lower bucket a few times, and no event is compared with another.
+#[derive(Debug)]
+pub(super) struct Queue {
+    shift: u32,
+    window: u64,
+    buckets: Vec<Vec<Event>>,
+    /// Room of buckets that were emptied.
+    spare: Vec<Vec<Event>>,
+}
+
+impl Queue {
+    /// Windows of 2^`shift` ns; the one under way has `now_ns`.
+    pub(super) fn new(shift: u32, now_ns: u64) -> Self {
+        Self { shift, window: now_ns >> shift, buckets: vec![Vec::new(); 64], spare: Vec::new() }
+    }
+
+    /// Whether an event at that time is in the window under way, and none of the queue's business.
+    pub(super) const fn is_now(&self, time_ns: u64) -> bool {
+        time_ns >> self.shift == self.window
+    }
+
+    pub(super) fn push(&mut self, event: Event) {
+        let differ = (event.time_ns >> self.shift) ^ self.window;
+        let bucket = &mut self.buckets[differ.ilog2() as usize];
+        if bucket.capacity() == 0 {
+            *bucket = self.spare.pop().unwrap_or_default();
+        }
+        bucket.push(event);
+    }
+
+    /// Goes on to the next window that has events, and puts them into `batch`; `false`: there is none.
+    pub(super) fn next_window(&mut self, batch: &mut Vec<Event>) -> bool {
+        batch.clear();
+        let Some(bucket) = self.buckets.iter().position(|b| !b.is_empty()) else { return false };
+        let mut events = std::mem::take(&mut self.buckets[bucket]);
+        self.window = events.iter().map(|e| e.time_ns >> self.shift).min().unwrap_or(self.window);
+        // often all of them are at one time, as in a program without noise
+        if bucket == 0 || events.iter().all(|e| self.is_now(e.time_ns)) {
+            std::mem::swap(batch, &mut events);
+        } else {
+            for &event in &events {
+                if self.is_now(event.time_ns) { batch.push(event) } else { self.push(event) }
+            }
+        }
+        events.clear();
+        if events.capacity() > 0 {
+            self.spare.push(events);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_happens_is_packed_and_unpacked() {
+        for n in [0, 1, (1 << 29) - 1] {
+            for h in [
+                Happening::Ready(n),
+                Happening::Met(n),
+                Happening::Arrival(n),
+                Happening::Letter(n),
+                Happening::Released(n),
+                Happening::Interface(n),
+            ] {
+                let e = Event { time_ns: u64::MAX - 5, rank: u32::MAX, what: What::new(h) };
+                assert_eq!((e.what.happening(), Event::of_key(e.key())), (h, e));
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn windows_come_in_order_and_lose_nothing(
+            shift in 0u32..12,
+            steps in prop::collection::vec((0u64..1 << 40, 0u32..64), 1..200),
+        ) {
+            let mut queue = Queue::new(shift, 7);
+            let what = What::new(Happening::Ready(0));
+            let (mut last, mut got, mut batch) = (7u64 >> shift, 0, Vec::new());
+            let mut left = steps.iter();
+            loop {
+                for &(far, by) in left.by_ref().take(3) {
+                    let time_ns = ((last + 1) << shift) + (far >> by);
+                    queue.push(Event { time_ns, rank: 0, what });
+                }
+                if !queue.next_window(&mut batch) {
+                    break;
+                }
+                let window = batch[0].time_ns >> shift;
+                prop_assert!(window > last);
+                prop_assert!(batch.iter().all(|e| e.time_ns >> shift == window));
+                (last, got) = (window, got + batch.len());
+            }
+            prop_assert_eq!(got, steps.len());
+        }
+    }
+}

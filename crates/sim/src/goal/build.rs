@@ -1,0 +1,305 @@
+//! Making a schedule, rank by rank.
+
+use std::collections::HashMap;
+
+use super::link;
+use super::schedule::{Edge, Join, Kind, Operation, Packed, Requirement, Schedule, Shape, Waiter};
+
+/// Why a schedule makes no sense, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("rank {rank}, operation {operation}: {fault}")]
+pub struct BuildError {
+    /// Rank at fault.
+    pub rank: u32,
+    /// Number of the operation at fault among those of the rank, from 0.
+    pub operation: u32,
+    /// What is wrong.
+    pub fault: Fault,
+}
+
+/// What can be wrong with a schedule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// A message to or from a rank that there is not.
+    #[error("there is no rank {peer}: the schedule has {ranks}")]
+    NoSuchRank {
+        /// The other rank.
+        peer: u32,
+        /// Ranks of the schedule.
+        ranks: u32,
+    },
+    /// A requirement of or on an operation that there is not.
+    #[error("there is no operation {operation} on this rank to require")]
+    NoSuchOperation {
+        /// The operation.
+        operation: u32,
+    },
+    /// Operations that wait for one another in a circle.
+    #[error("it waits for itself, in a circle of requirements; take one of them away")]
+    Cycle,
+    /// A send to any rank or with any tag.
+    #[error("a send needs a rank to go to and a tag; only a receive may leave them open")]
+    OpenSend,
+    /// Not as many sends as receives between two ranks under a tag.
+    #[error(
+        "{sends} messages go from rank {from} to rank {to} with tag {tag}, and {receives} are received: \
+         each send needs its receive"
+    )]
+    Unmatched {
+        /// Sender.
+        from: u32,
+        /// Receiver.
+        to: u32,
+        /// Tag.
+        tag: u32,
+        /// Sends.
+        sends: u32,
+        /// Receives.
+        receives: u32,
+    },
+    /// More than can be counted.
+    #[error("the schedule has more than {most} {what}; split it")]
+    TooLarge {
+        /// Of what.
+        what: &'static str,
+        /// As many as can be.
+        most: u32,
+    },
+}
+
+/// Makes a schedule: the operations of rank 0 with their requirements, then [`Builder::next_rank`], and so on.
+///
+/// ```
+/// use colony_sim::goal::{Builder, Kind, Operation};
+/// let message = |kind, peer| Operation { kind, size: 8, peer, tag: 0, cpu: 0, nic: 0 };
+/// let mut b = Builder::new(2);
+/// b.add(message(Kind::Send, 1))?;
+/// b.next_rank()?;
+/// let received = b.add(message(Kind::Recv, 0))?;
+/// let computed = b.add(Operation { kind: Kind::Calc, size: 1000, peer: 0, tag: 0, cpu: 0, nic: 0 })?;
+/// b.require(computed, received, false)?;
+/// assert_eq!(b.finish()?.operations(), 3);
+/// # Ok::<(), colony_sim::goal::BuildError>(())
+/// ```
+#[derive(Debug)]
+pub struct Builder {
+    ranks: u32,
+    made: Schedule,
+    numbers: HashMap<Shape, u32>,
+    /// The shape looked up last, most often the one needed next.
+    last: Option<(Shape, u32)>,
+    requirements: Vec<Requirement>,
+}
+
+impl Builder {
+    /// Most operations of all ranks.
+    const MOST: u32 = (1 << 30) - 1;
+
+    /// Begins rank 0 of a schedule of `ranks` ranks.
+    #[must_use]
+    pub fn new(ranks: u32) -> Self {
+        let made = Schedule {
+            first: vec![0],
+            operations: Vec::new(),
+            edges: Vec::new(),
+            joins: Vec::new(),
+            shapes: Vec::new(),
+            links: Vec::new(),
+            channels: 0,
+        };
+        Self { ranks, made, numbers: HashMap::new(), last: None, requirements: Vec::new() }
+    }
+
+    /// The rank under way.
+    #[must_use]
+    pub fn rank(&self) -> u32 {
+        (self.made.first.len() - 1) as u32
+    }
+
+    /// Number of the next operation of the rank.
+    #[must_use]
+    pub fn next_operation(&self) -> u32 {
+        (self.made.operations.len() - self.begin()) as u32
+    }
+
+    fn begin(&self) -> usize {
+        self.made.first.last().map_or(0, |&n| n as usize)
+    }
+
+    fn error(&self, operation: u32, fault: Fault) -> BuildError {
+        BuildError { rank: self.rank(), operation, fault }
+    }
+
+    /// Adds an operation to the rank; returns its number there.
+    ///
+    /// # Errors
+    /// [`Fault::NoSuchRank`], [`Fault::OpenSend`], [`Fault::TooLarge`].
+    pub fn add(&mut self, o: Operation) -> Result<u32, BuildError> {
+        use super::schedule::ANY;
+        let number = self.next_operation();
+        let open = o.peer == ANY || o.tag == ANY;
+        match o.kind {
+            Kind::Send if open => return Err(self.error(number, Fault::OpenSend)),
+            Kind::Send | Kind::Recv if o.peer >= self.ranks && o.peer != ANY => {
+                return Err(self.error(number, Fault::NoSuchRank { peer: o.peer, ranks: self.ranks }));
+            }
+            _ => {}
+        }
+        if number >= Edge::MOST {
+            return Err(
+                self.error(number, Fault::TooLarge { what: "operations on a rank", most: Edge::MOST })
+            );
+        }
+        if self.made.operations.len() >= Self::MOST as usize {
+            return Err(self.error(number, Fault::TooLarge { what: "operations", most: Self::MOST }));
+        }
+        let calc = o.kind == Kind::Calc;
+        let bytes = if calc { 0 } else { o.size };
+        let nic = if calc { 0 } else { o.nic };
+        let shape = self.shape(Shape { kind: o.kind, cpu: o.cpu, nic, bytes });
+        let (peer, tag) = if calc { ((o.size >> 32) as u32, o.size as u32) } else { (o.peer, o.tag) };
+        self.made.operations.push(Packed { shape, peer, tag, edges: 0 });
+        Ok(number)
+    }
+
+    fn shape(&mut self, shape: Shape) -> u32 {
+        match self.last {
+            Some((last, number)) if last == shape => number,
+            _ => {
+                let next = self.made.shapes.len() as u32;
+                let number = *self.numbers.entry(shape).or_insert(next);
+                if number == next {
+                    self.made.shapes.push(shape);
+                }
+                self.last = Some((shape, number));
+                number
+            }
+        }
+    }
+
+    /// Lets operation number `operation` of the rank wait until number `on` is done, or has begun.
+    ///
+    /// # Errors
+    /// [`Fault::NoSuchOperation`], [`Fault::Cycle`] where it waits for itself.
+    pub fn require(&mut self, operation: u32, on: u32, start_only: bool) -> Result<(), BuildError> {
+        let n = self.next_operation();
+        if let Some(&operation) = [operation, on].iter().find(|&&o| o >= n) {
+            return Err(self.error(operation, Fault::NoSuchOperation { operation }));
+        }
+        if operation == on {
+            return Err(self.error(operation, Fault::Cycle));
+        }
+        self.requirements.push(Requirement { operation, on, start_only });
+        Ok(())
+    }
+
+    /// Ends the rank under way and begins the next.
+    ///
+    /// # Errors
+    /// [`Fault::Cycle`], [`Fault::TooLarge`].
+    pub fn next_rank(&mut self) -> Result<(), BuildError> {
+        let mut waits = vec![0u32; self.next_operation() as usize];
+        for r in &self.requirements {
+            waits[r.operation as usize] += 1;
+        }
+        self.check_for_cycles(&waits)?;
+        self.add_edges(&waits)?;
+        let end = self.made.operations.len() as u32;
+        self.made.first.push(end);
+        self.requirements.clear();
+        Ok(())
+    }
+
+    fn add_edges(&mut self, waits: &[u32]) -> Result<(), BuildError> {
+        let begin = self.begin();
+        if self.made.edges.len() + self.requirements.len() >= u32::MAX as usize {
+            return Err(self.error(0, Fault::TooLarge { what: "requirements", most: u32::MAX }));
+        }
+        // the order of the file is not kept: sorted, equal schedules are equal in memory
+        self.requirements.sort_unstable_by_key(|r| (r.on, r.start_only, r.operation));
+        let mut joins: HashMap<u32, u32> = HashMap::new();
+        let mut rest = self.requirements.as_slice();
+        for (number, &needs) in waits.iter().enumerate() {
+            let o = &mut self.made.operations[begin + number];
+            o.edges = self.made.edges.len() as u32;
+            if needs == 0 {
+                o.shape |= Packed::FREE;
+            }
+            while let Some((r, others)) = rest.split_first()
+                && r.on as usize == number
+            {
+                let requirements = waits[r.operation as usize];
+                let to = if requirements == 1 {
+                    Waiter::Operation(r.operation)
+                } else {
+                    let made = &mut self.made.joins;
+                    Waiter::Join(*joins.entry(r.operation).or_insert_with(|| {
+                        made.push(Join { operation: r.operation, requirements });
+                        made.len() as u32 - 1
+                    }))
+                };
+                self.made.edges.push(Edge::new(to, r.start_only));
+                rest = others;
+            }
+        }
+        if self.made.joins.len() > Edge::MOST as usize {
+            return Err(self.error(0, Fault::TooLarge { what: "joins", most: Edge::MOST }));
+        }
+        Ok(())
+    }
+
+    /// Kahn's algorithm, where a requirement points backwards; else there can be no circle.
+    fn check_for_cycles(&self, waits: &[u32]) -> Result<(), BuildError> {
+        if self.requirements.iter().all(|r| r.on < r.operation) {
+            return Ok(());
+        }
+        let mut by_on = self.requirements.clone();
+        by_on.sort_unstable_by_key(|r| r.on);
+        let mut waits = waits.to_vec();
+        let mut free: Vec<u32> = (0..waits.len() as u32).filter(|&i| waits[i as usize] == 0).collect();
+        while let Some(on) = free.pop() {
+            let from = by_on.partition_point(|r| r.on < on);
+            for r in by_on[from..].iter().take_while(|r| r.on == on) {
+                waits[r.operation as usize] -= 1;
+                if waits[r.operation as usize] == 0 {
+                    free.push(r.operation);
+                }
+            }
+        }
+        match waits.iter().position(|&w| w > 0) {
+            Some(operation) => Err(self.error(on_a_cycle(&by_on, &waits, operation as u32), Fault::Cycle)),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the last rank (those not begun have nothing to do) and finds each send its receive.
+    ///
+    /// # Errors
+    /// [`Fault::Cycle`], [`Fault::Unmatched`], [`Fault::TooLarge`].
+    pub fn finish(mut self) -> Result<Schedule, BuildError> {
+        while self.rank() < self.ranks {
+            self.next_rank()?;
+        }
+        let edges = self.made.edges.len() as u32;
+        self.made.operations.push(Packed { shape: 0, peer: 0, tag: 0, edges });
+        link::link(&mut self.made)?;
+        Ok(self.made)
+    }
+}
+
+/// Walks from an operation that is held back along what holds it back until one comes again.
+fn on_a_cycle(requirements: &[Requirement], waits: &[u32], from: u32) -> u32 {
+    let mut held_by: HashMap<u32, u32> = HashMap::new();
+    for r in requirements.iter().filter(|r| waits[r.on as usize] > 0) {
+        held_by.insert(r.operation, r.on);
+    }
+    let mut seen = std::collections::HashSet::new();
+    let mut at = from;
+    while seen.insert(at) {
+        match held_by.get(&at) {
+            Some(&next) => at = next,
+            None => break,
+        }
+    }
+    at
+}

@@ -1,0 +1,87 @@
+//! Schedules in GOAL, the format of LogGOPSim (Hoefler, Siebert and Lumsdaine, "Group operation assembly
+//! language: a flexible way to express collective communication", ICPP 2009): text, and the binary form
+//! that its `txt2bin` makes. `docs/goal.md` describes both.
+
+mod binary;
+mod build;
+mod link;
+mod lower;
+mod schedule;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+pub use build::{BuildError, Builder, Fault};
+pub(crate) use link::Partner;
+pub(crate) use schedule::Waiter;
+pub use schedule::{ANY, Kind, Operation, Requirement, Schedule};
+
+pub use lower::lower;
+
+pub use binary::{read_binary, write_binary};
+pub use text::{read_text, write_text};
+
+/// A schedule that cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum GoalError {
+    /// The file cannot be read.
+    #[error("cannot read the schedule {file}: {error}")]
+    Io {
+        /// Its name.
+        file: String,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// Text that is no GOAL, or a schedule that makes no sense.
+    #[error("{file}:{line}: {what}")]
+    Text {
+        /// The file's name.
+        file: String,
+        /// Line, from 1.
+        line: u64,
+        /// What is wrong, and what was expected.
+        what: String,
+    },
+    /// Bytes that are no binary GOAL, or a schedule that makes no sense.
+    #[error("{file}, byte {offset}: {what}")]
+    Binary {
+        /// The file's name.
+        file: String,
+        /// Where, from 0.
+        offset: u64,
+        /// What is wrong, and what was expected.
+        what: String,
+    },
+}
+
+/// Reads a schedule in GOAL, binary or text, as its first bytes tell.
+///
+/// # Errors
+/// [`GoalError`] with file, line or byte, and what is wrong there.
+pub fn read(path: &Path) -> Result<Schedule, GoalError> {
+    let file = path.display().to_string();
+    let io = |error| GoalError::Io { file: file.clone(), error };
+    let mut reader = BufReader::with_capacity(1 << 20, File::open(path).map_err(io)?);
+    let head = reader.fill_buf().map_err(io)?;
+    if head.starts_with(&binary::MAGIC.to_le_bytes()) || head.contains(&0) {
+        read_binary(reader, &file)
+    } else {
+        read_text(reader, &file)
+    }
+}
+
+/// For fuzzers: reads `bytes` in both forms, and checks that what is read is written and read again.
+#[doc(hidden)]
+pub fn fuzz_read(bytes: &[u8]) {
+    for schedule in [read_text(bytes, "fuzz"), read_binary(bytes, "fuzz")].into_iter().flatten() {
+        let (mut text, mut binary) = (Vec::new(), Vec::new());
+        let written = write_text(&schedule, &mut text).and_then(|()| write_binary(&schedule, &mut binary));
+        assert!(written.is_ok(), "memory takes all");
+        assert_eq!(read_text(text.as_slice(), "text").ok().as_ref(), Some(&schedule));
+        assert_eq!(read_binary(binary.as_slice(), "binary").ok().as_ref(), Some(&schedule));
+    }
+}
