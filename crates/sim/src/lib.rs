@@ -33,8 +33,11 @@ pub mod scheduler;
 pub mod simulate;
 pub mod source;
 pub mod spare;
+pub mod spec;
 pub mod stats;
+pub mod sweep;
 pub mod tail;
+pub mod what_if;
 
 pub use error::SimError;
 pub use layout::Layout;

@@ -112,6 +112,17 @@ pub enum Algorithm {
     Linear,
 }
 
+/// The barotropic solver of [`Program::pop`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Solver {
+    /// Passes in an iteration of the program.
+    pub passes: u64,
+    /// Work of a pass.
+    pub work_ns: u64,
+    /// Bytes to each of the four neighbours in a pass.
+    pub bytes: u64,
+}
+
 fn is_zero(x: &f64) -> bool {
     *x == 0.0
 }
@@ -168,6 +179,48 @@ impl Program {
     #[must_use]
     pub fn bsp(work_ns: u64, iterations: u64) -> Self {
         Self::new("bsp", iterations, vec![Step::compute(work_ns), Step::collective(Operation::Barrier, 0)])
+    }
+
+    /// An allreduce on sub-communicators of every power of two of ranks, from two to all (the benchmark
+    /// of the Colony report, appendix A.2). One rank has none.
+    #[must_use]
+    pub fn glob(ranks: u32, bytes: u64, iterations: u64) -> Self {
+        let sizes = (1..32).map(|power| 1u32 << power).take_while(|&size| size <= ranks);
+        let allreduce = |size| Step::Collective {
+            operation: Operation::Allreduce,
+            algorithm: None,
+            bytes,
+            combine_ns: 0,
+            // all ranks are no sub-communicator: hardware serves them
+            ranks: (size < ranks).then_some(size),
+        };
+        Self::new("glob", iterations, sizes.map(allreduce).collect())
+    }
+
+    /// A message around all ranks, over and over (ANL 2005).
+    #[must_use]
+    pub fn ring(bytes: u64, iterations: u64) -> Self {
+        Self::new("ring", iterations, vec![Step::RingTrip { bytes }])
+    }
+
+    /// Work, then `bytes` to each of the six neighbours, and again: a 7-point stencil in three dimensions.
+    #[must_use]
+    pub fn stencil(work: Step, bytes: u64, iterations: u64) -> Self {
+        Self::new("stencil", iterations, vec![work, Step::Halo { bytes, dims: 3 }])
+    }
+
+    /// The ocean model POP in outline (Jaguar, CUG 2010): the baroclinic part is work and a halo exchange in
+    /// three dimensions; the barotropic one solves a system over the surface by conjugate gradients, `solver`
+    /// passes of a little work, a halo exchange in two dimensions and an allreduce of 8 bytes.
+    #[must_use]
+    pub fn pop(work: Step, bytes: u64, solver: Solver, iterations: u64) -> Self {
+        let pass = vec![
+            Step::compute(solver.work_ns),
+            Step::Halo { bytes: solver.bytes, dims: 2 },
+            Step::collective(Operation::Allreduce, 8),
+        ];
+        let barotropic = Step::Repeat { times: solver.passes, body: pass };
+        Self::new("pop", iterations, vec![work, Step::Halo { bytes, dims: 3 }, barotropic])
     }
 
     /// # Errors

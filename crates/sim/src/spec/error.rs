@@ -1,0 +1,131 @@
+//! What can be wrong with a scenario, and where.
+
+use std::path::{Path, PathBuf};
+
+use toml::de::{DeTable, DeValue};
+
+use crate::SimError;
+
+/// A scenario that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SpecError {
+    /// The file cannot be read.
+    #[error("cannot read the scenario {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// Something in the text is wrong.
+    #[error("{}{line}: {what}", file.as_ref().map_or_else(|| "line ".into(), |f| format!("{}:", f.display())))]
+    Line {
+        /// The file, where it is one.
+        file: Option<PathBuf>,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong, and what to do.
+        what: String,
+    },
+    /// A value makes no sense.
+    #[error("{path}: {what}")]
+    Value {
+        /// Where, as `program.bytes`.
+        path: String,
+        /// What is wrong, and what to do.
+        what: String,
+    },
+    /// A trace that was not given.
+    #[error("the trace {0} was not read")]
+    Trace(String),
+    /// What the simulator says.
+    #[error(transparent)]
+    Sim(#[from] SimError),
+}
+
+impl SpecError {
+    /// Whether another scenario would have done it.
+    #[must_use]
+    pub const fn is_wrong_use(&self) -> bool {
+        matches!(self, Self::Line { .. } | Self::Value { .. })
+    }
+
+    pub(crate) fn value(path: impl Into<String>, what: impl ToString) -> Self {
+        Self::Value { path: path.into(), what: what.to_string() }
+    }
+
+    /// The same below `path`.
+    pub(crate) fn inside(self, outer: &str) -> Self {
+        match self {
+            Self::Value { path, what } => Self::Value { path: format!("{outer}.{path}"), what },
+            other => other,
+        }
+    }
+
+    pub(crate) fn toml(text: &str, e: &toml::de::Error) -> Self {
+        let line = e.span().map_or(1, |s| line_at(text, s.start));
+        Self::Line { file: None, line, what: e.message().replace('\n', "; ") }
+    }
+
+    /// The same with the line of the value in `text`.
+    pub(crate) fn in_text(self, text: &str) -> Self {
+        match self {
+            Self::Value { path, what } => {
+                let line = line_of(text, &path);
+                Self::Line { file: None, line, what: format!("{path}: {what}") }
+            }
+            other => other,
+        }
+    }
+
+    /// The same with the file.
+    pub(crate) fn in_file(self, path: &Path) -> Self {
+        match self {
+            Self::Line { line, what, .. } => Self::Line { file: Some(path.to_owned()), line, what },
+            other => other,
+        }
+    }
+}
+
+fn line_at(text: &str, byte: usize) -> usize {
+    text.bytes().take(byte).filter(|&b| b == b'\n').count() + 1
+}
+
+/// The line of what `path` names; of the deepest part of it that is there, else the first.
+fn line_of(text: &str, path: &str) -> usize {
+    let Ok(table) = DeTable::parse(text) else { return 1 };
+    let (mut at, mut rest) = (0, path);
+    let mut value: Option<&DeValue<'_>> = None;
+    while !rest.is_empty() {
+        let table = if value.is_none() { Some(table.get_ref()) } else { value.and_then(DeValue::as_table) };
+        let array = value.and_then(DeValue::as_array);
+        // a key of the table of sweeps is itself a path
+        let (part, after) = match table {
+            Some(t) if t.contains_key(rest) => (rest, ""),
+            _ => rest.split_once('.').unwrap_or((rest, "")),
+        };
+        let element = array.and_then(|a| a.get(part.parse::<usize>().ok()?));
+        match (table.and_then(|t| t.get_key_value(part)), element) {
+            (Some((k, v)), _) => (at, value) = (k.span().start, Some(v.get_ref())),
+            (None, Some(e)) => (at, value) = (e.span().start, Some(e.get_ref())),
+            (None, None) => break,
+        }
+        rest = after;
+    }
+    line_at(text, at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_found_by_its_path() {
+        assert_eq!(line_of("a = 1\n[sweep]\nb = 1\n\"c.d\" = 2", "sweep.c.d"), 4);
+        let text = "seed = 1\n[program]\nname = \"x\"\n\n[[noise]]\nname = \"a\"\n[[noise]]\n\nmodel = 3\n";
+        assert_eq!(line_of(text, "program.name"), 3);
+        assert_eq!(line_of(text, "program.nothing"), 2);
+        assert_eq!(line_of(text, "noise.1.model"), 9);
+        assert_eq!(line_of(text, "nothing"), 1);
+    }
+}

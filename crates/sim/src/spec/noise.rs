@@ -1,0 +1,215 @@
+//! The noise of a scenario: models and traces.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{SpecError, notation};
+use crate::source::{Class, Dist, Model, Noise as _, Phase, Placement, Source, Trace};
+use crate::{CpuNoise, NodeNoise, SimError};
+
+/// A source of noise on every node: exactly one of `trace`, `model`, `leibniz`, `periodic` and `poisson`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SourceSpec {
+    /// Name in results.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// File of a trace, replayed by every node from another instant: all its sources.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
+    /// Sources of the trace to leave out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub leave_out: Vec<String>,
+    /// Any model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<Model>,
+    /// The noise daemon of the Colony report.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leibniz: Option<Leibniz>,
+    /// A detour in regular intervals.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub periodic: Option<Repeated>,
+    /// A detour at any instant with equal probability.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub poisson: Option<Repeated>,
+    /// Who can hold it back; by the names of its sources for a trace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class: Option<Class>,
+    /// How nodes lie to one another.
+    #[serde(skip_serializing_if = "is_default")]
+    pub phase: Phase,
+    /// On which cores.
+    #[serde(skip_serializing_if = "is_default")]
+    pub placement: Placement,
+}
+
+fn is_default<T: Default + PartialEq>(x: &T) -> bool {
+    *x == T::default()
+}
+
+/// Calculations of random length, at most twice the mean, and a sleep after each.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Leibniz {
+    /// Mean calculation.
+    #[serde(with = "notation::ns", rename = "mean")]
+    pub mean_ns: u64,
+    /// Sleep.
+    #[serde(with = "notation::ns", rename = "sleep")]
+    pub sleep_ns: u64,
+}
+
+/// Detours of one length.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Repeated {
+    /// From one to the next; the mean, where they are random.
+    #[serde(with = "notation::ns", rename = "every")]
+    pub every_ns: u64,
+    /// Length of each.
+    #[serde(with = "notation::ns", rename = "length")]
+    pub length_ns: u64,
+}
+
+/// What was measured on one node, by source.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// Name and noise of each source, on one timeline.
+    pub sources: Vec<(String, NodeNoise)>,
+}
+
+/// Traces by the names of their files.
+pub type Traces = BTreeMap<String, Arc<Measured>>;
+
+impl Measured {
+    /// A number that differs between different traces (FNV-1a over all their figures).
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        let mut hash = 0xcbf2_9ce4_8422_2325u64;
+        let mut add = |bytes: &[u8]| {
+            for b in bytes {
+                hash = (hash ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3);
+            }
+        };
+        for (name, noise) in &self.sources {
+            add(name.as_bytes());
+            for cpu in noise.cpus() {
+                add(&cpu.span_ns().to_le_bytes());
+                for d in cpu.detours() {
+                    add(&d.start_ns.to_le_bytes());
+                    add(&d.duration_ns.to_le_bytes());
+                }
+            }
+        }
+        hash
+    }
+
+    /// The same without the sources that `leave_out` names.
+    ///
+    /// # Errors
+    /// The name that is no source of it.
+    pub fn without(&self, leave_out: &[String]) -> Result<Self, String> {
+        if let Some(name) = leave_out.iter().find(|n| !self.sources.iter().any(|(s, _)| s == *n)) {
+            return Err(name.clone());
+        }
+        let kept = self.sources.iter().filter(|(name, _)| !leave_out.contains(name)).cloned();
+        Ok(Self { sources: kept.collect() })
+    }
+}
+
+impl Measured {
+    /// The sources as they replay: one for each class, for what is in one class is dealt with alike. They keep
+    /// their places in time to one another, as part `group` of all that is measured.
+    ///
+    /// # Errors
+    /// [`SimError`] where the sources were not observed together, or leave a CPU no time.
+    pub fn sources(&self, group: u32) -> Result<Vec<Source>, SimError> {
+        let mut merged = Vec::new();
+        for class in [Class::Local, Class::Irq, Class::Task] {
+            let of_class = || self.sources.iter().filter(|(name, _)| Class::of(name) == class);
+            let Some((_, first)) = of_class().next() else { continue };
+            let cpus = (0..first.cpus().len()).map(|c| {
+                let all = of_class().filter_map(|(_, noise)| noise.cpus().get(c));
+                CpuNoise::new(first.span_ns(), all.flat_map(|cpu| cpu.detours().iter().copied()))
+            });
+            let noise = NodeNoise::new(cpus.collect::<Result<_, _>>()?)?;
+            let name = format!("trace:{class:?}").to_lowercase();
+            merged.push(Source::new(name, Trace::new(noise)).class(class).group(group));
+        }
+        Ok(merged)
+    }
+}
+
+impl SourceSpec {
+    /// The model, with what it is called unless it has a name.
+    fn given_model(&self) -> Option<(&'static str, Model)> {
+        let model = self.model.as_ref().map(|m| ("model", m.clone()));
+        let leibniz =
+            || Some(("leibniz", self.leibniz.as_ref().map(|l| Model::leibniz(l.mean_ns, l.sleep_ns))?));
+        let periodic =
+            || Some(("periodic", self.periodic.as_ref().map(|p| Model::periodic(p.every_ns, p.length_ns))?));
+        let poisson = || {
+            let model = |p: &Repeated| Model::poisson(p.every_ns as f64, Dist::Fixed(p.length_ns));
+            Some(("poisson", self.poisson.as_ref().map(model)?))
+        };
+        model.or_else(leibniz).or_else(periodic).or_else(poisson)
+    }
+
+    pub(super) fn check(&self) -> Result<(), SpecError> {
+        let given = [
+            ("trace", self.trace.is_some()),
+            ("model", self.model.is_some()),
+            ("leibniz", self.leibniz.is_some()),
+            ("periodic", self.periodic.is_some()),
+            ("poisson", self.poisson.is_some()),
+        ];
+        let mut given = given.into_iter().filter_map(|(name, given)| given.then_some(name));
+        let Some(one) = given.next() else {
+            return Err(SpecError::value(
+                "name",
+                "noise of what? give a trace, model, leibniz, periodic or poisson",
+            ));
+        };
+        if let Some(other) = given.next() {
+            return Err(SpecError::value(
+                other,
+                format!("a source has one origin, this one has `{one}` too"),
+            ));
+        }
+        if one == "trace" && self.placement != Placement::default() {
+            return Err(SpecError::value("placement", "a trace says itself which CPU had which noise"));
+        }
+        if one != "trace" && !self.leave_out.is_empty() {
+            return Err(SpecError::value("leave_out", "only a trace has sources to leave out"));
+        }
+        match self.given_model() {
+            Some((_, model)) => model.check().map_err(|e| SpecError::value(one, e)),
+            None => Ok(()),
+        }
+    }
+
+    /// The sources themselves.
+    /// Number `number` of the scenario: what was measured together stays together.
+    pub(super) fn sources(&self, number: u32, traces: &Traces) -> Result<Vec<Source>, SpecError> {
+        self.check()?;
+        if let Some((kind, model)) = self.given_model() {
+            let name = self.name.clone().unwrap_or_else(|| kind.into());
+            let class = self.class.unwrap_or_default();
+            let source = Source::new(name, model).class(class).phase(self.phase).placement(self.placement);
+            return Ok(vec![source]);
+        }
+        let file = self.trace.clone().unwrap_or_default();
+        let measured = traces.get(&file).ok_or(SpecError::Trace(file))?;
+        let kept = measured.without(&self.leave_out).map_err(|name| {
+            let names = measured.sources.iter().map(|(n, _)| n.as_str()).collect::<Vec<_>>().join(", ");
+            SpecError::value("leave_out", format!("the trace has no source `{name}`; it has: {names}"))
+        })?;
+        let sources = kept.sources(number)?.into_iter().map(|s| match self.class {
+            Some(class) => s.class(class),
+            None => s,
+        });
+        Ok(sources.map(|s| s.phase(self.phase)).collect())
+    }
+}

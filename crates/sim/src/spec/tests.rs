@@ -1,0 +1,160 @@
+//! Scenarios as users write them, right and wrong.
+
+use super::*;
+use crate::noise::Detour;
+use crate::source::Class;
+use crate::{CpuNoise, NodeNoise};
+
+const FULL: &str = r#"
+nodes = [64, 128]
+seed = 7
+repetitions = 2
+begin = "2s"
+schedulers = ["preempt", { coordinated = { period = "10ms", duty_cycle = "90%" } }]
+
+[machine]
+name = "mine"
+ranks_per_node = 2
+[machine.loggops]
+latency_ns = 1000
+overhead_ns = 300
+gap_ns = 100
+gap_per_byte_ps = 80
+overhead_per_byte_ps = 0
+eager_bytes = 4096
+
+[program]
+name = "two phases"
+iterations = 10
+[[program.step]]
+kind = "compute"
+ns = 1000
+[[program.step]]
+kind = "collective"
+operation = "allreduce"
+bytes = 8
+
+[[noise]]
+name = "tick"
+periodic = { every = "1ms", length = "2us" }
+class = "local"
+phase = "aligned"
+
+[[noise]]
+model = { arrivals = { every = { exponential = { mean_ns = 1e6 } } }, length = { fixed = 3000 } }
+placement = { core = 1 }
+"#;
+
+#[test]
+fn a_whole_scenario_is_read_and_written_back() {
+    let scenario = Scenario::parse(FULL).expect("right");
+    let again = Scenario::parse(&scenario.to_toml().expect("TOML")).expect("right");
+    assert_eq!(scenario, again);
+    let points = scenario.points().expect("points");
+    assert_eq!(points.len(), 4);
+    let s = points[3].simulation(&Traces::new()).expect("makes sense");
+    assert_eq!((s.nodes, s.machine.ranks_per_node, s.begin_ns), (128, 2, Some(2_000_000_000)));
+    assert_eq!((s.node.scheduler.name(), s.node.sources.len()), ("coordinated", 2));
+    assert_eq!(s.node.sources[0].class, Class::Local);
+    assert!(crate::simulate::simulate(&s).expect("runs").mean_ns > 0.0);
+    for written in [Scenario::default(), Scenario::parse("").expect("all defaults")] {
+        assert_eq!(Scenario::parse(&written.to_toml().expect("TOML")).expect("right"), written);
+    }
+}
+
+#[test]
+fn mistakes_are_told_with_their_line() {
+    for (text, line, part) in [
+        ("nodes = [1]\nnods = 3", 2, "nods"),
+        ("nodes = []", 1, "node counts"),
+        ("seed = 1\nnodes = [4, 0]", 2, "node counts"),
+        ("nodes = [4294967295]", 1, "more than can be simulated"),
+        ("nodes = [-4]", 1, "-4"),
+        ("repetitions = 0", 1, "choose 1"),
+        ("\n\nschedulers = [\"fair\", \"unfair\"]", 3, "there are: none, preempt"),
+        ("schedulers = [{ fair = { slice = \"1ms\" } }]", 1, "slice"),
+        ("schedulers = [\n{ coordinated = { period = \"1 parsec\" } }]", 2, "no time"),
+        ("schedulers = [{ coordinated = { duty_cycle = \"100%\" } }]", 1, "no regular window"),
+        ("schedulers = [{ none = {} }]", 1, "no parameters"),
+        ("[program]\nname = \"allredcue\"", 2, "no program `allredcue`"),
+        ("[program]\nname = \"barrier\"\niterations = 5\nbytes = 8", 4, "has no such parameter"),
+        ("[program]\nname = \"x\"\n[[program.step]]\nkind = \"halo\"\nbytes = 1\ndims = 4", 1, "dimensions"),
+        ("[program]\nname = \"bsp\"\nwork = \"-1ms\"", 3, "no time"),
+        ("[program]\nname = \"bsp\"\niterations = 0", 1, "no iterations"),
+        ("[[noise]]\nname = \"a\"", 2, "noise of what"),
+        ("[[noise]]\nperiodic = { every = \"1ms\", length = \"2ms\" }", 2, "200 %"),
+        ("[[noise]]\ntrace = \"x\"\nleibniz = { mean = \"1ms\", sleep = \"9ms\" }", 3, "`trace` too"),
+        ("[[noise]]\ntrace = \"x\"\nplacement = \"any_core\"", 3, "which CPU"),
+        ("[sweep]\n\"program.byts\" = [1]", 2, "byts"),
+        ("[sweep]\n\"nothing.here\" = [1]", 2, "no `nothing`"),
+        ("[sweep]\nseed = []", 2, "one value"),
+        ("a = [", 1, ""),
+    ] {
+        match Scenario::parse(text) {
+            Err(SpecError::Line { line: found, what, .. }) => {
+                assert!(what.contains(part), "{text}: {what}");
+                assert!(found == line || (line == 1 && found <= 3), "{text}: line {found}: {what}");
+            }
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+    let missing = Scenario::read(Path::new("/nonexistent/x.toml")).expect_err("missing");
+    assert!(!missing.is_wrong_use() && missing.to_string().contains("/nonexistent/x.toml"));
+}
+
+#[test]
+fn anything_can_be_swept_and_a_value_concerns_only_its_scheduler() {
+    let text = r#"
+        nodes = [8, 16]
+        schedulers = ["none", "coordinated"]
+        noise = [{ name = "d", leibniz = { mean = "1ms", sleep = "9ms" } }]
+        [sweep]
+        "program.bytes" = [8, 64]
+        "schedulers.coordinated.period" = ["10ms", "100ms", "1s"]
+    "#;
+    let points = Scenario::parse(text).expect("right").points().expect("points");
+    // none: 2 nodes × 2 sizes; coordinated: 2 × 2 × 3
+    assert_eq!(points.len(), 4 + 12);
+    let none = points.iter().find(|p| p.scheduler.name() == "none").expect("there");
+    assert_eq!(none.set.len(), 1);
+    let last = points.last().expect("some");
+    let SchedulerSpec::Coordinated(windows) = &last.scheduler else { panic!("{last:?}") };
+    assert_eq!((last.nodes, windows.period_ns, last.scenario.program.bytes), (16, 1_000_000_000, Some(64)));
+
+    let by_name =
+        text.replace("\"program.bytes\" = [8, 64]", "\"noise.d.leibniz.mean\" = [\"2ms\", \"3ms\"]");
+    let points = Scenario::parse(&by_name).expect("right").points().expect("points");
+    let mean = |p: &Point| p.scenario.noise[0].leibniz.as_ref().map(|l| l.mean_ns);
+    assert_eq!(points.iter().filter(|p| mean(p) == Some(3_000_000)).count(), points.len() / 2);
+}
+
+fn noise(starts: &[u64]) -> NodeNoise {
+    let detours = starts.iter().map(|&start_ns| Detour { start_ns, duration_ns: 1_000 });
+    NodeNoise::new(vec![CpuNoise::new(1_000_000, detours).expect("some time")]).expect("a CPU")
+}
+
+#[test]
+fn a_trace_replays_by_class_and_sources_can_be_left_out() {
+    let sources = vec![
+        ("irq:eth0".to_owned(), noise(&[0])),
+        ("thread:a".to_owned(), noise(&[100_000, 300_000])),
+        ("thread:b".to_owned(), noise(&[200_000])),
+    ];
+    let measured = Measured { sources };
+    let traces: Traces = [("t.parquet".to_owned(), std::sync::Arc::new(measured.clone()))].into();
+    let text = "nodes = [4]\nnoise = [{ trace = \"t.parquet\", leave_out = [\"thread:b\"] }]";
+    let scenario = Scenario::parse(text).expect("right");
+    assert_eq!(scenario.trace_files().expect("points"), ["t.parquet"]);
+    let point = &scenario.points().expect("points")[0];
+    let classes =
+        |s: &crate::simulate::Simulation| s.node.sources.iter().map(|s| s.class).collect::<Vec<_>>();
+    let simulation = point.simulation(&traces).expect("makes sense");
+    assert_eq!(classes(&simulation), [Class::Irq, Class::Task]);
+    let load: f64 = simulation.node.sources.iter().map(|s| s.noise.load()).sum();
+    assert!((load - 0.003).abs() < 1e-9, "{load}");
+    assert!(matches!(point.simulation(&Traces::new()), Err(SpecError::Trace(_))));
+    let unknown = Scenario::parse(&text.replace("thread:b", "thread:c")).expect("as text");
+    let e = unknown.points().expect("points")[0].simulation(&traces).expect_err("unknown").to_string();
+    assert!(e.contains("thread:c") && e.contains("irq:eth0, thread:a, thread:b"), "{e}");
+    assert_ne!(measured.digest(), measured.without(&["irq:eth0".into()]).expect("there").digest());
+}
