@@ -10,6 +10,7 @@ use colony_noise::measure::MeasureError;
 use colony_noise::selfish::SelfishError;
 use colony_noise::trace::{Problem, TraceError};
 use colony_sched::SchedError;
+use colony_sim::spec::SpecError;
 use colony_study::StudyError;
 
 /// A wish the user can correct by other words.
@@ -77,6 +78,7 @@ fn is_wrong_use(e: &anyhow::Error) -> bool {
                 DiffError,
                 BenchError,
                 SchedError,
+                SpecError,
                 StudyError
             )
     })

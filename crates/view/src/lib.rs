@@ -6,6 +6,7 @@ pub mod injection;
 pub mod measurement;
 pub mod progress;
 pub mod run;
+pub mod sim;
 pub mod study;
 pub mod table;
 pub mod top;

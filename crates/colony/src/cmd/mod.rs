@@ -6,6 +6,7 @@ pub(crate) mod measure;
 pub(crate) mod noise;
 pub(crate) mod run;
 pub(crate) mod shell;
+pub(crate) mod sim;
 pub(crate) mod study;
 pub(crate) mod top;
 

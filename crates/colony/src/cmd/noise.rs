@@ -1,4 +1,4 @@
-//! `colony noise`: traces read, converted, compared.
+//! `colony noise`: traces read, converted, compared, fitted.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::words::{Ns, duty, ns};
 
-/// Read, convert and compare noise traces
+/// Read, convert, compare and fit noise traces
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -25,6 +25,7 @@ enum Action {
     Show(Show),
     Convert(Convert),
     Diff(DiffArgs),
+    Fit(super::sim::fit::Args),
 }
 
 /// Say what a trace holds: sources, what is periodic, the split into windows
@@ -104,6 +105,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Action::Show(a) => show(&a)?,
         Action::Convert(a) => convert::write(&convert::read(&a.input, a.from)?, &a.output, a.to)?,
         Action::Diff(a) => diff(&a)?,
+        Action::Fit(a) => super::sim::fit::run(&a)?,
     }
     Ok(ExitCode::SUCCESS)
 }

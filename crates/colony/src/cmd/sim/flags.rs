@@ -1,0 +1,215 @@
+//! The flags of `colony sim`, as changes of a scenario.
+
+use std::path::{Path, PathBuf};
+
+use colony_sim::machine::Machine;
+use colony_sim::program::Algorithm;
+use colony_sim::source::Phase;
+use colony_sim::spec::{Leibniz, MachineSpec, ProgramSpec, Repeated, Scenario, SchedulerSpec, SourceSpec};
+use colony_time::DutyCycle;
+
+use crate::words::{Ns, duty, ns};
+
+/// What can be said about a scenario without a file.
+#[derive(clap::Args)]
+pub(crate) struct Flags {
+    /// A measured node's noise, in any format `colony noise convert` reads
+    #[arg(long, value_name = "TRACE")]
+    trace: Vec<PathBuf>,
+    /// Modelled noise: 'leibniz 21%', '16us every 1ms', '16us around 1ms' (at random), 'none'
+    #[arg(long, value_name = "NOISE", value_parser = noise)]
+    noise: Vec<Noise>,
+    /// How nodes lie to one another
+    #[arg(long, value_name = "PHASE", value_parser = ["random", "aligned"])]
+    phase: Option<String>,
+    /// Node counts
+    #[arg(long, value_delimiter = ',', value_name = "N,N", value_parser = clap::value_parser!(u32).range(1..))]
+    nodes: Option<Vec<u32>>,
+    /// Program: barrier, allreduce, myallreduce, bcast, alltoall, allgather, bsp, glob, ring, stencil, pop
+    #[arg(long, value_name = "PROGRAM", value_parser = ProgramSpec::NAMES)]
+    op: Option<String>,
+    /// Bytes each rank gives
+    #[arg(long, value_name = "N")]
+    bytes: Option<u64>,
+    /// Work of each rank before it communicates
+    #[arg(long, value_parser = ns, value_name = "TIME")]
+    work: Option<Ns>,
+    /// How the collective is done, as recursive-doubling
+    #[arg(long, value_name = "HOW", value_parser = algorithm)]
+    algorithm: Option<Algorithm>,
+    /// How often the program does it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) iterations: Option<u64>,
+    /// Schedulers: none, preempt, fair, coordinated, spare-core
+    #[arg(long, value_delimiter = ',', value_name = "NAME,NAME", value_parser = scheduler)]
+    schedulers: Option<Vec<SchedulerSpec>>,
+    /// Period of the coordinated windows
+    #[arg(long, value_parser = ns, value_name = "TIME")]
+    period: Option<Ns>,
+    /// Favored share of the period
+    #[arg(long, value_parser = duty, value_name = "DUTY")]
+    duty: Option<DutyCycle>,
+    /// Machine: a profile's name, or a TOML file
+    #[arg(long, value_name = "MACHINE")]
+    machine: Option<String>,
+    /// Ranks on each node, one a core
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    ranks_per_node: Option<u32>,
+    /// Seed of everything random
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Independent runs of each point
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    repetitions: Option<u32>,
+    /// Try several values of anything in the scenario, as program.bytes=8,1024
+    #[arg(long, value_name = "PATH=V,V", value_parser = swept)]
+    sweep: Vec<(String, Vec<toml::Value>)>,
+}
+
+/// A short form of noise.
+#[derive(Clone, Debug)]
+enum Noise {
+    None,
+    Source(Box<SourceSpec>),
+}
+
+/// What runs without any words: the noise daemon of the Colony report at 21 % on Blue Gene/L, as it was,
+/// unmodified, and coordinated.
+pub(super) fn example() -> Scenario {
+    Scenario {
+        machine: MachineSpec::Named("bgl".into()),
+        schedulers: ["none", "fair", "coordinated"].into_iter().filter_map(SchedulerSpec::named).collect(),
+        program: ProgramSpec { work_ns: Some(1_000_000), iterations: 300, ..ProgramSpec::named("allreduce") },
+        noise: vec![leibniz(210_000)],
+        ..Scenario::default()
+    }
+}
+
+impl Flags {
+    /// Whether the noise is neither measured nor named.
+    pub(super) fn say_no_noise(&self) -> bool {
+        self.trace.is_empty() && self.noise.is_empty()
+    }
+
+    /// Whether the program has its own work or name.
+    pub(super) fn names_program(&self) -> bool {
+        self.op.is_some() || self.work.is_some()
+    }
+
+    /// Changes `scenario` to what was said, and checks it.
+    pub(super) fn apply(&self, scenario: &mut Scenario) -> anyhow::Result<()> {
+        macro_rules! put {
+            ($($from:expr => $to:expr),* $(,)?) => { $(if let Some(value) = $from { $to = value; })* };
+        }
+        if let Some(op) = &self.op {
+            let ProgramSpec { iterations, .. } = scenario.program;
+            scenario.program = ProgramSpec { iterations, ..ProgramSpec::named(op) };
+        }
+        put!(
+            self.nodes.clone() => scenario.nodes,
+            self.iterations => scenario.program.iterations,
+            self.schedulers.clone() => scenario.schedulers,
+            self.seed => scenario.seed,
+            self.repetitions => scenario.repetitions,
+        );
+        scenario.program.bytes = self.bytes.or(scenario.program.bytes);
+        scenario.program.algorithm = self.algorithm.or(scenario.program.algorithm);
+        scenario.program.work_ns = self.work.map(|w| w.0).or(scenario.program.work_ns);
+        scenario.ranks_per_node = self.ranks_per_node.or(scenario.ranks_per_node);
+        if let Some(machine) = &self.machine {
+            scenario.machine = machine_of(machine)?;
+        }
+        for scheduler in &mut scenario.schedulers {
+            if let SchedulerSpec::Coordinated(windows) = scheduler {
+                put!(self.period.map(|p| p.0) => windows.period_ns, self.duty => windows.duty_cycle);
+            }
+        }
+        self.put_noise(scenario);
+        for (path, values) in &self.sweep {
+            scenario.sweep.insert(path.clone(), values.clone());
+        }
+        Ok(scenario.check()?)
+    }
+
+    fn put_noise(&self, scenario: &mut Scenario) {
+        if !self.say_no_noise() {
+            let traces = self
+                .trace
+                .iter()
+                .map(|t| SourceSpec { trace: Some(t.display().to_string()), ..SourceSpec::default() });
+            let models = self.noise.iter().filter_map(|n| match n {
+                Noise::None => None,
+                Noise::Source(source) => Some((**source).clone()),
+            });
+            scenario.noise = traces.chain(models).collect();
+        }
+        if let Some(phase) = &self.phase {
+            let phase = if phase == "aligned" { Phase::Aligned } else { Phase::Random };
+            scenario.noise.iter_mut().for_each(|s| s.phase = phase);
+        }
+    }
+
+    /// Whether ranks were placed by a word.
+    pub(super) fn places_ranks(&self) -> bool {
+        self.ranks_per_node.is_some() || self.machine.as_deref().is_some_and(|m| m.contains('.'))
+    }
+}
+
+/// A profile, or the file of one.
+fn machine_of(word: &str) -> anyhow::Result<MachineSpec> {
+    Ok(match word.ends_with(".toml") {
+        true => MachineSpec::Given(Box::new(Machine::read(Path::new(word))?)),
+        false => MachineSpec::Named(word.to_owned()),
+    })
+}
+
+/// The daemon of the Colony report: sleeps of 500 ms, calculations of so many millionths of that.
+fn leibniz(ppm: u32) -> SourceSpec {
+    let sleep_ns = 500_000_000;
+    let mean_ns = sleep_ns / 1_000_000 * u64::from(ppm);
+    SourceSpec {
+        name: Some("leibniz".into()),
+        leibniz: Some(Leibniz { mean_ns, sleep_ns }),
+        ..SourceSpec::default()
+    }
+}
+
+fn noise(text: &str) -> Result<Noise, String> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let source = match words[..] {
+        ["none"] => return Ok(Noise::None),
+        ["leibniz", level] => match duty(level)? {
+            DutyCycle::Ppm(ppm) if ppm > 0 => leibniz(ppm),
+            _ => return Err("the daemon's noise is a share above 0, as `leibniz 21%`".into()),
+        },
+        [length, how @ ("every" | "around"), every] => {
+            let repeated = Some(Repeated { every_ns: ns(every)?.0, length_ns: ns(length)?.0 });
+            let name = Some(text.to_owned());
+            match how {
+                "every" => SourceSpec { name, periodic: repeated, ..SourceSpec::default() },
+                _ => SourceSpec { name, poisson: repeated, ..SourceSpec::default() },
+            }
+        }
+        _ => return Err("write it as 'leibniz 21%', '16us every 1ms', '16us around 1ms' or 'none'".into()),
+    };
+    Ok(Noise::Source(Box::new(source)))
+}
+
+fn scheduler(name: &str) -> Result<SchedulerSpec, String> {
+    SchedulerSpec::named(name).ok_or_else(|| format!("there are: {}", SchedulerSpec::NAMES))
+}
+
+fn algorithm(name: &str) -> Result<Algorithm, String> {
+    let value = toml::Value::String(name.to_owned());
+    value.try_into().map_err(|e: toml::de::Error| e.message().replace('\n', "; "))
+}
+
+/// `PATH=V,V`: values are TOML, and words without quotes are texts.
+fn swept(text: &str) -> Result<(String, Vec<toml::Value>), String> {
+    let (path, values) = text.split_once('=').ok_or("write it as program.bytes=8,1024")?;
+    let value = |word: &str| {
+        let parsed = format!("v = {word}").parse::<toml::Table>().ok();
+        parsed.and_then(|mut t| t.remove("v")).unwrap_or_else(|| toml::Value::String(word.to_owned()))
+    };
+    Ok((path.trim().to_owned(), values.split(',').map(|w| value(w.trim())).collect()))
+}

@@ -1,0 +1,330 @@
+//! What the simulator says: points of a scenario, and what a node's noise costs.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use colony_sim::fit::{Fit, Verdict};
+use colony_sim::source::{Arrivals, Class, Dist};
+use colony_sim::spec::{Scenario, SchedulerSpec};
+use colony_sim::sweep::{Finished, Results};
+use colony_sim::what_if::{Answer, Time};
+use comfy_table::{CellAlignment, Table};
+
+use crate::table::{self, name, wrap};
+use crate::units::{count, percent, three, time};
+
+/// A scenario's points, a row each; a column for each value swept.
+#[must_use]
+pub fn results(r: &Results) -> String {
+    let swept: BTreeSet<&String> = r.points.iter().flat_map(|p| p.point.set.keys()).collect();
+    let last = |path: &&String| name(path.rsplit('.').next().unwrap_or_default(), 12);
+    let names: Vec<String> = swept.iter().map(last).collect();
+    let mut header = vec!["nodes", "scheduler"];
+    header.extend(names.iter().map(String::as_str));
+    header.extend(["quiet", "mean", "± 95 %"]);
+    header.extend(swept.is_empty().then_some("99 %"));
+    header.extend(["longest", "slower"]);
+    let mut t = numbers(&header, 2);
+    for point in &r.points {
+        t.add_row(row(point, &swept));
+    }
+    let mut out = format!("{}\n\n{t}\n", wrap(&headline(&r.scenario)));
+    let mut warnings: Vec<&String> = r.points.iter().flat_map(|p| &p.outcome.warnings).collect();
+    warnings.sort();
+    warnings.dedup();
+    // those of other points differ in a number at most
+    for warning in warnings.iter().take(MOST_NOTES) {
+        let _ = writeln!(out, "{}", wrap(&format!("note: {warning}")));
+    }
+    if warnings.len() > MOST_NOTES {
+        let _ = writeln!(out, "… and {} more (--json)", warnings.len() - MOST_NOTES);
+    }
+    out
+}
+
+/// Notes shown; the rest is in the JSON.
+const MOST_NOTES: usize = 2;
+
+/// A table whose first columns are words, the others numbers.
+fn numbers(header: &[&str], words: usize) -> Table {
+    let mut t = table::new([""; 0]);
+    t.set_header(header);
+    for (i, column) in t.column_iter_mut().enumerate() {
+        column.set_padding((0, 1));
+        let number = i >= words || header[i] == "nodes";
+        column.set_cell_alignment(if number { CellAlignment::Right } else { CellAlignment::Left });
+    }
+    t
+}
+
+fn row(f: &Finished, swept: &BTreeSet<&String>) -> Vec<String> {
+    let o = &f.outcome;
+    let value = |v: &toml::Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
+    let mut cells = vec![count(o.nodes.into()), f.point.scheduler.name().to_owned()];
+    // a value that does not concern the scheduler is not set for its points
+    cells.extend(swept.iter().map(|path| f.point.set.get(*path).map_or("–".into(), |v| name(&value(v), 16))));
+    cells.extend([time(o.quiet_ns), time(o.mean_ns), o.ci95_ns.map_or("–".into(), time)]);
+    cells.extend(swept.is_empty().then(|| time(o.p99_ns as f64)));
+    cells.extend([time(o.max_ns as f64), format!("{}×", three(o.slowdown))]);
+    cells
+}
+
+/// The scenario in a sentence.
+fn headline(s: &Scenario) -> String {
+    let p = &s.program;
+    let mut text = name(&p.name, 30);
+    if let Some(bytes) = p.bytes {
+        let _ = write!(text, " of {} bytes", count(bytes));
+    }
+    if let Some(ns) = p.work_ns {
+        let _ = write!(text, " after {} of work", time(ns as f64));
+    }
+    let runs =
+        if s.repetitions == 1 { "once".into() } else { format!("{} times", count(s.repetitions.into())) };
+    let _ = write!(text, ", {} iterations, {runs}, on {}", count(p.iterations), name(s.machine.name(), 30));
+    text + &noise(s)
+}
+
+fn noise(s: &Scenario) -> String {
+    let sources: Vec<String> = s.noise.iter().map(source).collect();
+    match &sources[..] {
+        [] => "; no noise".into(),
+        all => format!("; noise: {}", name(&all.join(", "), 120)),
+    }
+}
+
+fn source(s: &colony_sim::spec::SourceSpec) -> String {
+    let share = |mean: u64, sleep: u64| percent(mean as f64 / sleep.max(1) as f64);
+    match (&s.name, &s.trace, &s.leibniz) {
+        (_, _, Some(l)) => {
+            let what = s.name.as_deref().unwrap_or("leibniz");
+            format!(
+                "{what} {} ({} and sleep {})",
+                share(l.mean_ns, l.sleep_ns),
+                time(l.mean_ns as f64),
+                time(l.sleep_ns as f64)
+            )
+        }
+        (Some(given), ..) => given.clone(),
+        (_, Some(trace), _) => trace.clone(),
+        _ => "a model".into(),
+    }
+}
+
+/// A schedule under one scheduler.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct GoalRow {
+    /// The scheduler.
+    pub scheduler: SchedulerSpec,
+    /// Time without noise.
+    pub quiet_ns: u64,
+    /// Mean time.
+    pub mean_ns: f64,
+    /// Half of its 95 % confidence interval.
+    pub ci95_ns: Option<f64>,
+    /// Time of each run.
+    pub totals_ns: Vec<u64>,
+}
+
+/// A schedule's times, a row each scheduler.
+#[must_use]
+pub fn goal(file: &str, ranks: u32, events: u64, scenario: &Scenario, rows: &[GoalRow]) -> String {
+    let mut t = table::new(["scheduler", "quiet", "mean", "± 95 %", "longest", "slower"]);
+    for r in rows {
+        let longest = r.totals_ns.iter().copied().max().unwrap_or(0);
+        t.add_row([
+            r.scheduler.name().to_owned(),
+            time(r.quiet_ns as f64),
+            time(r.mean_ns),
+            r.ci95_ns.map_or("–".into(), time),
+            time(longest as f64),
+            format!("{}×", three(r.mean_ns / r.quiet_ns.max(1) as f64)),
+        ]);
+    }
+    let (ranks, events) = (count(ranks.into()), count(events));
+    let machine = name(scenario.machine.name(), 30);
+    let text = format!("{}: {ranks} ranks, {events} events, on {machine}{}", name(file, 60), noise(scenario));
+    // to the nanosecond: schedules are compared with other simulators
+    let exact = rows.first().map_or_else(String::new, |r| format!("without noise: {} ns\n", r.quiet_ns));
+    format!("{}\n\n{t}\n{exact}", wrap(&text))
+}
+
+/// What each source of a measured node costs at scale, and what would give it back.
+#[must_use]
+pub fn what_if(scenario: &Scenario, windows: &SchedulerSpec, a: &Answer) -> String {
+    let nodes: Vec<String> = a.scales.iter().map(|s| count(s.nodes.into())).collect();
+    let mut header = vec!["time an iteration", "of CPU"];
+    header.extend(nodes.iter().map(String::as_str));
+    let mut t = numbers(&header, 1);
+    let cells = |what: String, share: String, times: Vec<String>| [what, share].into_iter().chain(times);
+    let quiet = a.scales.iter().map(|s| time(s.quiet_ns)).collect();
+    t.add_row(cells("without noise".into(), String::new(), quiet));
+    let noisy = a.scales.iter().map(|s| time(s.noisy.ns)).collect();
+    let all = percent(a.sources.iter().map(|s| s.stolen_share).sum());
+    t.add_row(cells("with this node's noise".into(), all, noisy));
+    t.add_row(cells(
+        "of that, what each source costs:".into(),
+        String::new(),
+        vec![String::new(); nodes.len()],
+    ));
+    for s in &a.sources {
+        let costs = s.cost.iter().map(difference).collect();
+        t.add_row(cells(format!("  {}", name(&s.name, 24)), percent(s.stolen_share), costs));
+    }
+    t.add_row(cells("with all noise, but".into(), String::new(), vec![String::new(); nodes.len()]));
+    for r in &a.remedies {
+        let what = match &r.scheduler {
+            SchedulerSpec::Coordinated(_) => "  coordinated windows",
+            _ => "  a spare core",
+        };
+        t.add_row(cells(what.into(), String::new(), r.time.iter().map(|x| time(x.ns)).collect()));
+    }
+    let mut out = format!("{}\n\n{t}\n", wrap(&question(scenario, a)));
+    let mut notes = vec![
+        "a source's cost is the time with all noise less the time without this source alone; costs need not add up. \
+         ~0: cannot be told from nothing"
+            .to_owned(),
+    ];
+    if let SchedulerSpec::Coordinated(w) = windows {
+        let period = time(w.period_ns as f64);
+        notes.push(format!("windows: period {period}, {} favored (--period, --duty)", w.duty_cycle));
+    }
+    notes.extend(a.warnings.iter().take(MOST_NOTES).cloned());
+    for note in notes {
+        let _ = writeln!(out, "{}", wrap(&format!("note: {note}")));
+    }
+    out
+}
+
+fn question(s: &Scenario, a: &Answer) -> String {
+    let ranks = a.scales.first().map_or(1, |x| x.ranks / x.nodes.max(1));
+    let mut text = name(&s.program.name, 30);
+    if let Some(ns) = s.program.work_ns {
+        let _ = write!(text, " after {} of work", time(ns as f64));
+    }
+    let each = if ranks == 1 { "one rank".into() } else { format!("{ranks} ranks") };
+    let _ = write!(
+        text,
+        ", on so many nodes like this one ({each} each, network of {})",
+        name(s.machine.name(), 30)
+    );
+    text
+}
+
+fn difference(t: &Time) -> String {
+    if t.is_about_nothing() { "~0".into() } else { time(t.ns) }
+}
+
+/// A source of a trace with the model fitted to it.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Fitted {
+    /// Its name.
+    pub name: String,
+    /// Who can hold it back.
+    pub class: Class,
+    /// Detours measured.
+    pub detours: usize,
+    /// Share of the CPUs' time it takes.
+    pub stolen_share: f64,
+    /// The core that has all of it, where only one has any.
+    pub core: Option<u32>,
+    /// Share of the CPUs' time that the model takes, placed there.
+    pub model_share: f64,
+    /// The model.
+    pub fit: Option<Fit>,
+    /// Why there is none.
+    pub reason: Option<String>,
+}
+
+/// Models of a trace's sources, a row each.
+#[must_use]
+pub fn fits(all: &[Fitted]) -> String {
+    let mut t = table::new(["source", "of CPU", "comes", "lasts", "fit"]);
+    let mut left_out = 0;
+    for f in all {
+        let Some(fit) = &f.fit else {
+            left_out += 1;
+            continue;
+        };
+        let (Arrivals::Every(gap) | Arrivals::AfterSleep(gap)) = &fit.model.arrivals;
+        let after =
+            if matches!(fit.model.arrivals, Arrivals::AfterSleep(_)) { "after\u{a0}" } else { "every\u{a0}" };
+        let verdict = match fit.verdict() {
+            Verdict::Good => "good",
+            Verdict::Rough => "rough",
+            Verdict::Poor => "poor",
+        };
+        t.add_row([
+            name(&f.name, 20),
+            percent(f.stolen_share),
+            format!("{after}{}", dist(gap)),
+            dist(&fit.model.length),
+            verdict.into(),
+        ]);
+    }
+    let mut out = format!("{t}\n");
+    if left_out > 0 {
+        let _ = writeln!(out, "{left_out} sources are too rare to be fitted (--json says why)");
+    }
+    out.push_str(&wrap("fit: how far measured and modelled times are apart: good up to 5 %, poor over 10 %; measured: their own quantiles, where no family fits"));
+    out.push('\n');
+    out
+}
+
+/// A distribution in short: its mean and family, held together.
+fn dist(d: &Dist) -> String {
+    let family = match d {
+        Dist::Fixed(_) => "fixed",
+        Dist::Uniform { .. } => "uniform",
+        Dist::Exponential { .. } => "exponential",
+        Dist::LogNormal { .. } => "log-normal",
+        Dist::Pareto { .. } => "Pareto",
+        Dist::Quantiles(_) => "measured",
+    };
+    format!("{}\u{a0}({family})", time(d.mean_ns()).replace(' ', "\u{a0}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use colony_sim::spec::Traces;
+    use colony_sim::sweep;
+
+    #[test]
+    fn every_point_is_a_row_of_a_narrow_table() {
+        let text = "nodes = [2, 4]\nschedulers = [\"none\", \"preempt\"]\nprogram = { name = \"allreduce\", \
+                    iterations = 3 }\nnoise = [{ periodic = { every = \"1ms\", length = \"16us\" } }]\n\
+                    [sweep]\n\"program.bytes\" = [8, 1024]";
+        let scenario = Scenario::parse(text).expect("right");
+        let points = scenario.points().expect("points");
+        let mut all = Results::none_yet(scenario, &Traces::new());
+        let done = std::sync::Mutex::new(Vec::new());
+        sweep::run::<colony_sim::spec::SpecError>(&points, &Traces::new(), |i, outcome| {
+            done.lock().expect("ours").push(Finished { point: points[i].clone(), outcome });
+            Ok(())
+        })
+        .expect("runs");
+        all.points = done.into_inner().expect("ours");
+        let table = results(&all);
+        assert!(table.lines().all(|l| l.chars().count() <= 80), "{table}");
+        assert_eq!(table.matches("preempt").count(), 4, "{table}");
+        assert!(table.contains("bytes") && table.contains("1024") && table.contains("slower"), "{table}");
+    }
+
+    #[test]
+    fn hostile_names_stay_in_their_cells() {
+        let hostile = "thread:\u{1b}[2J".repeat(20);
+        let cost = vec![Time { ns: 5.0, ci95_ns: Some(9.0) }];
+        let source = colony_sim::what_if::SourceCost { name: hostile.clone(), stolen_share: 0.1, cost };
+        let answer = Answer {
+            scales: Vec::new(),
+            sources: vec![source],
+            remedies: Vec::new(),
+            warnings: vec![hostile],
+        };
+        let windows = SchedulerSpec::named("coordinated").expect("known");
+        let table = what_if(&Scenario::default(), &windows, &answer);
+        assert!(!table.contains('\u{1b}') && table.contains("~0"), "{table}");
+        assert!(table.lines().all(|l| l.chars().count() <= 80), "{table}");
+    }
+}
