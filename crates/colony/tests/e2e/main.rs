@@ -7,6 +7,7 @@ mod inject;
 mod measure;
 mod noise;
 mod run;
+mod sim;
 mod study;
 mod top;
 mod wrong_use;

@@ -1,0 +1,239 @@
+//! `colony sim`, as a user runs it.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::common::{Owned, colony, error, fails, is_plain, json, program, text, until};
+
+/// A scenario of seconds at most.
+const SMALL: [&str; 8] =
+    ["sim", "--nodes", "8,16", "--iterations", "20", "--repetitions", "2", "--schedulers=none,preempt"];
+
+fn with<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    [&SMALL[..], more].concat()
+}
+
+/// A trace of two sources, one CPU, 100 ms: a tick, and a rare long thread.
+fn trace(folder: &Path) -> String {
+    let mut rows = String::from("# observed_s: 0.1\nnode,cpu,start_ns,duration_ns,source\n");
+    for i in 0..25u64 {
+        rows += &format!("0,0,{},2000,irq:local_timer\n", 100_000 + i * 4_000_000);
+    }
+    for i in 0..2u64 {
+        rows += &format!("0,0,{},300000,thread:kworker\n", 1_000_000 + i * 50_000_000);
+    }
+    let path = folder.join("node.csv");
+    std::fs::write(&path, rows).expect("written");
+    path.to_str().expect("plain").to_owned()
+}
+
+#[test]
+fn noise_slows_a_barrier_and_none_does_not() {
+    let args = with(&["--noise", "16us every 1ms", "--op", "barrier", "--work", "100us"]);
+    let table = text(&args);
+    assert!(table.contains("preempt") && table.contains("every 1ms"), "{table}");
+    let found = json(&[&args[..], &["--json"]].concat());
+    assert_eq!(found["schema"], "colony.sim/1");
+    assert_eq!(found["scenario"]["seed"], 1);
+    let points = found["points"].as_array().expect("a list");
+    assert_eq!(points.len(), 4);
+    let slowdown = |i: usize| points[i]["outcome"]["slowdown"].as_f64().expect("a number");
+    assert!(slowdown(0) == 1.0 && slowdown(1) > 1.0, "{found}");
+    assert_eq!(found, json(&[&args[..], &["--json"]].concat()), "the same words, the same figures");
+}
+
+#[test]
+fn words_become_a_scenario_that_does_the_same() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let args = with(&["--noise", "leibniz 2%", "--bytes", "64", "--machine", "loggopsim"]);
+    let written = text(&[&args[..], &["--print-scenario"]].concat());
+    let file = dir.path().join("mine.toml");
+    std::fs::write(&file, &written).expect("written");
+    let file = file.to_str().expect("plain");
+    assert_eq!(json(&["sim", file, "--json"]), json(&[&args[..], &["--json"]].concat()));
+    assert_eq!(text(&["sim", file, "--print-scenario"]), written);
+}
+
+#[test]
+fn mistakes_are_explained_before_anything_runs() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let scenario = dir.path().join("wrong.toml");
+    std::fs::write(&scenario, "seed = 1\n[program]\nname = \"allreduce\"\nbites = 8\n").expect("written");
+    let scenario = scenario.to_str().expect("plain");
+    fails(&["sim", scenario], 2, "wrong.toml:4: unknown field `bites`");
+    fails(&["sim", "/nonexistent.toml"], 1, "/nonexistent.toml");
+    for (args, part) in [
+        (&["--op", "allredcue"][..], "allreduce"),
+        (&["--noise", "lots"], "leibniz 21%"),
+        (&["--noise", "2ms every 1ms"], "200 % of a CPU"),
+        (&["--schedulers", "fair,unfair"], "spare-core"),
+        (&["--machine", "cray-1"], "bgl"),
+        (&["--nodes", "0"], "0"),
+        (&["--nodes", "4294967295"], "more than can be simulated"),
+        (&["--repetitions", "0"], "0"),
+        (&["--op", "barrier", "--bytes", "8"], "no such parameter"),
+        (&["--schedulers", "coordinated", "--duty", "100%"], "no regular window"),
+        (&["--sweep", "program.byts=1"], "byts"),
+        (&["--sweep", "program.bytes"], "program.bytes=8,1024"),
+        (&["--out", "results.txt"], ".parquet"),
+        (&["--resume"], "--out"),
+        (&["--progress", "asynchronous"], "--goal"),
+        (&["--what-if", "x", "--trace", "y"], "--trace"),
+    ] {
+        fails(&[&["sim"], args].concat(), 2, part);
+    }
+    fails(&["sim", "--trace", "/nonexistent.parquet"], 1, "/nonexistent.parquet");
+    fails(&["sim", "--what-if", "/nonexistent.parquet"], 1, "/nonexistent.parquet");
+}
+
+#[test]
+fn a_sweep_is_kept_as_json_and_as_a_table() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let args = with(&["--sweep", "program.bytes=8,1024", "--noise", "16us every 1ms"]);
+    let document = |name: &str| {
+        let out = dir.path().join(name);
+        let out = out.to_str().expect("plain");
+        let table = text(&[&args[..], &["--out", out]].concat());
+        assert!(table.contains(" bytes ") && table.contains(" 1024 "), "{table}");
+        assert!(!dir.path().join(format!("{name}.partial")).exists());
+        out.to_owned()
+    };
+    let kept: Value =
+        serde_json::from_slice(&std::fs::read(document("r.json")).expect("written")).expect("JSON");
+    assert_eq!(kept["points"].as_array().map(Vec::len), Some(8));
+    assert_eq!(kept["points"][1]["set"]["program.bytes"], 1024);
+    // whole already: nothing is run again, nothing changes
+    let table = document("r.parquet");
+    let before = std::fs::read(&table).expect("written");
+    assert!(before.starts_with(b"PAR1") && before.ends_with(b"PAR1"));
+    text(&[&args[..], &["--out", &table, "--resume"]].concat());
+    assert_eq!(std::fs::read(&table).expect("written"), before);
+    // another scenario's results are not mixed in
+    fails(&[&args[..], &["--out", &table, "--resume", "--seed", "9"]].concat(), 2, "another scenario");
+}
+
+#[test]
+fn a_killed_sweep_resumes_to_the_same_file() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let args = |out: &Path| {
+        let mut command = Command::new(program());
+        command.args(["sim", "--nodes", "16384", "--iterations", "300", "--repetitions", "2", "--op", "bsp"]);
+        command.args([
+            "--schedulers",
+            "preempt",
+            "--sweep",
+            "seed=1,2,3,4,5,6,7,8",
+            "--noise",
+            "16us around 1ms",
+        ]);
+        command.arg("--out").arg(out).stdout(Stdio::null()).stderr(Stdio::piped());
+        command
+    };
+    let (whole, killed) = (dir.path().join("whole.json"), dir.path().join("killed.json"));
+    assert!(args(&whole).status().expect("runs").success());
+
+    let journal = dir.path().join("killed.json.partial");
+    let lines = || std::fs::read_to_string(&journal).map_or(0, |t| t.lines().count());
+    let mut run = Owned(args(&killed).spawn().expect("starts"));
+    until("its first points", || lines() >= 3 || run.0.try_wait().expect("ours").is_some());
+    run.0.kill().expect("ours");
+    run.0.wait().expect("ours");
+    if killed.exists() {
+        // it was faster than the kill: what a kill after three points and a half leaves
+        eprintln!("the run ended before it was killed");
+        std::fs::remove_file(&killed).expect("there");
+        let mut all: Value = serde_json::from_slice(&std::fs::read(&whole).expect("there")).expect("JSON");
+        let points = all["points"].take();
+        all["points"] = Value::Array(Vec::new());
+        let points = points.as_array().expect("a list").iter().take(4).map(|p| format!("{p}\n"));
+        std::fs::write(&journal, format!("{all}\n{}", points.collect::<String>())).expect("written");
+    }
+    // without a word nothing that was done is thrown away
+    let out = args(&killed).output().expect("runs");
+    assert_eq!(out.status.code(), Some(2), "{}", error(&out));
+    assert!(error(&out).contains("--resume"), "{}", error(&out));
+    // the last line may be torn
+    let text = std::fs::read_to_string(&journal).expect("there");
+    std::fs::write(&journal, &text[..text.len() - 20]).expect("written");
+    let out = args(&killed).arg("--resume").output().expect("runs");
+    assert!(out.status.success(), "{}", error(&out));
+    assert!(!journal.exists());
+    assert_eq!(std::fs::read(&whole).expect("there"), std::fs::read(&killed).expect("there"));
+}
+
+#[test]
+fn one_table_says_what_each_source_costs_and_what_would_help() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let trace = trace(dir.path());
+    let args = ["sim", "--what-if", &trace, "--nodes", "1,128", "--period", "50ms"];
+    let table = text(&args);
+    for part in ["thread:kworker", "irq:local_timer", "coordinated windows", "a spare core", "without noise"]
+    {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+    let found = json(&[&args[..], &["--json"]].concat());
+    assert_eq!(found["schema"], "colony.sim.what_if/1");
+    let answer = &found["answer"];
+    assert_eq!(answer["sources"][0]["name"], "thread:kworker", "the dearest first");
+    let cost = |nodes: usize| answer["sources"][0]["cost"][nodes]["ns"].as_f64().expect("a number");
+    assert!(cost(1) > 2.0 * cost(0), "{answer}");
+    let back = |remedy: usize| answer["remedies"][remedy]["gives_back"][1]["ns"].as_f64().expect("a number");
+    assert!(back(0) > cost(1) / 2.0 && back(1) > cost(1) / 2.0, "{answer}");
+}
+
+#[test]
+fn a_schedule_runs_to_the_nanosecond_and_a_deadlock_names_its_ranks() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let goal = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).expect("written");
+        path.to_str().expect("plain").to_owned()
+    };
+    let ping = goal("ping.goal", "num_ranks 2\nrank 0 {\nsend 8b to 1\n}\nrank 1 {\nrecv 8b from 0\n}\n");
+    let table = text(&["sim", "--goal", &ping, "--noise", "none"]);
+    // o + L + 7 G + o
+    assert!(table.contains("without noise: 5542 ns"), "{table}");
+    let found =
+        json(&["sim", "--goal", &ping, "--noise", "16us every 1ms", "--progress", "asynchronous", "--json"]);
+    assert_eq!((&found["schema"], &found["progress"]), (&"colony.sim.goal/1".into(), &"asynchronous".into()));
+    let stuck = "num_ranks 2\nrank 0 {\na: recv 8b from 1\nb: send 8b to 1\nb requires a\n}\n\
+                 rank 1 {\na: recv 8b from 0\nb: send 8b to 0\nb requires a\n}\n";
+    fails(&["sim", "--goal", &goal("stuck.goal", stuck)], 1, "deadlock: 2 ranks wait for ever: rank 0");
+    fails(&["sim", "--goal", &goal("bad.goal", "num_ranks 1\nrank 0 {\nfly 8b\n}\n")], 1, "bad.goal:3");
+    fails(&["sim", "--goal", &ping, "--op", "barrier"], 2, "--op");
+}
+
+#[test]
+fn fitted_models_stand_in_a_scenario() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let trace = trace(dir.path());
+    let table = text(&["noise", "fit", &trace]);
+    assert!(table.contains("irq:local_timer") && table.contains("1 sources are too rare"), "{table}");
+    let found = json(&["noise", "fit", &trace, "--json"]);
+    assert_eq!(found["schema"], "colony.noise.fit/1");
+    let toml = text_unwrapped(&["noise", "fit", &trace, "--toml"]);
+    let file = dir.path().join("fitted.toml");
+    std::fs::write(&file, toml).expect("written");
+    let table = text(&["sim", file.to_str().expect("plain"), "--nodes", "16", "--iterations", "20"]);
+    assert!(table.contains("irq:local_timer"), "{table}");
+}
+
+/// What a run prints for programs: lines as long as they need be.
+fn text_unwrapped(args: &[&str]) -> String {
+    let out = colony().args(args).output().expect("runs");
+    assert!(out.status.success(), "{args:?}: {}", error(&out));
+    String::from_utf8(out.stdout).expect("text")
+}
+
+#[test]
+fn the_example_needs_no_words() {
+    // its full size takes longer than a test should
+    let out = colony().args(["sim", "--nodes", "16", "--iterations", "20"]).output().expect("runs");
+    assert!(out.status.success(), "{}", error(&out));
+    assert!(error(&out).contains("--print-scenario"), "{}", error(&out));
+    let table = String::from_utf8(out.stdout).expect("text");
+    is_plain(&table);
+    assert!(["none", "fair", "coordinated", "bgl"].iter().all(|word| table.contains(word)), "{table}");
+}
