@@ -4,9 +4,6 @@ pub enum SimError {
     /// No node counts, or a count of zero.
     #[error("the projection needs node counts of at least 1; give some, as 1024,16384")]
     Nodes,
-    /// No operations, or too many to keep.
-    #[error("{0} operations cannot be drawn; choose 1 to {max}", max = crate::Scenario::MAX_OPS)]
-    Ops(u32),
     /// A time of the program that is negative or no number, or no stage.
     #[error("the program's {what} is {found}; it must be a number above or equal to {least}")]
     Program {

@@ -1,15 +1,42 @@
 //! Noise at scale: what the noise of a node costs a bulk-synchronous program on many nodes.
 //!
-//! The seam is [`Model`]: a [`Scenario`] (program, noise of a node, scheduler, node counts, seed) goes in,
-//! a [`Projection`] comes out. [`MaxDelay`] is the first, simple model; its page lists what it assumes.
+//! A [`Simulation`](simulate::Simulation) is a [`Program`](program::Program) on a
+//! [`Machine`](machine::Machine) whose [`Node`](cpus::Node)s have noise and a scheduler:
 //!
-//! * [`noise`] holds what was measured on one node, on plain vectors: no trace format is known here,
-//! * [`curve`] turns it into the delay that work begun at each instant meets, exactly,
-//! * [`tail`] turns a curve into a distribution, and draws the largest of *n* from it for any *n*,
-//! * [`ring`] is the arithmetic of the ring of processors of ANL 2005.
+//! ```
+//! use colony_sim::cpus::Node;
+//! use colony_sim::machine::Machine;
+//! use colony_sim::program::{Operation, Program};
+//! use colony_sim::scheduler::Preempt;
+//! use colony_sim::simulate::{Simulation, simulate};
+//! use colony_sim::source::{Model, Source};
+//!
+//! let detours = Source::new("detours", Model::periodic(1_000_000, 16_000)); // 16 µs each millisecond
+//! let outcome = simulate(&Simulation {
+//!     program: Program::collective(Operation::Barrier, 0, 1000),
+//!     machine: Machine::named("bgl")?,
+//!     node: Node::new(vec![detours], Preempt),
+//!     nodes: 16_384,
+//!     begin_ns: None,
+//!     repetitions: 2,
+//!     seed: 1,
+//! })?;
+//! assert!(outcome.quiet_ns < 1_400.0 && outcome.mean_ns > 15_000.0);
+//! # Ok::<(), colony_sim::SimError>(())
+//! ```
+//!
+//! From the noise inwards:
+//!
+//! * [`source`]: what wants a CPU's time, models and traces; [`fit`] makes models of traces ([`noise`]),
+//! * [`scheduler`]: what of it reaches the job's CPUs, and when; [`spare`] has the rest,
+//! * [`cpus`]: work goes in, the instant it is done comes out,
+//! * [`network`], [`machine`]: LogGOPS, topologies, collectives in hardware, profiles; [`local`] fits one,
+//! * [`program`]: what all ranks do; [`simulate`] runs it level by level, without a queue of events,
+//! * [`goal`], [`event`]: any schedule of sends, receives and calculations, on the same CPUs and network,
+//! * [`spec`], [`sweep`], [`what_if`]: scenarios as TOML, many at once, and what each source costs.
 
+mod base_time;
 pub mod cpus;
-pub mod curve;
 mod error;
 pub mod event;
 pub mod fit;
@@ -20,15 +47,12 @@ mod level;
 pub mod local;
 mod loggops;
 pub mod machine;
-mod maxdelay;
 pub mod network;
 mod node;
 pub mod noise;
 pub mod program;
 pub mod ring;
 pub mod rng;
-mod sample;
-mod scenario;
 pub mod scheduler;
 pub mod simulate;
 pub mod source;
@@ -36,42 +60,10 @@ pub mod spare;
 pub mod spec;
 pub mod stats;
 pub mod sweep;
-pub mod tail;
 pub mod what_if;
 
+pub use base_time::BaseTime;
 pub use error::SimError;
 pub use layout::Layout;
 pub use loggops::{LogGops, MessageCost};
-pub use maxdelay::MaxDelay;
 pub use noise::{CpuNoise, NodeNoise};
-pub use scenario::{BaseTime, Coordinated, Point, Program, Projection, Scenario, Scheduler};
-
-/// Something that predicts what noise costs at scale.
-///
-/// ```
-/// use colony_sim::{BaseTime, CpuNoise, MaxDelay, Model, NodeNoise, Program, Scenario, Scheduler};
-/// let noise = CpuNoise::periodic(1_000_000, 16_000)?; // a detour of 16 µs each millisecond
-/// let projection = MaxDelay.project(&Scenario {
-///     program: Program::Collective { base: BaseTime::blue_gene_barrier(), stages: 1 },
-///     noise: NodeNoise::new(vec![noise])?,
-///     scheduler: Scheduler::Unmodified,
-///     nodes: vec![512, 16_384, 1_048_576],
-///     ops: 1000,
-///     seed: 1,
-/// })?;
-/// assert!(projection.points.iter().all(|p| p.mean_ns > 10_000.0));
-/// # Ok::<(), colony_sim::SimError>(())
-/// ```
-pub trait Model {
-    /// Name and version of the model, as results record it.
-    fn name(&self) -> &'static str;
-
-    /// What the model takes for granted, a sentence each, for those who read its figures.
-    fn assumptions(&self) -> &'static [&'static str];
-
-    /// Predicts the time of an operation at each node count of the scenario.
-    ///
-    /// # Errors
-    /// [`SimError`] where the scenario makes no sense (no nodes, no operations, negative times).
-    fn project(&self, scenario: &Scenario) -> Result<Projection, SimError>;
-}

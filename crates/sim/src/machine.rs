@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::BaseTime;
 use crate::network::{MachineNetwork, Topology};
-use crate::scenario::BaseTime;
 use crate::{Layout, LogGops, SimError};
 
 mod profile;

@@ -2,8 +2,6 @@
 //!
 //! The span is read as a circle: work that runs over its end goes on at its beginning.
 
-use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
 use crate::SimError;
@@ -83,37 +81,6 @@ impl CpuNoise {
     /// As [`CpuNoise::new`].
     pub fn periodic(interval_ns: u64, length_ns: u64) -> Result<Self, SimError> {
         Self::new(interval_ns, [Detour { start_ns: 0, duration_ns: length_ns }])
-    }
-
-    /// The noise daemon of the Colony report (section 3.1.7): calculations of random length, on average
-    /// `mean_ns` and at most twice that, a pause of `pause_ns` after each, observed for `span_ns`.
-    ///
-    /// A fair scheduler lets daemon and job take turns: a calculation longer than `slice_ns` is a row of
-    /// detours of that length with as much time for the job between two.
-    ///
-    /// # Errors
-    /// As [`CpuNoise::new`].
-    pub fn leibniz(
-        mean_ns: u64,
-        pause_ns: u64,
-        slice_ns: u64,
-        span_ns: u64,
-        seed: u64,
-    ) -> Result<Self, SimError> {
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let slice_ns = slice_ns.max(1);
-        let (mut at, mut detours) = (rng.random_range(0..pause_ns.max(1)), Vec::new());
-        while at < span_ns {
-            let mut left = rng.random_range(0..=mean_ns.saturating_mul(2));
-            while left > 0 && at < span_ns {
-                let duration_ns = left.min(slice_ns);
-                detours.push(Detour { start_ns: at, duration_ns });
-                left -= duration_ns;
-                at = at.saturating_add(if left > 0 { 2 * duration_ns } else { duration_ns });
-            }
-            at = at.saturating_add(pause_ns.max(1));
-        }
-        Self::new(span_ns, detours)
     }
 
     /// How long the CPU was observed.
@@ -220,14 +187,5 @@ mod tests {
         assert_eq!(NodeNoise::new(vec![]), Err(SimError::NoCpu));
         let (a, b) = (CpuNoise::quiet(5).expect("valid"), CpuNoise::quiet(6).expect("valid"));
         assert_eq!(NodeNoise::new(vec![a, b]), Err(SimError::Spans(5, 6)));
-    }
-
-    #[test]
-    fn the_daemons_share_is_the_reports() {
-        // 10 ms and 500 ms pause: "termed 2% Noise Overhead"
-        let n = CpuNoise::leibniz(10_000_000, 500_000_000, 4_000_000, 2_000_000_000_000, 7).expect("valid");
-        let share = n.stolen_ns() as f64 / n.span_ns() as f64;
-        assert!((0.018..0.021).contains(&share), "{share}");
-        assert!(n.detours().iter().all(|d| d.duration_ns <= 4_000_000));
     }
 }

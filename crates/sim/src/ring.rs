@@ -9,13 +9,6 @@ pub fn mean_delay_ns(processors: u64, probability: f64, detour_ns: f64) -> f64 {
     processors as f64 * probability * detour_ns
 }
 
-/// The same for a collective in which delays overlap (a tree, or hardware): the mean of the largest,
-/// which one detour bounds.
-#[must_use]
-pub fn mean_overlapped_ns(processors: u64, probability: f64, detour_ns: f64) -> f64 {
-    -detour_ns * (processors as f64 * (-probability).ln_1p()).exp_m1()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -24,11 +17,5 @@ mod tests {
     fn the_papers_ring_holds() {
         assert!((mean_delay_ns(100_000, 0.002, 10_000.0) - 2_000_000.0).abs() < 1e-6);
         assert!((mean_delay_ns(100_000, 0.002, 100_000_000.0) - 20e9).abs() < 1e-3);
-    }
-
-    #[test]
-    fn overlapped_delays_stay_under_one_detour() {
-        assert!((mean_overlapped_ns(1, 0.002, 10_000.0) - 20.0).abs() < 1e-9);
-        assert!((mean_overlapped_ns(100_000, 0.002, 10_000.0) - 10_000.0).abs() < 1.0);
     }
 }

@@ -31,9 +31,12 @@ pub struct Params {
     /// Favored share of a period.
     pub duty: DutyCycle,
     /// Node counts to project to.
-    pub nodes: Vec<u64>,
-    /// Operations drawn for each projected point.
+    pub nodes: Vec<u32>,
+    /// Operations simulated for each projected point without coordination; with it, as many as fill two
+    /// periods.
     pub projected_ops: u32,
+    /// Whether the seeds' figures that need no machine are simulated again, which takes half a minute.
+    pub published: bool,
 }
 
 impl Default for Params {
@@ -49,15 +52,18 @@ impl Default for Params {
             noise_percent: vec![0.0, 2.0, 21.0],
             period_ns: 100_000_000,
             duty: DutyCycle::Ppm(800_000),
-            nodes: vec![1024, 2048, 4096, 8192, 16_384, 1_048_576],
-            projected_ops: 20_000,
+            nodes: vec![1024, 2048, 4096, 8192, 16_384, 65_536],
+            projected_ops: 2_000,
+            published: true,
         }
     }
 }
 
 impl Params {
-    /// The largest node count: far beyond any machine, and small enough for exact arithmetic.
-    pub const MAX_NODES: u64 = 1 << 40;
+    /// The largest node count.
+    pub const MAX_NODES: u32 = 1 << 24;
+
+    const HURRY: f64 = 10.0;
 
     /// The coordinated windows.
     ///
@@ -84,7 +90,7 @@ impl Params {
                 "a noise level of {bad} % is not possible; choose 0 to 90"
             )));
         }
-        let possible = |n: &u64| (1..=Self::MAX_NODES).contains(n);
+        let possible = |n: &u32| (1..=Self::MAX_NODES).contains(n);
         if self.ranks == 0 || self.nodes.is_empty() || !self.nodes.iter().all(possible) {
             return Err(StudyError::Params(format!(
                 "ranks and node counts must be 1 to {}, as 1024,16384",
@@ -94,7 +100,8 @@ impl Params {
         Ok(())
     }
 
-    /// These parameters with every step shorter by `factor`.
+    /// These parameters with every step shorter by `factor`; from ten times on without the seeds' figures,
+    /// which would take longer than all the rest.
     ///
     /// # Errors
     /// [`StudyError::Params`] for a factor below 1 or above 1000.
@@ -106,6 +113,7 @@ impl Params {
         }
         Ok(Self {
             faster: self.faster * factor,
+            published: self.published && self.faster * factor < Self::HURRY,
             measure_s: self.measure_s / factor,
             measure_injected_s: self.measure_injected_s / factor,
             bench_s: self.bench_s / factor,

@@ -1,91 +1,143 @@
 //! The projection step: noise of this node, or made after the seeds' description, to many nodes.
 
-use colony_sim::{
-    BaseTime, Coordinated, CpuNoise, MaxDelay, Model, NodeNoise, Point, Program, Scenario, Scheduler,
-};
+use colony_sim::NodeNoise;
+use colony_sim::cpus::Node;
+use colony_sim::machine::Machine;
+use colony_sim::program::{Operation, Program};
+use colony_sim::scheduler::{Coordinated, Preempt};
+use colony_sim::simulate::{Outcome, Simulation, simulate};
+use colony_sim::source::{Class, Model, Source, Trace};
 use colony_time::Windows;
 
-use crate::results::{Bucket, Scaling, ScalingCurve, SchedulerKind};
+use crate::results::{Bucket, Point, Scaling, ScalingCurve, SchedulerKind};
 use crate::{Params, StudyError};
 
 /// Most values a histogram is spread to.
 const LATENESS_SAMPLES: usize = 1000;
+/// Periods of coordinated windows that a projected point covers.
+const PERIODS: u64 = 2;
 
 /// A noise level and what was measured of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Level {
     /// Leibniz noise, per cent; 0 is the node's own alone.
     pub percent: f64,
-    /// Noise without coordination.
-    pub noise: NodeNoise,
+    /// Noise without coordination; `None`: made as the seeds describe it.
+    pub noise: Option<NodeNoise>,
     /// Noise in favored windows, on favored time; `None` where it was not measured.
     pub residual: Option<NodeNoise>,
     /// Lateness of edges; may be empty.
     pub edge_lateness_ns: Vec<u64>,
 }
 
-impl Level {
-    /// The seeds' noise daemon, as described and not measured: calculations of random length, 500 ms of
-    /// sleep, and turns of 10 ms with the job (a tick of the kernel of the time: single operations took
-    /// "from about 4 microseconds to over 9900 microseconds").
-    ///
-    /// # Errors
-    /// [`StudyError::Sim`] for a level that leaves the job no time.
-    pub fn described(percent: f64, seed: u64) -> Result<Self, StudyError> {
-        const PAUSE_NS: u64 = 500_000_000;
-        let mean_ns = (percent / 100.0 * PAUSE_NS as f64) as u64;
-        let noise = match mean_ns {
-            0 => NodeNoise::quiet(),
-            _ => {
-                NodeNoise::new(vec![CpuNoise::leibniz(mean_ns, PAUSE_NS, 10_000_000, 400 * PAUSE_NS, seed)?])?
-            }
-        };
-        Ok(Self { percent, noise, residual: None, edge_lateness_ns: Vec::new() })
-    }
+/// The sleep of the seeds' noise daemon.
+pub(crate) const DAEMON_SLEEP_NS: u64 = 500_000_000;
 
-    /// What the nodes' schedulers do about it under `windows`.
-    #[must_use]
-    pub fn coordinated(&self, windows: Windows) -> Scheduler {
-        Scheduler::Coordinated(Coordinated {
-            windows,
-            residual: self.residual.clone(),
-            edge_lateness_ns: self.edge_lateness_ns.clone(),
-        })
-    }
-}
-
-/// `allreduce` on Blue Gene/L's collective network, up and down the tree.
+/// The seeds' noise daemon as described (Colony report, section 3.1.7): calculations of random length and
+/// 500 ms of sleep, to `percent` of the sleep on average.
 #[must_use]
-pub fn allreduce() -> Program {
-    Program::Collective { base: BaseTime::blue_gene_allreduce(), stages: 2 }
+pub fn daemon(percent: f64) -> Model {
+    Model::leibniz((percent / 100.0 * DAEMON_SLEEP_NS as f64) as u64, DAEMON_SLEEP_NS)
 }
 
-/// Projects `program` under `noise` and `scheduler` to `nodes`.
+impl Level {
+    /// The seeds' noise daemon, as described and not measured.
+    #[must_use]
+    pub fn described(percent: f64) -> Self {
+        Self { percent, noise: None, residual: None, edge_lateness_ns: Vec::new() }
+    }
+
+    fn source(&self) -> Option<Source> {
+        match &self.noise {
+            Some(noise) => Some(Source::new("measured", Trace::new(noise.clone()))),
+            None if self.percent > 0.0 => Some(Source::new("thread:noise", daemon(self.percent))),
+            None => None,
+        }
+    }
+
+    /// A node on which all of it runs as it comes.
+    #[must_use]
+    pub fn unmodified(&self) -> Node {
+        Node::new(self.source().into_iter().collect(), Preempt)
+    }
+
+    /// A node on which it waits for the regular windows; what was measured to be left in favored ones is
+    /// held by nothing.
+    #[must_use]
+    pub fn coordinated(&self, windows: Windows) -> Node {
+        let residual = self.residual.as_ref().map(|r| Source::new("residual", Trace::new(r.clone())));
+        let sources = self.source().into_iter().chain(residual.map(|r| r.class(Class::Local)));
+        let lateness = self.edge_lateness_ns.clone();
+        Node::new(
+            sources.collect(),
+            Coordinated { edge_lateness_ns: lateness, ..Coordinated::exact(windows) },
+        )
+    }
+
+    fn ranks_per_node(&self) -> u32 {
+        self.noise.as_ref().map_or(1, |n| n.cpus().len() as u32)
+    }
+}
+
+/// `iterations` of `allreduce`, 8 bytes.
+#[must_use]
+pub fn allreduce(iterations: u64) -> Program {
+    Program::collective(Operation::Allreduce, 8, iterations)
+}
+
+/// Blue Gene/L with so many ranks on each node.
 ///
 /// # Errors
-/// [`StudyError::Sim`] where the scenario makes no sense.
-pub fn points(
+/// [`StudyError::Sim`] never, as the profile is one of ours.
+pub fn blue_gene(ranks_per_node: u32) -> Result<Machine, StudyError> {
+    Ok(Machine { ranks_per_node, ..Machine::named("bgl")? })
+}
+
+/// Simulates `program` on each of `nodes` nodes of `machine`.
+///
+/// # Errors
+/// [`StudyError::Sim`] where it makes no sense.
+pub fn outcomes(
     params: &Params,
-    program: Program,
-    noise: &NodeNoise,
-    scheduler: Scheduler,
-    nodes: &[u64],
-) -> Result<Vec<Point>, StudyError> {
-    let scenario = Scenario {
-        program,
-        noise: noise.clone(),
-        scheduler,
-        nodes: nodes.to_vec(),
-        ops: params.projected_ops,
-        seed: params.seed,
-    };
-    Ok(MaxDelay.project(&scenario)?.points)
+    program: &Program,
+    machine: &Machine,
+    node: &Node,
+    nodes: &[u32],
+) -> Result<Vec<Outcome>, StudyError> {
+    nodes
+        .iter()
+        .map(|&nodes| {
+            Ok(simulate(&Simulation {
+                program: program.clone(),
+                machine: machine.clone(),
+                node: node.clone(),
+                nodes,
+                begin_ns: None,
+                repetitions: 1,
+                seed: params.seed,
+            })?)
+        })
+        .collect()
 }
 
-/// The scaling curves of all levels, unmodified and coordinated, and the warnings of the model.
+/// Iterations that last until `span_ns`, judged by the first hundred: as many as projected operations at
+/// least, so that a slow operation is not alone.
+fn lasting(
+    params: &Params,
+    machine: &Machine,
+    node: &Node,
+    nodes: u32,
+    span_ns: u64,
+) -> Result<u64, StudyError> {
+    let trial = outcomes(params, &allreduce(100), machine, node, &[nodes])?;
+    let each = trial.first().map_or(f64::INFINITY, |o| o.quiet_ns.max(1.0));
+    Ok((span_ns as f64 / each) as u64)
+}
+
+/// The scaling curves of all levels, unmodified and coordinated, and the warnings of the simulation.
 ///
 /// # Errors
-/// As [`points`].
+/// As [`outcomes`].
 pub fn scaling(
     params: &Params,
     levels: &[Level],
@@ -95,33 +147,36 @@ pub fn scaling(
     let windows = params.windows()?;
     let (mut curves, mut warnings) = (Vec::new(), Vec::new());
     for level in levels {
+        let machine = blue_gene(level.ranks_per_node())?;
         for kind in [SchedulerKind::Unmodified, SchedulerKind::Coordinated] {
-            let scheduler = match kind {
-                SchedulerKind::Unmodified => Scheduler::Unmodified,
-                SchedulerKind::Coordinated => level.coordinated(windows),
-            };
-            let projection = MaxDelay.project(&Scenario {
-                program: allreduce(),
-                noise: level.noise.clone(),
-                scheduler,
-                nodes: params.nodes.clone(),
-                ops: params.projected_ops,
-                seed: params.seed,
-            })?;
-            warnings.extend(
-                projection.warnings.iter().map(|w| format!("projection with {} % noise: {w}", level.percent)),
-            );
-            curves.push(ScalingCurve {
-                noise_percent: level.percent,
-                scheduler: kind,
-                points: projection.points,
-            });
+            let mut points = Vec::new();
+            for &nodes in &params.nodes {
+                let (node, iterations) = match kind {
+                    SchedulerKind::Unmodified => (level.unmodified(), u64::from(params.projected_ops)),
+                    SchedulerKind::Coordinated => {
+                        let node = level.coordinated(windows);
+                        let span_ns = PERIODS * windows.period_ns();
+                        let iterations = lasting(params, &machine, &node, nodes, span_ns)?;
+                        (node, iterations)
+                    }
+                };
+                for o in outcomes(params, &allreduce(iterations), &machine, &node, &[nodes])? {
+                    warnings.extend(
+                        o.warnings.iter().map(|w| {
+                            format!("projection with {} % noise, {}: {w}", level.percent, kind.name())
+                        }),
+                    );
+                    points.push(Point::from(&o));
+                }
+            }
+            curves.push(ScalingCurve { noise_percent: level.percent, scheduler: kind, points });
         }
     }
+    warnings.dedup();
     let scaling = Scaling {
         command: command.into(),
-        model: MaxDelay.name().into(),
-        assumptions: MaxDelay.assumptions().iter().map(|&a| a.into()).collect(),
+        model: "level-engine/1".into(),
+        assumptions: ASSUMPTIONS.iter().map(|&a| a.into()).collect(),
         noise_from: noise_from.into(),
         base_from:
             "allreduce without noise as published for Blue Gene/L, 8.3 µs on 512 and 11.6 µs on 16,384 \
@@ -131,6 +186,18 @@ pub fn scaling(
     };
     Ok((scaling, warnings))
 }
+
+const ASSUMPTIONS: &[&str] = &[
+    "Nodes are alike: each replays the measured noise from a random instant, independent of the others; its CPUs \
+     are delayed together as they were measured.",
+    "An allreduce goes up the tree and down: in both, every rank needs its CPU for 0.2 µs, and all wait for the last; \
+     the network adds no noise.",
+    "A detour in progress costs its rest, one met on the way all of it, and those met meanwhile too.",
+    "Coordinated: what is measured without coordination waits for the regular window and goes first there, in order, \
+     as long as the window lasts; what does not end goes on in the next one. What was measured in favored windows \
+     comes on top, always.",
+    "Coordinated: clocks agree as well as the measured edge lateness says.",
+];
 
 /// Values spread as a histogram is, at most a thousand, each in the middle of its bucket; the largest
 /// bucket that holds anything is always among them.
@@ -165,8 +232,8 @@ mod tests {
 
     #[test]
     fn coordination_wins_at_every_projected_node_count() {
-        let params = Params { projected_ops: 2000, ..Params::default() };
-        let levels = [0.0, 2.0].map(|p| Level::described(p, 1).expect("leaves time"));
+        let params = Params { projected_ops: 300, nodes: vec![1024, 16_384], ..Params::default() };
+        let levels = [0.0, 2.0].map(Level::described);
         let (s, _) = scaling(&params, &levels, "described", "colony study").expect("sound");
         let means = |k| {
             let c = s.curve(2.0, k).expect("there");

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use colony_node::privilege::Privileges;
 use colony_node::record::NodeRecord;
-use colony_sim::Point;
+use colony_sim::simulate::Outcome;
 use serde::{Deserialize, Serialize};
 
 use crate::{Params, StudyError};
@@ -233,6 +233,42 @@ pub struct ScalingCurve {
     pub scheduler: SchedulerKind,
     /// The points.
     pub points: Vec<Point>,
+}
+
+/// An operation at one node count. All times in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Nodes.
+    pub nodes: u64,
+    /// Time without noise.
+    pub base_ns: f64,
+    /// Mean time.
+    pub mean_ns: f64,
+    /// Median.
+    pub p50_ns: f64,
+    /// 99 of 100 are no longer.
+    pub p99_ns: f64,
+    /// 999 of 1000 are no longer.
+    pub p99_9_ns: f64,
+    /// Longest.
+    pub max_ns: f64,
+    /// Mean over the time without noise.
+    pub slowdown: f64,
+}
+
+impl From<&Outcome> for Point {
+    fn from(o: &Outcome) -> Self {
+        Self {
+            nodes: u64::from(o.nodes),
+            base_ns: o.quiet_ns,
+            mean_ns: o.mean_ns,
+            p50_ns: o.p50_ns as f64,
+            p99_ns: o.p99_ns as f64,
+            p99_9_ns: o.p99_9_ns as f64,
+            max_ns: o.max_ns as f64,
+            slowdown: o.slowdown,
+        }
+    }
 }
 
 /// A published figure beside ours.

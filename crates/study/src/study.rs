@@ -41,6 +41,10 @@ pub fn run(params: &Params, node: &mut dyn Node, progress: &dyn Progress) -> Res
     steps.allreduce()?;
     let levels = steps.levels(quiet)?;
     steps.projection(levels)?;
+    if !params.published {
+        let line = "the seeds' figures were not simulated again: a hurried study leaves them out, colony study NAME has them";
+        results.not_done.push(line.into());
+    }
     results.published = published(&results)?;
     results.headline = table::headline(&results);
     results.took_s = began.elapsed().as_secs_f64();
@@ -137,7 +141,7 @@ impl Steps<'_> {
             };
             levels.push(Level {
                 percent,
-                noise,
+                noise: Some(noise),
                 residual,
                 edge_lateness_ns: edges.map(|e: Edges| project::spread(&e.histogram)).unwrap_or_default(),
             });
@@ -151,7 +155,7 @@ impl Steps<'_> {
             "the noise of this node as measured, alone and with the seeds' daemon beside it, without what its hypervisor takes"
         } else {
             for &percent in &self.params.noise_percent {
-                levels.push(Level::described(percent, self.params.seed)?);
+                levels.push(Level::described(percent));
             }
             "the seeds' noise daemon as described (Colony report, section 3.1.7); this node's noise could not be \
              measured"
@@ -178,7 +182,7 @@ fn kind(windows: &Option<Windows>) -> SchedulerKind {
 
 /// Published figures beside ours: what this study measured, then what can be projected.
 fn published(results: &Results) -> Result<Vec<Published>, StudyError> {
-    let mut rows = seeds::projected(&results.params)?;
+    let mut rows = if results.params.published { seeds::projected(&results.params)? } else { Vec::new() };
     let colony = seeds::find("fig6")?;
     for &percent in results.params.noise_percent.iter().filter(|p| **p > 0.0) {
         let mean = |kind| results.cell(percent, kind).map(|c| c.mean_ns);

@@ -20,7 +20,7 @@ fn browser() -> Option<&'static str> {
 }
 
 fn report(folder: &Path) -> PathBuf {
-    let params = Params { projected_ops: 4000, ..Params::default() };
+    let params = Params { projected_ops: 100, nodes: vec![512, 2048], published: false, ..Params::default() };
     let mut results = study::run(&params, &mut Fake::default(), &()).expect("a study");
     results.started_unix_s = 1_790_000_000;
     results.write(folder).expect("writable");

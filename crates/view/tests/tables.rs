@@ -328,7 +328,7 @@ fn a_study() {
 
 #[test]
 fn every_experiment_of_the_seeds_that_needs_no_machine() {
-    let params = Params { projected_ops: 500, ..Params::default() };
+    let params = Params { projected_ops: 100, nodes: vec![1024], published: false, ..Params::default() };
     for e in seeds::all() {
         let context = &mut Context { params: &params, node: None, progress: &() };
         if let Ok(outcome) = e.run(context) {

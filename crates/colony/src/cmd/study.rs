@@ -44,7 +44,7 @@ pub(crate) struct Args {
     duty: DutyCycle,
     /// Node counts to project to
     #[arg(long, value_delimiter = ',', value_name = "N,N", default_values_t = Params::default().nodes)]
-    nodes: Vec<u64>,
+    nodes: Vec<u32>,
     /// Seed of everything random
     #[arg(long, default_value_t = Params::default().seed, value_name = "N")]
     seed: u64,

@@ -1,6 +1,9 @@
 //! HPC-Colony progress report 2006: the effect of uncoordinated daemons.
 
-use colony_sim::{BaseTime, CpuNoise, NodeNoise, Program, Scheduler};
+use colony_sim::cpus::Node;
+use colony_sim::program::Program;
+use colony_sim::scheduler::Preempt;
+use colony_sim::source::{Model, Phase, Source};
 
 use super::{Context, Document, Experiment, Method, Ours};
 use crate::results::Published;
@@ -11,7 +14,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[Experiment {
     document: Document::Progress2006,
     place: "Fig. 3",
     what: "10,000 iterations of 1 ms of work and a barrier; a daemon that wakes every second for 1 ms, in phase \
-           on all nodes or not",
+           on all nodes or not; 1 to 4096 nodes",
     published: &[
         "This benchmark consists of 10,000 iterations. Each of those iterations consists of 1ms of work followed by a \
          barrier across all processes in the parallel execution.",
@@ -22,24 +25,31 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[Experiment {
     run: bsp,
 }];
 
-const ITERATIONS: f64 = 10_000.0;
+const ITERATIONS: u64 = 10_000;
+const NODES: [u32; 7] = [1, 4, 16, 64, 256, 1024, 4096];
 
 fn bsp(e: &Experiment, c: &mut Context<'_>) -> Result<Vec<Published>, StudyError> {
-    let program = Program::Bsp { work_ns: 1_000_000, barrier: BaseTime::blue_gene_barrier() };
-    let daemon = NodeNoise::new(vec![CpuNoise::periodic(1_000_000_000, 1_000_000)?])?;
-    let nodes: Vec<u64> = c.params.nodes.iter().copied().filter(|&n| n <= 16_384).collect();
+    let program = Program::bsp(1_000_000, ITERATIONS);
+    let machine = project::blue_gene(1)?;
+    let daemon = |phase| {
+        let daemon = Source::new("thread:daemon", Model::periodic(1_000_000_000, 1_000_000));
+        Node::new(vec![daemon.phase(phase)], Preempt)
+    };
     let mut rows = Vec::new();
-    for (name, noise, scheduler, published) in [
-        ("no daemon", &NodeNoise::quiet(), Scheduler::Unmodified, "on top of each other"),
-        ("daemons in phase", &daemon, Scheduler::Aligned, "on top of each other"),
-        ("daemons out of phase", &daemon, Scheduler::Unmodified, "significant performance degradation"),
+    for (name, node, published) in [
+        ("CNK", Node::quiet(), "on top of each other"),
+        ("Linux, no daemon", Node::new(Vec::new(), Preempt), "on top of each other"),
+        ("Linux, daemons in phase", daemon(Phase::Aligned), "on top of each other"),
+        ("Linux, daemons out of phase", daemon(Phase::Random), "significant performance degradation"),
     ] {
-        for p in project::points(c.params, program.clone(), noise, scheduler, &nodes)? {
+        for o in project::outcomes(c.params, &program, &machine, &node, &NODES)? {
+            let total = o.totals_ns.iter().sum::<u64>() as f64 / o.totals_ns.len().max(1) as f64;
+            let what = format!("{name}, {} nodes: 10,000 iterations", o.nodes);
             rows.push(e.row(
-                format!("{name}, {} nodes: 10,000 iterations", p.nodes),
+                what,
                 published,
-                Ours::Ns(p.mean_ns * ITERATIONS),
-                "projected",
+                Ours::Ns(total),
+                "simulated; the barrier of Blue Gene/L's hardware",
             ));
         }
     }

@@ -3,6 +3,7 @@
 use colony_node::privilege::Privileges;
 use colony_node::record::NodeRecord;
 use colony_noise::{Detour, Source, Trace, TraceMeta};
+use colony_sim::noise::Detour as Stolen;
 use colony_sim::{CpuNoise, NodeNoise};
 use colony_study::node::{BenchRun, Injection};
 use colony_study::results::{Bucket, Cell, Edges, Explained, Noise, SchedulerKind, Split};
@@ -185,9 +186,8 @@ impl Node for Fake {
             return Ok(NodeNoise::new(vec![CpuNoise::periodic(4_000_000, 1_500)?])?);
         }
         let Injection::Leibniz { percent } = injection else { return Ok(own) };
-        let mean_ns = (percent * 5e6) as u64;
         let span_ns = own.span_ns();
-        let daemon = CpuNoise::leibniz(mean_ns, 500_000_000, 3_000_000, span_ns, 4)?;
+        let daemon = CpuNoise::new(span_ns, daemon(*percent, span_ns))?;
         let both = |cpu: &CpuNoise| CpuNoise::new(span_ns, [cpu.detours(), daemon.detours()].concat());
         Ok(NodeNoise::new(own.cpus().iter().map(both).collect::<Result<_, _>>()?)?)
     }
@@ -248,4 +248,21 @@ impl Node for Fake {
         self.check("leibniz")?;
         Ok(max_terms.iter().map(|&n| n as f64 * 0.5 * 2e-9 / 0.5).collect())
     }
+}
+
+/// The detours of a noise daemon that calculates for up to twice `percent` of its sleep, in turns of 3 ms.
+fn daemon(percent: f64, span_ns: u64) -> Vec<Stolen> {
+    const TURN_NS: u64 = 3_000_000;
+    let (mut dice, mut at, mut detours) = (Dice(4), 0, Vec::new());
+    while at < span_ns {
+        let mut left = (dice.next() * percent * 1e7) as u64;
+        while left > 0 {
+            let duration_ns = left.min(TURN_NS);
+            detours.push(Stolen { start_ns: at, duration_ns });
+            left -= duration_ns;
+            at += if left > 0 { 2 * duration_ns } else { duration_ns };
+        }
+        at += 500_000_000;
+    }
+    detours
 }
