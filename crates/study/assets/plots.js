@@ -47,18 +47,19 @@ const plots = (() => {
     const powers = () => {
       const [a, b] = [Math.floor(Math.log2(min)), Math.ceil(Math.log2(max))];
       const step = Math.max(1, Math.ceil((b - a) / (narrow() ? 4 : 11)));
-      return Array.from({ length: Math.floor((b - a) / step) + 1 }, (_, i) => ({ value: 2 ** (a + i * step) })).filter((t) => t.value >= min && t.value <= max);
+      return Array.from({ length: Math.floor((b - a) / step) + 1 }, (_, i) => ({ value: 2 ** (a + i * step) })).filter((t) => t.value >= Math.max(1, min) && t.value <= max);
     };
     return axis('logarithmic', 'nodes (log₂)', {
       min, max, afterBuildTicks: (a) => { a.ticks = powers(); }, ticks: { autoSkip: false, callback: count },
     });
   };
+  // the key draws a line forth and back: dashes show in it where twice its width is a whole number of periods and a dash
   const options = (more) => ({
     responsive: true, maintainAspectRatio: false, animation: false, color: colour('ink'),
     interaction: { mode: 'nearest', intersect: false }, layout: { padding: { right: 8 } },
     ...more,
     plugins: {
-      legend: { position: 'bottom', align: 'start', labels: { color: colour('ink'), usePointStyle: more.pointLegend, boxWidth: 26, boxHeight: more.pointLegend ? 7 : 0, padding: narrow() ? 8 : 14, ...more.legend } },
+      legend: { position: 'bottom', align: 'start', labels: { color: colour('ink'), usePointStyle: more.pointLegend, boxWidth: 28, boxHeight: more.pointLegend ? 7 : 0, padding: narrow() ? 8 : 14, ...more.legend } },
       tooltip: { backgroundColor: colour('ink'), titleColor: colour('paper'), bodyColor: colour('paper'), padding: 8, ...more.tooltip },
     },
   });

@@ -1,9 +1,24 @@
 'use strict';
 (() => {
-  const { data, colour, time, short, count, below, above, narrow, marks, axis, log, nodesAxis, options, draw } = plots;
+  const { data, colour, time, short, count, decade, narrow, marks, axis, log, nodesAxis, options, draw } = plots;
   // the scheduler is the colour, a swept value the line and the mark
-  const dashes = [[], [8, 4], [4, 3], [10, 3, 2, 3]];
+  const dashes = [[], [8, 4], [14, 7], [2, 4]];
   const nodesOf = (p) => p.lines.flatMap((l) => l.points.map((q) => q.nodes));
+
+  // 1, 2, 5, 10 … from the last not above `least` to the first not below `most`
+  const steps = (least, most) => {
+    const all = [];
+    for (let k = Math.floor(Math.log10(least)) - 1; k <= Math.ceil(Math.log10(most)) + 1; k += 1) all.push(...[1, 2, 5].map((m) => Number(`${m}e${k}`)));
+    const from = all.findLastIndex((v) => v <= least);
+    return all.slice(from, Math.max(from + 1, all.findIndex((v) => v >= most)) + 1);
+  };
+  const logTo = (title, format, values) => {
+    const all = steps(Math.min(...values), Math.max(...values));
+    const ticks = all.length > 10 ? all.filter(decade) : all;
+    return log(title, format, {
+      min: all[0], max: all[all.length - 1], afterBuildTicks: (a) => { a.ticks = ticks.map((value) => ({ value })); },
+    });
+  };
 
   // 95 % confidence intervals, where there are repetitions
   const bars = {
@@ -33,19 +48,22 @@
     },
   };
 
+  // what is behind is larger: lines that lie on one another show as rings
   const line = (l, points) => ({
     label: l.label, borderColor: colour(`c${l.colour}`), backgroundColor: colour(`c${l.colour}`),
-    borderDash: dashes[l.style % 4], borderWidth: 2, pointRadius: 4, pointHitRadius: 10, clip: 8,
+    borderDash: dashes[l.style % 4], borderWidth: 2, pointRadius: 3.5 + 1.1 * Math.min(l.colour, 5), pointHitRadius: 10, clip: 8,
     pointStyle: marks[l.style % 4], data: points,
   });
   const chart = (sets, nodes, y, show) => ({
     type: 'line', data: { datasets: sets }, plugins: [bars],
     options: options({
       scales: { x: nodesAxis(nodes), y },
+      // one key for all dotted lines
+      legend: { filter: (item) => !sets[item.datasetIndex].of || sets.findIndex((s) => s.of) === item.datasetIndex },
       tooltip: {
         callbacks: {
           title: (c) => (c.length ? `${count(c[0].parsed.x)} nodes` : ''),
-          label: (c) => `${c.dataset.label}: ${show(c.parsed.y)}${c.raw.half ? ` ± ${show(c.raw.half)}` : ''}`,
+          label: (c) => `${c.dataset.of || c.dataset.label}: ${show(c.parsed.y)}${c.raw.half ? ` ± ${show(c.raw.half)}` : ''}`,
         },
       },
     }),
@@ -55,15 +73,14 @@
     const sets = p.lines.map((l) => line(l, l.points.map((q) => ({ x: q.nodes, y: q.mean_ns, half: q.ci95_ns }))));
     for (const q of p.quiet) {
       sets.push({
-        label: q.label, borderColor: colour('base'), backgroundColor: colour('base'), borderDash: [1, 4], borderWidth: 2,
+        label: 'quiet', of: q.label, borderColor: colour('base'), backgroundColor: colour('base'), borderDash: [1, 4], borderWidth: 2,
         pointRadius: 0, pointHitRadius: 8, pointStyle: marks[q.style % 4], data: q.points.map(([x, y]) => ({ x, y })),
       });
     }
     const found = sets.flatMap((s) => s.data.map((d) => d.y)).filter((v) => v > 0);
     // one rank alone may take no time at all
     const all = found.length ? found : [1];
-    const y = log('mean time of an iteration (log)', time, { min: below(Math.min(...all)), max: above(Math.max(...all) * 1.001) });
-    return chart(sets, nodesOf(p), y, time);
+    return chart(sets, nodesOf(p), logTo('mean time of an iteration (log)', time, all), time);
   };
 
   const slowdown = (p) => {
@@ -73,7 +90,7 @@
     const times = (v) => `${short(v)}×`;
     // small losses are read off a linear axis that begins with none
     const y = most > 10
-      ? log(narrow() ? 'slower than quiet (log)' : 'time over the quiet time (log)', times, { min: least, max: above(most * 1.001) })
+      ? logTo(narrow() ? 'slower than quiet (log)' : 'time over the quiet time (log)', times, [least, most])
       : axis('linear', narrow() ? 'slower than quiet' : 'time over the quiet time', { min: least, max: least + (most - least || 0.01) * 1.05, ticks: { callback: (v) => `${Number(v.toPrecision(5))}×`, includeBounds: false } });
     return chart(sets, nodesOf(p), y, (v) => `${Number(v.toPrecision(4))}×`);
   };

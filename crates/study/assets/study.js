@@ -6,7 +6,7 @@
   const share = (v) => (v >= 1e-3 ? `${short(v * 100)} %` : `1 in ${short(1 / v)}`);
 
   // the scheduler is the colour, the noise the line
-  const dashes = (levels, p) => [[2, 3], [7, 4], []][Math.max(0, Math.min(2, levels.indexOf(p) + 3 - Math.max(3, levels.length)))];
+  const dashes = (levels, p) => [[2, 4], [8, 4], []][Math.max(0, Math.min(2, levels.indexOf(p) + 3 - Math.max(3, levels.length)))];
   const levels = [...new Set([...data.allreduce, ...(data.scaling ? data.scaling.curves : [])].map((c) => c.noise_percent))].sort((a, b) => a - b);
   const line = (c) => ({
     label: label(c), borderColor: colour(c.scheduler), backgroundColor: colour(c.scheduler),

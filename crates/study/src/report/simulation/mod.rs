@@ -31,9 +31,6 @@ struct Data<'a> {
     plots: &'a [plots::Plot],
 }
 
-/// Warnings shown at once.
-const MOST_NOTES: usize = 8;
-
 impl Simulated<'_> {
     /// The page: one file, which asks for no other.
     ///
@@ -71,11 +68,17 @@ impl Simulated<'_> {
         }
         h.raw("</dl></section>\n<section class=\"card\" id=\"care\"><h2>Read with care</h2>\n");
         let notes = self.notes(all);
-        let (shown, more) = notes.split_at(notes.len().min(MOST_NOTES));
-        h.list(shown.iter().map(String::as_str));
+        let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
+        // many differ in a number only: the first of a kind is shown
+        let (shown, more): (Vec<&String>, Vec<_>) = notes.iter().partition(|n| {
+            let seen = kinds.entry(n.chars().filter(|c| !c.is_ascii_digit()).collect()).or_default();
+            *seen += 1;
+            *seen == 1
+        });
+        h.list(shown.iter().map(|n| n.as_str()));
         if !more.is_empty() {
-            h.raw("<details><summary>").text(&format!("{} more", more.len())).raw("</summary>\n");
-            h.list(more.iter().map(String::as_str)).raw("</details>\n");
+            h.raw("<details><summary>").text(&format!("{} more, with other numbers", more.len()));
+            h.raw("</summary>\n").list(more.iter().map(|n| n.as_str())).raw("</details>\n");
         }
         h.raw("</section>\n</div>\n</header>\n");
     }
@@ -92,19 +95,19 @@ impl Simulated<'_> {
                 None => ranges.push((name, slowdown, slowdown)),
             }
         }
-        let range = |&(name, least, most): &(&str, f64, f64)| match (times(least), times(most)) {
-            (a, b) if a == b => format!("{a} under {name}"),
-            (a, b) => format!("{} to {b} under {name}", a.trim_end_matches('×')),
-        };
         let (program, nodes) = (self.program(), count(most.into()));
         let nodes = if most == 1 { "one node".into() } else { format!("{nodes} nodes") };
-        match &ranges[..] {
-            [] => format!("{program} on {nodes}, without noise."),
-            all => {
-                let words: Vec<_> = all.iter().map(range).collect();
-                format!("On {nodes}, an iteration of {program} takes {} of its quiet time.", listed(&words))
-            }
+        if ranges.iter().all(|r| r.2 < 1.0005) {
+            return format!("On {nodes}, {program} loses nothing to noise.");
         }
+        let range = |(i, &(name, least, most)): (usize, &(&str, f64, f64))| {
+            let (a, b) = (times(least), times(most));
+            let factor = if a == b { a } else { format!("{} to {b}", a.trim_end_matches('×')) };
+            let of = if i == 0 { " its quiet time" } else { "" };
+            format!("{factor}{of} under {name}")
+        };
+        let words: Vec<_> = ranges.iter().enumerate().map(range).collect();
+        format!("On {nodes}, an iteration of {program} takes {}.", listed(&words))
     }
 
     fn run(&self) -> Vec<(&'static str, String)> {
@@ -148,22 +151,27 @@ impl Simulated<'_> {
     fn figures(&self, h: &mut Html, all: &Plots) {
         let mut number = 0;
         let bars = if self.results.scenario.repetitions > 1 {
-            " Bars are 95 % confidence intervals of the mean, from the repetitions; where there is none to be seen \
-             it is smaller than the mark."
+            " Bars are 95 % confidence intervals of the mean, from the repetitions; one that is not seen is smaller \
+             than its mark."
         } else {
             ""
         };
         for (i, plot) in all.drawn.iter().enumerate() {
             let of = if plot.of.is_empty() { String::new() } else { format!(": {}", plot.of) };
-            let caption = format!(
-                "Mean time of an iteration of {} by the number of nodes, both logarithmic. Dotted: without noise.{bars}",
-                self.program()
-            );
+            let as_first = |n: u32| format!("As figure {n}, with {}.", plot.of);
+            let caption = match i {
+                0 => format!(
+                    "Mean time of an iteration of {} by the number of nodes, both logarithmic. Dotted: without \
+                     noise.{bars} Lines that lie on one another show as rings.",
+                    self.program()
+                ),
+                _ => as_first(1),
+            };
             figure(h, &mut number, &format!("time-{i}"), &format!("Time of an iteration{of}"), &caption);
-            let caption = format!(
-                "The same over the time without noise: 1× loses nothing. Much noise of few nodes is not worse than \
-                 little of many: an iteration ends with its latest rank.{bars}"
-            );
+            let caption = match i {
+                0 => "The same over the time without noise: 1× loses nothing.".into(),
+                _ => as_first(2),
+            };
             figure(h, &mut number, &format!("slowdown-{i}"), &format!("Slowdown{of}"), &caption);
         }
     }

@@ -8,6 +8,8 @@ use serde::Serialize;
 
 /// Most values that line styles tell apart.
 const STYLES: usize = 4;
+/// Most lines of a plot that styles make: their key leaves room for the plot.
+const LINES: usize = 8;
 /// Colours of the style sheet; the grey one is of the quiet time.
 const COLOURS: usize = 7;
 /// Most pairs of figures; what is left is in the table.
@@ -25,6 +27,9 @@ pub(super) struct Plot {
 #[derive(Serialize)]
 struct Line {
     label: String,
+    /// The value that its style stands for.
+    #[serde(skip)]
+    of: Option<String>,
     colour: usize,
     style: usize,
     points: Vec<Dot>,
@@ -142,8 +147,12 @@ impl Plots {
             }
         }
         // the one with most values of those that line styles can tell apart
-        let fit = values.iter().filter(|(_, v)| (2..=STYLES).contains(&v.len()));
-        let styled = fit.max_by_key(|(_, v)| v.len()).map(|(path, _)| *path);
+        let lines = |path: &str| {
+            let own = |s: &Series| (s.scheduler, s.set.get(path).map(value));
+            series.iter().map(own).collect::<BTreeSet<_>>().len()
+        };
+        let fits = |(path, v): &(&&str, &Vec<_>)| (2..=STYLES).contains(&v.len()) && lines(path) <= LINES;
+        let styled = values.iter().filter(fits).max_by_key(|(_, v)| v.len()).map(|(path, _)| *path);
         let styles = styled.and_then(|path| values.remove(path)).unwrap_or_default();
         let all: usize = values.values().map(Vec::len).fold(1, usize::saturating_mul);
         let mut drawn = Vec::new();
@@ -157,10 +166,11 @@ impl Plots {
             let here = |s: &&Series| common.iter().all(|(path, v)| s.set.get(*path).is_none_or(|x| x == *v));
             let line = |s: &Series| {
                 let own = styled.and_then(|path| Some((path, s.set.get(path)?)));
-                let what =
-                    own.map(|(path, v)| format!(", {} = {}", short[path], value(v))).unwrap_or_default();
+                let of = own.map(|(path, v)| format!("{} = {}", short[path], value(v)));
+                let name = names[s.scheduler];
                 Line {
-                    label: format!("{}{what}", names[s.scheduler]),
+                    label: of.as_ref().map_or_else(|| name.clone(), |of| format!("{name}, {of}")),
+                    of,
                     colour: s.scheduler % COLOURS,
                     style: own.and_then(|(_, v)| styles.iter().position(|x| *x == v)).unwrap_or(0),
                     points: s.dots.clone(),
@@ -193,7 +203,8 @@ fn quiet(lines: &[Line]) -> Vec<Quiet> {
     for line in lines {
         let points: Vec<_> = line.points.iter().map(|p| (p.nodes, p.quiet_ns)).collect();
         if !all.iter().any(|q| q.points == points) {
-            all.push(Quiet { label: format!("quiet ({})", line.label), style: line.style, points });
+            let label = line.of.as_ref().map_or("quiet".into(), |of| format!("quiet, {of}"));
+            all.push(Quiet { label, style: line.style, points });
         }
     }
     if let [one] = &mut all[..] {
@@ -235,6 +246,15 @@ mod tests {
         assert_eq!(labels(&all.drawn[0]), ["preempt, work = 1us", "preempt, work = 2us"]);
         assert_eq!(all.drawn[0].quiet.len(), 2, "work takes time without noise too");
         assert_eq!(all.left_out, 0);
+    }
+
+    #[test]
+    fn many_lines_are_spread_over_figures() {
+        let all = Plots::new(&results(
+            "schedulers = [\"none\", \"preempt\", \"fair\"]\nsweep = { \"program.bytes\" = [8, 16, 32] }",
+        ));
+        let of: Vec<_> = all.drawn.iter().map(|p| (p.of.as_str(), p.lines.len())).collect();
+        assert_eq!(of, [("bytes = 8", 3), ("bytes = 16", 3), ("bytes = 32", 3)]);
     }
 
     #[test]
