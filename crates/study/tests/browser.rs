@@ -1,10 +1,14 @@
-//! The report in a real browser: no errors, every plot drawn, nothing fetched, hostile names harmless.
+//! The pages in a real browser: no errors, every plot drawn, nothing fetched, hostile names harmless.
 
 mod fake;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use colony_sim::simulate::simulate;
+use colony_sim::spec::{Scenario, Traces};
+use colony_sim::sweep::{Finished, Results};
+use colony_study::report::Simulated;
 use colony_study::{Params, study};
 use fake::{Fake, HOSTILE};
 
@@ -69,6 +73,28 @@ addEventListener('load', () => {
 });
 </script>";
 
+/// In every width and colour: no errors, all `plots` painted, nothing fetched, nothing wider than the window.
+fn assert_draws(browser: &str, folder: &Path, html: &str, plots: usize) {
+    let probed = folder.join("probed.html");
+    std::fs::write(&probed, html.replace("</body>", &format!("{PROBE}</body>"))).expect("writable");
+    let all = plots.to_string();
+    for (name, more) in [
+        ("wide", &["--window-size=1280,900"][..]),
+        ("phone", &["--window-size=500,900"]),
+        ("dark", &["--window-size=1280,900", "--blink-settings=preferredColorScheme=0"]),
+    ] {
+        let (dom, log) = open(browser, &folder.join(name), &probed, more);
+        let body = dom.split_once("<body").and_then(|(_, rest)| rest.split_once('>')).expect("a body").0;
+        assert!(body.contains("data-errors=\"\""), "{name}: {body}");
+        for (what, value) in
+            [("plots", all.as_str()), ("painted", &all), ("requests", "0"), ("wide", "false")]
+        {
+            assert!(body.contains(&format!("data-{what}=\"{value}\"")), "{name}, {what}: {body}");
+        }
+        assert!(!log.contains("CONSOLE"), "{name}: {log}");
+    }
+}
+
 #[test]
 fn the_report_draws_every_plot_without_errors_or_requests() {
     let Some(browser) = browser() else { return };
@@ -79,21 +105,43 @@ fn the_report_draws_every_plot_without_errors_or_requests() {
     if let Some(kept) = std::env::var_os("COLONY_KEEP_REPORT") {
         std::fs::copy(&page, kept).expect("writable");
     }
-    let probed = dir.path().join("probed.html");
-    std::fs::write(&probed, html.replace("</body>", &format!("{PROBE}</body>"))).expect("writable");
-    for (name, more) in [
-        ("wide", &["--window-size=1280,900"][..]),
-        ("phone", &["--window-size=500,900"]),
-        ("dark", &["--window-size=1280,900", "--blink-settings=preferredColorScheme=0"]),
+    assert_draws(browser, dir.path(), &html, 6);
+}
+
+#[test]
+fn a_simulations_page_draws_every_plot_without_errors_or_requests() {
+    let Some(browser) = browser() else { return };
+    let dir = tempfile::tempdir().expect("temp dir");
+    for (more, plots) in [
+        // lines of two schedulers and styles, over many nodes
+        (
+            "nodes = [2, 8, 100]\nschedulers = [\"none\", \"preempt\"]\n[sweep]\n\"program.bytes\" = [8, 1024]",
+            2,
+        ),
+        // a figure each value; one node count; no interval
+        ("nodes = [4]\nrepetitions = 1\n[sweep]\nseed = [1, 2, 3, 4, 5]", 10),
+        // nothing to draw but a point that takes no time
+        ("nodes = [1]\nmachine = \"loggopsim\"", 2),
     ] {
-        let (dom, log) = open(browser, &dir.path().join(name), &probed, more);
-        let body = dom.split_once("<body").and_then(|(_, rest)| rest.split_once('>')).expect("a body").0;
-        assert!(body.contains("data-errors=\"\""), "{name}: {body}");
-        for (what, value) in [("plots", "6"), ("painted", "6"), ("requests", "0"), ("wide", "false")] {
-            assert!(body.contains(&format!("data-{what}=\"{value}\"")), "{name}, {what}: {body}");
-        }
-        assert!(!log.contains("CONSOLE"), "{name}: {log}");
+        assert_draws(browser, dir.path(), &simulated(more), plots);
     }
+}
+
+/// The page of a small scenario with `more` in it.
+fn simulated(more: &str) -> String {
+    let noise =
+        format!("noise = [{{ name = '{HOSTILE}', periodic = {{ every = \"1ms\", length = \"16us\" }} }}]");
+    let scenario =
+        Scenario::parse(&format!("program = {{ name = \"allreduce\", iterations = 20 }}\n{noise}\n{more}"));
+    let scenario = scenario.expect("right");
+    let points = scenario.points().expect("points");
+    let mut results = Results::none_yet(scenario, &Traces::new());
+    let finished = points.into_iter().map(|point| {
+        let outcome = simulate(&point.simulation(&Traces::new()).expect("possible")).expect("runs");
+        Finished { point, outcome }
+    });
+    results.points = finished.collect();
+    Simulated { results: &results, what: HOSTILE, command: HOSTILE }.page().expect("a page")
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! Results come from the other crates and leave as text; nothing is measured or decided here.
 
 pub mod injection;
+pub mod machine;
 pub mod measurement;
 pub mod progress;
 pub mod run;

@@ -70,7 +70,8 @@ fn row(f: &Finished, swept: &BTreeSet<&String>) -> Vec<String> {
 }
 
 /// The scenario in a sentence.
-fn headline(s: &Scenario) -> String {
+#[must_use]
+pub fn headline(s: &Scenario) -> String {
     let p = &s.program;
     let mut text = name(&p.name, 30);
     if let Some(bytes) = p.bytes {

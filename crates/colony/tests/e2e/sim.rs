@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::common::{Owned, colony, error, fails, is_plain, json, program, text, until};
+use crate::common::{Owned, colony, copy, error, failed, fails, is_plain, json, program, text, until};
 
 /// A scenario of seconds at most.
 const SMALL: [&str; 8] =
@@ -236,4 +236,103 @@ fn the_example_needs_no_words() {
     let table = String::from_utf8(out.stdout).expect("text");
     is_plain(&table);
     assert!(["none", "fair", "coordinated", "bgl"].iter().all(|word| table.contains(word)), "{table}");
+}
+
+#[test]
+fn a_report_has_the_sweep_and_what_makes_it_again() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let page = dir.path().join("mine.html");
+    let page = page.to_str().expect("plain");
+    let args = with(&["--noise", "16us every 1ms", "--sweep", "program.bytes=8,1024", "--report", page]);
+    let out = colony().args(&args).output().expect("runs");
+    assert!(out.status.success() && error(&out).contains("mine.html"), "{}", error(&out));
+    let html = std::fs::read_to_string(page).expect("written");
+    assert_eq!(html.matches("<canvas").count(), 2);
+    for part in
+        ["--noise &#39;16us every 1ms&#39; --sweep program.bytes=8,1024", "iterations = 20", "under preempt"]
+    {
+        assert!(html.contains(part), "{part}");
+    }
+    // told before anything runs
+    fails(&with(&["--report", "/nonexistent/r.html"]), 1, "/nonexistent");
+    fails(&["sim", "--what-if", "x", "--report", page], 2, "--report");
+}
+
+/// Results of `colony bench --json` on a machine of 900 ns a message and 100 ps a byte, as files.
+fn benchmarks(folder: &Path) -> Vec<String> {
+    let runs = [("barrier", 0, 1), ("allreduce", 1001, 1), ("alltoall", 10_001, 1), ("ring", 100_001, 2)];
+    let file = |(program, bytes, messages): (&str, u64, u64)| {
+        let p50_us = messages as f64 * (0.9 + bytes.saturating_sub(1) as f64 * 1e-4);
+        let result = serde_json::json!({
+            "schema": "colony.bench/1",
+            "params": { "program": program, "bytes": bytes },
+            "results": [{ "ranks": 2, "all": { "p50_us": p50_us } }],
+        });
+        let path = folder.join(format!("{program}.json"));
+        std::fs::write(&path, result.to_string()).expect("written");
+        path.to_str().expect("plain").to_owned()
+    };
+    runs.into_iter().map(file).collect()
+}
+
+#[test]
+fn a_machine_fitted_to_benchmarks_is_one_to_simulate() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let files = benchmarks(dir.path());
+    let mut args = vec!["sim", "--fit-machine"];
+    args.extend(files.iter().map(String::as_str));
+    let found = json(&[&args[..], &["--json"]].concat());
+    assert_eq!(found["schema"], "colony.sim.fit_machine/1");
+    let p = &found["machine"]["loggops"];
+    let ns = |key: &str| p[key].as_u64().expect("a number");
+    assert_eq!((2 * ns("overhead_ns") + ns("latency_ns"), ns("gap_per_byte_ps")), (900, 100));
+    assert!(found["rms"].as_f64().is_some_and(|rms| rms < 1e-6), "{found}");
+    // what is printed and what is written: both a profile
+    let here = dir.path().join("here.toml");
+    let here = here.to_str().expect("plain");
+    let table = text(&[&args[..], &["--out", here]].concat());
+    assert!(table.contains("allreduce") && table.contains("900 ns a message"), "{table}");
+    let written = std::fs::read_to_string(here).expect("written");
+    let printed = text_unwrapped(&args);
+    assert!(printed.starts_with(&written) && printed.contains("# allreduce"), "{printed}");
+    for profile in [&written, &printed] {
+        std::fs::write(here, profile).expect("written");
+        let small = [
+            "sim",
+            "--machine",
+            here,
+            "--op",
+            "barrier",
+            "--noise",
+            "none",
+            "--nodes",
+            "2,4",
+            "--iterations=5",
+        ];
+        let points = json(&[&small[..], &["--schedulers", "none", "--json"]].concat());
+        assert_eq!(points["points"][1]["outcome"]["quiet_ns"], 1800.0, "two rounds");
+    }
+    std::fs::write(dir.path().join("other.json"), "{\"schema\": \"colony.sim/1\"}").expect("written");
+    let other = dir.path().join("other.json");
+    let other = other.to_str().expect("plain");
+    fails(&["sim", "--fit-machine", other], 2, "other.json is no result of `colony bench --json`");
+    fails(&["sim", "--fit-machine", &files[0]], 2, "measure say 32 and 16384 bytes");
+    fails(&["sim", "--fit-machine", "/nonexistent.json"], 1, "/nonexistent.json");
+    fails(&["sim", "--fit-machine", &files[0], "--out", "x.json"], 2, ".toml");
+    fails(&["sim", "--fit-machine", "--nodes", "8"], 2, "--nodes");
+}
+
+#[test]
+fn without_mpi_the_fit_says_what_is_missing() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let lonely = dir.path().join("colony");
+    copy(&program(), &lonely);
+    let mut command = assert_cmd::Command::new(lonely);
+    command.args(["sim", "--fit-machine"]).env("PATH", "").env_remove("COLONY_MPIRUN");
+    failed(
+        "no mpirun",
+        &command.env("COLONY_BENCH", "/bin/true").output().expect("runs"),
+        1,
+        "apt install openmpi-bin",
+    );
 }

@@ -1,44 +1,10 @@
-//! The figures: heading, plot, what to see, the command, the numbers.
+//! The figures of a study.
 
+use super::figure::Figure;
 use super::html::Html;
-use super::sections::command;
 use crate::format::{count, percent, time};
 use crate::results::{Bucket, Noise, Results};
 use crate::table::noise_name;
-
-/// A figure of the page.
-struct Figure<'a> {
-    /// Element id; the script draws by it.
-    id: &'static str,
-    title: &'a str,
-    /// What to see.
-    caption: &'a str,
-    command: &'a str,
-    /// What the numbers are.
-    summary: &'a str,
-    headings: &'a [&'a str],
-    rows: Vec<Vec<String>>,
-    /// Height class of the plot.
-    tall: bool,
-}
-
-impl Figure<'_> {
-    fn write(self, h: &mut Html, number: &mut u32) {
-        *number += 1;
-        h.raw("<figure class=\"card\" id=\"").raw(self.id).raw("\">\n<h2><span>");
-        h.text(&format!("Figure {number}")).raw("</span> ").text(self.title).raw("</h2>\n");
-        h.raw(if self.tall { "<div class=\"plot tall\">" } else { "<div class=\"plot\">" });
-        h.raw("<canvas role=\"img\" tabindex=\"0\" aria-label=\"")
-            .text(self.title)
-            .raw(". ")
-            .text(self.caption);
-        h.raw("\"></canvas></div>\n<figcaption>").prose("p", self.caption);
-        command(h, self.command);
-        h.raw("<details><summary>").text(self.summary).raw("</summary>\n");
-        h.table(self.headings, &self.rows);
-        h.raw("</details></figcaption>\n</figure>\n");
-    }
-}
 
 /// All figures there is data for, in the order of the story.
 pub(super) fn all(h: &mut Html, r: &Results) {

@@ -80,6 +80,14 @@ impl Html {
         self.raw("</tbody></table></div>\n")
     }
 
+    /// A command to copy.
+    pub(super) fn command(&mut self, command: &str) -> &mut Self {
+        self.raw("<div class=\"command\"><code>").text(command).raw("</code>");
+        self.raw(
+            "<button type=\"button\" class=\"copy\" aria-label=\"Copy the command\">Copy</button></div>\n",
+        )
+    }
+
     pub(super) fn finish(self) -> String {
         self.0
     }

@@ -3,21 +3,43 @@
 //! Text, tables and captions are written here, escaped in one place (`html.rs`); the script in the page
 //! only draws. Names of threads come from other programs: nothing of them may become markup.
 
+mod figure;
 mod figures;
 mod html;
 mod sections;
+mod simulation;
+
+use serde::Serialize;
 
 use crate::Results;
 use html::Html;
 
+pub use simulation::Simulated;
+
 const CHART_JS: &str = include_str!("../../assets/chart.umd.min.js");
 const CHART_LICENCE: &str = include_str!("../../assets/chart.LICENSE.md");
 const STYLE: &str = include_str!("../../assets/report.css");
-const SCRIPT: &str = include_str!("../../assets/report.js");
+/// What all plots have in common.
+const PLOTS: &str = include_str!("../../assets/plots.js");
+const STUDY: &str = include_str!("../../assets/study.js");
+const SIM: &str = include_str!("../../assets/sim.js");
 
-/// The page.
+/// The page of a study.
 #[must_use]
 pub fn page(results: &Results) -> String {
+    let title = format!("Colony study: {}", results.node.host);
+    document(&title, results, STUDY, |h| {
+        sections::top(h, results);
+        h.raw("<main>\n");
+        figures::all(h, results);
+        sections::published(h, results);
+        h.raw("</main>\n");
+        sections::foot(h, results);
+    })
+}
+
+/// A page that `script` draws on, from `data`.
+fn document(title: &str, data: &impl Serialize, script: &str, body: impl FnOnce(&mut Html)) -> String {
     let mut h = Html::default();
     h.raw("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
     h.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
@@ -25,27 +47,27 @@ pub fn page(results: &Results) -> String {
     // no request may leave the page, whatever is in it
     h.raw("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; ");
     h.raw("style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n");
-    h.raw("<link rel=\"icon\" href=\"data:,\">\n<title>Colony study: ");
-    h.text(&results.node.host);
-    h.raw("</title>\n<style>\n").raw(STYLE).raw("</style>\n</head>\n<body>\n");
-    sections::top(&mut h, results);
-    h.raw("<main>\n");
-    figures::all(&mut h, results);
-    sections::published(&mut h, results);
-    h.raw("</main>\n");
-    sections::foot(&mut h, results, CHART_LICENCE);
-    h.raw("<script type=\"application/json\" id=\"data\">").raw(&html::json(results)).raw("</script>\n");
+    h.raw("<link rel=\"icon\" href=\"data:,\">\n").element("title", title);
+    h.raw("\n<style>\n").raw(STYLE).raw("</style>\n</head>\n<body>\n");
+    body(&mut h);
+    h.raw("<script type=\"application/json\" id=\"data\">").raw(&html::json(data)).raw("</script>\n");
     let library = CHART_JS.split("\n//# sourceMappingURL").next().unwrap_or(CHART_JS);
     h.raw("<script>").raw(library).raw("\n</script>\n");
-    h.raw("<script>\n").raw(SCRIPT).raw("</script>\n</body>\n</html>\n");
+    h.raw("<script>\n").raw(PLOTS).raw(script).raw("</script>\n</body>\n</html>\n");
     h.finish()
+}
+
+/// The chart library's licence, for the foot of a page.
+fn licence(h: &mut Html) {
+    h.raw("<details><summary>Licence of the chart library</summary><pre>").text(CHART_LICENCE);
+    h.raw("</pre></details>\n");
 }
 
 #[cfg(test)]
 mod tests {
     #[test]
     fn what_is_built_in_cannot_end_its_element() {
-        for script in [super::CHART_JS, super::SCRIPT] {
+        for script in [super::CHART_JS, super::PLOTS, super::STUDY, super::SIM] {
             assert!(!script.to_ascii_lowercase().contains("</script"));
             assert!(!script.contains("<!--"));
         }

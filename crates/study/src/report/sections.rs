@@ -120,7 +120,7 @@ pub(super) fn published(h: &mut Html, r: &Results) {
             h.element("blockquote", quote);
         }
         h.table(&["What", "Published", "#Ours", "How"], &rows);
-        command(h, &format!("colony study {}", e.name));
+        h.command(&format!("colony study {}", e.name));
         h.raw("</details>\n");
     }
     h.raw("</section>\n");
@@ -132,22 +132,16 @@ fn telling<'a>(r: &'a Results, name: &str) -> Option<&'a Published> {
     rows.clone().find(|p| p.published.contains(|c: char| c.is_ascii_digit())).or_else(|| rows.next_back())
 }
 
-/// A command to copy.
-pub(super) fn command(h: &mut Html, command: &str) {
-    h.raw("<div class=\"command\"><code>").text(command).raw("</code>");
-    h.raw("<button type=\"button\" class=\"copy\" aria-label=\"Copy the command\">Copy</button></div>\n");
-}
-
-/// The model's assumptions, where the data is, the chart library's licence.
-pub(super) fn foot(h: &mut Html, r: &Results, licence: &str) {
+/// The model's assumptions, the chart library's licence, where the data is.
+pub(super) fn foot(h: &mut Html, r: &Results) {
     h.raw("<footer>\n");
     if let Some(s) = &r.scaling {
         h.raw("<details><summary>What the projection takes for granted (").text(&s.model);
         h.raw(")</summary>\n").list(s.assumptions.iter().map(String::as_str));
         h.element("p", &format!("Noise: {}. Base: {}.", s.noise_from, s.base_from)).raw("</details>\n");
     }
-    h.raw("<details><summary>Licence of the chart library</summary><pre>").text(licence);
-    h.raw("</pre></details>\n<p>Made by Colony ").text(&r.version).raw(". ");
+    super::licence(h);
+    h.raw("<p>Made by Colony ").text(&r.version).raw(". ");
     h.text("All data of this page is inside it, as JSON, and in results.json beside it.");
     h.raw("</p>\n</footer>\n");
 }

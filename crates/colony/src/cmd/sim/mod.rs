@@ -4,7 +4,9 @@ pub(crate) mod fit;
 mod flags;
 mod goal;
 mod keep;
+mod machine;
 mod parquet;
+mod report;
 mod traces;
 mod what_if;
 
@@ -34,7 +36,9 @@ use keep::Keeper;
   colony sim --trace node.parquet --nodes 1024,16384 --op allreduce --schedulers preempt,coordinated
   colony sim --noise '16us every 1ms' --op barrier --schedulers none,preempt --machine bgl
   colony sim mine.toml --sweep program.bytes=8,1024 --out results.parquet --resume
+  colony sim mine.toml --report mine.html        plots, numbers, and how to make them again
   colony sim --goal app.goal --noise 'leibniz 2%'
+  colony sim --fit-machine --out here.toml       this machine's network, from its own benchmarks
   colony sim --what-if node.parquet              which source costs how much, and what would help")]
 pub(crate) struct Args {
     /// The scenario, TOML
@@ -47,6 +51,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["what_if", "op", "bytes", "work", "algorithm",
         "iterations", "nodes", "ranks_per_node", "sweep", "out", "print_scenario"])]
     goal: Option<PathBuf>,
+    /// Fit a machine profile to results of `colony bench --json`; without any, run the benchmarks here on two
+    /// ranks, half a minute
+    #[arg(long, value_name = "RESULT", num_args = 0.., conflicts_with_all = ["scenario", "what_if", "goal", "Flags",
+        "print_scenario", "resume", "report"])]
+    fit_machine: Option<Vec<PathBuf>>,
     /// When a rank's CPU takes the overhead of a receive: when its program gets there, or at any time
     #[arg(long, value_enum, default_value_t, requires = "goal")]
     progress: goal::Progress,
@@ -55,9 +64,12 @@ pub(crate) struct Args {
     /// Write the scenario that these words mean, and run nothing
     #[arg(long)]
     print_scenario: bool,
-    /// Keep the results, point by point: .json or .parquet
+    /// Keep the results, point by point: .json or .parquet (of --fit-machine: the profile, .toml)
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Write a page with plots and all numbers, which opens offline
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["what_if", "goal", "print_scenario"])]
+    report: Option<PathBuf>,
     /// Go on where a run that was ended left off
     #[arg(long, requires = "out")]
     resume: bool,
@@ -73,6 +85,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(file) = &args.goal {
         return goal::run(&args, file);
     }
+    if let Some(files) = &args.fit_machine {
+        return machine::run(&args, files);
+    }
     let mut scenario = match &args.scenario {
         Some(path) => Scenario::read(path)?,
         None => flags::example(),
@@ -87,10 +102,16 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             "no noise was named: this is the noise daemon of the Colony report (--print-scenario shows all)"
         );
     }
+    if let Some(report) = &args.report {
+        super::can_write(report)?;
+    }
     let results = simulate(scenario, &args)?;
+    if let Some(report) = &args.report {
+        report::write(report, &results)?;
+    }
     super::print(args.json, &results, view::results)?;
-    if let Some(out) = &args.out {
-        eprintln!("written: {}", out.display());
+    for written in args.out.iter().chain(&args.report) {
+        eprintln!("written: {}", written.display());
     }
     Ok(ExitCode::SUCCESS)
 }

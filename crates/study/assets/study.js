@@ -1,62 +1,17 @@
 'use strict';
 (() => {
-  const page = document.body.dataset;
-  page.plots = '0';
-  page.errors = '';
-  const problem = (e) => { page.errors += `${e && e.message ? e.message : e}\n`; };
-  addEventListener('error', problem);
-  addEventListener('unhandledrejection', (e) => problem(e.reason));
-
-  const data = JSON.parse(document.getElementById('data').textContent);
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-  const alpha = (hex, a) => hex + Math.round(a * 255).toString(16).padStart(2, '0');
+  const { data, colour, alpha, short, time, count, decade, below, above, narrow, marks, axis, log, nodesAxis, options, draw } = plots;
   const noiseName = (p) => (p > 0 ? `${p} %` : 'quiet');
   const label = (c) => `${noiseName(c.noise_percent)}, ${c.scheduler}`;
-  const short = (v) => Number(v.toPrecision(3)).toLocaleString('en', { maximumSignificantDigits: 3 });
-  const time = (ns) => {
-    for (const [unit, name] of [[1e9, 's'], [1e6, 'ms'], [1e3, 'µs']]) if (ns >= unit * 0.9995) return `${short(ns / unit)} ${name}`;
-    return `${short(ns)} ns`;
-  };
   const share = (v) => (v >= 1e-3 ? `${short(v * 100)} %` : `1 in ${short(1 / v)}`);
-  const count = (v) => (v < 10000 ? String(v) : v.toLocaleString('en'));
-  const decade = (v) => Math.abs(Math.log10(v) - Math.round(Math.log10(v))) < 1e-9;
-  const below = (v) => 10 ** Math.floor(Math.log10(v) + 1e-9);
-  const above = (v) => 10 ** Math.ceil(Math.log10(v) - 1e-9);
-  const narrow = () => innerWidth < 640;
 
   // the scheduler is the colour, the noise the line
-  const dashes = (levels, p) => [[2, 3], [7, 4], []][Math.max(0, Math.min(2, levels.indexOf(p) + 3 - Math.max(3, levels.length)))];
-  const marks = ['circle', 'rectRot', 'triangle', 'rect', 'star', 'crossRot', 'cross', 'circle'];
+  const dashes = (levels, p) => [[2, 4], [8, 4], []][Math.max(0, Math.min(2, levels.indexOf(p) + 3 - Math.max(3, levels.length)))];
   const levels = [...new Set([...data.allreduce, ...(data.scaling ? data.scaling.curves : [])].map((c) => c.noise_percent))].sort((a, b) => a - b);
   const line = (c) => ({
     label: label(c), borderColor: colour(c.scheduler), backgroundColor: colour(c.scheduler),
     borderDash: dashes(levels, c.noise_percent), borderWidth: 2, pointRadius: 0, pointHitRadius: 12, clip: 8,
     pointStyle: marks[levels.indexOf(c.noise_percent) % 3],
-  });
-
-  const axis = (type, title, more = {}) => ({
-    type, title: { display: true, text: title, color: colour('soft') },
-    border: { color: colour('line') }, grid: { color: colour('grid') },
-    ...more, ticks: { color: colour('soft'), maxRotation: 0, ...more.ticks },
-  });
-  // one tick a decade, in the unit that fits; every other or third one on a narrow screen
-  const decades = (format) => ({
-    ticks: { callback: (v) => format(v), autoSkip: false },
-    afterBuildTicks: (a) => {
-      const all = a.ticks.filter((t) => decade(t.value));
-      const step = a.isHorizontal() ? Math.ceil(all.length / (narrow() ? 4 : 12)) : 1;
-      a.ticks = all.filter((t, i) => i % step === 0);
-    },
-  });
-  const log = (title, format, more = {}) => axis('logarithmic', title, { ...decades(format), ...more });
-  const options = (more) => ({
-    responsive: true, maintainAspectRatio: false, animation: false, color: colour('ink'),
-    interaction: { mode: 'nearest', intersect: false }, layout: { padding: { right: 8 } },
-    ...more,
-    plugins: {
-      legend: { position: 'bottom', align: 'start', labels: { color: colour('ink'), usePointStyle: more.pointLegend, boxWidth: 26, boxHeight: more.pointLegend ? 7 : 0, padding: narrow() ? 8 : 14, ...more.legend } },
-      tooltip: { backgroundColor: colour('ink'), titleColor: colour('paper'), bodyColor: colour('paper'), padding: 8, ...more.tooltip },
-    },
   });
 
   const sources = () => {
@@ -138,7 +93,7 @@
 
   const scaling = () => {
     const { curves } = data.scaling;
-    const nodes = [...new Set(curves.flatMap((c) => c.points.map((p) => p.nodes)))].sort((a, b) => a - b);
+    const nodes = [...new Set(curves.flatMap((c) => c.points.map((p) => p.nodes)))];
     const sets = curves.map((c) => ({
       ...line(c), pointRadius: 4, data: c.points.map((p) => ({ x: p.nodes, y: p.mean_ns, p })),
     }));
@@ -147,16 +102,11 @@
       data: curves[0].points.map((p) => ({ x: p.nodes, y: p.base_ns })),
     });
     const all = sets.flatMap((s) => s.data.map((p) => p.y));
-    const powers = () => {
-      const [a, b] = [Math.floor(Math.log2(nodes[0])), Math.ceil(Math.log2(nodes[nodes.length - 1]))];
-      const step = Math.max(1, Math.ceil((b - a) / (narrow() ? 4 : 11)));
-      return Array.from({ length: Math.floor((b - a) / step) + 1 }, (_, i) => ({ value: 2 ** (a + i * step) }));
-    };
     return {
       type: 'line', data: { datasets: sets },
       options: options({
         scales: {
-          x: axis('logarithmic', 'nodes (log₂)', { min: nodes[0], max: nodes[nodes.length - 1], afterBuildTicks: (a) => { a.ticks = powers(); }, ticks: { autoSkip: false, callback: count } }),
+          x: nodesAxis(nodes),
           y: log('mean time of an allreduce (log)', time, { min: below(Math.min(...all)), max: above(Math.max(...all)) }),
         },
         tooltip: { callbacks: { title: (c) => (c.length ? `${count(c[0].parsed.x)} nodes` : ''), label: (c) => `${c.dataset.label}: ${time(c.parsed.y)}` } },
@@ -212,50 +162,5 @@
     };
   };
 
-  const figures = { scaling, distribution, split, edges, sources, timeline };
-  const charts = [];
-  const draw = () => {
-    charts.splice(0).forEach((c) => c.destroy());
-    let drawn = 0;
-    for (const [id, make] of Object.entries(figures)) {
-      const canvas = document.querySelector(`#${id} canvas`);
-      if (!canvas) continue;
-      try {
-        const { bare, ...config } = make();
-        if (bare) config.options.plugins.legend.display = false;
-        charts.push(new Chart(canvas, config));
-        drawn += 1;
-      } catch (e) {
-        problem(e);
-        const note = document.createElement('p');
-        note.className = 'problem';
-        note.textContent = 'This plot could not be drawn; its numbers are below.';
-        canvas.parentElement.replaceWith(note);
-      }
-    }
-    page.plots = String(drawn);
-  };
-
-  Chart.defaults.font.family = getComputedStyle(document.body).fontFamily;
-  Chart.defaults.font.size = 12;
-  draw();
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
-  matchMedia('(max-width: 639px)').addEventListener('change', draw);
-  // paper is white and has a width of its own
-  matchMedia('print').addEventListener('change', draw);
-
-  for (const t of document.querySelectorAll('time[data-unix]')) {
-    const when = new Date(Number(t.dataset.unix) * 1000);
-    t.dateTime = when.toISOString();
-    t.textContent = when.toLocaleString(undefined, { dateStyle: 'long', timeStyle: 'short' });
-  }
-  for (const button of document.querySelectorAll('.copy')) {
-    button.addEventListener('click', () => {
-      const code = button.parentElement.querySelector('code');
-      const done = () => { button.textContent = 'Copied'; setTimeout(() => { button.textContent = 'Copy'; }, 1500); };
-      const select = () => getSelection().selectAllChildren(code);
-      if (navigator.clipboard) navigator.clipboard.writeText(code.textContent).then(done, select);
-      else select();
-    });
-  }
+  draw({ scaling, distribution, split, edges, sources, timeline });
 })();
