@@ -11,15 +11,17 @@ True
 """
 
 from ._dist import Dist, exponential, fixed, lognormal, pareto, quantiles, uniform
-from ._engine import MACHINES, __version__
-from ._result import Result
-from ._simulate import machine, simulate
+from ._engine import MACHINES, PROGRAMS, __version__
+from ._result import Result, ScenarioResult
+from ._simulate import machine, run_scenario, simulate
 from ._source import Source, after_sleep, every, leibniz, periodic, poisson, trace
 
 __all__ = [
     "MACHINES",
+    "PROGRAMS",
     "Dist",
     "Result",
+    "ScenarioResult",
     "Source",
     "__version__",
     "after_sleep",
@@ -33,6 +35,7 @@ __all__ = [
     "periodic",
     "poisson",
     "quantiles",
+    "run_scenario",
     "simulate",
     "trace",
     "uniform",

@@ -3,6 +3,7 @@ from typing import Any
 
 __version__: str
 MACHINES: list[str]
+PROGRAMS: list[str]
 
 Point = tuple[dict[str, Any], list[tuple[bytes, bytes]]]
 
@@ -15,5 +16,8 @@ class Trace:
     @property
     def stolen_share(self) -> float: ...
 
-def simulate_all(spec: Mapping[str, Any], traces: Sequence[Trace]) -> list[Point]: ...
+Traces = Mapping[str, Sequence[tuple[str, Trace]]]
+
+def simulate_all(machine: Mapping[str, Any], scenario: Mapping[str, Any], traces: Traces) -> list[Point]: ...
+def run_scenario(scenario: Mapping[str, str], traces: Traces) -> dict[str, Any]: ...
 def machine(machine: Mapping[str, Any]) -> dict[str, Any]: ...

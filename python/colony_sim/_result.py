@@ -13,19 +13,14 @@ Floats = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.uint64]
 
 
-class Result:
-    """Times of a program, one element a node count in the order asked for; nanoseconds.
+class Outcomes:
+    """Times of programs, one element a point in the order asked for; nanoseconds.
 
     An iteration is one pass through the program, on all ranks together.
     """
 
-    SCHEMA = "colony.sim.python/1"
-
-    def __init__(self, points: list[_engine.Point], parameters: dict[str, Any]) -> None:
-        self._outcomes = [outcome for outcome, _ in points]
-        self._runs = [runs for _, runs in points]
-        self.parameters = parameters
-        """All it takes to run it again, but the traces' detours; seed included."""
+    def __init__(self, outcomes: list[dict[str, Any]]) -> None:
+        self._outcomes = outcomes
 
     def _floats(self, key: str) -> Floats:
         return np.array([np.nan if o[key] is None else o[key] for o in self._outcomes], np.float64)
@@ -90,19 +85,38 @@ class Result:
 
     @property
     def totals_ns(self) -> Whole:
-        """Time of the whole program: a row a node count, a column a repetition."""
+        """Time of the whole program: a row a point, a column a repetition."""
         return self._whole("totals_ns")
+
+    @property
+    def warnings(self) -> list[list[str]]:
+        """What a reader should know, for each point."""
+        return [list(o["warnings"]) for o in self._outcomes]
+
+    def __len__(self) -> int:
+        return len(self._outcomes)
+
+    def __repr__(self) -> str:
+        rows = (f"{o['nodes']} nodes: {o['mean_ns']:.0f} ns (× {o['slowdown']:.3g})" for o in self._outcomes)
+        return f"{type(self).__name__}({', '.join(rows)})"
+
+
+class Result(Outcomes):
+    """What :func:`simulate` says: one element a node count."""
+
+    SCHEMA = "colony.sim.python/2"
+
+    def __init__(self, points: list[_engine.Point], parameters: dict[str, Any]) -> None:
+        super().__init__([outcome for outcome, _ in points])
+        self._runs = [runs for _, runs in points]
+        self.parameters = parameters
+        """All it takes to run it again, but the traces' detours: the machine, and the rest as a scenario."""
 
     @property
     def iterations_ns(self) -> Whole:
         """Time of each iteration: by node count, repetition, iteration. Made when it is asked for: keep it
         rather than ask twice."""
         return np.stack([np.stack([_expanded(*run) for run in runs]) for runs in self._runs])
-
-    @property
-    def warnings(self) -> list[list[str]]:
-        """What a reader should know, for each node count."""
-        return [list(o["warnings"]) for o in self._outcomes]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the single iterations, for JSON."""
@@ -113,12 +127,28 @@ class Result:
             "points": [dict(o) for o in self._outcomes],
         }
 
-    def __len__(self) -> int:
-        return len(self._outcomes)
 
-    def __repr__(self) -> str:
-        rows = (f"{o['nodes']} nodes: {o['mean_ns']:.0f} ns (× {o['slowdown']:.3g})" for o in self._outcomes)
-        return f"Result({', '.join(rows)})"
+class ScenarioResult(Outcomes):
+    """What :func:`run_scenario` says: one element a point, by node count, then scheduler, then what is swept."""
+
+    def __init__(self, results: dict[str, Any]) -> None:
+        super().__init__([point["outcome"] for point in results["points"]])
+        self._results = results
+
+    @property
+    def schedulers(self) -> list[str]:
+        """Name of each point's scheduler."""
+        found = (point["scheduler"] for point in self._results["points"])
+        return [s if isinstance(s, str) else next(iter(s)) for s in found]
+
+    @property
+    def settings(self) -> list[dict[str, Any]]:
+        """What the sweep set for each point."""
+        return [dict(point.get("set", {})) for point in self._results["points"]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, for JSON: what ``colony sim`` writes, with all it takes to run it again."""
+        return self._results
 
 
 def _expanded(values: bytes, counts: bytes) -> Whole:

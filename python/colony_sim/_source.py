@@ -41,8 +41,8 @@ class Source:
     core: int | Literal["each", "any"] = "each"
     """A stream of its own on each core, one a node on this core, or one a node on ``any`` of them."""
 
-    def spec(self, trace: int | None) -> dict[str, Any]:
-        """As the simulator writes it; ``trace`` is the number of its trace."""
+    def spec(self, trace: str | None) -> dict[str, Any]:
+        """As the simulator writes it; ``trace`` is what it calls its trace."""
         if self.kind not in ("task", "irq", "local"):
             raise ValueError(f"there is no kind {self.kind!r} of source; choose task, irq or local")
         if self.phase not in ("random", "aligned", "skewed", "together"):
@@ -54,8 +54,7 @@ class Source:
             phase = {phase: {"spread_ns": count("spread_ns", self.spread_ns)}}
         return {
             "name": self.name,
-            "model": self.model,
-            "trace": trace,
+            **({"model": self.model} if trace is None else {"trace": trace}),
             "class": self.kind,
             "phase": phase,
             "placement": self._placement(),

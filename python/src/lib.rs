@@ -4,16 +4,18 @@
 mod spec;
 mod trace;
 
+use std::collections::BTreeMap;
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use colony_sim::SimError;
-use colony_sim::simulate::{self, Outcome, Run, Simulation};
+use colony_sim::simulate::{self, Outcome, Run};
+use colony_sim::spec::{Measured, ProgramSpec, Scenario, SpecError, Traces};
+use colony_sim::sweep::{self, Finished, Results};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
-use spec::Spec;
 use trace::Trace;
 
 /// Everything wrong with an input is a `ValueError` with the simulator's own words.
@@ -21,44 +23,86 @@ fn value_error(e: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(e.to_string())
 }
 
-/// Simulates `spec` at each of its node counts; `traces` are those its sources name by number. For each:
+/// Simulates `scenario` on `machine` at each of its node counts; `traces` are those its sources name. For each:
 /// the outcome as a dict, and for each repetition the times of iterations and how often each comes in a row.
-///
 #[pyfunction]
 fn simulate_all<'py>(
     py: Python<'py>,
-    spec: &Bound<'py, PyAny>,
-    traces: Vec<PyRef<'py, Trace>>,
+    machine: &Bound<'py, PyAny>,
+    scenario: &Bound<'py, PyAny>,
+    traces: BTreeMap<String, Vec<(String, PyRef<'py, Trace>)>>,
 ) -> PyResult<Bound<'py, PyList>> {
-    let spec: Spec = pythonize::depythonize(spec).map_err(value_error)?;
-    let traces: Vec<_> = traces.iter().map(|t| t.noise().clone()).collect();
+    let machine: spec::MachineSpec = pythonize::depythonize(machine).map_err(value_error)?;
+    let scenario: Scenario = pythonize::depythonize(scenario).map_err(value_error)?;
+    let scenario = spec::on(machine, scenario).map_err(value_error)?;
+    let traces: Traces = measured(&traces).into_iter().map(|(file, m)| (file, Arc::new(m))).collect();
     let points = PyList::empty(py);
-    for simulation in spec.simulations(&traces).map_err(value_error)? {
-        let (outcome, runs) = interruptible(py, simulation)?.map_err(value_error)?;
+    for point in scenario.points().map_err(value_error)? {
+        let simulation = point.simulation(&traces).map_err(value_error)?;
+        let simulated = interruptible(py, move || simulate::simulate_with_runs(&simulation))?;
+        let (outcome, runs) = simulated.map_err(value_error)?;
         let runs: Vec<_> = runs.iter().map(|r| (bytes(py, r, |i| i.0), bytes(py, r, |i| i.1))).collect();
         points.append((pythonize::pythonize(py, &outcome)?, runs))?;
     }
     Ok(points)
 }
 
+/// Simulates all points of a scenario, of a text or a file, on all cores: what `colony sim` writes, as a dict.
+#[pyfunction]
+fn run_scenario<'py>(
+    py: Python<'py>,
+    scenario: &Bound<'py, PyAny>,
+    traces: BTreeMap<String, Vec<(String, PyRef<'py, Trace>)>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let scenario: spec::ScenarioSpec = pythonize::depythonize(scenario).map_err(value_error)?;
+    let (scenario, traces) = scenario.read(measured(&traces)).map_err(value_error)?;
+    let points = scenario.points().map_err(value_error)?;
+    let mut results = Results::none_yet(scenario, &traces);
+    let asked = points.clone();
+    let outcomes = interruptible(py, move || {
+        let outcomes = Mutex::new(Vec::with_capacity(asked.len()));
+        sweep::run(&asked, &traces, |i, outcome| {
+            outcomes.lock().unwrap_or_else(PoisonError::into_inner).push((i, outcome));
+            Ok::<_, SpecError>(())
+        })?;
+        let mut outcomes: Vec<(usize, Outcome)> =
+            outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
+        outcomes.sort_by_key(|o| o.0);
+        Ok::<_, SpecError>(outcomes)
+    })?;
+    let outcomes = outcomes.map_err(value_error)?.into_iter().map(|o| o.1);
+    results.points =
+        points.into_iter().zip(outcomes).map(|(point, outcome)| Finished { point, outcome }).collect();
+    Ok(pythonize::pythonize(py, &results)?)
+}
+
+/// Sources by name, of each file.
+fn measured(traces: &BTreeMap<String, Vec<(String, PyRef<'_, Trace>)>>) -> BTreeMap<String, Measured> {
+    let of_file = |sources: &Vec<(String, PyRef<'_, Trace>)>| Measured {
+        sources: sources.iter().map(|(name, t)| (name.clone(), t.noise().clone())).collect(),
+    };
+    traces.iter().map(|(file, sources)| (file.clone(), of_file(sources))).collect()
+}
+
 /// How often Ctrl-C is looked for.
 const LOOK: Duration = Duration::from_millis(50);
 
-type Simulated = Result<(Outcome, Vec<Run>), SimError>;
-
-/// Simulates while the interpreter runs other threads and takes signals. After Ctrl-C nobody waits for
+/// Does `work` while the interpreter runs other threads and takes signals. After Ctrl-C nobody waits for
 /// the engine's thread any more; it ends when it is done, or with the process.
-fn interruptible(py: Python<'_>, simulation: Simulation) -> PyResult<Simulated> {
+fn interruptible<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> PyResult<T> {
     let (send, mut receive) = mpsc::channel();
     std::thread::spawn(move || {
         // nobody listens after Ctrl-C
-        let _ = send.send(simulate::simulate_with_runs(&simulation));
+        let _ = send.send(work());
     });
     loop {
         let (got, back) = py.detach(move || (receive.recv_timeout(LOOK), receive));
         receive = back;
         match got {
-            Ok(simulated) => return Ok(simulated),
+            Ok(done) => return Ok(done),
             Err(RecvTimeoutError::Timeout) => py.check_signals()?,
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(PyRuntimeError::new_err("the engine failed; what it said is on standard error"));
@@ -86,12 +130,13 @@ mod _engine {
     #[pymodule_export]
     use super::Trace;
     #[pymodule_export]
-    use super::{machine, simulate_all};
+    use super::{machine, run_scenario, simulate_all};
     use pyo3::prelude::*;
 
     #[pymodule_init]
     fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
         m.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        m.add("PROGRAMS", super::ProgramSpec::NAMES.to_vec())?;
         m.add("MACHINES", colony_sim::machine::Machine::NAMES.to_vec())
     }
 }

@@ -118,6 +118,80 @@ def test_programs_by_name_by_steps_and_written_out_are_one() -> None:
     assert by_name.totals_ns == by_steps.totals_ns == written_out.totals_ns
 
 
+def test_every_named_program_runs() -> None:
+    for name in colony_sim.PROGRAMS:
+        result = colony_sim.simulate(machine="bgl", nodes=64, program=name, iterations=3, noise=DETOURS)
+        assert result.mean_ns[0] > 0, name
+    assert {"glob", "myallreduce", "stencil", "pop", "ring"} <= set(colony_sim.PROGRAMS)
+
+
+def test_parameters_of_named_programs_reach_the_engine() -> None:
+    def quiet_ns(**parameters: Any) -> float:
+        return float(colony_sim.simulate(machine="bgl", nodes=64, iterations=2, **parameters).quiet_ns[0])
+
+    assert quiet_ns(program="myallreduce", combine_ns=5000) >= quiet_ns(program="myallreduce") + 5 * 5000
+    assert quiet_ns(program="allreduce", algorithm="ring") > quiet_ns(program="allreduce", algorithm="hardware")
+    assert quiet_ns(program="pop", solver_passes=20) > quiet_ns(program="pop", solver_passes=10)
+    assert quiet_ns(program="bsp", work_ns=1000, imbalance=0.5) > quiet_ns(program="bsp", work_ns=1000)
+
+
+def test_clocks_that_were_measured_and_the_beginning_matter() -> None:
+    def totals(**more: Any) -> Any:
+        together = colony_sim.leibniz(1_000_000, 9_000_000, phase="together", spread_ns=0)
+        return colony_sim.simulate(
+            machine="bgl", nodes=64, program="bsp", iterations=500, noise=together, **more
+        ).totals_ns.tolist()
+
+    windows: dict[str, Any] = {"scheduler": "coordinated", "period_ns": 50_000_000, "duty": 0.5}
+    assert totals(**windows) != totals(**windows, clocks=[(0, 0.0), (20_000_000, 10.0)])
+    assert totals(begin_ns=0) != totals(begin_ns=5_000_000)
+
+
+SCENARIO = """
+nodes = [64, 128]
+machine = "bgl"
+repetitions = 2
+schedulers = ["fair", { coordinated = { period = "20ms", duty_cycle = "90%" } }]
+program = { name = "bsp", iterations = 50 }
+noise = [{ name = "daemon", leibniz = { mean = "100us", sleep = "10ms" } }]
+[sweep]
+"program.work" = ["1ms", "2ms"]
+"""
+
+
+def test_a_scenario_gives_each_point_and_the_numbers_of_simulate(tmp_path: Path) -> None:
+    file = tmp_path / "scenario.toml"
+    file.write_text(SCENARIO)
+    result = colony_sim.run_scenario(file)
+    assert result.nodes.tolist() == [64] * 4 + [128] * 4
+    assert result.schedulers[:4] == ["fair", "fair", "coordinated", "coordinated"]
+    assert [s["program.work"] for s in result.settings[:2]] == ["1ms", "2ms"]
+    assert result.totals_ns.shape == (8, 2)
+    same = colony_sim.simulate(
+        machine="bgl", nodes=[64, 128], program="bsp", work_ns=2_000_000, iterations=50, repetitions=2,
+        noise=colony_sim.leibniz(100_000, 10_000_000), scheduler="coordinated", period_ns=20_000_000, duty=0.9,
+    )  # fmt: skip
+    assert same.totals_ns.tolist() == result.totals_ns[[3, 7]].tolist()
+    document = json.loads(json.dumps(result.to_dict()))
+    assert document["schema"] == "colony.sim/1" and len(document["points"]) == len(result) == 8
+    again = colony_sim.run_scenario(SCENARIO)
+    assert (again.totals_ns == result.totals_ns).all()
+
+
+def test_a_scenario_replays_traces_that_are_given(tmp_path: Path) -> None:
+    thread = colony_sim.trace([0], [500_000], span_ns=10_000_000, name="thread:daemon")
+    tick = colony_sim.trace([3_000_000], [5_000], span_ns=10_000_000, name="irq:local_timer")
+    file = tmp_path / "scenario.toml"
+    text = "nodes = [64]\nschedulers = ['preempt', 'spare-core']\nprogram = { name = 'bsp', iterations = 20 }\n"
+    file.write_text(text + "noise = [{ trace = 'node.parquet' }]")
+    both = colony_sim.run_scenario(file, traces={"node.parquet": [thread, tick]})
+    # the spare core takes the thread, and leaves the tick
+    assert both.slowdown[0] > both.slowdown[1] > 1
+    file.write_text(text + "noise = [{ trace = 'node.parquet', leave_out = ['thread:daemon'] }]")
+    without = colony_sim.run_scenario(file, traces={"node.parquet": [thread, tick]})
+    assert without.totals_ns.tolist() == [both.totals_ns.tolist()[1]] * 2
+
+
 def test_machines_are_names_files_or_dicts(tmp_path: Path) -> None:
     for name in colony_sim.MACHINES:
         assert colony_sim.machine(name)["sources"]
@@ -135,7 +209,7 @@ def test_machines_are_names_files_or_dicts(tmp_path: Path) -> None:
 def test_a_result_is_json_with_all_it_takes_to_run_again() -> None:
     result = colony_sim.simulate(machine="bgl", nodes=[64, 128], iterations=10, noise=DETOURS, seed=np.uint64(3))
     document = json.loads(json.dumps(result.to_dict()))
-    assert document["schema"] == "colony.sim.python/1" and document["parameters"]["seed"] == 3
+    assert document["schema"] == "colony.sim.python/2" and document["parameters"]["scenario"]["seed"] == 3
     assert [p["nodes"] for p in document["points"]] == [64, 128]
     assert len(result) == 2 and "64 nodes" in repr(result)
 

@@ -21,20 +21,26 @@ import pytest
         ({"nodes": 4, "machine": "cray-1"}, "bgl, jaguar-xt5, loggopsim, local"),
         ({"nodes": 4, "machine": "nowhere.toml"}, r"nowhere\.toml"),
         ({"nodes": 4, "machine": {"name": "x"}}, "ranks_per_node"),
-        ({"nodes": 4, "program": "sort"}, "no program \"sort\""),
+        ({"nodes": 4, "program": "sort"}, "no program `sort`"),
         ({"nodes": 4, "program": []}, "no steps"),
         ({"nodes": 4, "program": [{"kind": "sleep"}]}, "sleep"),
         ({"nodes": 4, "program": [{"kind": "compute", "us": 1}]}, "us"),
-        ({"nodes": 4, "program": "barrier", "bytes": 8}, "leave bytes out"),
-        ({"nodes": 4, "program": "barrier", "work_ns": 8}, "work_ns"),
+        ({"nodes": 4, "program": "barrier", "bytes": 8}, r"program\.bytes: `barrier` has no such parameter"),
+        ({"nodes": 4, "program": "glob", "work_ns": 8}, r"program\.work: `glob` has"),
+        ({"nodes": 1, "program": "glob"}, "2 ranks"),
+        ({"nodes": 4, "program": [{"kind": "compute", "ns": 1}], "bytes": 8}, "bytes: only for programs by name"),
+        ({"nodes": 4, "algorithm": "telepathy"}, "telepathy"),
         ({"nodes": 4, "scheduler": "fifo"}, "spare-core"),
         ({"nodes": 4, "scheduler": "fair", "period_ns": 5}, "period_ns is no parameter"),
-        ({"nodes": 4, "scheduler": "fair", "job_slice_ns": 0}, "job_slice_ns"),
+        ({"nodes": 4, "scheduler": "fair", "noise_slice_ns": 0}, "noise slice"),
         ({"nodes": 4, "scheduler": "coordinated", "duty": 1.0}, "regular window"),
         ({"nodes": 4, "scheduler": "coordinated", "duty": -0.5}, "between 0 and 1"),
         ({"nodes": 4, "scheduler": "coordinated", "duty": float("nan")}, "between 0 and 1"),
         ({"nodes": 4, "scheduler": "coordinated", "period_ns": 0}, "period"),
         ({"nodes": 4, "scheduler": "coordinated", "clock_offset_ns": -1.0}, "clock_offset_ns"),
+        ({"nodes": 4, "scheduler": "coordinated", "clocks": [(0, 1e9)]}, "drift"),
+        ({"nodes": 4, "begin_ns": 2**63}, "longer"),
+        ({"nodes": 4, "noise": colony_sim.trace([0], [1], span_ns=10, core=0)}, "which CPU"),
         ({"nodes": 4, "noise": colony_sim.periodic(100, 100)}, "nothing is left"),
         ({"nodes": 4, "noise": colony_sim.poisson(-1.0, 5)}, "mean"),
     ],
@@ -92,3 +98,26 @@ def test_kinds_of_input_that_are_no_numbers_are_type_errors() -> None:
         colony_sim.periodic(every_ns=0.5, length_ns=1)  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         colony_sim.simulate(nodes=4, turns=5)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("nodes = [4]\nnods = 3", r"line 2: .*nods"),
+        ("nodes = [4]\nschedulers = ['fifo']", r"line 2: .*spare-core"),
+        ("noise = [{ trace = 'node.parquet' }]", r"traces=\{\"node.parquet\""),
+        ("no/such/file.toml", r"no/such/file\.toml"),
+    ],
+)
+def test_a_scenario_that_makes_no_sense_is_refused(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        colony_sim.run_scenario(text)
+
+
+def test_traces_that_a_scenario_cannot_use_are_refused() -> None:
+    measured = colony_sim.trace([0], [1], span_ns=100)
+    with pytest.raises(ValueError, match="names no trace"):
+        colony_sim.run_scenario("nodes = [4]", traces={"other.parquet": measured})
+    scenario = "nodes = [4]\nnoise = [{ trace = 'a.parquet' }]"
+    with pytest.raises(ValueError, match="is a model"):
+        colony_sim.run_scenario(scenario, traces={"a.parquet": colony_sim.periodic(1000, 10)})

@@ -13,9 +13,9 @@ use colony_sim::goal::{self, Schedule};
 use colony_sim::machine::Machine;
 use colony_sim::program::{Algorithm, Operation, Program, Step};
 use colony_sim::rng::Key;
-use colony_sim::scheduler::Preempt;
+use colony_sim::scheduler::{Fair, Preempt};
 use colony_sim::simulate::{Simulation, simulate};
-use colony_sim::source::{Model, Source};
+use colony_sim::source::{Model, Phase, Source};
 
 type Failed = Box<dyn std::error::Error>;
 
@@ -25,16 +25,42 @@ enum Engine {
     Event,
 }
 
+/// What disturbs the nodes.
+#[derive(Clone, Copy, PartialEq)]
+enum Noise {
+    Quiet,
+    /// A daemon.
+    OneSource,
+    /// A tick each millisecond and that daemon.
+    TwoSources,
+    /// The noise daemon of the Colony report at 2 %, begun on all nodes at once, beside the job in turns.
+    Leibniz,
+}
+
 struct Row {
     name: &'static str,
     engine: Engine,
     ranks: u32,
-    noisy: bool,
+    noise: Noise,
     program: fn() -> Program,
     /// The stored figure of LogGOPSim, built with -O3.
     stored: &'static str,
-    target: &'static str,
+    target: Target,
 }
+
+/// What a row is to reach; 0 where nothing is said.
+#[derive(Clone, Copy)]
+struct Target {
+    seconds: f64,
+    bytes_a_rank: u64,
+    /// Peak resident memory of the process.
+    peak: u64,
+    events_a_second: f64,
+}
+
+const NONE: Target = Target { seconds: 0.0, bytes_a_rank: 0, peak: 0, events_a_second: 0.0 };
+const EVENTS: Target = Target { events_a_second: 5e6, ..NONE };
+const EVENTS_SMALL: Target = Target { bytes_a_rank: 70, ..EVENTS };
 
 fn barriers(iterations: u64) -> Program {
     let step = Step::by(Operation::Barrier, Algorithm::Dissemination, 8);
@@ -45,115 +71,152 @@ fn one(operation: Operation, algorithm: Algorithm, bytes: u64) -> Program {
     Program::new("collective", 1, vec![Step::by(operation, algorithm, bytes)])
 }
 
-const ROWS: [Row; 11] = {
+const ROWS: [Row; 12] = {
     use Engine::{Event, Level};
+    use Noise::{Leibniz, OneSource, Quiet, TwoSources};
     [
         Row {
             name: "barrier",
             engine: Level,
             ranks: 1 << 16,
-            noisy: false,
+            noise: Quiet,
             program: || barriers(1),
             stored: "2.31 s, 456 MB",
-            target: "4.6 ms, 32 B/rank",
+            target: Target { seconds: 0.0046, bytes_a_rank: 32, ..NONE },
         },
         Row {
             name: "barrier",
             engine: Level,
             ranks: 1 << 20,
-            noisy: false,
+            noise: Quiet,
             program: || barriers(1),
             stored: "82.5 s, 7.7 GB",
-            target: "0.2 s",
+            target: Target { seconds: 0.2, ..NONE },
         },
         Row {
             name: "barrier",
             engine: Level,
             ranks: 1 << 20,
-            noisy: true,
+            noise: TwoSources,
             program: || barriers(1),
             stored: "",
-            target: "0.2 s",
+            target: Target { seconds: 0.2, ..NONE },
         },
         Row {
             name: "barrier",
             engine: Level,
             ranks: 1 << 24,
-            noisy: true,
+            noise: OneSource,
             program: || barriers(1),
             stored: "",
-            target: "1 GB",
+            target: Target { peak: 1_000_000_000, ..NONE },
         },
         Row {
             name: "10,000 barriers",
             engine: Level,
             ranks: 1 << 16,
-            noisy: true,
+            noise: TwoSources,
             program: || barriers(10_000),
             stored: "impractical",
-            target: "90 s",
+            target: Target { seconds: 90.0, ..NONE },
+        },
+        Row {
+            name: "500,000 hardware allreduces, bgl",
+            engine: Level,
+            ranks: 1 << 13,
+            noise: Leibniz,
+            program: || Program::collective(Operation::Allreduce, 32, 500_000),
+            stored: "",
+            target: NONE,
         },
         Row {
             name: "barrier",
             engine: Event,
             ranks: 1 << 16,
-            noisy: false,
+            noise: Quiet,
             program: || barriers(1),
             stored: "1.4 M events/s, 7 KB/rank",
-            target: "5 M events/s, 70 B/rank",
+            target: EVENTS_SMALL,
         },
         Row {
             name: "barrier",
             engine: Event,
             ranks: 1 << 16,
-            noisy: true,
+            noise: TwoSources,
             program: || barriers(1),
             stored: "",
-            target: "5 M events/s",
+            target: EVENTS,
         },
         Row {
             name: "barrier",
             engine: Event,
             ranks: 1 << 20,
-            noisy: false,
+            noise: Quiet,
             program: || barriers(1),
             stored: "0.76 M events/s, 7 KB/rank",
-            target: "5 M events/s, 70 B/rank",
+            target: EVENTS_SMALL,
         },
         Row {
             name: "barrier",
             engine: Event,
             ranks: 1 << 20,
-            noisy: true,
+            noise: TwoSources,
             program: || barriers(1),
             stored: "",
-            target: "5 M events/s",
+            target: EVENTS,
         },
         Row {
             name: "allreduce, Rabenseifner",
             engine: Event,
             ranks: 1 << 16,
-            noisy: false,
+            noise: Quiet,
             program: || one(Operation::Allreduce, Algorithm::Rabenseifner, 1 << 16),
             stored: "",
-            target: "5 M events/s, 70 B/rank",
+            target: EVENTS_SMALL,
         },
         Row {
             name: "alltoall, linear",
             engine: Event,
             ranks: 1 << 10,
-            noisy: false,
+            noise: Quiet,
             program: || one(Operation::Alltoall, Algorithm::Linear, 8),
             stored: "killed after 300 s",
-            target: "2 s",
+            target: Target { seconds: 2.0, ..NONE },
         },
     ]
 };
 
-/// A tick each millisecond and a daemon: what the noisy rows have on every node.
-fn noise() -> Node {
-    let tick = Source::new("tick", Model::periodic(1_000_000, 3_000));
-    Node::new(vec![tick, Source::new("daemon", Model::leibniz(20_000, 10_000_000))], Preempt)
+impl Noise {
+    fn node(self) -> Node {
+        let tick = || Source::new("tick", Model::periodic(1_000_000, 3_000));
+        let daemon = || Source::new("daemon", Model::leibniz(20_000, 10_000_000));
+        match self {
+            Self::Quiet => Node::quiet(),
+            Self::OneSource => Node::new(vec![daemon()], Preempt),
+            Self::TwoSources => Node::new(vec![tick(), daemon()], Preempt),
+            Self::Leibniz => {
+                let daemon = Model::leibniz(20_000_000, 980_000_000);
+                let at_boot = Phase::Together { spread_ns: 0 };
+                Node::new(vec![Source::new("daemon", daemon).phase(at_boot)], Fair::LINUX_2_6_16)
+            }
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Quiet => "none",
+            Self::OneSource => "one source",
+            Self::TwoSources => "two sources",
+            Self::Leibniz => "2 % daemon, together at boot, fair",
+        }
+    }
+}
+
+impl Row {
+    /// LogGOPSim's, but for the one row about a machine with collectives in hardware.
+    fn machine(&self) -> Result<Machine, Failed> {
+        Ok(if self.noise == Noise::Leibniz { Machine::named("bgl")? } else { Machine::loggopsim() })
+    }
 }
 
 fn main() -> Result<(), Failed> {
@@ -166,17 +229,18 @@ fn main() -> Result<(), Failed> {
     }
 }
 
-/// What a row's process prints: CPU seconds, bytes a rank, events, and the program's time.
+/// What a row's process prints: CPU seconds, bytes a rank, peak memory, events, and the program's time.
 struct Measured {
     seconds: f64,
     bytes_a_rank: u64,
+    peak: u64,
     events: u64,
     total_ns: u64,
 }
 
 fn child(row: &Row) -> Result<(), Failed> {
-    let (program, machine) = ((row.program)(), Machine::loggopsim());
-    let node = if row.noisy { noise() } else { Node::quiet() };
+    let (program, machine) = ((row.program)(), row.machine()?);
+    let node = row.noise.node();
     let key = Key::new(1).part(0);
     let schedule = match row.engine {
         Engine::Event => Some(goal::lower(&program, &machine, row.ranks, key)?),
@@ -184,17 +248,18 @@ fn child(row: &Row) -> Result<(), Failed> {
     };
     let before = memory("VmRSS:")?;
     std::fs::write("/proc/self/clear_refs", "5")?;
-    let mut best = Measured { seconds: f64::INFINITY, bytes_a_rank: 0, events: 0, total_ns: 0 };
+    let mut best = Measured { seconds: f64::INFINITY, bytes_a_rank: 0, peak: 0, events: 0, total_ns: 0 };
     for _ in 0..if program.iterations > 100 { 1 } else { 3 } {
         let begin = cpu_seconds("self")?;
         let (total_ns, events) = once(row, schedule.as_ref(), &program, &machine, &node, key)?;
         best.seconds = best.seconds.min(cpu_seconds("self")? - begin);
         if best.events == 0 {
-            best.bytes_a_rank = memory("VmHWM:")?.saturating_sub(before) / u64::from(row.ranks);
+            best.peak = memory("VmHWM:")?;
+            best.bytes_a_rank = best.peak.saturating_sub(before) / u64::from(row.ranks);
         }
         (best.total_ns, best.events) = (total_ns, events);
     }
-    println!("{} {} {} {}", best.seconds, best.bytes_a_rank, best.events, best.total_ns);
+    println!("{} {} {} {} {}", best.seconds, best.bytes_a_rank, best.peak, best.events, best.total_ns);
     Ok(())
 }
 
@@ -232,15 +297,17 @@ fn memory(of: &str) -> Result<u64, Failed> {
 
 /// CPU time of a process's first thread: rows run on one.
 fn cpu_seconds(process: &str) -> Result<f64, Failed> {
+    // the kernel counts a running thread's time at its ticks, and when it gives way
+    std::thread::yield_now();
     let stat = std::fs::read_to_string(format!("/proc/{process}/schedstat"))?;
     Ok(stat.split(' ').next().unwrap_or("0").parse::<f64>()? / 1e9)
 }
 
 fn table(loggopsim: Option<&Path>) -> Result<(), Failed> {
     println!(
-        "| engine | program | ranks | noise | here | the target | LogGOPSim, stored | LogGOPSim, here |"
+        "| engine | program | ranks | noise | here | the target | | LogGOPSim, stored | LogGOPSim, here |"
     );
-    println!("|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|");
     for (number, row) in ROWS.iter().enumerate() {
         // an address space of a gigabyte or two, and one core
         let mut process = Command::new(std::env::current_exe()?);
@@ -251,26 +318,57 @@ fn table(loggopsim: Option<&Path>) -> Result<(), Failed> {
             .output()?;
         let line = String::from_utf8(output.stdout)?;
         let words: Vec<&str> = line.split_whitespace().collect();
-        let [seconds, bytes, events, total] = words[..] else { return Err("a row failed".into()) };
+        let [seconds, bytes, peak, events, total] = words[..] else { return Err("a row failed".into()) };
         let m = Measured {
             seconds: seconds.parse()?,
             bytes_a_rank: bytes.parse()?,
+            peak: peak.parse()?,
             events: events.parse()?,
             total_ns: total.parse()?,
         };
         let side_by_side = match loggopsim {
-            Some(directory) if row.engine == Engine::Event && !row.noisy => theirs(row, directory, &m)?,
+            Some(directory) if row.engine == Engine::Event && row.noise == Noise::Quiet => {
+                theirs(row, directory, &m)?
+            }
             _ => String::new(),
         };
         let engine = if row.engine == Engine::Level { "level" } else { "event" };
-        let noise = if row.noisy { "yes" } else { "no" };
         let Row { name, ranks, target, stored, .. } = row;
         println!(
-            "| {engine} | {name} | {ranks} | {noise} | {} | {target} | {stored} | {side_by_side} |",
-            ours(&m, row)
+            "| {engine} | {name} | {ranks} | {} | {} | {} | {} | {stored} | {side_by_side} |",
+            row.noise.name(),
+            ours(&m, row),
+            target.text(),
+            target.verdict(&m)
         );
     }
     Ok(())
+}
+
+impl Target {
+    fn text(&self) -> String {
+        let parts = [
+            (self.seconds > 0.0).then(|| time(self.seconds)),
+            (self.events_a_second > 0.0).then(|| format!("{} M events/s", self.events_a_second / 1e6)),
+            (self.bytes_a_rank > 0).then(|| format!("{} B/rank", self.bytes_a_rank)),
+            (self.peak > 0).then(|| format!("{} MB", self.peak / 1_000_000)),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+
+    fn verdict(&self, m: &Measured) -> &'static str {
+        let met = [
+            (self.seconds > 0.0).then_some(m.seconds <= self.seconds),
+            (self.events_a_second > 0.0).then_some(m.events as f64 / m.seconds >= self.events_a_second),
+            (self.bytes_a_rank > 0).then_some(m.bytes_a_rank <= self.bytes_a_rank),
+            (self.peak > 0).then_some(m.peak < self.peak),
+        ];
+        match met.into_iter().flatten().reduce(|a, b| a && b) {
+            Some(true) => "met",
+            Some(false) => "missed",
+            None => "",
+        }
+    }
 }
 
 fn ours(m: &Measured, row: &Row) -> String {
@@ -278,7 +376,11 @@ fn ours(m: &Measured, row: &Row) -> String {
         Engine::Event => format!(", {:.1} M events/s", m.events as f64 / m.seconds / 1e6),
         Engine::Level => String::new(),
     };
-    format!("{}{rate}, {} B/rank", time(m.seconds), m.bytes_a_rank)
+    let peak = match row.target.peak {
+        0 => String::new(),
+        _ => format!(", {} MB in all", m.peak / 1_000_000),
+    };
+    format!("{}{rate}, {} B/rank{peak}", time(m.seconds), m.bytes_a_rank)
 }
 
 fn time(seconds: f64) -> String {

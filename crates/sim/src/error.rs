@@ -102,14 +102,6 @@ pub enum SimError {
         /// The rank.
         rank: u32,
     },
-    /// A parameter of the network that is too large to simulate with.
-    #[error("the network's {what} is {found}, which is more than can be simulated; check its unit")]
-    Parameter {
-        /// Which.
-        what: &'static str,
-        /// What it is.
-        found: u64,
-    },
     /// Dimensions that do not hold the machine.
     #[error("a torus of {} nodes ({dims:?}) has no room for {nodes}; give larger dimensions, or zeros",
         dims.iter().map(|&d| u128::from(d)).product::<u128>())]

@@ -16,8 +16,9 @@ impl Node {
     /// How long after boot a job meets the same noise as after weeks.
     #[must_use]
     pub fn settle_ns(&self) -> u64 {
-        let sources = self.sources.iter().map(|s| s.noise.settle_ns()).filter(|&ns| ns < u64::MAX);
-        sources.max().unwrap_or(0).saturating_add(self.scheduler.settle_ns())
+        let scheduler_ns = self.scheduler.settle_ns();
+        let sources = self.sources.iter().map(|s| s.settle_ns(scheduler_ns)).filter(|&ns| ns < u64::MAX);
+        sources.max().unwrap_or(scheduler_ns)
     }
 
     /// # Errors

@@ -157,7 +157,7 @@ proptest! {
         let on = |nodes| {
             // a barrier whose time is all in the CPU: of one node and of many the same
             let mut machine = with_hardware();
-            machine.hardware_barrier.as_mut().expect("there").time = crate::BaseTime::Log2 { fixed_ns: 0.0, level_ns: 0.0 };
+            machine.hardware_barrier.as_mut().expect("there").time = crate::BaseTime::Log2 { fixed_ns: 300.0, level_ns: 0.0 };
             let node = Node::new(vec![source.clone()], Preempt);
             run_of(&Simulation { machine, seed, ..with(node, quiet(Program::bsp(work_ns, 20), nodes)) }, true)
         };

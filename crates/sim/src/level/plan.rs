@@ -115,9 +115,7 @@ impl Plan {
     /// [`SimError`] where the program or the machine makes no sense, or its time is beyond what is counted.
     pub(crate) fn new(program: &Program, machine: &Machine, nodes: u32) -> Result<Self, SimError> {
         program.check()?;
-        if let Some((what, found)) = machine.loggops.too_large() {
-            return Err(SimError::Parameter { what, found });
-        }
+        machine.check()?;
         let ranks = machine.layout(nodes)?.ranks();
         let planner = Planner { program, machine, nodes, ranks };
         let body = planner.ops(&program.body)?;

@@ -5,7 +5,7 @@ use crate::machine::{HardwareCollective, Machine};
 use crate::program::{Algorithm, Operation, Program, Step};
 use crate::scheduler::Preempt;
 use crate::simulate::{Simulation, simulate};
-use crate::source::{Burst, Done, Model, Noise, Source, Stream};
+use crate::source::{Burst, Dist, Done, Model, Noise, Source, Stream};
 use crate::{BaseTime, LogGops, SimError};
 
 pub(super) fn quiet(program: Program, nodes: u32) -> Simulation {
@@ -222,6 +222,19 @@ fn programs_that_make_no_sense_are_refused() {
     let mut s = quiet(Program::bsp(1, 1), 4);
     s.machine.loggops = slow;
     assert!(refused(s).contains("latency_ns"));
+    let mut s = quiet(Program::bsp(1, 1), 4);
+    s.machine.topology = crate::network::Topology::FatTree { radix: 1, hop_ns: 1 };
+    assert!(refused(s).contains("radix is 1"));
+    let mut s = Simulation { machine: with_hardware(), ..quiet(Program::bsp(1, 1), 4) };
+    s.machine.hardware_barrier.as_mut().expect("there").cpu_ns = 1 << 20;
+    assert!(refused(s).contains("hardware_barrier"));
+    assert_eq!(simulate(&quiet(Program::bsp(1, 1), 0)), Err(SimError::Nodes));
+    let mut s = quiet(Program::bsp(1, 1), 4);
+    s.machine.ranks_per_node = 0;
+    assert!(refused(s).contains("ranks_per_node"));
+    let mut s = quiet(Program::bsp(1, 1), 4);
+    s.node = Node::new(vec![Source::new("bad", Model::poisson(-1.0, Dist::Fixed(1)))], Preempt);
+    assert!(refused(s).contains("mean"));
     let mut s = quiet(Program::bsp(1, 1), 4);
     s.repetitions = 0;
     assert_eq!(simulate(&s), Err(SimError::Repetitions));

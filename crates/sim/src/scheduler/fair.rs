@@ -41,6 +41,10 @@ impl Scheduler for Fair {
         Some(Detour { start_ns, duration_ns })
     }
 
+    fn settle_ns(&self) -> u64 {
+        self.noise_slice_ns.saturating_add(self.job_slice_ns)
+    }
+
     fn check(&self) -> Result<(), SimError> {
         match self.noise_slice_ns {
             0 => Err(SimError::Scheduler {

@@ -71,18 +71,67 @@ impl Dist {
             Self::Uniform { from_ns, to_ns } => (*from_ns as f64 + *to_ns as f64) / 2.0,
             Self::Exponential { mean_ns } => *mean_ns,
             Self::LogNormal { median_ns, sigma } => median_ns * (sigma * sigma / 2.0).exp(),
-            Self::Pareto { least_ns, shape, most_ns } => {
-                let over = (least_ns / most_ns).powf(*shape) * most_ns;
-                if (shape - 1.0).abs() < 1e-9 {
-                    least_ns * (most_ns / least_ns).ln() + over
-                } else {
-                    let whole = shape * least_ns / (shape - 1.0);
-                    whole * (1.0 - (least_ns / most_ns).powf(shape - 1.0)) + over
-                }
-            }
+            Self::Pareto { least_ns, shape, most_ns } => pareto_moment(*least_ns, *shape, *most_ns, 1.0),
             Self::Quantiles(q) => {
                 let steps = q.windows(2).map(|w| (w[0] as f64 + w[1] as f64) / 2.0);
                 steps.sum::<f64>() / (q.len().saturating_sub(1)).max(1) as f64
+            }
+        }
+    }
+
+    /// What is left of a time at an instant that falls into it: of times one after the other, each instant
+    /// meets a long one more often than a short one, and any part of it with equal probability (Cox,
+    /// "Renewal Theory", 1962, section 5). From 1 to all of the time; `key` gives the random numbers, those
+    /// from `index` on.
+    #[must_use]
+    pub fn rest(&self, key: Key, index: u64) -> u64 {
+        let u = key.uniform(index);
+        let ns = match self {
+            Self::Fixed(ns) => *ns as f64,
+            Self::Uniform { from_ns, to_ns } => met(*from_ns as f64, *to_ns as f64, u),
+            // it has no memory
+            Self::Exponential { mean_ns } => return (-mean_ns * u.ln()).ceil() as u64,
+            Self::LogNormal { median_ns, sigma } => {
+                median_ns * (sigma * sigma + sigma * normal(key, index)).exp()
+            }
+            Self::Pareto { least_ns, shape, most_ns } => {
+                let (range, least_share) = (most_ns / least_ns, least_ns / self.mean_ns());
+                // the share of time in those of the longest length
+                let longest = least_share * range.powf(1.0 - shape);
+                let v = (u - longest) / (1.0 - longest);
+                match 1.0 - shape {
+                    _ if v <= 0.0 => *most_ns,
+                    power if power.abs() < 1e-9 => least_ns * range.powf(v),
+                    power => least_ns * (1.0 + v * (range.powf(power) - 1.0)).powf(1.0 / power),
+                }
+            }
+            Self::Quantiles(q) => quantile_met(q, u),
+        };
+        (ns * key.uniform(index + 2)).ceil() as u64
+    }
+
+    /// The mean length of the time that an instant falls into: the mean square over the mean.
+    #[must_use]
+    pub fn mean_met_ns(&self) -> f64 {
+        match self {
+            Self::Fixed(ns) => *ns as f64,
+            Self::Uniform { from_ns, to_ns } => {
+                let (a, b) = (*from_ns as f64, *to_ns as f64);
+                if b > 0.0 { (a * a + a * b + b * b) / (a + b) / 1.5 } else { 0.0 }
+            }
+            Self::Exponential { mean_ns } => 2.0 * mean_ns,
+            Self::LogNormal { median_ns, sigma } => median_ns * (1.5 * sigma * sigma).exp(),
+            Self::Pareto { least_ns, shape, most_ns } => {
+                pareto_moment(*least_ns, *shape, *most_ns, 2.0) / self.mean_ns()
+            }
+            Self::Quantiles(q) => {
+                let (mut sum, mut squares) = (0.0, 0.0);
+                for w in q.windows(2) {
+                    let (a, b) = (w[0] as f64, w[1] as f64);
+                    sum += a + b;
+                    squares += a * a + a * b + b * b;
+                }
+                if sum > 0.0 { squares / sum / 1.5 } else { 0.0 }
             }
         }
     }
@@ -141,22 +190,73 @@ fn quantile(q: &[u64], u: f64) -> u64 {
     }
 }
 
+/// Mean of the `k`th power of a Pareto number with an upper end.
+fn pareto_moment(least: f64, shape: f64, most: f64, k: f64) -> f64 {
+    let (ln_range, power) = ((most / least).ln(), k - shape);
+    let at_the_end = (power * ln_range).exp();
+    let below = if power.abs() < 1e-9 { ln_range } else { (at_the_end - 1.0) / power };
+    least.powf(k) * (shape * below + at_the_end)
+}
+
+/// A number from `a` to `b`, each with a probability in proportion to it.
+fn met(a: f64, b: f64, u: f64) -> f64 {
+    (a * a + u * (b * b - a * a)).sqrt()
+}
+
+/// A number of the distribution of quantiles `q`, each with a probability in proportion to it.
+fn quantile_met(q: &[u64], u: f64) -> f64 {
+    let steps = || q.windows(2).map(|w| (w[0] as f64, w[1] as f64));
+    let mut left = u * steps().map(|(a, b)| a + b).sum::<f64>();
+    for (a, b) in steps() {
+        if left < a + b {
+            return met(a, b, left / (a + b));
+        }
+        left -= a + b;
+    }
+    q.last().map_or(0.0, |&ns| ns as f64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_is_drawn_has_the_mean_that_is_promised() {
-        let dists = [
+    /// One of each kind.
+    fn all() -> [Dist; 8] {
+        [
             Dist::Fixed(1000),
             Dist::Uniform { from_ns: 0, to_ns: 20_000 },
             Dist::Exponential { mean_ns: 5000.0 },
             Dist::LogNormal { median_ns: 3000.0, sigma: 0.8 },
-            Dist::Pareto { least_ns: 1000.0, shape: 1.5, most_ns: 1e6 },
+            Dist::Pareto { least_ns: 1000.0, shape: 1.5, most_ns: 1e5 },
             Dist::Pareto { least_ns: 1000.0, shape: 1.0, most_ns: 1e5 },
+            Dist::Pareto { least_ns: 1000.0, shape: 2.0, most_ns: 1e5 },
             Dist::Quantiles(vec![1000, 1500, 9000]),
-        ];
-        for d in dists {
+        ]
+    }
+
+    #[test]
+    fn what_an_instant_meets_is_what_it_meets_in_times_one_after_the_other() {
+        for d in all() {
+            let (key, n) = (Key::new(11), 400_000);
+            // squares of the times of a long row over the row: the mean time around an instant
+            let times: Vec<f64> = (0..n).map(|i| d.draw(key.part(i), 0) as f64).collect();
+            let met = times.iter().map(|t| t * t).sum::<f64>() / times.iter().sum::<f64>();
+            assert!((met / d.mean_met_ns() - 1.0).abs() < 0.05, "{d:?}: {met} {}", d.mean_met_ns());
+            // and the share of its instants that have no more than some time left
+            let mut rests: Vec<u64> = (0..n).map(|i| d.rest(Key::new(12).part(i), 0)).collect();
+            rests.sort_unstable();
+            for tenth in 1..10 {
+                let limit = rests[rests.len() * tenth / 10] as f64;
+                let share = times.iter().map(|t| t.min(limit)).sum::<f64>() / times.iter().sum::<f64>();
+                assert!((share - tenth as f64 / 10.0).abs() < 0.01, "{d:?}: {tenth} {share}");
+            }
+            assert!(rests[0] > 0, "{d:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_drawn_has_the_mean_that_is_promised() {
+        for d in all() {
             d.check().expect("sound");
             let (key, n) = (Key::new(3), 400_000);
             let mean = (0..n).map(|i| d.draw(key.part(i), 0) as f64).sum::<f64>() / n as f64;

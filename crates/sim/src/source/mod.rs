@@ -22,6 +22,9 @@ use crate::SimError;
 use crate::layout::Core;
 use crate::rng::Key;
 
+/// Cycles after which most sources have found their rhythm.
+const CYCLES: f64 = 4.0;
+
 /// CPU time wanted by a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Burst {
@@ -88,7 +91,7 @@ pub trait Noise: Debug + Send + Sync {
     /// what it would meet after weeks.
     fn settle_ns(&self) -> u64 {
         // at random phases most models need less than one cycle; some gaps vary much
-        (4.0 * self.cycle_ns()) as u64
+        (CYCLES * self.cycle_ns()) as u64
     }
 
     /// # Errors
@@ -241,6 +244,18 @@ impl Source {
         Self { group: Some(group), ..self }
     }
 
+    /// How long before a job its streams have to begin under a scheduler that needs `scheduler_ns`. One that
+    /// holds noise back changes the rhythm of threads that sleep: those need some cycles to find it.
+    pub(crate) fn settle_ns(&self, scheduler_ns: u64) -> u64 {
+        let spread_ns = match self.phase {
+            Phase::Skewed { spread_ns } => spread_ns,
+            _ => 0,
+        };
+        let held_back = scheduler_ns > 0 && self.class == Class::Task;
+        let rhythm_ns = if held_back { (CYCLES * self.noise.cycle_ns()) as u64 } else { 0 };
+        self.noise.settle_ns().max(rhythm_ns).saturating_add(scheduler_ns).saturating_add(spread_ns)
+    }
+
     /// Keys of source `number` of a node, and of what it was measured with.
     pub(crate) fn keys(&self, seed: Key, number: usize) -> [Key; 2] {
         let source = seed.part(number as u64);
@@ -308,6 +323,7 @@ const PHASE: u64 = u64::MAX;
 const LATE: u64 = u64::MAX - 1;
 const PICK: u64 = u64::MAX - 2;
 const CORE: u64 = u64::MAX - 3;
+const FIRST: u64 = u64::MAX - 4;
 
 impl Stream {
     /// The core.
@@ -336,15 +352,31 @@ impl Stream {
         }
     }
 
+    /// Random numbers to begin with anywhere in the stream's rhythm, as if it had long gone on; `None` where
+    /// all begin together instead.
+    #[must_use]
+    pub const fn anywhere(&self) -> Option<Key> {
+        match self.phase {
+            Phase::Together { .. } => None,
+            _ => Some(self.key().part(FIRST)),
+        }
+    }
+
+    /// How much later the node is than those it is aligned with.
+    #[must_use]
+    pub fn late_ns(&self) -> u64 {
+        match self.phase {
+            Phase::Skewed { spread_ns } => up_to(self.node(), LATE, spread_ns),
+            _ => 0,
+        }
+    }
+
     /// Where the stream begins in a cycle of `cycle_ns`.
     #[must_use]
     pub fn phase_ns(&self, cycle_ns: u64) -> u64 {
         match self.phase {
-            Phase::Random | Phase::Aligned => up_to(self.key(), PHASE, cycle_ns),
-            Phase::Skewed { spread_ns } => {
-                up_to(self.key(), PHASE, cycle_ns).saturating_add(up_to(self.node(), LATE, spread_ns))
-            }
             Phase::Together { spread_ns } => up_to(self.key(), PHASE, spread_ns),
+            _ => up_to(self.key(), PHASE, cycle_ns).saturating_add(self.late_ns()),
         }
     }
 

@@ -31,6 +31,16 @@ pub struct Model {
 const GAP: u64 = 0;
 const LENGTH: u64 = 2;
 
+/// Numbers of a stream that begins anywhere in its cycle: what is left of the part it is in, and which part
+/// that is.
+const REST: u64 = 0;
+const WHERE: u64 = 3;
+
+/// A stream begins with no burst waiting. After this many mean rests of a busy period that is forgotten.
+const FORGET: f64 = 8.0;
+/// Most cycles to wait for that.
+const MOST_CYCLES: f64 = 1000.0;
+
 impl Model {
     /// A detour of `length_ns` every `every_ns` (the injected detours of ANL 2005).
     #[must_use]
@@ -57,8 +67,17 @@ impl Model {
 
 impl Noise for Model {
     fn first(&self, stream: &Stream) -> Option<Burst> {
-        let length_ns = self.length.draw(stream.burst_key(0), LENGTH);
-        let arrival_ns = stream.from_ns().checked_add(stream.phase_ns(self.cycle_ns() as u64))?;
+        let whole_ns = || self.length.draw(stream.burst_key(0), LENGTH);
+        let Some(key) = stream.anywhere() else {
+            let arrival_ns = stream.from_ns().checked_add(stream.phase_ns(self.cycle_ns() as u64))?;
+            return Some(Burst { index: 0, arrival_ns, length_ns: whole_ns() });
+        };
+        let (after_ns, length_ns) = match &self.arrivals {
+            Arrivals::Every(gap) => (gap.rest(key, REST).saturating_sub(1), whole_ns()),
+            Arrivals::AfterSleep(_) if key.uniform(WHERE) < self.load() => (0, self.length.rest(key, REST)),
+            Arrivals::AfterSleep(sleep) => (sleep.rest(key, REST), whole_ns()),
+        };
+        let arrival_ns = stream.from_ns().checked_add(stream.late_ns())?.checked_add(after_ns)?;
         Some(Burst { index: 0, arrival_ns, length_ns })
     }
 
@@ -86,6 +105,20 @@ impl Noise for Model {
 
     fn sleeps(&self) -> bool {
         matches!(self.arrivals, Arrivals::AfterSleep(_))
+    }
+
+    fn settle_ns(&self) -> u64 {
+        match &self.arrivals {
+            // where it begins in a burst, its first is what is left of that
+            Arrivals::AfterSleep(_) => 0,
+            // arrivals are as ever at once; what is missing is bursts from before, until they would be done:
+            // the rest of a busy period (its mean: Kleinrock, "Queueing Systems" 1, 1975, section 5.8)
+            Arrivals::Every(_) => {
+                let idle = 1.0 - self.load();
+                let busy_ns = self.length.mean_met_ns() / 2.0 / (idle * idle);
+                (FORGET * busy_ns).min(MOST_CYCLES * self.cycle_ns()) as u64
+            }
+        }
     }
 
     fn check(&self) -> Result<(), SimError> {
