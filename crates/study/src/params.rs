@@ -32,7 +32,7 @@ pub struct Params {
     pub duty: DutyCycle,
     /// Node counts to project to.
     pub nodes: Vec<u32>,
-    /// Operations simulated for each projected point without coordination; with it, as many as fill two
+    /// Most operations simulated for a projected point without coordination; with it, as many as fill two
     /// periods.
     pub projected_ops: u32,
     /// Whether the seeds' figures that need no machine are simulated again, which takes half a minute.
@@ -52,7 +52,7 @@ impl Default for Params {
             noise_percent: vec![0.0, 2.0, 21.0],
             period_ns: 100_000_000,
             duty: DutyCycle::Ppm(800_000),
-            nodes: vec![1024, 2048, 4096, 8192, 16_384, 65_536],
+            nodes: vec![1024, 2048, 4096, 8192, 16_384],
             projected_ops: 2_000,
             published: true,
         }

@@ -8,6 +8,7 @@ use colony_sim::scheduler::{Coordinated, Preempt};
 use colony_sim::simulate::{Outcome, Simulation, simulate};
 use colony_sim::source::{Class, Model, Source, Trace};
 use colony_time::Windows;
+use rayon::prelude::*;
 
 use crate::results::{Bucket, Point, Scaling, ScalingCurve, SchedulerKind};
 use crate::{Params, StudyError};
@@ -120,19 +121,30 @@ pub fn outcomes(
         .collect()
 }
 
-/// Iterations that last until `span_ns`, judged by the first hundred: as many as projected operations at
-/// least, so that a slow operation is not alone.
-fn lasting(
+/// Iterations of a point, so that measured noise of thousands of detours a second takes seconds to replay:
+/// without coordination a bounded time on all ranks together, judged by a few; with it whole periods.
+fn iterations(
     params: &Params,
     machine: &Machine,
     node: &Node,
     nodes: u32,
-    span_ns: u64,
+    periods_ns: Option<u64>,
 ) -> Result<u64, StudyError> {
-    let trial = outcomes(params, &allreduce(100), machine, node, &[nodes])?;
-    let each = trial.first().map_or(f64::INFINITY, |o| o.quiet_ns.max(1.0));
-    Ok((span_ns as f64 / each) as u64)
+    let trial = outcomes(params, &allreduce(FEW), machine, node, &[nodes])?;
+    let (quiet_ns, mean_ns) = trial.first().map_or((1.0, 1.0), |o| (o.quiet_ns.max(1.0), o.mean_ns.max(1.0)));
+    Ok(match periods_ns {
+        Some(ns) => (ns as f64 / quiet_ns) as u64,
+        None => {
+            let ranks = f64::from(nodes) * f64::from(machine.ranks_per_node);
+            ((RANK_SECONDS * 1e9 / ranks / mean_ns) as u64).clamp(FEW, params.projected_ops.into())
+        }
+    })
 }
+
+/// Simulated time of a point without coordination, all ranks together.
+const RANK_SECONDS: f64 = 10_000.0;
+/// Operations that judge how long others take, and the least.
+const FEW: u64 = 30;
 
 /// The scaling curves of all levels, unmodified and coordinated, and the warnings of the simulation.
 ///
@@ -149,25 +161,26 @@ pub fn scaling(
     for level in levels {
         let machine = blue_gene(level.ranks_per_node())?;
         for kind in [SchedulerKind::Unmodified, SchedulerKind::Coordinated] {
-            let mut points = Vec::new();
-            for &nodes in &params.nodes {
-                let (node, iterations) = match kind {
-                    SchedulerKind::Unmodified => (level.unmodified(), u64::from(params.projected_ops)),
-                    SchedulerKind::Coordinated => {
-                        let node = level.coordinated(windows);
-                        let span_ns = PERIODS * windows.period_ns();
-                        let iterations = lasting(params, &machine, &node, nodes, span_ns)?;
-                        (node, iterations)
-                    }
-                };
-                for o in outcomes(params, &allreduce(iterations), &machine, &node, &[nodes])? {
-                    warnings.extend(
-                        o.warnings.iter().map(|w| {
-                            format!("projection with {} % noise, {}: {w}", level.percent, kind.name())
-                        }),
-                    );
-                    points.push(Point::from(&o));
+            let (node, periods_ns) = match kind {
+                SchedulerKind::Unmodified => (level.unmodified(), None),
+                SchedulerKind::Coordinated => {
+                    (level.coordinated(windows), Some(PERIODS * windows.period_ns()))
                 }
+            };
+            let found = (params.nodes.par_iter())
+                .map(|&nodes| {
+                    let iterations = iterations(params, &machine, &node, nodes, periods_ns)?;
+                    outcomes(params, &allreduce(iterations), &machine, &node, &[nodes])
+                })
+                .collect::<Result<Vec<_>, StudyError>>()?;
+            let mut points = Vec::new();
+            for o in found.iter().flatten() {
+                warnings.extend(
+                    o.warnings
+                        .iter()
+                        .map(|w| format!("projection with {} % noise, {}: {w}", level.percent, kind.name())),
+                );
+                points.push(Point::from(o));
             }
             curves.push(ScalingCurve { noise_percent: level.percent, scheduler: kind, points });
         }
