@@ -249,7 +249,7 @@ pub struct Fitted {
     pub detours: usize,
     /// Share of the CPUs' time it takes.
     pub stolen_share: f64,
-    /// The cores that have it, where not all have it alike.
+    /// The cores that have it, where not all have.
     pub cores: Option<Vec<u32>>,
     /// Share of the CPUs' time that the model takes, placed there.
     pub model_share: f64,

@@ -1,5 +1,7 @@
 //! Scenarios as users write them, right and wrong.
 
+use std::sync::Arc;
+
 use super::*;
 use crate::noise::Detour;
 use crate::source::Class;

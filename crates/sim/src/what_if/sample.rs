@@ -116,7 +116,8 @@ impl Sampled {
         let begin_ns = match plan.period_ns {
             Some(period_ns) => {
                 let late = Key::new(self.simulation.seed).part(BEGIN).uniform(run.into());
-                self.begin_ns / period_ns * period_ns + (late * self.quiet_ns.min(period_ns as f64)) as u64
+                // with the boot: no noise before has to be gone through
+                (late * self.quiet_ns.min(period_ns as f64)) as u64
             }
             None => self.begin_ns,
         };
