@@ -85,3 +85,21 @@ pub fn simulate(simulation: &Simulation) -> Result<Outcome, SimError> {
 pub fn simulate_with_runs(simulation: &Simulation) -> Result<(Outcome, Vec<Run>), SimError> {
     level::simulate(simulation)
 }
+
+/// Iterations that repetition `number` does in its first `span_ns`, a fraction for the one that goes on at
+/// the end. Over a time that was not chosen by its iterations, `span_ns` over this is their mean time, whatever
+/// long ones are among them. A program of fewer iterations ends before.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn iterations_within(simulation: &Simulation, number: u32, span_ns: u64) -> Result<f64, SimError> {
+    level::iterations_within(simulation, number, span_ns)
+}
+
+/// How often an iteration deals with each rank: times ranks, what its simulation costs.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn passes(simulation: &Simulation) -> Result<u64, SimError> {
+    level::passes(simulation)
+}

@@ -31,8 +31,7 @@ pub fn results(r: &Results) -> String {
     let mut out = format!("{}\n\n{t}\n", wrap(&headline(&r.scenario)));
     let mut warnings: Vec<&String> = r.points.iter().flat_map(|p| &p.outcome.warnings).collect();
     warnings.sort();
-    warnings.dedup();
-    // those of other points differ in a number at most
+    let warnings = unlike(warnings);
     for warning in warnings.iter().take(MOST_NOTES) {
         let _ = writeln!(out, "{}", wrap(&format!("note: {warning}")));
     }
@@ -40,6 +39,13 @@ pub fn results(r: &Results) -> String {
         let _ = writeln!(out, "… and {} more (--json)", warnings.len() - MOST_NOTES);
     }
     out
+}
+
+/// The first of all that differ in their numbers only.
+fn unlike(warnings: Vec<&String>) -> Vec<&String> {
+    let mut seen = BTreeSet::new();
+    let words = |w: &String| w.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
+    warnings.into_iter().filter(|w| seen.insert(words(w))).collect()
 }
 
 /// Notes shown; the rest is in the JSON.
@@ -108,6 +114,7 @@ fn source(s: &colony_sim::spec::SourceSpec) -> String {
         }
         (Some(given), ..) => given.clone(),
         (_, Some(trace), _) => trace.clone(),
+        _ if !s.traces.is_empty() => format!("one of {}", s.traces.join(", ")),
         _ => "a model".into(),
     }
 }
@@ -190,7 +197,22 @@ pub fn what_if(scenario: &Scenario, windows: &SchedulerSpec, a: &Answer) -> Stri
         let period = time(w.period_ns as f64);
         notes.push(format!("windows: period {period}, {} favored (--period, --duty)", w.duty_cycle));
     }
-    notes.extend(a.warnings.iter().take(MOST_NOTES).cloned());
+    let measured = a.scales.first().map_or(1, |x| x.ranks / x.nodes.max(1));
+    if measured < a.cpus {
+        notes.push(format!(
+            "{} of the {} CPUs measured run ranks on each node, others of them on other nodes (--ranks-per-node)",
+            measured, a.cpus
+        ));
+    }
+    if let Some(s) = &a.spare {
+        let (share, backlog, wait) =
+            (percent(s.share), time(s.longest_backlog_ns as f64), time(s.mean_wait_ns));
+        notes.push(format!(
+            "the spare core of a node would work {share} of its time, be up to {backlog} behind, and keep noise \
+             waiting for {wait} on average"
+        ));
+    }
+    notes.extend(unlike(a.warnings.iter().collect()).into_iter().take(MOST_NOTES).cloned());
     for note in notes {
         let _ = writeln!(out, "{}", wrap(&format!("note: {note}")));
     }
@@ -227,8 +249,8 @@ pub struct Fitted {
     pub detours: usize,
     /// Share of the CPUs' time it takes.
     pub stolen_share: f64,
-    /// The core that has all of it, where only one has any.
-    pub core: Option<u32>,
+    /// The cores that have it, where not all have.
+    pub cores: Option<Vec<u32>>,
     /// Share of the CPUs' time that the model takes, placed there.
     pub model_share: f64,
     /// The model.
@@ -313,11 +335,19 @@ mod tests {
     }
 
     #[test]
+    fn notes_that_differ_in_numbers_only_are_shown_once() {
+        let notes = ["runs for 12 ns".to_owned(), "runs for 4000 ns".to_owned(), "other".to_owned()];
+        assert_eq!(unlike(notes.iter().collect()), [&notes[0], &notes[2]]);
+    }
+
+    #[test]
     fn hostile_names_stay_in_their_cells() {
         let hostile = "thread:\u{1b}[2J".repeat(20);
         let cost = vec![Time { ns: 5.0, ci95_ns: Some(9.0) }];
         let source = colony_sim::what_if::SourceCost { name: hostile.clone(), stolen_share: 0.1, cost };
         let answer = Answer {
+            cpus: 1,
+            spare: None,
             scales: Vec::new(),
             sources: vec![source],
             remedies: Vec::new(),

@@ -27,7 +27,7 @@ use crate::simulate::{Outcome, Run, Simulation};
 use crate::stats::{Weighted, mean_ci95};
 
 /// From this many ranks on the cores share a run's ranks; below, its repetitions.
-const MANY_RANKS: u32 = 1 << 17;
+pub(crate) const MANY_RANKS: u32 = 1 << 17;
 /// Longest cycles of noise before a job begins, unless told.
 const CYCLES_BEFORE: u64 = 4;
 /// Most iterations of the run without noise that are gone through.
@@ -43,7 +43,7 @@ pub(crate) fn simulate(simulation: &Simulation) -> Result<(Outcome, Vec<Run>), S
         return Err(SimError::Repetitions);
     }
     simulation.node.check(simulation.machine.layout(simulation.nodes)?)?;
-    let all = Limits { iterations: plan.iterations, most: u64::MAX, skip: true };
+    let all = Limits { iterations: plan.iterations, most: u64::MAX, span_ns: u64::MAX, skip: true };
     let run = |number| one(simulation, &plan, all, number);
     let runs: Vec<Run> = if simulation.machine.layout(simulation.nodes)?.ranks() < MANY_RANKS {
         (0..simulation.repetitions).into_par_iter().map(run).collect::<Result<_, _>>()?
@@ -60,9 +60,37 @@ fn quiet_ns(simulation: &Simulation, plan: &Plan, first: &Run) -> Result<f64, Si
         return Ok(first.total_ns as f64 / plan.iterations as f64);
     }
     let quiet = Simulation { node: Node::quiet(), begin_ns: Some(0), ..simulation.clone() };
-    let few = Limits { iterations: plan.iterations, most: QUIET_ITERATIONS, skip: true };
+    let few = Limits { iterations: plan.iterations, most: QUIET_ITERATIONS, span_ns: u64::MAX, skip: true };
     let run = one(&quiet, plan, few, 0)?;
     Ok(run.total_ns as f64 / run.iterations.iter().map(|t| t.1).sum::<u64>() as f64)
+}
+
+/// Iterations of repetition `number` in its first `span_ns`: of the one that goes on at the end, the share
+/// of its time that is before.
+///
+/// # Errors
+/// As [`simulate`].
+pub(crate) fn iterations_within(simulation: &Simulation, number: u32, span_ns: u64) -> Result<f64, SimError> {
+    let plan = Plan::new(&simulation.program, &simulation.machine, simulation.nodes)?;
+    simulation.node.check(simulation.machine.layout(simulation.nodes)?)?;
+    let limits = Limits { iterations: plan.iterations, most: u64::MAX, span_ns, skip: true };
+    let (mut done, mut left_ns) = (0.0, span_ns);
+    for (ns, count) in one(simulation, &plan, limits, number)?.iterations {
+        let whole = left_ns.checked_div(ns).unwrap_or(count).min(count);
+        (done, left_ns) = (done + whole as f64, left_ns - whole * ns);
+        if whole < count {
+            return Ok(done + left_ns as f64 / ns as f64);
+        }
+    }
+    Ok(done)
+}
+
+/// How often an iteration deals with each rank.
+///
+/// # Errors
+/// As [`simulate`].
+pub(crate) fn passes(simulation: &Simulation) -> Result<u64, SimError> {
+    Ok(Plan::new(&simulation.program, &simulation.machine, simulation.nodes)?.passes())
 }
 
 fn one(simulation: &Simulation, plan: &Plan, limits: Limits, number: u32) -> Result<Run, SimError> {

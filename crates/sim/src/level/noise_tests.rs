@@ -63,7 +63,7 @@ fn run_of(s: &Simulation, skip: bool) -> Run {
 
 fn run_at_most(s: &Simulation, skip: bool, most: u64) -> Run {
     let plan = Plan::new(&s.program, &s.machine, s.nodes).expect("sound");
-    run_plan(s, &plan, Limits { iterations: plan.iterations, most, skip })
+    run_plan(s, &plan, Limits { iterations: plan.iterations, most, span_ns: u64::MAX, skip })
 }
 
 fn run_plan(s: &Simulation, plan: &Plan, limits: Limits) -> Run {
@@ -131,7 +131,7 @@ proptest! {
             s.machine.topology = Topology::Torus { dims: [0; 3], hop_ns: 70 };
         }
         let mut plan = Plan::new(&s.program, &s.machine, s.nodes).expect("sound");
-        let of = |plan: &Plan| run_plan(&s, plan, Limits { iterations: 2, most: 2, skip: false });
+        let of = |plan: &Plan| run_plan(&s, plan, Limits { iterations: 2, most: 2, span_ns: u64::MAX, skip: false });
         let as_planned = of(&plan);
         plan.interfaces = true;
         prop_assert_eq!(as_planned, of(&plan));

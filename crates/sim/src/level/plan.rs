@@ -108,7 +108,27 @@ pub(crate) struct Plan {
     pub(crate) turn: Option<u32>,
 }
 
+impl Op {
+    /// How often each rank is dealt with.
+    fn passes(&self) -> u64 {
+        match self {
+            Self::Compute { .. } | Self::RingTrip(_) => 1,
+            Self::Hardware { phases, .. } => u64::from(*phases) + 1,
+            Self::Rounds(rounds) => rounds.iter().map(|r| u64::from(r.times)).sum(),
+            Self::Burst(burst) => 3 * u64::from(burst.messages.len()),
+            Self::Repeat { times, body } => {
+                times.saturating_mul(body.iter().map(Self::passes).fold(0, u64::saturating_add))
+            }
+        }
+    }
+}
+
 impl Plan {
+    /// How often an iteration deals with each rank: what its simulation costs.
+    pub(crate) fn passes(&self) -> u64 {
+        self.body.iter().map(Op::passes).fold(0, u64::saturating_add)
+    }
+
     /// Plans `program` on `nodes` nodes of `machine`.
     ///
     /// # Errors

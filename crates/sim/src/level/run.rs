@@ -12,6 +12,8 @@ pub(crate) struct Limits {
     pub(crate) iterations: u64,
     /// Most that are gone through one by one; the run ends there.
     pub(crate) most: u64,
+    /// The run ends with the iteration that goes on at this time after its beginning.
+    pub(crate) span_ns: u64,
     /// Whether any may be skipped.
     pub(crate) skip: bool,
 }
@@ -24,7 +26,7 @@ pub(crate) fn run(job: &mut Job<'_>, limits: Limits, begin_ns: u64, program: &st
     let mut run = Run { total_ns: 0, iterations: Vec::new() };
     let (mut last, mut left, mut gone) = (begin_ns, limits.iterations, 0);
     let mut watch: Option<Watch> = None;
-    while left > 0 && gone < limits.most {
+    while left > 0 && gone < limits.most && last - begin_ns < limits.span_ns {
         // two of the same length may be the beginning of many
         if let (true, None, Some(&(each_ns, 2..))) = (limits.skip, &watch, run.iterations.last()) {
             watch = Watch::new(job, last, each_ns);

@@ -51,7 +51,7 @@ impl Numbered {
     pub(crate) fn first(&self, core: Core, begin_ns: u64, settle_ns: u64) -> Demand {
         let from_ns = match self.source.phase {
             Phase::Together { .. } => 0,
-            _ => begin_ns.saturating_sub(self.source.settle_ns(settle_ns)),
+            _ => begin_ns.saturating_sub(self.source.memory_ns(settle_ns)),
         };
         Demand::of(self.stream(core).and_then(|s| self.source.first(&s, from_ns)))
     }

@@ -94,6 +94,11 @@ pub trait Noise: Debug + Send + Sync {
         (CYCLES * self.cycle_ns()) as u64
     }
 
+    /// How long before an instant the stream has to begin to be right at that instant.
+    fn memory_ns(&self) -> u64 {
+        self.settle_ns()
+    }
+
     /// # Errors
     /// Where its parameters make no sense.
     fn check(&self) -> Result<(), SimError> {
@@ -247,13 +252,23 @@ impl Source {
     /// How long before a job its streams have to begin under a scheduler that needs `scheduler_ns`. One that
     /// holds noise back changes the rhythm of threads that sleep: those need some cycles to find it.
     pub(crate) fn settle_ns(&self, scheduler_ns: u64) -> u64 {
+        self.before_ns(self.noise.settle_ns(), scheduler_ns)
+    }
+
+    /// How long before an instant its streams have to begin to be right there, where they have gone on for
+    /// long enough.
+    pub(crate) fn memory_ns(&self, scheduler_ns: u64) -> u64 {
+        self.before_ns(self.noise.memory_ns(), scheduler_ns)
+    }
+
+    fn before_ns(&self, noise_ns: u64, scheduler_ns: u64) -> u64 {
         let spread_ns = match self.phase {
             Phase::Skewed { spread_ns } => spread_ns,
             _ => 0,
         };
-        let held_back = scheduler_ns > 0 && self.class == Class::Task;
+        let held_back = scheduler_ns > 0 && self.class == Class::Task && self.noise.sleeps();
         let rhythm_ns = if held_back { (CYCLES * self.noise.cycle_ns()) as u64 } else { 0 };
-        self.noise.settle_ns().max(rhythm_ns).saturating_add(scheduler_ns).saturating_add(spread_ns)
+        noise_ns.max(rhythm_ns).saturating_add(scheduler_ns).saturating_add(spread_ns)
     }
 
     /// Keys of source `number` of a node, and of what it was measured with.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Burst, Class, Done, Noise, Source, Stream};
+use crate::noise::Detour;
 use crate::{CpuNoise, NodeNoise, SimError};
 
 /// Detours measured on the CPUs of one node or of several, over and over: every simulated node replays one
@@ -89,16 +90,24 @@ impl Noise for Trace {
         let offset = stream.replay_from_ns(cpu.span_ns());
         let begin = offset.checked_add(stream.from_ns())?;
         let (lap, at) = (begin / cpu.span_ns(), begin % cpu.span_ns());
-        let in_lap = cpu.detours().partition_point(|d| d.start_ns < at) as u64;
+        // the one that goes on at that instant is the first, if it began after the boot
+        let over = |d: &Detour| d.start_ns + d.duration_ns <= at || lap == 0 && d.start_ns < offset;
+        let in_lap = cpu.detours().partition_point(over) as u64;
         let index = lap.checked_mul(cpu.detours().len() as u64)?.checked_add(in_lap)?;
         burst(cpu, index, offset)
     }
 
     fn next(&self, stream: &Stream, last: Done) -> Option<Burst> {
         let cpu = self.cpu(stream);
-        // where the trace begins is not kept: the last burst tells
-        let offset = burst(cpu, last.index, 0)?.arrival_ns.checked_sub(last.arrival_ns)?;
-        burst(cpu, last.index.checked_add(1)?, offset)
+        // where the trace begins is not kept: the time between the two is enough
+        let detours = cpu.detours();
+        let at = (last.index % detours.len() as u64) as usize;
+        let (this, index) = (detours[at], last.index.checked_add(1)?);
+        let (next, gap_ns) = match detours.get(at + 1) {
+            Some(next) => (next, next.start_ns - this.start_ns),
+            None => (detours.first()?, cpu.span_ns() - this.start_ns + detours[0].start_ns),
+        };
+        Some(Burst { index, arrival_ns: last.arrival_ns.checked_add(gap_ns)?, length_ns: next.duration_ns })
     }
 
     fn cycle_ns(&self) -> f64 {
@@ -119,5 +128,10 @@ impl Noise for Trace {
         // it is as it always was, but for the detour in which it begins
         let detours = self.nodes.iter().flat_map(NodeNoise::cpus).flat_map(CpuNoise::detours);
         detours.map(|d| d.duration_ns).max().unwrap_or(0)
+    }
+
+    fn memory_ns(&self) -> u64 {
+        // a detour that goes on is known to
+        0
     }
 }

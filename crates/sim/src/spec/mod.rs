@@ -113,7 +113,7 @@ impl Scenario {
         let mut scenario = Self::parse(&text).map_err(|e| e.in_file(path))?;
         let folder = path.parent().unwrap_or(Path::new(""));
         for source in &mut scenario.noise {
-            if let Some(trace) = &mut source.trace {
+            for trace in source.trace.iter_mut().chain(&mut source.traces) {
                 *trace = folder.join(&trace).display().to_string();
             }
         }
@@ -173,7 +173,7 @@ impl Scenario {
     pub fn trace_files(&self) -> Result<Vec<String>, SpecError> {
         let points = self.points()?;
         let mut files: Vec<String> =
-            points.iter().flat_map(|p| &p.scenario.noise).filter_map(|s| s.trace.clone()).collect();
+            points.iter().flat_map(|p| &p.scenario.noise).flat_map(SourceSpec::files).cloned().collect();
         files.sort();
         files.dedup();
         Ok(files)

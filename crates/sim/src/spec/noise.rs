@@ -9,7 +9,7 @@ use super::{SpecError, notation};
 use crate::source::{Class, Dist, Model, Noise as _, Phase, Placement, Source, Trace};
 use crate::{CpuNoise, NodeNoise, SimError};
 
-/// A source of noise on every node: exactly one of `trace`, `model`, `leibniz`, `periodic` and `poisson`.
+/// A source of noise on every node: exactly one of `trace`, `traces`, `model`, `leibniz`, `periodic` and `poisson`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SourceSpec {
@@ -19,6 +19,9 @@ pub struct SourceSpec {
     /// File of a trace, replayed by every node from another instant: all its sources.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
+    /// Files of traces, one of which each node replays, any with equal probability.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub traces: Vec<String>,
     /// Sources of the trace to leave out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub leave_out: Vec<String>,
@@ -107,15 +110,14 @@ impl Measured {
     }
 
     /// The same without the sources that `leave_out` names.
-    ///
-    /// # Errors
-    /// The name that is no source of it.
-    pub fn without(&self, leave_out: &[String]) -> Result<Self, String> {
-        if let Some(name) = leave_out.iter().find(|n| !self.sources.iter().any(|(s, _)| s == *n)) {
-            return Err(name.clone());
-        }
+    #[must_use]
+    pub fn without(&self, leave_out: &[String]) -> Self {
         let kept = self.sources.iter().filter(|(name, _)| !leave_out.contains(name)).cloned();
-        Ok(Self { sources: kept.collect() })
+        Self { sources: kept.collect() }
+    }
+
+    fn has(&self, source: &str) -> bool {
+        self.sources.iter().any(|(name, _)| name == source)
     }
 }
 
@@ -126,23 +128,87 @@ impl Measured {
     /// # Errors
     /// [`SimError`] where the sources were not observed together, or leave a CPU no time.
     pub fn sources(&self, group: u32) -> Result<Vec<Source>, SimError> {
+        Self::sources_of(&[self], group)
+    }
+
+    /// The same of several nodes measured, of which every simulated node replays one, any with equal
+    /// probability.
+    ///
+    /// # Errors
+    /// As [`Measured::sources`].
+    pub fn sources_of(nodes: &[&Self], group: u32) -> Result<Vec<Source>, SimError> {
         let mut merged = Vec::new();
         for class in [Class::Local, Class::Irq, Class::Task] {
-            let of_class = || self.sources.iter().filter(|(name, _)| Class::of(name) == class);
-            let Some((_, first)) = of_class().next() else { continue };
-            let cpus = (0..first.cpus().len()).map(|c| {
-                let all = of_class().filter_map(|(_, noise)| noise.cpus().get(c));
-                CpuNoise::new(first.span_ns(), all.flat_map(|cpu| cpu.detours().iter().copied()))
-            });
-            let noise = NodeNoise::new(cpus.collect::<Result<_, _>>()?)?;
+            let of_class: Vec<Option<NodeNoise>> =
+                nodes.iter().map(|n| n.merged(|c| c == class)).collect::<Result<_, _>>()?;
+            if of_class.iter().all(Option::is_none) {
+                continue;
+            }
+            // a node without any is quiet
+            let noise = of_class.into_iter().map(|n| n.unwrap_or_else(NodeNoise::quiet)).collect();
             let name = format!("trace:{class:?}").to_lowercase();
-            merged.push(Source::new(name, Trace::new(noise)).class(class).group(group));
+            merged.push(Source::new(name, Trace::of_nodes(noise)?).class(class).group(group));
         }
         Ok(merged)
+    }
+
+    /// All sources as one, for a scheduler that treats all alike: less to simulate.
+    ///
+    /// # Errors
+    /// As [`Measured::sources`].
+    pub(crate) fn one_source(nodes: &[&Self], group: u32) -> Result<Vec<Source>, SimError> {
+        let merged = nodes.iter().map(|n| n.merged(|_| true)).collect::<Result<Vec<_>, _>>()?;
+        if merged.iter().all(Option::is_none) {
+            return Ok(Vec::new());
+        }
+        let noise = merged.into_iter().map(|n| n.unwrap_or_else(NodeNoise::quiet)).collect();
+        Ok(vec![Source::new("trace", Trace::of_nodes(noise)?).group(group)])
+    }
+
+    /// All of some classes together; `None` where there is none.
+    fn merged(&self, of: impl Fn(Class) -> bool) -> Result<Option<NodeNoise>, SimError> {
+        let of_class = || self.sources.iter().filter(|(name, _)| of(Class::of(name)));
+        let Some((_, first)) = of_class().next() else { return Ok(None) };
+        let cpus = (0..first.cpus().len()).map(|c| {
+            let all = of_class().filter_map(|(_, noise)| noise.cpus().get(c));
+            CpuNoise::new(first.span_ns(), all.flat_map(|cpu| cpu.detours().iter().copied()))
+        });
+        NodeNoise::new(cpus.collect::<Result<_, _>>()?).map(Some)
+    }
+
+    /// CPUs measured.
+    #[must_use]
+    pub fn cpus(&self) -> usize {
+        self.sources.first().map_or(0, |(_, noise)| noise.cpus().len())
+    }
+
+    /// The node as nodes of `cores` CPUs, which together have all of its noise: for simulations of fewer
+    /// cores than were measured. The last begins again with the first CPU where they do not come out even.
+    ///
+    /// # Errors
+    /// [`SimError`] where sources were not observed together.
+    pub fn in_parts(&self, cores: usize) -> Result<Vec<Self>, SimError> {
+        let cpus = self.cpus();
+        if cores == 0 || cores >= cpus {
+            return Ok(vec![self.clone()]);
+        }
+        let part = |first: usize| {
+            let of = |noise: &NodeNoise| {
+                NodeNoise::new((first..first + cores).map(|c| noise.cpus()[c % cpus].clone()).collect())
+            };
+            let sources = self.sources.iter().map(|(name, noise)| Ok((name.clone(), of(noise)?)));
+            Ok(Self { sources: sources.collect::<Result<_, SimError>>()? })
+        };
+        (0..cpus).step_by(cores).map(part).collect()
     }
 }
 
 impl SourceSpec {
+    /// Files of its traces.
+    pub fn files(&self) -> impl Iterator<Item = &String> {
+        self.trace.iter().chain(&self.traces)
+    }
+
     /// The model, with what it is called unless it has a name.
     fn given_model(&self) -> Option<(&'static str, Model)> {
         let model = self.model.as_ref().map(|m| ("model", m.clone()));
@@ -160,6 +226,7 @@ impl SourceSpec {
     pub(super) fn check(&self) -> Result<(), SpecError> {
         let given = [
             ("trace", self.trace.is_some()),
+            ("traces", !self.traces.is_empty()),
             ("model", self.model.is_some()),
             ("leibniz", self.leibniz.is_some()),
             ("periodic", self.periodic.is_some()),
@@ -169,7 +236,7 @@ impl SourceSpec {
         let Some(one) = given.next() else {
             return Err(SpecError::value(
                 "name",
-                "noise of what? give a trace, model, leibniz, periodic or poisson",
+                "noise of what? give a trace, traces, a model, leibniz, periodic or poisson",
             ));
         };
         if let Some(other) = given.next() {
@@ -178,10 +245,11 @@ impl SourceSpec {
                 format!("a source has one origin, this one has `{one}` too"),
             ));
         }
-        if one == "trace" && self.placement != Placement::default() {
+        let traced = matches!(one, "trace" | "traces");
+        if traced && self.placement != Placement::default() {
             return Err(SpecError::value("placement", "a trace says itself which CPU had which noise"));
         }
-        if one != "trace" && !self.leave_out.is_empty() {
+        if !traced && !self.leave_out.is_empty() {
             return Err(SpecError::value("leave_out", "only a trace has sources to leave out"));
         }
         match self.given_model() {
@@ -200,13 +268,22 @@ impl SourceSpec {
             let source = Source::new(name, model).class(class).phase(self.phase).placement(self.placement);
             return Ok(vec![source]);
         }
-        let file = self.trace.clone().unwrap_or_default();
-        let measured = traces.get(&file).ok_or(SpecError::Trace(file))?;
-        let kept = measured.without(&self.leave_out).map_err(|name| {
-            let names = measured.sources.iter().map(|(n, _)| n.as_str()).collect::<Vec<_>>().join(", ");
-            SpecError::value("leave_out", format!("the trace has no source `{name}`; it has: {names}"))
-        })?;
-        let sources = kept.sources(number)?.into_iter().map(|s| match self.class {
+        let measured = self
+            .files()
+            .map(|file| traces.get(file).ok_or_else(|| SpecError::Trace(file.clone())))
+            .collect::<Result<Vec<_>, _>>()?;
+        if let Some(name) = self.leave_out.iter().find(|n| !measured.iter().any(|m| m.has(n))) {
+            let mut names: Vec<&str> =
+                measured.iter().flat_map(|m| &m.sources).map(|(n, _)| n.as_str()).collect();
+            names.sort_unstable();
+            names.dedup();
+            let names = names.join(", ");
+            let what = format!("the trace has no source `{name}`; it has: {names}");
+            return Err(SpecError::value("leave_out", what));
+        }
+        let kept: Vec<Measured> = measured.iter().map(|m| m.without(&self.leave_out)).collect();
+        let kept: Vec<&Measured> = kept.iter().collect();
+        let sources = Measured::sources_of(&kept, number)?.into_iter().map(|s| match self.class {
             Some(class) => s.class(class),
             None => s,
         });

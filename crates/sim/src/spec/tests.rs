@@ -1,5 +1,7 @@
 //! Scenarios as users write them, right and wrong.
 
+use std::sync::Arc;
+
 use super::*;
 use crate::noise::Detour;
 use crate::source::Class;
@@ -156,5 +158,23 @@ fn a_trace_replays_by_class_and_sources_can_be_left_out() {
     let unknown = Scenario::parse(&text.replace("thread:b", "thread:c")).expect("as text");
     let e = unknown.points().expect("points")[0].simulation(&traces).expect_err("unknown").to_string();
     assert!(e.contains("thread:c") && e.contains("irq:eth0, thread:a, thread:b"), "{e}");
-    assert_ne!(measured.digest(), measured.without(&["irq:eth0".into()]).expect("there").digest());
+    assert_ne!(measured.digest(), measured.without(&["irq:eth0".into()]).digest());
+}
+
+#[test]
+fn of_several_traces_each_node_replays_one() {
+    let of = |length_ns: u64| {
+        let detours = (0..100).map(|i| Detour { start_ns: i * 1_000_000, duration_ns: length_ns });
+        let noise = NodeNoise::new(vec![CpuNoise::new(100_000_000, detours).expect("time")]).expect("a CPU");
+        Arc::new(Measured { sources: vec![("thread:t".to_owned(), noise)] })
+    };
+    let traces: Traces = [("a".to_owned(), of(1000)), ("b".to_owned(), of(100_000))].into();
+    let text = "nodes = [64]\nnoise = [{ traces = [\"a\", \"b\"] }]";
+    let scenario = Scenario::parse(text).expect("right");
+    assert_eq!(scenario.trace_files().expect("points"), ["a", "b"]);
+    let node = scenario.points().expect("points")[0].simulation(&traces).expect("traces").node;
+    let load: f64 = node.loads(1)[0];
+    assert!((load - 0.0505).abs() < 1e-6, "the mean of both, not their sum: {load}");
+    let both = "noise = [{ trace = \"a\", traces = [\"b\"] }]";
+    assert!(Scenario::parse(both).expect_err("one origin").to_string().contains("one origin"));
 }

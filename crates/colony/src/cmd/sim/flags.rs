@@ -13,7 +13,7 @@ use crate::words::{Ns, duty, ns};
 /// What can be said about a scenario without a file.
 #[derive(clap::Args)]
 pub(crate) struct Flags {
-    /// A measured node's noise, in any format `colony noise convert` reads
+    /// A measured node's noise, in any format `colony noise convert` reads; of several, each node replays one
     #[arg(long, value_name = "TRACE")]
     trace: Vec<PathBuf>,
     /// Modelled noise: 'leibniz 21%', '16us every 1ms', '16us around 1ms' (at random), 'none'
@@ -133,15 +133,17 @@ impl Flags {
 
     fn put_noise(&self, scenario: &mut Scenario) {
         if !self.say_no_noise() {
-            let traces = self
-                .trace
-                .iter()
-                .map(|t| SourceSpec { trace: Some(t.display().to_string()), ..SourceSpec::default() });
+            let files: Vec<String> = self.trace.iter().map(|t| t.display().to_string()).collect();
+            let traces = match files.len() {
+                0 => None,
+                1 => Some(SourceSpec { trace: files.into_iter().next(), ..SourceSpec::default() }),
+                _ => Some(SourceSpec { traces: files, ..SourceSpec::default() }),
+            };
             let models = self.noise.iter().filter_map(|n| match n {
                 Noise::None => None,
                 Noise::Source(source) => Some((**source).clone()),
             });
-            scenario.noise = traces.chain(models).collect();
+            scenario.noise = traces.into_iter().chain(models).collect();
         }
         if let Some(phase) = &self.phase {
             let phase = if phase == "aligned" { Phase::Aligned } else { Phase::Random };

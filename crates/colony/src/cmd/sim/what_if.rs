@@ -30,6 +30,7 @@ pub(super) fn run(args: &Args, trace: &Path) -> anyhow::Result<ExitCode> {
             nodes: vec![1024, 16_384, 65_536, 1 << 20],
             machine: MachineSpec::Named("loggopsim".into()),
             program: program(args),
+            repetitions: RUNS,
             ..Scenario::default()
         },
     };
@@ -47,7 +48,7 @@ pub(super) fn run(args: &Args, trace: &Path) -> anyhow::Result<ExitCode> {
         return Err(anyhow::anyhow!("{} holds no noise: there is nothing to leave out", trace.display()));
     };
     if args.scenario.is_none() && !args.flags.places_ranks() {
-        scenario.ranks_per_node = u32::try_from(first.cpus().len()).ok();
+        scenario.ranks_per_node = Some(ranks(first.cpus().len(), &scenario.nodes));
     }
     scenario.check()?;
     if args.print_scenario {
@@ -73,6 +74,17 @@ pub(super) fn run(args: &Args, trace: &Path) -> anyhow::Result<ExitCode> {
     };
     crate::cmd::print(args.json, &document, |d| view::what_if(d.scenario, d.windows, d.answer))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Runs of each simulation, where they can be afforded.
+const RUNS: u32 = 8;
+/// Most ranks, unless placed by a word: memory for more is not on every machine, nor the time.
+const MOST_RANKS: u32 = 1 << 21;
+
+/// A rank for each CPU measured, or for as many as are not too many.
+fn ranks(cpus: usize, nodes: &[u32]) -> u32 {
+    let most = MOST_RANKS / nodes.iter().copied().max().unwrap_or(1).max(1);
+    u32::try_from(cpus).unwrap_or(u32::MAX).min(most).max(1)
 }
 
 /// Without other words: an allreduce after each millisecond of work.

@@ -1,0 +1,112 @@
+//! Questions whose answers are known.
+
+use super::*;
+use crate::noise::Detour;
+use crate::spec::{ProgramSpec, Windowed};
+use crate::{CpuNoise, NodeNoise};
+
+fn periodic(every_ns: u64, length_ns: u64, from_ns: u64) -> NodeNoise {
+    let starts = (0..100_000_000 / every_ns).map(|i| from_ns + i * every_ns);
+    let detours = starts.map(|start_ns| Detour { start_ns, duration_ns: length_ns });
+    NodeNoise::new(vec![CpuNoise::new(100_000_000, detours).expect("some time")]).expect("a CPU")
+}
+
+fn question() -> WhatIf {
+    let sources = vec![
+        ("irq:local_timer".to_owned(), periodic(4_000_000, 2_000, 100_000)),
+        ("thread:kworker".to_owned(), periodic(50_000_000, 300_000, 1_000_000)),
+    ];
+    WhatIf {
+        scenario: Scenario {
+            nodes: vec![1, 256],
+            repetitions: 3,
+            program: ProgramSpec { work_ns: Some(1_000_000), ..ProgramSpec::named("allreduce") },
+            ..Scenario::default()
+        },
+        measured: Measured { sources },
+        windows: SchedulerSpec::Coordinated(Windowed {
+            period_ns: 100_000_000,
+            duty_cycle: colony_time::DutyCycle::Ppm(800_000),
+            ..Windowed::default()
+        }),
+        iterations_given: false,
+    }
+}
+
+#[test]
+fn the_rare_long_detour_costs_most_at_scale_and_remedies_give_it_back() {
+    let steps = std::sync::atomic::AtomicUsize::new(0);
+    let question = question();
+    let count = || {
+        steps.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    };
+    let answer = question.answer(count).expect("makes sense");
+    assert_eq!(steps.into_inner(), question.steps());
+    let thread = &answer.sources[0];
+    assert_eq!(thread.name, "thread:kworker");
+    assert!(thread.cost[1].ns > 5.0 * thread.cost[0].ns.max(1.0), "{answer:#?}");
+    assert!(thread.cost[1].ns > 10.0 * answer.sources[1].cost[1].ns.abs(), "{answer:#?}");
+    let [windows, spare] = &answer.remedies[..] else { panic!("{answer:#?}") };
+    for remedy in [windows, spare] {
+        assert!(remedy.gives_back[1].ns > 0.5 * thread.cost[1].ns, "{answer:#?}");
+    }
+    assert!(answer.scales.iter().all(|s| s.noisy.ns > s.quiet_ns));
+}
+
+#[test]
+fn the_smallest_of_many_sources_are_looked_at_together() {
+    let mut question = question();
+    question.measured.sources = (0..40u64)
+        .map(|i| (format!("thread:{i}"), periodic(50_000_000, 1_000 * (i + 1), 1_000_000 * (i + 1))))
+        .collect();
+    let groups = question.groups();
+    assert_eq!(
+        (groups.len(), groups[0].name.as_str(), groups[SHOWN].name.as_str()),
+        (8, "thread:39", "33 others")
+    );
+    assert_eq!(groups.iter().map(|g| g.sources.len()).sum::<usize>(), 40);
+}
+
+#[test]
+fn what_a_source_costs_is_known_better_than_the_times_it_is_the_difference_of() {
+    let answer = question().answer(|| ()).expect("makes sense");
+    let tick = answer.sources.iter().find(|s| s.name == "irq:local_timer").expect("there");
+    let ci = |t: &Time| t.ci95_ns.expect("three runs");
+    assert!(ci(&tick.cost[1]) < 0.5 * ci(&answer.scales[1].noisy), "{answer:#?}");
+    assert_eq!(answer, question().answer(|| ()).expect("again"), "the same words, the same figures");
+}
+
+#[test]
+fn the_time_of_short_runs_is_that_of_one_long_run() {
+    let mut question = question();
+    (question.scenario.nodes, question.scenario.repetitions) = (vec![64], 8);
+    let answer = question.answer(|| ()).expect("makes sense");
+    let (cases, _) = question.cases().expect("makes sense");
+    let mut sampled = question.sampled(64, 0).expect("makes sense");
+    sampled.simulation.program.iterations = 5000;
+    let long = |node: &Node| {
+        let simulation = Simulation { node: node.clone(), ..sampled.simulation.clone() };
+        simulate(&Simulation { repetitions: 1, ..simulation }).expect("runs").mean_ns
+    };
+    let everything = long(&cases[0].node);
+    assert!((answer.scales[0].noisy.ns / everything - 1.0).abs() < 0.03, "{everything} {answer:#?}");
+    let windows =
+        cases.iter().zip(1..).find(|(c, _)| matches!(&c.kind, Kind::Under(SchedulerSpec::Coordinated(_))));
+    let windowed = long(&windows.expect("possible").0.node);
+    assert!((answer.remedies[0].time[0].ns / windowed - 1.0).abs() < 0.03, "{windowed} {answer:#?}");
+}
+
+#[test]
+fn nodes_of_fewer_ranks_than_cpus_have_the_noise_of_all_cpus_between_them() {
+    let mut question = question();
+    let noisy = periodic(50_000_000, 300_000, 1_000_000).cpus()[0].clone();
+    let quiet = CpuNoise::quiet(noisy.span_ns()).expect("a span");
+    let cpus = vec![quiet.clone(), quiet.clone(), quiet, noisy];
+    let noise = NodeNoise::new(cpus).expect("CPUs");
+    question.measured.sources = vec![("thread:kworker".into(), noise)];
+    question.scenario.nodes = vec![256];
+    let answer = question.answer(|| ()).expect("makes sense");
+    assert_eq!((answer.cpus, answer.scales[0].ranks), (4, 256));
+    assert!(answer.sources[0].cost[0].ns > 10_000.0, "{answer:#?}");
+    assert!((answer.spare.expect("room").share - 0.006).abs() < 0.001, "{answer:#?}");
+}
