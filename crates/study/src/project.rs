@@ -75,6 +75,17 @@ impl Level {
         )
     }
 
+    /// Detours of a CPU over time.
+    fn detours_per_ns(&self) -> f64 {
+        match &self.noise {
+            Some(noise) => {
+                let detours: usize = noise.cpus().iter().map(|c| c.detours().len()).sum();
+                detours as f64 / noise.cpus().len().max(1) as f64 / noise.span_ns().max(1) as f64
+            }
+            None => 1.0 / DAEMON_SLEEP_NS as f64,
+        }
+    }
+
     fn ranks_per_node(&self) -> u32 {
         self.noise.as_ref().map_or(1, |n| n.cpus().len() as u32)
     }
@@ -121,30 +132,30 @@ pub fn outcomes(
         .collect()
 }
 
-/// Iterations of a point, so that measured noise of thousands of detours a second takes seconds to replay:
-/// without coordination a bounded time on all ranks together, judged by a few; with it whole periods.
+/// Iterations of a point, so that thousands of measured detours a second take seconds to replay on all
+/// ranks: without coordination as many as meet a bounded number of them, judged by a few; with it whole
+/// periods.
 fn iterations(
     params: &Params,
     machine: &Machine,
-    node: &Node,
+    level: &Level,
     nodes: u32,
     periods_ns: Option<u64>,
 ) -> Result<u64, StudyError> {
-    let trial = outcomes(params, &allreduce(FEW), machine, node, &[nodes])?;
-    let (quiet_ns, mean_ns) = trial.first().map_or((1.0, 1.0), |o| (o.quiet_ns.max(1.0), o.mean_ns.max(1.0)));
-    Ok(match periods_ns {
-        Some(ns) => (ns as f64 / quiet_ns) as u64,
-        None => {
-            let ranks = f64::from(nodes) * f64::from(machine.ranks_per_node);
-            ((RANK_SECONDS * 1e9 / ranks / mean_ns) as u64).clamp(FEW, params.projected_ops.into())
-        }
-    })
+    if let Some(ns) = periods_ns {
+        let quiet = outcomes(params, &allreduce(FEW), machine, &Node::quiet(), &[nodes])?;
+        return Ok((ns as f64 / quiet.first().map_or(1.0, |o| o.quiet_ns.max(1.0))) as u64);
+    }
+    let trial = outcomes(params, &allreduce(FEW), machine, &level.unmodified(), &[nodes])?;
+    let ranks = f64::from(nodes) * f64::from(machine.ranks_per_node);
+    let met = trial.first().map_or(1.0, |o| o.mean_ns) * level.detours_per_ns() * ranks;
+    Ok(((DETOURS / met.max(1e-9)) as u64).clamp(FEW, params.projected_ops.into()))
 }
 
-/// Simulated time of a point without coordination, all ranks together.
-const RANK_SECONDS: f64 = 10_000.0;
+/// Detours of a point without coordination, on all ranks together.
+const DETOURS: f64 = 2e7;
 /// Operations that judge how long others take, and the least.
-const FEW: u64 = 30;
+const FEW: u64 = 5;
 
 /// The scaling curves of all levels, unmodified and coordinated, and the warnings of the simulation.
 ///
@@ -169,7 +180,7 @@ pub fn scaling(
             };
             let found = (params.nodes.par_iter())
                 .map(|&nodes| {
-                    let iterations = iterations(params, &machine, &node, nodes, periods_ns)?;
+                    let iterations = iterations(params, &machine, level, nodes, periods_ns)?;
                     outcomes(params, &allreduce(iterations), &machine, &node, &[nodes])
                 })
                 .collect::<Result<Vec<_>, StudyError>>()?;
