@@ -132,25 +132,45 @@ pub fn outcomes(
         .collect()
 }
 
-/// Iterations of a point, so that thousands of measured detours a second take seconds to replay on all
-/// ranks: without coordination as many as meet a bounded number of them, judged by a few; with it whole
-/// periods.
-fn iterations(
+/// A point without coordination: as many operations as meet a bounded number of detours, judged by a few,
+/// so that thousands of measured detours a second take seconds to replay on all ranks.
+fn unmodified(
     params: &Params,
     machine: &Machine,
     level: &Level,
     nodes: u32,
-    periods_ns: Option<u64>,
-) -> Result<u64, StudyError> {
-    if let Some(ns) = periods_ns {
-        let quiet = outcomes(params, &allreduce(FEW), machine, &Node::quiet(), &[nodes])?;
-        return Ok((ns as f64 / quiet.first().map_or(1.0, |o| o.quiet_ns.max(1.0))) as u64);
-    }
+) -> Result<Vec<Outcome>, StudyError> {
     let trial = outcomes(params, &allreduce(FEW), machine, &level.unmodified(), &[nodes])?;
     let ranks = f64::from(nodes) * f64::from(machine.ranks_per_node);
     let met = trial.first().map_or(1.0, |o| o.mean_ns) * level.detours_per_ns() * ranks;
-    Ok(((DETOURS / met.max(1e-9)) as u64).clamp(FEW, params.projected_ops.into()))
+    let iterations = ((DETOURS / met.max(1e-9)) as u64).clamp(FEW, params.projected_ops.into());
+    outcomes(params, &allreduce(iterations), machine, &level.unmodified(), &[nodes])
 }
+
+/// A point with coordination: more and more operations until they cover two periods.
+fn coordinated(
+    params: &Params,
+    machine: &Machine,
+    level: &Level,
+    nodes: u32,
+    windows: Windows,
+) -> Result<Vec<Outcome>, StudyError> {
+    let (node, span_ns) = (level.coordinated(windows), (PERIODS * windows.period_ns()) as f64);
+    let mut iterations = FEW;
+    loop {
+        let found = outcomes(params, &allreduce(iterations), machine, &node, &[nodes])?;
+        let total_ns = found.iter().flat_map(|o| &o.totals_ns).sum::<u64>() as f64;
+        if total_ns >= span_ns || iterations >= MOST {
+            return Ok(found);
+        }
+        // by its pace so far, but not too far: a regular window may come
+        let factor = (1.1 * span_ns / total_ns.max(1.0)).clamp(1.2, 4.0);
+        iterations = (iterations as f64 * factor).ceil() as u64;
+    }
+}
+
+/// Most operations in two periods.
+const MOST: u64 = 10_000_000;
 
 /// Detours of a point without coordination, on all ranks together.
 const DETOURS: f64 = 2e7;
@@ -172,16 +192,10 @@ pub fn scaling(
     for level in levels {
         let machine = blue_gene(level.ranks_per_node())?;
         for kind in [SchedulerKind::Unmodified, SchedulerKind::Coordinated] {
-            let (node, periods_ns) = match kind {
-                SchedulerKind::Unmodified => (level.unmodified(), None),
-                SchedulerKind::Coordinated => {
-                    (level.coordinated(windows), Some(PERIODS * windows.period_ns()))
-                }
-            };
             let found = (params.nodes.par_iter())
-                .map(|&nodes| {
-                    let iterations = iterations(params, &machine, level, nodes, periods_ns)?;
-                    outcomes(params, &allreduce(iterations), &machine, &node, &[nodes])
+                .map(|&nodes| match kind {
+                    SchedulerKind::Unmodified => unmodified(params, &machine, level, nodes),
+                    SchedulerKind::Coordinated => coordinated(params, &machine, level, nodes, windows),
                 })
                 .collect::<Result<Vec<_>, StudyError>>()?;
             let mut points = Vec::new();
