@@ -35,7 +35,7 @@ pub(super) fn write(path: &Path, results: &Results) -> anyhow::Result<()> {
     .with_context(|| format!("writing {}", path.display()))
 }
 
-/// Reads the results that [`write`] wrote.
+/// Reads the results that [`write()`] wrote.
 pub(super) fn read(path: &Path) -> anyhow::Result<Results> {
     let what = || format!("{} holds no results of colony sim to resume", path.display());
     let file = File::open(path).with_context(what)?;
