@@ -43,8 +43,8 @@ pub(crate) struct Args {
     #[arg(long, value_parser = duty, default_value = "80%", value_name = "DUTY")]
     duty: DutyCycle,
     /// Node counts to project to
-    #[arg(long, value_delimiter = ',', value_name = "N,N", default_values_t = Params::default().nodes)]
-    nodes: Vec<u32>,
+    #[arg(long, value_delimiter = ',', value_name = "N,N", default_values_t = Params::default().nodes.into_iter().map(u64::from))]
+    nodes: Vec<u64>,
     /// Seed of everything random
     #[arg(long, default_value_t = Params::default().seed, value_name = "N")]
     seed: u64,
@@ -123,7 +123,8 @@ fn params(args: &Args) -> anyhow::Result<Params> {
         ranks: u32::try_from(ranks).unwrap_or(u32::MAX),
         period_ns: args.period.0,
         duty: args.duty,
-        nodes: args.nodes.clone(),
+        // one too large for us is refused with the others
+        nodes: args.nodes.iter().map(|&n| u32::try_from(n).unwrap_or(u32::MAX)).collect(),
         ..Params::default()
     };
     Ok(params.faster(args.faster)?)
