@@ -1,0 +1,66 @@
+//! Releases of kernels: which is newer, and which one is meant.
+
+use std::cmp::Ordering;
+
+/// Orders releases by their numbers, piece by piece.
+pub(super) fn order(a: &str, b: &str) -> Ordering {
+    pieces(a).cmp(pieces(b)).then_with(|| a.cmp(b))
+}
+
+/// Numbers and the words between them; a number is above a word, so that 6.1.1 is newer than 6.1-rc1.
+fn pieces(release: &str) -> impl Iterator<Item = (u64, &str)> {
+    let mut rest = release;
+    std::iter::from_fn(move || {
+        let first = rest.chars().next()?;
+        let digits = first.is_ascii_digit();
+        let end = rest.find(|c: char| c.is_ascii_digit() != digits).unwrap_or(rest.len());
+        let (piece, after) = rest.split_at(end);
+        rest = after;
+        Some(if digits {
+            (piece.parse::<u64>().map_or(u64::MAX, |n| n.saturating_add(1)), "")
+        } else {
+            (0, piece)
+        })
+    })
+}
+
+/// Whether `wanted`, such as `7.3`, means `release`: the whole of it, or its beginning up to a mark.
+pub(super) fn means(wanted: &str, release: &str) -> bool {
+    release.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '+', '-']))
+}
+
+/// The newest of `releases` that `wanted` means.
+pub(super) fn newest<'a>(wanted: &str, releases: impl IntoIterator<Item = &'a String>) -> Option<&'a String> {
+    releases.into_iter().filter(|r| means(wanted, r)).max_by(|a, b| order(a, b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn numbers_count_as_numbers() {
+        let mut all = ["7.2.12+deb13", "6.18.5", "7.2.9+deb13", "7.10.1", "6.18.15", "6.18"];
+        all.sort_by(|a, b| order(a, b));
+        assert_eq!(all, ["6.18", "6.18.5", "6.18.15", "7.2.9+deb13", "7.2.12+deb13", "7.10.1"]);
+    }
+
+    #[test]
+    fn a_beginning_means_the_newest_release_that_begins_so() {
+        let all = ["7.2.12+deb13-cloud-amd64", "7.2.9+deb13-cloud-amd64", "7.3.4+deb13-cloud-amd64"];
+        let all = all.map(str::to_owned);
+        assert_eq!(newest("7.2", &all), Some(&all[0]));
+        assert_eq!(newest("7.2.9", &all), Some(&all[1]));
+        assert_eq!(newest(&all[2], &all), Some(&all[2]));
+        assert_eq!(newest("7.2.1", &all), None);
+    }
+
+    proptest! {
+        #[test]
+        fn every_release_has_one_place(a in "[0-9a-z.+-]{0,30}", b in "[0-9a-z.+-]{0,30}") {
+            prop_assert_eq!(order(&a, &b), order(&b, &a).reverse());
+            prop_assert_eq!(order(&a, &b) == Ordering::Equal, a == b);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The emulator of a Linux node: its command line, and the start of it.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::Child;
+
+use colony_init::PORT;
+
+use super::{Prepared, Speed};
+use crate::qemu::{self, CPU};
+use crate::{VmError, net};
+
+/// Descriptors of the emulator: the image, the port to the guest, the first network card.
+const INITRD: i32 = qemu::FIRST_FD;
+const PORT_FD: i32 = INITRD + 1;
+const FIRST_CARD: i32 = PORT_FD + 1;
+
+/// The command line of every guest. Self-tests of ciphers take a second without acceleration; addresses are not
+/// random, so that runs are alike; a panic ends the machine.
+const COMMAND_LINE: &str = "console=ttyS0 quiet panic=-1 cryptomgr.notests nokaslr norandmaps tsc=reliable \
+                            random.trust_bootloader=off";
+
+/// An emulator that runs.
+pub(super) struct Emulator {
+    pub child: Child,
+    /// Our end of the guest's port.
+    pub port: UnixStream,
+}
+
+/// Starts the emulator; it is killed when the calling thread ends.
+pub(super) fn start(prepared: Prepared) -> Result<Emulator, VmError> {
+    let (ours, theirs) = UnixStream::pair().map_err(VmError::io("a pair of sockets"))?;
+    let arguments = arguments(&prepared);
+    let fds = [prepared.initrd, OwnedFd::from(theirs)].into_iter().chain(prepared.cards);
+    let child = qemu::spawn(qemu::command(arguments, fds)?)?;
+    Ok(Emulator { child, port: ours })
+}
+
+fn arguments(prepared: &Prepared) -> Vec<String> {
+    let vm = &prepared.vm;
+    let mut all: Vec<String> = Vec::new();
+    let mut add = |words: &[&str]| all.extend(words.iter().map(|&w| w.to_owned()));
+    add(&["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
+    add(&["-machine", "pc-q35-7.0", "-m", &prepared.memory_mib.to_string(), "-smp", &vm.cpus.to_string()]);
+    match vm.speed {
+        Speed::Emulated => add(&["-accel", "tcg,thread=multi", "-cpu", CPU]),
+        Speed::Accelerated => add(&["-accel", "kvm", "-cpu", "host"]),
+        Speed::Counted { shift } => {
+            add(&["-accel", "tcg,thread=single", "-icount", &format!("shift={shift},sleep=off")]);
+            // no randomness from the host's processor, and always the same date
+            add(&["-cpu", &format!("{CPU},-rdrand,-rdseed"), "-rtc", "base=2026-01-01T00:00:00,clock=vm"]);
+        }
+    }
+    add(&["-kernel", &prepared.kernel.display().to_string(), "-initrd", &format!("/proc/self/fd/{INITRD}")]);
+    add(&["-append", &format!("{COMMAND_LINE}{}", vm.append)]);
+    add(&["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]);
+    add(&["-device", "virtio-serial-pci,max_ports=2", "-chardev", &format!("socket,id=job,fd={PORT_FD}")]);
+    add(&["-device", &format!("virtserialport,chardev=job,name={PORT}")]);
+    for (fd, interface) in (FIRST_CARD..).zip(&vm.job.interfaces) {
+        let address = net::hardware_address(interface.address);
+        add(&["-netdev", &format!("socket,id=net{fd},fd={fd}")]);
+        add(&["-device", &format!("virtio-net-pci,netdev=net{fd},mac={address},romfile=")]);
+    }
+    all
+}
+
+/// Processor time that the emulator has used so far, ns.
+pub(super) fn cpu_ns(child: &Child) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
+    let ticks = |field: Option<&str>| field.and_then(|f| f.parse::<u64>().ok()).unwrap_or(0);
+    // the name, in parentheses, may hold anything; user and system time are fields 14 and 15
+    let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11);
+    let ticks = ticks(fields.next()) + ticks(fields.next());
+    let hz = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100);
+    ticks * 1_000_000_000 / u64::try_from(hz).unwrap_or(100).max(1)
+}
+
+/// Reads what is there without waiting; `None` at the end.
+pub(super) fn read_now(fd: impl AsFd, into: &mut [u8]) -> Option<usize> {
+    match nix::unistd::read(fd, into) {
+        Ok(0) => None,
+        Ok(n) => Some(n),
+        Err(nix::Error::EAGAIN | nix::Error::EINTR) => Some(0),
+        Err(_) => None,
+    }
+}
