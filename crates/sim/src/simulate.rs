@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cpus::Node;
+use crate::level::plan::MOST_NS;
 use crate::machine::Machine;
 use crate::program::Program;
 use crate::{SimError, level};
@@ -36,6 +37,32 @@ pub struct Run {
     pub iterations: Vec<(u64, u64)>,
 }
 
+impl Run {
+    /// Iterations in it.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.iterations.iter().map(|t| t.1).sum()
+    }
+}
+
+impl Simulation {
+    /// Longest cycles of noise before a job begins, unless told.
+    const CYCLES_BEFORE: u64 = 4;
+
+    /// When the job begins: `begin_ns`, or late enough for every daemon to have found its rhythm.
+    ///
+    /// # Errors
+    /// [`SimError::TooLong`] where that is later than is counted.
+    pub fn begins_ns(&self) -> Result<u64, SimError> {
+        let node = &self.node;
+        let late = || node.longest_cycle_ns().saturating_mul(Self::CYCLES_BEFORE).max(node.settle_ns());
+        match self.begin_ns.unwrap_or_else(late) {
+            ns if ns > MOST_NS => Err(SimError::TooLong { program: self.program.name.clone() }),
+            ns => Ok(ns),
+        }
+    }
+}
+
 /// What a simulation says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
@@ -43,7 +70,7 @@ pub struct Outcome {
     pub nodes: u32,
     /// Ranks.
     pub ranks: u32,
-    /// Iterations of each run.
+    /// Iterations of each run; of the one with most, where they were simulated for a time.
     pub iterations: u64,
     /// Time of an iteration without noise, nanoseconds.
     pub quiet_ns: f64,
@@ -83,7 +110,16 @@ pub fn simulate(simulation: &Simulation) -> Result<Outcome, SimError> {
 /// # Errors
 /// As [`simulate`].
 pub fn simulate_with_runs(simulation: &Simulation) -> Result<(Outcome, Vec<Run>), SimError> {
-    level::simulate(simulation)
+    simulate_for(simulation, u64::MAX)
+}
+
+/// The same for a time: each repetition ends with the iteration that goes on `span_ns` after its beginning,
+/// or with the program's last.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn simulate_for(simulation: &Simulation, span_ns: u64) -> Result<(Outcome, Vec<Run>), SimError> {
+    level::simulate(simulation, span_ns)
 }
 
 /// Iterations that repetition `number` does in its first `span_ns`, a fraction for the one that goes on at

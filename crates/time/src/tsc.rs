@@ -137,13 +137,19 @@ impl Calibration {
     /// Calibrates the given counter.
     #[must_use]
     pub fn measure_kind(kind: CounterKind) -> Self {
+        Self::measure_while(kind, std::thread::sleep)
+    }
+
+    /// Calibrates the given counter while `pass` lets that much time pass.
+    #[must_use]
+    pub fn measure_while(kind: CounterKind, pass: impl Fn(std::time::Duration)) -> Self {
         if kind == CounterKind::Vdso {
             return Self { kind, hz: crate::NS_PER_S as f64, uncertainty_ppm: 0.0 };
         }
         let a = sandwich(kind, Clock::MonotonicRaw);
         let mut best = Self { kind, hz: crate::NS_PER_S as f64, uncertainty_ppm: f64::INFINITY };
         for _ in 0..10 {
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            pass(std::time::Duration::from_millis(20));
             let b = sandwich(kind, Clock::MonotonicRaw);
             let counts = b.counter.saturating_sub(a.counter) as f64;
             let hz = counts * crate::NS_PER_S as f64 / (b.clock_ns - a.clock_ns) as f64;

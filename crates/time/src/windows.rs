@@ -53,6 +53,17 @@ pub enum WindowsError {
     /// The duty cycle leaves one window empty.
     #[error(transparent)]
     Duty(#[from] DutyError),
+    /// Guards on both sides leave nothing of the regular window.
+    #[error(
+        "guards of {} on both sides leave nothing of a regular window of {}",
+        crate::text::Ns(*guard_ns), crate::text::Ns(*regular_ns)
+    )]
+    Guard {
+        /// The guard asked for.
+        guard_ns: u64,
+        /// The regular window it was asked of.
+        regular_ns: u64,
+    },
 }
 
 impl Windows {
@@ -69,6 +80,25 @@ impl Windows {
         }
         let favored_ns = duty.favored_ns(period_ns)?;
         Ok(Self { period_ns, favored_ns, epoch_ns })
+    }
+
+    /// These windows for a node whose clock may be off by `guard_ns`: the favored window begins that much
+    /// earlier and ends that much later. As long as no clock is off by more, nothing but the job runs anywhere
+    /// while it is favored in true time; the regular windows pay for it.
+    ///
+    /// # Errors
+    /// [`WindowsError::Guard`] where nothing would be left of the regular window.
+    pub const fn guarded(self, guard_ns: u64) -> Result<Self, WindowsError> {
+        let regular_ns = self.regular_ns();
+        if guard_ns > (regular_ns - 1) / 2 {
+            return Err(WindowsError::Guard { guard_ns, regular_ns });
+        }
+        let epoch_ns = match self.epoch_ns.checked_sub_unsigned(guard_ns) {
+            Some(earlier) => earlier,
+            // at the beginning of time: a later period's epoch says the same
+            None => self.epoch_ns.saturating_add_unsigned(self.period_ns - guard_ns),
+        };
+        Ok(Self { period_ns: self.period_ns, favored_ns: self.favored_ns + 2 * guard_ns, epoch_ns })
     }
 
     /// Length of a period.
@@ -99,6 +129,12 @@ impl Windows {
     #[must_use]
     pub fn duty(&self) -> f64 {
         self.favored_ns as f64 / self.period_ns as f64
+    }
+
+    /// The first beginning of a period at or after TAI 0: the epoch, in `0..period_ns`.
+    #[must_use]
+    pub const fn first_ns(&self) -> u64 {
+        (self.epoch_ns as i128).rem_euclid(self.period_ns as i128) as u64
     }
 
     /// Position of `tai_ns` in its period, `0..period_ns`.
@@ -207,7 +243,40 @@ mod tests {
         assert!(Windows::new(u64::MAX, DutyCycle::Ppm(500_000), 0).is_err());
     }
 
+    #[test]
+    fn guards_leave_some_regular_window_or_are_refused() {
+        let w = Windows::new(100, DutyCycle::Ns(95), 1000).expect("valid");
+        let g = w.guarded(2).expect("1 ns is left");
+        assert_eq!((g.favored_ns(), g.regular_ns(), g.epoch_ns(), g.period_ns()), (99, 1, 998, 100));
+        assert_eq!(w.guarded(0), Ok(w));
+        assert_eq!(w.guarded(3), Err(WindowsError::Guard { guard_ns: 3, regular_ns: 5 }));
+        assert!(w.guarded(u64::MAX).is_err());
+    }
+
     proptest! {
+        #[test]
+        fn a_clock_off_by_no_more_than_its_guard_keeps_others_favored_windows_free(
+            w in windows(), share in 0.0..1.0f64, off in -1.0..1.0f64, t in i64::MIN / 2..i64::MAX / 2,
+        ) {
+            let guard = ((w.regular_ns() - 1) as f64 / 2.0 * share) as u64;
+            let g = w.guarded(guard).expect("something is left");
+            let reading = t + (guard as f64 * off).trunc() as i64;
+            if w.is_favored(t) {
+                prop_assert!(g.is_favored(reading));
+            }
+            // and nothing more is taken than the guards on both sides of both clocks
+            prop_assert_eq!(g.favored_ns(), w.favored_ns() + 2 * guard);
+            if !g.is_favored(reading) {
+                prop_assert!(!w.is_favored(t));
+            }
+        }
+
+        #[test]
+        fn the_first_period_begins_within_one_of_tai_0(w in windows()) {
+            prop_assert!(w.first_ns() < w.period_ns());
+            prop_assert_eq!(w.phase(w.first_ns() as i64), 0);
+        }
+
         #[test]
         fn phase_is_inside_the_period_and_repeats(w in windows(), t: i64) {
             let phase = w.phase(t);

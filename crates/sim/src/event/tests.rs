@@ -1,9 +1,10 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::level::tests::SOFTWARE;
 use crate::machine::Machine;
 use crate::network::Topology;
-use crate::program::{Algorithm, Operation as Collective, Program, Step};
+use crate::program::{Operation as Collective, Program, Step};
 use crate::scheduler::{Fair, Preempt};
 use crate::simulate::{Simulation, simulate};
 use crate::source::{Model, Source};
@@ -25,32 +26,17 @@ fn quiet(schedule: &Schedule, machine: &Machine, progress: Progress) -> Result<O
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    use {Algorithm as A, Collective as O};
-    let ways = [
-        (O::Barrier, A::Dissemination),
-        (O::Barrier, A::RecursiveDoubling),
-        (O::Barrier, A::Binomial),
-        (O::Allreduce, A::RecursiveDoubling),
-        (O::Allreduce, A::Rabenseifner),
-        (O::Allreduce, A::Ring),
-        (O::Allreduce, A::Binomial),
-        (O::Bcast, A::Binomial),
-        (O::Allgather, A::Ring),
-        (O::Allgather, A::RecursiveDoubling),
-        (O::Allgather, A::Bruck),
-        (O::Alltoall, A::Bruck),
-        (O::Alltoall, A::Pairwise),
-        (O::Alltoall, A::Linear),
-    ];
     let bytes = || prop_oneof![0u64..64, 0u64..20_000];
-    let collective = (prop::sample::select(ways.to_vec()), bytes(), 0u64..3000, prop::option::of(1u32..6))
-        .prop_map(|((operation, algorithm), bytes, combine_ns, ranks)| Step::Collective {
-            operation,
-            algorithm: Some(algorithm),
-            bytes,
-            combine_ns: if operation == O::Allreduce { combine_ns } else { 0 },
-            ranks,
-        });
+    let collective =
+        (prop::sample::select(SOFTWARE.to_vec()), bytes(), 0u64..3000, prop::option::of(1u32..6)).prop_map(
+            |((operation, algorithm), bytes, combine_ns, ranks)| Step::Collective {
+                operation,
+                algorithm: Some(algorithm),
+                bytes,
+                combine_ns: if operation == Collective::Allreduce { combine_ns } else { 0 },
+                ranks,
+            },
+        );
     prop_oneof![
         1 => (0u64..50_000, prop_oneof![Just(0.0), Just(0.3)])
             .prop_map(|(ns, imbalance)| Step::Compute { ns, imbalance }),

@@ -14,6 +14,7 @@ use crate::cpus::{Cpus, Node};
 use crate::kernels::{self, CHUNK};
 use crate::network::{MachineNetwork, Network};
 use crate::rng::Key;
+use crate::source::normal;
 use crate::{Layout, MessageCost};
 
 /// Ranks whose state is worked on together: small enough for a processor's caches (and for tests to have
@@ -408,10 +409,7 @@ fn send(
 
 /// Work of mean `ns` and standard deviation `s · ns`, for one rank.
 pub(crate) fn unequal(ns: u64, s: f64, key: Key, rank: u64) -> u64 {
-    // Box and Muller
-    let (a, b) = (key.uniform(2 * rank), key.uniform(2 * rank + 1));
-    let normal = (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos();
-    (ns as f64 * (1.0 + s * normal)).round().max(0.0) as u64
+    (ns as f64 * (1.0 + s * normal(key, 2 * rank))).round().max(0.0) as u64
 }
 
 /// `f` with each block and its part of `x`.

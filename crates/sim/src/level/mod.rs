@@ -13,12 +13,12 @@ pub(crate) mod pattern;
 pub(crate) mod plan;
 mod run;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use rayon::prelude::*;
 
 use self::job::Job;
-use self::plan::{MOST_NS, Plan};
+use self::plan::Plan;
 use self::run::Limits;
 use crate::SimError;
 use crate::cpus::Node;
@@ -28,23 +28,21 @@ use crate::stats::{Weighted, mean_ci95};
 
 /// From this many ranks on the cores share a run's ranks; below, its repetitions.
 pub(crate) const MANY_RANKS: u32 = 1 << 17;
-/// Longest cycles of noise before a job begins, unless told.
-const CYCLES_BEFORE: u64 = 4;
 /// Most iterations of the run without noise that are gone through.
 const QUIET_ITERATIONS: u64 = 16;
 
-/// Simulates all repetitions.
+/// Simulates all repetitions; each ends with its last iteration, or with that which goes on at `span_ns`.
 ///
 /// # Errors
 /// [`SimError`] where the simulation makes no sense, or noise leaves a rank no time.
-pub(crate) fn simulate(simulation: &Simulation) -> Result<(Outcome, Vec<Run>), SimError> {
+pub(crate) fn simulate(simulation: &Simulation, span_ns: u64) -> Result<(Outcome, Vec<Run>), SimError> {
     let plan = Plan::new(&simulation.program, &simulation.machine, simulation.nodes)?;
     if simulation.repetitions == 0 {
         return Err(SimError::Repetitions);
     }
     simulation.node.check(simulation.machine.layout(simulation.nodes)?)?;
-    let all = Limits { iterations: plan.iterations, most: u64::MAX, span_ns: u64::MAX, skip: true };
-    let run = |number| one(simulation, &plan, all, number);
+    let limits = Limits { iterations: plan.iterations, most: u64::MAX, span_ns, skip: true };
+    let run = |number| one(simulation, &plan, limits, number);
     let runs: Vec<Run> = if simulation.machine.layout(simulation.nodes)?.ranks() < MANY_RANKS {
         (0..simulation.repetitions).into_par_iter().map(run).collect::<Result<_, _>>()?
     } else {
@@ -57,12 +55,12 @@ pub(crate) fn simulate(simulation: &Simulation) -> Result<(Outcome, Vec<Run>), S
 fn quiet_ns(simulation: &Simulation, plan: &Plan, first: &Run) -> Result<f64, SimError> {
     let Node { sources, scheduler } = &simulation.node;
     if !sources.iter().any(|s| scheduler.admits(s.class)) {
-        return Ok(first.total_ns as f64 / plan.iterations as f64);
+        return Ok(first.total_ns as f64 / first.count() as f64);
     }
     let quiet = Simulation { node: Node::quiet(), begin_ns: Some(0), ..simulation.clone() };
     let few = Limits { iterations: plan.iterations, most: QUIET_ITERATIONS, span_ns: u64::MAX, skip: true };
     let run = one(&quiet, plan, few, 0)?;
-    Ok(run.total_ns as f64 / run.iterations.iter().map(|t| t.1).sum::<u64>() as f64)
+    Ok(run.total_ns as f64 / run.count() as f64)
 }
 
 /// Iterations of repetition `number` in its first `span_ns`: of the one that goes on at the end, the share
@@ -97,32 +95,22 @@ fn one(simulation: &Simulation, plan: &Plan, limits: Limits, number: u32) -> Res
     let Simulation { program, machine, node, nodes, .. } = simulation;
     let layout = machine.layout(*nodes)?;
     let network = machine.network(*nodes)?;
-    let begin_ns = begin_ns(simulation)?;
+    let begin_ns = simulation.begins_ns()?;
     let key = Key::new(simulation.seed).part(number.into());
     let parallel = layout.ranks() >= MANY_RANKS && rayon::current_num_threads() > 1;
     let mut job = Job::new(plan, &network, node, layout, (key, begin_ns), parallel);
     run::run(&mut job, limits, begin_ns, &program.name)
 }
 
-fn begin_ns(simulation: &Simulation) -> Result<u64, SimError> {
-    let node = &simulation.node;
-    let late = || node.longest_cycle_ns().saturating_mul(CYCLES_BEFORE).max(node.settle_ns());
-    match simulation.begin_ns.unwrap_or_else(late) {
-        ns if ns > MOST_NS => Err(SimError::TooLong { program: simulation.program.name.clone() }),
-        ns => Ok(ns),
-    }
-}
-
 fn outcome(simulation: &Simulation, quiet_ns: f64, runs: &[Run]) -> Outcome {
-    let iterations = simulation.program.iterations;
     let totals_ns: Vec<u64> = runs.iter().map(|r| r.total_ns).collect();
-    let means: Vec<f64> = totals_ns.iter().map(|&t| t as f64 / iterations as f64).collect();
+    let means: Vec<f64> = runs.iter().map(|r| r.total_ns as f64 / r.count() as f64).collect();
     let (mean_ns, ci95_ns) = mean_ci95(&means);
     let all = Weighted::new(runs.iter().flat_map(|r| r.iterations.iter().copied()));
     Outcome {
         nodes: simulation.nodes,
         ranks: simulation.nodes * simulation.machine.ranks_per_node,
-        iterations,
+        iterations: runs.iter().map(Run::count).max().unwrap_or(0),
         quiet_ns,
         mean_ns,
         ci95_ns,

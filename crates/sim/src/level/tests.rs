@@ -41,7 +41,8 @@ pub(super) fn with_hardware() -> Machine {
     }
 }
 
-pub(super) fn all_collectives() -> Vec<Step> {
+/// Every way to do a collective in software.
+pub(crate) const SOFTWARE: [(Operation, Algorithm); 14] = {
     use {Algorithm as A, Operation as O};
     [
         (O::Barrier, A::Dissemination),
@@ -59,8 +60,10 @@ pub(super) fn all_collectives() -> Vec<Step> {
         (O::Alltoall, A::Pairwise),
         (O::Alltoall, A::Linear),
     ]
-    .map(|(operation, algorithm)| Step::by(operation, algorithm, 700))
-    .to_vec()
+};
+
+pub(super) fn all_collectives() -> Vec<Step> {
+    SOFTWARE.map(|(operation, algorithm)| Step::by(operation, algorithm, 700)).to_vec()
 }
 
 #[test]

@@ -1,0 +1,161 @@
+//! The socket of a node: who may speak to it, and what it hears.
+
+use std::collections::HashMap;
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use super::{Config, LocalClock, SyncError};
+use crate::hosts::Host;
+use crate::wire::{Datagram, LARGEST, Message, WireError};
+
+/// The longest a receive waits before time is looked at: near the end of a wait, and long before it, where a
+/// node should not be woken for nothing.
+const SLICE: Duration = Duration::from_millis(10);
+const LONG_SLICE: Duration = Duration::from_millis(500);
+
+/// Something heard.
+#[derive(Debug)]
+pub(super) struct Heard {
+    pub(super) from: u32,
+    pub(super) cycle: u32,
+    pub(super) message: Message,
+    /// When it came, on the node's clock.
+    pub(super) at_ns: i64,
+}
+
+#[derive(Debug)]
+pub(super) struct Link {
+    socket: UdpSocket,
+    addresses: Vec<SocketAddr>,
+    names: Vec<String>,
+    ranks: HashMap<SocketAddr, u32>,
+    rank: u32,
+    list: u32,
+    /// Datagrams from nobody in the list.
+    pub(super) strangers: u64,
+    buffer: Box<[u8]>,
+    /// How long a receive waits now.
+    slice: Duration,
+}
+
+impl Link {
+    pub(super) fn open(config: &Config, addresses: Vec<SocketAddr>) -> Result<Self, SyncError> {
+        let own = *own(config, &addresses)?;
+        let any: IpAddr = match own.ip() {
+            // a loopback address is bound as it is: several nodes may be on one machine
+            ip if ip.is_loopback() && addresses.iter().all(|a| a.ip().is_loopback()) => ip,
+            IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let bound = SocketAddr::new(any, own.port());
+        let system = |source| SyncError::System { what: format!("opening UDP port {bound}"), source };
+        let socket = UdpSocket::bind(bound).map_err(system)?;
+        Self::with_socket(config, socket, addresses)
+    }
+
+    pub(super) fn with_socket(
+        config: &Config,
+        socket: UdpSocket,
+        addresses: Vec<SocketAddr>,
+    ) -> Result<Self, SyncError> {
+        own(config, &addresses)?;
+        let system = |source| SyncError::System { what: "setting up the socket".into(), source };
+        socket.set_read_timeout(Some(SLICE)).map_err(system)?;
+        Ok(Self {
+            socket,
+            ranks: addresses.iter().zip(0..).map(|(&a, r)| (a, r)).collect(),
+            addresses,
+            names: config.hosts.iter().map(|h| h.name.clone()).collect(),
+            rank: config.rank,
+            list: hash(&config.hosts),
+            strangers: 0,
+            buffer: vec![0; LARGEST + 1].into(),
+            slice: SLICE,
+        })
+    }
+
+    /// Sends to rank `to`. That a datagram does not get through is no error: it is asked for again.
+    pub(super) fn send(&self, to: u32, cycle: u32, message: Message) {
+        if let Some(address) = self.addresses.get(to as usize) {
+            let bytes = Datagram { from: self.rank, list: self.list, cycle, message }.encode();
+            let _ = self.socket.send_to(&bytes, address);
+        }
+    }
+
+    /// The next datagram from a node of the list, or none until `until`.
+    pub(super) fn receive(
+        &mut self,
+        until: Instant,
+        clock: &impl LocalClock,
+    ) -> Result<Option<Heard>, SyncError> {
+        loop {
+            self.wait_as_fits(until);
+            let received = self.socket.recv_from(&mut self.buffer);
+            let at_ns = clock.now_ns();
+            match received {
+                Ok((length, from)) => {
+                    if let Some(heard) = self.understand(length, from, at_ns)? {
+                        return Ok(Some(heard));
+                    }
+                }
+                // refused: a node that is not there yet
+                Err(e) if is_passing(&e) => {}
+                Err(source) => return Err(SyncError::System { what: "receiving".into(), source }),
+            }
+            if Instant::now() >= until {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Sets how long a receive waits. Short waits, as in a round trip, never change it.
+    fn wait_as_fits(&mut self, until: Instant) {
+        let left = until.saturating_duration_since(Instant::now());
+        let slice = if left > 2 * LONG_SLICE { LONG_SLICE } else { SLICE };
+        if slice != self.slice && self.socket.set_read_timeout(Some(slice)).is_ok() {
+            self.slice = slice;
+        }
+    }
+
+    fn understand(
+        &mut self,
+        length: usize,
+        from: SocketAddr,
+        at_ns: i64,
+    ) -> Result<Option<Heard>, SyncError> {
+        let Some(&rank) = self.ranks.get(&from) else {
+            self.strangers += 1;
+            return Ok(None);
+        };
+        let host = || self.names.get(rank as usize).cloned().unwrap_or_default();
+        let datagram = match Datagram::decode(&self.buffer[..length]) {
+            Ok(d) => d,
+            Err(source @ WireError::Version(_)) => {
+                return Err(SyncError::OtherVersion { host: host(), source });
+            }
+            Err(_) => return Ok(None),
+        };
+        if datagram.list != self.list || datagram.from != rank {
+            return Err(SyncError::OtherList { rank, host: host() });
+        }
+        Ok(Some(Heard { from: rank, cycle: datagram.cycle, message: datagram.message, at_ns }))
+    }
+}
+
+fn own<'a>(config: &Config, addresses: &'a [SocketAddr]) -> Result<&'a SocketAddr, SyncError> {
+    let nodes = config.hosts.len().min(addresses.len());
+    addresses[..nodes].get(config.rank as usize).ok_or(SyncError::Rank { rank: config.rank, nodes })
+}
+
+fn is_passing(e: &io::Error) -> bool {
+    use ErrorKind as K;
+    let host = matches!(e.kind(), K::ConnectionRefused | K::HostUnreachable | K::NetworkUnreachable);
+    host || matches!(e.kind(), K::WouldBlock | K::TimedOut | K::Interrupted | K::ConnectionReset)
+}
+
+/// FNV-1a of the list as it is written: the same on all nodes, whatever addresses each finds for the names.
+fn hash(hosts: &[Host]) -> u32 {
+    let text: String = hosts.iter().map(|h| format!("{h}\n")).collect();
+    text.bytes().fold(0x811c_9dc5, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193))
+}
