@@ -1,5 +1,9 @@
-//! Compiles the BPF programs behind the proof of a run.
+//! Compiles the BPF programs: the proof of a run, and the scheduler.
 
 fn main() {
     colony_bpf::build::skeleton("bpf/windows.bpf.c", "windows");
+    colony_bpf::build::skeleton("bpf/scx_colony.bpf.c", "scx_colony");
+    for header in ["favored", "scx_compat", "scx_state", "scx_class", "scx_account"] {
+        println!("cargo::rerun-if-changed=bpf/{header}.h");
+    }
 }

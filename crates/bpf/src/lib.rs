@@ -1,6 +1,10 @@
 //! What every BPF object of Colony shares: the small CO-RE header (`include/colony_kernel.h`), the build
 //! step (`build`, for build scripts), and the check whether BPF works here ([`check`]).
 
+use std::mem::MaybeUninit;
+
+use libbpf_rs::{OpenObject, PrintLevel};
+
 #[cfg(feature = "build")]
 pub mod build;
 
@@ -17,6 +21,23 @@ pub enum Unavailable {
         "this kernel has no /sys/kernel/btf/vmlinux (CONFIG_DEBUG_INFO_BTF); BPF programs cannot be fitted to it"
     )]
     NoBtf,
+}
+
+/// A place for an object to be opened in. From here on libbpf's messages, which go to standard error by default, are
+/// debug events: the errors of Colony say what matters.
+///
+/// A skeleton borrows this pointer-sized place for as long as it lives; it is not worth a self-referential struct to
+/// get eight bytes back.
+#[must_use]
+pub fn place() -> &'static mut MaybeUninit<OpenObject> {
+    libbpf_rs::set_print(Some((PrintLevel::Debug, |_, text| tracing::debug!("{}", text.trim_end()))));
+    Box::leak(Box::new(MaybeUninit::uninit()))
+}
+
+/// The word at an offset of a value of a map; 0 where the value is too short.
+#[must_use]
+pub fn word(value: &[u8], at: usize) -> u64 {
+    value.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes)
 }
 
 /// Whether BPF programs can be loaded here, as far as can be told without loading one.

@@ -22,6 +22,14 @@ pub enum Class {
     Foreign(u32),
 }
 
+impl Class {
+    /// Whether it goes before every ordinary class: FIFO, round robin and deadline.
+    #[must_use]
+    pub const fn is_real_time(self) -> bool {
+        matches!(self, Self::Fifo(_) | Self::RoundRobin(_) | Self::Foreign(DEADLINE))
+    }
+}
+
 impl fmt::Display for Class {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -52,6 +60,7 @@ struct Attr {
 
 const RESET_ON_FORK: u64 = 0x01;
 const EXT: u32 = 7;
+const DEADLINE: u32 = 6;
 
 /// The class of task `tid`; `0` is the calling thread.
 ///

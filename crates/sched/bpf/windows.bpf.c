@@ -10,6 +10,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
+#include "favored.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -97,15 +98,6 @@ static __always_inline void add(u64 *total, u64 amount)
 		__sync_fetch_and_add(total, amount);
 }
 
-/* favored time from the epoch to t, the epoch being less than a period after 0 */
-static __always_inline u64 favored_until(u64 t)
-{
-	u64 since = t - epoch_ns, phase;
-
-	phase = since % period_ns;
-	return since / period_ns * favored_ns + (phase < favored_ns ? phase : favored_ns);
-}
-
 static __always_inline void charge_thread(struct cpu *c, u64 favored, u64 regular)
 {
 	struct name name = {};
@@ -140,7 +132,7 @@ static __always_inline void account(struct cpu *c, u64 now)
 	since = __sync_lock_test_and_set(&c->mark, now);
 	if (since >= now)
 		return;
-	favored = favored_until(now) - favored_until(since);
+	favored = favored_span(period_ns, favored_ns, epoch_ns, since, now);
 	regular = now - since - favored;
 	switch (c->kind) {
 	case JOB:
@@ -321,7 +313,7 @@ static __always_inline int irq_ends(void)
 	now = bpf_ktime_get_tai_ns();
 	if (now <= c->irq_since)
 		return 0;
-	favored = favored_until(now) - favored_until(c->irq_since);
+	favored = favored_span(period_ns, favored_ns, epoch_ns, c->irq_since, now);
 	c->irq_favored += favored;
 	c->irq_regular += now - c->irq_since - favored;
 	return 0;

@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use colony_clock::estimate::Feed;
 use colony_time::{DutyCycle, Windows, text};
 use nix::sys::statfs::{FUSE_SUPER_MAGIC, statfs};
 use serde::de::DeserializeOwned;
@@ -114,12 +115,28 @@ impl Client {
         Ok(self.read(Name::Job)?.lines().filter_map(|l| l.parse().ok()).collect())
     }
 
-    /// The windows in force.
+    /// The windows as they are set.
     ///
     /// # Errors
     /// [`ClientError::Read`] or [`ClientError::Document`].
     pub fn windows(&self) -> Result<Windows, ClientError> {
         Ok(self.clock()?.windows)
+    }
+
+    /// The windows as this node keeps them: on its own clock, with guards; none where it keeps none.
+    ///
+    /// # Errors
+    /// As [`windows`](Self::windows).
+    pub fn kept(&self) -> Result<Option<Windows>, ClientError> {
+        Ok(self.clock()?.coordination.kept)
+    }
+
+    /// Gives the daemon an estimate of the cluster's clock, or takes it back.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] with the daemon's reason.
+    pub fn feed(&self, feed: Option<&Feed>) -> Result<(), ClientError> {
+        self.write(Name::Clock, &feed.map_or_else(|| "none".into(), ToString::to_string))
     }
 
     /// Where in its period the node is.

@@ -1,5 +1,7 @@
 //! A summary of many durations, for reports.
 
+use std::collections::BTreeMap;
+
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +20,9 @@ pub struct Distribution {
     pub p99_ns: u64,
     /// The largest.
     pub max_ns: u64,
+    /// All of them together, to three digits.
+    #[serde(default)]
+    pub sum_ns: u64,
     /// Counts of durations up to a bound and above the bound before it; only buckets that hold any.
     pub buckets: Vec<Bucket>,
 }
@@ -48,8 +53,44 @@ impl From<&Histogram<u64>> for Distribution {
             p90_ns: h.value_at_quantile(0.9),
             p99_ns: h.value_at_quantile(0.99),
             max_ns: h.max(),
+            sum_ns: h.iter_recorded().fold(0, |sum: u64, v| {
+                sum.saturating_add(v.value_iterated_to().saturating_mul(v.count_at_value()))
+            }),
             buckets,
         }
+    }
+}
+
+impl Distribution {
+    /// Adds the durations of another one. Quantiles are then known as well as the buckets tell them.
+    pub fn merge(&mut self, other: &Self) {
+        if self.count == 0 || other.count == 0 {
+            if self.count == 0 {
+                self.clone_from(other);
+            }
+            return;
+        }
+        let mut buckets = BTreeMap::new();
+        for b in self.buckets.iter().chain(&other.buckets) {
+            *buckets.entry(b.up_to_ns).or_insert(0u64) += b.count;
+        }
+        self.count += other.count;
+        self.min_ns = self.min_ns.min(other.min_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+        self.buckets = buckets.into_iter().map(|(up_to_ns, count)| Bucket { up_to_ns, count }).collect();
+        [self.p50_ns, self.p90_ns, self.p99_ns] = [0.5, 0.9, 0.99].map(|q| self.quantile_ns(q));
+    }
+
+    /// The bound of the bucket that the quantile lies in.
+    fn quantile_ns(&self, quantile: f64) -> u64 {
+        let rank = (self.count as f64 * quantile).ceil() as u64;
+        let mut seen = 0;
+        let bucket = self.buckets.iter().find(|b| {
+            seen += b.count;
+            seen >= rank
+        });
+        bucket.map_or(self.max_ns, |b| b.up_to_ns.clamp(self.min_ns, self.max_ns))
     }
 }
 
@@ -81,6 +122,29 @@ mod tests {
             let d = Distribution::from(&h);
             prop_assert_eq!(d.buckets.iter().map(|b| b.count).sum::<u64>(), values.len() as u64);
             prop_assert!(d.min_ns <= d.p50_ns && d.p50_ns <= d.p99_ns && d.p99_ns <= d.max_ns);
+            let sum = values.iter().sum::<u64>();
+            prop_assert!(d.sum_ns.abs_diff(sum) <= sum / 500 + values.len() as u64);
+        }
+
+        #[test]
+        fn two_merged_are_as_one(
+            a in prop::collection::vec(1u64..10_000_000_000, 0..100),
+            b in prop::collection::vec(1u64..10_000_000_000, 0..100),
+        ) {
+            let of = |values: &mut dyn Iterator<Item = &u64>| {
+                let mut h = histogram();
+                values.for_each(|&v| h.saturating_record(v));
+                Distribution::from(&h)
+            };
+            let both = of(&mut a.iter().chain(&b));
+            let mut merged = of(&mut a.iter());
+            merged.merge(&of(&mut b.iter()));
+            prop_assert_eq!((merged.count, merged.min_ns, merged.max_ns), (both.count, both.min_ns, both.max_ns));
+            prop_assert_eq!((&merged.buckets, merged.sum_ns), (&both.buckets, both.sum_ns));
+            // a bucket is an eighth of an octave wide: 2^(1/8) is 1.09
+            for (m, b) in [(merged.p50_ns, both.p50_ns), (merged.p99_ns, both.p99_ns)] {
+                prop_assert!(m as f64 <= b as f64 * 1.1 + 70.0 && b as f64 <= m as f64 * 1.1 + 70.0, "{m} {b}");
+            }
         }
     }
 }

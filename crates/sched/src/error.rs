@@ -30,6 +30,9 @@ pub enum SchedError {
     /// The process to join the job is gone or is none.
     #[error("process {0} cannot join the job: there is no such process; write the number of a running one")]
     NoProcess(i32),
+    /// The scheduler in the kernel did not start.
+    #[error(transparent)]
+    Ext(#[from] crate::ext::ExtError),
     /// The guardian did not start, so the agent does not either.
     #[error(
         "the guardian, which puts tasks back if the agent dies, did not start: {0}; the agent does not run without it"
@@ -65,6 +68,7 @@ impl SchedError {
     pub const fn is_wrong_use(&self) -> bool {
         match self {
             Self::Config { .. } | Self::Limits(_) => true,
+            Self::Ext(e) => matches!(e, crate::ext::ExtError::Config { .. }),
             Self::Node(e) => e.is_wrong_use(),
             _ => false,
         }

@@ -2,7 +2,9 @@
 //!
 //! * [`job`]: the job class: registered processes and all that descends from them.
 //! * [`agent`]: switches the job's tasks at every window edge, for kernels without `sched_ext`.
+//! * [`ext`]: the same inside the kernel's scheduler, for kernels with `sched_ext`.
 //! * [`guardian`]: the process that puts everything back when the agent dies.
+//! * [`keeper`]: the one of both that works here, and the other when it ends.
 //! * [`proof`]: what was stolen from the job, split by window, as the kernel's own events show it.
 //! * [`daemon`], [`client`]: `colonyd`, which owns the windows of a node, and how programs talk to it.
 //! * [`run`]: a program as the job class, start to end, with its proof.
@@ -14,8 +16,10 @@ pub mod client;
 pub mod daemon;
 pub mod distribution;
 mod error;
+pub mod ext;
 pub mod guardian;
 pub mod job;
+pub mod keeper;
 pub mod proof;
 pub mod run;
 

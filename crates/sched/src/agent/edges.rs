@@ -72,6 +72,8 @@ pub(super) struct EdgeThread {
     pub(super) home: usize,
     pub(super) priority: u8,
     pub(super) windows: Windows,
+    /// When it last met an edge, or began: those since then are still to be met.
+    pub(super) met_ns: i64,
     pub(super) shared: Arc<Shared>,
     pub(super) records: Producer<Record>,
     pub(super) news: Consumer<Windows>,
@@ -102,17 +104,21 @@ impl EdgeThread {
         Ok(())
     }
 
-    /// Sleeps until the next edge; `None` at the end.
+    /// Sleeps until the next edge; `None` at the end. An edge that passed while this thread could not run is met late,
+    /// not left out: that would leave its tasks in the class of the window before.
     fn wait(&mut self) -> Option<Edge> {
         loop {
             if self.shared.stop.load(Ordering::Acquire) {
                 return None;
             }
+            let now = Clock::Tai.now_ns();
             while let Ok(windows) = self.news.pop() {
                 self.windows = windows;
+                self.met_ns = now;
             }
-            let now = Clock::Tai.now_ns();
-            let edge = self.windows.next_edge(now);
+            // TAI may have been set back
+            self.met_ns = self.met_ns.min(now);
+            let edge = self.windows.next_edge(self.met_ns);
             let left = edge.at_ns - now;
             if left > LEAD_NS {
                 // the length is looked at again afterwards: TAI may have been set meanwhile
@@ -127,6 +133,7 @@ impl EdgeThread {
     /// Switches this thread's tasks for the window that has just opened.
     fn meet(&mut self, edge: Edge) {
         let woke = Clock::Tai.now_ns();
+        self.met_ns = woke;
         let mark = Mark::at(&self.windows, woke);
         let switched = self.shared.table.switch(self.home, mark);
         let done = Clock::Tai.now_ns();
@@ -153,4 +160,48 @@ fn touch_stack() {
         page[0] = 1;
     }
     black_box(&pages);
+}
+
+#[cfg(test)]
+mod tests {
+    use colony_time::DutyCycle;
+    use rtrb::RingBuffer;
+
+    use super::super::RegularClass;
+    use super::*;
+
+    #[test]
+    fn an_edge_that_passed_while_the_thread_could_not_run_is_met() {
+        const PERIOD_NS: u64 = 1_000_000_000_000;
+        let now = Clock::Tai.now_ns();
+        // the regular window began a moment ago, and the next edge is minutes away
+        let epoch = now - 50_000_000 - (PERIOD_NS / 2) as i64;
+        let windows = Windows::new(PERIOD_NS, DutyCycle::Ns(PERIOD_NS / 2), epoch).expect("valid");
+        let shared = Shared {
+            table: Table::new(1, RegularClass::Idle),
+            stop: AtomicBool::new(false),
+            counts: Counts::new(1),
+        };
+        let (records, mut recorded) = RingBuffer::new(4);
+        let (_tell, news) = RingBuffer::new(4);
+        let mut thread = EdgeThread {
+            cpu: 0,
+            home: 0,
+            priority: 1,
+            windows,
+            met_ns: now - 100_000_000,
+            shared: Arc::new(shared),
+            records,
+            news,
+        };
+        let edge = thread.wait().expect("it has not ended");
+        assert_eq!(edge, windows.next_edge(now - 100_000_000));
+        thread.meet(edge);
+        assert!(recorded.pop().expect("met").late_ns >= 50_000_000);
+        assert_eq!(thread.shared.counts.missed.load(Ordering::Relaxed), 0, "its window is still open");
+        // once only
+        assert!(thread.windows.next_edge(thread.met_ns).at_ns > now);
+        thread.shared.stop.store(true, Ordering::Release);
+        assert_eq!(thread.wait(), None);
+    }
 }

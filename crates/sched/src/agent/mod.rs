@@ -338,6 +338,7 @@ fn start_thread(
         home,
         priority: config.agent_priority,
         windows: config.windows,
+        met_ns: clock::Clock::Tai.now_ns(),
         shared: Arc::clone(shared),
         records: record,
         news,

@@ -120,7 +120,8 @@ fn user(name: &str) -> Option<u32> {
     User::from_name(name).ok().flatten().map(|u| u.uid.as_raw())
 }
 
-fn group(name: &str) -> Option<u32> {
+/// The number of group `name`.
+pub(super) fn group(name: &str) -> Option<u32> {
     Group::from_name(name).ok().flatten().map(|g| g.gid.as_raw())
 }
 

@@ -7,8 +7,12 @@ use colony_time::{DutyCycle, text};
 use serde::{Deserialize, Serialize};
 
 use super::access::{Access, AccessNames, UnknownName};
+use super::clock::ClockRules;
 use super::limits::{Limits, LimitsError};
+use super::metrics::address::{MetricsError, MetricsNames, Place};
 use super::setting::{Setting, SettingError};
+use crate::ext::{ExtConfig, ExtError, ExtOptions};
+use crate::keeper::Means;
 
 /// Where the file tree appears by default.
 pub const DEFAULT_MOUNT: &str = "/run/colony";
@@ -30,10 +34,18 @@ pub struct Config {
     pub duty_cycle: DutyCycle,
     /// CPUs the job may have in favored windows: a list, `all`, or (without it) all but the lowest.
     pub cpus: Option<String>,
+    /// What keeps the windows.
+    pub backend: Means,
+    /// Settings of the scheduler in the kernel.
+    pub sched_ext: ExtOptions,
     /// What protects the node.
     pub limits: Limits,
+    /// When windows are coordinated.
+    pub clock: ClockRules,
     /// Who may.
     pub access: AccessNames,
+    /// Where monitors find the figures.
+    pub metrics: MetricsNames,
 }
 
 impl Default for Config {
@@ -43,8 +55,12 @@ impl Default for Config {
             period_ns: 100_000_000,
             duty_cycle: DutyCycle::Ppm(950_000),
             cpus: None,
+            backend: Means::Auto,
+            sched_ext: ExtOptions::default(),
             limits: Limits::default(),
+            clock: ClockRules::default(),
             access: AccessNames::default(),
+            metrics: MetricsNames::default(),
         }
     }
 }
@@ -58,10 +74,26 @@ pub struct Checked {
     pub setting: Setting,
     /// CPUs the job may have in favored windows.
     pub cpus: CpuSet,
+    /// What keeps the windows.
+    pub backend: Means,
+    /// Settings of the scheduler in the kernel.
+    pub sched_ext: ExtOptions,
     /// What protects the node.
     pub limits: Limits,
+    /// When windows are coordinated.
+    pub clock: ClockRules,
     /// Who may.
     pub access: Access,
+    /// Where monitors find the figures, if anywhere.
+    pub metrics: Option<Place>,
+}
+
+impl Checked {
+    /// By what the windows are kept, and how.
+    #[must_use]
+    pub fn means(&self) -> (Means, ExtOptions) {
+        (self.backend, self.sched_ext.clone())
+    }
 }
 
 /// A configuration that cannot be used.
@@ -104,6 +136,12 @@ pub enum ConfigError {
     /// A user or group is not there.
     #[error(transparent)]
     Access(#[from] UnknownName),
+    /// The figures cannot be there.
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
+    /// The scheduler in the kernel cannot work so.
+    #[error("[sched_ext] {0}")]
+    SchedExt(ExtError),
     /// The CPUs cannot be used.
     #[error("cpus: {0}")]
     Cpus(#[from] colony_node::NodeError),
@@ -145,12 +183,20 @@ impl Config {
         let setting = Setting::new(self.period_ns, self.duty_cycle, 0, &self.limits).map_err(|source| {
             ConfigError::Setting { period_ns: self.period_ns, duty_cycle: self.duty_cycle, source }
         })?;
+        let cpus = job_cpus(self.cpus.as_deref())?;
+        let options = self.sched_ext.clone();
+        let ext = ExtConfig { windows: setting.windows(), cpus: cpus.clone(), options };
+        ext.check().map_err(ConfigError::SchedExt)?;
         Ok(Checked {
             mount: self.mount.clone(),
             setting,
-            cpus: job_cpus(self.cpus.as_deref())?,
+            cpus,
+            backend: self.backend,
+            sched_ext: self.sched_ext.clone(),
             limits: self.limits,
+            clock: self.clock,
             access: Access::resolve(&self.access)?,
+            metrics: self.metrics.resolve(&self.mount)?,
         })
     }
 }
@@ -195,6 +241,11 @@ mod tests {
             ("period = \"100\"\n", ["line 1", "unit"]),
             ("[limits]\nlargest_duty_cycle = \"98ms\"\n", ["line 2", "98%"]),
             ("[limits]\nsmallest_regular = \"2ms\"\n", ["line 2", "smallest_regular_window"]),
+            ("[clock]\nmax_error = \"1\"\n", ["line 2", "unit"]),
+            ("[clock]\nfallback = \"on\"\n", ["line 2", "own-phase"]),
+            ("[metrics]\nlisten = \"9464\"\n", ["line 2", "127.0.0.1:9464"]),
+            ("backend = \"ext\"\n", ["line 1", "sched_ext"]),
+            ("[sched_ext]\nexempt = [\"*\"]\n", ["line 2", "mmfsd"]),
             ("period = [", ["line 1", ""]),
         ] {
             let error = Config::parse(text).expect_err(text).to_string();
@@ -212,6 +263,17 @@ mod tests {
             (Config { cpus: Some("".into()), ..base.clone() }, "CPU list"),
             (Config { duty_cycle: DutyCycle::Ppm(990_000), ..base.clone() }, "duty_cycle = 99%"),
             (Config { period_ns: 1, ..base.clone() }, "period"),
+            (
+                Config { sched_ext: ExtOptions { watchdog_ms: 0, ..ExtOptions::default() }, ..base.clone() },
+                "[sched_ext] a watchdog of 0 ms",
+            ),
+            (
+                Config {
+                    metrics: MetricsNames { listen: "unix:/run/colony/x".parse().ok(), group: None },
+                    ..base.clone()
+                },
+                "inside the file tree",
+            ),
             (
                 Config {
                     access: AccessNames { users: vec!["nobody at all".into()], ..AccessNames::default() },
@@ -244,7 +306,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_panics(text in "(period|duty_cycle|cpus|mount|\\[limits\\]|\\[access\\]|x)?.{0,60}") {
+        fn no_text_panics(text in "(period|duty_cycle|cpus|mount|\\[limits\\]|\\[access\\]|\\[metrics\\]\nlisten|x)?.{0,60}") {
             let _ = Config::parse(&text);
         }
     }

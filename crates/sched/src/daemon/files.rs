@@ -16,7 +16,8 @@ pub enum File {
     Job,
     /// What the windows do: JSON.
     Stats,
-    /// Where in its period the node is: JSON.
+    /// Where in its period the node is, and how well it keeps that: JSON. A write gives an estimate of the
+    /// cluster's clock.
     Clock,
     /// The node's limits: TOML.
     Limits,
@@ -53,9 +54,9 @@ impl File {
     #[must_use]
     pub const fn right_to_write(self) -> Option<Right> {
         match self {
-            Self::Period | Self::DutyCycle => Some(Right::SetWindows),
+            Self::Period | Self::DutyCycle | Self::Clock => Some(Right::SetWindows),
             Self::Job => Some(Right::RegisterJob),
-            Self::Stats | Self::Clock | Self::Limits | Self::LastError => None,
+            Self::Stats | Self::Limits | Self::LastError => None,
         }
     }
 
@@ -76,8 +77,8 @@ impl File {
     pub const fn mode(self) -> u16 {
         match self {
             Self::Job => 0o666,
-            Self::Period | Self::DutyCycle => 0o644,
-            Self::Stats | Self::Clock | Self::Limits | Self::LastError => 0o444,
+            Self::Period | Self::DutyCycle | Self::Clock => 0o644,
+            Self::Stats | Self::Limits | Self::LastError => 0o444,
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The guard: a process of its own that takes the tree away when the daemon ends, however it ends, and gives
-//! the job's tasks back the CPUs they had.
+//! The guard: a process of its own that takes the tree away when the daemon ends, however it ends, gives the
+//! job's tasks back the CPUs they had, and removes the socket where monitors asked.
 //!
 //! A FUSE mount whose daemon is gone stays where it was, and everybody who looks at it gets `Transport
 //! endpoint is not connected`. The guard waits on a socket whose other end only the daemon has: `kill -9`
@@ -18,6 +18,7 @@ use caps::Capability;
 use serde::{Deserialize, Serialize};
 
 use super::binding::{self, Bound};
+use super::metrics::Made;
 use super::mount::{self, Place};
 use super::privileges;
 
@@ -34,8 +35,18 @@ enum Message {
     Bound(Vec<Bound>),
     /// The processes of the job, by which orphans of tasks that were bound are found.
     Processes(Vec<i32>),
+    /// The socket where monitors ask.
+    Socket(Made),
     /// An orderly end.
     Unmount,
+}
+
+/// What the daemon told that is to be undone.
+#[derive(Debug, Default)]
+struct Told {
+    bound: Vec<Bound>,
+    processes: Vec<i32>,
+    socket: Option<Made>,
 }
 
 /// The daemon's end.
@@ -66,6 +77,11 @@ impl Guard {
         // a guard that was stopped must not hold up the daemon
         line.set_write_timeout(Some(Duration::from_secs(2)))?;
         Ok(Self { child, line })
+    }
+
+    /// Says which socket to remove should the daemon die.
+    pub(crate) fn socket(&self, made: &Made) -> io::Result<()> {
+        tell(&self.line, &Message::Socket(made.clone()))
     }
 
     /// A way to tell the guard which tasks are bound.
@@ -132,9 +148,12 @@ fn guard(path: &Path, remove: bool) -> ExitCode {
     if line.write_all(&[READY]).is_err() {
         return ExitCode::FAILURE;
     }
-    let (mut bound, mut processes) = (Vec::new(), Vec::new());
-    let orderly = listen(line, &mut bound, &mut processes);
-    binding::undo(&bound, &processes);
+    let mut told = Told::default();
+    let orderly = listen(line, &mut told);
+    binding::undo(&told.bound, &told.processes);
+    if let Some(socket) = told.socket {
+        socket.remove();
+    }
     let gone = if orderly { mount::detach_path(path).is_ok() } else { wait_for_death(path) };
     if remove {
         mount::remove_directory(path);
@@ -146,16 +165,17 @@ fn guard(path: &Path, remove: bool) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Hears the daemon out: whether it ended in order, and in `bound` and `processes` what to give back its CPUs.
-fn listen(line: UnixStream, bound: &mut Vec<Bound>, processes: &mut Vec<i32>) -> bool {
+/// Hears the daemon out: whether it ended in order, and in `told` what to undo.
+fn listen(line: UnixStream, told: &mut Told) -> bool {
     for message in BufReader::new(line).split(b'\n') {
         match message.map(|m| serde_json::from_slice(&m)) {
             Ok(Ok(Message::Unmount)) => return true,
             Ok(Ok(Message::Bound(changes))) => {
-                binding::prune(bound);
-                bound.extend(changes);
+                binding::prune(&mut told.bound);
+                told.bound.extend(changes);
             }
-            Ok(Ok(Message::Processes(now))) => *processes = now,
+            Ok(Ok(Message::Processes(now))) => told.processes = now,
+            Ok(Ok(Message::Socket(made))) => told.socket = Some(made),
             // half a message: the daemon died within it, and has not bound what it could not tell
             Ok(Err(_)) | Err(_) => return false,
         }
@@ -186,7 +206,7 @@ fn outlive_the_daemon() {
         // SAFETY: ignoring a signal installs no handler.
         let _ = unsafe { signal(s, SigHandler::SigIgn) };
     }
-    let mut kept = privileges::to_schedule();
+    let mut kept = privileges::to_schedule(false);
     kept.push(Capability::CAP_SYS_ADMIN);
     privileges::keep_only(&kept).unwrap_or_else(|e| {
         eprintln!("colonyd-guard: keeps more privileges than it needs: {e}");

@@ -13,14 +13,17 @@
 //! ```
 //!
 //! [`config`] and [`limits`] say what may be, [`access`] who may, [`setting`] keeps the windows possible,
-//! and [`serve`] runs it all, from mount to unmount.
+//! [`clock`] judges how well they agree with other nodes', [`metrics`] shows monitors what they come to, and
+//! [`serve`] runs it all, from mount to unmount.
 
 pub mod access;
 mod binding;
+pub mod clock;
 pub mod config;
 pub mod files;
 mod guard;
 pub mod limits;
+pub mod metrics;
 mod mount;
 mod notation;
 mod notify;

@@ -48,3 +48,21 @@ pub(crate) mod duty {
         text::parse_duty(&written).map_err(|e| D::Error::custom(format!("`{written}`: {e}")))
     }
 }
+
+/// Nanoseconds that may be missing, written as `100ms`.
+pub(crate) mod some_ns {
+    use serde::{Deserializer, Serializer};
+
+    // the signatures serde asks for
+    #[allow(clippy::ref_option)]
+    pub(crate) fn serialize<S: Serializer>(ns: &Option<u64>, s: S) -> Result<S::Ok, S::Error> {
+        match ns {
+            Some(ns) => super::ns::serialize(ns, s),
+            None => s.serialize_none(),
+        }
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u64>, D::Error> {
+        super::ns::deserialize(d).map(Some)
+    }
+}

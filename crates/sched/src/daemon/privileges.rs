@@ -3,11 +3,14 @@
 use caps::errors::CapsError;
 use caps::{CapSet, Capability};
 
-/// What scheduling other users' tasks takes: real-time classes, and, where `/proc` is mounted with `hidepid`, seeing
-/// them at all.
-pub(crate) fn to_schedule() -> Vec<Capability> {
+/// What scheduling other users' tasks takes: real-time classes, the scheduler in the kernel where it is wanted, and,
+/// where `/proc` is mounted with `hidepid`, seeing them at all.
+pub(crate) fn to_schedule(in_kernel: bool) -> Vec<Capability> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let mut needed = vec![Capability::CAP_SYS_NICE];
+    if in_kernel {
+        needed.extend([Capability::CAP_BPF, Capability::CAP_PERFMON]);
+    }
     if processes_hidden(&mounts) {
         needed.push(Capability::CAP_SYS_PTRACE);
     }

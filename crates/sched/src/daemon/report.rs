@@ -5,7 +5,10 @@ use colony_time::clock::{Clock, tai_offset_s};
 use colony_time::{WindowKind, Windows};
 use serde::{Deserialize, Serialize};
 
+use super::clock::Coordination;
 use crate::agent::AgentStats;
+use crate::ext::ExtStats;
+use crate::keeper::Kept;
 
 /// The file `clock`: where in its period the node is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,8 +22,10 @@ pub struct ClockReport {
     /// Whether the kernel was told that offset; where not, `tai_ns` is UTC, and nodes agree only with each
     /// other's likes.
     pub tai_offset_known: bool,
-    /// The windows.
+    /// The windows as they are set.
     pub windows: Windows,
+    /// The windows as this node keeps them, on its own clock and with guards, and how well.
+    pub coordination: Coordination,
     /// Time since this period began, in nanoseconds.
     pub phase_ns: u64,
     /// The window this is in.
@@ -37,20 +42,22 @@ impl ClockReport {
 
     /// The clock of this node now, with these windows.
     #[must_use]
-    pub fn now(windows: Windows) -> Self {
-        Self::at(windows, Clock::Tai.now_ns(), tai_offset_s())
+    pub fn now(windows: Windows, coordination: Coordination) -> Self {
+        Self::at(windows, coordination, Clock::Tai.now_ns(), tai_offset_s())
     }
 
-    fn at(windows: Windows, tai_ns: i64, tai_offset_s: i64) -> Self {
-        let edge = windows.next_edge(tai_ns);
+    fn at(windows: Windows, coordination: Coordination, tai_ns: i64, tai_offset_s: i64) -> Self {
+        let kept = coordination.kept.unwrap_or(windows);
+        let edge = kept.next_edge(tai_ns);
         Self {
             schema: Self::SCHEMA.into(),
             tai_ns,
             tai_offset_s,
             tai_offset_known: tai_offset_s != 0,
             windows,
-            phase_ns: windows.phase(tai_ns),
-            window: windows.kind(tai_ns),
+            coordination,
+            phase_ns: kept.phase(tai_ns),
+            window: kept.kind(tai_ns),
             next_edge_ns: edge.at_ns,
             next_window: edge.opens,
         }
@@ -66,8 +73,10 @@ pub struct StatsReport {
     pub pid: u32,
     /// Time since the daemon started, in nanoseconds.
     pub uptime_ns: u64,
-    /// The windows.
+    /// The windows as they are set.
     pub windows: Windows,
+    /// How well they are kept together with other nodes.
+    pub coordination: Coordination,
     /// The duty cycle as it was given.
     pub duty_cycle: String,
     /// CPUs the job has in favored windows.
@@ -76,6 +85,15 @@ pub struct StatsReport {
     pub job: JobReport,
     /// What the agent did: the one that runs, or the last one.
     pub agent: Option<AgentStats>,
+    /// What keeps the windows: the means of the job that runs, or of the last one.
+    #[serde(default)]
+    pub kept_by: Kept,
+    /// What the scheduler in the kernel did: the one that runs, or the last one.
+    #[serde(default)]
+    pub sched_ext: Option<ExtStats>,
+    /// What the user should know.
+    #[serde(default)]
+    pub warnings: Vec<String>,
 }
 
 /// The job in [`StatsReport`].
@@ -99,16 +117,21 @@ impl StatsReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::daemon::clock::{ClockJudge, ClockRules};
     use colony_time::DutyCycle;
 
     #[test]
     fn the_clock_says_which_window_it_is_in_and_what_comes() {
         let windows = Windows::new(100, DutyCycle::Ns(95), 0).expect("possible");
-        let clock = ClockReport::at(windows, 1_097, 37);
+        let state =
+            |kept| Coordination { kept, ..ClockJudge::new(ClockRules::default(), windows).state().clone() };
+        let clock = ClockReport::at(windows, state(None), 1_097, 37);
         assert_eq!((clock.phase_ns, clock.window), (97, WindowKind::Regular));
         assert_eq!((clock.next_edge_ns, clock.next_window), (1_100, WindowKind::Favored));
         assert!(clock.tai_offset_known);
-        assert!(!ClockReport::at(windows, 0, 0).tai_offset_known);
+        assert!(!ClockReport::at(windows, state(None), 0, 0).tai_offset_known);
+        let kept = windows.guarded(2).expect("some is left");
+        assert_eq!(ClockReport::at(windows, state(Some(kept)), 1_096, 0).window, WindowKind::Favored);
         let text = serde_json::to_string(&clock).expect("serializable");
         assert_eq!(serde_json::from_str::<ClockReport>(&text).expect("own text"), clock);
     }

@@ -1,4 +1,4 @@
-//! The job class of the daemon, and the agent that runs as long as it has members.
+//! The job class of the daemon, and what keeps its windows as long as it has members.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,14 +10,19 @@ use colony_time::Windows;
 
 use super::binding::{self, Bound, NoSharedCpu};
 use super::guard::Teller;
+use super::metrics::Totals;
 use crate::SchedError;
-use crate::agent::{Agent, AgentConfig, AgentStats};
+use crate::agent::RegularClass;
+use crate::ext::ExtOptions;
 use crate::job::Job;
+use crate::keeper::{Keeper, KeeperConfig, KeeperStats, Kept, Means};
 
-/// Starts an agent with the first member of the job and stops it after the last.
+/// Starts keeping the windows with the first member of the job and stops after the last.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     cpus: CpuSet,
+    /// By what, and how.
+    means: (Means, ExtOptions),
     /// Who undoes what this does if it cannot do so itself.
     guard: Option<Teller>,
     inner: Mutex<Inner>,
@@ -26,8 +31,10 @@ pub(crate) struct Scheduler {
 #[derive(Debug, Default)]
 struct Inner {
     running: Option<Running>,
-    /// What the last agent did, after its end.
-    last: Option<AgentStats>,
+    /// What the last keeper did, after its end.
+    last: KeeperStats,
+    /// What all that have ended did, that one included.
+    before: Totals,
     jobs: u64,
     closed: bool,
 }
@@ -35,7 +42,8 @@ struct Inner {
 #[derive(Debug)]
 struct Running {
     job: Arc<Job>,
-    agent: Agent,
+    /// Nothing while no windows are to be kept.
+    keeper: Option<Keeper>,
     /// Tasks that were bound to the job's CPUs.
     bound: Vec<Bound>,
     /// The processes the guard knows of.
@@ -49,11 +57,11 @@ pub(crate) struct Snapshot {
     pub(crate) processes: Vec<i32>,
     /// Threads of the job.
     pub(crate) tasks: usize,
-    /// Whether an agent runs.
+    /// Whether windows are kept.
     pub(crate) active: bool,
-    /// The agent's figures; those of the last one where none runs.
-    pub(crate) agent: Option<AgentStats>,
-    /// Agents started so far.
+    /// What was done; by the last keeper where none runs.
+    pub(crate) did: KeeperStats,
+    /// Keepers started so far.
     pub(crate) jobs: u64,
 }
 
@@ -75,16 +83,17 @@ pub enum JoinError {
 }
 
 impl Scheduler {
-    pub(crate) fn new(cpus: CpuSet, guard: Option<Teller>) -> Self {
-        Self { cpus, guard, inner: Mutex::default() }
+    pub(crate) fn new(cpus: CpuSet, means: (Means, ExtOptions), guard: Option<Teller>) -> Self {
+        Self { cpus, means, guard, inner: Mutex::default() }
     }
 
     pub(crate) const fn cpus(&self) -> &CpuSet {
         &self.cpus
     }
 
-    /// Makes process `pid` a member, on the job's CPUs; the first one starts the agent with `windows`.
-    pub(crate) fn join(&self, pid: i32, windows: Windows) -> Result<(), JoinError> {
+    /// Makes process `pid` a member, on the job's CPUs; the first one has `windows` kept, if
+    /// any are to be.
+    pub(crate) fn join(&self, pid: i32, windows: Option<Windows>) -> Result<(), JoinError> {
         let mut inner = self.lock();
         if inner.closed {
             return Err(JoinError::Closed);
@@ -96,7 +105,7 @@ impl Scheduler {
             guard.bound(&changes).map_err(JoinError::Guard)?;
         }
         binding::apply(&changes);
-        let joined = inner.join(pid, &self.cpus, windows);
+        let joined = inner.join(pid, windows.map(|w| self.keeper_config(w)));
         match (&joined, &mut inner.running) {
             (Ok(()), Some(running)) => {
                 binding::prune(&mut running.bound);
@@ -107,9 +116,26 @@ impl Scheduler {
         Ok(joined?)
     }
 
-    pub(crate) fn set_windows(&self, windows: Windows) {
-        if let Some(running) = &self.lock().running {
-            running.agent.set_windows(windows);
+    fn keeper_config(&self, windows: Windows) -> KeeperConfig {
+        let (means, ext) = self.means.clone();
+        KeeperConfig { means, windows, cpus: self.cpus.clone(), regular: RegularClass::Idle, ext }
+    }
+
+    /// Keeps other windows from now on, or none.
+    pub(crate) fn set_windows(&self, windows: Option<Windows>) {
+        let mut inner = self.lock();
+        let Some(Running { job, keeper, .. }) = &mut inner.running else { return };
+        match (keeper.take(), windows) {
+            (Some(running), Some(windows)) => {
+                running.set_windows(windows);
+                *keeper = Some(running);
+            }
+            (Some(running), None) => inner.ended(running),
+            (None, Some(windows)) => match Keeper::start(self.keeper_config(windows), Arc::clone(job)) {
+                Ok(started) => *keeper = Some(started),
+                Err(e) => tracing::error!("windows could be kept again, but nothing keeps them: {e}"),
+            },
+            (None, None) => {}
         }
     }
 
@@ -136,19 +162,19 @@ impl Scheduler {
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
+        self.lock().snapshot()
+    }
+
+    /// What is running now, and what all keepers did since the start.
+    pub(crate) fn totals(&self) -> (Snapshot, Totals) {
+        // held over both, lest a keeper that ends in between counts twice or not at all
         let mut inner = self.lock();
-        inner.retire();
-        let jobs = inner.jobs;
-        match &inner.running {
-            Some(Running { job, agent, .. }) => Snapshot {
-                processes: job.processes(),
-                tasks: job.tasks().len(),
-                active: true,
-                agent: Some(agent.stats()),
-                jobs,
-            },
-            None => Snapshot { agent: inner.last.clone(), jobs, ..Snapshot::default() },
+        let now = inner.snapshot();
+        let mut totals = inner.before.clone();
+        if now.active {
+            totals.add(&now.did);
         }
+        (now, totals)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -163,51 +189,73 @@ pub(crate) fn make_room(cpus: &CpuSet) -> Result<(), NodeError> {
     if rest.is_empty() { Ok(()) } else { cpu::bind(0, &rest) }
 }
 
-/// Starts an agent from a thread that may run everywhere, as the agent's own threads must.
-fn start_agent(config: AgentConfig, job: &Arc<Job>) -> Result<Agent, SchedError> {
-    let start = || {
-        cpu::bind(0, &cpu::online()?)?;
-        Agent::start(config, Arc::clone(job))
-    };
-    std::thread::scope(|s| s.spawn(start).join())
-        .unwrap_or_else(|_| Err(SchedError::NoRealTime("starting the agent failed".into())))
-}
-
 impl Inner {
-    fn join(&mut self, pid: i32, cpus: &CpuSet, windows: Windows) -> Result<(), SchedError> {
+    fn join(&mut self, pid: i32, config: Option<KeeperConfig>) -> Result<(), SchedError> {
         self.retire();
         if let Some(running) = &self.running {
             running.job.add(pid)?;
-            running.agent.look();
+            if let Some(keeper) = &running.keeper {
+                keeper.look();
+            }
             return Ok(());
         }
         let job = Arc::new(Job::new());
         job.exclude(std::process::id().cast_signed());
         job.add(pid)?;
-        let agent = start_agent(AgentConfig::new(windows, cpus.clone()), &job)?;
-        self.running = Some(Running { job, agent, bound: Vec::new(), told: Vec::new() });
+        let keeper = config.map(|config| Keeper::start(config, Arc::clone(&job))).transpose()?;
+        let by = keeper.as_ref().map_or(Kept::Nothing, Keeper::by);
+        tracing::info!("process {pid} is the first of a job; windows kept by {by:?}");
+        self.running = Some(Running { job, keeper, bound: Vec::new(), told: Vec::new() });
         self.jobs += 1;
-        tracing::info!("process {pid} is the first of a job on CPU {cpus}: the agent runs");
         Ok(())
     }
 
+    fn snapshot(&mut self) -> Snapshot {
+        self.retire();
+        let jobs = self.jobs;
+        match &self.running {
+            Some(Running { job, keeper, .. }) => Snapshot {
+                processes: job.processes(),
+                tasks: job.tasks().len(),
+                active: keeper.is_some(),
+                did: keeper.as_ref().map_or_else(|| self.last.clone(), Keeper::stats),
+                jobs,
+            },
+            None => Snapshot { did: self.last.clone(), jobs, ..Snapshot::default() },
+        }
+    }
+
     fn retire(&mut self) {
-        let Some(Running { job, agent, .. }) = &self.running else { return };
-        if !agent.is_running() {
-            let reason = agent.stats().stopped.unwrap_or_else(|| "for no reason it knew".into());
-            tracing::error!("the agent gave up: {reason}");
+        let Some(Running { job, keeper, .. }) = &self.running else { return };
+        if keeper.is_none() {
+            job.refresh();
+        }
+        if let Some(keeper) = keeper.as_ref().filter(|k| !k.is_running()) {
+            let did = keeper.stats();
+            let reason = did.agent.and_then(|a| a.stopped).or_else(|| did.warnings.last().cloned());
+            tracing::error!(
+                "the windows are kept no more: {}",
+                reason.as_deref().unwrap_or("for no known reason")
+            );
             self.stop("it gave up");
         } else if job.is_empty() {
-            // the agent's own scanner keeps that up to date
+            // the keeper keeps that up to date
             self.stop("the last process of the job has ended");
         }
     }
 
+    fn ended(&mut self, keeper: Keeper) {
+        self.last = keeper.stop();
+        self.before.add(&self.last);
+    }
+
     fn stop(&mut self, why: &str) {
-        if let Some(Running { job, agent, bound, .. }) = self.running.take() {
-            self.last = Some(agent.stop());
+        if let Some(Running { job, keeper, bound, .. }) = self.running.take() {
+            if let Some(keeper) = keeper {
+                self.ended(keeper);
+            }
             binding::undo(&bound, &job.processes());
-            tracing::info!("the agent stops: {why}");
+            tracing::info!("windows are kept no more: {why}");
         }
     }
 }

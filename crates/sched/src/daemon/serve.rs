@@ -6,18 +6,26 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use colony_node::privilege::Privileges;
+use colony_time::clock::Clock;
 use colony_time::text;
 use fuser::{Session, SessionACL};
+use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal};
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
+use super::clock::EVERY;
 use super::config::Checked;
 use super::guard::Guard;
+use super::metrics::{self, ListenError, Listening};
 use super::mount::{MountError, Place};
 use super::notify::notify;
 use super::scheduler::make_room;
 use super::service::Service;
 use super::tree::Tree;
 use super::{Event, privileges};
+use crate::ext::support;
+use crate::keeper::Means;
 
 /// How often the daemon looks whether the job has ended, while there is one.
 const LOOK_FOR_END: Duration = Duration::from_millis(500);
@@ -34,6 +42,9 @@ pub enum DaemonError {
     /// The tree could not appear.
     #[error(transparent)]
     Mount(#[from] MountError),
+    /// Monitors cannot be answered where they were told to ask.
+    #[error(transparent)]
+    Metrics(#[from] ListenError),
     /// A system call failed.
     #[error("{what}: {source}")]
     System {
@@ -67,13 +78,15 @@ pub fn serve(config: &Checked) -> Result<(), DaemonError> {
     let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
     signals.thread_block().map_err(|e| system("blocking signals")(e.into()))?;
     let place = Place::take(&config.mount)?;
-    let guard = match Guard::start(&place) {
-        Ok(guard) => guard,
+    let (guard, asked) = match guarded(config, &place) {
+        Ok(both) => both,
         Err(e) => {
             place.give_up();
-            return Err(system("starting the guard of the mount")(e));
+            return Err(e);
         }
     };
+    // what goes with this function's end is the file: nobody finds a socket where nobody answers
+    let (listener, _socket) = asked.map(|a| (a.listener, a.file)).unzip();
     let (events, told) = mpsc::channel();
     let teller = guard.teller().map_err(system("speaking to the guard"))?;
     let service = Arc::new(Service::new(config, events.clone(), Some(teller)));
@@ -86,11 +99,19 @@ pub fn serve(config: &Checked) -> Result<(), DaemonError> {
     let ended = session.and_then(|session| {
         // unmounting is the guard's; scheduling takes less
         privileges::allow_locked_memory();
-        privileges::keep_only(&privileges::to_schedule()).map_err(|e| DaemonError::Drop(e.to_string()))?;
+        let in_kernel = config.backend != Means::Agent && support::exists();
+        privileges::keep_only(&privileges::to_schedule(in_kernel))
+            .map_err(|e| DaemonError::Drop(e.to_string()))?;
         if let Err(e) = make_room(&config.cpus) {
             tracing::warn!("the files may answer late while a job runs: {e}");
         }
         listen(session, signals, &guard, &events).map_err(system("starting threads"))?;
+        mind_the_clock(&service).map_err(system("minding the clock"))?;
+        if let Some(listener) = listener {
+            let service = Arc::clone(&service);
+            metrics::answer(listener, move || service.metrics())
+                .map_err(system("starting to answer monitors"))?;
+        }
         announce(config, &place);
         wait(&service, &told)
     });
@@ -103,6 +124,18 @@ pub fn serve(config: &Checked) -> Result<(), DaemonError> {
         _ => guard.unmount().map_err(system("unmounting")),
     };
     ended.and(unmounted)
+}
+
+/// Starts the guard, and opens the place where monitors ask while the daemon has its privileges.
+fn guarded(config: &Checked, place: &Place) -> Result<(Guard, Option<Listening>), DaemonError> {
+    let asked = config.metrics.as_ref().map(Listening::open).transpose()?;
+    let started = Guard::start(place).and_then(|guard| {
+        asked.iter().filter_map(|a| a.file.as_ref()).try_for_each(|file| guard.socket(file.made()))?;
+        Ok(guard)
+    });
+    let guard =
+        started.map_err(|source| DaemonError::System { what: "starting the guard of the mount", source })?;
+    Ok((guard, asked))
 }
 
 fn check_privileges() -> Result<(), DaemonError> {
@@ -141,6 +174,25 @@ fn listen(session: Session<Tree>, signals: SigSet, guard: &Guard, events: &Sende
             Event::Unmounted
         }),
     )
+}
+
+/// Starts the thread that judges the clock every second, and at once when somebody sets it.
+fn mind_the_clock(service: &Arc<Service>) -> io::Result<()> {
+    let timer = TimerFd::new(ClockId::CLOCK_REALTIME, TimerFlags::TFD_CLOEXEC)?;
+    let service = Arc::clone(service);
+    let mind = move || {
+        let flags = TimerSetTimeFlags::TFD_TIMER_ABSTIME | TimerSetTimeFlags::TFD_TIMER_CANCEL_ON_SET;
+        loop {
+            let at = Duration::from_nanos(Clock::Realtime.now_ns().max(0).unsigned_abs()) + EVERY;
+            let armed = timer.set(Expiration::OneShot(TimeSpec::from_duration(at)), flags);
+            // cancelled: the clock was set, which is what this is for
+            if armed.is_err() || timer.wait().is_err_and(|e| e != Errno::ECANCELED) {
+                std::thread::sleep(EVERY);
+            }
+            service.judge_clock();
+        }
+    };
+    std::thread::Builder::new().name("colonyd-clock".into()).spawn(mind).map(drop)
 }
 
 fn announce(config: &Checked, place: &Place) {

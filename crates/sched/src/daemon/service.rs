@@ -5,18 +5,21 @@ use std::sync::mpsc::Sender;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use colony_clock::estimate::{Feed, FeedError};
 use colony_node::task;
 use colony_time::text;
 use serde::Serialize;
 
 use super::Event;
 use super::access::{self, Access, Peer, Right};
+use super::clock::{ClockJudge, StaleFeed};
 use super::config::Checked;
 use super::files::File;
 use super::guard::Teller;
 use super::limits::Limits;
+use super::metrics::open_metrics;
 use super::report::{ClockReport, JobReport, StatsReport};
-use super::scheduler::{JoinError, Scheduler};
+use super::scheduler::{JoinError, Scheduler, Snapshot};
 use super::setting::{Setting, SettingError};
 
 /// Users whose last refusal is kept.
@@ -46,6 +49,12 @@ pub enum Refusal {
     /// The windows cannot be so.
     #[error(transparent)]
     Setting(#[from] SettingError),
+    /// The text for `clock` is no estimate.
+    #[error(transparent)]
+    Feed(#[from] FeedError),
+    /// The estimate is too old, or of another boot.
+    #[error(transparent)]
+    Stale(#[from] StaleFeed),
     /// The text for `job` means nothing.
     #[error("write 1 (or an empty line) to register the writing process, or the number of another one")]
     NoProcess,
@@ -80,9 +89,13 @@ impl Refusal {
     pub const fn errno(&self) -> i32 {
         match self {
             Self::NoRight { .. } | Self::ReadOnly(_) | Self::NotYours { .. } => libc::EACCES,
-            Self::NoText | Self::NoProcess | Self::Unseen | Self::OtherNumbers | Self::NoProgram(_) => {
-                libc::EINVAL
-            }
+            Self::NoText
+            | Self::NoProcess
+            | Self::Unseen
+            | Self::OtherNumbers
+            | Self::NoProgram(_)
+            | Self::Feed(_) => libc::EINVAL,
+            Self::Stale(_) => libc::ERANGE,
             Self::Setting(e) => e.errno(),
             Self::Join(JoinError::Sched(crate::SchedError::NoProcess(_))) => libc::ESRCH,
             Self::Join(JoinError::Closed) => libc::ESHUTDOWN,
@@ -99,7 +112,9 @@ pub(crate) struct Service {
     limits: Limits,
     access: Access,
     scheduler: Scheduler,
+    /// Locked before all others.
     setting: Mutex<Setting>,
+    judge: Mutex<ClockJudge>,
     refusals: Mutex<BTreeMap<u32, String>>,
     started: Instant,
     events: Sender<Event>,
@@ -110,8 +125,9 @@ impl Service {
         Self {
             limits: config.limits,
             access: config.access.clone(),
-            scheduler: Scheduler::new(config.cpus.clone(), guard),
+            scheduler: Scheduler::new(config.cpus.clone(), config.means(), guard),
             setting: Mutex::new(config.setting),
+            judge: Mutex::new(ClockJudge::new(config.clock, config.setting.windows())),
             refusals: Mutex::default(),
             started: Instant::now(),
             events,
@@ -147,8 +163,8 @@ impl Service {
             File::Period => format!("{}\n", text::Ns(setting.windows().period_ns())),
             File::DutyCycle => format!("{}\n", setting.duty()),
             File::Job => self.scheduler.snapshot().processes.iter().map(|p| format!("{p}\n")).collect(),
-            File::Stats => json(&self.stats(setting)),
-            File::Clock => json(&ClockReport::now(setting.windows())),
+            File::Stats => json(&self.stats(setting, self.scheduler.snapshot())),
+            File::Clock => json(&ClockReport::now(setting.windows(), lock(&self.judge).state().clone())),
             File::Limits => self.limits_document(),
             File::LastError => lock(&self.refusals).get(&uid).cloned().unwrap_or_default(),
         }
@@ -167,11 +183,14 @@ impl Service {
         match file {
             File::Period => self.set(|now| now.with_period(text, &self.limits))?,
             File::DutyCycle => self.set(|now| now.with_duty(text, &self.limits))?,
+            File::Clock => self.feed(text)?,
             _ => {
                 let pid = process_named(text, peer)?;
                 // held, so that no change of the windows slips between reading them and the agent's start
                 let setting = lock(&self.setting);
-                self.scheduler.join(pid, setting.windows())?;
+                let kept = lock(&self.judge).state().kept;
+                self.scheduler.join(pid, kept)?;
+                drop(setting);
                 tracing::info!("process {pid} joins the job, as user {} wrote", peer.uid);
                 let _ = self.events.send(Event::Joined);
             }
@@ -185,10 +204,30 @@ impl Service {
     ) -> Result<(), SettingError> {
         let mut setting = lock(&self.setting);
         *setting = change(&setting)?;
-        self.scheduler.set_windows(setting.windows());
+        let mut judge = lock(&self.judge);
+        judge.look(setting.windows());
+        self.scheduler.set_windows(judge.state().kept);
         let period = text::Ns(setting.windows().period_ns());
         tracing::info!("the windows are now: period {period}, duty cycle {}", setting.duty());
         Ok(())
+    }
+
+    /// Takes an estimate of the cluster's clock.
+    fn feed(&self, text: &str) -> Result<(), Refusal> {
+        let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
+        let feed = if text == "none" { None } else { Some(text.parse::<Feed>()?) };
+        lock(&self.judge).feed(feed)?;
+        self.judge_clock();
+        Ok(())
+    }
+
+    /// Judges the clock anew, and has the windows follow it.
+    pub(crate) fn judge_clock(&self) {
+        let setting = lock(&self.setting);
+        let mut judge = lock(&self.judge);
+        if judge.look(setting.windows()) {
+            self.scheduler.set_windows(judge.state().kept);
+        }
     }
 
     fn remember(&self, file: File, peer: &Peer, refusal: &Refusal) {
@@ -205,17 +244,27 @@ impl Service {
         refusals.insert(peer.uid, text);
     }
 
-    fn stats(&self, setting: Setting) -> StatsReport {
-        let now = self.scheduler.snapshot();
+    /// What monitors are told now.
+    pub(crate) fn metrics(&self) -> String {
+        let setting = *lock(&self.setting);
+        let (now, totals) = self.scheduler.totals();
+        open_metrics(self.stats(setting, now), totals)
+    }
+
+    fn stats(&self, setting: Setting, now: Snapshot) -> StatsReport {
         StatsReport {
             schema: StatsReport::SCHEMA.into(),
             pid: std::process::id(),
             uptime_ns: self.started.elapsed().as_nanos() as u64,
             windows: setting.windows(),
+            coordination: lock(&self.judge).state().clone(),
             duty_cycle: setting.duty().to_string(),
             cpus: self.scheduler.cpus().clone(),
             job: JobReport { active: now.active, processes: now.processes, tasks: now.tasks, jobs: now.jobs },
-            agent: now.agent,
+            agent: now.did.agent,
+            kept_by: now.did.by,
+            sched_ext: now.did.sched_ext,
+            warnings: now.did.warnings,
         }
     }
 

@@ -1,13 +1,14 @@
 //! The proof from scheduler events, aggregated in the kernel (`bpf/windows.bpf.c`).
 
 use std::fmt;
-use std::mem::{MaybeUninit, offset_of};
+use std::mem::offset_of;
 
+use colony_bpf::word;
 use colony_node::cpu::CpuSet;
 use colony_time::Windows;
 use libbpf_rs::btf::types::Typedef;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Btf, MapCore, MapFlags, OpenObject, ProgramInput};
+use libbpf_rs::{Btf, MapCore, MapFlags, ProgramInput};
 
 use super::{Deferred, Proof, ProofSource, WindowTimes};
 use crate::SchedError;
@@ -49,14 +50,7 @@ impl BpfProof {
                 "in a container (another pid namespace) the kernel's events number tasks otherwise".into(),
             ));
         }
-        // libbpf's messages go to standard error by default; ours say what matters
-        libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Debug, |_, text| {
-            tracing::debug!("{}", text.trim_end())
-        })));
-        // the skeleton borrows this pointer-sized cell for as long as it lives; it is not worth a
-        // self-referential struct to get eight bytes back
-        let cell: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = skel::WindowsSkelBuilder::default().open(cell).map_err(refused)?;
+        let mut open = skel::WindowsSkelBuilder::default().open(colony_bpf::place()).map_err(refused)?;
         leave_out_missing(&mut open).map_err(refused)?;
         let skel = open.load().map_err(refused)?;
         let cpus = cpus.iter().filter(|&c| c < MAX_CPUS).filter_map(|c| u32::try_from(c).ok()).collect();
@@ -88,8 +82,7 @@ impl BpfProof {
             data.favored_ns = windows.favored_ns();
         }
         if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
-            bss.epoch_ns =
-                (i128::from(windows.epoch_ns()).rem_euclid(i128::from(windows.period_ns()))) as u64;
+            bss.epoch_ns = windows.first_ns();
         }
     }
 
@@ -142,8 +135,8 @@ impl BpfProof {
             };
             add(&mut proof.favored, &account, offset_of!(types::cpu, favored));
             add(&mut proof.regular, &account, offset_of!(types::cpu, regular));
-            proof.favored.interrupts_ns += get(&account, offset_of!(types::cpu, irq_favored));
-            proof.regular.interrupts_ns += get(&account, offset_of!(types::cpu, irq_regular));
+            proof.favored.interrupts_ns += word(&account, offset_of!(types::cpu, irq_favored));
+            proof.regular.interrupts_ns += word(&account, offset_of!(types::cpu, irq_regular));
         }
         let lost = self.skel.maps.bss_data.as_deref().map_or(0, |bss| bss.lost);
         if lost > 0 {
@@ -165,9 +158,9 @@ impl BpfProof {
                 let name = if name.is_empty() { b"(unseen)" } else { name };
                 Some(Deferred {
                     comm: String::from_utf8_lossy(name).into_owned(),
-                    favored_ns: get(&value, offset_of!(types::thread, favored_ns)),
-                    regular_ns: get(&value, offset_of!(types::thread, regular_ns)),
-                    times: get(&value, offset_of!(types::thread, times)),
+                    favored_ns: word(&value, offset_of!(types::thread, favored_ns)),
+                    regular_ns: word(&value, offset_of!(types::thread, regular_ns)),
+                    times: word(&value, offset_of!(types::thread, times)),
                 })
             })
             .collect();
@@ -204,16 +197,11 @@ fn add(times: &mut WindowTimes, account: &[u8], at: usize) {
         &mut times.idle_ns,
     ];
     for total in accounts {
-        let ns = get(account, next);
+        let ns = word(account, next);
         *total += ns;
         times.observed_ns += ns;
         next += size_of::<u64>();
     }
-}
-
-/// The word at an offset of a value of a map; 0 where the value is too short.
-fn get(value: &[u8], at: usize) -> u64 {
-    value.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes)
 }
 
 fn put(value: &mut [u8], at: usize, word: u64) {

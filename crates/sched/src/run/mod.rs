@@ -12,10 +12,12 @@ use nix::sys::prctl;
 use serde::{Deserialize, Serialize};
 
 use crate::SchedError;
-use crate::agent::{Agent, AgentConfig, AgentStats, RegularClass};
+use crate::agent::{AgentStats, RegularClass};
 use crate::client::Client;
 use crate::daemon::limits::Limits;
+use crate::ext::{ExtOptions, ExtStats};
 use crate::job::Job;
+use crate::keeper::{Keeper, KeeperConfig, KeeperStats, Kept, Means};
 use crate::proof::{Observer, Proof};
 use child::{Child, Signals};
 
@@ -28,6 +30,8 @@ pub enum Backend {
     Auto,
     /// `colonyd`, whose windows hold for every job of the node.
     Daemon,
+    /// The [scheduler in the kernel](crate::ext), loaded by this process.
+    SchedExt,
     /// The user-space [agent](crate::agent), run by this process.
     Agent,
     /// Nothing: the windows are only measured, for comparison.
@@ -45,6 +49,8 @@ pub struct RunConfig {
     pub cpus: Option<CpuSet>,
     /// The class of job tasks in regular windows.
     pub regular: RegularClass,
+    /// Settings of the scheduler in the kernel.
+    pub ext: ExtOptions,
     /// The program and its arguments.
     pub command: Vec<OsString>,
 }
@@ -93,6 +99,8 @@ pub struct RunReport {
     pub proof: Proof,
     /// What the agent did; `None` without one.
     pub agent: Option<AgentStats>,
+    /// What the scheduler in the kernel did; `None` without one.
+    pub sched_ext: Option<ExtStats>,
     /// Processes of the job that outlived the program; they are in their own class.
     pub left_running: Vec<i32>,
     /// What the user should know.
@@ -116,10 +124,14 @@ pub fn run(config: &RunConfig) -> Result<RunReport, SchedError> {
     let (maker, mut warnings) = Maker::start(config, &plan, &job)?;
     warnings.extend(plan.warnings);
     let started = Instant::now();
-    let child = observer.following(|| Child::start(config, &plan.cpus, &signals, plan.daemon.as_ref()))?;
+    let start = || Child::start(config, &plan.cpus, &signals, plan.daemon.as_ref());
+    let child = observer.following(|| match &maker {
+        Maker::Keeper(keeper) => keeper.following(start),
+        _ => start(),
+    })?;
     job.add(child.pid()).or_else(|e| if child.has_ended() { Ok(()) } else { Err(e) })?;
-    if let Maker::Agent(agent) = &maker {
-        agent.look();
+    if let Maker::Keeper(keeper) = &maker {
+        keeper.look();
     }
     observer.follow();
 
@@ -128,8 +140,11 @@ pub fn run(config: &RunConfig) -> Result<RunReport, SchedError> {
     let proof = observer.proof();
     drop(observer);
     let backend = maker.backend();
-    let agent = maker.finish();
+    let did = maker.finish();
     job.refresh();
+    warnings.extend(did.warnings);
+    let (agent, sched_ext) = (did.agent, did.sched_ext);
+    warnings.extend(sched_ext.iter().flat_map(|s| s.warnings.iter().cloned()));
     if let Some(agent) = &agent {
         warnings.extend(agent.warnings.iter().cloned());
         warnings.extend(agent.stopped.iter().map(|why| format!("the agent gave up during the run: {why}")));
@@ -145,6 +160,7 @@ pub fn run(config: &RunConfig) -> Result<RunReport, SchedError> {
         job_cpu_ns: ended.cpu_ns,
         proof,
         agent,
+        sched_ext,
         left_running: job.processes(),
         warnings,
     })
@@ -171,7 +187,7 @@ impl Plan {
                 what: "no colonyd answers on this node".into(),
                 advice: "start it (systemctl start colonyd), or run with --backend agent",
             })?),
-            Backend::Agent | Backend::None => None,
+            Backend::SchedExt | Backend::Agent | Backend::None => None,
         };
         match daemon {
             Some(daemon) => Self::of_daemon(config, daemon, &cpus),
@@ -197,14 +213,19 @@ impl Plan {
                 .push(format!("colonyd gives jobs CPUs {}, none of those asked for ({wanted})", stats.cpus));
             cpus = stats.cpus;
         }
-        Ok(Self { daemon: Some(daemon), windows: stats.windows, cpus, warnings })
+        Ok(Self {
+            daemon: Some(daemon),
+            windows: stats.coordination.kept.unwrap_or(stats.windows),
+            cpus,
+            warnings,
+        })
     }
 }
 
 /// Who makes the windows of a run.
 enum Maker {
     Daemon(Client),
-    Agent(Box<Agent>),
+    Keeper(Box<Keeper>),
     Nobody,
 }
 
@@ -214,14 +235,22 @@ impl Maker {
         if let Some(daemon) = &plan.daemon {
             return Ok((Self::Daemon(daemon.clone()), Vec::new()));
         }
-        if config.backend == Backend::None {
-            return Ok((Self::Nobody, Vec::new()));
-        }
+        let means = match config.backend {
+            Backend::None => return Ok((Self::Nobody, Vec::new())),
+            Backend::SchedExt => Means::SchedExt,
+            Backend::Agent => Means::Agent,
+            Backend::Auto | Backend::Daemon => Means::Auto,
+        };
         Limits::default().check(&config.windows)?;
-        let agent_config =
-            AgentConfig { regular: config.regular, ..AgentConfig::new(plan.windows, plan.cpus.clone()) };
-        match Agent::start(agent_config, Arc::clone(job)) {
-            Ok(agent) => Ok((Self::Agent(Box::new(agent)), Vec::new())),
+        let keeper = KeeperConfig {
+            means,
+            windows: plan.windows,
+            cpus: plan.cpus.clone(),
+            regular: config.regular,
+            ext: config.ext.clone(),
+        };
+        match Keeper::start(keeper, Arc::clone(job)) {
+            Ok(keeper) => Ok((Self::Keeper(Box::new(keeper)), Vec::new())),
             Err(e @ SchedError::NoRealTime(_)) if config.backend == Backend::Auto => {
                 Ok((Self::Nobody, vec![format!("the windows are only measured, nothing is held back: {e}")]))
             }
@@ -229,21 +258,28 @@ impl Maker {
         }
     }
 
-    const fn backend(&self) -> Backend {
+    fn backend(&self) -> Backend {
         match self {
             Self::Daemon(_) => Backend::Daemon,
-            Self::Agent(_) => Backend::Agent,
+            Self::Keeper(keeper) => match keeper.by() {
+                Kept::SchedExt => Backend::SchedExt,
+                Kept::Agent => Backend::Agent,
+                Kept::Nothing => Backend::None,
+            },
             Self::Nobody => Backend::None,
         }
     }
 
     /// Ends it, and says what it did.
-    fn finish(self) -> Option<AgentStats> {
+    fn finish(self) -> KeeperStats {
         match self {
-            // the daemon's agent goes on while the node has other jobs; its figures are of all of them
-            Self::Daemon(daemon) => daemon.stats().ok().and_then(|s| s.agent),
-            Self::Agent(agent) => Some(agent.stop()),
-            Self::Nobody => None,
+            // the daemon's means go on while the node has other jobs; its figures are of all of them
+            Self::Daemon(daemon) => daemon.stats().map_or_else(
+                |_| KeeperStats::default(),
+                |s| KeeperStats { agent: s.agent, sched_ext: s.sched_ext, ..KeeperStats::default() },
+            ),
+            Self::Keeper(keeper) => keeper.stop(),
+            Self::Nobody => KeeperStats::default(),
         }
     }
 }

@@ -93,6 +93,7 @@ fn run_and_print(backend: &str, command: Vec<OsString>) {
         windows: windows(),
         backend,
         cpus: Some(last_cpu()),
+        ext: colony_sched::ext::ExtOptions::default(),
         regular: RegularClass::Idle,
         command,
     };

@@ -3,8 +3,10 @@
 //! All of it needs root and `/dev/fuse`; where they are missing the tests say so and pass.
 
 mod access;
+mod clock;
 mod command;
 mod files;
 mod job;
 mod life;
+mod metrics;
 mod support;

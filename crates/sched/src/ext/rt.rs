@@ -1,0 +1,71 @@
+//! Real-time tasks: they are above any `sched_ext` scheduler, so no window holds them back.
+
+use colony_node::class::{self, Class};
+use colony_node::cpu::{self, CpuSet};
+use colony_node::task;
+use serde::{Deserialize, Serialize};
+
+use super::Exempt;
+
+/// A task of a real-time class that may use CPUs of the job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RtTask {
+    /// Its number.
+    pub tid: i32,
+    /// Its start in clock ticks since boot: with the number it names the task for good.
+    pub start_ticks: u64,
+    /// Its name.
+    pub comm: String,
+    /// Its class.
+    pub class: Class,
+    /// Whether it is the kernel's own.
+    pub kernel: bool,
+    /// CPU time it has had.
+    pub ran_ns: u64,
+}
+
+/// Number of the parent of all kernel threads.
+const KTHREADD: i32 = 2;
+
+/// Every real-time task of the node that may use one of `cpus`, but those of process `except`.
+///
+/// Kernel threads bound to one CPU that the kernel stops others with (`migration/0`) are among them: they run
+/// rarely, and nobody can hold them.
+#[must_use]
+pub fn tasks_on(cpus: &CpuSet, except: i32) -> Vec<RtTask> {
+    let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let numbers = processes.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let mut found: Vec<RtTask> = numbers
+        .filter(|&pid| pid != except)
+        .flat_map(task::threads)
+        .filter_map(|tid| real_time(tid, cpus))
+        .collect();
+    found.sort_by_key(|t| (std::cmp::Reverse(t.ran_ns), t.tid));
+    found
+}
+
+fn real_time(tid: i32, cpus: &CpuSet) -> Option<RtTask> {
+    let class = class::get(tid).ok()?;
+    if !class.is_real_time() || cpu::affinity(tid).ok()?.and(cpus).is_empty() {
+        return None;
+    }
+    let stat = task::stat(tid).ok()?;
+    Some(RtTask {
+        tid,
+        start_ticks: stat.start_ticks,
+        comm: task::name(tid)?,
+        class,
+        kernel: tid == KTHREADD || stat.parent == KTHREADD,
+        ran_ns: task::run_and_delay_ns(tid).map_or(0, |(ran, _)| ran),
+    })
+}
+
+/// Whether `task` is meant by one of these names.
+#[must_use]
+pub fn is_named(task: &RtTask, names: &[Exempt]) -> bool {
+    names.iter().any(|n| match n {
+        Exempt::Name { name, prefix: true } => task.comm.starts_with(name.as_str()),
+        Exempt::Name { name, prefix: false } => task.comm == *name,
+        Exempt::Cgroup(_) => false,
+    })
+}

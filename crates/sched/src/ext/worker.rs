@@ -1,0 +1,302 @@
+//! The thread that owns the scheduler: it starts it, tells it of new tasks, and minds its end.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use colony_time::Windows;
+
+use super::demote::Demoted;
+use super::load::{Ended, Loaded};
+use super::stats::ExtStats;
+use super::{ExtConfig, ExtError, rt, support};
+use crate::agent::keep_off;
+use crate::job::Job;
+
+/// How often it looks for the scheduler's end and for processes that joined the job.
+const LOOK: Duration = Duration::from_millis(250);
+/// How often it looks for real-time tasks.
+const LOOK_FOR_RT: Duration = Duration::from_secs(2);
+/// How long CPUs may come and go before the scheduler is given up.
+const RESTARTS: Duration = Duration::from_secs(10);
+
+/// What the thread can be asked.
+enum Ask {
+    Look,
+    Windows(Windows),
+    /// Whether what this thread forks is the job's.
+    Parent(i32, bool, SyncSender<()>),
+    Stats(SyncSender<ExtStats>),
+    Stop,
+}
+
+/// The scheduler, while this value lives; every task of the node is scheduled by it.
+///
+/// Tasks of the job are those registered in the [`Job`] and their descendants from then on, and those of the
+/// configured cgroups. When this value is dropped, or this process dies, the kernel's own scheduler is back.
+#[derive(Debug)]
+pub struct ExtScheduler {
+    ask: Sender<Ask>,
+    thread: Option<JoinHandle<ExtStats>>,
+    stopped: Arc<Mutex<Option<String>>>,
+}
+
+impl ExtScheduler {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// [`ExtError`] where this kernel cannot, or another scheduler is loaded.
+    pub fn start(config: ExtConfig, job: Arc<Job>) -> Result<Self, ExtError> {
+        support::check()?;
+        let (ask, asked) = channel();
+        let (ready, is_ready) = sync_channel(1);
+        let stopped = Arc::new(Mutex::new(None));
+        let tell = Arc::clone(&stopped);
+        let body = move || match Loaded::start(&config) {
+            Ok(loaded) => {
+                keep_off(&config.cpus);
+                let mut worker = Worker::new(config, job, loaded, tell);
+                worker.mark();
+                worker.look_for_rt();
+                let _ = ready.send(Ok(()));
+                worker.run(&asked)
+            }
+            Err(e) => {
+                let _ = ready.send(Err(e));
+                ExtStats::default()
+            }
+        };
+        let failed = |what: String| ExtError::Load(what);
+        let thread = std::thread::Builder::new()
+            .name("colony-ext".into())
+            .spawn(body)
+            .map_err(|e| failed(format!("starting its thread: {e}")))?;
+        is_ready.recv().map_err(|_| failed("its thread ended early".into()))??;
+        Ok(Self { ask, thread: Some(thread), stopped })
+    }
+
+    /// Changes the windows; they hold when the running window of the old ones ends.
+    pub fn set_windows(&self, windows: Windows) {
+        let _ = self.ask.send(Ask::Windows(windows));
+    }
+
+    /// Looks for tasks added to the job now, not only at the next look.
+    pub fn look(&self) {
+        let _ = self.ask.send(Ask::Look);
+    }
+
+    /// Does `start` on this thread; every process it forks is the job's from the fork on.
+    pub fn following<T>(&self, start: impl FnOnce() -> T) -> T {
+        let follow = |on| {
+            let (give, get) = sync_channel(1);
+            let _ = self.ask.send(Ask::Parent(nix::unistd::gettid().as_raw(), on, give));
+            let _ = get.recv();
+        };
+        follow(true);
+        let started = start();
+        follow(false);
+        started
+    }
+
+    /// Why the kernel ended it, if it did.
+    #[must_use]
+    pub fn why_stopped(&self) -> Option<String> {
+        self.stopped.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What it did so far.
+    #[must_use]
+    pub fn stats(&self) -> ExtStats {
+        let (give, get) = sync_channel(1);
+        let _ = self.ask.send(Ask::Stats(give));
+        get.recv().unwrap_or_default()
+    }
+
+    /// Ends it; the kernel's own scheduler is back when this returns.
+    #[must_use]
+    pub fn stop(mut self) -> ExtStats {
+        self.end()
+    }
+
+    fn end(&mut self) -> ExtStats {
+        let _ = self.ask.send(Ask::Stop);
+        self.thread.take().and_then(|t| t.join().ok()).unwrap_or_default()
+    }
+}
+
+impl Drop for ExtScheduler {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            let _ = self.end();
+        }
+    }
+}
+
+struct Worker {
+    config: ExtConfig,
+    job: Arc<Job>,
+    /// `None` after the kernel ended it.
+    loaded: Option<Loaded>,
+    /// What schedulers before this one did.
+    before: ExtStats,
+    started: Instant,
+    looked_for_rt: Option<Instant>,
+    real_time: Vec<rt::RtTask>,
+    demoted: Demoted,
+    /// Tasks that were told of.
+    marked: std::collections::BTreeMap<i32, u64>,
+    stopped: Arc<Mutex<Option<String>>>,
+}
+
+impl Worker {
+    fn new(config: ExtConfig, job: Arc<Job>, loaded: Loaded, stopped: Arc<Mutex<Option<String>>>) -> Self {
+        Self {
+            config,
+            job,
+            loaded: Some(loaded),
+            before: ExtStats::default(),
+            started: Instant::now(),
+            looked_for_rt: None,
+            real_time: Vec::new(),
+            demoted: Demoted::default(),
+            marked: std::collections::BTreeMap::new(),
+            stopped,
+        }
+    }
+
+    /// Works until asked to stop; what was done.
+    fn run(&mut self, asked: &Receiver<Ask>) -> ExtStats {
+        loop {
+            match asked.recv_timeout(LOOK) {
+                Ok(Ask::Look) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(Ask::Windows(windows)) => {
+                    self.config.windows = windows;
+                    if let Some(loaded) = &mut self.loaded {
+                        loaded.set_windows(&windows);
+                    }
+                }
+                Ok(Ask::Parent(tid, on, reply)) => {
+                    if let Some(loaded) = &self.loaded {
+                        loaded.mark(tid, on);
+                    }
+                    let _ = reply.send(());
+                    continue;
+                }
+                Ok(Ask::Stats(reply)) => {
+                    let _ = reply.send(self.stats());
+                }
+                Ok(Ask::Stop) | Err(RecvTimeoutError::Disconnected) => {
+                    let stats = self.stats();
+                    self.loaded = None;
+                    return stats;
+                }
+            }
+            self.demoted.beat();
+            self.mind_the_end();
+            self.mark();
+            self.look_for_rt();
+        }
+    }
+
+    /// Tells the kernel of the job's tasks that it does not know: those it forks are known by themselves.
+    fn mark(&mut self) {
+        self.job.refresh();
+        let Some(loaded) = &self.loaded else { return };
+        let tasks = self.job.tasks();
+        for task in &tasks {
+            if self.marked.get(&task.tid) != Some(&task.start_ticks) && loaded.mark(task.tid, true) {
+                self.marked.insert(task.tid, task.start_ticks);
+            }
+        }
+        let there: std::collections::BTreeSet<i32> = tasks.iter().map(|t| t.tid).collect();
+        self.marked.retain(|tid, _| there.contains(tid));
+    }
+
+    fn look_for_rt(&mut self) {
+        if self.looked_for_rt.is_some_and(|at| at.elapsed() < LOOK_FOR_RT) {
+            return;
+        }
+        self.looked_for_rt = Some(Instant::now());
+        let ours = std::process::id().cast_signed();
+        self.real_time = rt::tasks_on(&self.config.cpus, ours);
+        let asked = &self.config.options.demote;
+        let named = self.real_time.extract_if(.., |t| !t.kernel && rt::is_named(t, asked)).collect();
+        self.demoted.demote(named);
+    }
+
+    /// Loads the scheduler again after CPUs came or went; remembers any other end.
+    fn mind_the_end(&mut self) {
+        let Some(ended) = self.loaded.as_ref().and_then(Loaded::ended) else { return };
+        self.before = self.accounts();
+        self.loaded = None;
+        self.marked.clear();
+        let why = match ended {
+            Ended::Because(why) => why,
+            Ended::Restart => match self.restart() {
+                Ok(()) => return,
+                Err(e) => format!("CPUs came or went, and it could not be loaded again: {e}"),
+            },
+        };
+        tracing::warn!("the kernel ended the sched_ext scheduler: {why}");
+        *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+    }
+
+    fn restart(&mut self) -> Result<(), ExtError> {
+        let asked = Instant::now();
+        loop {
+            let online = colony_node::cpu::online().map_err(|e| ExtError::Load(e.to_string()))?;
+            let mut config = self.config.clone();
+            config.cpus = config.cpus.and(&online);
+            match Loaded::start(&config) {
+                Ok(loaded) => {
+                    self.loaded = Some(loaded);
+                    self.before.restarts += 1;
+                    self.mark();
+                    return Ok(());
+                }
+                // more CPUs may be on their way
+                Err(_) if asked.elapsed() < RESTARTS => std::thread::sleep(LOOK),
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// What the user should know of real-time tasks: the kernel's own run rarely, and nobody can hold them.
+    fn above_us(&self) -> Option<String> {
+        let job = self.job.tasks();
+        let foreign = |t: &&rt::RtTask| !t.kernel && !job.iter().any(|j| j.tid == t.tid);
+        let mut names: Vec<String> =
+            self.real_time.iter().filter(foreign).map(|t| format!("{} ({})", t.comm, t.class)).collect();
+        names.dedup();
+        let first = names.first()?.split(' ').next().unwrap_or_default().to_owned();
+        let more = if names.len() > 5 { format!(" and {} more", names.len() - 5) } else { String::new() };
+        names.truncate(5);
+        Some(format!(
+            "real-time tasks are above this scheduler, so no window holds them on the job's CPUs: {}{more}; keep \
+             them off these CPUs, or have them scheduled ordinarily meanwhile (--demote {first})",
+            names.join(", ")
+        ))
+    }
+
+    /// What the schedulers so far did, as the kernel has it.
+    fn accounts(&self) -> ExtStats {
+        let mut accounts = self.before.clone();
+        if let Some(loaded) = &self.loaded {
+            accounts.add(loaded.stats());
+        }
+        accounts
+    }
+
+    fn stats(&self) -> ExtStats {
+        let mut stats = self.accounts();
+        stats.cpus = self.config.cpus.clone();
+        stats.real_time.clone_from(&self.real_time);
+        stats.demoted.clone_from(&self.demoted.tasks);
+        stats.warnings.extend(self.demoted.problem.clone());
+        stats.warnings.extend(self.above_us());
+        stats.wall_ns = self.started.elapsed().as_nanos() as u64;
+        stats.stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        stats
+    }
+}

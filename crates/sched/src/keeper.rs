@@ -1,0 +1,295 @@
+//! What keeps the windows of a job: the scheduler in the kernel where there is one, the agent else.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use colony_node::cpu::{self, CpuSet};
+use colony_time::Windows;
+use serde::{Deserialize, Serialize};
+
+use crate::SchedError;
+use crate::agent::{Agent, AgentConfig, AgentStats, RegularClass, keep_off};
+use crate::ext::{ExtConfig, ExtError, ExtOptions, ExtScheduler, ExtStats};
+use crate::job::Job;
+
+/// How soon the end of the scheduler is seen.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Which means to prefer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Means {
+    /// `sched_ext` where the kernel has it and nobody else uses it, the agent else.
+    #[default]
+    Auto,
+    /// `sched_ext`, or nothing.
+    SchedExt,
+    /// The agent.
+    Agent,
+}
+
+/// How windows are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeeperConfig {
+    /// By what.
+    pub means: Means,
+    /// The windows.
+    pub windows: Windows,
+    /// The job's CPUs.
+    pub cpus: CpuSet,
+    /// The class of job tasks in regular windows, with the agent.
+    pub regular: RegularClass,
+    /// Settings of the scheduler in the kernel.
+    pub ext: ExtOptions,
+}
+
+/// What keeps the windows now, or did last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kept {
+    /// The scheduler in the kernel.
+    SchedExt,
+    /// The agent.
+    Agent,
+    /// Nothing any more.
+    #[default]
+    Nothing,
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct KeeperStats {
+    /// By what the windows are kept now.
+    pub by: Kept,
+    /// What the scheduler in the kernel did, if it ever ran.
+    pub sched_ext: Option<ExtStats>,
+    /// What the agent did, if it ever ran.
+    pub agent: Option<AgentStats>,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+}
+
+/// Keeps the windows while it lives.
+#[derive(Debug)]
+pub struct Keeper {
+    shared: Arc<Shared>,
+    watcher: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    job: Arc<Job>,
+    inner: Mutex<Inner>,
+    stop: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Inner {
+    config: KeeperConfig,
+    by: By,
+    /// What the scheduler in the kernel did before the agent took over.
+    ext: Option<ExtStats>,
+    warnings: Vec<String>,
+}
+
+#[derive(Debug)]
+enum By {
+    Ext(ExtScheduler),
+    Agent(Box<Agent>),
+    Nothing,
+}
+
+impl Keeper {
+    /// Starts keeping windows for `job`.
+    ///
+    /// # Errors
+    /// [`SchedError::Ext`] where `sched_ext` was asked for and cannot be; else as [`Agent::start`].
+    pub fn start(config: KeeperConfig, job: Arc<Job>) -> Result<Self, SchedError> {
+        let (by, warnings) = choose(&config, &job)?;
+        let watch = matches!(by, By::Ext(_));
+        let inner = Mutex::new(Inner { config, by, ext: None, warnings });
+        let shared = Arc::new(Shared { job, inner, stop: AtomicBool::new(false) });
+        let watcher = watch.then(|| {
+            let shared = Arc::clone(&shared);
+            let body = move || shared.watch();
+            std::thread::Builder::new().name("colony-keep".into()).spawn(body)
+        });
+        let watcher = watcher.transpose().map_err(|source| SchedError::System {
+            what: "starting the thread that minds the scheduler",
+            source,
+        })?;
+        Ok(Self { shared, watcher })
+    }
+
+    /// Changes the windows.
+    pub fn set_windows(&self, windows: Windows) {
+        let mut inner = self.shared.lock();
+        inner.config.windows = windows;
+        match &inner.by {
+            By::Ext(ext) => ext.set_windows(windows),
+            By::Agent(agent) => agent.set_windows(windows),
+            By::Nothing => {}
+        }
+    }
+
+    /// Looks for new tasks of the job now.
+    pub fn look(&self) {
+        match &self.shared.lock().by {
+            By::Ext(ext) => ext.look(),
+            By::Agent(agent) => agent.look(),
+            By::Nothing => {}
+        }
+    }
+
+    /// Does `start` on this thread; what it forks is the job's from the fork on, where the means can that.
+    pub fn following<T>(&self, start: impl FnOnce() -> T) -> T {
+        match &self.shared.lock().by {
+            By::Ext(ext) => ext.following(start),
+            _ => start(),
+        }
+    }
+
+    /// What keeps the windows.
+    #[must_use]
+    pub fn by(&self) -> Kept {
+        self.shared.lock().by.kind()
+    }
+
+    /// Whether anything keeps the windows still.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        match &self.shared.lock().by {
+            // the agent takes over when it ends
+            By::Ext(_) => true,
+            By::Agent(agent) => agent.is_running(),
+            By::Nothing => false,
+        }
+    }
+
+    /// What was done so far.
+    #[must_use]
+    pub fn stats(&self) -> KeeperStats {
+        self.shared.lock().stats()
+    }
+
+    /// Ends it; every task is scheduled as without it when this returns.
+    #[must_use]
+    pub fn stop(mut self) -> KeeperStats {
+        self.end();
+        let mut inner = self.shared.lock();
+        let by = std::mem::replace(&mut inner.by, By::Nothing);
+        let did = KeeperStats { by: by.kind(), ..inner.stats() };
+        match by {
+            By::Ext(ext) => KeeperStats { sched_ext: Some(ext.stop()), ..did },
+            By::Agent(agent) => KeeperStats { agent: Some(agent.stop()), ..did },
+            By::Nothing => did,
+        }
+    }
+
+    fn end(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        if let Some(watcher) = self.watcher.take() {
+            watcher.thread().unpark();
+            let _ = watcher.join();
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Starts the best means there is; with what the user should know of the choice.
+fn choose(config: &KeeperConfig, job: &Arc<Job>) -> Result<(By, Vec<String>), SchedError> {
+    if config.means == Means::Agent {
+        return Ok((agent(config, job)?, Vec::new()));
+    }
+    let ext = ExtConfig { windows: config.windows, cpus: config.cpus.clone(), options: config.ext.clone() };
+    let refused = match ExtScheduler::start(ext, Arc::clone(job)) {
+        Ok(ext) => return Ok((By::Ext(ext), Vec::new())),
+        Err(e) if config.means == Means::SchedExt => return Err(SchedError::Ext(e)),
+        Err(e) => e,
+    };
+    tracing::debug!("the agent keeps the windows: {refused}");
+    // a kernel without it is no news; one that has it and does not take it is
+    let news = !matches!(refused, ExtError::Kernel | ExtError::Bpf(_));
+    let warning = news.then(|| format!("the agent keeps the windows, not the kernel's scheduler: {refused}"));
+    Ok((agent(config, job)?, warning.into_iter().collect()))
+}
+
+/// Starts the agent, from a thread that may run everywhere, as its own threads must.
+fn agent(config: &KeeperConfig, job: &Arc<Job>) -> Result<By, SchedError> {
+    let agent =
+        AgentConfig { regular: config.regular, ..AgentConfig::new(config.windows, config.cpus.clone()) };
+    let start = || {
+        let here = cpu::affinity(0)?;
+        if !config.cpus.without(&here).is_empty() {
+            cpu::bind(0, &cpu::online()?)?;
+        }
+        Agent::start(agent, Arc::clone(job))
+    };
+    let started = std::thread::scope(|s| s.spawn(start).join())
+        .unwrap_or_else(|_| Err(SchedError::NoRealTime("starting the agent failed".into())))?;
+    Ok(By::Agent(Box::new(started)))
+}
+
+impl By {
+    const fn kind(&self) -> Kept {
+        match self {
+            Self::Ext(_) => Kept::SchedExt,
+            Self::Agent(_) => Kept::Agent,
+            Self::Nothing => Kept::Nothing,
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets the agent take over when the kernel ends the scheduler.
+    fn watch(&self) {
+        keep_off(&self.lock().config.cpus.clone());
+        while !self.stop.load(Ordering::Acquire) {
+            std::thread::park_timeout(LOOK);
+            let mut inner = self.lock();
+            let By::Ext(ext) = &inner.by else { return };
+            let Some(why) = ext.why_stopped() else { continue };
+            inner.take_over(&why, &self.job);
+            return;
+        }
+    }
+}
+
+impl Inner {
+    fn take_over(&mut self, why: &str, job: &Arc<Job>) {
+        if let By::Ext(ext) = std::mem::replace(&mut self.by, By::Nothing) {
+            self.ext = Some(ext.stop());
+        }
+        let next = match agent(&self.config, job) {
+            Ok(by) => {
+                self.by = by;
+                "the agent keeps the windows since".into()
+            }
+            Err(e) => format!("scheduling is plain since, for the agent did not start: {e}"),
+        };
+        let text = format!("the kernel ended the scheduler ({why}); {next}");
+        tracing::error!("{text}");
+        self.warnings.push(text);
+    }
+
+    fn stats(&self) -> KeeperStats {
+        let (mut sched_ext, mut agent) = (self.ext.clone(), None);
+        match &self.by {
+            By::Ext(ext) => sched_ext = Some(ext.stats()),
+            By::Agent(running) => agent = Some(running.stats()),
+            By::Nothing => {}
+        }
+        KeeperStats { by: self.by.kind(), sched_ext, agent, warnings: self.warnings.clone() }
+    }
+}
