@@ -1,0 +1,109 @@
+//! Many nodes on one daemon: what they get together as they grow in number, until something saturates, and how evenly
+//! it is shared (SC06 paper, 4.1 and 4.2, Figs. 4 and 5).
+//!
+//! The nodes are synthetic: one thread plays them all over real windows, so that the daemon is what is measured. Each
+//! computes for 200 µs between two calls.
+//! `cargo bench -p colony-ciod --bench scale`
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use std::time::{Duration, Instant};
+
+use colony_ciod::testing::{FREE, SyntheticNode};
+use colony_fship::calls::number as nr;
+use colony_fship::message::own;
+use common::House;
+
+/// How long each case runs.
+const TIME: Duration = Duration::from_millis(500);
+/// What a node computes between two calls: so one node alone cannot keep the daemon busy.
+const THINK: Duration = Duration::from_micros(200);
+/// Bytes of a transfer.
+const BYTES: u64 = 64 << 10;
+
+/// A case: its name, the call, its arguments, the bytes that it moves.
+type Case = (&'static str, u32, [u64; 6], u64);
+
+const CASES: [Case; 4] = [
+    ("null calls", own::NOP, [0; 6], 0),
+    ("file, write", nr::pwrite64, [3, FREE, BYTES, 0, 0, 0], BYTES),
+    ("file, read", nr::pread64, [3, FREE, BYTES, 0, 0, 0], BYTES),
+    ("socket, send", nr::sendto, [4, FREE, 1400, 0, 0, 0], 1400),
+];
+
+fn main() {
+    println!("{:<14} {:>6} {:>12} {:>9} {:>10}", "case", "nodes", "calls/s", "GB/s", "most/least");
+    for case in CASES {
+        for count in [1, 2, 4, 8, 16, 32, 64, 128] {
+            let (rate, ratio) = run(case, count);
+            let speed = if case.3 > 0 { format!("{:.2}", rate * case.3 as f64 / 1e9) } else { String::new() };
+            println!("{:<14} {count:>6} {rate:>12.0} {speed:>9} {ratio:>10.2}", case.0);
+        }
+    }
+}
+
+/// Calls a second of all nodes, and how many times more the luckiest has than the others' least.
+fn run((_, call, args, _): Case, count: u32) -> (f64, f64) {
+    let house = House::new(count);
+    let (job, mut nodes, _output) = house.run(house.spec());
+    // datagrams to a socket that nobody reads are dropped: what is measured is the way out
+    let sink = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let port = sink.local_addr().expect("bound").port().to_be_bytes();
+    for (n, node) in nodes.iter_mut().enumerate() {
+        let at = node.string(0, FREE, &format!("file-{n}"));
+        assert_eq!(node.call(0, nr::open, [at, (libc::O_CREAT | libc::O_RDWR) as u64, 0o600, 0, 0, 0]), 3);
+        assert_eq!(node.call(0, nr::socket, [2, 2, 0, 0, 0, 0]), 4);
+        let address = [2, 0, port[0], port[1], 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
+        node.poke(0, FREE, &address);
+        assert_eq!(node.call(0, nr::connect, [4, FREE, 16, 0, 0, 0]), 0);
+        assert_eq!(node.call(0, nr::pwrite64, [3, FREE, BYTES, 0, 0, 0]), BYTES as i64);
+    }
+    let done = work(&mut nodes, call, args);
+    let (least, most) = (done.iter().min().copied().unwrap_or(0), done.iter().max().copied().unwrap_or(0));
+    assert!(common::finish(&job, &mut nodes).success());
+    (done.iter().sum::<u64>() as f64 / TIME.as_secs_f64(), most as f64 / least.max(1) as f64)
+}
+
+/// Lets every node make a call, compute for [`THINK`], and so on; how many each had done.
+fn work(nodes: &mut [SyntheticNode], call: u32, args: [u64; 6]) -> Vec<u64> {
+    let mut done = vec![0u64; nodes.len()];
+    let start = Instant::now();
+    // nodes do not begin together
+    let begin = |n: u32| start + THINK * n / nodes.len() as u32;
+    let mut state: Vec<_> = (0..nodes.len() as u32).map(|n| State::Computes(begin(n))).collect();
+    loop {
+        let now = Instant::now();
+        for ((node, done), state) in nodes.iter_mut().zip(&mut done).zip(&mut state) {
+            match *state {
+                State::Waits(seq) => {
+                    if let Some(reply) = node.poll_reply(0) {
+                        assert!(reply.seq == seq && reply.result >= 0, "{reply:?}");
+                        *done += 1;
+                        *state = State::Computes(now + THINK);
+                    }
+                }
+                State::Computes(until) if now >= until => *state = State::Waits(node.send(0, call, args)),
+                State::Computes(_) => {}
+            }
+        }
+        if now - start >= TIME {
+            break;
+        }
+    }
+    for (node, state) in nodes.iter_mut().zip(state) {
+        if let State::Waits(seq) = state {
+            assert!(node.answer(0, seq) >= 0);
+        }
+    }
+    done
+}
+
+/// What a node does.
+#[derive(Clone, Copy)]
+enum State {
+    /// Computes until then.
+    Computes(Instant),
+    /// Waits for the reply of this number.
+    Waits(u32),
+}

@@ -1,0 +1,110 @@
+//! What the supervisor and a job's worker say to each other: frames of JSON on a socket, and descriptors.
+//!
+//! The supervisor may be root and the worker is the user, so the supervisor takes nothing from a worker but what is
+//! typed here, of a bounded length.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::job::ProcessOutcome;
+use crate::{JobError, JobSpec, rights};
+
+/// Bytes of a frame at most.
+const FRAME: usize = 64 << 20;
+
+/// Who the worker becomes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Identity {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) groups: Vec<u32>,
+    /// Whether there is anything to become: the daemon runs as root.
+    pub(crate) take: bool,
+}
+
+/// A node of the job, with what comes as descriptors: window, bell to the daemon, bells to the node.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct NodeSetup {
+    pub(crate) number: u32,
+    pub(crate) window: u64,
+}
+
+/// Everything that a worker needs; the descriptors of each node and the three of the job follow.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Setup {
+    pub(crate) spec: JobSpec,
+    pub(crate) identity: Identity,
+    pub(crate) nodes: Vec<NodeSetup>,
+    /// How long to look for requests before sleeping, ns; none: for ever.
+    pub(crate) spin_ns: Option<u64>,
+    /// How long nodes have to ask for work, ms.
+    pub(crate) ready_ms: u64,
+    /// How long a node has to end a process, ms.
+    pub(crate) grace_ms: u64,
+}
+
+/// To the worker.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Order {
+    Setup(Box<Setup>),
+    /// To these ranks, or to all.
+    Signal {
+        signal: u32,
+        ranks: Option<Vec<u32>>,
+    },
+}
+
+/// From the worker.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Report {
+    /// All nodes have their programs and run.
+    Started,
+    /// A process has ended.
+    Ended(Box<ProcessOutcome>),
+    /// Words of a node's kernel.
+    Log { node: u32, text: String },
+    /// A node cannot be used again before it was started anew.
+    Lost { node: u32 },
+    /// The job has ended: by itself, or by an error.
+    Done(Option<JobError>),
+}
+
+/// Writes a frame.
+pub(crate) fn send(mut stream: &UnixStream, message: &impl Serialize) -> io::Result<()> {
+    let mut frame = vec![0; 4];
+    serde_json::to_writer(&mut frame, message)?;
+    let length = u32::try_from(frame.len() - 4).map_err(io::Error::other)?;
+    frame[..4].copy_from_slice(&length.to_le_bytes());
+    stream.write_all(&frame)
+}
+
+/// Reads a frame; `None` at the end of the stream.
+pub(crate) fn receive<T: DeserializeOwned>(mut stream: &UnixStream) -> io::Result<Option<T>> {
+    let mut length = [0; 4];
+    match stream.read_exact(&mut length) {
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        other => other?,
+    }
+    let length = u32::from_le_bytes(length) as usize;
+    if length > FRAME {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a frame that long is none"));
+    }
+    let mut frame = vec![0; length];
+    stream.read_exact(&mut frame)?;
+    Ok(Some(serde_json::from_slice(&frame)?))
+}
+
+/// Writes one byte with descriptors.
+pub(crate) fn send_fds(stream: &UnixStream, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    rights::send(stream, &[0], fds).map(drop)
+}
+
+/// Reads one byte with `N` descriptors.
+pub(crate) fn receive_fds<const N: usize>(stream: &UnixStream) -> io::Result<[OwnedFd; N]> {
+    let (_, fds) = rights::receive(stream, &mut [0])?;
+    fds.try_into().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "other descriptors than promised"))
+}

@@ -1,0 +1,128 @@
+//! The proxy of a node that shares no memory with this machine.
+//!
+//! It speaks with the node by frames ([`colony_fship::frame`]) and plays it towards the workers of its jobs, over an
+//! ordinary window: to a worker, all nodes are the same. It is a process of its own that nobody owns: it touches the
+//! window, the bells and one socket, and what a node sends can only change what any node may change.
+
+mod link;
+mod relay;
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::Path;
+use std::process::{Child, ExitCode};
+
+use nix::unistd::{getegid, geteuid};
+use serde::{Deserialize, Serialize};
+
+use crate::control::{self, Identity};
+use crate::spec::Files;
+use crate::worker::identity;
+use crate::worker::window::Window;
+use crate::{NodeLink, helper};
+use relay::Relay;
+
+/// The user and the group without rights.
+const NOBODY: u32 = 65534;
+
+/// What the link is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Network {
+    /// Bytes that it carries behind an Ethernet header, 1500 … 9000; the node's device must have the same.
+    pub mtu: u16,
+    /// Lose every frame of this number, both ways: to see that nothing depends on the link.
+    pub lose_every: Option<u32>,
+}
+
+impl Default for Network {
+    fn default() -> Self {
+        Self { mtu: colony_fship::frame::MTU_MOST, lose_every: None }
+    }
+}
+
+/// What the process is told first; window, bells and socket follow.
+#[derive(Serialize, Deserialize)]
+struct Setup {
+    window: u64,
+    network: Network,
+}
+
+/// A running proxy; dropping it ends it.
+#[derive(Debug)]
+pub struct Proxy {
+    child: Child,
+    /// The process ends when this is closed.
+    control: UnixStream,
+    socket: Option<OwnedFd>,
+}
+
+impl Proxy {
+    pub(crate) fn start(
+        program: &Path,
+        arguments: &[OsString],
+        node: &NodeLink,
+        network: Network,
+    ) -> io::Result<Self> {
+        let (near, far) = UnixDatagram::pair()?;
+        let (control, child) = helper::start(program, arguments)?;
+        let proxy = Self { child, control, socket: Some(far.into()) };
+        control::send(&proxy.control, &Setup { window: node.window(), network })?;
+        let [first, second] = node.bells_to_node();
+        let fds: [BorrowedFd<'_>; 5] = [node.memory(), node.bell_to_daemon(), first, second, near.as_fd()];
+        control::send_fds(&proxy.control, &fds)?;
+        Ok(proxy)
+    }
+
+    /// The node's end of the link, once: a socket whose datagrams are Ethernet frames, for QEMU's
+    /// `-netdev dgram,id=n,local.type=fd,local.str=N`.
+    pub fn socket(&mut self) -> Option<OwnedFd> {
+        self.socket.take()
+    }
+
+    /// Process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let _ = self.control.shutdown(std::net::Shutdown::Both);
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The program of a proxy: what [`crate::Config::worker`] names calls this for [`crate::Config::proxy_args`], with the
+/// supervisor's socket as its standard input.
+pub fn proxy_main() -> ExitCode {
+    // whoever started it sees that it is gone
+    match prepare().and_then(|mut relay| relay.run()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// Hears of the node, becomes nobody, and only then maps the window.
+fn prepare() -> io::Result<Relay> {
+    helper::ignore(&[libc::SIGPIPE, libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGTSTP]);
+    let control = helper::socket()?;
+    let setup: Setup = control::receive(&control)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+    let [memory, bell, first, second, socket] = control::receive_fds(&control)?;
+    let root = geteuid().is_root();
+    let who = |own: u32| if root { NOBODY } else { own };
+    let (uid, gid) = (who(geteuid().as_raw()), who(getegid().as_raw()));
+    identity::take(&Identity { uid, gid, groups: Vec::new(), take: root }, &Files::Host)
+        .map_err(io::Error::other)?;
+    let window = Window::map(&memory, setup.window)?;
+    Ok(Relay::new(
+        control,
+        window,
+        memory.into(),
+        bell,
+        [first, second],
+        link::Link::new(socket, setup.network),
+    ))
+}

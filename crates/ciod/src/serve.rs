@@ -1,0 +1,225 @@
+//! The daemon as a service: a control system tells it over a local socket what to do, in lines of JSON.
+//!
+//! | line | answer |
+//! |---|---|
+//! | `{"launch": {"spec": {…}, "nodes": [0, 1]}}`, with three descriptors for the streams, or none | `{"job": 1}` |
+//! | `{"signal": {"job": 1, "signal": 15}}` | `{"done": true}` |
+//! | `{"wait": {"job": 1}}` | `{"outcome": {…}}` |
+//! | `{"nodes": {}}` | `{"nodes": [{"number": 0, "state": "free"}, …]}` |
+//! | `{"renew": {"node": 0}}`: a new link for a node that is lost | `{"done": true}` |
+//!
+//! What goes wrong is `{"error": "…"}`. Who may connect may run jobs as anybody the daemon may: the socket is its
+//! owner's only.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::{Ciod, CiodError, Job, JobSpec, Listener, NodeLink, NodeState, Streams, rights};
+
+/// Bytes of a line at most.
+const LINE: usize = 16 << 20;
+
+/// What a control system asks for.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Ask {
+    /// Start a job on these nodes.
+    Launch {
+        /// What it is.
+        spec: Box<JobSpec>,
+        /// Numbers of the nodes.
+        nodes: Vec<u32>,
+    },
+    /// Send a signal to all processes of a job.
+    Signal {
+        /// Its number.
+        job: u64,
+        /// Linux signal number.
+        signal: i32,
+    },
+    /// Wait for the end of a job, which is forgotten then.
+    Wait {
+        /// Its number.
+        job: u64,
+    },
+    /// What the nodes are doing.
+    Nodes {},
+    /// A new link for a node that is lost.
+    Renew {
+        /// Its number.
+        node: u32,
+    },
+}
+
+struct Node {
+    link: NodeLink,
+    /// Greets virtual machines.
+    _listener: Listener,
+}
+
+/// A service; it ends with its process.
+pub struct Service {
+    ciod: Ciod,
+    folder: PathBuf,
+    window: u64,
+    nodes: Mutex<BTreeMap<u32, Node>>,
+    jobs: Mutex<(u64, BTreeMap<u64, Arc<Job>>)>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Service {
+    /// A service for so many nodes, which find their windows at `folder/node-N`.
+    ///
+    /// # Errors
+    /// [`CiodError`].
+    pub fn new(ciod: Ciod, nodes: u32, window: u64, folder: PathBuf) -> Result<Arc<Self>, CiodError> {
+        let service = Self { ciod, folder, window, nodes: Mutex::default(), jobs: Mutex::default() };
+        for n in 0..nodes {
+            let node = service.link(n)?;
+            lock(&service.nodes).insert(n, node);
+        }
+        Ok(Arc::new(service))
+    }
+
+    fn link(&self, number: u32) -> Result<Node, CiodError> {
+        let link = self.ciod.node(number, self.window)?;
+        let path = self.folder.join(format!("node-{number}"));
+        let listener =
+            link.listen(&path).map_err(CiodError::system(format!("the socket {}", path.display())))?;
+        Ok(Node { link, _listener: listener })
+    }
+
+    /// Serves who connects to `path`, each in its own thread.
+    ///
+    /// # Errors
+    /// If the socket cannot be made; otherwise it does not return.
+    pub fn run(self: &Arc<Self>, path: &Path) -> io::Result<()> {
+        let socket = crate::node::private_socket(path)?;
+        for stream in socket.incoming() {
+            let (stream, service) = (stream?, self.clone());
+            std::thread::spawn(move || {
+                // who hangs up is gone; its jobs go on
+                let _ = service.serve(&stream);
+            });
+        }
+        Ok(())
+    }
+
+    fn serve(&self, mut stream: &UnixStream) -> io::Result<()> {
+        let mut lines = Lines::default();
+        while let Some((line, fds)) = lines.next(stream)? {
+            let answer = serde_json::from_slice(&line).map_err(|e| e.to_string());
+            let answer = answer.and_then(|ask| self.answer(ask, fds));
+            let answer = answer.unwrap_or_else(|error| json!({ "error": error }));
+            writeln!(stream, "{answer}")?;
+        }
+        Ok(())
+    }
+
+    fn answer(&self, ask: Ask, fds: Vec<OwnedFd>) -> Result<Value, String> {
+        let text = |e: &dyn std::error::Error| e.to_string();
+        match ask {
+            Ask::Launch { spec, nodes } => {
+                let links = {
+                    let all = lock(&self.nodes);
+                    let link =
+                        |n: &u32| all.get(n).map(|n| n.link.clone()).ok_or(format!("there is no node {n}"));
+                    nodes.iter().map(link).collect::<Result<Vec<_>, _>>()?
+                };
+                let streams = streams(fds).map_err(|e| text(&e))?;
+                let job = self.ciod.launch(*spec, &links, streams).map_err(|e| text(&e))?;
+                let (next, jobs) = &mut *lock(&self.jobs);
+                *next += 1;
+                jobs.insert(*next, Arc::new(job));
+                Ok(json!({ "job": *next }))
+            }
+            Ask::Signal { job, signal } => {
+                self.job(job)?.signal(signal).map_err(|e| text(&e))?;
+                Ok(json!({ "done": true }))
+            }
+            Ask::Wait { job: number } => {
+                let job = self.job(number)?;
+                let outcome = job.wait();
+                lock(&self.jobs).1.remove(&number);
+                Ok(json!({ "outcome": outcome, "code": outcome.code(), "text": outcome.to_string() }))
+            }
+            Ask::Nodes {} => {
+                let state = |link: &NodeLink| match link.state() {
+                    NodeState::Free => "free",
+                    NodeState::Busy => "busy",
+                    NodeState::Lost => "lost",
+                };
+                let all = lock(&self.nodes);
+                let all: Vec<_> =
+                    all.iter().map(|(n, node)| json!({ "number": n, "state": state(&node.link) })).collect();
+                Ok(json!({ "nodes": all }))
+            }
+            Ask::Renew { node } => {
+                let mut all = lock(&self.nodes);
+                match all.get(&node).map(|n| n.link.state()) {
+                    None => return Err(format!("there is no node {node}")),
+                    Some(NodeState::Lost) => {}
+                    Some(_) => return Err(format!("node {node} is not lost")),
+                }
+                // its socket first, for the new one has the same place
+                all.remove(&node);
+                all.insert(node, self.link(node).map_err(|e| text(&e))?);
+                Ok(json!({ "done": true }))
+            }
+        }
+    }
+
+    fn job(&self, number: u64) -> Result<Arc<Job>, String> {
+        lock(&self.jobs).1.get(&number).cloned().ok_or(format!("there is no job {number}"))
+    }
+}
+
+/// The streams of a job from what came with its line.
+fn streams(fds: Vec<OwnedFd>) -> io::Result<Streams> {
+    let none =
+        || Ok::<_, io::Error>(std::fs::File::options().read(true).write(true).open("/dev/null")?.into());
+    match <[OwnedFd; 3]>::try_from(fds) {
+        Ok([stdin, stdout, stderr]) => Ok(Streams { stdin, stdout, stderr }),
+        Err(fds) if fds.is_empty() => Ok(Streams { stdin: none()?, stdout: none()?, stderr: none()? }),
+        Err(_) => Err(io::Error::new(io::ErrorKind::InvalidInput, "a job has three streams, or none")),
+    }
+}
+
+/// Lines of a stream, with the descriptors that came with them.
+#[derive(Default)]
+struct Lines {
+    bytes: Vec<u8>,
+    fds: Vec<OwnedFd>,
+}
+
+impl Lines {
+    fn next(&mut self, stream: &UnixStream) -> io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
+        loop {
+            if let Some(end) = self.bytes.iter().position(|&b| b == b'\n') {
+                let rest = self.bytes.split_off(end + 1);
+                let line = std::mem::replace(&mut self.bytes, rest);
+                return Ok(Some((line, std::mem::take(&mut self.fds))));
+            }
+            if self.bytes.len() > LINE || self.fds.len() > 3 {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            let mut some = [0; 4096];
+            let (count, fds) = rights::receive(stream, &mut some)?;
+            self.fds.extend(fds);
+            if count == 0 {
+                return Ok(None);
+            }
+            self.bytes.extend_from_slice(&some[..count]);
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! The daemon: links to the nodes, and a worker for each job.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use colony_fship::layout;
+use nix::unistd::{Group, User, getegid, geteuid, getgrouplist, getgroups};
+
+use crate::control::{self, Identity, NodeSetup, Order, Setup};
+use crate::node::{NodeLink, NodeState};
+use crate::proxy::{Network, Proxy};
+use crate::spec::Files;
+use crate::{CiodError, Job, JobError, JobSpec, helper};
+
+/// How a daemon works.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The program that a job's worker runs: `ciod` itself, or any that calls [`crate::worker_main`].
+    pub worker: PathBuf,
+    /// Its arguments.
+    pub worker_args: Vec<OsString>,
+    /// Its arguments where it shall call [`crate::proxy_main`].
+    pub proxy_args: Vec<OsString>,
+    /// How long a worker looks for requests before it sleeps; `None`: for ever, on a CPU of its own.
+    pub spin: Option<Duration>,
+    /// How often the kernel of a node looks for a reply before it halts; [`layout::POLL`] for ever.
+    pub node_spin: u64,
+    /// How long nodes have to ask for work after a job was launched: they may be booting.
+    pub ready: Duration,
+    /// How long a node has to end a process that is killed.
+    pub grace: Duration,
+}
+
+impl Config {
+    /// With `ciod` at this path as the worker's program, and what fits a machine whose CPUs are shared.
+    pub fn new(worker: impl Into<PathBuf>) -> Self {
+        Self {
+            worker: worker.into(),
+            worker_args: vec!["worker".into()],
+            proxy_args: vec!["proxy".into()],
+            spin: Some(Duration::from_micros(20)),
+            node_spin: 2000,
+            ready: Duration::from_secs(60),
+            grace: Duration::from_secs(10),
+        }
+    }
+
+    /// Neither side ever sleeps: the quickest replies, for a CPU each.
+    #[must_use]
+    pub fn polled(self) -> Self {
+        Self { spin: None, node_spin: layout::POLL, ..self }
+    }
+
+    /// Both sides sleep at once: what sharing a CPU wants.
+    #[must_use]
+    pub fn blocking(self) -> Self {
+        Self { spin: Some(Duration::ZERO), node_spin: 0, ..self }
+    }
+}
+
+/// Where a job's standard streams go.
+#[derive(Debug)]
+pub struct Streams {
+    /// Read by rank 0; the others read nothing.
+    pub stdin: OwnedFd,
+    /// Written by all.
+    pub stdout: OwnedFd,
+    /// Written by all.
+    pub stderr: OwnedFd,
+}
+
+impl Streams {
+    /// Nothing in, and this for what comes out.
+    ///
+    /// # Errors
+    /// If `/dev/null` cannot be opened.
+    pub fn output(stdout: OwnedFd, stderr: OwnedFd) -> io::Result<Self> {
+        Ok(Self { stdin: std::fs::File::open("/dev/null")?.into(), stdout, stderr })
+    }
+
+    /// Those of this process.
+    ///
+    /// # Errors
+    /// If one is closed.
+    pub fn inherit() -> io::Result<Self> {
+        Ok(Self {
+            stdin: io::stdin().as_fd().try_clone_to_owned()?,
+            stdout: io::stdout().as_fd().try_clone_to_owned()?,
+            stderr: io::stderr().as_fd().try_clone_to_owned()?,
+        })
+    }
+}
+
+/// The daemon of an I/O node.
+///
+/// It never maps a window: what could go wrong with a node goes wrong in a job's worker, which is the user.
+#[derive(Debug)]
+pub struct Ciod {
+    config: Config,
+}
+
+impl Ciod {
+    /// A daemon without nodes.
+    ///
+    /// # Errors
+    /// If the worker's program is not there.
+    pub fn new(config: Config) -> Result<Self, CiodError> {
+        std::fs::metadata(&config.worker)
+            .map_err(CiodError::system(format!("the worker's program {}", config.worker.display())))?;
+        Ok(Self { config })
+    }
+
+    /// Makes the link with a node: its window of this many bytes (a power of two, 16 MiB … 64 GiB) and its bells.
+    ///
+    /// # Errors
+    /// [`CiodError`].
+    pub fn node(&self, number: u32, window: u64) -> Result<NodeLink, CiodError> {
+        NodeLink::new(number, window, self.config.node_spin)
+    }
+
+    /// Starts the proxy of a node that shares no memory with this machine: a process that speaks with it by frames and
+    /// plays it towards the workers. It has the rights of nobody, and ends with the value that is returned.
+    ///
+    /// # Errors
+    /// If the process cannot be started.
+    pub fn proxy(&self, node: &NodeLink, network: Network) -> io::Result<Proxy> {
+        Proxy::start(&self.config.worker, &self.config.proxy_args, node, network)
+    }
+
+    /// Starts a job on these nodes: makes a worker, which waits for the nodes to ask for work. What goes wrong from
+    /// then on is told by [`Job::wait`].
+    ///
+    /// # Errors
+    /// [`JobError`] for what can be seen at once; then the nodes are free as before.
+    pub fn launch(&self, spec: JobSpec, nodes: &[NodeLink], streams: Streams) -> Result<Job, JobError> {
+        let count = u32::try_from(nodes.len()).map_err(|_| JobError::Spec("too many nodes".into()))?;
+        let size = spec.size(count)?;
+        let identity = identity(&spec)?;
+        let taken = Taken::take(nodes)?;
+        let setup = Setup {
+            identity,
+            nodes: nodes.iter().map(|n| NodeSetup { number: n.number(), window: n.window() }).collect(),
+            spin_ns: self.config.spin.map(|d| d.as_nanos().try_into().unwrap_or(u64::MAX)),
+            ready_ms: self.config.ready.as_millis().try_into().unwrap_or(u64::MAX),
+            grace_ms: self.config.grace.as_millis().try_into().unwrap_or(u64::MAX),
+            spec,
+        };
+        let job = self.spawn(setup, nodes, size, &streams);
+        let job = job.map_err(|e| JobError::System(format!("starting the job's worker: {e}")))?;
+        taken.keep();
+        Ok(job)
+    }
+
+    fn spawn(&self, setup: Setup, nodes: &[NodeLink], size: u32, streams: &Streams) -> io::Result<Job> {
+        let (ours, mut child) = helper::start(&self.config.worker, &self.config.worker_args)?;
+        let said = (|| {
+            control::send(&ours, &Order::Setup(Box::new(setup)))?;
+            control::send_fds(
+                &ours,
+                &[streams.stdin.as_fd(), streams.stdout.as_fd(), streams.stderr.as_fd()],
+            )?;
+            for node in nodes {
+                let [first, second] = node.bells_to_node();
+                let fds: [BorrowedFd<'_>; 4] = [node.memory(), node.bell_to_daemon(), first, second];
+                control::send_fds(&ours, &fds)?;
+            }
+            Ok(())
+        })();
+        if let Err(e) = said {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(e);
+        }
+        Ok(Job::new(ours, child, nodes.to_vec(), size))
+    }
+}
+
+/// Nodes that become free again unless they are kept.
+struct Taken<'a>(&'a [NodeLink]);
+
+impl<'a> Taken<'a> {
+    fn take(nodes: &'a [NodeLink]) -> Result<Self, JobError> {
+        for (n, node) in nodes.iter().enumerate() {
+            let mut state = node.lock();
+            let refused = match *state {
+                NodeState::Free => {
+                    *state = NodeState::Busy;
+                    continue;
+                }
+                NodeState::Busy => JobError::NodeBusy(node.number()),
+                NodeState::Lost => JobError::NodeLost(node.number()),
+            };
+            drop(state);
+            drop(Self(&nodes[..n]));
+            return Err(refused);
+        }
+        Ok(Self(nodes))
+    }
+
+    fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        for node in self.0 {
+            *node.lock() = NodeState::Free;
+        }
+    }
+}
+
+/// Looks up who the job runs as.
+fn identity(spec: &JobSpec) -> Result<Identity, JobError> {
+    let (uid, gid) = (geteuid(), getegid());
+    let root = uid.is_root();
+    let system = |e: nix::Error| JobError::System(format!("looking up the user: {e}"));
+    let user = match &spec.user {
+        None => User::from_uid(uid).map_err(system)?,
+        Some(name) => Some(find_user(name)?),
+    };
+    let new_uid = user.as_ref().map_or(uid, |u| u.uid);
+    let new_gid = match (&spec.group, &user) {
+        (Some(name), _) => find_group(name)?,
+        (None, Some(user)) if new_uid != uid => user.gid,
+        _ => gid,
+    };
+    let groups = match (&spec.groups, &user) {
+        (Some(names), _) => names.iter().map(|n| find_group(n)).collect::<Result<Vec<_>, _>>()?,
+        (None, Some(user)) if new_uid != uid => {
+            let name = std::ffi::CString::new(user.name.as_str()).unwrap_or_default();
+            getgrouplist(&name, new_gid).map_err(system)?
+        }
+        _ => getgroups().map_err(system)?,
+    };
+    let identity = Identity {
+        uid: new_uid.as_raw(),
+        gid: new_gid.as_raw(),
+        groups: groups.iter().map(|g| g.as_raw()).collect(),
+        take: root,
+    };
+    if !root {
+        let wish = |what: &str| Err(JobError::NeedsRoot(what.into()));
+        if new_uid != uid {
+            return wish("another user than the caller");
+        }
+        if new_gid != gid {
+            return wish("another group than the caller's");
+        }
+        if spec.groups.is_some() {
+            return wish("a choice of supplementary groups");
+        }
+        if spec.files != Files::Host {
+            return wish("another file system than the caller's");
+        }
+    }
+    Ok(identity)
+}
+
+fn find_user(name: &str) -> Result<User, JobError> {
+    let unknown = || JobError::NoUser(name.to_owned());
+    if let Some(user) = User::from_name(name).map_err(|_| unknown())? {
+        return Ok(user);
+    }
+    let number = name.parse::<u32>().map_err(|_| unknown())?;
+    if number == u32::MAX {
+        return Err(unknown());
+    }
+    let uid = nix::unistd::Uid::from_raw(number);
+    if let Ok(Some(user)) = User::from_uid(uid) {
+        return Ok(user);
+    }
+    // a number without a name is a user too, of a group with the same number
+    Ok(User {
+        name: name.to_owned(),
+        uid,
+        gid: nix::unistd::Gid::from_raw(number),
+        passwd: Default::default(),
+        gecos: Default::default(),
+        dir: PathBuf::from("/"),
+        shell: PathBuf::new(),
+    })
+}
+
+fn find_group(name: &str) -> Result<nix::unistd::Gid, JobError> {
+    let unknown = || JobError::NoGroup(name.to_owned());
+    if let Some(group) = Group::from_name(name).map_err(|_| unknown())? {
+        return Ok(group.gid);
+    }
+    let number = name.parse::<u32>().ok().filter(|&n| n != u32::MAX).ok_or_else(unknown)?;
+    Ok(nix::unistd::Gid::from_raw(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(change: impl FnOnce(&mut JobSpec)) -> Result<Identity, JobError> {
+        let mut spec = JobSpec::new("/bin/a");
+        change(&mut spec);
+        identity(&spec)
+    }
+
+    #[test]
+    fn nobody_is_invented() {
+        let odd = "no such name!".to_owned();
+        assert_eq!(spec(|s| s.user = Some(odd.clone())), Err(JobError::NoUser(odd.clone())));
+        assert_eq!(spec(|s| s.group = Some(odd.clone())), Err(JobError::NoGroup(odd.clone())));
+        assert_eq!(spec(|s| s.groups = Some(vec![odd.clone()])), Err(JobError::NoGroup(odd.clone())));
+        let minus_one = u32::MAX.to_string();
+        assert!(spec(|s| s.user = Some(minus_one)).is_err(), "setuid takes it for nothing to do");
+    }
+
+    #[test]
+    fn the_caller_is_the_default_and_others_need_root() {
+        let me = spec(|_| ()).expect("me");
+        assert_eq!(me.uid, geteuid().as_raw());
+        let other = spec(|s| s.user = Some("12345".into()));
+        if geteuid().is_root() {
+            let other = other.expect("root may");
+            assert_eq!((other.uid, other.gid, other.take), (12345, 12345, true));
+            assert!(!other.groups.contains(&0), "root's groups are not passed on");
+        } else {
+            assert!(matches!(other, Err(JobError::NeedsRoot(_))));
+        }
+    }
+
+    #[test]
+    fn a_node_is_in_one_job_at_a_time() {
+        let link = NodeLink::new(5, 16 << 20, 0).expect("link");
+        let two = [NodeLink::new(4, 16 << 20, 0).expect("link"), link.clone()];
+        let taken = Taken::take(std::slice::from_ref(&link)).expect("free");
+        assert_eq!(Taken::take(&two).err(), Some(JobError::NodeBusy(5)));
+        assert_eq!(two[0].state(), NodeState::Free, "given back");
+        drop(taken);
+        assert!(Taken::take(&two).is_ok());
+    }
+}

@@ -1,0 +1,60 @@
+//! From one descriptor to another without the program's memory.
+
+use colony_fship::calls::{Call, number as nr};
+use colony_fship::{Errno, Request};
+
+use super::{Made, TURN, World, done, next_turn, write_stopped};
+use crate::worker::process::{Kind, Process};
+use crate::worker::waits::{Progress, Wait};
+
+impl World {
+    pub(super) fn copy(
+        &mut self,
+        call: &Call,
+        process: &mut Process,
+        request: &Request,
+        progress: &mut Progress,
+    ) -> Made {
+        let args = &request.args;
+        let range = u32::from(call.number) == nr::copy_file_range;
+        // sendfile: out, in, offset of in, count; copy_file_range: in, offset, out, offset, count, flags
+        let (from, to, total) = if range { (args[0], args[2], args[4]) } else { (args[1], args[0], args[3]) };
+        let offsets = if range { [args[1], args[3]] } else { [args[2], 0] };
+        let input = process.files.host(from)? as u64;
+        let output = process.files.get(to)?;
+        if matches!(output.about.kind, Kind::Output(_)) {
+            // what it prints goes in order with what others print: programs write it themselves then
+            return Err(Errno::EINVAL);
+        }
+        let (about, fd) = (output.about.clone(), std::os::fd::AsRawFd::as_raw_fd(&output.fd));
+        let mut at = [0u64; 2];
+        for (n, &address) in offsets.iter().enumerate().filter(|(_, a)| **a != 0) {
+            at[n] = process.bank.get(address)?;
+        }
+        let old = at;
+        let mut place = |n: usize| if offsets[n] == 0 { 0 } else { &raw mut at[n] as u64 };
+        let most = total.saturating_sub(progress.done).min(TURN);
+        let copied = if range {
+            let args = [input, place(0), fd as u64, place(1), most, args[5]];
+            self.host.call(libc::SYS_copy_file_range, args)
+        } else {
+            self.host.call(libc::SYS_sendfile, [fd as u64, input, place(0), most, 0, 0])
+        };
+        match copied {
+            Ok(n) => {
+                for (i, &address) in offsets.iter().enumerate().filter(|(_, a)| **a != 0) {
+                    if at[i] != old[i] {
+                        process.bank.write(address, &at[i].to_le_bytes())?;
+                    }
+                }
+                progress.done += n;
+                if n == 0 || progress.done >= total {
+                    return done(progress.done);
+                }
+                next_turn()
+            }
+            Err(Errno::EAGAIN) => self.not_ready(&about, fd, progress, Wait::on(fd, libc::EPOLLOUT)),
+            Err(e) => write_stopped(process, progress, e),
+        }
+    }
+}

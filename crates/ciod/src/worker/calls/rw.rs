@@ -1,0 +1,249 @@
+//! Reading and writing.
+
+use std::os::fd::{AsRawFd as _, RawFd};
+
+use colony_fship::calls::{Call, number as nr};
+use colony_fship::spans::{self, Span};
+use colony_fship::{Errno, Request};
+
+use super::{Made, Step, TURN, World, done, next_turn, stopped, write_stopped};
+use crate::worker::output::label;
+use crate::worker::process::{Kind, Process};
+use crate::worker::waits::{Progress, Wait};
+
+/// The memory of a call's data, in parts.
+pub(super) struct Parts(Vec<libc::iovec>);
+
+impl Parts {
+    /// Of spans that were checked.
+    pub(super) fn new(process: &Process, spans: &[Span]) -> Result<Self, Errno> {
+        let part = |s: &Span| {
+            let place = process.bank.pointer(s.address, s.length)?;
+            Ok(libc::iovec { iov_base: place.cast(), iov_len: s.length as usize })
+        };
+        spans.iter().map(part).collect::<Result<_, _>>().map(Self)
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.0.iter().map(|p| p.iov_len as u64).sum()
+    }
+
+    /// Without the first bytes, and no more than so many.
+    pub(super) fn cut(&mut self, mut skip: u64, most: u64) {
+        let mut left = most;
+        self.0.retain_mut(|part| {
+            let first = skip.min(part.iov_len as u64);
+            skip -= first;
+            part.iov_base = part.iov_base.wrapping_byte_add(first as usize);
+            part.iov_len = (part.iov_len - first as usize).min(usize::try_from(left).unwrap_or(usize::MAX));
+            left -= part.iov_len as u64;
+            part.iov_len > 0
+        });
+    }
+
+    pub(super) fn args(&self) -> (u64, u64) {
+        (self.0.as_ptr() as u64, self.0.len() as u64)
+    }
+
+    /// A copy of the bytes.
+    fn copy(&self) -> Vec<u8> {
+        let mut all = Vec::new();
+        for part in &self.0 {
+            let at = all.len();
+            all.resize(at + part.iov_len, 0);
+            // SAFETY: checked when the parts were made; the window is no Rust object; so much room was made just now
+            unsafe {
+                part.iov_base.cast::<u8>().copy_to_nonoverlapping(all[at..].as_mut_ptr(), part.iov_len)
+            };
+        }
+        all
+    }
+}
+
+/// What kind of transfer a call is.
+struct Manner {
+    writes: bool,
+    vector: bool,
+    /// Where in the file, for those that say it.
+    offset: Option<u64>,
+    flags: u64,
+}
+
+impl Manner {
+    fn of(number: u32, args: &[u64; 6]) -> Self {
+        let writes = matches!(number, nr::write | nr::writev | nr::pwrite64 | nr::pwritev | nr::pwritev2);
+        let vector = !matches!(number, nr::read | nr::write | nr::pread64 | nr::pwrite64);
+        let offset = match number {
+            nr::pread64 | nr::pwrite64 | nr::preadv | nr::pwritev => Some(args[3]),
+            // -1: where the file is
+            nr::preadv2 | nr::pwritev2 => Some(args[3]).filter(|&o| o != u64::MAX),
+            _ => None,
+        };
+        let flags = if matches!(number, nr::preadv2 | nr::pwritev2) { args[5] } else { 0 };
+        Self { writes, vector, offset, flags }
+    }
+}
+
+impl World {
+    pub(super) fn read_or_write(
+        &mut self,
+        call: &Call,
+        process: &mut Process,
+        request: &Request,
+        progress: &mut Progress,
+    ) -> Made {
+        let manner = Manner::of(u32::from(call.number), &request.args);
+        let file = process.files.get(request.args[0])?;
+        let (fd, about) = (file.fd.as_raw_fd(), file.about.clone());
+        let mut spans = Vec::new();
+        spans::each(call, request, &process.bank, &mut |s| {
+            spans.push(s);
+            Ok(())
+        })?;
+        // the first is the vector itself
+        let data = if manner.vector && !spans.is_empty() { &spans[1..] } else { &spans[..] };
+        let mut parts = Parts::new(process, data)?;
+        let total = parts.len();
+        parts.cut(progress.done, TURN);
+        if let Kind::Output(n) = about.kind
+            && manner.writes
+            && manner.offset.is_none()
+        {
+            return self.print(process, n, &parts, total, progress, about.nonblocking.get());
+        }
+        let wait = |events| Wait::on(fd, events);
+        let events = if manner.writes { libc::EPOLLOUT } else { libc::EPOLLIN };
+        if about.shared && !ready(fd, events) {
+            return self.not_ready(&about, fd, progress, wait(events));
+        }
+        match self.transfer(fd, &manner, &parts, progress.done) {
+            Ok(0) if !manner.writes && about.kind == Kind::Fifo && total > 0 && !hung_up(fd) => {
+                // nobody has opened it for writing yet
+                if about.nonblocking.get() { done(0) } else { Ok(Step::Wait(wait(events))) }
+            }
+            Ok(n) => {
+                progress.done += n;
+                // a regular file gives and takes all; of a stream, reading takes what there is
+                let more = n > 0 && progress.done < total && (manner.writes || about.kind == Kind::File);
+                match more {
+                    true if about.kind == Kind::File && n == parts.len() => next_turn(),
+                    true if about.kind != Kind::File => self.read_or_write(call, process, request, progress),
+                    _ => done(progress.done),
+                }
+            }
+            Err(Errno::EAGAIN) if manner.flags == 0 => self.not_ready(&about, fd, progress, wait(events)),
+            Err(e) if manner.writes => write_stopped(process, progress, e),
+            Err(e) => stopped(progress, e),
+        }
+    }
+
+    fn transfer(&mut self, fd: RawFd, manner: &Manner, parts: &Parts, done: u64) -> Result<u64, Errno> {
+        let (place, count) = parts.args();
+        let fd = fd as u64;
+        let number = match (manner.writes, manner.offset.is_some() || manner.flags != 0) {
+            (false, false) => libc::SYS_readv,
+            (true, false) => libc::SYS_writev,
+            (false, true) => libc::SYS_preadv2,
+            (true, true) => libc::SYS_pwritev2,
+        };
+        // without an offset, -1 stands for where the file is
+        let offset = manner.offset.map_or(u64::MAX, |o| o.wrapping_add(done));
+        if manner.offset.is_some_and(|o| o as i64 <= -1) {
+            return Err(Errno::EINVAL);
+        }
+        self.host.call(number, [fd, place, count, offset, 0, manner.flags])
+    }
+
+    /// Nothing can be moved now.
+    pub(super) fn not_ready(
+        &mut self,
+        about: &crate::worker::process::Description,
+        fd: RawFd,
+        progress: &mut Progress,
+        mut wait: Wait,
+    ) -> Made {
+        if about.nonblocking.get() {
+            return stopped(progress, Errno::EAGAIN);
+        }
+        if about.kind == Kind::Socket {
+            let option = if wait.on.iter().any(|(_, e)| e & libc::EPOLLOUT != 0) {
+                libc::SO_SNDTIMEO
+            } else {
+                libc::SO_RCVTIMEO
+            };
+            if !progress.again {
+                progress.deadline = patience(fd, option);
+            }
+            if progress.deadline.is_some_and(|at| at <= std::time::Instant::now()) {
+                return stopped(progress, Errno::EAGAIN);
+            }
+            wait.until = progress.deadline;
+        }
+        Ok(Step::Wait(wait))
+    }
+
+    /// Writes to an output of the job.
+    fn print(
+        &mut self,
+        process: &mut Process,
+        n: usize,
+        parts: &Parts,
+        total: u64,
+        progress: &mut Progress,
+        nonblocking: bool,
+    ) -> Made {
+        let bytes = parts.copy();
+        let output = &mut self.outputs[n];
+        let wait = || Ok(Step::Wait(Wait { output: Some(n), ..Wait::default() }));
+        let written = if self.labels {
+            // lines are not cut where the reader stops: all of it, when there is room for anything
+            if output.room() == 0 {
+                return wait();
+            }
+            let lines = label(process.rank, &mut process.lines[n], &bytes, false);
+            output.put(&lines).map(|()| bytes.len())
+        } else {
+            output.write(&bytes)
+        };
+        match written {
+            Ok(written) => {
+                progress.done += written as u64;
+                if progress.done == total || (nonblocking && written > 0) {
+                    return done(progress.done);
+                }
+                if nonblocking { Err(Errno::EAGAIN) } else { wait_or_turn(output.room(), n) }
+            }
+            Err(e) => write_stopped(process, progress, e),
+        }
+    }
+}
+
+fn wait_or_turn(room: usize, output: usize) -> Made {
+    let now = room > 0;
+    Ok(Step::Wait(Wait { output: Some(output), now, ..Wait::default() }))
+}
+
+/// Whether a descriptor has one of these events.
+pub(super) fn ready(fd: RawFd, events: i32) -> bool {
+    let mut one = libc::pollfd { fd, events: events as i16, revents: 0 };
+    // SAFETY: one is there
+    unsafe { libc::poll(&mut one, 1, 0) > 0 }
+}
+
+fn hung_up(fd: RawFd) -> bool {
+    let mut one = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one is there
+    unsafe { libc::poll(&mut one, 1, 0) >= 0 && one.revents & libc::POLLHUP != 0 }
+}
+
+/// When a socket's own time for an operation is over.
+fn patience(fd: RawFd, option: i32) -> Option<std::time::Instant> {
+    let mut time = libc::timeval { tv_sec: 0, tv_usec: 0 };
+    let mut length = size_of_val(&time) as libc::socklen_t;
+    // SAFETY: so many bytes are there
+    let found =
+        unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, option, (&raw mut time).cast(), &mut length) };
+    let micros = time.tv_sec.checked_mul(1_000_000)?.checked_add(time.tv_usec)?;
+    let micros = u64::try_from(micros).ok().filter(|&m| found == 0 && m > 0)?;
+    std::time::Instant::now().checked_add(std::time::Duration::from_micros(micros))
+}

@@ -1,0 +1,87 @@
+//! The worker of a job: one process, which is the user, and does what the job's nodes ask for.
+
+pub(crate) mod calls;
+pub(crate) mod host;
+pub(crate) mod identity;
+mod image;
+mod node;
+pub(crate) mod output;
+pub(crate) mod process;
+mod run;
+pub(crate) mod start;
+pub(crate) mod waits;
+pub(crate) mod window;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+
+use crate::control::{self, Order, Report, Setup};
+use crate::{JobError, helper};
+use node::Node;
+use output::{Output, Own};
+use process::{Description, Descriptor, Kind};
+use window::Window;
+
+/// The program of a job's worker: whatever [`crate::Config::worker`] names calls this first thing in its `main`,
+/// with the supervisor's socket as its standard input.
+pub fn worker_main() -> ExitCode {
+    let Ok(control) = helper::socket() else { return ExitCode::FAILURE };
+    let error = match prepare(&control) {
+        Ok(Some(job)) => return run::run(control, job),
+        // the supervisor is gone, or this is not a worker at all
+        Ok(None) => return ExitCode::FAILURE,
+        Err(error) => error,
+    };
+    match control::send(&control, &Report::Done(Some(error))) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// A job before its start.
+struct Prepared {
+    setup: Setup,
+    nodes: Vec<Node>,
+    stdin: Descriptor,
+    outputs: [Output; 2],
+    /// This process's own descriptors by name, where the job cannot see them.
+    own: OwnedFd,
+}
+
+/// Hears what the job is, becomes the user, and only then maps the windows of the nodes.
+fn prepare(control: &UnixStream) -> Result<Option<Prepared>, JobError> {
+    let system = |e: io::Error| JobError::System(format!("the job's worker: {e}"));
+    identity::limits();
+    helper::ignore(&[libc::SIGPIPE, libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGTTOU, libc::SIGTTIN]);
+    let setup = match control::receive::<Order>(control).map_err(system)? {
+        Some(Order::Setup(setup)) => *setup,
+        _ => return Ok(None),
+    };
+    let [stdin, stdout, stderr] = control::receive_fds(control).map_err(system)?;
+    let fds = setup.nodes.iter().map(|_| control::receive_fds(control));
+    let fds: Vec<[OwnedFd; 4]> = fds.collect::<Result<_, _>>().map_err(system)?;
+    // while the daemon may still open them
+    let own = std::fs::File::open("/proc/self/fd").map_err(system)?.into();
+    let (stdin, outputs) = (input(stdin), [Output::new(stdout), Output::new(stderr)]);
+    identity::take(&setup.identity, &setup.spec.files)?;
+    let mut nodes = Vec::new();
+    for (n, [memory, bell, first, second]) in setup.nodes.iter().zip(fds) {
+        let window = Window::map(&memory, n.window).map_err(system)?;
+        nodes.push(Node::new(n.number, window, bell, [first, second]));
+    }
+    Ok(Some(Prepared { setup, nodes, stdin, outputs, own }))
+}
+
+/// Standard input of the job.
+fn input(fd: OwnedFd) -> Descriptor {
+    let about =
+        |kind, shared| Description { kind, nonblocking: false.into(), shared, connecting: false.into() };
+    let (fd, about) = match output::own(&fd, false) {
+        Some(Own::File) => (fd, about(Kind::File, false)),
+        Some(Own::Anew(anew)) => (anew, about(Kind::Stream, false)),
+        Some(Own::Socket) | None => (fd, about(Kind::Stream, true)),
+    };
+    Descriptor { fd, about: about.into(), close_on_exec: false }
+}

@@ -1,0 +1,235 @@
+//! Standard output and standard error of the job, written by all its processes and read by somebody who may be slow.
+//!
+//! What the reader does not take at once waits here, up to a bound; a process that writes more waits itself, and
+//! nobody else does.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt as _;
+
+use colony_fship::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{MsgFlags, send};
+
+use super::process::errno;
+
+/// Bytes that wait for the reader at most, before processes do.
+const QUEUE: usize = 1 << 20;
+/// Bytes of a labeled line at most: a longer one is cut in two.
+const LINE: usize = 64 << 10;
+
+/// How to write without waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    /// A regular file, or a description of our own that does not block.
+    Write,
+    /// A socket that others share.
+    Send,
+    /// Anything else: ask first, then write little.
+    Ask,
+}
+
+/// One of the two.
+#[derive(Debug)]
+pub(crate) struct Output {
+    fd: OwnedFd,
+    manner: Manner,
+    queue: VecDeque<u8>,
+    /// The reader is gone, or the disk is full: told to whoever writes next.
+    error: Option<Errno>,
+}
+
+impl Output {
+    /// Of what the supervisor has handed over; called while it may still open it anew.
+    pub(crate) fn new(fd: OwnedFd) -> Self {
+        let (fd, manner) = match own(&fd, true) {
+            Some(Own::File) => (fd, Manner::Write),
+            Some(Own::Anew(anew)) => (anew, Manner::Write),
+            Some(Own::Socket) => (fd, Manner::Send),
+            None => (fd, Manner::Ask),
+        };
+        Self { fd, manner, queue: VecDeque::new(), error: None }
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Whether something waits for the reader.
+    pub(crate) fn waits(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Bytes that can be added.
+    pub(crate) fn room(&self) -> usize {
+        QUEUE.saturating_sub(self.queue.len())
+    }
+
+    /// Takes as much of `bytes` as there is room for; what the reader takes at once needs none.
+    ///
+    /// # Errors
+    /// What the last write met, once the reader has what came before.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<usize, Errno> {
+        let mut taken = 0;
+        if self.queue.is_empty() {
+            if let Some(error) = self.error {
+                return Err(error);
+            }
+            match self.push(bytes) {
+                Ok(n) => taken = n,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(e) => return Err(errno(&e)),
+            }
+        }
+        let more = (bytes.len() - taken).min(self.room());
+        self.queue.extend(&bytes[taken..taken + more]);
+        Ok(taken + more)
+    }
+
+    /// Takes all of `bytes`, whatever the room.
+    ///
+    /// # Errors
+    /// As of [`Output::write`].
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<(), Errno> {
+        let taken = self.write(bytes)?;
+        self.queue.extend(&bytes[taken..]);
+        Ok(())
+    }
+
+    /// Writes what waits, as far as the reader takes it.
+    pub(crate) fn flush(&mut self) {
+        while !self.queue.is_empty() {
+            let front = self.queue.as_slices().0.to_vec();
+            match self.push(&front) {
+                Ok(n) => drop(self.queue.drain(..n)),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Err(e) => {
+                    self.error = Some(errno(&e));
+                    self.queue.clear();
+                }
+            }
+        }
+    }
+
+    fn push(&self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            let n = match self.manner {
+                Manner::Write => nix::unistd::write(&self.fd, bytes),
+                Manner::Send => {
+                    send(self.fd.as_raw_fd(), bytes, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL)
+                }
+                Manner::Ask => {
+                    let mut fds = [PollFd::new(self.fd.as_fd(), PollFlags::POLLOUT)];
+                    if poll(&mut fds, PollTimeout::ZERO)? == 0 {
+                        return Err(io::ErrorKind::WouldBlock.into());
+                    }
+                    // so many a pipe takes when it takes any
+                    nix::unistd::write(&self.fd, &bytes[..bytes.len().min(libc::PIPE_BUF)])
+                }
+            };
+            match n {
+                Err(nix::Error::EINTR) => {}
+                Err(e) => return Err(e.into()),
+                Ok(n) => return Ok(n),
+            }
+        }
+    }
+}
+
+/// How a stream of the job is used without changing it for others.
+pub(crate) enum Own {
+    /// It is a regular file or a directory, which never blocks.
+    File,
+    /// A new description of the same pipe, terminal or device, which does not block.
+    Anew(OwnedFd),
+    /// A socket, of which each call can say so.
+    Socket,
+}
+
+/// Finds out; none if it cannot be opened anew.
+pub(crate) fn own(fd: &OwnedFd, write: bool) -> Option<Own> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let file = File::from(fd.try_clone().ok()?);
+    let kind = file.metadata().ok()?.file_type();
+    if kind.is_file() || kind.is_dir() || kind.is_block_device() {
+        return Some(Own::File);
+    }
+    if kind.is_socket() {
+        return Some(Own::Socket);
+    }
+    let place = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let anew = File::options().read(!write).write(write).custom_flags(flags).open(place).ok()?;
+    Some(Own::Anew(anew.into()))
+}
+
+/// Takes whole lines out of `unfinished` and `bytes`, each after the process's rank; what has no end stays in
+/// `unfinished`, unless `all`.
+pub(crate) fn label(rank: u32, unfinished: &mut Vec<u8>, bytes: &[u8], all: bool) -> Vec<u8> {
+    unfinished.extend_from_slice(bytes);
+    let mut lines = Vec::new();
+    let mut rest = unfinished.as_slice();
+    loop {
+        let end = rest.iter().position(|&b| b == b'\n');
+        let (line, after) = match end {
+            Some(end) => rest.split_at(end + 1),
+            None if rest.len() >= LINE || (all && !rest.is_empty()) => rest.split_at(rest.len().min(LINE)),
+            None => break,
+        };
+        lines.extend_from_slice(format!("{rank}: ").as_bytes());
+        lines.extend_from_slice(line);
+        if end.is_none() {
+            lines.push(b'\n');
+        }
+        rest = after;
+    }
+    *unfinished = rest.to_vec();
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use super::*;
+
+    #[test]
+    fn a_slow_reader_gets_all_of_it_in_order() {
+        let (mut reader, writer) = std::io::pipe().expect("pipe");
+        let mut output = Output::new(writer.into());
+        let all: Vec<u8> = (0..4_000_000u32).map(|n| n as u8).collect();
+        let (mut at, mut got) = (0, Vec::new());
+        while got.len() < all.len() {
+            at += output.write(&all[at..]).expect("there is a reader");
+            assert!(output.room() == 0 || at == all.len(), "it takes what it can");
+            let mut some = vec![0; 50_000];
+            let n = reader.read(&mut some).expect("read");
+            got.extend_from_slice(&some[..n]);
+            output.flush();
+        }
+        assert!(got == all && !output.waits());
+        drop(reader);
+        assert_eq!(output.write(b"more"), Err(Errno::EPIPE));
+    }
+
+    #[test]
+    fn the_writer_s_own_descriptor_stays_as_it_was() {
+        let (_reader, writer) = std::io::pipe().expect("pipe");
+        let kept = writer.try_clone().expect("dup");
+        let _output = Output::new(writer.into());
+        let flags = nix::fcntl::fcntl(&kept, nix::fcntl::FcntlArg::F_GETFL).expect("flags");
+        assert_eq!(flags & libc::O_NONBLOCK, 0, "others would meet EAGAIN");
+    }
+
+    #[test]
+    fn lines_are_labeled_whole() {
+        let mut unfinished = Vec::new();
+        assert_eq!(label(3, &mut unfinished, b"one\ntwo", false), b"3: one\n");
+        assert_eq!(label(3, &mut unfinished, b"!\n\n", false), b"3: two!\n3: \n");
+        assert_eq!(label(3, &mut unfinished, b"end", false), b"");
+        assert_eq!(label(3, &mut unfinished, b"", true), b"3: end\n");
+        assert!(unfinished.is_empty());
+    }
+}

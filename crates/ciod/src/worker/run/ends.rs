@@ -1,0 +1,207 @@
+//! The beginning and the end of processes, and of nodes that misbehave.
+
+use std::io;
+use std::time::Instant;
+
+use colony_fship::layout::CHANNELS;
+use colony_fship::message::own;
+use colony_fship::{Errno, Request};
+
+use super::{Placed, Worker};
+use crate::control::Report;
+use crate::job::{Counters, End, ProcessOutcome};
+use crate::worker::node::{Stage, describe};
+use crate::worker::output::label;
+use crate::{JobError, Mode, Rule, control};
+
+impl Worker {
+    /// Tells a process of a signal; its calls end.
+    pub(super) fn signal(&mut self, p: usize, signal: u32) -> io::Result<()> {
+        let Some(placed) = &mut self.processes[p] else { return Ok(()) };
+        if signal == libc::SIGKILL as u32 && placed.deadline.is_none() {
+            placed.deadline = self.now.checked_add(self.grace);
+        }
+        let (node, channel) = (placed.node, placed.channel);
+        self.nodes[node].signal(channel, signal);
+        for id in self.queue.of(p) {
+            self.interrupt(id)?;
+        }
+        Ok(())
+    }
+
+    /// Ends a call that waits.
+    pub(super) fn interrupt(&mut self, id: u64) -> io::Result<()> {
+        let Some(waiting) = self.queue.take(id) else { return Ok(()) };
+        let done = waiting.progress.done;
+        let result = if done > 0 { done as i64 } else { Errno::EINTR.result() };
+        self.answer(waiting.process, waiting.channel, waiting.request.seq, result)
+    }
+
+    pub(super) fn deadlines(&mut self) -> io::Result<()> {
+        for p in 0..self.processes.len() {
+            let Some(placed) = &self.processes[p] else { continue };
+            if placed.deadline.is_some_and(|at| at <= self.now) {
+                let node = placed.node;
+                self.lost(node, JobError::NodeUnresponsive(self.nodes[node].number))?;
+            }
+        }
+        for n in 0..self.nodes.len() {
+            let node = &self.nodes[n];
+            if node.stage == Stage::Ended && node.deadline.is_some_and(|at| at <= self.now) {
+                self.lost(n, JobError::NodeUnresponsive(node.number))?;
+            }
+        }
+        if self.deadline.is_none_or(|at| at > self.now) {
+            return Ok(());
+        }
+        self.deadline = None;
+        if !self.started {
+            let late = self.nodes.iter().find(|n| n.stage == Stage::Booting);
+            self.error = late.map(|n| JobError::NodeNotReady(n.number));
+            return Ok(());
+        }
+        if let Some(seconds) = self.setup.spec.timeout_s
+            && self.error.is_none()
+            && self.processes.iter().any(Option::is_some)
+        {
+            self.error = Some(JobError::Timeout { seconds });
+            self.kill_all()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn kill_all(&mut self) -> io::Result<()> {
+        (0..self.processes.len()).try_for_each(|p| self.signal(p, libc::SIGKILL as u32))
+    }
+
+    /// A node asks for work; its request stays in the ring until it can be answered, by this worker or the next.
+    pub(super) fn asked(&mut self, n: usize) -> io::Result<()> {
+        if self.nodes[n].stage == Stage::Ended {
+            self.nodes[n].stage = Stage::Idle;
+            return Ok(());
+        }
+        self.nodes[n].stage = Stage::Ready;
+        if self.error.is_none() && self.nodes.iter().all(|n| n.stage == Stage::Ready) {
+            match self.start() {
+                Ok(()) => control::send(&self.control, &Report::Started)?,
+                Err(error) => self.error = Some(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// All nodes are ready: loads all programs, then lets all go.
+    pub(super) fn start(&mut self) -> Result<(), JobError> {
+        let mut placed = Vec::new();
+        for n in 0..self.nodes.len() {
+            self.nodes[n].forget_signals();
+            let all = self.job.place(&self.setup, n, &self.nodes[n], self.size)?;
+            for (channel, mut process) in all.into_iter().enumerate() {
+                let outputs = [self.world.outputs[0].fd(), self.world.outputs[1].fd()];
+                self.job.streams(&mut process, &self.stdin, outputs)?;
+                placed.push(Placed { process, node: n, channel, deadline: None });
+            }
+        }
+        // from here on the job runs: what goes wrong with one node is told with its processes
+        self.started = true;
+        self.deadline = self.setup.spec.timeout()?.and_then(|t| Instant::now().checked_add(t));
+        for p in placed {
+            let number = Some(self.processes.len());
+            match self.setup.spec.mode {
+                // its threads run on both CPUs
+                Mode::Coprocessor => self.nodes[p.node].channels.iter_mut().for_each(|c| c.process = number),
+                Mode::VirtualNode => self.nodes[p.node].channels[p.channel].process = number,
+            }
+            self.processes.push(Some(p));
+        }
+        for n in 0..self.nodes.len() {
+            (0..CHANNELS).for_each(|c| self.nodes[n].wake(c, self.now));
+            if self.nodes[n].channels.iter().all(|c| c.process.is_none()) {
+                self.nodes[n].stage = Stage::Idle;
+            } else if let Err(why) = self.nodes[n].begin() {
+                self.lost(n, why).map_err(|e| JobError::System(e.to_string()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A process has ended.
+    pub(super) fn ended(&mut self, p: usize, c: usize, request: &Request) -> io::Result<()> {
+        let Some(placed) = &self.processes[p] else { return Ok(()) };
+        let [status, timer, other, local, shipped, faults] = request.args;
+        let n = placed.node;
+        let signal = (status & 0x7f) as i32;
+        let end = if signal == 0 { End::Exited((status >> 8 & 0xff) as i32) } else { End::Signaled(signal) };
+        let crash = (request.call == own::FAULT).then(|| describe(&self.nodes[n].crash(c)));
+        let counters = Counters {
+            timer_interrupts: timer,
+            other_interrupts: other,
+            local_calls: local,
+            shipped_calls: shipped,
+            faults,
+        };
+        let broken = signal != 0;
+        self.remove(p, end, counters, crash)?;
+        for channel in self.nodes[n].channels.iter_mut().filter(|c| c.process == Some(p)) {
+            (channel.process, channel.open) = (None, 0);
+        }
+        if self.nodes[n].channels.iter().all(|c| c.process.is_none()) {
+            self.nodes[n].stage = Stage::Ended;
+            // the node has as long to ask for work as to end a process
+            self.nodes[n].deadline = self.now.checked_add(self.grace);
+        }
+        if broken && !self.setup.spec.go_on {
+            self.kill_all()?;
+        }
+        Ok(())
+    }
+
+    /// Closes what a process had, and tells how it ended.
+    pub(super) fn remove(
+        &mut self,
+        p: usize,
+        end: End,
+        counters: Counters,
+        crash: Option<String>,
+    ) -> io::Result<()> {
+        for id in self.queue.of(p) {
+            self.queue.take(id);
+        }
+        let Some(mut placed) = self.processes[p].take() else { return Ok(()) };
+        let rank = placed.process.rank;
+        for (n, unfinished) in placed.process.lines.iter_mut().enumerate() {
+            let rest = label(rank, unfinished, &[], true);
+            let _ = self.world.outputs[n].write(&rest);
+        }
+        let node = self.nodes[placed.node].number;
+        let outcome = ProcessOutcome { rank, node, end, counters, crash };
+        control::send(&self.control, &Report::Ended(Box::new(outcome)))
+    }
+
+    pub(super) fn misbehaved(&mut self, n: usize, rule: Rule) -> io::Result<()> {
+        let node = self.nodes[n].number;
+        self.lost(n, JobError::NodeMisbehaved { node, rule })
+    }
+
+    /// Expects nothing more of a node: its processes are over.
+    pub(super) fn lost(&mut self, n: usize, why: JobError) -> io::Result<()> {
+        if self.nodes[n].stage == Stage::Lost {
+            return Ok(());
+        }
+        self.nodes[n].stage = Stage::Lost;
+        control::send(&self.control, &Report::Lost { node: self.nodes[n].number })?;
+        for c in 0..CHANNELS {
+            if let Some(p) = self.nodes[n].channels[c].process.take()
+                && self.processes[p].is_some()
+            {
+                self.remove(p, End::Lost(why.clone()), Counters::default(), None)?;
+            }
+        }
+        if !self.started {
+            self.error.get_or_insert(why);
+        } else if !self.setup.spec.go_on {
+            self.kill_all()?;
+        }
+        Ok(())
+    }
+}

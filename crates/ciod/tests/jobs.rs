@@ -1,0 +1,161 @@
+//! Jobs from start to end, on synthetic nodes.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use colony_ciod::testing::{FREE, SyntheticNode};
+use colony_ciod::{End, Mode, NodeState, Program, Streams};
+use colony_fship::calls::number as nr;
+use colony_fship::layout::Process;
+use common::*;
+
+#[test]
+fn a_job_is_started_prints_and_ends_and_so_is_the_next() {
+    let house = House::new(1);
+    let mut node = house.synthetic(0);
+    let mut asked = node.ask_for_job();
+    for round in 0..3 {
+        let mut spec = house.spec();
+        spec.arguments = vec!["-n".into(), round.to_string()];
+        let (job, mut output) = house.launch(spec);
+        assert_eq!(node.answer(0, asked), 0);
+        let block = node.begin();
+        assert_eq!(block.processes_len, 1);
+        let process = block.processes[0];
+        assert_eq!(process.segments_len, 1);
+        assert_eq!(node.peek(0, process.entry, 2), [0x31, 0xff], "the program is in place");
+        let argc = u64::from_le_bytes(node.peek(0, process.stack, 8).try_into().expect("eight"));
+        assert_eq!(argc, 3);
+        assert_eq!(node.peek(0, FREE, 5), [0; 5], "nothing is left of the last job");
+        node.poke(0, FREE, b"hello");
+        assert_eq!(node.call(0, nr::write, [1, FREE, 5, 0, 0, 0]), 5);
+        assert_eq!(node.call(0, nr::write, [7, FREE, 5, 0, 0, 0]), -9, "EBADF");
+        node.exit(0, round);
+        asked = node.ask_for_job();
+        let outcome = job.wait();
+        assert_eq!(outcome.error, None);
+        assert_eq!(outcome.processes[0].end, End::Exited(i32::from(round)));
+        assert_eq!(read(&mut output), "hello");
+        assert_eq!(house.links[0].state(), NodeState::Free);
+        assert_eq!(node.answer_within(0, asked, MOMENT), None, "no work yet");
+    }
+}
+
+/// What a process is started with: arguments and environment.
+fn started(
+    node: &SyntheticNode,
+    channel: usize,
+    process: &Process,
+) -> (Vec<String>, BTreeMap<String, String>) {
+    let mut at = process.stack;
+    let mut word = || {
+        at += 8;
+        u64::from_le_bytes(node.peek(channel, at - 8, 8).try_into().expect("eight"))
+    };
+    let text = |at: u64| {
+        let bytes = node.peek(channel, at, 200.min((process.memory - at) as usize));
+        let end = bytes.iter().position(|&b| b == 0).expect("an end");
+        String::from_utf8(bytes[..end].to_vec()).expect("text")
+    };
+    let count = word();
+    let arguments = (0..count).map(|_| text(word())).collect();
+    assert_eq!(word(), 0);
+    let mut environment = BTreeMap::new();
+    loop {
+        match word() {
+            0 => break,
+            at => {
+                let text = text(at);
+                let (name, value) = text.split_once('=').expect("a variable");
+                environment.insert(name.to_owned(), value.to_owned());
+            }
+        }
+    }
+    (arguments, environment)
+}
+
+#[test]
+fn virtual_node_mode_has_two_processes_a_node_each_with_its_half() {
+    let house = House::new(2);
+    let mut spec = house.spec();
+    spec.mode = Mode::VirtualNode;
+    spec.processes = Some(3);
+    spec.torus = Some([1, 2, 1]);
+    spec.torus_bytes = Some(4096);
+    spec.environment = [("A".to_owned(), "b c".to_owned())].into();
+    let other = house.path("other");
+    std::fs::copy(&house.program, &other).expect("copied");
+    spec.programs = vec![Program { first: 1, last: 1, executable: other, arguments: vec!["x".into()] }];
+    let (job, _output) = house.launch(spec);
+    let mut nodes: Vec<_> = (0..2).map(|n| house.synthetic(n)).collect();
+    let asked: Vec<_> = nodes.iter_mut().map(SyntheticNode::ask_for_job).collect();
+    let blocks: Vec<_> =
+        nodes.iter_mut().zip(asked).map(|(n, seq)| (n.answer(0, seq), n.begin()).1).collect();
+    assert_eq!([blocks[0].processes_len, blocks[1].processes_len], [2, 1]);
+    assert_eq!((blocks[1].personality.coords, blocks[1].personality.dims), ([0, 1, 0], [1, 2, 1]));
+    for (n, c, rank) in [(0, 0, 0), (0, 1, 1), (1, 0, 2)] {
+        let process = &blocks[n].processes[c];
+        assert_eq!((process.rank, process.memory), (rank, WINDOW / 2));
+        let (arguments, environment) = started(&nodes[n], c, process);
+        assert_eq!(arguments.len(), if rank == 1 { 2 } else { 1 });
+        assert_eq!(&process.name[..5], if rank == 1 { b"other" } else { b"progr" });
+        assert_eq!(environment["A"], "b c");
+        assert_eq!((&*environment["COLONY_RANK"], &*environment["COLONY_SIZE"]), (&*rank.to_string(), "3"));
+        assert_eq!(environment["COLONY_TORUS"], "0x700000000000:0x1000");
+        // the two processes of a node do not see each other's memory or descriptors
+        nodes[n].poke(c, FREE, &[rank as u8 + 1]);
+    }
+    assert_eq!((nodes[0].peek(0, FREE, 1), nodes[0].peek(1, FREE, 1)), (vec![1], vec![2]));
+    assert_eq!(nodes[0].call(0, nr::dup, [1, 0, 0, 0, 0, 0]), 3);
+    assert_eq!(nodes[0].call(1, nr::close, [3, 0, 0, 0, 0, 0]), -9);
+    nodes[0].exit(1, 7);
+    nodes[0].exit(0, 0);
+    nodes[1].exit(0, 0);
+    for node in &mut nodes {
+        node.ask_for_job();
+    }
+    let outcome = job.wait();
+    let ends: Vec<_> = outcome.processes.iter().map(|p| (p.rank, p.node, p.end.clone())).collect();
+    assert_eq!(ends, [(0, 0, End::Exited(0)), (1, 0, End::Exited(7)), (2, 1, End::Exited(0))]);
+    assert_eq!(outcome.code(), 7);
+}
+
+#[test]
+fn nodes_that_a_job_does_not_need_stay_free() {
+    let house = House::new(2);
+    let mut spec = house.spec();
+    spec.processes = Some(1);
+    let (job, _output) = house.launch(spec);
+    let mut nodes: Vec<_> = (0..2).map(|n| house.synthetic(n)).collect();
+    let asked: Vec<_> = nodes.iter_mut().map(SyntheticNode::ask_for_job).collect();
+    assert_eq!(nodes[0].answer(0, asked[0]), 0);
+    assert_eq!(nodes[1].answer_within(0, asked[1], MOMENT), None);
+    nodes[0].exit(0, 0);
+    let third = nodes[0].ask_for_job();
+    assert!(job.wait().success());
+    let (job, _output) = house.launch(house.spec());
+    assert_eq!((nodes[0].answer(0, third), nodes[1].answer(0, asked[1])), (0, 0));
+    assert!(finish(&job, &mut nodes).success());
+}
+
+#[test]
+fn standard_input_is_rank_0_s() {
+    let house = House::new(2);
+    let (reader, mut writer) = std::io::pipe().expect("pipe");
+    let streams = Streams { stdin: reader.into(), stdout: null().into(), stderr: null().into() };
+    let job = house.ciod.launch(house.spec(), &house.links, streams).expect("launched");
+    let mut nodes: Vec<_> = (0..2).map(|n| house.synthetic(n)).collect();
+    let asked: Vec<_> = nodes.iter_mut().map(SyntheticNode::ask_for_job).collect();
+    for (node, seq) in nodes.iter_mut().zip(asked) {
+        assert_eq!(node.answer(0, seq), 0);
+    }
+    let waits = nodes[0].send(0, nr::read, [0, FREE, 100, 0, 0, 0]);
+    assert_eq!(nodes[1].call(0, nr::read, [0, FREE, 100, 0, 0, 0]), 0, "nothing at all");
+    assert_eq!(nodes[0].answer_within(0, waits, MOMENT), None);
+    std::io::Write::write_all(&mut writer, b"line\n").expect("written");
+    assert_eq!(nodes[0].answer(0, waits), 5);
+    drop(writer);
+    assert_eq!(nodes[0].call(0, nr::read, [0, FREE, 100, 0, 0, 0]), 0);
+    assert!(finish(&job, &mut nodes).success());
+}

@@ -1,0 +1,82 @@
+//! The emulator of a compute node: its command line, and the start of it.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
+use std::process::Child;
+
+use colony_vm::qemu::{self, CPU};
+
+use crate::{Accel, CnkError, Link, Machine};
+
+/// Descriptors of the emulator: the kernel, the link to the I/O daemon, the memory shared by the nodes.
+const KERNEL_FD: i32 = qemu::FIRST_FD;
+const LINK_FD: i32 = KERNEL_FD + 1;
+const TORUS_FD: i32 = LINK_FD + 1;
+/// Memory for the kernel alone, MiB: the user's is in the window.
+const KERNEL_MIB: u64 = 16;
+/// Memory behind a window of the node's own, MiB: the firmware keeps its tables at the end.
+const FIRMWARE_MIB: u64 = 2;
+
+/// What an emulator gets.
+pub(crate) struct Parts {
+    pub kernel: File,
+    pub link: OwnedFd,
+    pub torus: Option<(File, u64)>,
+}
+
+/// Starts the emulator; it is killed when the calling thread ends.
+pub(crate) fn start(machine: &Machine, parts: Parts) -> Result<Child, CnkError> {
+    let arguments = arguments(machine, parts.torus.as_ref().map(|(_, bytes)| *bytes));
+    let torus = parts.torus.map(|(file, _)| OwnedFd::from(file));
+    let mut command = qemu::command(arguments, [parts.kernel.into(), parts.link].into_iter().chain(torus))?;
+    // a signal from the terminal is for the job, not for its nodes
+    command.process_group(0);
+    Ok(qemu::spawn(command)?)
+}
+
+fn arguments(machine: &Machine, torus: Option<u64>) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    let mut add = |words: &[&str]| all.extend(words.iter().map(|&w| w.to_owned()));
+    add(&["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
+    // no firmware, no legacy devices: nothing that the kernel would have to probe
+    add(&["-machine", "microvm,acpi=on,pic=off,rtc=off,pcie=on"]);
+    let own_mib = match machine.link {
+        Link::Window => 0,
+        Link::Network(_) => (machine.memory >> 20) + FIRMWARE_MIB,
+    };
+    add(&["-m", &format!("{}M", KERNEL_MIB + own_mib), "-smp", &machine.cpus.to_string()]);
+    match machine.accel {
+        Accel::Emulated => {
+            add(&["-accel", "tcg,thread=multi,tb-size=32", "-cpu", CPU]);
+        }
+        Accel::Kvm => add(&["-accel", "kvm", "-cpu", "host"]),
+        Accel::Counted { shift } => {
+            add(&["-accel", "tcg,thread=single,tb-size=32", "-icount", &format!("shift={shift},sleep=off")]);
+            // no randomness from the host's processor
+            add(&["-cpu", &format!("{CPU},-rdrand,-rdseed")]);
+        }
+    }
+    add(&["-kernel", &format!("/proc/self/fd/{KERNEL_FD}")]);
+    add(&["-append", if machine.debug { "debug" } else { "quiet" }]);
+    add(&["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]);
+    match machine.link {
+        Link::Window => {
+            let vectors = colony_fship::layout::CHANNELS;
+            add(&["-chardev", &format!("socket,id=link,fd={LINK_FD}")]);
+            add(&["-device", &format!("ivshmem-doorbell,vectors={vectors},chardev=link")]);
+        }
+        Link::Network(network) => {
+            let mtu = network.mtu;
+            add(&["-netdev", &format!("dgram,id=link,local.type=fd,local.str={LINK_FD}")]);
+            let device = "virtio-net-pci,disable-legacy=on,romfile=,mac=02:63:6e:6b:00:01";
+            add(&["-device", &format!("{device},netdev=link,host_mtu={mtu}")]);
+        }
+    }
+    if let Some(bytes) = torus {
+        let path = format!("/proc/self/fd/{TORUS_FD}");
+        add(&["-object", &format!("memory-backend-file,id=torus,share=on,size={bytes},mem-path={path}")]);
+        add(&["-device", "ivshmem-plain,memdev=torus"]);
+    }
+    all
+}

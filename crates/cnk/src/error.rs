@@ -1,0 +1,55 @@
+//! What can go wrong with a partition.
+
+use std::io;
+
+use colony_ciod::{CiodError, JobError};
+use colony_vm::VmError;
+
+/// Why a partition does not boot, or a job does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum CnkError {
+    /// The operating system refused something.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// What it said.
+        source: io::Error,
+    },
+    /// A wish that no machine fulfills.
+    #[error("{0}")]
+    Machine(String),
+    /// The node's emulator ended by itself.
+    #[error("node {node} died: {said}")]
+    Died {
+        /// Its number.
+        node: u32,
+        /// The last that it and its emulator said.
+        said: String,
+    },
+    /// The I/O daemon refused.
+    #[error(transparent)]
+    Ciod(#[from] CiodError),
+    /// The job does not start.
+    #[error(transparent)]
+    Job(#[from] JobError),
+    /// The emulator cannot be started, or has no slot among the virtual machines of this user.
+    #[error(transparent)]
+    Vm(#[from] VmError),
+}
+
+impl CnkError {
+    /// Whether other words would cure it.
+    #[must_use]
+    pub const fn is_wrong_use(&self) -> bool {
+        match self {
+            Self::Machine(_) => true,
+            Self::Job(e) => e.is_wrong_use(),
+            _ => false,
+        }
+    }
+
+    pub(crate) fn io(what: &'static str) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Io { what, source }
+    }
+}

@@ -1,0 +1,36 @@
+//! Partitions of compute nodes: virtual machines that run the compute node kernel, with the I/O daemon that loads
+//! their programs and does their calls.
+//!
+//! ```no_run
+//! use colony_ciod::{Config, JobSpec, Streams};
+//! use colony_cnk::{Machine, Partition};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut partition = Partition::boot(Machine::default(), 8, Config::new("/usr/libexec/colony/ciod"))?;
+//! let outcome = partition.run(JobSpec::new("/usr/bin/hello"), Streams::inherit()?)?;
+//! assert!(outcome.success());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The kernel is part of this library ([`KERNEL`]). A node is one QEMU process of the `microvm` machine, which dies
+//! with the thread that booted it. A node that a job leaves in the middle is started anew before the next job.
+
+mod capture;
+mod emulator;
+mod error;
+mod machine;
+mod node;
+mod partition;
+pub mod programs;
+pub mod report;
+
+pub use capture::{Captured, Capturing};
+pub use colony_ciod as ciod;
+pub use error::CnkError;
+pub use machine::{Accel, Link, Machine};
+pub use node::Node;
+pub use partition::Partition;
+
+/// The compute node kernel: an ELF file with a PVH entry.
+pub static KERNEL: &[u8] = include_bytes!(env!("COLONY_CNK"));

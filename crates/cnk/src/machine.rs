@@ -1,0 +1,147 @@
+//! What a node is made of.
+
+use colony_ciod::{Mode, Network};
+use colony_fship::{frame, layout};
+use serde::Serialize;
+
+use crate::CnkError;
+
+/// What does a node's instructions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Accel {
+    /// Emulation: works everywhere.
+    #[default]
+    Emulated,
+    /// Emulation that counts instructions instead of time: each takes 2^shift ns. Nothing that the host does
+    /// else is seen; one CPU.
+    Counted {
+        /// Power of two, ns.
+        shift: u8,
+    },
+    /// The host's processor, by `/dev/kvm`.
+    Kvm,
+}
+
+/// How a node reaches its I/O daemon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Link {
+    /// They share the memory of the node's processes.
+    #[default]
+    Window,
+    /// By frames over a network device: for machines that cannot share memory. There are no messages between nodes.
+    Network(Network),
+}
+
+/// A node, before it is booted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Machine {
+    /// CPUs: one or two.
+    pub cpus: u32,
+    /// Memory of the user's processes, bytes: a power of two.
+    pub memory: u64,
+    /// Memory shared by the nodes for messages, bytes; `None`: as much as they need; 0: there is none.
+    pub torus: Option<u64>,
+    /// How it reaches its I/O daemon.
+    pub link: Link,
+    /// What does the instructions.
+    pub accel: Accel,
+    /// Let the kernel tell what it does on its console.
+    pub debug: bool,
+}
+
+/// Memory of the processes of a node on a network, at most, bytes: what the kernel can map of its own.
+const NETWORK_MEMORY: u64 = 1 << 30;
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self {
+            cpus: 2,
+            memory: 64 << 20,
+            torus: None,
+            link: Link::default(),
+            accel: Accel::default(),
+            debug: false,
+        }
+    }
+}
+
+impl Machine {
+    /// Refuses what no node can be.
+    ///
+    /// # Errors
+    /// What it is, and what would do.
+    pub fn check(&self) -> Result<(), CnkError> {
+        let refuse = |text: String| Err(CnkError::Machine(text));
+        if !(1..=layout::CHANNELS as u32).contains(&self.cpus) {
+            return refuse(format!("a node has one or two CPUs, not {}", self.cpus));
+        }
+        if matches!(self.accel, Accel::Counted { .. }) && self.cpus != 1 {
+            return refuse("counted instructions are those of one CPU: ask for --cpus 1".into());
+        }
+        if !self.memory.is_power_of_two() || !layout::WINDOW_SIZES.contains(&self.memory) {
+            let [min, max] = [layout::WINDOW_SIZES.start(), layout::WINDOW_SIZES.end()].map(|b| b >> 20);
+            return refuse(format!(
+                "a node's memory is a power of two from {min} to {max} MiB, not {} MiB",
+                self.memory >> 20
+            ));
+        }
+        if let Link::Network(network) = self.link {
+            if self.memory > NETWORK_MEMORY {
+                return refuse("a node on a network has 1 GiB of memory at most".into());
+            }
+            if self.torus.is_some_and(|bytes| bytes > 0) {
+                return refuse("a node on a network shares no memory with others: ask for no torus".into());
+            }
+            if !(frame::MTU..=frame::MTU_MOST).contains(&network.mtu) {
+                return refuse(format!(
+                    "the link's MTU is {} to {}, not {}",
+                    frame::MTU,
+                    frame::MTU_MOST,
+                    network.mtu
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a mode for which this machine has too few CPUs.
+    ///
+    /// # Errors
+    /// If that is so.
+    pub fn fits(&self, mode: Mode) -> Result<(), CnkError> {
+        if mode.processes() > self.cpus {
+            return Err(CnkError::Machine(
+                "virtual node mode needs two CPUs a node: ask for --cpus 2".into(),
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn impossible_machines_are_refused() {
+        let refused = |change: fn(&mut Machine)| {
+            let mut machine = Machine::default();
+            change(&mut machine);
+            machine.check().is_err()
+        };
+        assert!(!refused(|_| ()));
+        assert!(refused(|m| m.cpus = 0));
+        assert!(refused(|m| m.cpus = 3));
+        assert!(refused(|m| m.memory = 48 << 20));
+        assert!(refused(|m| m.memory = 1 << 20));
+        assert!(refused(|m| m.accel = Accel::Counted { shift: 0 }));
+        let network = |mtu| Link::Network(Network { mtu, ..Network::default() });
+        assert!(!refused(|m| m.link = Link::Network(Network::default())));
+        assert!(refused(|m| (m.link, m.torus) = (Link::Network(Network::default()), Some(2 << 20))));
+        assert!(refused(|m| (m.link, m.memory) = (Link::Network(Network::default()), 2 << 30)));
+        assert!(Machine { link: network(100), ..Machine::default() }.check().is_err());
+        assert!(Machine { cpus: 1, ..Machine::default() }.fits(Mode::VirtualNode).is_err());
+    }
+}

@@ -1,0 +1,182 @@
+//! Nodes that run jobs together.
+
+use std::fs::File;
+
+use colony_ciod::{Ciod, Config, Job, JobOutcome, JobSpec, NodeLink, NodeState, Streams};
+use colony_fship::layout::LARGE_PAGE;
+use colony_torus::Dims;
+use colony_torus::layout::Layout;
+use colony_vm::qemu::memory_file;
+use colony_vm::slots::Slots;
+use nix::fcntl::{FallocateFlags, fallocate};
+
+use crate::capture::Capturing;
+use crate::node::{self, Node};
+use crate::{Accel, Captured, CnkError, Link, Machine};
+
+/// Nodes that share an I/O daemon, and memory for messages.
+///
+/// Their emulators die with the thread that booted them.
+#[derive(Debug)]
+pub struct Partition {
+    machine: Machine,
+    ciod: Ciod,
+    kernel: File,
+    nodes: Vec<Node>,
+    torus: Option<(File, u64)>,
+    _slots: Slots,
+}
+
+impl Partition {
+    /// Boots `nodes` nodes.
+    ///
+    /// # Errors
+    /// A machine that cannot be, an emulator that does not start, a worker's program that is not there.
+    pub fn boot(machine: Machine, nodes: u32, config: Config) -> Result<Self, CnkError> {
+        Self::boot_telling(machine, nodes, config, |_| ())
+    }
+
+    /// As [`Partition::boot`]; tells through `notice` that it waits for other virtual machines of this user to end.
+    ///
+    /// # Errors
+    /// As [`Partition::boot`].
+    pub fn boot_telling(
+        machine: Machine,
+        nodes: u32,
+        config: Config,
+        notice: impl Fn(&str),
+    ) -> Result<Self, CnkError> {
+        machine.check()?;
+        if nodes == 0 {
+            return Err(CnkError::Machine("a partition has one node at least".into()));
+        }
+        let slots = match machine.accel {
+            // counted time does not care who else computes
+            Accel::Counted { .. } => Slots::take_telling(1, notice)?,
+            _ => Slots::take_telling((nodes * machine.cpus) as usize, notice)?,
+        };
+        let ciod = Ciod::new(config)?;
+        let torus = torus(&machine, nodes)?;
+        let kernel = node::kernel()?;
+        let mut partition = Self { machine, ciod, kernel, nodes: Vec::new(), torus, _slots: slots };
+        for number in 0..nodes {
+            let node = partition.start(number)?;
+            partition.nodes.push(node);
+        }
+        Ok(partition)
+    }
+
+    fn start(&self, number: u32) -> Result<Node, CnkError> {
+        let link = self.ciod.node(number, self.machine.memory)?;
+        let torus = self.torus.as_ref().map(|(file, bytes)| (file, *bytes));
+        Node::boot(&self.machine, &self.kernel, &self.ciod, link, torus)
+    }
+
+    /// Starts a job on all nodes that it needs; those that were lost are started anew first.
+    ///
+    /// # Errors
+    /// A mode that the machine has no CPUs for, nodes that died, what the I/O daemon refuses.
+    pub fn launch(&mut self, mut spec: JobSpec, streams: Streams) -> Result<Job, CnkError> {
+        self.machine.fits(spec.mode)?;
+        self.restore()?;
+        if let Some((file, bytes)) = &self.torus {
+            spec.torus_bytes = Some(*bytes);
+            let nodes = self.nodes.len() as u32;
+            let dims = spec.process_torus(nodes, spec.size(nodes)?);
+            format_torus(file, *bytes, dims)?;
+        }
+        let links: Vec<NodeLink> = self.nodes.iter().map(|n| n.link().clone()).collect();
+        Ok(self.ciod.launch(spec, &links, streams)?)
+    }
+
+    /// Runs a job to its end.
+    ///
+    /// # Errors
+    /// As [`Partition::launch`]. What goes wrong later is in the outcome.
+    pub fn run(&mut self, spec: JobSpec, streams: Streams) -> Result<JobOutcome, CnkError> {
+        Ok(self.launch(spec, streams)?.wait())
+    }
+
+    /// Starts a job, and keeps what it prints.
+    ///
+    /// # Errors
+    /// As [`Partition::launch`], and files in memory that the system refuses.
+    pub fn launch_captured(&mut self, spec: JobSpec) -> Result<Capturing, CnkError> {
+        let (stdout, stderr) = (memory_file("colony-stdout")?, memory_file("colony-stderr")?);
+        let own = |file: &File| file.try_clone().map(Into::into);
+        let streams = own(&stdout).and_then(|out| Streams::output(out, own(&stderr)?));
+        let job = self.launch(spec, streams.map_err(CnkError::io("the streams of a job"))?)?;
+        Ok(Capturing { job, stdout, stderr })
+    }
+
+    /// Runs a job to its end, and keeps what it prints.
+    ///
+    /// # Errors
+    /// As [`Partition::launch_captured`] and [`Capturing::end`].
+    pub fn run_captured(&mut self, spec: JobSpec) -> Result<Captured, CnkError> {
+        self.launch_captured(spec)?.end()
+    }
+
+    /// Its nodes, by number.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// What its nodes are made of.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// Starts lost nodes anew; a node whose emulator died by itself before it ever worked is an error.
+    fn restore(&mut self) -> Result<(), CnkError> {
+        for n in 0..self.nodes.len() {
+            if self.nodes[n].link().state() == NodeState::Lost {
+                let number = self.nodes[n].link().number();
+                self.nodes[n] = self.start(number)?;
+            } else {
+                self.nodes[n].check()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The memory that the nodes share, unless there shall be none: enough for a process on every CPU.
+fn torus(machine: &Machine, nodes: u32) -> Result<Option<(File, u64)>, CnkError> {
+    if matches!(machine.link, Link::Network(_)) {
+        return Ok(None);
+    }
+    let bytes = match machine.torus {
+        Some(0) => return Ok(None),
+        Some(bytes) => bytes,
+        None => torus_layout([nodes, machine.cpus, 1])?.bytes() as u64,
+    };
+    let bytes = bytes.next_power_of_two().max(LARGE_PAGE);
+    let file = memory_file("colony-torus")?;
+    file.set_len(bytes).map_err(CnkError::io("the nodes' shared memory"))?;
+    Ok(Some((file, bytes)))
+}
+
+fn torus_layout(dims: [u32; 3]) -> Result<Layout, CnkError> {
+    let layout = Dims::new(dims.map(|d| d as usize)).and_then(Layout::new);
+    layout.map_err(|e| CnkError::Machine(e.to_string()))
+}
+
+/// Makes the shared memory ready for a job: nothing of the last one is left.
+fn format_torus(file: &File, bytes: u64, dims: [u32; 3]) -> Result<(), CnkError> {
+    let layout = torus_layout(dims)?;
+    let needed = layout.bytes() as u64;
+    if needed > bytes {
+        return Err(CnkError::Machine(format!(
+            "messages of {dims:?} processes need {} MiB of shared memory, and there are {}: ask for more",
+            needed.div_ceil(1 << 20),
+            bytes >> 20
+        )));
+    }
+    let hole = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+    let length = i64::try_from(bytes).map_err(|e| CnkError::Machine(e.to_string()))?;
+    fallocate(file, hole, 0, length)
+        .map_err(|e| CnkError::io("clearing the nodes' shared memory")(e.into()))?;
+    colony_torus::Window::create_in(file, layout.dims()).map_err(|e| CnkError::Machine(e.to_string()))?;
+    Ok(())
+}

@@ -1,0 +1,44 @@
+//! Where programs are that belong to Colony, and static ones for compute nodes.
+
+use std::path::{Path, PathBuf};
+
+/// The I/O daemon's program: beside this one.
+///
+/// # Errors
+/// Where it was looked for.
+pub fn ciod() -> Result<PathBuf, String> {
+    let own = own()?;
+    // tests and benchmarks are a folder deeper
+    let places = [own.with_file_name("ciod"), own.parent().unwrap_or(Path::new("/")).with_file_name("ciod")];
+    match places.iter().find(|p| p.is_file()) {
+        Some(found) => Ok(found.clone()),
+        None => Err(format!("{} is not there: it belongs beside colony", places[0].display())),
+    }
+}
+
+/// Where `./x static` puts programs, if this one was built beside it.
+pub fn static_folder() -> Option<PathBuf> {
+    let own = own().ok()?;
+    let target = own.ancestors().find(|f| f.file_name().is_some_and(|n| n == "target"))?;
+    Some(target.join("static"))
+}
+
+/// A static program: where `./x static` puts them, or beside this one if that was installed.
+///
+/// # Errors
+/// Where it was looked for, and what makes it.
+pub fn static_program(name: &str) -> Result<PathBuf, String> {
+    let file = match static_folder() {
+        Some(folder) => folder.join(name),
+        None => own()?.with_file_name(name),
+    };
+    if file.is_file() {
+        Ok(file)
+    } else {
+        Err(format!("{} is not there: ./x static builds it", file.display()))
+    }
+}
+
+fn own() -> Result<PathBuf, String> {
+    std::env::current_exe().map_err(|e| format!("looking for this program: {e}"))
+}

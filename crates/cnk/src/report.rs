@@ -1,0 +1,28 @@
+//! What a run on compute nodes came to, for programs.
+
+use colony_ciod::{JobOutcome, JobSpec};
+use serde::Serialize;
+
+use crate::Machine;
+
+/// Name and version of what [`Report`] is in JSON.
+pub const SCHEMA: &str = "colony.cnk.run/1";
+
+/// A run, with all that is needed to repeat it.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// Nodes.
+    pub nodes: u32,
+    /// What they are made of.
+    pub machine: Machine,
+    /// What was asked for.
+    pub job: JobSpec,
+    /// What became of it.
+    pub outcome: JobOutcome,
+    /// From the start of the emulators to that of the programs, seconds.
+    pub boot_s: f64,
+    /// From the start of the programs to the end of the job, seconds.
+    pub run_s: f64,
+}

@@ -1,0 +1,98 @@
+//! Threads: one more than the first, which is what a compute node has a CPU for.
+
+use std::cell::Cell;
+use std::os::unix::thread::JoinHandleExt as _;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::thread;
+
+use colony_fship::calls::number as n;
+
+use crate::report::{Report, call, shown};
+
+pub(crate) fn try_all(r: &mut Report) {
+    for round in ["first", "second"] {
+        turns(r, round);
+    }
+    apart(r);
+    signaled(r);
+}
+
+/// Two threads take turns: a lock and a condition, each of which waits in the kernel.
+fn turns(r: &mut Report, round: &str) {
+    const TURNS: u32 = 500;
+    let shared = Arc::new((Mutex::new(0u32), Condvar::new()));
+    let steps = |parity: u32, (turn, changed): &(Mutex<u32>, Condvar)| {
+        for _ in 0..TURNS {
+            let turn = turn.lock();
+            let turn = changed.wait_while(turn.expect("nobody panics"), |t| *t % 2 != parity);
+            *turn.expect("nobody panics") += 1;
+            changed.notify_one();
+        }
+    };
+    let other = shared.clone();
+    let thread = thread::spawn(move || steps(1, &other));
+    steps(0, &shared);
+    let ended = thread.join().is_ok();
+    let count = *shared.0.lock().expect("nobody panics");
+    r.line(n::futex, round, &format!("{count} turns, joined {ended}"));
+}
+
+thread_local! {
+    static OWN: Cell<u32> = const { Cell::new(1) };
+}
+
+/// Number, data and vector registers are a thread's own; memory is not.
+fn apart(r: &mut Report) {
+    let number = call(n::gettid, &[]);
+    let (sums, theirs) = mpsc::channel();
+    let counted = Arc::new(AtomicU64::new(0));
+    let count = counted.clone();
+    let thread = thread::spawn(move || {
+        OWN.set(OWN.get() + 1);
+        for step in 0..10_000u32 {
+            count.fetch_add(1, Ordering::Relaxed);
+            if step % 1000 == 0 {
+                let _ = sums.send((0..step).map(f64::from).map(f64::sqrt).sum::<f64>());
+            }
+        }
+        (OWN.get(), call(n::gettid, &[]), call(n::getpid, &[]))
+    });
+    for _ in 0..10_000 {
+        counted.fetch_add(1, Ordering::Relaxed);
+    }
+    let total: f64 = theirs.iter().sum();
+    let Ok((own, other, pid)) = thread.join() else { return r.line(n::gettid, "thread", "panicked") };
+    r.line(n::gettid, "apart", &format!("{} {}", other != number, pid == call(n::getpid, &[])));
+    r.line(n::arch_prctl, "own data", &format!("{own} {}", OWN.get()));
+    r.line(n::futex, "shared", &format!("{} {total:.6}", counted.load(Ordering::Relaxed)));
+}
+
+/// A signal for a thread comes to that thread, and ends its wait.
+fn signaled(r: &mut Report) {
+    static RAN_ON: AtomicI32 = AtomicI32::new(0);
+    extern "C" fn handler(_: i32) {
+        RAN_ON.store(call(n::gettid, &[]) as i32, Ordering::Relaxed);
+    }
+    // SAFETY: all zeroes is an empty action; the handler does only what is safe in one.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as *const () as usize;
+        libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut());
+    }
+    let (ready, is_ready) = mpsc::channel();
+    let thread = thread::spawn(move || {
+        let _ = ready.send(call(n::gettid, &[]) as i32);
+        call(n::pause, &[])
+    });
+    let number = is_ready.recv().unwrap_or(0);
+    // it may not wait yet: once more until it has been heard
+    while !thread.is_finished() {
+        // SAFETY: the thread was not joined yet.
+        unsafe { libc::pthread_kill(thread.as_pthread_t(), libc::SIGUSR1) };
+        thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let result = thread.join().unwrap_or(0);
+    let right = RAN_ON.load(Ordering::Relaxed) == number;
+    r.line(n::tgkill, "thread", &format!("{}, on the thread {right}", shown(result)));
+}

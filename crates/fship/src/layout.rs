@@ -1,0 +1,207 @@
+//! What lies where in the window, and what a job's start looks like.
+//!
+//! ```text
+//! 0                 2 MiB                                    W/2 (virtual node mode)              W
+//! ├─ control area ──┼─ memory of process 0 … stack ──────────┼─ (2 MiB unused) memory of process 1 ┤
+//! ```
+//!
+//! A *bank* is the memory of one process: all of the window, or half of it. A process's address is an offset in its
+//! bank; the first 2 MiB are never mapped, so that a null pointer meets nothing, and in bank 0 they hold what is below.
+//!
+//! The bell is the doorbell of QEMU's ivshmem device: the daemon is peer 0, the node is another peer, and vector `n` is
+//! that of channel `n` in both directions. After it has set a bit among the signals of a channel the daemon rings, too.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// First word of a window: `COLONYFS`.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"COLONYFS");
+/// Size of a large page, and of the control area.
+pub const LARGE_PAGE: u64 = 2 << 20;
+/// Size of a small page: what segments are protected by.
+pub const PAGE: u64 = 4096;
+/// Processes of a node at most: one a CPU.
+pub const CHANNELS: usize = 2;
+/// Where the user finds the window shared by all nodes of the partition, if there is one.
+pub const TORUS_VA: u64 = 0x7000_0000_0000;
+/// Where a static-pie program is loaded.
+pub const PIE_BASE: u64 = 4 << 20;
+/// Room for the stack at the top of a bank.
+pub const STACK: u64 = 8 << 20;
+/// The smallest and the largest window.
+pub const WINDOW_SIZES: core::ops::RangeInclusive<u64> = (16 << 20)..=(64 << 30);
+
+/// Where [`Header`] is.
+pub const HEADER_AT: u64 = 0;
+/// Where [`JobBlock`] is.
+pub const JOB_AT: u64 = 0x1000;
+/// Where the first [`CrashRecord`] is; the second follows it.
+pub const CRASH_AT: u64 = 0x3000;
+/// Where the first channel is; the second is [`CHANNEL_SIZE`] further.
+pub const CHANNELS_AT: u64 = 0x8000;
+/// Bytes of a channel.
+pub const CHANNEL_SIZE: u64 = 0x4000;
+/// Where words of the kernel for the daemon's log are.
+pub const LOG_AT: u64 = 0x10000;
+/// Bytes of that area.
+pub const LOG_SIZE: u64 = 0x1000;
+
+/// In a channel: the ring of requests, the ring of replies, and the word of signals.
+pub const REQUESTS_IN_CHANNEL: u64 = 0;
+/// Where the ring of replies is in a channel.
+pub const REPLIES_IN_CHANNEL: u64 = 0x2000;
+/// In a channel: an `AtomicU64` whose bit `n - 1` says that signal `n` is to be delivered; the daemon sets, the
+/// kernel takes. What a call itself raises (`SIGPIPE`) is set before its reply is published.
+pub const SIGNALS_IN_CHANNEL: u64 = 0x3f00;
+
+/// Where channel `n` is in the window.
+pub const fn channel_at(n: usize) -> u64 {
+    CHANNELS_AT + n as u64 * CHANNEL_SIZE
+}
+
+/// Where the crash record of channel `n` is in the window.
+pub const fn crash_at(n: usize) -> u64 {
+    CRASH_AT + (n * size_of::<CrashRecord>()) as u64
+}
+
+/// What the daemon writes before the node starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Header {
+    /// [`MAGIC`].
+    pub magic: u64,
+    /// [`crate::VERSION`].
+    pub version: u32,
+    /// Number of this node in its partition.
+    pub node: u32,
+    /// Bytes of the window.
+    pub window: u64,
+    /// How often the kernel looks for a reply before it halts; [`POLL`] for ever.
+    pub spin: u64,
+}
+
+/// Never halt while waiting for a reply.
+pub const POLL: u64 = u64::MAX;
+
+/// A part of a program, as it lies in memory already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Segment {
+    /// First address, in bytes; any alignment.
+    pub address: u64,
+    /// Bytes in memory.
+    pub length: u64,
+    /// Bits of [`READ`], [`WRITE`], [`EXECUTE`].
+    pub flags: u64,
+}
+
+/// May be read.
+pub const READ: u64 = 4;
+/// May be written.
+pub const WRITE: u64 = 2;
+/// May be executed.
+pub const EXECUTE: u64 = 1;
+/// Segments of a program at most.
+pub const SEGMENTS: usize = 16;
+
+/// One process of a job on this node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Process {
+    /// First instruction.
+    pub entry: u64,
+    /// Stack pointer at the first instruction: `argc`, `argv`, the environment and the auxiliary vector are there.
+    pub stack: u64,
+    /// Where the heap begins: the end of the last segment.
+    pub heap: u64,
+    /// Bytes of the process's memory, with the first 2 MiB; a multiple of 2 MiB.
+    pub memory: u64,
+    /// Segments in use.
+    pub segments_len: u64,
+    /// The segments, by address.
+    pub segments: [Segment; SEGMENTS],
+    /// Number of the process in the job.
+    pub rank: u32,
+    /// What `getpid` says.
+    pub pid: u32,
+    /// What `getppid` says.
+    pub ppid: u32,
+    /// What `getuid` and `geteuid` say.
+    pub uid: u32,
+    /// What `getgid` and `getegid` say.
+    pub gid: u32,
+    /// Groups in use.
+    pub groups_len: u32,
+    /// What `getgroups` says.
+    pub groups: [u32; 32],
+    /// Name of the program, for `prctl` and crash records; ends with a zero.
+    pub name: [u8; 16],
+}
+
+/// What a job's start looks like: written by the daemon before it answers `NEXT_JOB`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct JobBlock {
+    /// [`crate::VERSION`].
+    pub version: u32,
+    /// 1 in coprocessor mode, 2 in virtual node mode.
+    pub processes_len: u32,
+    /// Wall clock at the time stamp counter value below, ns since 1970.
+    pub realtime_ns: u64,
+    /// Seed of `getrandom`.
+    pub random: [u64; 4],
+    /// Who am I: what the control system tells a node of its place.
+    pub personality: Personality,
+    /// The processes.
+    pub processes: [Process; CHANNELS],
+}
+
+/// A node's place in the machine (SC06 paper, 4.2: the personality).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Personality {
+    /// Number of this node in its partition.
+    pub node: u32,
+    /// Nodes of the partition.
+    pub nodes: u32,
+    /// Extent of the torus.
+    pub dims: [u32; 3],
+    /// This node's coordinates in it.
+    pub coords: [u32; 3],
+    /// Number of the pset, the nodes that share an I/O node.
+    pub pset: u32,
+    /// This node's number in its pset.
+    pub in_pset: u32,
+    /// Name of the node for `uname`; ends with a zero.
+    pub host: [u8; 32],
+}
+
+/// The last state of a process that ended by a fault or a signal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct CrashRecord {
+    /// Linux signal number.
+    pub signal: u32,
+    /// Exception vector of the processor; 255 where a signal came otherwise.
+    pub vector: u32,
+    /// Error code of the exception.
+    pub error: u64,
+    /// Address that faulted (cr2).
+    pub address: u64,
+    /// rax rbx rcx rdx rsi rdi rbp rsp r8–r15.
+    pub registers: [u64; 16],
+    /// Instruction pointer.
+    pub rip: u64,
+    /// Flags.
+    pub rflags: u64,
+    /// Base of the fs segment: the thread's own data.
+    pub fs_base: u64,
+}
+
+const _: () = {
+    assert!(size_of::<Header>() as u64 <= JOB_AT);
+    assert!(JOB_AT + size_of::<JobBlock>() as u64 <= CRASH_AT);
+    assert!(crash_at(CHANNELS) <= CHANNELS_AT);
+    assert!(channel_at(CHANNELS) <= LOG_AT && LOG_AT + LOG_SIZE <= LARGE_PAGE);
+    assert!(crate::ring::bytes::<crate::Request>() <= REPLIES_IN_CHANNEL);
+    assert!(REPLIES_IN_CHANNEL + crate::ring::bytes::<crate::Reply>() <= SIGNALS_IN_CHANNEL);
+};

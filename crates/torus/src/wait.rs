@@ -1,0 +1,66 @@
+//! Waiting for another rank: look often, then let others run, then sleep for moments; not for ever.
+
+use std::time::{Duration, Instant};
+
+use crate::environment::Patience;
+use crate::layout::state;
+use crate::{Error, Window};
+
+/// Looks with the CPU offered to others in between, before the first sleep.
+const YIELDS: u32 = 1000;
+const SHORTEST_SLEEP: Duration = Duration::from_micros(20);
+const LONGEST_SLEEP: Duration = Duration::from_millis(1);
+
+/// One wait, from the first look that found nothing.
+pub(crate) struct Wait<'a> {
+    window: &'a Window,
+    patience: Patience,
+    turns: u32,
+    sleep: Duration,
+    since: Option<Instant>,
+    /// A rank that was seen to have left: the next look that finds nothing is the last.
+    left: Option<usize>,
+}
+
+impl<'a> Wait<'a> {
+    pub(crate) fn new(window: &'a Window, patience: Patience) -> Self {
+        Self { window, patience, turns: 0, sleep: SHORTEST_SLEEP, since: None, left: None }
+    }
+
+    /// Something came: the next wait begins anew.
+    pub(crate) fn progress(&mut self) {
+        *self = Self::new(self.window, self.patience);
+    }
+
+    /// Waits a moment for `rank`.
+    #[inline]
+    pub(crate) fn once(&mut self, rank: usize) -> Result<(), Error> {
+        self.turns = self.turns.saturating_add(1);
+        if self.turns <= self.patience.spins {
+            std::hint::spin_loop();
+            return Ok(());
+        }
+        self.longer(rank)
+    }
+
+    #[cold]
+    fn longer(&mut self, rank: usize) -> Result<(), Error> {
+        self.window.check_abort()?;
+        if self.left == Some(rank) {
+            return Err(Error::Left { rank });
+        }
+        // what it wrote before it left may have come after the last look: look once more
+        self.left = (self.window.state(rank) == state::LEFT).then_some(rank);
+        if self.turns - self.patience.spins <= YIELDS {
+            std::thread::yield_now();
+            return Ok(());
+        }
+        let waited = self.since.get_or_insert_with(Instant::now).elapsed();
+        if waited > self.patience.timeout {
+            return Err(Error::Timeout { rank, seconds: waited.as_secs_f64() });
+        }
+        std::thread::sleep(self.sleep);
+        self.sleep = (2 * self.sleep).min(LONGEST_SLEEP);
+        Ok(())
+    }
+}

@@ -1,0 +1,18 @@
+//! Any bytes as a datagram of `colony clock sync`, an estimate for colonyd, a host list.
+#![no_main]
+
+use colony_clock::estimate::Feed;
+use colony_clock::hosts;
+use colony_clock::wire::Datagram;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    if let Ok(datagram) = Datagram::decode(bytes) {
+        assert_eq!(Datagram::decode(&datagram.encode()), Ok(datagram));
+    }
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        if let Ok(feed) = text.parse::<Feed>() {
+            assert_eq!(feed.to_string().parse(), Ok(feed));
+        }
+        let _ = (hosts::parse(text, 1), hosts::parse_slurm(text, 1));
+    }
+});

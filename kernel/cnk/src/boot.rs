@@ -1,0 +1,95 @@
+//! Brings the node up: clock, devices, windows, the second CPU.
+
+use colony_fship::layout::{MAGIC, WINDOW_SIZES};
+
+use crate::debug;
+use crate::machine::lock::Once;
+use crate::machine::pci::{self, Device};
+use crate::machine::start::Boot;
+use crate::machine::window::Window;
+use crate::machine::{paging, smp};
+use crate::{network, time};
+
+/// What the node has.
+pub struct Node {
+    /// The window that it shares with the daemon.
+    pub window: Window,
+    /// How the daemon is reached.
+    pub link: Link,
+    /// CPUs that run.
+    pub cpus: usize,
+    /// How often to look for a reply before halting.
+    pub spin: u64,
+    /// Bytes that the kernel takes.
+    pub resident: u64,
+}
+
+/// How the daemon is reached.
+pub enum Link {
+    /// It shares the window, which is the memory of this device; the device has the bells.
+    Bells(Device),
+    /// By frames; the window is memory of the node's own.
+    Frames,
+}
+
+static NODE: Once<Node> = Once::new();
+
+/// What the node has.
+pub fn node() -> &'static Node {
+    NODE.get().expect("the node is up before anything asks")
+}
+
+/// Brings the node up. What is missing ends it: there is nobody to tell but the serial line.
+pub fn start(boot: &Boot) {
+    time::calibrate();
+    let found = pci::find();
+    let (physical, size) = match (&found.shipping, &found.network) {
+        (Some(device), _) => (device.memory, device.size),
+        (None, Some(_)) => own_window(boot.memory_end),
+        (None, None) => panic!("neither an ivshmem-doorbell device nor a network device"),
+    };
+    assert!(WINDOW_SIZES.contains(&size), "window of {size} bytes");
+    let torus = found.torus.map(|d| (d.memory, d.size));
+    paging::map_windows((physical, size), torus).expect("window too large for this processor");
+    let cpus = smp::start(boot.rsdp, time::rate());
+    let (window, link) = match (found.shipping, found.network) {
+        (Some(device), _) => {
+            for cpu in 0..cpus {
+                if let Some(apic) = smp::apic_of(cpu) {
+                    device.route(cpu, apic);
+                }
+            }
+            (Window::of(&device), Link::Bells(device))
+        }
+        (None, network) => {
+            let window = Window::own(physical, size);
+            if let Some(registers) = network {
+                network::start(&registers, window);
+            }
+            (window, Link::Frames)
+        }
+    };
+    let header = window.header();
+    assert_eq!(header.magic, MAGIC, "the window is not the daemon's");
+    assert_eq!(header.version, colony_fship::VERSION, "another version of the contract");
+    assert_eq!(header.window, size, "the daemon has another idea of the window's size");
+    paging::forget_start();
+    debug!(
+        "cnk: {} CPUs, {} MHz, window {} MiB, {} KiB resident, torus {:?}",
+        cpus,
+        time::rate().hz() / 1_000_000,
+        size >> 20,
+        boot.resident >> 10,
+        torus,
+    );
+    NODE.set(Node { window, link, cpus, spin: header.spin, resident: boot.resident });
+}
+
+/// Where a window of the node's own begins: behind the kernel, and what firmware has for itself.
+const OWN_WINDOW_AT: u64 = 16 << 20;
+
+/// The largest window that fits in the node's own memory.
+fn own_window(memory_end: u64) -> (u64, u64) {
+    let room = memory_end.saturating_sub(OWN_WINDOW_AT);
+    (OWN_WINDOW_AT, room.checked_ilog2().map_or(0, |log| 1 << log))
+}

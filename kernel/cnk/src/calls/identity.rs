@@ -1,0 +1,131 @@
+//! Who a process is: all from the job block. Most is answered before it gets here, from the CPU's table.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use colony_fship::Errno;
+use colony_fship::calls::number;
+use colony_fship::layout::{JobBlock, Personality};
+
+use super::{Caller, Handler};
+use crate::machine::area::area;
+use crate::machine::lock::Lock;
+use crate::process::{self, threads};
+
+pub(super) const HANDLERS: &[(u32, Handler)] = &[
+    (number::getpid, |c, _| Ok(process::on(c.cpu).block.pid.into())),
+    (number::gettid, |c, _| Ok(threads::id(c.cpu).into())),
+    (number::getppid, |c, _| Ok(process::on(c.cpu).block.ppid.into())),
+    (number::getpgrp, |c, _| Ok(process::on(c.cpu).block.pid.into())),
+    (number::getuid, |c, _| Ok(process::on(c.cpu).block.uid.into())),
+    (number::geteuid, |c, _| Ok(process::on(c.cpu).block.uid.into())),
+    (number::getgid, |c, _| Ok(process::on(c.cpu).block.gid.into())),
+    (number::getegid, |c, _| Ok(process::on(c.cpu).block.gid.into())),
+    (number::getpgid, own_group),
+    (number::getsid, own_group),
+    (number::setuid, |c, a| uids(c, &a[..1])),
+    (number::setgid, |c, a| gids(c, &a[..1])),
+    (number::setreuid, |c, a| uids(c, &a[..2])),
+    (number::setregid, |c, a| gids(c, &a[..2])),
+    (number::setresuid, |c, a| uids(c, &a[..3])),
+    (number::setresgid, |c, a| gids(c, &a[..3])),
+    (number::getresuid, |c, a| thrice(c, a, |p| p.block.uid)),
+    (number::getresgid, |c, a| thrice(c, a, |p| p.block.gid)),
+    (number::getgroups, groups),
+    (number::uname, uname),
+];
+
+static PERSONALITY: Lock<Personality> = Lock::new(Personality {
+    node: 0,
+    nodes: 0,
+    dims: [0; 3],
+    coords: [0; 3],
+    pset: 0,
+    in_pset: 0,
+    host: [0; 32],
+});
+
+/// A new job: whatever is not a process's own.
+pub fn start_job(job: &JobBlock) {
+    *PERSONALITY.lock() = job.personality;
+    super::misc::seed(&job.random);
+}
+
+/// A new process or thread on this CPU: its quick answers.
+pub fn start_cpu(n: usize) {
+    let block = process::on(n).block;
+    let area = area(n);
+    for (number, value) in [
+        (number::getpid, block.pid),
+        (number::gettid, threads::id(n)),
+        (number::getppid, block.ppid),
+        (number::getpgrp, block.pid),
+        (number::getuid, block.uid),
+        (number::geteuid, block.uid),
+        (number::getgid, block.gid),
+        (number::getegid, block.gid),
+        (number::sched_yield, 0),
+    ] {
+        area.answer(number, value);
+    }
+    area.user_rsp.store(0, Relaxed);
+}
+
+fn own_group(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    let pid = process::on(caller.cpu).block.pid;
+    if args[0] as u32 == 0 || args[0] as u32 == pid { Ok(pid.into()) } else { Err(Errno::ESRCH) }
+}
+
+/// Only what one is already; −1 is that, too.
+fn stay(own: u32, wanted: &[u64]) -> Result<u64, Errno> {
+    let same = |&id: &u64| id as u32 == own || id as u32 == u32::MAX;
+    if wanted.iter().all(same) { Ok(0) } else { Err(Errno::EPERM) }
+}
+
+fn uids(caller: &mut Caller<'_>, wanted: &[u64]) -> Result<u64, Errno> {
+    stay(process::on(caller.cpu).block.uid, wanted)
+}
+
+fn gids(caller: &mut Caller<'_>, wanted: &[u64]) -> Result<u64, Errno> {
+    stay(process::on(caller.cpu).block.gid, wanted)
+}
+
+fn thrice(caller: &mut Caller<'_>, args: [u64; 6], id: fn(&process::Process) -> u32) -> Result<u64, Errno> {
+    let process = process::on(caller.cpu);
+    for address in &args[..3] {
+        process.user.put(*address, &id(&process))?;
+    }
+    Ok(0)
+}
+
+fn groups(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    let process = process::on(caller.cpu);
+    let len = process.block.groups_len as usize;
+    let room = args[0] as i32;
+    if room == 0 {
+        return Ok(len as u64);
+    }
+    if usize::try_from(room).map_or(true, |room| room < len) {
+        return Err(Errno::EINVAL);
+    }
+    for (n, group) in process.block.groups[..len].iter().enumerate() {
+        process.user.put(args[1] + 4 * n as u64, group)?;
+    }
+    Ok(len as u64)
+}
+
+/// Bytes of a field of `utsname`.
+const FIELD: usize = 65;
+
+fn uname(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    let personality = *PERSONALITY.lock();
+    let end = personality.host.iter().position(|&b| b == 0).unwrap_or(personality.host.len());
+    // the version of Linux whose calls these are: the C library looks whether it is too old
+    let fields: [&[u8]; 6] =
+        [b"Linux", &personality.host[..end], b"6.1.0-cnk", b"Colony CNK", b"x86_64", b"(none)"];
+    let mut text = [0; 6 * FIELD];
+    for (place, field) in text.chunks_exact_mut(FIELD).zip(fields) {
+        place[..field.len()].copy_from_slice(field);
+    }
+    process::on(caller.cpu).user.write(args[0], &text)?;
+    Ok(0)
+}

@@ -1,0 +1,136 @@
+//! Memory within the static map.
+
+use colony_fship::Errno;
+use colony_fship::calls::number;
+use colony_fship::layout::{LARGE_PAGE, PAGE};
+
+use super::{Caller, Handler};
+use crate::process;
+use crate::shipping::{self, Patience};
+
+pub(super) const HANDLERS: &[(u32, Handler)] = &[
+    (number::mmap, mmap),
+    (number::munmap, munmap),
+    (number::mremap, mremap),
+    (number::brk, brk),
+    (number::mprotect, mprotect),
+    (number::madvise, madvise),
+    (number::msync, msync),
+    (number::mlock, nothing_to_do),
+    (number::mlock2, nothing_to_do),
+    (number::munlock, nothing_to_do),
+    (number::mlockall, mlockall),
+    (number::munlockall, nothing_to_do),
+];
+
+const MAP_FIXED: u64 = 0x10;
+const MAP_ANONYMOUS: u64 = 0x20;
+const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
+const PROT_EXEC: u64 = 4;
+const MREMAP_MAYMOVE: u64 = 1;
+const MADV_DONTNEED: u64 = 4;
+const MADV_FREE: u64 = 8;
+
+/// All memory is there, and stays.
+fn nothing_to_do(_: &mut Caller<'_>, _: [u64; 6]) -> Result<u64, Errno> {
+    Ok(0)
+}
+
+fn msync(_: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    const ASYNC: u64 = 1;
+    const SYNC: u64 = 4;
+    let [address, _, flags, ..] = args;
+    let wrong = flags & !7 != 0 || flags & (ASYNC | SYNC) == ASYNC | SYNC || address % PAGE != 0;
+    if wrong { Err(Errno::EINVAL) } else { Ok(0) }
+}
+
+fn mlockall(_: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    // MCL_CURRENT, MCL_FUTURE, MCL_ONFAULT; the last not alone
+    if matches!(args[0], 1..=3 | 5..=7) { Ok(0) } else { Err(Errno::EINVAL) }
+}
+
+fn mmap(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    let [address, length, protection, flags, ..] = args;
+    if flags & MAP_ANONYMOUS == 0 {
+        return Err(not_mapped(caller.cpu, args[4]));
+    }
+    if !matches!(flags & 3, 1..=3) {
+        return Err(Errno::EINVAL);
+    }
+    // data are never executed
+    if protection & PROT_EXEC != 0 {
+        return Err(Errno::EACCES);
+    }
+    let process = &mut *process::on(caller.cpu);
+    let bank = &mut &process.user.bank;
+    if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == 0 {
+        return process.space.map(length, bank);
+    }
+    process.space.map_at(address, length, flags & MAP_FIXED_NOREPLACE != 0, bank)
+}
+
+/// No file is mapped, for there is no paging (SC06 paper, 3.2); whether it is one only the daemon knows.
+fn not_mapped(n: usize, fd: u64) -> Errno {
+    const F_GETFD: u64 = 1;
+    let flags = shipping::call(n, number::fcntl, [fd, F_GETFD, 0, 0, 0, 0], Patience::Patient);
+    if flags == Errno::EBADF.result() { Errno::EBADF } else { Errno::ENODEV }
+}
+
+fn munmap(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    process::on(caller.cpu).space.unmap(args[0], args[1])?;
+    Ok(0)
+}
+
+fn mremap(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    let [address, old, new, flags, ..] = args;
+    if flags & !MREMAP_MAYMOVE != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let process = &mut *process::on(caller.cpu);
+    let bank = &mut &process.user.bank;
+    process.space.remap(address, old, new, flags & MREMAP_MAYMOVE != 0, bank)
+}
+
+fn brk(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    let process = &mut *process::on(caller.cpu);
+    Ok(process.space.brk(args[0], &mut &process.user.bank))
+}
+
+/// The map is static: what may be done with a page was said when the program was loaded. To ask for less is granted
+/// without effect; to ask for code where there are data, or for writing to code, is not.
+fn mprotect(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    let [address, length, protection, ..] = args;
+    if address % PAGE != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let process = process::on(caller.cpu);
+    let end = address.checked_add(length).ok_or(Errno::ENOMEM)?;
+    if address < LARGE_PAGE || end > process.user.access.memory() {
+        return Err(Errno::ENOMEM);
+    }
+    // PROT_READ, PROT_WRITE and PROT_EXEC are 1, 2 and 4; the flags of segments 4, 2 and 1
+    let wanted = protection & 2 | (protection & PROT_EXEC) >> 2;
+    let clash = process
+        .user
+        .access
+        .parts()
+        .iter()
+        .any(|p| p.first < end && address < p.end && wanted & !p.flags != 0);
+    if clash { Err(Errno::EACCES) } else { Ok(0) }
+}
+
+fn madvise(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    let [address, length, advice, ..] = args;
+    if address % PAGE != 0 {
+        return Err(Errno::EINVAL);
+    }
+    // those that Linux knows; what concerns pages has no meaning here
+    if !matches!(advice, 0..=4 | 8..=25) {
+        return Err(Errno::EINVAL);
+    }
+    if matches!(advice, MADV_DONTNEED | MADV_FREE) {
+        let process = &mut *process::on(caller.cpu);
+        process.space.forget(address, length, &mut &process.user.bank);
+    }
+    Ok(0)
+}

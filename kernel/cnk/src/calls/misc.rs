@@ -1,0 +1,182 @@
+//! Limits, random numbers, names, and what is asked of a scheduler that is not there.
+
+use colony_fship::Errno;
+use colony_fship::calls::number;
+use colony_fship::layout::STACK;
+use colony_fship::spans::Memory as _;
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
+use zerocopy::IntoBytes as _;
+
+use super::{Caller, Handler};
+use crate::machine::lock::Lock;
+use crate::machine::ops;
+use crate::{process, time};
+
+pub(super) const HANDLERS: &[(u32, Handler)] = &[
+    (number::getrlimit, |c, a| limit(c, a[0], a[1])),
+    (number::setrlimit, |c, a| set_limit(c, a[0], a[1])),
+    (number::prlimit64, prlimit),
+    (number::sysinfo, sysinfo),
+    (number::getpriority, |_, a| priority(a[0], 20)),
+    (number::setpriority, |_, a| priority(a[0], 0)),
+    (number::prctl, prctl),
+    (number::arch_prctl, arch_prctl),
+    (number::getrandom, getrandom),
+    (number::membarrier, membarrier),
+];
+
+/// Source of random numbers; the job block has its seed.
+static RANDOM: Lock<Option<ChaCha20Rng>> = Lock::new(None);
+
+pub(super) fn seed(words: &[u64; 4]) {
+    let mut seed = [0; 32];
+    seed.copy_from_slice(words.as_bytes());
+    *RANDOM.lock() = Some(ChaCha20Rng::from_seed(seed));
+}
+
+/// Bytes that are made at a time.
+const CHUNK: usize = 256;
+
+fn getrandom(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    let [address, length, flags, ..] = args;
+    if flags & !7 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let length = length.min(0x1ff_ffff);
+    let process = process::on(caller.cpu);
+    if length > 0 && !process.user.holds(address, length, true) {
+        return Err(Errno::EFAULT);
+    }
+    let mut random = RANDOM.lock();
+    let random = random.as_mut().ok_or(Errno::EAGAIN)?;
+    let mut done = 0;
+    while done < length {
+        let mut bytes = [0; CHUNK];
+        let part = &mut bytes[..(length - done).min(CHUNK as u64) as usize];
+        random.fill_bytes(part);
+        process.user.write(address + done, part)?;
+        done += part.len() as u64;
+    }
+    Ok(length)
+}
+
+/// Without limit.
+const INFINITE: u64 = u64::MAX;
+
+/// Now and at most, of a kind of resource.
+fn limit_of(kind: u64) -> Result<[u64; 2], Errno> {
+    Ok(match kind {
+        3 => [STACK, STACK], // RLIMIT_STACK
+        4 => [0, 0],         // RLIMIT_CORE
+        6 => [2, 2],         // RLIMIT_NPROC: threads
+        7 => [1024, 1024],   // RLIMIT_NOFILE
+        0..=15 => [INFINITE; 2],
+        _ => return Err(Errno::EINVAL),
+    })
+}
+
+fn limit(caller: &mut Caller<'_>, kind: u64, address: u64) -> Result<u64, Errno> {
+    process::on(caller.cpu).user.put(address, &limit_of(kind)?)?;
+    Ok(0)
+}
+
+/// Limits cannot be changed; setting one is granted without effect.
+fn set_limit(caller: &mut Caller<'_>, kind: u64, address: u64) -> Result<u64, Errno> {
+    let [now, most]: [u64; 2] = process::on(caller.cpu).user.get(address)?;
+    limit_of(kind)?;
+    if now > most { Err(Errno::EINVAL) } else { Ok(0) }
+}
+
+/// Of a process, a group or a user: nobody is before anybody.
+fn priority(which: u64, result: u64) -> Result<u64, Errno> {
+    if which as u32 <= 2 { Ok(result) } else { Err(Errno::EINVAL) }
+}
+
+fn prlimit(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    let [pid, kind, new, old, ..] = args;
+    let own = process::on(caller.cpu).block.pid;
+    if pid as u32 != 0 && pid as u32 != own {
+        return Err(Errno::ESRCH);
+    }
+    limit_of(kind)?;
+    if new != 0 {
+        set_limit(caller, kind, new)?;
+    }
+    if old == 0 { Ok(0) } else { limit(caller, kind, old) }
+}
+
+fn sysinfo(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    let process = process::on(caller.cpu);
+    let mut info = [0u64; 14];
+    info[0] = time::monotonic_ns() / cnk_logic::clock::SECOND;
+    info[4] = process.block.memory;
+    info[5] = process.space.free();
+    info[10] = process::count() as u64; // processes, a u16
+    info[13] = 1; // bytes of a unit, a u32 at 104
+    process.user.put(args[0], &info)?;
+    Ok(0)
+}
+
+fn prctl(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    const PR_SET_NAME: u64 = 15;
+    const PR_GET_NAME: u64 = 16;
+    let process = &mut *process::on(caller.cpu);
+    match args[0] {
+        PR_SET_NAME => {
+            // as far as the zero: what follows it may not be the process's
+            let mut name = [0; 16];
+            for (place, address) in name[..15].iter_mut().zip(args[1]..) {
+                *place = process.user.get::<u8>(address)?;
+                if *place == 0 {
+                    break;
+                }
+            }
+            process.block.name = name;
+            Ok(0)
+        }
+        PR_GET_NAME => {
+            let name = process.block.name;
+            process.user.put(args[1], &name)?;
+            Ok(0)
+        }
+        3 => Ok(0),          // PR_GET_DUMPABLE
+        4 | 1 | 38 => Ok(0), // PR_SET_DUMPABLE, PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS
+        39 => Ok(1),         // PR_GET_NO_NEW_PRIVS
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn arch_prctl(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    let base = |register| process::on(caller.cpu).user.put(args[1], &ops::read_msr(register)).map(|()| 0);
+    match args[0] {
+        0x1001 => ops::set_gs_base(args[1]).then_some(0).ok_or(Errno::EPERM),
+        0x1002 => ops::set_fs_base(args[1]).then_some(0).ok_or(Errno::EPERM),
+        0x1003 => base(ops::msr::FS_BASE),
+        0x1004 => base(ops::msr::GS_BASE),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// The kinds that two CPUs need: an interrupt of the other is a barrier.
+fn membarrier(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    const GLOBAL: u32 = 1;
+    const PRIVATE: u32 = 1 << 3;
+    const REGISTER_PRIVATE: u32 = 1 << 4;
+    // no flags, and no other process to name
+    if args[1] as u32 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    match args[0] as u32 {
+        0 => Ok((GLOBAL | PRIVATE | REGISTER_PRIVATE).into()),
+        GLOBAL | PRIVATE => {
+            if process::on(caller.cpu).threads_len() > 1 {
+                crate::cpu::interrupt(crate::cpu::other(caller.cpu));
+            }
+            core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+            Ok(0)
+        }
+        REGISTER_PRIVATE => Ok(0),
+        _ => Err(Errno::EINVAL),
+    }
+}

@@ -1,0 +1,153 @@
+//! System calls: what the table of `colony_fship::calls` says is done.
+//!
+//! A local call has a handler here, in the file of its family; that all of them have one is checked when the kernel is
+//! built. A shipped call has none: its addresses are checked, and it goes to the daemon as it is.
+
+mod exit;
+pub mod identity;
+mod memory;
+mod misc;
+mod signal;
+mod thread;
+mod time;
+
+use colony_fship::calls::{CALLS, Class, END, find, number};
+use colony_fship::message::own;
+use colony_fship::{Call, Errno, Request};
+
+use crate::cpu;
+use crate::debug;
+use crate::machine::area::area;
+use crate::machine::context::Context;
+use crate::process::{self, signals};
+use crate::shipping::{self, Patience};
+
+/// Who makes a call.
+pub struct Caller<'a> {
+    /// Number of the CPU.
+    pub cpu: usize,
+    /// The registers.
+    pub context: &'a mut Context,
+    /// All registers are to be as they are in the context.
+    pub restored: bool,
+}
+
+/// Does a local call.
+type Handler = fn(&mut Caller<'_>, [u64; 6]) -> Result<u64, Errno>;
+
+/// All local calls.
+const HANDLERS: &[&[(u32, Handler)]] = &[
+    exit::HANDLERS,
+    identity::HANDLERS,
+    memory::HANDLERS,
+    misc::HANDLERS,
+    signal::HANDLERS,
+    thread::HANDLERS,
+    time::HANDLERS,
+];
+
+/// The same, by number.
+static BY_NUMBER: [Option<Handler>; END] = {
+    let mut all: [Option<Handler>; END] = [None; END];
+    let mut family = 0;
+    while family < HANDLERS.len() {
+        let mut n = 0;
+        while n < HANDLERS[family].len() {
+            let (number, handler) = HANDLERS[family][n];
+            assert!(all[number as usize].is_none(), "two handlers of one call");
+            all[number as usize] = Some(handler);
+            n += 1;
+        }
+        family += 1;
+    }
+    let mut n = 0;
+    while n < CALLS.len() {
+        let local = matches!(CALLS[n].class, Class::Local);
+        assert!(
+            local == all[CALLS[n].number as usize].is_some(),
+            "a handler for each local call, and no other"
+        );
+        n += 1;
+    }
+    all
+};
+
+/// Does a system call; whether all registers are to be restored as they are in the context.
+pub fn dispatch(n: usize, context: &mut Context) -> bool {
+    let (called, args) = (context.number, context.args());
+    let mut caller = Caller { cpu: n, context, restored: false };
+    let result = perform(&mut caller, called, args);
+    let restored = caller.restored;
+    if !restored {
+        context.rax = result as u64;
+    }
+    cpu::obey(n);
+    let interrupted = !restored && result == Errno::EINTR.result();
+    let delivered = signals::deliver(n, context, interrupted.then_some(called));
+    restored || delivered
+}
+
+fn perform(caller: &mut Caller<'_>, called: u64, args: [u64; 6]) -> i64 {
+    let Some(call) = find(called) else {
+        return if called == u64::from(own::NOP) {
+            shipping::call(caller.cpu, own::NOP, args, Patience::Patient)
+        } else {
+            debug!("cnk: no call {called} {args:x?}");
+            Errno::ENOSYS.result()
+        };
+    };
+    match (call.class, BY_NUMBER[usize::from(call.number)]) {
+        (Class::Error(errno), _) => {
+            debug!("cnk: {} is refused: {errno}", call.name);
+            errno.result()
+        }
+        (_, Some(handler)) => {
+            area(caller.cpu).count();
+            shipping::result(handler(caller, args))
+        }
+        (_, None) => ship(caller, call, args),
+    }
+}
+
+/// Ships a call whose addresses are the process's.
+fn ship(caller: &mut Caller<'_>, call: &Call, args: [u64; 6]) -> i64 {
+    let n = caller.cpu;
+    let request = Request { seq: 0, call: call.number.into(), args, reserved: 0 };
+    let checked = {
+        let process = process::on(n);
+        if call.number == number::execve as u16 && process.threads_len() > 1 {
+            return Errno::EAGAIN.result();
+        }
+        process.user.each_span(call, &request, &mut |_| Ok(()))
+    };
+    if let Err(errno) = checked {
+        return errno.result();
+    }
+    let mask = match temporary_mask(n, request.call, &args) {
+        Ok(mask) => mask,
+        Err(errno) => return errno.result(),
+    };
+    if let Some(mask) = mask {
+        signal::mask_for_now(n, mask);
+    }
+    let result = shipping::call(n, request.call, args, Patience::Interruptible);
+    if mask.is_some() && result != Errno::EINTR.result() {
+        signal::unmask(n);
+    }
+    if request.call == number::execve && result == 0 {
+        exit::executed(n);
+    }
+    result
+}
+
+/// The mask that a call waits with, if it brings one.
+fn temporary_mask(n: usize, call: u32, args: &[u64; 6]) -> Result<Option<u64>, Errno> {
+    let at = match call {
+        number::ppoll => args[3],
+        number::epoll_pwait => args[4],
+        // address and size
+        number::pselect6 if args[5] != 0 => process::on(n).user.get(args[5])?,
+        _ => 0,
+    };
+    if at == 0 { Ok(None) } else { process::on(n).user.get(at).map(Some) }
+}

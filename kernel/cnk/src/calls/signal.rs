@@ -1,0 +1,292 @@
+//! Signals that a program sends itself, waits for, blocks and handles; and its timer.
+
+use cnk_logic::clock::{SECOND, join};
+use cnk_logic::signals::{ALWAYS, Action, Info, SIGNALS, Stack, bit};
+use colony_fship::Errno;
+use colony_fship::calls::number;
+
+use super::{Caller, Handler};
+use crate::cpu::cpu;
+use crate::process::timers::{self, Timer};
+use crate::process::wait::{self, Woken};
+use crate::process::{self, signals};
+use crate::time;
+
+pub(super) const HANDLERS: &[(u32, Handler)] = &[
+    (number::rt_sigaction, action),
+    (number::rt_sigprocmask, procmask),
+    (number::rt_sigreturn, go_back),
+    (number::rt_sigpending, pending),
+    (number::rt_sigtimedwait, timedwait),
+    (number::rt_sigsuspend, suspend),
+    (number::sigaltstack, altstack),
+    (number::pause, |c, _| wait_for_signal(c.cpu)),
+    (number::kill, kill),
+    (number::tkill, |c, a| to_thread(c, a[0] as i32, a[1])),
+    (number::tgkill, tgkill),
+    (number::alarm, alarm),
+    (number::getitimer, getitimer),
+    (number::setitimer, setitimer),
+];
+
+/// Bytes of a set of signals.
+const SET: u64 = 8;
+
+/// Makes CPU `n` look at its signals on the way back: its mask has changed.
+fn look_again(n: usize) {
+    cpu(n).attention.store(true, core::sync::atomic::Ordering::Release);
+}
+
+fn signal_of(value: u64) -> Result<u32, Errno> {
+    let signal = value as u32;
+    if (1..=SIGNALS as u32).contains(&signal) { Ok(signal) } else { Err(Errno::EINVAL) }
+}
+
+fn action(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    if args[3] != SET {
+        return Err(Errno::EINVAL);
+    }
+    let process = &mut *process::on(caller.cpu);
+    let new = if args[1] == 0 { None } else { Some(process.user.get::<Action>(args[1])?) };
+    let signal = signal_of(args[0])?;
+    if new.is_some() && ALWAYS & bit(signal) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let old = process.signals.action(signal).unwrap_or_default();
+    if let Some(new) = new {
+        process.signals.set_action(signal, new);
+    }
+    if args[2] != 0 {
+        process.user.put(args[2], &old)?;
+    }
+    Ok(0)
+}
+
+fn procmask(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    let [how, new, old, size, ..] = args;
+    if size != SET {
+        return Err(Errno::EINVAL);
+    }
+    let process = &mut *process::on(caller.cpu);
+    let mask = process.threads[caller.cpu].signals.mask;
+    if new != 0 {
+        let set: u64 = process.user.get(new)?;
+        let changed = match how as u32 {
+            0 => mask | set,
+            1 => mask & !set,
+            2 => set,
+            _ => return Err(Errno::EINVAL),
+        };
+        process.threads[caller.cpu].signals.mask = changed & !ALWAYS;
+        look_again(caller.cpu);
+    }
+    if old != 0 {
+        process.user.put(old, &mask)?;
+    }
+    Ok(0)
+}
+
+fn go_back(caller: &mut Caller<'_>, _: [u64; 6]) -> Result<u64, Errno> {
+    signals::go_back(caller.cpu, caller.context);
+    caller.restored = true;
+    Ok(0)
+}
+
+fn pending(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    if args[1] > SET {
+        return Err(Errno::EINVAL);
+    }
+    let process = process::on(caller.cpu);
+    let thread = &process.threads[caller.cpu].signals;
+    let set = (process.signals.pending() | thread.pending) & thread.mask;
+    process.user.put(args[0], &set)?;
+    Ok(0)
+}
+
+/// The end of a wait for so long, by a `timespec`.
+pub(super) fn until(n: usize, address: u64) -> Result<u64, Errno> {
+    let [s, ns]: [i64; 2] = process::on(n).user.get(address)?;
+    Ok(time::monotonic_ns().saturating_add(join(s, ns).ok_or(Errno::EINVAL)?))
+}
+
+fn timedwait(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    let [set, info, timeout, size, ..] = args;
+    let n = caller.cpu;
+    if size != SET {
+        return Err(Errno::EINVAL);
+    }
+    let wanted = process::on(n).user.get::<u64>(set)? & !ALWAYS;
+    let end = if timeout == 0 { None } else { Some(until(n, timeout)?) };
+    process::on(n).threads[n].signals.wanted = wanted;
+    let outcome = wait::until(n, end, || {
+        signals::waits(n);
+        let process = &mut *process::on(n);
+        process.signals.take(&mut process.threads[n].signals, wanted)
+    });
+    let process = &mut *process::on(n);
+    process.threads[n].signals.wanted = 0;
+    let (signal, about) = match outcome {
+        Woken::Done(taken) => taken,
+        Woken::Signal => return Err(Errno::EINTR),
+        Woken::Timeout => return Err(Errno::EAGAIN),
+    };
+    if info != 0 {
+        process.user.put(info, &about.encode(signal))?;
+    }
+    Ok(signal.into())
+}
+
+/// Waits with another mask; the old one comes back when the handler has run (or with [`unmask`]).
+pub(super) fn mask_for_now(n: usize, mask: u64) {
+    let thread = &mut process::on(n).threads[n].signals;
+    thread.saved = Some(thread.mask);
+    thread.mask = mask & !ALWAYS;
+    look_again(n);
+}
+
+/// Takes the mask of [`mask_for_now`] back, if no signal has come.
+pub(super) fn unmask(n: usize) {
+    let thread = &mut process::on(n).threads[n].signals;
+    if let Some(mask) = thread.saved.take() {
+        thread.mask = mask;
+    }
+}
+
+fn wait_for_signal(n: usize) -> Result<u64, Errno> {
+    wait::until(n, None, || None::<()>);
+    Err(Errno::EINTR)
+}
+
+fn suspend(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    if args[1] != SET {
+        return Err(Errno::EINVAL);
+    }
+    let mask = process::on(caller.cpu).user.get(args[0])?;
+    mask_for_now(caller.cpu, mask);
+    wait_for_signal(caller.cpu)
+}
+
+fn altstack(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    const SMALLEST: u64 = 2048;
+    let process = &mut *process::on(caller.cpu);
+    let old = process.threads[caller.cpu].signals.stack;
+    let used = old.has(caller.context.rsp);
+    if args[0] != 0 {
+        let new: Stack = process.user.get(args[0])?;
+        if used {
+            return Err(Errno::EPERM);
+        }
+        let stack = &mut process.threads[caller.cpu].signals.stack;
+        *stack = match new.flags as u32 {
+            2 => Stack::NONE,
+            0 if new.size < SMALLEST => return Err(Errno::ENOMEM),
+            0 | 1 => Stack { flags: 0, ..new },
+            _ => return Err(Errno::EINVAL),
+        };
+    }
+    if args[1] != 0 {
+        let flags = old.flags | if used { Stack::IN_USE } else { 0 };
+        process.user.put(args[1], &Stack { flags, ..old })?;
+    }
+    Ok(0)
+}
+
+fn kill(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    let process = &mut *process::on(caller.cpu);
+    let (to, own) = (args[0] as i32, process.block.pid as i32);
+    // oneself, one's group, everybody: all the same here
+    if to != own && to != 0 && to != -1 && to != -own {
+        return Err(Errno::ESRCH);
+    }
+    if args[1] as u32 != 0 {
+        let signal = signal_of(args[1])?;
+        let info = Info::from(process.block.pid, process.block.uid, false);
+        process.post(caller.cpu, signal, info);
+    }
+    Ok(0)
+}
+
+fn tgkill(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    if args[0] as i32 <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    if args[0] as u32 != process::on(caller.cpu).block.pid {
+        return Err(Errno::ESRCH);
+    }
+    to_thread(caller, args[1] as i32, args[2])
+}
+
+fn to_thread(caller: &mut Caller<'_>, thread: i32, signal: u64) -> Result<u64, Errno> {
+    if thread <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    let process = &mut *process::on(caller.cpu);
+    let to = process.thread_with(thread as u32).ok_or(Errno::ESRCH)?;
+    if signal as u32 != 0 {
+        let signal = signal_of(signal)?;
+        let info = Info::from(process.block.pid, process.block.uid, true);
+        process.post_thread(caller.cpu, to, signal, info);
+    }
+    Ok(0)
+}
+
+/// What is left of the timer and its interval, ns.
+fn left(timer: &Timer) -> (u64, u64) {
+    let now = time::monotonic_ns();
+    // one that ends just now has not ended yet
+    let left = timer.at_ns.map_or(0, |at| at.saturating_sub(now).max(1));
+    (left, timer.interval_ns)
+}
+
+/// Sets the timer of the process; what was left of the one before.
+fn set_timer(n: usize, wait_ns: u64, interval_ns: u64) -> (u64, u64) {
+    let old = {
+        let process = &mut *process::on(n);
+        let old = left(&process.timer);
+        let at_ns = (wait_ns > 0).then(|| time::monotonic_ns().saturating_add(wait_ns));
+        process.timer = Timer { at_ns, interval_ns, cpu: n };
+        old
+    };
+    timers::arm(n, None);
+    old
+}
+
+fn alarm(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    let (left, _) = set_timer(caller.cpu, u64::from(args[0] as u32) * SECOND, 0);
+    // never 0 for a timer that runs
+    Ok(if left == 0 { 0 } else { ((left + SECOND / 2) / SECOND).max(1) })
+}
+
+/// `itimerval`: the interval, then what is left, in seconds and microseconds.
+fn encode((left, interval): (u64, u64)) -> [u64; 4] {
+    let pair = |ns: u64| [ns / SECOND, ns.div_ceil(1000) % 1_000_000];
+    let ([a, b], [c, d]) = (pair(interval), pair(left));
+    [a, b, c, d]
+}
+
+/// Only `ITIMER_REAL` is there: the others count time that a scheduler gives.
+fn real(which: u64) -> Result<(), Errno> {
+    if which as u32 == 0 { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
+fn getitimer(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    real(args[0])?;
+    let process = process::on(caller.cpu);
+    process.user.put(args[1], &encode(left(&process.timer)))?;
+    Ok(0)
+}
+
+fn setitimer(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    real(args[0])?;
+    let [interval_s, interval_us, wait_s, wait_us]: [i64; 4] = match args[1] {
+        0 => [0; 4],
+        address => process::on(caller.cpu).user.get(address)?,
+    };
+    let ns = |s, us: i64| join(s, us.checked_mul(1000).ok_or(Errno::EINVAL)?).ok_or(Errno::EINVAL);
+    let (wait, interval) = (ns(wait_s, wait_us)?, ns(interval_s, interval_us)?);
+    let old = set_timer(caller.cpu, wait, interval);
+    if args[2] != 0 {
+        process::on(caller.cpu).user.put(args[2], &encode(old))?;
+    }
+    Ok(0)
+}

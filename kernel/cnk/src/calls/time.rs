@@ -1,0 +1,154 @@
+//! Time of day, clocks, resources used, and sleep.
+
+use cnk_logic::clock::{SECOND, join, split};
+use colony_fship::Errno;
+use colony_fship::calls::number;
+use colony_fship::spans::Memory as _;
+
+use super::{Caller, Handler, signal};
+use crate::machine::ops;
+use crate::process::wait::{self, Woken};
+use crate::{process, time};
+
+pub(super) const HANDLERS: &[(u32, Handler)] = &[
+    (number::clock_gettime, clock_gettime),
+    (number::clock_getres, clock_getres),
+    (number::gettimeofday, gettimeofday),
+    (number::time, seconds),
+    (number::times, times),
+    (number::getrusage, getrusage),
+    (number::nanosleep, |c, a| sleep(c.cpu, signal::until(c.cpu, a[0])?, a[1])),
+    (number::clock_nanosleep, clock_nanosleep),
+    (number::getcpu, getcpu),
+    (number::sched_yield, |_, _| Ok(0)),
+    (number::sched_getaffinity, getaffinity),
+    (number::sched_setaffinity, setaffinity),
+];
+
+/// Time by a clock of Linux's number, ns.
+pub(super) fn clock(n: usize, number: u64) -> Result<u64, Errno> {
+    Ok(match number as u32 {
+        0 | 5 => time::realtime_ns(),            // REALTIME, REALTIME_COARSE
+        11 => time::realtime_ns() + 37 * SECOND, // TAI: leap seconds as of 2017
+        1 | 4 | 6 | 7 => time::monotonic_ns(),   // MONOTONIC, _RAW, _COARSE, BOOTTIME
+        2 | 3 => used_ns(n),                     // PROCESS_CPUTIME_ID, THREAD_CPUTIME_ID
+        _ => return Err(Errno::EINVAL),
+    })
+}
+
+/// Time that the process has had its CPU: all since its start.
+fn used_ns(n: usize) -> u64 {
+    time::rate().ns(ops::tsc().wrapping_sub(process::on(n).started))
+}
+
+fn put_pair(n: usize, address: u64, pair: (u64, u64)) -> Result<u64, Errno> {
+    process::on(n).user.put(address, &[pair.0, pair.1])?;
+    Ok(0)
+}
+
+fn clock_gettime(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    put_pair(caller.cpu, args[1], split(clock(caller.cpu, args[0])?))
+}
+
+fn clock_getres(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    clock(caller.cpu, args[0])?;
+    if args[1] == 0 { Ok(0) } else { put_pair(caller.cpu, args[1], (0, 1)) }
+}
+
+fn gettimeofday(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    let (s, ns) = split(time::realtime_ns());
+    if args[1] != 0 {
+        put_pair(caller.cpu, args[1], (0, 0))?;
+    }
+    if args[0] == 0 { Ok(0) } else { put_pair(caller.cpu, args[0], (s, ns / 1000)) }
+}
+
+fn seconds(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    let now = time::realtime_ns() / SECOND;
+    if args[0] != 0 {
+        process::on(caller.cpu).user.put(args[0], &now)?;
+    }
+    Ok(now)
+}
+
+/// Ticks of 10 ms, as `sysconf(_SC_CLK_TCK)` has them.
+const TICK: u64 = SECOND / 100;
+
+fn times(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    let used = used_ns(caller.cpu) / TICK;
+    if args[0] != 0 {
+        process::on(caller.cpu).user.put(args[0], &[used, 0, 0, 0])?;
+    }
+    Ok(time::monotonic_ns() / TICK)
+}
+
+fn getrusage(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    let used = match args[0] as i32 {
+        0 | 1 => used_ns(caller.cpu),
+        -1 => 0,
+        _ => return Err(Errno::EINVAL),
+    };
+    let (s, ns) = split(used);
+    let mut usage = [0u64; 18];
+    usage[..2].copy_from_slice(&[s, ns / 1000]);
+    process::on(caller.cpu).user.put(args[1], &usage)?;
+    Ok(0)
+}
+
+fn getcpu(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    let process = process::on(caller.cpu);
+    if args[0] != 0 {
+        process.user.put(args[0], &(caller.cpu as u32))?;
+    }
+    if args[1] != 0 {
+        process.user.put(args[1], &0u32)?;
+    }
+    Ok(0)
+}
+
+/// Where a thread runs is fixed; only a set without its CPU is refused.
+fn setaffinity(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    let mut set = [0; 8];
+    let length = args[1].min(8) as usize;
+    process::on(caller.cpu).user.read(args[2], &mut set[..length])?;
+    let own = 1 << process::number_on(caller.cpu);
+    if u64::from_le_bytes(set) & own == 0 { Err(Errno::EINVAL) } else { Ok(0) }
+}
+
+/// A process has one CPU; the second of coprocessor mode is for the one thread that it may start.
+fn getaffinity(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    if args[1] < 8 || !args[1].is_multiple_of(8) {
+        return Err(Errno::EINVAL);
+    }
+    process::on(caller.cpu).user.put(args[2], &(1u64 << process::number_on(caller.cpu)))?;
+    Ok(8)
+}
+
+/// Sleeps until the monotonic clock shows `until`; what is left after a signal goes to `left`, unless that is null.
+fn sleep(n: usize, until: u64, left: u64) -> Result<u64, Errno> {
+    match wait::until(n, Some(until), || None::<()>) {
+        Woken::Signal => {
+            if left != 0 {
+                put_pair(n, left, split(until.saturating_sub(time::monotonic_ns())))?;
+            }
+            Err(Errno::EINTR)
+        }
+        _ => Ok(0),
+    }
+}
+
+fn clock_nanosleep(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    const TIMER_ABSTIME: u64 = 1;
+    let [number, flags, wanted, left, ..] = args;
+    let n = caller.cpu;
+    let now = clock(n, number)?;
+    if matches!(number as u32, 3..=6) {
+        return Err(if number as u32 == 3 { Errno::EINVAL } else { Errno::EOPNOTSUPP });
+    }
+    if flags & TIMER_ABSTIME == 0 {
+        return sleep(n, signal::until(n, wanted)?, left);
+    }
+    let [s, ns]: [i64; 2] = process::on(n).user.get(wanted)?;
+    let wait = join(s, ns).ok_or(Errno::EINVAL)?.saturating_sub(now);
+    sleep(n, time::monotonic_ns().saturating_add(wait), 0)
+}

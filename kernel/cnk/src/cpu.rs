@@ -1,0 +1,129 @@
+//! What the kernel knows of each CPU.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use crate::machine::context::{self, Context};
+use crate::machine::lock::Lock;
+use crate::machine::{CPUS, apic, ops, smp};
+
+/// A program, or a thread of one, that a CPU is to run.
+#[derive(Clone, Copy)]
+pub struct Start {
+    /// Its registers.
+    pub context: Context,
+    /// Base of the segment fs: the thread's own data.
+    pub fs_base: u64,
+}
+
+/// One CPU. Counters are written by the CPU itself only.
+pub struct Cpu {
+    /// It runs a process, or is about to.
+    pub busy: AtomicBool,
+    /// It is to leave its process as soon as it can.
+    pub stop: AtomicBool,
+    /// Something may have come for its thread: a signal, the end of a timer.
+    pub attention: AtomicBool,
+    /// The wait of its thread at a futex is over.
+    pub woken: AtomicBool,
+    /// What it is to run, if it is idle.
+    pub start: Lock<Option<Start>>,
+    /// Number of the last request on its channel.
+    pub seq: AtomicU32,
+    /// Interrupts of the timer.
+    pub timer_interrupts: AtomicU64,
+    /// All other interrupts.
+    pub other_interrupts: AtomicU64,
+    /// Calls that were shipped.
+    pub shipped_calls: AtomicU64,
+    /// Exceptions of programs.
+    pub faults: AtomicU64,
+}
+
+static STATES: [Cpu; CPUS] = [const { Cpu::new() }; CPUS];
+
+/// A CPU by its number.
+pub fn cpu(n: usize) -> &'static Cpu {
+    &STATES[n]
+}
+
+/// The CPU that is not `n`.
+pub fn other(n: usize) -> usize {
+    1 - n
+}
+
+impl Cpu {
+    const fn new() -> Self {
+        Self {
+            busy: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            attention: AtomicBool::new(false),
+            woken: AtomicBool::new(false),
+            start: Lock::new(None),
+            seq: AtomicU32::new(0),
+            timer_interrupts: AtomicU64::new(0),
+            other_interrupts: AtomicU64::new(0),
+            shipped_calls: AtomicU64::new(0),
+            faults: AtomicU64::new(0),
+        }
+    }
+
+    /// Sets the counters to zero.
+    pub fn restart_counters(&self) {
+        for counter in [&self.timer_interrupts, &self.other_interrupts, &self.shipped_calls, &self.faults] {
+            counter.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Adds one to a counter of this CPU's own: no locked instruction is needed.
+pub fn count(counter: &AtomicU64) {
+    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+/// Interrupts CPU `n`, so that it looks at what has changed; nothing if there is none.
+pub fn interrupt(n: usize) {
+    if let Some(apic) = smp::apic_of(n) {
+        apic::call(apic);
+    }
+}
+
+/// Interrupts CPU `to`, unless that is this one, `n`.
+pub fn interrupt_other(n: usize, to: usize) {
+    if n != to {
+        interrupt(to);
+    }
+}
+
+/// Gives CPU `n`, which is idle, something to run.
+pub fn run_on(n: usize, start: Start) {
+    cpu(n).stop.store(false, Ordering::Relaxed);
+    cpu(n).busy.store(true, Ordering::Release);
+    *cpu(n).start.lock() = Some(start);
+    interrupt(n);
+}
+
+/// Makes CPU `n` leave its process, and waits until it has. Never call this with a lock that it may want.
+pub fn stop(n: usize) {
+    let cpu = cpu(n);
+    if !cpu.busy.load(Ordering::Acquire) {
+        return;
+    }
+    cpu.stop.store(true, Ordering::Release);
+    interrupt(n);
+    while cpu.busy.load(Ordering::Acquire) {
+        core::hint::spin_loop();
+    }
+    cpu.stop.store(false, Ordering::Release);
+}
+
+/// Leaves the process if another CPU says so. The caller holds no lock.
+pub fn obey(n: usize) {
+    if cpu(n).stop.load(Ordering::Acquire) {
+        context::leave(n);
+    }
+}
+
+/// Halts until an interrupt.
+pub fn halt() {
+    ops::halt();
+}

@@ -1,0 +1,306 @@
+# Ways into the kernel and out of it. The user's registers are saved as a `Context` (context.rs) at the top of the
+# CPU's stack; the kernel uses no floating point, but the prebuilt `core` moves data through xmm registers, so these
+# are saved too. Which CPU it is follows from the stack, or from which copy of the entry was taken: no swapgs.
+
+.macro PUSH_REGISTERS
+    push rdi
+    push rsi
+    push rdx
+    push rcx
+    push rax
+    push r8
+    push r9
+    push r10
+    push r11
+    push rbx
+    push rbp
+    push r12
+    push r13
+    push r14
+    push r15
+    sub rsp, 256
+    movaps [rsp], xmm0
+    movaps [rsp + 16], xmm1
+    movaps [rsp + 32], xmm2
+    movaps [rsp + 48], xmm3
+    movaps [rsp + 64], xmm4
+    movaps [rsp + 80], xmm5
+    movaps [rsp + 96], xmm6
+    movaps [rsp + 112], xmm7
+    movaps [rsp + 128], xmm8
+    movaps [rsp + 144], xmm9
+    movaps [rsp + 160], xmm10
+    movaps [rsp + 176], xmm11
+    movaps [rsp + 192], xmm12
+    movaps [rsp + 208], xmm13
+    movaps [rsp + 224], xmm14
+    movaps [rsp + 240], xmm15
+.endm
+
+.macro POP_REGISTERS
+    movaps xmm0, [rsp]
+    movaps xmm1, [rsp + 16]
+    movaps xmm2, [rsp + 32]
+    movaps xmm3, [rsp + 48]
+    movaps xmm4, [rsp + 64]
+    movaps xmm5, [rsp + 80]
+    movaps xmm6, [rsp + 96]
+    movaps xmm7, [rsp + 112]
+    movaps xmm8, [rsp + 128]
+    movaps xmm9, [rsp + 144]
+    movaps xmm10, [rsp + 160]
+    movaps xmm11, [rsp + 176]
+    movaps xmm12, [rsp + 192]
+    movaps xmm13, [rsp + 208]
+    movaps xmm14, [rsp + 224]
+    movaps xmm15, [rsp + 240]
+    add rsp, 256
+    pop r15
+    pop r14
+    pop r13
+    pop r12
+    pop rbp
+    pop rbx
+    pop r11
+    pop r10
+    pop r9
+    pop r8
+    pop rax
+    pop rcx
+    pop rdx
+    pop rsi
+    pop rdi
+.endm
+
+.code64
+.section .text.entry, "ax", @progbits
+
+# SYSCALL: rax is the call, rcx the user's rip, r11 the flags; interrupts are masked. Who one is (getpid and the like)
+# is answered from the CPU's table at once: a word whose upper half is zero.
+.macro SYSCALL_ENTRY cpu
+.align 64
+.global syscall_entry_\cpu
+syscall_entry_\cpu:
+    cmp rax, {quick_len}
+    jae 1f
+    cmp dword ptr [AREAS + \cpu * {area} + {quick} + 4 + rax * 8], 0
+    jne 1f
+    mov eax, dword ptr [AREAS + \cpu * {area} + {quick} + rax * 8]
+    inc qword ptr [AREAS + \cpu * {area} + {local_calls}]
+    sysretq
+1:  mov [AREAS + \cpu * {area} + {user_rsp}], rsp
+    mov rsp, offset STACKS + (\cpu + 1) * {stack}
+    push {user_ss}
+    push qword ptr [AREAS + \cpu * {area} + {user_rsp}]
+    push r11
+    push {user_cs}
+    push rcx
+    push 0
+    push rax
+    PUSH_REGISTERS
+    mov edi, \cpu
+    jmp syscall_common
+.endm
+SYSCALL_ENTRY 0
+SYSCALL_ENTRY 1
+
+syscall_common:
+    mov rsi, rsp
+    call syscall_dispatch       # (cpu, context): whether rcx and r11 must be as they are in the context
+    test al, al
+    jnz leave_by_iret
+    POP_REGISTERS
+    add rsp, 16
+    pop rcx
+    add rsp, 8
+    pop r11
+    pop rsp
+    sysretq
+
+leave_by_iret:
+    POP_REGISTERS
+    add rsp, 16
+    iretq
+
+# (context): to the user, with these registers
+.global enter_user
+enter_user:
+    mov rsp, rdi
+    jmp leave_by_iret
+
+# (cpu): back to what the CPU does between processes; whatever is on its stack is forgotten
+.global leave_process
+leave_process:
+    lea rax, [rdi + 1]
+    shl rax, {stack_shift}
+    mov rsp, offset STACKS
+    add rsp, rax
+    xor ebp, ebp
+    call cpu_loop
+    ud2
+
+# Exceptions and interrupts. Those whose processor pushes no error code push a zero.
+.altmacro
+.macro TRAP n
+    .align 16
+    .if (\n == 8) || (\n >= 10 && \n <= 14) || (\n == 17) || (\n == 21) || (\n == 29) || (\n == 30)
+    .else
+    push 0
+    .endif
+    push \n
+    jmp trap_common
+.endm
+.align 16
+.global trap_stubs
+trap_stubs:
+.set i, 0
+.rept {stubs}
+    TRAP %i
+    .set i, i + 1
+.endr
+
+trap_common:
+    PUSH_REGISTERS
+    push 2                      # no direction, no alignment checks, whatever the user has set
+    popfq
+    mov rsi, rsp
+    mov rdi, rsp
+    sub rdi, offset STACKS
+    shr rdi, {stack_shift}
+    call trap_dispatch          # (cpu, context)
+    jmp leave_by_iret
+
+# (area, low, high): restores the extended state from memory that the user may have written. rax is 0 if that is no
+# state that the processor takes: the fault comes at `restore_at` and goes on at `restore_refused`.
+.global restore_state
+restore_state:
+    mov eax, esi
+    .global restore_at
+restore_at:
+    xrstor64 [rdi]
+    mov eax, 1
+    ret
+.global restore_legacy
+restore_legacy:
+    .global restore_legacy_at
+restore_legacy_at:
+    fxrstor64 [rdi]
+    mov eax, 1
+    ret
+.global restore_refused
+restore_refused:
+    xor eax, eax
+    ret
+
+# What the compiler calls. 64 bytes a round through general registers: an emulator runs `rep movsb` at about 30 MB/s.
+.section .text.mem, "ax", @progbits
+.global memcpy
+memcpy:
+    mov rax, rdi
+    mov rcx, rdx
+    shr rcx, 6
+    jz 2f
+1:  mov r8, [rsi]
+    mov r9, [rsi + 8]
+    mov r10, [rsi + 16]
+    mov r11, [rsi + 24]
+    mov [rdi], r8
+    mov [rdi + 8], r9
+    mov [rdi + 16], r10
+    mov [rdi + 24], r11
+    mov r8, [rsi + 32]
+    mov r9, [rsi + 40]
+    mov r10, [rsi + 48]
+    mov r11, [rsi + 56]
+    mov [rdi + 32], r8
+    mov [rdi + 40], r9
+    mov [rdi + 48], r10
+    mov [rdi + 56], r11
+    add rsi, 64
+    add rdi, 64
+    dec rcx
+    jnz 1b
+2:  and edx, 63
+    mov ecx, edx
+    shr ecx, 3
+    jz 4f
+3:  mov r8, [rsi]
+    mov [rdi], r8
+    add rsi, 8
+    add rdi, 8
+    dec ecx
+    jnz 3b
+4:  and edx, 7
+    jz 6f
+5:  mov r8b, [rsi]
+    mov [rdi], r8b
+    inc rsi
+    inc rdi
+    dec edx
+    jnz 5b
+6:  ret
+
+.global memmove
+memmove:
+    mov rax, rdi
+    sub rax, rsi
+    cmp rax, rdx                # a destination before the source, or behind its end, may be copied upwards
+    jae memcpy
+    mov rax, rdi
+1:  cmp rdx, 8
+    jb 2f
+    mov r8, [rsi + rdx - 8]
+    mov [rdi + rdx - 8], r8
+    sub rdx, 8
+    jmp 1b
+2:  test rdx, rdx
+    jz 3f
+    mov r8b, [rsi + rdx - 1]
+    mov [rdi + rdx - 1], r8b
+    dec rdx
+    jmp 2b
+3:  ret
+
+.global memset
+memset:
+    mov r8, rdi
+    movzx eax, sil
+    mov r9, 0x0101010101010101
+    imul rax, r9
+    mov rcx, rdx
+    shr rcx, 6
+    jz 2f
+1:  mov [rdi], rax
+    mov [rdi + 8], rax
+    mov [rdi + 16], rax
+    mov [rdi + 24], rax
+    mov [rdi + 32], rax
+    mov [rdi + 40], rax
+    mov [rdi + 48], rax
+    mov [rdi + 56], rax
+    add rdi, 64
+    dec rcx
+    jnz 1b
+2:  and edx, 63
+    jz 4f
+3:  mov [rdi], al
+    inc rdi
+    dec edx
+    jnz 3b
+4:  mov rax, r8
+    ret
+
+.global bcmp
+bcmp:
+.global memcmp
+memcmp:
+    xor eax, eax
+    xor ecx, ecx
+1:  cmp rcx, rdx
+    je 2f
+    movzx eax, byte ptr [rdi + rcx]
+    movzx r8d, byte ptr [rsi + rcx]
+    inc rcx
+    sub eax, r8d
+    je 1b
+2:  ret

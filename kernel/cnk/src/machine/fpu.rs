@@ -1,0 +1,108 @@
+//! The extended state: x87, SSE, and AVX where the processor has it.
+
+use core::arch::asm;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use super::ops;
+
+/// Bytes of the state that every processor has.
+pub const LEGACY: u64 = 512;
+/// Bytes of the header behind it, where the processor has XSAVE.
+pub const HEADER: u64 = 64;
+
+/// What is enabled (XCR0); 0 without XSAVE.
+static ENABLED: AtomicU64 = AtomicU64::new(0);
+static SIZE: AtomicU32 = AtomicU32::new(LEGACY as u32);
+
+/// A state as a program finds it at its start.
+#[repr(C, align(64))]
+struct Initial([u64; 128]);
+static INITIAL: Initial = {
+    let mut words = [0; 128];
+    words[0] = 0x37f; // x87 control word
+    words[3] = 0x1f80; // MXCSR
+    Initial(words)
+};
+
+unsafe extern "C" {
+    fn restore_state(area: *const u8, features: u32) -> u32;
+    fn restore_legacy(area: *const u8) -> u32;
+    static restore_at: u8;
+    static restore_legacy_at: u8;
+    static restore_refused: u8;
+}
+
+/// Lets programs use what the processor has.
+pub fn start() {
+    if ops::cpuid(1, 0).ecx & 1 << 26 == 0 {
+        return;
+    }
+    // x87, SSE, AVX, AVX-512
+    let wanted = 0xe7 & u64::from(ops::cpuid(0xd, 0).eax);
+    let wanted = if wanted & 4 == 0 {
+        wanted & 3
+    } else if wanted & 0xe0 == 0xe0 {
+        wanted
+    } else {
+        wanted & 7
+    };
+    // SAFETY: the processor has XSAVE, and these states, by CPUID; the kernel uses none beyond SSE.
+    unsafe {
+        ops::set_cr4(1 << 18);
+        asm!("xsetbv", in("ecx") 0, in("eax") wanted as u32, in("edx") 0, options(nostack, preserves_flags));
+    }
+    ENABLED.store(wanted, Relaxed);
+    SIZE.store(ops::cpuid(0xd, 0).ebx, Relaxed);
+}
+
+/// What is enabled, as XCR0 has it; 0 without XSAVE.
+pub fn enabled() -> u64 {
+    ENABLED.load(Relaxed)
+}
+
+/// Bytes of the whole state.
+pub fn size() -> u64 {
+    u64::from(SIZE.load(Relaxed))
+}
+
+/// Saves the state of this CPU; xmm0–15 are no longer the user's (they are in its `Context`).
+///
+/// # Safety
+/// `area` is aligned to 64 and has [`size`] writable bytes, the header among them zero.
+pub unsafe fn save(area: *mut u8) {
+    let features = enabled() as u32;
+    // SAFETY: the caller's promise.
+    unsafe {
+        if features == 0 {
+            asm!("fxsave64 [{}]", in(reg) area, options(nostack, preserves_flags));
+        } else {
+            asm!("xsave64 [{}]", in(reg) area, in("eax") features, in("edx") 0, options(nostack, preserves_flags));
+        }
+    }
+}
+
+/// Restores a state, whatever it is; `false` if the processor does not take it.
+///
+/// # Safety
+/// `area` is aligned to 64 and has [`size`] bytes that may be read.
+#[must_use]
+pub unsafe fn restore(area: *const u8) -> bool {
+    let features = enabled() as u32;
+    // SAFETY: the caller's promise; a state that is none faults where `refused` knows.
+    unsafe { (if features == 0 { restore_legacy(area) } else { restore_state(area, features) }) != 0 }
+}
+
+/// The state that a program starts with.
+pub fn reset() {
+    // SAFETY: 1 KiB; with an empty header nothing behind it is read.
+    let done = unsafe { restore((&raw const INITIAL).cast()) };
+    debug_assert!(done);
+}
+
+/// Where to go on after a fault of the kernel at `rip`: [`restore`] expects one.
+pub fn refused(rip: u64) -> Option<u64> {
+    let expected = [&raw const restore_at as u64, &raw const restore_legacy_at as u64];
+    expected.contains(&rip).then_some(&raw const restore_refused as u64)
+}
+
+const _: () = assert!(LEGACY + HEADER <= size_of::<Initial>() as u64);

@@ -1,0 +1,201 @@
+//! The PCI bus: the two shared windows, QEMU's ivshmem devices; or a network device (`virtio.rs`).
+//!
+//! On the machine `microvm` no firmware gives addresses to devices; the kernel does.
+
+use colony_fship::layout::LARGE_PAGE;
+
+use super::{apic, ops, phys, virtio};
+
+/// Configuration space of bus 0, as `microvm` has it (it publishes no MCFG table).
+const CONFIG: u64 = 0xe000_0000;
+/// Where devices can be below 4 GiB.
+const LOW: core::ops::Range<u64> = 0xc000_0000..0xe000_0000;
+const IVSHMEM: u32 = 0x1110_1af4;
+
+const COMMAND: u64 = 0x04;
+const BARS: u64 = 0x10;
+const CAPABILITIES: u64 = 0x34;
+const MSIX: u8 = 0x11;
+
+/// A shared window.
+#[derive(Clone, Copy, Debug)]
+pub struct Device {
+    /// Physical address of its memory.
+    pub memory: u64,
+    /// Bytes of it.
+    pub size: u64,
+    /// Physical address of its registers.
+    registers: u64,
+    /// Its interrupts, if it has doorbells.
+    interrupts: Option<Interrupts>,
+}
+
+/// A device's table of interrupts, by its physical address.
+#[derive(Clone, Copy, Debug)]
+pub struct Interrupts(u64);
+
+/// A function's configuration space.
+#[derive(Clone, Copy)]
+pub(super) struct Function(u64);
+
+impl Function {
+    pub(super) fn read<T: Copy>(self, at: u64) -> T {
+        // SAFETY: configuration space is there on this machine, all ones where no device is.
+        unsafe { phys::read(self.0 + at) }
+    }
+
+    fn write<T: Copy>(self, at: u64, value: T) {
+        // SAFETY: the kernel moves devices only to addresses where no memory is.
+        unsafe { phys::write(self.0 + at, value) }
+    }
+
+    /// The places of its capabilities, and their kinds.
+    pub(super) fn capabilities(self) -> impl Iterator<Item = (u64, u8)> {
+        let follow = move |link: u64| match u64::from(self.read::<u8>(link) & !3) {
+            0 => None,
+            at => Some(at),
+        };
+        // a list that runs in a circle ends, too
+        let places = core::iter::successors(follow(CAPABILITIES), move |at| follow(at + 1)).take(48);
+        places.map(move |at| (at, self.read::<u8>(at)))
+    }
+
+    /// Gives it addresses and lets it work: these and the sizes, and its interrupts.
+    pub(super) fn start(self, free: &mut Free) -> ([Option<(u64, u64)>; 6], Option<Interrupts>) {
+        let mut bars = [None; 6];
+        let mut n = 0;
+        while n < bars.len() {
+            let wide = self.read::<u32>(BARS + 4 * n as u64) & 6 == 4;
+            bars[n] = self.place(n as u64, free);
+            n += if wide { 2 } else { 1 };
+        }
+        // memory accesses, and messages as a master
+        self.write::<u16>(COMMAND, 6);
+        let interrupts = self.capabilities().find(|&(_, kind)| kind == MSIX).and_then(|(at, _)| {
+            let table = self.read::<u32>(at + 4);
+            self.write::<u16>(at + 2, 1 << 15);
+            let (bar, _) = (*bars.get(table as usize & 7)?)?;
+            Some(Interrupts(bar + u64::from(table & !7)))
+        });
+        (bars, interrupts)
+    }
+
+    /// Gives base address register `n` an address; that and the size.
+    fn place(self, n: u64, free: &mut Free) -> Option<(u64, u64)> {
+        let at = BARS + 4 * n;
+        let wide = self.read::<u32>(at) & 6 == 4;
+        self.write(at, u32::MAX);
+        let mut mask = u64::from(self.read::<u32>(at) & !0xf) | 0xffff_ffff_0000_0000;
+        if wide {
+            self.write(at + 4, u32::MAX);
+            mask = mask & 0xffff_ffff | u64::from(self.read::<u32>(at + 4)) << 32;
+        }
+        if mask as u32 == 0 && (!wide || mask == 0) {
+            return None;
+        }
+        let size = mask.wrapping_neg();
+        // what is large is mapped by itself
+        let high = wide && size >= LARGE_PAGE;
+        let address = if high { free.high(size)? } else { free.low(size)? };
+        self.write(at, address as u32);
+        if wide {
+            self.write(at + 4, (address >> 32) as u32);
+        }
+        Some((address, size))
+    }
+}
+
+/// Addresses not given yet.
+pub(super) struct Free {
+    low: u64,
+    high: u64,
+    end: u64,
+}
+
+impl Free {
+    fn new() -> Self {
+        let bits = if ops::has_leaf(0x8000_0008) { ops::cpuid(0x8000_0008, 0).eax & 0xff } else { 36 };
+        let end = 1u64 << bits.clamp(36, 52);
+        // the last quarter of what the processor can address
+        Self { low: LOW.start, high: end / 4 * 3, end }
+    }
+
+    fn low(&mut self, size: u64) -> Option<u64> {
+        let at = self.low.next_multiple_of(size);
+        (at + size <= LOW.end).then(|| self.low = at + size)?;
+        Some(at)
+    }
+
+    fn high(&mut self, size: u64) -> Option<u64> {
+        let at = self.high.next_multiple_of(size);
+        (at + size <= self.end).then(|| self.high = at + size)?;
+        Some(at)
+    }
+}
+
+/// What is on the bus.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Found {
+    /// The window of function shipping: it has doorbells.
+    pub shipping: Option<Device>,
+    /// The partition's window.
+    pub torus: Option<Device>,
+    /// A network device.
+    pub network: Option<virtio::Registers>,
+}
+
+/// Finds the first of each.
+pub fn find() -> Found {
+    let mut found = Found::default();
+    let mut free = Free::new();
+    for slot in 0..32 {
+        let function = Function(CONFIG + (slot << 15));
+        match function.read::<u32>(0) {
+            IVSHMEM => {
+                let Some(device) = start(function, &mut free) else { continue };
+                let has_bells = device.interrupts.is_some();
+                let place = if has_bells { &mut found.shipping } else { &mut found.torus };
+                place.get_or_insert(device);
+            }
+            virtio::NETWORK if found.network.is_none() => {
+                found.network = virtio::Registers::find(function, &mut free);
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+fn start(function: Function, free: &mut Free) -> Option<Device> {
+    let (bars, interrupts) = function.start(free);
+    let (registers, _) = bars[0]?;
+    let (memory, size) = bars[2]?;
+    Some(Device { memory, size, registers, interrupts })
+}
+
+impl Interrupts {
+    /// Lets interrupt `vector` come to this CPU.
+    pub fn route(&self, vector: usize, apic: u32) {
+        let entry = self.0 + 16 * vector as u64;
+        let words = [0xfee0_0000 | apic << 12, 0, u32::from(apic::DOORBELL), 0];
+        for (n, word) in words.into_iter().enumerate() {
+            // SAFETY: the device's table of interrupts; the message only interrupts, and there is a handler.
+            unsafe { phys::write(entry + 4 * n as u64, word) };
+        }
+    }
+}
+
+impl Device {
+    /// Lets doorbell `vector` interrupt this CPU.
+    pub fn route(&self, vector: usize, apic: u32) {
+        if let Some(interrupts) = self.interrupts {
+            interrupts.route(vector, apic);
+        }
+    }
+
+    /// Rings the daemon's bell: peer 0, the vector of the channel.
+    pub fn ring(&self, channel: usize) {
+        // SAFETY: the device's doorbell register.
+        unsafe { phys::write(self.registers + 12, channel as u32) };
+    }
+}

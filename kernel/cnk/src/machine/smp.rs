@@ -1,0 +1,105 @@
+//! The second CPU.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use super::lock::Once;
+use super::{apic, ops, phys};
+use cnk_logic::clock::Rate;
+
+/// Page where the second CPU starts.
+pub const TRAMPOLINE: u64 = 0x8000;
+
+static UP: AtomicBool = AtomicBool::new(false);
+/// Numbers of the interrupt controllers of the CPUs.
+static APICS: [Once<u32>; super::CPUS] = [const { Once::new() }; super::CPUS];
+
+unsafe extern "C" {
+    static trampoline: u8;
+    static trampoline_end: u8;
+}
+
+/// Tells that this CPU runs.
+pub fn arrived(cpu: usize) {
+    APICS[cpu].set(apic::id());
+    if cpu == 1 {
+        UP.store(true, Ordering::Release);
+    }
+}
+
+/// Number of a CPU's interrupt controller.
+pub fn apic_of(cpu: usize) -> Option<u32> {
+    APICS.get(cpu)?.get().copied()
+}
+
+/// Starts the second CPU, if the firmware's tables at `rsdp` name one; how many CPUs run then.
+pub fn start(rsdp: u64, rate: Rate) -> usize {
+    let own = apic::id();
+    let Some(other) = other_apic(rsdp, own) else { return 1 };
+    let (from, end) = (&raw const trampoline as u64, &raw const trampoline_end as u64);
+    for n in 0..end - from {
+        // SAFETY: the code is there, in the boot part; the page below 1 MiB is nobody's.
+        unsafe { phys::write::<u8>(TRAMPOLINE + n, phys::read(from + n)) };
+    }
+    apic::send_init(other);
+    pause(rate, 20_000, || false);
+    // the second message is for processors that have missed the first
+    for wait_ns in [1_000_000, 100_000_000] {
+        apic::send_start(other, (TRAMPOLINE >> 12) as u32);
+        if pause(rate, wait_ns, || UP.load(Ordering::Acquire)) {
+            return 2;
+        }
+    }
+    1
+}
+
+fn pause(rate: Rate, ns: u64, done: impl Fn() -> bool) -> bool {
+    let start = ops::tsc();
+    while rate.ns(ops::tsc().wrapping_sub(start)) < ns {
+        if done() {
+            return true;
+        }
+        core::hint::spin_loop();
+    }
+    done()
+}
+
+/// Reads the firmware's tables; an address that the kernel has not mapped reads as zero.
+fn firmware<T: Copy + Default>(at: u64) -> T {
+    if at == 0 || at + size_of::<T>() as u64 > 1 << 30 {
+        return T::default();
+    }
+    // SAFETY: in the first GiB, which is mapped; unaligned values are read byte by byte.
+    unsafe {
+        let mut value = T::default();
+        for n in 0..size_of::<T>() {
+            (&raw mut value).cast::<u8>().add(n).write(phys::read::<u8>(at + n as u64));
+        }
+        value
+    }
+}
+
+/// The first usable CPU other than `own` in the table `APIC` (ACPI specification, 5.2.12).
+fn other_apic(rsdp: u64, own: u32) -> Option<u32> {
+    let (root, entry) = match firmware::<u64>(rsdp + 24) {
+        wide if wide != 0 && firmware::<u8>(rsdp + 15) >= 2 => (wide, 8),
+        _ => (u64::from(firmware::<u32>(rsdp + 16)), 4),
+    };
+    let length = u64::from(firmware::<u32>(root + 4)).min(4096);
+    let table = (36..length).step_by(entry).map(|at| match entry {
+        8 => firmware::<u64>(root + at),
+        _ => u64::from(firmware::<u32>(root + at)),
+    });
+    let madt = { table }.find(|&t| firmware::<u32>(t) == u32::from_le_bytes(*b"APIC"))?;
+    let end = u64::from(firmware::<u32>(madt + 4)).min(4096);
+    let mut at = 44;
+    while at + 8 <= end {
+        let (kind, size) = (firmware::<u8>(madt + at), firmware::<u8>(madt + at + 1));
+        let (id, usable) =
+            (u32::from(firmware::<u8>(madt + at + 3)), firmware::<u32>(madt + at + 4) & 1 != 0);
+        if kind == 0 && usable && id != own {
+            return Some(id);
+        }
+        at += u64::from(size.max(2));
+    }
+    None
+}

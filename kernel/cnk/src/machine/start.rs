@@ -1,0 +1,160 @@
+//! From the first instructions to Rust, and from the entry code to what handles it.
+
+use super::console::{self, Serial};
+use super::context::Context;
+use super::{CPUS, apic, fpu, ops, phys, smp, tables};
+
+/// What the start passes on (PVH, `hvm_start_info`).
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct StartInfo {
+    magic: u32,
+    version: u32,
+    flags: u32,
+    modules_len: u32,
+    modules: u64,
+    command_line: u64,
+    rsdp: u64,
+    memory_map: u64,
+    memory_map_len: u32,
+    reserved: u32,
+}
+
+/// An entry of its map of memory.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Area {
+    first: u64,
+    length: u64,
+    kind: u32,
+    reserved: u32,
+}
+
+/// What the kernel was started with.
+#[derive(Clone, Copy, Debug)]
+pub struct Boot {
+    /// Where the firmware's tables begin.
+    pub rsdp: u64,
+    /// Bytes that the kernel takes.
+    pub resident: u64,
+    /// End of the memory that begins with the kernel; 0 where nobody tells.
+    pub memory_end: u64,
+}
+
+unsafe extern "C" {
+    static __text_end: u8;
+    static __data_end: u8;
+    static __boot_start: u8;
+    static __boot_end: u8;
+}
+
+/// Bytes of code, data and the boot part.
+fn resident() -> u64 {
+    let (text, data) = (&raw const __text_end as u64, &raw const __data_end as u64);
+    let boot = &raw const __boot_end as u64 - &raw const __boot_start as u64;
+    (text - 0xffff_ffff_8020_0000) + (data - 0xffff_ffff_8040_0000) + boot
+}
+
+/// Both CPUs come here from `start.s`.
+#[unsafe(no_mangle)]
+extern "C" fn kernel_start(cpu: usize, info: u64) -> ! {
+    assert!(cpu < CPUS);
+    // SAFETY: the first thing on this CPU, once.
+    unsafe { tables::start(cpu) };
+    let features = ops::cpuid(7, 0).ebx;
+    // SMEP and SMAP: the kernel never runs or reads what is at the user's addresses
+    let protection = u64::from(features >> 7 & 1) << 20 | u64::from(features >> 20 & 1) << 21;
+    // SAFETY: the processor has them by CPUID; the kernel reaches the user's memory by addresses of its own.
+    unsafe { ops::set_cr4(protection) };
+    fpu::start();
+    apic::enable();
+    apic::start();
+    if cpu > 0 {
+        smp::arrived(cpu);
+        cpu_loop(cpu);
+    }
+    // SAFETY: the loader has left it in the first GiB.
+    let info: StartInfo = unsafe { phys::read(info) };
+    assert_eq!(info.magic, 0x336e_c578, "not started by PVH");
+    console::start(has_word(info.command_line, b"debug"));
+    smp::arrived(0);
+    crate::boot::start(&Boot { rsdp: info.rsdp, resident: resident(), memory_end: memory_end(&info) });
+    cpu_loop(0)
+}
+
+/// The end of the memory that the kernel is in.
+fn memory_end(info: &StartInfo) -> u64 {
+    const USABLE: u32 = 1;
+    const KERNEL_AT: u64 = 0x10_0000;
+    if info.version < 1 || info.memory_map == 0 {
+        return 0;
+    }
+    let areas = (0..u64::from(info.memory_map_len.min(128))).map(|n| {
+        // SAFETY: the loader has left the map in the first GiB.
+        unsafe { phys::read::<Area>(info.memory_map + n * size_of::<Area>() as u64) }
+    });
+    let own = |a: &Area| a.kind == USABLE && a.first <= KERNEL_AT && KERNEL_AT - a.first < a.length;
+    { areas }.find(own).map_or(0, |a| a.first + a.length)
+}
+
+/// Whether the command line at a physical address has `word` among its words.
+fn has_word(line: u64, word: &[u8]) -> bool {
+    if line == 0 {
+        return false;
+    }
+    let mut matched = Some(0);
+    for at in line..line + 4096 {
+        // SAFETY: the loader has left a string in the first GiB.
+        let byte: u8 = unsafe { phys::read(at) };
+        if matches!(byte, 0 | b' ') {
+            if matched == Some(word.len()) {
+                return true;
+            }
+            if byte == 0 {
+                return false;
+            }
+            matched = Some(0);
+        } else {
+            matched = matched.filter(|&n| word.get(n) == Some(&byte)).map(|n| n + 1);
+        }
+    }
+    false
+}
+
+/// What a CPU does when it has no process: `leave_process` and the start come here.
+#[unsafe(no_mangle)]
+extern "C" fn cpu_loop(cpu: usize) -> ! {
+    crate::job::idle(cpu)
+}
+
+/// A system call that is not quick; whether all registers are to be restored as they are in the context.
+#[unsafe(no_mangle)]
+extern "C" fn syscall_dispatch(cpu: usize, context: &mut Context) -> bool {
+    crate::calls::dispatch(cpu, context)
+}
+
+/// An exception or interrupt.
+#[unsafe(no_mangle)]
+extern "C" fn trap_dispatch(cpu: usize, context: &mut Context) {
+    crate::traps::dispatch(cpu, context);
+}
+
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    use core::fmt::Write as _;
+    let _ = writeln!(Serial, "cnk: {info}");
+    ops::stop()
+}
+
+/// The prebuilt `core` may unwind as far as the linker knows; it is never called.
+#[unsafe(no_mangle)]
+extern "C" fn rust_eh_personality() -> ! {
+    ops::stop()
+}
+
+/// See [`rust_eh_personality`].
+#[unsafe(no_mangle)]
+#[allow(non_snake_case, reason = "its name")]
+extern "C" fn _Unwind_Resume() -> ! {
+    ops::stop()
+}

@@ -1,0 +1,268 @@
+//! The window: what the kernel shares with the daemon, and the memory of the user processes.
+//!
+//! The kernel reaches a user's memory here, never through the user's addresses. What may be reached is checked before
+//! (`process/memory.rs`); here only that it is in the bank.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst, compiler_fence};
+
+use colony_fship::layout::{self, CrashRecord, Header, JobBlock};
+use colony_fship::ring::Ring;
+use colony_fship::{Errno, Reply, Request};
+use zerocopy::FromBytes;
+
+use super::fpu;
+use super::paging::WINDOW_VA;
+use super::pci::Device;
+
+/// The window that is mapped.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    physical: u64,
+    size: u64,
+}
+
+/// Where an offset in the window is.
+pub(super) fn place<T>(offset: u64) -> *mut T {
+    (WINDOW_VA + offset) as *mut T
+}
+
+/// A copy of what the daemon has written.
+fn copy<T: FromBytes>(offset: u64) -> T {
+    let mut value = T::new_zeroed();
+    // SAFETY: the offsets of `layout` are in the control area and any bits are a `T`. The daemon does not write while
+    // it waits for the kernel; if it did all the same, the copy would be bad, and it is checked.
+    unsafe { core::ptr::copy_nonoverlapping(place::<T>(offset), &raw mut value, 1) };
+    // nothing of it is read again instead
+    compiler_fence(SeqCst);
+    value
+}
+
+impl Window {
+    /// The window of a device, which `paging::map_windows` has mapped.
+    pub fn of(device: &Device) -> Self {
+        assert!(device.size >= layout::LARGE_PAGE && super::paging::window_is_mapped());
+        Self { physical: device.memory, size: device.size }
+    }
+
+    /// Memory of the node's own instead, which `paging::map_windows` has mapped.
+    pub fn own(physical: u64, size: u64) -> Self {
+        assert!(size >= layout::LARGE_PAGE && super::paging::window_is_mapped());
+        Self { physical, size }
+    }
+
+    /// Bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Physical address.
+    pub fn physical(&self) -> u64 {
+        self.physical
+    }
+
+    /// Makes the control area empty, before anything uses it.
+    pub fn clear_control(&self) {
+        // SAFETY: the control area, of which nobody has references yet.
+        unsafe { core::ptr::write_bytes(place::<u8>(0), 0, layout::LARGE_PAGE as usize) };
+    }
+
+    /// Writes what has come for a place that `colony_fship::frame` lets be written: never rings.
+    pub fn put(&self, at: u64, bytes: &[u8]) {
+        assert!(at.checked_add(bytes.len() as u64).is_some_and(|end| end <= self.size));
+        // SAFETY: in the window; the kernel copies what is there and refers to nothing.
+        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), place(at), bytes.len()) };
+    }
+
+    /// Fills such a place with zeroes.
+    pub fn clear(&self, at: u64, length: u64) {
+        assert!(at.checked_add(length).is_some_and(|end| end <= self.size));
+        // SAFETY: as of `put`.
+        unsafe { core::ptr::write_bytes(place::<u8>(at), 0, length as usize) };
+    }
+
+    /// Copies crash records or words of the log.
+    pub fn read_control(&self, at: u64, into: &mut [u8]) {
+        assert!(at + into.len() as u64 <= layout::LARGE_PAGE);
+        // SAFETY: in the control area.
+        unsafe { core::ptr::copy_nonoverlapping(place(at), into.as_mut_ptr(), into.len()) };
+    }
+
+    /// See [`Header`].
+    pub fn header(&self) -> Header {
+        copy(layout::HEADER_AT)
+    }
+
+    /// See [`JobBlock`].
+    pub fn job(&self) -> JobBlock {
+        copy(layout::JOB_AT)
+    }
+
+    /// The rings of a channel.
+    pub fn rings(&self, channel: usize) -> (&'static Ring<Request>, &'static Ring<Reply>) {
+        let at = layout::channel_at(channel);
+        // SAFETY: the channels are in the control area, aligned, and mapped for good.
+        unsafe {
+            (
+                Ring::at(place(at + layout::REQUESTS_IN_CHANNEL)),
+                Ring::at(place(at + layout::REPLIES_IN_CHANNEL)),
+            )
+        }
+    }
+
+    /// Signals for the process of a channel.
+    pub fn signals(&self, channel: usize) -> &'static AtomicU64 {
+        // SAFETY: as above.
+        unsafe { &*place(layout::channel_at(channel) + layout::SIGNALS_IN_CHANNEL) }
+    }
+
+    /// Leaves a crash record.
+    pub fn crash(&self, channel: usize, record: &CrashRecord) {
+        // SAFETY: as above; the daemon reads it after the request that tells of it.
+        unsafe { place::<CrashRecord>(layout::crash_at(channel)).write_volatile(*record) }
+    }
+
+    /// Leaves text in the log area, at an offset in it; bytes that have no room are left out. How many there are.
+    pub fn log(&self, offset: u64, text: &[u8]) -> u64 {
+        let room = layout::LOG_SIZE.saturating_sub(offset);
+        let text = &text[..text.len().min(room as usize)];
+        for (n, &byte) in text.iter().enumerate() {
+            // SAFETY: in the log area, by the line above.
+            unsafe { place::<u8>(layout::LOG_AT + offset + n as u64).write_volatile(byte) };
+        }
+        text.len() as u64
+    }
+
+    /// The memory of process `n` of `count`.
+    pub fn bank(&self, n: usize, count: usize) -> Bank {
+        let size = self.size / count as u64;
+        Bank { first: n as u64 * size, size, physical: self.physical + n as u64 * size }
+    }
+}
+
+/// The memory of a process, by the process's own addresses.
+#[derive(Clone, Copy, Debug)]
+pub struct Bank {
+    first: u64,
+    size: u64,
+    /// Physical address of the process's address 0.
+    pub physical: u64,
+}
+
+impl Bank {
+    /// Of no process.
+    pub const NONE: Self = Self { first: 0, size: 0, physical: 0 };
+
+    /// Where it begins in the window.
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
+    fn at(&self, address: u64, length: u64) -> Result<*mut u8, Errno> {
+        // the control area is nobody's
+        let inside =
+            address >= layout::LARGE_PAGE && address.checked_add(length).is_some_and(|end| end <= self.size);
+        if inside { Ok(place(self.first + address)) } else { Err(Errno::EFAULT) }
+    }
+
+    /// Copies from the process.
+    ///
+    /// # Errors
+    /// `EFAULT` outside the bank.
+    pub fn read(&self, address: u64, into: &mut [u8]) -> Result<(), Errno> {
+        let from = self.at(address, into.len() as u64)?;
+        // SAFETY: in the bank, which is mapped and none of Rust's; a race with the user gives it what it deserves.
+        unsafe { core::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
+        Ok(())
+    }
+
+    /// Copies to the process.
+    ///
+    /// # Errors
+    /// `EFAULT` outside the bank.
+    pub fn write(&self, address: u64, from: &[u8]) -> Result<(), Errno> {
+        let to = self.at(address, from.len() as u64)?;
+        // SAFETY: as of `read`.
+        unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
+        Ok(())
+    }
+
+    /// Fills with zeroes.
+    ///
+    /// # Errors
+    /// `EFAULT` outside the bank.
+    pub fn clear(&self, address: u64, length: u64) -> Result<(), Errno> {
+        let to = self.at(address, length)?;
+        // SAFETY: as of `read`.
+        unsafe { core::ptr::write_bytes(to, 0, length as usize) };
+        Ok(())
+    }
+
+    /// Copies within the process.
+    ///
+    /// # Errors
+    /// `EFAULT` outside the bank.
+    pub fn copy(&self, from: u64, length: u64, to: u64) -> Result<(), Errno> {
+        let (from, to) = (self.at(from, length)?, self.at(to, length)?);
+        // SAFETY: as of `read`.
+        unsafe { core::ptr::copy(from, to, length as usize) };
+        Ok(())
+    }
+
+    /// Writes to code what is there already.
+    ///
+    /// The daemon has put new code where another program's was. A processor sees that by itself; an emulator that
+    /// translates code (QEMU's TCG) does not see what another process of its host writes, and would go on with what it
+    /// has translated. It does see what its own processor writes.
+    ///
+    /// # Errors
+    /// `EFAULT` outside the bank.
+    pub fn renew_code(&self, address: u64, length: u64) -> Result<(), Errno> {
+        let first = address & !7;
+        let words = (address + length - first).div_ceil(8);
+        let at = self.at(first, words * 8)?.cast::<u64>();
+        for n in 0..words as usize {
+            // SAFETY: in the bank, aligned; as of `read`.
+            unsafe { at.add(n).write_volatile(at.add(n).read_volatile()) };
+        }
+        Ok(())
+    }
+
+    /// A word that the process's threads agree by.
+    ///
+    /// # Errors
+    /// `EINVAL` for an address that is no word's, `EFAULT` outside the bank.
+    pub fn word(&self, address: u64) -> Result<&'static AtomicU32, Errno> {
+        if !address.is_multiple_of(4) {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: in the bank, aligned, mapped for good, and any bits are a word.
+        Ok(unsafe { &*self.at(address, 4)?.cast::<AtomicU32>() })
+    }
+
+    /// Saves this CPU's extended state (see `fpu.rs`), whose header is empty.
+    ///
+    /// # Errors
+    /// `EFAULT` outside the bank.
+    pub fn save_state(&self, address: u64) -> Result<(), Errno> {
+        let to = self.at(address, fpu::size())?;
+        if !address.is_multiple_of(64) {
+            return Err(Errno::EFAULT);
+        }
+        // SAFETY: aligned, and as of `read`.
+        unsafe { fpu::save(to) };
+        Ok(())
+    }
+
+    /// Restores a state that the process may have changed.
+    ///
+    /// # Errors
+    /// `EFAULT` outside the bank, `EINVAL` for what the processor does not take.
+    pub fn restore_state(&self, address: u64) -> Result<(), Errno> {
+        let from = self.at(address, fpu::size())?;
+        if !address.is_multiple_of(64) {
+            return Err(Errno::EFAULT);
+        }
+        // SAFETY: aligned, and as of `read`.
+        if unsafe { fpu::restore(from) } { Ok(()) } else { Err(Errno::EINVAL) }
+    }
+}
