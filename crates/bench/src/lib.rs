@@ -1,10 +1,12 @@
 //! The MPI benchmark programs of the seeds and their launcher.
 //!
-//! The package has two halves:
+//! This library, which needs no MPI, has three parts:
 //!
-//! * this library, which needs no MPI: what to run ([`Params`]), how to start it ([`Launch`]), and what
-//!   comes back ([`BenchResult`], a table, JSON);
-//! * the program `colony-bench` (feature `mpi`), which does the measuring.
+//! * what to run ([`Params`]), how to start it ([`Launch`]), and what comes back ([`BenchResult`], a table,
+//!   JSON);
+//! * the programs themselves ([`programs`]), which do the measuring, over any network. `colony-bench`
+//!   (feature `mpi`) runs them over MPI, `colony-bench-cnk` over the window of compute nodes;
+//! * the NAS kernels ([`nas`]), serial, and their program `colony-nas`.
 //!
 //! The programs are those of the seeds: `allreduce` and `glob` (Colony Linux kernel technical report,
 //! 3.1.2 and 3.1.3), `barrier`, `alltoall` and `myallreduce` with detours by timer signal (Initial
@@ -17,7 +19,7 @@
 //! operations or about 20 ms) the buffer goes into the histograms and the ranks agree on the next
 //! stretch; that time is no part of `seconds` and is reported as `excluded_s`.
 //!
-//! # Building the program
+//! # Building the program for MPI
 //! ```text
 //! cargo build -p colony-bench --features mpi                        # the MPI behind `mpicc`
 //! MPICC=mpicc.mpich CARGO_TARGET_DIR=target/mpich \
@@ -28,9 +30,11 @@
 mod distribution;
 mod error;
 pub mod launch;
+pub mod nas;
 mod options;
 mod pace;
 mod params;
+pub mod programs;
 mod recorder;
 mod result;
 mod table;

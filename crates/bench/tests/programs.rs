@@ -175,7 +175,7 @@ mod with_mpi {
             m.all.count_from(190_000) as f64 / timed as f64
         };
         let mut seen = Vec::new();
-        for _ in 0..5 {
+        for _ in 0..12 {
             let Some(aligned) = with_detours(Some(detours(Phase::Aligned)), seed) else { return };
             let random = with_detours(Some(random), seed).expect("MPI was there before");
             seen.push((per_detour(&aligned), per_detour(&random)));

@@ -1,15 +1,14 @@
 //! Loads the BPF programs and reads what they write.
 
-use std::mem::MaybeUninit;
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use colony_node::cpu::CpuSet;
+use libbpf_rs::Btf;
 use libbpf_rs::btf::types::Typedef;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Btf, OpenObject};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
 use super::event::{Event, RawEvent};
@@ -66,15 +65,8 @@ impl Probe {
     /// [`ProbeError`] says why attribution is not possible here.
     pub fn attach(cpus: &CpuSet) -> Result<Self, ProbeError> {
         colony_bpf::check()?;
-        // libbpf's messages go to standard error by default; ours say what matters
-        libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Debug, |_, text| {
-            tracing::debug!("{}", text.trim_end())
-        })));
         let cpus: Vec<usize> = cpus.iter().filter(|&c| c < MAX_CPUS).collect();
-        // the skeleton borrows this pointer-sized cell for as long as it lives; it is not worth a
-        // self-referential struct to get eight bytes back
-        let cell: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = skel::AttribSkelBuilder::default().open(cell)?;
+        let mut open = skel::AttribSkelBuilder::default().open(colony_bpf::place())?;
         open.maps.rings.set_max_entries(cpus.len() as u32)?;
         open.maps.events.set_max_entries((cpus.len() * RING_LEN) as u32)?;
         if let Some(data) = open.maps.rodata_data.as_deref_mut() {

@@ -14,8 +14,8 @@ use colony_time::tsc::{Calibration, Counter, CounterKind, Tsc, Vdso};
 use hdrhistogram::Histogram;
 use rtrb::Consumer;
 
-use super::hot::{self, LoopCost};
-use super::recorder::{Gap, Recorder};
+use colony_selfish::hot::{self, LoopCost};
+use colony_selfish::recorder::{Gap, Recorder};
 
 /// How to observe.
 #[derive(Clone, Debug)]

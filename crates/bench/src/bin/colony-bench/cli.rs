@@ -1,9 +1,7 @@
 //! The command line, and what is done with it before MPI starts and after it ends.
 
-use std::io::Write;
-use std::path::PathBuf;
-
-use colony_bench::{BenchResult, Options, Program};
+use colony_bench::programs::Output;
+use colony_bench::{Options, Program};
 use colony_node::cpu::{self, CpuSet};
 
 /// The benchmark programs of the seeds, over MPI.
@@ -19,12 +17,8 @@ pub(crate) struct Cli {
     /// Bind rank i of each node to the i-th of these CPUs
     #[arg(long, value_name = "LIST")]
     cpus: Option<CpuSet>,
-    /// Write the result to this file, as JSON
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
-    /// Print the result as JSON, in one line, instead of the table
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
 /// Where launchers tell a process its rank among those on its node: Open MPI, Hydra, Slurm, PALS.
@@ -58,24 +52,5 @@ impl Cli {
             format!("--cpus {cpus} names {} CPUs; rank {local} of this node gets none", cpus.len())
         })?;
         cpu::check(&std::iter::once(cpu).collect()).and_then(|()| cpu::pin(cpu)).map_err(|e| e.to_string())
-    }
-
-    /// Gives the result to whoever asked for it.
-    pub(crate) fn write(&self, result: &BenchResult) -> Result<(), String> {
-        let mut text = serde_json::to_string(result).map_err(|e| format!("cannot write the result: {e}"))?;
-        text.push('\n');
-        if let Some(path) = &self.out {
-            colony_node::file::write_atomically::<std::io::Error>(path, |w| w.write_all(text.as_bytes()))
-                .map_err(|e| format!("cannot write the result to {}: {e}", path.display()))?;
-        }
-        let mut stdout = std::io::stdout().lock();
-        let written = if self.json { stdout.write_all(text.as_bytes()) } else { write!(stdout, "{result}") };
-        match written.and_then(|()| stdout.flush()) {
-            // a reader that has seen enough is no failure
-            Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
-                Err(format!("cannot print the result: {e}"))
-            }
-            _ => Ok(()),
-        }
     }
 }

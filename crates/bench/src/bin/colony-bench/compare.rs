@@ -2,14 +2,13 @@
 
 use std::os::raw::c_int;
 
+use colony_bench::programs::{Allreduce, Session, agreed, stretch};
 use colony_bench::{Comparison, Pace};
 use colony_time::tsc::{CounterKind, Tsc, Vdso};
 use mpi::ffi::MPI_Comm;
-use mpi::topology::SimpleCommunicator;
 use mpi::traits::AsRaw;
 
-use crate::measure::{Context, agreed, stretch};
-use crate::operation::Allreduce;
+use crate::mpi_comm::Mpi;
 
 unsafe extern "C" {
     fn colony_c_allreduce(
@@ -33,22 +32,23 @@ enum Loop {
 const LOOPS: [Loop; 3] = [Loop::Rust, Loop::C { stamps: true }, Loop::C { stamps: false }];
 
 /// Runs the comparison where it was asked for; all ranks do.
-pub(crate) fn run(context: &Context, world: &SimpleCommunicator) -> Option<Comparison> {
-    let (blocks, ops) = (context.params.compare_blocks as usize, context.params.compare_ops.max(1));
+pub(crate) fn run(session: &Session, world: &Mpi) -> Option<Comparison> {
+    let (params, calibration) = (session.params(), *session.calibration());
+    let (blocks, ops) = (params.compare_blocks as usize, params.compare_ops.max(1));
     if blocks == 0 {
         return None;
     }
-    let mut op = Allreduce::new(world, context.params.bytes);
+    let mut op = Allreduce::new(world, params.bytes);
     let mut stamps = vec![1; Pace::MOST];
     let mut mean_us = |which: Loop| {
         let mut left = ops as usize;
         let mut counts = 0;
         while left > 0 {
-            let n = agreed(world, left.min(Pace::MOST));
-            counts += once(which, &mut op, world, context.calibration.kind, &mut stamps[..n]);
+            let Ok(n) = agreed(world, left.min(Pace::MOST));
+            counts += once(which, &mut op, world, calibration.kind, &mut stamps[..n]);
             left -= n;
         }
-        context.calibration.to_ns(counts) / ops as f64 / 1e3
+        calibration.to_ns(counts) / ops as f64 / 1e3
     };
     // one round to warm up
     LOOPS.iter().for_each(|&which| {
@@ -67,17 +67,11 @@ pub(crate) fn run(context: &Context, world: &SimpleCommunicator) -> Option<Compa
 }
 
 /// Counts that as many operations took as there are stamps.
-fn once(
-    which: Loop,
-    op: &mut Allreduce,
-    world: &SimpleCommunicator,
-    kind: CounterKind,
-    stamps: &mut [u64],
-) -> u64 {
+fn once(which: Loop, op: &mut Allreduce<'_, Mpi>, world: &Mpi, kind: CounterKind, stamps: &mut [u64]) -> u64 {
     let Loop::C { stamps: stamped } = which else {
-        let start = match kind {
-            CounterKind::Tsc => stretch::<Tsc>(op, stamps),
-            CounterKind::Vdso => stretch::<Vdso>(op, stamps),
+        let Ok(start) = match kind {
+            CounterKind::Tsc => stretch::<Mpi, Tsc>(op, stamps),
+            CounterKind::Vdso => stretch::<Mpi, Vdso>(op, stamps),
         };
         return stamps.last().map_or(0, |end| end.saturating_sub(start));
     };
@@ -89,7 +83,7 @@ fn once(
             op.send.as_ptr(),
             op.recv.as_mut_ptr(),
             op.send.len() as c_int,
-            world.as_raw(),
+            world.0.as_raw(),
             c_int::from(kind == CounterKind::Vdso),
             to,
             stamps.len(),

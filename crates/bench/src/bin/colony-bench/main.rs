@@ -4,23 +4,18 @@
 
 mod cli;
 mod compare;
-mod detour;
-mod gather;
-mod measure;
-mod operation;
-mod programs;
-mod work;
+mod mpi_comm;
 
 use std::process::ExitCode;
 
 use clap::Parser;
-use colony_bench::{BenchResult, MpiRecord, Params, Program};
-use colony_node::record::NodeRecord;
-use colony_time::clock::Clock;
+use colony_bench::programs::Session;
+use colony_bench::{MpiRecord, Params};
+use colony_time::tsc::Calibration;
 use mpi::traits::Communicator;
 
 use cli::Cli;
-use measure::Context;
+use mpi_comm::Mpi;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -58,61 +53,24 @@ fn main() -> ExitCode {
 type Failure = (u8, String);
 
 fn run(cli: &Cli, params: Params) -> Result<(), Failure> {
-    let (start_ns, node) = (Clock::Tai.now_ns(), NodeRecord::now());
+    let session = Session::begin(params);
     let universe = mpi::initialize().ok_or((1, "MPI cannot be initialized".to_owned()))?;
-    let world = universe.world();
-    let (rank, ranks) = (world.rank() as u32, world.size() as u32);
-    let least = params.program.min_ranks();
-    if ranks < least {
-        let text = format!("{} needs at least {least} ranks and has {ranks}", params.program.name());
-        return Err((2, if rank == 0 { text } else { String::new() }));
-    }
+    let world = Mpi(universe.world());
+    let rank = world.0.rank();
     // the others wait for a rank that fails: it ends them
     let abort = |e: String| -> ! {
         eprintln!("colony-bench: rank {rank}: {e}");
-        world.abort(1)
+        world.0.abort(1)
     };
-    let context = Context::new(params, &world).unwrap_or_else(|e| abort(e));
-    let mine = programs::run(&context, &world).unwrap_or_else(|e| abort(e));
-    let comparison = compare::run(&context, &world);
-    let gathered = gather::to_root(&world, mine, context.params.slowest as usize);
-    let Some(results) = gathered.unwrap_or_else(|e| abort(e)) else { return Ok(()) };
-    let mut result = BenchResult {
-        schema: BenchResult::SCHEMA.into(),
-        version: env!("CARGO_PKG_VERSION").into(),
-        ranks,
-        hosts: Vec::new(),
-        mpi: mpi_record(),
-        node,
-        counter: context.calibration,
-        start_ns,
-        wall_s: (Clock::Tai.now_ns() - start_ns) as f64 / 1e9,
-        results,
-        comparison,
-        params: context.params,
-    };
-    complete(&mut result);
-    cli.write(&result).map_err(|e| (1, e))?;
-    let wrong: u64 = result.results.iter().map(|m| m.wrong).sum();
-    match wrong {
-        0 => Ok(()),
-        n => Err((1, format!("{n} stretches left a wrong value: this MPI library computes wrongly"))),
-    }
-}
-
-/// Fills in what only all ranks together say.
-fn complete(result: &mut BenchResult) {
-    for m in &mut result.results {
-        if let Some(work) = &mut m.work {
-            work.slowdown = m.all.mean_us * 1e3 / (work.loops as f64 * work.turn_ns);
-        }
-    }
-    let mut hosts: Vec<String> =
-        result.results.iter().flat_map(|m| m.per_rank.iter().map(|r| r.host.clone())).collect();
-    hosts.sort_unstable();
-    hosts.dedup();
-    result.hosts = hosts;
-    debug_assert!(result.params.program == Program::Glob || result.results.len() == 1);
+    let host =
+        mpi::environment::processor_name().unwrap_or_else(|e| abort(format!("asking MPI for the node: {e}")));
+    let session = session
+        .join(&world, host, Calibration::measure())
+        .map_err(|e| (2, if rank == 0 { e } else { String::new() }))?;
+    let mine = session.run(&world).unwrap_or_else(|e| abort(e));
+    let comparison = compare::run(&session, &world);
+    let result = session.result(&world, mine, comparison, mpi_record()).unwrap_or_else(|e| abort(e));
+    result.map_or(Ok(()), |result| cli.output.write(&result)).map_err(|e| (1, e))
 }
 
 fn mpi_record() -> MpiRecord {

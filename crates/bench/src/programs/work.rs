@@ -3,9 +3,8 @@
 use std::hint::black_box;
 
 use colony_time::tsc::Calibration;
-use mpi::collective::SystemOperation;
-use mpi::topology::SimpleCommunicator;
-use mpi::traits::CommunicatorCollectives;
+
+use super::{Comm, Op};
 
 /// Turns of a loop in which each waits for the one before.
 #[derive(Clone, Copy, Debug)]
@@ -18,11 +17,12 @@ pub(crate) struct Work {
 
 impl Work {
     /// Work that takes `ns` on the fastest rank's CPU, the same on every rank.
-    pub(crate) fn of(ns: u64, calibration: &Calibration, comm: &SimpleCommunicator) -> Self {
+    pub(crate) fn of<C: Comm>(ns: u64, calibration: &Calibration, comm: &C) -> Result<Self, C::Error> {
         let mine = turn_ns(calibration);
-        let mut turn_ns: f64 = mine;
-        comm.all_reduce_into(&mine, &mut turn_ns, SystemOperation::min());
-        Self { loops: ((ns as f64 / turn_ns) as u64).max(1), turn_ns }
+        let mut least = [mine];
+        comm.allreduce(&[mine], &mut least, Op::Min)?;
+        let [turn_ns] = least;
+        Ok(Self { loops: ((ns as f64 / turn_ns) as u64).max(1), turn_ns })
     }
 
     pub(crate) fn once(&self) {

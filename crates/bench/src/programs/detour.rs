@@ -3,10 +3,11 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use colony_bench::{DetourRecord, Detours};
 use colony_time::NS_PER_S;
 use colony_time::clock::Clock;
 use colony_time::tsc::{Calibration, Counter, CounterKind, Tsc, Vdso};
+
+use crate::{DetourRecord, Detours};
 
 /// Lengths kept for the median.
 const KEPT: usize = 4096;

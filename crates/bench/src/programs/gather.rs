@@ -1,12 +1,11 @@
 //! From all ranks to rank 0, merged on the way in a binomial tree: no rank ever holds them all.
 
-use colony_bench::Measurement;
-use mpi::topology::SimpleCommunicator;
-use mpi::traits::{Communicator, Destination, Source};
+use super::Comm;
+use crate::Measurement;
 
 /// The measurements of all ranks, at rank 0; `None` elsewhere.
 pub(crate) fn to_root(
-    world: &SimpleCommunicator,
+    world: &impl Comm,
     mut mine: Vec<Option<Measurement>>,
     keep: usize,
 ) -> Result<Option<Vec<Measurement>>, String> {
@@ -16,11 +15,13 @@ pub(crate) fn to_root(
         if rank % (2 * step) == step {
             let bytes = serde_json::to_vec(&mine)
                 .map_err(|e| format!("rank {rank} cannot write its measurements: {e}"))?;
-            world.process_at_rank(rank - step).send(&bytes[..]);
+            let to = rank - step;
+            world.send(to, &bytes).map_err(|e| format!("rank {rank} cannot send its measurements: {e}"))?;
             return Ok(None);
         }
         if rank + step < size {
-            let (bytes, _) = world.process_at_rank(rank + step).receive_vec::<u8>();
+            let from = rank + step;
+            let bytes = world.recv_vec(from).map_err(|e| format!("the measurements of rank {from}: {e}"))?;
             let theirs: Vec<Option<Measurement>> = serde_json::from_slice(&bytes).map_err(|e| {
                 format!("rank {rank} cannot read the measurements of rank {}: {e}", rank + step)
             })?;

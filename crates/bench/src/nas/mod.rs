@@ -1,0 +1,224 @@
+//! The NAS kernels `is`, `ep`, `cg` and `mg`: serial, in our own Rust.
+//!
+//! Written from the specification (The NAS Parallel Benchmarks, report RNR-94-007) and the sizes, seeds
+//! and verification values of NPB 3: with the same random numbers and the same order of operations, so
+//! that a run shows by its result that it did the work. Table 2 of Designing a Highly-Scalable Operating
+//! System: The Blue Gene/L Story compares a compute node kernel with Linux by these programs.
+//!
+//! As in NPB, what is timed leaves out the making of the input and a first turn that touches all memory.
+
+mod cg;
+mod ep;
+mod is;
+mod mg;
+mod random;
+mod timer;
+
+use serde::{Deserialize, Serialize};
+
+pub use timer::Faults;
+use timer::{Timed, Timer};
+
+/// A kernel of the NAS Parallel Benchmarks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Kernel {
+    /// Integer sort: ranks of keys by counting
+    Is,
+    /// Embarrassingly parallel: pairs of Gaussian deviates
+    Ep,
+    /// Conjugate gradient: smallest eigenvalue of a sparse matrix
+    Cg,
+    /// Multigrid: V-cycles on a cube with periodic borders
+    Mg,
+}
+
+impl Kernel {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Is, Self::Ep, Self::Cg, Self::Mg];
+
+    /// Its name on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Is => "is",
+            Self::Ep => "ep",
+            Self::Cg => "cg",
+            Self::Mg => "mg",
+        }
+    }
+}
+
+/// The size of a problem.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum)]
+#[value(rename_all = "upper")]
+pub enum Class {
+    /// Sample: a second or less
+    S,
+    /// Workstation of the 1990s
+    W,
+    /// The smallest of the standard sizes
+    A,
+}
+
+impl Class {
+    /// All of them, ascending.
+    pub const ALL: [Self; 3] = [Self::S, Self::W, Self::A];
+}
+
+/// Why a kernel did not run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NasError {
+    /// The problem is larger than the memory.
+    #[error(
+        "{} of class {class:?} needs {bytes} more bytes of memory than there are; take a smaller class",
+        .kernel.name()
+    )]
+    Memory {
+        /// The kernel.
+        kernel: Kernel,
+        /// The class.
+        class: Class,
+        /// What was asked for last.
+        bytes: usize,
+    },
+}
+
+/// A value that a run is verified by.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// What it is.
+    pub name: String,
+    /// As computed here.
+    pub value: f64,
+    /// As published with NPB 3.
+    pub expected: f64,
+    /// Relative difference that is allowed; 0 for counts.
+    pub tolerance: f64,
+}
+
+impl Check {
+    fn new(name: &str, value: f64, expected: f64, tolerance: f64) -> Self {
+        Self { name: name.into(), value, expected, tolerance }
+    }
+
+    /// Whether the value is the published one.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        // written so that NaN does not hold
+        (self.value - self.expected).abs() <= self.tolerance * self.expected.abs()
+    }
+}
+
+/// What a run of a kernel found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NasResult {
+    /// [`SCHEMA`](Self::SCHEMA).
+    pub schema: String,
+    /// Version of this package.
+    pub version: String,
+    /// The kernel.
+    pub kernel: Kernel,
+    /// The class.
+    pub class: Class,
+    /// Whether every check holds.
+    pub verified: bool,
+    /// Timed iterations.
+    pub iterations: u32,
+    /// Time of the timed part.
+    pub seconds: f64,
+    /// Millions of operations a second, counted as NPB counts them: floating-point operations in `cg` and
+    /// `mg`, ranked keys in `is`, random numbers in `ep`.
+    pub mops: f64,
+    /// Page faults in the timed part; `None` where the kernel does not count them.
+    pub faults: Option<Faults>,
+    /// Page faults of the whole process up to the end of the timed part.
+    pub faults_whole: Option<Faults>,
+    /// What it was verified by.
+    pub checks: Vec<Check>,
+}
+
+impl NasResult {
+    /// The schema this version writes.
+    pub const SCHEMA: &str = "colony.nas/1";
+}
+
+/// What a kernel's module gives back.
+struct Outcome {
+    iterations: u32,
+    /// Operations of the timed part, by NPB's formula.
+    operations: f64,
+    timed: Timed,
+    checks: Vec<Check>,
+}
+
+/// Bytes that could not be had.
+struct OutOfMemory(usize);
+
+/// `n` copies of `value`, in memory that has been written to: its page faults are over.
+fn filled<T: Copy>(n: usize, value: T) -> Result<Vec<T>, OutOfMemory> {
+    let mut v = Vec::new();
+    v.try_reserve_exact(n).map_err(|_| OutOfMemory(n.saturating_mul(size_of::<T>())))?;
+    v.resize(n, value);
+    Ok(v)
+}
+
+/// Runs a kernel: makes its input, times it, verifies it.
+///
+/// # Errors
+/// [`NasError::Memory`] where the problem does not fit. A wrong result is no error: see
+/// [`NasResult::verified`].
+pub fn run(kernel: Kernel, class: Class) -> Result<NasResult, NasError> {
+    let outcome = match kernel {
+        Kernel::Is => is::run(class),
+        Kernel::Ep => ep::run(class),
+        Kernel::Cg => cg::run(class),
+        Kernel::Mg => mg::run(class),
+    }
+    .map_err(|OutOfMemory(bytes)| NasError::Memory { kernel, class, bytes })?;
+    Ok(NasResult {
+        schema: NasResult::SCHEMA.into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        kernel,
+        class,
+        verified: outcome.checks.iter().all(Check::holds),
+        iterations: outcome.iterations,
+        seconds: outcome.timed.seconds,
+        mops: outcome.operations / outcome.timed.seconds.max(1e-9) / 1e6,
+        faults: outcome.timed.faults,
+        faults_whole: outcome.timed.faults_whole,
+        checks: outcome.checks,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kernel_verifies_in_the_small_classes() {
+        for kernel in Kernel::ALL {
+            for class in [Class::S, Class::W] {
+                let r = run(kernel, class).expect("it fits");
+                assert!(r.verified, "{kernel:?} {class:?}: {:?}", r.checks);
+                assert!(!r.checks.is_empty() && r.mops > 0.0 && r.seconds > 0.0, "{r:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_value_does_not_hold() {
+        assert!(Check::new("x", 1.0 + 1e-9, 1.0, 1e-8).holds());
+        for value in [1.0 + 1e-7, f64::NAN, -1.0, f64::INFINITY] {
+            assert!(!Check::new("x", value, 1.0, 1e-8).holds(), "{value}");
+        }
+        assert!(Check::new("count", 51.0, 51.0, 0.0).holds());
+        assert!(!Check::new("count", 50.0, 51.0, 0.0).holds());
+    }
+
+    #[test]
+    fn what_does_not_fit_is_an_error_and_no_abort() {
+        let OutOfMemory(bytes) = filled(usize::MAX / 8, 0.0f64).expect_err("more than any machine has");
+        assert!(bytes > 1 << 60);
+    }
+}
