@@ -8,6 +8,7 @@
 //! * [`seeds`] lists every figure, table and sentence with a figure of the source documents that the
 //!   project reproduces, and runs one of them.
 
+pub mod compute_node;
 mod error;
 pub mod format;
 pub mod measured;
@@ -21,6 +22,7 @@ pub mod seeds;
 pub mod study;
 pub mod table;
 pub mod this_node;
+pub mod virtual_node;
 
 pub use error::StudyError;
 pub use node::{Node, Progress};

@@ -48,6 +48,19 @@ pub trait Node {
     /// # Errors
     /// As [`Node::noise`].
     fn leibniz_levels(&mut self, max_terms: &[u64]) -> Result<Vec<f64>, StudyError>;
+
+    /// Runs a job beside a daemon on a virtual node, with and without the scheduler in the kernel (see
+    /// [`crate::virtual_node`]).
+    ///
+    /// # Errors
+    /// As [`Node::noise`].
+    fn virtual_node(&mut self) -> Result<crate::virtual_node::Runs, StudyError>;
+
+    /// Runs the NAS kernels on a compute node and on a virtual Linux node (see [`crate::compute_node`]).
+    ///
+    /// # Errors
+    /// As [`Node::noise`].
+    fn compute_node(&mut self) -> Result<Vec<crate::compute_node::Pair>, StudyError>;
 }
 
 /// Noise made on purpose.
@@ -112,6 +125,16 @@ pub trait Progress {
     fn end(&self);
     /// Something worth a line, now.
     fn note(&self, line: &str);
+}
+
+impl dyn Progress + '_ {
+    /// Does a step that takes about `seconds`.
+    pub fn during<T>(&self, what: &str, seconds: f64, step: impl FnOnce() -> T) -> T {
+        self.begin(what, seconds);
+        let done = step();
+        self.end();
+        done
+    }
 }
 
 /// Tells nobody.

@@ -37,6 +37,9 @@ pub struct Params {
     pub projected_ops: u32,
     /// Whether the seeds' figures that need no machine are simulated again, which takes half a minute.
     pub published: bool,
+    /// Whether the scheduler in the kernel is measured on a virtual node, which takes a minute or more.
+    #[serde(default)]
+    pub virtual_node: bool,
 }
 
 impl Default for Params {
@@ -55,6 +58,7 @@ impl Default for Params {
             nodes: vec![1024, 2048, 4096, 8192, 16_384],
             projected_ops: 2_000,
             published: true,
+            virtual_node: false,
         }
     }
 }
@@ -138,6 +142,9 @@ impl Params {
         }
         if self.faster != usual.faster {
             command += &format!(" --faster {}", self.faster);
+        }
+        if self.virtual_node {
+            command += " --virtual-node";
         }
         command
     }

@@ -45,7 +45,9 @@ pub fn run(params: &Params, node: &mut dyn Node, progress: &dyn Progress) -> Res
         let line = "the seeds' figures were not simulated again: a hurried study leaves them out, colony study NAME has them";
         results.not_done.push(line.into());
     }
+    let in_kernel = in_the_kernel(params, node, progress, &mut results)?;
     results.published = published(&results)?;
+    results.published.extend(in_kernel);
     results.headline = table::headline(&results);
     results.took_s = began.elapsed().as_secs_f64();
     Ok(results)
@@ -66,9 +68,7 @@ impl Steps<'_> {
         seconds: f64,
         run: impl FnOnce(&mut dyn Node) -> Result<T, StudyError>,
     ) -> Option<T> {
-        self.progress.begin(what, seconds);
-        let outcome = run(self.node);
-        self.progress.end();
+        let outcome = self.progress.during(what, seconds, || run(self.node));
         outcome.map_err(|e| self.left_out(&e.to_string())).ok()
     }
 
@@ -161,10 +161,8 @@ impl Steps<'_> {
              measured"
         };
         let command = self.params.command();
-        self.progress.begin("projecting", 3.0);
-        let projected = project::scaling(self.params, &levels, from, &command);
-        self.progress.end();
-        let (scaling, warnings) = projected?;
+        let scale = || project::scaling(self.params, &levels, from, &command);
+        let (scaling, warnings) = self.progress.during("projecting", 3.0, scale)?;
         if measured && levels.iter().any(|l| l.residual.is_none()) {
             self.results.warnings.push(
                 "the noise left in favored windows was not measured: the projection takes it for none".into(),
@@ -174,6 +172,31 @@ impl Steps<'_> {
         self.results.scaling = Some(scaling);
         Ok(())
     }
+}
+
+/// Rows of the scheduler in the kernel, where they are asked for and a virtual node can be had.
+fn in_the_kernel(
+    params: &Params,
+    node: &mut dyn Node,
+    progress: &dyn Progress,
+    results: &mut Results,
+) -> Result<Vec<Published>, StudyError> {
+    let left_out = if params.virtual_node {
+        let mut context = seeds::Context { params, node: Some(node), progress };
+        match seeds::find("vm")?.run(&mut context) {
+            Ok(outcome) => return Ok(outcome.rows),
+            Err(e) => {
+                progress.note(&e.to_string());
+                e.to_string()
+            }
+        }
+    } else {
+        "the scheduler in the kernel was not measured on a virtual node: --virtual-node adds it, colony study vm has it \
+         alone (a minute or more)"
+            .into()
+    };
+    results.not_done.push(left_out);
+    Ok(Vec::new())
 }
 
 fn kind(windows: &Option<Windows>) -> SchedulerKind {

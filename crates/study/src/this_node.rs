@@ -183,6 +183,14 @@ impl Node for ThisNode {
     fn leibniz_levels(&mut self, max_terms: &[u64]) -> Result<Vec<f64>, StudyError> {
         self.measuring.leibniz_levels(max_terms)
     }
+
+    fn virtual_node(&mut self) -> Result<crate::virtual_node::Runs, StudyError> {
+        crate::virtual_node::run(&self.colony)
+    }
+
+    fn compute_node(&mut self) -> Result<Vec<crate::compute_node::Pair>, StudyError> {
+        crate::compute_node::run(crate::compute_node::STUDY)
+    }
 }
 
 /// What a study keeps of a run.
@@ -218,19 +226,20 @@ fn cell(
             p50_ns: a.lateness.p50_ns,
             p99_ns: a.lateness.p99_ns,
             max_ns: a.lateness.max_ns,
-            histogram: edge_buckets(a),
+            histogram: edge_buckets(&a.lateness),
         }),
     }
 }
 
-fn edge_buckets(agent: &colony_sched::agent::AgentStats) -> Vec<Bucket> {
+/// Lateness of edges as a histogram of results.
+pub(crate) fn edge_buckets(lateness: &colony_sched::distribution::Distribution) -> Vec<Bucket> {
     let mut low_ns = 0;
     let bucket = |b: &colony_sched::distribution::Bucket| {
         let bucket = Bucket { low_ns, high_ns: b.up_to_ns + 1, count: b.count };
         low_ns = b.up_to_ns + 1;
         bucket
     };
-    agent.lateness.buckets.iter().map(bucket).collect()
+    lateness.buckets.iter().map(bucket).collect()
 }
 
 fn text(path: &Path) -> String {

@@ -4,7 +4,7 @@ mod fake;
 
 use colony_node::privilege::Privileges;
 use colony_study::results::SchedulerKind;
-use colony_study::seeds::{self, Context};
+use colony_study::seeds::{self, Context, Method};
 use colony_study::{Params, Results, StudyError, study, table};
 use fake::Fake;
 
@@ -82,7 +82,8 @@ fn wrong_parameters_and_foreign_files_are_refused() {
 fn every_experiment_runs_on_a_machine() {
     let params = quick();
     let mut node = Fake::default();
-    for e in seeds::all() {
+    // what needs a virtual node is run in one, where the command that goes into it is built
+    for e in seeds::all().filter(|e| !matches!(e.method, Method::Virtual | Method::Compute)) {
         let mut context = Context { params: &params, node: Some(&mut node), progress: &() };
         let outcome = e.run(&mut context).unwrap_or_else(|error| panic!("{}: {error}", e.name));
         assert!(outcome.rows.iter().all(|r| r.value.is_some_and(f64::is_finite)), "{outcome:?}");

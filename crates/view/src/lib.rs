@@ -2,7 +2,10 @@
 //!
 //! Results come from the other crates and leave as text; nothing is measured or decided here.
 
+pub mod clock;
+pub mod cnk;
 pub mod injection;
+mod keeper;
 pub mod machine;
 pub mod measurement;
 pub mod progress;
@@ -13,3 +16,4 @@ pub mod table;
 pub mod top;
 pub mod trace;
 pub mod units;
+pub mod vm;

@@ -3,9 +3,12 @@
 use std::fmt::Write;
 
 use colony_sched::agent::AgentStats;
+use colony_sched::distribution::Distribution;
+use colony_sched::ext::ExtStats;
 use colony_sched::proof::{Proof, ProofSource, WindowTimes};
 use colony_sched::run::{Backend, RunReport};
 
+use crate::keeper;
 use crate::table::{self, name, wrap};
 use crate::units::{count, percent, three, time};
 
@@ -22,6 +25,7 @@ pub fn render(r: &RunReport) -> String {
     let by = match r.backend {
         Backend::None => "none (windows only measured)",
         Backend::Daemon => "colonyd",
+        Backend::SchedExt => "sched_ext",
         _ => "agent",
     };
     let head = format!(
@@ -41,8 +45,11 @@ pub fn render(r: &RunReport) -> String {
     );
     let _ = writeln!(w, "{}", windows(&r.proof));
     let _ = deferred(w, &r.proof);
+    if let Some(ext) = &r.sched_ext {
+        let _ = scheduler(w, ext);
+    }
     if let Some(agent) = &r.agent {
-        let _ = lateness(w, agent);
+        let _ = switching(w, agent);
     }
     if !r.left_running.is_empty() {
         let pids: Vec<String> = r.left_running.iter().map(ToString::to_string).collect();
@@ -104,18 +111,33 @@ fn deferred(w: &mut String, p: &Proof) -> std::fmt::Result {
     writeln!(w, "{t}")
 }
 
+/// What the scheduler in the kernel did.
+fn scheduler(w: &mut String, e: &ExtStats) -> std::fmt::Result {
+    if !e.deferred.is_empty() {
+        let mut t = table::new(["held back", "in favored", "longest", "times"]);
+        for d in e.deferred.iter().take(ROWS) {
+            t.add_row([
+                name(&format!("thread:{}", d.comm), 24),
+                time(d.total_ns as f64),
+                time(d.max_ns as f64),
+                count(d.times),
+            ]);
+        }
+        writeln!(w, "{t}")?;
+    }
+    lateness(w, e.edges, e.missed, &e.lateness)?;
+    writeln!(w, "{}", wrap(&keeper::favored(e)))
+}
+
+/// What the agent did.
+fn switching(w: &mut String, a: &AgentStats) -> std::fmt::Result {
+    lateness(w, a.edges, a.missed, &a.lateness)?;
+    writeln!(w, "{}", wrap(&keeper::switches(a)))
+}
+
 /// Edges by how late they were: a bar a factor of two.
-fn lateness(w: &mut String, a: &AgentStats) -> std::fmt::Result {
-    let l = &a.lateness;
-    let edges = format!(
-        "edges: {} ({} missed), late: median {}, 99 % {}, at most {}",
-        count(a.edges),
-        count(a.missed),
-        time(l.p50_ns as f64),
-        time(l.p99_ns as f64),
-        time(l.max_ns as f64),
-    );
-    writeln!(w, "{}", wrap(&edges))?;
+fn lateness(w: &mut String, edges: u64, missed: u64, l: &Distribution) -> std::fmt::Result {
+    writeln!(w, "{}", wrap(&keeper::edges(edges, missed, l)))?;
     let mut octaves = std::collections::BTreeMap::new();
     for b in &l.buckets {
         *octaves.entry(b.up_to_ns.max(1).next_power_of_two()).or_insert(0) += b.count;
@@ -125,11 +147,5 @@ fn lateness(w: &mut String, a: &AgentStats) -> std::fmt::Result {
         let bar = (n * BAR as u64).div_ceil(most) as usize;
         writeln!(w, "  ≤ {:>8} {:>8} {}", time(up_to as f64), count(n), "█".repeat(bar))?;
     }
-    writeln!(
-        w,
-        "agent: {} switches, {} tasks joined, {} of one CPU",
-        count(a.switches),
-        count(a.joined),
-        percent(a.cpu_ns as f64 / a.wall_ns.max(1) as f64),
-    )
+    Ok(())
 }

@@ -17,6 +17,7 @@ use colony_noise::summary::Summary;
 use colony_noise::{Detour, Source, Trace, TraceMeta, periodic};
 use colony_sched::agent::AgentStats;
 use colony_sched::distribution::{Bucket, Distribution};
+use colony_sched::ext::{CpuTimes, ExtStats, Waited};
 use colony_sched::proof::{Deferred, Proof, ProofSource, WindowTimes};
 use colony_sched::run::{Backend, Ending, RunReport};
 use colony_study::Params;
@@ -95,6 +96,23 @@ fn a_run() {
         wall_ns: LONG_NS,
         ..AgentStats::default()
     };
+    let waited =
+        |i: u64| Waited { comm: format!("{i}{HOSTILE}"), times: MANY, total_ns: LONG_NS, max_ns: LONG_NS };
+    let times_of_cpu =
+        CpuTimes { job_ns: LONG_NS, filled_ns: LONG_NS, exempt_ns: LONG_NS, ..CpuTimes::default() };
+    let sched_ext = ExtStats {
+        favored: times_of_cpu,
+        edges: MANY,
+        missed: MANY,
+        lateness: agent.lateness.clone(),
+        favored_windows: MANY,
+        windows_hit: MANY,
+        worst_window_ns: LONG_NS,
+        ticks_favored: MANY,
+        ticks_regular: MANY,
+        deferred: (0..30).map(waited).collect(),
+        ..ExtStats::default()
+    };
     let report = |source, agent| RunReport {
         schema: "colony.run/1".into(),
         command: vec!["true".into()],
@@ -112,6 +130,7 @@ fn a_run() {
             notes: vec![WARNING.into()],
         },
         agent,
+        sched_ext: Some(sched_ext.clone()),
         left_running: (4_000_000..4_000_030).collect(),
         warnings: vec![WARNING.into(), HOSTILE.into()],
     };

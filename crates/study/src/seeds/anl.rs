@@ -220,8 +220,7 @@ fn on_node(
             0 => format!("{program} on this node, no detours"),
             _ => format!("{program} on this node, detours of {} µs each ms", length_ns / 1000),
         };
-        c.progress.begin(&what, c.params.bench_s);
-        let cell = node.bench(&BenchRun {
+        let run = BenchRun {
             program,
             ranks: c.params.ranks,
             seconds: c.params.bench_s,
@@ -229,9 +228,8 @@ fn on_node(
             injection,
             windows: None,
             seed: c.params.seed,
-        });
-        c.progress.end();
-        let cell = cell?;
+        };
+        let cell = c.progress.during(&what, c.params.bench_s, || node.bench(&run))?;
         rows.push(e.row(what, "–", Ours::Ns(cell.mean_ns), &cell.command));
     }
     Ok(rows)

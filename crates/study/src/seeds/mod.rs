@@ -3,8 +3,10 @@
 
 mod anl;
 mod colony;
+mod compute_node;
 mod jaguar;
 mod progress;
+mod virtual_node;
 
 use serde::Serialize;
 
@@ -23,6 +25,8 @@ pub enum Document {
     Anl2005,
     /// Core specialization on Jaguar.
     Jaguar2010,
+    /// The system software of Blue Gene/L.
+    BlueGene2006,
 }
 
 impl Document {
@@ -33,6 +37,9 @@ impl Document {
             Self::Colony => "Colony Linux kernel technical report",
             Self::Progress2006 => "HPC-Colony progress report 2006",
             Self::Jaguar2010 => "Reducing Application Runtime Variability on Jaguar XT5 (CUG 2010)",
+            Self::BlueGene2006 => {
+                "Designing a Highly-Scalable Operating System: The Blue Gene/L Story (SC06)"
+            }
             Self::Anl2005 => "Initial Results: Experiments on Watson BlueGene/L (ANL 2005)",
         }
     }
@@ -50,6 +57,10 @@ pub enum Method {
     Node,
     /// The projection, and this node's CPUs where a benchmark can run.
     Both,
+    /// Measured on a virtual node, which takes a minute or more, and projected from there.
+    Virtual,
+    /// Measured on a compute node and on a virtual Linux node, which takes minutes.
+    Compute,
 }
 
 impl Method {
@@ -61,6 +72,8 @@ impl Method {
             Self::Projection => "projection",
             Self::Node => "this node",
             Self::Both => "projection, this node",
+            Self::Virtual => "virtual node, projection",
+            Self::Compute => "compute node, virtual node",
         }
     }
 }
@@ -147,6 +160,8 @@ enum Ours {
     Times(f64),
     /// A share of one.
     Share(f64),
+    /// A number of things.
+    Count(u64),
 }
 
 impl Ours {
@@ -155,19 +170,26 @@ impl Ours {
             Self::Ns(ns) => format::time(ns),
             Self::Times(r) => format::times(r),
             Self::Share(s) => format::percent(s),
+            Self::Count(n) => format::count(n),
         }
     }
 
     fn value(self) -> Option<f64> {
         match self {
             Self::Ns(v) | Self::Times(v) | Self::Share(v) => Some(v),
+            Self::Count(n) => Some(n as f64),
         }
     }
 }
 
 /// Every experiment, in the order of the documents.
 pub fn all() -> impl Iterator<Item = &'static Experiment> {
-    colony::EXPERIMENTS.iter().chain(progress::EXPERIMENTS).chain(anl::EXPERIMENTS).chain(jaguar::EXPERIMENTS)
+    let colony = colony::EXPERIMENTS.iter().chain(virtual_node::EXPERIMENTS);
+    colony
+        .chain(progress::EXPERIMENTS)
+        .chain(anl::EXPERIMENTS)
+        .chain(jaguar::EXPERIMENTS)
+        .chain(compute_node::EXPERIMENTS)
 }
 
 /// The experiment of this name.
@@ -191,7 +213,7 @@ pub fn find(name: &str) -> Result<&'static Experiment, StudyError> {
 /// As [`Experiment::run`].
 pub fn projected(params: &Params) -> Result<Vec<Published>, StudyError> {
     let mut rows = Vec::new();
-    for e in all().filter(|e| e.method != Method::Node) {
+    for e in all().filter(|e| !matches!(e.method, Method::Node | Method::Virtual | Method::Compute)) {
         rows.extend(e.run(&mut Context { params, node: None, progress: &() })?.rows);
     }
     Ok(rows)

@@ -141,6 +141,14 @@ fn quantile(buckets: &[Bucket], q: f64) -> u64 {
 }
 
 impl Node for Fake {
+    fn compute_node(&mut self) -> Result<Vec<colony_study::compute_node::Pair>, StudyError> {
+        Err(StudyError::Step { what: "compute node".into(), reason: "a made-up machine has none".into() })
+    }
+
+    fn virtual_node(&mut self) -> Result<colony_study::virtual_node::Runs, StudyError> {
+        Err(StudyError::Step { what: "virtual node".into(), reason: "there is none here".into() })
+    }
+
     fn record(&self) -> NodeRecord {
         NodeRecord {
             host: "node <1>".into(),

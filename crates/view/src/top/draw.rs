@@ -6,8 +6,10 @@ use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::Line;
 use ratatui::widgets::{Bar, BarChart, BarGroup, Block, Borders, Cell, Paragraph, Row, Sparkline, Table};
 
+use super::InForce;
 use super::state::State;
-use crate::table::name;
+use crate::keeper;
+use crate::table::{broken, name};
 use crate::units::{count, percent, time};
 
 const LENGTHS: [&str; super::state::DECADES] =
@@ -15,9 +17,11 @@ const LENGTHS: [&str; super::state::DECADES] =
 
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
     let cpu_rows = (state.cpus.len() as u16 + 3).min(frame.area().height / 3 + 1);
-    let [head, cpus, trend, below, foot] = Layout::vertical([
+    let kept = kept(state, frame.area());
+    let [head, cpus, windows, trend, below, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(cpu_rows),
+        Constraint::Length(kept.as_ref().map_or(0, |(_, rows)| *rows)),
         Constraint::Length(4),
         Constraint::Min(4),
         Constraint::Length(1),
@@ -27,6 +31,9 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
         Layout::horizontal([Constraint::Percentage(55), Constraint::Min(20)]).areas(below);
     frame.render_widget(headline(state), head);
     frame.render_widget(per_cpu(state), cpus);
+    if let Some((panel, _)) = kept {
+        frame.render_widget(panel, windows);
+    }
     draw_trend(frame, state, trend);
     frame.render_widget(by_source(state), sources);
     draw_lengths(frame, state, lengths);
@@ -40,12 +47,26 @@ fn panel(title: &str) -> Block<'_> {
 
 fn headline(state: &State) -> Paragraph<'_> {
     let windows = match &state.windows {
-        Some(w) => format!("windows: period {}, favored {}", time(w.period_ns() as f64), percent(w.duty())),
+        Some(InForce { windows: w, coordinated, .. }) => {
+            let (period, duty) = (time(w.period_ns() as f64), percent(w.duty()));
+            format!("windows: period {period}, favored {duty}, {}", name(coordinated, 60))
+        }
         None => "no windows in force".into(),
     };
     let attributed = state.not_attributed.as_deref().unwrap_or("attributed by BPF");
     let paused = if state.paused { "PAUSED · " } else { "" };
     Paragraph::new(format!("colony top · {paused}{windows} · {attributed}")).style(Style::new().bold())
+}
+
+/// What keeps the windows and what it did, and the rows that takes: at most a third of the screen.
+fn kept(state: &State, area: Rect) -> Option<(Paragraph<'static>, u16)> {
+    let (heading, sentences) = keeper::of_daemon(&state.windows.as_ref()?.stats)?;
+    let width = usize::from(area.width).max(1);
+    let lines = sentences.iter().flat_map(|s| broken(&name(s, usize::MAX - 1), width)).map(Line::from);
+    let lines: Vec<Line<'static>> = lines.take(usize::from(area.height / 3)).collect();
+    let rows = lines.len() as u16 + 1;
+    let block = Block::new().borders(Borders::TOP).title(heading);
+    Some((Paragraph::new(lines).block(block), rows))
 }
 
 fn per_cpu(state: &State) -> Table<'_> {
@@ -113,7 +134,14 @@ fn draw_lengths(frame: &mut Frame<'_>, state: &State, area: Rect) {
 
 #[cfg(test)]
 mod tests {
+    use colony_clock::ClockQuality;
     use colony_noise::measure::{Frame, FrameCpu};
+    use colony_sched::agent::AgentStats;
+    use colony_sched::daemon::clock::{Coordination, Mode};
+    use colony_sched::daemon::report::{JobReport, StatsReport};
+    use colony_sched::distribution::Distribution;
+    use colony_sched::ext::{CpuTimes, ExtStats, Waited};
+    use colony_sched::keeper::Kept;
     use colony_time::{DutyCycle, Windows};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
@@ -149,12 +177,115 @@ mod tests {
     fn a_look_shows_cpus_sources_lengths_and_the_split() {
         let mut state = State::new(None);
         let windows = Windows::new(100_000_000, DutyCycle::Ppm(950_000), 0).expect("valid");
-        state.add(&frame(), Some(windows));
+        let coordinated = "coordinated within 21.0 µs".into();
+        state.add(&frame(), Some(InForce { windows, coordinated, stats: stats(windows) }));
         let text = screen(&state, 100, 30);
-        for part in ["2.14 %", "irq:local_timer", "20.0 ms", "1.40 ms", "95.0 %", "100 ms"] {
+        for part in ["2.14 %", "irq:local_timer", "20.0 ms", "1.40 ms", "95.0 %", "100 ms", "within 21.0 µs"]
+        {
             assert!(text.contains(part), "{part} is missing in\n{text}");
         }
         assert!(!text.contains('\u{1b}'), "a thread's name must not reach the terminal as it is");
+    }
+
+    fn stats(windows: Windows) -> StatsReport {
+        let kernel = ClockQuality {
+            synchronised: true,
+            source: None,
+            error_bound_ns: None,
+            kernel_max_error_ns: 0,
+            estimated_error_ns: 0,
+            tai_offset_s: 37,
+            frequency_ppm: 0.0,
+            leap: None,
+        };
+        let coordination = Coordination {
+            mode: Mode::Coordinated,
+            reason: None,
+            kept: Some(windows),
+            guard_ns: 0,
+            error_bound_ns: None,
+            max_error_ns: 0,
+            cluster: None,
+            steps: 0,
+            last_step_ns: None,
+            kernel,
+        };
+        StatsReport {
+            schema: StatsReport::SCHEMA.into(),
+            pid: 1,
+            uptime_ns: 0,
+            windows,
+            coordination,
+            duty_cycle: "95%".into(),
+            cpus: [1].into_iter().collect(),
+            job: JobReport::default(),
+            agent: None,
+            kept_by: Kept::Nothing,
+            sched_ext: None,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// What a scheduler in the kernel did that held back seven threads, the last one with a hostile name.
+    fn ext() -> ExtStats {
+        let waited = |i: u64| Waited {
+            comm: if i == 7 { "evil\u{1b}[2J".into() } else { format!("daemon{i}") },
+            times: i,
+            total_ns: i * 1_000_000,
+            max_ns: i * 1_000,
+        };
+        ExtStats {
+            favored: CpuTimes { job_ns: 9_998_000_000, other_ns: 2_000_000, ..CpuTimes::default() },
+            edges: 200,
+            lateness: Distribution {
+                count: 200,
+                p50_ns: 3_100,
+                p99_ns: 5_700,
+                max_ns: 9_000,
+                ..Distribution::default()
+            },
+            ticks_favored: 9,
+            deferred: (1..=7).rev().map(waited).collect(),
+            ..ExtStats::default()
+        }
+    }
+
+    #[test]
+    fn where_colonyd_keeps_windows_a_panel_says_how_well() {
+        let mut state = State::new(None);
+        let windows = Windows::new(100_000_000, DutyCycle::Ppm(950_000), 0).expect("valid");
+        let shown = |state: &mut State, stats: StatsReport| {
+            state.add(&frame(), Some(InForce { windows, coordinated: "coordinated".into(), stats }));
+            (screen(state, 80, 30), screen(state, 140, 30))
+        };
+        let before = shown(&mut state, stats(windows)).0;
+        assert!(!before.contains("windows of the"), "no job yet:\n{before}");
+        let job = JobReport { active: true, ..JobReport::default() };
+        let by_kernel =
+            StatsReport { kept_by: Kept::SchedExt, sched_ext: Some(ext()), job, ..stats(windows) };
+        let (narrow, wide) = shown(&mut state, by_kernel);
+        assert!(narrow.contains("kept by sched_ext") && narrow.contains("by source"), "{narrow}");
+        for part in [
+            "stolen in favored windows: 2.00 ms, 0.020 % of 10.0 s",
+            "median 3.10 µs, 99 % 5.70 µs",
+            "9 in favored",
+        ] {
+            assert!(wide.contains(part), "{part} is missing in\n{wide}");
+        }
+        let five = wide.lines().find(|l| l.contains("held back")).expect("a line of them");
+        assert!(
+            five.contains("[2J 7.00 ms, daemon6 6.00 ms")
+                && five.contains("daemon3")
+                && !five.contains("daemon2")
+        );
+        assert!(!wide.contains('\u{1b}'), "a thread's name must not reach the terminal as it is");
+        let agent = AgentStats { edges: 40, switches: 120, ..AgentStats::default() };
+        let by_agent = StatsReport { kept_by: Kept::Agent, agent: Some(agent), ..stats(windows) };
+        let wide = shown(&mut state, by_agent).1;
+        assert!(wide.contains("the last job, kept by the agent") && wide.contains("120 switches"), "{wide}");
+        for (width, height) in [(1, 1), (20, 3), (300, 80)] {
+            screen(&state, width, height);
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use colony_noise::measure::Live;
+use colony_sched::daemon::report::StatsReport;
 use colony_time::Windows;
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 
@@ -32,7 +33,7 @@ pub struct Options {
 pub fn run(
     live: &mut Live,
     options: Options,
-    mut windows: impl FnMut() -> Option<Windows>,
+    mut windows: impl FnMut() -> Option<InForce>,
 ) -> io::Result<()> {
     // restored by `ratatui::restore` here, and by its hook on a panic
     let mut terminal = ratatui::try_init()?;
@@ -53,13 +54,24 @@ pub fn run(
             Ok(None) => {
                 next = Instant::now() + options.every;
                 let now = windows();
-                let frame = live.look(now.as_ref());
+                let frame = live.look(now.as_ref().map(|w| &w.windows));
                 state.add(&frame, now);
             }
         }
     };
     ratatui::restore();
     result
+}
+
+/// Windows that somebody keeps on this node.
+#[derive(Clone, Debug)]
+pub struct InForce {
+    /// The windows, on this node's clock.
+    pub windows: Windows,
+    /// Whether they are kept together with other nodes, in a word or two.
+    pub coordinated: String,
+    /// What keeps them, and what it did.
+    pub stats: StatsReport,
 }
 
 enum Key {

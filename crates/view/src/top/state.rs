@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use colony_noise::Source;
 use colony_noise::measure::{Frame, FrameCpu};
-use colony_time::Windows;
+
+use super::InForce;
 
 /// Decades of detour length in the histogram: 10 ns to 10 s.
 pub(super) const DECADES: usize = 9;
@@ -17,7 +18,7 @@ pub struct State {
     /// Whether new frames are put aside.
     pub paused: bool,
     pub(super) not_attributed: Option<String>,
-    pub(super) windows: Option<Windows>,
+    pub(super) windows: Option<InForce>,
     pub(super) cpus: Vec<FrameCpu>,
     pub(super) span_ns: u64,
     /// Stolen nanoseconds by source since the start.
@@ -52,7 +53,7 @@ impl State {
     }
 
     /// Takes what happened since the last look.
-    pub fn add(&mut self, frame: &Frame, windows: Option<Windows>) {
+    pub fn add(&mut self, frame: &Frame, windows: Option<InForce>) {
         if self.paused {
             return;
         }

@@ -275,10 +275,8 @@ fn terms(e: &Experiment, c: &mut Context<'_>) -> Result<Vec<Published>, StudyErr
     };
     let mut rows: Vec<Published> = TERMS.into_iter().map(described).collect();
     let Some(node) = c.node.as_deref_mut() else { return Ok(rows) };
-    c.progress.begin("calibrating the noise daemon", 5.0);
-    let levels = node.leibniz_levels(&TERMS);
-    c.progress.end();
-    rows.extend(TERMS.iter().zip(levels?).map(|(&n, share)| {
+    let levels = c.progress.during("calibrating the noise daemon", 5.0, || node.leibniz_levels(&TERMS))?;
+    rows.extend(TERMS.iter().zip(levels).map(|(&n, share)| {
         let what = format!("maxTermsPerCalc {}, this node", format::count(n));
         e.row(what, published(n), Ours::Share(share), "on this node's CPU; theirs ran at 700 MHz")
     }));
@@ -471,8 +469,7 @@ fn bench(
     let Some(node) = c.node.as_deref_mut() else { return Ok(Vec::new()) };
     let how = windows.map_or("unmodified".into(), |w| format!("coordinated ({})", format::percent(w.duty())));
     let what = format!("{program} on this node, {percent} % noise, {how}");
-    c.progress.begin(&what, c.params.bench_s);
-    let cell = node.bench(&BenchRun {
+    let run = BenchRun {
         program,
         ranks: c.params.ranks,
         seconds: c.params.bench_s,
@@ -480,9 +477,8 @@ fn bench(
         injection: Injection::leibniz(percent),
         windows,
         seed: c.params.seed,
-    });
-    c.progress.end();
-    let cell = cell?;
+    };
+    let cell = c.progress.during(&what, c.params.bench_s, || node.bench(&run))?;
     Ok(vec![
         e.row(format!("{what}: mean"), "–", Ours::Ns(cell.mean_ns), &cell.command),
         e.row(format!("{what}: longest"), "–", Ours::Ns(cell.max_ns as f64), &cell.command),

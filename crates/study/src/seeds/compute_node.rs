@@ -1,0 +1,100 @@
+//! SC06 paper, Table 2: what the operating system costs one node.
+
+use super::{Context, Document, Experiment, Method, Ours};
+use crate::StudyError;
+use crate::compute_node::Pair;
+use crate::results::Published;
+
+pub(super) const EXPERIMENTS: &[Experiment] = &[Experiment {
+    name: "cnk",
+    document: Document::BlueGene2006,
+    place: "Table 2",
+    what: "serial NAS kernels on the compute node kernel and on Linux, on one node: time counted in instructions, and \
+           page faults",
+    published: &[
+        "It is clear that the performance benefit of CNK can be substantial, with the execution time increasing up to \
+         300% for the IS benchmark.",
+        "is A: CNK 5.7 s, Linux 23.0 s (+303.0 %)",
+        "ep.A: CNK 172.6 s, Linux 177.2 s (+2.7 %)",
+        "cg A: CNK 27.1 s, Linux 32.3 s (+19.2 %)",
+    ],
+    method: Method::Compute,
+    run,
+}];
+
+fn run(e: &Experiment, c: &mut Context<'_>) -> Result<Vec<Published>, StudyError> {
+    let Some(node) = c.node.as_deref_mut() else { return Ok(Vec::new()) };
+    let pairs = c
+        .progress
+        .during("running the NAS kernels on a compute node and on Linux", 180.0, || node.compute_node())?;
+    Ok(pairs.iter().flat_map(|pair| rows(e, pair)).collect())
+}
+
+/// Time more on Linux, as published for class A.
+fn published(kernel: &str) -> &'static str {
+    match kernel {
+        "is" => "+303.0 % (A)",
+        "ep" => "+2.7 % (A)",
+        "cg" => "+19.2 % (A)",
+        _ => "–",
+    }
+}
+
+fn rows(e: &Experiment, pair: &Pair) -> Vec<Published> {
+    const EMULATED: &str = "the emulator has no cost for misses of TLB and cache, which made the published \
+         difference: what is left is what the systems themselves do";
+    let name = format!("{}.{}", pair.kernel, pair.class);
+    let measured = format!(
+        "one static program, one CPU, QEMU with time counted in instructions; Linux {}; again: colony study cnk",
+        pair.release
+    );
+    let more = pair.linux.seconds / pair.node.seconds - 1.0;
+    let count = |what: &str, n: u64| e.row(format!("{name}: {what}"), "–", Ours::Count(n), &measured);
+    let time = |what: &str, s: f64| e.row(format!("{name}: {what}"), "–", Ours::Ns(s * 1e9), &measured);
+    vec![
+        time("time on the compute node", pair.node.seconds),
+        time("time on Linux", pair.linux.seconds),
+        e.row(
+            format!("{name}: more time on Linux"),
+            published(&pair.kernel),
+            Ours::Share(more),
+            &format!("{measured}; {EMULATED}"),
+        ),
+        count("instructions on the compute node", pair.node.instructions()),
+        count("instructions on Linux", pair.linux.instructions()),
+        count("page faults on the compute node, whole run", pair.node.faults_whole.all()),
+        count("page faults on Linux, whole run", pair.linux.faults_whole.all()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compute_node::{Faults, Run};
+    use crate::format;
+
+    #[test]
+    fn a_pair_is_a_row_of_the_table() {
+        let run = |seconds, minor| Run {
+            verified: true,
+            seconds,
+            mops: 1.0,
+            faults: Faults::default(),
+            faults_whole: Faults { minor, major: 0 },
+        };
+        let pair = Pair {
+            kernel: "is".into(),
+            class: "S".into(),
+            node: run(2.0, 0),
+            linux: run(2.5, 213),
+            release: "7.3".into(),
+        };
+        let rows = rows(&EXPERIMENTS[0], &pair);
+        let value = |what: &str| rows.iter().find(|r| r.what == what).and_then(|r| r.value).expect(what);
+        assert!((value("is.S: more time on Linux") - 0.25).abs() < 1e-12);
+        assert_eq!(value("is.S: instructions on Linux"), 1.25e9);
+        assert_eq!(value("is.S: page faults on Linux, whole run"), 213.0);
+        assert_eq!(rows[2].published, "+303.0 % (A)");
+        assert_eq!(format::count(213), rows[6].ours);
+    }
+}
