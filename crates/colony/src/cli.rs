@@ -25,6 +25,9 @@ enum Command {
     Sim(Box<cmd::sim::Args>),
     Run(cmd::run::Args),
     Bench(cmd::bench::Args),
+    Clock(cmd::clock::Args),
+    Vm(cmd::vm::Args),
+    Cnk(cmd::cnk::Args),
     Completions(cmd::shell::CompletionsArgs),
     Man(cmd::shell::ManArgs),
 }
@@ -40,7 +43,10 @@ impl Cli {
             Command::Noise(args) => cmd::noise::run(args),
             Command::Sim(args) => cmd::sim::run(*args),
             Command::Run(args) => cmd::run::run(args),
+            Command::Clock(args) => cmd::clock::run(args),
             Command::Bench(args) => cmd::bench::run(args),
+            Command::Vm(args) => cmd::vm::run(args),
+            Command::Cnk(args) => cmd::cnk::run(args),
             Command::Completions(args) => cmd::shell::completions(args),
             Command::Man(args) => cmd::shell::man(args),
         }

@@ -3,6 +3,9 @@
 use std::process::ExitCode;
 
 use colony_bench::{BenchError, ParamsError};
+use colony_clock::simulate::ModelError;
+use colony_clock::sync::SyncError;
+use colony_cnk::CnkError;
 use colony_node::NodeError;
 use colony_noise::diff::DiffError;
 use colony_noise::inject::InjectError;
@@ -12,6 +15,7 @@ use colony_noise::trace::{Problem, TraceError};
 use colony_sched::SchedError;
 use colony_sim::spec::SpecError;
 use colony_study::StudyError;
+use colony_vm::VmError;
 
 /// A wish the user can correct by other words.
 #[derive(Debug)]
@@ -69,6 +73,7 @@ fn is_wrong_use(e: &anyhow::Error) -> bool {
         }
         c.is::<WrongUse>()
             || c.is::<ParamsError>()
+            || c.is::<ModelError>()
             || asked!(
                 NodeError,
                 SelfishError,
@@ -78,8 +83,11 @@ fn is_wrong_use(e: &anyhow::Error) -> bool {
                 DiffError,
                 BenchError,
                 SchedError,
+                SyncError,
                 SpecError,
-                StudyError
+                StudyError,
+                VmError,
+                CnkError
             )
     })
 }
@@ -96,7 +104,7 @@ mod tests {
 
     #[test]
     fn what_other_words_would_cure_is_wrong_use_through_every_library() {
-        let wrong: [anyhow::Error; 9] = [
+        let wrong: [anyhow::Error; 10] = [
             WrongUse("no".into()).into(),
             offline().into(),
             MeasureError::Selfish(SelfishError::Node(offline())).into(),
@@ -106,6 +114,7 @@ mod tests {
             BenchError::Ranks { program: colony_bench::Program::Ring, ranks: 1, least: 2 }.into(),
             StudyError::Params("no".into()).into(),
             DiffError::Resamples(0).into(),
+            VmError::Wrong("no".into()).into(),
         ];
         for e in wrong {
             assert!(is_wrong_use(&e), "{e}");

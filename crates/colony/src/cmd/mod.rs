@@ -1,6 +1,8 @@
 //! One module a command: call the library, print what it says.
 
 pub(crate) mod bench;
+pub(crate) mod clock;
+pub(crate) mod cnk;
 pub(crate) mod inject;
 pub(crate) mod measure;
 pub(crate) mod noise;
@@ -9,6 +11,7 @@ pub(crate) mod shell;
 pub(crate) mod sim;
 pub(crate) mod study;
 pub(crate) mod top;
+pub(crate) mod vm;
 
 use std::io::Write;
 use std::path::Path;

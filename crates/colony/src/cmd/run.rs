@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use colony_node::cpu::CpuSet;
 use colony_sched::agent::RegularClass;
+use colony_sched::ext::{Exempt, ExtOptions, KthreadPolicy};
 use colony_sched::run::{Backend, RunConfig, run as run_job};
 use colony_time::{DutyCycle, Windows};
 
@@ -24,6 +25,7 @@ use crate::words::{Ns, cpus, duty, ns};
   sudo colony run -- ./my-solver --steps 1000
   sudo colony run --period 100ms --duty 95% -- mpirun -n 2 ./app
   sudo colony run --period 0xffffffff --duty 0xf4000000 -- ./app    in Blue Gene/L cycles
+  sudo colony run --backend sched-ext --exempt 'll_*' -- ./app     Lustre's threads are never held
   sudo colony run --backend none -- ./app       only measure what the windows would have held back")]
 pub(crate) struct Args {
     /// Length of one favored and one regular window together
@@ -35,6 +37,21 @@ pub(crate) struct Args {
     /// What makes the windows
     #[arg(long, value_enum, default_value_t)]
     backend: BackendArg,
+    /// Kernel threads in favored windows (sched-ext)
+    #[arg(long, value_enum, default_value_t, value_name = "POLICY")]
+    kthreads: KthreadArg,
+    /// Threads no window holds: a name, a beginning (ll_*), or cgroup:/PATH (sched-ext; repeatable)
+    #[arg(long, value_name = "WHO")]
+    exempt: Vec<Exempt>,
+    /// Real-time tasks put into SCHED_OTHER meanwhile, by name: no window holds them (sched-ext; repeatable)
+    #[arg(long, value_name = "NAME")]
+    demote: Vec<Exempt>,
+    /// Leave favored windows idle while every job task sleeps (sched-ext)
+    #[arg(long)]
+    strict: bool,
+    /// How long a task may starve before the kernel takes the scheduler out (sched-ext)
+    #[arg(long, value_parser = ns, default_value = "30s", value_name = "TIME")]
+    watchdog: Ns,
     /// CPUs of the job, to which the program is bound [default: all this process may use]
     #[arg(long, value_parser = cpus, value_name = "LIST")]
     cpus: Option<CpuSet>,
@@ -59,10 +76,23 @@ enum BackendArg {
     Auto,
     /// colonyd, whose windows hold for every job of the node
     Daemon,
+    /// The kernel's own scheduler, by sched_ext
+    SchedExt,
     /// Threads that switch the job's class at each edge
     Agent,
     /// Nothing: the windows are only measured
     None,
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum KthreadArg {
+    /// Those of one CPU run at once
+    Bypass,
+    /// All wait but ksoftirqd, which the edges may need
+    #[default]
+    Hold,
+    /// All wait
+    HoldAll,
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]
@@ -84,6 +114,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         backend: match args.backend {
             BackendArg::Auto => Backend::Auto,
             BackendArg::Daemon => Backend::Daemon,
+            BackendArg::SchedExt => Backend::SchedExt,
             BackendArg::Agent => Backend::Agent,
             BackendArg::None => Backend::None,
         },
@@ -91,6 +122,18 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         regular: match args.regular {
             RegularArg::Idle => RegularClass::Idle,
             RegularArg::Own => RegularClass::Own,
+        },
+        ext: ExtOptions {
+            kthreads: match args.kthreads {
+                KthreadArg::Bypass => KthreadPolicy::Bypass,
+                KthreadArg::Hold => KthreadPolicy::Hold,
+                KthreadArg::HoldAll => KthreadPolicy::HoldAll,
+            },
+            exempt: args.exempt,
+            job_cgroups: Vec::new(),
+            strict: args.strict,
+            demote: args.demote,
+            watchdog_ms: u32::try_from(args.watchdog.0 / 1_000_000).unwrap_or(u32::MAX),
         },
         command: args.command,
     })?;

@@ -22,7 +22,8 @@ use crate::words::{Ns, cpus, duty, ns};
 #[command(after_help = "Examples:
   colony study                      about 3 minutes; then open study/report.html
   colony study --list               every figure and table of the seeds that can be reproduced
-  colony study fig4                 one of them")]
+  colony study fig4                 one of them
+  colony study vm                   the scheduler in the kernel, on a virtual node")]
 pub(crate) struct Args {
     /// Reproduce these figures of the seeds instead
     #[arg(value_name = "NAME")]
@@ -51,6 +52,9 @@ pub(crate) struct Args {
     /// Run every step shorter by this factor, to try it out
     #[arg(long, default_value_t = 1.0, value_name = "FACTOR")]
     faster: f64,
+    /// Measure the scheduler in the kernel on a virtual node too (needs QEMU; a minute or more)
+    #[arg(long, conflicts_with = "names")]
+    virtual_node: bool,
     /// Print JSON for programs
     #[arg(long)]
     json: bool,
@@ -123,6 +127,7 @@ fn params(args: &Args) -> anyhow::Result<Params> {
         ranks: u32::try_from(ranks).unwrap_or(u32::MAX),
         period_ns: args.period.0,
         duty: args.duty,
+        virtual_node: args.virtual_node,
         // one too large for us is refused with the others
         nodes: args.nodes.iter().map(|&n| u32::try_from(n).unwrap_or(u32::MAX)).collect(),
         ..Params::default()

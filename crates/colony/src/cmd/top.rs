@@ -8,7 +8,9 @@ use colony_node::cpu::{self, CpuSet};
 use colony_noise::measure::{Attribution, Config, Live};
 use colony_noise::selfish;
 use colony_sched::client::Client;
+use colony_sched::daemon::clock::Mode;
 use colony_view::top;
+use colony_view::units::time;
 
 use crate::exit::WrongUse;
 use crate::words::{Ns, cpus, ns};
@@ -19,7 +21,9 @@ const RING: usize = 1 << 18;
 /// Watch this node's noise while it happens
 ///
 /// Per CPU: stolen share, detours, and the split into favored and regular windows where a scheduler is
-/// active; all CPUs: sources and lengths. The observers take the CPUs they observe for themselves.
+/// active; all CPUs: sources and lengths. Where colonyd keeps windows: what keeps them, what was stolen in
+/// favored windows, how late edges were, who was held back the longest. The observers take the CPUs they observe
+/// for themselves.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   colony top
@@ -59,6 +63,18 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         duration: args.duration.map(|d| Duration::from_nanos(d.0)),
     };
     // the daemon's windows are asked for at each look: they may change, and it may come and go
-    top::run(&mut live, options, || Client::find()?.windows().ok())?;
+    top::run(&mut live, options, in_force)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The windows that colonyd keeps here.
+fn in_force() -> Option<top::InForce> {
+    let stats = Client::find()?.stats().ok()?;
+    let clock = &stats.coordination;
+    let coordinated = match (clock.mode, clock.error_bound_ns) {
+        (Mode::Coordinated, Some(bound)) => format!("coordinated within {}", time(bound as f64)),
+        (Mode::Coordinated, None) => "coordinated".into(),
+        _ => "uncoordinated (colony clock show)".into(),
+    };
+    Some(top::InForce { windows: clock.kept?, coordinated, stats })
 }

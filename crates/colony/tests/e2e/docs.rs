@@ -3,7 +3,7 @@
 //! A block ```` ```console ```` is run line by line where a line begins with `$ ` (a line that begins with `> `
 //! goes on with it); what stands below is sample output, for readers. The commands of a page are one shell session
 //! on a pseudo-terminal, in a folder of its own. A block that needs more than every machine has says so:
-//! `needs-root`, `needs-mpi`, `needs-colonyd`.
+//! `needs-root`, `needs-mpi`, `needs-colonyd`, `needs-vm`, `needs-cnk`, `needs-static`, `needs-dropbear`, `needs-nas`, `needs-selfish`, `needs-bench-cnk`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -11,10 +11,11 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use colony_cnk::programs::static_folder;
 use colony_node::privilege::Privileges;
 
 /// The longest a page may take, for machines under load.
-const PATIENCE: &str = "240";
+const PATIENCE: &str = "600";
 
 /// A command of a page.
 #[derive(Debug, PartialEq, Eq)]
@@ -92,6 +93,18 @@ fn missing(need: &str) -> Option<String> {
         "needs-colonyd" => {
             (root && built("colonyd") && Path::new("/dev/fuse").exists(), "colonyd, root and /dev/fuse")
         }
+        "needs-nas" => (built("colony-nas"), "colony-nas"),
+        "needs-selfish" => (built("colony-selfish"), "colony-selfish"),
+        "needs-bench-cnk" => (built("colony-bench-cnk"), "colony-bench-cnk"),
+        "needs-vm" => {
+            (on_path("qemu-system-x86_64") && on_path("busybox"), "qemu-system-x86 and busybox-static")
+        }
+        "needs-cnk" => (
+            on_path("qemu-system-x86_64") && on_path("busybox") && built("ciod"),
+            "qemu-system-x86, busybox-static and ciod",
+        ),
+        "needs-static" => (static_folder().is_some_and(|f| f.is_dir()), "the programs of ./x static"),
+        "needs-dropbear" => (Path::new("/usr/sbin/dropbear").is_file(), "dropbear-bin"),
         other => panic!("`{other}` is nothing a block can need"),
     };
     (!ok).then(|| format!("{why} are not here"))
@@ -138,6 +151,7 @@ fn run(script: &str) -> Output {
         .current_dir(place("work"))
         .env("PATH", path)
         .env("TERM", "xterm-256color")
+        .env("STATIC", static_folder().unwrap_or_default())
         .env("COLONY_BENCH", programs().join("colony-bench"))
         .env_remove("COLONY_MOUNT")
         .stdin(Stdio::null())
@@ -154,6 +168,8 @@ fn every_command_shown_runs() {
     }
     for (name, text) in pages() {
         let Some(script) = script(&name, &commands(&text)) else { continue };
+        // pages load CPUs and run in real time: measurements of other tests are not to meet them
+        let _alone = crate::common::alone();
         let start = std::time::Instant::now();
         let out = run(&script);
         let text = String::from_utf8_lossy(&out.stdout);

@@ -1,6 +1,8 @@
 //! The `colony` command as its users run it. One program, so that it is linked once.
 
 mod bench;
+mod clock;
+mod cnk;
 mod common;
 mod docs;
 mod inject;
@@ -10,4 +12,5 @@ mod run;
 mod sim;
 mod study;
 mod top;
+mod vm;
 mod wrong_use;

@@ -58,7 +58,7 @@ pub(super) fn run(args: &Args, file: &Path) -> anyhow::Result<ExitCode> {
     for point in points {
         let simulation = point.simulation(&traces)?;
         let network = simulation.machine.network(simulation.nodes)?;
-        let begin_ns = simulation.begin_ns.unwrap_or_else(|| 4 * simulation.node.longest_cycle_ns());
+        let begin_ns = simulation.begins_ns()?;
         let time = |node: &Node, repetition: u32| -> anyhow::Result<(u64, u64)> {
             let seed = Key::new(simulation.seed).part(repetition.into());
             let outcome = event::run(&schedule, &network, node, progress, seed, begin_ns)?;

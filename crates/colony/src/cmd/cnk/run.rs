@@ -1,0 +1,319 @@
+//! `colony cnk run`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::ValueEnum;
+use colony_cnk::ciod::{Bind, Config, Files, Job, JobError, JobOutcome, JobSpec, Mode, Network, Streams};
+use colony_cnk::report::{Report, SCHEMA};
+use colony_cnk::{Accel, Link, Machine, Partition, programs};
+
+use crate::exit::WrongUse;
+use crate::words::{Ns, ns};
+
+/// Run a static program on compute nodes
+///
+/// The program and its files are those of this machine. Its output is passed on as it comes; the exit code is that of the
+/// first process that failed. Each process has its number in COLONY_RANK and that of all in COLONY_SIZE. Interrupts
+/// go to the program.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  colony cnk run -- busybox uname -a
+  colony cnk run --nodes 8 --label -- busybox printenv COLONY_RANK
+  colony cnk run --mode virtual-node --memory 256 -- ./program
+  colony cnk run --icount --json -- ./benchmark       time counted in instructions
+  sudo colony cnk run --user nobody --root /srv/job -- /bin/program")]
+pub(super) struct Args {
+    /// Number of nodes
+    #[arg(long, short, default_value_t = 1, value_name = "N")]
+    nodes: u32,
+    /// Number of processes [default: as many as the nodes hold]
+    #[arg(long, value_name = "N")]
+    processes: Option<u32>,
+    /// One process with all memory, or two with half of it each
+    #[arg(long, value_enum, default_value_t)]
+    mode: ModeWord,
+    /// CPUs of each node: 1 or 2 [default: 2, with --icount 1]
+    #[arg(long, value_name = "N")]
+    cpus: Option<u32>,
+    /// Memory of the processes of a node, MiB: a power of two
+    #[arg(long, default_value_t = 64, value_name = "MIB")]
+    memory: u64,
+    /// Memory shared by all nodes for messages, MiB [default: what they need; 0: none]
+    #[arg(long, value_name = "MIB")]
+    torus: Option<u64>,
+    /// How nodes reach the I/O daemon
+    #[arg(long, value_enum, default_value_t)]
+    link: LinkWord,
+    /// Count instructions instead of time: each takes 2^SHIFT ns [SHIFT: 1]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "1", value_name = "SHIFT")]
+    icount: Option<u8>,
+    /// What does the nodes' instructions
+    #[arg(long, value_enum, default_value_t)]
+    accel: AccelWord,
+    /// Never sleep while waiting for a shipped call: the shortest way, for a CPU on either side
+    #[arg(long)]
+    polled: bool,
+    /// User whose rights the job has (needs root) [default: the caller]
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
+    /// Group whose rights the job has (needs root)
+    #[arg(long, value_name = "GROUP")]
+    group: Option<String>,
+    /// Folder that is the root of the job's files (needs root)
+    #[arg(long, value_name = "FOLDER", conflicts_with = "bind")]
+    root: Option<PathBuf>,
+    /// Show a folder at another place, read only with `:ro` (needs root)
+    #[arg(long, value_name = "FROM:TO[:ro]")]
+    bind: Vec<String>,
+    /// Folder that the processes start in [default: the current one]
+    #[arg(long, value_name = "FOLDER")]
+    dir: Option<PathBuf>,
+    /// Set a variable of the environment, or pass one on; no others but PATH and HOME are passed
+    #[arg(long, short, value_name = "NAME[=VALUE]")]
+    env: Vec<String>,
+    /// Put the number of the process before each line of output
+    #[arg(long)]
+    label: bool,
+    /// End the job after this long
+    #[arg(long, value_parser = ns, value_name = "TIME")]
+    timeout: Option<Ns>,
+    /// Show what the kernels of the nodes say
+    #[arg(long)]
+    debug: bool,
+    /// Print a report as JSON after the program's output, on standard error
+    #[arg(long)]
+    json: bool,
+    /// Keep the report in a file
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// The program and its arguments; looked for in PATH
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    command: Vec<String>,
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum ModeWord {
+    /// One process a node
+    #[default]
+    Coprocessor,
+    /// Two processes a node, one on each CPU
+    VirtualNode,
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum LinkWord {
+    /// By shared memory
+    #[default]
+    Window,
+    /// By a network device, for machines that share no memory; there are no messages between nodes
+    Network,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum AccelWord {
+    /// Emulation: works everywhere
+    #[default]
+    Tcg,
+    /// The host's processor, by /dev/kvm
+    Kvm,
+}
+
+pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let machine = machine(&args)?;
+    let spec = spec(&args)?;
+    if let Some(out) = &args.out {
+        crate::cmd::can_write(out)?;
+    }
+    let mut config = Config::new(programs::ciod().map_err(anyhow::Error::msg)?);
+    if args.polled {
+        config = config.polled();
+    }
+    let start = Instant::now();
+    let mut partition = Partition::boot_telling(machine, args.nodes, config, |text| eprintln!("{text}"))?;
+    let job = partition.launch(spec.clone(), Streams::inherit()?)?;
+    let outcome_and_times = watch(&job, start)?;
+    if args.debug {
+        for (n, node) in partition.nodes().iter().enumerate() {
+            eprintln!("node {n}:\n{}", node.console().trim_end());
+        }
+    }
+    let (outcome, boot_s, run_s) = outcome_and_times;
+    let report = Report {
+        schema: SCHEMA,
+        nodes: args.nodes,
+        machine: partition.machine().clone(),
+        job: spec,
+        outcome,
+        boot_s,
+        run_s,
+    };
+    tell(&args, &report)?;
+    if report.outcome.error.as_ref().is_some_and(JobError::is_wrong_use) {
+        return Ok(ExitCode::from(2));
+    }
+    let code = u8::try_from(report.outcome.code().clamp(0, 255)).unwrap_or(1);
+    Ok(ExitCode::from(code))
+}
+
+/// Says what went wrong, and keeps the report where that was asked for.
+fn tell(args: &Args, report: &Report) -> anyhow::Result<()> {
+    if let Some(out) = &args.out {
+        crate::cmd::keep(out, report)?;
+    }
+    if args.json {
+        // the program has standard output
+        eprintln!("{}", serde_json::to_string_pretty(report)?);
+    } else {
+        eprint!("{}", colony_view::cnk::outcome(&report.outcome));
+    }
+    Ok(())
+}
+
+/// Waits for the end of the job; interrupts go to it, and one after a polite one is a kill.
+fn watch(job: &Job, start: Instant) -> anyhow::Result<(JobOutcome, f64, f64)> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM};
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let handle = signals.handle();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut asked = false;
+            for signal in &mut signals {
+                // a job that has ended meanwhile needs no signal
+                let _ = job.signal(if asked { SIGKILL } else { signal });
+                asked = true;
+            }
+        });
+        job.wait_started();
+        let boot_s = start.elapsed().as_secs_f64();
+        let outcome = job.wait();
+        handle.close();
+        Ok((outcome, boot_s, start.elapsed().as_secs_f64() - boot_s))
+    })
+}
+
+fn machine(args: &Args) -> anyhow::Result<Machine> {
+    let accel = match (args.icount, args.accel) {
+        (Some(_), AccelWord::Kvm) => {
+            let why = "only an emulated machine counts instructions: leave out --accel or --icount";
+            return Err(WrongUse(why.into()).into());
+        }
+        (Some(shift), AccelWord::Tcg) => Accel::Counted { shift },
+        (None, AccelWord::Kvm) => Accel::Kvm,
+        (None, AccelWord::Tcg) => Accel::Emulated,
+    };
+    let cpus = args.cpus.unwrap_or(if args.icount.is_some() { 1 } else { 2 });
+    let bytes =
+        |mib: u64| mib.checked_mul(1 << 20).ok_or_else(|| WrongUse(format!("{mib} MiB are too many")));
+    let torus = args.torus.map(bytes).transpose()?;
+    let link = match args.link {
+        LinkWord::Window => Link::Window,
+        LinkWord::Network => Link::Network(Network::default()),
+    };
+    let machine = Machine { cpus, memory: bytes(args.memory)?, torus, link, accel, debug: args.debug };
+    machine.check().map_err(|e| WrongUse(e.to_string()))?;
+    machine.fits(mode(args.mode)).map_err(|e| WrongUse(e.to_string()))?;
+    Ok(machine)
+}
+
+fn mode(word: ModeWord) -> Mode {
+    match word {
+        ModeWord::Coprocessor => Mode::Coprocessor,
+        ModeWord::VirtualNode => Mode::VirtualNode,
+    }
+}
+
+fn spec(args: &Args) -> anyhow::Result<JobSpec> {
+    let (program, arguments) = args.command.split_first().context("no program")?;
+    let mut spec = JobSpec::new(find(program, args.root.is_some())?);
+    spec.name = Some(program.clone());
+    spec.arguments = arguments.to_vec();
+    spec.environment = environment(&args.env)?;
+    spec.directory = match (&args.dir, &args.root) {
+        (Some(dir), _) => dir.clone(),
+        (None, Some(_)) => "/".into(),
+        (None, None) => std::env::current_dir().context("the current folder")?,
+    };
+    spec.user.clone_from(&args.user);
+    spec.group.clone_from(&args.group);
+    spec.mode = mode(args.mode);
+    spec.processes = args.processes;
+    spec.labels = args.label;
+    spec.timeout_s = args.timeout.map(|t| Duration::from_nanos(t.0).as_secs_f64());
+    spec.files = match &args.root {
+        Some(root) => Files::Root(root.clone()),
+        None if args.bind.is_empty() => Files::Host,
+        None => Files::Binds(args.bind.iter().map(|b| bind(b)).collect::<Result<_, _>>()?),
+    };
+    Ok(spec)
+}
+
+/// The program as the job will find it: by its path, or in PATH.
+fn find(program: &str, below_root: bool) -> Result<PathBuf, WrongUse> {
+    if program.contains('/') || below_root {
+        return if below_root { Ok(program.into()) } else { absolute(program) };
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file());
+    found.ok_or_else(|| {
+        WrongUse(format!("`{program}` is in no folder of PATH; write ./{program} for one here"))
+    })
+}
+
+fn absolute(program: &str) -> Result<PathBuf, WrongUse> {
+    std::path::absolute(program).map_err(|e| WrongUse(format!("{program}: {e}")))
+}
+
+fn environment(words: &[String]) -> Result<BTreeMap<String, String>, WrongUse> {
+    let mut all = BTreeMap::new();
+    for name in ["PATH", "HOME"] {
+        if let Ok(value) = std::env::var(name) {
+            all.insert(name.to_owned(), value);
+        }
+    }
+    for word in words {
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, value.to_owned()),
+            None => (
+                word.as_str(),
+                std::env::var(word)
+                    .map_err(|_| WrongUse(format!("there is no variable {word} to pass on")))?,
+            ),
+        };
+        all.insert(name.to_owned(), value);
+    }
+    Ok(all)
+}
+
+fn bind(word: &str) -> Result<Bind, WrongUse> {
+    let (paths, read_only) = word.strip_suffix(":ro").map_or((word, false), |paths| (paths, true));
+    match paths.split_once(':') {
+        Some((from, to)) if !from.is_empty() && !to.is_empty() => {
+            Ok(Bind { from: from.into(), to: to.into(), read_only })
+        }
+        _ => Err(WrongUse(format!("`{word}` is no FROM:TO or FROM:TO:ro"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_are_bound_by_two_paths() {
+        let b = |word: &str| bind(word).map(|b| (b.from, b.to, b.read_only)).ok();
+        assert_eq!(b("/a:/b"), Some(("/a".into(), "/b".into(), false)));
+        assert_eq!(b("/a:/b:ro"), Some(("/a".into(), "/b".into(), true)));
+        assert!(b("/a").is_none() && b(":/b").is_none() && b("/a:").is_none());
+    }
+
+    #[test]
+    fn variables_are_set_or_passed_on() {
+        let all = environment(&["A=1=2".into(), "PATH=".into()]).expect("right");
+        assert_eq!((all["A"].as_str(), all["PATH"].as_str()), ("1=2", ""));
+        assert!(environment(&["NO_SUCH_VARIABLE_HERE".into()]).is_err());
+    }
+}

@@ -1,0 +1,10 @@
+//! The compute node kernel and its I/O daemon, in virtual machines.
+
+mod common;
+mod conformance;
+mod fleet;
+mod jobs;
+mod messages;
+mod network;
+mod noise;
+mod programs;

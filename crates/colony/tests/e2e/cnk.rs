@@ -1,0 +1,33 @@
+//! `colony cnk`, where no node needs to boot.
+
+use crate::common::{fails, json};
+
+#[test]
+fn what_no_node_can_be_is_wrong_use() {
+    for (args, code, part) in [
+        (&["--memory", "100", "--", "true"][..], 2, "a power of two"),
+        (&["--cpus", "3", "--", "true"], 2, "one or two CPUs"),
+        (&["--icount", "--cpus", "2", "--", "true"], 2, "--cpus 1"),
+        (&["--icount", "--mode", "virtual-node", "--", "true"], 2, "--cpus 2"),
+        (&["--icount", "--accel", "kvm", "--", "true"], 2, "counts instructions"),
+        (&["--bind", "here", "--", "true"], 2, "FROM:TO"),
+        (&["--env", "NO_SUCH_VARIABLE_HERE", "--", "true"], 2, "no variable"),
+        (&["--", "no-such-program-here"], 2, "in no folder of PATH"),
+        (&[], 2, "<CMD>"),
+    ] {
+        fails(&[&["cnk", "run"], args].concat(), code, part);
+    }
+}
+
+#[test]
+fn every_system_call_is_listed_with_who_does_it() {
+    let listed = json(&["cnk", "calls", "--json"]);
+    let calls = listed["calls"].as_array().expect("a list");
+    let class =
+        |name: &str| calls.iter().find(|c| c["name"] == name).map(|c| c["class"].clone()).expect("listed");
+    assert_eq!(listed["schema"], "colony.cnk.calls/1");
+    assert_eq!(
+        (class("getpid"), class("openat"), class("fork")),
+        ("local".into(), "shipped".into(), "refused".into())
+    );
+}

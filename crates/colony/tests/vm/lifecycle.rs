@@ -1,0 +1,85 @@
+//! The scheduler in the kernel ends well, however it ends.
+
+use colony_sched::run::Backend;
+use colony_vm::Vm;
+
+use crate::common::{collecting, node_with, report, sh};
+
+#[test]
+fn whatever_ends_the_scheduler_ordinary_scheduling_goes_on() {
+    let Some(vm) = node_with(&[]) else { return };
+    let out = sh(
+        &collecting(vm.icount(1), &["beside", "stalled"]),
+        r#"
+        # there can be one: a second is refused, or takes the agent
+        (run first --backend sched-ext -- sleep 100) & until test $(state) = enabled; do sleep 0.2; done
+        test $(cat /sys/kernel/sched_ext/root/ops) = colony
+        ! run second --backend sched-ext -- true
+        grep -q 'another sched_ext scheduler is loaded (colony)' /tmp/second.err
+        run beside -- true
+        # killed: the kernel's scheduler is back at once, and the job lives
+        killall -9 colony; sleep 0.3; test $(state) = disabled; killall sleep
+        # a starved task: the kernel ends the scheduler, its report names the task, and the agent goes on
+        for n in $(seq 24); do sh -c 'printf starved > /proc/self/comm; while :; do :; done' & done
+        colony run --cpus 0 --period 200ms --duty 98% --watchdog 2s --exempt 'kworker*' --out /tmp/stalled.json \
+            -- sh -c "$job; $job" 2> /tmp/stalled.err
+        test $(state) = disabled
+        "#,
+    );
+    let (beside, stalled) = (report(&out, "beside"), report(&out, "stalled"));
+    assert_eq!(beside.backend, Backend::Agent);
+    assert!(
+        beside.warnings.iter().any(|w| w.contains("another sched_ext scheduler")),
+        "{:?}",
+        beside.warnings
+    );
+    assert_eq!(stalled.backend, Backend::Agent, "{:?}", stalled.warnings);
+    let why = stalled.warnings.iter().find(|w| w.contains("the kernel ended the scheduler"));
+    assert!(why.is_some_and(|w| w.contains("starved[")), "{:?}", stalled.warnings);
+    assert!(stalled.agent.is_some_and(|a| a.edges > 0) && stalled.sched_ext.is_some_and(|s| s.edges > 0));
+}
+
+#[test]
+fn cpus_may_come_and_go_clocks_be_set_and_ticks_stop() {
+    let Some(vm) = node_with(&[]) else { return };
+    let vm = vm.cpus(2).append("nohz_full=1");
+    // two emulated CPUs in ordinary time: a bad minute of this host says nothing of Colony
+    assert!((0..3).any(|_| comings_and_goings(vm.clone())), "the tick goes on, in each of three runs");
+}
+
+/// Sees the scheduler through a CPU that goes and a clock that is set; whether ticks stop, 20 of 21 at least.
+fn comings_and_goings(vm: Vm) -> bool {
+    let out = sh(
+        &collecting(vm, &["ticks", "tickless", "hotplug", "step"]),
+        r#"
+        on1() { name=$1; shift; colony run --cpus 1 --period 200ms --duty 80% --out /tmp/$name.json "$@" 2>/tmp/$name.err; }
+        (while :; do loops 750; sleep 0.08; done) & N=$!
+        on1 tickless --backend sched-ext -- sh -c "$job"
+        # two tasks of the job take turns, which needs the tick
+        on1 ticks --backend sched-ext -- sh -c "($job) & ($job) & wait"
+        # one of the job's CPUs goes and comes back, long before the job ends
+        colony run --cpus 0-1 --period 200ms --duty 80% --out /tmp/hotplug.json --backend sched-ext -- sh -c "$job; $job; $job; $job" 2>/tmp/hotplug.err & J=$!
+        until test $(state) = enabled; do sleep 0.2; done; sleep 0.5
+        echo 0 > /sys/devices/system/cpu/cpu1/online; sleep 1; echo 1 > /sys/devices/system/cpu/cpu1/online
+        wait $J; cat /tmp/hotplug.err
+        (run step --backend sched-ext -- sh -c "$job; $job; $job; $job") & J=$!
+        until test $(state) = enabled; do sleep 0.2; done; sleep 0.5
+        date -s @$(($(date +%s) + 3600)) > /dev/null; wait $J
+        "#,
+    );
+    let ticks = |name: &str| {
+        let report = report(&out, name);
+        let ext = report.sched_ext.expect("ran");
+        ext.ticks_favored as f64 / ext.favored.job_ns as f64
+    };
+    eprintln!(
+        "ticks a favored ns: {:e} with, {:e} without an end of the slice",
+        ticks("ticks"),
+        ticks("tickless")
+    );
+    let hotplug = report(&out, "hotplug").sched_ext.expect("ran");
+    assert!(hotplug.restarts >= 1 && hotplug.stopped.is_none(), "{hotplug:?}");
+    let step = report(&out, "step");
+    assert!(step.sched_ext.is_some_and(|s| s.clock_steps >= 1 && s.stopped.is_none()), "{:?}", step.warnings);
+    ticks("tickless") * 20.0 <= ticks("ticks")
+}

@@ -1,0 +1,10 @@
+//! End-to-end tests in virtual nodes: what the kernel of this machine may not have, and what tests must not
+//! do to it. Each start of a node costs seconds, so each proves several things.
+
+mod common;
+mod daemon;
+mod kernels;
+mod lifecycle;
+mod mpi;
+mod study;
+mod windows;
