@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::job::ProcessOutcome;
+use crate::outcome::ProcessOutcome;
 use crate::{JobError, JobSpec, rights};
 
 /// Bytes of a frame at most.

@@ -41,6 +41,7 @@ mod error;
 mod helper;
 mod job;
 mod node;
+mod outcome;
 mod proxy;
 mod rights;
 pub mod serve;
@@ -52,8 +53,9 @@ mod worker;
 
 pub use check::check;
 pub use error::{CiodError, JobError, ProgramError, Rule};
-pub use job::{Counters, End, Job, JobOutcome, ProcessOutcome};
+pub use job::Job;
 pub use node::{Listener, NodeLink, NodeState};
+pub use outcome::{Counters, End, JobOutcome, ProcessOutcome};
 pub use proxy::{Network, Proxy, proxy_main};
 pub use spec::{Bind, Files, JobSpec, Mode, Program};
 pub use supervisor::{Ciod, Config, Streams};

@@ -20,12 +20,18 @@ const WHAT: &str = "running the NAS kernels on a compute node and on Linux";
 /// Each instruction takes 2 to this power, ns.
 const SHIFT: u8 = 1;
 /// The longest a run may take on a machine under load.
-const PATIENCE: Duration = Duration::from_secs(1800);
-/// Memory of either node.
-const MEMORY: u64 = 128 << 20;
+const PATIENCE: Duration = Duration::from_secs(2 * 3600);
 
-/// Kernels and classes of the study.
-pub const STUDY: &[(&str, &str)] = &[("is", "S"), ("is", "W"), ("cg", "S"), ("mg", "S"), ("ep", "S")];
+/// Kernels and classes that take half a minute.
+pub const SMALL: &[(&str, &str)] = &[("is", "S"), ("is", "W"), ("cg", "S"), ("mg", "S"), ("ep", "S")];
+/// Those of the published class, and what lies between.
+pub const LARGE: &[(&str, &str)] =
+    &[("is", "A"), ("cg", "W"), ("cg", "A"), ("mg", "W"), ("mg", "A"), ("ep", "W"), ("ep", "A")];
+
+/// Memory of either node, for the largest of these: `mg.A` has 433 MiB.
+fn memory(kernels: &[(&str, &str)]) -> u64 {
+    if kernels.iter().any(|&(_, class)| class == "A") { 512 << 20 } else { 128 << 20 }
+}
 
 /// What `colony-nas --json` says of a run, as far as it is needed here.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -94,7 +100,7 @@ pub fn run(kernels: &[(&str, &str)]) -> Result<Vec<Pair>, StudyError> {
     let worker = programs::ciod().map_err(|e| step(WHAT, &e))?;
     let machine = Machine {
         cpus: 1,
-        memory: MEMORY,
+        memory: memory(kernels),
         torus: Some(0),
         accel: Accel::Counted { shift: SHIFT },
         ..Machine::default()
@@ -136,7 +142,7 @@ fn on_linux(nas: &Path, kernels: &[(&str, &str)]) -> Result<(Vec<Run>, String), 
         image.busybox()?.file(nas, PLACE);
         let kernel = Kernel::find("")?;
         let release = kernel.release().to_owned();
-        let vm = Vm::new(&kernel, &image).icount(SHIFT).memory_mib((MEMORY >> 20) as u32 + 128);
+        let vm = Vm::new(&kernel, &image).icount(SHIFT).memory_mib((memory(kernels) >> 20) as u32 + 128);
         Ok::<_, colony_vm::VmError>((vm.timeout(PATIENCE).silence(PATIENCE), release))
     };
     let (vm, release) = vm().map_err(|e| step(WHAT, &e))?;

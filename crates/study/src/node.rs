@@ -56,11 +56,14 @@ pub trait Node {
     /// As [`Node::noise`].
     fn virtual_node(&mut self) -> Result<crate::virtual_node::Runs, StudyError>;
 
-    /// Runs the NAS kernels on a compute node and on a virtual Linux node (see [`crate::compute_node`]).
+    /// Runs NAS kernels, each of a class, on a compute node and on a virtual Linux node (see [`crate::compute_node`]).
     ///
     /// # Errors
     /// As [`Node::noise`].
-    fn compute_node(&mut self) -> Result<Vec<crate::compute_node::Pair>, StudyError>;
+    fn compute_node(
+        &mut self,
+        kernels: &[(&str, &str)],
+    ) -> Result<Vec<crate::compute_node::Pair>, StudyError>;
 }
 
 /// Noise made on purpose.

@@ -188,8 +188,11 @@ impl Node for ThisNode {
         crate::virtual_node::run(&self.colony)
     }
 
-    fn compute_node(&mut self) -> Result<Vec<crate::compute_node::Pair>, StudyError> {
-        crate::compute_node::run(crate::compute_node::STUDY)
+    fn compute_node(
+        &mut self,
+        kernels: &[(&str, &str)],
+    ) -> Result<Vec<crate::compute_node::Pair>, StudyError> {
+        crate::compute_node::run(kernels)
     }
 }
 

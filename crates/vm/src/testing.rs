@@ -20,7 +20,7 @@ pub fn node<P: AsRef<Path>>(programs: impl IntoIterator<Item = P>) -> Result<Vm,
 
 /// Runs a shell script on `vm`; it ends at the first command that fails.
 ///
-/// A guest that the emulator let down (see [`let_down`]) is started again, twice at most.
+/// A guest that fell to a known race of emulated CPUs (`Oops: int3`) is started again, twice at most.
 ///
 /// # Errors
 /// As [`Vm::run`]. A script that fails is none: see [`Outcome::exit`].

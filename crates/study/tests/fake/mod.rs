@@ -141,7 +141,10 @@ fn quantile(buckets: &[Bucket], q: f64) -> u64 {
 }
 
 impl Node for Fake {
-    fn compute_node(&mut self) -> Result<Vec<colony_study::compute_node::Pair>, StudyError> {
+    fn compute_node(
+        &mut self,
+        _: &[(&str, &str)],
+    ) -> Result<Vec<colony_study::compute_node::Pair>, StudyError> {
         Err(StudyError::Step { what: "compute node".into(), reason: "a made-up machine has none".into() })
     }
 

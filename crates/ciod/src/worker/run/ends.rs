@@ -9,7 +9,7 @@ use colony_fship::{Errno, Request};
 
 use super::{Placed, Worker};
 use crate::control::Report;
-use crate::job::{Counters, End, ProcessOutcome};
+use crate::outcome::{Counters, End, ProcessOutcome};
 use crate::worker::node::{Stage, describe};
 use crate::worker::output::label;
 use crate::{JobError, Mode, Rule, control};

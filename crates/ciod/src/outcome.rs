@@ -1,0 +1,116 @@
+//! What became of a job and of its processes.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::JobError;
+
+/// How a process ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum End {
+    /// By `exit`, with this code.
+    Exited(i32),
+    /// By this signal, or by a fault that Linux makes it of.
+    Signaled(i32),
+    /// With its node, which cannot be used any more.
+    Lost(JobError),
+}
+
+impl End {
+    /// As a shell tells it: the code, or 128 and the signal; 255 for a lost node.
+    pub fn code(&self) -> i32 {
+        match self {
+            Self::Exited(code) => *code,
+            Self::Signaled(signal) => 128 + signal,
+            Self::Lost(_) => 255,
+        }
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited(code) => write!(f, "exited with {code}"),
+            Self::Signaled(signal) => write!(f, "ended by signal {signal}"),
+            Self::Lost(why) => write!(f, "is lost: {why}"),
+        }
+    }
+}
+
+/// What the kernel of the node counted while the process ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Timer interrupts.
+    pub timer_interrupts: u64,
+    /// Other interrupts.
+    pub other_interrupts: u64,
+    /// Calls done on the node.
+    pub local_calls: u64,
+    /// Calls shipped.
+    pub shipped_calls: u64,
+    /// Page faults and other exceptions.
+    pub faults: u64,
+}
+
+/// What became of a process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProcessOutcome {
+    /// Its number in the job.
+    pub rank: u32,
+    /// The node that it ran on.
+    pub node: u32,
+    /// How it ended.
+    pub end: End,
+    /// What its node counted.
+    pub counters: Counters,
+    /// Its registers and the reason, where it ended by a fault or a signal.
+    pub crash: Option<String>,
+}
+
+/// What became of a job.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct JobOutcome {
+    /// Its processes by rank; none if it did not start.
+    pub processes: Vec<ProcessOutcome>,
+    /// Why it did not start, or was ended.
+    pub error: Option<JobError>,
+    /// Nodes that must be started anew.
+    pub lost: Vec<u32>,
+    /// What the kernels of the nodes said.
+    pub log: Vec<String>,
+}
+
+impl JobOutcome {
+    /// Whether all processes ended by themselves with code 0.
+    pub fn success(&self) -> bool {
+        self.error.is_none() && self.failed().next().is_none()
+    }
+
+    /// The processes that did not end by themselves with code 0.
+    pub fn failed(&self) -> impl Iterator<Item = &ProcessOutcome> {
+        self.processes.iter().filter(|p| p.end != End::Exited(0))
+    }
+
+    /// The code of the first process that failed, as a shell tells it; 1 if the job itself failed.
+    pub fn code(&self) -> i32 {
+        let failed = self.processes.iter().map(|p| p.end.code()).find(|&code| code != 0);
+        failed.unwrap_or(i32::from(self.error.is_some()))
+    }
+}
+
+impl fmt::Display for JobOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(error) = &self.error {
+            writeln!(f, "{error}")?;
+        }
+        for p in self.failed() {
+            writeln!(f, "rank {} (node {}) {}", p.rank, p.node, p.end)?;
+            if let Some(crash) = &p.crash {
+                writeln!(f, "{crash}")?;
+            }
+        }
+        Ok(())
+    }
+}
