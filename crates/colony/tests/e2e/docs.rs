@@ -184,14 +184,25 @@ fn every_link_between_pages_leads_somewhere() {
     for (name, text) in pages() {
         let folder = root_folder().join(&name);
         for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            let file = link.split('#').next().unwrap_or_default();
-            if file.is_empty() || file.contains("://") {
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            if file.contains("://") {
                 continue;
             }
-            let target = folder.parent().expect("a folder").join(file);
+            let target = if file.is_empty() { folder.clone() } else { folder.with_file_name("").join(file) };
             assert!(target.exists(), "{name} links to {link}, which is not there");
+            if !anchor.is_empty() {
+                let page = std::fs::read_to_string(&target).expect("a page");
+                assert!(anchors(&page).any(|a| a == anchor), "{name} links to {link}, a heading that is not there");
+            }
         }
     }
+}
+
+/// What a link to a heading of this page says behind its `#`.
+fn anchors(page: &str) -> impl Iterator<Item = String> {
+    let headings = page.lines().filter(|l| l.starts_with('#')).map(|l| l.trim_start_matches('#').trim());
+    let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+    headings.map(move |h| h.to_lowercase().chars().filter(kept).map(|c| if c == ' ' { '-' } else { c }).collect())
 }
 
 #[test]
