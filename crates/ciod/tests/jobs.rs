@@ -159,3 +159,59 @@ fn standard_input_is_rank_0_s() {
     assert_eq!(nodes[0].call(0, nr::read, [0, FREE, 100, 0, 0, 0]), 0);
     assert!(finish(&job, &mut nodes).success());
 }
+
+/// A thread asks for a write on channel `late` and is stopped by the end of its process on the other channel; what the
+/// first job and the next one print.
+fn left_over(late: usize) -> [String; 2] {
+    let house = House::with(1, config().blocking());
+    let mut node = house.synthetic(0);
+    let asked = node.ask_for_job();
+    let (job, mut output) = house.launch(house.spec());
+    assert_eq!(node.answer(0, asked), 0);
+    node.begin();
+    node.poke(0, FREE, b"late");
+    if late == 1 {
+        // the worker sleeps, and finds both at once
+        std::thread::sleep(MOMENT);
+        node.mute(true);
+        node.send(late, nr::write, [1, FREE, 4, 0, 0, 0]);
+        node.mute(false);
+        node.exit(0, 0);
+    } else {
+        node.exit(1, 0);
+        let start = std::time::Instant::now();
+        while !node.drained(1) {
+            assert!(start.elapsed() < std::time::Duration::from_secs(20), "the end is heard");
+        }
+        node.send(late, nr::write, [1, FREE, 4, 0, 0, 0]);
+    }
+    let asked = node.ask_for_job();
+    assert!(job.wait().success());
+    let first = read(&mut output);
+    let (job, mut output) = house.launch(house.spec());
+    assert_eq!(node.answer(0, asked), 0);
+    node.begin();
+    node.poke(0, FREE, b"next");
+    assert_eq!(node.call(0, nr::write, [1, FREE, 4, 0, 0, 0]), 4);
+    assert!(finish(&job, &mut [node]).success());
+    [first, read(&mut output)]
+}
+
+#[test]
+fn calls_of_a_process_end_with_it() {
+    for late in [0, 1] {
+        assert_eq!(left_over(late), ["", "next"], "on channel {late}");
+    }
+}
+
+#[test]
+fn a_process_that_is_alone_on_its_node_has_all_channels_in_any_mode() {
+    let house = House::new(1);
+    let mut spec = house.spec();
+    spec.mode = Mode::VirtualNode;
+    spec.processes = Some(1);
+    let (job, mut nodes, _output) = house.run(spec);
+    assert_eq!(nodes[0].call(1, nr::umask, [0o77, 0, 0, 0, 0, 0]), 0o22, "its thread asks");
+    assert_eq!(nodes[0].call(0, nr::umask, [0o22, 0, 0, 0, 0, 0]), 0o77);
+    assert!(finish(&job, &mut nodes).success());
+}

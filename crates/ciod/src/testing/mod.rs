@@ -175,6 +175,11 @@ impl SyntheticNode {
         }
     }
 
+    /// Whether the daemon has taken all requests of a channel.
+    pub fn drained(&self, channel: usize) -> bool {
+        self.channels[channel].0.drained()
+    }
+
     /// The next reply on a channel, if one comes in time.
     pub fn reply(&mut self, channel: usize, patience: Duration) -> Option<Reply> {
         if let Some(n) = self.early.iter().position(|(c, _)| *c == channel) {

@@ -179,19 +179,15 @@ impl Worker {
                 if !self.nodes[n].channels[c].hot {
                     continue;
                 }
-                if c == 0
-                    && matches!(self.nodes[n].stage, Stage::Booting | Stage::Ended)
-                    && self.nodes[n].asks(0)
-                {
+                if c == 0 && self.nodes[n].stage == Stage::Booting && self.nodes[n].asks(0) {
                     self.asked(n)?;
                 }
-                if self.nodes[n].stage != Stage::Running {
-                    if self.nodes[n].stage != Stage::Booting && self.nodes[n].stage != Stage::Ended {
-                        self.nodes[n].channels[c].hot = false;
-                    }
-                    continue;
+                match self.nodes[n].stage {
+                    Stage::Running => any |= self.serve(n, c, BURST)?,
+                    Stage::Ended => self.left_over(n, c)?,
+                    Stage::Booting => {}
+                    Stage::Ready | Stage::Idle | Stage::Lost => self.nodes[n].channels[c].hot = false,
                 }
-                any |= self.serve(n, c, BURST)?;
             }
         }
         Ok(any)

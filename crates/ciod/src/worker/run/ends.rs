@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use colony_fship::layout::CHANNELS;
 use colony_fship::message::own;
+use colony_fship::ring::SLOTS;
 use colony_fship::{Errno, Request};
 
 use super::{Placed, Worker};
@@ -12,21 +13,17 @@ use crate::control::Report;
 use crate::outcome::{Counters, End, ProcessOutcome};
 use crate::worker::node::{Stage, describe};
 use crate::worker::output::label;
-use crate::{JobError, Mode, Rule, control};
+use crate::{JobError, Rule, control};
 
 impl Worker {
-    /// Tells a process of a signal; its calls end.
-    pub(super) fn signal(&mut self, p: usize, signal: u32) -> io::Result<()> {
-        let Some(placed) = &mut self.processes[p] else { return Ok(()) };
+    /// Tells a process of a signal. Its kernel knows whether that ends a call that waits, and says so.
+    pub(super) fn signal(&mut self, p: usize, signal: u32) {
+        let Some(placed) = &mut self.processes[p] else { return };
         if signal == libc::SIGKILL as u32 && placed.deadline.is_none() {
             placed.deadline = self.now.checked_add(self.grace);
         }
         let (node, channel) = (placed.node, placed.channel);
         self.nodes[node].signal(channel, signal);
-        for id in self.queue.of(p) {
-            self.interrupt(id)?;
-        }
-        Ok(())
     }
 
     /// Ends a call that waits.
@@ -65,22 +62,29 @@ impl Worker {
             && self.processes.iter().any(Option::is_some)
         {
             self.error = Some(JobError::Timeout { seconds });
-            self.kill_all()?;
+            self.kill_all();
         }
         Ok(())
     }
 
-    pub(super) fn kill_all(&mut self) -> io::Result<()> {
-        (0..self.processes.len()).try_for_each(|p| self.signal(p, libc::SIGKILL as u32))
+    pub(super) fn kill_all(&mut self) {
+        (0..self.processes.len()).for_each(|p| self.signal(p, libc::SIGKILL as u32));
     }
 
     /// A node asks for work; its request stays in the ring until it can be answered, by this worker or the next.
     pub(super) fn asked(&mut self, n: usize) -> io::Result<()> {
-        if self.nodes[n].stage == Stage::Ended {
-            self.nodes[n].stage = Stage::Idle;
-            return Ok(());
+        // nothing runs there: what another channel still asks for would be taken for a call of the next process
+        for other in 1..CHANNELS {
+            self.drop_requests(n, other)?;
         }
-        self.nodes[n].stage = Stage::Ready;
+        match self.nodes[n].stage {
+            Stage::Booting => self.nodes[n].stage = Stage::Ready,
+            Stage::Ended => {
+                self.nodes[n].stage = Stage::Idle;
+                return Ok(());
+            }
+            _ => return Ok(()),
+        }
         if self.error.is_none() && self.nodes.iter().all(|n| n.stage == Stage::Ready) {
             match self.start() {
                 Ok(()) => control::send(&self.control, &Report::Started)?,
@@ -93,9 +97,11 @@ impl Worker {
     /// All nodes are ready: loads all programs, then lets all go.
     pub(super) fn start(&mut self) -> Result<(), JobError> {
         let mut placed = Vec::new();
+        let mut counts = Vec::new();
         for n in 0..self.nodes.len() {
             self.nodes[n].forget_signals();
             let all = self.job.place(&self.setup, n, &self.nodes[n], self.size)?;
+            counts.push(all.len());
             for (channel, mut process) in all.into_iter().enumerate() {
                 let outputs = [self.world.outputs[0].fd(), self.world.outputs[1].fd()];
                 self.job.streams(&mut process, &self.stdin, outputs)?;
@@ -107,10 +113,12 @@ impl Worker {
         self.deadline = self.setup.spec.timeout()?.and_then(|t| Instant::now().checked_add(t));
         for p in placed {
             let number = Some(self.processes.len());
-            match self.setup.spec.mode {
-                // its threads run on both CPUs
-                Mode::Coprocessor => self.nodes[p.node].channels.iter_mut().for_each(|c| c.process = number),
-                Mode::VirtualNode => self.nodes[p.node].channels[p.channel].process = number,
+            let alone = counts[p.node] == 1;
+            for (c, channel) in self.nodes[p.node].channels.iter_mut().enumerate() {
+                // the threads of a process that is alone run on all CPUs, whatever the mode
+                if alone || c == p.channel {
+                    channel.process = number;
+                }
             }
             self.processes.push(Some(p));
         }
@@ -151,7 +159,30 @@ impl Worker {
             self.nodes[n].deadline = self.now.checked_add(self.grace);
         }
         if broken && !self.setup.spec.go_on {
-            self.kill_all()?;
+            self.kill_all();
+        }
+        Ok(())
+    }
+
+    /// What channel `c` of a node says whose processes have ended: that it wants work, and before that what another
+    /// thread had asked for when it was stopped, which nobody waits for.
+    pub(super) fn left_over(&mut self, n: usize, c: usize) -> io::Result<()> {
+        self.drop_requests(n, c)?;
+        if c == 0 && self.nodes[n].wants_job() { self.asked(n) } else { Ok(()) }
+    }
+
+    /// Drops what a channel asks for, but work and what the kernel says itself.
+    fn drop_requests(&mut self, n: usize, c: usize) -> io::Result<()> {
+        for _ in 0..SLOTS {
+            if c == 0 && self.nodes[n].wants_job() {
+                break;
+            }
+            match self.nodes[n].take(c) {
+                Ok(Some(request)) if request.call == own::LOG => self.request(n, c, request)?,
+                Ok(Some(_)) => self.nodes[n].forgo(c),
+                Ok(None) => break,
+                Err(rule) => return self.misbehaved(n, rule),
+            }
         }
         Ok(())
     }
@@ -200,7 +231,7 @@ impl Worker {
         if !self.started {
             self.error.get_or_insert(why);
         } else if !self.setup.spec.go_on {
-            self.kill_all()?;
+            self.kill_all();
         }
         Ok(())
     }

@@ -111,7 +111,7 @@ impl Worker {
                 for p in 0..self.processes.len() {
                     let rank = self.processes[p].as_ref().map(|p| p.process.rank);
                     if rank.is_some_and(|r| ranks.as_ref().is_none_or(|all| all.contains(&r))) {
-                        self.signal(p, signal)?;
+                        self.signal(p, signal);
                     }
                 }
                 if !self.started && signal == libc::SIGKILL as u32 {

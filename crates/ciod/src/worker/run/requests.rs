@@ -2,8 +2,8 @@
 
 use std::io;
 
-use colony_fship::Request;
 use colony_fship::message::own;
+use colony_fship::{Errno, Request};
 
 use super::{Worker, token};
 use crate::control::Report;
@@ -118,8 +118,9 @@ impl Worker {
                 .map_err(|e| e.to_string())
         });
         if placing.is_err() {
-            // as on Linux beyond the point of no return
-            return self.signal(p, libc::SIGKILL as u32);
+            // as on Linux beyond the point of no return: the signal is delivered on the way back
+            self.signal(p, libc::SIGKILL as u32);
+            return self.answer(p, c, request.seq, Errno::EIO.result());
         }
         block.processes[bank_of] = new;
         self.nodes[n].window.put(colony_fship::layout::JOB_AT, &block);
