@@ -54,7 +54,9 @@ struct Prepared {
 fn prepare(control: &UnixStream) -> Result<Option<Prepared>, JobError> {
     let system = |e: io::Error| JobError::System(format!("the job's worker: {e}"));
     identity::limits();
-    helper::ignore(&[libc::SIGPIPE, libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGTTOU, libc::SIGTTIN]);
+    // what a terminal sends, and what a write that fails does beside failing
+    helper::ignore(&[libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGTTOU, libc::SIGTTIN]);
+    helper::ignore(&[libc::SIGPIPE, libc::SIGXFSZ]);
     let setup = match control::receive::<Order>(control).map_err(system)? {
         Some(Order::Setup(setup)) => *setup,
         _ => return Ok(None),
@@ -76,12 +78,12 @@ fn prepare(control: &UnixStream) -> Result<Option<Prepared>, JobError> {
 
 /// Standard input of the job.
 fn input(fd: OwnedFd) -> Descriptor {
-    let about =
-        |kind, shared| Description { kind, nonblocking: false.into(), shared, connecting: false.into() };
-    let (fd, about) = match output::own(&fd, false) {
-        Some(Own::File) => (fd, about(Kind::File, false)),
-        Some(Own::Anew(anew)) => (anew, about(Kind::Stream, false)),
-        Some(Own::Socket) | None => (fd, about(Kind::Stream, true)),
+    let (fd, kind, shared) = match output::own(&fd, false) {
+        Some(Own::File) => (fd, Kind::File, false),
+        Some(Own::Anew(anew)) => (anew, Kind::Stream, false),
+        Some(Own::Socket) => (fd, Kind::Socket, true),
+        None => (fd, Kind::Stream, true),
     };
+    let about = Description::new(kind, false, shared);
     Descriptor { fd, about: about.into(), close_on_exec: false }
 }

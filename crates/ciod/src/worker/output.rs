@@ -23,7 +23,9 @@ const LINE: usize = 64 << 10;
 /// How to write without waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
-    /// A regular file, or a description of our own that does not block.
+    /// A regular file: what it does not take there is no room for.
+    File,
+    /// A description of our own that does not block.
     Write,
     /// A socket that others share.
     Send,
@@ -45,7 +47,7 @@ impl Output {
     /// Of what the supervisor has handed over; called while it may still open it anew.
     pub(crate) fn new(fd: OwnedFd) -> Self {
         let (fd, manner) = match own(&fd, true) {
-            Some(Own::File) => (fd, Manner::Write),
+            Some(Own::File) => (fd, Manner::File),
             Some(Own::Anew(anew)) => (anew, Manner::Write),
             Some(Own::Socket) => (fd, Manner::Send),
             None => (fd, Manner::Ask),
@@ -82,6 +84,9 @@ impl Output {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 Err(e) => return Err(errno(&e)),
             }
+            if self.manner == Manner::File {
+                return Ok(taken);
+            }
         }
         let more = (bytes.len() - taken).min(self.room());
         self.queue.extend(&bytes[taken..taken + more]);
@@ -116,7 +121,7 @@ impl Output {
     fn push(&self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             let n = match self.manner {
-                Manner::Write => nix::unistd::write(&self.fd, bytes),
+                Manner::File | Manner::Write => nix::unistd::write(&self.fd, bytes),
                 Manner::Send => {
                     send(self.fd.as_raw_fd(), bytes, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL)
                 }

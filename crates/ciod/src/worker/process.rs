@@ -39,6 +39,16 @@ pub(crate) struct Description {
     pub(crate) shared: bool,
     /// A socket whose connection is being made.
     pub(crate) connecting: Cell<bool>,
+    /// Seconds that the program wants closing a socket to wait (`SO_LINGER`). To the operating system it never does,
+    /// for all others would wait too.
+    pub(crate) linger: Cell<i32>,
+}
+
+impl Description {
+    pub(crate) fn new(kind: Kind, nonblocking: bool, shared: bool) -> Self {
+        let nonblocking = Cell::new(nonblocking);
+        Self { kind, nonblocking, shared, connecting: Cell::new(false), linger: Cell::new(0) }
+    }
 }
 
 /// A descriptor.
@@ -51,9 +61,7 @@ pub(crate) struct Descriptor {
 
 impl Descriptor {
     pub(crate) fn new(fd: OwnedFd, kind: Kind, nonblocking: bool, close_on_exec: bool) -> Self {
-        let nonblocking = Cell::new(nonblocking);
-        let about = Description { kind, nonblocking, shared: false, connecting: Cell::new(false) };
-        Self { fd, about: Rc::new(about), close_on_exec }
+        Self { fd, about: Rc::new(Description::new(kind, nonblocking, false)), close_on_exec }
     }
 
     /// Another one for the same description.

@@ -14,7 +14,7 @@ use colony_fship::layout::{self, JobBlock, Personality};
 
 use super::image::{self, Start};
 use super::node::Node;
-use super::process::{Descriptor, Kind, Process};
+use super::process::{Description, Descriptor, Kind, Process};
 use crate::control::Setup;
 use crate::elf::{self, Program};
 use crate::{JobError, JobSpec, ProgramError};
@@ -195,7 +195,9 @@ impl Job {
         process.files.put(0, input);
         for (n, fd) in outputs.into_iter().enumerate() {
             let fd = fd.try_clone_to_owned().map_err(failed)?;
-            process.files.put(n + 1, Descriptor::new(fd, Kind::Output(n), false, false));
+            // reading it may wait: others share it
+            let about = Description::new(Kind::Output(n), false, true);
+            process.files.put(n + 1, Descriptor { fd, about: about.into(), close_on_exec: false });
         }
         Ok(())
     }

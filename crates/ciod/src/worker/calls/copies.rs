@@ -1,8 +1,11 @@
 //! From one descriptor to another without the program's memory.
 
+use std::os::fd::AsRawFd as _;
+
 use colony_fship::calls::{Call, number as nr};
 use colony_fship::{Errno, Request};
 
+use super::rw::ready;
 use super::{Made, TURN, World, done, next_turn, write_stopped};
 use crate::worker::process::{Kind, Process};
 use crate::worker::waits::{Progress, Wait};
@@ -20,25 +23,37 @@ impl World {
         // sendfile: out, in, offset of in, count; copy_file_range: in, offset, out, offset, count, flags
         let (from, to, total) = if range { (args[0], args[2], args[4]) } else { (args[1], args[0], args[3]) };
         let offsets = if range { [args[1], args[3]] } else { [args[2], 0] };
-        let input = process.files.host(from)? as u64;
-        let output = process.files.get(to)?;
+        let (input, output) = (process.files.get(from)?, process.files.get(to)?);
         if matches!(output.about.kind, Kind::Output(_)) {
             // what it prints goes in order with what others print: programs write it themselves then
             return Err(Errno::EINVAL);
         }
-        let (about, fd) = (output.about.clone(), std::os::fd::AsRawFd::as_raw_fd(&output.fd));
+        let (source, from) = (input.about.clone(), input.fd.as_raw_fd());
+        let (about, fd) = (output.about.clone(), output.fd.as_raw_fd());
+        if source.kind != Kind::File && !ready(from, libc::EPOLLIN) {
+            // of a stream, what there was is all
+            if progress.done > 0 {
+                return done(progress.done);
+            }
+            return self.not_ready(&source, from, progress, Wait::on(from, libc::EPOLLIN));
+        }
+        if about.shared && !ready(fd, libc::EPOLLOUT) {
+            return self.not_ready(&about, fd, progress, Wait::on(fd, libc::EPOLLOUT));
+        }
         let mut at = [0u64; 2];
         for (n, &address) in offsets.iter().enumerate().filter(|(_, a)| **a != 0) {
             at[n] = process.bank.get(address)?;
         }
         let old = at;
         let mut place = |n: usize| if offsets[n] == 0 { 0 } else { &raw mut at[n] as u64 };
-        let most = total.saturating_sub(progress.done).min(TURN);
+        // where the output may wait for room: so many there is room for
+        let turn = if about.shared { libc::PIPE_BUF as u64 } else { TURN };
+        let most = total.saturating_sub(progress.done).min(turn);
         let copied = if range {
-            let args = [input, place(0), fd as u64, place(1), most, args[5]];
+            let args = [from as u64, place(0), fd as u64, place(1), most, args[5]];
             self.host.call(libc::SYS_copy_file_range, args)
         } else {
-            self.host.call(libc::SYS_sendfile, [fd as u64, input, place(0), most, 0, 0])
+            self.host.call(libc::SYS_sendfile, [fd as u64, from as u64, place(0), most, 0, 0])
         };
         match copied {
             Ok(n) => {

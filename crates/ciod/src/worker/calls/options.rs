@@ -1,5 +1,7 @@
 //! Options of sockets: those that are numbers. Others take or give addresses, which would be the worker's.
 
+use std::os::fd::AsRawFd as _;
+
 use colony_fship::Errno;
 
 use super::{Made, World, done};
@@ -25,19 +27,42 @@ fn plain(level: u64, name: u64) -> bool {
     }
 }
 
+fn is_linger(args: &[u64; 6]) -> bool {
+    (args[1] as i32, args[2] as i32) == (libc::SOL_SOCKET, libc::SO_LINGER)
+}
+
+/// The seconds that a `struct linger` says, if it is on; then it is off and says none.
+fn seconds(linger: &mut [u8]) -> i32 {
+    let Some((linger, _)) = linger.split_first_chunk_mut::<8>() else { return 0 };
+    let [on, seconds] = [0, 4].map(|at| i32::from_ne_bytes(std::array::from_fn(|i| linger[at + i])));
+    if on == 0 || seconds == 0 {
+        return 0;
+    }
+    linger.fill(0);
+    seconds
+}
+
 impl World {
     pub(super) fn set_option(&mut self, process: &Process, args: &[u64; 6]) -> Made {
-        let fd = process.files.host(args[0])? as u64;
+        let file = process.files.get(args[0])?;
+        let fd = file.fd.as_raw_fd() as u64;
         let length = u64::try_from(args[4] as i32).map_err(|_| Errno::EINVAL)?;
         if !plain(args[1], args[2]) || length > LENGTH {
             return Err(self.refused(fd));
         }
-        let value = process.bank.bytes(args[3], length)?;
-        done(self.host.call(libc::SYS_setsockopt, [fd, args[1], args[2], value.as_ptr() as u64, length, 0])?)
+        let mut value = process.bank.bytes(args[3], length)?;
+        let lingers = is_linger(args).then(|| seconds(&mut value));
+        let args = [fd, args[1], args[2], value.as_ptr() as u64, length, 0];
+        let result = self.host.call(libc::SYS_setsockopt, args)?;
+        if let Some(lingers) = lingers {
+            file.about.linger.set(lingers);
+        }
+        done(result)
     }
 
     pub(super) fn get_option(&mut self, process: &Process, args: &[u64; 6]) -> Made {
-        let fd = process.files.host(args[0])? as u64;
+        let file = process.files.get(args[0])?;
+        let fd = file.fd.as_raw_fd() as u64;
         let room: u32 = process.bank.get(args[4])?;
         let room = u64::try_from(room as i32).map_err(|_| Errno::EINVAL)?;
         if !plain(args[1], args[2]) {
@@ -48,6 +73,10 @@ impl World {
         let (place, at) = (value.as_mut_ptr() as u64, &raw mut length as u64);
         let result = self.host.call(libc::SYS_getsockopt, [fd, args[1], args[2], place, at, 0])?;
         let used = (length as usize).min(value.len());
+        if is_linger(args) && file.about.linger.get() != 0 {
+            let set = [1, file.about.linger.get()].map(i32::to_ne_bytes).concat();
+            value[..used].copy_from_slice(&set[..used]);
+        }
         process.bank.write(args[3], &value[..used])?;
         process.bank.write(args[4], &length.to_le_bytes())?;
         done(result)

@@ -6,9 +6,10 @@ use colony_fship::calls::{Call, number as nr};
 use colony_fship::spans::{self, Span};
 use colony_fship::{Errno, Request};
 
+use super::sockets::host_message;
 use super::{Made, Step, TURN, World, done, next_turn, stopped, write_stopped};
 use crate::worker::output::label;
-use crate::worker::process::{Kind, Process};
+use crate::worker::process::{Description, Kind, Process};
 use crate::worker::waits::{Progress, Wait};
 
 /// The memory of a call's data, in parts.
@@ -111,35 +112,60 @@ impl World {
         {
             return self.print(process, n, &parts, total, progress, about.nonblocking.get());
         }
-        let wait = |events| Wait::on(fd, events);
         let events = if manner.writes { libc::EPOLLOUT } else { libc::EPOLLIN };
+        let wait = || Wait::on(fd, events);
         if about.shared && !ready(fd, events) {
-            return self.not_ready(&about, fd, progress, wait(events));
+            return self.not_ready(&about, fd, progress, wait());
         }
-        match self.transfer(fd, &manner, &parts, progress.done) {
-            Ok(0) if !manner.writes && about.kind == Kind::Fifo && total > 0 && !hung_up(fd) => {
-                // nobody has opened it for writing yet
-                if about.nonblocking.get() { done(0) } else { Ok(Step::Wait(wait(events))) }
-            }
-            Ok(n) => {
-                progress.done += n;
-                // a regular file gives and takes all; of a stream, reading takes what there is
-                let more = n > 0 && progress.done < total && (manner.writes || about.kind == Kind::File);
-                match more {
-                    true if about.kind == Kind::File && n == parts.len() => next_turn(),
-                    true if about.kind != Kind::File => self.read_or_write(call, process, request, progress),
-                    _ => done(progress.done),
-                }
-            }
-            Err(Errno::EAGAIN) if manner.flags == 0 => self.not_ready(&about, fd, progress, wait(events)),
-            Err(e) if manner.writes => write_stopped(process, progress, e),
-            Err(e) => stopped(progress, e),
+        if about.shared && manner.writes && about.kind != Kind::Socket {
+            // it may wait for room, which there is for so many
+            parts.cut(0, libc::PIPE_BUF as u64);
         }
+        let moved = match self.transfer(fd, &about, &manner, &parts, progress.done) {
+            Ok(moved) => moved,
+            Err(Errno::EAGAIN) if manner.flags == 0 => {
+                return self.not_ready(&about, fd, progress, wait());
+            }
+            Err(e) if manner.writes => return write_stopped(process, progress, e),
+            Err(e) => return stopped(progress, e),
+        };
+        if moved == 0 && !manner.writes && about.kind == Kind::Fifo && total > 0 && !hung_up(fd) {
+            // nobody has opened it for writing yet
+            return if about.nonblocking.get() { done(0) } else { Ok(Step::Wait(wait())) };
+        }
+        progress.done += moved;
+        // of a stream, reading takes what there is
+        let all = manner.writes || about.kind == Kind::File;
+        if !all || moved == 0 || progress.done >= total {
+            return done(progress.done);
+        }
+        if moved == parts.len() {
+            return next_turn();
+        }
+        // a file gave or took what it could; a stream has no more room now
+        if about.kind == Kind::File || manner.flags != 0 {
+            return done(progress.done);
+        }
+        self.not_ready(&about, fd, progress, wait())
     }
 
-    fn transfer(&mut self, fd: RawFd, manner: &Manner, parts: &Parts, done: u64) -> Result<u64, Errno> {
+    fn transfer(
+        &mut self,
+        fd: RawFd,
+        about: &Description,
+        manner: &Manner,
+        parts: &Parts,
+        done: u64,
+    ) -> Result<u64, Errno> {
         let (place, count) = parts.args();
         let fd = fd as u64;
+        if about.shared && about.kind == Kind::Socket && manner.offset.is_none() && count > 0 {
+            // others share it, who may want it to wait
+            let message = host_message(&[], parts, &[]);
+            let call = if manner.writes { libc::SYS_sendmsg } else { libc::SYS_recvmsg };
+            let flags = (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as u64;
+            return self.host.call(call, [fd, &raw const message as u64, flags, 0, 0, 0]);
+        }
         let number = match (manner.writes, manner.offset.is_some() || manner.flags != 0) {
             (false, false) => libc::SYS_readv,
             (true, false) => libc::SYS_writev,
@@ -157,7 +183,7 @@ impl World {
     /// Nothing can be moved now.
     pub(super) fn not_ready(
         &mut self,
-        about: &crate::worker::process::Description,
+        about: &Description,
         fd: RawFd,
         progress: &mut Progress,
         mut wait: Wait,
@@ -198,7 +224,7 @@ impl World {
         let written = if self.labels {
             // lines are not cut where the reader stops: all of it, when there is room for anything
             if output.room() == 0 {
-                return wait();
+                return if nonblocking { stopped(progress, Errno::EAGAIN) } else { wait() };
             }
             let lines = label(process.rank, &mut process.lines[n], &bytes, false);
             output.put(&lines).map(|()| bytes.len())

@@ -10,7 +10,7 @@ use colony_fship::{Errno, Request};
 use super::messages::{Header, NAME, incoming, outgoing};
 use super::rw::{Parts, ready};
 use super::{Made, World, done, later, stopped, write_stopped};
-use crate::worker::process::{Descriptor, Kind, Process};
+use crate::worker::process::{Description, Descriptor, Kind, Process};
 use crate::worker::waits::{Progress, Wait};
 
 const EINPROGRESS: Errno = Errno(115);
@@ -218,7 +218,7 @@ impl World {
     /// Nothing can be moved now: the flags of the call may say not to wait, too.
     fn not_now(
         &mut self,
-        about: &crate::worker::process::Description,
+        about: &Description,
         fd: i32,
         progress: &mut Progress,
         flags: u64,
@@ -255,7 +255,7 @@ fn put_name(
 }
 
 /// A `msghdr` of the worker's, for data of the process.
-fn host_message(name: &[u8], parts: &Parts, control: &[u8]) -> libc::msghdr {
+pub(super) fn host_message(name: &[u8], parts: &Parts, control: &[u8]) -> libc::msghdr {
     let (place, count) = parts.args();
     let or_null =
         |bytes: &[u8]| if bytes.is_empty() { std::ptr::null_mut() } else { bytes.as_ptr().cast_mut().cast() };

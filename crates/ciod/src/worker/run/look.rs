@@ -73,7 +73,17 @@ impl Worker {
                 } else {
                     self.epoll.add(output.fd(), event)
                 };
-                done?;
+                match done {
+                    Ok(()) => {}
+                    // a regular file, which always takes what it can: its disk may be full
+                    Err(nix::Error::EPERM) => {
+                        while self.world.outputs[n].waits() {
+                            self.flush(n)?;
+                        }
+                        continue;
+                    }
+                    Err(e) => return Err(e.into()),
+                }
                 self.listened[n] = !self.listened[n];
             }
         }
