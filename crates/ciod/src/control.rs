@@ -6,6 +6,7 @@
 use std::io::{self, Read, Write};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,9 @@ use crate::{JobError, JobSpec, rights};
 
 /// Bytes of a frame at most.
 const FRAME: usize = 64 << 20;
+
+/// How long a job that has ended waits for a slow reader of its output.
+pub(crate) const DRAIN: Duration = Duration::from_secs(5);
 
 /// Who the worker becomes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

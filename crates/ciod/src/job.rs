@@ -1,22 +1,43 @@
 //! A job under way.
 
+use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::process::Child;
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::EventFd;
 
 use crate::control::{self, Order, Report};
-use crate::node::{NodeLink, NodeState};
+use crate::node::{self, NodeLink, NodeState};
 use crate::{CiodError, JobError, JobOutcome};
+
+/// How long a worker may take over a sentence that it has begun, and to be gone after its last one.
+pub(crate) const SENTENCE: Duration = Duration::from_secs(10);
 
 /// A job under way. Dropping it kills its worker, and its nodes are lost unless it had ended.
 #[derive(Debug)]
 pub struct Job {
     control: UnixStream,
+    /// Rung when there is a limit that who listens to the worker does not know.
+    alarm: EventFd,
     size: u32,
     nodes: Vec<NodeLink>,
+    limits: Limits,
     state: Mutex<State>,
+    /// Told after each report of the worker.
+    news: Condvar,
     worker: u32,
+}
+
+/// When a worker is given up that should have ended the job itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// After its start.
+    pub(crate) timeout: Option<Duration>,
+    /// After it was told to kill all processes, or should have done so.
+    pub(crate) patience: Duration,
 }
 
 #[derive(Debug)]
@@ -25,13 +46,26 @@ struct State {
     outcome: JobOutcome,
     started: bool,
     done: bool,
+    /// A thread listens to the worker, without holding the lock.
+    listened: bool,
+    /// When the worker is given up, and what is said of the job then.
+    limit: Option<(Instant, Option<JobError>)>,
 }
 
 impl Job {
-    pub(crate) fn new(control: UnixStream, child: Child, nodes: Vec<NodeLink>, size: u32) -> Self {
+    pub(crate) fn new(
+        control: UnixStream,
+        alarm: EventFd,
+        child: Child,
+        nodes: Vec<NodeLink>,
+        size: u32,
+        limits: Limits,
+    ) -> Self {
         let worker = child.id();
-        let state = State { child, outcome: JobOutcome::default(), started: false, done: false };
-        Self { control, size, nodes, state: Mutex::new(state), worker }
+        let outcome = JobOutcome::default();
+        let state = State { child, outcome, started: false, done: false, listened: false, limit: None };
+        let (state, news) = (Mutex::new(state), Condvar::new());
+        Self { control, alarm, size, nodes, limits, state, news, worker }
     }
 
     /// Number of its processes.
@@ -65,60 +99,97 @@ impl Job {
             Ok(signal @ 1..=64) => signal,
             _ => return Err(CiodError::Signal(signal)),
         };
+        let kills_all = signal == libc::SIGKILL as u32 && ranks.is_none();
         control::send(&self.control, &Order::Signal { signal, ranks })
-            .map_err(CiodError::system("telling the job's worker"))
+            .map_err(CiodError::system("telling the job's worker"))?;
+        if kills_all {
+            self.lock().limit(self.limits.patience, None);
+            node::ring(&self.alarm);
+        }
+        Ok(())
     }
 
     /// Waits until all programs run, or the job has ended; `true` if they ran.
     pub fn wait_started(&self) -> bool {
-        let mut state = self.lock();
-        while !state.started && !state.done {
-            self.hear(&mut state);
-        }
-        state.started
+        self.until(None, |s| s.started).started
     }
 
     /// Waits for the end of the job. Again, it says the same.
     pub fn wait(&self) -> JobOutcome {
-        let mut state = self.lock();
-        while !state.done {
-            self.hear(&mut state);
-        }
-        state.outcome.clone()
+        self.until(None, |_| false).outcome.clone()
     }
 
     /// Waits no longer than this; `None` while the job goes on.
     pub fn wait_timeout(&self, patience: Duration) -> Option<JobOutcome> {
-        let deadline = std::time::Instant::now() + patience;
+        let state = self.until(Instant::now().checked_add(patience), |_| false);
+        state.done.then(|| state.outcome.clone())
+    }
+
+    /// Waits until it is so, the job has ended, or that time has come and the worker says nothing. Of all threads
+    /// that wait, one listens to the worker.
+    fn until(&self, at: Option<Instant>, so: fn(&State) -> bool) -> MutexGuard<'_, State> {
         let mut state = self.lock();
-        while !state.done {
-            let left = deadline.saturating_duration_since(std::time::Instant::now());
-            if !self.speaks(left) {
-                return None;
+        while !state.done && !so(&state) {
+            let limit = state.limit.as_ref().map(|(at, _)| *at);
+            let heard = if state.listened {
+                state = self.listened(state, at);
+                false
+            } else {
+                state.listened = true;
+                drop(state);
+                let speaks = self.speaks(at.into_iter().chain(limit).min());
+                state = self.lock();
+                state.listened = false;
+                if speaks {
+                    self.hear(&mut state);
+                } else if limit.is_some_and(passed) {
+                    self.finish(&mut state, None);
+                }
+                self.news.notify_all();
+                speaks
+            };
+            if !heard && at.is_some_and(passed) {
+                break;
             }
-            self.hear(&mut state);
         }
-        Some(state.outcome.clone())
+        state
     }
 
-    /// Whether the worker says something within that time.
-    fn speaks(&self, patience: Duration) -> bool {
-        use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-        use std::os::fd::AsFd as _;
-        let mut fds = [PollFd::new(self.control.as_fd(), PollFlags::POLLIN)];
-        let timeout = PollTimeout::try_from(patience + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
-        // a signal to this process shortens the wait: the caller looks at the clock again
-        poll(&mut fds, timeout).is_ok_and(|n| n > 0)
+    /// Waits for what the thread has heard that listens.
+    fn listened<'a>(&self, state: MutexGuard<'a, State>, at: Option<Instant>) -> MutexGuard<'a, State> {
+        match at.map(|at| at.saturating_duration_since(Instant::now())) {
+            None => self.news.wait(state).unwrap_or_else(PoisonError::into_inner),
+            Some(left) => self.news.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
+        }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    /// Whether the worker says something until then; it may be earlier that it does not.
+    fn speaks(&self, at: Option<Instant>) -> bool {
+        let mut fds =
+            [&self.control.as_fd(), &self.alarm.as_fd()].map(|fd| PollFd::new(*fd, PollFlags::POLLIN));
+        // a signal to this process shortens the wait, too
+        let _ = poll(&mut fds, timeout(at));
+        let [speaks, alarm] = fds.map(|fd| fd.any() == Some(true));
+        if alarm {
+            let _ = self.alarm.read();
+        }
+        speaks
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes one report.
     fn hear(&self, state: &mut State) {
         match control::receive(&self.control) {
-            Ok(Some(Report::Started)) => state.started = true,
+            Ok(Some(Report::Started)) => {
+                state.started = true;
+                if let Some(timeout) = self.limits.timeout {
+                    let error = JobError::Timeout { seconds: timeout.as_secs_f64() };
+                    state.limit(timeout.saturating_add(self.limits.patience), Some(error));
+                }
+            }
             Ok(Some(Report::Ended(outcome))) => {
                 // the worker is the user: it has no say about other jobs' nodes, or without end
                 let all = &mut state.outcome.processes;
@@ -136,24 +207,25 @@ impl Job {
                     state.outcome.lost.push(node);
                 }
             }
-            Ok(Some(Report::Done(error))) => self.finish(state, error, true),
-            Ok(None) | Err(_) => self.finish(state, None, false),
+            Ok(Some(Report::Done(error))) => self.finish(state, Some(error)),
+            Ok(None) | Err(_) => self.finish(state, None),
         }
     }
 
-    /// The worker has said its last word, or has died without one.
-    fn finish(&self, state: &mut State, error: Option<JobError>, orderly: bool) {
+    /// The worker has said its last word, or has died without one, or is given up.
+    fn finish(&self, state: &mut State, last: Option<Option<JobError>>) {
         state.done = true;
-        if !orderly {
-            let _ = state.child.kill();
+        if last.is_some() {
+            self.gone();
         }
+        let _ = state.child.kill();
         let status = state.child.wait();
-        state.outcome.error = error;
-        if !orderly {
-            let how = status.map_or_else(|e| e.to_string(), |s| s.to_string());
-            state.outcome.error = Some(JobError::WorkerDied(how));
+        state.outcome.error = last.unwrap_or_else(|| {
             state.outcome.lost = self.nodes.iter().map(NodeLink::number).collect();
-        }
+            let how = status.map_or_else(|e| e.to_string(), |s| s.to_string());
+            let late = state.limit.take().filter(|(at, _)| passed(*at)).and_then(|(_, error)| error);
+            Some(late.unwrap_or(JobError::WorkerDied(how)))
+        });
         state.outcome.processes.sort_by_key(|p| p.rank);
         state.outcome.lost.sort_unstable();
         for node in &self.nodes {
@@ -161,6 +233,38 @@ impl Job {
             let lost = state.outcome.lost.contains(&node.number()) || node.clear().is_err();
             *node.lock() = if lost { NodeState::Lost } else { NodeState::Free };
         }
+    }
+}
+
+impl Job {
+    /// Waits until the worker has closed its end, but not for ever.
+    fn gone(&self) {
+        let at = Instant::now() + SENTENCE;
+        let mut fds = [PollFd::new(self.control.as_fd(), PollFlags::empty())];
+        while poll(&mut fds, timeout(Some(at))).is_err() && !passed(at) {}
+    }
+}
+
+impl State {
+    /// Gives the worker no longer than this from now on.
+    fn limit(&mut self, left: Duration, error: Option<JobError>) {
+        let Some(at) = Instant::now().checked_add(left) else { return };
+        if self.limit.as_ref().is_none_or(|(old, _)| at < *old) {
+            self.limit = Some((at, error));
+        }
+    }
+}
+
+fn passed(at: Instant) -> bool {
+    at <= Instant::now()
+}
+
+/// Until that time, rounded up: an early look would find nothing.
+fn timeout(at: Option<Instant>) -> PollTimeout {
+    let Some(at) = at else { return PollTimeout::NONE };
+    match at.saturating_duration_since(Instant::now()) {
+        Duration::ZERO => PollTimeout::ZERO,
+        left => PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX),
     }
 }
 

@@ -62,7 +62,6 @@ impl NodeLink {
             let header =
                 Header { magic: layout::MAGIC, version: colony_fship::VERSION, node: number, window, spin };
             memory.write_all_at(header.as_bytes(), layout::HEADER_AT)?;
-            let bell = || EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK);
             let state = Mutex::new(NodeState::Free);
             let sockets = Mutex::default();
             Ok(Inner {
@@ -196,6 +195,11 @@ pub(crate) fn hear(stream: &UnixStream) -> io::Result<Option<(i64, Option<OwnedF
     let mut value = [0u8; 8];
     let (count, fds) = rights::receive(stream, &mut value)?;
     Ok((count == value.len()).then(|| (i64::from_le_bytes(value), fds.into_iter().next())))
+}
+
+/// A bell that nobody waits for in reading it.
+pub(crate) fn bell() -> nix::Result<EventFd> {
+    EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
 }
 
 /// Rings a bell; one that cannot be counted up any more has been rung.

@@ -10,7 +10,8 @@ use colony_fship::layout;
 use nix::unistd::{Group, User, getegid, geteuid, getgrouplist, getgroups};
 
 use crate::control::{self, Identity, NodeSetup, Order, Setup};
-use crate::node::{NodeLink, NodeState};
+use crate::job::{Limits, SENTENCE};
+use crate::node::{self, NodeLink, NodeState};
 use crate::proxy::{Network, Proxy};
 use crate::spec::Files;
 use crate::{CiodError, Job, JobError, JobSpec, helper};
@@ -148,15 +149,28 @@ impl Ciod {
             grace_ms: self.config.grace.as_millis().try_into().unwrap_or(u64::MAX),
             spec,
         };
-        let job = self.spawn(setup, nodes, size, &streams);
+        let limits = Limits {
+            timeout: setup.spec.timeout()?,
+            // to end the processes, to ask for more work, and something for a machine that is busy
+            patience: self.config.grace.saturating_mul(3).saturating_add(control::DRAIN),
+        };
+        let job = self.spawn(setup, nodes, (size, limits), &streams);
         let job = job.map_err(|e| JobError::System(format!("starting the job's worker: {e}")))?;
         taken.keep();
         Ok(job)
     }
 
-    fn spawn(&self, setup: Setup, nodes: &[NodeLink], size: u32, streams: &Streams) -> io::Result<Job> {
+    fn spawn(
+        &self,
+        setup: Setup,
+        nodes: &[NodeLink],
+        (size, limits): (u32, Limits),
+        streams: &Streams,
+    ) -> io::Result<Job> {
+        let alarm = node::bell()?;
         let (ours, mut child) = helper::start(&self.config.worker, &self.config.worker_args)?;
         let said = (|| {
+            ours.set_read_timeout(Some(SENTENCE))?;
             control::send(&ours, &Order::Setup(Box::new(setup)))?;
             control::send_fds(
                 &ours,
@@ -174,7 +188,7 @@ impl Ciod {
             let _ = child.wait();
             return Err(e);
         }
-        Ok(Job::new(ours, child, nodes.to_vec(), size))
+        Ok(Job::new(ours, alarm, child, nodes.to_vec(), size, limits))
     }
 }
 

@@ -198,15 +198,16 @@ fn nodes_that_never_come_are_told() {
     let mut config = config();
     config.ready = Duration::from_millis(300);
     let house = House::with(2, config);
-    let (job, _output) = house.launch(house.spec());
+    // who comes has asked before, so that a slow machine does not make it late
     let mut node = house.synthetic(0);
     let asked = node.ask_for_job();
+    let (job, _output) = house.launch(house.spec());
     let outcome = job.wait();
     assert_eq!(outcome.error, Some(JobError::NodeNotReady(1)));
     // who came has its request answered in the next job
-    let (job, _output) = house.launch(house.spec());
     let mut other = house.synthetic(1);
     let second = other.ask_for_job();
+    let (job, _output) = house.launch(house.spec());
     assert_eq!((node.answer(0, asked), other.answer(0, second)), (0, 0));
     assert!(finish(&job, &mut [node, other]).success());
 }
@@ -241,6 +242,38 @@ fn a_worker_that_is_killed_is_told() {
         "{outcome:?}"
     );
     assert_eq!(outcome.lost, [0, 1]);
+}
+
+/// A job whose worker does nothing any more; what becomes of it.
+fn wedged(timeout_s: Option<f64>) -> Option<JobError> {
+    let mut config = config();
+    config.grace = Duration::from_millis(100);
+    let house = House::with(1, config);
+    let mut spec = house.spec();
+    spec.timeout_s = timeout_s;
+    let (job, _nodes, _output) = house.run(spec);
+    assert!(job.wait_started());
+    let pid = nix::unistd::Pid::from_raw(job.worker() as i32);
+    nix::sys::signal::kill(pid, nix::sys::signal::SIGSTOP).expect("stopped");
+    let outcome = std::thread::scope(|s| {
+        let waits = s.spawn(|| job.wait());
+        if timeout_s.is_none() {
+            // another thread waits, and asks how it goes meanwhile
+            assert_eq!(job.wait_timeout(MOMENT), None);
+            job.signal(libc::SIGKILL).expect("told");
+        }
+        let outcome = job.wait_timeout(Duration::MAX).expect("it ends");
+        assert_eq!(waits.join().expect("ended"), outcome);
+        outcome
+    });
+    assert_eq!((outcome.lost, house.links[0].state()), (vec![0], NodeState::Lost));
+    outcome.error
+}
+
+#[test]
+fn a_worker_that_does_nothing_any_more_is_given_up() {
+    assert!(matches!(wedged(None), Some(JobError::WorkerDied(how)) if how.contains("SIGKILL")));
+    assert_eq!(wedged(Some(0.2)), Some(JobError::Timeout { seconds: 0.2 }));
 }
 
 /// The supervisor that the next test kills.

@@ -33,8 +33,6 @@ const BURST: usize = 4;
 const LOOK: Duration = Duration::from_micros(20);
 /// How often a node is looked at whose bell was never heard.
 const UNHEARD: Duration = Duration::from_millis(5);
-/// How long a finished job waits for a slow reader of its output.
-const DRAIN: Duration = Duration::from_secs(5);
 
 /// What an event of `epoll` is about: kind in the upper half, number in the lower.
 mod token {

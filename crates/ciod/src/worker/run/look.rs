@@ -7,8 +7,8 @@ use colony_fship::layout::CHANNELS;
 use nix::poll::PollTimeout;
 use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
 
-use super::{DRAIN, UNHEARD, Worker, token};
-use crate::control::Order;
+use super::{UNHEARD, Worker, token};
+use crate::control::{DRAIN, Order};
 use crate::worker::node::{Node, Stage};
 use crate::{JobError, control};
 
