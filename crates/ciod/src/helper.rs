@@ -7,6 +7,10 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+use crate::worker::identity::DESCRIPTORS;
+
 /// Starts one, without environment; the daemon's end of its socket.
 pub(crate) fn start(program: &Path, arguments: &[OsString]) -> io::Result<(UnixStream, Child)> {
     let (ours, theirs) = UnixStream::pair()?;
@@ -23,6 +27,15 @@ pub(crate) fn start(program: &Path, arguments: &[OsString]) -> io::Result<(UnixS
 /// In the process itself: its end of the socket.
 pub(crate) fn socket() -> io::Result<UnixStream> {
     io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from)
+}
+
+/// Lets this process have as many descriptors as it may: a node takes seven, and the usual limit is for programs that
+/// wait by `select`.
+pub fn raise_descriptors() {
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        // what cannot be had is told when it is missed
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(DESCRIPTORS)), hard);
+    }
 }
 
 /// In the process itself: these signals are not for it.

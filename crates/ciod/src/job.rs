@@ -125,6 +125,11 @@ impl Job {
         state.done.then(|| state.outcome.clone())
     }
 
+    /// Whether somebody has heard of its end.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.lock().done
+    }
+
     /// Waits until it is so, the job has ended, or that time has come and the worker says nothing. Of all threads
     /// that wait, one listens to the worker.
     fn until(&self, at: Option<Instant>, so: fn(&State) -> bool) -> MutexGuard<'_, State> {

@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use colony_fship::layout::{self, CHANNELS, Header, LARGE_PAGE};
 use nix::fcntl::{FallocateFlags, FcntlArg, SealFlag, fallocate, fcntl};
@@ -15,6 +16,9 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use zerocopy::IntoBytes as _;
 
 use crate::{CiodError, rights};
+
+/// Between a connection that cannot be taken and the next look.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// What a node is doing, as far as the daemon knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,7 +149,7 @@ impl NodeLink {
         let stop = socket.try_clone()?;
         let link = self.clone();
         let thread = std::thread::spawn(move || {
-            while let Ok((stream, _)) = socket.accept() {
+            while let Some(stream) = accept(&socket) {
                 // who hangs up in the middle gets nothing more
                 let _ = link.greet(stream);
             }
@@ -181,6 +185,18 @@ pub(crate) fn private_socket(path: &Path) -> io::Result<UnixListener> {
     let socket = UnixListener::bind(path);
     umask(old);
     socket
+}
+
+/// The next one who connects, whatever happens to others; none when the socket was shut down.
+pub(crate) fn accept(socket: &UnixListener) -> Option<UnixStream> {
+    loop {
+        match socket.accept() {
+            Ok((stream, _)) => return Some(stream),
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => return None,
+            // who connected is gone, or there are too many descriptors: some are closed in time
+            Err(_) => std::thread::sleep(PAUSE),
+        }
+    }
 }
 
 fn say(stream: &UnixStream, value: i64, fd: Option<BorrowedFd<'_>>) -> io::Result<()> {

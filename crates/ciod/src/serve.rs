@@ -17,14 +17,18 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Builder;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::{Ciod, CiodError, Job, JobSpec, Listener, NodeLink, NodeState, Streams, rights};
+use crate::{Ciod, CiodError, Job, JobSpec, Listener, NodeLink, NodeState, Streams, node, rights};
 
 /// Bytes of a line at most.
 const LINE: usize = 16 << 20;
+
+/// Jobs that have ended and are remembered, though nobody asks how.
+const UNASKED: usize = 1000;
 
 /// What a control system asks for.
 #[derive(Debug, Serialize, Deserialize)]
@@ -104,10 +108,11 @@ impl Service {
     /// # Errors
     /// If the socket cannot be made; otherwise it does not return.
     pub fn run(self: &Arc<Self>, path: &Path) -> io::Result<()> {
-        let socket = crate::node::private_socket(path)?;
-        for stream in socket.incoming() {
-            let (stream, service) = (stream?, self.clone());
-            std::thread::spawn(move || {
+        let socket = node::private_socket(path)?;
+        while let Some(stream) = node::accept(&socket) {
+            let service = self.clone();
+            // without a thread, who asks hears that nobody is there
+            let _ = Builder::new().spawn(move || {
                 // who hangs up is gone; its jobs go on
                 let _ = service.serve(&stream);
             });
@@ -138,10 +143,7 @@ impl Service {
                 };
                 let streams = streams(fds).map_err(|e| text(&e))?;
                 let job = self.ciod.launch(*spec, &links, streams).map_err(|e| text(&e))?;
-                let (next, jobs) = &mut *lock(&self.jobs);
-                *next += 1;
-                jobs.insert(*next, Arc::new(job));
-                Ok(json!({ "job": *next }))
+                Ok(json!({ "job": self.add(job) }))
             }
             Ask::Signal { job, signal } => {
                 self.job(job)?.signal(signal).map_err(|e| text(&e))?;
@@ -177,6 +179,23 @@ impl Service {
                 Ok(json!({ "done": true }))
             }
         }
+    }
+
+    /// Keeps a job until somebody asks how it ended; its nodes are free when it has, whoever asks.
+    fn add(&self, job: Job) -> u64 {
+        let job = Arc::new(job);
+        let waits = job.clone();
+        // without a thread, it is heard when somebody asks
+        let _ = Builder::new().spawn(move || drop(waits.wait()));
+        let (next, jobs) = &mut *lock(&self.jobs);
+        let ended = jobs.iter().filter(|(_, job)| job.has_ended()).map(|(&n, _)| n);
+        let ended: Vec<u64> = ended.collect();
+        for old in &ended[..ended.len().saturating_sub(UNASKED)] {
+            jobs.remove(old);
+        }
+        *next += 1;
+        jobs.insert(*next, job);
+        *next
     }
 
     fn job(&self, number: u64) -> Result<Arc<Job>, String> {

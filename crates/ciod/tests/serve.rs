@@ -87,6 +87,27 @@ fn a_job_is_launched_signaled_and_waited_for_over_the_socket() {
 }
 
 #[test]
+fn a_job_that_nobody_waits_for_ends_all_the_same() {
+    let house = House::new(0);
+    let folder = house.folder.path();
+    let _daemon = serve(folder);
+    let mut client = Client::connect(&folder.join("ciod")).expect("connected");
+    let ask = Ask::Launch { spec: Box::new(house.spec()), nodes: vec![0] };
+    assert_eq!(client.ask(&ask, &[]).expect("launched")["job"], 1);
+    drop(client);
+    let mut node = SyntheticNode::connect(&folder.join("node-0")).expect("greeted");
+    node.next_job();
+    node.exit(0, 7);
+    node.ask_for_job();
+    let mut client = Client::connect(&folder.join("ciod")).expect("connected");
+    let start = Instant::now();
+    while client.ask(&Ask::Nodes {}, &[]).expect("nodes")["nodes"][0]["state"] != "free" {
+        assert!(start.elapsed() < Duration::from_secs(20), "its node is free");
+    }
+    assert_eq!(client.ask(&Ask::Wait { job: 1 }, &[]).expect("ended")["code"], 7, "who asks later hears it");
+}
+
+#[test]
 fn a_job_is_checked_without_nodes() {
     let house = House::new(0);
     std::fs::write(house.path("program"), testing::program()).expect("program");

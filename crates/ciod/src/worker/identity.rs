@@ -12,7 +12,7 @@ use crate::control::Identity;
 use crate::spec::{Bind, Files};
 
 /// Descriptors that a worker may have at most: those of all processes on 128 nodes.
-const DESCRIPTORS: u64 = 300_000;
+pub(crate) const DESCRIPTORS: u64 = 300_000;
 
 /// Takes the user's place, for good: there is no way back to what the daemon may do.
 pub(crate) fn take(identity: &Identity, files: &Files) -> Result<(), JobError> {
@@ -67,10 +67,10 @@ fn bound() {
 
 /// So many descriptors as all processes may need, and no core files.
 pub(super) fn limits() {
+    // root may raise the hard limit too
     let most = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(_, hard)| hard);
-    // root may raise the hard limit too; others get all that they have
     if setrlimit(Resource::RLIMIT_NOFILE, DESCRIPTORS, DESCRIPTORS.max(most)).is_err() {
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, most.min(DESCRIPTORS), most);
+        crate::raise_descriptors();
     }
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
 }
