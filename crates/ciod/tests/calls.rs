@@ -82,6 +82,57 @@ fn files_and_directories() {
 }
 
 #[test]
+fn names_and_links_are_what_they_are_on_linux() {
+    let house = House::new(1);
+    std::fs::create_dir_all(house.path("d/e")).expect("made");
+    std::fs::write(house.path("d/file"), "1234").expect("written");
+    std::os::unix::fs::symlink("file", house.path("d/link")).expect("link");
+    std::os::unix::fs::symlink("d", house.path("way")).expect("link");
+    std::os::unix::fs::symlink("nowhere", house.path("d/dangling")).expect("link");
+    let (job, mut nodes, _output) = house.run(house.spec());
+    let node = &mut nodes[0];
+    let mode = |node: &mut SyntheticNode, call, name: &str| {
+        let got = path(node, call, name, [DATA, 0]);
+        let word = node.peek(0, DATA + 24, 4).try_into().expect("four");
+        if got < 0 { Err(got) } else { Ok(u32::from_le_bytes(word) & libc::S_IFMT) }
+    };
+    for (name, followed, looked) in [
+        ("d/link", libc::S_IFREG, libc::S_IFLNK),
+        ("way", libc::S_IFDIR, libc::S_IFLNK),
+        ("way/", libc::S_IFDIR, libc::S_IFDIR),
+        ("way/.", libc::S_IFDIR, libc::S_IFDIR),
+        ("way/e/..", libc::S_IFDIR, libc::S_IFDIR),
+        ("way/link", libc::S_IFREG, libc::S_IFLNK),
+        ("/", libc::S_IFDIR, libc::S_IFDIR),
+        (".", libc::S_IFDIR, libc::S_IFDIR),
+    ] {
+        assert_eq!(mode(node, nr::stat, name), Ok(followed), "{name}");
+        assert_eq!(mode(node, nr::lstat, name), Ok(looked), "{name}");
+    }
+    assert_eq!(mode(node, nr::stat, "d/dangling"), Err(Errno::ENOENT.result()));
+    assert_eq!(mode(node, nr::lstat, "d/dangling"), Ok(libc::S_IFLNK));
+    assert_eq!(mode(node, nr::stat, ""), Err(Errno::ENOENT.result()));
+    assert_eq!(mode(node, nr::stat, "d/file/"), Err(-i64::from(libc::ENOTDIR)));
+    assert_eq!(path(node, nr::truncate, "way/link", [2, 0]), 0);
+    assert_eq!(house.path("d/file").metadata().expect("there").len(), 2);
+    // one name in the process's directory, one elsewhere; what is made follows no link
+    let (from, to) = (node.string(0, TEXT, "d/file"), node.string(0, OTHER, "here"));
+    assert_eq!(node.call(0, nr::rename, [from, to, 0, 0, 0, 0]), 0);
+    let (from, to) = (node.string(0, TEXT, "here"), node.string(0, OTHER, "way/e/there"));
+    assert_eq!(node.call(0, nr::link, [from, to, 0, 0, 0, 0]), 0);
+    assert!(house.path("here").exists() && house.path("d/e/there").exists());
+    let (text, to) = (node.string(0, TEXT, "../some/text"), node.string(0, OTHER, "d/e/words"));
+    assert_eq!(node.call(0, nr::symlink, [text, to, 0, 0, 0, 0]), 0);
+    assert_eq!(path(node, nr::readlink, "d/e/words", [DATA, 100]), 12);
+    assert_eq!(path(node, nr::mkdir, "way", [0o777, 0]), Errno::EEXIST.result());
+    assert_eq!(path(node, nr::mkdir, "way/new/", [0o777, 0]), 0);
+    assert_eq!(path(node, nr::rmdir, "way/", [0, 0]), -i64::from(libc::ENOTDIR));
+    assert_eq!(path(node, nr::unlink, "way", [0, 0]), 0);
+    assert!(house.path("d/new").is_dir());
+    assert!(finish(&job, &mut nodes).success());
+}
+
+#[test]
 fn large_transfers_arrive_whole() {
     let house = House::new(1);
     let (job, mut nodes, _output) = house.run(house.spec());
@@ -165,6 +216,54 @@ fn the_worker_itself_cannot_be_reached() {
         let got = open(node, hidden, libc::O_RDONLY, 0);
         assert!([-libc::ENOENT, -libc::ELOOP, -libc::EACCES].contains(&(got as i32)), "{hidden}: {got}");
     }
+    // nor by calls that only name a file: below these is the job's log, which the worker has open
+    let keeps = |node: &mut SyntheticNode, hidden: &str| {
+        for (call, rest) in [
+            (nr::stat, [DATA, 0]),
+            (nr::access, [0, 0]),
+            (nr::truncate, [0, 0]),
+            (nr::chmod, [0o777, 0]),
+            (nr::utimes, [0, 0]),
+            (nr::statfs, [DATA, 0]),
+            (nr::mkdir, [0o777, 0]),
+            (nr::unlink, [0, 0]),
+            (nr::readlink, [DATA, 100]),
+        ] {
+            let is_link = matches!(call, nr::mkdir | nr::unlink | nr::readlink) && !hidden.contains('/');
+            let got = path(node, call, hidden, rest);
+            assert!(is_link || got < 0, "call {call} of {hidden}: {got}");
+        }
+        let at = node.string(0, TEXT, hidden);
+        let to = node.string(0, OTHER, "stolen");
+        assert!(node.call(0, nr::linkat, [CWD, at, CWD, to, libc::AT_SYMLINK_FOLLOW as u64, 0]) < 0);
+        assert!(node.call(0, nr::newfstatat, [CWD, at, DATA, 0, 0, 0]) < 0, "{hidden}");
+        assert!(node.call(0, nr::execve, [at, 0, 0, 0, 0, 0]) < 0, "{hidden}");
+    };
+    for n in 0..20 {
+        let name = format!("fds/{n}");
+        keeps(node, &name);
+        keeps(node, &format!("proc/self/fd/{n}"));
+        keeps(node, &format!("/proc/../proc/self/fd/{n}"));
+        keeps(node, &format!("fds/{n}/../environ"));
+        let _ = std::fs::remove_file(house.path("direct"));
+        std::os::unix::fs::symlink(format!("/proc/self/fd/{n}"), house.path("direct")).expect("link");
+        let at = node.string(0, TEXT, "direct");
+        for call in [nr::stat, nr::chmod, nr::truncate, nr::execve] {
+            assert!(node.call(0, call, [at, DATA, 0, 0, 0, 0]) < 0, "call {call} of descriptor {n}");
+        }
+        let at = node.string(0, TEXT, "direct/");
+        assert!(node.call(0, nr::lstat, [at, DATA, 0, 0, 0, 0]) < 0, "a slash follows the link");
+    }
+    // its own are there, by these names
+    assert_eq!(open(node, "mine", NEW, 0o600), 3);
+    let inode = |node: &mut SyntheticNode, name: &str| {
+        assert_eq!(path(node, nr::stat, name, [DATA, 0]), 0, "{name}");
+        node.peek(0, DATA + 8, 8)
+    };
+    let of = |name: &str| house.path(name).metadata().expect("there").ino().to_le_bytes();
+    assert_eq!(inode(node, "/proc/self/fd/3"), of("mine"));
+    assert_eq!(inode(node, "/proc/self/exe"), of("program"));
+    assert_eq!(path(node, nr::stat, "/proc/self/fd/4", [DATA, 0]), Errno::ENOENT.result());
     let proc = open(node, "/proc", libc::O_RDONLY, 0);
     let at = node.string(0, TEXT, "self/mem");
     assert!(node.call(0, nr::openat, [proc as u64, at, 0, 0, 0, 0]) < 0);

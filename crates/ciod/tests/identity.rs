@@ -123,6 +123,82 @@ fn a_job_sees_the_file_system_it_is_given() {
     assert!(finish(&job, &mut nodes).success());
 }
 
+/// From here on this thread mounts for itself and its workers only.
+fn own_mounts() {
+    use nix::mount::{MsFlags, mount};
+    nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).expect("a name space");
+    let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+    mount(None::<&str>, "/", None::<&str>, private, None::<&str>).expect("private");
+}
+
+#[test]
+fn no_way_leads_out_of_a_root_directory_with_proc() {
+    use nix::mount::{MsFlags, mount};
+    if !root() {
+        return;
+    }
+    own_mounts();
+    let house = House::new(1);
+    let inside = house.path("inside");
+    std::fs::create_dir_all(inside.join("proc")).expect("made");
+    let bind = MsFlags::MS_BIND | MsFlags::MS_REC;
+    mount(Some("/proc"), &inside.join("proc"), None::<&str>, bind, None::<&str>).expect("mounted");
+    std::fs::copy(&house.program, inside.join("program")).expect("copied");
+    let _server = std::os::unix::net::UnixListener::bind(house.path("server")).expect("server");
+    std::fs::set_permissions(house.path("server"), PermissionsExt::from_mode(0o777)).expect("mode");
+    file(&house, "outside", USER, USER, 0o666);
+    let mut spec = colony_ciod::JobSpec::new("/program");
+    spec.user = Some(USER.to_string());
+    spec.files = Files::Root(inside);
+    let (job, mut nodes, _output) = house.run(spec);
+    let node = &mut nodes[0];
+    for fd in 0..32 {
+        let up = format!("/proc/self/fd/{fd}/../../..{}", house.folder.path().display());
+        let at = node.string(0, FREE, &format!("{up}/outside"));
+        for call in [nr::stat, nr::access, nr::truncate, nr::unlink, nr::chmod] {
+            assert!(node.call(0, call, [at, FREE + 4096, 0, 0, 0, 0]) < 0, "call {call}, descriptor {fd}");
+        }
+        let socket = node.call(0, nr::socket, [libc::AF_UNIX as u64, 1, 0, 0, 0, 0]) as u64;
+        node.poke(0, FREE, &(libc::AF_UNIX as u16).to_le_bytes());
+        node.string(0, FREE + 2, &format!("{up}/server"));
+        assert!(node.call(0, nr::connect, [socket, FREE, 110, 0, 0, 0]) < 0, "descriptor {fd}");
+        assert_eq!(node.call(0, nr::close, [socket, 0, 0, 0, 0, 0]), 0);
+    }
+    assert!(house.path("outside").metadata().expect("there").len() > 0);
+    assert!(finish(&job, &mut nodes).success());
+}
+
+#[test]
+fn what_is_bound_read_only_is_so_to_the_bottom() {
+    use nix::mount::{MsFlags, mount};
+    if !root() {
+        return;
+    }
+    own_mounts();
+    let house = House::new(1);
+    let (from, to) = (house.path("from"), house.path("to"));
+    let tmpfs = |place: &std::path::Path| {
+        std::fs::create_dir(place).expect("made");
+        let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+        mount(Some("tmpfs"), place, Some("tmpfs"), flags, None::<&str>).expect("mounted");
+    };
+    tmpfs(&from);
+    tmpfs(&from.join("below"));
+    std::fs::create_dir(&to).expect("made");
+    let mut spec = house.spec();
+    spec.files = Files::Binds(vec![Bind { from, to: to.clone(), read_only: true }]);
+    let (job, mut nodes, _output) = house.run(spec);
+    for place in [to.clone(), to.join("below")] {
+        let got = open(&mut nodes[0], &format!("{}/new", place.display()), NEW);
+        assert_eq!(got, -i64::from(libc::EROFS), "{}", place.display());
+        let mounts = std::fs::read_to_string(format!("/proc/{}/mountinfo", job.worker())).expect("mounts");
+        let place = format!(" {} ", place.display());
+        let line = mounts.lines().find(|l| l.contains(&place)).expect("it is mounted");
+        assert!(line.contains(" ro,nosuid,nodev"), "the rest is as it was: {line}");
+    }
+    assert!(finish(&job, &mut nodes).success());
+}
+
 #[test]
 fn what_the_user_may_not_run_is_not_run() {
     if !root() {

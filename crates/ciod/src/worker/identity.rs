@@ -1,10 +1,16 @@
 //! Becoming the user, before anything of a node or a job is touched.
 
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::path::Path;
 
+use nix::NixPath as _;
+use nix::fcntl::{OFlag, open};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::stat::Mode;
 use nix::unistd::{Gid, Uid, chdir, chroot, setgroups, setresgid, setresuid};
 
 use crate::JobError;
@@ -40,7 +46,7 @@ pub(crate) fn take(identity: &Identity, files: &Files) -> Result<(), JobError> {
     nix::sys::prctl::set_no_new_privs().map_err(|e| failed("no new privileges", e))?;
     // other processes of the user cannot look into this one
     nix::sys::prctl::set_dumpable(false).map_err(|e| failed("not dumpable", e))?;
-    nix::sys::stat::umask(nix::sys::stat::Mode::empty());
+    nix::sys::stat::umask(Mode::empty());
     check(identity)
 }
 
@@ -75,6 +81,25 @@ pub(super) fn limits() {
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
 }
 
+/// This process's own descriptors by name. For a job that sees another file system than the daemon's this is a mount
+/// of its own: from any other place in `/proc` a way would lead up, and out of what the job sees.
+pub(super) fn descriptors(identity: &Identity, files: &Files) -> Result<OwnedFd, JobError> {
+    const NAME: &CStr = c"/proc/self/fd";
+    let failed = |e: io::Error| JobError::Identity(format!("{}: {e}", NAME.to_string_lossy()));
+    if !identity.take || *files == Files::Host {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        return open(NAME, flags, Mode::empty()).map_err(|e| failed(e.into()));
+    }
+    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC;
+    // SAFETY: a string that ends with a zero
+    let fd = unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, NAME.as_ptr(), flags) };
+    if fd < 0 {
+        return Err(failed(io::Error::last_os_error()));
+    }
+    // SAFETY: made just now, and nobody else has it
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
 /// The file system of the job.
 fn see(files: &Files) -> Result<(), JobError> {
     let failed = |what: &Path, e: nix::Error| JobError::Identity(format!("{}: {e}", what.display()));
@@ -100,9 +125,28 @@ fn see(files: &Files) -> Result<(), JobError> {
 fn put(bind: &Bind) -> nix::Result<()> {
     let none = None::<&str>;
     mount(Some(&bind.from), &bind.to, none, MsFlags::MS_BIND | MsFlags::MS_REC, none)?;
-    if bind.read_only {
-        let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
-        mount(none, &bind.to, none, flags, none)?;
-    }
-    Ok(())
+    if bind.read_only { read_only(&bind.to) } else { Ok(()) }
+}
+
+/// Makes a mount and all below it read-only, and changes nothing else of them (Linux 5.12; there is nothing like it
+/// before, and the job is refused).
+fn read_only(place: &Path) -> nix::Result<()> {
+    // SAFETY: plain numbers
+    let mut change: libc::mount_attr = unsafe { std::mem::zeroed() };
+    change.attr_set = libc::MOUNT_ATTR_RDONLY;
+    let flags = libc::AT_RECURSIVE;
+    let result = place.with_nix_path(|place| {
+        // SAFETY: a string that ends with a zero, and a structure of that size
+        unsafe {
+            libc::syscall(
+                libc::SYS_mount_setattr,
+                libc::AT_FDCWD,
+                place.as_ptr(),
+                flags,
+                &raw mut change,
+                size_of_val(&change),
+            )
+        }
+    })?;
+    nix::errno::Errno::result(result).map(drop)
 }

@@ -65,7 +65,7 @@ fn prepare(control: &UnixStream) -> Result<Option<Prepared>, JobError> {
     let fds = setup.nodes.iter().map(|_| control::receive_fds(control));
     let fds: Vec<[OwnedFd; 4]> = fds.collect::<Result<_, _>>().map_err(system)?;
     // while the daemon may still open them
-    let own = std::fs::File::open("/proc/self/fd").map_err(system)?.into();
+    let own = identity::descriptors(&setup.identity, &setup.spec.files)?;
     let (stdin, outputs) = (input(stdin), [Output::new(stdout), Output::new(stderr)]);
     identity::take(&setup.identity, &setup.spec.files)?;
     let mut nodes = Vec::new();

@@ -28,12 +28,19 @@ pub(crate) struct Opened {
 
 /// Opens a program as the user, for processes with so many bytes of memory.
 pub(crate) fn open(path: &Path, memory: u64) -> Result<Opened, ProgramError> {
-    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
-    let file = File::options().read(true).custom_flags(flags).open(path).map_err(|e| match e.kind() {
+    let file = File::options().read(true).custom_flags(OPEN).open(path).map_err(|e| match e.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => ProgramError::Missing,
         io::ErrorKind::PermissionDenied => ProgramError::NotExecutable,
         _ => ProgramError::Read(e.to_string()),
     })?;
+    look(file, path.to_owned(), memory)
+}
+
+/// How programs are opened: for reading, without waiting for whatever it is.
+pub(super) const OPEN: i32 = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
+
+/// Looks at what was opened.
+pub(super) fn look(file: File, path: PathBuf, memory: u64) -> Result<Opened, ProgramError> {
     let kind = file.metadata().map_err(|e| ProgramError::Read(e.to_string()))?.file_type();
     if !kind.is_file() {
         return Err(ProgramError::NotAFile);
@@ -47,7 +54,7 @@ pub(crate) fn open(path: &Path, memory: u64) -> Result<Opened, ProgramError> {
     )
     .map_err(|_| ProgramError::NotExecutable)?;
     let program = elf::read(&file, memory)?;
-    Ok(Opened { file, program, path: path.to_owned() })
+    Ok(Opened { file, program, path })
 }
 
 /// What every process of the job has from its start.

@@ -29,9 +29,10 @@ impl World {
             arguments.push(CString::default());
         }
         self.become_process(process)?;
-        let opened = start::open(Path::new(OsStr::from_bytes(path.as_bytes())), process.bank.length());
-        let mut opened = opened.map_err(|e| errno(&e))?;
-        opened.path = std::path::absolute(&opened.path).unwrap_or(opened.path);
+        let file = self.open_quietly(libc::AT_FDCWD as u64, &path, [start::OPEN as u64, 0, 0])?;
+        let name = Path::new(OsStr::from_bytes(path.as_bytes()));
+        let name = std::path::absolute(name).unwrap_or_else(|_| name.to_owned());
+        let opened = start::look(file.into(), name, process.bank.length()).map_err(|e| errno(&e))?;
         let mut random = [0u8; 16];
         self.host.call(libc::SYS_getrandom, [random.as_mut_ptr() as u64, 16, 0, 0, 0, 0])?;
         let (uid, gid) = self.ids;

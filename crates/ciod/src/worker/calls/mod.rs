@@ -9,6 +9,7 @@ mod copies;
 mod descriptors;
 mod exec;
 mod messages;
+mod names;
 mod options;
 mod paths;
 mod poll;

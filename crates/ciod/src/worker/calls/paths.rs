@@ -219,7 +219,7 @@ impl World {
     }
 
     pub(super) fn readlink(&mut self, call: &Call, process: &mut Process, request: &Request) -> Made {
-        let host = translate(call, process, request)?;
+        let mut host = translate(call, process, request)?;
         let n = usize::from(u32::from(call.number) == nr::readlinkat);
         let path = host.paths[n].as_deref().ok_or(Errno::EFAULT)?;
         let (to, room) = (request.args[n + 1], request.args[n + 2]);
@@ -236,7 +236,7 @@ impl World {
             }
             Some(_) => Err(Errno::ENOENT),
             None => {
-                self.become_process(process)?;
+                let _kept = self.lead(call, process, &mut host)?;
                 done(self.host.call(i64::from(call.number), host.args)?)
             }
         }

@@ -60,8 +60,8 @@ fn place(process: &Process, address: u64) -> u64 {
 impl World {
     /// Makes a call as it is.
     pub(super) fn replay(&mut self, call: &Call, process: &mut Process, request: &Request) -> Made {
-        let host = translate(call, process, request)?;
-        self.become_process(process)?;
+        let mut host = translate(call, process, request)?;
+        let _kept = self.lead(call, process, &mut host)?;
         done(self.host.call(i64::from(call.number), host.args)?)
     }
 }
