@@ -113,6 +113,46 @@ fn streams_that_others_share_are_waited_for() {
 }
 
 #[test]
+fn room_in_either_output_is_waited_for() {
+    for labels in [false, true] {
+        let house = House::new(1);
+        let (mut out, stdout) = std::io::pipe().expect("pipe");
+        let (mut err, stderr) = std::io::pipe().expect("pipe");
+        let streams = Streams { stdin: null().into(), stdout: stdout.into(), stderr: stderr.into() };
+        let mut spec = house.spec();
+        spec.labels = labels;
+        let job = house.ciod.launch(spec, &house.links, streams).expect("launched");
+        let mut node = house.synthetic(0);
+        node.next_job();
+        node.poke(0, FREE, &[b'\n'; 1 << 16]);
+        for fd in [1, 2] {
+            let flag = [fd, libc::F_SETFL as u64, libc::O_NONBLOCK as u64, 0, 0, 0];
+            assert_eq!(node.call(0, nr::fcntl, flag), 0);
+            let last = std::iter::repeat_with(|| node.call(0, nr::write, [fd, FREE, 1 << 16, 0, 0, 0]));
+            assert_eq!(last.take(1000).find(|&n| n <= 0), Some(Errno::EAGAIN.result()), "no room, no wait");
+        }
+        for (fd, reader) in [(1, &mut out), (2, &mut err)] {
+            let asked = [[1, libc::POLLOUT as u32], [2, libc::POLLOUT as u32]];
+            node.poke(0, FREE, &asked.concat().into_iter().flat_map(u32::to_le_bytes).collect::<Vec<_>>());
+            let waits = node.send(0, nr::poll, [FREE, 2, u64::MAX, 0, 0, 0]);
+            assert_eq!(node.answer_within(0, waits, MOMENT), None, "both are full");
+            let mut some = vec![0; 1 << 17];
+            while node.answer_within(0, waits, Duration::from_millis(1)).is_none() {
+                assert!(reader.read(&mut some).expect("read") > 0);
+            }
+            let found = [6, 14].map(|at| node.peek(0, FREE + at, 1)[0]);
+            assert_eq!(found.map(|f| f != 0), [fd == 1, fd == 2]);
+            node.poke(0, FREE, &[b'\n'; 1 << 16]);
+            while node.call(0, nr::write, [fd, FREE, 1 << 16, 0, 0, 0]) > 0 {}
+        }
+        for mut reader in [out, err] {
+            std::thread::spawn(move || reader.read_to_end(&mut Vec::new()));
+        }
+        assert!(finish(&job, &mut [node]).success());
+    }
+}
+
+#[test]
 fn closing_a_socket_never_waits() {
     let house = House::new(1);
     let (job, mut nodes, _output) = house.run(house.spec());

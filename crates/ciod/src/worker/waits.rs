@@ -17,8 +17,8 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 pub(crate) struct Wait {
     /// Descriptors of the system, with the events of `epoll`.
     pub(crate) on: Vec<(RawFd, i32)>,
-    /// Room in an output of the job.
-    pub(crate) output: Option<usize>,
+    /// Room in these outputs of the job.
+    pub(crate) outputs: [bool; 2],
     /// Made again at this time whatever happens.
     pub(crate) until: Option<Instant>,
     /// Made again after this time: for what cannot be waited for.
@@ -30,6 +30,11 @@ pub(crate) struct Wait {
 impl Wait {
     pub(crate) fn on(fd: RawFd, events: i32) -> Self {
         Self { on: vec![(fd, events)], ..Self::default() }
+    }
+
+    /// For room in output `n`.
+    pub(crate) fn for_room(n: usize) -> Self {
+        Self { outputs: std::array::from_fn(|output| output == n), ..Self::default() }
     }
 }
 
@@ -52,7 +57,7 @@ pub(super) struct Waiting {
     pub(super) channel: usize,
     pub(super) request: Request,
     pub(super) progress: Progress,
-    output: Option<usize>,
+    outputs: [bool; 2],
     timer: Option<Instant>,
     /// Keeps it registered.
     _epoll: Option<Epoll>,
@@ -92,7 +97,7 @@ impl Queue {
             self.turn.push_back(id);
         }
         let waiting =
-            Waiting { process, channel, request, progress, output: wait.output, timer, _epoll: own };
+            Waiting { process, channel, request, progress, outputs: wait.outputs, timer, _epoll: own };
         self.all.insert(id, waiting);
         Ok(())
     }
@@ -113,7 +118,7 @@ impl Queue {
 
     /// Calls that wait for room in an output.
     pub(super) fn for_output(&self, output: usize) -> Vec<u64> {
-        self.ids(|w| w.output == Some(output))
+        self.ids(|w| w.outputs[output])
     }
 
     fn ids(&self, which: impl Fn(&Waiting) -> bool) -> Vec<u64> {

@@ -57,10 +57,17 @@ impl World {
         let mut wait = Wait { until: deadline(progress, patience), ..Wait::default() };
         for a in all {
             let Ok(file) = process.files.get(a.number) else { continue };
-            match file.about.kind {
-                Kind::Output(n) if a.events & libc::POLLOUT != 0 => wait.output = Some(n),
-                _ => wait.on.push((file.fd.as_raw_fd(), i32::from(a.events))),
+            let mut events = a.events;
+            if let Kind::Output(n) = file.about.kind
+                && events & libc::POLLOUT != 0
+            {
+                wait.outputs[n] = true;
+                events &= !(libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND);
+                if events == 0 {
+                    continue;
+                }
             }
+            wait.on.push((file.fd.as_raw_fd(), i32::from(events)));
         }
         Step::Wait(wait)
     }

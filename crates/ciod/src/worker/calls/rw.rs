@@ -220,11 +220,10 @@ impl World {
     ) -> Made {
         let bytes = parts.copy();
         let output = &mut self.outputs[n];
-        let wait = || Ok(Step::Wait(Wait { output: Some(n), ..Wait::default() }));
         let written = if self.labels {
             // lines are not cut where the reader stops: all of it, when there is room for anything
             if output.room() == 0 {
-                return if nonblocking { stopped(progress, Errno::EAGAIN) } else { wait() };
+                return if nonblocking { stopped(progress, Errno::EAGAIN) } else { wait_or_turn(0, n) };
             }
             let lines = label(process.rank, &mut process.lines[n], &bytes, false);
             output.put(&lines).map(|()| bytes.len())
@@ -245,8 +244,7 @@ impl World {
 }
 
 fn wait_or_turn(room: usize, output: usize) -> Made {
-    let now = room > 0;
-    Ok(Step::Wait(Wait { output: Some(output), now, ..Wait::default() }))
+    Ok(Step::Wait(Wait { now: room > 0, ..Wait::for_room(output) }))
 }
 
 /// Whether a descriptor has one of these events.
