@@ -50,6 +50,8 @@ struct State {
     listened: bool,
     /// When the worker is given up, and what is said of the job then.
     limit: Option<(Instant, Option<JobError>)>,
+    /// What is said of the job whose worker was given up.
+    late: Option<JobError>,
 }
 
 impl Job {
@@ -63,7 +65,8 @@ impl Job {
     ) -> Self {
         let worker = child.id();
         let outcome = JobOutcome::default();
-        let state = State { child, outcome, started: false, done: false, listened: false, limit: None };
+        let (limit, late) = (None, None);
+        let state = State { child, outcome, started: false, done: false, listened: false, limit, late };
         let (state, news) = (Mutex::new(state), Condvar::new());
         Self { control, alarm, size, nodes, limits, state, news, worker }
     }
@@ -145,10 +148,9 @@ impl Job {
                 let speaks = self.speaks(at.into_iter().chain(limit).min());
                 state = self.lock();
                 state.listened = false;
+                state.keep_limit();
                 if speaks {
                     self.hear(&mut state);
-                } else if limit.is_some_and(passed) {
-                    self.finish(&mut state, None);
                 }
                 self.news.notify_all();
                 speaks
@@ -217,7 +219,7 @@ impl Job {
         }
     }
 
-    /// The worker has said its last word, or has died without one, or is given up.
+    /// The worker has said its last word, or has died without one.
     fn finish(&self, state: &mut State, last: Option<Option<JobError>>) {
         state.done = true;
         if last.is_some() {
@@ -228,8 +230,7 @@ impl Job {
         state.outcome.error = last.unwrap_or_else(|| {
             state.outcome.lost = self.nodes.iter().map(NodeLink::number).collect();
             let how = status.map_or_else(|e| e.to_string(), |s| s.to_string());
-            let late = state.limit.take().filter(|(at, _)| passed(*at)).and_then(|(_, error)| error);
-            Some(late.unwrap_or(JobError::WorkerDied(how)))
+            Some(state.late.take().unwrap_or(JobError::WorkerDied(how)))
         });
         state.outcome.processes.sort_by_key(|p| p.rank);
         state.outcome.lost.sort_unstable();
@@ -239,9 +240,7 @@ impl Job {
             *node.lock() = if lost { NodeState::Lost } else { NodeState::Free };
         }
     }
-}
 
-impl Job {
     /// Waits until the worker has closed its end, but not for ever.
     fn gone(&self) {
         let at = Instant::now() + SENTENCE;
@@ -256,6 +255,14 @@ impl State {
         let Some(at) = Instant::now().checked_add(left) else { return };
         if self.limit.as_ref().is_none_or(|(old, _)| at < *old) {
             self.limit = Some((at, error));
+        }
+    }
+
+    /// Ends a worker whose time is over: then it says nothing more, after what it has said before.
+    fn keep_limit(&mut self) {
+        if let Some((_, error)) = self.limit.take_if(|(at, _)| passed(*at)) {
+            self.late = self.late.take().or(error);
+            let _ = self.child.kill();
         }
     }
 }

@@ -105,6 +105,14 @@ fn streams_that_others_share_are_waited_for() {
     input.write_all(b"line\n").expect("written");
     assert_eq!(nodes[0].answer(0, waits), 5);
     assert_eq!(nodes[0].call(0, nr::read, [3, FREE, 100, 0, 0, 0]), 5);
+    // from a socket of its own, too; what cannot be copied is told at once
+    assert_eq!(nodes[0].call(0, nr::socketpair, [1, 1, 0, FREE, 0, 0]), 0);
+    let waits = nodes[0].send(0, nr::sendfile, [4, 5, 0, 100, 0, 0]);
+    others_go_on(&mut nodes, waits);
+    assert_eq!(nodes[0].call(1, nr::write, [6, FREE, 7, 0, 0, 0]), 7);
+    assert_eq!(nodes[0].answer(0, waits), 7);
+    let refused = nodes[0].call(0, nr::sendfile, [5, 3, 0, 100, 0, 0]);
+    assert_eq!(refused, Errno::EINVAL.result(), "from a pipe");
     for shared in [stdin, stdout] {
         let flags = fcntl(&shared, FcntlArg::F_GETFL).expect("flags");
         assert_eq!(flags & libc::O_NONBLOCK, 0, "others would meet EAGAIN");

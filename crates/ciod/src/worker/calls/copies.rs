@@ -1,13 +1,13 @@
 //! From one descriptor to another without the program's memory.
 
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsRawFd as _, RawFd};
 
 use colony_fship::calls::{Call, number as nr};
 use colony_fship::{Errno, Request};
 
 use super::rw::ready;
 use super::{Made, TURN, World, done, next_turn, write_stopped};
-use crate::worker::process::{Kind, Process};
+use crate::worker::process::{Description, Kind, Process};
 use crate::worker::waits::{Progress, Wait};
 
 impl World {
@@ -30,12 +30,9 @@ impl World {
         }
         let (source, from) = (input.about.clone(), input.fd.as_raw_fd());
         let (about, fd) = (output.about.clone(), output.fd.as_raw_fd());
-        if source.kind != Kind::File && !ready(from, libc::EPOLLIN) {
-            // of a stream, what there was is all
-            if progress.done > 0 {
-                return done(progress.done);
-            }
-            return self.not_ready(&source, from, progress, Wait::on(from, libc::EPOLLIN));
+        let lacks_input = || source.kind != Kind::File && !ready(from, libc::EPOLLIN);
+        if source.shared && lacks_input() {
+            return self.no_input(&source, from, progress);
         }
         if about.shared && !ready(fd, libc::EPOLLOUT) {
             return self.not_ready(&about, fd, progress, Wait::on(fd, libc::EPOLLOUT));
@@ -68,8 +65,17 @@ impl World {
                 }
                 next_turn()
             }
+            Err(Errno::EAGAIN) if lacks_input() => self.no_input(&source, from, progress),
             Err(Errno::EAGAIN) => self.not_ready(&about, fd, progress, Wait::on(fd, libc::EPOLLOUT)),
             Err(e) => write_stopped(process, progress, e),
         }
+    }
+
+    /// Nothing can be read now; of a stream, what there was is all.
+    fn no_input(&mut self, source: &Description, from: RawFd, progress: &mut Progress) -> Made {
+        if progress.done > 0 {
+            return done(progress.done);
+        }
+        self.not_ready(source, from, progress, Wait::on(from, libc::EPOLLIN))
     }
 }

@@ -114,7 +114,7 @@ impl World {
         }
         let events = if manner.writes { libc::EPOLLOUT } else { libc::EPOLLIN };
         let wait = || Wait::on(fd, events);
-        if about.shared && !ready(fd, events) {
+        if about.shared && total > 0 && !ready(fd, events) {
             return self.not_ready(&about, fd, progress, wait());
         }
         if about.shared && manner.writes && about.kind != Kind::Socket {
