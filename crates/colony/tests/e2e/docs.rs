@@ -192,7 +192,10 @@ fn every_link_between_pages_leads_somewhere() {
             assert!(target.exists(), "{name} links to {link}, which is not there");
             if !anchor.is_empty() {
                 let page = std::fs::read_to_string(&target).expect("a page");
-                assert!(anchors(&page).any(|a| a == anchor), "{name} links to {link}, a heading that is not there");
+                assert!(
+                    anchors(&page).any(|a| a == anchor),
+                    "{name} links to {link}, a heading that is not there"
+                );
             }
         }
     }
@@ -202,7 +205,8 @@ fn every_link_between_pages_leads_somewhere() {
 fn anchors(page: &str) -> impl Iterator<Item = String> {
     let headings = page.lines().filter(|l| l.starts_with('#')).map(|l| l.trim_start_matches('#').trim());
     let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
-    headings.map(move |h| h.to_lowercase().chars().filter(kept).map(|c| if c == ' ' { '-' } else { c }).collect())
+    headings
+        .map(move |h| h.to_lowercase().chars().filter(kept).map(|c| if c == ' ' { '-' } else { c }).collect())
 }
 
 #[test]
