@@ -53,8 +53,10 @@ fn processes(r: &mut Report) {
     r.case(n::set_robust_list, "same", &[head, 24]);
     r.case(n::set_robust_list, "length", &[head, 1]);
     r.case(n::sched_yield, "once", &[]);
-    r.case(n::getpriority, "own", &[0, 0]);
-    r.case(n::setpriority, "same", &[0, 0, 0]);
+    // 20 less what `nice` was given: who starts this program may have been
+    let priority = call(n::getpriority, &[0, 0]);
+    r.line(n::getpriority, "own", &(1..=40).contains(&priority).to_string());
+    r.case(n::setpriority, "same", &[0, 0, (20 - priority) as u64]);
     r.case(n::getpriority, "which", &[9, 0]);
     let mut name = *b"seventeen letters\0";
     r.case(n::prctl, "PR_SET_NAME", &[15, of(&name)]);
@@ -79,7 +81,7 @@ fn machine(r: &mut Report) {
     r.line(n::sysinfo, "memory", &(info[4] > 1 << 20).to_string());
     let (mut cpu, mut node) = (99u32, 99u32);
     r.case(n::getcpu, "own", &[mut_of(&mut cpu), mut_of(&mut node), 0]);
-    r.line(n::getcpu, "node", &node.to_string());
+    r.line(n::getcpu, "node", &(node != 99).to_string());
     let mut mask = [0u64; 16];
     r.line(
         n::sched_getaffinity,

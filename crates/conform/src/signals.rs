@@ -105,21 +105,29 @@ fn waits(r: &mut Report, pid: u64) {
     seen(r, "suspended");
     call(n::rt_sigprocmask, &[1, of(&usr1), 0, 8]);
     handle(libc::SIGALRM, 0);
-    let timer: [u64; 4] = [0, 0, 0, 2000];
-    call(n::setitimer, &[0, of(&timer), 0]);
-    r.case(n::pause, "timer", &[]);
+    interrupted(r, n::pause, "timer", &[]);
     seen(r, "timer");
-    call(n::setitimer, &[0, of(&timer), 0]);
     let long: [u64; 2] = [100, 0];
     let mut left: [u64; 2] = [0; 2];
-    r.case(n::nanosleep, "interrupted", &[of(&long), mut_of(&mut left)]);
-    r.line(n::nanosleep, "left", &left[0].to_string());
+    interrupted(r, n::nanosleep, "interrupted", &[of(&long), mut_of(&mut left)]);
+    r.line(n::nanosleep, "most is left", &(50..100).contains(&left[0]).to_string());
     let mut ends = [0u32; 2];
     call(n::pipe, &[mut_of(&mut ends)]);
-    call(n::setitimer, &[0, of(&timer), 0]);
     let mut byte = [0u8; 1];
-    r.case(n::read, "interrupted", &[ends[0].into(), mut_of(&mut byte), 1]);
+    interrupted(r, n::read, "interrupted", &[ends[0].into(), mut_of(&mut byte), 1]);
     ends.into_iter().for_each(|fd| crate::report::close(fd.into()));
+}
+
+/// Tries a call that only a signal ends. The timer goes on until the call has returned: a signal that comes before the
+/// call, as on a machine that is busy with others, is followed by another. They count as one.
+fn interrupted(r: &mut Report, number: u32, what: &str, args: &[u64]) {
+    let before = COUNT.load(Ordering::Relaxed);
+    let (every, off): ([u64; 4], [u64; 4]) = ([0, 20_000, 0, 20_000], [0; 4]);
+    call(n::setitimer, &[0, of(&every), 0]);
+    let result = call(number, args);
+    call(n::setitimer, &[0, of(&off), 0]);
+    COUNT.store(COUNT.load(Ordering::Relaxed).min(before + 1), Ordering::Relaxed);
+    r.line(number, what, &shown(result));
 }
 
 fn stacks(r: &mut Report, pid: u64) {

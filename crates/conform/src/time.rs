@@ -75,13 +75,15 @@ fn timers(r: &mut Report) {
     let mut timer: [u64; 4] = [0, 0, 1000, 0];
     r.case(n::setitimer, "far", &[0, of(&timer), 0]);
     r.case(n::getitimer, "far", &[0, mut_of(&mut timer)]);
-    r.line(n::getitimer, "seconds left", &(timer[2] + u64::from(timer[3] > 0)).to_string());
+    // a machine that is busy with others may take seconds from one line to the next
+    let most = |seconds: u64, of: u64| (of / 2..=of).contains(&seconds).to_string();
+    r.line(n::getitimer, "most is left", &most(timer[2], 1000));
     let off: [u64; 4] = [0; 4];
     r.case(n::setitimer, "off", &[0, of(&off), mut_of(&mut timer)]);
     r.case(n::setitimer, "which", &[9, of(&off), 0]);
     r.case(n::getitimer, "which", &[9, mut_of(&mut timer)]);
     r.case(n::alarm, "none before", &[100]);
-    r.case(n::alarm, "off", &[0]);
+    r.line(n::alarm, "off", &most(call(n::alarm, &[0]) as u64, 100));
     r.case(n::alarm, "off already", &[0]);
 }
 

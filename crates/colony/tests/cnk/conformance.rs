@@ -1,6 +1,10 @@
 //! Every system call of the table, against Linux.
 
-use std::process::Command;
+use std::io::{Read as _, Seek as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use colony_cnk::Machine;
 use colony_fship::Class;
@@ -23,8 +27,7 @@ fn every_call_does_on_a_node_what_it_does_on_linux() {
 pub(crate) fn as_on_linux(machine: Machine) {
     let Some([program]) = programs(["colony-conform"]) else { return };
     let (here, there) = (folder(), folder());
-    let linux = Command::new(&program).arg(here.path()).env_clear().output().expect("runs");
-    let linux = String::from_utf8_lossy(&linux.stdout).into_owned();
+    let linux = on_linux(&program, here.path());
     let mut partition = boot(machine, 1);
     let path = there.path().to_str().expect("text");
     let node = run(&mut partition, spec(&program, there.path(), &[path]));
@@ -45,6 +48,38 @@ pub(crate) fn as_on_linux(machine: Machine) {
     );
     assert_eq!(linux.lines().count(), node.stdout.lines().count(), "{}", node.stdout);
     eprintln!("{} cases are as on Linux", linux.lines().count());
+}
+
+/// What the program says on Linux, where it finds what a node has: the usual umask, and no descriptors but three.
+fn on_linux(program: &Path, folder: &Path) -> String {
+    const PATIENCE: Duration = Duration::from_secs(240);
+    let mut said = tempfile::tempfile().expect("a file");
+    let mut oracle = Command::new(program);
+    oracle.arg(folder).env_clear().stdin(Stdio::null());
+    oracle.stdout(said.try_clone().expect("a descriptor")).stderr(Stdio::inherit());
+    const CLOEXEC: i32 = nix::libc::CLOSE_RANGE_CLOEXEC as i32;
+    let like_a_node = || {
+        nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
+        // SAFETY: no descriptor is closed before the program is another.
+        let marked = unsafe { nix::libc::close_range(3, u32::MAX, CLOEXEC) };
+        nix::errno::Errno::result(marked).map(drop).map_err(Into::into)
+    };
+    // SAFETY: two system calls, which allocate nothing and take no lock.
+    unsafe { oracle.pre_exec(like_a_node) };
+    let mut oracle = oracle.spawn().expect("runs on Linux");
+    let start = Instant::now();
+    while oracle.try_wait().expect("ours").is_none() {
+        if start.elapsed() > PATIENCE {
+            let _ = oracle.kill();
+            let _ = oracle.wait();
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let mut text = String::new();
+    said.rewind().and_then(|()| said.read_to_string(&mut text)).expect("ours");
+    assert!(start.elapsed() <= PATIENCE, "the program does not end on Linux:\n{text}");
+    text
 }
 
 #[test]
