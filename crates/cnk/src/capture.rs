@@ -3,15 +3,15 @@
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
 
-use colony_ciod::{Job, JobOutcome};
+use colony_ciod::JobOutcome;
 
-use crate::CnkError;
+use crate::{CnkError, Death, Running};
 
 /// A job under way, whose output is kept.
 #[derive(Debug)]
 pub struct Capturing {
     /// The job.
-    pub job: Job,
+    pub job: Running,
     pub(crate) stdout: File,
     pub(crate) stderr: File,
 }
@@ -25,6 +25,8 @@ pub struct Captured {
     pub stderr: String,
     /// How they ended.
     pub outcome: JobOutcome,
+    /// The nodes that died meanwhile.
+    pub deaths: Vec<Death>,
 }
 
 impl Capturing {
@@ -40,6 +42,11 @@ impl Capturing {
             read.map_err(CnkError::io("what a job has printed"))?;
             Ok::<_, CnkError>(String::from_utf8_lossy(&bytes).into_owned())
         };
-        Ok(Captured { stdout: text(self.stdout)?, stderr: text(self.stderr)?, outcome })
+        Ok(Captured {
+            stdout: text(self.stdout)?,
+            stderr: text(self.stderr)?,
+            outcome,
+            deaths: self.job.deaths(),
+        })
     }
 }

@@ -5,6 +5,8 @@ use std::io;
 use colony_ciod::{CiodError, JobError};
 use colony_vm::VmError;
 
+use crate::Death;
+
 /// Why a partition does not boot, or a job does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum CnkError {
@@ -19,14 +21,9 @@ pub enum CnkError {
     /// A wish that no machine fulfills.
     #[error("{0}")]
     Machine(String),
-    /// The node's emulator ended by itself.
-    #[error("node {node} died: {said}")]
-    Died {
-        /// Its number.
-        node: u32,
-        /// The last that it and its emulator said.
-        said: String,
-    },
+    /// A node died by itself.
+    #[error(transparent)]
+    Died(#[from] Death),
     /// The I/O daemon refused.
     #[error(transparent)]
     Ciod(#[from] CiodError),

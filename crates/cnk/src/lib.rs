@@ -14,23 +14,28 @@
 //! ```
 //!
 //! The kernel is part of this library ([`KERNEL`]). A node is one QEMU process of the `microvm` machine, which dies
-//! with the thread that booted it. A node that a job leaves in the middle is started anew before the next job.
+//! with the thread that booted it. Who waits for a job watches its nodes: one that dies ends the job, and is started anew
+//! before the next, as is a node that a job leaves in the middle.
 
 mod capture;
 mod emulator;
 mod error;
+mod life;
 mod machine;
 mod node;
 mod partition;
 pub mod programs;
 pub mod report;
+mod running;
 
 pub use capture::{Captured, Capturing};
 pub use colony_ciod as ciod;
 pub use error::CnkError;
+pub use life::{Cause, Death};
 pub use machine::{Accel, Link, Machine};
 pub use node::Node;
 pub use partition::Partition;
+pub use running::Running;
 
 /// The compute node kernel: an ELF file with a PVH entry.
 pub static KERNEL: &[u8] = include_bytes!(env!("COLONY_CNK"));

@@ -1,29 +1,26 @@
 //! A booted node.
 
 use std::fs::File;
-use std::io::{Read, Write as _};
+use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::process::Child;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use colony_ciod::{Ciod, NodeLink, Proxy};
 use colony_vm::qemu::memory_file;
 
 use crate::emulator::{self, Parts};
+use crate::life::Life;
 use crate::{CnkError, KERNEL, Link, Machine};
-
-/// Bytes of a console that are kept: its end.
-const CONSOLE: usize = 64 << 10;
 
 /// A virtual machine that runs the compute node kernel. Dropping it switches it off.
 #[derive(Debug)]
 pub struct Node {
     link: NodeLink,
     /// Speaks with it by frames, where they share no memory.
-    _proxy: Option<Proxy>,
+    proxy: Option<Proxy>,
     child: Child,
-    console: Arc<Mutex<Vec<u8>>>,
+    life: Life,
     started: Instant,
 }
 
@@ -45,14 +42,8 @@ impl Node {
         let torus = torus.map(|(file, bytes)| Ok::<_, CnkError>((own(file)?, bytes))).transpose()?;
         let started = Instant::now();
         let mut child = emulator::start(machine, Parts { kernel, link: socket, torus })?;
-        let console = Arc::new(Mutex::new(Vec::new()));
-        if let Some(out) = child.stdout.take() {
-            keep(out, console.clone());
-        }
-        if let Some(err) = child.stderr.take() {
-            keep(err, console.clone());
-        }
-        Ok(Self { link, _proxy: proxy, child, console, started })
+        let life = Life::new(link.number(), &mut child, proxy.as_ref());
+        Ok(Self { link, proxy, child, life, started })
     }
 
     /// Its link to the I/O daemon.
@@ -62,8 +53,7 @@ impl Node {
 
     /// What its kernel and its emulator have said, the last of it.
     pub fn console(&self) -> String {
-        let console = self.console.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&console).into_owned()
+        self.life.console()
     }
 
     /// How long ago its emulator was started.
@@ -76,22 +66,22 @@ impl Node {
         self.child.id()
     }
 
-    /// Says why, if the emulator has ended.
+    /// Process id of its proxy, where it has one.
+    pub fn proxy_pid(&self) -> Option<u32> {
+        self.proxy.as_ref().map(Proxy::pid)
+    }
+
+    /// Its signs of life.
+    pub(crate) fn life(&self) -> &Life {
+        &self.life
+    }
+
+    /// Says why, if it has died.
     ///
     /// # Errors
     /// That it has.
-    pub fn check(&mut self) -> Result<(), CnkError> {
-        match self.child.try_wait() {
-            Ok(None) => Ok(()),
-            ended => {
-                // its last words may be on their way
-                std::thread::sleep(Duration::from_millis(20));
-                let how =
-                    ended.map_or_else(|e| e.to_string(), |s| s.map_or_else(String::new, |s| s.to_string()));
-                let said = format!("{} ({how})", self.console().trim());
-                Err(CnkError::Died { node: self.link.number(), said })
-            }
-        }
+    pub fn check(&self) -> Result<(), CnkError> {
+        self.life.death().map_or(Ok(()), |death| Err(death.into()))
     }
 }
 
@@ -119,17 +109,4 @@ pub(crate) fn kernel() -> Result<File, CnkError> {
     let mut file = memory_file("colony-cnk")?;
     file.write_all(KERNEL).map_err(CnkError::io("the kernel's file"))?;
     Ok(file)
-}
-
-/// Keeps the end of what comes; ends with its source.
-fn keep(mut from: impl Read + Send + 'static, console: Arc<Mutex<Vec<u8>>>) {
-    std::thread::spawn(move || {
-        let mut bytes = [0; 4096];
-        while let Ok(n @ 1..) = from.read(&mut bytes) {
-            let mut all = console.lock().unwrap_or_else(PoisonError::into_inner);
-            all.extend_from_slice(&bytes[..n]);
-            let surplus = all.len().saturating_sub(CONSOLE);
-            all.drain(..surplus);
-        }
-    });
 }

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use colony_ciod::{Ciod, Config, Job, JobOutcome, JobSpec, NodeLink, NodeState, Streams};
+use colony_ciod::{Ciod, Config, JobError, JobOutcome, JobSpec, NodeLink, NodeState, Streams};
 use colony_fship::layout::LARGE_PAGE;
 use colony_torus::Dims;
 use colony_torus::layout::Layout;
@@ -12,7 +12,7 @@ use nix::fcntl::{FallocateFlags, fallocate};
 
 use crate::capture::Capturing;
 use crate::node::{self, Node};
-use crate::{Accel, Captured, CnkError, Link, Machine};
+use crate::{Accel, Captured, CnkError, Link, Machine, Running};
 
 /// Nodes that share an I/O daemon, and memory for messages.
 ///
@@ -75,18 +75,20 @@ impl Partition {
     /// Starts a job on all nodes that it needs; those that were lost are started anew first.
     ///
     /// # Errors
-    /// A mode that the machine has no CPUs for, nodes that died, what the I/O daemon refuses.
-    pub fn launch(&mut self, mut spec: JobSpec, streams: Streams) -> Result<Job, CnkError> {
+    /// A mode that the machine has no CPUs for, a job that is under way, nodes that died, what the I/O daemon refuses.
+    pub fn launch(&mut self, mut spec: JobSpec, streams: Streams) -> Result<Running, CnkError> {
         self.machine.fits(spec.mode)?;
         self.restore()?;
+        let nodes = self.nodes.len() as u32;
+        let (size, held) = (spec.size(nodes)?, spec.mode.processes());
         if let Some((file, bytes)) = &self.torus {
             spec.torus_bytes = Some(*bytes);
-            let nodes = self.nodes.len() as u32;
-            let dims = spec.process_torus(nodes, spec.size(nodes)?);
-            format_torus(file, *bytes, dims)?;
+            format_torus(file, *bytes, spec.process_torus(nodes, size))?;
         }
         let links: Vec<NodeLink> = self.nodes.iter().map(|n| n.link().clone()).collect();
-        Ok(self.ciod.launch(spec, &links, streams)?)
+        let ranks = |n: u32| (n * held..size.min((n + 1) * held)).collect();
+        let watched = (0..).zip(&self.nodes).map(|(n, node)| (node.life().clone(), ranks(n))).collect();
+        Ok(Running::new(self.ciod.launch(spec, &links, streams)?, watched))
     }
 
     /// Runs a job to its end.
@@ -127,14 +129,14 @@ impl Partition {
         &self.machine
     }
 
-    /// Starts lost nodes anew; a node whose emulator died by itself before it ever worked is an error.
+    /// Starts lost nodes anew; a node that died by itself before it ever worked is an error, and so is one in a job.
     fn restore(&mut self) -> Result<(), CnkError> {
         for n in 0..self.nodes.len() {
-            if self.nodes[n].link().state() == NodeState::Lost {
-                let number = self.nodes[n].link().number();
-                self.nodes[n] = self.start(number)?;
-            } else {
-                self.nodes[n].check()?;
+            let number = self.nodes[n].link().number();
+            match self.nodes[n].link().state() {
+                NodeState::Lost => self.nodes[n] = self.start(number)?,
+                NodeState::Busy => return Err(JobError::NodeBusy(number).into()),
+                NodeState::Free => self.nodes[n].check()?,
             }
         }
         Ok(())

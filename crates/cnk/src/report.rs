@@ -3,7 +3,7 @@
 use colony_ciod::{JobOutcome, JobSpec};
 use serde::Serialize;
 
-use crate::Machine;
+use crate::{Death, Machine};
 
 /// Name and version of what [`Report`] is in JSON.
 pub const SCHEMA: &str = "colony.cnk.run/1";
@@ -21,6 +21,8 @@ pub struct Report {
     pub job: JobSpec,
     /// What became of it.
     pub outcome: JobOutcome,
+    /// The nodes that died meanwhile, and of what.
+    pub deaths: Vec<Death>,
     /// From the start of the emulators to that of the programs, seconds.
     pub boot_s: f64,
     /// From the start of the programs to the end of the job, seconds.

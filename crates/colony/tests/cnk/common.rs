@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use colony_cnk::ciod::{Config, Job, JobSpec};
+use colony_cnk::ciod::{Config, JobSpec};
 use colony_cnk::programs::static_program;
-use colony_cnk::{Captured, Capturing, Machine, Partition};
+use colony_cnk::{Captured, Capturing, Machine, Partition, Running};
 use colony_vm::testing::missing;
 
 /// What a job printed, and what became of it.
@@ -56,10 +56,10 @@ pub(crate) fn boot(machine: Machine, nodes: u32) -> Partition {
 }
 
 /// A job that is under way, with what it prints.
-pub(crate) struct Running(Capturing);
+pub(crate) struct Launched(Capturing);
 
-impl Running {
-    pub(crate) fn job(&self) -> &Job {
+impl Launched {
+    pub(crate) fn job(&self) -> &Running {
         &self.0.job
     }
 
@@ -74,10 +74,10 @@ impl Running {
     }
 }
 
-pub(crate) fn launch(partition: &mut Partition, mut spec: JobSpec) -> Running {
+pub(crate) fn launch(partition: &mut Partition, mut spec: JobSpec) -> Launched {
     // no test waits for ever for a job that hangs
     spec.timeout_s = spec.timeout_s.or(Some(240.0));
-    Running(partition.launch_captured(spec).expect("starts"))
+    Launched(partition.launch_captured(spec).expect("starts"))
 }
 
 /// Runs a job to its end.
@@ -98,6 +98,23 @@ pub(crate) fn script(busybox: &Path, folder: &Path, text: &str) -> JobSpec {
     spec(busybox, folder, &["sh", "-c", text])
 }
 
+/// A folder of its own, by the name that `getcwd` gives it.
 pub(crate) fn folder() -> tempfile::TempDir {
-    tempfile::tempdir().expect("a folder")
+    let place = std::env::temp_dir().canonicalize().expect("a place for folders");
+    tempfile::tempdir_in(place).expect("a folder")
+}
+
+/// A folder that other users may reach, too; `None`, with the reason printed, where there is no place for one.
+pub(crate) fn folder_for_all() -> Option<tempfile::TempDir> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let open = |place: &Path| {
+        let mut above = place.ancestors();
+        above.all(|f| f.metadata().is_ok_and(|m| m.permissions().mode() & 0o001 != 0))
+    };
+    let places = [std::env::temp_dir(), "/tmp".into(), "/var/tmp".into()];
+    let found = places.iter().filter_map(|place| place.canonicalize().ok()).find(|place| open(place));
+    if found.is_none() {
+        eprintln!("skipped: other users reach neither TMPDIR nor /tmp nor /var/tmp");
+    }
+    found.map(|place| tempfile::tempdir_in(place).expect("a folder"))
 }

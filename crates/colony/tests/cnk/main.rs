@@ -8,3 +8,4 @@ mod messages;
 mod network;
 mod noise;
 mod programs;
+mod watch;

@@ -1,9 +1,9 @@
 //! Messages between nodes.
 
-use colony_cnk::Machine;
-use colony_cnk::ciod::Mode;
+use colony_cnk::ciod::{JobError, Mode};
+use colony_cnk::{CnkError, Machine};
 
-use crate::common::{boot, folder, programs, run, spec};
+use crate::common::{boot, folder, launch, programs, run, spec};
 
 #[test]
 fn the_benchmark_programs_run_between_nodes() {
@@ -28,4 +28,22 @@ fn the_benchmark_programs_run_between_nodes() {
             assert!(measured["ops"].as_u64() > Some(0), "{program}: {measured}");
         }
     }
+}
+
+#[test]
+fn a_second_job_is_refused_and_leaves_the_messages_of_the_first_alone() {
+    let Some([bench]) = programs(["colony-bench-cnk"]) else { return };
+    let place = folder();
+    let mut partition = boot(Machine::default(), 2);
+    let job = |ops: &str| spec(&bench, place.path(), &["allreduce", "--ops", ops, "--warmup", "2"]);
+    let running = launch(&mut partition, job("5000"));
+    assert!(running.job().wait_started());
+    let mut refused = 0;
+    while running.job().wait_timeout(std::time::Duration::from_millis(20)).is_none() {
+        let second = partition.launch_captured(job("1"));
+        // the first may have ended meanwhile
+        refused += u32::from(matches!(second, Err(CnkError::Job(JobError::NodeBusy(0)))));
+    }
+    assert!(refused > 0, "the first job took some time");
+    running.end(&partition).output();
 }

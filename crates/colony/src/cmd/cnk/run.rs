@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::ValueEnum;
-use colony_cnk::ciod::{Bind, Config, Files, Job, JobError, JobOutcome, JobSpec, Mode, Network, Streams};
+use colony_cnk::ciod::{Bind, Config, Files, JobError, JobOutcome, JobSpec, Mode, Network, Streams};
 use colony_cnk::report::{Report, SCHEMA};
-use colony_cnk::{Accel, Link, Machine, Partition, programs};
+use colony_cnk::{Accel, Link, Machine, Partition, Running, programs};
 
 use crate::exit::WrongUse;
 use crate::words::{Ns, ns};
@@ -148,6 +148,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         machine: partition.machine().clone(),
         job: spec,
         outcome,
+        deaths: job.deaths(),
         boot_s,
         run_s,
     };
@@ -168,13 +169,16 @@ fn tell(args: &Args, report: &Report) -> anyhow::Result<()> {
         // the program has standard output
         eprintln!("{}", serde_json::to_string_pretty(report)?);
     } else {
+        for death in &report.deaths {
+            eprintln!("error: {death}");
+        }
         eprint!("{}", colony_view::cnk::outcome(&report.outcome));
     }
     Ok(())
 }
 
 /// Waits for the end of the job; interrupts go to it, and one after a polite one is a kill.
-fn watch(job: &Job, start: Instant) -> anyhow::Result<(JobOutcome, f64, f64)> {
+fn watch(job: &Running, start: Instant) -> anyhow::Result<(JobOutcome, f64, f64)> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM};
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let handle = signals.handle();

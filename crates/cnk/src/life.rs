@@ -1,0 +1,180 @@
+//! Whether a node lives, as far as that is to be seen from outside.
+
+use std::fmt;
+use std::io::Read;
+use std::process::Child;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use colony_ciod::Proxy;
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::unistd::Pid;
+use serde::Serialize;
+
+/// Bytes of a console that are kept: its end.
+const CONSOLE: usize = 64 << 10;
+/// How a kernel's last words begin.
+const PANIC: &str = "cnk: panicked at ";
+/// How long last words may be on their way.
+const LAST_WORDS: Duration = Duration::from_millis(20);
+
+/// A node has died.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Death {
+    /// Its number.
+    pub node: u32,
+    /// What died.
+    pub cause: Cause,
+    /// The last that its kernel and its emulator said.
+    pub said: String,
+}
+
+/// What of a node has died.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// The emulator ended, in this way.
+    Emulator(String),
+    /// The process that speaks with it by frames ended, in this way.
+    Proxy(String),
+    /// The kernel found something that cannot be.
+    Panic,
+}
+
+impl fmt::Display for Death {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node {} died: ", self.node)?;
+        match &self.cause {
+            Cause::Emulator(how) => write!(f, "its emulator ended ({how})")?,
+            Cause::Proxy(how) => write!(f, "its proxy ended ({how})")?,
+            Cause::Panic => f.write_str("its kernel panicked")?,
+        }
+        if self.said.is_empty() { Ok(()) } else { write!(f, ": {}", self.said) }
+    }
+}
+
+impl std::error::Error for Death {}
+
+/// The signs of life of a node. Clones are of the same node.
+#[derive(Clone, Debug)]
+pub(crate) struct Life {
+    number: u32,
+    emulator: Pid,
+    proxy: Option<Pid>,
+    console: Arc<Mutex<Console>>,
+}
+
+#[derive(Debug, Default)]
+struct Console {
+    kept: Vec<u8>,
+    panicked: bool,
+}
+
+impl Life {
+    /// Of a node whose emulator was just started; takes what that says.
+    pub(crate) fn new(number: u32, emulator: &mut Child, proxy: Option<&Proxy>) -> Self {
+        let pid = |id: u32| Pid::from_raw(id.cast_signed());
+        let console = Arc::<Mutex<Console>>::default();
+        if let Some(out) = emulator.stdout.take() {
+            keep(out, console.clone());
+        }
+        if let Some(err) = emulator.stderr.take() {
+            keep(err, console.clone());
+        }
+        Self { number, emulator: pid(emulator.id()), proxy: proxy.map(|p| pid(p.pid())), console }
+    }
+
+    /// The node's number.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// What its kernel and its emulator have said, the last of it.
+    pub(crate) fn console(&self) -> String {
+        String::from_utf8_lossy(&self.lock().kept).into_owned()
+    }
+
+    /// What it died of, if it has.
+    pub(crate) fn death(&self) -> Option<Death> {
+        let panic = || self.lock().panicked.then_some(Cause::Panic);
+        let cause = ended(self.emulator)
+            .map(Cause::Emulator)
+            .or_else(|| self.proxy.and_then(ended).map(Cause::Proxy))
+            .or_else(panic)?;
+        std::thread::sleep(LAST_WORDS);
+        let said = self.console();
+        let said = said.find(PANIC).map_or(said.trim(), |at| said[at..].trim()).to_owned();
+        Some(Death { node: self.number, cause, said })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Console> {
+        self.console.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How a child of this process has ended, if it has; it is left for who waits for it.
+fn ended(child: Pid) -> Option<String> {
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    match waitid(Id::Pid(child), flags) {
+        Ok(WaitStatus::StillAlive) => None,
+        Ok(WaitStatus::Exited(_, code)) => Some(format!("exit status {code}")),
+        Ok(WaitStatus::Signaled(_, signal, _)) => Some(format!("signal {signal}")),
+        Ok(other) => Some(format!("{other:?}")),
+        Err(_) => Some("it was switched off".into()),
+    }
+}
+
+/// Keeps the end of what comes; ends with its source.
+fn keep(mut from: impl Read + Send + 'static, console: Arc<Mutex<Console>>) {
+    std::thread::spawn(move || {
+        let mut bytes = [0; 4096];
+        while let Ok(n @ 1..) = from.read(&mut bytes) {
+            console.lock().unwrap_or_else(PoisonError::into_inner).add(&bytes[..n]);
+        }
+    });
+}
+
+impl Console {
+    fn add(&mut self, bytes: &[u8]) {
+        // the words may have come in two parts
+        let seen = self.kept.len().saturating_sub(PANIC.len() - 1);
+        self.kept.extend_from_slice(bytes);
+        self.panicked |= self.kept[seen..].windows(PANIC.len()).any(|w| w == PANIC.as_bytes());
+        let surplus = self.kept.len().saturating_sub(CONSOLE);
+        self.kept.drain(..surplus);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_seen_in_whatever_parts_it_comes() {
+        let words = format!("cnk: 2 CPUs\n{PANIC}src/job.rs:1:1:\nno\n");
+        for part in [1, 5, 4096] {
+            let mut console = Console::default();
+            assert!(!console.panicked);
+            words.as_bytes().chunks(part).for_each(|bytes| console.add(bytes));
+            assert!(console.panicked && console.kept == words.as_bytes(), "{part}");
+            console.add(&[b'x'; 2 * CONSOLE]);
+            assert!(console.panicked && console.kept.len() == CONSOLE);
+        }
+    }
+
+    #[test]
+    fn who_has_ended_is_seen_and_left_to_who_waits() {
+        let mut child = std::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .expect("cat is there");
+        let pid = Pid::from_raw(child.id().cast_signed());
+        assert_eq!(ended(pid), None);
+        child.kill().expect("ours");
+        while ended(pid).is_none() {}
+        assert_eq!(ended(pid).as_deref(), Some("signal SIGKILL"));
+        assert!(!child.wait().expect("ours").success());
+        assert!(ended(pid).is_some());
+    }
+}

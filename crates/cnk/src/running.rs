@@ -1,0 +1,120 @@
+//! Jobs under way, and the watch over their nodes.
+//!
+//! A node whose emulator, proxy or kernel has died says nothing more, and the I/O daemon cannot tell that from a
+//! program that computes. Whoever waits for the job looks at its nodes meanwhile.
+
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use colony_ciod::{CiodError, Job, JobError, JobOutcome};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::CnkError;
+use crate::life::{Death, Life};
+
+/// How often nodes are looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A job under way. Dropping it kills its worker, and its nodes are lost unless it had ended.
+#[derive(Debug)]
+pub struct Running {
+    job: Job,
+    /// Its nodes, and the ranks of each.
+    nodes: Vec<(Life, Vec<u32>)>,
+    deaths: Mutex<Vec<Death>>,
+}
+
+impl Running {
+    pub(crate) fn new(job: Job, nodes: Vec<(Life, Vec<u32>)>) -> Self {
+        Self { job, nodes, deaths: Mutex::default() }
+    }
+
+    /// Number of its processes.
+    pub fn size(&self) -> u32 {
+        self.job.size()
+    }
+
+    /// Sends Linux signal `signal` to every process; also while another thread waits.
+    ///
+    /// # Errors
+    /// If the job has ended.
+    pub fn signal(&self, signal: i32) -> Result<(), CnkError> {
+        Ok(self.job.signal(signal)?)
+    }
+
+    /// Waits until all programs run, or the job has ended; `true` if they ran. A node that dies ends the job: without
+    /// it, it would not begin.
+    pub fn wait_started(&self) -> bool {
+        let end = |_: &[u32]| {
+            // its number is still its own, or nobody's: numbers go round before one is given again
+            let worker = Pid::from_raw(self.job.worker().cast_signed());
+            kill(worker, Signal::SIGKILL)
+                .map_err(|e| CiodError::System { what: "ending the job's worker".into(), source: e.into() })
+        };
+        self.watched(end, || self.job.wait_started())
+    }
+
+    /// Waits for the end of the job. Again, it says the same.
+    ///
+    /// When a node dies its processes are killed; when the daemon has waited for them as long as it has patience with a
+    /// node (`grace`), they are lost and the job ends, or goes on without them if it says so.
+    pub fn wait(&self) -> JobOutcome {
+        if self.wait_started() {
+            let kill = |ranks: &[u32]| self.job.signal_ranks(Signal::SIGKILL as i32, ranks);
+            return self.watched(kill, || self.job.wait());
+        }
+        let mut outcome = self.job.wait();
+        if let (Some(JobError::WorkerDied(_)), Some(death)) = (&outcome.error, self.lock().first()) {
+            outcome.error = Some(JobError::NodeNotReady(death.node));
+        }
+        outcome
+    }
+
+    /// Waits no longer than this; `None` while the job goes on.
+    pub fn wait_timeout(&self, patience: Duration) -> Option<JobOutcome> {
+        self.job.wait_timeout(patience)
+    }
+
+    /// The nodes that have died meanwhile.
+    pub fn deaths(&self) -> Vec<Death> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Death>> {
+        self.deaths.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does `wait`, and calls `end` with the ranks of each node that dies meanwhile.
+    fn watched<T>(
+        &self,
+        end: impl Fn(&[u32]) -> Result<(), CiodError> + Send,
+        wait: impl FnOnce() -> T,
+    ) -> T {
+        let (stop, stopped) = channel::<()>();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+                    self.look(&end);
+                }
+            });
+            let result = wait();
+            drop(stop);
+            result
+        })
+    }
+
+    fn look(&self, end: impl Fn(&[u32]) -> Result<(), CiodError>) {
+        for (life, ranks) in &self.nodes {
+            if self.lock().iter().any(|d| d.node == life.number()) {
+                continue;
+            }
+            if let Some(death) = life.death() {
+                self.lock().push(death);
+                // a job that has ended meanwhile needs no end
+                let _ = end(ranks);
+            }
+        }
+    }
+}

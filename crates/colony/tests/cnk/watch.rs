@@ -1,0 +1,137 @@
+//! Nodes that die in the middle of a job: it ends, and says why.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use colony_cnk::ciod::{Config, End, JobError, JobSpec, Network};
+use colony_cnk::{Cause, CnkError, Link, Machine, Partition};
+use colony_fship::layout::{REPLIES_IN_CHANNEL, channel_at};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::common::{Ran, ciod, folder, launch, programs, run, script};
+
+/// Two nodes, with a daemon that has little patience with one that does not react.
+fn boot(machine: Machine) -> Partition {
+    let grace = Duration::from_millis(500);
+    Partition::boot(machine, 2, Config { grace, ..Config::new(ciod()) }).expect("boots")
+}
+
+fn send(pid: u32, signal: Signal) {
+    kill(Pid::from_raw(pid.cast_signed()), signal).expect("ours");
+}
+
+/// A job that does not end by itself.
+fn endless(busybox: &Path, folder: &Path) -> JobSpec {
+    script(busybox, folder, "while :; do :; done")
+}
+
+/// The job has ended by the death of node 1, and the partition works again.
+fn told_and_replaced(partition: &mut Partition, ran: &Ran, busybox: &Path, folder: &Path) {
+    let died: Vec<u32> = ran.deaths.iter().map(|d| d.node).collect();
+    assert_eq!(died, [1], "{:?}", ran.outcome);
+    assert!(ran.outcome.lost.contains(&1), "{:?}", ran.outcome);
+    assert!(!matches!(ran.outcome.error, Some(JobError::Timeout { .. })), "{:?}", ran.outcome);
+    let ran = run(partition, script(busybox, folder, "echo $COLONY_RANK"));
+    assert_eq!(ran.output().lines().count(), 2, "both nodes work again");
+}
+
+#[test]
+fn an_emulator_that_dies_ends_the_job() {
+    let Some([busybox]) = programs(["busybox"]) else { return };
+    let place = folder();
+    let mut partition = boot(Machine::default());
+    let running = launch(&mut partition, endless(&busybox, place.path()));
+    assert!(running.job().wait_started());
+    send(partition.nodes()[1].pid(), Signal::SIGKILL);
+    let ran = running.end(&partition);
+    assert_eq!(ran.deaths[0].cause, Cause::Emulator("signal SIGKILL".into()));
+    let ends: Vec<&End> = ran.outcome.processes.iter().map(|p| &p.end).collect();
+    assert_eq!(ends, [&End::Signaled(9), &End::Lost(JobError::NodeUnresponsive(1))]);
+    told_and_replaced(&mut partition, &ran, &busybox, place.path());
+}
+
+#[test]
+fn others_go_on_without_a_node_that_died_if_the_job_says_so() {
+    let Some([busybox]) = programs(["busybox"]) else { return };
+    let place = folder();
+    let mut partition = boot(Machine::default());
+    let text =
+        "case $COLONY_RANK in 0) until [ -e go ]; do :; done; echo went on;; *) while :; do :; done;; esac";
+    let mut job = script(&busybox, place.path(), text);
+    job.go_on = true;
+    let running = launch(&mut partition, job);
+    assert!(running.job().wait_started());
+    send(partition.nodes()[1].pid(), Signal::SIGKILL);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while running.job().deaths().is_empty() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            std::fs::write(place.path().join("go"), "").expect("ours");
+        });
+        running.job().wait();
+    });
+    let ran = running.end(&partition);
+    assert_eq!(ran.stdout, "went on\n");
+    assert_eq!(ran.outcome.processes[0].end, End::Exited(0));
+    told_and_replaced(&mut partition, &ran, &busybox, place.path());
+}
+
+#[test]
+fn a_node_that_dies_before_the_job_has_begun_ends_it() {
+    let Some([busybox]) = programs(["busybox"]) else { return };
+    let place = folder();
+    let mut partition = boot(Machine::default());
+    let victim = partition.nodes()[1].pid();
+    // it boots no further
+    send(victim, Signal::SIGSTOP);
+    let running = launch(&mut partition, endless(&busybox, place.path()));
+    send(victim, Signal::SIGKILL);
+    let ran = running.end(&partition);
+    told_and_replaced(&mut partition, &ran, &busybox, place.path());
+    // between two jobs
+    send(partition.nodes()[1].pid(), Signal::SIGKILL);
+    while partition.nodes()[1].check().is_ok() {}
+    let refused = partition.run_captured(endless(&busybox, place.path()));
+    assert!(matches!(refused, Err(CnkError::Died(death)) if death.node == 1));
+}
+
+#[test]
+fn a_kernel_that_panics_ends_the_job() {
+    let Some([busybox]) = programs(["busybox"]) else { return };
+    let place = folder();
+    let mut partition = boot(Machine::default());
+    let text = "mkfifo f.$COLONY_RANK; read word <> f.$COLONY_RANK";
+    let running = launch(&mut partition, script(&busybox, place.path(), text));
+    assert!(running.job().wait_started());
+    let node = &partition.nodes()[1];
+    let window = File::from(node.link().memory().try_clone_to_owned().expect("a descriptor"));
+    // a ring that says it holds what no ring holds, until the kernel looks
+    while !node.console().contains("panicked") {
+        let tail = channel_at(0) + REPLIES_IN_CHANNEL;
+        window.write_all_at(&0x7fff_ffffu32.to_le_bytes(), tail).expect("ours");
+        nix::unistd::write(node.link().bells_to_node()[0], &1u64.to_ne_bytes()).expect("rings");
+        std::thread::sleep(Duration::from_millis(10));
+        assert!(running.job().wait_timeout(Duration::ZERO).is_none(), "the kernel has not looked");
+    }
+    let ran = running.end(&partition);
+    assert_eq!(ran.deaths[0].cause, Cause::Panic);
+    assert!(ran.deaths[0].said.contains("damaged a ring"), "{}", ran.deaths[0]);
+    told_and_replaced(&mut partition, &ran, &busybox, place.path());
+}
+
+#[test]
+fn a_proxy_that_dies_ends_the_job() {
+    let Some([busybox]) = programs(["busybox"]) else { return };
+    let place = folder();
+    let mut partition = boot(Machine { link: Link::Network(Network::default()), ..Machine::default() });
+    let running = launch(&mut partition, endless(&busybox, place.path()));
+    assert!(running.job().wait_started());
+    send(partition.nodes()[1].proxy_pid().expect("it has one"), Signal::SIGKILL);
+    let ran = running.end(&partition);
+    assert_eq!(ran.deaths[0].cause, Cause::Proxy("signal SIGKILL".into()));
+    told_and_replaced(&mut partition, &ran, &busybox, place.path());
+}
