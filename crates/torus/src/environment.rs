@@ -1,7 +1,10 @@
 //! What a launcher tells a rank.
 
+use std::mem::MaybeUninit;
 use std::path::PathBuf;
 use std::time::Duration;
+
+use nix::libc;
 
 use crate::{Dims, Error};
 
@@ -104,6 +107,37 @@ fn place(text: &str) -> Option<Place> {
     }
 }
 
+/// Whether a window can be at this address: the kernel is that of a compute node, which maps it, or what is there is
+/// memory that this process shares with others, and so holds no values of its own.
+pub(crate) fn may_be_window(address: usize, bytes: usize) -> bool {
+    is_node() || std::fs::read_to_string("/proc/self/maps").is_ok_and(|maps| shares(&maps, address, bytes))
+}
+
+/// What `uname` says of the kernel.
+fn is_node() -> bool {
+    let mut names = MaybeUninit::<libc::utsname>::zeroed();
+    // SAFETY: zeroes are names without letters; the system writes no more than there is room for.
+    let names = unsafe {
+        libc::uname(names.as_mut_ptr());
+        names.assume_init()
+    };
+    names.version.map(i8::cast_unsigned).starts_with(b"Colony CNK\0")
+}
+
+/// Whether a process with these mappings shares all this memory, and may write it.
+fn shares(maps: &str, address: usize, bytes: usize) -> bool {
+    let hex = |text| usize::from_str_radix(text, 16).ok();
+    maps.lines().any(|line| {
+        let mut words = line.split_whitespace();
+        let place = words.next().and_then(|range| range.split_once('-'));
+        let Some((Some(first), Some(end))) = place.map(|(first, end)| (hex(first), hex(end))) else {
+            return false;
+        };
+        let inside = first <= address && address.checked_add(bytes).is_some_and(|past| past <= end);
+        inside && words.next() == Some("rw-s")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,6 +156,27 @@ mod tests {
         assert_eq!(place("0x1000:0x20"), Some(Place::Memory { address: 0x1000, bytes: 0x20 }));
         assert_eq!(place("/dev/shm/a:b"), Some(Place::File("/dev/shm/a:b".into())));
         assert_eq!(place(""), None);
+    }
+
+    #[test]
+    fn memory_is_a_window_only_where_it_is_shared() {
+        let maps = "10000-30000 rw-s 00000000 00:01 7   /memfd:window (deleted)\n\
+                    30000-40000 rw-p 00000000 00:00 0   [heap]\n\
+                    40000-50000 r--s 00000000 00:01 8   /dev/shm/x\n";
+        assert!(shares(maps, 0x10000, 0x20000) && shares(maps, 0x11000, 0x1000));
+        for (address, bytes) in [
+            (0, 1),
+            (0x10000, 0x20001),
+            (0xf000, 0x2000),
+            (0x30000, 8),
+            (0x40000, 8),
+            (0x50000, 8),
+            (0x11000, usize::MAX),
+        ] {
+            assert!(!shares(maps, address, bytes), "{address:#x}");
+        }
+        let own = 7u64;
+        assert!(!may_be_window(std::ptr::from_ref(&own).addr(), 8));
     }
 
     #[test]

@@ -52,13 +52,14 @@ impl Torus {
             Place::File(path) => Window::open(path)?,
             &Place::Memory { address, bytes } => {
                 let base = NonNull::new(std::ptr::with_exposed_provenance_mut(address));
-                let aligned = base.filter(|b| b.is_aligned() && address.checked_add(bytes).is_some());
-                let base = aligned.ok_or_else(|| Error::Environment {
+                let there = |b: &NonNull<_>| b.is_aligned() && environment::may_be_window(address, bytes);
+                let base = base.filter(there).ok_or_else(|| Error::Environment {
                     name: environment::WINDOW,
                     reason: format!("gives an address where no window can be, {address:#x}"),
                 })?;
-                // SAFETY: the kernel that started this program has mapped these bytes for it, for as long
-                // as it runs; the variable is its word for it, as the auxiliary vector is for others.
+                // SAFETY: a compute node's kernel has mapped these bytes for this program, for as long as it
+                // runs; the variable is its word for it, as the auxiliary vector is for others. Elsewhere they
+                // are mapped, and memory that only windows are made of.
                 unsafe { Window::at(base, bytes, false)? }
             }
         };
