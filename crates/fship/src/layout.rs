@@ -143,7 +143,7 @@ pub struct Process {
 pub struct JobBlock {
     /// [`crate::VERSION`].
     pub version: u32,
-    /// 1 in coprocessor mode, 2 in virtual node mode.
+    /// 1 in coprocessor mode, 1 or 2 in virtual node mode.
     pub processes_len: u32,
     /// Wall clock at the time stamp counter value below, ns since 1970.
     pub realtime_ns: u64,
