@@ -2,13 +2,13 @@
 
 use std::cell::Cell;
 use std::os::unix::thread::JoinHandleExt as _;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread;
 
 use colony_fship::calls::number as n;
 
-use crate::report::{Report, call, shown};
+use crate::report::{Report, call, close, mut_of, of, shown};
 
 pub(crate) fn try_all(r: &mut Report) {
     for round in ["first", "second"] {
@@ -16,6 +16,7 @@ pub(crate) fn try_all(r: &mut Report) {
     }
     apart(r);
     signaled(r);
+    barriers(r);
 }
 
 /// Two threads take turns: a lock and a condition, each of which waits in the kernel.
@@ -95,4 +96,33 @@ fn signaled(r: &mut Report) {
     let result = thread.join().unwrap_or(0);
     let right = RAN_ON.load(Ordering::Relaxed) == number;
     r.line(n::tgkill, "thread", &format!("{}, on the thread {right}", shown(result)));
+}
+
+/// A barrier for all threads is done while another computes, asks for one itself, or waits in the kernel.
+fn barriers(r: &mut Report) {
+    const PRIVATE: u64 = 1 << 3;
+    const REGISTER_PRIVATE: u64 = 1 << 4;
+    const TIMES: usize = 200;
+    r.case(n::membarrier, "register", &[REGISTER_PRIVATE, 0, 0]);
+    let all = || (0..TIMES).filter(|_| call(n::membarrier, &[PRIVATE, 0, 0]) == 0).count();
+    let thread = thread::spawn(all);
+    let own = all();
+    r.line(n::membarrier, "both at once", &format!("{own} {}", thread.join().unwrap_or(0)));
+    let computing = Arc::new(AtomicBool::new(true));
+    let still = computing.clone();
+    let thread = thread::spawn(move || while still.load(Ordering::Relaxed) {});
+    r.line(n::membarrier, "other computes", &all().to_string());
+    computing.store(false, Ordering::Relaxed);
+    let _ = thread.join();
+    let mut ends = [0u32; 2];
+    call(n::pipe, &[mut_of(&mut ends)]);
+    let [out, into] = ends.map(u64::from);
+    let thread = thread::spawn(move || call(n::read, &[out, mut_of(&mut [0u8]), 1]));
+    // by then it waits, most of the time
+    thread::sleep(std::time::Duration::from_millis(20));
+    r.line(n::membarrier, "other waits", &all().to_string());
+    call(n::write, &[into, of(b"x"), 1]);
+    r.line(n::read, "after barriers", &shown(thread.join().unwrap_or(0)));
+    close(out);
+    close(into);
 }

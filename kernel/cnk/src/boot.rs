@@ -43,30 +43,30 @@ pub fn node() -> &'static Node {
 pub fn start(boot: &Boot) {
     time::calibrate();
     let found = pci::find();
-    let (physical, size) = match (&found.shipping, &found.network) {
-        (Some(device), _) => (device.memory, device.size),
-        (None, Some(_)) => own_window(boot.memory_end),
+    let memory = match (&found.shipping, &found.network) {
+        (Some(device), _) => device.memory(),
+        (None, Some(_)) => boot.own_window(),
         (None, None) => panic!("neither an ivshmem-doorbell device nor a network device"),
     };
+    let size = memory.size();
     assert!(WINDOW_SIZES.contains(&size), "window of {size} bytes");
-    let torus = found.torus.map(|d| (d.memory, d.size));
-    paging::map_windows((physical, size), torus).expect("window too large for this processor");
+    let torus = found.torus.map(|d| d.memory());
+    let window = paging::map_windows(memory, torus).expect("window too large for this processor");
     let cpus = smp::start(boot.rsdp, time::rate());
-    let (window, link) = match (found.shipping, found.network) {
+    let link = match (found.shipping, found.network) {
         (Some(device), _) => {
             for cpu in 0..cpus {
                 if let Some(apic) = smp::apic_of(cpu) {
                     device.route(cpu, apic);
                 }
             }
-            (Window::of(&device), Link::Bells(device))
+            Link::Bells(device)
         }
         (None, network) => {
-            let window = Window::own(physical, size);
             if let Some(registers) = network {
                 network::start(&registers, window);
             }
-            (window, Link::Frames)
+            Link::Frames
         }
     };
     let header = window.header();
@@ -75,21 +75,12 @@ pub fn start(boot: &Boot) {
     assert_eq!(header.window, size, "the daemon has another idea of the window's size");
     paging::forget_start();
     debug!(
-        "cnk: {} CPUs, {} MHz, window {} MiB, {} KiB resident, torus {:?}",
+        "cnk: {} CPUs, {} MHz, window {} MiB, {} KiB resident, torus {} MiB",
         cpus,
         time::rate().hz() / 1_000_000,
         size >> 20,
         boot.resident >> 10,
-        torus,
+        torus.map_or(0, |t| t.size() >> 20),
     );
     NODE.set(Node { window, link, cpus, spin: header.spin, resident: boot.resident });
-}
-
-/// Where a window of the node's own begins: behind the kernel, and what firmware has for itself.
-const OWN_WINDOW_AT: u64 = 16 << 20;
-
-/// The largest window that fits in the node's own memory.
-fn own_window(memory_end: u64) -> (u64, u64) {
-    let room = memory_end.saturating_sub(OWN_WINDOW_AT);
-    (OWN_WINDOW_AT, room.checked_ilog2().map_or(0, |log| 1 << log))
 }

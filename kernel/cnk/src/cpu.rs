@@ -25,6 +25,8 @@ pub struct Cpu {
     pub attention: AtomicBool,
     /// The wait of its thread at a futex is over.
     pub woken: AtomicBool,
+    /// Another CPU waits until it sees what that has written.
+    pub barrier: AtomicBool,
     /// What it is to run, if it is idle.
     pub start: Lock<Option<Start>>,
     /// Number of the last request on its channel.
@@ -58,6 +60,7 @@ impl Cpu {
             stop: AtomicBool::new(false),
             attention: AtomicBool::new(false),
             woken: AtomicBool::new(false),
+            barrier: AtomicBool::new(false),
             start: Lock::new(None),
             seq: AtomicU32::new(0),
             timer_interrupts: AtomicU64::new(0),
@@ -116,9 +119,29 @@ pub fn stop(n: usize) {
     cpu.stop.store(false, Ordering::Release);
 }
 
-/// Leaves the process if another CPU says so. The caller holds no lock.
+/// Waits until CPU `n` sees all that this one, `own`, has written, and the other way round. The caller holds no lock.
+pub fn barrier(own: usize, n: usize) {
+    let other = cpu(n);
+    other.barrier.store(true, Ordering::SeqCst);
+    interrupt(n);
+    // one that has become idle meanwhile has no accesses to order
+    while other.barrier.load(Ordering::SeqCst) && other.busy.load(Ordering::Acquire) {
+        // it may wait for this one, or want it to end
+        obey(own);
+        core::hint::spin_loop();
+    }
+}
+
+/// Does what another CPU asks for: an acknowledgement, or to leave the process. The caller holds no lock.
+///
+/// Whatever waits in the kernel comes here again and again.
 pub fn obey(n: usize) {
-    if cpu(n).stop.load(Ordering::Acquire) {
+    let cpu = cpu(n);
+    if cpu.barrier.load(Ordering::Relaxed) {
+        // all accesses of the thread here are before this, or after
+        cpu.barrier.swap(false, Ordering::SeqCst);
+    }
+    if cpu.stop.load(Ordering::Acquire) {
         context::leave(n);
     }
 }

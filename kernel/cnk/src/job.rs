@@ -4,6 +4,8 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use cnk_logic::access::Access;
 use cnk_logic::job::{Wrong, check, check_process};
+use cnk_logic::map::Complex;
+use cnk_logic::signals::SIGKILL;
 use colony_fship::layout::{self, CrashRecord};
 use colony_fship::message::own;
 
@@ -64,8 +66,13 @@ fn next(n: usize) -> Start {
         match prepare() {
             Ok(start) => return start,
             Err(Refusal::Wrong(wrong)) => shipping::log(n, format_args!("job block refused: {wrong}")),
-            Err(Refusal::Complex) => {
-                shipping::log(n, format_args!("job refused: its map has too many parts"))
+            Err(Refusal::Complex(count)) => {
+                shipping::log(n, format_args!("job refused: its map has too many parts"));
+                // its processes have ended before they began
+                for process in 0..count {
+                    shipping::send(process, own::EXIT, [u64::from(SIGKILL), 0, 0, 0, 0, 0]);
+                    shipping::drain(process);
+                }
             }
         }
     }
@@ -73,19 +80,15 @@ fn next(n: usize) -> Start {
 
 /// Why a job is not begun.
 enum Refusal {
+    /// The block is none.
     Wrong(Wrong),
-    Complex,
+    /// One of these so many processes needs more tables than there are.
+    Complex(usize),
 }
 
 impl From<Wrong> for Refusal {
     fn from(wrong: Wrong) -> Self {
         Self::Wrong(wrong)
-    }
-}
-
-impl From<cnk_logic::map::Complex> for Refusal {
-    fn from(_: cnk_logic::map::Complex) -> Self {
-        Self::Complex
     }
 }
 
@@ -95,7 +98,7 @@ fn prepare() -> Result<Start, Refusal> {
     check(&job, node().cpus, node().window.size())?;
     let count = job.processes_len as usize;
     for (n, block) in job.processes[..count].iter().enumerate() {
-        let user = map(n, count, block)?;
+        let user = map(n, count, block).map_err(|Complex| Refusal::Complex(count))?;
         process::numbered(n).restart(n, block, user);
     }
     process::set_count(count);
@@ -119,10 +122,10 @@ fn prepare() -> Result<Start, Refusal> {
 }
 
 /// Maps process `n` of `count` as its block says.
-fn map(n: usize, count: usize, block: &layout::Process) -> Result<User, Refusal> {
+fn map(n: usize, count: usize, block: &layout::Process) -> Result<User, Complex> {
     let bank = node().window.bank(n, count);
     let access = Access::new(block);
-    paging::build(n, bank.physical, &access)?;
+    paging::build(n, count, &bank, &access)?;
     if CODE_SEEN.load(Ordering::Relaxed) {
         for code in access.parts().iter().filter(|p| p.flags & layout::EXECUTE != 0) {
             let done = bank.renew_code(code.first, code.end - code.first);

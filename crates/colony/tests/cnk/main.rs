@@ -4,6 +4,7 @@ mod common;
 mod conformance;
 mod fleet;
 mod jobs;
+mod layouts;
 mod messages;
 mod network;
 mod noise;

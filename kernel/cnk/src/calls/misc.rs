@@ -11,7 +11,7 @@ use zerocopy::IntoBytes as _;
 use super::{Caller, Handler};
 use crate::machine::lock::Lock;
 use crate::machine::ops;
-use crate::{process, time};
+use crate::{cpu, process, time};
 
 pub(super) const HANDLERS: &[(u32, Handler)] = &[
     (number::getrlimit, |c, a| limit(c, a[0], a[1])),
@@ -158,7 +158,7 @@ fn arch_prctl(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     }
 }
 
-/// The kinds that two CPUs need: an interrupt of the other is a barrier.
+/// The kinds that two CPUs need: the other one is interrupted, and has said so.
 fn membarrier(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     const GLOBAL: u32 = 1;
     const PRIVATE: u32 = 1 << 3;
@@ -171,9 +171,8 @@ fn membarrier(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
         0 => Ok((GLOBAL | PRIVATE | REGISTER_PRIVATE).into()),
         GLOBAL | PRIVATE => {
             if process::on(caller.cpu).threads_len() > 1 {
-                crate::cpu::interrupt(crate::cpu::other(caller.cpu));
+                cpu::barrier(caller.cpu, cpu::other(caller.cpu));
             }
-            core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
             Ok(0)
         }
         REGISTER_PRIVATE => Ok(0),

@@ -6,15 +6,17 @@ use cnk_logic::access::Access;
 use cnk_logic::map::{self, Complex, Tables, bits};
 use colony_fship::layout::TORUS_VA;
 
+use super::window::{Bank, Memory, Window};
 use super::{CPUS, ops, phys};
 
 /// Where the kernel has the window.
 pub const WINDOW_VA: u64 = 0xffff_9000_0000_0000;
 /// Where kernel code is linked, less its physical address.
 const KERNEL: u64 = 0xffff_ffff_8000_0000;
-/// Tables below the top two of a process: a directory for each GiB that is not one page, a table for each 2 MiB in
-/// which segments meet.
-const POOL: usize = 6;
+/// Tables of the user processes below the very top ones: for each process one for all of its GiB, a directory for each
+/// GiB that is not one page, and a table for each 2 MiB in which segments meet. One process has them all, two have half
+/// each.
+const USER_TABLES: usize = 14;
 
 #[repr(C, align(4096))]
 struct Table([AtomicU64; 512]);
@@ -35,34 +37,27 @@ impl Table {
     }
 }
 
-/// Tables for one purpose: a top, and more below it.
-#[repr(C)]
-struct Pool<const N: usize> {
-    top: Table,
-    more: [Table; N],
-}
-
-impl<const N: usize> Pool<N> {
-    const fn new() -> Self {
-        Self { top: Table::new(), more: [const { Table::new() }; N] }
-    }
-
-    /// All of it is free.
-    fn start(&self) -> Filling<'_, N> {
-        self.top.clear();
-        Filling { pool: self, used: 0 }
-    }
-}
-
-/// A pool that is being filled.
-struct Filling<'a, const N: usize> {
-    pool: &'a Pool<N>,
+/// Tables that are being filled: a top, and those below it.
+struct Filling<'a> {
+    pool: &'a [Table],
     used: usize,
 }
 
-impl<const N: usize> Tables for Filling<'_, N> {
+impl<'a> Filling<'a> {
+    /// All are free; the first is the top.
+    fn start(pool: &'a [Table]) -> Self {
+        pool[0].clear();
+        Self { pool, used: 1 }
+    }
+
+    fn top(&self) -> u64 {
+        self.pool[0].physical()
+    }
+}
+
+impl Tables for Filling<'_> {
     fn table(&mut self) -> Option<u64> {
-        let table = self.pool.more.get(self.used)?;
+        let table = self.pool.get(self.used)?;
         self.used += 1;
         table.clear();
         Some(table.physical())
@@ -70,17 +65,14 @@ impl<const N: usize> Tables for Filling<'_, N> {
 
     fn set(&mut self, table: u64, index: usize, entry: u64) {
         // they follow each other in memory
-        let n = (table - self.pool.top.physical()) as usize / size_of::<Table>();
-        let place = if n == 0 { Some(&self.pool.top) } else { self.pool.more.get(n - 1) };
-        if let Some(entry_of) = place.and_then(|t| t.0.get(index)) {
-            entry_of.store(entry, Relaxed);
-        }
+        let n = (table - self.top()) as usize / size_of::<Table>();
+        self.pool[n].0[index].store(entry, Relaxed);
     }
 }
 
-static WINDOW: Pool<1> = Pool::new();
-static TORUS: Pool<1> = Pool::new();
-static USERS: [Pool<POOL>; CPUS] = [const { Pool::new() }; CPUS];
+static WINDOW: [Table; 2] = [const { Table::new() }; 2];
+static TORUS: [Table; 2] = [const { Table::new() }; 2];
+static USERS: [Table; USER_TABLES] = [const { Table::new() }; USER_TABLES];
 /// The top table of process 1; that of process 0 is the kernel's.
 static SECOND_TOP: Table = Table::new();
 
@@ -111,30 +103,35 @@ fn huge_pages() -> bool {
 ///
 /// # Errors
 /// [`Complex`] for more than 1 GiB on a processor without pages of that size.
-pub fn map_windows(window: (u64, u64), torus: Option<(u64, u64)>) -> Result<(), Complex> {
-    let (physical, size) = window;
-    map::linear(&mut WINDOW.start(), WINDOW.top.physical(), physical, size, huge_pages(), bits::GLOBAL)?;
-    kernel_top()[top_index(WINDOW_VA)].store(WINDOW.top.physical() | bits::PRESENT | bits::WRITE, Relaxed);
-    if let Some((physical, size)) = torus {
-        map::linear(&mut TORUS.start(), TORUS.top.physical(), physical, size, huge_pages(), bits::USER)?;
-    }
-    if torus.is_some() {
-        kernel_top()[top_index(TORUS_VA)].store(TORUS.top.physical() | bits::TABLE, Relaxed);
+pub fn map_windows(window: Memory, torus: Option<Memory>) -> Result<Window, Complex> {
+    let map = |pool: &[Table], memory: Memory, bits| {
+        let mut tables = Filling::start(pool);
+        let top = tables.top();
+        map::linear(&mut tables, top, memory.physical(), memory.size(), huge_pages(), bits).map(|()| top)
+    };
+    let top = map(&WINDOW, window, bits::GLOBAL)?;
+    kernel_top()[top_index(WINDOW_VA)].store(top | bits::PRESENT | bits::WRITE, Relaxed);
+    if let Some(torus) = torus {
+        let top = map(&TORUS, torus, bits::USER)?;
+        kernel_top()[top_index(TORUS_VA)].store(top | bits::TABLE, Relaxed);
     }
     for (place, entry) in SECOND_TOP.0.iter().zip(kernel_top()) {
         place.store(entry.load(Relaxed), Relaxed);
     }
-    Ok(())
+    Ok(Window::mapped(window))
 }
 
-/// Builds the user's half of a process whose address 0 is `physical`.
+/// Builds the user's half of process `n` of `count`, whose memory this is.
 ///
 /// # Errors
 /// [`Complex`].
-pub fn build(process: usize, physical: u64, access: &Access) -> Result<(), Complex> {
-    let pool = &USERS[process];
-    map::build(&mut pool.start(), pool.top.physical(), physical, access, huge_pages())?;
-    top_of(process)[0].store(pool.top.physical() | bits::TABLE, Relaxed);
+pub fn build(n: usize, count: usize, bank: &Bank, access: &Access) -> Result<(), Complex> {
+    assert!(access.memory() <= bank.size());
+    let share = USER_TABLES / count;
+    let mut tables = Filling::start(&USERS[n * share..][..share]);
+    let top = tables.top();
+    map::build(&mut tables, top, bank.physical(), access, huge_pages())?;
+    top_of(n)[0].store(top | bits::TABLE, Relaxed);
     Ok(())
 }
 
@@ -149,11 +146,6 @@ pub fn activate(process: usize) {
         });
         ops::set_cr4(1 << 7);
     }
-}
-
-/// Whether [`map_windows`] was called.
-pub fn window_is_mapped() -> bool {
-    kernel_top()[top_index(WINDOW_VA)].load(Relaxed) != 0
 }
 
 /// Takes away the addresses that the start has needed: physical memory at its own address, executable.

@@ -4,6 +4,7 @@
 
 use colony_fship::layout::LARGE_PAGE;
 
+use super::window::Memory;
 use super::{apic, ops, phys, virtio};
 
 /// Configuration space of bus 0, as `microvm` has it (it publishes no MCFG table).
@@ -20,10 +21,8 @@ const MSIX: u8 = 0x11;
 /// A shared window.
 #[derive(Clone, Copy, Debug)]
 pub struct Device {
-    /// Physical address of its memory.
-    pub memory: u64,
-    /// Bytes of it.
-    pub size: u64,
+    /// What it shares.
+    memory: Memory,
     /// Physical address of its registers.
     registers: u64,
     /// Its interrupts, if it has doorbells.
@@ -170,7 +169,7 @@ fn start(function: Function, free: &mut Free) -> Option<Device> {
     let (bars, interrupts) = function.start(free);
     let (registers, _) = bars[0]?;
     let (memory, size) = bars[2]?;
-    Some(Device { memory, size, registers, interrupts })
+    Some(Device { memory: Memory::new(memory, size), registers, interrupts })
 }
 
 impl Interrupts {
@@ -186,6 +185,11 @@ impl Interrupts {
 }
 
 impl Device {
+    /// The memory that it shares.
+    pub fn memory(&self) -> Memory {
+        self.memory
+    }
+
     /// Lets doorbell `vector` interrupt this CPU.
     pub fn route(&self, vector: usize, apic: u32) {
         if let Some(interrupts) = self.interrupts {

@@ -2,6 +2,7 @@
 
 use super::console::{self, Serial};
 use super::context::Context;
+use super::window::Memory;
 use super::{CPUS, apic, fpu, ops, phys, smp, tables};
 
 /// What the start passes on (PVH, `hvm_start_info`).
@@ -38,7 +39,18 @@ pub struct Boot {
     /// Bytes that the kernel takes.
     pub resident: u64,
     /// End of the memory that begins with the kernel; 0 where nobody tells.
-    pub memory_end: u64,
+    memory_end: u64,
+}
+
+/// Where a window of the node's own begins: behind the kernel, and what firmware has for itself.
+const OWN_WINDOW_AT: u64 = 16 << 20;
+
+impl Boot {
+    /// The largest window that fits in the node's own memory.
+    pub fn own_window(&self) -> Memory {
+        let room = self.memory_end.saturating_sub(OWN_WINDOW_AT);
+        Memory::new(OWN_WINDOW_AT, room.checked_ilog2().map_or(0, |log| 1 << log))
+    }
 }
 
 unsafe extern "C" {

@@ -52,24 +52,38 @@ mod common {
     pub const QUEUE_ADDRESSES: [u64; 3] = [32, 40, 48];
 }
 
-/// Where the device's registers are, by physical addresses.
+/// A structure of the device's registers.
+#[derive(Clone, Copy, Debug)]
+struct Structure {
+    at: u64,
+    length: u64,
+}
+
+impl Structure {
+    fn place<T>(&self, offset: u64) -> u64 {
+        assert!(offset + size_of::<T>() as u64 <= self.length);
+        self.at + offset
+    }
+
+    fn get<T: Copy>(&self, offset: u64) -> T {
+        // SAFETY: a register of the device, in the direct map; reading has no effect on memory.
+        unsafe { phys::read(self.place::<T>(offset)) }
+    }
+
+    fn set<T: Copy>(&self, offset: u64, value: T) {
+        // SAFETY: a register of the device; it is told only of memory that is its own.
+        unsafe { phys::write(self.place::<T>(offset), value) }
+    }
+}
+
+/// Where the device's registers are.
 #[derive(Clone, Copy, Debug)]
 pub struct Registers {
-    common: u64,
-    notify: u64,
+    common: Structure,
+    notify: Structure,
     notify_step: u32,
-    device: u64,
+    device: Structure,
     interrupts: Interrupts,
-}
-
-fn get<T: Copy>(at: u64) -> T {
-    // SAFETY: a register of the device, in the direct map; reading has no effect on memory.
-    unsafe { phys::read(at) }
-}
-
-fn set<T: Copy>(at: u64, value: T) {
-    // SAFETY: a register of the device; it is told only of memory that is its own.
-    unsafe { phys::write(at, value) }
 }
 
 impl Registers {
@@ -83,8 +97,9 @@ impl Registers {
                 .capabilities()
                 .find(|&(at, kind)| kind == STRUCTURE && function.read::<u8>(at + 3) == wanted);
             let (at, _) = at?;
-            let (bar, _) = (*bars.get(usize::from(function.read::<u8>(at + 4)))?)?;
-            Some((bar + u64::from(function.read::<u32>(at + 8)), at))
+            let (bar, size) = (*bars.get(usize::from(function.read::<u8>(at + 4)))?)?;
+            let [first, length] = [at + 8, at + 12].map(|at| u64::from(function.read::<u32>(at)));
+            (first + length <= size).then_some((Structure { at: bar + first, length }, at))
         };
         let (notify, capability) = structure(2)?;
         Some(Self {
@@ -102,7 +117,8 @@ struct Queue {
     number: u16,
     at: u64,
     buffers: u64,
-    bell: u64,
+    /// The structure with its bell, and where that is.
+    bell: (Structure, u64),
     given: u16,
     seen: u16,
 }
@@ -111,17 +127,17 @@ impl Queue {
     fn start(number: u16, registers: &Registers, window: &Window) -> Self {
         let (at, buffers) = QUEUES[usize::from(number)];
         let common = registers.common;
-        set(common + common::QUEUE, number);
-        set(common + common::QUEUE_SIZE, SLOTS);
-        set(common + common::QUEUE_VECTOR, if number == 0 { 0 } else { u16::MAX });
+        common.set(common::QUEUE, number);
+        common.set(common::QUEUE_SIZE, SLOTS);
+        common.set(common::QUEUE_VECTOR, if number == 0 { 0 } else { u16::MAX });
         for (register, part) in common::QUEUE_ADDRESSES.into_iter().zip([0, AVAILABLE, USED]) {
             let address = window.physical() + at + part;
-            set(common + register, address as u32);
-            set(common + register + 4, (address >> 32) as u32);
+            common.set(register, address as u32);
+            common.set(register + 4, (address >> 32) as u32);
         }
-        let step = u64::from(get::<u16>(common + common::QUEUE_NOTIFY)) * u64::from(registers.notify_step);
-        set::<u16>(common + common::QUEUE_ENABLE, 1);
-        Self { number, at, buffers, bell: registers.notify + step, given: 0, seen: 0 }
+        let step = u64::from(common.get::<u16>(common::QUEUE_NOTIFY)) * u64::from(registers.notify_step);
+        common.set::<u16>(common::QUEUE_ENABLE, 1);
+        Self { number, at, buffers, bell: (registers.notify, step), given: 0, seen: 0 }
     }
 
     fn write<T>(&self, offset: u64, value: T) {
@@ -146,7 +162,7 @@ impl Queue {
         self.write(AVAILABLE + 2, self.given);
         fence(Ordering::SeqCst);
         if self.read::<u16>(USED) & 1 == 0 {
-            set(self.bell, self.number);
+            self.bell.0.set(self.bell.1, self.number);
         }
     }
 
@@ -180,25 +196,25 @@ impl Network {
     /// Starts the device; it interrupts the CPU with this interrupt controller.
     pub fn start(registers: &Registers, window: Window, apic: u32) -> Self {
         let common = registers.common;
-        let status = |more: u8| set(common + common::STATUS, get::<u8>(common + common::STATUS) | more);
-        set(common + common::STATUS, 0u8);
+        let status = |more: u8| common.set(common::STATUS, common.get::<u8>(common::STATUS) | more);
+        common.set(common::STATUS, 0u8);
         status(1 | 2);
         let offered = [0u32, 1].map(|half| {
-            set(common + common::DEVICE_SELECT, half);
-            get::<u32>(common + common::DEVICE_FEATURES)
+            common.set(common::DEVICE_SELECT, half);
+            common.get::<u32>(common::DEVICE_FEATURES)
         });
         let features = (u64::from(offered[0]) | u64::from(offered[1]) << 32) & (TELLS_MTU | VERSION_1);
         for half in [0u32, 1] {
-            set(common + common::DRIVER_SELECT, half);
-            set(common + common::DRIVER_FEATURES, (features >> (32 * half)) as u32);
+            common.set(common::DRIVER_SELECT, half);
+            common.set(common::DRIVER_FEATURES, (features >> (32 * half)) as u32);
         }
         status(8);
-        assert!(get::<u8>(common + common::STATUS) & 8 != 0, "the network device refuses this driver");
+        assert!(common.get::<u8>(common::STATUS) & 8 != 0, "the network device refuses this driver");
         registers.interrupts.route(0, apic);
         let [receive, transmit] = [0, 1].map(|number| Queue::start(number, registers, &window));
         status(4);
-        let address = core::array::from_fn(|n| get(registers.device + n as u64));
-        let mtu = if features & TELLS_MTU != 0 { get(registers.device + 10) } else { MTU };
+        let address = core::array::from_fn(|n| registers.device.get(n as u64));
+        let mtu = if features & TELLS_MTU != 0 { registers.device.get(10) } else { MTU };
         let mut network = Self { window, receive, transmit, sending: 0, address, mtu };
         for slot in 0..SLOTS {
             network.give_back(slot);

@@ -12,14 +12,32 @@ use zerocopy::FromBytes;
 
 use super::fpu;
 use super::paging::WINDOW_VA;
-use super::pci::Device;
 
-/// The window that is mapped.
+/// Memory that may be a window, since the kernel uses it for nothing else: only this module's neighbors make one.
 #[derive(Clone, Copy, Debug)]
-pub struct Window {
+pub struct Memory {
     physical: u64,
     size: u64,
 }
+
+impl Memory {
+    pub(super) fn new(physical: u64, size: u64) -> Self {
+        Self { physical, size }
+    }
+
+    pub(super) fn physical(&self) -> u64 {
+        self.physical
+    }
+
+    /// Bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+}
+
+/// The window that is mapped: `paging::map_windows` makes it.
+#[derive(Clone, Copy, Debug)]
+pub struct Window(Memory);
 
 /// Where an offset in the window is.
 pub(super) fn place<T>(offset: u64) -> *mut T {
@@ -38,26 +56,19 @@ fn copy<T: FromBytes>(offset: u64) -> T {
 }
 
 impl Window {
-    /// The window of a device, which `paging::map_windows` has mapped.
-    pub fn of(device: &Device) -> Self {
-        assert!(device.size >= layout::LARGE_PAGE && super::paging::window_is_mapped());
-        Self { physical: device.memory, size: device.size }
-    }
-
-    /// Memory of the node's own instead, which `paging::map_windows` has mapped.
-    pub fn own(physical: u64, size: u64) -> Self {
-        assert!(size >= layout::LARGE_PAGE && super::paging::window_is_mapped());
-        Self { physical, size }
+    pub(super) fn mapped(memory: Memory) -> Self {
+        assert!(memory.size >= layout::LARGE_PAGE);
+        Self(memory)
     }
 
     /// Bytes.
     pub fn size(&self) -> u64 {
-        self.size
+        self.0.size
     }
 
     /// Physical address.
-    pub fn physical(&self) -> u64 {
-        self.physical
+    pub(super) fn physical(&self) -> u64 {
+        self.0.physical
     }
 
     /// Makes the control area empty, before anything uses it.
@@ -68,14 +79,14 @@ impl Window {
 
     /// Writes what has come for a place that `colony_fship::frame` lets be written: never rings.
     pub fn put(&self, at: u64, bytes: &[u8]) {
-        assert!(at.checked_add(bytes.len() as u64).is_some_and(|end| end <= self.size));
+        assert!(at.checked_add(bytes.len() as u64).is_some_and(|end| end <= self.size()));
         // SAFETY: in the window; the kernel copies what is there and refers to nothing.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), place(at), bytes.len()) };
     }
 
     /// Fills such a place with zeroes.
     pub fn clear(&self, at: u64, length: u64) {
-        assert!(at.checked_add(length).is_some_and(|end| end <= self.size));
+        assert!(at.checked_add(length).is_some_and(|end| end <= self.size()));
         // SAFETY: as of `put`.
         unsafe { core::ptr::write_bytes(place::<u8>(at), 0, length as usize) };
     }
@@ -134,8 +145,9 @@ impl Window {
 
     /// The memory of process `n` of `count`.
     pub fn bank(&self, n: usize, count: usize) -> Bank {
-        let size = self.size / count as u64;
-        Bank { first: n as u64 * size, size, physical: self.physical + n as u64 * size }
+        assert!(n < count);
+        let size = self.size() / count as u64;
+        Bank { first: n as u64 * size, size, physical: self.physical() + n as u64 * size }
     }
 }
 
@@ -144,8 +156,7 @@ impl Window {
 pub struct Bank {
     first: u64,
     size: u64,
-    /// Physical address of the process's address 0.
-    pub physical: u64,
+    physical: u64,
 }
 
 impl Bank {
@@ -155,6 +166,15 @@ impl Bank {
     /// Where it begins in the window.
     pub fn first(&self) -> u64 {
         self.first
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Physical address of the process's address 0.
+    pub(super) fn physical(&self) -> u64 {
+        self.physical
     }
 
     fn at(&self, address: u64, length: u64) -> Result<*mut u8, Errno> {
