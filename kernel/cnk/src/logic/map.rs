@@ -221,6 +221,20 @@ mod tests {
         assert_eq!(with.walk(5 << 30), without.walk(5 << 30));
     }
 
+    #[test]
+    fn segments_in_large_pages_of_their_own_need_a_table_each() {
+        // as linked with -z max-page-size=0x200000
+        let segments = [
+            (0x40_0000, 0x500, READ),
+            (0x60_0000, 0x9_0000, READ | EXECUTE),
+            (0x80_0000, 0x2_0000, READ),
+            (0xa1_f000, 0x9000, READ | WRITE),
+        ];
+        let big = Process { memory: 2 << 30, stack: (2 << 30) - 64, ..process(&segments) };
+        // theirs and their directory, the guard's and its directory
+        assert_eq!(built(&big, true).0.tables, 7);
+    }
+
     fn segments() -> impl Strategy<Value = Vec<(u64, u64, u64)>> {
         let one = (
             0..0x40_0000u64,
