@@ -162,11 +162,11 @@ fn when_one_is_killed_and_nobody_tells_the_others_end_by_the_timeout() {
 fn a_wrong_environment_is_refused() {
     // variables of this process are left alone: the library reads those of a child
     let (_dir, path, _, _window) = prepared([2, 1, 1]);
-    let refused = |rank: &str, size: &str, dims: &str| {
+    let refused_at = |place: &Path, rank: &str, size: &str, dims: &str| {
         let mut child = Command::new(std::env::current_exe().expect("running"))
             .args(["--exact", "helper_that_is_a_rank", "--nocapture"])
             .env(ROLE, "work")
-            .env("COLONY_TORUS", &path)
+            .env("COLONY_TORUS", place)
             .env("COLONY_RANK", rank)
             .env("COLONY_SIZE", size)
             .env("COLONY_TORUS_DIMS", dims)
@@ -179,7 +179,10 @@ fn a_wrong_environment_is_refused() {
         assert!(!child.wait().expect("ours").success());
         said
     };
+    let refused = |rank: &str, size: &str, dims: &str| refused_at(&path, rank, size, dims);
     assert!(refused("0", "3", "2,1,1").contains("COLONY_SIZE"));
     assert!(refused("0", "2", "1,2,1").contains("COLONY_TORUS_DIMS"));
     assert!(refused("7", "2", "2,1,1").contains("Rank"));
+    // memory that is not there
+    assert!(refused_at(Path::new("10000:200000"), "0", "2", "2,1,1").contains("COLONY_TORUS"));
 }

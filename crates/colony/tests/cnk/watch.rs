@@ -15,7 +15,7 @@ use crate::common::{Ran, ciod, folder, launch, programs, run, script};
 
 /// Two nodes, with a daemon that has little patience with one that does not react.
 fn boot(machine: Machine) -> Partition {
-    let grace = Duration::from_millis(500);
+    let grace = Duration::from_secs(3);
     Partition::boot(machine, 2, Config { grace, ..Config::new(ciod()) }).expect("boots")
 }
 
