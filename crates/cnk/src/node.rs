@@ -22,6 +22,7 @@ pub struct Node {
     child: Child,
     life: Life,
     started: Instant,
+    had_a_job: bool,
 }
 
 impl Node {
@@ -43,7 +44,7 @@ impl Node {
         let started = Instant::now();
         let mut child = emulator::start(machine, Parts { kernel, link: socket, torus })?;
         let life = Life::new(link.number(), &mut child, proxy.as_ref());
-        Ok(Self { link, proxy, child, life, started })
+        Ok(Self { link, proxy, child, life, started, had_a_job: false })
     }
 
     /// Its link to the I/O daemon.
@@ -74,6 +75,16 @@ impl Node {
     /// Its signs of life.
     pub(crate) fn life(&self) -> &Life {
         &self.life
+    }
+
+    /// A job begins on it.
+    pub(crate) fn given_a_job(&mut self) {
+        self.had_a_job = true;
+    }
+
+    /// Whether it was given a job since it was started.
+    pub(crate) fn had_a_job(&self) -> bool {
+        self.had_a_job
     }
 
     /// Says why, if it has died.

@@ -88,7 +88,9 @@ impl Partition {
         let links: Vec<NodeLink> = self.nodes.iter().map(|n| n.link().clone()).collect();
         let ranks = |n: u32| (n * held..size.min((n + 1) * held)).collect();
         let watched = (0..).zip(&self.nodes).map(|(n, node)| (node.life().clone(), ranks(n))).collect();
-        Ok(Running::new(self.ciod.launch(spec, &links, streams)?, watched))
+        let job = self.ciod.launch(spec, &links, streams)?;
+        self.nodes.iter_mut().for_each(Node::given_a_job);
+        Ok(Running::new(job, watched))
     }
 
     /// Runs a job to its end.
@@ -129,14 +131,17 @@ impl Partition {
         &self.machine
     }
 
-    /// Starts lost nodes anew; a node that died by itself before it ever worked is an error, and so is one in a job.
+    /// Starts nodes anew that were lost, or died between two jobs. One that died before its first job is an error: so
+    /// would the next. One in a job is an error, too.
     fn restore(&mut self) -> Result<(), CnkError> {
         for n in 0..self.nodes.len() {
-            let number = self.nodes[n].link().number();
-            match self.nodes[n].link().state() {
-                NodeState::Lost => self.nodes[n] = self.start(number)?,
-                NodeState::Busy => return Err(JobError::NodeBusy(number).into()),
-                NodeState::Free => self.nodes[n].check()?,
+            let node = &self.nodes[n];
+            let number = node.link().number();
+            match (node.link().state(), node.check()) {
+                (NodeState::Busy, _) => return Err(JobError::NodeBusy(number).into()),
+                (NodeState::Free, Ok(())) => {}
+                (NodeState::Free, Err(died)) if !node.had_a_job() => return Err(died),
+                _ => self.nodes[n] = self.start(number)?,
             }
         }
         Ok(())

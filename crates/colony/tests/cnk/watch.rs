@@ -92,10 +92,26 @@ fn a_node_that_dies_before_the_job_has_begun_ends_it() {
     send(victim, Signal::SIGKILL);
     let ran = running.end(&partition);
     told_and_replaced(&mut partition, &ran, &busybox, place.path());
-    // between two jobs
-    send(partition.nodes()[1].pid(), Signal::SIGKILL);
-    while partition.nodes()[1].check().is_ok() {}
-    let refused = partition.run_captured(endless(&busybox, place.path()));
+}
+
+#[test]
+fn a_node_that_dies_without_a_job_is_replaced_unless_it_never_had_one() {
+    let Some([busybox]) = programs(["busybox"]) else { return };
+    let place = folder();
+    let die = |partition: &Partition| {
+        send(partition.nodes()[1].pid(), Signal::SIGKILL);
+        while partition.nodes()[1].check().is_ok() {}
+    };
+    let job = || script(&busybox, place.path(), "echo $COLONY_RANK");
+    let mut partition = boot(Machine::default());
+    run(&mut partition, job()).output();
+    die(&partition);
+    assert_eq!(run(&mut partition, job()).output().lines().count(), 2);
+    // its places among the virtual machines are needed
+    drop(partition);
+    let mut partition = boot(Machine::default());
+    die(&partition);
+    let refused = partition.run_captured(job());
     assert!(matches!(refused, Err(CnkError::Died(death)) if death.node == 1));
 }
 
@@ -104,8 +120,10 @@ fn a_kernel_that_panics_ends_the_job() {
     let Some([busybox]) = programs(["busybox"]) else { return };
     let place = folder();
     let mut partition = boot(Machine::default());
-    let text = "mkfifo f.$COLONY_RANK; read word <> f.$COLONY_RANK";
-    let running = launch(&mut partition, script(&busybox, place.path(), text));
+    // a call that waits for ever
+    let fifo = place.path().join("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).expect("ours");
+    let running = launch(&mut partition, script(&busybox, place.path(), "read word <> fifo"));
     assert!(running.job().wait_started());
     let node = &partition.nodes()[1];
     let window = File::from(node.link().memory().try_clone_to_owned().expect("a descriptor"));
@@ -115,10 +133,17 @@ fn a_kernel_that_panics_ends_the_job() {
         window.write_all_at(&0x7fff_ffffu32.to_le_bytes(), tail).expect("ours");
         nix::unistd::write(node.link().bells_to_node()[0], &1u64.to_ne_bytes()).expect("rings");
         std::thread::sleep(Duration::from_millis(10));
-        assert!(running.job().wait_timeout(Duration::ZERO).is_none(), "the kernel has not looked");
+        let ended = running.job().wait_timeout(Duration::ZERO);
+        assert_eq!(ended, None, "the kernel has not looked: {}", node.console());
     }
     let ran = running.end(&partition);
-    assert_eq!(ran.deaths[0].cause, Cause::Panic);
+    assert_eq!(
+        ran.deaths.first().map(|d| &d.cause),
+        Some(&Cause::Panic),
+        "{:?} {:?}",
+        ran.deaths,
+        ran.outcome
+    );
     assert!(ran.deaths[0].said.contains("damaged a ring"), "{}", ran.deaths[0]);
     told_and_replaced(&mut partition, &ran, &busybox, place.path());
 }
