@@ -10,3 +10,4 @@ mod job;
 mod life;
 mod metrics;
 mod support;
+mod unit;
