@@ -95,7 +95,7 @@ impl Estimate {
 /// An estimate handed to `colonyd`: one line of `key=value` words.
 ///
 /// ```text
-/// tai_ns=1790000000000000000 monotonic_ns=512000000000 offset_ns=-1234 drift_ppm=12.5 bound_ns=800 growth_ppm=0.3 reference=node0
+/// tai_ns=1790000000000000000 monotonic_ns=512000000000 offset_ns=-1234 drift_ppm=12.5 bound_ns=800 growth_ppm=0.3 frequency_ppm=-7.25 reference=node0
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Feed {
@@ -103,6 +103,10 @@ pub struct Feed {
     pub estimate: Estimate,
     /// `CLOCK_MONOTONIC` at that same instant: with it a later step of the clock does no harm.
     pub monotonic_ns: i64,
+    /// What the kernel added to the rate of the node's clock when the estimate was made: with it a change until it is
+    /// handed over shows.
+    #[serde(default)]
+    pub frequency_ppm: Option<f64>,
     /// Whose clock the reference is.
     pub reference: String,
 }
@@ -111,15 +115,25 @@ pub struct Feed {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{what}; write `none`, or one line: tai_ns=N monotonic_ns=N offset_ns=N drift_ppm=X bound_ns=N growth_ppm=X \
-     reference=NAME"
+     frequency_ppm=X reference=NAME"
 )]
 pub struct FeedError {
     what: String,
 }
 
 impl Feed {
-    const KEYS: [&str; 7] =
-        ["tai_ns", "monotonic_ns", "offset_ns", "drift_ppm", "bound_ns", "growth_ppm", "reference"];
+    const KEYS: [&str; 8] = [
+        "tai_ns",
+        "monotonic_ns",
+        "offset_ns",
+        "drift_ppm",
+        "bound_ns",
+        "growth_ppm",
+        "frequency_ppm",
+        "reference",
+    ];
+    /// The largest correction of a clock's rate that is believed, either way: the kernel's own limit.
+    const MAX_FREQUENCY_PPM: f64 = 100_000.0;
     /// The longest name of a reference.
     const LONGEST_NAME: usize = 64;
 }
@@ -130,9 +144,13 @@ impl fmt::Display for Feed {
         write!(
             f,
             "tai_ns={at_ns} monotonic_ns={} offset_ns={offset_ns} drift_ppm={drift_ppm} bound_ns={bound_ns} \
-             growth_ppm={growth_ppm} reference={}",
-            self.monotonic_ns, self.reference
-        )
+             growth_ppm={growth_ppm}",
+            self.monotonic_ns
+        )?;
+        if let Some(frequency_ppm) = self.frequency_ppm {
+            write!(f, " frequency_ppm={frequency_ppm}")?;
+        }
+        write!(f, " reference={}", self.reference)
     }
 }
 
@@ -141,7 +159,7 @@ impl FromStr for Feed {
 
     fn from_str(text: &str) -> Result<Self, FeedError> {
         let wrong = |what: String| FeedError { what };
-        let mut values: [Option<&str>; 7] = [None; 7];
+        let mut values: [Option<&str>; 8] = [None; 8];
         for word in text.split_whitespace() {
             let (key, value) =
                 word.split_once('=').ok_or_else(|| wrong(format!("`{word}` is no key=value")))?;
@@ -152,7 +170,7 @@ impl FromStr for Feed {
                 return Err(wrong(format!("`{key}` stands there twice")));
             }
         }
-        let [tai, monotonic, offset, drift, bound, growth, reference] = values;
+        let [tai, monotonic, offset, drift, bound, growth, frequency, reference] = values;
         fn number<T: FromStr>(key: &str, value: Option<&str>) -> Result<T, FeedError> {
             let value = value.ok_or_else(|| FeedError { what: format!("`{key}` is missing") })?;
             value.parse().map_err(|_| FeedError { what: format!("{key}={value} is no number of its kind") })
@@ -174,11 +192,18 @@ impl FromStr for Feed {
             let most = 10.0 * MAX_DRIFT_PPM;
             return Err(wrong(format!("growth_ppm={} is not from 0 to {most}", estimate.growth_ppm)));
         }
+        // lines of earlier versions have none
+        let frequency_ppm = frequency.map(|f| number("frequency_ppm", Some(f))).transpose()?;
+        let most = Self::MAX_FREQUENCY_PPM;
+        if let Some(f) = frequency_ppm.filter(|f| !(-most..=most).contains(f)) {
+            return Err(wrong(format!("frequency_ppm={f} is not within {most} of 0")));
+        }
         let reference = reference.unwrap_or("?").to_owned();
         if reference.chars().count() > Self::LONGEST_NAME || reference.chars().any(char::is_control) {
             return Err(wrong("the name of the reference is too long, or no text".into()));
         }
-        Ok(Self { estimate, monotonic_ns: number("monotonic_ns", monotonic)?, reference })
+        let monotonic_ns = number("monotonic_ns", monotonic)?;
+        Ok(Self { estimate, monotonic_ns, frequency_ppm, reference })
     }
 }
 
@@ -259,9 +284,10 @@ mod tests {
 
         #[test]
         fn a_feed_reads_back(at in any::<i64>(), m in any::<i64>(), o in any::<i64>(), d in -1000.0..1000.0f64,
-                             b in any::<u64>(), g in 0.0..10_000.0f64, name in "[a-z0-9.:-]{1,20}") {
+                             b in any::<u64>(), g in 0.0..10_000.0f64,
+                             f in prop::option::of(-1e5..1e5f64), name in "[a-z0-9.:-]{1,20}") {
             let estimate = Estimate { at_ns: at, offset_ns: o, drift_ppm: d, bound_ns: b, growth_ppm: g };
-            let feed = Feed { estimate, monotonic_ns: m, reference: name };
+            let feed = Feed { estimate, monotonic_ns: m, frequency_ppm: f, reference: name };
             prop_assert_eq!(feed.to_string().parse::<Feed>(), Ok(feed));
             // no instant and no bound overflows
             let _ = (estimate.bound_at(m), estimate.reference_at(m), estimate.then(&estimate));
@@ -287,6 +313,7 @@ mod tests {
             (&good.replace("1.5", "NaN"), "not within"),
             (&good.replace("=0.1", "=-1"), "not from 0"),
             (&good.replace("=4", "=-4"), "no number"),
+            (&(good.to_owned() + " frequency_ppm=NaN"), "not within"),
         ] {
             let error = text.parse::<Feed>().expect_err(text).to_string();
             assert!(error.contains(part), "{text}: {error}");

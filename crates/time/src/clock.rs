@@ -9,6 +9,8 @@ pub enum Clock {
     Monotonic,
     /// Since boot, never steered; what the time-stamp counter is calibrated against.
     MonotonicRaw,
+    /// As [`Clock::Monotonic`], but goes on while the node sleeps.
+    Boottime,
     /// Civil time (UTC).
     Realtime,
     /// Processor time of the calling thread.
@@ -21,6 +23,7 @@ impl Clock {
             Self::Tai => libc::CLOCK_TAI,
             Self::Monotonic => libc::CLOCK_MONOTONIC,
             Self::MonotonicRaw => libc::CLOCK_MONOTONIC_RAW,
+            Self::Boottime => libc::CLOCK_BOOTTIME,
             Self::Realtime => libc::CLOCK_REALTIME,
             Self::ThreadCpu => libc::CLOCK_THREAD_CPUTIME_ID,
         }

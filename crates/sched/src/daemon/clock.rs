@@ -5,14 +5,16 @@
 //! knows by how much, coordination is given up, and says so; the node then keeps its windows by its own clock
 //! as it is, or keeps none.
 
+use std::io;
 use std::time::Duration;
 
 use colony_clock::anchor::Anchor;
 use colony_clock::estimate::Feed;
-use colony_clock::{ClockQuality, Estimate};
-use colony_time::clock::Clock;
+use colony_clock::{ClockQuality, quality};
 use colony_time::{Windows, text};
 use serde::{Deserialize, Serialize};
+
+use super::held::{AHEAD_NS, Held, Now, SLACK_NS};
 
 /// `[clock]` of the configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,39 +109,15 @@ pub struct Cluster {
 )]
 pub struct StaleFeed(i64);
 
-/// This node's clocks at one instant.
-#[derive(Clone, Copy, Debug)]
-struct Now {
-    monotonic_ns: i64,
-    anchor: Anchor,
-}
-
-impl Now {
-    fn read() -> Self {
-        Self { anchor: Anchor::now(), monotonic_ns: Clock::Monotonic.now_ns() }
-    }
-
-    const fn tai_ns(&self) -> i64 {
-        self.monotonic_ns.saturating_add(self.anchor.tai_less_monotonic_ns)
-    }
-}
-
-/// An estimate in force.
-#[derive(Clone, Debug)]
-struct Held {
-    feed: Feed,
-    /// The kernel's correction of the clock's rate when the estimate came: a change of it is a change of drift.
-    frequency_ppm: f64,
-    /// What such changes may have added to the error until `since_ns`.
-    extra_ns: f64,
-    since_ns: i64,
-}
-
 /// Judges the clock again and again, and says what windows to keep by it.
 #[derive(Debug)]
 pub(crate) struct ClockJudge {
     rules: ClockRules,
     held: Option<Held>,
+    /// Whose clock was lost while the node slept: it went on, and nobody knows how far.
+    lost: Option<String>,
+    /// When the node had slept, by its monotonic clock: estimates from before are worth nothing.
+    woke_ns: i64,
     anchor: Anchor,
     steps: u64,
     last_step_ns: Option<i64>,
@@ -150,18 +128,12 @@ pub(crate) struct ClockJudge {
 
 /// How often the clock is judged.
 pub(crate) const EVERY: Duration = Duration::from_secs(1);
-/// How far ahead a guard must hold: the next judgement may come late.
-const AHEAD_NS: i64 = 2_000_000_000;
-/// What reading clocks, rounding periods and following the drift in steps may add.
-const SLACK_NS: u64 = 1_000;
 /// Guards come in steps of this share of the regular window, so that windows do not move with every judgement.
 const GUARD_STEPS: u64 = 64;
 /// Windows are moved where they would be off by more than this.
 const MOVE_NS: u64 = 500;
 /// The oldest estimate that is taken.
 const OLDEST_NS: i64 = 3_600_000_000_000;
-/// A change of the clock's rate that matters, parts per million.
-const RATE_STEADY_PPM: f64 = 0.001;
 
 impl ClockJudge {
     pub(crate) fn new(rules: ClockRules, wanted: Windows) -> Self {
@@ -178,9 +150,18 @@ impl ClockJudge {
             last_step_ns: None,
             kernel: ClockQuality::default(),
         };
-        let mut judge =
-            Self { rules, held: None, anchor: now.anchor, steps: 0, last_step_ns: None, now: blank, wanted };
-        judge.now = judge.judge(wanted, quality(), now);
+        let mut judge = Self {
+            rules,
+            held: None,
+            lost: None,
+            woke_ns: i64::MIN,
+            anchor: now.anchor,
+            steps: 0,
+            last_step_ns: None,
+            now: blank,
+            wanted,
+        };
+        judge.now = judge.judge(wanted, ClockQuality::now(), now);
         judge.log(None);
         judge
     }
@@ -192,11 +173,15 @@ impl ClockJudge {
 
     /// Judges the clock for the `wanted` windows; whether other windows are to be kept than before.
     pub(crate) fn look(&mut self, wanted: Windows) -> bool {
-        self.look_with(wanted, quality(), Now::read())
+        self.look_with(wanted, ClockQuality::now(), Now::read())
     }
 
-    fn look_with(&mut self, wanted: Windows, kernel: ClockQuality, now: Now) -> bool {
+    fn look_with(&mut self, wanted: Windows, kernel: io::Result<ClockQuality>, now: Now) -> bool {
         let step = now.anchor.step_since(&self.anchor);
+        if now.anchor.sleep_since(&self.anchor).is_some() {
+            self.woke_ns = now.monotonic_ns;
+            self.lost = self.held.take().map(|h| h.feed.reference).or(self.lost.take());
+        }
         self.anchor = now.anchor;
         if let Some(step_ns) = step {
             self.steps += 1;
@@ -222,28 +207,28 @@ impl ClockJudge {
     pub(crate) fn feed(&mut self, feed: Option<Feed>) -> Result<(), StaleFeed> {
         let now = Now::read();
         let Some(feed) = feed else {
-            self.held = None;
+            (self.held, self.lost) = (None, None);
             return Ok(());
         };
         let age_ns = now.monotonic_ns.saturating_sub(feed.monotonic_ns);
-        if !(0..OLDEST_NS).contains(&age_ns) {
+        if !(0..OLDEST_NS).contains(&age_ns) || feed.monotonic_ns < self.woke_ns {
             return Err(StaleFeed(age_ns));
         }
-        let frequency_ppm = quality().frequency_ppm;
-        self.held = Some(Held { feed, frequency_ppm, extra_ns: 0.0, since_ns: now.monotonic_ns });
+        let frequency_ppm = quality::frequency_ppm().unwrap_or(0.0);
+        (self.held, self.lost) = (Some(Held::new(feed, frequency_ppm, now)), None);
         Ok(())
     }
 
-    fn judge(&mut self, wanted: Windows, kernel: ClockQuality, now: Now) -> Coordination {
+    fn judge(&mut self, wanted: Windows, kernel: io::Result<ClockQuality>, now: Now) -> Coordination {
         let max_error_ns = self.max_error_ns(&wanted);
         let tai_ns = now.tai_ns();
-        let cluster = self.held.as_mut().map(|h| h.on_tai(&kernel, now));
+        let cluster = self.held.as_mut().map(|h| h.on_tai(now));
         let bound = match cluster {
             Some((estimate, extra_ns)) => {
                 let later = estimate.bound_at(tai_ns).max(estimate.bound_at(tai_ns.saturating_add(AHEAD_NS)));
                 Ok(later.saturating_add(extra_ns))
             }
-            None => self.own_bound(&kernel),
+            None => self.own_bound(kernel.as_ref()),
         }
         .map(|b| b.saturating_add(SLACK_NS));
         let on_clock = cluster.map_or(wanted, |(e, _)| e.windows(&wanted, tai_ns));
@@ -270,7 +255,7 @@ impl ClockJudge {
             }),
             steps: self.steps,
             last_step_ns: self.last_step_ns,
-            kernel,
+            kernel: kernel.unwrap_or_default(),
         }
     }
 
@@ -280,7 +265,16 @@ impl ClockJudge {
     }
 
     /// What a clock that the kernel judges may be off by, or why nobody knows.
-    fn own_bound(&self, kernel: &ClockQuality) -> Result<u64, String> {
+    fn own_bound(&self, kernel: Result<&ClockQuality, &io::Error>) -> Result<u64, String> {
+        if let Some(reference) = &self.lost {
+            return Err(format!(
+                "the node slept, and the clock of {reference} went on; compare anew (colony clock sync --feed), or \
+                 write none into clock"
+            ));
+        }
+        // a sandbox may forbid to ask
+        let kernel =
+            kernel.map_err(|e| format!("the kernel does not tell how good its clock is (adjtimex: {e})"))?;
         if !kernel.synchronised {
             return Err(match &kernel.source {
                 Some(source) => {
@@ -342,32 +336,6 @@ impl ClockJudge {
     }
 }
 
-impl Held {
-    /// The estimate on this node's TAI as it is now, and what changes of the clock's rate add to its error.
-    fn on_tai(&mut self, kernel: &ClockQuality, now: Now) -> (Estimate, u64) {
-        let changed_ppm = (kernel.frequency_ppm - self.frequency_ppm).abs();
-        if changed_ppm > RATE_STEADY_PPM {
-            let span_ns = now.monotonic_ns.saturating_sub(self.since_ns).max(0).saturating_add(AHEAD_NS);
-            // it may have been so since the last look, and stays so until the next
-            self.extra_ns += changed_ppm * 1e-6 * span_ns as f64;
-        }
-        self.since_ns = now.monotonic_ns;
-        let made = &self.feed.estimate;
-        let then = made.at_ns.saturating_sub(self.feed.monotonic_ns);
-        // what the clock was set by since: small differences are the width of readings
-        let set_by = match now.anchor.tai_less_monotonic_ns.saturating_sub(then) {
-            small if small.unsigned_abs() < SLACK_NS / 2 => 0,
-            step => step,
-        };
-        let estimate = Estimate {
-            at_ns: made.at_ns.saturating_add(set_by),
-            offset_ns: made.offset_ns.saturating_sub(set_by),
-            ..*made
-        };
-        (estimate, self.extra_ns.ceil() as u64)
-    }
-}
-
 /// Whether keeping `old` instead of `new` would show from `tai_ns` on.
 fn differ(old: &Windows, new: &Windows, tai_ns: i64) -> bool {
     let apart = |t: i64| {
@@ -380,11 +348,6 @@ fn differ(old: &Windows, new: &Windows, tai_ns: i64) -> bool {
         || apart(tai_ns.saturating_add(AHEAD_NS)) > MOVE_NS
 }
 
-fn quality() -> ClockQuality {
-    // it cannot fail for a valid buffer; a sandbox that forbids it leaves a clock nobody vouches for
-    ClockQuality::now().unwrap_or_default()
-}
-
 /// A time to three digits, for people.
 fn rough(ns: u64) -> text::Ns {
     let unit = 10u64.pow(ns.max(1).ilog10().saturating_sub(2));
@@ -393,8 +356,11 @@ fn rough(ns: u64) -> text::Ns {
 
 #[cfg(test)]
 mod tests {
+    use colony_clock::Estimate;
+
     use super::*;
     use colony_time::DutyCycle;
+    use colony_time::clock::Clock;
 
     const MONO: i64 = 1_000_000_000_000;
     const TAI: i64 = 1_790_000_000_000_000_000;
@@ -406,7 +372,12 @@ mod tests {
     fn at(seconds: f64, set_by_ns: i64) -> Now {
         let monotonic_ns = MONO + (seconds * 1e9) as i64;
         let tai_less_monotonic_ns = TAI - MONO + set_by_ns;
-        Now { monotonic_ns, anchor: Anchor { tai_less_monotonic_ns, error_ns: 20 } }
+        let anchor = Anchor { tai_less_monotonic_ns, steered_ns: 0, slept_ns: 0, error_ns: 20 };
+        Now { monotonic_ns, anchor }
+    }
+
+    fn nobody() -> io::Result<ClockQuality> {
+        Ok(ClockQuality::default())
     }
 
     fn good(error_ns: u64) -> ClockQuality {
@@ -421,21 +392,21 @@ mod tests {
 
     fn held(drift_ppm: f64, offset_ns: i64) -> Held {
         let estimate = Estimate { at_ns: TAI, offset_ns, drift_ppm, bound_ns: 20_000, growth_ppm: 2.0 };
-        let feed = Feed { estimate, monotonic_ns: MONO, reference: "node0".into() };
-        Held { feed, frequency_ppm: 0.0, extra_ns: 0.0, since_ns: MONO }
+        let feed = Feed { estimate, monotonic_ns: MONO, frequency_ppm: None, reference: "node0".into() };
+        Held::new(feed, 0.0, at(0.0, 0))
     }
 
     #[test]
     fn a_good_clock_gets_guards_and_a_worse_one_wider_ones() {
         let mut k = judge(ClockRules::default());
-        k.look_with(wanted(), good(20_000), at(1.0, 0));
+        k.look_with(wanted(), Ok(good(20_000)), at(1.0, 0));
         let narrow = k.state().clone();
         assert_eq!((narrow.mode, narrow.reason), (Mode::Coordinated, None));
         assert!(narrow.guard_ns >= 21_000, "{}", narrow.guard_ns);
         let kept = narrow.kept.expect("kept");
         assert_eq!(kept.favored_ns(), 95_000_000 + 2 * narrow.guard_ns);
-        assert!(!k.look_with(wanted(), good(21_000), at(2.0, 0)), "a guard wide enough stays");
-        assert!(k.look_with(wanted(), good(400_000), at(3.0, 0)));
+        assert!(!k.look_with(wanted(), Ok(good(21_000)), at(2.0, 0)), "a guard wide enough stays");
+        assert!(k.look_with(wanted(), Ok(good(400_000)), at(3.0, 0)));
         assert!(k.state().guard_ns > narrow.guard_ns);
         assert_eq!(k.state().max_error_ns, 500_000);
     }
@@ -455,7 +426,7 @@ mod tests {
                 [(Fallback::OwnPhase, Mode::OwnPhase, Some(wanted())), (Fallback::Off, Mode::Off, None)]
             {
                 let mut k = judge(ClockRules { fallback, ..ClockRules::default() });
-                k.look_with(wanted(), kernel.clone(), at(1.0, 0));
+                k.look_with(wanted(), Ok(kernel.clone()), at(1.0, 0));
                 let s = k.state();
                 assert_eq!((s.mode, s.kept, s.guard_ns), (mode, kept, 0));
                 assert!(s.reason.as_ref().is_some_and(|r| r.contains(part)), "{part}: {s:?}");
@@ -471,11 +442,11 @@ mod tests {
             fallback: Fallback::Off,
         };
         let mut k = judge(rules);
-        k.look_with(wanted(), ClockQuality { error_bound_ns: None, ..good(0) }, at(1.0, 0));
+        k.look_with(wanted(), Ok(ClockQuality { error_bound_ns: None, ..good(0) }), at(1.0, 0));
         assert_eq!((k.state().mode, k.state().error_bound_ns), (Mode::Coordinated, Some(3_000)));
         let mut k = judge(ClockRules { max_error_ns: Some(u64::MAX), ..ClockRules::default() });
         assert_eq!(k.max_error_ns(&wanted()), 1_250_000, "guards never eat more than half");
-        k.look_with(wanted(), good(1_200_000), at(1.0, 0));
+        k.look_with(wanted(), Ok(good(1_200_000)), at(1.0, 0));
         assert!(k.state().kept.is_some_and(|w| w.regular_ns() >= 2_400_000), "{:?}", k.state());
     }
 
@@ -485,7 +456,7 @@ mod tests {
         k.held = Some(held(500.0, -7_654_321_000));
         for second in 1..30 {
             let now = at(f64::from(second), 0);
-            k.look_with(wanted(), ClockQuality::default(), now);
+            k.look_with(wanted(), nobody(), now);
             let s = k.state();
             assert_eq!(s.mode, Mode::Coordinated, "{second}: {:?}", s.reason);
             // at any instant until the next look the kept window is open where the cluster's clock says so
@@ -509,7 +480,7 @@ mod tests {
             k.state().cluster.as_ref().is_some_and(|c| c.reference == "node0" && c.age_ns == 29_000_000_000)
         );
         k.feed(None).expect("forgetting works always");
-        k.look_with(wanted(), ClockQuality::default(), at(31.0, 0));
+        k.look_with(wanted(), nobody(), at(31.0, 0));
         assert_eq!((k.state().mode, k.state().cluster.clone()), (Mode::OwnPhase, None));
     }
 
@@ -517,10 +488,10 @@ mod tests {
     fn an_estimate_that_is_not_renewed_wears_out() {
         let mut k = judge(ClockRules::default());
         k.held = Some(held(1.0, 5));
-        k.look_with(wanted(), ClockQuality::default(), at(10.0, 0));
+        k.look_with(wanted(), nobody(), at(10.0, 0));
         assert_eq!(k.state().mode, Mode::Coordinated);
         // 2 ppm of 240 s are 480 us
-        k.look_with(wanted(), ClockQuality::default(), at(300.0, 0));
+        k.look_with(wanted(), nobody(), at(300.0, 0));
         assert_eq!(k.state().mode, Mode::OwnPhase);
     }
 
@@ -528,28 +499,76 @@ mod tests {
     fn a_step_of_the_clock_moves_the_windows_by_as_much_and_is_counted() {
         let mut k = judge(ClockRules::default());
         k.held = Some(held(0.0, 123_456));
-        k.look_with(wanted(), ClockQuality::default(), at(1.0, 0));
+        k.look_with(wanted(), nobody(), at(1.0, 0));
         let before = k.state().kept.expect("kept");
         let step = 37_000_000_123;
-        assert!(k.look_with(wanted(), ClockQuality::default(), at(2.0, step)));
+        assert!(k.look_with(wanted(), nobody(), at(2.0, step)));
         let s = k.state();
         assert_eq!((s.steps, s.last_step_ns), (1, Some(step)));
         let after = s.kept.expect("kept");
         let (t, u) = (at(2.0, 0).tai_ns(), at(2.0, step).tai_ns());
         let apart = before.phase(t).abs_diff(after.phase(u));
         assert!(apart <= MOVE_NS, "the same instant is in the same place of its window: {apart}");
-        assert!(!k.look_with(wanted(), ClockQuality::default(), at(3.0, step)), "nothing more to do");
+        assert!(!k.look_with(wanted(), nobody(), at(3.0, step)), "nothing more to do");
     }
 
     #[test]
     fn a_rate_that_somebody_changes_widens_the_bound() {
+        // whether the kernel tells of it or not: adjtime and its own loop steer as well
+        let steered = |seconds: f64, steered_ns| {
+            let now = at(seconds, 0);
+            Now { anchor: Anchor { steered_ns, ..now.anchor }, ..now }
+        };
+        let bound = |k: &ClockJudge| k.state().error_bound_ns.expect("known");
         let mut k = judge(ClockRules::default());
         k.held = Some(held(0.0, 0));
-        let steered = ClockQuality { frequency_ppm: 50.0, ..ClockQuality::default() };
-        k.look_with(wanted(), ClockQuality::default(), at(1.0, 0));
-        let before = k.state().error_bound_ns;
-        k.look_with(wanted(), steered, at(2.0, 0));
-        assert!(k.state().error_bound_ns >= before.map(|b| b + 50_000), "{:?} {before:?}", k.state());
+        k.look_with(wanted(), nobody(), at(1.0, 0));
+        let before = bound(&k);
+        k.look_with(wanted(), nobody(), steered(2.0, 50_000));
+        assert!(
+            bound(&k) >= before + 50_000 + 2 * 50_000,
+            "until now, and until the next look: {:?}",
+            k.state()
+        );
+        k.look_with(wanted(), nobody(), steered(3.0, 50_000));
+        let after = bound(&k);
+        assert!((before + 50_000..before + 100_000).contains(&after), "it went, its trace stays: {after}");
+    }
+
+    #[test]
+    fn an_estimate_does_not_outlive_sleep() {
+        let mut k = judge(ClockRules::default());
+        k.held = Some(held(0.0, 123_456));
+        k.look_with(wanted(), Ok(good(20_000)), at(1.0, 0));
+        assert!(k.state().cluster.is_some());
+        let hour = 3_600_000_000_000;
+        let slept = |seconds: f64| {
+            let now = at(seconds, hour);
+            Now { anchor: Anchor { slept_ns: hour, ..now.anchor }, ..now }
+        };
+        assert!(k.look_with(wanted(), Ok(good(20_000)), slept(2.0)));
+        for seconds in [2.5, 3.0] {
+            k.look_with(wanted(), Ok(good(20_000)), slept(seconds));
+            let s = k.state();
+            assert_eq!((s.mode, s.cluster.clone()), (Mode::OwnPhase, None), "others count on another clock");
+            assert!(s.reason.as_ref().is_some_and(|r| r.contains("slept") && r.contains("node0")), "{s:?}");
+        }
+        assert_eq!(k.woke_ns, slept(2.0).monotonic_ns);
+        k.feed(None).expect("forgetting works always");
+        k.look_with(wanted(), Ok(good(20_000)), slept(4.0));
+        assert_eq!(k.state().mode, Mode::Coordinated, "by its own clock");
+        let now = Clock::Monotonic.now_ns();
+        k.woke_ns = now;
+        let feed = Feed { monotonic_ns: now - 1, ..held(0.0, 0).feed };
+        k.feed(Some(feed)).expect_err("made before it slept");
+    }
+
+    #[test]
+    fn a_kernel_that_may_not_be_asked_is_the_reason() {
+        let mut k = judge(ClockRules::default());
+        k.look_with(wanted(), Err(io::Error::from_raw_os_error(libc::EPERM)), at(1.0, 0));
+        let reason = k.state().reason.clone().expect("a reason");
+        assert!(reason.contains("adjtimex") && reason.contains("not permitted"), "{reason}");
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub mod clock;
 pub mod config;
 pub mod files;
 mod guard;
+mod held;
 pub mod limits;
 pub mod metrics;
 mod mount;

@@ -14,6 +14,7 @@ fn feed(offset_ns: i64, bound_ns: u64) -> Feed {
     Feed {
         estimate: Estimate { at_ns: tai_ns, offset_ns, drift_ppm: 100.0, bound_ns, growth_ppm: 0.1 },
         monotonic_ns: tai_ns - Anchor::now().tai_less_monotonic_ns,
+        frequency_ppm: None,
         reference: "node0".into(),
     }
 }

@@ -8,6 +8,7 @@ use colony_clock::anchor::Anchor;
 use colony_clock::estimate::Feed;
 use colony_clock::fit::History;
 use colony_clock::hosts::{self, Host};
+use colony_clock::quality;
 use colony_clock::sync::{Config, Node, SyncError, SyncReport, SystemClock};
 use colony_clock::tree;
 use colony_sched::client::Client;
@@ -224,6 +225,7 @@ fn feed(daemon: &Client, report: &SyncReport, anchor: &Anchor, reference: &str) 
     let feed = Feed {
         monotonic_ns: own.estimate.at_ns.saturating_sub(anchor.tai_less_monotonic_ns),
         estimate: own.estimate,
+        frequency_ppm: quality::frequency_ppm().ok(),
         reference: reference.into(),
     };
     daemon.feed(Some(&feed)).context("telling colonyd")
