@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use colony_node::class::{self, Class};
-use colony_node::task;
+use colony_node::task::{self, TaskId};
 
 use crate::SchedError;
 use crate::agent::{can_be_put_back, put_back};
@@ -74,11 +74,26 @@ impl Job {
             .ok()
             .filter(|s| s.state != b'Z' && task::process_of(pid) == Some(pid))
             .ok_or(SchedError::NoProcess(pid))?;
-        let mut members = self.lock();
-        members.processes.insert(pid, start.start_ticks);
-        members.roots.insert(pid);
-        members.refresh();
+        self.lock().insert(pid, start.start_ticks);
         Ok(())
+    }
+
+    /// As [`add`](Self::add), while tasks of the job are switched: `pid` and what descends from it are in their own
+    /// class still, also where that is one a switched task passes on.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add).
+    pub(crate) fn add_in_own_class(&self, pid: i32) -> Result<(), SchedError> {
+        self.refresh();
+        let before = std::mem::replace(&mut self.lock().switching, false);
+        let added = self.add(pid);
+        self.lock().switching = before;
+        added
+    }
+
+    /// Minds from here on that tasks are switched; those known are in their own class.
+    pub(crate) fn mind_switching(&self) {
+        self.lock().switching = true;
     }
 
     /// Counts every new child of `pid` as the job's: `pid` is a child subreaper, and a process of the job
@@ -119,6 +134,11 @@ impl Job {
     #[must_use]
     pub fn processes(&self) -> Vec<i32> {
         self.lock().processes.keys().copied().collect()
+    }
+
+    /// As [`processes`](Self::processes), with their starts.
+    pub(crate) fn process_ids(&self) -> Vec<TaskId> {
+        self.lock().processes.iter().map(|(&tid, &start_ticks)| TaskId { tid, start_ticks }).collect()
     }
 
     /// Whether no process of the job lives, as of the last [`refresh`](Self::refresh).
@@ -178,6 +198,12 @@ impl Job {
 }
 
 impl Members {
+    fn insert(&mut self, pid: i32, start_ticks: u64) {
+        self.processes.insert(pid, start_ticks);
+        self.roots.insert(pid);
+        self.refresh();
+    }
+
     /// Looks at `/proc`; whether there are tasks that were not known.
     fn refresh(&mut self) -> bool {
         self.find_processes();
@@ -323,6 +349,24 @@ mod tests {
         let own: Vec<Class> = job.tasks().iter().map(|t| t.own).collect();
         assert_eq!(own, [Class::Batch(4), Class::Batch(4)]);
         end(child);
+        parent.kill().and_then(|()| parent.wait()).expect("ours");
+    }
+
+    #[test]
+    fn what_a_demoted_task_made_meanwhile_goes_back_with_it_and_what_was_ordinary_stays_so() {
+        let mut parent = shell("sleep 60 & echo $!; read go; sleep 60 & echo $!; read wait");
+        let (job, pid) = (Job::new(), parent.id().cast_signed());
+        let ordinary = first_line(&mut parent);
+        class::set(pid, Class::Batch(0)).expect("lower is allowed");
+        job.mind_switching();
+        job.add_in_own_class(pid).expect("alive");
+        class::set(pid, Class::Other(0)).expect("as ordinary as before");
+        parent.stdin.as_mut().expect("piped").write_all(b"go\n").expect("it reads");
+        let made = first_line(&mut parent);
+        job.restore();
+        let classes = [pid, ordinary, made].map(|t| class::get(t).expect("alive"));
+        assert_eq!(classes, [Class::Batch(0), Class::Other(0), Class::Batch(0)]);
+        [ordinary, made].map(end);
         parent.kill().and_then(|()| parent.wait()).expect("ours");
     }
 

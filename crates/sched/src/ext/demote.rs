@@ -1,5 +1,6 @@
 //! Real-time tasks put into an ordinary class while the scheduler runs, as the user asked.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use colony_node::class::{self, Class};
@@ -7,7 +8,7 @@ use colony_node::task;
 
 use super::rt::RtTask;
 use crate::guardian::{Guardian, Message, Starter};
-use crate::job::JobTask;
+use crate::job::{Job, JobTask};
 
 /// Real-time priority of the guardian: above those it puts back would be above everything.
 const PRIORITY: u8 = 60;
@@ -20,6 +21,11 @@ pub(super) struct Demoted {
     pub(super) tasks: Vec<RtTask>,
     /// Why a task that was named could not be demoted.
     pub(super) problem: Option<String>,
+    /// Their processes with all that descends from these: what they make meanwhile goes back with them, and what was
+    /// ordinary before stays so.
+    job: Job,
+    /// Tasks of these that the guardian knows of.
+    told: BTreeSet<(i32, u64)>,
     guardian: Option<(Starter, Guardian)>,
 }
 
@@ -37,19 +43,33 @@ impl Demoted {
     }
 
     fn demote_one(&mut self, task: &RtTask) -> Result<(), String> {
-        let known = JobTask {
-            tid: task.tid,
-            pid: task::process_of(task.tid).unwrap_or(task.tid),
-            start_ticks: task.start_ticks,
-            cpu: 0,
-            own: task.class,
-        };
         if matches!(task.class, Class::Foreign(_)) {
             return Err("a deadline task cannot be put back".into());
         }
+        let pid = task::process_of(task.tid).ok_or("it has ended")?;
+        self.job.exclude(std::process::id().cast_signed());
+        self.job.mind_switching();
+        if !self.job.processes().contains(&pid) {
+            self.job.add_in_own_class(pid).map_err(|e| e.to_string())?;
+        }
+        // it may have become a real-time task after its process was looked at
+        let own = JobTask { tid: task.tid, pid, start_ticks: task.start_ticks, cpu: 0, own: task.class };
+        self.job.know(own);
         // told before it is done: whatever happens in between is undone
-        self.guardian()?.tell(Message::Joined(known)).map_err(|e| format!("its guardian: {e}"))?;
+        self.tell_guardian(own)?;
         class::set(task.tid, Class::Other(0)).map_err(|e| e.to_string())
+    }
+
+    /// Tells of `task`, and of those it does not know.
+    fn tell_guardian(&mut self, task: JobTask) -> Result<(), String> {
+        let tasks = self.job.tasks();
+        let now = tasks.iter().map(|t| (t.tid, t.start_ticks)).collect();
+        let told = std::mem::replace(&mut self.told, now);
+        let news = tasks.into_iter().filter(|t| *t == task || !told.contains(&(t.tid, t.start_ticks)));
+        for task in news {
+            self.guardian()?.tell(Message::Joined(task)).map_err(|e| format!("its guardian: {e}"))?;
+        }
+        Ok(())
     }
 
     fn guardian(&mut self) -> Result<&mut Guardian, String> {
@@ -71,11 +91,7 @@ impl Demoted {
 
 impl Drop for Demoted {
     fn drop(&mut self) {
-        for task in &self.tasks {
-            if task::stat(task.tid).is_ok_and(|s| s.start_ticks == task.start_ticks) {
-                let _ = class::set(task.tid, task.class);
-            }
-        }
+        self.job.restore();
         if let Some((_, guardian)) = &mut self.guardian {
             let _ = guardian.tell(Message::Done);
         }
