@@ -60,6 +60,23 @@ pub struct Stat {
     pub cpu: usize,
 }
 
+/// A task's number and its start: numbers are given again, both together are not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct TaskId {
+    /// Its number.
+    pub tid: i32,
+    /// Its start in clock ticks since boot.
+    pub start_ticks: u64,
+}
+
+impl TaskId {
+    /// Whether the task is still there.
+    #[must_use]
+    pub fn lives(self) -> bool {
+        stat(self.tid).is_ok_and(|s| s.start_ticks == self.start_ticks && s.state != b'Z')
+    }
+}
+
 /// Reads `/proc/<tid>/stat`.
 ///
 /// # Errors
@@ -116,6 +133,8 @@ mod tests {
         assert!(found.starts_with(&[me]) && found.contains(&(child.id() as i32)), "{found:?}");
         assert_eq!(stat(child.id() as i32).expect("alive").parent, me);
         child.kill().and_then(|()| child.wait()).expect("ours to kill");
+        let own = TaskId { tid: me, start_ticks: stat(me).expect("alive").start_ticks };
+        assert!(own.lives() && !TaskId { start_ticks: own.start_ticks + 1, ..own }.lives());
         assert_eq!(process_of(nix::unistd::gettid().as_raw()), Some(me));
         assert!(run_delay_ns(me).is_some() && newest().is_some());
         assert!(stat(i32::MAX).is_err() && threads(i32::MAX).is_empty() && name(i32::MAX).is_none());

@@ -7,16 +7,14 @@
 use std::collections::BTreeMap;
 
 use colony_node::cpu::{self, CpuSet};
-use colony_node::task;
+use colony_node::task::{self, TaskId};
 use serde::{Deserialize, Serialize};
 
 /// A task whose CPUs were narrowed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Bound {
     /// The task.
-    pub(crate) tid: i32,
-    /// Its start: with the number it names the task for good.
-    pub(crate) start_ticks: u64,
+    pub(crate) task: TaskId,
     /// The CPUs it had.
     pub(crate) old: CpuSet,
     /// The CPUs it has now.
@@ -48,7 +46,7 @@ pub(crate) fn plan(pid: i32, cpus: &CpuSet, except: &[i32]) -> Result<Vec<Bound>
             return Err(NoSharedCpu { pid, has: old, job: cpus.clone() });
         }
         if new != old {
-            changes.push(Bound { tid, start_ticks: stat.start_ticks, old, new });
+            changes.push(Bound { task: TaskId { tid, start_ticks: stat.start_ticks }, old, new });
         }
     }
     Ok(changes)
@@ -56,21 +54,21 @@ pub(crate) fn plan(pid: i32, cpus: &CpuSet, except: &[i32]) -> Result<Vec<Bound>
 
 /// Does what was planned.
 pub(crate) fn apply(changes: &[Bound]) {
-    for b in changes.iter().filter(|b| lives(b)) {
-        if let Err(e) = cpu::bind(b.tid, &b.new) {
-            tracing::debug!("task {} stays where it is: {e}", b.tid);
+    for b in changes.iter().filter(|b| b.task.lives()) {
+        if let Err(e) = cpu::bind(b.task.tid, &b.new) {
+            tracing::debug!("task {} stays where it is: {e}", b.task.tid);
         }
     }
 }
 
 /// Gives the old CPUs back to the tasks of `changes`, to what descends from them, and to `others` (processes)
 /// that inherited from them. A task that has chosen other CPUs since keeps its choice.
-pub(crate) fn undo(changes: &[Bound], others: &[i32]) {
+pub(crate) fn undo(changes: &[Bound], others: &[TaskId]) {
     let mut had: BTreeMap<i32, &Bound> = BTreeMap::new();
-    let mut processes: Vec<i32> = others.to_vec();
-    for b in changes.iter().filter(|b| lives(b)) {
-        had.insert(b.tid, b);
-        processes.extend(task::process_of(b.tid));
+    let mut processes: Vec<i32> = others.iter().filter(|p| p.lives()).map(|p| p.tid).collect();
+    for b in changes.iter().filter(|b| b.task.lives()) {
+        had.insert(b.task.tid, b);
+        processes.extend(task::process_of(b.task.tid));
     }
     processes.sort_unstable();
     processes.dedup();
@@ -93,13 +91,8 @@ pub(crate) fn prune(changes: &mut Vec<Bound>) {
         if first {
             kinds.push((b.old.clone(), b.new.clone()));
         }
-        first || lives(b)
+        first || b.task.lives()
     });
-}
-
-/// Whether the task is still there.
-fn lives(bound: &Bound) -> bool {
-    task::stat(bound.tid).is_ok_and(|s| s.start_ticks == bound.start_ticks && s.state != b'Z')
 }
 
 #[cfg(test)]
@@ -126,7 +119,7 @@ mod tests {
         let both = task::tree(pid);
         let shell_only = plan(pid, &last, &both[1..]).expect("as above");
         assert_eq!(shell_only, changes[..1]);
-        assert_eq!(changes.iter().map(|b| b.tid).collect::<Vec<_>>(), both);
+        assert_eq!(changes.iter().map(|b| b.task.tid).collect::<Vec<_>>(), both);
         let have = |cpus: &CpuSet| both.iter().all(|&t| cpu::affinity(t).is_ok_and(|a| a == *cpus));
         apply(&changes);
         assert!(have(&last));
@@ -134,6 +127,16 @@ mod tests {
         // the child is found although only its parent was registered
         undo(&changes[..1], &[]);
         assert!(have(&usable));
+        // a number that was given again names another process: what it chose is its own
+        apply(&changes);
+        let named =
+            |tid: i32| task::stat(tid).map(|s| TaskId { tid, start_ticks: s.start_ticks }).expect("alive");
+        let other = |t: TaskId| TaskId { start_ticks: t.start_ticks + 1, ..t };
+        let ended = [Bound { task: other(changes[0].task), ..changes[0].clone() }];
+        undo(&ended, &both.iter().map(|&t| other(named(t))).collect::<Vec<_>>());
+        assert!(have(&last));
+        undo(&ended, &[named(pid)]);
+        assert!(have(&usable), "an orphan of a task that was bound");
         let nowhere: CpuSet = std::iter::once(CpuSet::LIMIT - 1).collect();
         let error = plan(pid, &nowhere, &[]).expect_err("no such CPU").to_string();
         assert!(error.contains("taskset"), "{error}");

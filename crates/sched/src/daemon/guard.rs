@@ -15,6 +15,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use caps::Capability;
+use colony_node::task::TaskId;
 use serde::{Deserialize, Serialize};
 
 use super::binding::{self, Bound};
@@ -34,7 +35,9 @@ enum Message {
     /// These tasks are about to be bound.
     Bound(Vec<Bound>),
     /// The processes of the job, by which orphans of tasks that were bound are found.
-    Processes(Vec<i32>),
+    Processes(Vec<TaskId>),
+    /// The job has ended, and its tasks have their CPUs back.
+    Ended,
     /// The socket where monitors ask.
     Socket(Made),
     /// An orderly end.
@@ -45,7 +48,7 @@ enum Message {
 #[derive(Debug, Default)]
 struct Told {
     bound: Vec<Bound>,
-    processes: Vec<i32>,
+    processes: Vec<TaskId>,
     socket: Option<Made>,
 }
 
@@ -116,8 +119,13 @@ impl Teller {
     }
 
     /// Says which processes the job has now.
-    pub(crate) fn processes(&self, processes: &[i32]) -> io::Result<()> {
+    pub(crate) fn processes(&self, processes: &[TaskId]) -> io::Result<()> {
         tell(&self.0, &Message::Processes(processes.to_vec()))
+    }
+
+    /// Says that nothing is bound any more.
+    pub(crate) fn ended(&self) -> io::Result<()> {
+        tell(&self.0, &Message::Ended)
     }
 }
 
@@ -175,6 +183,7 @@ fn listen(line: UnixStream, told: &mut Told) -> bool {
                 told.bound.extend(changes);
             }
             Ok(Ok(Message::Processes(now))) => told.processes = now,
+            Ok(Ok(Message::Ended)) => (told.bound, told.processes) = Default::default(),
             Ok(Ok(Message::Socket(made))) => told.socket = Some(made),
             // half a message: the daemon died within it, and has not bound what it could not tell
             Ok(Err(_)) | Err(_) => return false,
@@ -211,4 +220,32 @@ fn outlive_the_daemon() {
     privileges::keep_only(&kept).unwrap_or_else(|e| {
         eprintln!("colonyd-guard: keeps more privileges than it needs: {e}");
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use colony_node::cpu::CpuSet;
+
+    #[test]
+    fn what_an_ended_job_had_is_not_undone_again() {
+        let (daemon, guard) = UnixStream::pair().expect("a pair");
+        let task = TaskId { tid: 1, start_ticks: 2 };
+        let cpus: CpuSet = std::iter::once(0).collect();
+        let bound = Bound { task, old: cpus.clone(), new: cpus };
+        let teller = Teller(daemon);
+        let mut told = Told::default();
+        for ended in [false, true] {
+            teller
+                .bound(std::slice::from_ref(&bound))
+                .and_then(|()| teller.processes(&[task]))
+                .expect("it hears");
+            if ended {
+                teller.ended().expect("it hears");
+            }
+        }
+        tell(&teller.0, &Message::Unmount).expect("it hears");
+        assert!(listen(guard, &mut told));
+        assert!(told.bound.is_empty() && told.processes.is_empty(), "{told:?}");
+    }
 }

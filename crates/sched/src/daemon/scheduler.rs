@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use colony_node::NodeError;
 use colony_node::cpu::{self, CpuSet};
-use colony_node::task;
+use colony_node::task::{self, TaskId};
 use colony_time::Windows;
 
 use super::binding::{self, Bound, NoSharedCpu};
@@ -23,13 +23,13 @@ pub(crate) struct Scheduler {
     cpus: CpuSet,
     /// By what, and how.
     means: (Means, ExtOptions),
-    /// Who undoes what this does if it cannot do so itself.
-    guard: Option<Teller>,
     inner: Mutex<Inner>,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
+    /// Who undoes what this does if it cannot do so itself.
+    guard: Option<Teller>,
     running: Option<Running>,
     /// What the last keeper did, after its end.
     last: KeeperStats,
@@ -47,7 +47,7 @@ struct Running {
     /// Tasks that were bound to the job's CPUs.
     bound: Vec<Bound>,
     /// The processes the guard knows of.
-    told: Vec<i32>,
+    told: Vec<TaskId>,
 }
 
 /// What is running now.
@@ -84,7 +84,7 @@ pub enum JoinError {
 
 impl Scheduler {
     pub(crate) fn new(cpus: CpuSet, means: (Means, ExtOptions), guard: Option<Teller>) -> Self {
-        Self { cpus, means, guard, inner: Mutex::default() }
+        Self { cpus, means, inner: Mutex::new(Inner { guard, ..Inner::default() }) }
     }
 
     pub(crate) const fn cpus(&self) -> &CpuSet {
@@ -98,10 +98,12 @@ impl Scheduler {
         if inner.closed {
             return Err(JoinError::Closed);
         }
+        // before the guard is told: at a job's end it forgets what it was told
+        inner.retire();
         // the shell that started this daemon may join: what serves the job is no part of it
         let ours = task::tree(std::process::id().cast_signed());
         let changes = binding::plan(pid, &self.cpus, &ours)?;
-        if let Some(guard) = self.guard.as_ref().filter(|_| !changes.is_empty()) {
+        if let Some(guard) = inner.guard.as_ref().filter(|_| !changes.is_empty()) {
             guard.bound(&changes).map_err(JoinError::Guard)?;
         }
         binding::apply(&changes);
@@ -111,7 +113,10 @@ impl Scheduler {
                 binding::prune(&mut running.bound);
                 running.bound.extend(changes);
             }
-            _ => binding::undo(&changes, &[]),
+            _ => {
+                binding::undo(&changes, &[]);
+                inner.nothing_is_bound();
+            }
         }
         Ok(joined?)
     }
@@ -143,10 +148,9 @@ impl Scheduler {
     pub(crate) fn retire(&self) -> bool {
         let mut inner = self.lock();
         inner.retire();
-        let Some(running) = &mut inner.running else { return false };
-        let now = running.job.processes();
-        if let Some(guard) = self.guard.as_ref().filter(|_| !running.bound.is_empty() && now != running.told)
-        {
+        let Inner { guard, running: Some(running), .. } = &mut *inner else { return false };
+        let now = running.job.process_ids();
+        if let Some(guard) = guard.as_ref().filter(|_| !running.bound.is_empty() && now != running.told) {
             // without a guard the daemon ends anyway
             let _ = guard.processes(&now);
             running.told = now;
@@ -191,7 +195,6 @@ pub(crate) fn make_room(cpus: &CpuSet) -> Result<(), NodeError> {
 
 impl Inner {
     fn join(&mut self, pid: i32, config: Option<KeeperConfig>) -> Result<(), SchedError> {
-        self.retire();
         if let Some(running) = &self.running {
             running.job.add(pid)?;
             if let Some(keeper) = &running.keeper {
@@ -249,12 +252,21 @@ impl Inner {
         self.before.add(&self.last);
     }
 
+    /// Has the guard forget the job, unless there is one.
+    fn nothing_is_bound(&self) {
+        if let Some(guard) = self.guard.as_ref().filter(|_| self.running.is_none()) {
+            // without a guard the daemon ends anyway
+            let _ = guard.ended();
+        }
+    }
+
     fn stop(&mut self, why: &str) {
         if let Some(Running { job, keeper, bound, .. }) = self.running.take() {
             if let Some(keeper) = keeper {
                 self.ended(keeper);
             }
-            binding::undo(&bound, &job.processes());
+            binding::undo(&bound, &job.process_ids());
+            self.nothing_is_bound();
             tracing::info!("windows are kept no more: {why}");
         }
     }
