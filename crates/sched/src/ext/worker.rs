@@ -138,6 +138,8 @@ struct Worker {
     job: Arc<Job>,
     /// `None` after the kernel ended it.
     loaded: Option<Loaded>,
+    /// Since when it is to be loaded again, for CPUs came or went.
+    restarting: Option<Instant>,
     /// What schedulers before this one did.
     before: ExtStats,
     started: Instant,
@@ -155,6 +157,7 @@ impl Worker {
             config,
             job,
             loaded: Some(loaded),
+            restarting: None,
             before: ExtStats::default(),
             started: Instant::now(),
             looked_for_rt: None,
@@ -227,39 +230,40 @@ impl Worker {
 
     /// Loads the scheduler again after CPUs came or went; remembers any other end.
     fn mind_the_end(&mut self) {
-        let Some(ended) = self.loaded.as_ref().and_then(Loaded::ended) else { return };
-        self.before = self.accounts();
-        self.loaded = None;
-        self.marked.clear();
-        let why = match ended {
-            Ended::Because(why) => why,
-            Ended::Restart => match self.restart() {
-                Ok(()) => return,
-                Err(e) => format!("CPUs came or went, and it could not be loaded again: {e}"),
-            },
-        };
+        if let Some(ended) = self.loaded.as_ref().and_then(Loaded::ended) {
+            self.before = self.accounts();
+            self.loaded = None;
+            self.marked.clear();
+            match ended {
+                Ended::Because(why) => self.give_up(why),
+                Ended::Restart => self.restarting = Some(Instant::now()),
+            }
+        }
+        let Some(since) = self.restarting else { return };
+        match self.restart() {
+            Ok(()) => self.restarting = None,
+            // more CPUs may be on their way: the next look tries again, questions are answered until then
+            Err(_) if since.elapsed() < RESTARTS => {}
+            Err(e) => {
+                self.restarting = None;
+                self.give_up(format!("CPUs came or went, and it could not be loaded again: {e}"));
+            }
+        }
+    }
+
+    fn give_up(&self, why: String) {
         tracing::warn!("the kernel ended the sched_ext scheduler: {why}");
         *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
     }
 
     fn restart(&mut self) -> Result<(), ExtError> {
-        let asked = Instant::now();
-        loop {
-            let online = colony_node::cpu::online().map_err(|e| ExtError::Load(e.to_string()))?;
-            let mut config = self.config.clone();
-            config.cpus = config.cpus.and(&online);
-            match Loaded::start(&config) {
-                Ok(loaded) => {
-                    self.loaded = Some(loaded);
-                    self.before.restarts += 1;
-                    self.mark();
-                    return Ok(());
-                }
-                // more CPUs may be on their way
-                Err(_) if asked.elapsed() < RESTARTS => std::thread::sleep(LOOK),
-                Err(e) => return Err(e),
-            }
-        }
+        let online = colony_node::cpu::online().map_err(|e| ExtError::Load(e.to_string()))?;
+        let mut config = self.config.clone();
+        config.cpus = config.cpus.and(&online);
+        self.loaded = Some(Loaded::start(&config)?);
+        self.before.restarts += 1;
+        self.mark();
+        Ok(())
     }
 
     /// What the user should know of real-time tasks: the kernel's own run rarely, and nobody can hold them.
