@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -116,8 +116,9 @@ impl Listening {
 fn open_file(path: &Path, group: Option<u32>) -> Result<Listening, ListenError> {
     let failed = |what| move |source| ListenError::File { what, path: path.to_owned(), source };
     clear(path)?;
-    // nobody else may come in before the rights are set
-    let before = umask(Mode::S_IRWXG | Mode::S_IRWXO);
+    // made with its rights: a path may be something else by the time they are set. A group is let in by its name
+    let closed = if group.is_some() { Mode::S_IRWXO } else { Mode::empty() };
+    let before = umask(closed | Mode::S_IXUSR | Mode::S_IXGRP | Mode::S_IXOTH);
     let bound = UnixListener::bind(path);
     umask(before);
     let listener = bound.map_err(failed("cannot listen at"))?;
@@ -125,9 +126,6 @@ fn open_file(path: &Path, group: Option<u32>) -> Result<Listening, ListenError> 
     if group.is_some() {
         std::os::unix::fs::lchown(path, None, group).map_err(failed("cannot set the group of"))?;
     }
-    let mode = if group.is_some() { 0o660 } else { 0o666 };
-    std::fs::set_permissions(path, PermissionsExt::from_mode(mode))
-        .map_err(failed("cannot set the rights of"))?;
     listener.set_nonblocking(true).map_err(failed("cannot listen at"))?;
     Ok(Listening { listener: Listener::Unix(listener), file: Some(file) })
 }
@@ -149,6 +147,7 @@ fn clear(path: &Path) -> Result<(), ListenError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
 
     fn place(path: &Path) -> Place {
         Place { address: Address::Unix(path.to_owned()), group: None }
@@ -169,6 +168,17 @@ mod tests {
         assert!(matches!(Listening::open(&place(&path)), Err(ListenError::NoSocket(_))));
         let error = Listening::open(&place(&dir.path().join("no/m.sock"))).expect_err("no directory");
         assert!(error.to_string().contains("directory"), "{error}");
+    }
+
+    #[test]
+    fn a_group_and_nobody_else_comes_in_where_one_is_named() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let path = dir.path().join("m.sock");
+        let own = std::fs::metadata(dir.path()).expect("there").gid();
+        let place = Place { address: Address::Unix(path.clone()), group: Some(own) };
+        let _open = Listening::open(&place).expect("free");
+        let made = std::fs::metadata(&path).expect("there");
+        assert_eq!((made.mode() & 0o777, made.gid()), (0o660, own));
     }
 
     #[test]
