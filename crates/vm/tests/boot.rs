@@ -85,8 +85,10 @@ fn a_program_with_libraries_of_this_host_runs_and_one_that_is_not_there_is_127()
 #[test]
 fn a_panic_brings_the_console_and_a_machine_that_says_nothing_is_given_up() {
     let Some(vm) = plain() else { return };
-    let failed =
-        failure(script(&vm, "echo before; echo 1 > /proc/sys/kernel/sysrq; echo c > /proc/sysrq-trigger"));
+    let failed = failure(script(
+        &vm,
+        "echo before; sleep 1; echo 1 > /proc/sys/kernel/sysrq; echo c > /proc/sysrq-trigger",
+    ));
     assert_eq!(failed.cause, Cause::Panic);
     assert!(failed.console.contains("sysrq triggered crash") && failed.stdout == b"before\n", "{failed}");
 
@@ -167,8 +169,9 @@ fn a_runner_that_is_killed_leaves_no_emulator() {
         .env(VARIABLE, "1")
         .spawn()
         .expect("this test");
+    let id = runner.id();
     let children = || {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", runner.id())).into_iter().flatten().flatten();
+        let tasks = std::fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();
         let lists = tasks.filter_map(|t| std::fs::read_to_string(t.path().join("children")).ok());
         let ids: Vec<u32> = lists
             .flat_map(|l| l.split_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>())
@@ -178,7 +181,14 @@ fn a_runner_that_is_killed_leaves_no_emulator() {
     let is_emulator = |id: &u32| {
         std::fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|comm| comm.starts_with("qemu"))
     };
-    let emulator = wait_for(|| children().into_iter().find(is_emulator));
+    // however long other machines have the slots
+    let emulator = loop {
+        if let Some(emulator) = children().into_iter().find(is_emulator) {
+            break emulator;
+        }
+        assert!(runner.try_wait().expect("ours").is_none(), "it ended without an emulator");
+        std::thread::sleep(Duration::from_millis(20));
+    };
     runner.kill().expect("ours");
     runner.wait().expect("ours");
     wait_for(|| (!is_emulator(&emulator)).then_some(()));

@@ -1,5 +1,9 @@
 //! What the end-to-end tests share.
 
+// colony-sched's tests want the CPUs for themselves too
+#[path = "../../../sched/tests/common/lock.rs"]
+mod lock;
+
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Output};
@@ -73,11 +77,7 @@ pub(crate) fn last_cpu() -> String {
 /// The CPUs for this test alone among those that ask, until it is dropped: what makes noise, or looks for it,
 /// in real time.
 pub(crate) fn alone() -> File {
-    // the file of colony-sched's tests: they want the CPUs for themselves too
-    let file = std::env::temp_dir().join("colony-job-cpu.lock");
-    let file = File::create(&file).or_else(|_| File::open(&file)).expect("a place for temporary files");
-    file.lock().expect("locked");
-    file
+    lock::job_cpu()
 }
 
 /// Whether this process may do what root may; says that the test is skipped, if not.

@@ -2,6 +2,8 @@
 //! it starts itself again, and what it then is gets decided before the test harness runs.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+mod lock;
+
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -149,10 +151,7 @@ pub(crate) fn the_job_cpu() -> Option<File> {
         eprintln!("skipped: real-time classes need root");
         return None;
     }
-    let cpu =
-        File::create(std::env::temp_dir().join("colony-job-cpu.lock")).expect("a place for temporary files");
-    cpu.lock().expect("a file system with locks");
-    Some(cpu)
+    Some(lock::job_cpu())
 }
 
 /// Whether the exact proof can be had here; says why not.

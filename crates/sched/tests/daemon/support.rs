@@ -55,7 +55,8 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts one on the last CPU, with `config` added to its configuration.
+    /// Starts one on the last CPU, with `config` added to its configuration. The agent keeps its windows on every
+    /// kernel: a scheduler in this one would schedule the whole machine, and is for virtual machines to test.
     pub(crate) fn start(config: &str) -> Self {
         let folder = tempfile::Builder::new()
             .permissions(std::fs::Permissions::from_mode(0o755))
@@ -68,7 +69,7 @@ impl Daemon {
     pub(crate) fn start_at(folder: TempDir, mount: PathBuf, config: &str) -> Self {
         let file = folder.path().join("colonyd.toml");
         let last = colony_node::cpu::usable().expect("linux").iter().last().expect("a CPU");
-        std::fs::write(&file, format!("cpus = \"{last}\"\n{config}")).expect("writable");
+        std::fs::write(&file, format!("cpus = \"{last}\"\nbackend = \"agent\"\n{config}")).expect("writable");
         let mut child = program()
             .args([OsStr::new("--config"), file.as_os_str(), OsStr::new("--mount"), mount.as_os_str()])
             .stderr(std::fs::File::create(folder.path().join("log")).expect("writable"))
