@@ -366,7 +366,8 @@ mod tests {
         job.restore();
         let classes = [pid, ordinary, made].map(|t| class::get(t).expect("alive"));
         assert_eq!(classes, [Class::Batch(0), Class::Other(0), Class::Batch(0)]);
-        [ordinary, made].map(end);
+        end(ordinary);
+        end(made);
         parent.kill().and_then(|()| parent.wait()).expect("ours");
     }
 
