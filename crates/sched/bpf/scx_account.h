@@ -7,7 +7,7 @@
 
 #include "scx_state.h"
 
-/* Charges the time since the last call to what the CPU has done since. Runs on that CPU only. */
+/* Charges the time since the last call to what the CPU has done since. Runs on that CPU, or with its queue locked. */
 static __always_inline void settle(struct cpu *c, u64 now)
 {
 	u64 since = c->mark, favored, all;

@@ -81,4 +81,12 @@ static __always_inline bool is_exempt(struct task_struct *p)
 	return nr_exempt_groups && in_groups(p, exempt_groups, nr_exempt_groups);
 }
 
+/* JOB, EXEMPT or OTHER */
+static __always_inline enum kind class_of(struct task_struct *p, const struct task *t)
+{
+	if (is_job(p, t))
+		return JOB;
+	return is_exempt(p) ? EXEMPT : OTHER;
+}
+
 #endif

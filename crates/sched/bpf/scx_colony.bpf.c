@@ -10,6 +10,7 @@
  */
 #include "scx_account.h"
 #include "scx_class.h"
+#include "scx_queue.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -18,83 +19,68 @@ char LICENSE[] SEC("license") = "GPL";
 /* TAI less CLOCK_MONOTONIC changes by less than this unless the clock is set */
 #define STEP_NS 1000000LL
 
-/* CPUs that are not the job's */
-static struct bpf_cpumask __kptr *others SEC(".bss.others");
-
 static __always_inline bool may_fill(void)
 {
 	return !strict && job_runnable <= 0;
 }
 
-static __always_inline void count(struct task *t)
+static __always_inline void count(struct task *t, bool job)
 {
-	if (!t->counted) {
-		t->counted = 1;
-		__sync_fetch_and_add(&job_runnable, 1);
+	if (t->counted != job) {
+		t->counted = job;
+		__sync_fetch_and_add(&job_runnable, job ? 1 : -1);
 	}
-}
-
-static __always_inline void uncount(struct task *t)
-{
-	if (t->counted) {
-		t->counted = 0;
-		__sync_fetch_and_add(&job_runnable, -1);
-	}
-}
-
-/* an idle CPU for a task that is not the job's, which leaves the job's CPUs alone if it can; -1 for none */
-static __always_inline s32 idle_other(struct task_struct *p, s32 prev)
-{
-	const struct cpumask *allowed = ((struct task_struct___scx *)p)->cpus_ptr;
-	s32 cpu = -1;
-
-	if (!is_job_cpu(prev) && scx_bpf_test_and_clear_cpu_idle(prev))
-		return prev;
-	bpf_rcu_read_lock();
-	if (others)
-		cpu = scx_bpf_pick_idle_cpu((const struct cpumask *)others, 0);
-	if (cpu >= 0 && !bpf_cpumask_test_cpu(cpu, allowed))
-		cpu = -1;
-	bpf_rcu_read_unlock();
-	return cpu;
 }
 
 s32 SCX_OP(select_cpu, struct task_struct *p, s32 prev, u64 wake_flags)
 {
-	struct task *t = task_of(p);
 	bool idle = false;
 	s32 cpu;
 
-	if (is_job(p, t)) {
+	if (is_job(p, task_of(p))) {
 		cpu = scx_bpf_select_cpu_dfl(p, prev, wake_flags, &idle);
-		if (idle) {
-			if (t)
-				count(t);
+		if (idle)
 			insert(p, SCX_DSQ_LOCAL, is_job_cpu(cpu) ? SCX_SLICE_INF : slice_ns, 0);
-		}
 		return cpu;
 	}
-	cpu = idle_other(p, prev);
+	/* leaves the job's CPUs alone if it can */
+	if (!is_job_cpu(prev) && scx_bpf_test_and_clear_cpu_idle(prev))
+		cpu = prev;
+	else
+		cpu = claim_idle(p, false);
 	if (cpu < 0)
 		return prev;
 	insert(p, SCX_DSQ_LOCAL, slice_ns, 0);
 	return cpu;
 }
 
-static __always_inline void enqueue_job(struct task_struct *p, struct task *t, s32 cpu, u64 flags, u64 now)
+/* tells an idle CPU of the job's of a task that waits for a busy one */
+static __always_inline bool offer(struct task_struct *p, s32 cpu)
 {
-	struct cpu *c = cpu_of(cpu);
-	u32 runs = c ? c->kind : AWAY;
-	bool news = true;
+	s32 idle = is_bound(p) ? -1 : claim_idle(p, true);
+	struct cpu *c = idle < 0 ? 0 : cpu_of(idle);
 
-	if (t) {
-		count(t);
-		news = !t->stopped;
-		t->stopped = 0;
-	}
+	if (!c)
+		return false;
+	c->offered = 1 + cpu;
+	scx_bpf_kick_cpu(idle, SCX_KICK_IDLE);
+	return true;
+}
+
+static __always_inline void enqueue_job(struct task_struct *p, struct task *t, struct cpu *c, u64 flags, u64 now,
+					bool news)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+	u32 runs = c->kind;
+
+	t->queue = QUEUE_JOB;
 	/* Without an end: whether the tick can stop is decided once, when the task is picked. Where job tasks
 	 * share the CPU, `running` gives it an end. */
-	insert_vtime(p, DSQ_JOB(cpu), SCX_SLICE_INF, t ? t->vtime : 0, flags);
+	insert_vtime(p, DSQ_JOB(cpu), SCX_SLICE_INF, place(p, t, c->job_now), flags);
+	/* What shares its CPU with the job may have an idle one. What was alone stays: it is soon back, or picked
+	 * anew at once. */
+	if ((news || !c->endless) && !(flags & SCX_ENQ_LAST) && offer(p, cpu))
+		news = false;
 	/* A job task that shares the CPU has no end of its own. One put back must not take the CPU from the one
 	 * that took it from it. */
 	if ((runs == JOB && news) || (is_favored(now) && (runs == OTHER || runs == FILL)))
@@ -103,31 +89,44 @@ static __always_inline void enqueue_job(struct task_struct *p, struct task *t, s
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 }
 
-static __always_inline void enqueue_other(struct task_struct *p, struct task *t, s32 cpu, u64 flags, u64 now)
+/* Who wakes runs at once. Whose turn is over waits: in favored windows only for its like. */
+static __always_inline void enqueue_exempt(struct task_struct *p, struct cpu *c, u64 flags, u64 now, bool news)
 {
-	bool pinned = ((struct task_struct___scx *)p)->nr_cpus_allowed == 1 ||
-		      ((struct task_struct___scx *)p)->migration_disabled;
-	struct cpu *c;
+	s32 cpu = scx_bpf_task_cpu(p);
 
-	if (t) {
-		/* who slept long gets one slice ahead, not all it did not use */
-		if ((s64)(t->vtime - (vtime_now - slice_ns)) < 0)
-			t->vtime = vtime_now - slice_ns;
-		if (is_job_cpu(cpu) && !t->waits)
-			t->waits = now;
+	if (news) {
+		if (c->kind == JOB && is_favored(now))
+			__sync_fetch_and_add(&c->preempted, 1);
+		insert(p, SCX_DSQ_LOCAL, slice_ns, flags | SCX_ENQ_HEAD | SCX_ENQ_PREEMPT);
+		return;
 	}
-	insert_vtime(p, pinned ? DSQ_PINNED(cpu) : DSQ_SHARED, slice_ns, t ? t->vtime : vtime_now, flags);
-	if (!is_job_cpu(cpu)) {
+	c->turn_over = c->regular.ns[OTHER];
+	insert(p, DSQ_EXEMPT(cpu), slice_ns, flags);
+	scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+}
+
+static __always_inline void enqueue_other(struct task_struct *p, struct task *t, struct cpu *c, u64 flags, u64 now)
+{
+	s32 cpu = scx_bpf_task_cpu(p), idle = -1;
+
+	if (is_job_cpu(cpu) && !t->waits)
+		t->waits = now;
+	if (is_bound(p)) {
+		t->queue = QUEUE_PINNED;
+		insert_vtime(p, DSQ_PINNED(cpu), slice_ns, place(p, t, c->pinned_now), flags);
+	} else {
+		t->queue = QUEUE_SHARED;
+		insert_vtime(p, DSQ_SHARED, slice_ns, place(p, t, shared_now), flags);
+		idle = claim_idle(p, false);
+	}
+	if (idle >= 0)
+		scx_bpf_kick_cpu(idle, SCX_KICK_IDLE);
+	else if (is_job_cpu(cpu) && is_favored(now) && !may_fill())
+		return;
+	else if (is_job_cpu(cpu) && !is_favored(now) && c->kind == JOB)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	else
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-		return;
-	}
-	if (is_favored(now)) {
-		if (may_fill())
-			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-		return;
-	}
-	c = cpu_of(cpu);
-	scx_bpf_kick_cpu(cpu, c && c->kind == JOB ? SCX_KICK_PREEMPT : SCX_KICK_IDLE);
 }
 
 void SCX_OP(enqueue, struct task_struct *p, u64 flags)
@@ -135,95 +134,119 @@ void SCX_OP(enqueue, struct task_struct *p, u64 flags)
 	struct task *t = task_of(p);
 	u64 now = bpf_ktime_get_tai_ns();
 	s32 cpu = scx_bpf_task_cpu(p);
+	struct cpu *c = cpu_of(cpu);
+	enum kind class;
+	bool news;
 
-	if (is_job_cpu(cpu) && is_job(p, t)) {
-		enqueue_job(p, t, cpu, flags, now);
-	} else if (is_exempt(p)) {
-		struct cpu *c = cpu_of(cpu);
-
-		if (c && c->kind == JOB && is_favored(now))
-			__sync_fetch_and_add(&c->preempted, 1);
-		insert(p, SCX_DSQ_LOCAL, slice_ns, flags | SCX_ENQ_HEAD | SCX_ENQ_PREEMPT);
-	} else {
-		enqueue_other(p, t, cpu, flags, now);
+	if (!c || !t) {
+		insert(p, SCX_DSQ_LOCAL, slice_ns, flags);
+		return;
 	}
+	news = !t->stopped;
+	t->stopped = 0;
+	class = class_of(p, t);
+	/* one that waits elsewhere may be what fills a CPU of the job's */
+	count(t, class == JOB && is_job_cpu(cpu));
+	if (class == JOB && is_job_cpu(cpu))
+		enqueue_job(p, t, c, flags, now, news);
+	else if (class == EXEMPT && (is_job_cpu(cpu) || news))
+		enqueue_exempt(p, c, flags, now, news);
+	else
+		enqueue_other(p, t, c, flags, now);
 }
 
-/* one task that is not the job's; pinned and other ones take turns */
-static __always_inline bool take_other(s32 cpu, struct cpu *c)
+static __always_inline u64 job_slice(s32 cpu)
 {
-	if (c->turn++ & 1)
-		return take(DSQ_PINNED(cpu)) || take(DSQ_SHARED);
-	return take(DSQ_SHARED) || take(DSQ_PINNED(cpu));
+	return scx_bpf_dsq_nr_queued(DSQ_JOB(cpu)) ? slice_ns : SCX_SLICE_INF;
 }
 
-/* prev keeps the CPU, which is no switch, so `running` is not called */
-static __always_inline void go_on(struct cpu *c, struct task_struct *prev, u32 kind, u64 slice)
+/* Prev keeps the CPU, which is no switch, so `running` is not called. But one whose class has changed, or whose slice
+ * has an end no more, is put back and picked anew: only then the tick learns of it. */
+static __always_inline void keep(struct cpu *c, struct task_struct *prev, u32 kind, u64 slice)
 {
+	if ((c->kind == JOB) != (kind == JOB) || c->endless != (slice == SCX_SLICE_INF))
+		return;
 	settle(c, bpf_ktime_get_tai_ns());
 	c->kind = kind;
 	set_slice(prev, slice);
 }
 
-static __always_inline void dispatch_favored(s32 cpu, struct cpu *c, struct task_struct *prev, bool prev_job)
+static __always_inline void dispatch_favored(s32 cpu, struct cpu *c, struct task_struct *prev, u32 class)
 {
-	if (prev && prev_job && !scx_bpf_dsq_nr_queued(DSQ_JOB(cpu))) {
-		set_slice(prev, SCX_SLICE_INF);
+	if (take(DSQ_EXEMPT(cpu)))
+		return;
+	if (class == EXEMPT) {
+		keep(c, prev, EXEMPT, slice_ns);
 		return;
 	}
 	if (take(DSQ_JOB(cpu)))
 		return;
-	if (!may_fill())
+	if (class == JOB) {
+		keep(c, prev, JOB, job_slice(cpu));
+		return;
+	}
+	if (take_offered(c) || !may_fill())
 		return;
 	c->filling = 1;
 	if (take_other(cpu, c))
 		c->filled++;
-	else if (prev)
-		go_on(c, prev, FILL, fill_ns);
+	else if (class == OTHER)
+		keep(c, prev, FILL, fill_ns);
+}
+
+/* whether exempt tasks that wait have their turn again in this regular window: after as long a turn of others */
+static __always_inline bool is_turn_of_exempt(s32 cpu, struct cpu *c)
+{
+	if (!scx_bpf_dsq_nr_queued(DSQ_EXEMPT(cpu)))
+		return false;
+	settle(c, bpf_ktime_get_tai_ns());
+	return c->regular.ns[OTHER] - c->turn_over >= slice_ns;
+}
+
+static __always_inline void dispatch_regular(s32 cpu, struct cpu *c, struct task_struct *prev, u32 class)
+{
+	if (is_turn_of_exempt(cpu, c) && take(DSQ_EXEMPT(cpu)))
+		return;
+	if (take_other(cpu, c) || take(DSQ_EXEMPT(cpu)))
+		return;
+	if (class == OTHER || class == EXEMPT)
+		keep(c, prev, class, slice_ns);
+	else if (take(DSQ_JOB(cpu)))
+		return;
+	else if (class == JOB)
+		keep(c, prev, JOB, job_slice(cpu));
+	else
+		take_offered(c);
 }
 
 void SCX_OP(dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct cpu *c = cpu_of(cpu);
-	bool prev_job = false;
+	u32 class = AWAY;
 
 	if (!c)
 		return;
 	c->filling = 0;
-	if (prev && !(((struct task_struct___scx *)prev)->scx.flags & SCX_TASK_QUEUED))
-		prev = 0;
+	if (prev && (((struct task_struct___scx *)prev)->scx.flags & SCX_TASK_QUEUED))
+		class = class_of(prev, task_of(prev));
 	if (!is_job_cpu(cpu)) {
-		if (!take_other(cpu, c) && prev)
-			set_slice(prev, slice_ns);
-		return;
+		if (!take_other(cpu, c) && class != AWAY)
+			keep(c, prev, class, slice_ns);
+	} else if (is_favored(bpf_ktime_get_tai_ns())) {
+		dispatch_favored(cpu, c, prev, class);
+	} else {
+		dispatch_regular(cpu, c, prev, class);
 	}
-	if (prev) {
-		prev_job = is_job(prev, task_of(prev));
-		if (!prev_job && is_exempt(prev)) {
-			set_slice(prev, slice_ns);
-			return;
-		}
-	}
-	if (is_favored(bpf_ktime_get_tai_ns())) {
-		dispatch_favored(cpu, c, prev, prev_job);
-		return;
-	}
-	if (take_other(cpu, c))
-		return;
-	if (prev && !prev_job) {
-		go_on(c, prev, OTHER, slice_ns);
-		return;
-	}
-	if (!take(DSQ_JOB(cpu)) && prev)
-		set_slice(prev, SCX_SLICE_INF);
 }
 
+/* Of running tasks whose class or CPUs are changed, another CPU calls this and `stopping`. */
 void SCX_OP(running, struct task_struct *p)
 {
-	struct cpu *c = this_cpu();
+	s32 cpu = scx_bpf_task_cpu(p);
+	struct cpu *c = cpu_of(cpu);
 	struct task *t = task_of(p);
 	u64 now = bpf_ktime_get_tai_ns();
-	s32 cpu = bpf_get_smp_processor_id();
+	u64 slice = 0;
 
 	if (!c || !t)
 		return;
@@ -231,38 +254,35 @@ void SCX_OP(running, struct task_struct *p)
 	t->started = now;
 	t->stopped = 0;
 	end_wait(p, t, now);
-	if ((s64)(t->vtime - vtime_now) > 0)
-		vtime_now = t->vtime;
-	if (is_job(p, t)) {
-		c->kind = JOB;
-		count(t);
-		if (is_job_cpu(cpu))
-			set_slice(p, scx_bpf_dsq_nr_queued(DSQ_JOB(cpu)) ? slice_ns : SCX_SLICE_INF);
-	} else if (is_exempt(p)) {
-		c->kind = EXEMPT;
-	} else if (c->filling) {
+	advance(c, t);
+	c->kind = class_of(p, t);
+	count(t, c->kind == JOB);
+	if (c->kind == JOB && is_job_cpu(cpu)) {
+		slice = job_slice(cpu);
+	} else if (c->kind == OTHER && c->filling) {
 		c->kind = FILL;
-		set_slice(p, fill_ns);
-	} else {
-		c->kind = OTHER;
+		slice = fill_ns;
 	}
+	c->endless = slice == SCX_SLICE_INF;
+	if (slice)
+		set_slice(p, slice);
 }
 
 void SCX_OP(stopping, struct task_struct *p, bool runnable)
 {
-	struct cpu *c = this_cpu();
+	struct cpu *c = cpu_of(scx_bpf_task_cpu(p));
 	struct task *t = task_of(p);
 	u64 now = bpf_ktime_get_tai_ns();
-	u32 weight = ((struct task_struct___scx *)p)->scx.weight;
 
 	if (c) {
 		settle(c, now);
 		c->kind = AWAY;
 	}
-	if (t)
-		t->stopped = runnable;
-	if (t && t->started && now > t->started)
-		t->vtime += (now - t->started) * 100 / (weight ?: 1);
+	if (!t)
+		return;
+	t->stopped = runnable;
+	if (t->started && now > t->started)
+		t->vtime += (now - t->started) * 100 / weight_of(p);
 }
 
 void SCX_OP(quiescent, struct task_struct *p, u64 flags)
@@ -270,7 +290,7 @@ void SCX_OP(quiescent, struct task_struct *p, u64 flags)
 	struct task *t = task_of(p);
 
 	if (t) {
-		uncount(t);
+		count(t, false);
 		t->waits = 0;
 	}
 }
@@ -279,7 +299,8 @@ void SCX_OP(tick, struct task_struct *p)
 {
 	struct cpu *c = this_cpu();
 
-	if (!c || c->kind != JOB)
+	/* where the tick is stopped, another CPU has one for it now and then, which interrupts nobody */
+	if (!c || c->kind != JOB || scx_bpf_task_cpu(p) != bpf_get_smp_processor_id())
 		return;
 	if (is_favored(bpf_ktime_get_tai_ns()))
 		c->ticks_favored++;
@@ -294,11 +315,12 @@ s32 SCX_OP_SLEEPABLE(init_task, struct task_struct *p, struct scx_init_task_args
 
 	if (!t)
 		return -12; /* ENOMEM */
-	t->vtime = vtime_now;
 	if (args->fork) {
 		parent = bpf_task_storage_get(&tasks, bpf_get_current_task_btf(), 0, 0);
-		if (parent)
+		if (parent) {
 			t->job = parent->job;
+			t->vtime = parent->vtime;
+		}
 	}
 	return 0;
 }
@@ -308,7 +330,7 @@ void SCX_OP(exit_task, struct task_struct *p, struct scx_exit_task_args *args)
 	struct task *t = task_of(p);
 
 	if (t)
-		uncount(t);
+		count(t, false);
 }
 
 /* Arms the timer of this CPU for the next edge, or for a look at the clock before it. */
@@ -348,6 +370,8 @@ static int at_edge(void *map, u32 *key, struct bpf_timer *timer)
 
 	if (!c)
 		return 0;
+	/* what reached the edge belongs to the window that ends there */
+	settle(c, tai);
 	step = tai - now - c->tai_off;
 	if (step > STEP_NS || step < -STEP_NS)
 		c->steps++;
@@ -355,7 +379,6 @@ static int at_edge(void *map, u32 *key, struct bpf_timer *timer)
 		count_edge(c, now, tai);
 	else if (now < c->next)
 		c->early++;
-	settle(c, tai);
 	if (c->kind == (favored ? OTHER : JOB) || c->kind == FILL)
 		scx_bpf_kick_cpu(*key, SCX_KICK_PREEMPT);
 	else
@@ -418,22 +441,20 @@ s32 SCX_OP_SLEEPABLE(init)
 	failed = scx_bpf_create_dsq(DSQ_SHARED, -1);
 	if (failed)
 		return failed;
-	mask = bpf_cpumask_create();
-	if (!mask)
-		return -12; /* ENOMEM */
 	bpf_for(cpu, 0, nr_cpus) {
-		failed = scx_bpf_create_dsq(DSQ_PINNED(cpu), -1);
-		if (!failed && is_job_cpu(cpu))
-			failed = scx_bpf_create_dsq(DSQ_JOB(cpu), -1);
+		failed = create_queues(cpu);
+		if (!failed)
+			failed = create_scratch(cpu);
 		if (failed)
-			break;
-		if (!is_job_cpu(cpu))
-			bpf_cpumask_set_cpu(cpu, mask);
+			return failed;
 	}
-	mask = bpf_kptr_xchg(&others, mask);
+	mask = bpf_kptr_xchg(&own, mask_of(true));
 	if (mask)
 		bpf_cpumask_release(mask);
-	return failed;
+	mask = bpf_kptr_xchg(&others, mask_of(false));
+	if (mask)
+		bpf_cpumask_release(mask);
+	return own && others ? 0 : -12; /* ENOMEM */
 }
 
 void SCX_OP(exit, struct scx_exit_info *info)

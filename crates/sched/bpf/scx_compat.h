@@ -35,6 +35,7 @@ enum { PF_KTHREAD = 0x00200000 };
 #define SCX_TASK_QUEUED 1U
 #define SCX_ENQ_HEAD (1ULL << 16)
 #define SCX_ENQ_PREEMPT (1ULL << 32)
+#define SCX_ENQ_LAST (1ULL << 41)
 #define SCX_KICK_IDLE 1ULL
 #define SCX_KICK_PREEMPT 2ULL
 
@@ -132,7 +133,7 @@ extern s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
 extern struct bpf_cpumask *bpf_cpumask_create(void) __ksym;
 extern void bpf_cpumask_release(struct bpf_cpumask *mask) __ksym;
 extern void bpf_cpumask_set_cpu(u32 cpu, struct bpf_cpumask *mask) __ksym;
-extern bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *mask) __ksym;
+extern bool bpf_cpumask_and(struct bpf_cpumask *to, const struct cpumask *a, const struct cpumask *b) __ksym;
 extern void bpf_rcu_read_lock(void) __ksym;
 extern void bpf_rcu_read_unlock(void) __ksym;
 extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym;

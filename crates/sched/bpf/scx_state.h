@@ -13,10 +13,15 @@
 #define MAX_CGROUPS 16
 #define MAX_DEFERRED 4096
 
-/* queues: one of the job and one of pinned tasks on each CPU, one of all others */
+/* queues: on each CPU of pinned tasks, on the job's also of the job and of exempt tasks whose turn is over; one of all
+ * others */
 #define DSQ_JOB(cpu) (0x10000ULL + (cpu))
 #define DSQ_PINNED(cpu) (0x20000ULL + (cpu))
+#define DSQ_EXEMPT(cpu) (0x40000ULL + (cpu))
 #define DSQ_SHARED 0x30000ULL
+
+/* those that are ordered by virtual time */
+enum queue { QUEUE_NONE, QUEUE_JOB, QUEUE_PINNED, QUEUE_SHARED };
 
 enum kthreads { BYPASS, HOLD, HOLD_ALL };
 
@@ -62,8 +67,8 @@ volatile u32 enabled;
 
 /* job tasks that run or want to */
 s64 job_runnable;
-/* virtual time of the queues */
-u64 vtime_now;
+/* virtual time of the queue of all CPUs */
+u64 shared_now;
 
 struct exit_record {
 	s32 kind;
@@ -91,7 +96,13 @@ struct cpu {
 	u32 kind;
 	u32 filling;		/* the next task fills a favored window */
 	u32 turn;		/* pinned and other tasks take turns */
+	u32 endless;		/* the slice it was given when it was picked: the tick knows of no other */
+	u32 offered;		/* 1 + the CPU a job task waits on, for this idle one; 0 for none */
 	u32 unused;
+	u64 job_now;		/* virtual time of its queues */
+	u64 pinned_now;
+	u64 turn_over;		/* OTHER in regular windows, when the turn of an exempt task was over */
+	struct bpf_cpumask __kptr *scratch;
 	struct account favored;
 	struct account regular;
 	u64 other_window;	/* OTHER in the favored window that runs now */
@@ -121,7 +132,7 @@ struct task {
 	u32 job;     /* registered, or a descendant of one that is */
 	u32 counted; /* in job_runnable */
 	u32 stopped; /* still runnable: the next enqueue puts it back, it is no wake-up */
-	u32 unused;
+	u32 queue;   /* the one it was put in last, until it runs */
 	u64 vtime;
 	u64 started; /* TAI */
 	u64 waits;   /* TAI since it waits for a job's CPU; 0 if it does not */
