@@ -6,5 +6,6 @@ mod daemon;
 mod kernels;
 mod lifecycle;
 mod mpi;
+mod shares;
 mod study;
 mod windows;
