@@ -6,6 +6,9 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// What the kernel is built for, as its configuration says.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+
 fn main() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let kernel = here.join("../../kernel/cnk");
@@ -21,6 +24,10 @@ fn main() {
         .current_dir(&kernel)
         .args(["build", "--quiet", "--locked", "--release", "--target-dir"])
         .arg(&folder);
+    // the same kernel wherever it is built: paths in it are told from the checkout on
+    let root = here.join("../..").canonicalize().unwrap_or_default();
+    let remap = format!("--remap-path-prefix={}=.", root.display());
+    cargo.args(["--config", &format!("target.{TARGET}.rustflags=[{remap:?}]")]);
     for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_TARGET_DIR", "CARGO_BUILD_TARGET"] {
         cargo.env_remove(name);
     }
@@ -31,6 +38,6 @@ fn main() {
         Ok(status) => panic!("building the compute node kernel: cargo ended with {status}"),
         Err(e) => panic!("building the compute node kernel: cargo cannot be started: {e}"),
     }
-    let file = folder.join("x86_64-unknown-linux-gnu/release/cnk");
+    let file = folder.join(TARGET).join("release/cnk");
     println!("cargo::rustc-env=COLONY_CNK={}", file.display());
 }
