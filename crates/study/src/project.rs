@@ -5,7 +5,7 @@ use colony_sim::cpus::Node;
 use colony_sim::machine::Machine;
 use colony_sim::program::{Operation, Program};
 use colony_sim::scheduler::{Coordinated, Preempt};
-use colony_sim::simulate::{Outcome, Simulation, simulate};
+use colony_sim::simulate::{Outcome, Simulation, simulate, simulate_for};
 use colony_sim::source::{Class, Model, Source, Trace};
 use colony_time::Windows;
 use rayon::prelude::*;
@@ -105,6 +105,19 @@ pub fn blue_gene(ranks_per_node: u32) -> Result<Machine, StudyError> {
     Ok(Machine { ranks_per_node, ..Machine::named("bgl")? })
 }
 
+/// `program` on so many nodes of `machine`, once.
+fn simulation(params: &Params, program: &Program, machine: &Machine, node: &Node, nodes: u32) -> Simulation {
+    Simulation {
+        program: program.clone(),
+        machine: machine.clone(),
+        node: node.clone(),
+        nodes,
+        begin_ns: None,
+        repetitions: 1,
+        seed: params.seed,
+    }
+}
+
 /// Simulates `program` on each of `nodes` nodes of `machine`.
 ///
 /// # Errors
@@ -116,66 +129,36 @@ pub fn outcomes(
     node: &Node,
     nodes: &[u32],
 ) -> Result<Vec<Outcome>, StudyError> {
-    nodes
-        .iter()
-        .map(|&nodes| {
-            Ok(simulate(&Simulation {
-                program: program.clone(),
-                machine: machine.clone(),
-                node: node.clone(),
-                nodes,
-                begin_ns: None,
-                repetitions: 1,
-                seed: params.seed,
-            })?)
-        })
-        .collect()
+    nodes.iter().map(|&n| Ok(simulate(&simulation(params, program, machine, node, n))?)).collect()
 }
 
-/// A point without coordination: as many operations as meet a bounded number of detours, judged by a few,
-/// so that thousands of measured detours a second take seconds to replay on all ranks.
-fn unmodified(
-    params: &Params,
-    machine: &Machine,
-    level: &Level,
-    nodes: u32,
-) -> Result<Vec<Outcome>, StudyError> {
-    let trial = outcomes(params, &allreduce(FEW), machine, &level.unmodified(), &[nodes])?;
+/// A point without coordination: for as long as all ranks meet a bounded number of detours, so that thousands of
+/// measured ones a second take seconds to replay.
+fn unmodified(params: &Params, machine: &Machine, level: &Level, nodes: u32) -> Result<Outcome, StudyError> {
     let ranks = f64::from(nodes) * f64::from(machine.ranks_per_node);
-    let met = trial.first().map_or(1.0, |o| o.mean_ns) * level.detours_per_ns() * ranks;
-    let iterations = ((DETOURS / met.max(1e-9)) as u64).clamp(FEW, params.projected_ops.into());
-    outcomes(params, &allreduce(iterations), machine, &level.unmodified(), &[nodes])
+    let span_ns = DETOURS / (level.detours_per_ns() * ranks).max(1e-12);
+    let program = allreduce(params.projected_ops.into());
+    let simulation = simulation(params, &program, machine, &level.unmodified(), nodes);
+    Ok(simulate_for(&simulation, span_ns as u64)?.0)
 }
 
-/// A point with coordination: more and more operations until they cover two periods.
+/// A point with coordination: for as long as some periods take.
 fn coordinated(
     params: &Params,
     machine: &Machine,
     level: &Level,
     nodes: u32,
     windows: Windows,
-) -> Result<Vec<Outcome>, StudyError> {
-    let (node, span_ns) = (level.coordinated(windows), (PERIODS * windows.period_ns()) as f64);
-    let mut iterations = FEW;
-    loop {
-        let found = outcomes(params, &allreduce(iterations), machine, &node, &[nodes])?;
-        let total_ns = found.iter().flat_map(|o| &o.totals_ns).sum::<u64>() as f64;
-        if total_ns >= span_ns || iterations >= MOST {
-            return Ok(found);
-        }
-        // by its pace so far, but not too far: a regular window may come
-        let factor = (1.1 * span_ns / total_ns.max(1.0)).clamp(1.2, 4.0);
-        iterations = (iterations as f64 * factor).ceil() as u64;
-    }
+) -> Result<Outcome, StudyError> {
+    let simulation = simulation(params, &allreduce(MOST), machine, &level.coordinated(windows), nodes);
+    Ok(simulate_for(&simulation, PERIODS * windows.period_ns())?.0)
 }
 
-/// Most operations in two periods.
+/// More operations than fit into these periods.
 const MOST: u64 = 10_000_000;
 
 /// Detours of a point without coordination, on all ranks together.
 const DETOURS: f64 = 2e7;
-/// Operations that judge how long others take, and the least.
-const FEW: u64 = 5;
 
 /// The scaling curves of all levels, unmodified and coordinated, and the warnings of the simulation.
 ///
@@ -199,7 +182,7 @@ pub fn scaling(
                 })
                 .collect::<Result<Vec<_>, StudyError>>()?;
             let mut points = Vec::new();
-            for o in found.iter().flatten() {
+            for o in &found {
                 warnings.extend(
                     o.warnings
                         .iter()
