@@ -79,14 +79,17 @@ impl Window {
 
     /// Writes what has come for a place that `colony_fship::frame` lets be written: never rings.
     pub fn put(&self, at: u64, bytes: &[u8]) {
-        assert!(at.checked_add(bytes.len() as u64).is_some_and(|end| end <= self.size()));
+        assert!(
+            at.checked_add(bytes.len() as u64).is_some_and(|end| end <= self.size()),
+            "beyond the window"
+        );
         // SAFETY: in the window; the kernel copies what is there and refers to nothing.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), place(at), bytes.len()) };
     }
 
     /// Fills such a place with zeroes.
     pub fn clear(&self, at: u64, length: u64) {
-        assert!(at.checked_add(length).is_some_and(|end| end <= self.size()));
+        assert!(at.checked_add(length).is_some_and(|end| end <= self.size()), "beyond the window");
         // SAFETY: as of `put`.
         unsafe { core::ptr::write_bytes(place::<u8>(at), 0, length as usize) };
     }

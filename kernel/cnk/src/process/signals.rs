@@ -78,11 +78,17 @@ pub fn waits(n: usize) -> bool {
     if !alerted(n) {
         return false;
     }
-    let process = &mut *process::on(n);
+    let mut guard = process::on(n);
+    let process = &mut *guard;
     process.collect(n);
     let waits = process.signals.waits(&process.threads[n].signals);
     // what waits is delivered on the way back to the user
     cpu(n).attention.store(waits, Release);
+    drop(guard);
+    if !waits {
+        // the alarm was early by the error of its clock, or for a signal that is blocked: who halts now needs the next
+        timers::arm(n, None);
+    }
     waits
 }
 
