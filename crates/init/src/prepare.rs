@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use colony_init::job::Job;
@@ -31,6 +31,13 @@ const MOUNTS: [(&str, &str, &str, bool); 12] = [
 /// Mounts what programs expect of a Linux system.
 pub(crate) fn mounts() -> Result<(), Failed> {
     for (kind, place, options, needed) in MOUNTS {
+        // a program of the host may lie in a temporary folder there, and lies in the same one here
+        if kind == "tmpfs" && has_entries(place) {
+            let mode = if place == "/run" { 0o755 } else { 0o1777 };
+            let set = fs::set_permissions(place, fs::Permissions::from_mode(mode));
+            set.map_err(|e| format!("the permissions of {place}: {e}"))?;
+            continue;
+        }
         // in sysfs folders cannot be made: there the kernel has them, or has not the file system
         let made = fs::create_dir_all(place);
         let mounted = made.map_err(|e| e.to_string()).and_then(|()| {
@@ -47,6 +54,11 @@ pub(crate) fn mounts() -> Result<(), Failed> {
         let _ = symlink(target, Path::new("/dev").join(link));
     }
     Ok(())
+}
+
+/// Whether the image has put something into a folder.
+fn has_entries(folder: &str) -> bool {
+    fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some())
 }
 
 /// Opens the port to the host, which sysfs knows by its name.

@@ -33,13 +33,21 @@ fn a_program_runs_and_all_it_did_comes_back() {
         test $$ -ne 1; test $(id -u) = 0; test $HOME = /root; test $PWD = /some/where; test \"$A\" = 'b c'
         mount | grep -q 'cgroup2 on /sys/fs/cgroup'; test -d /sys/kernel/debug/tracing
         ping -c 1 127.0.0.1 > /dev/null; test $(hostname) = guest; cat /extra
+        # what the image has in a temporary folder is there
+        test $(cat /tmp/given/extra) = given; test $(stat -c %a /tmp) = 1777
         # binary, in both streams, more than a pipe holds
         head -c 300000 /dev/zero; printf '\\377\\000x' >&2
         echo kept > /tmp/kept
         # orphans end with the job
         (sleep 100000 & sleep 100000 &)
         uname -r; exit 7";
-    let vm = vm.icount(1).name("guest").cwd("/some/where").env("A", "b c").file("/extra", "added\n");
+    let vm = vm
+        .icount(1)
+        .name("guest")
+        .cwd("/some/where")
+        .env("A", "b c")
+        .file("/extra", "added\n")
+        .file("/tmp/given/extra", "given");
     let vm = vm.collect("/tmp/kept").collect("/not/there");
     let out = script(&vm, text).expect("it runs");
     assert_eq!(out.exit, Exit::Code(7), "{}{}", out.text(), out.error_text());
