@@ -40,23 +40,22 @@ fn whatever_ends_the_scheduler_ordinary_scheduling_goes_on() {
 }
 
 #[test]
-fn cpus_may_come_and_go_clocks_be_set_and_ticks_stop() {
+fn cpus_may_come_and_go_and_clocks_be_set() {
     let Some(vm) = node_with(&[]) else { return };
-    let vm = vm.cpus(2).append("nohz_full=1");
-    // two emulated CPUs in ordinary time: a bad minute of this host says nothing of Colony
-    assert!((0..3).any(|_| comings_and_goings(vm.clone())), "the tick goes on, in each of three runs");
+    let vm = collecting(vm.cpus(2).append("nohz_full=1"), &["hotplug", "step"]);
+    // the kernel may take its time over a CPU that goes, until the job has ended: the report says so then
+    assert!(
+        (0..4).any(|_| comings_and_goings(&vm)),
+        "the kernel took no CPU away while the job ran, four times"
+    );
 }
 
-/// Sees the scheduler through a CPU that goes and a clock that is set; whether ticks stop, 20 of 21 at least.
-fn comings_and_goings(vm: Vm) -> bool {
+/// Sees the scheduler through a CPU that goes and a clock that is set; whether the CPU went before the job ended.
+fn comings_and_goings(vm: &Vm) -> bool {
     let out = sh(
-        &collecting(vm, &["ticks", "tickless", "hotplug", "step"]),
+        vm,
         r#"
-        on1() { name=$1; shift; colony run --cpus 1 --period 200ms --duty 80% --out /tmp/$name.json "$@" 2>/tmp/$name.err; }
-        (while :; do loops 750; sleep 0.08; done) & N=$!
-        on1 tickless --backend sched-ext -- sh -c "$job"
-        # two tasks of the job take turns, which needs the tick
-        on1 ticks --backend sched-ext -- sh -c "($job) & ($job) & wait"
+        noise & N=$!
         # one of the job's CPUs goes and comes back, long before the job ends
         colony run --cpus 0-1 --period 200ms --duty 80% --out /tmp/hotplug.json --backend sched-ext -- sh -c "$job; $job; $job; $job" 2>/tmp/hotplug.err & J=$!
         until test $(state) = enabled; do sleep 0.2; done; sleep 0.5
@@ -67,19 +66,41 @@ fn comings_and_goings(vm: Vm) -> bool {
         date -s @$(($(date +%s) + 3600)) > /dev/null; wait $J
         "#,
     );
+    let step = report(&out, "step");
+    assert!(step.sched_ext.is_some_and(|s| s.clock_steps >= 1 && s.stopped.is_none()), "{:?}", step.warnings);
+    let hotplug = report(&out, "hotplug").sched_ext.expect("ran");
+    assert!(hotplug.stopped.is_none(), "{hotplug:?}");
+    let told = hotplug.warnings.iter().any(|w| w.contains("no windows were kept for"));
+    assert!(hotplug.restarts >= 1 || told, "{hotplug:?}");
+    hotplug.restarts >= 1
+}
+
+#[test]
+fn ticks_stop_where_one_task_of_the_job_has_a_cpu() {
+    let Some(vm) = node_with(&[]) else { return };
+    let vm = collecting(vm.cpus(2).append("nohz_full=1"), &["ticks", "tickless"]);
+    // two emulated CPUs in ordinary time: a bad minute of this host says nothing of Colony
+    assert!((0..3).any(|_| ticks_stop(&vm)), "the tick goes on, in each of three runs");
+}
+
+/// Whether 20 of 21 ticks, at least, stop.
+fn ticks_stop(vm: &Vm) -> bool {
+    let out = sh(
+        vm,
+        r#"
+        on1() { name=$1; shift; colony run --cpus 1 --period 200ms --duty 80% --out /tmp/$name.json "$@" 2>/tmp/$name.err; }
+        noise & N=$!
+        on1 tickless --backend sched-ext -- sh -c "$job"
+        # two tasks of the job take turns, which needs the tick
+        on1 ticks --backend sched-ext -- sh -c "($job) & ($job) & wait"
+        "#,
+    );
     let ticks = |name: &str| {
         let report = report(&out, name);
         let ext = report.sched_ext.expect("ran");
         ext.ticks_favored as f64 / ext.favored.job_ns as f64
     };
-    eprintln!(
-        "ticks a favored ns: {:e} with, {:e} without an end of the slice",
-        ticks("ticks"),
-        ticks("tickless")
-    );
-    let hotplug = report(&out, "hotplug").sched_ext.expect("ran");
-    assert!(hotplug.restarts >= 1 && hotplug.stopped.is_none(), "{hotplug:?}");
-    let step = report(&out, "step");
-    assert!(step.sched_ext.is_some_and(|s| s.clock_steps >= 1 && s.stopped.is_none()), "{:?}", step.warnings);
-    ticks("tickless") * 20.0 <= ticks("ticks")
+    let (with, without) = (ticks("ticks"), ticks("tickless"));
+    eprintln!("ticks a favored ns: {with:e} with, {without:e} without an end of the slice");
+    without * 20.0 <= with
 }

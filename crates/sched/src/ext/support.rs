@@ -34,12 +34,20 @@ pub fn exists() -> bool {
 /// The name of the sched_ext scheduler that is loaded, if one is.
 #[must_use]
 pub fn active() -> Option<String> {
-    let read = |file: &str| std::fs::read_to_string(format!("{DIRECTORY}/{file}"));
-    let state = read("state").ok()?;
-    if state.trim() == "disabled" {
+    if read("state")? == "disabled" {
         return None;
     }
-    Some(read("root/ops").map_or_else(|_| "unnamed".into(), |name| name.trim().to_owned()))
+    Some(read("root/ops").unwrap_or_else(|| "unnamed".into()))
+}
+
+/// Whether the kernel is ending a scheduler: it then runs every task in turn, whatever the scheduler wants.
+pub(super) fn ending() -> bool {
+    read("state").is_some_and(|state| state == "disabling")
+}
+
+fn read(file: &str) -> Option<String> {
+    let text = std::fs::read_to_string(format!("{DIRECTORY}/{file}")).ok()?;
+    Some(text.trim().to_owned())
 }
 
 /// Whether the kernel's type information is whole: since 7.1 a function with hidden arguments is described twice, by

@@ -16,6 +16,8 @@ use crate::job::Job;
 
 /// How often it looks for the scheduler's end and for processes that joined the job.
 const LOOK: Duration = Duration::from_millis(250);
+/// An ending of the scheduler that took longer is worth a warning.
+const LONG_ENDING: Duration = Duration::from_secs(1);
 /// How often it looks for real-time tasks.
 const LOOK_FOR_RT: Duration = Duration::from_secs(2);
 /// How long CPUs may come and go before the scheduler is given up.
@@ -140,6 +142,9 @@ struct Worker {
     loaded: Option<Loaded>,
     /// Since when it is to be loaded again, for CPUs came or went.
     restarting: Option<Instant>,
+    /// How long the kernel was seen to be ending a scheduler.
+    unkept: Duration,
+    ending: Option<Instant>,
     /// What schedulers before this one did.
     before: ExtStats,
     started: Instant,
@@ -158,6 +163,8 @@ impl Worker {
             job,
             loaded: Some(loaded),
             restarting: None,
+            unkept: Duration::ZERO,
+            ending: None,
             before: ExtStats::default(),
             started: Instant::now(),
             looked_for_rt: None,
@@ -196,6 +203,7 @@ impl Worker {
                 }
             }
             self.demoted.beat();
+            self.mind_the_ending();
             self.mind_the_end();
             self.mark();
             self.look_for_rt();
@@ -226,6 +234,15 @@ impl Worker {
         let asked = &self.config.options.demote;
         let named = self.real_time.extract_if(.., |t| !t.kernel && rt::is_named(t, asked)).collect();
         self.demoted.demote(named);
+    }
+
+    /// Takes the time in which the kernel is ending the scheduler: a CPU that goes away can make that long.
+    fn mind_the_ending(&mut self) {
+        let ending = self.loaded.is_some() && support::ending();
+        if let Some(since) = self.ending.take() {
+            self.unkept += since.elapsed();
+        }
+        self.ending = ending.then(Instant::now);
     }
 
     /// Loads the scheduler again after CPUs came or went; remembers any other end.
@@ -299,6 +316,14 @@ impl Worker {
         stats.demoted.clone_from(&self.demoted.tasks);
         stats.warnings.extend(self.demoted.problem.clone());
         stats.warnings.extend(self.above_us());
+        let unkept = self.unkept + self.ending.map_or(Duration::ZERO, |since| since.elapsed());
+        if unkept > LONG_ENDING {
+            stats.warnings.push(format!(
+                "no windows were kept for {:.1} s: so long the kernel was ending the scheduler, as it does when CPUs \
+                 come or go",
+                unkept.as_secs_f64()
+            ));
+        }
         stats.wall_ns = self.started.elapsed().as_nanos() as u64;
         stats.stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner).clone();
         stats
