@@ -43,17 +43,9 @@ fn whatever_ends_the_scheduler_ordinary_scheduling_goes_on() {
 fn cpus_may_come_and_go_and_clocks_be_set() {
     let Some(vm) = node_with(&[]) else { return };
     let vm = collecting(vm.cpus(2).append("nohz_full=1"), &["hotplug", "step"]);
-    // the kernel may take its time over a CPU that goes, until the job has ended: the report says so then
-    assert!(
-        (0..4).any(|_| comings_and_goings(&vm)),
-        "the kernel took no CPU away while the job ran, four times"
-    );
-}
-
-/// Sees the scheduler through a CPU that goes and a clock that is set; whether the CPU went before the job ended.
-fn comings_and_goings(vm: &Vm) -> bool {
+    // the first run in the node: after another one, a CPU that goes can wait ten seconds for the worker that frees it
     let out = sh(
-        vm,
+        &vm,
         r#"
         noise & N=$!
         # one of the job's CPUs goes and comes back, long before the job ends
@@ -69,10 +61,7 @@ fn comings_and_goings(vm: &Vm) -> bool {
     let step = report(&out, "step");
     assert!(step.sched_ext.is_some_and(|s| s.clock_steps >= 1 && s.stopped.is_none()), "{:?}", step.warnings);
     let hotplug = report(&out, "hotplug").sched_ext.expect("ran");
-    assert!(hotplug.stopped.is_none(), "{hotplug:?}");
-    let told = hotplug.warnings.iter().any(|w| w.contains("no windows were kept for"));
-    assert!(hotplug.restarts >= 1 || told, "{hotplug:?}");
-    hotplug.restarts >= 1
+    assert!(hotplug.restarts >= 1 && hotplug.stopped.is_none(), "{hotplug:?}");
 }
 
 #[test]
