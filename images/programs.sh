@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds programs that nobody here wrote from Debian's source packages, each as one static file, into a folder:
-# lua (5.4), sqlite3, zstd, and a copy of busybox. They run unmodified on the compute node kernel and on Linux.
+# lua (5.4; by glibc and by musl), sqlite3, zstd, and a copy of busybox. They run unmodified on the compute node kernel and on Linux.
 #
 #   images/programs.sh FOLDER
 #
@@ -54,9 +54,13 @@ build() {
 cflags="-O2 -static -w"
 make_lua() {
   # no readline, no dynamic loading: the two things that need more than libc
+  local cc=${2:-gcc}
   # Debian's rules make this header
   echo '#define DEB_HOST_MULTIARCH "x86_64-linux-gnu"' > src/lua5.4-deb-multiarch.h
-  (cd src && gcc $cflags -DLUA_USE_POSIX -o "$1" $(ls ./*.c | grep -v luac.c) -lm)
+  (cd src && $cc $cflags -DLUA_USE_POSIX -o "$1" $(ls ./*.c | grep -v luac.c) -lm)
+}
+make_lua-musl() {
+  make_lua "$1" musl-gcc
 }
 make_sqlite3() {
   [ -f sqlite3.c ] || { ./configure --disable-tcl --disable-readline --enable-static && make sqlite3.c shell.c; }
@@ -71,6 +75,7 @@ make_zstd() {
 }
 
 build lua lua5.4
+build lua-musl lua5.4
 build sqlite3 sqlite3
 build zstd libzstd
 [ -x "$out/busybox" ] || install -m 755 "$(command -v busybox)" "$out/busybox"

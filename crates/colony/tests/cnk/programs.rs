@@ -87,8 +87,8 @@ fn busybox_applets() {
 }
 
 #[test]
-fn lua() {
-    let Some([lua]) = programs(["lua"]) else { return };
+fn lua_of_either_c_library() {
+    let Some(both) = programs(["lua", "lua-musl"]) else { return };
     let mut partition = boot(Machine::default(), 1);
     let text = r#"
         local function fib(n) if n < 2 then return n end return fib(n - 1) + fib(n - 2) end
@@ -103,10 +103,29 @@ fn lua() {
         collectgarbage()
         os.exit(5)
     "#;
-    let out = same(&mut partition, &lua, &["program.lua", "a", "b"], &|folder| {
-        std::fs::write(folder.join("program.lua"), text).expect("ours");
-    });
-    assert!(out.contains("6765") && out.contains("500500"), "{out}");
+    for lua in both {
+        let out = same(&mut partition, &lua, &["program.lua", "a", "b"], &|folder| {
+            std::fs::write(folder.join("program.lua"), text).expect("ours");
+        });
+        assert!(out.contains("6765") && out.contains("500500"), "{out}");
+    }
+}
+
+/// A thread, its own variables, locks, a handler, memory given back and taken again: what a C library does beneath.
+#[test]
+fn threads_and_signals_of_either_c_library() {
+    let Some([]) = programs([]) else { return };
+    let mut partition = boot(Machine::default(), 1);
+    for compiler in ["gcc", "musl-gcc"] {
+        let built = folder();
+        let program = built.path().join("threads");
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cnk/threads.c");
+        let compiled =
+            Command::new(compiler).args(["-O2", "-static", "-pthread", source, "-o"]).arg(&program).status();
+        assert!(compiled.is_ok_and(|c| c.success()), "{compiler} (gcc, musl-tools) compiles");
+        let out = same(&mut partition, &program, &[], &|_| ());
+        assert!(out.starts_with("200000 9 7\n"), "{out}");
+    }
 }
 
 #[test]
