@@ -138,7 +138,9 @@ fn the_exit_code_and_the_output_are_the_programs() {
 fn a_signal_to_the_run_goes_to_the_program() {
     let Some(_cpu) = the_job_cpu() else { return };
     for sent in [Signal::SIGTERM, Signal::SIGINT] {
-        let run = start("agent", &["sleep".to_owned(), "60".to_owned()]);
+        // where these tests run in the background of a shell, SIGINT is ignored by all that is started there
+        let words = ["env", "--default-signal=INT", "sleep", "60"];
+        let run = start("agent", &words.map(str::to_owned));
         let program =
             || task::children(run.pid()).into_iter().find(|&c| task::name(c).as_deref() == Some("sleep"));
         assert!(eventually(|| program().is_some()).is_some());

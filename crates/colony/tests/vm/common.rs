@@ -1,6 +1,8 @@
 //! What the tests in virtual nodes share.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use colony_sched::run::RunReport;
 use colony_vm::testing::{missing, node, script};
@@ -27,13 +29,17 @@ pub(crate) fn node_with(more: &[&str]) -> Option<Vm> {
     Some(node(programs).expect("a node").memory_mib(768))
 }
 
-/// A program without what only a debugger reads: most of its size.
+/// A program without what only a debugger reads: most of its size. One test makes it, the others read it meanwhile.
 pub(crate) fn stripped(program: &Path) -> PathBuf {
+    static MADE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(std::process::id().to_string());
     std::fs::create_dir_all(&folder).expect("a folder");
     let small = folder.join(program.file_name().expect("a program"));
-    let strip = std::process::Command::new("strip").arg("-o").args([&small, program]).status();
-    assert!(strip.is_ok_and(|s| s.success()), "strip (binutils) works");
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    if made.insert(small.clone()) {
+        let strip = std::process::Command::new("strip").arg("-o").args([&small, program]).status();
+        assert!(strip.is_ok_and(|s| s.success()), "strip (binutils) works");
+    }
     small
 }
 
