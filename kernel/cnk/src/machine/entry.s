@@ -3,73 +3,23 @@
 # are saved too. Which CPU it is follows from the stack, or from which copy of the entry was taken: no swapgs.
 
 .macro PUSH_REGISTERS
-    push rdi
-    push rsi
-    push rdx
-    push rcx
-    push rax
-    push r8
-    push r9
-    push r10
-    push r11
-    push rbx
-    push rbp
-    push r12
-    push r13
-    push r14
-    push r15
+    .irp register, rdi, rsi, rdx, rcx, rax, r8, r9, r10, r11, rbx, rbp, r12, r13, r14, r15
+    push \register
+    .endr
     sub rsp, 256
-    movaps [rsp], xmm0
-    movaps [rsp + 16], xmm1
-    movaps [rsp + 32], xmm2
-    movaps [rsp + 48], xmm3
-    movaps [rsp + 64], xmm4
-    movaps [rsp + 80], xmm5
-    movaps [rsp + 96], xmm6
-    movaps [rsp + 112], xmm7
-    movaps [rsp + 128], xmm8
-    movaps [rsp + 144], xmm9
-    movaps [rsp + 160], xmm10
-    movaps [rsp + 176], xmm11
-    movaps [rsp + 192], xmm12
-    movaps [rsp + 208], xmm13
-    movaps [rsp + 224], xmm14
-    movaps [rsp + 240], xmm15
+    .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+    movaps [rsp + 16 * \n], xmm\n
+    .endr
 .endm
 
 .macro POP_REGISTERS
-    movaps xmm0, [rsp]
-    movaps xmm1, [rsp + 16]
-    movaps xmm2, [rsp + 32]
-    movaps xmm3, [rsp + 48]
-    movaps xmm4, [rsp + 64]
-    movaps xmm5, [rsp + 80]
-    movaps xmm6, [rsp + 96]
-    movaps xmm7, [rsp + 112]
-    movaps xmm8, [rsp + 128]
-    movaps xmm9, [rsp + 144]
-    movaps xmm10, [rsp + 160]
-    movaps xmm11, [rsp + 176]
-    movaps xmm12, [rsp + 192]
-    movaps xmm13, [rsp + 208]
-    movaps xmm14, [rsp + 224]
-    movaps xmm15, [rsp + 240]
+    .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+    movaps xmm\n, [rsp + 16 * \n]
+    .endr
     add rsp, 256
-    pop r15
-    pop r14
-    pop r13
-    pop r12
-    pop rbp
-    pop rbx
-    pop r11
-    pop r10
-    pop r9
-    pop r8
-    pop rax
-    pop rcx
-    pop rdx
-    pop rsi
-    pop rdi
+    .irp register, r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi
+    pop \register
+    .endr
 .endm
 
 .code64
@@ -200,22 +150,16 @@ memcpy:
     mov rcx, rdx
     shr rcx, 6
     jz 2f
-1:  mov r8, [rsi]
-    mov r9, [rsi + 8]
-    mov r10, [rsi + 16]
-    mov r11, [rsi + 24]
-    mov [rdi], r8
-    mov [rdi + 8], r9
-    mov [rdi + 16], r10
-    mov [rdi + 24], r11
-    mov r8, [rsi + 32]
-    mov r9, [rsi + 40]
-    mov r10, [rsi + 48]
-    mov r11, [rsi + 56]
-    mov [rdi + 32], r8
-    mov [rdi + 40], r9
-    mov [rdi + 48], r10
-    mov [rdi + 56], r11
+1:  .irp half, 0, 32
+    mov r8, [rsi + \half]
+    mov r9, [rsi + \half + 8]
+    mov r10, [rsi + \half + 16]
+    mov r11, [rsi + \half + 24]
+    mov [rdi + \half], r8
+    mov [rdi + \half + 8], r9
+    mov [rdi + \half + 16], r10
+    mov [rdi + \half + 24], r11
+    .endr
     add rsi, 64
     add rdi, 64
     dec rcx
@@ -270,14 +214,9 @@ memset:
     mov rcx, rdx
     shr rcx, 6
     jz 2f
-1:  mov [rdi], rax
-    mov [rdi + 8], rax
-    mov [rdi + 16], rax
-    mov [rdi + 24], rax
-    mov [rdi + 32], rax
-    mov [rdi + 40], rax
-    mov [rdi + 48], rax
-    mov [rdi + 56], rax
+1:  .irp at, 0, 8, 16, 24, 32, 40, 48, 56
+    mov [rdi + \at], rax
+    .endr
     add rdi, 64
     dec rcx
     jnz 1b

@@ -74,11 +74,9 @@ long_mode:
 .code64
 start64:
     xor eax, eax
-    mov ds, eax
-    mov es, eax
-    mov ss, eax
-    mov fs, eax
-    mov gs, eax
+    .irp segment, ds, es, ss, fs, gs
+    mov \segment, eax
+    .endr
     mov edi, ebp
     shl rbp, {stack_shift}
     mov rsp, offset STACKS + {stack}
