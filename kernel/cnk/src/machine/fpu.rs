@@ -16,9 +16,9 @@ static SIZE: AtomicU32 = AtomicU32::new(LEGACY as u32);
 
 /// A state as a program finds it at its start.
 #[repr(C, align(64))]
-struct Initial([u64; 128]);
+struct Initial([u64; 72]);
 static INITIAL: Initial = {
-    let mut words = [0; 128];
+    let mut words = [0; 72];
     words[0] = 0x37f; // x87 control word
     words[3] = 0x1f80; // MXCSR
     Initial(words)
@@ -94,7 +94,7 @@ pub unsafe fn restore(area: *const u8) -> bool {
 
 /// The state that a program starts with.
 pub fn reset() {
-    // SAFETY: 1 KiB; with an empty header nothing behind it is read.
+    // SAFETY: with an empty header nothing behind it is read.
     let done = unsafe { restore((&raw const INITIAL).cast()) };
     debug_assert!(done);
 }
