@@ -173,34 +173,26 @@ impl Link {
             Heard::Repeat => return self.repeat(),
             Heard::Next => {}
         }
-        let channel = match content {
-            Content::Put { place, bytes } => {
-                self.window.put(place, bytes);
-                None
-            }
-            Content::Clear { place, length } => {
-                self.window.clear(place, length);
-                None
-            }
+        let mut rung = None;
+        match content {
+            Content::Put { place, bytes } => self.window.put(place, bytes),
+            Content::Clear { place, length } => self.window.clear(place, length),
             Content::Reply(channel, reply) => match Producer::new(self.window.rings(channel).1).push(reply) {
-                Ok(Bell::Ring) => Some(channel),
-                Ok(Bell::Silent) => None,
+                Ok(Bell::Ring) => rung = Some(channel),
+                Ok(Bell::Silent) => {}
                 // it comes again
                 Err(Refused::Full) => return,
                 Err(Refused::Corrupt) => panic!("a ring of this kernel's own is damaged"),
             },
-            Content::Signals(channel, 0) => {
-                self.window.signals(channel).store(0, Release);
-                None
-            }
+            Content::Signals(channel, 0) => self.window.signals(channel).store(0, Release),
             Content::Signals(channel, word) => {
                 self.window.signals(channel).fetch_or(word, AcqRel);
-                Some(channel)
+                rung = Some(channel);
             }
-            _ => None,
-        };
+            _ => {}
+        }
         self.flow.take();
-        if let Some(channel) = channel {
+        if let Some(channel) = rung {
             cpu::interrupt_other(n, channel);
         }
     }

@@ -52,13 +52,7 @@ pub fn calibrate() {
     for (port, value) in [(0x43, 0x34), (0x40, 0xff), (0x40, 0xff)] {
         ops::outb(port, value);
     }
-    let mut measured = measure();
-    for _ in 0..50 {
-        if measured.trusted {
-            break;
-        }
-        measured = measure();
-    }
+    let measured = (0..50).map(|_| measure()).find(|m| m.trusted).unwrap_or_else(measure);
     let hz = told_hz().unwrap_or(measured.hz);
     RATE.set(Rate::new(hz));
     apic::set_timer_hz((u128::from(measured.timer) * u128::from(hz) / u128::from(measured.whole)) as u64);

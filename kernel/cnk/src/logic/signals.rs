@@ -129,6 +129,11 @@ pub struct Thread {
 impl Thread {
     /// Of a new process.
     pub const NEW: Self = Self { mask: 0, saved: None, pending: 0, wanted: 0, stack: Stack::NONE };
+
+    /// Signals that are kept although they are ignored: it may come to take them.
+    pub fn keeps(&self) -> u64 {
+        self.mask | self.wanted
+    }
 }
 
 /// What is to be done now.
@@ -261,21 +266,9 @@ pub fn handler_mask(mask: u64, signal: u32, action: &Action) -> u64 {
 /// Whether Linux begins a call anew after a handler with `SA_RESTART` (signal(7)); those that wait for time are not.
 pub fn restarts(call: u64) -> bool {
     use colony_fship::calls::number::*;
-    const NEVER: [u32; 12] = [
-        poll,
-        ppoll,
-        select,
-        pselect6,
-        epoll_wait,
-        epoll_pwait,
-        pause,
-        nanosleep,
-        clock_nanosleep,
-        rt_sigsuspend,
-        rt_sigtimedwait,
-        rt_sigreturn,
-    ];
-    !NEVER.iter().any(|&n| u64::from(n) == call)
+    const POLLS: [u32; 6] = [poll, ppoll, select, pselect6, epoll_wait, epoll_pwait];
+    const WAITS: [u32; 6] = [pause, nanosleep, clock_nanosleep, rt_sigsuspend, rt_sigtimedwait, rt_sigreturn];
+    !POLLS.iter().chain(&WAITS).any(|&n| u64::from(n) == call)
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 //!
 //! On the machine `microvm` no firmware gives addresses to devices; the kernel does.
 
+use core::ops::Range;
+
 use colony_fship::layout::LARGE_PAGE;
 
 use super::window::Memory;
@@ -10,7 +12,7 @@ use super::{apic, ops, phys, virtio};
 /// Configuration space of bus 0, as `microvm` has it (it publishes no MCFG table).
 const CONFIG: u64 = 0xe000_0000;
 /// Where devices can be below 4 GiB.
-const LOW: core::ops::Range<u64> = 0xc000_0000..0xe000_0000;
+const LOW: Range<u64> = 0xc000_0000..0xe000_0000;
 const IVSHMEM: u32 = 0x1110_1af4;
 
 const COMMAND: u64 = 0x04;
@@ -94,8 +96,7 @@ impl Function {
         }
         let size = mask.wrapping_neg();
         // what is large is mapped by itself
-        let high = wide && size >= LARGE_PAGE;
-        let address = if high { free.high(size)? } else { free.low(size)? };
+        let address = free.take(wide && size >= LARGE_PAGE, size)?;
         self.write(at, address as u32);
         if wide {
             self.write(at + 4, (address >> 32) as u32);
@@ -106,9 +107,8 @@ impl Function {
 
 /// Addresses not given yet.
 pub(super) struct Free {
-    low: u64,
-    high: u64,
-    end: u64,
+    low: Range<u64>,
+    high: Range<u64>,
 }
 
 impl Free {
@@ -116,18 +116,14 @@ impl Free {
         let bits = if ops::has_leaf(0x8000_0008) { ops::cpuid(0x8000_0008, 0).eax & 0xff } else { 36 };
         let end = 1u64 << bits.clamp(36, 52);
         // the last quarter of what the processor can address
-        Self { low: LOW.start, high: end / 4 * 3, end }
+        Self { low: LOW, high: end / 4 * 3..end }
     }
 
-    fn low(&mut self, size: u64) -> Option<u64> {
-        let at = self.low.next_multiple_of(size);
-        (at + size <= LOW.end).then(|| self.low = at + size)?;
-        Some(at)
-    }
-
-    fn high(&mut self, size: u64) -> Option<u64> {
-        let at = self.high.next_multiple_of(size);
-        (at + size <= self.end).then(|| self.high = at + size)?;
+    /// Gives an address below 4 GiB, or above the memory.
+    fn take(&mut self, high: bool, size: u64) -> Option<u64> {
+        let range = if high { &mut self.high } else { &mut self.low };
+        let at = range.start.next_multiple_of(size);
+        (at + size <= range.end).then(|| range.start = at + size)?;
         Some(at)
     }
 }

@@ -1,7 +1,5 @@
 //! The second CPU.
 
-use core::sync::atomic::{AtomicBool, Ordering};
-
 use super::lock::Once;
 use super::{apic, ops, phys};
 use cnk_logic::clock::Rate;
@@ -9,8 +7,7 @@ use cnk_logic::clock::Rate;
 /// Page where the second CPU starts.
 pub const TRAMPOLINE: u64 = 0x8000;
 
-static UP: AtomicBool = AtomicBool::new(false);
-/// Numbers of the interrupt controllers of the CPUs.
+/// Numbers of the interrupt controllers of the CPUs that run.
 static APICS: [Once<u32>; super::CPUS] = [const { Once::new() }; super::CPUS];
 
 unsafe extern "C" {
@@ -21,9 +18,6 @@ unsafe extern "C" {
 /// Tells that this CPU runs.
 pub fn arrived(cpu: usize) {
     APICS[cpu].set(apic::id());
-    if cpu == 1 {
-        UP.store(true, Ordering::Release);
-    }
 }
 
 /// Number of a CPU's interrupt controller.
@@ -45,7 +39,7 @@ pub fn start(rsdp: u64, rate: Rate) -> usize {
     // the second message is for processors that have missed the first
     for wait_ns in [1_000_000, 100_000_000] {
         apic::send_start(other, (TRAMPOLINE >> 12) as u32);
-        if pause(rate, wait_ns, || UP.load(Ordering::Acquire)) {
+        if pause(rate, wait_ns, || apic_of(1).is_some()) {
             return 2;
         }
     }

@@ -42,22 +42,8 @@ static PROCESSES: [Lock<Process>; CPUS] = [const { Lock::new(Process::none()) };
 /// Processes of the job.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-const NO_BLOCK: layout::Process = layout::Process {
-    entry: 0,
-    stack: 0,
-    heap: 0,
-    memory: 0,
-    segments_len: 0,
-    segments: [layout::Segment { address: 0, length: 0, flags: 0 }; layout::SEGMENTS],
-    rank: 0,
-    pid: 0,
-    ppid: 0,
-    uid: 0,
-    gid: 0,
-    groups_len: 0,
-    groups: [0; 32],
-    name: [0; 16],
-};
+/// Of no process: all zero.
+const NO_BLOCK: layout::Process = zerocopy::transmute!([0u8; size_of::<layout::Process>()]);
 
 impl Process {
     const fn none() -> Self {

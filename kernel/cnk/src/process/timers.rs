@@ -36,13 +36,8 @@ impl Timer {
 pub fn arm(n: usize, wait_ns: Option<u64>) {
     let timer = process::on(n).timer;
     let own = timer.at_ns.filter(|_| timer.cpu == n);
-    match (wait_ns, own) {
-        (None, None) => apic::alarm_off(),
-        (Some(at), None) | (None, Some(at)) => alarm_at(at),
-        (Some(a), Some(b)) => alarm_at(a.min(b)),
+    match wait_ns.into_iter().chain(own).min() {
+        Some(at_ns) => apic::alarm_in(at_ns.saturating_sub(time::monotonic_ns())),
+        None => apic::alarm_off(),
     }
-}
-
-fn alarm_at(at_ns: u64) {
-    apic::alarm_in(at_ns.saturating_sub(time::monotonic_ns()));
 }
