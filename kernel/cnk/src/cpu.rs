@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::machine::context::{self, Context};
 use crate::machine::lock::Lock;
-use crate::machine::{CPUS, apic, ops, smp};
+use crate::machine::{CPUS, apic, smp};
 
 /// A program, or a thread of one, that a CPU is to run.
 #[derive(Clone, Copy)]
@@ -144,9 +144,4 @@ pub fn obey(n: usize) {
     if cpu.stop.load(Ordering::Acquire) {
         context::leave(n);
     }
-}
-
-/// Halts until an interrupt.
-pub fn halt() {
-    ops::halt();
 }

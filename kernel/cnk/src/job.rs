@@ -34,7 +34,7 @@ pub fn idle(n: usize) -> ! {
             let start = cpu(n).start.lock().take();
             match start {
                 Some(start) => run(n, &start),
-                None => cpu::halt(),
+                None => ops::halt(),
             }
         }
     }
@@ -43,7 +43,7 @@ pub fn idle(n: usize) -> ! {
         if node().window.signals(n).load(Ordering::Relaxed) != 0 && process::count() == 1 {
             signals::alert(n, cpu::other(n));
         }
-        cpu::halt();
+        ops::halt();
     }
     // that a process has ended is to be known before there is a request for another job
     shipping::drain(cpu::other(n));
@@ -86,16 +86,10 @@ enum Refusal {
     Complex(usize),
 }
 
-impl From<Wrong> for Refusal {
-    fn from(wrong: Wrong) -> Self {
-        Self::Wrong(wrong)
-    }
-}
-
 /// Makes the node ready for the job in the window; what CPU 0 is to run.
 fn prepare() -> Result<Start, Refusal> {
     let job = node().window.job();
-    check(&job, node().cpus, node().window.size())?;
+    check(&job, node().cpus, node().window.size()).map_err(Refusal::Wrong)?;
     let count = job.processes_len as usize;
     for (n, block) in job.processes[..count].iter().enumerate() {
         let user = map(n, count, block).map_err(|Complex| Refusal::Complex(count))?;
@@ -153,11 +147,6 @@ pub fn reload(n: usize) -> Option<Start> {
 /// Runs a program, or a thread of one, with nothing left of what ran before.
 pub fn run(n: usize, start: &Start) -> ! {
     fpu::reset();
-    run_thread(n, start)
-}
-
-/// Runs a thread; its extended state is what this CPU has.
-pub fn run_thread(n: usize, start: &Start) -> ! {
     paging::activate(process::number_on(n));
     ops::clear_segments();
     let set = ops::set_fs_base(start.fs_base) && ops::set_gs_base(0);
@@ -179,8 +168,7 @@ pub enum End {
 
 /// Ends the process on CPU `n`. The caller holds no lock.
 pub fn end(n: usize, end: &End) -> ! {
-    let first = !core::mem::replace(&mut process::on(n).ended, true);
-    if !first {
+    if core::mem::replace(&mut process::on(n).ended, true) {
         // the other thread was faster; it waits for this CPU
         context::leave(n);
     }

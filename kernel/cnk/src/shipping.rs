@@ -6,14 +6,14 @@
 use core::fmt::Write as _;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use colony_fship::Request;
 use colony_fship::layout::{LOG_SIZE, POLL};
 use colony_fship::message::own;
 use colony_fship::ring::{Bell, Consumer, Producer, Refused};
-use colony_fship::{Errno, Request};
 
 use crate::boot::{Link, node};
-use crate::cpu::{self, count, cpu, obey};
-use crate::machine::apic;
+use crate::cpu::{count, cpu, obey};
+use crate::machine::{apic, ops};
 use crate::process::signals;
 use crate::{network, time};
 
@@ -128,7 +128,7 @@ fn wait(n: usize, seq: u32, patience: Patience) -> i64 {
                 None if patience == Patience::Insistent => apic::alarm_off(),
                 None => {}
             }
-            cpu::halt();
+            ops::halt();
             if let Some(ns) = ring_again {
                 if let Link::Bells(device) = &node().link {
                     device.ring(n);
@@ -172,9 +172,4 @@ pub fn log(n: usize, text: core::fmt::Arguments<'_>) {
     let length = node().window.log(offset, &line.text[..line.len]);
     LOG_OFFSET.store((offset + length) as u32, Relaxed);
     send(n, own::LOG, [offset, length, 0, 0, 0, 0]);
-}
-
-/// What a call returns.
-pub fn result(outcome: Result<u64, Errno>) -> i64 {
-    outcome.map_or_else(Errno::result, |value| value as i64)
 }

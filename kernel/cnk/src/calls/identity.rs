@@ -2,9 +2,11 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use cnk_logic::ensure;
 use colony_fship::Errno;
 use colony_fship::calls::number;
-use colony_fship::layout::{JobBlock, Personality};
+use colony_fship::layout::JobBlock;
+use zerocopy::IntoBytes as _;
 
 use super::{Caller, Handler};
 use crate::machine::area::area;
@@ -22,31 +24,24 @@ pub(super) const HANDLERS: &[(u32, Handler)] = &[
     (number::getegid, |c, _| Ok(process::on(c.cpu).block.gid.into())),
     (number::getpgid, own_group),
     (number::getsid, own_group),
-    (number::setuid, |c, a| uids(c, &a[..1])),
-    (number::setgid, |c, a| gids(c, &a[..1])),
-    (number::setreuid, |c, a| uids(c, &a[..2])),
-    (number::setregid, |c, a| gids(c, &a[..2])),
-    (number::setresuid, |c, a| uids(c, &a[..3])),
-    (number::setresgid, |c, a| gids(c, &a[..3])),
+    (number::setuid, |c, a| stay(c, &a[..1], |p| p.block.uid)),
+    (number::setgid, |c, a| stay(c, &a[..1], |p| p.block.gid)),
+    (number::setreuid, |c, a| stay(c, &a[..2], |p| p.block.uid)),
+    (number::setregid, |c, a| stay(c, &a[..2], |p| p.block.gid)),
+    (number::setresuid, |c, a| stay(c, &a[..3], |p| p.block.uid)),
+    (number::setresgid, |c, a| stay(c, &a[..3], |p| p.block.gid)),
     (number::getresuid, |c, a| thrice(c, a, |p| p.block.uid)),
     (number::getresgid, |c, a| thrice(c, a, |p| p.block.gid)),
     (number::getgroups, groups),
     (number::uname, uname),
 ];
 
-static PERSONALITY: Lock<Personality> = Lock::new(Personality {
-    node: 0,
-    nodes: 0,
-    dims: [0; 3],
-    coords: [0; 3],
-    pset: 0,
-    in_pset: 0,
-    host: [0; 32],
-});
+/// Name of the node; ends with a zero.
+static HOST: Lock<[u8; 32]> = Lock::new([0; 32]);
 
 /// A new job: whatever is not a process's own.
 pub fn start_job(job: &JobBlock) {
-    *PERSONALITY.lock() = job.personality;
+    *HOST.lock() = job.personality.host;
     super::misc::seed(&job.random);
 }
 
@@ -76,17 +71,10 @@ fn own_group(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
 }
 
 /// Only what one is already; −1 is that, too.
-fn stay(own: u32, wanted: &[u64]) -> Result<u64, Errno> {
+fn stay(caller: &Caller<'_>, wanted: &[u64], id: fn(&process::Process) -> u32) -> Result<u64, Errno> {
+    let own = id(&process::on(caller.cpu));
     let same = |&id: &u64| id as u32 == own || id as u32 == u32::MAX;
     if wanted.iter().all(same) { Ok(0) } else { Err(Errno::EPERM) }
-}
-
-fn uids(caller: &mut Caller<'_>, wanted: &[u64]) -> Result<u64, Errno> {
-    stay(process::on(caller.cpu).block.uid, wanted)
-}
-
-fn gids(caller: &mut Caller<'_>, wanted: &[u64]) -> Result<u64, Errno> {
-    stay(process::on(caller.cpu).block.gid, wanted)
 }
 
 fn thrice(caller: &mut Caller<'_>, args: [u64; 6], id: fn(&process::Process) -> u32) -> Result<u64, Errno> {
@@ -101,14 +89,9 @@ fn groups(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let process = process::on(caller.cpu);
     let len = process.block.groups_len as usize;
     let room = args[0] as i32;
-    if room == 0 {
-        return Ok(len as u64);
-    }
-    if usize::try_from(room).map_or(true, |room| room < len) {
-        return Err(Errno::EINVAL);
-    }
-    for (n, group) in process.block.groups[..len].iter().enumerate() {
-        process.user.put(args[1] + 4 * n as u64, group)?;
+    if room != 0 {
+        ensure(usize::try_from(room).is_ok_and(|room| room >= len), Errno::EINVAL)?;
+        process.user.write(args[1], process.block.groups[..len].as_bytes())?;
     }
     Ok(len as u64)
 }
@@ -117,11 +100,10 @@ fn groups(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
 const FIELD: usize = 65;
 
 fn uname(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
-    let personality = *PERSONALITY.lock();
-    let end = personality.host.iter().position(|&b| b == 0).unwrap_or(personality.host.len());
+    let host = *HOST.lock();
+    let end = host.iter().position(|&b| b == 0).unwrap_or(host.len());
     // the version of Linux whose calls these are: the C library looks whether it is too old
-    let fields: [&[u8]; 6] =
-        [b"Linux", &personality.host[..end], b"6.1.0-cnk", b"Colony CNK", b"x86_64", b"(none)"];
+    let fields: [&[u8]; 6] = [b"Linux", &host[..end], b"6.1.0-cnk", b"Colony CNK", b"x86_64", b"(none)"];
     let mut text = [0; 6 * FIELD];
     for (place, field) in text.chunks_exact_mut(FIELD).zip(fields) {
         place[..field.len()].copy_from_slice(field);

@@ -1,5 +1,6 @@
 //! Memory within the static map.
 
+use cnk_logic::ensure;
 use colony_fship::Errno;
 use colony_fship::calls::number;
 use colony_fship::layout::{LARGE_PAGE, PAGE};
@@ -54,13 +55,9 @@ fn mmap(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     if flags & MAP_ANONYMOUS == 0 {
         return Err(not_mapped(caller.cpu, args[4]));
     }
-    if !matches!(flags & 3, 1..=3) {
-        return Err(Errno::EINVAL);
-    }
+    ensure(flags & 3 != 0, Errno::EINVAL)?;
     // data are never executed
-    if protection & PROT_EXEC != 0 {
-        return Err(Errno::EACCES);
-    }
+    ensure(protection & PROT_EXEC == 0, Errno::EACCES)?;
     let process = &mut *process::on(caller.cpu);
     let bank = &mut &process.user.bank;
     if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == 0 {
@@ -83,9 +80,7 @@ fn munmap(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
 
 fn mremap(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let [address, old, new, flags, ..] = args;
-    if flags & !MREMAP_MAYMOVE != 0 {
-        return Err(Errno::EINVAL);
-    }
+    ensure(flags & !MREMAP_MAYMOVE == 0, Errno::EINVAL)?;
     let process = &mut *process::on(caller.cpu);
     let bank = &mut &process.user.bank;
     process.space.remap(address, old, new, flags & MREMAP_MAYMOVE != 0, bank)
@@ -100,34 +95,22 @@ fn brk(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
 /// without effect; to ask for code where there are data, or for writing to code, is not.
 fn mprotect(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let [address, length, protection, ..] = args;
-    if address % PAGE != 0 {
-        return Err(Errno::EINVAL);
-    }
+    ensure(address % PAGE == 0, Errno::EINVAL)?;
     let process = process::on(caller.cpu);
+    let access = &process.user.access;
     let end = address.checked_add(length).ok_or(Errno::ENOMEM)?;
-    if address < LARGE_PAGE || end > process.user.access.memory() {
-        return Err(Errno::ENOMEM);
-    }
+    ensure(address >= LARGE_PAGE && end <= access.memory(), Errno::ENOMEM)?;
     // PROT_READ, PROT_WRITE and PROT_EXEC are 1, 2 and 4; the flags of segments 4, 2 and 1
     let wanted = protection & 2 | (protection & PROT_EXEC) >> 2;
-    let clash = process
-        .user
-        .access
-        .parts()
-        .iter()
-        .any(|p| p.first < end && address < p.end && wanted & !p.flags != 0);
+    let mut parts = access.parts().iter();
+    let clash = parts.any(|p| p.first < end && address < p.end && wanted & !p.flags != 0);
     if clash { Err(Errno::EACCES) } else { Ok(0) }
 }
 
 fn madvise(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let [address, length, advice, ..] = args;
-    if address % PAGE != 0 {
-        return Err(Errno::EINVAL);
-    }
     // those that Linux knows; what concerns pages has no meaning here
-    if !matches!(advice, 0..=4 | 8..=25) {
-        return Err(Errno::EINVAL);
-    }
+    ensure(address % PAGE == 0 && matches!(advice, 0..=4 | 8..=25), Errno::EINVAL)?;
     if matches!(advice, MADV_DONTNEED | MADV_FREE) {
         let process = &mut *process::on(caller.cpu);
         process.space.forget(address, length, &mut &process.user.bank);

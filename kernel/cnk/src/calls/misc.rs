@@ -1,5 +1,6 @@
 //! Limits, random numbers, names, and what is asked of a scheduler that is not there.
 
+use cnk_logic::ensure;
 use colony_fship::Errno;
 use colony_fship::calls::number;
 use colony_fship::layout::STACK;
@@ -40,14 +41,10 @@ const CHUNK: usize = 256;
 
 fn getrandom(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let [address, length, flags, ..] = args;
-    if flags & !7 != 0 {
-        return Err(Errno::EINVAL);
-    }
+    ensure(flags & !7 == 0, Errno::EINVAL)?;
     let length = length.min(0x1ff_ffff);
     let process = process::on(caller.cpu);
-    if length > 0 && !process.user.holds(address, length, true) {
-        return Err(Errno::EFAULT);
-    }
+    ensure(length == 0 || process.user.holds(address, length, true), Errno::EFAULT)?;
     let mut random = RANDOM.lock();
     let random = random.as_mut().ok_or(Errno::EAGAIN)?;
     let mut done = 0;
@@ -96,9 +93,7 @@ fn priority(which: u64, result: u64) -> Result<u64, Errno> {
 fn prlimit(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let [pid, kind, new, old, ..] = args;
     let own = process::on(caller.cpu).block.pid;
-    if pid as u32 != 0 && pid as u32 != own {
-        return Err(Errno::ESRCH);
-    }
+    ensure([0, own].contains(&(pid as u32)), Errno::ESRCH)?;
     limit_of(kind)?;
     if new != 0 {
         set_limit(caller, kind, new)?;
@@ -136,13 +131,11 @@ fn prctl(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
             Ok(0)
         }
         PR_GET_NAME => {
-            let name = process.block.name;
-            process.user.put(args[1], &name)?;
+            process.user.put(args[1], &process.block.name)?;
             Ok(0)
         }
-        3 => Ok(0),          // PR_GET_DUMPABLE
-        4 | 1 | 38 => Ok(0), // PR_SET_DUMPABLE, PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS
-        39 => Ok(1),         // PR_GET_NO_NEW_PRIVS
+        1 | 3 | 4 | 38 => Ok(0), // PR_SET_PDEATHSIG, PR_GET_DUMPABLE, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS
+        39 => Ok(1),             // PR_GET_NO_NEW_PRIVS
         _ => Err(Errno::EINVAL),
     }
 }
@@ -164,9 +157,7 @@ fn membarrier(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     const PRIVATE: u32 = 1 << 3;
     const REGISTER_PRIVATE: u32 = 1 << 4;
     // no flags, and no other process to name
-    if args[1] as u32 != 0 {
-        return Err(Errno::EINVAL);
-    }
+    ensure(args[1] as u32 == 0, Errno::EINVAL)?;
     match args[0] as u32 {
         0 => Ok((GLOBAL | PRIVATE | REGISTER_PRIVATE).into()),
         GLOBAL | PRIVATE => {

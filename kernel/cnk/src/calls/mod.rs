@@ -11,6 +11,7 @@ mod signal;
 mod thread;
 mod time;
 
+use cnk_logic::ensure;
 use colony_fship::calls::{CALLS, Class, END, find, number};
 use colony_fship::message::own;
 use colony_fship::{Call, Errno, Request};
@@ -102,31 +103,22 @@ fn perform(caller: &mut Caller<'_>, called: u64, args: [u64; 6]) -> i64 {
             errno.result()
         }
         (_, Some(handler)) => {
-            area(caller.cpu).count();
-            shipping::result(handler(caller, args))
+            cpu::count(&area(caller.cpu).local_calls);
+            handler(caller, args).map_or_else(Errno::result, |value| value as i64)
         }
-        (_, None) => ship(caller, call, args),
+        (_, None) => ship(caller.cpu, call, args).unwrap_or_else(Errno::result),
     }
 }
 
 /// Ships a call whose addresses are the process's.
-fn ship(caller: &mut Caller<'_>, call: &Call, args: [u64; 6]) -> i64 {
-    let n = caller.cpu;
+fn ship(n: usize, call: &Call, args: [u64; 6]) -> Result<i64, Errno> {
     let request = Request { seq: 0, call: call.number.into(), args, reserved: 0 };
-    let checked = {
+    {
         let process = process::on(n);
-        if call.number == number::execve as u16 && process.threads_len() > 1 {
-            return Errno::EAGAIN.result();
-        }
-        process.user.each_span(call, &request, &mut |_| Ok(()))
-    };
-    if let Err(errno) = checked {
-        return errno.result();
+        ensure(request.call != number::execve || process.threads_len() < 2, Errno::EAGAIN)?;
+        process.user.each_span(call, &request, &mut |_| Ok(()))?;
     }
-    let mask = match temporary_mask(n, request.call, &args) {
-        Ok(mask) => mask,
-        Err(errno) => return errno.result(),
-    };
+    let mask = temporary_mask(n, request.call, &args)?;
     if let Some(mask) = mask {
         signal::mask_for_now(n, mask);
     }
@@ -137,7 +129,7 @@ fn ship(caller: &mut Caller<'_>, call: &Call, args: [u64; 6]) -> i64 {
     if request.call == number::execve && result == 0 {
         exit::executed(n);
     }
-    result
+    Ok(result)
 }
 
 /// The mask that a call waits with, if it brings one.
@@ -149,5 +141,5 @@ fn temporary_mask(n: usize, call: u32, args: &[u64; 6]) -> Result<Option<u64>, E
         number::pselect6 if args[5] != 0 => process::on(n).user.get(args[5])?,
         _ => 0,
     };
-    if at == 0 { Ok(None) } else { process::on(n).user.get(at).map(Some) }
+    process::on(n).user.get_unless_null(at)
 }

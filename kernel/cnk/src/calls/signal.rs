@@ -1,10 +1,12 @@
 //! Signals that a program sends itself, waits for, blocks and handles; and its timer.
 
 use cnk_logic::clock::{SECOND, join};
-use cnk_logic::signals::{ALWAYS, Action, Info, SIGNALS, Stack, bit};
+use cnk_logic::ensure;
+use cnk_logic::signals::{ALWAYS, Action, Info, Stack, bit};
 use colony_fship::Errno;
 use colony_fship::calls::number;
 
+use super::time::until;
 use super::{Caller, Handler};
 use crate::cpu::cpu;
 use crate::process::timers::{self, Timer};
@@ -39,38 +41,30 @@ fn look_again(n: usize) {
 
 fn signal_of(value: u64) -> Result<u32, Errno> {
     let signal = value as u32;
-    if (1..=SIGNALS as u32).contains(&signal) { Ok(signal) } else { Err(Errno::EINVAL) }
+    ensure(bit(signal) != 0, Errno::EINVAL)?;
+    Ok(signal)
 }
 
 fn action(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
-    if args[3] != SET {
-        return Err(Errno::EINVAL);
-    }
+    ensure(args[3] == SET, Errno::EINVAL)?;
     let process = &mut *process::on(caller.cpu);
-    let new = if args[1] == 0 { None } else { Some(process.user.get::<Action>(args[1])?) };
+    let new: Option<Action> = process.user.get_unless_null(args[1])?;
     let signal = signal_of(args[0])?;
-    if new.is_some() && ALWAYS & bit(signal) != 0 {
-        return Err(Errno::EINVAL);
-    }
+    ensure(new.is_none() || ALWAYS & bit(signal) == 0, Errno::EINVAL)?;
     let old = process.signals.action(signal).unwrap_or_default();
     if let Some(new) = new {
         process.signals.set_action(signal, new);
     }
-    if args[2] != 0 {
-        process.user.put(args[2], &old)?;
-    }
+    process.user.put_unless_null(args[2], &old)?;
     Ok(0)
 }
 
 fn procmask(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let [how, new, old, size, ..] = args;
-    if size != SET {
-        return Err(Errno::EINVAL);
-    }
+    ensure(size == SET, Errno::EINVAL)?;
     let process = &mut *process::on(caller.cpu);
     let mask = process.threads[caller.cpu].signals.mask;
-    if new != 0 {
-        let set: u64 = process.user.get(new)?;
+    if let Some(set) = process.user.get_unless_null::<u64>(new)? {
         let changed = match how as u32 {
             0 => mask | set,
             1 => mask & !set,
@@ -80,9 +74,7 @@ fn procmask(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
         process.threads[caller.cpu].signals.mask = changed & !ALWAYS;
         look_again(caller.cpu);
     }
-    if old != 0 {
-        process.user.put(old, &mask)?;
-    }
+    process.user.put_unless_null(old, &mask)?;
     Ok(0)
 }
 
@@ -93,9 +85,7 @@ fn go_back(caller: &mut Caller<'_>, _: [u64; 6]) -> Result<u64, Errno> {
 }
 
 fn pending(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
-    if args[1] > SET {
-        return Err(Errno::EINVAL);
-    }
+    ensure(args[1] <= SET, Errno::EINVAL)?;
     let process = process::on(caller.cpu);
     let thread = &process.threads[caller.cpu].signals;
     let set = (process.signals.pending() | thread.pending) & thread.mask;
@@ -103,18 +93,10 @@ fn pending(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     Ok(0)
 }
 
-/// The end of a wait for so long, by a `timespec`.
-pub(super) fn until(n: usize, address: u64) -> Result<u64, Errno> {
-    let [s, ns]: [i64; 2] = process::on(n).user.get(address)?;
-    Ok(time::monotonic_ns().saturating_add(join(s, ns).ok_or(Errno::EINVAL)?))
-}
-
 fn timedwait(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let [set, info, timeout, size, ..] = args;
     let n = caller.cpu;
-    if size != SET {
-        return Err(Errno::EINVAL);
-    }
+    ensure(size == SET, Errno::EINVAL)?;
     let wanted = process::on(n).user.get::<u64>(set)? & !ALWAYS;
     let end = if timeout == 0 { None } else { Some(until(n, timeout)?) };
     process::on(n).threads[n].signals.wanted = wanted;
@@ -130,9 +112,7 @@ fn timedwait(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
         Woken::Signal => return Err(Errno::EINTR),
         Woken::Timeout => return Err(Errno::EAGAIN),
     };
-    if info != 0 {
-        process.user.put(info, &about.encode(signal))?;
-    }
+    process.user.put_unless_null(info, &about.encode(signal))?;
     Ok(signal.into())
 }
 
@@ -158,9 +138,7 @@ fn wait_for_signal(n: usize) -> Result<u64, Errno> {
 }
 
 fn suspend(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
-    if args[1] != SET {
-        return Err(Errno::EINVAL);
-    }
+    ensure(args[1] == SET, Errno::EINVAL)?;
     let mask = process::on(caller.cpu).user.get(args[0])?;
     mask_for_now(caller.cpu, mask);
     wait_for_signal(caller.cpu)
@@ -171,11 +149,8 @@ fn altstack(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let process = &mut *process::on(caller.cpu);
     let old = process.threads[caller.cpu].signals.stack;
     let used = old.has(caller.context.rsp);
-    if args[0] != 0 {
-        let new: Stack = process.user.get(args[0])?;
-        if used {
-            return Err(Errno::EPERM);
-        }
+    if let Some(new) = process.user.get_unless_null::<Stack>(args[0])? {
+        ensure(!used, Errno::EPERM)?;
         let stack = &mut process.threads[caller.cpu].signals.stack;
         *stack = match new.flags as u32 {
             2 => Stack::NONE,
@@ -184,10 +159,8 @@ fn altstack(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
             _ => return Err(Errno::EINVAL),
         };
     }
-    if args[1] != 0 {
-        let flags = old.flags | if used { Stack::IN_USE } else { 0 };
-        process.user.put(args[1], &Stack { flags, ..old })?;
-    }
+    let flags = old.flags | if used { Stack::IN_USE } else { 0 };
+    process.user.put_unless_null(args[1], &Stack { flags, ..old })?;
     Ok(0)
 }
 
@@ -195,9 +168,7 @@ fn kill(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let process = &mut *process::on(caller.cpu);
     let (to, own) = (args[0] as i32, process.block.pid as i32);
     // oneself, one's group, everybody: all the same here
-    if to != own && to != 0 && to != -1 && to != -own {
-        return Err(Errno::ESRCH);
-    }
+    ensure([own, 0, -1, own.wrapping_neg()].contains(&to), Errno::ESRCH)?;
     if args[1] as u32 != 0 {
         let signal = signal_of(args[1])?;
         let info = Info::from(process.block.pid, process.block.uid, false);
@@ -207,19 +178,13 @@ fn kill(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
 }
 
 fn tgkill(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
-    if args[0] as i32 <= 0 {
-        return Err(Errno::EINVAL);
-    }
-    if args[0] as u32 != process::on(caller.cpu).block.pid {
-        return Err(Errno::ESRCH);
-    }
+    ensure(args[0] as i32 > 0, Errno::EINVAL)?;
+    ensure(args[0] as u32 == process::on(caller.cpu).block.pid, Errno::ESRCH)?;
     to_thread(caller, args[1] as i32, args[2])
 }
 
 fn to_thread(caller: &mut Caller<'_>, thread: i32, signal: u64) -> Result<u64, Errno> {
-    if thread <= 0 {
-        return Err(Errno::EINVAL);
-    }
+    ensure(thread > 0, Errno::EINVAL)?;
     let process = &mut *process::on(caller.cpu);
     let to = process.thread_with(thread as u32).ok_or(Errno::ESRCH)?;
     if signal as u32 != 0 {
@@ -266,7 +231,7 @@ fn encode((left, interval): (u64, u64)) -> [u64; 4] {
 
 /// Only `ITIMER_REAL` is there: the others count time that a scheduler gives.
 fn real(which: u64) -> Result<(), Errno> {
-    if which as u32 == 0 { Ok(()) } else { Err(Errno::EINVAL) }
+    ensure(which as u32 == 0, Errno::EINVAL)
 }
 
 fn getitimer(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
@@ -278,15 +243,11 @@ fn getitimer(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
 
 fn setitimer(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     real(args[0])?;
-    let [interval_s, interval_us, wait_s, wait_us]: [i64; 4] = match args[1] {
-        0 => [0; 4],
-        address => process::on(caller.cpu).user.get(address)?,
-    };
+    let new: Option<[i64; 4]> = process::on(caller.cpu).user.get_unless_null(args[1])?;
+    let [interval_s, interval_us, wait_s, wait_us] = new.unwrap_or_default();
     let ns = |s, us: i64| join(s, us.checked_mul(1000).ok_or(Errno::EINVAL)?).ok_or(Errno::EINVAL);
     let (wait, interval) = (ns(wait_s, wait_us)?, ns(interval_s, interval_us)?);
     let old = set_timer(caller.cpu, wait, interval);
-    if args[2] != 0 {
-        process::on(caller.cpu).user.put(args[2], &encode(old))?;
-    }
+    process::on(caller.cpu).user.put_unless_null(args[2], &encode(old))?;
     Ok(0)
 }

@@ -2,11 +2,11 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
-use cnk_logic::clock::join;
+use cnk_logic::ensure;
 use colony_fship::Errno;
 use colony_fship::calls::number;
-use colony_fship::spans::Memory as _;
 
+use super::time::{timespec, until};
 use super::{Caller, Handler};
 use crate::cpu::{self, Start, cpu};
 use crate::machine::context::Context;
@@ -35,9 +35,7 @@ const ROBUST: u64 = 24;
 
 /// Only kept: a thread that ends with a lock ends its process, or nobody waits.
 fn set_robust_list(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
-    if args[1] != ROBUST {
-        return Err(Errno::EINVAL);
-    }
+    ensure(args[1] == ROBUST, Errno::EINVAL)?;
     process::on(caller.cpu).threads[caller.cpu].robust = args[0];
     Ok(0)
 }
@@ -77,9 +75,7 @@ fn clone(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
 
 fn clone3(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     // flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls
-    if args[1] < 64 {
-        return Err(Errno::EINVAL);
-    }
+    ensure(args[1] >= 64, Errno::EINVAL)?;
     let [flags, _, child_tid, parent_tid, _, stack, size, tls]: [u64; 8] =
         process::on(caller.cpu).user.get(args[0])?;
     let stack = stack.checked_add(size).ok_or(Errno::EINVAL)?;
@@ -89,14 +85,10 @@ fn clone3(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
 fn begin(caller: &mut Caller<'_>, wish: &Wish) -> Result<u64, Errno> {
     // another process there cannot be: there is nobody to switch to it
     const THREAD: u64 = CLONE_VM | CLONE_SIGHAND | CLONE_THREAD;
-    if wish.flags & THREAD != THREAD || wish.stack == 0 {
-        return Err(Errno::ENOSYS);
-    }
+    ensure(wish.flags & THREAD == THREAD && wish.stack != 0, Errno::ENOSYS)?;
     let has = |flag| wish.flags & flag != 0;
     let fs_base = if has(CLONE_SETTLS) { wish.tls } else { ops::read_msr(ops::msr::FS_BASE) };
-    if !ops::canonical(fs_base) {
-        return Err(Errno::EPERM);
-    }
+    ensure(ops::canonical(fs_base), Errno::EPERM)?;
     // after the call, rcx and r11 are what SYSCALL has left there; the kernel's own way back does not matter
     let context = Context { rax: 0, rsp: wish.stack, ..*caller.context };
     {
@@ -117,75 +109,45 @@ fn begin(caller: &mut Caller<'_>, wish: &Wish) -> Result<u64, Errno> {
 const LOOKS: u32 = 2000;
 
 fn futex(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
-    let [address, op, value, time_or_value2, second, value3] = args;
     const CLOCK_REALTIME: u64 = 256;
-    if address % 4 != 0 {
-        return Err(Errno::EINVAL);
-    }
+    let [address, op, value, time_or_value2, second, value3] = args;
+    let [value, value2, value3] = [value, time_or_value2, value3].map(|number| number as u32);
+    ensure(address % 4 == 0, Errno::EINVAL)?;
     let n = caller.cpu;
     match op & 127 {
-        0 => futex_wait(n, address, value as u32, time_or_value2, false, false, u32::MAX),
-        9 => futex_wait(
-            n,
-            address,
-            value as u32,
-            time_or_value2,
-            true,
-            op & CLOCK_REALTIME != 0,
-            value3 as u32,
-        ),
-        1 => Ok(process::on(n).wake(n, address, value as u32, u32::MAX).into()),
-        10 if value3 as u32 != 0 => Ok(process::on(n).wake(n, address, value as u32, value3 as u32).into()),
-        3 => requeue(n, address, value as u32, time_or_value2 as u32, second, None),
-        4 => requeue(n, address, value as u32, time_or_value2 as u32, second, Some(value3 as u32)),
-        5 => wake_op(n, address, value as u32, time_or_value2 as u32, second, value3 as u32),
-        10 => Err(Errno::EINVAL),
+        9 | 10 if value3 == 0 => Err(Errno::EINVAL),
+        0 => {
+            let end = if time_or_value2 == 0 { None } else { Some(until(n, time_or_value2)?) };
+            futex_wait(n, address, value, end, u32::MAX)
+        }
+        9 => {
+            let end = if time_or_value2 == 0 { None } else { Some(timespec(n, time_or_value2)?) };
+            let end = if op & CLOCK_REALTIME != 0 { end.map(time::from_realtime) } else { end };
+            futex_wait(n, address, value, end, value3)
+        }
+        1 => Ok(process::on(n).wake(n, address, value, u32::MAX).into()),
+        10 => Ok(process::on(n).wake(n, address, value, value3).into()),
+        3 => requeue(n, address, value, value2, second, None),
+        4 => requeue(n, address, value, value2, second, Some(value3)),
+        5 => wake_op(n, address, value, value2, second, value3),
         _ => Err(Errno::ENOSYS),
     }
 }
 
-fn futex_wait(
-    n: usize,
-    address: u64,
-    value: u32,
-    time: u64,
-    absolute: bool,
-    wall: bool,
-    bits: u32,
-) -> Result<u64, Errno> {
-    if bits == 0 {
-        return Err(Errno::EINVAL);
-    }
-    let until = {
+fn futex_wait(n: usize, address: u64, value: u32, end: Option<u64>, bits: u32) -> Result<u64, Errno> {
+    {
         let process = &mut *process::on(n);
-        let until = match time {
-            0 => None,
-            _ => {
-                let [s, ns]: [i64; 2] = process.user.get(time)?;
-                let ns = join(s, ns).ok_or(Errno::EINVAL)?;
-                Some(match (absolute, wall) {
-                    (false, _) => time::monotonic_ns().saturating_add(ns),
-                    (true, true) => time::from_realtime(ns),
-                    (true, false) => ns,
-                })
-            }
-        };
-        if !process.user.holds(address, 4, false) {
-            return Err(Errno::EFAULT);
-        }
-        if process.user.bank.word(address)?.load(SeqCst) != value {
-            return Err(Errno::EAGAIN);
-        }
+        let word = process.user.word(address, false)?;
+        ensure(word.load(SeqCst) == value, Errno::EAGAIN)?;
         cpu(n).woken.store(false, Relaxed);
         process.threads[n].futex = Some((address, bits));
-        until
-    };
+    }
     let woken = || cpu(n).woken.load(Acquire).then_some(());
     let early = (0..LOOKS).any(|_| {
         core::hint::spin_loop();
         woken().is_some()
     });
-    let outcome = if early { Woken::Done(()) } else { wait::until(n, until, woken) };
+    let outcome = if early { Woken::Done(()) } else { wait::until(n, end, woken) };
     // who was woken meanwhile was woken
     let late = process::on(n).threads[n].futex.take().is_none();
     match outcome {
@@ -204,22 +166,17 @@ fn requeue(
     expected: Option<u32>,
 ) -> Result<u64, Errno> {
     let process = &mut *process::on(n);
-    if !process.user.holds(from, 4, false) || !process.user.holds(to, 4, false) {
-        return Err(Errno::EFAULT);
-    }
-    if let Some(expected) = expected
-        && process.user.bank.word(from)?.load(SeqCst) != expected
-    {
-        return Err(Errno::EAGAIN);
-    }
+    let word = process.user.word(from, false)?;
+    process.user.word(to, false)?;
+    ensure(expected.is_none_or(|expected| word.load(SeqCst) == expected), Errno::EAGAIN)?;
     let mut done = process.wake(n, from, wake, u32::MAX);
     for thread in &mut process.threads {
-        match thread.futex {
-            Some((at, bits)) if at == from && done < wake.saturating_add(move_max) => {
-                thread.futex = Some((to, bits));
-                done += 1;
-            }
-            _ => {}
+        if let Some((at, _)) = &mut thread.futex
+            && *at == from
+            && done < wake.saturating_add(move_max)
+        {
+            *at = to;
+            done += 1;
         }
     }
     Ok(done.into())
@@ -228,16 +185,14 @@ fn requeue(
 /// `FUTEX_WAKE_OP`: changes one word, wakes who waits at another, and at the first if its value was so (futex(2)).
 fn wake_op(n: usize, address: u64, wake: u32, wake2: u32, second: u64, code: u32) -> Result<u64, Errno> {
     let process = &mut *process::on(n);
-    if !process.user.holds(address, 4, false) || !process.user.holds(second, 4, true) {
-        return Err(Errno::EFAULT);
-    }
+    process.user.word(address, false)?;
+    let word = process.user.word(second, true)?;
     let signed = |bits: u32| ((bits << 20) as i32 >> 20) as u32;
     let (op, compare) = (code >> 28 & 7, code >> 24 & 15);
     let (mut arg, bound) = (signed(code >> 12 & 0xfff), signed(code & 0xfff) as i32);
     if code >> 31 != 0 {
         arg = 1 << (arg & 31);
     }
-    let word = process.user.bank.word(second)?;
     let old = match op {
         0 => word.swap(arg, SeqCst),
         1 => word.fetch_add(arg, SeqCst),

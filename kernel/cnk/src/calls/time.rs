@@ -1,11 +1,12 @@
 //! Time of day, clocks, resources used, and sleep.
 
 use cnk_logic::clock::{SECOND, join, split};
+use cnk_logic::ensure;
 use colony_fship::Errno;
 use colony_fship::calls::number;
 use colony_fship::spans::Memory as _;
 
-use super::{Caller, Handler, signal};
+use super::{Caller, Handler};
 use crate::machine::ops;
 use crate::process::wait::{self, Woken};
 use crate::{process, time};
@@ -17,7 +18,7 @@ pub(super) const HANDLERS: &[(u32, Handler)] = &[
     (number::time, seconds),
     (number::times, times),
     (number::getrusage, getrusage),
-    (number::nanosleep, |c, a| sleep(c.cpu, signal::until(c.cpu, a[0])?, a[1])),
+    (number::nanosleep, |c, a| sleep(c.cpu, until(c.cpu, a[0])?, a[1])),
     (number::clock_nanosleep, clock_nanosleep),
     (number::getcpu, getcpu),
     (number::sched_yield, |_, _| Ok(0)),
@@ -65,9 +66,7 @@ fn gettimeofday(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
 
 fn seconds(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let now = time::realtime_ns() / SECOND;
-    if args[0] != 0 {
-        process::on(caller.cpu).user.put(args[0], &now)?;
-    }
+    process::on(caller.cpu).user.put_unless_null(args[0], &now)?;
     Ok(now)
 }
 
@@ -76,9 +75,7 @@ const TICK: u64 = SECOND / 100;
 
 fn times(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let used = used_ns(caller.cpu) / TICK;
-    if args[0] != 0 {
-        process::on(caller.cpu).user.put(args[0], &[used, 0, 0, 0])?;
-    }
+    process::on(caller.cpu).user.put_unless_null(args[0], &[used, 0, 0, 0])?;
     Ok(time::monotonic_ns() / TICK)
 }
 
@@ -97,12 +94,8 @@ fn getrusage(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
 
 fn getcpu(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let process = process::on(caller.cpu);
-    if args[0] != 0 {
-        process.user.put(args[0], &(caller.cpu as u32))?;
-    }
-    if args[1] != 0 {
-        process.user.put(args[1], &0u32)?;
-    }
+    process.user.put_unless_null(args[0], &(caller.cpu as u32))?;
+    process.user.put_unless_null(args[1], &0u32)?;
     Ok(0)
 }
 
@@ -117,11 +110,20 @@ fn setaffinity(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
 
 /// A process has one CPU; the second of coprocessor mode is for the one thread that it may start.
 fn getaffinity(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
-    if args[1] < 8 || !args[1].is_multiple_of(8) {
-        return Err(Errno::EINVAL);
-    }
+    ensure(args[1] >= 8 && args[1].is_multiple_of(8), Errno::EINVAL)?;
     process::on(caller.cpu).user.put(args[2], &(1u64 << process::number_on(caller.cpu)))?;
     Ok(8)
+}
+
+/// The nanoseconds of a `timespec`.
+pub(super) fn timespec(n: usize, address: u64) -> Result<u64, Errno> {
+    let [s, ns]: [i64; 2] = process::on(n).user.get(address)?;
+    join(s, ns).ok_or(Errno::EINVAL)
+}
+
+/// The end of a wait for so long, by a `timespec`.
+pub(super) fn until(n: usize, address: u64) -> Result<u64, Errno> {
+    Ok(time::monotonic_ns().saturating_add(timespec(n, address)?))
 }
 
 /// Sleeps until the monotonic clock shows `until`; what is left after a signal goes to `left`, unless that is null.
@@ -146,9 +148,8 @@ fn clock_nanosleep(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno
         return Err(if number as u32 == 3 { Errno::EINVAL } else { Errno::EOPNOTSUPP });
     }
     if flags & TIMER_ABSTIME == 0 {
-        return sleep(n, signal::until(n, wanted)?, left);
+        return sleep(n, until(n, wanted)?, left);
     }
-    let [s, ns]: [i64; 2] = process::on(n).user.get(wanted)?;
-    let wait = join(s, ns).ok_or(Errno::EINVAL)?.saturating_sub(now);
+    let wait = timespec(n, wanted)?.saturating_sub(now);
     sleep(n, time::monotonic_ns().saturating_add(wait), 0)
 }

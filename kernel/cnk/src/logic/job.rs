@@ -3,6 +3,7 @@
 use colony_fship::layout::{CHANNELS, JobBlock, LARGE_PAGE, Process, SEGMENTS, STACK};
 
 use crate::access::GUARD;
+use crate::ensure;
 
 /// What is wrong with a job block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,13 +49,10 @@ impl core::fmt::Display for Wrong {
 /// # Errors
 /// The first thing found wrong.
 pub fn check(job: &JobBlock, cpus: usize, window: u64) -> Result<(), Wrong> {
-    if job.version != colony_fship::VERSION {
-        return Err(Wrong::Version(job.version));
-    }
+    ensure(job.version == colony_fship::VERSION, Wrong::Version(job.version))?;
     let processes = job.processes_len as usize;
-    if !(1..=CHANNELS.min(cpus)).contains(&processes) {
-        return Err(Wrong::Processes(job.processes_len, cpus));
-    }
+    let possible = (1..=CHANNELS.min(cpus)).contains(&processes);
+    ensure(possible, Wrong::Processes(job.processes_len, cpus))?;
     let bank = window / processes as u64;
     job.processes[..processes].iter().try_for_each(|process| check_process(process, bank))
 }
@@ -64,41 +62,27 @@ pub fn check(job: &JobBlock, cpus: usize, window: u64) -> Result<(), Wrong> {
 /// # Errors
 /// The first thing found wrong.
 pub fn check_process(process: &Process, bank: u64) -> Result<(), Wrong> {
-    use colony_fship::layout::{EXECUTE, READ, WRITE};
+    use colony_fship::layout::{EXECUTE, READ, Segment, WRITE};
     let memory = process.memory;
-    if !memory.is_multiple_of(LARGE_PAGE) || memory > bank || memory < LARGE_PAGE + STACK + LARGE_PAGE {
-        return Err(Wrong::Memory(memory));
-    }
+    let fits = (LARGE_PAGE + STACK + LARGE_PAGE..=bank).contains(&memory);
+    ensure(fits && memory.is_multiple_of(LARGE_PAGE), Wrong::Memory(memory))?;
     let stack_from = memory - STACK;
     let len = process.segments_len as usize;
-    if !(1..=SEGMENTS).contains(&len) {
-        return Err(Wrong::Segments(process.segments_len));
-    }
+    ensure((1..=SEGMENTS).contains(&len), Wrong::Segments(process.segments_len))?;
     let mut end = LARGE_PAGE;
     for (n, s) in process.segments[..len].iter().enumerate() {
         let past = s.address.checked_add(s.length).ok_or(Wrong::Segment(n))?;
-        if s.address < end || past > stack_from || s.flags & !(READ | WRITE | EXECUTE) != 0 || s.flags == 0 {
-            return Err(Wrong::Segment(n));
-        }
+        let can_be = s.flags != 0 && s.flags & !(READ | WRITE | EXECUTE) == 0;
+        ensure(can_be && end <= s.address && past <= stack_from, Wrong::Segment(n))?;
         end = past;
     }
-    if process.heap < end || process.heap > stack_from {
-        return Err(Wrong::Heap(process.heap));
-    }
-    if !process.stack.is_multiple_of(16) || !(stack_from + GUARD..memory).contains(&process.stack) {
-        return Err(Wrong::Stack(process.stack));
-    }
-    let code = |s: &&colony_fship::layout::Segment| s.flags & EXECUTE != 0;
-    let inside = |s: &colony_fship::layout::Segment| {
-        (s.address..s.address.saturating_add(s.length)).contains(&process.entry)
-    };
-    if !process.segments[..len].iter().filter(code).any(inside) {
-        return Err(Wrong::Entry(process.entry));
-    }
-    if process.groups_len as usize > process.groups.len() {
-        return Err(Wrong::Groups(process.groups_len));
-    }
-    Ok(())
+    ensure((end..=stack_from).contains(&process.heap), Wrong::Heap(process.heap))?;
+    let in_stack = (stack_from + GUARD..memory).contains(&process.stack);
+    ensure(in_stack && process.stack.is_multiple_of(16), Wrong::Stack(process.stack))?;
+    let code = |s: &&Segment| s.flags & EXECUTE != 0;
+    let inside = |s: &Segment| (s.address..s.address.saturating_add(s.length)).contains(&process.entry);
+    ensure(process.segments[..len].iter().filter(code).any(inside), Wrong::Entry(process.entry))?;
+    ensure(process.groups_len as usize <= process.groups.len(), Wrong::Groups(process.groups_len))
 }
 
 #[cfg(test)]

@@ -12,6 +12,14 @@ pub mod space;
 #[cfg(test)]
 mod testing;
 
+/// The error `otherwise`, unless `condition` holds.
+///
+/// # Errors
+/// `otherwise`.
+pub fn ensure<E>(condition: bool, otherwise: E) -> Result<(), E> {
+    if condition { Ok(()) } else { Err(otherwise) }
+}
+
 /// `value` rounded up to a multiple of `unit`, a power of two; `None` where there is no such number.
 pub fn round_up(value: u64, unit: u64) -> Option<u64> {
     Some(value.checked_add(unit - 1)? & !(unit - 1))

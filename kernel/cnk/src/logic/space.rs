@@ -6,7 +6,7 @@
 use colony_fship::Errno;
 use colony_fship::layout::PAGE;
 
-use crate::round_up;
+use crate::{ensure, round_up};
 
 /// Pieces of memory in use at most; neighbors are one piece.
 pub const PIECES: usize = 192;
@@ -27,6 +27,12 @@ impl Piece {
 
     fn overlaps(self, other: Self) -> bool {
         self.first < other.end && other.first < self.end
+    }
+
+    /// What of it lies between two addresses.
+    fn between(self, first: u64, end: u64) -> Option<Self> {
+        let part = Self { first: self.first.max(first), end: self.end.min(end) };
+        (part.first < part.end).then_some(part)
     }
 
     /// Bytes.
@@ -74,12 +80,9 @@ impl Space {
     /// Clears what of `piece` was used before; now all of it is.
     fn take(&mut self, piece: Piece, content: &mut impl Content) {
         let fresh = self.fresh;
-        let below = Piece { first: piece.first, end: piece.end.min(fresh.first) };
-        let above = Piece { first: piece.first.max(fresh.end), end: piece.end };
-        for used in [below, above] {
-            if used.first < used.end {
-                content.clear(used);
-            }
+        let (below, above) = (piece.between(0, fresh.first), piece.between(fresh.end, u64::MAX));
+        for used in [below, above].into_iter().flatten() {
+            content.clear(used);
         }
         if piece.overlaps(fresh) {
             // what is fresh stays one piece: the larger of what is left
@@ -128,16 +131,9 @@ impl Space {
             merged.end = merged.end.max(self.used[until].end);
             until += 1;
         }
-        if until == at {
-            if self.len == PIECES {
-                return Err(Errno::ENOMEM);
-            }
-            self.used.copy_within(at..self.len, at + 1);
-            self.len += 1;
-        } else {
-            self.used.copy_within(until..self.len, at + 1);
-            self.len -= until - at - 1;
-        }
+        ensure(until > at || self.len < PIECES, Errno::ENOMEM)?;
+        self.used.copy_within(until..self.len, at + 1);
+        self.len = self.len + 1 - (until - at);
         self.used[at] = merged;
         Ok(())
     }
@@ -148,9 +144,7 @@ impl Space {
     /// `EINVAL` for no bytes, `ENOMEM`.
     pub fn map(&mut self, length: u64, content: &mut impl Content) -> Result<u64, Errno> {
         let length = round_up(length, PAGE).ok_or(Errno::ENOMEM)?;
-        if length == 0 {
-            return Err(Errno::EINVAL);
-        }
+        ensure(length > 0, Errno::EINVAL)?;
         let piece = self.place(length).ok_or(Errno::ENOMEM)?;
         self.insert(piece)?;
         self.take(piece, content);
@@ -169,15 +163,10 @@ impl Space {
         content: &mut impl Content,
     ) -> Result<u64, Errno> {
         let piece = Piece::new(at, length).ok_or(Errno::ENOMEM)?;
-        if !at.is_multiple_of(PAGE) || length == 0 {
-            return Err(Errno::EINVAL);
-        }
-        if keep && (at < self.floor() || self.used().iter().any(|p| p.overlaps(piece))) {
-            return Err(Errno::EEXIST);
-        }
-        if piece.end > self.top || at < self.heap {
-            return Err(Errno::ENOMEM);
-        }
+        ensure(at.is_multiple_of(PAGE) && length > 0, Errno::EINVAL)?;
+        let taken = at < self.floor() || self.used().iter().any(|p| p.overlaps(piece));
+        ensure(!(keep && taken), Errno::EEXIST)?;
+        ensure(self.heap <= at && piece.end <= self.top, Errno::ENOMEM)?;
         // in the heap it is the heap's already
         if piece.end > self.floor() {
             self.insert(Piece { first: at.max(self.floor()), ..piece })?;
@@ -192,35 +181,25 @@ impl Space {
     /// `EINVAL` for an address that is no page's or no bytes, `ENOMEM` if there are too many pieces.
     pub fn unmap(&mut self, at: u64, length: u64) -> Result<(), Errno> {
         let gone = Piece::new(at, length).ok_or(Errno::EINVAL)?;
-        if !at.is_multiple_of(PAGE) || length == 0 {
-            return Err(Errno::EINVAL);
-        }
+        ensure(at.is_multiple_of(PAGE) && length > 0, Errno::EINVAL)?;
         let mut n = 0;
         while n < self.len {
             let piece = self.used[n];
-            let left = Piece { first: piece.first, end: piece.end.min(gone.first) };
-            let right = Piece { first: piece.first.max(gone.end), end: piece.end };
-            match (piece.overlaps(gone), left.first < left.end, right.first < right.end) {
-                (false, ..) => n += 1,
-                (_, true, true) => {
-                    if self.len == PIECES {
-                        return Err(Errno::ENOMEM);
-                    }
+            match (piece.between(0, gone.first), piece.between(gone.end, u64::MAX)) {
+                _ if !piece.overlaps(gone) => n += 1,
+                (Some(left), Some(right)) => {
+                    ensure(self.len < PIECES, Errno::ENOMEM)?;
                     self.used.copy_within(n..self.len, n + 1);
                     self.len += 1;
                     self.used[n] = left;
                     self.used[n + 1] = right;
                     return Ok(());
                 }
-                (_, true, false) => {
-                    self.used[n] = left;
+                (Some(rest), None) | (None, Some(rest)) => {
+                    self.used[n] = rest;
                     n += 1;
                 }
-                (_, false, true) => {
-                    self.used[n] = right;
-                    n += 1;
-                }
-                (_, false, false) => {
+                (None, None) => {
                     self.used.copy_within(n + 1..self.len, n);
                     self.len -= 1;
                 }
@@ -243,28 +222,21 @@ impl Space {
     ) -> Result<u64, Errno> {
         let from = Piece::new(at, old).ok_or(Errno::EINVAL)?;
         let to = Piece::new(at, new).ok_or(Errno::ENOMEM)?;
-        if !at.is_multiple_of(PAGE) || old == 0 || new == 0 {
-            return Err(Errno::EINVAL);
-        }
-        if !self.used().iter().any(|p| p.first <= from.first && from.end <= p.end) {
-            return Err(Errno::EFAULT);
-        }
+        ensure(at.is_multiple_of(PAGE) && old > 0 && new > 0, Errno::EINVAL)?;
+        ensure(self.used().iter().any(|p| p.first <= from.first && from.end <= p.end), Errno::EFAULT)?;
         if to.end < from.end {
             self.unmap(to.end, from.end - to.end)?;
+        }
+        if to.end <= from.end {
             return Ok(at);
         }
         let more = Piece { first: from.end, end: to.end };
-        if more.length() == 0 {
-            return Ok(at);
-        }
         if to.end <= self.top && !self.used().iter().any(|p| p.overlaps(more)) {
             self.insert(more)?;
             self.take(more, content);
             return Ok(at);
         }
-        if !may_move {
-            return Err(Errno::ENOMEM);
-        }
+        ensure(may_move, Errno::ENOMEM)?;
         let place = self.place(to.length()).ok_or(Errno::ENOMEM)?;
         self.insert(place)?;
         self.take(place, content);
@@ -284,8 +256,7 @@ impl Space {
         let Some(piece) = Piece::new(at, length) else { return };
         let heap = Piece { first: self.heap, end: self.floor() };
         for used in self.used[..self.len].iter().chain([&heap]) {
-            let both = Piece { first: used.first.max(piece.first), end: used.end.min(piece.end) };
-            if both.first < both.end {
+            if let Some(both) = used.between(piece.first, piece.end) {
                 content.clear(both);
             }
         }

@@ -68,10 +68,4 @@ impl Area {
             place.store(u64::from(value), Relaxed);
         }
     }
-
-    /// Counts a call that was done here.
-    pub fn count(&self) {
-        // only this CPU writes it: no locked instruction is needed
-        self.local_calls.store(self.local_calls.load(Relaxed) + 1, Relaxed);
-    }
 }

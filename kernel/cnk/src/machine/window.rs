@@ -5,6 +5,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst, compiler_fence};
 
+use cnk_logic::ensure;
 use colony_fship::layout::{self, CrashRecord, Header, JobBlock};
 use colony_fship::ring::Ring;
 use colony_fship::{Errno, Reply, Request};
@@ -79,19 +80,21 @@ impl Window {
 
     /// Writes what has come for a place that `colony_fship::frame` lets be written: never rings.
     pub fn put(&self, at: u64, bytes: &[u8]) {
-        assert!(
-            at.checked_add(bytes.len() as u64).is_some_and(|end| end <= self.size()),
-            "beyond the window"
-        );
+        let to = self.inside(at, bytes.len() as u64);
         // SAFETY: in the window; the kernel copies what is there and refers to nothing.
-        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), place(at), bytes.len()) };
+        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
     }
 
     /// Fills such a place with zeroes.
     pub fn clear(&self, at: u64, length: u64) {
-        assert!(at.checked_add(length).is_some_and(|end| end <= self.size()), "beyond the window");
+        let from = self.inside(at, length);
         // SAFETY: as of `put`.
-        unsafe { core::ptr::write_bytes(place::<u8>(at), 0, length as usize) };
+        unsafe { core::ptr::write_bytes(from, 0, length as usize) };
+    }
+
+    fn inside(&self, at: u64, length: u64) -> *mut u8 {
+        assert!(at.checked_add(length).is_some_and(|end| end <= self.size()), "beyond the window");
+        place(at)
     }
 
     /// Copies crash records or words of the log.
@@ -114,13 +117,9 @@ impl Window {
     /// The rings of a channel.
     pub fn rings(&self, channel: usize) -> (&'static Ring<Request>, &'static Ring<Reply>) {
         let at = layout::channel_at(channel);
+        let (requests, replies) = (at + layout::REQUESTS_IN_CHANNEL, at + layout::REPLIES_IN_CHANNEL);
         // SAFETY: the channels are in the control area, aligned, and mapped for good.
-        unsafe {
-            (
-                Ring::at(place(at + layout::REQUESTS_IN_CHANNEL)),
-                Ring::at(place(at + layout::REPLIES_IN_CHANNEL)),
-            )
-        }
+        unsafe { (Ring::at(place(requests)), Ring::at(place(replies))) }
     }
 
     /// Signals for the process of a channel.
@@ -182,9 +181,9 @@ impl Bank {
 
     fn at(&self, address: u64, length: u64) -> Result<*mut u8, Errno> {
         // the control area is nobody's
-        let inside =
-            address >= layout::LARGE_PAGE && address.checked_add(length).is_some_and(|end| end <= self.size);
-        if inside { Ok(place(self.first + address)) } else { Err(Errno::EFAULT) }
+        let end = address.checked_add(length).ok_or(Errno::EFAULT)?;
+        ensure(address >= layout::LARGE_PAGE && end <= self.size, Errno::EFAULT)?;
+        Ok(place(self.first + address))
     }
 
     /// Copies from the process.
@@ -255,9 +254,7 @@ impl Bank {
     /// # Errors
     /// `EINVAL` for an address that is no word's, `EFAULT` outside the bank.
     pub fn word(&self, address: u64) -> Result<&'static AtomicU32, Errno> {
-        if !address.is_multiple_of(4) {
-            return Err(Errno::EINVAL);
-        }
+        ensure(address.is_multiple_of(4), Errno::EINVAL)?;
         // SAFETY: in the bank, aligned, mapped for good, and any bits are a word.
         Ok(unsafe { &*self.at(address, 4)?.cast::<AtomicU32>() })
     }
@@ -267,10 +264,7 @@ impl Bank {
     /// # Errors
     /// `EFAULT` outside the bank.
     pub fn save_state(&self, address: u64) -> Result<(), Errno> {
-        let to = self.at(address, fpu::size())?;
-        if !address.is_multiple_of(64) {
-            return Err(Errno::EFAULT);
-        }
+        let to = self.state(address)?;
         // SAFETY: aligned, and as of `read`.
         unsafe { fpu::save(to) };
         Ok(())
@@ -281,11 +275,13 @@ impl Bank {
     /// # Errors
     /// `EFAULT` outside the bank, `EINVAL` for what the processor does not take.
     pub fn restore_state(&self, address: u64) -> Result<(), Errno> {
-        let from = self.at(address, fpu::size())?;
-        if !address.is_multiple_of(64) {
-            return Err(Errno::EFAULT);
-        }
+        let from = self.state(address)?;
         // SAFETY: aligned, and as of `read`.
-        if unsafe { fpu::restore(from) } { Ok(()) } else { Err(Errno::EINVAL) }
+        ensure(unsafe { fpu::restore(from) }, Errno::EINVAL)
+    }
+
+    fn state(&self, address: u64) -> Result<*mut u8, Errno> {
+        ensure(address.is_multiple_of(64), Errno::EFAULT)?;
+        self.at(address, fpu::size())
     }
 }

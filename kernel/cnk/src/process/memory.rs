@@ -1,6 +1,9 @@
 //! The memory of a process, checked: what system calls name is looked at here.
 
+use core::sync::atomic::AtomicU32;
+
 use cnk_logic::access::Access;
+use cnk_logic::ensure;
 use cnk_logic::space::{Content, Piece};
 use colony_fship::spans::{self, Memory, Span};
 use colony_fship::{Call, Errno, Request};
@@ -31,12 +34,37 @@ impl User {
         Ok(value)
     }
 
+    /// As [`User::get`]; nothing is at the null address.
+    ///
+    /// # Errors
+    /// `EFAULT`.
+    pub fn get_unless_null<T: FromBytes + IntoBytes>(&self, address: u64) -> Result<Option<T>, Errno> {
+        if address == 0 { Ok(None) } else { self.get(address).map(Some) }
+    }
+
     /// Copies a value to the process.
     ///
     /// # Errors
     /// `EFAULT`.
     pub fn put<T: IntoBytes + Immutable>(&self, address: u64, value: &T) -> Result<(), Errno> {
         self.write(address, value.as_bytes())
+    }
+
+    /// As [`User::put`]; the null address is for callers that do not want the value.
+    ///
+    /// # Errors
+    /// `EFAULT`.
+    pub fn put_unless_null<T: IntoBytes + Immutable>(&self, address: u64, value: &T) -> Result<(), Errno> {
+        if address == 0 { Ok(()) } else { self.put(address, value) }
+    }
+
+    /// A word that the process's threads agree by.
+    ///
+    /// # Errors
+    /// `EFAULT`, `EINVAL` for an address that is no word's.
+    pub fn word(&self, address: u64, write: bool) -> Result<&'static AtomicU32, Errno> {
+        ensure(self.holds(address, 4, write), Errno::EFAULT)?;
+        self.bank.word(address)
     }
 
     /// As [`spans::each`]; the code of it is here once.
@@ -60,9 +88,7 @@ impl User {
         if bytes.is_empty() {
             return Ok(());
         }
-        if !self.access.holds(address, bytes.len() as u64, true) {
-            return Err(Errno::EFAULT);
-        }
+        ensure(self.holds(address, bytes.len() as u64, true), Errno::EFAULT)?;
         self.bank.write(address, bytes)
     }
 }
@@ -73,9 +99,7 @@ impl Memory for User {
     }
 
     fn read(&self, address: u64, into: &mut [u8]) -> Result<(), Errno> {
-        if !self.access.holds(address, into.len() as u64, false) {
-            return Err(Errno::EFAULT);
-        }
+        ensure(self.holds(address, into.len() as u64, false), Errno::EFAULT)?;
         self.bank.read(address, into)
     }
 }

@@ -2,6 +2,7 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use cnk_logic::ensure;
 use cnk_logic::frame::{self, Frame, MAGIC, MAGIC_BEHIND, Registers, STATE_INFO, StateInfo};
 use cnk_logic::signals::{ALWAYS, Delivery, Info, SIGALRM, SIGSEGV, flag, handler_mask, restarts};
 use colony_fship::Errno;
@@ -33,13 +34,8 @@ pub fn alert(n: usize, m: usize) {
 impl Process {
     /// A signal for the whole process has come on CPU `n`.
     pub fn post(&mut self, n: usize, signal: u32, info: Info) {
-        let blocked = cpus_of(n).fold(u64::MAX, |all, m| {
-            all & if self.runs_on(m) {
-                self.threads[m].signals.mask | self.threads[m].signals.wanted
-            } else {
-                all
-            }
-        });
+        let running = cpus_of(n).filter(|&m| self.runs_on(m));
+        let blocked = running.fold(u64::MAX, |all, m| all & self.threads[m].signals.keeps());
         self.signals.post(signal, info, None, blocked);
         cpus_of(n).for_each(|m| alert(n, m));
     }
@@ -47,7 +43,7 @@ impl Process {
     /// A signal for the thread on CPU `m` has come on CPU `n`.
     pub fn post_thread(&mut self, n: usize, m: usize, signal: u32, info: Info) {
         let thread = &mut self.threads[m].signals;
-        let blocked = thread.mask | thread.wanted;
+        let blocked = thread.keeps();
         self.signals.post(signal, info, Some(thread), blocked);
         alert(n, m);
     }
@@ -216,10 +212,7 @@ fn call_handler(
     context.rsi = place.frame + frame::INFO;
     context.rdx = place.frame + frame::UCONTEXT;
     context.rflags = safe_flags(0);
-    if !ops::canonical(context.rip) {
-        return Err(Errno::EFAULT);
-    }
-    Ok(())
+    ensure(ops::canonical(context.rip), Errno::EFAULT)
 }
 
 /// Where xmm0–15 are in the extended state.
@@ -230,9 +223,7 @@ const PRESENT: u64 = fpu::LEGACY;
 const SSE: u64 = 2;
 
 fn save_state(user: &User, at: u64, context: &Context) -> Result<(), Errno> {
-    if !user.holds(at, state_len(), true) {
-        return Err(Errno::EFAULT);
-    }
+    ensure(user.holds(at, state_len(), true), Errno::EFAULT)?;
     let extended = fpu::enabled() != 0;
     if extended {
         user.put(at + fpu::LEGACY, &[0u64; fpu::HEADER as usize / 8])?;
@@ -259,14 +250,10 @@ fn restore_state(user: &User, at: u64, context: &mut Context) -> Result<(), Errn
         context.xmm = [[0; 2]; 16];
         return Ok(());
     }
-    if !at.is_multiple_of(64) || !user.holds(at, state_len(), false) {
-        return Err(Errno::EFAULT);
-    }
+    ensure(at.is_multiple_of(64) && user.holds(at, state_len(), false), Errno::EFAULT)?;
     if fpu::enabled() != 0 {
         let info: StateInfo = user.get(at + STATE_INFO)?;
-        if info.magic != MAGIC {
-            return Err(Errno::EINVAL);
-        }
+        ensure(info.magic == MAGIC, Errno::EINVAL)?;
     }
     for (n, register) in context.xmm.iter_mut().enumerate() {
         *register = user.get(at + XMM + 16 * n as u64)?;
@@ -279,10 +266,7 @@ fn restore_state(user: &User, at: u64, context: &mut Context) -> Result<(), Errn
 
 /// `rt_sigreturn`: the registers as the frame at the stack pointer has them.
 pub fn go_back(n: usize, context: &mut Context) {
-    let restored = {
-        let process = &mut *process::on(n);
-        restore(process, n, context)
-    };
+    let restored = restore(&mut process::on(n), n, context);
     if restored.is_err() {
         job::end(n, &End::Signal(record(context, SIGSEGV, 255)));
     }
@@ -301,9 +285,7 @@ fn restore(process: &mut Process, n: usize, context: &mut Context) -> Result<(),
         c.rcx, c.rsp, c.rip, c.rflags,
     ] = frame.registers.all;
     c.rflags = safe_flags(c.rflags);
-    if !ops::canonical(c.rip) {
-        return Err(Errno::EFAULT);
-    }
+    ensure(ops::canonical(c.rip), Errno::EFAULT)?;
     let thread = &mut process.threads[n].signals;
     thread.mask = frame.mask & !ALWAYS;
     if !frame.stack.has(c.rsp) {

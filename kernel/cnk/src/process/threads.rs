@@ -1,5 +1,6 @@
 //! Threads: one on each CPU. In coprocessor mode a process may start a second one, on the second CPU.
 
+use cnk_logic::ensure;
 use cnk_logic::signals::Thread as Signals;
 
 use core::sync::atomic::Ordering::{Acquire, Release};
@@ -83,12 +84,8 @@ pub fn id(n: usize) -> u32 {
 /// `EAGAIN` if there is none, or it has a thread already.
 pub fn start(n: usize, start: Start, clear_tid: u64) -> Result<u32, Errno> {
     let other = cpu::other(n);
-    if process::count() != 1 || other != 1 || crate::boot::node().cpus < CPUS {
-        return Err(Errno::EAGAIN);
-    }
-    if process::on(n).threads[other].alive {
-        return Err(Errno::EAGAIN);
-    }
+    let has_cpu = process::count() == 1 && other == 1 && crate::boot::node().cpus == CPUS;
+    ensure(has_cpu && !process::on(n).runs_on(other), Errno::EAGAIN)?;
     // a thread that has just ended may not have left its CPU yet
     while cpu(other).busy.load(Acquire) {
         core::hint::spin_loop();

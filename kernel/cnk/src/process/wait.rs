@@ -1,6 +1,7 @@
 //! Waiting: a CPU that has nothing to do halts.
 
-use crate::cpu::{self, obey};
+use crate::cpu::obey;
+use crate::machine::ops;
 use crate::process::{signals, timers};
 use crate::time;
 
@@ -33,7 +34,7 @@ pub fn until<T>(n: usize, until_ns: Option<u64>, mut done: impl FnMut() -> Optio
             timers::arm(n, until_ns);
             armed = true;
         }
-        cpu::halt();
+        ops::halt();
     };
     if armed {
         timers::arm(n, None);
