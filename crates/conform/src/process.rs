@@ -26,6 +26,23 @@ fn futexes(r: &mut Report) {
     r.case(n::futex, "unaligned", &[of(&word) + 1, private, 5, 0]);
     r.case(n::futex, "nowhere", &[NOWHERE, private, 5, 0]);
     r.case(n::futex, "operation", &[of(&word), 99, 5, 0]);
+    let none: [i64; 2] = [0, -1];
+    r.case(n::futex, "wait, time is none", &[of(&word), private, 5, of(&none)]);
+    let (past, any) = ([0u64; 2], u64::from(u32::MAX));
+    for (clock, what) in [(0, "wait until, monotonic"), (256, "wait until, wall clock")] {
+        r.case(n::futex, what, &[of(&word), 9 | private | clock, 5, of(&past), 0, any]);
+    }
+    r.case(n::futex, "wait, no bits", &[of(&word), 9 | private, 5, 0, 0, 0]);
+    r.case(n::futex, "wake, no bits", &[of(&word), 10 | private, 1, 0, 0, 0]);
+    let other = AtomicU32::new(7);
+    r.case(n::futex, "requeue nobody", &[of(&word), 3 | private, 1, 1, of(&other)]);
+    r.case(n::futex, "requeue, changed", &[of(&word), 4 | private, 1, 1, of(&other), 4]);
+    r.case(n::futex, "requeue, unaligned", &[of(&word), 3 | private, 1, 1, of(&other) + 1]);
+    // the other word becomes 10, if nobody waits for that
+    let add_3_if_7 = 1 << 28 | 3 << 12 | 7;
+    r.case(n::futex, "wake and add", &[of(&word), 5 | private, 1, 1, of(&other), add_3_if_7]);
+    r.case(n::futex, "wake and add, unaligned", &[of(&word), 5 | private, 1, 1, of(&other) + 1, add_3_if_7]);
+    r.line(n::futex, "added", &other.load(Ordering::Relaxed).to_string());
 }
 
 /// One thread, as the compute node has room for: it is started, waits, is woken, ends, and is joined.
