@@ -232,8 +232,11 @@ def test_other_threads_run_while_it_simulates() -> None:
 
 
 def test_ctrl_c_ends_a_simulation_that_would_run_for_hours(tmp_path: Path) -> None:
+    # where the tests run in the background of a shell, SIGINT is ignored by all that is started there
     endless = """
+import signal
 import colony_sim
+signal.signal(signal.SIGINT, signal.default_int_handler)
 print("begun", flush=True)
 colony_sim.simulate(nodes=65536, program="bsp", iterations=10**9, noise=colony_sim.periodic(10**6, 10**4))
 """
