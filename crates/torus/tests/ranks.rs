@@ -15,12 +15,12 @@ fn window(ranks: usize) -> Arc<Window> {
 /// What each rank's `act` gives, in the order of ranks.
 fn run<T: Send>(ranks: usize, act: impl Fn(Torus) -> T + Sync) -> Vec<T> {
     let window = window(ranks);
+    // all are there before one of them acts: where one has failed, nobody can attach any more
+    let all: Vec<Torus> =
+        (0..ranks).map(|rank| Torus::attach(Arc::clone(&window), rank).expect("free")).collect();
     std::thread::scope(|scope| {
-        let one = |rank| {
-            let (window, act) = (Arc::clone(&window), &act);
-            scope.spawn(move || act(Torus::attach(window, rank).expect("free")))
-        };
-        let threads: Vec<_> = (0..ranks).map(one).collect();
+        let act = &act;
+        let threads: Vec<_> = all.into_iter().map(|torus| scope.spawn(move || act(torus))).collect();
         threads.into_iter().map(|t| t.join().expect("no panic")).collect()
     })
 }
