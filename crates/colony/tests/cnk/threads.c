@@ -16,24 +16,29 @@ static int turn;
 static __thread int own = 7;
 static volatile sig_atomic_t handled;
 
-static void *second(void *unused)
+/* what both threads do: count, then take turns, each waiting for the other */
+static void work(int mine)
 {
-	(void)unused;
-	own = 9;
 	for (int i = 0; i < ROUNDS; i++) {
 		pthread_mutex_lock(&lock);
 		count++;
 		pthread_mutex_unlock(&lock);
 	}
-	/* by turns with the first, each waiting for the other */
 	for (int i = 0; i < 1000; i++) {
 		pthread_mutex_lock(&lock);
-		while (turn != 1)
+		while (turn != mine)
 			pthread_cond_wait(&turned, &lock);
-		turn = 0;
+		turn = !mine;
 		pthread_cond_signal(&turned);
 		pthread_mutex_unlock(&lock);
 	}
+}
+
+static void *second(void *unused)
+{
+	(void)unused;
+	own = 9;
+	work(1);
 	return (void *)(long)own;
 }
 
@@ -52,19 +57,7 @@ int main(void)
 		printf("pthread_create: %s\n", strerror(error));
 		return 1;
 	}
-	for (int i = 0; i < ROUNDS; i++) {
-		pthread_mutex_lock(&lock);
-		count++;
-		pthread_mutex_unlock(&lock);
-	}
-	for (int i = 0; i < 1000; i++) {
-		pthread_mutex_lock(&lock);
-		while (turn != 0)
-			pthread_cond_wait(&turned, &lock);
-		turn = 1;
-		pthread_cond_signal(&turned);
-		pthread_mutex_unlock(&lock);
-	}
+	work(0);
 	void *result;
 	pthread_join(thread, &result);
 	printf("%ld %ld %d\n", count, (long)result, own);
