@@ -28,6 +28,16 @@ impl Class {
     pub const fn is_real_time(self) -> bool {
         matches!(self, Self::Fifo(_) | Self::RoundRobin(_) | Self::Foreign(DEADLINE))
     }
+
+    /// The same class with the nice value `nice`, if it has one.
+    #[must_use]
+    pub const fn with_nice(self, nice: i8) -> Self {
+        match self {
+            Self::Other(_) => Self::Other(nice),
+            Self::Batch(_) => Self::Batch(nice),
+            other => other,
+        }
+    }
 }
 
 impl fmt::Display for Class {
@@ -67,25 +77,63 @@ const DEADLINE: u32 = 6;
 /// # Errors
 /// [`NodeError::System`] where the task is gone.
 pub fn get(tid: i32) -> Result<Class, NodeError> {
+    match current(tid) {
+        Ok((class, _)) => Ok(class),
+        Err(source) => Err(NodeError::System {
+            what: format!("asking for the scheduling class of task {tid}"),
+            source,
+            hint: None,
+        }),
+    }
+}
+
+/// The class of task `tid`, and whether its children start in `SCHED_OTHER` instead (`SCHED_RESET_ON_FORK`). For threads
+/// that must not allocate.
+///
+/// # Errors
+/// The kernel's answer; `ESRCH` if the task has ended.
+pub fn current(tid: i32) -> std::io::Result<(Class, bool)> {
     let mut a = Attr::default();
     // SAFETY: the kernel writes at most the given size into `a`, which is that large.
     let r =
         unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &raw mut a, size_of::<Attr>() as u32, 0u32) };
     if r != 0 {
-        return Err(NodeError::System {
-            what: format!("asking for the scheduling class of task {tid}"),
-            source: std::io::Error::last_os_error(),
-            hint: None,
-        });
+        return Err(std::io::Error::last_os_error());
     }
-    Ok(match a.policy as i32 {
+    let class = match a.policy as i32 {
         libc::SCHED_OTHER => Class::Other(a.nice as i8),
         libc::SCHED_BATCH => Class::Batch(a.nice as i8),
         libc::SCHED_IDLE => Class::Idle,
         libc::SCHED_FIFO => Class::Fifo(a.priority as u8),
         libc::SCHED_RR => Class::RoundRobin(a.priority as u8),
         other => Class::Foreign(other as u32),
-    })
+    };
+    Ok((class, a.flags & RESET_ON_FORK != 0))
+}
+
+/// The nice value of task `tid`, which it keeps while it is in a class that has none (FIFO, round robin, idle).
+///
+/// # Errors
+/// The kernel's answer; `ESRCH` if the task has ended.
+pub fn nice(tid: i32) -> std::io::Result<i8> {
+    // SAFETY: takes and returns numbers. The bare system call answers 20 − nice, so that no error looks like a value.
+    let answer = unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, tid) };
+    match i8::try_from(20 - answer) {
+        Ok(nice) if answer > 0 => Ok(nice),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+/// Sets the nice value of task `tid`, in whatever class it is.
+///
+/// # Errors
+/// The kernel's answer; a lower value needs `CAP_SYS_NICE`.
+pub fn set_nice(tid: i32, nice: i8) -> std::io::Result<()> {
+    // SAFETY: takes numbers only.
+    match unsafe { libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, tid, i32::from(nice)) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
 }
 
 /// Puts task `tid` (`0`: the calling thread) into `class`; its children inherit it.
@@ -129,8 +177,8 @@ fn apply(tid: i32, class: Class, flags: u64) -> std::io::Result<()> {
         Class::Idle => (libc::SCHED_IDLE, 0, 0),
         Class::Fifo(p) => (libc::SCHED_FIFO, 0, p),
         Class::RoundRobin(p) => (libc::SCHED_RR, 0, p),
-        // a task of sched_ext can be put back; a deadline task cannot without its three times
-        Class::Foreign(n) if n == EXT => (EXT as i32, 0, 0),
+        // A task of sched_ext can be put back, with the nice value it has. A deadline task cannot without its three times.
+        Class::Foreign(n) if n == EXT => (EXT as i32, self::nice(tid).unwrap_or(0), 0),
         Class::Foreign(_) => return Err(std::io::ErrorKind::Unsupported.into()),
     };
     let a = Attr {
@@ -162,6 +210,21 @@ mod tests {
         })
         .join()
         .expect("no panic");
+    }
+
+    #[test]
+    fn a_nice_value_outlives_the_classes_that_have_none() {
+        std::thread::spawn(|| {
+            set(0, Class::Other(3)).expect("lowering oneself is always allowed");
+            set(0, Class::Idle).expect("lowering oneself is always allowed");
+            assert_eq!(nice(0).expect("self"), 3);
+            set_nice(0, 9).expect("lowering oneself is always allowed");
+            assert_eq!((get(0).expect("self"), nice(0).expect("self")), (Class::Idle, 9));
+        })
+        .join()
+        .expect("no panic");
+        assert_eq!(nice(i32::MAX).expect_err("no such task").raw_os_error(), Some(libc::ESRCH));
+        assert!(set_nice(i32::MAX, 1).is_err());
     }
 
     #[test]

@@ -147,6 +147,39 @@ pub fn affinity(tid: i32) -> Result<CpuSet, NodeError> {
     Ok((0..CpuSet::LIMIT).filter(|&c| mask.is_set(c).unwrap_or(false)).collect())
 }
 
+/// A set of CPUs as the kernel writes it, to compare with where tasks may run: no memory is allocated.
+#[derive(Clone, Copy, Debug)]
+pub struct CpuMask([u64; CpuMask::WORDS]);
+
+impl CpuMask {
+    const WORDS: usize = CpuSet::LIMIT / 64;
+
+    /// Whether task `tid` (`0`: the calling thread) may run on no other CPUs than these.
+    ///
+    /// # Errors
+    /// The kernel's answer; `ESRCH` if the task has ended.
+    pub fn confines(&self, tid: i32) -> std::io::Result<bool> {
+        let mut mask = [0u64; Self::WORDS];
+        // SAFETY: the kernel writes at most the given size into `mask`, which is that large.
+        let written =
+            unsafe { libc::syscall(libc::SYS_sched_getaffinity, tid, size_of_val(&mask), mask.as_mut_ptr()) };
+        if written < 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        Ok(mask.iter().zip(&self.0).all(|(has, may)| has & !may == 0))
+    }
+}
+
+impl From<&CpuSet> for CpuMask {
+    fn from(set: &CpuSet) -> Self {
+        let mut words = [0; Self::WORDS];
+        for cpu in set.iter().filter(|&c| c < CpuSet::LIMIT) {
+            words[cpu / 64] |= 1 << (cpu % 64);
+        }
+        Self(words)
+    }
+}
+
 /// CPUs that are online and open to this thread.
 ///
 /// # Errors
@@ -217,6 +250,22 @@ mod tests {
         let error = check(&"1000".parse().expect("a list")).expect_err("no such CPU");
         assert!(error.to_string().contains("no such CPU"), "{error}");
         assert!(check(&CpuSet::default()).is_err());
+    }
+
+    #[test]
+    fn a_thread_is_confined_to_the_cpus_it_is_bound_to() {
+        std::thread::spawn(|| {
+            let all = usable().expect("linux");
+            assert!(CpuMask::from(&all).confines(0).expect("self"));
+            let first: CpuSet = all.iter().take(1).collect();
+            assert_eq!(CpuMask::from(&first).confines(0).expect("self"), all.len() == 1);
+            bind(0, &first).expect("usable");
+            assert!(CpuMask::from(&first).confines(0).expect("self"));
+            assert!(!CpuMask::from(&CpuSet::default()).confines(0).expect("self"));
+            assert!(CpuMask::from(&all).confines(i32::MAX).is_err());
+        })
+        .join()
+        .expect("no panic");
     }
 
     #[test]

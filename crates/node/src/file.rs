@@ -38,6 +38,19 @@ pub fn write_atomically<E: From<io::Error>>(
     Ok(())
 }
 
+/// Puts a file with these bytes in the place of `path`, by renaming. Nothing is synced: this is for what has a meaning until
+/// the next boot only, in a folder such as `/run`.
+///
+/// # Errors
+/// What the file system says.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    // readable for the owner only, as temporary files are
+    let mut file = NamedTempFile::new_in(folder)?;
+    file.write_all(bytes)?;
+    file.persist(path).map(drop).map_err(|e| e.error)
+}
+
 /// Whether [`write_atomically`] could write `path` now: to be asked before the work whose result goes there.
 /// Leaves nothing behind.
 ///

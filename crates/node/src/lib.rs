@@ -25,6 +25,12 @@ pub enum NodeError {
         /// What was found.
         reason: String,
     },
+    /// A task that has ended.
+    #[error("there is no task {tid}")]
+    NoTask {
+        /// Its number.
+        tid: i32,
+    },
     /// A CPU list that is none.
     #[error("`{text}` is no CPU list: {reason}; write one as 0-3,5")]
     CpuList {
@@ -61,9 +67,40 @@ impl NodeError {
     pub const fn is_wrong_use(&self) -> bool {
         matches!(self, Self::CpuList { .. } | Self::CpuUnusable { .. })
     }
+
+    /// Whether the kernel said that the task has ended. Any other error (no free descriptor, no right, no memory) says
+    /// nothing about the task.
+    #[must_use]
+    pub fn is_no_task(&self) -> bool {
+        match self {
+            Self::NoTask { .. } => true,
+            Self::System { source, .. } => is_no_task(source),
+            _ => false,
+        }
+    }
 }
 
+/// Reads a text file of `/proc` or `/sys`. A user chooses the name of a task, and the kernel cuts it at 15 bytes: bytes
+/// that are not UTF-8 are replaced, not refused.
 pub(crate) fn read(path: impl Into<PathBuf>) -> Result<String, NodeError> {
     let path = path.into();
-    std::fs::read_to_string(&path).map_err(|e| NodeError::Read { path, reason: e.to_string() })
+    match std::fs::read(&path) {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(e) => Err(NodeError::Read { path, reason: e.to_string() }),
+    }
+}
+
+/// Reads `/proc/<tid>/<file>`, as [`read`].
+pub(crate) fn read_of_task(tid: i32, file: &str) -> Result<String, NodeError> {
+    let path = PathBuf::from(format!("/proc/{tid}/{file}"));
+    match std::fs::read(&path) {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(e) if is_no_task(&e) => Err(NodeError::NoTask { tid }),
+        Err(e) => Err(NodeError::Read { path, reason: e.to_string() }),
+    }
+}
+
+/// Whether the kernel's answer means that the task has ended: no folder of its number, or an end while it was read.
+pub(crate) fn is_no_task(answer: &std::io::Error) -> bool {
+    matches!(answer.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
 }

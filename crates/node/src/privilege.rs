@@ -47,3 +47,55 @@ impl Privileges {
         .collect()
     }
 }
+
+/// Whether task `tid` may give itself the real-time priority `priority`: it is root's, has `CAP_SYS_NICE`, or a real-time
+/// limit (`RLIMIT_RTPRIO`) that allows it. If the kernel does not tell, the answer is no.
+#[must_use]
+pub fn may_be_real_time(tid: i32, priority: u8) -> bool {
+    const SYS_NICE: u64 = 1 << 23;
+    let status = crate::read_of_task(tid, "status").unwrap_or_default();
+    let field = |name: &str| status.lines().find_map(|l| l.strip_prefix(name));
+    let effective_uid = field("Uid:").and_then(|u| u.split_whitespace().nth(1));
+    if effective_uid == Some("0") {
+        return true;
+    }
+    // the root of a user namespace has every capability there, and none here
+    let namespace = |tid: &str| std::fs::read_link(format!("/proc/{tid}/ns/user")).ok();
+    let capabilities = field("CapEff:").and_then(|c| u64::from_str_radix(c.trim(), 16).ok());
+    if capabilities.is_some_and(|c| c & SYS_NICE != 0)
+        && namespace("self").is_some_and(|own| namespace(&tid.to_string()) == Some(own))
+    {
+        return true;
+    }
+    let limits = crate::read_of_task(tid, "limits").unwrap_or_default();
+    let limit = limits.lines().find_map(|l| l.strip_prefix("Max realtime priority"));
+    let soft = limit.and_then(|l| l.split_whitespace().next());
+    soft.is_some_and(|l| l == "unlimited" || l.parse().is_ok_and(|l: u64| l >= u64::from(priority)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::CommandExt;
+
+    #[test]
+    fn real_time_is_for_root_and_for_those_with_a_limit() {
+        if !nix::unistd::geteuid().is_root() {
+            return eprintln!("skipped: other users' processes need root");
+        }
+        let sleep = |user: u32, limit: &str| {
+            let mut command = std::process::Command::new("sh");
+            command.args(["-c", &format!("ulimit -r {limit}; echo; exec sleep 60")]);
+            let mut child = command.uid(user).stdout(std::process::Stdio::piped()).spawn().expect("sh");
+            let mut line = [0];
+            std::io::Read::read_exact(child.stdout.as_mut().expect("piped"), &mut line).expect("said");
+            child
+        };
+        for (user, limit, may) in [(0, "0", true), (65534, "0", false)] {
+            let mut child = sleep(user, limit);
+            assert_eq!(may_be_real_time(child.id().cast_signed(), 50), may, "user {user}, limit {limit}");
+            child.kill().and_then(|()| child.wait()).expect("ours");
+        }
+        assert!(!may_be_real_time(i32::MAX, 1));
+    }
+}

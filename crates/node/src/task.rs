@@ -1,23 +1,35 @@
 //! Tasks: processes, their threads, their descendants.
 
-use std::path::PathBuf;
-
 use crate::NodeError;
 
-/// The threads of process `pid`; empty where it is gone.
+/// The threads of process `pid`; empty if it has ended or cannot be read.
 #[must_use]
 pub fn threads(pid: i32) -> Vec<i32> {
-    std::fs::read_dir(format!("/proc/{pid}/task"))
-        .map(|entries| entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).collect())
-        .unwrap_or_default()
+    list_threads(pid).unwrap_or_default()
 }
 
-/// The children of process `pid`, those of all its threads; empty where it is gone.
+/// The threads of process `pid`.
+///
+/// # Errors
+/// [`NodeError::NoTask`] if it has ended; [`NodeError::Read`] if the kernel does not tell, for example because this process
+/// has no free descriptor.
+pub fn list_threads(pid: i32) -> Result<Vec<i32>, NodeError> {
+    let path = format!("/proc/{pid}/task");
+    let failed = |e: std::io::Error| match crate::is_no_task(&e) {
+        true => NodeError::NoTask { tid: pid },
+        false => NodeError::Read { path: path.clone().into(), reason: e.to_string() },
+    };
+    let entries = std::fs::read_dir(&path).map_err(failed)?;
+    let numbers = entries.map(|e| Ok(e.map_err(failed)?.file_name().to_str().and_then(|n| n.parse().ok())));
+    numbers.filter_map(Result::transpose).collect()
+}
+
+/// The children of process `pid`, those of all its threads; empty if it has ended.
 #[must_use]
 pub fn children(pid: i32) -> Vec<i32> {
     threads(pid)
         .into_iter()
-        .filter_map(|tid| std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/children")).ok())
+        .filter_map(|tid| crate::read_of_task(pid, &format!("task/{tid}/children")).ok())
         .flat_map(|s| s.split_whitespace().filter_map(|p| p.parse().ok()).collect::<Vec<i32>>())
         .collect()
 }
@@ -44,7 +56,7 @@ pub fn newest() -> Option<i32> {
 /// The name of task `tid`, as the kernel keeps it (15 characters at most).
 #[must_use]
 pub fn name(tid: i32) -> Option<String> {
-    Some(std::fs::read_to_string(format!("/proc/{tid}/comm")).ok()?.trim_end().to_owned())
+    Some(crate::read_of_task(tid, "comm").ok()?.trim_end().to_owned())
 }
 
 /// What `/proc/<tid>/stat` says of a task.
@@ -70,21 +82,84 @@ pub struct TaskId {
 }
 
 impl TaskId {
-    /// Whether the task is still there.
+    /// The task `tid` names now.
+    ///
+    /// # Errors
+    /// As [`stat`].
+    pub fn of(tid: i32) -> Result<Self, NodeError> {
+        Ok(Self { tid, start_ticks: stat(tid)?.start_ticks })
+    }
+
+    /// Whether the task is still there, and not a zombie.
     #[must_use]
     pub fn lives(self) -> bool {
-        stat(self.tid).is_ok_and(|s| s.start_ticks == self.start_ticks && s.state != b'Z')
+        stat(self.tid).is_ok_and(|s| s.start_ticks == self.start_ticks && !s.has_ended())
+    }
+
+    /// Whether any thread of this process still runs. The first thread may have ended before the others: it is a zombie
+    /// then, the process is not.
+    ///
+    /// # Errors
+    /// As [`stat`] and [`list_threads`], but for a process that has ended.
+    pub fn is_running_process(self) -> Result<bool, NodeError> {
+        let first = match stat(self.tid) {
+            Ok(first) => first,
+            Err(e) if e.is_no_task() => return Ok(false),
+            Err(e) => return Err(e),
+        };
+        if first.start_ticks != self.start_ticks {
+            return Ok(false);
+        }
+        if !first.has_ended() {
+            return Ok(true);
+        }
+        let threads = match list_threads(self.tid) {
+            Ok(threads) => threads,
+            Err(e) if e.is_no_task() => return Ok(false),
+            Err(e) => return Err(e),
+        };
+        for tid in threads {
+            match stat(tid) {
+                Ok(thread) if !thread.has_ended() => return Ok(true),
+                Err(e) if !e.is_no_task() => return Err(e),
+                _ => {}
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl Stat {
+    /// Whether the task will never run again: a zombie, or on its way out of the kernel.
+    #[must_use]
+    pub const fn has_ended(&self) -> bool {
+        matches!(self.state, b'Z' | b'X' | b'x')
     }
 }
 
 /// Reads `/proc/<tid>/stat`.
 ///
 /// # Errors
-/// [`NodeError::Read`] where the task is gone.
+/// [`NodeError::NoTask`] if the task has ended, [`NodeError::Read`] if the kernel does not tell.
 pub fn stat(tid: i32) -> Result<Stat, NodeError> {
-    let path = PathBuf::from(format!("/proc/{tid}/stat"));
-    let text = crate::read(&path)?;
-    parse_stat(&text).ok_or(NodeError::Read { path, reason: "unexpected fields".into() })
+    let text = crate::read_of_task(tid, "stat")?;
+    parse_stat(&text).ok_or_else(|| NodeError::Read {
+        path: format!("/proc/{tid}/stat").into(),
+        reason: "unexpected fields".into(),
+    })
+}
+
+/// Reads `/proc/<pid>/task/<tid>/stat`: of thread `tid` only while it is one of process `pid`.
+///
+/// # Errors
+/// As [`stat`].
+pub fn stat_of_thread(pid: i32, tid: i32) -> Result<Stat, NodeError> {
+    let file = format!("task/{tid}/stat");
+    let text = crate::read_of_task(pid, &file)?;
+    parse_stat(&text).ok_or_else(|| NodeError::Read {
+        path: format!("/proc/{pid}/{file}").into(),
+        reason: "unexpected fields".into(),
+    })
 }
 
 fn parse_stat(text: &str) -> Option<Stat> {
@@ -102,7 +177,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
 /// The process a task belongs to.
 #[must_use]
 pub fn process_of(tid: i32) -> Option<i32> {
-    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let status = crate::read_of_task(tid, "status").ok()?;
     status.lines().find_map(|l| l.strip_prefix("Tgid:")?.trim().parse().ok())
 }
 
@@ -115,7 +190,7 @@ pub fn run_delay_ns(tid: i32) -> Option<u64> {
 /// Nanoseconds task `tid` has run, and has waited, runnable, for a CPU (`/proc/<tid>/schedstat`).
 #[must_use]
 pub fn run_and_delay_ns(tid: i32) -> Option<(u64, u64)> {
-    let text = std::fs::read_to_string(format!("/proc/{tid}/schedstat")).ok()?;
+    let text = crate::read_of_task(tid, "schedstat").ok()?;
     let mut fields = text.split_whitespace();
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }
@@ -145,6 +220,47 @@ mod tests {
         let fields = (4..60).map(|n| n.to_string()).collect::<Vec<_>>().join(" ");
         let s = parse_stat(&format!("7 (a) b) c)) S {fields}")).expect("valid");
         assert_eq!((s.state, s.parent, s.start_ticks, s.cpu), (b'S', 4, 22, 39));
+    }
+
+    #[test]
+    fn a_name_that_is_not_utf8_hides_nothing() {
+        std::thread::spawn(|| {
+            nix::sys::prctl::set_name(c"\xff\xfe)").expect("any bytes");
+            let tid = nix::unistd::gettid().as_raw();
+            assert_eq!(stat(tid).expect("alive").state, b'R');
+            assert_eq!(process_of(tid), Some(std::process::id() as i32));
+            assert_eq!(name(tid).as_deref(), Some("\u{fffd}\u{fffd})"));
+        })
+        .join()
+        .expect("no panic");
+    }
+
+    #[test]
+    fn a_process_whose_first_thread_has_ended_still_runs() {
+        use std::io::Read;
+        // the first thread of the child ends by the system call, while another one goes on
+        let script = "import ctypes, threading, time\n\
+            threading.Thread(target=time.sleep, args=(60,)).start()\n\
+            print(flush=True)\n\
+            ctypes.CDLL(None).syscall(60, 0)";
+        let python = std::process::Command::new("python3")
+            .args(["-c", script])
+            .stdout(std::process::Stdio::piped())
+            .spawn();
+        let mut child = python.expect("python3");
+        child.stdout.as_mut().expect("piped").read_exact(&mut [0]).expect("said");
+        let process = TaskId::of(child.id() as i32).expect("alive");
+        while process.lives() {
+            std::thread::yield_now();
+        }
+        assert!(process.is_running_process().expect("readable"));
+        child.kill().expect("ours");
+        while process.is_running_process().expect("readable") {
+            std::thread::yield_now();
+        }
+        child.wait().expect("ours");
+        assert!(!process.is_running_process().expect("gone"));
+        assert!(stat(process.tid).expect_err("gone").is_no_task());
     }
 
     proptest! {
