@@ -9,7 +9,7 @@ use clap::Parser;
 
 fn main() -> std::process::ExitCode {
     // a run's guardian is this program started again
-    colony_sched::guardian::main_if_asked();
+    colony_sched::main_if_asked();
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::from_env("COLONY_LOG"))
         .with_writer(std::io::stderr)

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use colony_node::class::{self, Class};
+use colony_node::privilege::may_be_real_time;
 use colony_node::task::{self, TaskId};
 
 use crate::SchedError;
@@ -26,14 +27,19 @@ struct Members {
     /// Processes that were registered, not found.
     roots: BTreeSet<i32>,
     /// The own class of the first task.
-    first_own: Option<Class>,
+    first_own: Option<Own>,
     /// Whether tasks may be in a class somebody gave them, and pass it on to their children.
     switching: bool,
+    /// Whether a real-time class is a task's own only if it could give it itself: the job is any user's.
+    strict: bool,
     /// The process whose new children are the job's orphans.
     subreaper: Option<i32>,
     /// Processes that are never part of the job.
     strangers: BTreeSet<i32>,
 }
+
+/// A class of a task's own, and whether its children start in `SCHED_OTHER` instead.
+type Own = (Class, bool);
 
 /// A task (thread) of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -48,6 +54,31 @@ pub struct JobTask {
     pub cpu: usize,
     /// The class it has of its own, and gets back.
     pub own: Class,
+    /// Whether its children start in `SCHED_OTHER` in its own class too (`SCHED_RESET_ON_FORK`).
+    #[serde(default)]
+    pub own_reset: bool,
+    /// Whether it was running, or waited for a CPU, when last looked at.
+    #[serde(skip)]
+    pub runnable: bool,
+}
+
+impl JobTask {
+    /// What names the task for good.
+    pub(crate) const fn id(&self) -> TaskId {
+        TaskId { tid: self.tid, start_ticks: self.start_ticks }
+    }
+
+    /// Puts the task into its own class, unless its number is another task's by now.
+    pub(crate) fn restore(&self) {
+        let same = match task::stat(self.tid) {
+            Ok(stat) => stat.start_ticks == self.start_ticks,
+            Err(e) => !e.is_no_task(),
+        };
+        if same && can_be_put_back(self.own) {
+            // it may have ended just now
+            let _ = put_back(self.tid, self.own, self.own_reset);
+        }
+    }
 }
 
 impl Job {
@@ -70,11 +101,11 @@ impl Job {
                 advice: "write the number of the program to favor",
             });
         }
-        let start = task::stat(pid)
-            .ok()
-            .filter(|s| s.state != b'Z' && task::process_of(pid) == Some(pid))
-            .ok_or(SchedError::NoProcess(pid))?;
-        self.lock().insert(pid, start.start_ticks);
+        let process = TaskId::of(pid).map_err(|_| SchedError::NoProcess(pid))?;
+        if task::process_of(pid) != Some(pid) || !process.is_running_process()? {
+            return Err(SchedError::NoProcess(pid));
+        }
+        self.lock().insert(pid, process.start_ticks);
         Ok(())
     }
 
@@ -147,10 +178,12 @@ impl Job {
         self.lock().processes.is_empty()
     }
 
-    /// Reads every task's own class anew, and minds from here on that tasks are switched.
+    /// Reads every task's own class anew, and minds from here on that tasks are switched. A real-time class that a task
+    /// could not give itself is not its own.
     pub(crate) fn begin_switching(&self) {
         let mut members = self.lock();
         members.switching = false;
+        members.strict = true;
         members.tasks.clear();
         members.first_own = None;
         members.refresh();
@@ -163,13 +196,30 @@ impl Job {
         if let Ok(stat) = task::stat(task.pid) {
             members.processes.insert(task.pid, stat.start_ticks);
         }
-        members.first_own.get_or_insert(task.own);
+        members.first_own.get_or_insert((task.own, task.own_reset));
         members.tasks.insert(task.tid, task);
     }
 
-    /// Forgets a task that has ended.
-    pub(crate) fn forget(&self, tid: i32) {
-        self.lock().tasks.remove(&tid);
+    /// Forgets a task that has ended, unless its number is another task's by now.
+    pub(crate) fn forget(&self, task: TaskId) {
+        let mut members = self.lock();
+        if members.tasks.get(&task.tid).is_some_and(|known| known.id() == task) {
+            members.tasks.remove(&task.tid);
+        }
+    }
+
+    /// Notes that a task has chosen another class of its own. A real-time class counts only for a task that may give
+    /// itself one: a task that was favored may pass between real-time priorities without any right. The task as it is
+    /// known now, if that changed.
+    pub(crate) fn note_choice(&self, task: TaskId, chosen: Class) -> Option<JobTask> {
+        let mut members = self.lock();
+        let known = members.tasks.get_mut(&task.tid).filter(|known| known.id() == task)?;
+        if chosen == known.own || (chosen.is_real_time() && !may_be_real_time(task.tid, priority_of(chosen)))
+        {
+            return None;
+        }
+        known.own = chosen;
+        Some(*known)
     }
 
     /// Puts every task into its own class: those known, and those that descend from them.
@@ -178,13 +228,7 @@ impl Job {
         // A task that was forked from one not yet put back is found by the next look; what is forked from
         // those put back needs nothing. So few rounds suffice; the bound is for a job that forks wildly.
         for _ in 0..20 {
-            for task in self.tasks() {
-                let same = task::stat(task.tid).is_ok_and(|s| s.start_ticks == task.start_ticks);
-                if same && can_be_put_back(task.own) {
-                    // it may have ended just now
-                    let _ = put_back(task.tid, task.own);
-                }
-            }
+            self.tasks().iter().for_each(JobTask::restore);
             if !self.lock().refresh() {
                 break;
             }
@@ -211,46 +255,61 @@ impl Members {
         let mut news = false;
         let processes: Vec<i32> = self.processes.keys().copied().collect();
         for pid in processes {
-            for tid in task::threads(pid) {
-                let Ok(stat) = task::stat(tid) else { continue };
-                let known = self.tasks.get(&tid).filter(|t| t.start_ticks == stat.start_ticks);
-                let own = match known {
-                    Some(t) => Some(t.own),
-                    None => self.own_class(&found, tid, pid, stat.parent),
-                };
-                let Some(own) = own else { continue };
-                self.first_own.get_or_insert(own);
-                news |= known.is_none();
-                found.insert(tid, JobTask { tid, pid, start_ticks: stat.start_ticks, cpu: stat.cpu, own });
+            let threads = match task::list_threads(pid) {
+                Ok(threads) => threads,
+                Err(e) if e.is_no_task() => continue,
+                // not told: they are there as far as is known
+                Err(_) => self.tasks.values().filter(|t| t.pid == pid).map(|t| t.tid).collect(),
+            };
+            for tid in threads {
+                let Some((task, is_new)) = self.look_at(&found, tid, pid) else { continue };
+                self.first_own.get_or_insert((task.own, task.own_reset));
+                news |= is_new;
+                found.insert(tid, task);
             }
         }
         self.tasks = found;
         news
     }
 
+    /// One thread as it is now, and whether it is new; nothing for one that has ended.
+    fn look_at(&self, found: &BTreeMap<i32, JobTask>, tid: i32, pid: i32) -> Option<(JobTask, bool)> {
+        let known = self.tasks.get(&tid);
+        let stat = match task::stat_of_thread(pid, tid) {
+            Ok(stat) if !stat.has_ended() => stat,
+            Err(e) if !e.is_no_task() => return known.filter(|t| t.pid == pid).map(|&t| (t, false)),
+            _ => return None,
+        };
+        let known = known.filter(|t| t.start_ticks == stat.start_ticks);
+        let (own, own_reset) = match known {
+            Some(t) => (t.own, t.own_reset),
+            None => self.own_class(found, tid, pid, stat.parent)?,
+        };
+        let runnable = stat.state == b'R';
+        let task =
+            JobTask { tid, pid, start_ticks: stat.start_ticks, cpu: stat.cpu, own, own_reset, runnable };
+        Some((task, known.is_none()))
+    }
+
     /// Drops processes that ended and adds descendants of the rest.
     fn find_processes(&mut self) {
-        let lives = |pid, start: Option<u64>| {
-            task::stat(pid)
-                .ok()
-                .filter(|s| s.state != b'Z' && s.state != b'X' && start.is_none_or(|t| t == s.start_ticks))
-                .map(|s| s.start_ticks)
-        };
         let mut todo: Vec<i32> = self.processes.keys().copied().collect();
         if let Some(reaper) = self.subreaper {
             todo.extend(task::children(reaper));
         }
-        self.strangers.retain(|&s| lives(s, None).is_some());
+        self.strangers.retain(|&s| match task::stat(s) {
+            Ok(stat) => !stat.has_ended(),
+            Err(e) => !e.is_no_task(),
+        });
         let mut seen = BTreeSet::new();
         let mut alive = BTreeMap::new();
         while let Some(pid) = todo.pop() {
             if self.strangers.contains(&pid) || !seen.insert(pid) {
                 continue;
             }
-            let known = self.processes.get(&pid).copied();
             // descendants of a process that is ending are looked for all the same
             todo.extend(task::children(pid));
-            if let Some(start) = lives(pid, known) {
+            if let Some(start) = running_since(pid, self.processes.get(&pid).copied()) {
                 alive.insert(pid, start);
             }
         }
@@ -258,18 +317,55 @@ impl Members {
         self.processes = alive;
     }
 
-    /// The class a task new to the job has of its own. What the agent gave its parent is not its own: a
-    /// child of a favored task starts in `SCHED_OTHER` (reset on fork), of a held task in `SCHED_IDLE`.
-    fn own_class(&self, found: &BTreeMap<i32, JobTask>, tid: i32, pid: i32, parent: i32) -> Option<Class> {
-        let now = class::get(tid).ok()?;
-        if !self.switching || !matches!(now, Class::Other(0) | Class::Idle) {
-            return Some(now);
+    /// The class a task new to the job has of its own. What the agent gave its parent is not its own: a child of a favored
+    /// task starts in `SCHED_OTHER` (reset on fork) without its parent's nice value, which it gets here; a child of a held
+    /// task starts in `SCHED_IDLE`.
+    fn own_class(&self, found: &BTreeMap<i32, JobTask>, tid: i32, pid: i32, parent: i32) -> Option<Own> {
+        let now = class::current(tid).ok()?;
+        let privileged =
+            |class: Class| !self.strict || !class.is_real_time() || may_be_real_time(tid, priority_of(class));
+        if !self.switching || (privileged(now.0) && !matches!(now.0, Class::Other(0) | Class::Idle)) {
+            // a real-time class that the task could not give itself is what an agent left behind
+            let own =
+                if privileged(now.0) { now } else { (Class::Other(class::nice(tid).unwrap_or(0)), false) };
+            return Some(own);
         }
-        let of = |t| found.get(&t).or_else(|| self.tasks.get(&t)).map(|t: &JobTask| t.own);
-        let inherited = if tid == pid { of(parent) } else { of(pid) };
+        let of = |t| found.get(&t).or_else(|| self.tasks.get(&t));
+        let ancestor = if tid == pid { of(parent) } else { of(pid) };
+        if let Some(ancestor) = ancestor {
+            let nice = class::nice(ancestor.tid).unwrap_or(0);
+            if now.0 == Class::Other(0)
+                && nice != 0
+                && ancestor.own.with_nice(nice) != ancestor.own.with_nice(0)
+            {
+                // it may have ended just now
+                let _ = class::set_nice(tid, nice);
+            }
+            return Some((ancestor.own, ancestor.own_reset));
+        }
         // an orphan's parent is not known any more: the whole job most likely is of one class
-        let inherited = inherited.or(if self.roots.contains(&pid) { None } else { self.first_own });
-        Some(inherited.unwrap_or(now))
+        let job = if self.roots.contains(&pid) { None } else { self.first_own };
+        Some(job.unwrap_or(if privileged(now.0) { now } else { (Class::Other(0), false) }))
+    }
+}
+
+/// The start of process `pid` if it runs. One that is known counts as running until the kernel says that it has ended.
+fn running_since(pid: i32, known: Option<u64>) -> Option<u64> {
+    match known {
+        Some(start_ticks) => {
+            TaskId { tid: pid, start_ticks }.is_running_process().unwrap_or(true).then_some(start_ticks)
+        }
+        None => {
+            TaskId::of(pid).ok().filter(|p| p.is_running_process().unwrap_or(false)).map(|p| p.start_ticks)
+        }
+    }
+}
+
+const fn priority_of(class: Class) -> u8 {
+    match class {
+        Class::Fifo(priority) | Class::RoundRobin(priority) => priority,
+        // a deadline task is above them all
+        _ => 99,
     }
 }
 
@@ -382,8 +478,9 @@ mod tests {
         let grandchild = first_line(&mut parent);
         let between = task::stat(grandchild).expect("alive").parent;
         job.refresh();
-        job.forget(grandchild);
-        job.forget(between);
+        for tid in [grandchild, between] {
+            job.forget(TaskId::of(tid).expect("alive"));
+        }
         job.refresh();
         let own = |tid| job.tasks().iter().find(|t| t.tid == tid).map(|t| t.own);
         assert_eq!(own(grandchild), Some(Class::Other(0)), "parent and child found in one look");

@@ -10,7 +10,8 @@ use colony_time::Windows;
 use serde::{Deserialize, Serialize};
 
 use crate::SchedError;
-use crate::agent::{Agent, AgentConfig, AgentStats, RegularClass, keep_off};
+use crate::agent::{Agent, AgentConfig, AgentStats, RegularClass};
+use crate::binding::keep_off;
 use crate::ext::{ExtConfig, ExtError, ExtOptions, ExtScheduler, ExtStats};
 use crate::job::Job;
 

@@ -9,12 +9,14 @@
 //! * [`daemon`], [`client`]: `colonyd`, which owns the windows of a node, and how programs talk to it.
 //! * [`run`]: a program as the job class, start to end, with its proof.
 //!
-//! A program that starts an agent calls [`guardian::main_if_asked`] first thing in its `main`.
+//! A program that starts an agent calls [`main_if_asked`] first thing in its `main`.
 
 pub mod agent;
+mod binding;
 pub mod client;
 pub mod daemon;
 pub mod distribution;
+mod entry;
 mod error;
 pub mod ext;
 pub mod guardian;
@@ -22,5 +24,7 @@ pub mod job;
 pub mod keeper;
 pub mod proof;
 pub mod run;
+mod undo;
 
+pub use entry::{main_if_asked, restore};
 pub use error::SchedError;

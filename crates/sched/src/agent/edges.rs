@@ -9,13 +9,17 @@ use std::time::Duration;
 use colony_node::class::{self, Class};
 use colony_node::{NodeError, cpu};
 use colony_time::clock::Clock;
-use colony_time::{Edge, Windows};
+use colony_time::{Edge, WindowKind, Windows};
 use rtrb::{Consumer, Producer};
 
 use super::table::{Mark, Switched, Table};
 
 /// How long before an edge a thread gets ready for it. Until then new windows, or the end, reach it at once.
 const LEAD_NS: i64 = 1_000_000;
+
+/// How long a job task has its CPU while others of the job wait for it: longer than what a switch costs by far, and short
+/// beside the windows.
+const TURN_NS: i64 = 4_000_000;
 
 /// What the threads of one agent share.
 #[derive(Debug)]
@@ -77,6 +81,8 @@ pub(super) struct EdgeThread {
     pub(super) shared: Arc<Shared>,
     pub(super) records: Producer<Record>,
     pub(super) news: Consumer<Windows>,
+    /// The task (its slot) whose turn it is, and since when.
+    pub(super) turn: (usize, i64),
 }
 
 impl EdgeThread {
@@ -93,14 +99,17 @@ impl EdgeThread {
         }
     }
 
-    fn prepare(&self) -> Result<(), NodeError> {
-        cpu::pin(self.cpu)?;
+    fn prepare(&mut self) -> Result<(), NodeError> {
+        // in this order: an ordinary thread might wait long for a CPU that is busy
         class::set_not_inherited(0, Class::Fifo(self.priority))?;
+        cpu::pin(self.cpu)?;
         // real-time threads have no slack in current kernels; others round a sleep up by 50 µs
         let _ = nix::sys::prctl::set_timerslack(1);
         touch_stack();
         // the whole way once, on no task, so that its pages are there
         self.shared.table.switch(usize::MAX, Mark::at(&self.windows, Clock::Tai.now_ns()));
+        // edges before it was ready are not late
+        self.met_ns = Clock::Tai.now_ns();
         Ok(())
     }
 
@@ -121,13 +130,30 @@ impl EdgeThread {
             let edge = self.windows.next_edge(self.met_ns);
             let left = edge.at_ns - now;
             if left > LEAD_NS {
+                let rest = self.take_turns(now).min(left - LEAD_NS / 2);
                 // the length is looked at again afterwards: TAI may have been set meanwhile
-                std::thread::park_timeout(Duration::from_nanos((left - LEAD_NS / 2).unsigned_abs()));
+                std::thread::park_timeout(Duration::from_nanos(rest.unsigned_abs()));
                 continue;
             }
             Clock::Tai.sleep_until(edge.at_ns);
             return (!self.shared.stop.load(Ordering::Acquire)).then_some(edge);
         }
+    }
+
+    /// Has the tasks that share this CPU take turns in a favored window; how long until the next turn.
+    fn take_turns(&mut self, now: i64) -> i64 {
+        let (table, mark) = (&self.shared.table, Mark::at(&self.windows, now));
+        if self.windows.kind(now) != WindowKind::Favored || !table.is_crowded(self.home) {
+            return i64::MAX;
+        }
+        let (slot, since) = &mut self.turn;
+        let had = now.saturating_sub(*since);
+        if (0..TURN_NS).contains(&had) {
+            return TURN_NS - had;
+        }
+        table.take_turns(self.home, mark, slot);
+        *since = now;
+        TURN_NS
     }
 
     /// Switches this thread's tasks for the window that has just opened.
@@ -164,6 +190,7 @@ fn touch_stack() {
 
 #[cfg(test)]
 mod tests {
+    use colony_node::cpu::CpuSet;
     use colony_time::DutyCycle;
     use rtrb::RingBuffer;
 
@@ -178,7 +205,7 @@ mod tests {
         let epoch = now - 50_000_000 - (PERIOD_NS / 2) as i64;
         let windows = Windows::new(PERIOD_NS, DutyCycle::Ns(PERIOD_NS / 2), epoch).expect("valid");
         let shared = Shared {
-            table: Table::new(1, RegularClass::Idle),
+            table: Table::new(1, RegularClass::Idle, &CpuSet::default()),
             stop: AtomicBool::new(false),
             counts: Counts::new(1),
         };
@@ -193,6 +220,7 @@ mod tests {
             shared: Arc::new(shared),
             records,
             news,
+            turn: (0, 0),
         };
         let edge = thread.wait().expect("it has not ended");
         assert_eq!(edge, windows.next_edge(now - 100_000_000));

@@ -5,6 +5,7 @@
 //! are in a low class, and everything else goes first (Colony Linux kernel technical report, section
 //! 3.2; an agent beside the kernel is what its section 2.4 started from).
 
+mod confine;
 mod edges;
 mod scanner;
 mod table;
@@ -28,6 +29,8 @@ use serde::{Deserialize, Serialize};
 use crate::SchedError;
 use crate::distribution::Distribution;
 use crate::job::Job;
+use crate::undo::{TASKS, UndoFile, restore_tasks};
+use confine::Confinement;
 use edges::{Counts, EdgeThread, Record, Shared};
 use scanner::{Findings, Pace, Scanner, Slots, start_guardian, starter};
 use table::Table;
@@ -56,9 +59,10 @@ pub struct AgentConfig {
     pub windows: Windows,
     /// The job's CPUs: one thread of the agent on each.
     pub cpus: CpuSet,
-    /// `SCHED_FIFO` priority of job tasks in favored windows, 1..=97.
+    /// `SCHED_FIFO` priority of job tasks in favored windows, 1..=97. Tasks that share a CPU take turns at the next higher
+    /// one.
     pub favored_priority: u8,
-    /// `SCHED_FIFO` priority of the agent's own threads and the guardian, above the job's, up to 99.
+    /// `SCHED_FIFO` priority of the agent's own threads and the guardian: at least 2 above the job's, up to 99.
     pub agent_priority: u8,
     /// The class of job tasks in regular windows.
     pub regular: RegularClass,
@@ -138,16 +142,27 @@ impl Agent {
         }
         // a job that holds this process's parent must not hold the agent
         job.exclude(std::process::id().cast_signed());
+        // before the tasks' own classes are read
+        restore_tasks(None);
         job.begin_switching();
-        let starter = starter(&config)?;
+        let undo = UndoFile::new(TASKS);
+        if let Err(e) = &undo {
+            warnings.push(format!(
+                "there is no undo file ({e}): if agent and guardian are killed at once, tasks stay in the class they \
+                 have then"
+            ));
+        }
+        let undo = undo.ok();
+        let starter = starter(&config, undo.as_ref().map(|undo| undo.path().to_owned()))?;
         let guardian = start_guardian(&starter, &job)?;
         let shared = Arc::new(Shared {
-            table: Table::new(config.favored_priority, config.regular),
+            table: Table::new(config.favored_priority, config.regular, &config.cpus),
             stop: AtomicBool::new(false),
             counts: Counts::new(config.cpus.len() + 1),
         });
         let Threads { handles, ways, records } = start_threads(&config, &shared)?;
         let findings = Arc::new(Mutex::new(Findings::new(config.windows, records)));
+        let confinement = Confinement::new(&config.cpus);
         let scanner = Scanner {
             config,
             job,
@@ -158,6 +173,9 @@ impl Agent {
             threads: handles,
             slots: Slots::default(),
             pace: Pace::default(),
+            confinement,
+            undo,
+            guardian_gone: Arc::default(),
         };
         let scanner = spawn("colony-scan".into(), move || scanner.run())?;
         let threads = Mutex::new(ways);
@@ -205,7 +223,7 @@ impl Agent {
             (errno != 0).then(|| format!("switching a task: {}", std::io::Error::from_raw_os_error(errno)))
         };
         let mut warnings = self.warnings.clone();
-        for warning in self::warnings(&found.windows) {
+        for warning in found.warnings.iter().cloned().chain(self::warnings(&found.windows)) {
             if !warnings.contains(&warning) {
                 warnings.push(warning);
             }
@@ -262,21 +280,14 @@ fn on_fault() -> MlockAllFlags {
     MlockAllFlags::from_bits_retain(libc::MCL_ONFAULT)
 }
 
-/// Takes the calling thread off the job's CPUs, where there are others.
-pub(crate) fn keep_off(cpus: &CpuSet) {
-    let others = cpu::usable().unwrap_or_default().without(cpus);
-    if !others.is_empty() {
-        let _ = cpu::bind(0, &others);
-    }
-}
-
 fn check(config: &AgentConfig) -> Result<(), SchedError> {
     cpu::check(&config.cpus)?;
     let (favored, agent) = (config.favored_priority, config.agent_priority);
-    if favored < 1 || agent <= favored || agent > 99 {
+    // job tasks that share a CPU take turns one step above their priority
+    if favored < 1 || agent <= favored.saturating_add(1) || agent > 99 {
         return Err(SchedError::Config {
             what: format!("priority {agent} for the agent and {favored} for the job cannot work"),
-            advice: "choose 1 to 98 for the job and a higher one, up to 99, for the agent",
+            advice: "choose 1 to 97 for the job and one at least 2 higher, up to 99, for the agent",
         });
     }
     Ok(())
@@ -289,12 +300,12 @@ fn try_classes(config: &AgentConfig) -> Result<(), SchedError> {
         let own = class::get(0).map_err(|e| e.to_string())?;
         class::set_not_inherited(0, Class::Fifo(agent)).map_err(|e| e.to_string())?;
         if regular == RegularClass::Idle {
-            put_back(0, Class::Idle).map_err(|e| e.to_string())?;
+            put_back(0, Class::Idle, false).map_err(|e| e.to_string())?;
         }
         class::set_not_inherited(0, Class::Fifo(favored)).map_err(|e| {
             format!("{e} (out of SCHED_IDLE it needs CAP_SYS_NICE; the regular class `own` does not)")
         })?;
-        put_back(0, own).map_err(|e| format!("going back to {own}: {e}"))
+        put_back(0, own, false).map_err(|e| format!("going back to {own}: {e}"))
     };
     let tried = spawn("colony-try".into(), classes)?.join();
     tried.unwrap_or_else(|_| Err("the trial thread failed".into())).map_err(SchedError::NoRealTime)
@@ -342,6 +353,7 @@ fn start_thread(
         shared: Arc::clone(shared),
         records: record,
         news,
+        turn: (0, 0),
     };
     let (ready, is_ready) = sync_channel(1);
     let handle = spawn(format!("colony-edge/{cpu}"), move || thread.run(&ready))?;

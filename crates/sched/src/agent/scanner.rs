@@ -1,29 +1,34 @@
 //! The agent's scanner: everything that takes time, so that the threads at the edges need none.
 //!
 //! It reads `/proc` for tasks that join and leave, keeps the table the threads switch from, tells the
-//! guardian, settles what no thread has switched, and collects what the threads record.
+//! guardian, settles what no thread has switched, collects what the threads record, and keeps the job on its
+//! [CPUs](super::confine).
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use colony_node::class::{self, Class};
 use colony_node::cpu::CpuSet;
-use colony_node::task;
+use colony_node::task::{self, TaskId};
 use colony_time::Windows;
 use colony_time::clock::Clock;
 use hdrhistogram::Histogram;
 use rtrb::Consumer;
 
+use super::AgentConfig;
+use super::confine::Confinement;
 use super::edges::{Record, Shared};
 use super::table::{Mark, Table, can_be_put_back};
-use super::{AgentConfig, keep_off};
 use crate::SchedError;
+use crate::binding::keep_off;
 use crate::distribution::histogram;
 use crate::guardian::{Guardian, Message, Starter};
 use crate::job::{Job, JobTask};
+use crate::undo::{Tasks, UndoFile};
 
 /// The time between two scans; longer if one takes more than a twentieth of it.
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -49,6 +54,8 @@ pub(super) struct Findings {
     pub(super) joined: u64,
     pub(super) overflow: u64,
     pub(super) guardian_restarts: u64,
+    /// What the user should know of the job.
+    pub(super) warnings: Vec<String>,
     pub(super) stopped: Option<String>,
 }
 
@@ -63,6 +70,7 @@ impl Findings {
             joined: 0,
             overflow: 0,
             guardian_restarts: 0,
+            warnings: Vec::new(),
             stopped: None,
         }
     }
@@ -88,6 +96,11 @@ pub(super) struct Scanner {
     pub(super) threads: Vec<JoinHandle<()>>,
     pub(super) slots: Slots,
     pub(super) pace: Pace,
+    pub(super) confinement: Confinement,
+    /// For the death of the agent and its guardian; `None` where there is no place for it.
+    pub(super) undo: Option<UndoFile<Tasks>>,
+    /// Whether the guardian has ended.
+    pub(super) guardian_gone: Arc<AtomicBool>,
 }
 
 /// When the scanner last did what it does not do every time.
@@ -121,30 +134,30 @@ impl Pace {
 /// Which task is in which slot of the table.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
-    /// Slot and start of each task; no slot for one that cannot be switched.
-    of: BTreeMap<i32, (Option<usize>, u64)>,
+    /// Slot of each task; none for one that cannot be switched.
+    of: BTreeMap<i32, (Option<usize>, JobTask)>,
     never_used: usize,
     free: Vec<usize>,
-    /// Freed by this scan; free for others from the next one on, when no thread holds the old number.
-    resting: Vec<usize>,
+    /// Left with this scan; their slots are free for others from the next one on, when no thread holds the old number.
+    resting: Vec<(Option<usize>, JobTask)>,
 }
 
 impl Slots {
     /// What has joined and left since the table was brought up to date.
     fn difference(&self, tasks: &[JobTask]) -> (Vec<JobTask>, Vec<i32>) {
         let starts: BTreeMap<i32, u64> = tasks.iter().map(|t| (t.tid, t.start_ticks)).collect();
-        let left = self.of.iter().filter(|(tid, (_, start))| starts.get(tid) != Some(start));
-        let joined = tasks.iter().filter(|t| self.of.get(&t.tid).is_none_or(|s| s.1 != t.start_ticks));
+        let left = self.of.iter().filter(|(tid, (_, task))| starts.get(tid) != Some(&task.start_ticks));
+        let joined = tasks.iter().filter(|t| self.of.get(&t.tid).is_none_or(|(_, s)| s.id() != t.id()));
         (joined.copied().collect(), left.map(|(&tid, _)| tid).collect())
     }
 
     /// Enters a task; `false` where it should have a slot and there is none.
-    fn enter(&mut self, task: &JobTask, table: &Table, home: usize) -> bool {
+    fn enter(&mut self, task: &JobTask, table: &Table, barred: bool, home: usize) -> bool {
         let wants = can_be_put_back(task.own);
         let index = wants.then(|| self.free_slot()).flatten();
-        self.of.insert(task.tid, (index, task.start_ticks));
+        self.of.insert(task.tid, (index, *task));
         if let Some(index) = index {
-            table.fill(index, task.tid, task.own, home);
+            table.fill(index, task.id(), task.own, barred, home);
         }
         index.is_some() || !wants
     }
@@ -160,10 +173,32 @@ impl Slots {
     }
 
     fn strike(&mut self, tid: i32, table: &Table) {
-        if let Some((Some(index), _)) = self.of.remove(&tid) {
+        let Some((index, task)) = self.of.remove(&tid) else { return };
+        if let Some(index) = index {
             table.free(index);
-            self.resting.push(index);
         }
+        // most have ended; one that has not must not stay in a class nobody would take back
+        task.restore();
+        self.resting.push((index, task));
+    }
+
+    /// Tasks that no thread can switch any more, in their own class; their slots are free.
+    fn settle_the_left(&mut self) -> Vec<TaskId> {
+        let rested = std::mem::take(&mut self.resting);
+        self.free.extend(rested.iter().filter_map(|(index, _)| *index));
+        // a thread may have switched one when it had just been restored
+        rested.iter().for_each(|(_, task)| task.restore());
+        rested.iter().map(|(_, task)| task.id()).collect()
+    }
+
+    /// Slots in use, and their tasks.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &JobTask)> {
+        self.of.values().filter_map(|(index, task)| Some(((*index)?, task)))
+    }
+
+    /// The classes that programs have chosen since the last time.
+    fn choices(&self, table: &Table) -> Vec<(usize, TaskId, Class)> {
+        self.iter().filter_map(|(index, task)| Some((index, task.id(), table.choice(index)?))).collect()
     }
 }
 
@@ -183,8 +218,10 @@ impl Scanner {
         keep_off(&self.config.cpus);
         // ahead of other ordinary tasks, where that is allowed
         let _ = class::set(0, ORDINARY);
+        self.watch_guardian();
         while !self.shared.stop.load(Ordering::Acquire) {
             let before_ns = Clock::ThreadCpu.now_ns();
+            self.confine();
             if let Err(reason) = self.scan() {
                 self.findings().stopped = Some(reason);
                 break;
@@ -207,10 +244,14 @@ impl Scanner {
         if self.pace.look() {
             self.job.refresh();
         }
+        let gone = self.slots.settle_the_left();
+        let mut news = self.take_choices();
         let tasks = self.job.tasks();
         let (joined, left) = self.slots.difference(&tasks);
-        // the guardian knows of a task before it is first switched
-        if self.tell(&joined, &left).is_err() {
+        news.extend(&joined);
+        // file and guardian know of a task before it is first switched
+        self.write_down(&tasks, !news.is_empty() || !gone.is_empty());
+        if self.guardian_gone.load(Ordering::Acquire) || self.tell(&news, &gone).is_err() {
             self.replace_guardian(&tasks)?;
         }
         let overflow = self.keep_table(&tasks, &left);
@@ -240,9 +281,60 @@ impl Scanner {
         let _ = class::set(0, ORDINARY);
     }
 
-    fn tell(&mut self, joined: &[JobTask], left: &[i32]) -> std::io::Result<()> {
-        for tid in left {
-            self.guardian.tell(Message::Left(*tid))?;
+    /// Takes the classes that programs have chosen for their own, and says which tasks that changed.
+    fn take_choices(&self) -> Vec<JobTask> {
+        let choices = self.slots.choices(&self.shared.table);
+        let changed = choices.into_iter().filter_map(|(index, task, chosen)| {
+            let task = self.job.note_choice(task, chosen)?;
+            self.shared.table.set_own(index, task.own);
+            Some(task)
+        });
+        changed.collect()
+    }
+
+    /// Brings tasks that left the job's CPUs back, above the job: one that left is above all that is not real-time where it
+    /// went.
+    fn confine(&mut self) {
+        if !self.confinement.matters() {
+            return;
+        }
+        // where this is not allowed, neither is it to favor
+        let _ = class::set(0, Class::Fifo(self.config.agent_priority));
+        let windows = self.findings().windows;
+        let now = || Mark::at(&windows, Clock::Tai.now_ns());
+        let warnings = self.confinement.enforce(&self.slots, &self.shared.table, now);
+        let _ = class::set(0, ORDINARY);
+        self.findings().warnings.extend(warnings);
+    }
+
+    /// Says in the undo file which tasks there are.
+    fn write_down(&mut self, tasks: &[JobTask], news: bool) {
+        let bound = self.confinement.take_news();
+        let Some(undo) = self.undo.as_ref().filter(|_| news || bound) else { return };
+        let record = Tasks { tasks: tasks.to_vec(), bound: self.confinement.bound().to_vec() };
+        if let Err(e) = undo.save(&record) {
+            self.undo = None;
+            self.findings().warnings.push(format!(
+                "the undo file cannot be written ({e}): if agent and guardian are killed at once, tasks stay in the \
+                 class they have then"
+            ));
+        }
+    }
+
+    /// Has the guardian's end wake this thread.
+    fn watch_guardian(&mut self) {
+        let gone = Arc::new(AtomicBool::new(false));
+        let scanner = std::thread::current();
+        self.guardian_gone = Arc::clone(&gone);
+        self.guardian.on_end(move || {
+            gone.store(true, Ordering::Release);
+            scanner.unpark();
+        });
+    }
+
+    fn tell(&mut self, joined: &[JobTask], left: &[TaskId]) -> std::io::Result<()> {
+        for task in left {
+            self.guardian.tell(Message::Left(*task))?;
         }
         for task in joined {
             self.guardian.tell(Message::Joined(*task))?;
@@ -266,6 +358,7 @@ impl Scanner {
         let fresh = start_guardian(&self.starter, &self.job).map_err(|e| e.to_string())?;
         // the old one is gone, or does not listen and is ended here
         self.guardian = fresh;
+        self.watch_guardian();
         for task in tasks {
             self.guardian
                 .tell(Message::Joined(*task))
@@ -277,8 +370,6 @@ impl Scanner {
     /// Brings the table up to date; how many tasks did not fit.
     fn keep_table(&mut self, tasks: &[JobTask], left: &[i32]) -> u64 {
         let table = &self.shared.table;
-        let rested = std::mem::take(&mut self.slots.resting);
-        self.slots.free.extend(rested);
         for &tid in left {
             self.slots.strike(tid, table);
         }
@@ -286,8 +377,11 @@ impl Scanner {
         for task in tasks {
             let home = home_of(task, &self.config.cpus);
             match self.slots.of.get(&task.tid) {
-                Some(&(index, _)) => index.iter().for_each(|&i| table.set_home(i, home)),
-                None => overflow += u64::from(!self.slots.enter(task, table, home)),
+                Some(&(index, _)) => index.iter().for_each(|&i| table.set_home(i, home, task.runnable)),
+                None => {
+                    let barred = self.confinement.is_barred(task);
+                    overflow += u64::from(!self.slots.enter(task, table, barred, home));
+                }
             }
         }
         overflow
@@ -301,7 +395,11 @@ impl Scanner {
             // a thread that panicked has ended as well
             let _ = thread.join();
         }
+        self.shared.table.look_for_choices();
+        let _ = self.take_choices();
+        self.slots.settle_the_left();
         self.job.restore();
+        self.confinement.undo();
         let tasks = self.job.tasks().len() as u64;
         {
             let mut found = self.findings();
@@ -310,13 +408,16 @@ impl Scanner {
         }
         self.shared.counts.note_cpu(self.config.cpus.len());
         let _ = self.guardian.tell(Message::Done);
+        if let Some(undo) = &self.undo {
+            undo.remove();
+        }
     }
 }
 
 /// The thread that starts the guardians of an agent of this configuration.
-pub(super) fn starter(config: &AgentConfig) -> Result<Starter, SchedError> {
+pub(super) fn starter(config: &AgentConfig, undo: Option<PathBuf>) -> Result<Starter, SchedError> {
     let silence = Duration::from_secs(1).max(2 * Duration::from_nanos(config.windows.period_ns()));
-    Starter::new(config.agent_priority, silence)
+    Starter::new(config.agent_priority, silence, undo, config.cpus.clone())
 }
 
 /// Starts a guardian and keeps it out of the job.

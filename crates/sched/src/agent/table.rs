@@ -4,12 +4,17 @@
 //! replaces that edge by a newer one does the switch: so each task is switched exactly once per edge,
 //! whichever thread comes first.
 //!
-//! Tasks go by their numbers here. A number comes round again only after all others have been used, which
-//! takes seconds of nothing but forking; the scanner sees a task end long before.
+//! Tasks go by their numbers here. A task that is not in the class it was last given is either another one that has got
+//! the number of one that ended, which its start tells, or its program has chosen another class: that one is its own from
+//! then on.
+//!
+//! A task that may run on a CPU that is not the job's is not favored: it would be above everything there.
 
-use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
 use colony_node::class::{self, Class};
+use colony_node::cpu::{CpuMask, CpuSet};
+use colony_node::task::TaskId;
 use colony_time::{WindowKind, Windows};
 
 use super::RegularClass;
@@ -46,11 +51,24 @@ struct Slot {
     tid: AtomicI32,
     /// The thread (by position) that switches it.
     home: AtomicUsize,
+    /// Its start in clock ticks since boot.
+    start: AtomicU64,
     /// Its own class, packed.
     own: AtomicU64,
+    /// The class it was last given, packed; [`NOTHING`] before the first time.
+    given: AtomicU64,
+    /// The class it was found in instead, packed; [`NOTHING`] where there is no news for the scanner.
+    chosen: AtomicU64,
+    /// Whether it is never favored.
+    barred: AtomicBool,
+    /// Whether it ran, or waited for a CPU, at the last scan.
+    runnable: AtomicBool,
     /// The [`Mark`] it was last switched for.
     mark: AtomicU64,
 }
+
+/// No class.
+const NOTHING: u64 = u64::MAX;
 
 /// What switching a set of tasks came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,32 +100,81 @@ pub(super) struct Table {
     slots: Box<[Slot]>,
     /// Slots from here on were never used.
     high: AtomicUsize,
-    favored: Class,
+    /// Priority of favored tasks.
+    favored: u8,
     regular: RegularClass,
+    /// The job's CPUs.
+    cpus: CpuMask,
 }
 
 impl Table {
     /// Tasks there is room for: 16 for each CPU of a node with 1024.
     pub(super) const CAPACITY: usize = 16 * 1024;
 
-    pub(super) fn new(favored_priority: u8, regular: RegularClass) -> Self {
+    pub(super) fn new(favored_priority: u8, regular: RegularClass, cpus: &CpuSet) -> Self {
         Self {
             slots: std::iter::repeat_with(Slot::default).take(Self::CAPACITY).collect(),
             high: AtomicUsize::new(0),
-            favored: Class::Fifo(favored_priority),
+            favored: favored_priority,
             regular,
+            cpus: cpus.into(),
         }
     }
 
     /// Fills slot `index`, which must not have been freed since the last scan: a thread may still hold the
     /// number of the task that was there.
-    pub(super) fn fill(&self, index: usize, tid: i32, own: Class, home: usize) {
+    pub(super) fn fill(&self, index: usize, task: TaskId, own: Class, barred: bool, home: usize) {
         let Some(slot) = self.slots.get(index) else { return };
         slot.mark.store(Mark::NONE.0, Ordering::Relaxed);
         slot.own.store(pack(own), Ordering::Relaxed);
+        slot.given.store(NOTHING, Ordering::Relaxed);
+        slot.chosen.store(NOTHING, Ordering::Relaxed);
+        slot.barred.store(barred, Ordering::Relaxed);
+        slot.runnable.store(false, Ordering::Relaxed);
+        slot.start.store(task.start_ticks, Ordering::Relaxed);
         slot.home.store(home, Ordering::Relaxed);
-        slot.tid.store(tid, Ordering::Release);
+        slot.tid.store(task.tid, Ordering::Release);
         self.high.fetch_max(index + 1, Ordering::Release);
+    }
+
+    /// The class that the task of slot `index` was found in, if it was not the one last given, and this was not told
+    /// before.
+    pub(super) fn choice(&self, index: usize) -> Option<Class> {
+        let chosen = self.slots.get(index)?.chosen.swap(NOTHING, Ordering::AcqRel);
+        (chosen != NOTHING).then(|| unpack(chosen))
+    }
+
+    /// Looks which tasks are in another class than the one last given, without switching any.
+    pub(super) fn look_for_choices(&self) {
+        for (slot, tid) in self.used() {
+            // a task that has ended has no choice
+            let _ = self.note_choice(slot, tid);
+        }
+    }
+
+    /// Has the task of slot `index` go back to `own` from now on.
+    pub(super) fn set_own(&self, index: usize, own: Class) {
+        if let Some(slot) = self.slots.get(index) {
+            slot.own.store(pack(own), Ordering::Release);
+        }
+    }
+
+    /// Never favors the task of slot `index` again, from this moment.
+    pub(super) fn bar(&self, index: usize, now: impl Fn() -> Mark) {
+        let Some(slot) = self.slots.get(index) else { return };
+        slot.barred.store(true, Ordering::Release);
+        let tid = slot.tid.load(Ordering::Acquire);
+        if tid != 0 {
+            let mark = now();
+            slot.mark.store(mark.0, Ordering::Release);
+            // an error comes back at the next edge
+            let _ = self.set(slot, tid, mark).and_then(|()| self.keep_up(slot, tid, mark));
+        }
+    }
+
+    /// Whether the task of slot `index` may run on the job's CPUs only; a task that has ended does.
+    pub(super) fn is_confined(&self, tid: i32) -> bool {
+        self.cpus.confines(tid).unwrap_or(true)
     }
 
     /// Frees slot `index`.
@@ -117,22 +184,28 @@ impl Table {
         }
     }
 
-    /// Gives slot `index` another home.
-    pub(super) fn set_home(&self, index: usize, home: usize) {
+    /// Gives slot `index` another home, and says whether its task is runnable.
+    pub(super) fn set_home(&self, index: usize, home: usize, runnable: bool) {
         if let Some(slot) = self.slots.get(index) {
             slot.home.store(home, Ordering::Relaxed);
+            slot.runnable.store(runnable, Ordering::Relaxed);
         }
     }
 
     fn used(&self) -> impl Iterator<Item = (&Slot, i32)> {
-        self.slots[..self.high.load(Ordering::Acquire)]
-            .iter()
-            .map(|s| (s, s.tid.load(Ordering::Acquire)))
-            .filter(|&(_, tid)| tid != 0)
+        self.used_from(0).map(|(_, slot, tid)| (slot, tid))
+    }
+
+    /// Slots in use from index `from` on.
+    fn used_from(&self, from: usize) -> impl Iterator<Item = (usize, &Slot, i32)> {
+        let high = self.high.load(Ordering::Acquire);
+        (from..high)
+            .map(|i| (i, &self.slots[i], self.slots[i].tid.load(Ordering::Acquire)))
+            .filter(|&(.., tid)| tid != 0)
     }
 
     /// Switches the tasks at home with thread `home` for `mark`, those not yet switched for it. For
-    /// real-time threads: takes no lock, allocates nothing.
+    /// real-time threads: takes no lock, and allocates only to look at a task that is not in a class it was given.
     pub(super) fn switch(&self, home: usize, mark: Mark) -> Switched {
         let mut switched = Switched::default();
         for (slot, tid) in self.used() {
@@ -162,32 +235,123 @@ impl Table {
                 continue;
             }
             switched.note(self.set(slot, tid, wanted));
-            // A thread may have switched for a newer edge between the claim and the setting, which then
-            // undid it: what the slot says is what holds.
-            let mut set_for = wanted.0;
-            loop {
-                let newest = slot.mark.load(Ordering::Acquire);
-                if newest == set_for {
-                    break;
-                }
-                // counted by the thread that claimed it; an error comes back at the next edge
-                let _ = self.set(slot, tid, Mark(newest));
-                set_for = newest;
-            }
+            // counted by the thread that claimed the newer edge; an error comes back at the next one
+            let _ = self.keep_up(slot, tid, wanted);
         }
         switched
     }
 
-    fn set(&self, slot: &Slot, tid: i32, mark: Mark) -> std::io::Result<()> {
-        match (mark.kind(), self.regular) {
-            // a child must not keep SCHED_FIFO by accident: it joins by the next scan
-            (WindowKind::Favored, _) => class::switch(tid, self.favored, false),
-            (WindowKind::Regular, RegularClass::Idle) => put_back(tid, Class::Idle),
-            (WindowKind::Regular, RegularClass::Own) => {
-                put_back(tid, unpack(slot.own.load(Ordering::Relaxed)))
+    /// A thread may have switched for a newer edge between a claim of `mark` and the setting, which then undid it: what the
+    /// slot says is what holds.
+    fn keep_up(&self, slot: &Slot, tid: i32, mark: Mark) -> std::io::Result<()> {
+        let mut set_for = mark.0;
+        loop {
+            let newest = slot.mark.load(Ordering::Acquire);
+            if newest == set_for {
+                return Ok(());
+            }
+            self.set(slot, tid, Mark(newest))?;
+            set_for = newest;
+        }
+    }
+
+    /// Whether runnable tasks at home with thread `home` have to take turns: FIFO gives the first one the CPU for the
+    /// whole window.
+    pub(super) fn is_crowded(&self, home: usize) -> bool {
+        self.in_turn(home).nth(1).is_some()
+    }
+
+    /// Gives the next runnable task at home with thread `home` its turn, one step of priority above the others, until the
+    /// next call. `turn` is the slot whose turn it is. For real-time threads, in favored windows, as [`switch`](Self::switch).
+    pub(super) fn take_turns(&self, home: usize, mark: Mark, turn: &mut usize) {
+        let last = *turn;
+        let next = self.in_turn(home).find(|&(i, ..)| i > last).or_else(|| self.in_turn(home).next());
+        let Some((index, slot, tid)) = next else { return };
+        *turn = index;
+        if index == last {
+            return;
+        }
+        self.set_priority(slot, tid, mark, self.favored + 1);
+        if let Some(slot) = self.slots.get(last) {
+            let tid = slot.tid.load(Ordering::Acquire);
+            if tid != 0 && slot.given.load(Ordering::Acquire) == pack(Class::Fifo(self.favored + 1)) {
+                self.set_priority(slot, tid, mark, self.favored);
             }
         }
     }
+
+    fn set_priority(&self, slot: &Slot, tid: i32, mark: Mark, priority: u8) {
+        // what is not as it was given is for the next edge to look at
+        let is_favored = class::current(tid).is_ok_and(|(now, _)| self.is_favored(now));
+        if slot.mark.load(Ordering::Acquire) != mark.0 || !is_favored {
+            return;
+        }
+        let class = Class::Fifo(priority);
+        if class::switch(tid, class, false).is_ok() {
+            slot.given.store(pack(class), Ordering::Release);
+            // the scanner may have switched it for the next edge meanwhile
+            let _ = self.keep_up(slot, tid, mark);
+        }
+    }
+
+    /// Runnable favored tasks at home with thread `home`.
+    fn in_turn(&self, home: usize) -> impl Iterator<Item = (usize, &Slot, i32)> {
+        self.used_from(0).filter(move |(_, slot, _)| {
+            slot.home.load(Ordering::Relaxed) == home
+                && slot.runnable.load(Ordering::Relaxed)
+                && self.is_favored(unpack(slot.given.load(Ordering::Acquire)))
+        })
+    }
+
+    /// Whether this is a class that tasks have in favored windows.
+    fn is_favored(&self, class: Class) -> bool {
+        matches!(class, Class::Fifo(p) if p == self.favored || p == self.favored + 1)
+    }
+
+    fn set(&self, slot: &Slot, tid: i32, mark: Mark) -> std::io::Result<()> {
+        self.note_choice(slot, tid)?;
+        let favored = mark.kind() == WindowKind::Favored
+            && !slot.barred.load(Ordering::Acquire)
+            && self.cpus.confines(tid)?;
+        let class = match (favored, self.regular) {
+            (true, _) => Class::Fifo(self.favored),
+            (false, RegularClass::Idle) => Class::Idle,
+            (false, RegularClass::Own) => unpack(slot.own.load(Ordering::Acquire)),
+        };
+        if favored {
+            // a child must not keep SCHED_FIFO by accident: it joins by the next scan
+            class::switch(tid, class, false)?;
+        } else {
+            // the own class of a task must not be inherited in its stead if that is a real-time class
+            put_back(tid, class, class.is_real_time())?;
+        }
+        slot.given.store(pack(class), Ordering::Release);
+        Ok(())
+    }
+
+    /// Looks whether a task is in a class that it was not given. `ESRCH` where the number is another task's.
+    fn note_choice(&self, slot: &Slot, tid: i32) -> std::io::Result<()> {
+        let (now, _) = class::current(tid)?;
+        let first = slot.given.load(Ordering::Acquire) == NOTHING;
+        let held = self.regular == RegularClass::Idle && now == Class::Idle;
+        if !first && (held || self.is_favored(now)) {
+            return Ok(());
+        }
+        let task = TaskId { tid, start_ticks: slot.start.load(Ordering::Relaxed) };
+        if !task.lives() {
+            return Err(std::io::Error::from_raw_os_error(libc::ESRCH));
+        }
+        if !first && !same_but_nice(now, unpack(slot.own.load(Ordering::Acquire))) {
+            slot.chosen.store(pack(now), Ordering::Release);
+        }
+        Ok(())
+    }
+}
+
+/// Whether two classes differ in their nice values only. A program changes its nice value in whatever class it is, and gets
+/// back what it has then.
+fn same_but_nice(a: Class, b: Class) -> bool {
+    a.with_nice(0) == b.with_nice(0)
 }
 
 /// Whether a task of this class can be given it again: a deadline task cannot, so it is left alone.
@@ -196,9 +360,13 @@ pub(crate) fn can_be_put_back(own: Class) -> bool {
     !matches!(own, Class::Foreign(policy) if policy != EXT)
 }
 
-/// Puts a task into a class its children inherit or, without the privilege to lift the reset on fork, one
-/// they start without.
-pub(crate) fn put_back(tid: i32, class: Class) -> std::io::Result<()> {
+/// Puts a task into a class its children inherit or, with `reset` or without the privilege to lift the reset on fork, one
+/// they start without. It keeps the nice value it has: no class it was given has changed that, and its program may have.
+pub(crate) fn put_back(tid: i32, class: Class, reset: bool) -> std::io::Result<()> {
+    let class = class.with_nice(class::nice(tid)?);
+    if reset {
+        return class::switch(tid, class, false);
+    }
     class::switch(tid, class, true).or_else(|_| class::switch(tid, class, false))
 }
 
@@ -229,8 +397,41 @@ const fn unpack(packed: u64) -> Class {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use colony_node::cpu;
     use colony_time::DutyCycle;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_number_that_is_another_tasks_by_now_is_not_switched() {
+        std::thread::spawn(|| {
+            let task = TaskId::of(nix::unistd::gettid().as_raw()).expect("alive");
+            let table = Table::new(50, RegularClass::Idle, &cpu::online().expect("linux"));
+            table.fill(0, TaskId { start_ticks: task.start_ticks + 1, ..task }, Class::Other(0), false, 0);
+            let before = class::get(0).expect("self");
+            assert_eq!(table.switch(0, Mark::opening(1_000, false)), Switched::default());
+            assert_eq!(class::get(0).expect("self"), before);
+        })
+        .join()
+        .expect("no panic");
+    }
+
+    #[test]
+    fn a_class_the_program_chose_is_told_once() {
+        std::thread::spawn(|| {
+            let task = TaskId::of(nix::unistd::gettid().as_raw()).expect("alive");
+            let table = Table::new(50, RegularClass::Idle, &cpu::online().expect("linux"));
+            table.fill(0, task, Class::Other(0), false, 0);
+            assert_eq!(table.switch(0, Mark::opening(1_000, false)).done, 1);
+            table.look_for_choices();
+            assert_eq!(table.choice(0), None, "it is idle, as it was given");
+            class::set_nice(0, 4).expect("lower is allowed");
+            class::set(0, Class::Batch(4)).expect("lower is allowed");
+            table.look_for_choices();
+            assert_eq!((table.choice(0), table.choice(0)), (Some(Class::Batch(4)), None));
+        })
+        .join()
+        .expect("no panic");
+    }
 
     #[test]
     fn every_class_survives_packing() {
@@ -251,10 +452,11 @@ mod tests {
     #[test]
     fn a_task_is_switched_once_for_an_edge_whoever_comes_first() {
         let own = nix::unistd::gettid().as_raw();
-        let table = Table::new(50, RegularClass::Own);
+        let table = Table::new(50, RegularClass::Own, &cpu::online().expect("linux"));
         let class = class::get(0).expect("self");
-        table.fill(0, own, class, 1);
-        table.fill(1, i32::MAX, class, 1);
+        let task = TaskId::of(own).expect("alive");
+        table.fill(0, task, class, false, 1);
+        table.fill(1, TaskId { tid: i32::MAX, start_ticks: 1 }, class, false, 1);
         let mark = Mark::opening(1_000, false);
         assert_eq!(table.switch(0, mark), Switched::default(), "at home elsewhere");
         let first = table.switch(1, mark);

@@ -47,6 +47,9 @@ struct Arguments {
     /// Check the configuration on this node, say what it comes to, and end
     #[arg(long)]
     check: bool,
+    /// Undo what a colonyd or an agent has left behind on this node when every process of it was killed, and end
+    #[arg(long, exclusive = true)]
+    restore: bool,
 }
 
 impl Arguments {
@@ -63,7 +66,7 @@ impl Arguments {
 }
 
 fn main() -> ExitCode {
-    colony_sched::guardian::main_if_asked();
+    colony_sched::main_if_asked();
     if let Some(code) = guard_main() {
         return code;
     }
@@ -75,6 +78,9 @@ fn main() -> ExitCode {
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
         .init();
+    if arguments.restore {
+        return colony_sched::restore();
+    }
     let check = arguments.check;
     let checked = match arguments.config().and_then(|c| c.check().map(|checked| (c, checked))) {
         Ok((config, checked)) if check => {

@@ -143,7 +143,8 @@ pub(crate) fn status(tid: i32) -> Option<Status> {
     if tid <= 0 {
         return None;
     }
-    parse_status(&std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?)
+    // the name in it is any bytes a user chose
+    parse_status(&String::from_utf8_lossy(&std::fs::read(format!("/proc/{tid}/status")).ok()?))
 }
 
 fn parse_status(text: &str) -> Option<Status> {

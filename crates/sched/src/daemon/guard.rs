@@ -12,19 +12,24 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use caps::Capability;
 use colony_node::task::TaskId;
 use serde::{Deserialize, Serialize};
 
-use super::binding::{self, Bound};
 use super::metrics::Made;
 use super::mount::{self, Place};
 use super::privileges;
+use crate::binding::{self, Bound};
+use crate::undo::{UndoFile, left_behind, release};
 
 /// First argument of a process that is a guard.
 const GUARD_ARGUMENT: &str = "--guard-of-mount";
+
+/// How long the death of a daemon may take on a busy node.
+const DYING: Duration = Duration::from_secs(60);
 
 /// What the guard says once it watches.
 const READY: u8 = b'r';
@@ -44,12 +49,77 @@ enum Message {
     Unmount,
 }
 
-/// What the daemon told that is to be undone.
-#[derive(Debug, Default)]
+/// What is to be undone when the daemon has ended.
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct Told {
+    /// The mount point, and whether to remove it.
+    mount: PathBuf,
+    remove: bool,
     bound: Vec<Bound>,
     processes: Vec<TaskId>,
     socket: Option<Made>,
+}
+
+impl Told {
+    fn heed(&mut self, message: Message) {
+        match message {
+            Message::Bound(changes) => {
+                binding::prune(&mut self.bound);
+                self.bound.extend(changes);
+            }
+            Message::Processes(now) => self.processes = now,
+            Message::Ended => (self.bound, self.processes) = Default::default(),
+            Message::Socket(made) => self.socket = Some(made),
+            Message::Unmount => {}
+        }
+    }
+
+    /// Undoes what does not wait for the daemon's last thread to end.
+    fn undo(&self) {
+        binding::undo(&self.bound, &self.processes);
+        if let Some(socket) = &self.socket {
+            socket.remove();
+        }
+    }
+}
+
+/// The name of files that hold [`Told`], for the death of daemon and guard.
+const DAEMON: &str = "daemon";
+
+/// Undoes what dead daemons, whose guards are dead too, have left behind, and what daemon `ended` has.
+pub(crate) fn undo_left_behind(ended: Option<TaskId>) {
+    for (path, told) in left_behind::<Told>(DAEMON, ended) {
+        told.undo();
+        // a place where files are served is another daemon's by now
+        wait_for_death(&told.mount, Duration::from_secs(1));
+        if told.remove {
+            mount::remove_directory(&told.mount);
+        }
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+/// What the daemon has told, in the guard's memory and in a file.
+#[derive(Debug)]
+struct Ledger {
+    told: Told,
+    file: Option<UndoFile<Told>>,
+}
+
+impl Ledger {
+    fn new(place: &Place) -> Self {
+        let told = Told { mount: place.path().to_owned(), remove: place.created(), ..Told::default() };
+        let file = UndoFile::new(DAEMON).and_then(|file| file.save(&told).map(|()| file));
+        let file = file
+            .inspect_err(|e| tracing::warn!("nobody undoes the death of colonyd and its guard at once: {e}"))
+            .ok();
+        Self { told, file }
+    }
+
+    fn write_down(&mut self, message: Message) -> io::Result<()> {
+        self.told.heed(message);
+        self.file.as_ref().map_or(Ok(()), |file| file.save(&self.told))
+    }
 }
 
 /// The daemon's end.
@@ -57,17 +127,23 @@ struct Told {
 pub(crate) struct Guard {
     child: Child,
     line: UnixStream,
+    ledger: Arc<Mutex<Ledger>>,
 }
 
 impl Guard {
     /// Starts the guard of `place` from this very program, and waits until it watches.
     pub(crate) fn start(place: &Place) -> io::Result<Self> {
         let (mut line, theirs) = UnixStream::pair()?;
+        if let Err(why) = release::arm() {
+            tracing::debug!("the kernel does not call when colonyd and its guard are dead: {why}");
+        }
+        let ledger = Ledger::new(place);
         let child = Command::new("/proc/self/exe")
             .arg0("colonyd-guard")
             .arg(GUARD_ARGUMENT)
             .arg(place.path())
             .arg(if place.created() { "remove" } else { "keep" })
+            .args(ledger.file.as_ref().map(UndoFile::path))
             .env_clear()
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
@@ -79,17 +155,17 @@ impl Guard {
         line.set_read_timeout(None)?;
         // a guard that was stopped must not hold up the daemon
         line.set_write_timeout(Some(Duration::from_secs(2)))?;
-        Ok(Self { child, line })
+        Ok(Self { child, line, ledger: Arc::new(Mutex::new(ledger)) })
     }
 
     /// Says which socket to remove should the daemon die.
     pub(crate) fn socket(&self, made: &Made) -> io::Result<()> {
-        tell(&self.line, &Message::Socket(made.clone()))
+        self.teller()?.tell(Message::Socket(made.clone()))
     }
 
     /// A way to tell the guard which tasks are bound.
     pub(crate) fn teller(&self) -> io::Result<Teller> {
-        Ok(Teller(self.line.try_clone()?))
+        Ok(Teller { line: self.line.try_clone()?, ledger: Arc::clone(&self.ledger) })
     }
 
     /// Something that blocks until the guard has gone.
@@ -110,22 +186,30 @@ impl Guard {
 
 /// The daemon's way to tell the guard what to undo.
 #[derive(Debug)]
-pub(crate) struct Teller(UnixStream);
+pub(crate) struct Teller {
+    line: UnixStream,
+    ledger: Arc<Mutex<Ledger>>,
+}
 
 impl Teller {
     /// Says that these tasks are about to be bound.
     pub(crate) fn bound(&self, changes: &[Bound]) -> io::Result<()> {
-        tell(&self.0, &Message::Bound(changes.to_vec()))
+        self.tell(Message::Bound(changes.to_vec()))
     }
 
     /// Says which processes the job has now.
     pub(crate) fn processes(&self, processes: &[TaskId]) -> io::Result<()> {
-        tell(&self.0, &Message::Processes(processes.to_vec()))
+        self.tell(Message::Processes(processes.to_vec()))
     }
 
     /// Says that nothing is bound any more.
     pub(crate) fn ended(&self) -> io::Result<()> {
-        tell(&self.0, &Message::Ended)
+        self.tell(Message::Ended)
+    }
+
+    fn tell(&self, message: Message) -> io::Result<()> {
+        tell(&self.line, &message)?;
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner).write_down(message)
     }
 }
 
@@ -141,11 +225,15 @@ pub fn guard_main() -> Option<ExitCode> {
     if arguments.next()? != GUARD_ARGUMENT {
         return None;
     }
-    let (Some(path), Some(then)) = (arguments.next(), arguments.next()) else {
+    let (Some(path), Some(then), undo) = (arguments.next(), arguments.next(), arguments.next()) else {
         eprintln!("colonyd: {GUARD_ARGUMENT} is for colonyd's own use");
         return Some(ExitCode::from(2));
     };
-    Some(guard(&PathBuf::from(path), then == "remove"))
+    let code = guard(&PathBuf::from(path), then == "remove");
+    if let Some(undo) = undo.filter(|_| code == ExitCode::SUCCESS) {
+        let _ = std::fs::remove_file(undo);
+    }
+    Some(code)
 }
 
 fn guard(path: &Path, remove: bool) -> ExitCode {
@@ -158,11 +246,8 @@ fn guard(path: &Path, remove: bool) -> ExitCode {
     }
     let mut told = Told::default();
     let orderly = listen(line, &mut told);
-    binding::undo(&told.bound, &told.processes);
-    if let Some(socket) = told.socket {
-        socket.remove();
-    }
-    let gone = if orderly { mount::detach_path(path).is_ok() } else { wait_for_death(path) };
+    told.undo();
+    let gone = if orderly { mount::detach_path(path).is_ok() } else { wait_for_death(path, DYING) };
     if remove {
         mount::remove_directory(path);
     }
@@ -178,13 +263,7 @@ fn listen(line: UnixStream, told: &mut Told) -> bool {
     for message in BufReader::new(line).split(b'\n') {
         match message.map(|m| serde_json::from_slice(&m)) {
             Ok(Ok(Message::Unmount)) => return true,
-            Ok(Ok(Message::Bound(changes))) => {
-                binding::prune(&mut told.bound);
-                told.bound.extend(changes);
-            }
-            Ok(Ok(Message::Processes(now))) => told.processes = now,
-            Ok(Ok(Message::Ended)) => (told.bound, told.processes) = Default::default(),
-            Ok(Ok(Message::Socket(made))) => told.socket = Some(made),
+            Ok(Ok(message)) => told.heed(message),
             // half a message: the daemon died within it, and has not bound what it could not tell
             Ok(Err(_)) | Err(_) => return false,
         }
@@ -194,11 +273,11 @@ fn listen(line: UnixStream, told: &mut Told) -> bool {
 
 /// A dying process closes its descriptors one by one, and on a busy node not at once: the socket may go long
 /// before the mount's.
-fn wait_for_death(path: &Path) -> bool {
+fn wait_for_death(path: &Path, longest: Duration) -> bool {
     let start = Instant::now();
     let mut wait = Duration::from_millis(1);
     while !mount::detach_dead(path) {
-        if start.elapsed() > Duration::from_secs(60) {
+        if start.elapsed() > longest {
             return false;
         }
         std::thread::sleep(wait);
@@ -233,7 +312,8 @@ mod tests {
         let task = TaskId { tid: 1, start_ticks: 2 };
         let cpus: CpuSet = std::iter::once(0).collect();
         let bound = Bound { task, old: cpus.clone(), new: cpus };
-        let teller = Teller(daemon);
+        let ledger = Arc::new(Mutex::new(Ledger { told: Told::default(), file: None }));
+        let teller = Teller { line: daemon, ledger: Arc::clone(&ledger) };
         let mut told = Told::default();
         for ended in [false, true] {
             teller
@@ -244,8 +324,10 @@ mod tests {
                 teller.ended().expect("it hears");
             }
         }
-        tell(&teller.0, &Message::Unmount).expect("it hears");
+        tell(&teller.line, &Message::Unmount).expect("it hears");
         assert!(listen(guard, &mut told));
         assert!(told.bound.is_empty() && told.processes.is_empty(), "{told:?}");
+        let written = &ledger.lock().expect("no panic").told;
+        assert!(written.bound.is_empty() && written.processes.is_empty(), "{written:?}");
     }
 }

@@ -17,7 +17,6 @@
 //! [`serve`] runs it all, from mount to unmount.
 
 pub mod access;
-mod binding;
 pub mod clock;
 pub mod config;
 pub mod files;
@@ -36,8 +35,9 @@ mod service;
 pub mod setting;
 mod tree;
 
-pub use binding::NoSharedCpu;
+pub use crate::binding::NoSharedCpu;
 pub use guard::guard_main;
+pub(crate) use guard::undo_left_behind;
 pub use mount::MountError;
 pub use scheduler::JoinError;
 pub use serve::{DaemonError, serve};

@@ -8,11 +8,11 @@ use colony_node::cpu::{self, CpuSet};
 use colony_node::task::{self, TaskId};
 use colony_time::Windows;
 
-use super::binding::{self, Bound, NoSharedCpu};
 use super::guard::Teller;
 use super::metrics::Totals;
 use crate::SchedError;
 use crate::agent::RegularClass;
+use crate::binding::{self, Bound, NoSharedCpu};
 use crate::ext::ExtOptions;
 use crate::job::Job;
 use crate::keeper::{Keeper, KeeperConfig, KeeperStats, Kept, Means};

@@ -1,14 +1,17 @@
 //! Real-time tasks put into an ordinary class while the scheduler runs, as the user asked.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::time::Duration;
 
 use colony_node::class::{self, Class};
+use colony_node::cpu::CpuSet;
 use colony_node::task;
 
 use super::rt::RtTask;
 use crate::guardian::{Guardian, Message, Starter};
 use crate::job::{Job, JobTask};
+use crate::undo::{TASKS, Tasks, UndoFile};
 
 /// Real-time priority of the guardian: above those it puts back would be above everything.
 const PRIORITY: u8 = 60;
@@ -27,6 +30,8 @@ pub(super) struct Demoted {
     /// Tasks of these that the guardian knows of.
     told: BTreeSet<(i32, u64)>,
     guardian: Option<(Starter, Guardian)>,
+    /// For the death of this process and the guardian.
+    undo: Option<UndoFile<Tasks>>,
 }
 
 impl Demoted {
@@ -53,16 +58,27 @@ impl Demoted {
             self.job.add_in_own_class(pid).map_err(|e| e.to_string())?;
         }
         // it may have become a real-time task after its process was looked at
-        let own = JobTask { tid: task.tid, pid, start_ticks: task.start_ticks, cpu: 0, own: task.class };
+        let (_, own_reset) = class::current(task.tid).map_err(|e| e.to_string())?;
+        let nice = class::nice(task.tid).map_err(|e| e.to_string())?;
+        let own = JobTask {
+            tid: task.tid,
+            pid,
+            start_ticks: task.start_ticks,
+            cpu: 0,
+            own: task.class,
+            own_reset,
+            runnable: false,
+        };
         self.job.know(own);
         // told before it is done: whatever happens in between is undone
         self.tell_guardian(own)?;
-        class::set(task.tid, Class::Other(0)).map_err(|e| e.to_string())
+        class::set(task.tid, Class::Other(nice)).map_err(|e| e.to_string())
     }
 
     /// Tells of `task`, and of those it does not know.
     fn tell_guardian(&mut self, task: JobTask) -> Result<(), String> {
         let tasks = self.job.tasks();
+        self.save(&tasks).map_err(|e| format!("the undo file: {e}"))?;
         let now = tasks.iter().map(|t| (t.tid, t.start_ticks)).collect();
         let told = std::mem::replace(&mut self.told, now);
         let news = tasks.into_iter().filter(|t| *t == task || !told.contains(&(t.tid, t.start_ticks)));
@@ -72,9 +88,20 @@ impl Demoted {
         Ok(())
     }
 
+    /// Says in the undo file which tasks there are, where there can be one.
+    fn save(&mut self, tasks: &[JobTask]) -> io::Result<()> {
+        if self.undo.is_none() {
+            self.undo = UndoFile::new(TASKS).ok();
+        }
+        let Some(undo) = &self.undo else { return Ok(()) };
+        undo.save(&Tasks { tasks: tasks.to_vec(), bound: Vec::new() })
+    }
+
     fn guardian(&mut self) -> Result<&mut Guardian, String> {
         if self.guardian.is_none() {
-            let starter = Starter::new(PRIORITY, SILENCE).map_err(|e| e.to_string())?;
+            let undo = self.undo.as_ref().map(|undo| undo.path().to_owned());
+            let starter =
+                Starter::new(PRIORITY, SILENCE, undo, CpuSet::default()).map_err(|e| e.to_string())?;
             let guardian = starter.start().map_err(|e| e.to_string())?;
             self.guardian = Some((starter, guardian));
         }
@@ -94,6 +121,9 @@ impl Drop for Demoted {
         self.job.restore();
         if let Some((_, guardian)) = &mut self.guardian {
             let _ = guardian.tell(Message::Done);
+        }
+        if let Some(undo) = &self.undo {
+            undo.remove();
         }
     }
 }

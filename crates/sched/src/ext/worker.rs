@@ -11,7 +11,7 @@ use super::demote::Demoted;
 use super::load::{Ended, Loaded};
 use super::stats::ExtStats;
 use super::{ExtConfig, ExtError, rt, support};
-use crate::agent::keep_off;
+use crate::binding::keep_off;
 use crate::job::Job;
 
 /// How often it looks for the scheduler's end and for processes that joined the job.

@@ -3,23 +3,31 @@
 //! It is this very program, started again (`/proc/self/exe`) in a session of its own, and told over a
 //! socket which tasks there are and which class each has of its own. When the agent ends, however that was,
 //! it puts back every task and what descends from it, and exits. It runs above the job's priority, asleep,
-//! so that a job that spins on all CPUs cannot keep it from acting.
+//! so that a job that spins on all CPUs cannot keep it from acting. When the guardian dies, the agent starts another one at
+//! once; when both die, the [undo file](crate::undo) says what is left to do.
 
 mod watch;
 
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use colony_node::class::{self, Class};
+use colony_node::cpu::CpuSet;
+use colony_node::task::TaskId;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::{Deserialize, Serialize};
 
 use crate::SchedError;
+use crate::binding::keep_off;
 use crate::job::JobTask;
+use crate::undo::release;
 
 /// The first argument of a guardian.
 const ARGUMENT: &str = "--colony-guardian";
@@ -30,16 +38,16 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 static ASKED: AtomicBool = AtomicBool::new(false);
 
-/// Becomes the guardian if this process was started as one, and then does not return; call it first
-/// thing in the `main` of every program that starts an [agent](crate::agent).
-pub fn main_if_asked() {
+/// Becomes the guardian if this process was started as one, and then does not return.
+pub(crate) fn main_if_asked() {
     ASKED.store(true, Ordering::Release);
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_some_and(|a| a == ARGUMENT) {
         let mut number = || arguments.next()?.to_str()?.parse::<u64>().ok();
         let code = match (number().map(u8::try_from), number()) {
             (Some(Ok(priority)), Some(silence_ms)) => {
-                watch::watch(priority, Duration::from_millis(silence_ms))
+                let undo = arguments.next().map(PathBuf::from);
+                watch::watch(priority, Duration::from_millis(silence_ms), undo.as_deref())
             }
             _ => 2,
         };
@@ -53,7 +61,7 @@ pub(crate) enum Message {
     /// A task is about to be switched for the first time.
     Joined(JobTask),
     /// This task has ended.
-    Left(i32),
+    Left(TaskId),
     /// The agent is alive.
     Beat,
     /// All tasks are in their own class: nothing is left to do.
@@ -68,15 +76,27 @@ pub(crate) struct Starter {
 }
 
 impl Starter {
-    /// Starts the thread. Its guardians run at `SCHED_FIFO` `priority`, as it does, and act by themselves if
-    /// they hear nothing for `silence`.
-    pub(crate) fn new(priority: u8, silence: Duration) -> Result<Self, SchedError> {
+    /// Starts the thread. Its guardians run at `SCHED_FIFO` `priority`, as it does, act by themselves if
+    /// they hear nothing for `silence`, and remove the undo file `undo` when they have acted. They keep off the job's
+    /// CPUs `cpus`: what the kernel does after the death of all of them begins on the CPU they were on.
+    pub(crate) fn new(
+        priority: u8,
+        silence: Duration,
+        undo: Option<PathBuf>,
+        cpus: CpuSet,
+    ) -> Result<Self, SchedError> {
+        // guardians are in the group whose end the kernel tells of, as this process is
+        if let Err(why) = release::arm() {
+            tracing::debug!("nobody undoes the death of agent and guardian at once: {why}");
+        }
         let (ask, asked) = channel();
         let (give, get) = channel();
         let body = move || {
             // the agent has tried the class before
             let _ = class::set_not_inherited(0, Class::Fifo(priority));
-            while asked.recv().is_ok() && give.send(Guardian::start(priority, silence)).is_ok() {}
+            keep_off(&cpus);
+            let start = || Guardian::start(priority, silence, undo.as_deref());
+            while asked.recv().is_ok() && give.send(start()).is_ok() {}
         };
         std::thread::Builder::new().name("colony-starter".into()).spawn(body).map_err(|source| {
             SchedError::System { what: "starting the thread that starts guardians", source }
@@ -100,10 +120,10 @@ pub(crate) struct Guardian {
 }
 
 impl Guardian {
-    fn start(priority: u8, silence: Duration) -> Result<Self, SchedError> {
+    fn start(priority: u8, silence: Duration, undo: Option<&Path>) -> Result<Self, SchedError> {
         if !ASKED.load(Ordering::Acquire) {
             return Err(SchedError::Guardian(
-                "this program does not call colony_sched::guardian::main_if_asked at its start".into(),
+                "this program does not call colony_sched::main_if_asked at its start".into(),
             ));
         }
         let error = |e: io::Error| SchedError::Guardian(e.to_string());
@@ -112,6 +132,7 @@ impl Guardian {
         link.set_write_timeout(Some(PATIENCE)).map_err(error)?;
         let child = Command::new("/proc/self/exe")
             .args([ARGUMENT, &priority.to_string(), &silence.as_millis().to_string()])
+            .args(undo)
             .current_dir("/")
             .stdin(OwnedFd::from(its))
             .stdout(Stdio::null())
@@ -125,6 +146,23 @@ impl Guardian {
             Ok(()) => Err(SchedError::Guardian("it does not speak as one".into())),
             Err(e) => Err(SchedError::Guardian(format!("it did not get ready: {e}"))),
         }
+    }
+
+    /// Calls `ended` from a thread of its own when the guardian has ended, however it ended. Without the kernel's help
+    /// (`pidfd_open`, Linux 5.3) that is seen when the guardian is told something.
+    pub(crate) fn on_end(&self, ended: impl FnOnce() + Send + 'static) {
+        // SAFETY: takes numbers; what it makes is nobody else's.
+        let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, self.pid(), 0) };
+        let Some(fd) = i32::try_from(opened).ok().filter(|&fd| fd >= 0) else { return };
+        // SAFETY: the kernel has just made it.
+        let end = unsafe { OwnedFd::from_raw_fd(fd) };
+        let wait = move || {
+            let mut source = [PollFd::new(end.as_fd(), PollFlags::POLLIN)];
+            while poll(&mut source, PollTimeout::NONE) == Err(Errno::EINTR) {}
+            ended();
+        };
+        // without a thread it is seen when the guardian is told something
+        let _ = std::thread::Builder::new().name("colony-guardian".into()).spawn(wait);
     }
 
     /// The process number of the guardian.

@@ -3,6 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use colony_node::class::{self, Class};
@@ -20,7 +21,7 @@ use crate::job::Job;
 const DYING: Duration = Duration::from_secs(2);
 
 /// Watches over the agent at the other end of standard input; the exit code.
-pub(super) fn watch(priority: u8, silence: Duration) -> i32 {
+pub(super) fn watch(priority: u8, silence: Duration, undo: Option<&Path>) -> i32 {
     // it ends when the agent does, not by a signal meant for the agent
     let _ = SigSet::all().thread_block();
     let _ = nix::unistd::setsid();
@@ -31,9 +32,12 @@ pub(super) fn watch(priority: u8, silence: Duration) -> i32 {
     let Some((link, death)) = listen() else { return 1 };
     let mut watch = Watch { job: Job::new(), link, unread: Vec::new() };
     match watch.until_the_end(&death, silence) {
-        End::Done => {}
+        End::Done => return 0,
         End::Closed => watch.job.restore(),
         End::Dying => watch.outlast(),
+    }
+    if let Some(undo) = undo {
+        crate::undo::finish(undo);
     }
     0
 }
@@ -132,7 +136,7 @@ fn obey(job: &Job, unread: &mut Vec<u8>) -> bool {
         let line: Vec<u8> = unread.drain(..=end).collect();
         match serde_json::from_slice(&line) {
             Ok(Message::Joined(task)) => job.know(task),
-            Ok(Message::Left(tid)) => job.forget(tid),
+            Ok(Message::Left(task)) => job.forget(task),
             Ok(Message::Done) => return true,
             Ok(Message::Beat) | Err(_) => {}
         }
@@ -154,6 +158,8 @@ mod tests {
             start_ticks: 1,
             cpu: 0,
             own: Class::Other(3),
+            own_reset: false,
+            runnable: false,
         };
         let mut text = serde_json::to_vec(&Message::Joined(task)).expect("plain data");
         text.extend_from_slice(b"\n\"Beat\"\n\"Done\"\n");

@@ -12,7 +12,7 @@ use colony_time::clock::Clock;
 use colony_time::{WindowKind, Windows};
 
 use super::{Proof, ProofSource, WindowTimes};
-use crate::agent::keep_off;
+use crate::binding::keep_off;
 use crate::job::Job;
 
 /// Reads the job's tasks just after each edge, on a thread of its own.

@@ -1,5 +1,6 @@
 //! The program of a run: started, signalled, waited for.
 
+use std::os::fd::{BorrowedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -17,6 +18,7 @@ use super::{Ending, RunConfig};
 use crate::SchedError;
 use crate::client::Client;
 use crate::job::Job;
+use crate::undo::release;
 
 /// Signals that are meant for the program.
 const FORWARDED: [Signal; 4] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
@@ -99,11 +101,13 @@ impl Child {
         command.args(arguments);
         let bound = config.cpus.is_some().then(|| cpus.clone());
         let mask = signals.before;
+        let way_out = release::way_out();
         let prepare = move || {
             mask.thread_set_mask()?;
+            leave(way_out);
             bound.as_ref().map_or(Ok(()), |cpus| cpu::bind(0, cpus)).map_err(std::io::Error::other)
         };
-        // SAFETY: between fork and exec only two system calls are made; they take no lock and, on their
+        // SAFETY: between fork and exec only three system calls are made; they take no lock and, on their
         // good path, no memory.
         unsafe { command.pre_exec(prepare) };
         if let Some(daemon) = daemon {
@@ -156,6 +160,14 @@ impl Child {
             Ok(_) | Err(Errno::EINTR) => Ok(None),
             Err(e) => Err(SchedError::system("waiting for the program")(e)),
         }
+    }
+}
+
+/// Leaves the group whose end the kernel tells of: that is for what serves the job, not for the job.
+fn leave(way_out: Option<RawFd>) {
+    if let Some(fd) = way_out {
+        // SAFETY: the descriptor is open as long as the process that was forked.
+        let _ = nix::unistd::write(unsafe { BorrowedFd::borrow_raw(fd) }, b"0");
     }
 }
 

@@ -28,7 +28,7 @@ const FIXTURE: &str = "--fixture";
 static BEFORE_MAIN: extern "C" fn() = before_main;
 
 extern "C" fn before_main() {
-    colony_sched::guardian::main_if_asked();
+    colony_sched::main_if_asked();
     let arguments: Vec<String> = std::env::args().collect();
     if arguments.get(1).is_some_and(|a| a == FIXTURE) {
         fixture(&arguments[2..]);
@@ -43,7 +43,10 @@ fn fixture(arguments: &[String]) {
         "spin" => spin_for(Duration::from_millis(number(0))),
         "burst" => burst(Duration::from_millis(number(0)), Duration::from_millis(number(1)), number(2)),
         "fork" => fork_spinners(number(0), number(1)),
-        "agent" => agent(rest[0].parse().expect("a process")),
+        "agent" => agent(rest.iter().map(|pid| pid.parse().expect("a process"))),
+        "rename" => rename_and_spin(Duration::from_millis(number(0)), Duration::from_millis(number(1))),
+        "leaderless" => leave_a_thread(Duration::from_millis(number(0)), Duration::from_millis(number(1))),
+        "escape" => escape(&rest[0].parse().expect("a list"), Duration::from_millis(number(1))),
         "run" => run_and_print(&rest[0], rest[1..].iter().map(OsString::from).collect()),
         other => panic!("no fixture {other}"),
     }
@@ -78,10 +81,38 @@ fn fork_spinners(count: u64, spin_ms: u64) {
     }
 }
 
-/// An agent for process `pid`, until it is killed or told to end by the end of its input.
-fn agent(pid: i32) {
+/// Has a name that is not UTF-8 after a while.
+fn rename_and_spin(before: Duration, time: Duration) {
+    spin_for(before);
+    nix::sys::prctl::set_name(c"\xff\xfe").expect("any bytes");
+    spin_for(time);
+}
+
+/// Ends its first thread after a while, by the system call; another one spins.
+fn leave_a_thread(before: Duration, time: Duration) {
+    std::thread::spawn(move || {
+        spin_for(before + time);
+        std::process::exit(0);
+    });
+    std::thread::sleep(before);
+    // SAFETY: ends this thread only; nothing of it is used after.
+    unsafe { nix::libc::syscall(nix::libc::SYS_exit, 0) };
+}
+
+/// Goes to other CPUs whenever it is not there.
+fn escape(to: &CpuSet, time: Duration) {
+    let start = Instant::now();
+    spin_for(Duration::from_millis(300));
+    while start.elapsed() < time {
+        cpu::bind(0, to).expect("its own affinity");
+        spin_for(Duration::from_millis(1));
+    }
+}
+
+/// An agent for these processes, until it is killed or told to end by the end of its input.
+fn agent(pids: impl Iterator<Item = i32>) {
     let job = Arc::new(Job::new());
-    job.add(pid).expect("alive");
+    pids.for_each(|pid| job.add(pid).expect("alive"));
     let agent = Agent::start(AgentConfig::new(windows(), last_cpu()), job).expect("privileged");
     println!("ready");
     std::io::stdout().flush().expect("the test reads");
@@ -191,6 +222,12 @@ pub(crate) fn spinner(own: Class) -> Owned {
 /// Starts an agent in a process of its own, for process `pid`, and waits until it works.
 pub(crate) fn agent_for(pid: i32) -> Owned {
     wait_until_ready(me(&["agent", &pid.to_string()]))
+}
+
+/// As [`agent_for`], for several processes.
+pub(crate) fn agents_for(pids: &[i32]) -> Owned {
+    let words: Vec<String> = std::iter::once("agent".into()).chain(pids.iter().map(i32::to_string)).collect();
+    wait_until_ready(me(&words.iter().map(String::as_str).collect::<Vec<_>>()))
 }
 
 /// Starts an agent's process and waits until it works.

@@ -237,6 +237,39 @@ fn a_job_keeps_to_its_cpus_and_has_its_own_back_however_the_daemon_ends() {
 }
 
 #[test]
+fn every_process_of_the_daemon_killed_at_once_leaves_nothing() {
+    let _alone = alone();
+    for guards_first in [true, false] {
+        let Some(mut daemon) = daemon("") else { return };
+        let groups = std::fs::read_to_string("/proc/self/cgroup").expect("linux");
+        if !groups.contains(&format!("colony-undo.{}.", daemon.pid())) {
+            return eprintln!("skipped: the kernel starts no release agent here");
+        }
+        let (_group, both) = family(&daemon);
+        let mut ours = task::tree(daemon.pid().as_raw());
+        assert!(ours.len() > 2, "guard and guardian: {ours:?}");
+        if guards_first {
+            ours.reverse();
+        }
+        for pid in ours {
+            nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGKILL).expect("ours");
+        }
+        daemon.child.wait().expect("ours");
+        let usable = cpu::usable().expect("linux");
+        wait_until("both have their class and CPUs again", || in_own_class(&both) && on_cpus(&both, &usable));
+        wait_until("the mount is gone", || !daemon.mount.exists());
+    }
+}
+
+#[test]
+fn what_was_left_behind_is_undone_on_request() {
+    let out = crate::support::program().arg("--restore").output().expect("colonyd starts");
+    assert!(out.status.success(), "{}", text(&out));
+    let wrong = crate::support::program().args(["--restore", "--check"]).output().expect("colonyd starts");
+    assert_eq!(wrong.status.code(), Some(2), "{}", text(&wrong));
+}
+
+#[test]
 fn an_orphan_has_its_cpus_back_too() {
     let _alone = alone();
     let Some(mut daemon) = daemon("") else { return };

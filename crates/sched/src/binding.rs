@@ -33,6 +33,14 @@ pub struct NoSharedCpu {
     job: CpuSet,
 }
 
+/// Takes the calling thread off the job's CPUs, where there are others.
+pub(crate) fn keep_off(cpus: &CpuSet) {
+    let others = cpu::usable().unwrap_or_default().without(cpus);
+    if !others.is_empty() {
+        let _ = cpu::bind(0, &others);
+    }
+}
+
 /// What narrowing process `pid` and all that descends from it to `cpus` would change, but for the processes
 /// `except`; nothing is changed yet.
 pub(crate) fn plan(pid: i32, cpus: &CpuSet, except: &[i32]) -> Result<Vec<Bound>, NoSharedCpu> {

@@ -1,0 +1,115 @@
+//! Keeping the job on the job's CPUs.
+//!
+//! A favored task is above everything else where it may run, so it must run on the job's CPUs only. Any program may choose
+//! other CPUs for itself (`sched_setaffinity(2)`), and some runtimes bind their ranks without asking which CPUs the job has.
+//! The table does not favor a task that may run elsewhere, and at each scan such a task is bound to the job's CPUs again.
+//! A process that leaves again and again is not favored any more, nor is what it starts.
+
+use std::collections::BTreeMap;
+
+use colony_node::cpu::{self, CpuSet};
+use colony_node::task;
+
+use super::scanner::Slots;
+use super::table::{Mark, Table};
+use crate::binding::{self, Bound};
+use crate::job::JobTask;
+
+/// How often the tasks of a process are brought back before it is not favored any more.
+const BROUGHT_BACK: u32 = 3;
+
+/// Which processes have left the job's CPUs, and what was done about it.
+#[derive(Debug)]
+pub(super) struct Confinement {
+    cpus: CpuSet,
+    /// Whether this node has CPUs that are not the job's.
+    matters: bool,
+    /// How often each process was seen elsewhere, by its number and start of its first thread.
+    left: BTreeMap<(i32, u64), u32>,
+    bound: Vec<Bound>,
+    news: bool,
+}
+
+impl Confinement {
+    pub(super) fn new(cpus: &CpuSet) -> Self {
+        let others = cpu::online().map_or(true, |online| !online.without(cpus).is_empty());
+        Self { cpus: cpus.clone(), matters: others, left: BTreeMap::new(), bound: Vec::new(), news: false }
+    }
+
+    /// Whether there is anything to confine the job from.
+    pub(super) const fn matters(&self) -> bool {
+        self.matters
+    }
+
+    /// Binds tasks that may run elsewhere to the job's CPUs, and bars those of processes that do not stay; what the user
+    /// should know.
+    pub(super) fn enforce(&mut self, slots: &Slots, table: &Table, now: impl Fn() -> Mark) -> Vec<String> {
+        let escaped: Vec<_> = slots.iter().filter(|(_, task)| !table.is_confined(task.tid)).collect();
+        let mut warnings = Vec::new();
+        for (_, task) in &escaped {
+            self.bring_back(task);
+        }
+        for process in processes(escaped.iter().map(|(_, task)| *task)) {
+            let times = self.left.entry(process).or_default();
+            *times = times.saturating_add(1);
+            if *times == BROUGHT_BACK + 1 {
+                let of_it = slots.iter().filter(|(_, task)| task.pid == process.0);
+                of_it.for_each(|(index, _)| table.bar(index, &now));
+                warnings.push(format!(
+                    "process {} ({}) left the job's CPUs {times} times, so it is not favored any more; let it choose \
+                     among CPU {} only",
+                    process.0,
+                    task::name(process.0).unwrap_or_default(),
+                    self.cpus
+                ));
+            }
+        }
+        warnings
+    }
+
+    fn bring_back(&mut self, task: &JobTask) {
+        let Ok(old) = cpu::affinity(task.tid) else { return };
+        let shared = old.and(&self.cpus);
+        let new = if shared.is_empty() { self.cpus.clone() } else { shared };
+        // it may have ended just now
+        if task.id().lives() && cpu::bind(task.tid, &new).is_ok() && !self.is_known(task) {
+            binding::prune(&mut self.bound);
+            self.bound.push(Bound { task: task.id(), old, new });
+            self.news = true;
+        }
+    }
+
+    fn is_known(&self, task: &JobTask) -> bool {
+        self.bound.iter().any(|b| b.task == task.id())
+    }
+
+    /// Whether a task that joins is of a process that is not favored, or of one that such a process has started.
+    pub(super) fn is_barred(&self, task: &JobTask) -> bool {
+        let barred = |pid: i32| self.left.iter().any(|(&(p, _), &times)| p == pid && times > BROUGHT_BACK);
+        let any = self.left.values().any(|&times| times > BROUGHT_BACK);
+        // an orphan of a job with such a process may be its child
+        let parent = || task::stat(task.pid).map_or(1, |s| s.parent);
+        any && (barred(task.pid) || matches!(parent(), p if p == 1 || barred(p)))
+    }
+
+    /// The tasks that were bound, with the CPUs they had chosen.
+    pub(super) fn bound(&self) -> &[Bound] {
+        &self.bound
+    }
+
+    /// Whether tasks were bound since the last time.
+    pub(super) fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.news)
+    }
+
+    /// Gives tasks the CPUs back that they had chosen.
+    pub(super) fn undo(&self) {
+        binding::undo(&self.bound, &[]);
+    }
+}
+
+/// The processes of these tasks, each once, with their starts.
+fn processes<'a>(tasks: impl Iterator<Item = &'a JobTask>) -> Vec<(i32, u64)> {
+    let pids: std::collections::BTreeSet<i32> = tasks.map(|t| t.pid).collect();
+    pids.into_iter().map(|pid| (pid, task::stat(pid).map_or(0, |s| s.start_ticks))).collect()
+}

@@ -1,0 +1,44 @@
+//! What a program of ours may have been started as, instead of what its user wants.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use colony_node::class::{self, Class};
+use colony_node::task::TaskId;
+
+use crate::undo::{self, release};
+use crate::{daemon, guardian};
+
+/// Becomes a guardian, or undoes what dead processes left behind, if this process was started for that, and then does not
+/// return. Call it first thing in the `main` of every program that starts an [agent](crate::agent).
+pub fn main_if_asked() {
+    guardian::main_if_asked();
+    let Some(ended) = std::env::args_os().nth(1).and_then(|a| release::released(Path::new(&a))) else {
+        return;
+    };
+    // a job that spins on every CPU in a real-time class must not keep this from running
+    let _ = class::set_not_inherited(0, Class::Fifo(99));
+    undo_left_behind(Some(ended));
+    std::process::exit(0);
+}
+
+/// Undoes what dead processes of Colony have left behind on this node, and what process `ended` has; how many tasks were
+/// restored.
+fn undo_left_behind(ended: Option<TaskId>) -> usize {
+    let restored = undo::restore_tasks(ended);
+    daemon::undo_left_behind(ended);
+    release::clean_up(ended);
+    restored
+}
+
+/// Undoes what dead processes of Colony have left behind on this node: `colonyd --restore`.
+#[must_use]
+pub fn restore() -> ExitCode {
+    let restored = undo_left_behind(None);
+    if restored > 0 {
+        tracing::warn!(
+            "{restored} tasks were left behind by an agent that was killed; they are in their own class"
+        );
+    }
+    ExitCode::SUCCESS
+}

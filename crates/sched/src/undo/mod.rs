@@ -1,0 +1,68 @@
+//! What has to be undone on this node if every process that could undo it is killed.
+//!
+//! The agent and its [guardian](crate::guardian) put tasks back into their own class when one of them dies, and `colonyd` and
+//! its guard do the same for mounts and CPU bindings. For the death of all of them there are files in
+//! `/run/colony-undo`, a [`UndoFile`] each, readable for root only and named after the process that changed the node. Four
+//! readers undo what is in the files of dead processes:
+//!
+//! * the [release agent](release) that the kernel itself starts when the last process has died,
+//! * `colonyd --restore`, which the unit runs after `colonyd` has ended (`ExecStopPost=`),
+//! * every agent and every `colonyd` when it starts,
+//! * the guardian, which removes the file when it has done its work.
+//!
+//! A user without privileges has such a folder in `$XDG_RUNTIME_DIR`.
+
+mod file;
+pub(crate) mod release;
+
+use std::path::Path;
+
+use colony_node::task::TaskId;
+use serde::{Deserialize, Serialize};
+
+pub(crate) use file::{UndoFile, left_behind};
+
+use crate::binding::{self, Bound};
+use crate::job::{Job, JobTask};
+
+/// The name of files that hold [`Tasks`].
+pub(crate) const TASKS: &str = "tasks";
+
+/// Tasks an agent switches.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Tasks {
+    /// With the class each has of its own.
+    pub(crate) tasks: Vec<JobTask>,
+    /// Those that were brought back to the job's CPUs.
+    pub(crate) bound: Vec<Bound>,
+}
+
+impl Tasks {
+    /// Puts every task, and what descends from it, into its own class and on its own CPUs.
+    fn restore(&self) {
+        let job = Job::new();
+        self.tasks.iter().for_each(|&task| job.know(task));
+        job.restore();
+        binding::undo(&self.bound, &[]);
+    }
+}
+
+/// Restores the tasks that dead agents have left behind, and those of process `ended`, which is about to be one; how many.
+pub(crate) fn restore_tasks(ended: Option<TaskId>) -> usize {
+    let files = left_behind::<Tasks>(TASKS, ended);
+    for (path, tasks) in &files {
+        tasks.restore();
+        // it is done: whoever comes next would only do it again
+        let _ = std::fs::remove_file(path);
+    }
+    files.iter().map(|(_, tasks)| tasks.tasks.len()).sum()
+}
+
+/// Restores what is in one file, and removes it. For a guardian that has restored what it knows of: one that was started
+/// just before the agent died knows nothing yet.
+pub(crate) fn finish(path: &Path) {
+    if let Some(tasks) = file::read::<Tasks>(path) {
+        tasks.restore();
+    }
+    let _ = std::fs::remove_file(path);
+}
