@@ -1,12 +1,13 @@
 //! The node as Linux shows it.
 //!
 //! Everything that asks the kernel about this machine, or puts a task somewhere on it, goes through
-//! here: [CPUs](cpu), [scheduling classes](class), [tasks](task), [privileges](privilege), the
+//! here: [CPUs](cpu), [scheduling classes](class), [tasks](task), [privileges](privilege), [descriptors](descriptor), the
 //! [`record`] of the node's state that every result carries, and [files](mod@file) that appear
 //! whole or not at all.
 
 pub mod class;
 pub mod cpu;
+pub mod descriptor;
 pub mod file;
 pub mod privilege;
 pub mod record;

@@ -1,14 +1,20 @@
 //! QEMU, as machines of every kind start it.
 
 use std::fs::File;
+use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use colony_node::descriptor::close_on_exec_from;
 use command_fds::{CommandFdExt as _, FdMapping};
 use nix::sys::memfd::{MFdFlags, memfd_create};
-use nix::sys::prctl::set_pdeathsig;
+use nix::sys::prctl::{set_no_new_privs, set_pdeathsig};
+use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
+use nix::unistd::{Gid, Uid, geteuid, setgroups, setresgid, setresuid};
 
 use crate::VmError;
 
@@ -20,32 +26,104 @@ pub const FIRST_FD: i32 = 3;
 /// The emulated processor: fast string instructions are the slow way to copy where each is emulated by itself.
 pub const CPU: &str = "max,-erms,-fsrm";
 
-/// An emulator to be started, with these descriptors from [`FIRST_FD`] on, and pipes for what it says. It is killed
-/// when the thread ends that starts it.
+/// What QEMU's own seccomp filter denies: other programs, other identities, other priorities.
+const SANDBOX: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
+
+/// User and group of an emulator that root starts.
+const NOBODY: u32 = 65534;
+
+/// How much earlier than other processes an emulator is killed when memory runs out (`oom_score_adj`, proc(5)).
+const OOM_SCORE: &str = "500";
+
+/// An emulator to be started, with these descriptors from [`FIRST_FD`] on and no others, and pipes for what it says. It is
+/// killed when the thread ends that starts it. If the caller is root, the emulator runs as nobody: files that it opens
+/// by name must be readable by all.
 ///
 /// # Errors
-/// Descriptors that cannot be passed on.
+/// Descriptors that cannot be passed on; acceleration that only root may use.
 pub fn command(arguments: Vec<String>, fds: impl IntoIterator<Item = OwnedFd>) -> Result<Command, VmError> {
+    let confinement = Confinement::new(&arguments)?;
     let mut command = Command::new(QEMU.0);
-    let mappings =
-        fds.into_iter().zip(FIRST_FD..).map(|(parent_fd, child_fd)| FdMapping { parent_fd, child_fd });
+    let mappings: Vec<FdMapping> = fds
+        .into_iter()
+        .zip(FIRST_FD..)
+        .map(|(parent_fd, child_fd)| FdMapping { parent_fd, child_fd })
+        .collect();
+    let first_free = FIRST_FD + mappings.len() as i32;
     command
+        .args(["-sandbox", SANDBOX])
         .args(arguments)
-        .fd_mappings(mappings.collect())
-        .map_err(|e| VmError::Io { what: "the emulator's files".into(), source: std::io::Error::other(e) })?;
-    // SAFETY: between fork and exec only one system call is made, and nothing is allocated.
-    unsafe { command.pre_exec(|| set_pdeathsig(Signal::SIGKILL).map_err(Into::into)) };
+        .fd_mappings(mappings)
+        .map_err(|e| VmError::Io { what: "the emulator's files".into(), source: io::Error::other(e) })?;
+    // SAFETY: between fork and exec only system calls are made, and nothing is allocated.
+    unsafe {
+        command.pre_exec(move || {
+            confinement.enter()?;
+            close_on_exec_from(first_free)
+        });
+    }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     Ok(command)
+}
+
+/// Who an emulator runs as.
+struct Confinement {
+    /// Becomes nobody: the caller is root.
+    nobody: bool,
+    /// The group that may use acceleration, if it is asked for.
+    group: Option<Gid>,
+}
+
+impl Confinement {
+    fn new(arguments: &[String]) -> Result<Self, VmError> {
+        let nobody = geteuid().is_root();
+        let kvm = arguments.windows(2).any(|two| two[0] == "-accel" && two[1].starts_with("kvm"));
+        let group = if nobody && kvm { kvm_group()? } else { None };
+        Ok(Self { nobody, group })
+    }
+
+    /// Gives up what the caller may do, in a process that is about to become the emulator.
+    fn enter(&self) -> io::Result<()> {
+        if self.nobody {
+            setgroups(self.group.as_slice())?;
+            let (uid, gid) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
+            setresgid(gid, gid, gid)?;
+            setresuid(uid, uid, uid)?;
+        }
+        set_no_new_privs()?;
+        // another user than the parent's would clear it
+        set_pdeathsig(Signal::SIGKILL)?;
+        Ok(setrlimit(Resource::RLIMIT_CORE, 0, 0)?)
+    }
+}
+
+/// The group that an emulator needs to open `/dev/kvm`; none where everybody may.
+fn kvm_group() -> Result<Option<Gid>, VmError> {
+    const KVM: &str = "/dev/kvm";
+    let about = std::fs::metadata(KVM).map_err(VmError::io(KVM))?;
+    match (about.mode() & 0o006, about.mode() & 0o060, about.gid()) {
+        (0o006, ..) => Ok(None),
+        (_, 0o060, gid @ 1..) => Ok(Some(Gid::from_raw(gid))),
+        _ => Err(VmError::Wrong(format!(
+            "only root may open {KVM}, and emulators run as nobody: give it to a group \
+             (chgrp kvm {KVM}; chmod g+rw {KVM}), or run without KVM"
+        ))),
+    }
 }
 
 /// Starts it.
 ///
 /// # Errors
-/// If it is not here, with what to install.
+/// If QEMU is not here, with what to install, or the system refuses another process.
 pub fn spawn(mut command: Command) -> Result<Child, VmError> {
     let (tool, package) = QEMU;
-    command.spawn().map_err(|e| VmError::Tool { tool, package, reason: e.to_string() })
+    let child = command.spawn().map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => VmError::Tool { tool, package, reason: e.to_string() },
+        _ => VmError::Io { what: format!("starting {tool}"), source: e },
+    })?;
+    // where it cannot be written, the emulator is killed no earlier than others
+    let _ = std::fs::write(format!("/proc/{}/oom_score_adj", child.id()), OOM_SCORE);
+    Ok(child)
 }
 
 /// A file that lives in memory only.
@@ -54,4 +132,75 @@ pub fn spawn(mut command: Command) -> Result<Child, VmError> {
 /// If the system refuses it.
 pub fn memory_file(name: &str) -> Result<File, VmError> {
     memfd_create(name, MFdFlags::MFD_CLOEXEC).map(File::from).map_err(VmError::os("a file in memory"))
+}
+
+/// A file as an emulator that is nobody can open it by its descriptor: itself if all may read it, else a copy in memory.
+///
+/// # Errors
+/// If it cannot be read.
+pub(crate) fn readable(path: &Path) -> Result<File, VmError> {
+    let failed = || VmError::io(path.display().to_string());
+    let mut file = File::open(path).map_err(failed())?;
+    if !geteuid().is_root() || file.metadata().map_err(failed())?.mode() & 0o004 != 0 {
+        return Ok(file);
+    }
+    let mut copy = memory_file("colony-file")?;
+    io::copy(&mut file, &mut copy).map_err(failed())?;
+    Ok(copy)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd as _;
+
+    use super::*;
+
+    fn status(pid: u32, field: &str) -> Option<String> {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let line = text.lines().find_map(|l| l.strip_prefix(field)?.strip_prefix(':'))?;
+        Some(line.split_whitespace().next().unwrap_or_default().to_owned())
+    }
+
+    #[test]
+    fn an_emulator_has_no_rights_and_no_descriptors_of_its_starter() {
+        if let Some(reason) = crate::testing::missing() {
+            eprintln!("skipped: {reason}");
+            return;
+        }
+        let secret = tempfile::NamedTempFile::new().expect("a file");
+        // as a descriptor that a shell has opened: without close-on-exec
+        let inherited = nix::unistd::dup(secret.as_file()).expect("a descriptor");
+        assert_eq!(nix::fcntl::fcntl(&inherited, nix::fcntl::FcntlArg::F_GETFD), Ok(0));
+        let given = memory_file("given").expect("a file");
+        let arguments = ["-machine", "none", "-nodefaults", "-display", "none", "-S"];
+        let command = command(arguments.map(Into::into).into(), [given.into()]).expect("a command");
+        let mut child = spawn(command).expect("QEMU starts");
+        let pid = child.id();
+        // the filter is its own, made when it has read its arguments
+        while status(pid, "Seccomp").is_some_and(|mode| mode != "2") {
+            assert_eq!(child.try_wait().expect("ours"), None, "it runs");
+            std::thread::yield_now();
+        }
+        assert_eq!(status(pid, "NoNewPrivs").as_deref(), Some("1"));
+        let uid = if geteuid().is_root() { NOBODY } else { geteuid().as_raw() };
+        assert_eq!(status(pid, "Uid"), Some(uid.to_string()));
+        if geteuid().is_root() {
+            assert_eq!(status(pid, "Groups").as_deref(), Some(""));
+            assert_eq!(status(pid, "CapPrm").as_deref(), Some("0000000000000000"));
+        }
+        let links = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("we may look");
+        let links: Vec<_> = links.flatten().filter_map(|l| std::fs::read_link(l.path()).ok()).collect();
+        assert!(!links.iter().any(|l| l == secret.path()), "{links:?}, {}", inherited.as_raw_fd());
+        assert!(links.iter().any(|l| l.to_string_lossy().contains("memfd:given")), "{links:?}");
+        child.kill().expect("ours");
+        child.wait().expect("ours");
+    }
+
+    #[test]
+    fn only_a_missing_emulator_is_told_to_be_installed() {
+        let error = |program: &str| spawn(Command::new(program)).expect_err("no program").to_string();
+        assert!(error("/no/such/emulator").contains("install the package"));
+        let refused = error("/dev/null");
+        assert!(!refused.contains("install") && refused.contains("Permission denied"), "{refused}");
+    }
 }

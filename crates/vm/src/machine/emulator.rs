@@ -10,8 +10,9 @@ use super::{Prepared, Speed};
 use crate::qemu::{self, CPU};
 use crate::{VmError, net};
 
-/// Descriptors of the emulator: the image, the port to the guest, the first network card.
-const INITRD: i32 = qemu::FIRST_FD;
+/// Descriptors of the emulator: the kernel, the image, the port to the guest, the first network card.
+const KERNEL_FD: i32 = qemu::FIRST_FD;
+const INITRD: i32 = KERNEL_FD + 1;
 const PORT_FD: i32 = INITRD + 1;
 const FIRST_CARD: i32 = PORT_FD + 1;
 
@@ -32,7 +33,8 @@ pub(super) struct Emulator {
 pub(super) fn start(prepared: Prepared) -> Result<Emulator, VmError> {
     let (ours, theirs) = UnixStream::pair().map_err(VmError::io("a pair of sockets"))?;
     let arguments = arguments(&prepared);
-    let fds = [prepared.initrd, OwnedFd::from(theirs)].into_iter().chain(prepared.cards);
+    let kernel = qemu::readable(&prepared.kernel)?;
+    let fds = [kernel.into(), prepared.initrd, OwnedFd::from(theirs)].into_iter().chain(prepared.cards);
     let child = qemu::spawn(qemu::command(arguments, fds)?)?;
     Ok(Emulator { child, port: ours })
 }
@@ -52,7 +54,7 @@ fn arguments(prepared: &Prepared) -> Vec<String> {
             add(&["-cpu", &format!("{CPU},-rdrand,-rdseed"), "-rtc", "base=2026-01-01T00:00:00,clock=vm"]);
         }
     }
-    add(&["-kernel", &prepared.kernel.display().to_string(), "-initrd", &format!("/proc/self/fd/{INITRD}")]);
+    add(&["-kernel", &format!("/proc/self/fd/{KERNEL_FD}"), "-initrd", &format!("/proc/self/fd/{INITRD}")]);
     add(&["-append", &format!("{COMMAND_LINE}{}", vm.append)]);
     add(&["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]);
     add(&["-device", "virtio-serial-pci,max_ports=2", "-chardev", &format!("socket,id=job,fd={PORT_FD}")]);
