@@ -4,38 +4,39 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use colony_node::descriptor;
 
-use crate::worker::identity::DESCRIPTORS;
+/// How much earlier than other processes one is killed when memory runs out (`oom_score_adj`, proc(5)).
+const OOM_SCORE: &str = "500";
 
-/// Starts one, without environment; the daemon's end of its socket.
+/// Starts one, without environment, and with no other descriptors than its standard streams; the daemon's end of its
+/// socket.
 pub(crate) fn start(program: &Path, arguments: &[OsString]) -> io::Result<(UnixStream, Child)> {
     let (ours, theirs) = UnixStream::pair()?;
-    let child = Command::new(program)
-        .args(arguments)
-        .env_clear()
-        .current_dir("/")
-        .stdin(OwnedFd::from(theirs))
-        .stdout(Stdio::null())
-        .spawn()?;
+    let mut command = Command::new(program);
+    command.args(arguments).env_clear().current_dir("/").stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
+    // SAFETY: system calls only
+    unsafe { command.pre_exec(|| descriptor::close_on_exec_from(3)) };
+    let child = command.spawn()?;
+    // where it cannot be written, the process is killed no earlier than others
+    let _ = std::fs::write(format!("/proc/{}/oom_score_adj", child.id()), OOM_SCORE);
     Ok((ours, child))
-}
-
-/// In the process itself: its end of the socket.
-pub(crate) fn socket() -> io::Result<UnixStream> {
-    io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from)
 }
 
 /// Lets this process have as many descriptors as it may: a node takes seven, and the usual limit is for programs that
 /// wait by `select`.
 pub fn raise_descriptors() {
-    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // what cannot be had is told when it is missed
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(DESCRIPTORS)), hard);
-    }
+    // what cannot be had is told when it is missed
+    descriptor::raise_limit();
+}
+
+/// In the process itself: its end of the socket.
+pub(crate) fn socket() -> io::Result<UnixStream> {
+    io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from)
 }
 
 /// In the process itself: these signals are not for it.

@@ -1,8 +1,9 @@
 //! A job under way.
 
+use std::fmt;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
-use std::process::Child;
+use std::process::{Child, ExitStatus};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,13 @@ use crate::{CiodError, JobError, JobOutcome};
 
 /// How long a worker may take over a sentence that it has begun, and to be gone after its last one.
 pub(crate) const SENTENCE: Duration = Duration::from_secs(10);
+
+/// How long a killed worker may take to be gone. One that takes longer waits in the kernel, maybe for ever: for a file
+/// server that does not answer, for example.
+const REAP: Duration = Duration::from_secs(5);
+
+/// Between two looks at a worker that was killed: at first, and at most.
+const REAP_LOOK: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(5)];
 
 /// A job under way. Dropping it kills its worker, and its nodes are lost unless it had ended.
 #[derive(Debug)]
@@ -34,6 +42,8 @@ pub struct Job {
 /// When a worker is given up that should have ended the job itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
+    /// After its launch, for nodes that boot.
+    pub(crate) ready: Duration,
     /// After its start.
     pub(crate) timeout: Option<Duration>,
     /// After it was told to kill all processes, or should have done so.
@@ -42,7 +52,8 @@ pub(crate) struct Limits {
 
 #[derive(Debug)]
 struct State {
-    child: Child,
+    /// The worker, as long as nobody has waited for its end.
+    child: Option<Child>,
     outcome: JobOutcome,
     started: bool,
     done: bool,
@@ -50,6 +61,8 @@ struct State {
     listened: bool,
     /// When the worker is given up, and what is said of the job then.
     limit: Option<(Instant, Option<JobError>)>,
+    /// When the job ends without its worker, which was killed.
+    killed: Option<Instant>,
     /// What is said of the job whose worker was given up.
     late: Option<JobError>,
 }
@@ -65,8 +78,21 @@ impl Job {
     ) -> Self {
         let worker = child.id();
         let outcome = JobOutcome::default();
-        let (limit, late) = (None, None);
-        let state = State { child, outcome, started: false, done: false, listened: false, limit, late };
+        let mut state = State {
+            child: Some(child),
+            outcome,
+            started: false,
+            done: false,
+            listened: false,
+            limit: None,
+            killed: None,
+            late: None,
+        };
+        // opening the programs may take long, so that without a time of its own the job has no limit until it starts
+        if let Some(timeout) = limits.timeout {
+            let left = limits.ready.saturating_add(timeout).saturating_add(limits.patience);
+            state.limit(left, Some(JobError::Timeout { seconds: timeout.as_secs_f64() }));
+        }
         let (state, news) = (Mutex::new(state), Condvar::new());
         Self { control, alarm, size, nodes, limits, state, news, worker }
     }
@@ -95,6 +121,12 @@ impl Job {
     /// As of [`Job::signal`].
     pub fn signal_ranks(&self, signal: i32, ranks: &[u32]) -> Result<(), CiodError> {
         self.order(signal, Some(ranks.to_vec()))
+    }
+
+    /// Kills its worker: the job ends at once, and its nodes are lost. Also while another thread waits.
+    pub fn kill(&self) {
+        self.lock().kill();
+        node::ring(&self.alarm);
     }
 
     fn order(&self, signal: i32, ranks: Option<Vec<u32>>) -> Result<(), CiodError> {
@@ -139,6 +171,7 @@ impl Job {
         let mut state = self.lock();
         while !state.done && !so(&state) {
             let limit = state.limit.as_ref().map(|(at, _)| *at);
+            let limit = limit.into_iter().chain(state.killed).min();
             let heard = if state.listened {
                 state = self.listened(state, at);
                 false
@@ -151,6 +184,8 @@ impl Job {
                 state.keep_limit();
                 if speaks {
                     self.hear(&mut state);
+                } else if state.killed.is_some_and(passed) {
+                    self.finish(&mut state, None);
                 }
                 self.news.notify_all();
                 speaks
@@ -225,13 +260,15 @@ impl Job {
         if last.is_some() {
             self.gone();
         }
-        let _ = state.child.kill();
-        let status = state.child.wait();
+        let status = state.child.take().map_or(Ended::Unknown("it was waited for before".into()), end);
+        let said_all = last.is_some();
         state.outcome.error = last.unwrap_or_else(|| {
-            state.outcome.lost = self.nodes.iter().map(NodeLink::number).collect();
-            let how = status.map_or_else(|e| e.to_string(), |s| s.to_string());
-            Some(state.late.take().unwrap_or(JobError::WorkerDied(how)))
+            Some(state.late.take().unwrap_or_else(|| JobError::WorkerDied(status.to_string())))
         });
+        // a worker that is still there has the nodes' memory
+        if !said_all || matches!(status, Ended::Stuck) {
+            state.outcome.lost = self.nodes.iter().map(NodeLink::number).collect();
+        }
         state.outcome.processes.sort_by_key(|p| p.rank);
         state.outcome.lost.sort_unstable();
         for node in &self.nodes {
@@ -262,8 +299,16 @@ impl State {
     fn keep_limit(&mut self) {
         if let Some((_, error)) = self.limit.take_if(|(at, _)| passed(*at)) {
             self.late = self.late.take().or(error);
-            let _ = self.child.kill();
+            self.kill();
         }
+    }
+
+    fn kill(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+        }
+        let at = Instant::now() + REAP;
+        self.killed = Some(self.killed.map_or(at, |old| old.min(at)));
     }
 }
 
@@ -286,10 +331,54 @@ impl Drop for Job {
         if state.done {
             return;
         }
-        let _ = state.child.kill();
-        let _ = state.child.wait();
+        if let Some(child) = state.child.take() {
+            end(child);
+        }
         for node in &self.nodes {
             *node.lock() = NodeState::Lost;
         }
     }
+}
+
+/// How a worker has ended.
+enum Ended {
+    Status(ExitStatus),
+    /// It was killed, and is still there.
+    Stuck,
+    /// The system does not say.
+    Unknown(String),
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status(status) => status.fmt(f),
+            Self::Stuck => write!(
+                f,
+                "killed, and still there after {} s: it waits in the kernel, for a file server that does not answer \
+                 for example",
+                REAP.as_secs()
+            ),
+            Self::Unknown(why) => f.write_str(why),
+        }
+    }
+}
+
+/// Kills a worker and waits for its end; one that does not end in time is waited for in the background.
+fn end(mut child: Child) -> Ended {
+    let _ = child.kill();
+    let at = Instant::now() + REAP;
+    let [mut pause, longest] = REAP_LOOK;
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Ended::Status(status),
+            Ok(None) if passed(at) => break,
+            Ok(None) => std::thread::sleep(pause),
+            Err(e) => return Ended::Unknown(e.to_string()),
+        }
+        pause = longest.min(pause * 2);
+    }
+    // without a thread, it stays a zombie until this process ends
+    let _ = std::thread::Builder::new().name("reaper".into()).spawn(move || child.wait());
+    Ended::Stuck
 }

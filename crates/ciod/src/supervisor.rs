@@ -150,6 +150,7 @@ impl Ciod {
             spec,
         };
         let limits = Limits {
+            ready: self.config.ready,
             timeout: setup.spec.timeout()?,
             // to end the processes, to ask for more work, and something for a machine that is busy
             patience: self.config.grace.saturating_mul(3).saturating_add(control::DRAIN),

@@ -8,8 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use colony_ciod::{CiodError, Job, JobError, JobOutcome};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 
 use crate::CnkError;
 use crate::life::{Death, Life};
@@ -48,10 +47,8 @@ impl Running {
     /// it, it would not begin.
     pub fn wait_started(&self) -> bool {
         let end = |_: &[u32]| {
-            // its number is still its own, or nobody's: numbers go round before one is given again
-            let worker = Pid::from_raw(self.job.worker().cast_signed());
-            kill(worker, Signal::SIGKILL)
-                .map_err(|e| CiodError::System { what: "ending the job's worker".into(), source: e.into() })
+            self.job.kill();
+            Ok(())
         };
         self.watched(end, || self.job.wait_started())
     }

@@ -13,12 +13,11 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::Mode;
 use nix::unistd::{Gid, Uid, chdir, chroot, setgroups, setresgid, setresuid};
 
+use colony_node::descriptor::MOST;
+
 use crate::JobError;
 use crate::control::Identity;
 use crate::spec::{Bind, Files};
-
-/// Descriptors that a worker may have at most: those of all processes on 128 nodes.
-pub(crate) const DESCRIPTORS: u64 = 300_000;
 
 /// Takes the user's place, for good: there is no way back to what the daemon may do.
 pub(crate) fn take(identity: &Identity, files: &Files) -> Result<(), JobError> {
@@ -75,7 +74,7 @@ fn bound() {
 pub(super) fn limits() {
     // root may raise the hard limit too
     let most = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(_, hard)| hard);
-    if setrlimit(Resource::RLIMIT_NOFILE, DESCRIPTORS, DESCRIPTORS.max(most)).is_err() {
+    if setrlimit(Resource::RLIMIT_NOFILE, MOST, MOST.max(most)).is_err() {
         crate::raise_descriptors();
     }
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
