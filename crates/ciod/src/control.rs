@@ -14,8 +14,11 @@ use serde::{Deserialize, Serialize};
 use crate::outcome::ProcessOutcome;
 use crate::{JobError, JobSpec, rights};
 
-/// Bytes of a frame at most.
-const FRAME: usize = 64 << 20;
+/// Bytes of an order at most: the description of a job has all its environment.
+const ORDER: usize = 64 << 20;
+
+/// Bytes of a report at most: the worker is the user, and the supervisor keeps what it says.
+const REPORT: usize = 128 << 10;
 
 /// How long a job that has ended waits for a slow reader of its output.
 pub(crate) const DRAIN: Duration = Duration::from_secs(5);
@@ -86,15 +89,27 @@ pub(crate) fn send(mut stream: &UnixStream, message: &impl Serialize) -> io::Res
     stream.write_all(&frame)
 }
 
+/// What one side says, and how long it may be.
+pub(crate) trait Message: DeserializeOwned {
+    /// Bytes at most.
+    const MOST: usize = ORDER;
+}
+
+impl Message for Order {}
+
+impl Message for Report {
+    const MOST: usize = REPORT;
+}
+
 /// Reads a frame; `None` at the end of the stream.
-pub(crate) fn receive<T: DeserializeOwned>(mut stream: &UnixStream) -> io::Result<Option<T>> {
+pub(crate) fn receive<T: Message>(mut stream: &UnixStream) -> io::Result<Option<T>> {
     let mut length = [0; 4];
     match stream.read_exact(&mut length) {
         Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
         other => other?,
     }
     let length = u32::from_le_bytes(length) as usize;
-    if length > FRAME {
+    if length > T::MOST {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "a frame that long is none"));
     }
     let mut frame = vec![0; length];

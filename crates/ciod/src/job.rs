@@ -17,6 +17,9 @@ use crate::{CiodError, JobError, JobOutcome};
 /// How long a worker may take over a sentence that it has begun, and to be gone after its last one.
 pub(crate) const SENTENCE: Duration = Duration::from_secs(10);
 
+/// Bytes of nodes' words that are kept of a job.
+const LOG: usize = 64 << 10;
+
 /// How long a killed worker may take to be gone. One that takes longer waits in the kernel, maybe for ever: for a file
 /// server that does not answer, for example.
 const REAP: Duration = Duration::from_secs(5);
@@ -65,6 +68,8 @@ struct State {
     killed: Option<Instant>,
     /// What is said of the job whose worker was given up.
     late: Option<JobError>,
+    /// Words of nodes that were not kept.
+    unlogged: u64,
 }
 
 impl Job {
@@ -87,6 +92,7 @@ impl Job {
             limit: None,
             killed: None,
             late: None,
+            unlogged: 0,
         };
         // opening the programs may take long, so that without a time of its own the job has no limit until it starts
         if let Some(timeout) = limits.timeout {
@@ -240,9 +246,7 @@ impl Job {
                 }
             }
             Ok(Some(Report::Log { node, text })) => {
-                if state.outcome.log.len() < 10_000 {
-                    state.outcome.log.push(format!("node {node}: {text}"));
-                }
+                state.log(format!("node {node}: {text}"));
             }
             Ok(Some(Report::Lost { node })) => {
                 if self.nodes.iter().any(|n| n.number() == node) && !state.outcome.lost.contains(&node) {
@@ -269,6 +273,11 @@ impl Job {
         if !said_all || matches!(status, Ended::Stuck) {
             state.outcome.lost = self.nodes.iter().map(NodeLink::number).collect();
         }
+        if state.unlogged > 0 {
+            let more =
+                format!("{} more reports of nodes are not kept: {LOG} bytes a job are", state.unlogged);
+            state.outcome.log.push(more);
+        }
         state.outcome.processes.sort_by_key(|p| p.rank);
         state.outcome.lost.sort_unstable();
         for node in &self.nodes {
@@ -287,6 +296,16 @@ impl Job {
 }
 
 impl State {
+    /// Keeps words of a node, as far as there is room.
+    fn log(&mut self, text: String) {
+        let kept: usize = self.outcome.log.iter().map(|t| t.len() + size_of::<String>()).sum();
+        if self.unlogged == 0 && kept + text.len() <= LOG {
+            self.outcome.log.push(text);
+        } else {
+            self.unlogged += 1;
+        }
+    }
+
     /// Gives the worker no longer than this from now on.
     fn limit(&mut self, left: Duration, error: Option<JobError>) {
         let Some(at) = Instant::now().checked_add(left) else { return };

@@ -474,3 +474,33 @@ fn lines_have_the_rank_before_them() {
     lines.sort_unstable();
     assert_eq!(lines, ["0: !", "0: one", "0: two", "1: !", "1: three"]);
 }
+
+#[test]
+fn files_in_memory_hold_no_more_than_the_nodes() {
+    let house = House::new(1);
+    let (job, mut nodes, _output) = house.run(house.spec());
+    let node = &mut nodes[0];
+    let (half, efbig) = (WINDOW / 2, -i64::from(libc::EFBIG));
+    let name = node.string(0, FREE, "memory");
+    let mut make = |node: &mut SyntheticNode| node.call(0, nr::memfd_create, [name, 0, 0, 0, 0, 0]);
+    let first = make(node) as u64;
+    let second = make(node) as u64;
+    for file in [first, second] {
+        assert_eq!(node.call(0, nr::fallocate, [file, 0, 0, half, 0, 0]), 0);
+    }
+    assert_eq!(make(node), -i64::from(libc::ENOMEM), "the account is empty");
+    let kept_size = libc::FALLOC_FL_KEEP_SIZE as u64;
+    assert_eq!(node.call(0, nr::fallocate, [second, kept_size, half, 4096, 0, 0]), efbig);
+    assert_eq!(node.call(0, nr::ftruncate, [second, half + 1, 0, 0, 0, 0]), efbig);
+    assert_eq!(node.call(0, nr::pwrite64, [second, FREE, 8, half, 0, 0]), efbig);
+    assert_eq!(node.call(0, nr::pwrite64, [second, FREE, 8, half - 8, 0, 0]), 8, "within, it is written");
+    let seals = [second, libc::F_GET_SEALS as u64, 0, 0, 0, 0];
+    assert_eq!(node.call(0, nr::fcntl, seals), i64::from(libc::F_SEAL_SEAL), "as without an account");
+    // what is given back can be had again, and files on disk have nothing to do with it
+    assert_eq!(node.call(0, nr::close, [first, 0, 0, 0, 0, 0]), 0);
+    assert_eq!(node.call(0, nr::ftruncate, [second, WINDOW, 0, 0, 0, 0]), 0);
+    let on_disk = node.string(0, FREE, "on-disk");
+    let file = node.call(0, nr::open, [on_disk, (libc::O_RDWR | libc::O_CREAT) as u64, 0o600, 0, 0, 0]);
+    assert_eq!(node.call(0, nr::ftruncate, [file as u64, 4 * WINDOW, 0, 0, 0, 0]), 0);
+    assert!(finish(&job, &mut nodes).success());
+}

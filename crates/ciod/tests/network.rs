@@ -103,3 +103,26 @@ fn a_proxy_is_nobody_and_ends_with_its_owner() {
     drop(proxy);
     assert!(!std::path::Path::new(&place).exists());
 }
+
+#[test]
+fn a_node_that_acknowledges_nothing_is_not_listened_to_for_ever() {
+    const HELLOS: u32 = 6000;
+    let (_proxy, socket, _node) = proxy();
+    socket.set_nonblocking(true).expect("ours");
+    let mut buffer = [0; 10_000];
+    // so many were taken; and how many frames have said so
+    let (mut taken, mut said, mut next) = (0, 0, 0);
+    while said < 100 {
+        if next < HELLOS && socket.send(&frame(kind::HELLO, next, 0, &[])).is_ok() {
+            (next, said) = (next + 1, 0);
+        }
+        let Ok(length) = socket.recv(&mut buffer) else {
+            std::thread::yield_now();
+            continue;
+        };
+        let (head, _) = read(&buffer[..length], Side::Node, WINDOW).expect("a frame");
+        said = if head.ack > taken || next < HELLOS { 0 } else { said + 1 };
+        taken = taken.max(head.ack);
+    }
+    assert!(taken > 0 && taken < HELLOS, "{taken} greetings wait for the node");
+}

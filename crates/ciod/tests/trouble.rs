@@ -330,3 +330,24 @@ fn words_of_the_kernel_are_kept() {
     let outcome = finish(&job, &mut nodes);
     assert_eq!(outcome.log, ["node 0: all is well?[2J"]);
 }
+
+#[test]
+fn words_without_end_are_counted_and_not_kept() {
+    const SAID: usize = 200;
+    let house = House::new(1);
+    let (job, mut nodes, _output) = house.run(house.spec());
+    let log = std::thread::scope(|s| {
+        // the words wait for who waits for the job
+        let waits = s.spawn(|| job.wait());
+        for _ in 0..SAID {
+            nodes[0].log(&"x".repeat(4000));
+            assert_eq!(nodes[0].call(0, own::NOP, [0; 6]), 0);
+        }
+        finish(&job, &mut nodes);
+        waits.join().expect("ended").log
+    });
+    let bytes: usize = log.iter().map(String::len).sum();
+    assert!(bytes <= 65 << 10, "{bytes} bytes of 800,000 are kept");
+    let (last, kept) = log.split_last().expect("some are kept");
+    assert!(last.starts_with(&format!("{} more reports", SAID - kept.len())), "{last}");
+}

@@ -49,6 +49,8 @@ struct Setup {
     network: Network,
 }
 
+impl control::Message for Setup {}
+
 /// A running proxy; dropping it ends it.
 #[derive(Debug)]
 pub struct Proxy {

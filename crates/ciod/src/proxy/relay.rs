@@ -29,6 +29,9 @@ const RING_AGAIN: Duration = Duration::from_millis(100);
 /// Calls of a node without a reply, at most: rings hold less.
 const OPEN: usize = 64;
 
+/// What may wait for a node that acknowledges nothing, before no more of its words are taken.
+const WAITING: usize = 4096;
+
 /// What waits for its turn.
 enum Item {
     Frame(u8, u64, Vec<u8>),
@@ -145,7 +148,10 @@ impl Relay {
     /// One frame; whether there was one.
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
         let Self { link, window, memory, to_daemon, rings, queue, .. } = self;
+        let full = queue.len() >= WAITING;
         let taken = link.receive(buffer, window.length(), |content| match content {
+            // it comes again
+            Content::Hello | Content::Request(..) if full => Ok(false),
             Content::Hello => {
                 let header: Header = window.get(layout::HEADER_AT);
                 queue.push_back(Item::Frame(kind::PUT, layout::HEADER_AT, header.as_bytes().to_vec()));

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use colony_fship::Errno;
 
+use super::calls::Charge;
 use super::window::Bank;
 
 /// Descriptors of a process at most (`RLIMIT_NOFILE`, the usual soft limit).
@@ -42,12 +43,15 @@ pub(crate) struct Description {
     /// Seconds that the program wants closing a socket to wait (`SO_LINGER`). To the operating system it never does,
     /// for all others would wait too.
     pub(crate) linger: Cell<i32>,
+    /// What a file in memory takes of its job's account.
+    pub(crate) memory: Option<Charge>,
 }
 
 impl Description {
     pub(crate) fn new(kind: Kind, nonblocking: bool, shared: bool) -> Self {
         let nonblocking = Cell::new(nonblocking);
-        Self { kind, nonblocking, shared, connecting: Cell::new(false), linger: Cell::new(0) }
+        let (connecting, linger) = (Cell::new(false), Cell::new(0));
+        Self { kind, nonblocking, shared, connecting, linger, memory: None }
     }
 }
 

@@ -116,6 +116,7 @@ impl Worker {
                 Some(own),
                 setup.spec.labels,
                 (setup.identity.uid, setup.identity.gid),
+                setup.nodes.iter().map(|n| n.window).fold(0, u64::saturating_add),
             ),
             stdin,
             queue: Queue::default(),

@@ -46,12 +46,12 @@ impl World {
         // where the output may wait for room: so many there is room for
         let turn = if about.shared { libc::PIPE_BUF as u64 } else { TURN };
         let most = total.saturating_sub(progress.done).min(turn);
-        let copied = if range {
-            let args = [from as u64, place(0), fd as u64, place(1), most, args[5]];
-            self.host.call(libc::SYS_copy_file_range, args)
+        let (number, args) = if range {
+            (libc::SYS_copy_file_range, [from as u64, place(0), fd as u64, place(1), most, args[5]])
         } else {
-            self.host.call(libc::SYS_sendfile, [fd as u64, from as u64, place(0), most, 0, 0])
+            (libc::SYS_sendfile, [fd as u64, from as u64, place(0), most, 0, 0])
         };
+        let copied = self.growing(fd, about.memory.as_ref(), |world| world.host.call(number, args));
         match copied {
             Ok(n) => {
                 for (i, &address) in offsets.iter().enumerate().filter(|(_, a)| **a != 0) {

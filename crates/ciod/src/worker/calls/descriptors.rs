@@ -56,6 +56,7 @@ impl World {
         let (number, value) = (args[0], args[2]);
         let file = process.files.get_mut(number)?;
         let fd = file.fd.as_raw_fd();
+        let about = file.about.clone();
         match args[1] as i32 {
             command @ (libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) => {
                 let least = value as u32 as usize;
@@ -96,7 +97,10 @@ impl World {
                     other => other,
                 }
             }
-            command @ (libc::F_GETPIPE_SZ | libc::F_SETPIPE_SZ | libc::F_ADD_SEALS | libc::F_GET_SEALS) => {
+            command @ (libc::F_ADD_SEALS | libc::F_GET_SEALS) => {
+                self.seals(fd, about.memory.as_ref(), command, value)
+            }
+            command @ (libc::F_GETPIPE_SZ | libc::F_SETPIPE_SZ) => {
                 done(self.host.call(libc::SYS_fcntl, [fd as u64, command as u64, value, 0, 0, 0])?)
             }
             _ => Err(Errno::EINVAL),

@@ -1,10 +1,11 @@
 //! `sendmsg` and `recvmsg`: the `msghdr` and what comes beside the data.
 
-use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 
 use colony_fship::Errno;
 use colony_fship::spans::{IOVECS, MOVED, Span, Use};
 
+use super::memory::sent;
 use super::paths::kind;
 use crate::worker::process::{Descriptor, Kind, Process};
 
@@ -75,7 +76,9 @@ pub(super) fn outgoing(process: &Process, header: &Header) -> Result<Vec<u8>, Er
             (libc::SOL_SOCKET, libc::SCM_RIGHTS) => {
                 for fd in control[place].chunks_exact_mut(4) {
                     let number = i32::from_le_bytes([fd[0], fd[1], fd[2], fd[3]]);
-                    let host = process.files.host(number as u32 as u64)?;
+                    let file = process.files.get(number as u32 as u64)?;
+                    sent(file)?;
+                    let host = file.fd.as_raw_fd();
                     fd.copy_from_slice(&host.to_le_bytes());
                 }
             }

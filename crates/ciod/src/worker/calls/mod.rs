@@ -8,6 +8,7 @@
 mod copies;
 mod descriptors;
 mod exec;
+mod memory;
 mod messages;
 mod names;
 mod options;
@@ -31,6 +32,7 @@ use super::process::Process;
 use super::start::Opened;
 use super::waits::{Progress, Wait};
 use crate::Rule;
+pub(crate) use memory::{Account, Charge};
 
 /// How a call went.
 pub(crate) enum Step {
@@ -95,6 +97,8 @@ pub(crate) struct World {
     umask: u32,
     /// Who the job is.
     ids: (u32, u32),
+    /// What its files in memory may take.
+    memory: Account,
 }
 
 impl World {
@@ -104,8 +108,10 @@ impl World {
         own: Option<OwnedFd>,
         labels: bool,
         ids: (u32, u32),
+        memory: u64,
     ) -> Self {
-        Self { host, outputs, labels, own, directory: None, umask: 0, ids }
+        let memory = Account::new(memory);
+        Self { host, outputs, labels, own, directory: None, umask: 0, ids, memory }
     }
 
     /// Makes a call of `process`, or makes it again.
@@ -145,6 +151,7 @@ impl World {
             | nr::pwritev2 => self.read_or_write(call, process, request, progress),
             nr::open | nr::openat | nr::openat2 | nr::creat => self.open(call, process, request),
             nr::memfd_create => self.memory_file(process, args),
+            nr::ftruncate | nr::fallocate => self.resize(call, process, request),
             nr::close => process.files.remove(args[0]).and_then(|_| done(0)),
             nr::close_range => self.close_range(process, args),
             nr::dup | nr::dup2 | nr::dup3 => self.duplicate(call, process, args),

@@ -184,16 +184,6 @@ impl World {
         self.host.call(libc::SYS_newfstatat, args).is_ok() && about.st_mode & libc::S_IFMT == libc::S_IFIFO
     }
 
-    pub(super) fn memory_file(&mut self, process: &mut Process, args: &[u64; 6]) -> Made {
-        // names have 249 bytes at most, and longer ones are refused
-        let name = process.bank.string(args[0], 250, Errno::EINVAL)?;
-        process.files.free(0)?;
-        let flags = args[1] | u64::from(libc::MFD_CLOEXEC);
-        let fd = self.host.open(libc::SYS_memfd_create, [name.as_ptr() as u64, flags, 0, 0, 0, 0])?;
-        let closes = args[1] & u64::from(libc::MFD_CLOEXEC) != 0;
-        done(process.files.insert(0, Descriptor::new(fd, Kind::File, false, closes))?)
-    }
-
     pub(super) fn chdir(&mut self, call: &Call, process: &mut Process, request: &Request) -> Made {
         let host = translate(call, process, request)?;
         let path = host.paths[0].as_deref().ok_or(Errno::EFAULT)?;

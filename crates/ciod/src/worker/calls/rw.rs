@@ -177,7 +177,8 @@ impl World {
         if manner.offset.is_some_and(|o| o as i64 <= -1) {
             return Err(Errno::EINVAL);
         }
-        self.host.call(number, [fd, place, count, offset, 0, manner.flags])
+        let act = |world: &mut Self| world.host.call(number, [fd, place, count, offset, 0, manner.flags]);
+        if manner.writes { self.growing(fd as RawFd, about.memory.as_ref(), act) } else { act(self) }
     }
 
     /// Nothing can be moved now.
