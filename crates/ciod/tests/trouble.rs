@@ -231,6 +231,27 @@ fn programs_that_cannot_run_leave_the_nodes_free() {
 }
 
 #[test]
+fn a_worker_is_confined_and_has_no_descriptors_of_its_starter() {
+    let house = House::new(1);
+    let inherited = house.path("inherited");
+    let file = std::fs::File::create(&inherited).expect("a file");
+    // as a shell opens one: without close-on-exec
+    let _open = nix::unistd::dup(&file).expect("a descriptor");
+    let (job, mut nodes, _output) = house.run(house.spec());
+    let place = format!("/proc/{}", job.worker());
+    let status = std::fs::read_to_string(format!("{place}/status")).expect("it runs");
+    for line in ["Seccomp:\t2", "NoNewPrivs:\t1", "CapPrm:\t0000000000000000"] {
+        assert!(status.contains(line), "{line}: {status}");
+    }
+    assert_eq!(std::fs::read_to_string(format!("{place}/oom_score_adj")).expect("it runs").trim(), "500");
+    // only root can look into a worker
+    let links = std::fs::read_dir(format!("{place}/fd")).into_iter().flatten().flatten();
+    let links: Vec<_> = links.filter_map(|l| std::fs::read_link(l.path()).ok()).collect();
+    assert!(!links.contains(&inherited), "{links:?}");
+    assert!(finish(&job, &mut nodes).success());
+}
+
+#[test]
 fn a_worker_that_is_killed_is_told() {
     let house = House::new(2);
     let (job, _nodes, _output) = house.run(house.spec());

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::{self, Identity};
 use crate::spec::Files;
+use crate::worker::filter;
 use crate::worker::identity;
 use crate::worker::window::Window;
 use crate::{NodeLink, helper};
@@ -118,6 +119,7 @@ fn prepare() -> io::Result<Relay> {
     let (uid, gid) = (who(geteuid().as_raw()), who(getegid().as_raw()));
     identity::take(&Identity { uid, gid, groups: Vec::new(), take: root }, &Files::Host)
         .map_err(io::Error::other)?;
+    filter::enter()?;
     let window = Window::map(&memory, setup.window)?;
     Ok(Relay::new(
         control,

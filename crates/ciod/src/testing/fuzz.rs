@@ -102,8 +102,14 @@ pub fn fuzz_calls(bytes: &[u8]) {
     input.0 = rest;
     let base = bank.pointer(LARGE_PAGE, 0).expect("inside") as u64 - LARGE_PAGE;
     let outputs = [Output::new(null()), Output::new(null())];
-    let mut world =
-        World::new(Host::Sandbox(Box::new(sandbox(base))), outputs, None, length % 2 == 0, (1, 1), length as u64);
+    let mut world = World::new(
+        Host::Sandbox(Box::new(sandbox(base))),
+        outputs,
+        None,
+        length % 2 == 0,
+        (1, 1),
+        length as u64,
+    );
     let mut process = Process::new(0, bank, Rc::new(null()));
     for n in 0..3 {
         let kind = if n == 0 { Kind::Stream } else { Kind::Output(n - 1) };

@@ -1,6 +1,7 @@
 //! The worker of a job: one process, which is the user, and does what the job's nodes ask for.
 
 pub(crate) mod calls;
+pub(crate) mod filter;
 pub(crate) mod host;
 pub(crate) mod identity;
 mod image;
@@ -68,6 +69,7 @@ fn prepare(control: &UnixStream) -> Result<Option<Prepared>, JobError> {
     let own = identity::descriptors(&setup.identity, &setup.spec.files)?;
     let (stdin, outputs) = (input(stdin), [Output::new(stdout), Output::new(stderr)]);
     identity::take(&setup.identity, &setup.spec.files)?;
+    filter::enter().map_err(|e| JobError::Identity(format!("the filter of system calls: {e}")))?;
     let mut nodes = Vec::new();
     for (n, [memory, bell, first, second]) in setup.nodes.iter().zip(fds) {
         let window = Window::map(&memory, n.window).map_err(system)?;
