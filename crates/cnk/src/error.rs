@@ -18,6 +18,19 @@ pub enum CnkError {
         /// What it said.
         source: io::Error,
     },
+    /// This process may not have the descriptors of so many nodes.
+    #[error(
+        "{nodes} nodes need {needed} open files, and this process may have {limit}: raise the hard limit \
+         (ulimit -Hn {needed}), or take fewer nodes"
+    )]
+    Descriptors {
+        /// Nodes that were asked for.
+        nodes: u32,
+        /// Descriptors for them, and those that are open.
+        needed: u64,
+        /// The limit (`RLIMIT_NOFILE`).
+        limit: u64,
+    },
     /// A wish that no machine fulfills.
     #[error("{0}")]
     Machine(String),

@@ -4,6 +4,7 @@ use std::fs::File;
 
 use colony_ciod::{Ciod, Config, JobError, JobOutcome, JobSpec, NodeLink, NodeState, Streams};
 use colony_fship::layout::LARGE_PAGE;
+use colony_node::descriptor;
 use colony_torus::Dims;
 use colony_torus::layout::Layout;
 use colony_vm::qemu::memory_file;
@@ -50,6 +51,7 @@ impl Partition {
         if nodes == 0 {
             return Err(CnkError::Machine("a partition has one node at least".into()));
         }
+        check_descriptors(&machine, nodes)?;
         let slots = match machine.accel {
             // counted time does not care who else computes
             Accel::Counted { .. } => Slots::take_telling(1, notice)?,
@@ -146,6 +148,19 @@ impl Partition {
         }
         Ok(())
     }
+}
+
+/// Raises the limit of descriptors as far as it goes, and refuses more nodes than it allows.
+fn check_descriptors(machine: &Machine, nodes: u32) -> Result<(), CnkError> {
+    // window, three bells, socket, console, the emulator's words; a proxy's socket; what a start takes for a moment
+    const OF_A_NODE: u64 = 7;
+    const OF_A_PROXY: u64 = 1;
+    const SPARE: u64 = 32;
+    let limit = descriptor::raise_limit();
+    let each = OF_A_NODE + if matches!(machine.link, Link::Network(_)) { OF_A_PROXY } else { 0 };
+    let open = std::fs::read_dir("/proc/self/fd").map_or(0, |all| all.count() as u64);
+    let needed = u64::from(nodes) * each + open + SPARE;
+    if needed > limit { Err(CnkError::Descriptors { nodes, needed, limit }) } else { Ok(()) }
 }
 
 /// The memory that the nodes share, unless there shall be none: enough for a process on every CPU.

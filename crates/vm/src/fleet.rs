@@ -52,6 +52,7 @@ pub fn run<S: AsRef<str>>(
     if nodes == 0 || nodes > MOST {
         return Err(VmError::Wrong(format!("{nodes} nodes: give 1 to {MOST}")));
     }
+    colony_node::descriptor::raise_limit();
     let network = Network::new(link)?;
     let _slots = vm.slots(nodes)?;
     let (tell, told) = mpsc::channel();

@@ -20,6 +20,17 @@ fn what_no_node_can_be_is_wrong_use() {
 }
 
 #[test]
+fn too_few_descriptors_are_told_before_a_node_is_started() {
+    let colony = assert_cmd::cargo::cargo_bin!("colony");
+    let text = format!("ulimit -n 256; exec {} cnk run --nodes 512 -- /bin/true", colony.display());
+    let out = std::process::Command::new("sh").args(["-c", &text]).output().expect("sh is there");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "{said}");
+    assert!(said.contains("512 nodes need") && said.contains("may have 256"), "{said}");
+    assert!(!said.contains("install"), "{said}");
+}
+
+#[test]
 fn every_system_call_is_listed_with_who_does_it() {
     let listed = json(&["cnk", "calls", "--json"]);
     let calls = listed["calls"].as_array().expect("a list");
