@@ -82,7 +82,7 @@ fn a_program_with_libraries_of_this_host_runs_and_one_that_is_not_there_is_127()
     drop(vm);
     // this test itself, with all it needs
     let own = std::env::current_exe().expect("linux");
-    let vm = node([&own]).expect("a node").cpus(2);
+    let vm = node([&own]).expect("a node").cpus(2).one_thread();
     let name = own.file_name().expect("a name").to_str().expect("text");
     let text = format!("{name} --list | grep time_is_instructions; nproc; test ! -e /etc/shadow; nowhere");
     let out = script(&vm, &text).expect("it runs");

@@ -42,7 +42,7 @@ fn whatever_ends_the_scheduler_ordinary_scheduling_goes_on() {
 #[test]
 fn cpus_may_come_and_go_and_clocks_be_set() {
     let Some(vm) = node_with(&[]) else { return };
-    let vm = collecting(vm.cpus(2).append("nohz_full=1"), &["hotplug", "step"]);
+    let vm = collecting(vm.cpus(2).one_thread().append("nohz_full=1"), &["hotplug", "step"]);
     // the first run in the node: after another one, a CPU that goes can wait ten seconds for the worker that frees it
     let out = sh(
         &vm,
@@ -67,7 +67,7 @@ fn cpus_may_come_and_go_and_clocks_be_set() {
 #[test]
 fn ticks_stop_where_one_task_of_the_job_has_a_cpu() {
     let Some(vm) = node_with(&[]) else { return };
-    let vm = collecting(vm.cpus(2).append("nohz_full=1"), &["ticks", "tickless"]);
+    let vm = collecting(vm.cpus(2).one_thread().append("nohz_full=1"), &["ticks", "tickless"]);
     // two emulated CPUs in ordinary time: a bad minute of this host says nothing of Colony
     assert!((0..3).any(|_| ticks_stop(&vm)), "the tick goes on, in each of three runs");
 }

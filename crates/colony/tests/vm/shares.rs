@@ -48,7 +48,7 @@ fn who_never_sleeps_starves_nobody() {
 fn what_joins_the_job_while_it_runs_is_the_jobs_and_the_rest_goes_where_there_is_room() {
     let Some(daemon) = colonyd() else { return };
     let Some(vm) = node_with(&[daemon.to_str().expect("a path")]) else { return };
-    let vm = collecting(vm.cpus(2), &["before", "joined", "after", "unbound"]);
+    let vm = collecting(vm.cpus(2).one_thread(), &["before", "joined", "after", "unbound"]);
     // two emulated CPUs in ordinary time: a bad minute of this host says nothing of Colony
     assert!((0..3).any(|_| joins_and_moves(vm.clone())), "not in any of three runs");
 }

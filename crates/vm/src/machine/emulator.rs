@@ -47,6 +47,7 @@ fn arguments(prepared: &Prepared) -> Vec<String> {
     add(&["-machine", "pc-q35-7.0", "-m", &prepared.memory_mib.to_string(), "-smp", &vm.cpus.to_string()]);
     match vm.speed {
         Speed::Emulated => add(&["-accel", "tcg,thread=multi", "-cpu", CPU]),
+        Speed::Turns => add(&["-accel", "tcg,thread=single", "-cpu", CPU]),
         Speed::Accelerated => add(&["-accel", "kvm", "-cpu", "host"]),
         Speed::Counted { shift } => {
             add(&["-accel", "tcg,thread=single", "-icount", &format!("shift={shift},sleep=off")]);

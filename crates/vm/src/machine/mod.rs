@@ -27,6 +27,8 @@ use crate::{Image, Kernel, VmError};
 enum Speed {
     /// Emulated, a thread of the host for every CPU, time as on the host.
     Emulated,
+    /// Emulated, all CPUs in turns on one thread of the host, time as on the host.
+    Turns,
     /// Emulated, time counted in instructions of `1 << shift` ns.
     Counted { shift: u8 },
     /// By the host's processor.
@@ -156,6 +158,14 @@ impl Vm {
     #[must_use]
     pub const fn icount(mut self, shift: u8) -> Self {
         self.speed = Speed::Counted { shift };
+        self
+    }
+
+    /// Emulates all CPUs in turns on one thread of the host. Where they run at a time, Linux's code patching kills some
+    /// guests (`Oops: int3`).
+    #[must_use]
+    pub const fn one_thread(mut self) -> Self {
+        self.speed = Speed::Turns;
         self
     }
 

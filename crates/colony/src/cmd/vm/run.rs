@@ -88,14 +88,16 @@ enum Accel {
     /// Emulation: works everywhere
     #[default]
     Tcg,
+    /// The same on one thread of the host: several CPUs take turns, and Linux's code patching is safe
+    TcgSingle,
     /// The host's processor, by /dev/kvm
     Kvm,
 }
 
 pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    if args.accel == Accel::Kvm && args.icount.is_some() {
+    if args.accel != Accel::Tcg && args.icount.is_some() {
         return Err(WrongUse(
-            "only an emulated machine counts instructions: leave out --accel or --icount".into(),
+            "--icount counts instructions with its own emulation: leave out --accel or --icount".into(),
         )
         .into());
     }
@@ -160,8 +162,10 @@ fn machine(args: &Args, collected: &[(PathBuf, PathBuf)], kernel: &Kernel, image
     if let Some(shift) = args.icount {
         vm = vm.icount(shift);
     }
-    if args.accel == Accel::Kvm {
-        vm = vm.kvm();
+    match args.accel {
+        Accel::Tcg => {}
+        Accel::TcgSingle => vm = vm.one_thread(),
+        Accel::Kvm => vm = vm.kvm(),
     }
     collected.iter().fold(vm, |vm, (guest, _)| vm.collect(guest))
 }
