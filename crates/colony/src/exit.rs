@@ -35,7 +35,7 @@ pub(crate) fn code(result: anyhow::Result<ExitCode>) -> ExitCode {
         Ok(code) => code,
         Err(e) if is_broken_pipe(&e) => ExitCode::SUCCESS,
         Err(e) => {
-            eprintln!("error: {}", text(&e));
+            note!("error: {}", text(&e));
             if is_wrong_use(&e) { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }

@@ -1,5 +1,9 @@
 //! The `colony` command: parse, call, print.
 
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
+#[macro_use]
+mod say;
 mod cli;
 mod cmd;
 mod exit;
@@ -12,6 +16,7 @@ fn main() -> std::process::ExitCode {
     colony_sched::main_if_asked();
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::from_env("COLONY_LOG"))
+        .log_internal_errors(false)
         .with_writer(std::io::stderr)
         .init();
     exit::code(cli::Cli::parse().run())

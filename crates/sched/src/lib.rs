@@ -8,6 +8,7 @@
 //! * [`proof`]: what was stolen from the job, split by window, as the kernel's own events show it.
 //! * [`daemon`], [`client`]: `colonyd`, which owns the windows of a node, and how programs talk to it.
 //! * [`run`]: a program as the job class, start to end, with its proof.
+//! * [`log`]: standard error of a process that must outlive it.
 //!
 //! A program that starts an agent calls [`main_if_asked`] first thing in its `main`.
 
@@ -22,6 +23,7 @@ pub mod ext;
 pub mod guardian;
 pub mod job;
 pub mod keeper;
+pub mod log;
 pub mod proof;
 pub mod run;
 mod undo;

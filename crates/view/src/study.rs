@@ -100,12 +100,12 @@ impl colony_study::Progress for Steps {
     fn end(&self) {
         if let Some((what, bar)) = self.0.borrow_mut().take() {
             drop(bar);
-            eprintln!("  {what}");
+            colony_sched::log::say(format_args!("  {what}"));
         }
     }
 
     fn note(&self, line: &str) {
-        eprintln!("  left out: {line}");
+        colony_sched::log::say(format_args!("  left out: {line}"));
     }
 }
 

@@ -33,6 +33,13 @@ fn print<T: serde::Serialize>(json: bool, value: &T, text: impl FnOnce(&T) -> St
     Ok(())
 }
 
+/// Prints text as it is.
+fn print_text(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}
+
 /// Whether a result can be written to `path`: asked before the work that makes it.
 fn can_write(path: &Path) -> anyhow::Result<()> {
     colony_node::file::check_writable(path).with_context(|| format!("writing {}", path.display()))

@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use colony_node::cpu::CpuSet;
 use colony_sched::agent::RegularClass;
 use colony_sched::ext::{Exempt, ExtOptions, KthreadPolicy};
-use colony_sched::run::{Backend, RunConfig, run as run_job};
+use colony_sched::run::{Backend, RunConfig, RunReport, run as run_job};
 use colony_time::{DutyCycle, Windows};
 
 use crate::exit::WrongUse;
@@ -137,15 +137,22 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         },
         command: args.command,
     })?;
-    if let Some(out) = &args.out {
-        super::keep(out, &report)?;
+    // the program has ended: what becomes of the report does not change how
+    if let Some(Err(e)) = args.out.as_ref().map(|out| super::keep(out, &report)) {
+        note!("error: {e:#}; the exit code is the program's");
     }
-    if args.json {
-        let mut stdout = std::io::stdout().lock();
-        serde_json::to_writer(&mut stdout, &report)?;
-        writeln!(stdout)?;
-    } else {
-        eprint!("\n{}", colony_view::run::render(&report));
+    if !args.json {
+        note!("\n{}", colony_view::run::render(&report).trim_end());
+    } else if let Err(e) = print_line(&report) {
+        note!("error: printing the report: {e}; the exit code is the program's");
     }
     Ok(ExitCode::from(report.ending.code().clamp(0, 255) as u8))
+}
+
+/// The report as one line on standard output.
+fn print_line(report: &RunReport) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer(&mut out, report)?;
+    writeln!(out)?;
+    out.flush()
 }

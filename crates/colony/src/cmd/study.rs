@@ -99,7 +99,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let results = study::run(&params, &mut node, &progress)?;
         results.write(&args.out)?;
         super::print(args.json, &results, view::results)?;
-        eprintln!("written: {0}/results.json and {0}/report.html", args.out.display());
+        note!("written: {0}/results.json and {0}/report.html", args.out.display());
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -58,6 +58,39 @@ fn the_programs_output_is_its_own_and_the_report_comes_after_it() {
 }
 
 #[test]
+fn the_exit_code_is_the_programs_whatever_becomes_of_our_output() {
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").expect("linux");
+    let closed = || {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        writer
+    };
+    let run = |more: &[&str], out: Stdio, err: Stdio| {
+        let mut run = Command::new(program());
+        // the program itself writes nothing
+        run.arg("run").args(["--backend", "none"]).args(more).args(["--", "sh", "-c", "exit 7"]);
+        run.stdout(out).stderr(err).env("COLONY_LOG", "trace").status().expect("starts").code()
+    };
+    assert_eq!(run(&[], Stdio::null(), full().into()), Some(7));
+    assert_eq!(run(&[], Stdio::null(), closed().into()), Some(7));
+    assert_eq!(run(&["--json"], full().into(), Stdio::null()), Some(7));
+    assert_eq!(run(&["--json"], closed().into(), full().into()), Some(7));
+    let dir = tempfile::tempdir().expect("temp dir");
+    let gone = dir.path().join("gone");
+    std::fs::create_dir(&gone).expect("ours");
+    let script = format!("rmdir '{}'; exit 7", gone.display());
+    let mut out = colony();
+    out.args(["run", "--backend", "none", "--out"]).arg(gone.join("r.json"));
+    let out = out.args(["--", "sh", "-c", &script]).output().expect("runs");
+    assert_eq!(out.status.code(), Some(7), "{}", error(&out));
+    assert!(error(&out).contains("r.json"), "{}", error(&out));
+    // wrong use and failures have their codes, told or not
+    let mut wrong = Command::new(program());
+    wrong.args(["run", "--cpus", "900", "--", "true"]).stderr(full());
+    assert_eq!(wrong.status().expect("starts").code(), Some(2));
+}
+
+#[test]
 fn the_report_is_kept() {
     let dir = tempfile::tempdir().expect("temp dir");
     let file = dir.path().join("r.json");

@@ -1,12 +1,13 @@
 //! The node daemon.
 
-use std::io::IsTerminal;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 use colony_sched::daemon::config::{Config, ConfigError};
 use colony_sched::daemon::{guard_main, serve};
+use colony_sched::log;
 use colony_time::{DutyCycle, text};
 use tracing_subscriber::EnvFilter;
 
@@ -72,12 +73,7 @@ fn main() -> ExitCode {
     }
     let arguments = Arguments::parse();
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_target(false)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr)
-        .init();
+    log::start(filter);
     if arguments.restore {
         return colony_sched::restore();
     }
@@ -85,7 +81,8 @@ fn main() -> ExitCode {
     let checked = match arguments.config().and_then(|c| c.check().map(|checked| (c, checked))) {
         Ok((config, checked)) if check => {
             let windows = checked.setting.windows();
-            println!(
+            let said = writeln!(
+                std::io::stdout(),
                 "the configuration works here: files at {}, favored {} and regular {} of every {}, CPU {} for jobs",
                 config.mount.display(),
                 text::Ns(windows.favored_ns()),
@@ -93,11 +90,19 @@ fn main() -> ExitCode {
                 text::Ns(windows.period_ns()),
                 checked.cpus,
             );
-            return ExitCode::SUCCESS;
+            return match said {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(e) => {
+                    log::say(format_args!(
+                        "colonyd: the configuration works here, but printing that failed: {e}"
+                    ));
+                    ExitCode::FAILURE
+                }
+            };
         }
         Ok((_, checked)) => checked,
         Err(e) => {
-            eprintln!("colonyd: {e}");
+            log::say(format_args!("colonyd: {e}"));
             return ExitCode::from(2);
         }
     };

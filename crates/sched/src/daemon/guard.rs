@@ -23,6 +23,7 @@ use super::metrics::Made;
 use super::mount::{self, Place};
 use super::privileges;
 use crate::binding::{self, Bound};
+use crate::log;
 use crate::undo::{UndoFile, left_behind, release};
 
 /// First argument of a process that is a guard.
@@ -226,7 +227,7 @@ pub fn guard_main() -> Option<ExitCode> {
         return None;
     }
     let (Some(path), Some(then), undo) = (arguments.next(), arguments.next(), arguments.next()) else {
-        eprintln!("colonyd: {GUARD_ARGUMENT} is for colonyd's own use");
+        log::say(format_args!("colonyd: {GUARD_ARGUMENT} is for colonyd's own use"));
         return Some(ExitCode::from(2));
     };
     let code = guard(&PathBuf::from(path), then == "remove");
@@ -252,7 +253,7 @@ fn guard(path: &Path, remove: bool) -> ExitCode {
         mount::remove_directory(path);
     }
     if !gone {
-        eprintln!("colonyd-guard: cannot unmount {}; try: umount -l {0}", path.display());
+        log::say(format_args!("colonyd-guard: cannot unmount {}; try: umount -l {0}", path.display()));
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
@@ -297,7 +298,7 @@ fn outlive_the_daemon() {
     let mut kept = privileges::to_schedule(false);
     kept.push(Capability::CAP_SYS_ADMIN);
     privileges::keep_only(&kept).unwrap_or_else(|e| {
-        eprintln!("colonyd-guard: keeps more privileges than it needs: {e}");
+        log::say(format_args!("colonyd-guard: keeps more privileges than it needs: {e}"));
     });
 }
 

@@ -28,6 +28,7 @@ mod mount;
 mod notation;
 mod notify;
 mod privileges;
+mod quota;
 pub mod report;
 mod scheduler;
 mod serve;

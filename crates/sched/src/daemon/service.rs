@@ -18,6 +18,7 @@ use super::files::File;
 use super::guard::Teller;
 use super::limits::Limits;
 use super::metrics::open_metrics;
+use super::quota::LogQuota;
 use super::report::{ClockReport, JobReport, StatsReport};
 use super::scheduler::{JoinError, Scheduler, Snapshot};
 use super::setting::{Setting, SettingError};
@@ -116,6 +117,7 @@ pub(crate) struct Service {
     setting: Mutex<Setting>,
     judge: Mutex<ClockJudge>,
     refusals: Mutex<BTreeMap<u32, String>>,
+    log_quota: Mutex<LogQuota>,
     started: Instant,
     events: Sender<Event>,
 }
@@ -129,6 +131,7 @@ impl Service {
             setting: Mutex::new(config.setting),
             judge: Mutex::new(ClockJudge::new(config.clock, config.setting.windows())),
             refusals: Mutex::default(),
+            log_quota: Mutex::new(LogQuota::new(Instant::now())),
             started: Instant::now(),
             events,
         }
@@ -191,7 +194,9 @@ impl Service {
                 let kept = lock(&self.judge).state().kept;
                 self.scheduler.join(pid, kept)?;
                 drop(setting);
-                tracing::info!("process {pid} joins the job, as user {} wrote", peer.uid);
+                self.log_for(peer.uid, || {
+                    tracing::info!("process {pid} joins the job, as user {} wrote", peer.uid);
+                });
                 let _ = self.events.send(Event::Joined);
             }
         }
@@ -237,11 +242,22 @@ impl Service {
         if refusals.get(&peer.uid) == Some(&text) {
             return;
         }
-        tracing::warn!("refused thread {} of user {}: {}", peer.tid, peer.uid, text.trim_end());
+        self.log_for(peer.uid, || {
+            tracing::warn!("refused thread {} of user {}: {}", peer.tid, peer.uid, text.trim_end());
+        });
         if refusals.len() >= REMEMBERED && !refusals.contains_key(&peer.uid) {
             refusals.pop_last();
         }
         refusals.insert(peer.uid, text);
+    }
+
+    /// Logs a line that user `uid` causes, if the user has not caused too many.
+    fn log_for(&self, uid: u32, line: impl FnOnce()) {
+        let Some(left_out) = lock(&self.log_quota).take(uid, Instant::now()) else { return };
+        if left_out > 0 {
+            tracing::warn!("{left_out} lines that users caused were left out here: they wrote too often");
+        }
+        line();
     }
 
     /// What monitors are told now.

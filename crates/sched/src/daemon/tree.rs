@@ -19,6 +19,7 @@ use fuser::{
 
 use super::access::Peer;
 use super::files::File;
+use super::quota::OpenQuota;
 use super::service::Service;
 
 /// Nothing is cached: a size or a right may change between two looks.
@@ -35,11 +36,24 @@ struct Open {
     document: Option<Arc<str>>,
 }
 
+impl Open {
+    fn kept(&self) -> usize {
+        self.document.as_ref().map_or(0, |d| d.len())
+    }
+}
+
+/// The open files, and how much of them is whose.
+#[derive(Default)]
+struct Table {
+    open: HashMap<u64, Open>,
+    quota: OpenQuota,
+}
+
 /// The tree over a [`Service`].
 pub(crate) struct Tree {
     service: Arc<Service>,
     mounted: SystemTime,
-    open: Mutex<HashMap<u64, Open>>,
+    open: Mutex<Table>,
     next: AtomicU64,
 }
 
@@ -48,7 +62,7 @@ impl Tree {
         Self { service, mounted: SystemTime::now(), open: Mutex::default(), next: AtomicU64::new(1) }
     }
 
-    fn opened(&self) -> MutexGuard<'_, HashMap<u64, Open>> {
+    fn opened(&self) -> MutexGuard<'_, Table> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -87,19 +101,38 @@ impl Tree {
         if flags.acc_mode() != OpenAccMode::O_RDONLY {
             self.may_open(req, file)?;
         }
+        self.add(file, req.uid())
+    }
+
+    fn add(&self, file: File, uid: u32) -> Result<FileHandle, Errno> {
+        let mut table = self.opened();
+        if !table.quota.open(uid) {
+            return Err(Errno::EMFILE);
+        }
         let handle = self.next.fetch_add(1, Ordering::Relaxed);
-        self.opened().insert(handle, Open { file, uid: req.uid(), document: None });
+        table.open.insert(handle, Open { file, uid, document: None });
         Ok(FileHandle(handle))
+    }
+
+    fn remove(&self, handle: FileHandle) {
+        let mut table = self.opened();
+        if let Some(open) = table.open.remove(&handle.0) {
+            table.quota.close(open.uid, open.kept());
+        }
     }
 
     /// The document of an open file; a read at the beginning makes a new one.
     fn document(&self, handle: FileHandle, offset: u64) -> Result<Arc<str>, Errno> {
-        let mut opened = self.opened();
-        let open = opened.get_mut(&handle.0).ok_or(Errno::EBADF)?;
+        let mut table = self.opened();
+        let Table { open, quota } = &mut *table;
+        let open = open.get_mut(&handle.0).ok_or(Errno::EBADF)?;
         match &open.document {
             Some(kept) if offset > 0 => Ok(Arc::clone(kept)),
             _ => {
                 let new: Arc<str> = self.service.document(open.file, open.uid).into();
+                if !quota.keep(open.uid, open.kept(), new.len()) {
+                    return Err(Errno::EAGAIN);
+                }
                 open.document = Some(Arc::clone(&new));
                 Ok(new)
             }
@@ -108,8 +141,8 @@ impl Tree {
 
     fn write_file(&self, req: &Request, handle: FileHandle, data: &[u8]) -> Result<(), Errno> {
         let (file, opener) = {
-            let opened = self.opened();
-            let open = opened.get(&handle.0).ok_or(Errno::EBADF)?;
+            let table = self.opened();
+            let open = table.open.get(&handle.0).ok_or(Errno::EBADF)?;
             (open.file, open.uid)
         };
         // a descriptor handed to a program with more rights must not borrow them
@@ -257,7 +290,7 @@ impl Filesystem for Tree {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.opened().remove(&handle.0);
+        self.remove(handle);
         reply.ok();
     }
 

@@ -2,6 +2,7 @@
 //!
 //! All of it needs root and `/dev/fuse`; where they are missing the tests say so and pass.
 
+mod abuse;
 mod access;
 mod clock;
 mod command;

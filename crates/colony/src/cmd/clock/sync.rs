@@ -106,7 +106,7 @@ pub(super) fn run(a: &Args) -> anyhow::Result<()> {
                 }
             }
             // one that was silent may come back
-            Err(e) if a.every.is_some() && passes(&e) => eprintln!("note: {e:#}; trying again"),
+            Err(e) if a.every.is_some() && passes(&e) => note!("note: {e:#}; trying again"),
             Err(e) => return Err(e),
         }
         done += 1;

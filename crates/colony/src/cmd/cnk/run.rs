@@ -133,12 +133,12 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         config = config.polled();
     }
     let start = Instant::now();
-    let mut partition = Partition::boot_telling(machine, args.nodes, config, |text| eprintln!("{text}"))?;
+    let mut partition = Partition::boot_telling(machine, args.nodes, config, |text| note!("{text}"))?;
     let job = partition.launch(spec.clone(), Streams::inherit()?)?;
     let outcome_and_times = watch(&job, start)?;
     if args.debug {
         for (n, node) in partition.nodes().iter().enumerate() {
-            eprintln!("node {n}:\n{}", node.console().trim_end());
+            note!("node {n}:\n{}", node.console().trim_end());
         }
     }
     let (outcome, boot_s, run_s) = outcome_and_times;
@@ -167,12 +167,15 @@ fn tell(args: &Args, report: &Report) -> anyhow::Result<()> {
     }
     if args.json {
         // the program has standard output
-        eprintln!("{}", serde_json::to_string_pretty(report)?);
+        note!("{}", serde_json::to_string_pretty(report)?);
     } else {
         for death in &report.deaths {
-            eprintln!("error: {death}");
+            note!("error: {death}");
         }
-        eprint!("{}", colony_view::cnk::outcome(&report.outcome));
+        let outcome = colony_view::cnk::outcome(&report.outcome);
+        if !outcome.is_empty() {
+            note!("{}", outcome.trim_end());
+        }
     }
     Ok(())
 }

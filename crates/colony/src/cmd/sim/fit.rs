@@ -45,8 +45,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let mut sources: Vec<Fitted> = measured.sources.iter().map(fitted).collect::<Result<_, _>>()?;
     sources.sort_by(|a, b| b.stolen_share.total_cmp(&a.stolen_share));
     if args.toml {
-        print!("{}", scenario(&sources, cores).to_toml()?);
-        return Ok(());
+        return crate::cmd::print_text(&scenario(&sources, cores).to_toml()?);
     }
     let document =
         Document { schema: "colony.noise.fit/1", trace: args.trace.display().to_string(), sources };

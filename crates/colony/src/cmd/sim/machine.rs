@@ -58,7 +58,7 @@ pub(super) fn run(args: &Args, files: &[PathBuf]) -> anyhow::Result<ExitCode> {
         }
     })?;
     if let Some(out) = &args.out {
-        eprintln!("written: {}", out.display());
+        note!("written: {}", out.display());
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -80,7 +80,7 @@ fn stored(files: &[PathBuf]) -> anyhow::Result<Vec<Measured>> {
     for file in files {
         let found = report(file)?.measured();
         if found.is_empty() {
-            eprintln!(
+            note!(
                 "note: {} is left out: only barrier, allreduce, glob, alltoall and ring tell what messages cost",
                 file.display()
             );

@@ -94,11 +94,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     args.flags.apply(&mut scenario)?;
     if args.print_scenario {
-        print!("{}", scenario.to_toml()?);
+        super::print_text(&scenario.to_toml()?)?;
         return Ok(ExitCode::SUCCESS);
     }
     if args.scenario.is_none() && args.flags.say_no_noise() && !args.json {
-        eprintln!(
+        note!(
             "no noise was named: this is the noise daemon of the Colony report (--print-scenario shows all)"
         );
     }
@@ -111,7 +111,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     super::print(args.json, &results, view::results)?;
     for written in args.out.iter().chain(&args.report) {
-        eprintln!("written: {}", written.display());
+        note!("written: {}", written.display());
     }
     Ok(ExitCode::SUCCESS)
 }

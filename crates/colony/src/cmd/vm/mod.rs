@@ -33,5 +33,5 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// Tells what takes long.
 fn notice(text: &str) {
-    eprintln!("{text}");
+    note!("{text}");
 }
