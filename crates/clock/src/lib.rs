@@ -6,13 +6,14 @@
 //! * [`quality`]: how far this node's clock may be from true time, as the kernel knows it;
 //! * [`fit`] and [`estimate`]: the offset and drift between two clocks from round trips, with a bound that is
 //!   sure to hold, and what a chain of such estimates says;
-//! * [`tree`], [`wire`], [`hosts`], [`sync`]: the same for all nodes of a cluster in log₂ n rounds over UDP;
+//! * [`tree`], [`wire`], [`hosts`], [`key`], [`sync`]: the same for all nodes of a cluster in log₂ n rounds over UDP;
 //! * [`simulate`]: the same code on simulated nodes, to tens of thousands.
 
 pub mod anchor;
 pub mod estimate;
 pub mod fit;
 pub mod hosts;
+pub mod key;
 pub mod quality;
 pub mod simulate;
 pub mod sync;

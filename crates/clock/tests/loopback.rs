@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use colony_clock::Estimate;
 use colony_clock::hosts::Host;
-use colony_clock::sync::{Config, LocalClock, Node, SyncError, SyncReport};
+use colony_clock::key::Key;
+use colony_clock::sync::{Config, Dropped, LocalClock, Node, SyncError, SyncReport};
 use colony_time::clock::Clock;
 
 /// A tenth of the smallest regular window as delivered: 5 % of 100 ms.
@@ -188,8 +189,42 @@ fn strangers_and_rubbish_are_passed_over() {
             sockets[1].send_to(bytes, to).expect("sent");
         }
     }
-    let both: Vec<_> = both(&mut sockets, &addresses, [&hosts, &hosts]);
+    let both: Vec<_> = both(&mut sockets, &addresses, [&hosts, &hosts], None);
     assert!(both.iter().all(Result::is_ok), "{both:?}");
+}
+
+#[test]
+fn datagrams_of_another_version_or_list_are_counted_and_end_nothing() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (mut sockets, addresses, hosts) = sockets(2);
+    // from an address in the list, which a user of that host can forge where the port is not privileged
+    let version = [&b"CLNC\x02\x01\0\0"[..], &[0; 12]].concat();
+    let list = [&b"CLNC\x01\x01\0\0"[..], &[0; 12]].concat();
+    for bytes in [&version, &version, &list] {
+        sockets[1].send_to(bytes, addresses[0]).expect("sent");
+    }
+    let both = both(&mut sockets, &addresses, [&hosts, &hosts], None);
+    let reports: Vec<_> = both.iter().map(|r| r.as_ref().expect("they are compared")).collect();
+    let dropped = Dropped { other_version: 2, other_list: 1, ..Dropped::default() };
+    assert_eq!((reports[0].dropped, reports[1].dropped), (dropped, Dropped::default()));
+}
+
+#[test]
+fn with_a_key_unsigned_datagrams_are_dropped_and_signed_ones_are_not() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (mut sockets, addresses, hosts) = sockets(2);
+    // an end of the comparison, in the name of rank 1
+    let forged = colony_clock::wire::Datagram {
+        from: 1,
+        list: 0,
+        cycle: 1,
+        message: colony_clock::wire::Message::Abort { rank: 1, silent: false },
+    };
+    sockets[1].send_to(&forged.encode(), addresses[0]).expect("sent");
+    let key = Key::new(b"sixteen bytes ok").expect("long enough");
+    let both = both(&mut sockets, &addresses, [&hosts, &hosts], Some(key));
+    let reports: Vec<_> = both.iter().map(|r| r.as_ref().expect("they are compared")).collect();
+    assert_eq!((reports[0].dropped.unsigned, reports[1].dropped.unsigned), (1, 0));
 }
 
 #[test]
@@ -198,7 +233,7 @@ fn another_host_list_is_told_on_both_sides() {
     let (mut sockets, addresses, hosts) = sockets(2);
     let mut other = hosts.clone();
     other[1].name = "localhost".into();
-    let both = both(&mut sockets, &addresses, [&hosts, &other]);
+    let both = both(&mut sockets, &addresses, [&hosts, &other], None);
     assert!(matches!(both[0], Err(SyncError::OtherList { rank: 1, .. })), "{:?}", both[0]);
     assert!(matches!(both[1], Err(SyncError::OtherList { rank: 0, .. })), "{:?}", both[1]);
 }
@@ -208,6 +243,7 @@ fn both(
     sockets: &mut Vec<UdpSocket>,
     addresses: &[SocketAddr],
     lists: [&[Host]; 2],
+    key: Option<Key>,
 ) -> Vec<Result<SyncReport, SyncError>> {
     std::thread::scope(|s| {
         let nodes: Vec<_> = sockets
@@ -216,8 +252,12 @@ fn both(
             .zip(lists)
             .zip(0..)
             .map(|(((socket, clock), list), rank)| {
+                // those that do not understand each other say so when this is over
+                let patience = if lists[0] == lists[1] { 20_000 } else { 1_500 };
+                let patience = Duration::from_millis(patience);
+                let config = Config { patience, key: key.clone(), ..config(list, rank) };
                 s.spawn(move || {
-                    let node = Node::with_socket(config(list, rank), clock, socket, addresses.to_vec());
+                    let node = Node::with_socket(config, clock, socket, addresses.to_vec());
                     let mut node = node.expect("a node");
                     let report = node.walk();
                     report.and_then(|r| node.linger().map(|()| r))

@@ -120,6 +120,9 @@ pub fn sync(r: &SyncReport) -> String {
     if left_out > 0 {
         let _ = writeln!(out, "{} nodes with smaller errors are not shown (--json)", count(left_out as u64));
     }
+    if r.dropped.any() {
+        let _ = writeln!(out, "{}", wrap(&format!("dropped datagrams: {}", r.dropped)));
+    }
     out
 }
 
@@ -154,7 +157,7 @@ mod tests {
     use super::*;
     use colony_clock::Estimate;
     use colony_clock::simulate::{Model, simulate};
-    use colony_clock::sync::NodeResult;
+    use colony_clock::sync::{Dropped, NodeResult};
 
     fn fits(text: &str) {
         assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
@@ -215,6 +218,7 @@ mod tests {
             interval_ns: 1,
             wander_ppm: 0.1,
             rank: 0,
+            dropped: Dropped::default(),
             nodes: (0..40).map(node).collect(),
         };
         let text = sync(&r);
@@ -222,6 +226,10 @@ mod tests {
         fits(&text);
         r.nodes.truncate(2);
         assert_eq!(sync(&r).lines().count(), 5);
+        r.dropped = Dropped { other_version: 3, malformed: 1, ..Dropped::default() };
+        let text = sync(&r);
+        assert!(text.contains("dropped datagrams: 1 malformed, 3 of another version"), "{text}");
+        fits(&text);
     }
 
     #[test]

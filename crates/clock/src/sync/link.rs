@@ -1,12 +1,13 @@
 //! The socket of a node: who may speak to it, and what it hears.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use super::{Config, LocalClock, SyncError};
+use super::{Config, Dropped, LocalClock, SyncError};
 use crate::hosts::Host;
+use crate::key::{Key, TAG};
 use crate::wire::{Datagram, LARGEST, Message, WireError};
 
 /// The longest a receive waits before time is looked at: near the end of a wait, and long before it, where a
@@ -28,12 +29,14 @@ pub(super) struct Heard {
 pub(super) struct Link {
     socket: UdpSocket,
     addresses: Vec<SocketAddr>,
-    names: Vec<String>,
     ranks: HashMap<SocketAddr, u32>,
     rank: u32,
     list: u32,
-    /// Datagrams from nobody in the list.
-    pub(super) strangers: u64,
+    key: Option<Key>,
+    /// What was not taken, since the walk began.
+    pub(super) dropped: Dropped,
+    /// Ranks whose last datagram was of another version or list, and which.
+    complaints: BTreeMap<u32, Complaint>,
     buffer: Box<[u8]>,
     /// How long a receive waits now.
     slice: Duration,
@@ -66,11 +69,12 @@ impl Link {
             socket,
             ranks: addresses.iter().zip(0..).map(|(&a, r)| (a, r)).collect(),
             addresses,
-            names: config.hosts.iter().map(|h| h.name.clone()).collect(),
             rank: config.rank,
             list: hash(&config.hosts),
-            strangers: 0,
-            buffer: vec![0; LARGEST + 1].into(),
+            key: config.key.clone(),
+            dropped: Dropped::default(),
+            complaints: BTreeMap::new(),
+            buffer: vec![0; LARGEST + TAG + 1].into(),
             slice: SLICE,
         })
     }
@@ -78,7 +82,10 @@ impl Link {
     /// Sends to rank `to`. That a datagram does not get through is no error: it is asked for again.
     pub(super) fn send(&self, to: u32, cycle: u32, message: Message) {
         if let Some(address) = self.addresses.get(to as usize) {
-            let bytes = Datagram { from: self.rank, list: self.list, cycle, message }.encode();
+            let mut bytes = Datagram { from: self.rank, list: self.list, cycle, message }.encode();
+            if let Some(key) = &self.key {
+                key.sign(&mut bytes);
+            }
             let _ = self.socket.send_to(&bytes, address);
         }
     }
@@ -95,7 +102,7 @@ impl Link {
             let at_ns = clock.now_ns();
             match received {
                 Ok((length, from)) => {
-                    if let Some(heard) = self.understand(length, from, at_ns)? {
+                    if let Some(heard) = self.understand(length, from, at_ns) {
                         return Ok(Some(heard));
                     }
                 }
@@ -118,29 +125,64 @@ impl Link {
         }
     }
 
-    fn understand(
-        &mut self,
-        length: usize,
-        from: SocketAddr,
-        at_ns: i64,
-    ) -> Result<Option<Heard>, SyncError> {
+    /// A datagram of a node in the list; any other is counted and dropped, since whoever can send one must not be able
+    /// to end the comparison.
+    fn understand(&mut self, length: usize, from: SocketAddr, at_ns: i64) -> Option<Heard> {
         let Some(&rank) = self.ranks.get(&from) else {
-            self.strangers += 1;
-            return Ok(None);
+            self.dropped.strangers += 1;
+            return None;
         };
-        let host = || self.names.get(rank as usize).cloned().unwrap_or_default();
-        let datagram = match Datagram::decode(&self.buffer[..length]) {
-            Ok(d) => d,
-            Err(source @ WireError::Version(_)) => {
-                return Err(SyncError::OtherVersion { host: host(), source });
-            }
-            Err(_) => return Ok(None),
-        };
-        if datagram.list != self.list || datagram.from != rank {
-            return Err(SyncError::OtherList { rank, host: host() });
+        let mut bytes = &self.buffer[..length];
+        if let Some(key) = &self.key {
+            let Some(signed) = key.verified(bytes) else {
+                self.dropped.unsigned += 1;
+                return None;
+            };
+            bytes = signed;
         }
-        Ok(Some(Heard { from: rank, cycle: datagram.cycle, message: datagram.message, at_ns }))
+        let complaint = match Datagram::decode(bytes) {
+            Ok(d) if d.list == self.list && d.from == rank => {
+                self.complaints.remove(&rank);
+                return Some(Heard { from: rank, cycle: d.cycle, message: d.message, at_ns });
+            }
+            Ok(d) => {
+                // so that both sides see it; only questions are answered, or answers would go to and fro for good
+                if d.message == Message::Ask {
+                    self.send(rank, d.cycle, Message::Busy);
+                }
+                Complaint::List
+            }
+            Err(WireError::Version(version)) => Complaint::Version(version),
+            Err(_) => {
+                self.dropped.malformed += 1;
+                return None;
+            }
+        };
+        match complaint {
+            Complaint::List => self.dropped.other_list += 1,
+            Complaint::Version(_) => self.dropped.other_version += 1,
+        }
+        self.complaints.insert(rank, complaint);
+        None
     }
+
+    /// Begins a walk: counts anew.
+    pub(super) fn begin(&mut self) {
+        self.dropped = Dropped::default();
+        self.complaints.clear();
+    }
+
+    /// What is wrong with the datagrams of `rank`, of which none was taken since.
+    pub(super) fn complaint(&self, rank: u32) -> Option<Complaint> {
+        self.complaints.get(&rank).copied()
+    }
+}
+
+/// Why a datagram of a node in the list was not taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Complaint {
+    List,
+    Version(u8),
 }
 
 fn own<'a>(config: &Config, addresses: &'a [SocketAddr]) -> Result<&'a SocketAddr, SyncError> {

@@ -19,9 +19,10 @@ use serde::{Deserialize, Serialize};
 use crate::Estimate;
 use crate::fit::{FitError, History};
 use crate::hosts::{self, Host};
+use crate::key::Key;
 use crate::tree;
-use crate::wire::Record;
-use link::Link;
+use crate::wire::{Record, WireError};
+use link::{Complaint, Link};
 
 /// How long a node that is done answers children whose last words were lost.
 const LINGER: Duration = Duration::from_millis(300);
@@ -57,6 +58,8 @@ pub struct Config {
     pub patience: Duration,
     /// What drifts are believed to change by, parts per million.
     pub wander_ppm: f64,
+    /// The key that all nodes share; with it, only datagrams signed by it are taken.
+    pub key: Option<Key>,
 }
 
 impl Config {
@@ -70,6 +73,7 @@ impl Config {
             interval: Duration::from_millis(5),
             patience: Duration::from_secs(10),
             wander_ppm: History::WANDER_PPM,
+            key: None,
         }
     }
 }
@@ -101,11 +105,7 @@ pub enum SyncError {
         "nothing was heard of rank {rank} ({host}) for {seconds} s{}; see that `colony clock sync` runs there with the \
          same host list and that UDP port {port} is open{}",
         told_by.as_ref().map(|by| format!(", says {by}")).unwrap_or_default(),
-        if *strangers > 0 {
-            format!(" ({strangers} datagrams came from addresses that are not in the list)")
-        } else {
-            String::new()
-        }
+        if dropped.any() { format!(" (dropped datagrams: {dropped})") } else { String::new() }
     )]
     Silent {
         /// The node.
@@ -118,8 +118,8 @@ pub enum SyncError {
         seconds: f64,
         /// Who told, where it was not this node that waited.
         told_by: Option<String>,
-        /// Datagrams from nobody in the list.
-        strangers: u64,
+        /// Datagrams that were not taken.
+        dropped: Dropped,
     },
     /// A node failed for a reason of its own.
     #[error("rank {rank} ({host}) has failed, says {told_by}; its own message tells why")]
@@ -145,7 +145,7 @@ pub enum SyncError {
         /// Its name.
         host: String,
         /// Which.
-        source: crate::wire::WireError,
+        source: WireError,
     },
     /// The trips say nothing.
     #[error("comparing with rank {rank} ({host}): {source}")]
@@ -164,6 +164,47 @@ impl SyncError {
     #[must_use]
     pub const fn is_wrong_use(&self) -> bool {
         matches!(self, Self::Rank { .. } | Self::Hosts(_))
+    }
+}
+
+/// Datagrams that were dropped in a walk, by why.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dropped {
+    /// From addresses that are not in the host list.
+    pub strangers: u64,
+    /// Not signed with the key of this node, if it has one.
+    pub unsigned: u64,
+    /// Of no known form.
+    pub malformed: u64,
+    /// Of another version.
+    pub other_version: u64,
+    /// Of a node with another host list.
+    pub other_list: u64,
+}
+
+impl Dropped {
+    /// Whether there were any.
+    #[must_use]
+    pub fn any(&self) -> bool {
+        *self != Self::default()
+    }
+}
+
+impl std::fmt::Display for Dropped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let all = [
+            (self.strangers, "from addresses outside the host list"),
+            (self.unsigned, "not signed with this key"),
+            (self.malformed, "malformed"),
+            (self.other_version, "of another version"),
+            (self.other_list, "with another host list"),
+        ];
+        let mut between = "";
+        for (n, why) in all.into_iter().filter(|(n, _)| *n > 0) {
+            write!(f, "{between}{n} {why}")?;
+            between = ", ";
+        }
+        Ok(())
     }
 }
 
@@ -207,6 +248,9 @@ pub struct SyncReport {
     pub wander_ppm: f64,
     /// This node's rank.
     pub rank: u32,
+    /// Datagrams that this node dropped.
+    #[serde(default)]
+    pub dropped: Dropped,
     /// This node on rank 0's list; on all others only itself and those below it.
     pub nodes: Vec<NodeResult>,
 }
@@ -307,7 +351,7 @@ impl<C: LocalClock> Node<C> {
         self.cycle = self.cycle.wrapping_add(1);
         let now = Instant::now();
         self.state = Walk { heard: self.children.iter().map(|&c| (c, now)).collect(), ..Walk::default() };
-        self.link.strangers = 0;
+        self.link.begin();
         let done = self.compare().and_then(|record| {
             self.state.records.insert(record.rank, record);
             self.serve()?;
@@ -370,6 +414,7 @@ impl<C: LocalClock> Node<C> {
             interval_ns: self.config.interval.as_nanos() as u64,
             wander_ppm: self.config.wander_ppm,
             rank: self.config.rank,
+            dropped: self.link.dropped,
             nodes: nodes.collect(),
         }
     }
@@ -378,14 +423,23 @@ impl<C: LocalClock> Node<C> {
         self.config.hosts.get(rank as usize).map_or_else(|| "?".into(), |h| h.name.clone())
     }
 
+    /// The error where nothing that could be taken came from `rank`.
     fn silent(&self, rank: u32) -> SyncError {
+        let host = self.name(rank);
+        match self.link.complaint(rank) {
+            Some(Complaint::List) => return SyncError::OtherList { rank, host },
+            Some(Complaint::Version(version)) => {
+                return SyncError::OtherVersion { host, source: WireError::Version(version) };
+            }
+            None => {}
+        }
         SyncError::Silent {
             rank,
-            host: self.name(rank),
+            host,
             port: self.config.hosts.get(rank as usize).map_or(hosts::DEFAULT_PORT, |h| h.port),
             seconds: self.config.patience.as_secs_f64(),
             told_by: None,
-            strangers: self.link.strangers,
+            dropped: self.link.dropped,
         }
     }
 }

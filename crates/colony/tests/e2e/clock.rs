@@ -67,6 +67,7 @@ fn wrong_use_and_silent_nodes_are_told_apart() {
     fails(&with(&["--rank", "2"]), 2, "rank 2");
     fails(&with(&["--rank", "0", "--round", "1ms"]), 2, "--round must be from 10ms");
     fails(&with(&["--rank", "0", "--feed"]), 2, "colonyd does not run");
+    fails(&with(&["--rank", "0", "--key", "/nonexistent"]), 2, "--key /nonexistent: No such file");
     fails(&with(&["--rank", "1", "--patience", "300ms"]), 1, "rank 0 (127.0.0.1)");
     std::fs::write(&hosts, "a\nb/c\n").expect("ours");
     fails(&with(&["--rank", "0"]), 2, "line 2");

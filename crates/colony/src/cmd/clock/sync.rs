@@ -8,6 +8,7 @@ use colony_clock::anchor::Anchor;
 use colony_clock::estimate::Feed;
 use colony_clock::fit::History;
 use colony_clock::hosts::{self, Host};
+use colony_clock::key::Key;
 use colony_clock::quality;
 use colony_clock::sync::{Config, Node, SyncError, SyncReport, SystemClock};
 use colony_clock::tree;
@@ -53,6 +54,9 @@ pub(crate) struct Args {
     /// What a clock's drift is believed to change by within minutes, in ppm
     #[arg(long, default_value_t = History::WANDER_PPM, value_name = "PPM", value_parser = wander)]
     wander: f64,
+    /// Sign datagrams with the key in this file, the same on all nodes, and drop those that are not
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
     /// Tell colonyd of this node
     #[arg(long)]
     feed: bool,
@@ -150,7 +154,13 @@ fn passes(e: &anyhow::Error) -> bool {
     e.is::<ClockSet>()
         || matches!(
             e.downcast_ref::<SyncError>(),
-            Some(SyncError::Silent { .. } | SyncError::Failed { .. } | SyncError::Fit { .. })
+            Some(
+                SyncError::Silent { .. }
+                    | SyncError::Failed { .. }
+                    | SyncError::Fit { .. }
+                    | SyncError::OtherList { .. }
+                    | SyncError::OtherVersion { .. }
+            )
         )
 }
 
@@ -177,8 +187,13 @@ fn config(a: &Args) -> anyhow::Result<Config> {
         interval: duration(a.interval),
         patience: duration(a.patience),
         wander_ppm: a.wander,
+        key: a.key.as_deref().map(key).transpose()?,
         ..Config::new(hosts, rank)
     })
+}
+
+fn key(path: &Path) -> anyhow::Result<Key> {
+    Key::read(path).map_err(|e| WrongUse(format!("--key {}: {e}", path.display())).into())
 }
 
 fn list(a: &Args) -> anyhow::Result<Vec<Host>> {
