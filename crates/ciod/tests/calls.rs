@@ -482,7 +482,7 @@ fn files_in_memory_hold_no_more_than_the_nodes() {
     let node = &mut nodes[0];
     let (half, efbig) = (WINDOW / 2, -i64::from(libc::EFBIG));
     let name = node.string(0, FREE, "memory");
-    let mut make = |node: &mut SyntheticNode| node.call(0, nr::memfd_create, [name, 0, 0, 0, 0, 0]);
+    let make = |node: &mut SyntheticNode| node.call(0, nr::memfd_create, [name, 0, 0, 0, 0, 0]);
     let first = make(node) as u64;
     let second = make(node) as u64;
     for file in [first, second] {
