@@ -4,6 +4,7 @@
 //! obviates the need for the hardware heartbeat" is what the HPC-Colony progress report 2006 asks for):
 //!
 //! * [`quality`]: how far this node's clock may be from true time, as the kernel knows it;
+//! * [`source`]: the same, as the programs know it that discipline the clock;
 //! * [`fit`] and [`estimate`]: the offset and drift between two clocks from round trips, with a bound that is
 //!   sure to hold, and what a chain of such estimates says;
 //! * [`tree`], [`wire`], [`hosts`], [`key`], [`sync`]: the same for all nodes of a cluster in log₂ n rounds over UDP;
@@ -16,6 +17,7 @@ pub mod hosts;
 pub mod key;
 pub mod quality;
 pub mod simulate;
+pub mod source;
 pub mod sync;
 pub mod tree;
 pub mod wire;

@@ -13,7 +13,8 @@
 //! | 4 | cycle: how often the tree has been walked |
 //!
 //! Every question carries a nonce, and only the answer with that nonce counts: a stray or late datagram is
-//! passed over. There is no secret in it; it is meant for a network whose nodes trust each other.
+//! dropped. There is no secret in it. With a [key](crate::key) a signature follows; without, it is meant for a network whose
+//! nodes trust each other.
 
 use crate::Estimate;
 use crate::estimate::MAX_DRIFT_PPM;

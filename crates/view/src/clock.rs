@@ -177,6 +177,7 @@ mod tests {
             kept: None,
             guard_ns: 0,
             error_bound_ns: None,
+            error_bound_source: None,
             max_error_ns: 500_000,
             cluster: None,
             steps: 2,

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use colony_clock::anchor::Anchor;
 use colony_clock::estimate::Feed;
+use colony_clock::source::{Reading, Source};
 use colony_clock::{ClockQuality, quality};
 use colony_time::{Windows, text};
 use serde::{Deserialize, Serialize};
@@ -75,6 +76,9 @@ pub struct Coordination {
     pub guard_ns: u64,
     /// What this clock may be off by, if anybody knows.
     pub error_bound_ns: Option<u64>,
+    /// The source of that bound: `cluster`, `configuration`, `kernel`, or the program that disciplines the clock.
+    #[serde(default)]
+    pub error_bound_source: Option<String>,
     /// What it may be off by at most for windows to be coordinated.
     pub max_error_ns: u64,
     /// An estimate of the cluster's clock, which windows are counted on instead of TAI.
@@ -118,6 +122,8 @@ pub(crate) struct ClockJudge {
     lost: Option<String>,
     /// When the node had slept, by its monotonic clock: estimates from before are worth nothing.
     woke_ns: i64,
+    /// What the program that disciplines the clock said last, or why none said anything.
+    told: Result<Reading, Vec<String>>,
     anchor: Anchor,
     steps: u64,
     last_step_ns: Option<i64>,
@@ -136,7 +142,7 @@ const MOVE_NS: u64 = 500;
 const OLDEST_NS: i64 = 3_600_000_000_000;
 
 impl ClockJudge {
-    pub(crate) fn new(rules: ClockRules, wanted: Windows) -> Self {
+    pub(crate) fn new(rules: ClockRules, wanted: Windows, told: Result<Reading, Vec<String>>) -> Self {
         let now = Now::read();
         let blank = Coordination {
             mode: Mode::OwnPhase,
@@ -144,6 +150,7 @@ impl ClockJudge {
             kept: Some(wanted),
             guard_ns: 0,
             error_bound_ns: None,
+            error_bound_source: None,
             max_error_ns: 0,
             cluster: None,
             steps: 0,
@@ -155,6 +162,7 @@ impl ClockJudge {
             held: None,
             lost: None,
             woke_ns: i64::MIN,
+            told,
             anchor: now.anchor,
             steps: 0,
             last_step_ns: None,
@@ -174,6 +182,11 @@ impl ClockJudge {
     /// Judges the clock for the `wanted` windows; whether other windows are to be kept than before.
     pub(crate) fn look(&mut self, wanted: Windows) -> bool {
         self.look_with(wanted, ClockQuality::now(), Now::read())
+    }
+
+    /// Takes what the program that disciplines the clock says, for the next look.
+    pub(crate) fn told(&mut self, told: Result<Reading, Vec<String>>) {
+        self.told = told;
     }
 
     fn look_with(&mut self, wanted: Windows, kernel: io::Result<ClockQuality>, now: Now) -> bool {
@@ -226,11 +239,14 @@ impl ClockJudge {
         let bound = match cluster {
             Some((estimate, extra_ns)) => {
                 let later = estimate.bound_at(tai_ns).max(estimate.bound_at(tai_ns.saturating_add(AHEAD_NS)));
-                Ok(later.saturating_add(extra_ns))
+                Ok((later.saturating_add(extra_ns), "cluster"))
             }
-            None => self.own_bound(kernel.as_ref()),
-        }
-        .map(|b| b.saturating_add(SLACK_NS));
+            None => self.own_bound(kernel.as_ref(), now.monotonic_ns),
+        };
+        let (bound, source) = match bound {
+            Ok((b, source)) => (Ok(b.saturating_add(SLACK_NS)), Some(source)),
+            Err(why) => (Err(why), None),
+        };
         let on_clock = cluster.map_or(wanted, |(e, _)| e.windows(&wanted, tai_ns));
         let verdict = bound.clone().and_then(|b| self.guards(&on_clock, b, max_error_ns));
         let (mode, reason, kept, guard_ns) = match verdict {
@@ -246,6 +262,7 @@ impl ClockJudge {
             kept,
             guard_ns,
             error_bound_ns: bound.ok(),
+            error_bound_source: source.map(str::to_owned),
             max_error_ns,
             cluster: cluster.zip(self.held.as_ref()).map(|((e, _), held)| Cluster {
                 reference: held.feed.reference.clone(),
@@ -264,13 +281,23 @@ impl ClockJudge {
         self.rules.max_error_ns.unwrap_or(regular_ns / 10).min(regular_ns / 4)
     }
 
-    /// What a clock that the kernel judges may be off by, or why nobody knows.
-    fn own_bound(&self, kernel: Result<&ClockQuality, &io::Error>) -> Result<u64, String> {
+    /// What this node's own clock may be off by and who says so, or why nobody knows.
+    fn own_bound(
+        &self,
+        kernel: Result<&ClockQuality, &io::Error>,
+        monotonic_ns: i64,
+    ) -> Result<(u64, &'static str), String> {
         if let Some(reference) = &self.lost {
             return Err(format!(
                 "the node slept, and the clock of {reference} went on; compare anew (colony clock sync --feed), or \
                  write none into clock"
             ));
+        }
+        // until the next look; the kernel's figure is coarser, and missing without chronyd's rtcsync
+        let told = self.told.as_ref().ok().zip(monotonic_ns.checked_add(AHEAD_NS));
+        if let Some((reading, bound_ns)) = told.and_then(|(r, at)| Some((r, r.bound_at(at)?))) {
+            let configured = self.rules.error_bound_ns.map(|b| (b, "configuration"));
+            return Ok(configured.unwrap_or((bound_ns, reading.source)));
         }
         // a sandbox may forbid to ask
         let kernel =
@@ -278,12 +305,18 @@ impl ClockJudge {
         if !kernel.synchronised {
             return Err(match &kernel.source {
                 Some(source) => {
-                    format!("{source} runs, but has not synchronised the clock (chronyd: rtcsync)")
+                    // chronyd without rtcsync is synchronised, and only says so itself
+                    let asked = if source == "phc2sys" { "ptp4l" } else { source };
+                    let why =
+                        self.told.as_ref().err().and_then(|all| all.iter().find(|w| w.starts_with(asked)));
+                    let why = why.map(|w| format!("; {w}")).unwrap_or_default();
+                    format!("{source} runs, but has not synchronised the kernel's clock{why}")
                 }
                 None => "nobody disciplines this node's clock (chronyd, or colony clock sync --feed)".into(),
             });
         }
-        self.rules.error_bound_ns.or(kernel.error_bound_ns).ok_or_else(|| {
+        let configured = self.rules.error_bound_ns.map(|b| (b, "configuration"));
+        configured.or(kernel.error_bound_ns.map(|b| (b, "kernel"))).ok_or_else(|| {
             format!(
                 "{} tells the kernel no error bound; write what it keeps as error_bound in [clock]",
                 kernel.source.as_deref().unwrap_or("whoever disciplines the clock")
@@ -336,6 +369,19 @@ impl ClockJudge {
     }
 }
 
+/// Asks all of `sources`: the first that knows a bound, else the first that answers, else why none did.
+pub(crate) fn ask(sources: &mut [Box<dyn Source>]) -> Result<Reading, Vec<String>> {
+    let (mut readings, mut errors) = (Vec::new(), Vec::new());
+    for source in sources {
+        match source.read() {
+            Ok(reading) if reading.bound_ns.is_some() => return Ok(reading),
+            Ok(reading) => readings.push(reading),
+            Err(e) => errors.push(e.to_string()),
+        }
+    }
+    readings.into_iter().next().ok_or(errors)
+}
+
 /// Whether keeping `old` instead of `new` would show from `tai_ns` on.
 fn differ(old: &Windows, new: &Windows, tai_ns: i64) -> bool {
     let apart = |t: i64| {
@@ -385,7 +431,7 @@ mod tests {
     }
 
     fn judge(rules: ClockRules) -> ClockJudge {
-        let mut k = ClockJudge::new(rules, wanted());
+        let mut k = ClockJudge::new(rules, wanted(), Err(vec!["chronyd was not asked".into()]));
         k.anchor = at(0.0, 0).anchor;
         k
     }
@@ -416,7 +462,10 @@ mod tests {
         for (kernel, part) in [
             (good(600_000), "off by 601us, and 500us is allowed"),
             (ClockQuality::default(), "nobody disciplines"),
-            (ClockQuality { source: Some("chronyd".into()), ..ClockQuality::default() }, "rtcsync"),
+            (
+                ClockQuality { source: Some("chronyd".into()), ..ClockQuality::default() },
+                "clock; chronyd was not asked",
+            ),
             (
                 ClockQuality { error_bound_ns: None, source: Some("phc2sys".into()), ..good(0) },
                 "phc2sys tells the kernel no error bound",
@@ -482,6 +531,53 @@ mod tests {
         k.feed(None).expect("forgetting works always");
         k.look_with(wanted(), nobody(), at(31.0, 0));
         assert_eq!((k.state().mode, k.state().cluster.clone()), (Mode::OwnPhase, None));
+    }
+
+    fn reading(seconds: f64, bound_ns: Option<u64>) -> Reading {
+        Reading { source: "chronyd", monotonic_ns: at(seconds, 0).monotonic_ns, bound_ns, growth_ppm: 10.0 }
+    }
+
+    #[test]
+    fn what_chronyd_says_counts_whatever_the_kernel_says() {
+        let mut k = judge(ClockRules::default());
+        // 16 s after the last update, or without rtcsync
+        for kernel in [Ok(good(8_000_000)), nobody()] {
+            k.told(Ok(reading(1.0, Some(100_000))));
+            k.look_with(wanted(), kernel, at(1.0, 0));
+            let s = k.state();
+            assert_eq!(s.mode, Mode::Coordinated, "{:?}", s.reason);
+            assert_eq!(s.error_bound_source.as_deref(), Some("chronyd"));
+            // 10 ppm until the next look
+            assert_eq!(s.error_bound_ns, Some(100_000 + 20_000 + SLACK_NS));
+        }
+    }
+
+    #[test]
+    fn a_source_that_falls_silent_is_believed_for_a_minute_and_less_and_less() {
+        let mut k = judge(ClockRules::default());
+        k.told(Ok(reading(1.0, Some(100_000))));
+        let mut bound = |seconds, kernel| {
+            k.look_with(wanted(), kernel, at(seconds, 0));
+            (k.state().error_bound_ns, k.state().error_bound_source.clone())
+        };
+        let (first, _) = bound(2.0, nobody());
+        let (later, _) = bound(20.0, nobody());
+        assert_eq!(later.zip(first).map(|(l, f)| l - f), Some(18 * 10_000));
+        assert_eq!(bound(70.0, nobody()), (None, None));
+        assert_eq!(bound(70.0, Ok(good(300_000))).1.as_deref(), Some("kernel"));
+    }
+
+    #[test]
+    fn a_source_that_is_not_synchronised_leaves_it_to_the_kernel_and_a_configured_bound_is_first() {
+        let mut k = judge(ClockRules::default());
+        k.told(Ok(reading(1.0, None)));
+        k.look_with(wanted(), nobody(), at(1.0, 0));
+        assert_eq!(k.state().mode, Mode::OwnPhase);
+        let mut k = judge(ClockRules { error_bound_ns: Some(50_000), ..ClockRules::default() });
+        k.told(Ok(reading(1.0, Some(900_000))));
+        k.look_with(wanted(), nobody(), at(1.0, 0));
+        let s = k.state();
+        assert_eq!((s.mode, s.error_bound_source.as_deref()), (Mode::Coordinated, Some("configuration")));
     }
 
     #[test]

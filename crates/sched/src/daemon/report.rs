@@ -123,8 +123,10 @@ mod tests {
     #[test]
     fn the_clock_says_which_window_it_is_in_and_what_comes() {
         let windows = Windows::new(100, DutyCycle::Ns(95), 0).expect("possible");
-        let state =
-            |kept| Coordination { kept, ..ClockJudge::new(ClockRules::default(), windows).state().clone() };
+        let state = |kept| Coordination {
+            kept,
+            ..ClockJudge::new(ClockRules::default(), windows, Err(Vec::new())).state().clone()
+        };
         let clock = ClockReport::at(windows, state(None), 1_097, 37);
         assert_eq!((clock.phase_ns, clock.window), (97, WindowKind::Regular));
         assert_eq!((clock.next_edge_ns, clock.next_window), (1_100, WindowKind::Favored));

@@ -189,7 +189,7 @@ fn mind_the_clock(service: &Arc<Service>) -> io::Result<()> {
             if armed.is_err() || timer.wait().is_err_and(|e| e != Errno::ECANCELED) {
                 std::thread::sleep(EVERY);
             }
-            service.judge_clock();
+            service.ask_and_judge_clock();
         }
     };
     std::thread::Builder::new().name("colonyd-clock".into()).spawn(mind).map(drop)

@@ -6,13 +6,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use colony_clock::estimate::{Feed, FeedError};
+use colony_clock::source::{Source, chrony::Chrony, ptp4l::Ptp4l};
 use colony_node::task;
 use colony_time::text;
 use serde::Serialize;
 
 use super::Event;
 use super::access::{self, Access, Peer, Right};
-use super::clock::{ClockJudge, StaleFeed};
+use super::clock::{self, ClockJudge, StaleFeed};
 use super::config::Checked;
 use super::files::File;
 use super::guard::Teller;
@@ -116,6 +117,8 @@ pub(crate) struct Service {
     /// Locked before all others.
     setting: Mutex<Setting>,
     judge: Mutex<ClockJudge>,
+    /// The programs that may discipline the clock. Asked with no other lock held: they may take their time.
+    sources: Mutex<Vec<Box<dyn Source>>>,
     refusals: Mutex<BTreeMap<u32, String>>,
     log_quota: Mutex<LogQuota>,
     started: Instant,
@@ -124,12 +127,15 @@ pub(crate) struct Service {
 
 impl Service {
     pub(crate) fn new(config: &Checked, events: Sender<Event>, guard: Option<Teller>) -> Self {
+        let mut sources: Vec<Box<dyn Source>> = vec![Box::new(Chrony::default()), Box::new(Ptp4l::default())];
+        let told = clock::ask(&mut sources);
         Self {
             limits: config.limits,
             access: config.access.clone(),
             scheduler: Scheduler::new(config.cpus.clone(), config.means(), guard),
             setting: Mutex::new(config.setting),
-            judge: Mutex::new(ClockJudge::new(config.clock, config.setting.windows())),
+            judge: Mutex::new(ClockJudge::new(config.clock, config.setting.windows(), told)),
+            sources: Mutex::new(sources),
             refusals: Mutex::default(),
             log_quota: Mutex::new(LogQuota::new(Instant::now())),
             started: Instant::now(),
@@ -224,6 +230,13 @@ impl Service {
         lock(&self.judge).feed(feed)?;
         self.judge_clock();
         Ok(())
+    }
+
+    /// Asks the program that disciplines the clock, and judges the clock anew.
+    pub(crate) fn ask_and_judge_clock(&self) {
+        let told = clock::ask(&mut lock(&self.sources));
+        lock(&self.judge).told(told);
+        self.judge_clock();
     }
 
     /// Judges the clock anew, and has the windows follow it.

@@ -4,6 +4,7 @@
 
 mod abuse;
 mod access;
+mod chrony;
 mod clock;
 mod command;
 mod files;

@@ -204,6 +204,7 @@ mod tests {
             kept: Some(windows),
             guard_ns: 0,
             error_bound_ns: None,
+            error_bound_source: None,
             max_error_ns: 0,
             cluster: None,
             steps: 0,

@@ -355,7 +355,7 @@ mod tests {
             windows,
             coordination: Coordination {
                 error_bound_ns: Some(20_000),
-                ..ClockJudge::new(ClockRules::default(), windows).state().clone()
+                ..ClockJudge::new(ClockRules::default(), windows, Err(Vec::new())).state().clone()
             },
             duty_cycle: "95%".into(),
             cpus: "1".parse().expect("a CPU"),
