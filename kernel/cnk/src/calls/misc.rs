@@ -121,8 +121,9 @@ fn prctl(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
         PR_SET_NAME => {
             // as far as the zero: what follows it may not be the process's
             let mut name = [0; 16];
-            for (place, address) in name[..15].iter_mut().zip(args[1]..) {
-                *place = process.user.get::<u8>(address)?;
+            for (n, place) in (0..).zip(&mut name[..15]) {
+                // behind the last address is none that a process may read: the wrap ends in `EFAULT`
+                *place = process.user.get::<u8>(args[1].wrapping_add(n))?;
                 if *place == 0 {
                     break;
                 }

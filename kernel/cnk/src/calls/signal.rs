@@ -1,6 +1,6 @@
 //! Signals that a program sends itself, waits for, blocks and handles; and its timer.
 
-use cnk_logic::clock::{SECOND, join};
+use cnk_logic::clock::{SECOND, join, nearest_second};
 use cnk_logic::ensure;
 use cnk_logic::signals::{ALWAYS, Action, Info, Stack, bit};
 use colony_fship::Errno;
@@ -218,8 +218,7 @@ fn set_timer(n: usize, wait_ns: u64, interval_ns: u64) -> (u64, u64) {
 
 fn alarm(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let (left, _) = set_timer(caller.cpu, u64::from(args[0] as u32) * SECOND, 0);
-    // never 0 for a timer that runs
-    Ok(if left == 0 { 0 } else { ((left + SECOND / 2) / SECOND).max(1) })
+    Ok(u64::from(nearest_second(left) as u32))
 }
 
 /// `itimerval`: the interval, then what is left, in seconds and microseconds.

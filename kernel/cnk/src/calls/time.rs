@@ -29,10 +29,10 @@ pub(super) const HANDLERS: &[(u32, Handler)] = &[
 /// Time by a clock of Linux's number, ns.
 pub(super) fn clock(n: usize, number: u64) -> Result<u64, Errno> {
     Ok(match number as u32 {
-        0 | 5 => time::realtime_ns(),            // REALTIME, REALTIME_COARSE
-        11 => time::realtime_ns() + 37 * SECOND, // TAI: leap seconds as of 2017
-        1 | 4 | 6 | 7 => time::monotonic_ns(),   // MONOTONIC, _RAW, _COARSE, BOOTTIME
-        2 | 3 => used_ns(n),                     // PROCESS_CPUTIME_ID, THREAD_CPUTIME_ID
+        0 | 5 => time::realtime_ns(), // REALTIME, REALTIME_COARSE
+        11 => time::realtime_ns().saturating_add(37 * SECOND), // TAI: leap seconds as of 2017
+        1 | 4 | 6 | 7 => time::monotonic_ns(), // MONOTONIC, _RAW, _COARSE, BOOTTIME
+        2 | 3 => used_ns(n),          // PROCESS_CPUTIME_ID, THREAD_CPUTIME_ID
         _ => return Err(Errno::EINVAL),
     })
 }

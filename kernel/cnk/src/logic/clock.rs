@@ -40,10 +40,28 @@ pub const fn split(ns: u64) -> (u64, u64) {
     (ns / SECOND, ns % SECOND)
 }
 
-/// The nanoseconds of a `timespec`; `None` for one that Linux refuses.
+/// The longest time, ns: Linux's `KTIME_MAX`. The sum of two times fits in a `u64`.
+pub const LONGEST: u64 = i64::MAX as u64;
+
+/// The nanoseconds of a `timespec`, [`LONGEST`] at most; `None` for one that Linux refuses.
 pub fn join(seconds: i64, ns: i64) -> Option<u64> {
     let (seconds, ns) = (u64::try_from(seconds).ok()?, u64::try_from(ns).ok()?);
-    (ns < SECOND).then(|| seconds.saturating_mul(SECOND).saturating_add(ns))
+    (ns < SECOND).then(|| seconds.saturating_mul(SECOND).saturating_add(ns).min(LONGEST))
+}
+
+/// The first end after `now` of a timer that ended at `at` and repeats every `interval`. `interval` is not 0, and `at`
+/// is not after `now`.
+pub fn next_end(at: u64, now: u64, interval: u64) -> u64 {
+    let missed = now.saturating_sub(at) / interval.max(1);
+    at.saturating_add(missed.saturating_add(1).saturating_mul(interval))
+}
+
+/// What `alarm` returns for `left` ns: the nearest second, and 0 only for 0.
+pub fn nearest_second(left: u64) -> u64 {
+    match left {
+        0 => 0,
+        _ => (left.saturating_add(SECOND / 2) / SECOND).max(1),
+    }
 }
 
 #[cfg(test)]
@@ -63,11 +81,31 @@ mod tests {
         }
     }
 
+    proptest! {
+        /// A timer's next end lies after now, and less than an interval away, whatever the times are.
+        #[test]
+        fn the_next_end_of_a_timer(at in 0..=u64::MAX, late in 0..=u64::MAX, interval in 1..=LONGEST) {
+            let now = at.saturating_add(late);
+            let next = next_end(at, now, interval);
+            prop_assert!(next > now || next == u64::MAX);
+            prop_assert!(next - now <= interval);
+        }
+    }
+
+    #[test]
+    fn alarms_are_told_in_whole_seconds() {
+        for (left, seconds) in [(0, 0), (1, 1), (SECOND, 1), (3 * SECOND / 2, 2), (SECOND * 5 / 4, 1)] {
+            assert_eq!(nearest_second(left), seconds);
+        }
+        assert_eq!(nearest_second(LONGEST), 9_223_372_037);
+        assert_eq!(nearest_second(u64::MAX), u64::MAX / SECOND);
+    }
+
     #[test]
     fn times_that_are_none() {
         assert_eq!(join(1, 5), Some(SECOND + 5));
         assert_eq!((join(-1, 0), join(0, -1), join(0, 1_000_000_000)), (None, None, None));
-        assert_eq!(join(i64::MAX, 0), Some(u64::MAX), "as long as can be");
+        assert_eq!(join(i64::MAX, 0), Some(LONGEST), "as long as can be");
         assert_eq!(split(2 * SECOND + 7), (2, 7));
     }
 }

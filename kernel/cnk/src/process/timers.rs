@@ -1,5 +1,7 @@
 //! One-shot timers: the one of `alarm` and `setitimer`, and the ends of waits. There is no other timer interrupt.
 
+use cnk_logic::clock::next_end;
+
 use crate::machine::apic;
 use crate::process;
 use crate::time;
@@ -26,7 +28,7 @@ impl Timer {
         self.at_ns = match self.interval_ns {
             0 => None,
             // ends that nobody has seen are one
-            interval => Some(at + ((now - at) / interval + 1).saturating_mul(interval)),
+            interval => Some(next_end(at, now, interval)),
         };
         true
     }
