@@ -35,6 +35,16 @@ pub(crate) fn start(machine: &Machine, parts: Parts) -> Result<Child, CnkError> 
     Ok(qemu::spawn(command)?)
 }
 
+/// The value of `-smp`. QEMU translates locked instructions without atomicity and barrier if a machine can have one CPU
+/// only; it has to keep both, since other processes share the memory of a node. So an emulated machine of one CPU has
+/// room for a second, which is never there.
+fn processors(machine: &Machine) -> String {
+    match (machine.accel, machine.cpus) {
+        (Accel::Emulated, 1) => "1,maxcpus=2".into(),
+        (_, cpus) => cpus.to_string(),
+    }
+}
+
 fn arguments(machine: &Machine, torus: Option<u64>) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     let mut add = |words: &[&str]| all.extend(words.iter().map(|&w| w.to_owned()));
@@ -45,7 +55,7 @@ fn arguments(machine: &Machine, torus: Option<u64>) -> Vec<String> {
         Link::Window => 0,
         Link::Network(_) => (machine.memory >> 20) + FIRMWARE_MIB,
     };
-    add(&["-m", &format!("{}M", KERNEL_MIB + own_mib), "-smp", &machine.cpus.to_string()]);
+    add(&["-m", &format!("{}M", KERNEL_MIB + own_mib), "-smp", &processors(machine)]);
     match machine.accel {
         Accel::Emulated => {
             add(&["-accel", "tcg,thread=multi,tb-size=32", "-cpu", CPU]);
@@ -58,7 +68,10 @@ fn arguments(machine: &Machine, torus: Option<u64>) -> Vec<String> {
         }
     }
     add(&["-kernel", &format!("/proc/self/fd/{KERNEL_FD}")]);
-    add(&["-append", if machine.debug { "debug" } else { "quiet" }]);
+    let word = if machine.debug { "debug" } else { "quiet" };
+    let words: Vec<&str> =
+        std::iter::once(word).chain(machine.kernel_words.iter().map(String::as_str)).collect();
+    add(&["-append", &words.join(" ")]);
     add(&["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]);
     match machine.link {
         Link::Window => {
@@ -79,4 +92,32 @@ fn arguments(machine: &Machine, torus: Option<u64>) -> Vec<String> {
         add(&["-device", "ivshmem-plain,memdev=torus"]);
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn smp(machine: &Machine) -> String {
+        let words = arguments(machine, None);
+        let at = words.iter().position(|w| w == "-smp").expect("there is one");
+        words[at + 1].clone()
+    }
+
+    #[test]
+    fn an_emulated_machine_keeps_its_locks() {
+        let machine = |cpus, accel| Machine { cpus, accel, ..Machine::default() };
+        assert_eq!(smp(&machine(1, Accel::Emulated)), "1,maxcpus=2");
+        assert_eq!(smp(&machine(2, Accel::Emulated)), "2");
+        assert_eq!(smp(&machine(1, Accel::Kvm)), "1");
+        // QEMU counts instructions in one thread, without atomicity: the kernel knows (its `weak_fences`)
+        assert_eq!(smp(&machine(1, Accel::Counted { shift: 0 })), "1");
+    }
+
+    #[test]
+    fn words_for_the_kernel_follow_each_other() {
+        let machine = Machine { kernel_words: vec!["hasty".into()], debug: true, ..Machine::default() };
+        let words = arguments(&machine, None);
+        assert!(words.windows(2).any(|w| w == ["-append", "debug hasty"]), "{words:?}");
+    }
 }

@@ -49,6 +49,9 @@ pub struct Machine {
     pub accel: Accel,
     /// Let the kernel tell what it does on its console.
     pub debug: bool,
+    /// More words for the kernel's command line (`kernel/cnk/README.md`).
+    #[serde(skip)]
+    pub kernel_words: Vec<String>,
 }
 
 /// Memory of the processes of a node on a network, at most, bytes: what the kernel can map of its own.
@@ -63,6 +66,7 @@ impl Default for Machine {
             link: Link::default(),
             accel: Accel::default(),
             debug: false,
+            kernel_words: Vec::new(),
         }
     }
 }

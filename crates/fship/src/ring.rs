@@ -162,12 +162,17 @@ impl<'a, T: Copy> Producer<'a, T> {
         self.tail = self.tail.wrapping_add(1);
         self.ring.tail.0.store(self.tail, Ordering::Release);
         fence(Ordering::SeqCst);
-        let sleeps = self.ring.sleeps.0.load(Ordering::Relaxed) != 0;
-        Ok(if sleeps { Bell::Ring } else { Bell::Silent })
+        Ok(self.bell())
     }
 }
 
 impl<T> Producer<'_, T> {
+    /// Whether the consumer sleeps, or is about to. [`Producer::push`] has asked this already; it is asked again where a
+    /// fence of the processor orders nothing (an emulator of one CPU), after something that does.
+    pub fn bell(&self) -> Bell {
+        if self.ring.sleeps.0.load(Ordering::Relaxed) != 0 { Bell::Ring } else { Bell::Silent }
+    }
+
     /// Whether the consumer has taken all that was published.
     pub fn drained(&self) -> bool {
         self.ring.head.0.load(Ordering::Acquire) == self.tail

@@ -7,7 +7,7 @@ use crate::machine::lock::Once;
 use crate::machine::pci::{self, Device};
 use crate::machine::start::Boot;
 use crate::machine::window::Window;
-use crate::machine::{paging, smp};
+use crate::machine::{ops, paging, smp};
 use crate::{network, time};
 
 /// What the node has.
@@ -20,6 +20,8 @@ pub struct Node {
     pub cpus: usize,
     /// How often to look for a reply before halting.
     pub spin: u64,
+    /// Fences order nothing against the daemon: see [`apic::fence`](crate::machine::apic::fence).
+    pub weak_fences: bool,
     /// Bytes that the kernel takes.
     pub resident: u64,
 }
@@ -82,5 +84,6 @@ pub fn start(boot: &Boot) {
         boot.resident >> 10,
         torus.map_or(0, |t| t.size() >> 20),
     );
-    NODE.set(Node { window, link, cpus, spin: header.spin, resident: boot.resident });
+    let weak_fences = cpus == 1 && ops::in_emulator();
+    NODE.set(Node { window, link, cpus, spin: header.spin, weak_fences, resident: boot.resident });
 }

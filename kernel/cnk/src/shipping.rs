@@ -46,7 +46,11 @@ pub fn send(n: usize, call: u32, args: [u64; 6]) -> u32 {
     let mut producer = Producer::new(requests);
     loop {
         match producer.push(request) {
-            Ok(bell) => {
+            Ok(mut bell) => {
+                if bell == Bell::Silent && node().weak_fences {
+                    apic::fence();
+                    bell = producer.bell();
+                }
                 if bell == Bell::Ring {
                     device.ring(n);
                 }
@@ -116,7 +120,14 @@ fn wait(n: usize, seq: u32, patience: Patience) -> i64 {
         if !sleepy && looked % LOOKS != 0 {
             continue;
         }
-        let sleeps = sleepy && consumer.may_sleep();
+        let mut sleeps = sleepy && consumer.may_sleep();
+        if sleeps && node().weak_fences {
+            apic::fence();
+            sleeps = !consumer.waiting();
+            if !sleeps {
+                consumer.wake();
+            }
+        }
         // after the announcement: what comes now ends the halt
         obey(n);
         if !cancelled && signals::waits(n) {

@@ -2,6 +2,7 @@
 
 mod common;
 mod conformance;
+mod doorbells;
 mod extremes;
 mod fleet;
 mod jobs;

@@ -51,6 +51,12 @@ pub fn start() {
     write(SPURIOUS, 0x100 | (super::tables::STUBS as u32 - 1));
 }
 
+/// Orders all accesses before it and all after it, also where fences do not: QEMU leaves them, and the locks of
+/// instructions, out of what it translates for a machine of one CPU. For a device it takes a lock of its host.
+pub fn fence() {
+    read(ID);
+}
+
 /// Acknowledges an interrupt.
 pub fn end() {
     write(END, 0);

@@ -23,6 +23,11 @@ pub fn has_leaf(leaf: u32) -> bool {
     cpuid(leaf & 0x8000_0000, 0).eax >= leaf
 }
 
+/// Whether QEMU translates the instructions (its TCG), as the processor says.
+pub fn in_emulator() -> bool {
+    cpuid(1, 0).ecx & 1 << 31 != 0 && cpuid(0x4000_0000, 0).ebx == u32::from_le_bytes(*b"TCGT")
+}
+
 /// Time stamp counter.
 pub fn tsc() -> u64 {
     // SAFETY: reads a counter.

@@ -51,7 +51,9 @@ impl Process {
     /// Takes what has come from outside: the daemon's signals, the end of the timer.
     fn collect(&mut self, n: usize) {
         for channel in cpus_of(n) {
-            let mut word = node().window.signals(channel).swap(0, AcqRel);
+            let signals = node().window.signals(channel);
+            // an emulator may swap in two steps: what comes between them is lost, so there is no swap for nothing
+            let mut word = if signals.load(Relaxed) == 0 { 0 } else { signals.swap(0, AcqRel) };
             while word != 0 {
                 let signal = word.trailing_zeros() + 1;
                 word &= word - 1;

@@ -220,7 +220,15 @@ fn machine(args: &Args) -> anyhow::Result<Machine> {
         LinkWord::Window => Link::Window,
         LinkWord::Network => Link::Network(Network::default()),
     };
-    let machine = Machine { cpus, memory: bytes(args.memory)?, torus, link, accel, debug: args.debug };
+    let machine = Machine {
+        cpus,
+        memory: bytes(args.memory)?,
+        torus,
+        link,
+        accel,
+        debug: args.debug,
+        ..Machine::default()
+    };
     machine.check().map_err(|e| WrongUse(e.to_string()))?;
     machine.fits(mode(args.mode)).map_err(|e| WrongUse(e.to_string()))?;
     Ok(machine)
