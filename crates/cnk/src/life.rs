@@ -15,6 +15,11 @@ use serde::Serialize;
 const CONSOLE: usize = 64 << 10;
 /// How a kernel's last words begin.
 const PANIC: &str = "cnk: panicked at ";
+/// How an emulator ends that nothing has gone wrong with. The kernel never switches its machine off, so this is the end
+/// by `-no-reboot` after a reset, or by a signal that the emulator handles and tells.
+const SUCCESS: &str = "exit status 0";
+/// What an emulator says before it ends by a signal that it handles.
+const TERMINATED: &str = "terminating on signal";
 /// How long last words may be on their way.
 const LAST_WORDS: Duration = Duration::from_millis(20);
 
@@ -35,6 +40,8 @@ pub struct Death {
 pub enum Cause {
     /// The emulator ended, in this way.
     Emulator(String),
+    /// A processor of the node was reset: an exception in the handling of an exception (a triple fault).
+    Reset,
     /// The process that speaks with it by frames ended, in this way.
     Proxy(String),
     /// The kernel found something that cannot be.
@@ -46,6 +53,7 @@ impl fmt::Display for Death {
         write!(f, "node {} died: ", self.node)?;
         match &self.cause {
             Cause::Emulator(how) => write!(f, "its emulator ended ({how})")?,
+            Cause::Reset => f.write_str("its processor was reset by a triple fault")?,
             Cause::Proxy(how) => write!(f, "its proxy ended ({how})")?,
             Cause::Panic => f.write_str("its kernel panicked")?,
         }
@@ -97,12 +105,15 @@ impl Life {
     /// What it died of, if it has.
     pub(crate) fn death(&self) -> Option<Death> {
         let panic = || self.lock().panicked.then_some(Cause::Panic);
-        let cause = ended(self.emulator)
+        let mut cause = ended(self.emulator)
             .map(Cause::Emulator)
             .or_else(|| self.proxy.and_then(ended).map(Cause::Proxy))
             .or_else(panic)?;
         std::thread::sleep(LAST_WORDS);
         let said = self.console();
+        if matches!(&cause, Cause::Emulator(how) if how == SUCCESS) && !said.contains(TERMINATED) {
+            cause = Cause::Reset;
+        }
         let said = said.find(PANIC).map_or(said.trim(), |at| said[at..].trim()).to_owned();
         Some(Death { node: self.number, cause, said })
     }
@@ -147,7 +158,82 @@ impl Console {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::io::Write as _;
+    use std::os::unix::net::UnixDatagram;
+
+    use colony_ciod::Network;
+    use colony_vm::qemu::memory_file;
+    use nix::sys::signal::{Signal, kill};
+
+    use crate::emulator::{self, Parts};
+    use crate::{Link, Machine};
+
     use super::*;
+
+    /// A kernel for PVH of these instructions: a 32-bit ELF file with a note and one segment, at 1 MiB.
+    fn kernel(code: &[u8]) -> File {
+        let (at, entry) = (0x10_0000u32, 0x10_0000 + 52 + 64 + 20);
+        let note: Vec<u8> =
+            [4, 4, 18, u32::from_le_bytes(*b"Xen\0"), entry].iter().flat_map(|w| w.to_le_bytes()).collect();
+        let size = (52 + 64 + note.len() + code.len()) as u32;
+        let mut file = b"\x7fELF\x01\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x03\0".to_vec();
+        for word in [1, entry, 52, 0, 0] {
+            file.extend(u32::to_le_bytes(word));
+        }
+        for half in [52u16, 32, 2, 0, 0, 0] {
+            file.extend(half.to_le_bytes());
+        }
+        // kind, offset, two addresses, two sizes, flags, alignment
+        for header in [[1, 0, at, at, size, size, 7, 4096], [4, 116, at + 116, at + 116, 20, 20, 4, 4]] {
+            header.iter().for_each(|word: &u32| file.extend(word.to_le_bytes()));
+        }
+        file.extend(note);
+        file.extend(code);
+        let mut memory = memory_file("kernel").expect("a file in memory");
+        memory.write_all(&file).expect("it has room");
+        memory
+    }
+
+    /// How a node ends whose kernel is this code.
+    fn end_of(code: &[u8], signal: Option<Signal>) -> Death {
+        let machine = Machine { cpus: 1, link: Link::Network(Network::default()), ..Machine::default() };
+        let (link, _other) = UnixDatagram::pair().expect("a pair of sockets");
+        let parts = Parts { kernel: kernel(code), link: link.into(), torus: None };
+        let mut child = emulator::start(&machine, parts).expect("the emulator is here");
+        let life = Life::new(3, &mut child, None);
+        if let Some(signal) = signal {
+            // after its first word it handles signals
+            while life.console().is_empty() {
+                assert_eq!(ended(life.emulator), None, "{}", life.console());
+                std::thread::sleep(LAST_WORDS);
+            }
+            kill(life.emulator, signal).expect("ours");
+        }
+        let death = loop {
+            match life.death() {
+                Some(death) => break death,
+                None => std::thread::sleep(LAST_WORDS),
+            }
+        };
+        let _ = child.wait();
+        death
+    }
+
+    #[test]
+    fn a_triple_fault_is_told_as_one_and_an_emulator_that_is_ended_is_not() {
+        if let Some(reason) = colony_vm::testing::missing() {
+            return eprintln!("skipped: {reason}");
+        }
+        // an exception without a table of handlers
+        let death = end_of(&[0x0f, 0x0b], None);
+        assert_eq!(death.cause, Cause::Reset, "{death}");
+        assert_eq!(death.to_string(), "node 3 died: its processor was reset by a triple fault");
+        // mov dx, 0x3f8; mov al, 'x'; out dx, al; for ever
+        let talks = [0x66, 0xba, 0xf8, 0x03, 0xb0, b'x', 0xee, 0xeb, 0xfe];
+        let death = end_of(&talks, Some(Signal::SIGTERM));
+        assert_eq!(death.cause, Cause::Emulator(SUCCESS.into()), "{death}");
+    }
 
     #[test]
     fn a_panic_is_seen_in_whatever_parts_it_comes() {

@@ -54,7 +54,8 @@ pub fn start(boot: &Boot) {
     assert!(WINDOW_SIZES.contains(&size), "window of {size} bytes");
     let torus = found.torus.map(|d| d.memory());
     let window = paging::map_windows(memory, torus).expect("window too large for this processor");
-    let cpus = smp::start(boot.rsdp, time::rate());
+    let patience_ns = if boot.hasty { 0 } else { smp::PATIENCE_NS };
+    let cpus = smp::start(boot.rsdp, time::rate(), patience_ns);
     let link = match (found.shipping, found.network) {
         (Some(device), _) => {
             for cpu in 0..cpus {

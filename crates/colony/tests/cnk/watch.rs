@@ -160,3 +160,19 @@ fn a_proxy_that_dies_ends_the_job() {
     assert_eq!(ran.deaths[0].cause, Cause::Proxy("signal SIGKILL".into()));
     told_and_replaced(&mut partition, &ran, &busybox, place.path());
 }
+
+#[test]
+fn a_second_cpu_that_is_late_halts_and_the_node_goes_on_with_one() {
+    let Some([busybox]) = programs(["busybox"]) else { return };
+    let place = folder();
+    let machine = Machine { kernel_words: vec!["hasty".into()], debug: true, ..Machine::default() };
+    let mut partition = boot(machine);
+    for round in 0..3 {
+        let ran = run(&mut partition, script(&busybox, place.path(), "echo $COLONY_RANK"));
+        assert_eq!(ran.output().lines().count(), 2, "{round}");
+    }
+    for node in partition.nodes() {
+        assert!(node.check().is_ok(), "{:?}", node.check());
+        assert!(node.console().contains("cnk: 1 CPUs"), "nobody was late: {}", node.console());
+    }
+}

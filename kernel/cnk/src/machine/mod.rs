@@ -28,6 +28,7 @@ global_asm!(
     stack = const STACK,
     stack_shift = const STACK_SHIFT,
     trampoline = const smp::TRAMPOLINE,
+    arrived = const smp::ARRIVED,
 );
 global_asm!(
     include_str!("entry.s"),

@@ -1,5 +1,8 @@
 //! The second CPU.
 
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+
 use super::lock::Once;
 use super::{apic, ops, phys};
 use cnk_logic::clock::Rate;
@@ -7,12 +10,29 @@ use cnk_logic::clock::Rate;
 /// Page where the second CPU starts.
 pub const TRAMPOLINE: u64 = 0x8000;
 
+/// States of the second CPU (`second_cpu` in `start.s`): the first CPU waits for it.
+const AWAITED: u32 = 0;
+/// It is on its way to the kernel, and needs the addresses of the start.
+pub const ARRIVED: u32 = 1;
+/// The first CPU goes on without it. It halts where it is.
+const TOO_LATE: u32 = 2;
+
+/// How long the first CPU waits for the second: on a crowded host the thread of a virtual CPU may wait for seconds.
+pub const PATIENCE_NS: u64 = 10_000_000_000;
+
 /// Numbers of the interrupt controllers of the CPUs that run.
 static APICS: [Once<u32>; super::CPUS] = [const { Once::new() }; super::CPUS];
 
 unsafe extern "C" {
     static trampoline: u8;
     static trampoline_end: u8;
+    static second_cpu: u8;
+}
+
+/// See [`AWAITED`].
+fn second() -> &'static AtomicU32 {
+    // SAFETY: an aligned word of the boot part, which is in the direct map for good and only used by atomic accesses.
+    unsafe { &*phys::at(&raw const second_cpu as u64) }
 }
 
 /// Tells that this CPU runs.
@@ -25,8 +45,9 @@ pub fn apic_of(cpu: usize) -> Option<u32> {
     APICS.get(cpu)?.get().copied()
 }
 
-/// Starts the second CPU, if the firmware's tables at `rsdp` name one; how many CPUs run then.
-pub fn start(rsdp: u64, rate: Rate) -> usize {
+/// Starts the second CPU, if the firmware's tables at `rsdp` name one; how many CPUs run then. A CPU that has not
+/// come within `patience_ns` never will; with 0 it is late whenever it comes.
+pub fn start(rsdp: u64, rate: Rate, patience_ns: u64) -> usize {
     let own = apic::id();
     let Some(other) = other_apic(rsdp, own) else { return 1 };
     let (from, end) = (&raw const trampoline as u64, &raw const trampoline_end as u64);
@@ -34,16 +55,26 @@ pub fn start(rsdp: u64, rate: Rate) -> usize {
         // SAFETY: the code is there, in the boot part; the page below 1 MiB is nobody's.
         unsafe { phys::write::<u8>(TRAMPOLINE + n, phys::read(from + n)) };
     }
+    if patience_ns == 0 {
+        second().store(TOO_LATE, Release);
+    }
     apic::send_init(other);
     pause(rate, 20_000, || false);
     // the second message is for processors that have missed the first
-    for wait_ns in [1_000_000, 100_000_000] {
+    for wait_ns in [patience_ns.min(1_000_000), patience_ns] {
         apic::send_start(other, (TRAMPOLINE >> 12) as u32);
         if pause(rate, wait_ns, || apic_of(1).is_some()) {
             return 2;
         }
     }
-    1
+    if second().compare_exchange(AWAITED, TOO_LATE, AcqRel, Acquire) != Err(ARRIVED) {
+        return 1;
+    }
+    // it is on its way: the addresses that it needs are not taken from it
+    while apic_of(1).is_none() {
+        core::hint::spin_loop();
+    }
+    2
 }
 
 fn pause(rate: Rate, ns: u64, done: impl Fn() -> bool) -> bool {

@@ -38,6 +38,8 @@ pub struct Boot {
     pub rsdp: u64,
     /// Bytes that the kernel takes.
     pub resident: u64,
+    /// `hasty` is on the command line: the kernel does not wait for the second CPU, which is then late.
+    pub hasty: bool,
     /// End of the memory that begins with the kernel; 0 where nobody tells.
     memory_end: u64,
 }
@@ -90,7 +92,12 @@ extern "C" fn kernel_start(cpu: usize, info: u64) -> ! {
     assert_eq!(info.magic, 0x336e_c578, "not started by PVH");
     console::start(has_word(info.command_line, b"debug"));
     smp::arrived(0);
-    crate::boot::start(&Boot { rsdp: info.rsdp, resident: resident(), memory_end: memory_end(&info) });
+    crate::boot::start(&Boot {
+        rsdp: info.rsdp,
+        resident: resident(),
+        hasty: has_word(info.command_line, b"hasty"),
+        memory_end: memory_end(&info),
+    });
     cpu_loop(0)
 }
 

@@ -114,8 +114,22 @@ trampoline32:
     mov es, ax
     mov ss, ax
     cld
+    # the addresses of the start are there only for a CPU that the first one waits for: who is late stays here
+    xor eax, eax
+    mov ecx, {arrived}
+    lock cmpxchg [second_cpu], ecx
+    jnz late
     mov ebp, 1
     jmp long_mode
+late:
+    cli
+    hlt
+    jmp late
+
+.align 4
+.global second_cpu
+second_cpu:
+    .long 0                     # smp.rs: awaited, arrived, or too late
 
 .align 8
 boot_gdt:
