@@ -1,6 +1,6 @@
 //! Threads: one more than the first, which is what a compute node has a CPU for.
 
-use std::cell::Cell;
+use std::cell::{Cell, UnsafeCell};
 use std::os::unix::thread::JoinHandleExt as _;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
@@ -17,6 +17,7 @@ pub(crate) fn try_all(r: &mut Report) {
     apart(r);
     signaled(r);
     barriers(r);
+    robust(r);
 }
 
 /// Two threads take turns: a lock and a condition, each of which waits in the kernel.
@@ -96,6 +97,60 @@ fn signaled(r: &mut Report) {
     let result = thread.join().unwrap_or(0);
     let right = RAN_ON.load(Ordering::Relaxed) == number;
     r.line(n::tgkill, "thread", &format!("{}, on the thread {right}", shown(result)));
+}
+
+/// A robust lock of the C library, which its owner never moves.
+struct Robust(UnsafeCell<libc::pthread_mutex_t>);
+
+// SAFETY: it is a lock.
+unsafe impl Sync for Robust {}
+
+impl Robust {
+    fn new() -> &'static Self {
+        let lock = Box::leak(Box::new(Self(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER))));
+        // SAFETY: the attributes are made before they are used, and the lock has its place for good.
+        unsafe {
+            let mut attributes: libc::pthread_mutexattr_t = std::mem::zeroed();
+            libc::pthread_mutexattr_init(&raw mut attributes);
+            libc::pthread_mutexattr_setrobust(&raw mut attributes, libc::PTHREAD_MUTEX_ROBUST);
+            libc::pthread_mutex_init(lock.0.get(), &raw const attributes);
+        }
+        lock
+    }
+
+    fn take(&self) -> i32 {
+        // SAFETY: it was made by `new`.
+        unsafe { libc::pthread_mutex_lock(self.0.get()) }
+    }
+
+    /// Takes it after its owner has ended, mends and releases it.
+    fn mend(&self) -> String {
+        let taken = self.take();
+        // SAFETY: as of `take`; the lock is held.
+        let (mended, released) = unsafe {
+            (libc::pthread_mutex_consistent(self.0.get()), libc::pthread_mutex_unlock(self.0.get()))
+        };
+        format!("{} {mended} {released}", shown(-i64::from(taken)))
+    }
+}
+
+/// A thread that ends releases its robust locks: for who comes later, and for who waits.
+fn robust(r: &mut Report) {
+    let (first, second) = (Robust::new(), Robust::new());
+    let _ = thread::spawn(|| first.take() + second.take()).join();
+    r.line(n::set_robust_list, "owner has ended", &first.mend());
+    r.line(n::set_robust_list, "owner of two has ended", &second.mend());
+    r.line(n::set_robust_list, "mended", &first.take().to_string());
+    let (ready, is_ready) = mpsc::channel();
+    let thread = thread::spawn(move || {
+        second.take();
+        let _ = ready.send(());
+        // by its end the other one waits, most of the time
+        thread::sleep(std::time::Duration::from_millis(20));
+    });
+    let _ = is_ready.recv();
+    r.line(n::set_robust_list, "owner ends", &second.mend());
+    let _ = thread.join();
 }
 
 /// A barrier for all threads is done while another computes, asks for one itself, or waits in the kernel.

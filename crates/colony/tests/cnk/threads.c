@@ -1,5 +1,6 @@
 /* What a C library does for threads, signals and memory; prints the same wherever it runs. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -48,6 +49,30 @@ static void handler(int signal, siginfo_t *info, void *context)
 	handled = signal * 100 + (info->si_code == SI_TKILL);
 }
 
+static pthread_mutex_t robust;
+
+static void *owner(void *unused)
+{
+	pthread_mutex_lock(&robust);
+	return unused;
+}
+
+/* the owner of a lock ends without releasing it */
+static void inherit(void)
+{
+	pthread_mutexattr_t attributes;
+	pthread_t thread;
+
+	pthread_mutexattr_init(&attributes);
+	pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+	pthread_mutex_init(&robust, &attributes);
+	pthread_create(&thread, 0, owner, 0);
+	pthread_join(thread, 0);
+	const char *said = pthread_mutex_lock(&robust) == EOWNERDEAD ? "owner died" : "no owner";
+	int mended = pthread_mutex_consistent(&robust);
+	printf("robust: %s, %d %d\n", said, mended, pthread_mutex_unlock(&robust));
+}
+
 int main(void)
 {
 	pthread_t thread;
@@ -62,6 +87,7 @@ int main(void)
 	pthread_join(thread, &result);
 	printf("%ld %ld %d\n", count, (long)result, own);
 
+	inherit();
 	struct sigaction action = { .sa_sigaction = handler, .sa_flags = SA_SIGINFO };
 	sigaction(SIGUSR1, &action, 0);
 	raise(SIGUSR1);

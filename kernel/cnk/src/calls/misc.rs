@@ -78,11 +78,12 @@ fn limit(caller: &mut Caller<'_>, kind: u64, address: u64) -> Result<u64, Errno>
     Ok(0)
 }
 
-/// Limits cannot be changed; setting one is granted without effect.
+/// Limits cannot be changed: only what a limit is already is granted.
 fn set_limit(caller: &mut Caller<'_>, kind: u64, address: u64) -> Result<u64, Errno> {
-    let [now, most]: [u64; 2] = process::on(caller.cpu).user.get(address)?;
-    limit_of(kind)?;
-    if now > most { Err(Errno::EINVAL) } else { Ok(0) }
+    let wanted: [u64; 2] = process::on(caller.cpu).user.get(address)?;
+    let limit = limit_of(kind)?;
+    ensure(wanted[0] <= wanted[1], Errno::EINVAL)?;
+    if wanted == limit { Ok(0) } else { Err(Errno::EPERM) }
 }
 
 /// Of a process, a group or a user: nobody is before anybody.

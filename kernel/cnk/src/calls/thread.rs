@@ -33,7 +33,7 @@ fn set_tid_address(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno
 /// Bytes of the head of a list of robust locks.
 const ROBUST: u64 = 24;
 
-/// Only kept: a thread that ends with a lock ends its process, or nobody waits.
+/// Kept until the thread ends (`process::threads::end`).
 fn set_robust_list(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     ensure(args[1] == ROBUST, Errno::EINVAL)?;
     process::on(caller.cpu).threads[caller.cpu].robust = args[0];

@@ -79,6 +79,7 @@ impl Process {
         for thread in &mut self.threads {
             thread.signals.stack = Stack::NONE;
             thread.clear_tid = 0;
+            thread.robust = 0;
         }
     }
 }

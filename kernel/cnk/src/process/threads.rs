@@ -3,7 +3,7 @@
 use cnk_logic::ensure;
 use cnk_logic::signals::Thread as Signals;
 
-use core::sync::atomic::Ordering::{Acquire, Release};
+use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 
 use crate::cpu::{self, Start, cpu};
 use crate::machine::CPUS;
@@ -71,6 +71,43 @@ impl Process {
         }
         woken
     }
+
+    /// Releases the robust locks of the thread on CPU `n`, which ends: those in the list at `head`, and the one that it
+    /// was about to take or to release (`get_robust_list(2)`). A list that is none ends it, as on Linux.
+    fn release_locks(&mut self, n: usize, head: u64) {
+        /// Locks that Linux looks at, at most.
+        const MOST: usize = 2048;
+        let Ok([first, offset, pending]) = self.user.get::<[u64; 3]>(head) else { return };
+        let mut at = first;
+        for _ in 0..MOST {
+            if at == head {
+                break;
+            }
+            // before it is released: its next owner may take it out of the list
+            let next = self.user.get(at);
+            if at != pending {
+                self.release_lock(n, at.wrapping_add(offset));
+            }
+            let Ok(next) = next else { break };
+            at = next;
+        }
+        if pending != 0 {
+            self.release_lock(n, pending.wrapping_add(offset));
+        }
+    }
+
+    /// Tells the next owner of a lock of the thread on CPU `n` that its owner has died, and wakes it if it waits.
+    fn release_lock(&mut self, n: usize, address: u64) {
+        const WAITERS: u32 = 1 << 31;
+        const OWNER_DIED: u32 = 1 << 30;
+        const OWNER: u32 = OWNER_DIED - 1;
+        let own = self.id_on(n);
+        let Ok(word) = self.user.word(address, true) else { return };
+        let died = |value: u32| (value & OWNER == own).then_some(value & WAITERS | OWNER_DIED);
+        if word.fetch_update(SeqCst, SeqCst, died).is_ok_and(|value| value & WAITERS != 0) {
+            self.wake(n, address, 1, u32::MAX);
+        }
+    }
 }
 
 /// What `gettid` says on CPU `n`.
@@ -107,7 +144,8 @@ pub fn end(n: usize) -> bool {
     if process.threads_len() < 2 {
         return false;
     }
-    let clear = process.threads[n].clear_tid;
+    let Thread { clear_tid: clear, robust, .. } = process.threads[n];
+    process.release_locks(n, robust);
     process.threads[n] = Thread::NONE;
     if clear != 0 && process.user.put(clear, &0u32).is_ok() {
         process.wake(n, clear, 1, u32::MAX);
