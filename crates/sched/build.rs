@@ -3,7 +3,9 @@
 fn main() {
     colony_bpf::build::skeleton("bpf/windows.bpf.c", "windows");
     colony_bpf::build::skeleton("bpf/scx_colony.bpf.c", "scx_colony");
-    for header in ["favored", "scx_compat", "scx_state", "scx_class", "scx_queue", "scx_account"] {
+    for header in
+        ["favored", "scx_compat", "scx_state", "scx_class", "scx_queue", "scx_account", "scx_bandwidth"]
+    {
         println!("cargo::rerun-if-changed=bpf/{header}.h");
     }
 }

@@ -54,6 +54,15 @@ static __always_inline bool has_exempt_name(const u64 *comm)
 	return false;
 }
 
+/* Whether root started it, as are kernel threads: every user can give a task any name. The real user, since a program
+ * with the set-user-ID bit is started by whoever likes, under a name of their choice. */
+static __always_inline bool is_roots(struct task_struct *p)
+{
+	const struct cred *cred = task_field(p, real_cred);
+
+	return BPF_CORE_READ(cred, uid.val) == 0;
+}
+
 /* a kernel thread without which the machine, or this scheduler's own timers, would stop */
 static __always_inline bool is_vital(struct task_struct *p, const char *comm)
 {
@@ -76,7 +85,7 @@ static __always_inline bool is_exempt(struct task_struct *p)
 	__builtin_memcpy(comm.text, p->comm, TASK_COMM_LEN);
 	if ((((struct task_struct___scx *)p)->flags & PF_KTHREAD) && is_vital(p, comm.text))
 		return true;
-	if (nr_exempt_names && has_exempt_name(comm.words))
+	if (nr_exempt_names && is_roots(p) && has_exempt_name(comm.words))
 		return true;
 	return nr_exempt_groups && in_groups(p, exempt_groups, nr_exempt_groups);
 }

@@ -9,6 +9,7 @@
  * time by weight.
  */
 #include "scx_account.h"
+#include "scx_bandwidth.h"
 #include "scx_class.h"
 #include "scx_queue.h"
 
@@ -24,6 +25,12 @@ static __always_inline bool may_fill(void)
 	return !strict && job_runnable <= 0;
 }
 
+/* without an end where it is alone: so the tick can stop. Where its cgroup has a limit, that is looked at in time. */
+static __always_inline u64 job_slice(s32 cpu, const struct task *t)
+{
+	return (t && t->limited) || scx_bpf_dsq_nr_queued(DSQ_JOB(cpu)) ? slice_ns : SCX_SLICE_INF;
+}
+
 static __always_inline void count(struct task *t, bool job)
 {
 	if (t->counted != job) {
@@ -34,13 +41,17 @@ static __always_inline void count(struct task *t, bool job)
 
 s32 SCX_OP(select_cpu, struct task_struct *p, s32 prev, u64 wake_flags)
 {
+	struct task *t = task_of(p);
 	bool idle = false;
 	s32 cpu;
 
-	if (is_job(p, task_of(p))) {
+	/* `enqueue` holds it */
+	if (t && held_until(p, t))
+		return prev;
+	if (is_job(p, t)) {
 		cpu = scx_bpf_select_cpu_dfl(p, prev, wake_flags, &idle);
 		if (idle)
-			insert(p, SCX_DSQ_LOCAL, is_job_cpu(cpu) ? SCX_SLICE_INF : slice_ns, 0);
+			insert(p, SCX_DSQ_LOCAL, is_job_cpu(cpu) ? job_slice(cpu, t) : slice_ns, 0);
 		return cpu;
 	}
 	/* leaves the job's CPUs alone if it can */
@@ -136,6 +147,7 @@ void SCX_OP(enqueue, struct task_struct *p, u64 flags)
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct cpu *c = cpu_of(cpu);
 	enum kind class;
+	u64 until;
 	bool news;
 
 	if (!c || !t) {
@@ -144,6 +156,12 @@ void SCX_OP(enqueue, struct task_struct *p, u64 flags)
 	}
 	news = !t->stopped;
 	t->stopped = 0;
+	until = held_until(p, t);
+	if (until) {
+		count(t, false);
+		hold(p, t, until, flags);
+		return;
+	}
 	class = class_of(p, t);
 	/* one that waits elsewhere may be what fills a CPU of the job's */
 	count(t, class == JOB && is_job_cpu(cpu));
@@ -153,11 +171,6 @@ void SCX_OP(enqueue, struct task_struct *p, u64 flags)
 		enqueue_exempt(p, c, flags, now, news);
 	else
 		enqueue_other(p, t, c, flags, now);
-}
-
-static __always_inline u64 job_slice(s32 cpu)
-{
-	return scx_bpf_dsq_nr_queued(DSQ_JOB(cpu)) ? slice_ns : SCX_SLICE_INF;
 }
 
 /* Prev keeps the CPU, which is no switch, so `running` is not called. But one whose class has changed, or whose slice
@@ -171,7 +184,8 @@ static __always_inline void keep(struct cpu *c, struct task_struct *prev, u32 ki
 	set_slice(prev, slice);
 }
 
-static __always_inline void dispatch_favored(s32 cpu, struct cpu *c, struct task_struct *prev, u32 class)
+static __always_inline void dispatch_favored(s32 cpu, struct cpu *c, struct task_struct *prev, struct task *t,
+					     u32 class)
 {
 	if (take(DSQ_EXEMPT(cpu)))
 		return;
@@ -182,7 +196,7 @@ static __always_inline void dispatch_favored(s32 cpu, struct cpu *c, struct task
 	if (take(DSQ_JOB(cpu)))
 		return;
 	if (class == JOB) {
-		keep(c, prev, JOB, job_slice(cpu));
+		keep(c, prev, JOB, job_slice(cpu, t));
 		return;
 	}
 	if (take_offered(c) || !may_fill())
@@ -203,7 +217,8 @@ static __always_inline bool is_turn_of_exempt(s32 cpu, struct cpu *c)
 	return c->regular.ns[OTHER] - c->turn_over >= slice_ns;
 }
 
-static __always_inline void dispatch_regular(s32 cpu, struct cpu *c, struct task_struct *prev, u32 class)
+static __always_inline void dispatch_regular(s32 cpu, struct cpu *c, struct task_struct *prev, struct task *t,
+					     u32 class)
 {
 	if (is_turn_of_exempt(cpu, c) && take(DSQ_EXEMPT(cpu)))
 		return;
@@ -214,7 +229,7 @@ static __always_inline void dispatch_regular(s32 cpu, struct cpu *c, struct task
 	else if (take(DSQ_JOB(cpu)))
 		return;
 	else if (class == JOB)
-		keep(c, prev, JOB, job_slice(cpu));
+		keep(c, prev, JOB, job_slice(cpu, t));
 	else
 		take_offered(c);
 }
@@ -222,20 +237,25 @@ static __always_inline void dispatch_regular(s32 cpu, struct cpu *c, struct task
 void SCX_OP(dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct cpu *c = cpu_of(cpu);
+	struct task *t = 0;
 	u32 class = AWAY;
 
 	if (!c)
 		return;
 	c->filling = 0;
-	if (prev && (((struct task_struct___scx *)prev)->scx.flags & SCX_TASK_QUEUED))
-		class = class_of(prev, task_of(prev));
+	if (prev && (((struct task_struct___scx *)prev)->scx.flags & SCX_TASK_QUEUED)) {
+		t = task_of(prev);
+		/* one whose cgroup has used its quota is not kept: `enqueue` holds it */
+		if (!t || !charge(prev, t))
+			class = class_of(prev, t);
+	}
 	if (!is_job_cpu(cpu)) {
 		if (!take_other(cpu, c) && class != AWAY)
 			keep(c, prev, class, slice_ns);
 	} else if (is_favored(bpf_ktime_get_tai_ns())) {
-		dispatch_favored(cpu, c, prev, class);
+		dispatch_favored(cpu, c, prev, t, class);
 	} else {
-		dispatch_regular(cpu, c, prev, class);
+		dispatch_regular(cpu, c, prev, t, class);
 	}
 }
 
@@ -252,13 +272,15 @@ void SCX_OP(running, struct task_struct *p)
 		return;
 	settle(c, now);
 	t->started = now;
+	t->charged = bpf_ktime_get_ns();
 	t->stopped = 0;
+	t->released = 0;
 	end_wait(p, t, now);
 	advance(c, t);
 	c->kind = class_of(p, t);
 	count(t, c->kind == JOB);
 	if (c->kind == JOB && is_job_cpu(cpu)) {
-		slice = job_slice(cpu);
+		slice = job_slice(cpu, t);
 	} else if (c->kind == OTHER && c->filling) {
 		c->kind = FILL;
 		slice = fill_ns;
@@ -281,8 +303,10 @@ void SCX_OP(stopping, struct task_struct *p, bool runnable)
 	if (!t)
 		return;
 	t->stopped = runnable;
+	charge(p, t);
+	t->charged = 0;
 	if (t->started && now > t->started)
-		t->vtime += (now - t->started) * 100 / weight_of(p);
+		t->vtime += (now - t->started) * 100 / weight_of(p, t);
 }
 
 void SCX_OP(quiescent, struct task_struct *p, u64 flags)
@@ -315,6 +339,7 @@ s32 SCX_OP_SLEEPABLE(init_task, struct task_struct *p, struct scx_init_task_args
 
 	if (!t)
 		return -12; /* ENOMEM */
+	t->share = SHARE_ONE;
 	if (args->fork) {
 		parent = bpf_task_storage_get(&tasks, bpf_get_current_task_btf(), 0, 0);
 		if (parent) {
@@ -387,6 +412,78 @@ static int at_edge(void *map, u32 *key, struct bpf_timer *timer)
 	return 0;
 }
 
+/* Puts p, which `it` is at, where it would wait without a limit; its CPU looks. */
+static __always_inline void release_one(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct task *t)
+{
+	s32 cpu = scx_bpf_task_cpu(p), idle = -1;
+	u64 tai = bpf_ktime_get_tai_ns();
+	bool of_job = is_job_cpu(cpu);
+	struct cpu *c = cpu_of(cpu);
+	enum kind class = class_of(p, t);
+
+	if (!c)
+		return;
+	t->released = 1;
+	if (class == JOB && of_job) {
+		count(t, true);
+		t->queue = QUEUE_JOB;
+		move_vtime(it, p, DSQ_JOB(cpu), place(p, t, c->job_now));
+	} else if (class == EXEMPT && of_job) {
+		move(it, p, DSQ_EXEMPT(cpu));
+	} else if (is_bound(p)) {
+		t->waits = of_job ? tai : 0;
+		t->queue = QUEUE_PINNED;
+		move_vtime(it, p, DSQ_PINNED(cpu), place(p, t, c->pinned_now));
+	} else {
+		t->waits = of_job ? tai : 0;
+		t->queue = QUEUE_SHARED;
+		move_vtime(it, p, DSQ_SHARED, place(p, t, shared_now));
+		idle = claim_idle(p, false);
+	}
+	if (idle >= 0)
+		scx_bpf_kick_cpu(idle, SCX_KICK_IDLE);
+	else if (of_job && c->kind != AWAY && (class != OTHER) == is_favored(tai) && c->kind != class)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	else
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+}
+
+/* Lets tasks go on whose cgroups have quota again. */
+static int release(void *map, u32 *key, struct bpf_timer *timer)
+{
+	u64 now = bpf_ktime_get_ns(), next = now + (now - limited_at < 10 * REST_NS ? RELEASE_NS : REST_NS);
+	struct task_struct *p;
+
+	bpf_for_each(scx_dsq, p, DSQ_HELD, 0) {
+		u64 until = ((struct task_struct___scx *)p)->scx.dsq_vtime;
+		struct task *t = task_of(p);
+
+		if (until > now) {
+			if (until < next)
+				next = until;
+			break;
+		}
+		if (t)
+			release_one(&___it, p, t);
+	}
+	bpf_timer_start(timer, next, BPF_F_TIMER_ABS);
+	return 0;
+}
+
+/* Starts the timer that releases tasks. */
+SEC("syscall")
+int start_releaser(void *args)
+{
+	u32 key = 0;
+	struct releaser *r = bpf_map_lookup_elem(&releaser, &key);
+
+	if (!r)
+		return -22; /* EINVAL */
+	bpf_timer_init(&r->timer, &releaser, CLOCK_MONOTONIC);
+	bpf_timer_set_callback(&r->timer, release);
+	return bpf_timer_start(&r->timer, bpf_ktime_get_ns(), BPF_F_TIMER_ABS);
+}
+
 struct start_args {
 	s32 cpu;
 };
@@ -405,9 +502,13 @@ int start_timer(struct start_args *args)
 	return arm(c, bpf_ktime_get_ns(), bpf_ktime_get_tai_ns());
 }
 
+/* of `start_ticks`, as /proc/PID/stat counts */
+#define TICK_NS 10000000ULL
+
 struct mark_args {
 	s32 tid;
 	u32 job;
+	u64 start_ticks; /* of the task that is meant; 0: whichever has the number */
 };
 
 /* Makes a task the job's, with all that it forks from now on, or not. */
@@ -415,12 +516,14 @@ SEC("syscall")
 int mark(struct mark_args *args)
 {
 	struct task_struct *p = bpf_task_from_pid(args->tid);
-	struct task *t;
+	struct task *t = 0;
 	int failed = -3; /* ESRCH */
 
 	if (!p)
 		return failed;
-	t = bpf_task_storage_get(&tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	/* the number may have been given again since user space looked */
+	if (!args->start_ticks || task_field(p, start_boottime) / TICK_NS == args->start_ticks)
+		t = bpf_task_storage_get(&tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (t) {
 		failed = 0;
 		if (t->job != args->job) {
@@ -439,6 +542,8 @@ s32 SCX_OP_SLEEPABLE(init)
 	s32 cpu, failed;
 
 	failed = scx_bpf_create_dsq(DSQ_SHARED, -1);
+	if (!failed)
+		failed = scx_bpf_create_dsq(DSQ_HELD, -1);
 	if (failed)
 		return failed;
 	bpf_for(cpu, 0, nr_cpus) {

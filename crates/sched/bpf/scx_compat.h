@@ -20,6 +20,10 @@ struct bpf_iter_num {
 	__u64 __opaque[1];
 } __attribute__((aligned(8)));
 
+struct bpf_iter_scx_dsq {
+	__u64 __opaque[6];
+} __attribute__((aligned(8)));
+
 extern int bpf_iter_num_new(struct bpf_iter_num *it, int start, int end) __ksym;
 extern int *bpf_iter_num_next(struct bpf_iter_num *it) __ksym;
 extern void bpf_iter_num_destroy(struct bpf_iter_num *it) __ksym;
@@ -55,6 +59,7 @@ struct sched_ext_entity {
 	u32 flags;
 	u32 weight;
 	u64 slice;
+	u64 dsq_vtime;
 };
 
 struct kernfs_node {
@@ -71,6 +76,31 @@ struct css_set {
 	struct cgroup *dfl_cgrp;
 };
 
+typedef struct {
+	u32 val;
+} kuid_t;
+
+struct cred {
+	kuid_t uid;
+};
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+};
+
+struct cfs_bandwidth {
+	s64 period;
+	u64 quota;
+};
+
+/* a cgroup as the cpu controller has it, of either version */
+struct task_group {
+	struct cgroup_subsys_state css;
+	unsigned long shares;
+	struct task_group *parent;
+	struct cfs_bandwidth cfs_bandwidth;
+};
+
 /* the scheduler's view of a task; the rest is in colony_kernel.h */
 struct task_struct___scx {
 	unsigned int flags;
@@ -79,6 +109,9 @@ struct task_struct___scx {
 	const struct cpumask *cpus_ptr;
 	struct sched_ext_entity scx;
 	struct css_set *cgroups;
+	const struct cred *real_cred;
+	u64 start_boottime;
+	struct task_group *sched_task_group;
 };
 
 struct scx_exit_info {
@@ -195,6 +228,42 @@ static __always_inline bool take(u64 dsq)
 	if (bpf_ksym_exists(scx_bpf_dsq_move_to_local___613))
 		return scx_bpf_dsq_move_to_local___613(dsq);
 	return scx_bpf_consume___612(dsq);
+}
+
+/* over the tasks of a queue */
+extern int bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, u64 dsq_id, u64 flags) __ksym;
+extern struct task_struct *bpf_iter_scx_dsq_next(struct bpf_iter_scx_dsq *it) __ksym;
+extern void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it) __ksym;
+
+/* 6.13: these names; 6.12: scx_bpf_dispatch_…from_dsq */
+extern void scx_bpf_dsq_move_set_vtime___613(struct bpf_iter_scx_dsq *it, u64 vtime) __ksym __weak;
+extern bool scx_bpf_dsq_move_vtime___613(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq,
+					 u64 flags) __ksym __weak;
+extern bool scx_bpf_dsq_move___613(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq,
+				   u64 flags) __ksym __weak;
+extern void scx_bpf_dispatch_from_dsq_set_vtime___612(struct bpf_iter_scx_dsq *it, u64 vtime) __ksym __weak;
+extern bool scx_bpf_dispatch_vtime_from_dsq___612(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq,
+						  u64 flags) __ksym __weak;
+extern bool scx_bpf_dispatch_from_dsq___612(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq,
+					    u64 flags) __ksym __weak;
+
+/* Moves p, which `it` is at, to the end of another queue. */
+static __always_inline bool move(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq)
+{
+	if (bpf_ksym_exists(scx_bpf_dsq_move___613))
+		return scx_bpf_dsq_move___613(it, p, dsq, 0);
+	return scx_bpf_dispatch_from_dsq___612(it, p, dsq, 0);
+}
+
+/* Moves p, which `it` is at, to its place in another queue. */
+static __always_inline bool move_vtime(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq, u64 vtime)
+{
+	if (bpf_ksym_exists(scx_bpf_dsq_move_vtime___613)) {
+		scx_bpf_dsq_move_set_vtime___613(it, vtime);
+		return scx_bpf_dsq_move_vtime___613(it, p, dsq, 0);
+	}
+	scx_bpf_dispatch_from_dsq_set_vtime___612(it, vtime);
+	return scx_bpf_dispatch_vtime_from_dsq___612(it, p, dsq, 0);
 }
 
 /* 6.19: by function; before: by writing the field */

@@ -11,9 +11,15 @@
 static struct bpf_cpumask __kptr *own SEC(".bss.masks");
 static struct bpf_cpumask __kptr *others SEC(".bss.masks");
 
-static __always_inline u32 weight_of(struct task_struct *p)
+/* its own weight times those of its cgroups; 100 is the default of both */
+static __always_inline u32 weight_of(struct task_struct *p, const struct task *t)
 {
-	return ((struct task_struct___scx *)p)->scx.weight ?: 1;
+	u64 weight = (u64)((struct task_struct___scx *)p)->scx.weight * t->share / SHARE_ONE;
+
+	/* a smaller one would keep it waiting for longer than the kernel's watchdog allows */
+	if (!weight)
+		return 1;
+	return weight > MAX_WEIGHT ? MAX_WEIGHT : weight;
 }
 
 /* whether it cannot run on another CPU now */
@@ -50,7 +56,7 @@ static __always_inline s32 claim_idle(struct task_struct *p, bool of_job)
  * nobody waited, or comes from another queue, is one slice behind at most. */
 static __always_inline u64 place(struct task_struct *p, struct task *t, u64 now)
 {
-	u64 first = now - slice_ns, last = now + slice_ns * 100 / weight_of(p);
+	u64 first = now - slice_ns, last = now + slice_ns * 100 / weight_of(p, t);
 
 	if ((s64)(t->vtime - first) < 0)
 		t->vtime = first;

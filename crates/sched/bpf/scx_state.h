@@ -12,6 +12,8 @@
 #define MAX_NAMES 32
 #define MAX_CGROUPS 16
 #define MAX_DEFERRED 4096
+#define SHARE_ONE 1024 /* a `share` of cgroups that all have the default weight */
+#define MAX_WEIGHT 10000
 
 /* queues: on each CPU of pinned tasks, on the job's also of the job and of exempt tasks whose turn is over; one of all
  * others */
@@ -136,6 +138,10 @@ struct task {
 	u64 vtime;
 	u64 started; /* TAI */
 	u64 waits;   /* TAI since it waits for a job's CPU; 0 if it does not */
+	u64 charged; /* CLOCK_MONOTONIC up to which its cgroups' limits are charged; 0 while it does not run */
+	u32 limited; /* a cgroup it is in has a limit */
+	u32 share;   /* the weights of the cgroups it is in, multiplied */
+	u32 released; /* its wait for quota is over: not held again before it has run */
 };
 
 struct {

@@ -152,7 +152,7 @@ impl Keeper {
         }
     }
 
-    /// What keeps the windows.
+    /// What keeps the windows now: nothing while the scheduler in the kernel waits for a CPU of the job's.
     #[must_use]
     pub fn by(&self) -> Kept {
         self.shared.lock().by.kind()
@@ -239,9 +239,10 @@ fn agent(config: &KeeperConfig, job: &Arc<Job>) -> Result<By, SchedError> {
 }
 
 impl By {
-    const fn kind(&self) -> Kept {
+    fn kind(&self) -> Kept {
         match self {
-            Self::Ext(_) => Kept::SchedExt,
+            Self::Ext(ext) if ext.is_loaded() => Kept::SchedExt,
+            Self::Ext(_) => Kept::Nothing,
             Self::Agent(_) => Kept::Agent,
             Self::Nothing => Kept::Nothing,
         }

@@ -5,6 +5,7 @@ mod common;
 mod daemon;
 mod kernels;
 mod lifecycle;
+mod limits;
 mod mpi;
 mod shares;
 mod study;

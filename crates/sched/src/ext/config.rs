@@ -28,7 +28,7 @@ pub enum KthreadPolicy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Exempt {
-    /// Threads with this name, or with names that begin so.
+    /// Threads of the kernel and of root with this name, or with names that begin so.
     Name {
         /// The name, or its beginning.
         name: String,

@@ -51,6 +51,8 @@ pub(super) enum Ended {
 /// The scheduler in the kernel, while this value lives.
 pub(super) struct Loaded {
     cpus: CpuSet,
+    /// Whether the timer runs that lets tasks of limited cgroups go on.
+    releasing: bool,
     link: Option<Link>,
     skel: skel::ScxColonySkel<'static>,
 }
@@ -91,7 +93,7 @@ impl Loaded {
         ops.timeout_ms = config.options.watchdog_ms;
         tell(&mut open, config, room)?;
         let skel = open.load().map_err(refused)?;
-        Ok(Self { cpus: config.cpus.clone(), link: None, skel })
+        Ok(Self { cpus: config.cpus.clone(), releasing: false, link: None, skel })
     }
 
     fn attach(&mut self) -> Result<(), ExtError> {
@@ -144,13 +146,24 @@ impl Loaded {
         unsafe { std::ptr::write_volatile(&raw mut bss.windows_now, next) };
     }
 
-    /// Makes task `tid` the job's, or not; whether it was there.
-    pub(super) fn mark(&self, tid: i32, job: bool) -> bool {
-        let mut args = [0u8; 8];
+    /// Makes task `tid`, if that is the one that started at `start_ticks`, the job's, or not; whether it was there.
+    pub(super) fn mark(&self, tid: i32, start_ticks: Option<u64>, job: bool) -> bool {
+        let mut args = [0u8; 16];
         args[..4].copy_from_slice(&tid.to_ne_bytes());
-        args[4..].copy_from_slice(&u32::from(job).to_ne_bytes());
+        args[4..8].copy_from_slice(&u32::from(job).to_ne_bytes());
+        args[8..].copy_from_slice(&start_ticks.unwrap_or(0).to_ne_bytes());
         let input = ProgramInput { context_in: Some(&mut args), ..ProgramInput::default() };
         self.skel.progs.mark.test_run(input).is_ok_and(|out| out.return_value == 0)
+    }
+
+    /// Starts the timer that lets tasks of cgroups with `cpu.max` go on, as soon as there is such a task: from the
+    /// calling thread's CPU.
+    pub(super) fn watch_limits(&mut self) {
+        let seen = self.skel.maps.bss_data.as_deref().is_some_and(|bss| bss.limited_at != 0);
+        if seen && !self.releasing {
+            let started = self.skel.progs.start_releaser.test_run(ProgramInput::default());
+            self.releasing = started.is_ok_and(|out| out.return_value == 0);
+        }
     }
 
     /// How it was ended, if it was.
@@ -198,6 +211,7 @@ impl Loaded {
         let [p50_ns, p90_ns, p99_ns] = [d.p50_ns, d.p90_ns, d.p99_ns].map(|ns| ns.min(latest));
         stats.lateness = Distribution { p50_ns, p90_ns, p99_ns, max_ns: latest, ..d };
         stats.deferred = self.deferred();
+        stats.throttled = self.skel.maps.bss_data.as_deref().map_or(0, |bss| bss.throttled);
         if self.skel.maps.bss_data.as_deref().is_some_and(|b| b.deferred_lost > 0) {
             stats.warnings.push("some threads that were held back did not fit the table of names".into());
         }
@@ -251,6 +265,8 @@ fn tell(open: &mut skel::OpenScxColonySkel<'static>, config: &ExtConfig, room: u
     fixed.nr_cpus = room;
     let regular = config.windows.period_ns() - config.windows.favored_ns();
     fixed.lead_ns = LEAD_NS.min(regular / 20);
+    // a quarter, so that the rest is left for the wait for a CPU
+    fixed.longest_hold_ns = u64::from(config.options.watchdog_ms) * 1_000_000 / 4;
     fixed.strict = u32::from(config.options.strict);
     fixed.kthreads = match config.options.kthreads {
         KthreadPolicy::Bypass => 0,

@@ -117,6 +117,9 @@ pub struct ExtStats {
     pub filled: u64,
     /// How often an exempt task took the CPU from a job task in a favored window.
     pub preempted: u64,
+    /// How often a task had to wait because a cgroup it is in had used its `cpu.max`.
+    #[serde(default)]
+    pub throttled: u64,
     /// Who was held back, the longest in total first.
     pub deferred: Vec<Waited>,
     /// Every CPU by itself.
@@ -151,6 +154,7 @@ impl ExtStats {
         self.ticks_regular += later.ticks_regular;
         self.filled += later.filled;
         self.preempted += later.preempted;
+        self.throttled += later.throttled;
         for waited in later.deferred {
             match self.deferred.iter_mut().find(|w| w.comm == waited.comm) {
                 Some(known) => {

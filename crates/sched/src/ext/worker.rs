@@ -1,5 +1,6 @@
 //! The thread that owns the scheduler: it starts it, tells it of new tasks, and minds its end.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -42,6 +43,7 @@ pub struct ExtScheduler {
     ask: Sender<Ask>,
     thread: Option<JoinHandle<ExtStats>>,
     stopped: Arc<Mutex<Option<String>>>,
+    is_loaded: Arc<AtomicBool>,
 }
 
 impl ExtScheduler {
@@ -55,10 +57,12 @@ impl ExtScheduler {
         let (ready, is_ready) = sync_channel(1);
         let stopped = Arc::new(Mutex::new(None));
         let tell = Arc::clone(&stopped);
+        let is_loaded = Arc::new(AtomicBool::new(true));
+        let tell_loaded = Arc::clone(&is_loaded);
         let body = move || match Loaded::start(&config) {
             Ok(loaded) => {
                 keep_off(&config.cpus);
-                let mut worker = Worker::new(config, job, loaded, tell);
+                let mut worker = Worker::new(config, job, loaded, tell, tell_loaded);
                 worker.mark();
                 worker.look_for_rt();
                 let _ = ready.send(Ok(()));
@@ -75,7 +79,7 @@ impl ExtScheduler {
             .spawn(body)
             .map_err(|e| failed(format!("starting its thread: {e}")))?;
         is_ready.recv().map_err(|_| failed("its thread ended early".into()))??;
-        Ok(Self { ask, thread: Some(thread), stopped })
+        Ok(Self { ask, thread: Some(thread), stopped, is_loaded })
     }
 
     /// Changes the windows; they hold when the running window of the old ones ends.
@@ -105,6 +109,12 @@ impl ExtScheduler {
     #[must_use]
     pub fn why_stopped(&self) -> Option<String> {
         self.stopped.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether the kernel has it now: not while it waits for one of the job's CPUs to come back.
+    #[must_use]
+    pub fn is_loaded(&self) -> bool {
+        self.is_loaded.load(Ordering::Acquire)
     }
 
     /// What it did so far.
@@ -154,10 +164,17 @@ struct Worker {
     /// Tasks that were told of.
     marked: std::collections::BTreeMap<i32, u64>,
     stopped: Arc<Mutex<Option<String>>>,
+    is_loaded: Arc<AtomicBool>,
 }
 
 impl Worker {
-    fn new(config: ExtConfig, job: Arc<Job>, loaded: Loaded, stopped: Arc<Mutex<Option<String>>>) -> Self {
+    fn new(
+        config: ExtConfig,
+        job: Arc<Job>,
+        loaded: Loaded,
+        stopped: Arc<Mutex<Option<String>>>,
+        is_loaded: Arc<AtomicBool>,
+    ) -> Self {
         Self {
             config,
             job,
@@ -172,6 +189,7 @@ impl Worker {
             demoted: Demoted::default(),
             marked: std::collections::BTreeMap::new(),
             stopped,
+            is_loaded,
         }
     }
 
@@ -188,7 +206,7 @@ impl Worker {
                 }
                 Ok(Ask::Parent(tid, on, reply)) => {
                     if let Some(loaded) = &self.loaded {
-                        loaded.mark(tid, on);
+                        loaded.mark(tid, None, on);
                     }
                     let _ = reply.send(());
                     continue;
@@ -205,7 +223,11 @@ impl Worker {
             self.demoted.beat();
             self.mind_the_ending();
             self.mind_the_end();
+            self.is_loaded.store(self.loaded.is_some(), Ordering::Release);
             self.mark();
+            if let Some(loaded) = &mut self.loaded {
+                loaded.watch_limits();
+            }
             self.look_for_rt();
         }
     }
@@ -216,7 +238,9 @@ impl Worker {
         let Some(loaded) = &self.loaded else { return };
         let tasks = self.job.tasks();
         for task in &tasks {
-            if self.marked.get(&task.tid) != Some(&task.start_ticks) && loaded.mark(task.tid, true) {
+            if self.marked.get(&task.tid) != Some(&task.start_ticks)
+                && loaded.mark(task.tid, Some(task.start_ticks), true)
+            {
                 self.marked.insert(task.tid, task.start_ticks);
             }
         }
@@ -257,6 +281,11 @@ impl Worker {
             }
         }
         let Some(since) = self.restarting else { return };
+        // the job's tasks may run elsewhere meanwhile, scheduled as without windows
+        if self.is_without_cpu() {
+            self.restarting = Some(Instant::now());
+            return;
+        }
         match self.restart() {
             Ok(()) => self.restarting = None,
             // more CPUs may be on their way: the next look tries again, questions are answered until then
@@ -266,6 +295,11 @@ impl Worker {
                 self.give_up(format!("CPUs came or went, and it could not be loaded again: {e}"));
             }
         }
+    }
+
+    /// Whether every CPU of the job is offline.
+    fn is_without_cpu(&self) -> bool {
+        colony_node::cpu::online().is_ok_and(|online| self.config.cpus.and(&online).is_empty())
     }
 
     fn give_up(&self, why: String) {
@@ -322,6 +356,13 @@ impl Worker {
                 "no windows were kept for {:.1} s: so long the kernel was ending the scheduler, as it does when CPUs \
                  come or go",
                 unkept.as_secs_f64()
+            ));
+        }
+        if self.restarting.is_some() && self.is_without_cpu() {
+            stats.warnings.push(format!(
+                "no windows are kept: the job's CPUs ({}) are offline; they are kept again when one of them is back \
+                 (echo 1 > /sys/devices/system/cpu/cpuN/online)",
+                self.config.cpus
             ));
         }
         stats.wall_ns = self.started.elapsed().as_nanos() as u64;
