@@ -3,7 +3,7 @@
 use colony_sched::run::Backend;
 use colony_vm::Vm;
 
-use crate::common::{collecting, node_with, report, sh};
+use crate::common::{collecting, colonyd, node_with, report, sh};
 
 #[test]
 fn whatever_ends_the_scheduler_ordinary_scheduling_goes_on() {
@@ -62,6 +62,32 @@ fn cpus_may_come_and_go_and_clocks_be_set() {
     assert!(step.sched_ext.is_some_and(|s| s.clock_steps >= 1 && s.stopped.is_none()), "{:?}", step.warnings);
     let hotplug = report(&out, "hotplug").sched_ext.expect("ran");
     assert!(hotplug.restarts >= 1 && hotplug.stopped.is_none(), "{hotplug:?}");
+}
+
+#[test]
+fn windows_go_on_after_the_jobs_only_cpu_was_offline_and_under_the_next_daemon() {
+    let Some(daemon) = colonyd() else { return };
+    let Some(vm) = node_with(&[daemon.to_str().expect("a path")]) else { return };
+    sh(
+        &vm.cpus(2),
+        r#"
+        start() { colonyd --period 200ms --duty 80% --cpus 1 2>> /tmp/colonyd.err & D=$!; until test -e /run/colony/stats; do sleep 0.1; done; }
+        soon() { for n in $(seq 150); do "$@" && return; sleep 0.2; done; echo "never: $*" >&2; says '.' >&2; cat /tmp/colonyd.err >&2; false; }
+        says() { sed '' /run/colony/stats | grep "$1"; }
+        enabled() { test $(state) = enabled; }
+        start; sleep 1000 & J=$!; echo $J > /run/colony/job; soon enabled; soon says '"kept_by": "sched_ext"'
+        # offline for longer than CPUs that come and go are waited for
+        echo 0 > /sys/devices/system/cpu/cpu1/online; soon says '"kept_by": "nothing"'; soon says 'are offline; they are kept again'
+        sleep 12; says '"kept_by": "nothing"'; ! enabled
+        echo 1 > /sys/devices/system/cpu/cpu1/online; soon enabled; soon says '"kept_by": "sched_ext"'
+        ! says 'are offline; they are kept again'
+        # killed, and started again: the job is still the job
+        kill -9 $D; for n in $(seq 100); do test -e /run/colony || break; sleep 0.1; done
+        ! enabled; start; soon enabled; test "$(sed '' /run/colony/job)" = $J; soon says '"kept_by": "sched_ext"'
+        kill $J; for n in $(seq 100); do enabled || break; sleep 0.1; done; ! enabled; ! test -e /run/colony-state
+        kill $D; wait $D
+        "#,
+    );
 }
 
 #[test]

@@ -30,6 +30,7 @@ mod notify;
 mod privileges;
 mod quota;
 pub mod report;
+mod saved;
 mod scheduler;
 mod serve;
 mod service;

@@ -8,8 +8,10 @@ use colony_node::cpu::{self, CpuSet};
 use colony_node::task::{self, TaskId};
 use colony_time::Windows;
 
+use super::access;
 use super::guard::Teller;
 use super::metrics::Totals;
+use super::saved::JobFile;
 use crate::SchedError;
 use crate::agent::RegularClass;
 use crate::binding::{self, Bound, NoSharedCpu};
@@ -30,6 +32,8 @@ pub(crate) struct Scheduler {
 struct Inner {
     /// Who undoes what this does if it cannot do so itself.
     guard: Option<Teller>,
+    /// Where the next daemon finds the job.
+    file: Option<JobFile>,
     running: Option<Running>,
     /// What the last keeper did, after its end.
     last: KeeperStats,
@@ -42,12 +46,16 @@ struct Inner {
 #[derive(Debug)]
 struct Running {
     job: Arc<Job>,
+    /// The user whose job it is.
+    owner: u32,
     /// Nothing while no windows are to be kept.
     keeper: Option<Keeper>,
     /// Tasks that were bound to the job's CPUs.
     bound: Vec<Bound>,
     /// The processes the guard knows of.
     told: Vec<TaskId>,
+    /// The processes the file knows of.
+    saved: Vec<TaskId>,
 }
 
 /// What is running now.
@@ -71,6 +79,16 @@ pub enum JoinError {
     /// The daemon is about to end.
     #[error("colonyd is stopping; no process joins any more")]
     Closed,
+    /// Another user's job runs.
+    #[error(
+        "user {owner}'s job runs, and user {uid} may not join it; wait until it has ended, or have root register the process"
+    )]
+    OtherUser {
+        /// Who wants to join.
+        uid: u32,
+        /// Whose job it is.
+        owner: u32,
+    },
     /// The process may use none of the job's CPUs.
     #[error(transparent)]
     NoSharedCpu(#[from] NoSharedCpu),
@@ -83,23 +101,36 @@ pub enum JoinError {
 }
 
 impl Scheduler {
-    pub(crate) fn new(cpus: CpuSet, means: (Means, ExtOptions), guard: Option<Teller>) -> Self {
-        Self { cpus, means, inner: Mutex::new(Inner { guard, ..Inner::default() }) }
+    pub(crate) fn new(
+        cpus: CpuSet,
+        means: (Means, ExtOptions),
+        guard: Option<Teller>,
+        file: JobFile,
+    ) -> Self {
+        Self { cpus, means, inner: Mutex::new(Inner { guard, file: Some(file), ..Inner::default() }) }
     }
 
     pub(crate) const fn cpus(&self) -> &CpuSet {
         &self.cpus
     }
 
-    /// Makes process `pid` a member, on the job's CPUs; the first one has `windows` kept, if
-    /// any are to be.
-    pub(crate) fn join(&self, pid: i32, windows: Option<Windows>) -> Result<(), JoinError> {
+    /// Makes process `pid` a member, on the job's CPUs, as user `uid` asks; the first one has `windows` kept, if
+    /// any are to be. The job is the user's whose process was the first: of the others, only root may add to it.
+    pub(crate) fn join(&self, pid: i32, uid: u32, windows: Option<Windows>) -> Result<(), JoinError> {
+        let owner = access::status(pid).map_or(uid, |s| s.uids[0]);
+        self.join_job_of(owner, pid, uid, windows)
+    }
+
+    fn join_job_of(&self, owner: u32, pid: i32, uid: u32, windows: Option<Windows>) -> Result<(), JoinError> {
         let mut inner = self.lock();
         if inner.closed {
             return Err(JoinError::Closed);
         }
         // before the guard is told: at a job's end it forgets what it was told
         inner.retire();
+        if let Some(owner) = inner.running.as_ref().map(|r| r.owner).filter(|&o| uid != 0 && uid != o) {
+            return Err(JoinError::OtherUser { uid, owner });
+        }
         // the shell that started this daemon may join: what serves the job is no part of it
         let ours = task::tree(std::process::id().cast_signed());
         let changes = binding::plan(pid, &self.cpus, &ours)?;
@@ -107,11 +138,12 @@ impl Scheduler {
             guard.bound(&changes).map_err(JoinError::Guard)?;
         }
         binding::apply(&changes);
-        let joined = inner.join(pid, windows.map(|w| self.keeper_config(w)));
+        let joined = inner.join(owner, pid, windows.map(|w| self.keeper_config(w)));
         match (&joined, &mut inner.running) {
             (Ok(()), Some(running)) => {
                 binding::prune(&mut running.bound);
                 running.bound.extend(changes);
+                inner.save();
             }
             _ => {
                 binding::undo(&changes, &[]);
@@ -119,6 +151,24 @@ impl Scheduler {
             }
         }
         Ok(joined?)
+    }
+
+    /// Has the job go on that the daemon before this one saved; whether there is one.
+    pub(crate) fn rejoin(&self, windows: Option<Windows>) -> bool {
+        let file = self.lock().file.clone();
+        let Some(saved) = file.as_ref().and_then(JobFile::load) else {
+            file.iter().for_each(JobFile::remove);
+            return false;
+        };
+        let mut members = 0;
+        for process in &saved.processes {
+            match self.join_job_of(saved.owner, process.tid, 0, windows) {
+                Ok(()) => members += 1,
+                Err(e) => tracing::warn!("process {} does not rejoin the job: {e}", process.tid),
+            }
+        }
+        tracing::info!("the job of user {} goes on with {members} processes", saved.owner);
+        members > 0
     }
 
     fn keeper_config(&self, windows: Windows) -> KeeperConfig {
@@ -155,6 +205,7 @@ impl Scheduler {
             let _ = guard.processes(&now);
             running.told = now;
         }
+        inner.save();
         true
     }
 
@@ -162,6 +213,8 @@ impl Scheduler {
     pub(crate) fn close(&self) {
         let mut inner = self.lock();
         inner.closed = true;
+        // what is in the file stays: the next daemon has the job go on
+        inner.file = None;
         inner.stop("colonyd is stopping");
     }
 
@@ -194,7 +247,7 @@ pub(crate) fn make_room(cpus: &CpuSet) -> Result<(), NodeError> {
 }
 
 impl Inner {
-    fn join(&mut self, pid: i32, config: Option<KeeperConfig>) -> Result<(), SchedError> {
+    fn join(&mut self, owner: u32, pid: i32, config: Option<KeeperConfig>) -> Result<(), SchedError> {
         if let Some(running) = &self.running {
             running.job.add(pid)?;
             if let Some(keeper) = &running.keeper {
@@ -208,7 +261,8 @@ impl Inner {
         let keeper = config.map(|config| Keeper::start(config, Arc::clone(&job))).transpose()?;
         let by = keeper.as_ref().map_or(Kept::Nothing, Keeper::by);
         tracing::info!("process {pid} is the first of a job; windows kept by {by:?}");
-        self.running = Some(Running { job, keeper, bound: Vec::new(), told: Vec::new() });
+        self.running =
+            Some(Running { job, owner, keeper, bound: Vec::new(), told: Vec::new(), saved: Vec::new() });
         self.jobs += 1;
         Ok(())
     }
@@ -252,6 +306,21 @@ impl Inner {
         self.before.add(&self.last);
     }
 
+    /// Says in the file which processes the job has, where that has changed.
+    fn save(&mut self) {
+        let Self { file: Some(file), running: Some(running), .. } = self else { return };
+        let now = running.job.process_ids();
+        if now == running.saved {
+            return;
+        }
+        if let Err(e) = file.save(running.owner, &now) {
+            tracing::warn!("a colonyd that starts later will not know of this job: {e}");
+            self.file = None;
+            return;
+        }
+        running.saved = now;
+    }
+
     /// Has the guard forget the job, unless there is one.
     fn nothing_is_bound(&self) {
         if let Some(guard) = self.guard.as_ref().filter(|_| self.running.is_none()) {
@@ -267,6 +336,7 @@ impl Inner {
             }
             binding::undo(&bound, &job.process_ids());
             self.nothing_is_bound();
+            self.file.iter().for_each(JobFile::remove);
             tracing::info!("windows are kept no more: {why}");
         }
     }

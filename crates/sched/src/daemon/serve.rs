@@ -112,6 +112,7 @@ pub fn serve(config: &Checked) -> Result<(), DaemonError> {
             metrics::answer(listener, move || service.metrics())
                 .map_err(system("starting to answer monitors"))?;
         }
+        service.rejoin();
         announce(config, &place);
         wait(&service, &told)
     });

@@ -21,6 +21,7 @@ use super::limits::Limits;
 use super::metrics::open_metrics;
 use super::quota::LogQuota;
 use super::report::{ClockReport, JobReport, StatsReport};
+use super::saved::JobFile;
 use super::scheduler::{JoinError, Scheduler, Snapshot};
 use super::setting::{Setting, SettingError};
 
@@ -101,6 +102,7 @@ impl Refusal {
             Self::Setting(e) => e.errno(),
             Self::Join(JoinError::Sched(crate::SchedError::NoProcess(_))) => libc::ESRCH,
             Self::Join(JoinError::Closed) => libc::ESHUTDOWN,
+            Self::Join(JoinError::OtherUser { .. }) => libc::EBUSY,
             Self::Join(JoinError::NoSharedCpu(_)) => libc::EINVAL,
             Self::Join(JoinError::Sched(e)) if e.is_wrong_use() => libc::EINVAL,
             Self::Join(_) => libc::EIO,
@@ -132,7 +134,12 @@ impl Service {
         Self {
             limits: config.limits,
             access: config.access.clone(),
-            scheduler: Scheduler::new(config.cpus.clone(), config.means(), guard),
+            scheduler: Scheduler::new(
+                config.cpus.clone(),
+                config.means(),
+                guard,
+                JobFile::beside(&config.mount),
+            ),
             setting: Mutex::new(config.setting),
             judge: Mutex::new(ClockJudge::new(config.clock, config.setting.windows(), told)),
             sources: Mutex::new(sources),
@@ -198,7 +205,7 @@ impl Service {
                 // held, so that no change of the windows slips between reading them and the agent's start
                 let setting = lock(&self.setting);
                 let kept = lock(&self.judge).state().kept;
-                self.scheduler.join(pid, kept)?;
+                self.scheduler.join(pid, peer.uid, kept)?;
                 drop(setting);
                 self.log_for(peer.uid, || {
                     tracing::info!("process {pid} joins the job, as user {} wrote", peer.uid);
@@ -246,6 +253,18 @@ impl Service {
         if judge.look(setting.windows()) {
             self.scheduler.set_windows(judge.state().kept);
         }
+    }
+
+    /// Has the job go on that ran when the daemon before this one ended.
+    pub(crate) fn rejoin(&self) {
+        self.judge_clock();
+        // held, as for a process that joins
+        let setting = lock(&self.setting);
+        let kept = lock(&self.judge).state().kept;
+        if self.scheduler.rejoin(kept) {
+            let _ = self.events.send(Event::Joined);
+        }
+        drop(setting);
     }
 
     fn remember(&self, file: File, peer: &Peer, refusal: &Refusal) {

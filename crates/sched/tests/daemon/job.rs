@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use colony_node::class::{self, Class};
 use colony_node::cpu::{self, CpuSet};
 use colony_node::task;
+use colony_sched::keeper::Kept;
 use colony_time::WindowKind;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -137,6 +138,52 @@ fn kill_9_of_the_daemon_gives_every_task_its_class_back() {
     wait_until("the mount is gone", || !daemon.mount.exists());
     std::thread::sleep(std::time::Duration::from_millis(300));
     assert!(in_own_class(&both), "and keep it");
+}
+
+#[test]
+fn a_job_goes_on_under_the_next_daemon_however_the_last_one_ended() {
+    let _alone = alone();
+    for signal in [Signal::SIGKILL, Signal::SIGTERM] {
+        let Some(mut daemon) = daemon("") else { return };
+        let (mut group, both) = family(&daemon);
+        daemon.signal(signal);
+        wait_until("both have their own class again", || in_own_class(&both));
+        let daemon = daemon.again("");
+        let stats = daemon.client().stats().expect("readable");
+        assert!(both.iter().all(|pid| stats.job.processes.contains(pid)), "{signal}: {:?}", stats.job);
+        assert_eq!((stats.job.active, stats.kept_by), (true, Kept::Agent));
+        wait_until("both are switched again", || both.iter().all(|&t| class::get(t).is_ok_and(|c| c != OWN)));
+        group.end();
+        wait_until("the job ends", || !daemon.client().stats().expect("readable").job.active);
+        // and the one after that has no job
+        let state = daemon.mount.with_file_name("colony-state");
+        assert!(!state.exists(), "{} is left", state.display());
+    }
+}
+
+#[test]
+fn another_users_job_can_be_joined_by_root_only() {
+    let _alone = alone();
+    let Some(daemon) = daemon("[access]\nusers = [\"65534\", \"65533\"]\n") else { return };
+    let mut group = Group::start(&daemon, NOBODY, "echo 1 > $M/job; exec sleep 1000");
+    wait_until("the job runs", || daemon.client().job().expect("readable") == [group.pid()]);
+    let join = "echo 1 | tee $M/job > /dev/null; cat $M/last_error";
+    let said = text(&daemon.shell_as(Some(65533), join));
+    assert!(said.contains("user 65534's job runs, and user 65533 may not join it"), "{said}");
+    assert!(said.contains("Device or resource busy"), "{said}");
+    assert_eq!(daemon.client().job().expect("readable"), [group.pid()]);
+    // also under the next daemon
+    let mut daemon = daemon;
+    daemon.signal(Signal::SIGTERM);
+    let daemon = daemon.again("[access]\nusers = [\"65534\", \"65533\"]\n");
+    let said = text(&daemon.shell_as(Some(65533), join));
+    assert!(said.contains("user 65533 may not join it"), "{said}");
+    // its own user, and root, may add to it; when it has ended, another one may have a job
+    assert_eq!(text(&daemon.shell_as(Some(NOBODY), join)), "");
+    assert_eq!(text(&daemon.shell("echo 1 > $M/job")), "");
+    group.end();
+    wait_until("the job ends", || !daemon.client().stats().expect("readable").job.active);
+    assert_eq!(text(&daemon.shell_as(Some(65533), join)), "");
 }
 
 #[test]

@@ -85,6 +85,16 @@ impl Daemon {
         Self { child, mount, folder }
     }
 
+    /// The next daemon at the same place, after this one has ended.
+    pub(crate) fn again(mut self, config: &str) -> Self {
+        wait_until("the mount is gone", || !self.mount.exists());
+        let other = tempfile::tempdir().expect("temp dir");
+        // what is dropped here must not unmount the next one's files
+        let mount = std::mem::replace(&mut self.mount, other.path().join("colony"));
+        let folder = std::mem::replace(&mut self.folder, other);
+        Self::start_at(folder, mount, config)
+    }
+
     /// Where its configuration is, and its log.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
