@@ -504,3 +504,34 @@ fn files_in_memory_hold_no_more_than_the_nodes() {
     assert_eq!(node.call(0, nr::ftruncate, [file as u64, 4 * WINDOW, 0, 0, 0, 0]), 0);
     assert!(finish(&job, &mut nodes).success());
 }
+
+#[test]
+fn a_file_in_memory_that_is_sent_over_a_socket_grows_no_more() {
+    let house = House::new(1);
+    let (job, mut nodes, _output) = house.run(house.spec());
+    let node = &mut nodes[0];
+    let name = node.string(0, TEXT, "memory");
+    let file = node.call(0, nr::memfd_create, [name, 0, 0, 0, 0, 0]) as u64;
+    assert_eq!(node.call(0, nr::ftruncate, [file, 8192, 0, 0, 0, 0]), 0);
+    assert_eq!(node.call(0, nr::socketpair, [libc::AF_UNIX as u64, 1, 0, OTHER, 0, 0]), 0);
+    let pair: Vec<u64> = node.peek(0, OTHER, 8).chunks(4).map(|n| u64::from(n[0])).collect();
+    // a byte of data, and the descriptor beside it
+    let (parts, control) = (OTHER + 0x100, OTHER + 0x200);
+    let words = |words: &[u64]| words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<u8>>();
+    node.poke(0, parts, &words(&[DATA, 1]));
+    let kind = libc::SOL_SOCKET as u64 | (libc::SCM_RIGHTS as u64) << 32;
+    node.poke(0, control, &words(&[20, kind, file]));
+    node.poke(0, OTHER, &words(&[0, 0, parts, 1, control, 24, 0]));
+    assert_eq!(node.call(0, nr::sendmsg, [pair[0], OTHER, 0, 0, 0, 0]), 1);
+    node.poke(0, OTHER, &words(&[0, 0, parts, 1, control, 24, 0]));
+    assert_eq!(node.call(0, nr::recvmsg, [pair[1], OTHER, 0, 0, 0, 0]), 1);
+    let received = u64::from(node.peek(0, control + 16, 1)[0]);
+    assert!(received > file);
+    for fd in [file, received] {
+        let eperm = -i64::from(libc::EPERM);
+        assert_eq!(node.call(0, nr::ftruncate, [fd, 8193, 0, 0, 0, 0]), eperm);
+        assert_eq!(node.call(0, nr::fallocate, [fd, 0, 0, WINDOW, 0, 0]), eperm);
+        assert_eq!(node.call(0, nr::pwrite64, [fd, DATA, 4096, 0, 0, 0]), 4096, "within, it is written");
+    }
+    assert!(finish(&job, &mut nodes).success());
+}
