@@ -59,7 +59,7 @@ impl JobFile {
             .inspect_err(|e| tracing::warn!("{} holds no job: {e}", self.path().display()))
             .ok()
             .filter(|job: &SavedJob| job.boot == boot())?;
-        job.processes.retain(|p| p.lives());
+        job.processes.retain(|p| p.is_running_process().unwrap_or(true));
         (!job.processes.is_empty()).then_some(job)
     }
 
