@@ -23,8 +23,10 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 
 /// Beginning of the names of hierarchies and groups.
 const PREFIX: &str = "colony-undo.";
-/// How long a hierarchy may take to go: the kernel frees groups a while after their removal.
-const GOING: Duration = Duration::from_secs(2);
+/// How long a hierarchy may take to go: the kernel frees groups a while after their removal, on a busy node a long while.
+const GOING: Duration = Duration::from_secs(60);
+/// The longest rest between two looks whether it has gone.
+const REST: Duration = Duration::from_millis(320);
 /// The parent of all kernel threads.
 const KTHREADD: &str = "2";
 /// Inode of the first pid namespace in `/proc`.
@@ -134,7 +136,7 @@ impl Hierarchy {
         let mut rest = Duration::from_millis(10);
         while since.elapsed() < GOING && present().iter().any(|n| n == name) {
             std::thread::sleep(rest);
-            rest *= 2;
+            rest = (2 * rest).min(REST);
             drop(Self::open(name));
         }
     }
