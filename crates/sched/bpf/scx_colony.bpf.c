@@ -438,7 +438,7 @@ static __always_inline void release_one(struct bpf_iter_scx_dsq *it, struct task
 		t->waits = of_job ? tai : 0;
 		t->queue = QUEUE_SHARED;
 		move_vtime(it, p, DSQ_SHARED, place(p, t, shared_now));
-		idle = claim_idle(p, false);
+		idle = claim_idle_in_rcu(p, false);
 	}
 	if (idle >= 0)
 		scx_bpf_kick_cpu(idle, SCX_KICK_IDLE);
@@ -454,6 +454,8 @@ static int release(void *map, u32 *key, struct bpf_timer *timer)
 	u64 now = bpf_ktime_get_ns(), next = now + (now - limited_at < 10 * REST_NS ? RELEASE_NS : REST_NS);
 	struct task_struct *p;
 
+	/* kernels before 6.17 do not know that a timer is in such a section */
+	bpf_rcu_read_lock();
 	bpf_for_each(scx_dsq, p, DSQ_HELD, 0) {
 		u64 until = ((struct task_struct___scx *)p)->scx.dsq_vtime;
 		struct task *t = task_of(p);
@@ -466,6 +468,7 @@ static int release(void *map, u32 *key, struct bpf_timer *timer)
 		if (t)
 			release_one(&___it, p, t);
 	}
+	bpf_rcu_read_unlock();
 	bpf_timer_start(timer, next, BPF_F_TIMER_ABS);
 	return 0;
 }

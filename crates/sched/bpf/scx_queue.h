@@ -33,21 +33,27 @@ static __always_inline bool is_bound(struct task_struct *p)
 	return disabled || ((struct task_struct___scx *)p)->nr_cpus_allowed == 1;
 }
 
+static __always_inline s32 claim_idle_in_rcu(struct task_struct *p, bool of_job)
+{
+	struct bpf_cpumask *of = of_job ? own : others, *both;
+	struct cpu *here = this_cpu();
+
+	if (!here)
+		return -1;
+	both = here->scratch;
+	if (of && both && bpf_cpumask_and(both, ((struct task_struct___scx *)p)->cpus_ptr, (const struct cpumask *)of))
+		return scx_bpf_pick_idle_cpu((const struct cpumask *)both, 0);
+	return -1;
+}
+
 /* An idle CPU that p may run on, of the job's or of the others; -1 for none. It is nobody else's then: it must be
  * given a task, or be kicked. */
 static __always_inline s32 claim_idle(struct task_struct *p, bool of_job)
 {
-	struct cpu *here = this_cpu();
-	struct bpf_cpumask *of, *both;
-	s32 cpu = -1;
+	s32 cpu;
 
-	if (!here)
-		return -1;
 	bpf_rcu_read_lock();
-	of = of_job ? own : others;
-	both = here->scratch;
-	if (of && both && bpf_cpumask_and(both, ((struct task_struct___scx *)p)->cpus_ptr, (const struct cpumask *)of))
-		cpu = scx_bpf_pick_idle_cpu((const struct cpumask *)both, 0);
+	cpu = claim_idle_in_rcu(p, of_job);
 	bpf_rcu_read_unlock();
 	return cpu;
 }
