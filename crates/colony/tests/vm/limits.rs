@@ -59,6 +59,36 @@ fn a_cgroup_gets_no_more_than_its_cpu_max() {
 }
 
 #[test]
+fn the_agent_does_not_favor_a_job_beyond_its_cpu_max() {
+    let Some(vm) = node_with(&[]) else { return };
+    let out = sh(
+        &collecting(vm.icount(1), &["moved", "inside", "free"]),
+        &format!(
+            r#"{FUNCTIONS}
+        group lim '20000 100000'; group free '100000 100000'
+        # one that is moved into the cgroup while it runs, and one that is there before it joins
+        (run moved --backend agent -- sh -c "echo \$\$ > /tmp/pid; $hog") & R=$!
+        sleep 2; J=$(cat /tmp/pid); echo $J > $cg/lim/cgroup.procs; sleep 2.5; share moved $J 4; kill $J; wait $R || true
+        for name in inside free; do
+            to=$cg/lim; test $name = inside || to=$cg/free
+            (echo 0 > $to/cgroup.procs; exec colony run --cpus 0 --period 200ms --duty 80% --backend agent \
+                --out /tmp/$name.json -- sh -c "echo \$\$ > /tmp/pid; $hog" 2> /dev/null) & R=$!
+            sleep 3; J=$(cat /tmp/pid); share $name $J 4; kill $J; wait $R || true
+        done
+        "#
+        ),
+    );
+    eprintln!("{}", out.text());
+    let warned = |name| {
+        let warnings = report(&out, name).warnings;
+        warnings.iter().any(|w| w.contains("cgroup /lim may use 0.20 CPUs"))
+    };
+    assert!(warned("moved") && warned("inside") && !warned("free"));
+    assert!((17..=24).contains(&number(&out, "moved")), "{}", out.text());
+    assert!(number(&out, "inside") <= 24 && number(&out, "free") > 90, "{}", out.text());
+}
+
+#[test]
 fn a_cgroups_weight_counts() {
     let Some(vm) = node_with(&[]) else { return };
     let out = sh(

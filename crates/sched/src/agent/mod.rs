@@ -5,6 +5,7 @@
 //! are in a low class, and everything else goes first (Colony Linux kernel technical report, section
 //! 3.2; an agent beside the kernel is what its section 2.4 started from).
 
+mod bandwidth;
 mod confine;
 mod edges;
 mod scanner;
@@ -30,6 +31,7 @@ use crate::SchedError;
 use crate::distribution::Distribution;
 use crate::job::Job;
 use crate::undo::{TASKS, UndoFile, restore_tasks};
+use bandwidth::Bandwidth;
 use confine::Confinement;
 use edges::{Counts, EdgeThread, Record, Shared};
 use scanner::{Findings, Pace, Scanner, Slots, start_guardian, starter};
@@ -163,6 +165,7 @@ impl Agent {
         let Threads { handles, ways, records } = start_threads(&config, &shared)?;
         let findings = Arc::new(Mutex::new(Findings::new(config.windows, records)));
         let confinement = Confinement::new(&config.cpus);
+        let bandwidth = Bandwidth::new(config.cpus.len());
         let scanner = Scanner {
             config,
             job,
@@ -174,6 +177,7 @@ impl Agent {
             slots: Slots::default(),
             pace: Pace::default(),
             confinement,
+            bandwidth,
             undo,
             guardian_gone: Arc::default(),
         };

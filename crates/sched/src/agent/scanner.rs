@@ -20,6 +20,7 @@ use hdrhistogram::Histogram;
 use rtrb::Consumer;
 
 use super::AgentConfig;
+use super::bandwidth::Bandwidth;
 use super::confine::Confinement;
 use super::edges::{Record, Shared};
 use super::table::{Mark, Table, can_be_put_back};
@@ -97,6 +98,7 @@ pub(super) struct Scanner {
     pub(super) slots: Slots,
     pub(super) pace: Pace,
     pub(super) confinement: Confinement,
+    pub(super) bandwidth: Bandwidth,
     /// For the death of the agent and its guardian; `None` where there is no place for it.
     pub(super) undo: Option<UndoFile<Tasks>>,
     /// Whether the guardian has ended.
@@ -222,6 +224,7 @@ impl Scanner {
         while !self.shared.stop.load(Ordering::Acquire) {
             let before_ns = Clock::ThreadCpu.now_ns();
             self.confine();
+            self.keep_limits();
             if let Err(reason) = self.scan() {
                 self.findings().stopped = Some(reason);
                 break;
@@ -307,6 +310,15 @@ impl Scanner {
         self.findings().warnings.extend(warnings);
     }
 
+    /// Favors no task whose cgroup has less time than the job's CPUs.
+    fn keep_limits(&mut self) {
+        let windows = self.findings().windows;
+        let now = || Mark::at(&windows, Clock::Tai.now_ns());
+        self.bandwidth.enforce(&self.slots, &self.shared.table, now);
+        let warnings = self.bandwidth.take_news();
+        self.findings().warnings.extend(warnings);
+    }
+
     /// Says in the undo file which tasks there are.
     fn write_down(&mut self, tasks: &[JobTask], news: bool) {
         let bound = self.confinement.take_news();
@@ -379,7 +391,7 @@ impl Scanner {
             match self.slots.of.get(&task.tid) {
                 Some(&(index, _)) => index.iter().for_each(|&i| table.set_home(i, home, task.runnable)),
                 None => {
-                    let barred = self.confinement.is_barred(task);
+                    let barred = self.confinement.is_barred(task) || self.bandwidth.covers(task.pid);
                     overflow += u64::from(!self.slots.enter(task, table, barred, home));
                 }
             }

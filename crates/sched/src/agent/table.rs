@@ -159,6 +159,11 @@ impl Table {
         }
     }
 
+    /// Whether the task of slot `index` is never favored.
+    pub(super) fn is_barred(&self, index: usize) -> bool {
+        self.slots.get(index).is_some_and(|slot| slot.barred.load(Ordering::Acquire))
+    }
+
     /// Never favors the task of slot `index` again, from this moment.
     pub(super) fn bar(&self, index: usize, now: impl Fn() -> Mark) {
         let Some(slot) = self.slots.get(index) else { return };
