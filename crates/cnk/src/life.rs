@@ -157,7 +157,7 @@ impl Console {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::fs::File;
     use std::io::Write as _;
     use std::os::unix::net::UnixDatagram;
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     /// A kernel for PVH of these instructions: a 32-bit ELF file with a note and one segment, at 1 MiB.
-    fn kernel(code: &[u8]) -> File {
+    pub(crate) fn kernel(code: &[u8]) -> File {
         let (at, entry) = (0x10_0000u32, 0x10_0000 + 52 + 64 + 20);
         let note: Vec<u8> =
             [4, 4, 18, u32::from_le_bytes(*b"Xen\0"), entry].iter().flat_map(|w| w.to_le_bytes()).collect();
