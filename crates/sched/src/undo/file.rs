@@ -62,7 +62,7 @@ impl<T: Serialize> UndoFile<T> {
 }
 
 /// Where the files are: of this user alone, and gone with the next boot.
-fn folder() -> io::Result<PathBuf> {
+pub(super) fn folder() -> io::Result<PathBuf> {
     let uid = nix::unistd::geteuid();
     let parent = if uid.is_root() {
         PathBuf::from("/run")

@@ -1,32 +1,40 @@
 //! The last resort: the kernel starts a program of ours when the last of our processes has died.
 //!
 //! A hierarchy of control groups (version 1) with no controllers, only a name, has a release agent: a program that the
-//! kernel starts as root when the last process of a group has ended, however it ended (cgroups-v1, section 1.4). The process
-//! that changes the node puts itself into such a group, its guardians inherit that, and its jobs leave it. So no order of
-//! kills leaves a node changed. The hierarchy is mounted nowhere; the release agent removes it.
+//! kernel starts as root when the last process of a group has ended, however it ended (cgroups-v1, section 1.4). Each process
+//! that changes the node puts itself into a group of its own, its guardians inherit that, and its jobs leave it. So no order
+//! of kills leaves a node changed.
+//!
+//! All such processes of a node share one hierarchy, which is mounted nowhere. Its release agent is the program of the one
+//! that came last: each can undo what any other did. The last group takes the hierarchy with it, if the kernel has freed the
+//! groups before by then; an empty one is used again.
 //!
 //! This needs root in the first namespaces of the node, and a kernel with control groups of version 1. Without, the other
 //! readers of the [undo files](super) remain.
 
-use std::ffi::CString;
-use std::io::{self, Read, Write};
+use std::fs::File;
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use colony_node::task::TaskId;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
-/// Beginning of the names of hierarchies and groups.
+use super::file::folder;
+
+/// The name of the hierarchy.
+const NAME: &std::ffi::CStr = c"colony-undo";
+/// Beginning of the names of groups.
 const PREFIX: &str = "colony-undo.";
-/// How long a hierarchy may take to go: the kernel frees groups a while after their removal, on a busy node a long while.
-const GOING: Duration = Duration::from_secs(60);
-/// The longest rest between two looks whether it has gone.
-const REST: Duration = Duration::from_millis(320);
+/// How often the last one tries to have the hierarchy go, and how long it rests before the first time: the kernel frees
+/// groups a while after their removal.
+const TRIES: u32 = 5;
+const REST: Duration = Duration::from_millis(20);
 /// The parent of all kernel threads.
 const KTHREADD: &str = "2";
 /// Inode of the first pid namespace in `/proc`.
@@ -67,7 +75,9 @@ fn set_up() -> io::Result<Armed> {
     let program = std::env::current_exe()?;
     let me = TaskId::of(std::process::id().cast_signed()).map_err(io::Error::other)?;
     let name = format!("{PREFIX}{}.{}", me.tid, me.start_ticks);
-    let root = Hierarchy::open(&name)?;
+    let _alone = alone()?;
+    let root = Hierarchy::open()?;
+    root.remove_dead(None);
     root.write("release_agent", program.as_os_str().as_bytes())?;
     mkdirat(&root.0, name.as_str(), Mode::S_IRWXU)?;
     let joined = root
@@ -81,18 +91,24 @@ fn set_up() -> io::Result<Armed> {
     Ok(Armed { outside })
 }
 
-/// A hierarchy with this name, mounted nowhere but here.
+/// Keeps all others from the hierarchy until it is dropped.
+fn alone() -> io::Result<File> {
+    let lock = File::create(folder()?.join("lock"))?;
+    lock.lock()?;
+    Ok(lock)
+}
+
+/// The hierarchy, mounted nowhere but here.
 struct Hierarchy(OwnedFd);
 
 impl Hierarchy {
     /// Opens it; makes it where there is none.
-    fn open(name: &str) -> io::Result<Self> {
+    fn open() -> io::Result<Self> {
         const FSOPEN_CLOEXEC: u32 = 1;
         const FSMOUNT_CLOEXEC: u32 = 1;
         const SET_FLAG: u32 = 0;
         const SET_STRING: u32 = 1;
         const CREATE: u32 = 6;
-        let name = CString::new(name)?;
         // SAFETY: every pointer is to a string that ends in 0 and outlives its call, or null where the call takes that; a
         // descriptor the kernel has just made is nobody else's.
         unsafe {
@@ -100,7 +116,7 @@ impl Hierarchy {
             let null = std::ptr::null::<libc::c_char>();
             for (command, key, value) in [
                 (SET_FLAG, c"none".as_ptr(), null),
-                (SET_STRING, c"name".as_ptr(), name.as_ptr()),
+                (SET_STRING, c"name".as_ptr(), NAME.as_ptr()),
                 (CREATE, null, null),
             ] {
                 let fd = context.as_raw_fd();
@@ -114,30 +130,30 @@ impl Hierarchy {
 
     fn write(&self, file: &str, bytes: &[u8]) -> io::Result<()> {
         let opened = openat(&self.0, file, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())?;
-        std::fs::File::from(opened).write_all(bytes)
+        File::from(opened).write_all(bytes)
     }
 
-    /// Whether the group `name` has no process in it, or is not there.
-    fn is_empty(&self, name: &str) -> bool {
-        let path = format!("{name}/cgroup.procs");
-        let Ok(opened) = openat(&self.0, path.as_str(), OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
-        else {
-            return true;
+    /// The groups in it.
+    fn groups(&self) -> Vec<String> {
+        let Ok(entries) = std::fs::read_dir(format!("/proc/self/fd/{}", self.0.as_raw_fd())) else {
+            return Vec::new();
         };
-        std::fs::File::from(opened).read(&mut [0]).is_ok_and(|n| n == 0)
+        let names = entries.filter_map(|e| e.ok()?.file_name().into_string().ok());
+        names.filter(|n| owner(n).is_some()).collect()
     }
 
-    /// Removes the group, and lets the hierarchy go.
-    fn remove(self, name: &str) {
+    /// Removes a group. One with processes in it stays: the kernel calls again when they have ended.
+    fn remove(&self, name: &str) {
         let _ = unlinkat(&self.0, name, UnlinkatFlags::RemoveDir);
-        drop(self);
-        // it goes with its last mount, but not while the kernel still frees the group
-        let since = Instant::now();
-        let mut rest = Duration::from_millis(10);
-        while since.elapsed() < GOING && present().iter().any(|n| n == name) {
-            std::thread::sleep(rest);
-            rest = (2 * rest).min(REST);
-            drop(Self::open(name));
+    }
+
+    /// Removes the groups of processes that are dead, and that of `ended`, which is about to be.
+    fn remove_dead(&self, ended: Option<TaskId>) {
+        for name in self.groups() {
+            let of = owner(&name);
+            if of.is_some_and(|of| ended == Some(of) || !of.is_running_process().unwrap_or(true)) {
+                self.remove(&name);
+            }
         }
     }
 }
@@ -152,14 +168,7 @@ unsafe fn descriptor(answer: libc::c_long) -> io::Result<OwnedFd> {
     }
 }
 
-/// The names of our hierarchies on this node.
-fn present() -> Vec<String> {
-    let text = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let names = text.lines().filter_map(|l| l.split(':').nth(1)?.strip_prefix("name="));
-    names.filter(|n| owner(n).is_some()).map(str::to_owned).collect()
-}
-
-/// The process a group or hierarchy is named after.
+/// The process a group is named after.
 fn owner(name: &str) -> Option<TaskId> {
     let (tid, start) = name.strip_prefix(PREFIX)?.split_once('.')?;
     Some(TaskId { tid: tid.parse().ok()?, start_ticks: start.parse().ok()? })
@@ -171,19 +180,28 @@ pub(crate) fn released(argument: &Path) -> Option<TaskId> {
     owner(argument.to_str()?.strip_prefix('/')?)
 }
 
-/// Removes the hierarchies of processes that are dead: of `ended`, which is about to be, and of those whose release agent
-/// could not be started.
+/// Whether the hierarchy is there.
+fn is_present() -> bool {
+    let text = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    text.lines().any(|l| l.split(':').nth(1) == Some("name=colony-undo"))
+}
+
+/// Removes the groups of dead processes and of `ended`, and, where no other is left, the hierarchy.
 pub(crate) fn clean_up(ended: Option<TaskId>) {
-    for name in present() {
-        let Some(owner) = owner(&name) else { continue };
-        if ended != Some(owner) && owner.is_running_process().unwrap_or(true) {
-            continue;
+    for time in 0..TRIES {
+        // looked at again each time: somebody else may use the hierarchy, or have removed it
+        let left = match (is_present(), alone()) {
+            (true, Ok(_alone)) => Hierarchy::open().map_or(0, |hierarchy| {
+                hierarchy.remove_dead(ended);
+                hierarchy.groups().len()
+            }),
+            _ => return,
+        };
+        if left > 0 {
+            return;
         }
-        let Ok(hierarchy) = Hierarchy::open(&name) else { continue };
-        // guardians still at work are in it: the kernel calls when they have ended
-        if hierarchy.is_empty(&name) {
-            hierarchy.remove(&name);
-        }
+        // it goes with its last mount, but not while the kernel still frees a group
+        std::thread::sleep(REST * 4u32.pow(time));
     }
 }
 

@@ -288,8 +288,8 @@ fn every_process_of_the_daemon_killed_at_once_leaves_nothing() {
     let _alone = alone();
     for guards_first in [true, false] {
         let Some(mut daemon) = daemon("") else { return };
-        let groups = std::fs::read_to_string("/proc/self/cgroup").expect("linux");
-        if !groups.contains(&format!("colony-undo.{}.", daemon.pid())) {
+        let groups = std::fs::read_to_string(format!("/proc/{}/cgroup", daemon.pid())).expect("alive");
+        if !groups.contains(&format!("name=colony-undo:/colony-undo.{}.", daemon.pid())) {
             return eprintln!("skipped: the kernel starts no release agent here");
         }
         let (_group, both) = family(&daemon);
