@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use colony_node::class::{self, Class};
 use colony_node::task::TaskId;
@@ -18,8 +19,23 @@ pub fn main_if_asked() {
     };
     // a job that spins on every CPU in a real-time class must not keep this from running
     let _ = class::set_not_inherited(0, Class::Fifo(99));
-    undo_left_behind(Some(ended));
+    if is_over(ended) {
+        undo_left_behind(Some(ended));
+    }
     std::process::exit(0);
+}
+
+/// Whether a process that the kernel called for is dead, or is soon: its last thread leaves the group before it is a zombie.
+/// One that lives on was taken out of its group by somebody else, and still looks after its job.
+fn is_over(process: TaskId) -> bool {
+    let since = Instant::now();
+    while process.is_running_process().unwrap_or(false) {
+        if since.elapsed() > Duration::from_secs(5) {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    true
 }
 
 /// Undoes what dead processes of Colony have left behind on this node, and what process `ended` has; how many tasks were

@@ -9,11 +9,13 @@ use colony_node::task::{self, TaskId};
 
 use crate::SchedError;
 use crate::agent::{can_be_put_back, put_back};
+use crate::undo::JobGroup;
 
 /// The tasks of the parallel job: registered processes, their threads, and all that descends from them.
 ///
-/// A process once seen stays a member until it ends, also when its parent ends first. What forks and
-/// loses its parent between two scans is found only below a [subreaper](Job::adopt_orphans_of).
+/// A process once seen stays a member until it ends, also when its parent ends first. What is forked and
+/// loses its parent between two scans is found below a [subreaper](Job::adopt_orphans_of), and where an agent that is root
+/// has the kernel keep the job's processes in a group.
 #[derive(Debug, Default)]
 pub struct Job {
     inner: Mutex<Members>,
@@ -36,6 +38,8 @@ struct Members {
     subreaper: Option<i32>,
     /// Processes that are never part of the job.
     strangers: BTreeSet<i32>,
+    /// Where the kernel keeps what the job forks, also what has lost its parent.
+    group: Option<JobGroup>,
 }
 
 /// A class of a task's own, and whether its children start in `SCHED_OTHER` instead.
@@ -143,6 +147,23 @@ impl Job {
         let members = self.lock();
         let children = members.subreaper.map(task::children).unwrap_or_default();
         children.into_iter().filter(|c| !members.strangers.contains(c)).collect()
+    }
+
+    /// Has the kernel keep the job's processes, and what they fork, in this group.
+    pub(crate) fn gather(&self, group: JobGroup) {
+        self.lock().group = Some(group);
+    }
+
+    /// The name of the job's group.
+    pub(crate) fn group(&self) -> Option<String> {
+        self.lock().group.as_ref().map(|group| group.name().to_owned())
+    }
+
+    /// Lets the processes go from the job's group.
+    pub(crate) fn scatter(&self) {
+        if let Some(group) = self.lock().group.take() {
+            group.dissolve();
+        }
     }
 
     /// Keeps process `pid` out of the job, whoever its parent is.
@@ -294,6 +315,8 @@ impl Members {
     /// Drops processes that ended and adds descendants of the rest.
     fn find_processes(&mut self) {
         let mut todo: Vec<i32> = self.processes.keys().copied().collect();
+        let gathered = self.group.as_ref().map(JobGroup::processes).unwrap_or_default();
+        todo.extend(&gathered);
         if let Some(reaper) = self.subreaper {
             todo.extend(task::children(reaper));
         }
@@ -312,6 +335,10 @@ impl Members {
             if let Some(start) = running_since(pid, self.processes.get(&pid).copied()) {
                 alive.insert(pid, start);
             }
+        }
+        if let Some(group) = &self.group {
+            let gathered: BTreeSet<i32> = gathered.into_iter().collect();
+            alive.keys().filter(|pid| !gathered.contains(pid)).for_each(|&pid| group.add(pid));
         }
         self.roots.retain(|pid| alive.contains_key(pid));
         self.processes = alive;

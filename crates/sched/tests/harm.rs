@@ -141,6 +141,43 @@ fn children_of_a_niced_parent_have_its_nice_value_in_whatever_window_they_are_fo
 }
 
 #[test]
+fn a_child_that_loses_its_parent_at_once_is_a_member_and_is_restored() {
+    let Some(_cpu) = the_job_cpu() else { return };
+    let victim = Owned(on_the_job_cpu(me(&["orphans", "40", "3000"])).spawn().expect("itself"));
+    let agent = agent_for(victim.pid());
+    if !kernel_tells(&agent) {
+        return;
+    }
+    // orphans are forked in favored and regular windows
+    assert!(eventually(|| orphans(victim.pid()).len() >= 40).is_some(), "{:?}", orphans(victim.pid()));
+    let children = orphans(victim.pid());
+    assert!(is_switched(children[0]) && is_switched(children[39]), "they are members");
+    stop(agent);
+    let classes: BTreeSet<String> = children.iter().filter_map(|&c| Some(class_of(c)?.to_string())).collect();
+    let gathered = children.iter().filter(|c| in_a_group(**c)).count();
+    children.into_iter().for_each(kill_9);
+    assert_eq!(classes, [Class::Other(0).to_string()].into());
+    assert_eq!(gathered, 0, "and in no group any more");
+}
+
+/// What fixture `orphans` of process `pid` has left behind: it names them.
+fn orphans(pid: i32) -> Vec<i32> {
+    let numbers = std::fs::read_dir("/proc").expect("linux");
+    let numbers = numbers.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    numbers
+        .filter(|p| {
+            std::fs::read(format!("/proc/{p}/cmdline"))
+                .is_ok_and(|l| l.ends_with(format!("\0orphan-of\0{pid}\0").as_bytes()))
+        })
+        .filter(|&p| task::stat(p).is_ok_and(|s| !s.has_ended()))
+        .collect()
+}
+
+fn in_a_group(pid: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|g| g.contains("colony-job."))
+}
+
+#[test]
 fn job_tasks_that_share_a_cpu_take_turns_in_favored_windows() {
     let Some(_cpu) = the_job_cpu() else { return };
     let parent = Owned(on_the_job_cpu(me(&["fork", "3", "60000"])).spawn().expect("itself"));

@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 use crate::SchedError;
 use crate::distribution::Distribution;
 use crate::job::Job;
-use crate::undo::{TASKS, UndoFile, restore_tasks};
+use crate::undo::{JobGroup, TASKS, UndoFile, restore_tasks};
 use bandwidth::Bandwidth;
 use confine::Confinement;
 use edges::{Counts, EdgeThread, Record, Shared};
@@ -156,6 +156,9 @@ impl Agent {
         }
         let undo = undo.ok();
         let starter = starter(&config, undo.as_ref().map(|undo| undo.path().to_owned()))?;
+        if let Some(group) = JobGroup::new() {
+            job.gather(group);
+        }
         let guardian = start_guardian(&starter, &job)?;
         let shared = Arc::new(Shared {
             table: Table::new(config.favored_priority, config.regular, &config.cpus),

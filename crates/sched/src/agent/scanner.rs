@@ -323,7 +323,8 @@ impl Scanner {
     fn write_down(&mut self, tasks: &[JobTask], news: bool) {
         let bound = self.confinement.take_news();
         let Some(undo) = self.undo.as_ref().filter(|_| news || bound) else { return };
-        let record = Tasks { tasks: tasks.to_vec(), bound: self.confinement.bound().to_vec() };
+        let bound = self.confinement.bound().to_vec();
+        let record = Tasks { tasks: tasks.to_vec(), bound, group: self.job.group() };
         if let Err(e) = undo.save(&record) {
             self.undo = None;
             self.findings().warnings.push(format!(
@@ -411,6 +412,7 @@ impl Scanner {
         let _ = self.take_choices();
         self.slots.settle_the_left();
         self.job.restore();
+        self.job.scatter();
         self.confinement.undo();
         let tasks = self.job.tasks().len() as u64;
         {

@@ -94,7 +94,7 @@ impl Demoted {
             self.undo = UndoFile::new(TASKS).ok();
         }
         let Some(undo) = &self.undo else { return Ok(()) };
-        undo.save(&Tasks { tasks: tasks.to_vec(), bound: Vec::new() })
+        undo.save(&Tasks { tasks: tasks.to_vec(), ..Tasks::default() })
     }
 
     fn guardian(&mut self) -> Result<&mut Guardian, String> {

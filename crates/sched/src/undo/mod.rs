@@ -13,6 +13,7 @@
 //! A user without privileges has such a folder in `$XDG_RUNTIME_DIR`.
 
 mod file;
+mod group;
 pub(crate) mod release;
 
 use std::path::Path;
@@ -21,6 +22,7 @@ use colony_node::task::TaskId;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use file::{UndoFile, left_behind};
+pub(crate) use group::JobGroup;
 
 use crate::binding::{self, Bound};
 use crate::job::{Job, JobTask};
@@ -35,15 +37,26 @@ pub(crate) struct Tasks {
     pub(crate) tasks: Vec<JobTask>,
     /// Those that were brought back to the job's CPUs.
     pub(crate) bound: Vec<Bound>,
+    /// The name of the job's group.
+    #[serde(default)]
+    pub(crate) group: Option<String>,
 }
 
 impl Tasks {
-    /// Puts every task, and what descends from it, into its own class and on its own CPUs.
-    fn restore(&self) {
+    /// Puts every task, and what descends from it, into its own class and on its own CPUs; whether that is all of them. A
+    /// process without the privilege to mount cannot look into the job's group; the release agent can.
+    fn restore(&self) -> bool {
         let job = Job::new();
         self.tasks.iter().for_each(|&task| job.know(task));
+        let group = self.group.as_deref().and_then(release::group_of_a_dead_agent);
+        let complete = group.is_some() == self.group.is_some();
+        if let Some(group) = group {
+            job.gather(group);
+        }
         job.restore();
+        job.scatter();
         binding::undo(&self.bound, &[]);
+        complete
     }
 }
 
@@ -51,9 +64,10 @@ impl Tasks {
 pub(crate) fn restore_tasks(ended: Option<TaskId>) -> usize {
     let files = left_behind::<Tasks>(TASKS, ended);
     for (path, tasks) in &files {
-        tasks.restore();
-        // it is done: whoever comes next would only do it again
-        let _ = std::fs::remove_file(path);
+        if tasks.restore() {
+            // whoever comes next would only do it again
+            let _ = std::fs::remove_file(path);
+        }
     }
     files.iter().map(|(_, tasks)| tasks.tasks.len()).sum()
 }
@@ -61,8 +75,7 @@ pub(crate) fn restore_tasks(ended: Option<TaskId>) -> usize {
 /// Restores what is in one file, and removes it. For a guardian that has restored what it knows of: one that was started
 /// just before the agent died knows nothing yet.
 pub(crate) fn finish(path: &Path) {
-    if let Some(tasks) = file::read::<Tasks>(path) {
-        tasks.restore();
+    if file::read::<Tasks>(path).is_none_or(|tasks| tasks.restore()) {
+        let _ = std::fs::remove_file(path);
     }
-    let _ = std::fs::remove_file(path);
 }

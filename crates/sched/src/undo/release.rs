@@ -17,7 +17,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use colony_node::task::TaskId;
@@ -26,6 +26,7 @@ use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::file::folder;
+use super::group::{self, JobGroup};
 
 /// The name of the hierarchy.
 const NAME: &std::ffi::CStr = c"colony-undo";
@@ -46,6 +47,8 @@ static ARMED: OnceLock<Result<Armed, String>> = OnceLock::new();
 struct Armed {
     /// `cgroup.procs` of the group above: a process that writes there leaves.
     outside: OwnedFd,
+    hierarchy: Arc<Hierarchy>,
+    me: TaskId,
 }
 
 /// Has the kernel start this very program when this process and all it starts from now on are dead. Once for a process.
@@ -59,6 +62,18 @@ pub(crate) fn arm() -> Result<(), String> {
 /// The descriptor by which a child of this process leaves the group, by writing `0`.
 pub(crate) fn way_out() -> Option<RawFd> {
     ARMED.get()?.as_ref().ok().map(|armed| armed.outside.as_raw_fd())
+}
+
+/// The hierarchy and this process, if it is in a group.
+pub(super) fn armed() -> Option<(Arc<Hierarchy>, TaskId)> {
+    let armed = ARMED.get()?.as_ref().ok()?;
+    Some((Arc::clone(&armed.hierarchy), armed.me))
+}
+
+/// Whether process `pid` is in a group that a release agent is for.
+pub(super) fn serves_a_job(pid: i32) -> bool {
+    let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    groups.lines().any(|l| l.contains(":name=colony-undo:/colony-undo."))
 }
 
 fn set_up() -> io::Result<Armed> {
@@ -76,10 +91,10 @@ fn set_up() -> io::Result<Armed> {
     let me = TaskId::of(std::process::id().cast_signed()).map_err(io::Error::other)?;
     let name = format!("{PREFIX}{}.{}", me.tid, me.start_ticks);
     let _alone = alone()?;
-    let root = Hierarchy::open()?;
+    let root = Arc::new(Hierarchy::open()?);
     root.remove_dead(None);
     root.write("release_agent", program.as_os_str().as_bytes())?;
-    mkdirat(&root.0, name.as_str(), Mode::S_IRWXU)?;
+    root.make(&name)?;
     let joined = root
         .write(&format!("{name}/notify_on_release"), b"1")
         .and_then(|()| root.write(&format!("{name}/cgroup.procs"), b"0"));
@@ -87,8 +102,8 @@ fn set_up() -> io::Result<Armed> {
         root.remove(&name);
         return Err(e);
     }
-    let outside = openat(&root.0, "cgroup.procs", OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())?;
-    Ok(Armed { outside })
+    let outside = root.open_to_write("cgroup.procs")?.into();
+    Ok(Armed { outside, hierarchy: root, me })
 }
 
 /// Keeps all others from the hierarchy until it is dropped.
@@ -99,7 +114,8 @@ fn alone() -> io::Result<File> {
 }
 
 /// The hierarchy, mounted nowhere but here.
-struct Hierarchy(OwnedFd);
+#[derive(Debug)]
+pub(super) struct Hierarchy(OwnedFd);
 
 impl Hierarchy {
     /// Opens it; makes it where there is none.
@@ -128,9 +144,21 @@ impl Hierarchy {
         }
     }
 
-    fn write(&self, file: &str, bytes: &[u8]) -> io::Result<()> {
-        let opened = openat(&self.0, file, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())?;
-        File::from(opened).write_all(bytes)
+    pub(super) fn write(&self, file: &str, bytes: &[u8]) -> io::Result<()> {
+        self.open_to_write(file)?.write_all(bytes)
+    }
+
+    pub(super) fn open_to_write(&self, file: &str) -> io::Result<File> {
+        Ok(openat(&self.0, file, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())?.into())
+    }
+
+    pub(super) fn open_file(&self, file: &str) -> io::Result<File> {
+        Ok(openat(&self.0, file, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?.into())
+    }
+
+    /// Makes a group.
+    pub(super) fn make(&self, name: &str) -> io::Result<()> {
+        Ok(mkdirat(&self.0, name, Mode::S_IRWXU)?)
     }
 
     /// The groups in it.
@@ -143,16 +171,19 @@ impl Hierarchy {
     }
 
     /// Removes a group. One with processes in it stays: the kernel calls again when they have ended.
-    fn remove(&self, name: &str) {
+    pub(super) fn remove(&self, name: &str) {
         let _ = unlinkat(&self.0, name, UnlinkatFlags::RemoveDir);
     }
 
     /// Removes the groups of processes that are dead, and that of `ended`, which is about to be.
-    fn remove_dead(&self, ended: Option<TaskId>) {
+    fn remove_dead(self: &Arc<Self>, ended: Option<TaskId>) {
         for name in self.groups() {
             let of = owner(&name);
             if of.is_some_and(|of| ended == Some(of) || !of.is_running_process().unwrap_or(true)) {
-                self.remove(&name);
+                match name.starts_with(group::PREFIX) {
+                    true => JobGroup::of_hierarchy(self, &name).dissolve(),
+                    false => self.remove(&name),
+                }
             }
         }
     }
@@ -170,14 +201,24 @@ unsafe fn descriptor(answer: libc::c_long) -> io::Result<OwnedFd> {
 
 /// The process a group is named after.
 fn owner(name: &str) -> Option<TaskId> {
-    let (tid, start) = name.strip_prefix(PREFIX)?.split_once('.')?;
-    Some(TaskId { tid: tid.parse().ok()?, start_ticks: start.parse().ok()? })
+    let mut numbers = name.strip_prefix(PREFIX).or_else(|| name.strip_prefix(group::PREFIX))?.split('.');
+    Some(TaskId { tid: numbers.next()?.parse().ok()?, start_ticks: numbers.next()?.parse().ok()? })
+}
+
+/// The processes in group `name`, which a dead agent has left. Where the hierarchy has gone, so has the group, and an empty
+/// one does as well.
+pub(super) fn group_of_a_dead_agent(name: &str) -> Option<JobGroup> {
+    if !name.starts_with(group::PREFIX) {
+        return None;
+    }
+    Some(JobGroup::of_hierarchy(&Arc::new(Hierarchy::open().ok()?), name))
 }
 
 /// The process whose group has become empty, if the kernel started this program to say so: the first argument is the path
 /// of the group then.
 pub(crate) fn released(argument: &Path) -> Option<TaskId> {
-    owner(argument.to_str()?.strip_prefix('/')?)
+    let name = argument.to_str()?.strip_prefix('/')?;
+    owner(name).filter(|_| name.starts_with(PREFIX))
 }
 
 /// Whether the hierarchy is there.
@@ -192,6 +233,7 @@ pub(crate) fn clean_up(ended: Option<TaskId>) {
         // looked at again each time: somebody else may use the hierarchy, or have removed it
         let left = match (is_present(), alone()) {
             (true, Ok(_alone)) => Hierarchy::open().map_or(0, |hierarchy| {
+                let hierarchy = Arc::new(hierarchy);
                 hierarchy.remove_dead(ended);
                 hierarchy.groups().len()
             }),
@@ -212,7 +254,15 @@ mod tests {
     #[test]
     fn only_the_path_of_a_group_of_ours_is_a_release() {
         assert_eq!(released(Path::new("/colony-undo.7.90")), Some(TaskId { tid: 7, start_ticks: 90 }));
-        for other in ["colony-undo.7.90", "/colony-undo.7", "/colony-undo.x.y", "/7.90", "--help", ""] {
+        for other in [
+            "/colony-job.7.90.0",
+            "colony-undo.7.90",
+            "/colony-undo.7",
+            "/colony-undo.x.y",
+            "/7.90",
+            "--help",
+            "",
+        ] {
             assert_eq!(released(Path::new(other)), None, "{other}");
         }
     }

@@ -46,6 +46,8 @@ fn fixture(arguments: &[String]) {
         "agent" => agent(rest.iter().map(|pid| pid.parse().expect("a process"))),
         "rename" => rename_and_spin(Duration::from_millis(number(0)), Duration::from_millis(number(1))),
         "leaderless" => leave_a_thread(Duration::from_millis(number(0)), Duration::from_millis(number(1))),
+        "orphans" => leave_orphans(number(0), Duration::from_millis(number(1))),
+        "orphan-of" => std::thread::sleep(Duration::from_secs(60)),
         "escape" => escape(&rest[0].parse().expect("a list"), Duration::from_millis(number(1))),
         "run" => run_and_print(&rest[0], rest[1..].iter().map(OsString::from).collect()),
         other => panic!("no fixture {other}"),
@@ -97,6 +99,22 @@ fn leave_a_thread(before: Duration, time: Duration) {
     std::thread::sleep(before);
     // SAFETY: ends this thread only; nothing of it is used after.
     unsafe { nix::libc::syscall(nix::libc::SYS_exit, 0) };
+}
+
+/// Leaves sleeping processes behind whose parents end at once, over `time`, once it is a member of a job.
+fn leave_orphans(count: u64, time: Duration) {
+    while class::get(0).is_ok_and(|own| own == Class::Other(0)) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let me_as = std::process::id().to_string();
+    for _ in 0..count {
+        // a shell that forks, and ends before anybody can have seen it
+        let words = my_words(&["orphan-of", &me_as]).join(" ");
+        let shell = Command::new("sh").args(["-c", &format!("{words} &")]).status();
+        assert!(shell.expect("sh").success());
+        std::thread::sleep(time / u32::try_from(count).unwrap_or(1));
+    }
+    std::thread::sleep(Duration::from_secs(60));
 }
 
 /// Goes to other CPUs whenever it is not there.

@@ -1,0 +1,78 @@
+//! The processes of a job, as the kernel keeps them.
+//!
+//! A process that loses its parent between two scans is nobody's descendant any more. So an agent puts the processes it finds
+//! into a group of the [hierarchy](super::release) that has no controllers, and the kernel puts there what they fork. Nothing is
+//! limited by that, and the groups of Slurm, systemd and others stay as they are.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::release::{self, Hierarchy};
+
+/// Beginning of the names of such groups.
+pub(super) const PREFIX: &str = "colony-job.";
+/// The most that is read of a list of processes: a million numbers.
+const LONGEST: u64 = 8 << 20;
+
+/// A group for the processes of one job.
+#[derive(Debug)]
+pub(crate) struct JobGroup {
+    hierarchy: Arc<Hierarchy>,
+    name: String,
+}
+
+impl JobGroup {
+    /// A new group, where this process has the kernel [tell](release::arm) of its death.
+    pub(crate) fn new() -> Option<Self> {
+        static SERIAL: AtomicU64 = AtomicU64::new(0);
+        let (hierarchy, owner) = release::armed()?;
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{PREFIX}{}.{}.{serial}", owner.tid, owner.start_ticks);
+        hierarchy.make(&name).ok()?;
+        Some(Self { hierarchy, name })
+    }
+
+    /// The group of a dead agent.
+    pub(super) fn of_hierarchy(hierarchy: &Arc<Hierarchy>, name: &str) -> Self {
+        Self { hierarchy: Arc::clone(hierarchy), name: name.to_owned() }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The processes in it.
+    pub(crate) fn processes(&self) -> Vec<i32> {
+        let mut text = String::new();
+        let opened = self.hierarchy.open_file(&format!("{}/cgroup.procs", self.name));
+        // a group that is gone has none
+        let _ = opened.map(|file| file.take(LONGEST).read_to_string(&mut text));
+        text.lines().filter_map(|l| l.parse().ok()).collect()
+    }
+
+    /// Puts process `pid` and what it forks from now on into it, unless it serves another job.
+    pub(crate) fn add(&self, pid: i32) {
+        if !release::serves_a_job(pid) {
+            // it may have ended just now
+            let _ = self.hierarchy.write(&format!("{}/cgroup.procs", self.name), pid.to_string().as_bytes());
+        }
+    }
+
+    /// Lets all processes go, and removes the group.
+    pub(crate) fn dissolve(&self) {
+        // what is forked meanwhile is found by the next look
+        for _ in 0..20 {
+            let processes = self.processes();
+            if processes.is_empty() {
+                break;
+            }
+            let Ok(mut all): Result<File, _> = self.hierarchy.open_to_write("cgroup.procs") else { break };
+            for pid in processes {
+                let _ = all.write_all(pid.to_string().as_bytes());
+            }
+        }
+        self.hierarchy.remove(&self.name);
+    }
+}
