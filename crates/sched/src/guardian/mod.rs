@@ -4,7 +4,7 @@
 //! socket which tasks there are and which class each has of its own. When the agent ends, however that was,
 //! it puts back every task and what descends from it, and exits. It runs above the job's priority, asleep,
 //! so that a job that spins on all CPUs cannot keep it from acting. When the guardian dies, the agent starts another one at
-//! once; when both die, the [undo file](crate::undo) says what is left to do.
+//! once; when both die, the undo file says what is left to do.
 
 mod watch;
 
