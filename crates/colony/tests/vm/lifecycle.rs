@@ -39,6 +39,35 @@ fn whatever_ends_the_scheduler_ordinary_scheduling_goes_on() {
     assert!(stalled.agent.is_some_and(|a| a.edges > 0) && stalled.sched_ext.is_some_and(|s| s.edges > 0));
 }
 
+/// `COLONY_VM_KILLS` sets how often.
+#[test]
+fn whatever_is_killed_beside_the_scheduler_demoted_tasks_are_real_time_again() {
+    let Some(vm) = node_with(&["/usr/bin/chrt"]) else { return };
+    let times = std::env::var("COLONY_VM_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(8);
+    let script = r#"
+        cp /bin/busybox /tmp/ash; chrt -f 10 /tmp/ash -c 'printf rtnoise > /proc/self/comm
+            while :; do sleep 0.08; done' & R=$!
+        is() { chrt -p $R | grep -q "$1"; }
+        soon() { for n in $(seq 100); do "$@" && return; sleep 0.1; done; echo "kill $k: never $*" >&2; chrt -p $R >&2; state >&2; false; }
+        named() { for p in /proc/[0-9]*; do read -r c 2> /dev/null < $p/comm && test "$c" = $1 && echo ${p#/proc/}; done; true; }
+        off() { test $(state) = disabled; }
+        for k in $(seq TIMES); do
+            (run storm --backend sched-ext --demote rtnoise -- sleep 1000) &
+            soon is SCHED_OTHER; sleep 0.0$k
+            main=$(named colony); guardian=$(named colony-guardian)
+            case $((k % 4)) in
+                0) kill -9 $main ;;
+                1) kill -9 $guardian $main ;;
+                2) kill -9 $main $guardian ;;
+                3) kill -9 $guardian; sleep 0.1; kill -9 $main ;;
+            esac
+            soon is SCHED_FIFO; soon off; killall sleep; wait $! || true
+        done
+        kill $R
+        "#;
+    sh(&vm.icount(1), &script.replace("TIMES", &u32::to_string(&times)));
+}
+
 #[test]
 fn cpus_may_come_and_go_and_clocks_be_set() {
     let Some(vm) = node_with(&[]) else { return };
