@@ -249,7 +249,7 @@ fn agent_and_guardian_killed_at_once_leave_nothing() {
     }
 }
 
-/// `COLONY_KILLS` sets how often; what docs/scheduler.md says was seen with 1000.
+/// `COLONY_KILLS` sets how often; docs/coordinate.md says what was seen with 1000.
 #[test]
 fn whatever_is_killed_in_whatever_order_nothing_is_left() {
     let times = std::env::var("COLONY_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(12);
