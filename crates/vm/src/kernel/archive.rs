@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use super::release;
+use crate::cache::Lock;
 use crate::{VmError, digest, tool};
 
 /// Suites that have kernels: the stable release's own, and the newer ones that are rebuilt for it.
@@ -53,6 +54,7 @@ impl Archive {
             Some(sources) => sources.to_owned(),
             None => official()?,
         };
+        let _lock = archive.lock(|| {})?;
         let file = folder.join("sources/colony.sources");
         if fs::read_to_string(&file).ok().as_deref() != Some(&sources) {
             // indexes of another mirror are not this one's
@@ -64,6 +66,8 @@ impl Archive {
 
     /// Fetches the indexes unless they are of today.
     pub(super) fn update(&self, notice: &mut dyn FnMut(&str)) -> Result<(), VmError> {
+        // apt refuses a second one at the same time
+        let _lock = self.lock(|| notice("waiting for another program that fetches the index"))?;
         let age = |at: SystemTime| at.elapsed().unwrap_or_default();
         let fetched = fs::metadata(self.stamp()).and_then(|m| m.modified());
         if fetched.is_ok_and(|at| age(at) < FRESH) {
@@ -74,6 +78,10 @@ impl Archive {
         command.args(["-qq", "-o", "APT::Update::Error-Mode=any", "update"]);
         tool::output(command, "apt-get", "apt", "fetching the archive's index")?;
         fs::write(self.stamp(), []).map_err(VmError::io("marking the index as fetched"))
+    }
+
+    fn lock(&self, waiting: impl FnOnce()) -> Result<Lock, VmError> {
+        Lock::wait(&self.folder.join(".lock"), waiting)
     }
 
     fn stamp(&self) -> PathBuf {

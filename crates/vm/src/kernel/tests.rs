@@ -98,6 +98,21 @@ fn apt_is_here() -> bool {
 }
 
 #[test]
+fn programs_that_begin_at_once_fetch_the_index_one_after_the_other() {
+    if !apt_is_here() {
+        return;
+    }
+    let mut fake = Fake::new();
+    fake.kernel("7.2.9+deb13-cloud-amd64", false);
+    let fetch = || fake.archive().and_then(|archive| archive.update(&mut |_| {})).map_err(|e| e.to_string());
+    let all: Vec<_> = std::thread::scope(|s| {
+        let threads: Vec<_> = (0..4).map(|_| s.spawn(fetch)).collect();
+        threads.into_iter().map(|t| t.join().expect("no panic")).collect()
+    });
+    assert!(all.iter().all(Result::is_ok), "{all:?}");
+}
+
+#[test]
 fn kernels_come_from_the_archive_once_and_are_held_against_their_record() {
     if !apt_is_here() {
         return;
