@@ -14,6 +14,7 @@
 
 pub mod agent;
 mod binding;
+mod cgroup;
 pub mod client;
 pub mod daemon;
 pub mod distribution;
@@ -26,6 +27,7 @@ pub mod keeper;
 pub mod log;
 pub mod proof;
 pub mod run;
+mod state;
 mod undo;
 
 pub use entry::{main_if_asked, restore};

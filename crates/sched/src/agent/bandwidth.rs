@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::scanner::Slots;
 use super::table::{Mark, Table};
+use crate::cgroup;
 
 /// How often tasks that joined earlier are looked at again: a limit may be set, or a task moved, at any time.
 const EVERY: Duration = Duration::from_secs(1);
@@ -28,10 +29,7 @@ pub(super) struct Bandwidth {
 
 impl Bandwidth {
     pub(super) fn new(cpus: usize) -> Self {
-        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-        let line = mounts.lines().find(|l| l.split(' ').nth(2) == Some("cgroup2"));
-        let root = line.and_then(|l| l.split(' ').nth(1)).map(PathBuf::from);
-        Self { cpus, root, looked: Instant::now(), told: BTreeSet::new(), news: Vec::new() }
+        Self { cpus, root: cgroup::root(), looked: Instant::now(), told: BTreeSet::new(), news: Vec::new() }
     }
 
     /// Whether a limit covers process `pid`.

@@ -146,7 +146,7 @@ impl Table {
 
     /// Looks which tasks are in another class than the one last given, without switching any.
     pub(super) fn look_for_choices(&self) {
-        for (slot, tid) in self.used() {
+        for (_, slot, tid) in self.used() {
             // a task that has ended has no choice
             let _ = self.note_choice(slot, tid);
         }
@@ -177,7 +177,7 @@ impl Table {
         }
     }
 
-    /// Whether the task of slot `index` may run on the job's CPUs only; a task that has ended does.
+    /// Whether task `tid` may run on the job's CPUs only. True for a task that has ended.
     pub(super) fn is_confined(&self, tid: i32) -> bool {
         self.cpus.confines(tid).unwrap_or(true)
     }
@@ -197,15 +197,12 @@ impl Table {
         }
     }
 
-    fn used(&self) -> impl Iterator<Item = (&Slot, i32)> {
-        self.used_from(0).map(|(_, slot, tid)| (slot, tid))
-    }
-
-    /// Slots in use from index `from` on.
-    fn used_from(&self, from: usize) -> impl Iterator<Item = (usize, &Slot, i32)> {
-        let high = self.high.load(Ordering::Acquire);
-        (from..high)
-            .map(|i| (i, &self.slots[i], self.slots[i].tid.load(Ordering::Acquire)))
+    /// Slots in use, each with its index and its task.
+    fn used(&self) -> impl Iterator<Item = (usize, &Slot, i32)> {
+        self.slots[..self.high.load(Ordering::Acquire)]
+            .iter()
+            .enumerate()
+            .map(|(index, slot)| (index, slot, slot.tid.load(Ordering::Acquire)))
             .filter(|&(.., tid)| tid != 0)
     }
 
@@ -213,7 +210,7 @@ impl Table {
     /// real-time threads: takes no lock, and allocates only to look at a task that is not in a class it was given.
     pub(super) fn switch(&self, home: usize, mark: Mark) -> Switched {
         let mut switched = Switched::default();
-        for (slot, tid) in self.used() {
+        for (_, slot, tid) in self.used() {
             if slot.home.load(Ordering::Relaxed) == home && slot.mark.swap(mark.0, Ordering::AcqRel) != mark.0
             {
                 switched.note(self.set(slot, tid, mark));
@@ -224,14 +221,14 @@ impl Table {
 
     /// Whether every task is as `now` wants it.
     pub(super) fn is_settled(&self, now: Mark) -> bool {
-        self.used().all(|(slot, _)| slot.mark.load(Ordering::Acquire) == now.0)
+        self.used().all(|(_, slot, _)| slot.mark.load(Ordering::Acquire) == now.0)
     }
 
     /// Switches every task that is not as `now` wants it: tasks that just joined, and those that changed
     /// homes while an edge passed. For the scanner, beside the threads.
     pub(super) fn settle(&self, now: impl Fn() -> Mark) -> Switched {
         let mut switched = Switched::default();
-        for (slot, tid) in self.used() {
+        for (_, slot, tid) in self.used() {
             let wanted = now();
             let had = slot.mark.load(Ordering::Acquire);
             let claimed = had != wanted.0
@@ -301,7 +298,7 @@ impl Table {
 
     /// Runnable favored tasks at home with thread `home`.
     fn in_turn(&self, home: usize) -> impl Iterator<Item = (usize, &Slot, i32)> {
-        self.used_from(0).filter(move |(_, slot, _)| {
+        self.used().filter(move |(_, slot, _)| {
             slot.home.load(Ordering::Relaxed) == home
                 && slot.runnable.load(Ordering::Relaxed)
                 && self.is_favored(unpack(slot.given.load(Ordering::Acquire)))

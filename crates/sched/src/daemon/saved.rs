@@ -5,12 +5,13 @@
 //! number that was given again names nobody.
 
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use colony_node::file::replace;
 use colony_node::task::TaskId;
 use serde::{Deserialize, Serialize};
+
+use crate::state::{boot, check_private, make_private};
 
 /// The job of a daemon that has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,17 +44,14 @@ impl JobFile {
 
     /// Saves the job.
     pub(crate) fn save(&self, owner: u32, processes: &[TaskId]) -> io::Result<()> {
-        match std::fs::DirBuilder::new().mode(0o700).create(&self.folder) {
-            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
-            _ => self.check_folder()?,
-        }
+        make_private(&self.folder)?;
         let job = SavedJob { boot: boot(), owner, processes: processes.to_vec() };
         replace(&self.path(), &serde_json::to_vec(&job)?)
     }
 
     /// What an earlier daemon of this boot saved: the processes that are still there. `None` without any.
     pub(crate) fn load(&self) -> Option<SavedJob> {
-        self.check_folder().ok()?;
+        check_private(&self.folder).ok()?;
         let text = std::fs::read(self.path()).ok()?;
         let mut job: SavedJob = serde_json::from_slice(&text)
             .inspect_err(|e| tracing::warn!("{} holds no job: {e}", self.path().display()))
@@ -65,28 +63,12 @@ impl JobFile {
 
     /// Removes the file, and the folder where nothing else is in it.
     pub(crate) fn remove(&self) {
-        if self.check_folder().is_err() {
+        if check_private(&self.folder).is_err() {
             return;
         }
         let _ = std::fs::remove_file(self.path());
         let _ = std::fs::remove_dir(&self.folder);
     }
-
-    /// Another user may write where the mount point is, and make the folder first.
-    fn check_folder(&self) -> io::Result<()> {
-        let found = std::fs::symlink_metadata(&self.folder)?;
-        let ours =
-            found.is_dir() && found.uid() == nix::unistd::geteuid().as_raw() && found.mode() & 0o077 == 0;
-        if ours {
-            return Ok(());
-        }
-        let why = format!("{} is no folder of this user alone; remove it", self.folder.display());
-        Err(io::Error::other(why))
-    }
-}
-
-fn boot() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
 #[cfg(test)]

@@ -319,7 +319,7 @@ fn pattern(name: &str, prefix: bool) -> ([u64; 2], [u64; 2]) {
 
 /// The number of a cgroup, and how deep below the root it is.
 fn cgroup(path: &Path) -> Result<(u64, u32), ExtError> {
-    let root = cgroup_root().ok_or(ExtError::Config {
+    let root = crate::cgroup::root().ok_or(ExtError::Config {
         what: "no cgroup tree of version 2 is mounted".into(),
         advice: "mount one at /sys/fs/cgroup, or name threads instead of cgroups",
     })?;
@@ -330,13 +330,6 @@ fn cgroup(path: &Path) -> Result<(u64, u32), ExtError> {
     })?;
     let level = below.components().filter(|c| matches!(c, std::path::Component::Normal(_))).count();
     Ok((directory.ino(), level as u32))
-}
-
-/// Where the version 2 tree is mounted.
-fn cgroup_root() -> Option<std::path::PathBuf> {
-    let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
-    let line = mounts.lines().find(|l| l.split(' ').nth(2) == Some("cgroup2"))?;
-    line.split(' ').nth(1).map(Into::into)
 }
 
 const BUCKETS: usize = 256;

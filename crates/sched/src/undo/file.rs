@@ -1,9 +1,8 @@
 //! The files, and the folder they are in.
 
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io;
 use std::marker::PhantomData;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,6 +10,8 @@ use colony_node::file::replace;
 use colony_node::task::TaskId;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+
+use crate::state::{boot, make_private};
 
 /// The largest file that is read: 16,384 tasks of 200 bytes, and room.
 const LARGEST: u64 = 16 << 20;
@@ -63,22 +64,14 @@ impl<T: Serialize> UndoFile<T> {
 
 /// Where the files are: of this user alone, and gone with the next boot.
 pub(super) fn folder() -> io::Result<PathBuf> {
-    let uid = nix::unistd::geteuid();
-    let parent = if uid.is_root() {
+    let parent = if nix::unistd::geteuid().is_root() {
         PathBuf::from("/run")
     } else {
         let own = std::env::var_os("XDG_RUNTIME_DIR").filter(|d| !d.is_empty());
         own.ok_or_else(|| io::Error::other("XDG_RUNTIME_DIR is not set"))?.into()
     };
     let folder = parent.join("colony-undo");
-    match DirBuilder::new().mode(0o700).create(&folder) {
-        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
-        _ => {}
-    }
-    let found = fs::symlink_metadata(&folder)?;
-    if !found.is_dir() || found.uid() != uid.as_raw() || found.mode() & 0o077 != 0 {
-        return Err(io::Error::other(format!("{} is not a folder of this user alone", folder.display())));
-    }
+    make_private(&folder)?;
     Ok(folder)
 }
 
@@ -119,14 +112,11 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
     (saved.schema == SCHEMA && saved.boot == boot()).then_some(saved.what)
 }
 
-fn boot() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn a_file_of_a_living_process_is_left_alone_and_one_of_a_dead_one_is_found() {
