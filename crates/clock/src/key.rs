@@ -62,7 +62,7 @@ impl Key {
         bytes.extend_from_slice(&tag[..TAG]);
     }
 
-    /// What `bytes` are without their signature, if that is right.
+    /// `bytes` without their signature; `None` if the signature is wrong.
     #[must_use]
     pub fn verified<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         let (signed, tag) = bytes.split_last_chunk::<TAG>()?;

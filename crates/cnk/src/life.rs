@@ -18,7 +18,7 @@ const PANIC: &str = "cnk: panicked at ";
 /// How an emulator ends that nothing has gone wrong with. The kernel never switches its machine off, so this is the end
 /// by `-no-reboot` after a reset, or by a signal that the emulator handles and tells.
 const SUCCESS: &str = "exit status 0";
-/// What an emulator says before it ends by a signal that it handles.
+/// The message of an emulator that ends by a signal it handles.
 const TERMINATED: &str = "terminating on signal";
 /// How long last words may be on their way.
 const LAST_WORDS: Duration = Duration::from_millis(20);

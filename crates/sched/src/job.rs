@@ -67,7 +67,7 @@ pub struct JobTask {
 }
 
 impl JobTask {
-    /// What names the task for good.
+    /// The number and the start of the task, which together are never given again.
     pub(crate) const fn id(&self) -> TaskId {
         TaskId { tid: self.tid, start_ticks: self.start_ticks }
     }

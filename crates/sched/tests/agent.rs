@@ -24,15 +24,11 @@ fn an_agent_that_stops_puts_every_task_back_with_its_nice_value() {
     let Some(_cpu) = the_job_cpu() else { return };
     for own in [Class::Other(7), Class::Batch(3), Class::Fifo(10)] {
         let victim = spinner(own);
-        let mut agent = agent_for(victim.pid());
+        let agent = agent_for(victim.pid());
         assert!((0..3).all(|_| is_switched(victim.pid())), "edge after edge");
         let guardian = guardians_of(agent.pid());
         assert_eq!(guardian.len(), 1);
-        drop(agent.0.stdin.take());
-        let mut text = String::new();
-        let mut out = agent.0.stdout.take().expect("piped");
-        std::io::Read::read_to_string(&mut out, &mut text).expect("readable");
-        let stats: AgentStats = serde_json::from_str(&text).expect("its statistics");
+        let stats: AgentStats = serde_json::from_str(&stop(agent)).expect("its statistics");
         assert_eq!(class_of(victim.pid()), Some(own));
         assert!(eventually(|| is_gone(guardian[0])).is_some());
         assert!(stats.edges > 0 && stats.switches > 0 && stats.errors == 0, "{stats:?}");
@@ -123,16 +119,12 @@ fn an_agent_that_is_stopped_does_not_keep_the_job_favored() {
 fn a_killed_job_leaves_the_agent_without_tasks() {
     let Some(_cpu) = the_job_cpu() else { return };
     let mut victim = spinner(Class::Other(0));
-    let mut agent = agent_for(victim.pid());
+    let agent = agent_for(victim.pid());
     assert!(is_switched(victim.pid()));
     signal(victim.pid(), Signal::SIGKILL);
     victim.0.wait().expect("ours");
     std::thread::sleep(std::time::Duration::from_millis(150));
-    drop(agent.0.stdin.take());
-    let mut text = String::new();
-    let mut out = agent.0.stdout.take().expect("piped");
-    std::io::Read::read_to_string(&mut out, &mut text).expect("readable");
-    let stats: AgentStats = serde_json::from_str(&text).expect("its statistics");
+    let stats: AgentStats = serde_json::from_str(&stop(agent)).expect("its statistics");
     assert_eq!((stats.tasks, stats.errors, stats.stopped), (0, 0, None));
 }
 

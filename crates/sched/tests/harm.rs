@@ -18,12 +18,6 @@ fn kill_9(pid: i32) {
     let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
 }
 
-/// Ends the agent in order, by the end of its input, and waits for it.
-fn stop(mut agent: Owned) {
-    drop(agent.0.stdin.take());
-    agent.0.wait().expect("ours");
-}
-
 /// Threads of a process that have not ended.
 fn threads(pid: i32) -> Vec<i32> {
     task::threads(pid).into_iter().filter(|&t| task::stat(t).is_ok_and(|s| !s.has_ended())).collect()
@@ -85,10 +79,7 @@ fn a_member_that_leaves_the_jobs_cpus_is_not_favored_there() {
         })
     };
     assert!(eventually(never_favored).is_some(), "it is not favored any more");
-    let mut agent = agent;
-    drop(agent.0.stdin.take());
-    let mut said = String::new();
-    std::io::Read::read_to_string(&mut agent.0.stdout.take().expect("piped"), &mut said).expect("readable");
+    let said = stop(agent);
     assert!(said.contains("left the job's CPUs"), "{said}");
 }
 

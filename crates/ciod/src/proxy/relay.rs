@@ -29,7 +29,7 @@ const RING_AGAIN: Duration = Duration::from_millis(100);
 /// Calls of a node without a reply, at most: rings hold less.
 const OPEN: usize = 64;
 
-/// What may wait for a node that acknowledges nothing, before no more of its words are taken.
+/// Answers that may wait for a node that acknowledges nothing. Beyond that the proxy takes no more of its messages.
 const WAITING: usize = 4096;
 
 /// What waits for its turn.

@@ -8,7 +8,7 @@ use std::io;
 use colony_fship::calls::{CALLS, Class, number};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter};
 
-/// What programs do not ask for and a worker or a proxy does: memory, time, waiting, its end.
+/// Calls that a worker or a proxy makes for itself: memory, time, waiting, exit.
 const OWN: &[libc::c_long] = &[
     libc::SYS_mmap,
     libc::SYS_mprotect,
@@ -47,7 +47,7 @@ const OWN: &[libc::c_long] = &[
     libc::SYS_tgkill,
 ];
 
-/// What the worker does itself when a program asks for it.
+/// Calls that the worker makes to serve a shipped call.
 const NEVER: &[u32] = &[number::execve];
 
 /// Refuses everything else from now on, to this thread and what it starts.

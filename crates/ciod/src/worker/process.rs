@@ -43,7 +43,7 @@ pub(crate) struct Description {
     /// Seconds that the program wants closing a socket to wait (`SO_LINGER`). To the operating system it never does,
     /// for all others would wait too.
     pub(crate) linger: Cell<i32>,
-    /// What a file in memory takes of its job's account.
+    /// The charge of a file in memory to its job's account.
     pub(crate) memory: Option<Charge>,
 }
 

@@ -108,7 +108,7 @@ impl Tracking {
         self.root_delay_s / 2.0 + self.root_dispersion_s + self.correction_s.abs()
     }
 
-    /// What it means at `monotonic_ns`.
+    /// The reading that follows from it, taken at `monotonic_ns`.
     #[must_use]
     pub fn reading(&self, monotonic_ns: i64) -> Reading {
         let possible = self.root_delay_s >= 0.0 && self.root_dispersion_s >= 0.0;

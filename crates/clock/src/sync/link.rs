@@ -33,7 +33,7 @@ pub(super) struct Link {
     rank: u32,
     list: u32,
     key: Option<Key>,
-    /// What was not taken, since the walk began.
+    /// Datagrams dropped since the walk began.
     pub(super) dropped: Dropped,
     /// Ranks whose last datagram was of another version or list, and which.
     complaints: BTreeMap<u32, Complaint>,

@@ -50,7 +50,7 @@ enum Message {
     Unmount,
 }
 
-/// What is to be undone when the daemon has ended.
+/// Changes to the node that the guard undoes when the daemon has ended.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Told {
     /// The mount point, and whether to remove it.
@@ -100,7 +100,7 @@ pub(crate) fn undo_left_behind(ended: Option<TaskId>) {
     }
 }
 
-/// What the daemon has told, in the guard's memory and in a file.
+/// The daemon's copy of what the guard knows, and the undo file with the same content.
 #[derive(Debug)]
 struct Ledger {
     told: Told,

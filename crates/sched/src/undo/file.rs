@@ -103,7 +103,7 @@ fn owner(path: &Path) -> Option<TaskId> {
     Some(TaskId { tid: numbers.next()?.parse().ok()?, start_ticks: numbers.next()?.parse().ok()? })
 }
 
-/// What a file of this boot holds.
+/// Reads a file of this boot; `None` for a file of another boot or in another form.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
     if fs::symlink_metadata(path).ok().filter(|m| m.is_file())?.len() > LARGEST {
         return None;

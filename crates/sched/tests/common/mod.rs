@@ -248,6 +248,16 @@ pub(crate) fn agents_for(pids: &[i32]) -> Owned {
     wait_until_ready(me(&words.iter().map(String::as_str).collect::<Vec<_>>()))
 }
 
+/// Ends an agent in order, by the end of its input, and waits for it; what it said last.
+pub(crate) fn stop(mut agent: Owned) -> String {
+    drop(agent.0.stdin.take());
+    let mut said = String::new();
+    let mut out = agent.0.stdout.take().expect("piped");
+    std::io::Read::read_to_string(&mut out, &mut said).expect("readable");
+    agent.0.wait().expect("ours");
+    said
+}
+
 /// Starts an agent's process and waits until it works.
 pub(crate) fn wait_until_ready(mut command: Command) -> Owned {
     let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();

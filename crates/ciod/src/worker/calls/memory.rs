@@ -14,7 +14,7 @@ use nix::sys::stat::fstat;
 use super::{Made, World, done};
 use crate::worker::process::{Descriptor, Kind, Process};
 
-/// What a file takes though it is empty, bytes.
+/// Bytes that an empty file is charged with.
 const LEAST: u64 = 4096;
 
 /// Bytes that the files of a job may still take. Clones are the same account.
@@ -27,7 +27,7 @@ impl Account {
     }
 }
 
-/// What a file in memory takes of its job's account; it is given back with the file's last descriptor.
+/// Bytes that a file in memory is charged to its job's account. The last descriptor of the file gives them back.
 #[derive(Debug)]
 pub(crate) struct Charge {
     account: Account,

@@ -97,7 +97,7 @@ pub(crate) struct World {
     umask: u32,
     /// Who the job is.
     ids: (u32, u32),
-    /// What its files in memory may take.
+    /// Bytes that the job's files in memory may hold.
     memory: Account,
 }
 
