@@ -8,10 +8,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use colony_node::descriptor;
-
-/// How much earlier than other processes one is killed when memory runs out (`oom_score_adj`, proc(5)).
-const OOM_SCORE: &str = "500";
+use colony_node::{descriptor, task};
 
 /// Starts one, without environment, and with no other descriptors than its standard streams; the daemon's end of its
 /// socket.
@@ -22,16 +19,8 @@ pub(crate) fn start(program: &Path, arguments: &[OsString]) -> io::Result<(UnixS
     // SAFETY: system calls only
     unsafe { command.pre_exec(|| descriptor::close_on_exec_from(3)) };
     let child = command.spawn()?;
-    // where it cannot be written, the process is killed no earlier than others
-    let _ = std::fs::write(format!("/proc/{}/oom_score_adj", child.id()), OOM_SCORE);
+    task::kill_earlier(child.id());
     Ok((ours, child))
-}
-
-/// Lets this process have as many descriptors as it may: a node takes seven, and the usual limit is for programs that
-/// wait by `select`.
-pub fn raise_descriptors() {
-    // what cannot be had is told when it is missed
-    descriptor::raise_limit();
 }
 
 /// In the process itself: its end of the socket.

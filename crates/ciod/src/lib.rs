@@ -53,7 +53,6 @@ mod worker;
 
 pub use check::check;
 pub use error::{CiodError, JobError, ProgramError, Rule};
-pub use helper::raise_descriptors;
 pub use job::Job;
 pub use node::{Listener, NodeLink, NodeState};
 pub use outcome::{Counters, End, JobOutcome, ProcessOutcome};

@@ -32,9 +32,6 @@ const SANDBOX: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resour
 /// User and group of an emulator that root starts.
 const NOBODY: u32 = 65534;
 
-/// How much earlier than other processes an emulator is killed when memory runs out (`oom_score_adj`, proc(5)).
-const OOM_SCORE: &str = "500";
-
 /// An emulator to be started, with these descriptors from [`FIRST_FD`] on and no others, and pipes for what it says. It is
 /// killed when the thread ends that starts it. If the caller is root, the emulator runs as nobody: files that it opens
 /// by name must be readable by all.
@@ -121,8 +118,7 @@ pub fn spawn(mut command: Command) -> Result<Child, VmError> {
         io::ErrorKind::NotFound => VmError::Tool { tool, package, reason: e.to_string() },
         _ => VmError::Io { what: format!("starting {tool}"), source: e },
     })?;
-    // where it cannot be written, the emulator is killed no earlier than others
-    let _ = std::fs::write(format!("/proc/{}/oom_score_adj", child.id()), OOM_SCORE);
+    colony_node::task::kill_earlier(child.id());
     Ok(child)
 }
 

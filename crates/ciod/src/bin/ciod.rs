@@ -87,7 +87,7 @@ fn main() -> ExitCode {
 }
 
 fn serve(socket: &std::path::Path, nodes: u32, folder: PathBuf, memory: u64, polled: bool) -> Outcome {
-    colony_ciod::raise_descriptors();
+    colony_node::descriptor::raise_limit();
     let config = Config::new(std::env::current_exe()?);
     let config = if polled { config.polled() } else { config };
     let window = memory.checked_mul(1 << 20).ok_or("so much memory has no node")?;

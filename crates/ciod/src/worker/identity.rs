@@ -75,7 +75,7 @@ pub(super) fn limits() {
     // root may raise the hard limit too
     let most = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(_, hard)| hard);
     if setrlimit(Resource::RLIMIT_NOFILE, MOST, MOST.max(most)).is_err() {
-        crate::raise_descriptors();
+        colony_node::descriptor::raise_limit();
     }
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
 }

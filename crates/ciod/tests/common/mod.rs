@@ -36,7 +36,7 @@ impl House {
     }
 
     pub(crate) fn with(nodes: u32, config: Config) -> Self {
-        colony_ciod::raise_descriptors();
+        colony_node::descriptor::raise_limit();
         let ciod = Ciod::new(config).expect("a daemon");
         let links = (0..nodes).map(|n| ciod.node(n, WINDOW).expect("a node")).collect();
         let folder = tempfile::tempdir().expect("folder");

@@ -387,12 +387,15 @@ impl Scanner {
             self.slots.strike(tid, table);
         }
         let mut overflow = 0;
+        // a process is in one cgroup, however many threads it has
+        let mut limited = BTreeMap::new();
         for task in tasks {
             let home = home_of(task, &self.config.cpus);
             match self.slots.of.get(&task.tid) {
                 Some(&(index, _)) => index.iter().for_each(|&i| table.set_home(i, home, task.runnable)),
                 None => {
-                    let barred = self.confinement.is_barred(task) || self.bandwidth.covers(task.pid);
+                    let barred = self.confinement.is_barred(task)
+                        || *limited.entry(task.pid).or_insert_with(|| self.bandwidth.covers(task.pid));
                     overflow += u64::from(!self.slots.enter(task, table, barred, home));
                 }
             }
