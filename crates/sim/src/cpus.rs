@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::kernels;
 use crate::layout::Layout;
+use crate::replay::Replay;
 use crate::rng::Key;
 use crate::scheduler::{Cpu, Demand, Numbered, Preempt, Scheduler, Tasks, give_back};
 use crate::source::{Class, Source};
@@ -54,7 +55,7 @@ struct Lane {
 ///
 /// A rank's calls go forward in time. Work is extended by every detour it meets, those met in the
 /// extension included; what begins in a detour begins after it; work of no length is done at once.
-/// Memory: 16 bytes a rank, and 24 for each source (32 more where both interrupts and threads disturb, 4
+/// Memory: 16 bytes a rank, and 24 for each source (16 for a trace that goes first; 32 more where both interrupts and threads disturb, 4
 /// more where a scheduler remembers whose turn it is); nothing where nothing disturbs.
 #[derive(Clone, Debug)]
 pub struct Cpus {
@@ -66,6 +67,8 @@ pub struct Cpus {
     /// Its end.
     end: Vec<u64>,
     lanes: Vec<Lane>,
+    /// A single trace that goes first, in place of lanes.
+    replay: Option<Replay>,
     /// Where two lanes are merged: the next detour of each, rank-major.
     pending: Vec<[(u64, u64); 2]>,
     starved: Option<u32>,
@@ -83,12 +86,22 @@ impl Cpus {
     #[must_use]
     pub fn new(node: &Node, layout: Layout, ranks: std::ops::Range<u32>, seed: Key, begin_ns: u64) -> Self {
         let n = ranks.len();
+        let numbered = |(number, s): (usize, &Source)| {
+            Numbered::new(s.clone(), number, seed, layout.ranks_per_node())
+        };
+        let admitted = || node.sources.iter().enumerate().filter(|(_, s)| node.scheduler.admits(s.class));
+        let replay = match (admitted().next(), admitted().count()) {
+            (Some(one), 1) if one.1.class != Class::Task || node.scheduler.goes_first() => {
+                Replay::new(&numbered(one), layout, ranks.clone())
+            }
+            _ => None,
+        };
         let lane = |interrupts: bool| {
             let scheduler: Arc<dyn Scheduler> =
                 if interrupts { Arc::new(Preempt) } else { Arc::clone(&node.scheduler) };
-            let sources: Vec<Numbered> = (node.sources.iter().enumerate())
-                .filter(|(_, s)| node.scheduler.admits(s.class) && interrupts == (s.class != Class::Task))
-                .map(|(number, s)| Numbered::new(s.clone(), number, seed, layout.ranks_per_node()))
+            let sources: Vec<Numbered> = admitted()
+                .filter(|(_, s)| replay.is_none() && interrupts == (s.class != Class::Task))
+                .map(numbered)
                 .collect();
             let settle_ns = scheduler.settle_ns();
             let first = |(rank, s): (u32, &Numbered)| s.first(layout.core(rank), begin_ns, settle_ns);
@@ -97,12 +110,14 @@ impl Cpus {
             (!sources.is_empty()).then_some(Lane { sources, scheduler, demands, turns: Vec::new() })
         };
         let lanes: Vec<Lane> = [lane(true), lane(false)].into_iter().flatten().collect();
+        let disturbed = if lanes.is_empty() && replay.is_none() { 0 } else { n };
         let mut cpus = Self {
             layout,
             seed,
             first_rank: ranks.start,
-            start: vec![0; if lanes.is_empty() { 0 } else { n }],
-            end: vec![0; if lanes.is_empty() { 0 } else { n }],
+            start: vec![0; disturbed],
+            end: vec![0; disturbed],
+            replay,
             pending: Vec::new(),
             starved: None,
             lanes,
@@ -112,9 +127,6 @@ impl Cpus {
     }
 
     fn begin(&mut self, begin_ns: u64) {
-        if self.lanes.is_empty() {
-            return;
-        }
         let n = self.start.len();
         if self.lanes.len() == 2 {
             self.pending = (0..n).map(|i| [0, 1].map(|lane| self.next_of(lane, i, 0))).collect();
@@ -190,6 +202,15 @@ impl Cpus {
         if self.starved.is_some() {
             return at_ns.max(Self::LOST_NS);
         }
+        if let Some(replay) = &self.replay {
+            let (done_ns, (start, end)) = replay.done(i, at_ns, work_ns);
+            if done_ns <= Self::LOST_NS {
+                (self.start[i], self.end[i]) = (start, end);
+                return done_ns;
+            }
+            self.starved = Some(self.first_rank + i as u32);
+            return at_ns.max(Self::LOST_NS);
+        }
         let (mut at, mut left) = (at_ns, work_ns);
         for _ in 0..MOST_DETOURS {
             let room = self.start[i].saturating_sub(at);
@@ -209,6 +230,10 @@ impl Cpus {
 
     /// Forgets the detours of a rank that are over at `at_ns`.
     fn pass(&mut self, i: usize, at_ns: u64) {
+        if let (Some(replay), true) = (&self.replay, self.end[i] <= at_ns) {
+            (self.start[i], self.end[i]) = replay.next(i, at_ns);
+            return;
+        }
         while self.end[i] <= at_ns {
             self.step(i);
         }

@@ -51,6 +51,7 @@ pub mod network;
 mod node;
 pub mod noise;
 pub mod program;
+mod replay;
 pub mod ring;
 pub mod rng;
 pub mod scheduler;

@@ -64,6 +64,12 @@ pub trait Scheduler: Debug + Send + Sync {
         u64::MAX
     }
 
+    /// Whether threads run as soon as they come, one after the other: then noise that is known in advance need
+    /// not be gone through.
+    fn goes_first(&self) -> bool {
+        false
+    }
+
     /// How long noise has to have come for the threads that wait to be as many as later on.
     fn settle_ns(&self) -> u64 {
         0
@@ -102,6 +108,10 @@ pub struct Preempt;
 impl Scheduler for Preempt {
     fn name(&self) -> &'static str {
         "preempt"
+    }
+
+    fn goes_first(&self) -> bool {
+        true
     }
 
     fn next(&self, _: &Cpu, now_ns: u64, tasks: &mut Tasks<'_>) -> Option<Detour> {

@@ -2,7 +2,7 @@
 
 use crate::layout::Core;
 use crate::rng::Key;
-use crate::source::{Burst, Done, Phase, Source, Stream};
+use crate::source::{Burst, Done, Phase, Source, Stream, Trace};
 
 /// A burst that a source waits for, or is in the middle of.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,12 @@ impl Numbered {
         Self { keys: source.keys(seed, number), source, cores }
     }
 
-    fn stream(&self, core: Core) -> Option<Stream> {
+    /// The trace that the source is.
+    pub(crate) fn trace(&self) -> Option<&Trace> {
+        self.source.noise.trace()
+    }
+
+    pub(crate) fn stream(&self, core: Core) -> Option<Stream> {
         self.source.stream(self.keys, core, self.cores)
     }
 

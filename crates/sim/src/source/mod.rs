@@ -99,6 +99,11 @@ pub trait Noise: Debug + Send + Sync {
         self.settle_ns()
     }
 
+    /// The trace that it is: what work loses to that is looked up, not gone through burst by burst.
+    fn trace(&self) -> Option<&Trace> {
+        None
+    }
+
     /// # Errors
     /// Where its parameters make no sense.
     fn check(&self) -> Result<(), SimError> {

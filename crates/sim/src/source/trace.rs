@@ -1,9 +1,11 @@
 //! Noise as it was measured.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use super::{Burst, Class, Done, Noise, Source, Stream};
 use crate::noise::Detour;
+use crate::replay::Profile;
 use crate::{CpuNoise, NodeNoise, SimError};
 
 /// Detours measured on the CPUs of one node or of several, over and over: every simulated node replays one
@@ -13,13 +15,15 @@ use crate::{CpuNoise, NodeNoise, SimError};
 pub struct Trace {
     /// At least one.
     nodes: Vec<NodeNoise>,
+    /// The same to be looked up in, CPU after CPU, once that is asked for.
+    profiles: OnceLock<Vec<Profile>>,
 }
 
 impl Trace {
     /// Replays `noise` on every node, at random phases each from an instant of its own.
     #[must_use]
     pub fn new(noise: NodeNoise) -> Self {
-        Self { nodes: vec![noise] }
+        Self { nodes: vec![noise], profiles: OnceLock::new() }
     }
 
     /// Replays one of `nodes` on every node, any with equal probability. They were best observed for one
@@ -28,12 +32,25 @@ impl Trace {
     /// # Errors
     /// [`SimError::NoTrace`] without any.
     pub fn of_nodes(nodes: Vec<NodeNoise>) -> Result<Self, SimError> {
-        if nodes.is_empty() { Err(SimError::NoTrace) } else { Ok(Self { nodes }) }
+        if nodes.is_empty() { Err(SimError::NoTrace) } else { Ok(Self { nodes, profiles: OnceLock::new() }) }
     }
 
     fn cpu(&self, stream: &Stream) -> &CpuNoise {
         let cpus = self.nodes[stream.replays(self.nodes.len())].cpus();
         &cpus[stream.core().core as usize % cpus.len()]
+    }
+
+    /// The CPUs measured, those of the first node first.
+    pub(crate) fn profiles(&self) -> &[Profile] {
+        let cpus = || self.nodes.iter().flat_map(NodeNoise::cpus);
+        self.profiles.get_or_init(|| cpus().map(Profile::new).collect())
+    }
+
+    /// Which of them `stream` replays.
+    pub(crate) fn profile_number(&self, stream: &Stream) -> usize {
+        let node = stream.replays(self.nodes.len());
+        let before: usize = self.nodes[..node].iter().map(|n| n.cpus().len()).sum();
+        before + stream.core().core as usize % self.nodes[node].cpus().len()
     }
 }
 
@@ -82,6 +99,10 @@ fn burst(cpu: &CpuNoise, index: u64, offset: u64) -> Option<Burst> {
 }
 
 impl Noise for Trace {
+    fn trace(&self) -> Option<&Trace> {
+        Some(self)
+    }
+
     fn first(&self, stream: &Stream) -> Option<Burst> {
         let cpu = self.cpu(stream);
         if cpu.detours().is_empty() {
