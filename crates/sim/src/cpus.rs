@@ -86,9 +86,8 @@ impl Cpus {
     #[must_use]
     pub fn new(node: &Node, layout: Layout, ranks: std::ops::Range<u32>, seed: Key, begin_ns: u64) -> Self {
         let n = ranks.len();
-        let numbered = |(number, s): (usize, &Source)| {
-            Numbered::new(s.clone(), number, seed, layout.ranks_per_node())
-        };
+        let numbered =
+            |(number, s): (usize, &Source)| Numbered::new(s.clone(), number, seed, layout.ranks_per_node());
         let admitted = || node.sources.iter().enumerate().filter(|(_, s)| node.scheduler.admits(s.class));
         let replay = match (admitted().next(), admitted().count()) {
             (Some(one), 1) if one.1.class != Class::Task || node.scheduler.goes_first() => {
@@ -164,6 +163,15 @@ impl Cpus {
 
     #[inline(never)]
     fn settle_each(&mut self, first: usize, ends: &mut [u64], work_ns: u64) {
+        if let Some(replay) = &self.replay {
+            let range = first..first + ends.len();
+            let (starts, stops) = (&mut self.start[range.clone()], &mut self.end[range]);
+            replay.settle(first, ends, starts, stops, work_ns);
+            if let Some(i) = ends.iter().position(|&end| end > Self::LOST_NS) {
+                self.starved.get_or_insert(self.first_rank + (first + i) as u32);
+            }
+            return;
+        }
         for (i, end) in (first..).zip(ends) {
             *end = self.done(i, *end - work_ns, work_ns);
         }

@@ -1,15 +1,17 @@
 //! The noise of a trace, looked up instead of gone through: what a piece of work loses to it is a difference of
 //! two sums that are kept, however many detours it meets. To the nanosecond what going from detour to detour says.
 
+use std::sync::Arc;
+
+use crate::kernels::PART;
 use crate::layout::Layout;
 use crate::noise::CpuNoise;
 use crate::scheduler::Numbered;
 
-/// A detour, and the time free before it since the trace began.
+/// Where a detour starts in a lap, and the time of the lap that is free before it.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     start_ns: u64,
-    end_ns: u64,
     free_ns: u64,
 }
 
@@ -19,10 +21,14 @@ pub(crate) struct Profile {
     span_ns: u64,
     /// Time of a lap that is free.
     free_ns: u64,
+    /// One a detour, and one at the end of the lap: what is taken before the next is the detour's length.
     marks: Vec<Mark>,
-    by_end: Index,
+    by_start: Index,
     by_free: Index,
 }
+
+/// Detours that are tried one after the other before the index is asked.
+const NEAR: usize = 3;
 
 /// Where in a rising list to look for a value: about as many entries as the list has.
 #[derive(Clone, Debug)]
@@ -33,12 +39,12 @@ struct Index {
 }
 
 impl Index {
-    fn new(most: u64, len: usize, values: impl Fn(usize) -> u64) -> Self {
-        let shift = (most / (len as u64 + 1)).max(1).ilog2();
-        let mut below = Vec::with_capacity((most >> shift) as usize + 2);
+    fn new(most: u64, marks: &[Mark], value: impl Fn(&Mark) -> u64) -> Self {
+        let shift = (most / (marks.len() as u64 + 1)).max(1).ilog2();
+        let mut below = Vec::with_capacity((most >> shift) as usize + 3);
         let mut k = 0;
-        for bucket in 0..=(most >> shift) + 1 {
-            while k < len && values(k) < bucket << shift {
+        for bucket in 0..=(most >> shift) + 2 {
+            while k < marks.len() && value(&marks[k]) < bucket << shift {
                 k += 1;
             }
             below.push(k as u32);
@@ -46,11 +52,16 @@ impl Index {
         Self { shift, below }
     }
 
-    /// The places among which the first one is that is not below `value`, which is no more than the most.
+    /// How many of the list are below the part of it that has `value`.
     #[inline]
-    fn range(&self, value: u64) -> std::ops::Range<usize> {
-        let bucket = (value >> self.shift) as usize;
-        self.below[bucket] as usize..self.below[bucket + 1] as usize
+    fn before(&self, value: u64) -> usize {
+        self.below[(value >> self.shift) as usize] as usize
+    }
+
+    /// The same of the next part.
+    #[inline]
+    fn after(&self, value: u64) -> usize {
+        self.below[(value >> self.shift) as usize + 1] as usize
     }
 }
 
@@ -60,31 +71,103 @@ impl Profile {
         let mark = |d: &crate::noise::Detour| {
             let free_ns = d.start_ns - stolen_ns;
             stolen_ns += d.duration_ns;
-            Mark { start_ns: d.start_ns, end_ns: d.start_ns + d.duration_ns, free_ns }
+            Mark { start_ns: d.start_ns, free_ns }
         };
-        let marks: Vec<Mark> = noise.detours().iter().map(mark).collect();
+        let mut marks: Vec<Mark> = noise.detours().iter().map(mark).collect();
         let (span_ns, free_ns) = (noise.span_ns(), noise.span_ns() - noise.stolen_ns());
-        Self {
-            by_end: Index::new(span_ns, marks.len(), |k| marks[k].end_ns),
-            by_free: Index::new(free_ns, marks.len(), |k| marks[k].free_ns),
-            span_ns,
-            free_ns,
-            marks,
+        let (by_start, by_free) =
+            (Index::new(span_ns, &marks, |m| m.start_ns), Index::new(free_ns, &marks, |m| m.free_ns));
+        marks.push(Mark { start_ns: span_ns, free_ns });
+        Self { span_ns, free_ns, marks, by_start, by_free }
+    }
+
+    /// Detours of a lap.
+    #[inline]
+    fn detours(&self) -> usize {
+        self.marks.len() - 1
+    }
+
+    /// When detour `k`, one of the lap, ends.
+    #[inline]
+    fn end_ns(&self, k: usize) -> u64 {
+        let (this, next) = (self.marks[k], self.marks[k + 1]);
+        this.start_ns + ((next.start_ns - next.free_ns) - (this.start_ns - this.free_ns))
+    }
+
+    /// The first detour that ends after `at_ns` of the lap; those before number `near` start no later.
+    #[inline]
+    fn ends_after(&self, at_ns: u64, near: usize) -> usize {
+        let rest = &self.marks[near..self.by_start.after(at_ns)];
+        let started = near + rest.partition_point(|m| m.start_ns <= at_ns);
+        if started > 0 && self.end_ns(started - 1) > at_ns { started - 1 } else { started }
+    }
+
+    /// The first detour, not before number `from`, before which at least `free_ns` of the lap are free.
+    #[inline]
+    fn free_before(&self, free_ns: u64, from: usize) -> usize {
+        // short work ends near where it began
+        for k in from..from + NEAR {
+            if self.marks.get(k).is_none_or(|m| m.free_ns >= free_ns) {
+                return k;
+            }
         }
+        let near = self.by_free.before(free_ns);
+        near + self.marks[near..self.by_free.after(free_ns)].partition_point(|m| m.free_ns < free_ns)
     }
 
-    /// The first detour that ends after `at_ns` of the lap.
+    /// The lap that instant `at_ns` of the trace is in, and where in it.
     #[inline]
-    fn ends_after(&self, at_ns: u64) -> usize {
-        let near = self.by_end.range(at_ns + 1);
-        near.start + self.marks[near].partition_point(|m| m.end_ns <= at_ns)
+    fn lap(&self, at_ns: u64) -> (u64, u64) {
+        // most runs are shorter than a trace
+        if at_ns < self.span_ns { (0, at_ns) } else { (at_ns / self.span_ns, at_ns % self.span_ns) }
     }
 
-    /// The first detour before which at least `free_ns` of the lap are free.
+    /// Detour `k` of a lap, or the first of the next one, `offset_ns` of the trace being over at the boot.
     #[inline]
-    fn free_before(&self, free_ns: u64) -> usize {
-        let near = self.by_free.range(free_ns);
-        near.start + self.marks[near].partition_point(|m| m.free_ns < free_ns)
+    fn stretch(&self, lap: u64, k: usize, offset_ns: u64) -> Stretch {
+        if self.detours() == 0 {
+            return (u64::MAX, u64::MAX);
+        }
+        let (lap, k) = if k < self.detours() { (lap, k) } else { (lap + 1, 0) };
+        let since_boot = |ns: u64| (lap * self.span_ns + ns).saturating_sub(offset_ns);
+        (since_boot(self.marks[k].start_ns), since_boot(self.end_ns(k)))
+    }
+
+    /// When `work_ns` is done that may begin at `p` of lap `lap`, and the next detour then; detours before number
+    /// `near` start no later than `p`.
+    #[inline]
+    fn done(&self, (lap, p): (u64, u64), near: usize, offset_ns: u64, work_ns: u64) -> (u64, Stretch) {
+        let k = self.ends_after(p, near);
+        let mark = self.marks[k];
+        // time of the lap that was free before the work may begin
+        let begin_ns = match mark.start_ns {
+            start_ns if start_ns > p || k == self.detours() => mark.free_ns - (start_ns - p),
+            start_ns if lap == 0 && start_ns < offset_ns => {
+                // it began before the boot: there is none
+                let room_ns = self.end_ns(k) - p;
+                if work_ns <= room_ns {
+                    return (p + work_ns - offset_ns, self.stretch(lap, k + 1, offset_ns));
+                }
+                return self.done_from((lap, k), mark.free_ns + work_ns - room_ns, offset_ns);
+            }
+            _ => mark.free_ns,
+        };
+        self.done_from((lap, k), begin_ns + work_ns, offset_ns)
+    }
+
+    /// The same of work that ends when `free_ns` of lap `lap` were free, not before detour `k`.
+    #[inline]
+    fn done_from(&self, (lap, k): (u64, usize), free_ns: u64, offset_ns: u64) -> (u64, Stretch) {
+        let (lap, free_ns, k) = if free_ns > self.free_ns {
+            let laps = (free_ns - 1) / self.free_ns;
+            (lap + laps, free_ns - laps * self.free_ns, 0)
+        } else {
+            (lap, free_ns, k)
+        };
+        let k = self.free_before(free_ns, k).min(self.detours());
+        let taken_ns = self.marks[k].start_ns - self.marks[k].free_ns;
+        // after the boot, for the work was
+        (lap * self.span_ns + free_ns + taken_ns - offset_ns, self.stretch(lap, k, offset_ns))
     }
 }
 
@@ -100,102 +183,82 @@ struct Place {
 /// The traces of a range of ranks.
 #[derive(Clone, Debug)]
 pub(crate) struct Replay {
-    source: Numbered,
+    profiles: Arc<[Profile]>,
     places: Vec<Place>,
 }
 
-/// The next detour of a rank, by its start and its end.
+/// A detour, by its start and its end.
 pub(crate) type Stretch = (u64, u64);
 
 impl Replay {
     /// The replay of `source` on `ranks`; `None` where it is no trace.
     pub(crate) fn new(source: &Numbered, layout: Layout, ranks: std::ops::Range<u32>) -> Option<Self> {
         let trace = source.trace()?;
+        let profiles = trace.profiles();
         let place = |rank| {
             let stream = source.stream(layout.core(rank))?;
             let profile = trace.profile_number(&stream);
-            let offset_ns = stream.replay_from_ns(trace.profiles()[profile].span_ns);
+            let offset_ns = stream.replay_from_ns(profiles[profile].span_ns);
             Some(Place { offset_ns, profile: profile as u32 })
         };
         let places = ranks.map(place).collect::<Option<_>>()?;
-        Some(Self { source: source.clone(), places })
+        Some(Self { profiles, places })
     }
 
     #[inline]
     fn at(&self, i: usize) -> (&Profile, u64) {
         let Place { offset_ns, profile } = self.places[i];
-        // a replay is made of traces only
-        let profiles = self.source.trace().map_or(&[][..], |t| t.profiles());
-        (&profiles[profile as usize], offset_ns)
+        (&self.profiles[profile as usize], offset_ns)
     }
 
     /// The first detour of rank number `i` that ends after `at_ns`, nanoseconds since boot. What began before
     /// the boot is none.
     pub(crate) fn next(&self, i: usize, at_ns: u64) -> Stretch {
         let (profile, offset_ns) = self.at(i);
-        let (lap, p) = lap_of(profile, at_ns + offset_ns);
-        let mut k = profile.ends_after(p);
-        if lap == 0 && profile.marks.get(k).is_some_and(|m| m.start_ns < offset_ns) {
-            k += 1;
-        }
-        stretch(profile, lap, k, offset_ns)
+        let (lap, p) = profile.lap(at_ns + offset_ns);
+        let k = profile.ends_after(p, profile.by_start.before(p));
+        let before_boot = lap == 0 && k < profile.detours() && profile.marks[k].start_ns < offset_ns;
+        profile.stretch(lap, k + usize::from(before_boot), offset_ns)
     }
 
     /// When rank number `i` has done `work_ns` that may begin at `at_ns`, and its next detour then.
-    #[inline]
-    pub(crate) fn done(&self, i: usize, at_ns: u64, mut work_ns: u64) -> (u64, Stretch) {
+    pub(crate) fn done(&self, i: usize, at_ns: u64, work_ns: u64) -> (u64, Stretch) {
         let (profile, offset_ns) = self.at(i);
-        let (mut lap, p) = lap_of(profile, at_ns + offset_ns);
-        let k = profile.ends_after(p);
-        // time of the lap that was free before the work may begin
-        let mut free_ns = match profile.marks.get(k) {
-            Some(m) if m.start_ns > p => m.free_ns - (m.start_ns - p),
-            Some(m) if lap == 0 && m.start_ns < offset_ns => {
-                // it began before the boot: there is none
-                let room_ns = m.end_ns - p;
-                if work_ns <= room_ns {
-                    return (at_ns + work_ns, stretch(profile, lap, k + 1, offset_ns));
-                }
-                work_ns -= room_ns;
-                m.free_ns
-            }
-            Some(m) => m.free_ns,
-            None => profile.free_ns - (profile.span_ns - p),
-        };
-        free_ns += work_ns;
-        if free_ns > profile.free_ns {
-            let laps = (free_ns - 1) / profile.free_ns;
-            lap += laps;
-            free_ns -= laps * profile.free_ns;
-        }
-        let k = profile.free_before(free_ns);
-        let before_ns = match profile.marks.get(k) {
-            Some(m) => m.start_ns - m.free_ns,
-            None => profile.span_ns - profile.free_ns,
-        };
-        // after the boot, for the work was
-        let done_ns = (lap * profile.span_ns + free_ns + before_ns) - offset_ns;
-        (done_ns, stretch(profile, lap, k, offset_ns))
+        let (lap, p) = profile.lap(at_ns + offset_ns);
+        profile.done((lap, p), profile.by_start.before(p), offset_ns, work_ns)
     }
-}
 
-/// The lap that instant `at_ns` of a trace is in, and where in it.
-#[inline]
-fn lap_of(profile: &Profile, at_ns: u64) -> (u64, u64) {
-    // most runs are shorter than a trace
-    if at_ns < profile.span_ns { (0, at_ns) } else { (at_ns / profile.span_ns, at_ns % profile.span_ns) }
-}
-
-/// Detour `k` of a lap, or the first of the next one.
-#[inline]
-fn stretch(profile: &Profile, lap: u64, k: usize, offset_ns: u64) -> Stretch {
-    let (lap, k) = if k < profile.marks.len() { (lap, k) } else { (lap + 1, 0) };
-    match profile.marks.get(k) {
-        Some(m) => {
-            let lap_ns = lap * profile.span_ns;
-            ((lap_ns + m.start_ns).saturating_sub(offset_ns), (lap_ns + m.end_ns).saturating_sub(offset_ns))
+    /// Puts off the `ends` of work of `work_ns` of the ranks from number `first` on that are after their `starts`,
+    /// the next detours, no more than
+    /// a part. What is far in memory is asked for all of them at once.
+    pub(crate) fn settle(
+        &self,
+        first: usize,
+        ends: &mut [u64],
+        starts: &mut [u64],
+        stops: &mut [u64],
+        work_ns: u64,
+    ) {
+        let mut which = [0u8; PART];
+        let mut late = 0;
+        for (j, (end, start)) in ends.iter().zip(starts.iter()).enumerate() {
+            which[late] = j as u8;
+            late += usize::from(end > start);
         }
-        None => (u64::MAX, u64::MAX),
+        let which = &which[..late];
+        let mut laps = [(0, 0); PART];
+        let mut near = [0; PART];
+        for (&j, (lap, near)) in which.iter().zip(laps.iter_mut().zip(&mut near)) {
+            let j = usize::from(j);
+            let (profile, offset_ns) = self.at(first + j);
+            *lap = profile.lap(ends[j] - work_ns + offset_ns);
+            *near = profile.by_start.before(lap.1);
+        }
+        for (&j, (&lap, &near)) in which.iter().zip(laps.iter().zip(&near)) {
+            let j = usize::from(j);
+            let (profile, offset_ns) = self.at(first + j);
+            (ends[j], (starts[j], stops[j])) = profile.done(lap, near, offset_ns, work_ns);
+        }
     }
 }
 

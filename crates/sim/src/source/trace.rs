@@ -1,7 +1,7 @@
 //! Noise as it was measured.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use super::{Burst, Class, Done, Noise, Source, Stream};
 use crate::noise::Detour;
@@ -16,7 +16,7 @@ pub struct Trace {
     /// At least one.
     nodes: Vec<NodeNoise>,
     /// The same to be looked up in, CPU after CPU, once that is asked for.
-    profiles: OnceLock<Vec<Profile>>,
+    profiles: OnceLock<Arc<[Profile]>>,
 }
 
 impl Trace {
@@ -41,9 +41,9 @@ impl Trace {
     }
 
     /// The CPUs measured, those of the first node first.
-    pub(crate) fn profiles(&self) -> &[Profile] {
+    pub(crate) fn profiles(&self) -> Arc<[Profile]> {
         let cpus = || self.nodes.iter().flat_map(NodeNoise::cpus);
-        self.profiles.get_or_init(|| cpus().map(Profile::new).collect())
+        Arc::clone(self.profiles.get_or_init(|| cpus().map(Profile::new).collect()))
     }
 
     /// Which of them `stream` replays.
