@@ -43,6 +43,26 @@ impl Run {
     pub fn count(&self) -> u64 {
         self.iterations.iter().map(|t| t.1).sum()
     }
+
+    /// Iterations from one time after its beginning to another: of those that go on then, their share. Between
+    /// times that were not chosen by the iterations, time over this is their mean, whatever long ones are among
+    /// them.
+    #[must_use]
+    pub fn iterations_between(&self, from_ns: u64, to_ns: u64) -> f64 {
+        self.iterations_until(to_ns) - self.iterations_until(from_ns.min(to_ns))
+    }
+
+    fn iterations_until(&self, to_ns: u64) -> f64 {
+        let (mut done, mut left_ns) = (0.0, to_ns);
+        for &(ns, count) in &self.iterations {
+            let whole = left_ns.checked_div(ns).unwrap_or(count).min(count);
+            (done, left_ns) = (done + whole as f64, left_ns - whole * ns);
+            if whole < count {
+                return done + left_ns as f64 / ns as f64;
+            }
+        }
+        done
+    }
 }
 
 impl Simulation {
@@ -122,14 +142,12 @@ pub fn simulate_for(simulation: &Simulation, span_ns: u64) -> Result<(Outcome, V
     level::simulate(simulation, span_ns)
 }
 
-/// Iterations that repetition `number` does in its first `span_ns`, a fraction for the one that goes on at
-/// the end. Over a time that was not chosen by its iterations, `span_ns` over this is their mean time, whatever
-/// long ones are among them. A program of fewer iterations ends before.
+/// Repetition `number` alone, until the iteration that goes on `span_ns` after its beginning has ended.
 ///
 /// # Errors
 /// As [`simulate`].
-pub fn iterations_within(simulation: &Simulation, number: u32, span_ns: u64) -> Result<f64, SimError> {
-    level::iterations_within(simulation, number, span_ns)
+pub fn run_for(simulation: &Simulation, number: u32, span_ns: u64) -> Result<Run, SimError> {
+    level::run_for(simulation, number, span_ns)
 }
 
 /// How often an iteration deals with each rank: times ranks, what its simulation costs.

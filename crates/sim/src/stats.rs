@@ -13,6 +13,20 @@ pub fn mean_ci95(values: &[f64]) -> (f64, Option<f64>) {
     (mean, Some(student_t95(values.len() - 1) * (variance / n).sqrt()))
 }
 
+/// The same of runs of values that follow one another, as iterations do: where neighbours are alike, they say less
+/// than as many independent ones (the variance of a mean with one serial covariance: Law, "Simulation modeling and
+/// analysis", section 4.4).
+#[must_use]
+pub fn mean_ci95_in_order(runs: &[Vec<f64>]) -> (f64, Option<f64>) {
+    let values = runs.concat();
+    let (mean, ci95) = mean_ci95(&values);
+    let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
+    let neighbours =
+        runs.iter().flat_map(|r| r.windows(2)).map(|w| (w[0] - mean) * (w[1] - mean)).sum::<f64>();
+    let alike = if squares > 0.0 { (neighbours / squares).clamp(0.0, 1.0) } else { 0.0 };
+    (mean, ci95.map(|half| half * (1.0 + 2.0 * alike).sqrt()))
+}
+
 /// The 97.5th percentile of Student's t with `freedom` degrees of freedom, within 0.0005: tabulated up
 /// to 10, then Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.5.
 fn student_t95(freedom: usize) -> f64 {

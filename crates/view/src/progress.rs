@@ -39,9 +39,9 @@ impl Progress {
     #[must_use]
     pub fn steps_of_work(what: &str, steps: u64) -> Self {
         let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::hidden());
-        let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {elapsed:>4}");
+        let style = ProgressStyle::with_template("{msg}{prefix} {wide_bar} {pos}/{len} {elapsed:>4}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        bar.set_message(what.to_owned());
+        bar.set_prefix(what.to_owned());
         let later = bar.clone();
         std::thread::spawn(move || {
             std::thread::sleep(Duration::from_secs(2));
@@ -67,6 +67,16 @@ impl Progress {
     /// One step more.
     pub fn step(&self) {
         self.0.inc(1);
+    }
+
+    /// So many steps more.
+    pub fn steps_more(&self, steps: u64) {
+        self.0.inc(steps);
+    }
+
+    /// Shows `lines` above a bar of work, in place of those shown before.
+    pub fn show(&self, lines: &str) {
+        self.0.set_message(format!("{}\n", lines.trim_end()));
     }
 
     /// Fills the bar to `elapsed`.

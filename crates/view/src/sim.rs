@@ -157,40 +157,55 @@ pub fn goal(file: &str, ranks: u32, events: u64, scenario: &Scenario, rows: &[Go
     format!("{}\n\n{t}\n{exact}", wrap(&text))
 }
 
-/// What each source of a measured node costs at scale, and what would give it back.
+/// The times of an answer, those known so far.
 #[must_use]
-pub fn what_if(scenario: &Scenario, windows: &SchedulerSpec, a: &Answer) -> String {
+pub fn costs(a: &Answer) -> comfy_table::Table {
     let nodes: Vec<String> = a.scales.iter().map(|s| count(s.nodes.into())).collect();
     let mut header = vec!["time an iteration", "of CPU"];
     header.extend(nodes.iter().map(String::as_str));
+    header.push("± 95 %");
+    let sure = |t: Option<Time>| t.and_then(|t| t.ci95_ns).map_or(String::new(), time);
     let mut t = numbers(&header, 1);
-    let cells = |what: String, share: String, times: Vec<String>| [what, share].into_iter().chain(times);
+    let cells = |what: String, share: String, times: Vec<String>, last: Option<Time>| {
+        [what, share].into_iter().chain(times).chain([sure(last)])
+    };
+    let none = || vec![String::new(); nodes.len()];
     let quiet = a.scales.iter().map(|s| time(s.quiet_ns)).collect();
-    t.add_row(cells("without noise".into(), String::new(), quiet));
+    t.add_row(cells("without noise".into(), String::new(), quiet, None));
     let noisy = a.scales.iter().map(|s| time(s.noisy.ns)).collect();
     let all = percent(a.sources.iter().map(|s| s.stolen_share).sum());
-    t.add_row(cells("with this node's noise".into(), all, noisy));
-    t.add_row(cells(
-        "of that, what each source costs:".into(),
-        String::new(),
-        vec![String::new(); nodes.len()],
-    ));
+    t.add_row(cells("with this node's noise".into(), all, noisy, a.scales.last().map(|s| s.noisy)));
+    t.add_row(cells("of that, what each source costs:".into(), String::new(), none(), None));
     for s in &a.sources {
         let costs = s.cost.iter().map(difference).collect();
-        t.add_row(cells(format!("  {}", name(&s.name, 24)), percent(s.stolen_share), costs));
+        let last = s.cost.last().copied().flatten();
+        t.add_row(cells(format!("  {}", name(&s.name, 24)), percent(s.stolen_share), costs, last));
     }
-    t.add_row(cells("with all noise, but".into(), String::new(), vec![String::new(); nodes.len()]));
+    t.add_row(cells("with all noise, but".into(), String::new(), none(), None));
     for r in &a.remedies {
         let what = match &r.scheduler {
             SchedulerSpec::Coordinated(_) => "  coordinated windows",
             _ => "  a spare core",
         };
-        t.add_row(cells(what.into(), String::new(), r.time.iter().map(|x| time(x.ns)).collect()));
+        t.add_row(cells(
+            what.into(),
+            String::new(),
+            r.time.iter().map(|x| time(x.ns)).collect(),
+            r.time.last().copied(),
+        ));
     }
+    t
+}
+
+/// What each source of a measured node costs at scale, and what would give it back.
+#[must_use]
+pub fn what_if(scenario: &Scenario, windows: &SchedulerSpec, a: &Answer) -> String {
+    let t = costs(a);
     let mut out = format!("{}\n\n{t}\n", wrap(&question(scenario, a)));
     let mut notes = vec![
         "a source's cost is the time with all noise less the time without this source alone; costs need not add up. \
-         ~0: cannot be told from nothing"
+         ~0: cannot be told from nothing; not seen: it made no difference in all that was simulated; \
+         ± is that of the last column"
             .to_owned(),
     ];
     if let SchedulerSpec::Coordinated(w) = windows {
@@ -234,8 +249,12 @@ fn question(s: &Scenario, a: &Answer) -> String {
     text
 }
 
-fn difference(t: &Time) -> String {
-    if t.is_about_nothing() { "~0".into() } else { time(t.ns) }
+fn difference(t: &Option<Time>) -> String {
+    match t {
+        None => "not seen".into(),
+        Some(t) if t.is_about_nothing() => "~0".into(),
+        Some(t) => time(t.ns),
+    }
 }
 
 /// A source of a trace with the model fitted to it.
@@ -343,7 +362,7 @@ mod tests {
     #[test]
     fn hostile_names_stay_in_their_cells() {
         let hostile = "thread:\u{1b}[2J".repeat(20);
-        let cost = vec![Time { ns: 5.0, ci95_ns: Some(9.0) }];
+        let cost = vec![Some(Time { ns: 5.0, ci95_ns: Some(9.0) }), None];
         let source = colony_sim::what_if::SourceCost { name: hostile.clone(), stolen_share: 0.1, cost };
         let answer = Answer {
             cpus: 1,
@@ -355,7 +374,7 @@ mod tests {
         };
         let windows = SchedulerSpec::named("coordinated").expect("known");
         let table = what_if(&Scenario::default(), &windows, &answer);
-        assert!(!table.contains('\u{1b}') && table.contains("~0"), "{table}");
+        assert!(!table.contains('\u{1b}') && table.contains("~0") && table.contains("not seen"), "{table}");
         assert!(table.lines().all(|l| l.chars().count() <= 80), "{table}");
     }
 }

@@ -63,24 +63,15 @@ fn quiet_ns(simulation: &Simulation, plan: &Plan, first: &Run) -> Result<f64, Si
     Ok(run.total_ns as f64 / run.count() as f64)
 }
 
-/// Iterations of repetition `number` in its first `span_ns`: of the one that goes on at the end, the share
-/// of its time that is before.
+/// Repetition `number`, until the iteration that goes on at `span_ns` has ended.
 ///
 /// # Errors
 /// As [`simulate`].
-pub(crate) fn iterations_within(simulation: &Simulation, number: u32, span_ns: u64) -> Result<f64, SimError> {
+pub(crate) fn run_for(simulation: &Simulation, number: u32, span_ns: u64) -> Result<Run, SimError> {
     let plan = Plan::new(&simulation.program, &simulation.machine, simulation.nodes)?;
     simulation.node.check(simulation.machine.layout(simulation.nodes)?)?;
     let limits = Limits { iterations: plan.iterations, most: u64::MAX, span_ns, skip: true };
-    let (mut done, mut left_ns) = (0.0, span_ns);
-    for (ns, count) in one(simulation, &plan, limits, number)?.iterations {
-        let whole = left_ns.checked_div(ns).unwrap_or(count).min(count);
-        (done, left_ns) = (done + whole as f64, left_ns - whole * ns);
-        if whole < count {
-            return Ok(done + left_ns as f64 / ns as f64);
-        }
-    }
-    Ok(done)
+    one(simulation, &plan, limits, number)
 }
 
 /// How often an iteration deals with each rank.

@@ -4,10 +4,11 @@ mod sample;
 #[cfg(test)]
 mod tests;
 
+use colony_time::Windows;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use self::sample::{Estimate, Plan, Sampled};
+use self::sample::{Estimate, Plan, Sampled, WindowedPlan};
 use crate::cpus::Node;
 use crate::level::MANY_RANKS;
 use crate::simulate::{Simulation, simulate};
@@ -54,8 +55,7 @@ pub struct Scale {
     pub nodes: u32,
     /// Ranks.
     pub ranks: u32,
-    /// What was simulated with all noise; the same for each source, but for the time, which is as many
-    /// iterations.
+    /// What was simulated with all noise; the same for each source and for a spare core.
     pub runs: Runs,
     /// What was simulated of the windows.
     pub windowed: Option<Runs>,
@@ -101,8 +101,9 @@ pub struct SourceCost {
     pub name: String,
     /// Share of the CPUs' time it takes.
     pub stolen_share: f64,
-    /// For each node count: by how much an iteration is shorter without this source alone.
-    pub cost: Vec<Time>,
+    /// For each node count: by how much an iteration is shorter without this source alone; `None` where it was not
+    /// seen: in all that was simulated it made no difference.
+    pub cost: Vec<Option<Time>>,
 }
 
 /// A way to be rid of noise.
@@ -122,6 +123,8 @@ const SHOWN: usize = 7;
 const SHOWN_FOR_SHARE: usize = 5;
 /// Iterations that are enough to know a quiet program's time.
 const FEW: u64 = 5;
+/// Share of an iteration that a source has to cost for its place among the others to matter.
+const MATTERS: f64 = 0.02;
 
 /// Some sources and what they are called.
 struct Group {
@@ -142,90 +145,99 @@ enum Kind {
     Under(SchedulerSpec),
 }
 
-/// What a case is at one node count.
-struct Found {
+/// What is known of one node count.
+struct Known {
+    sampled: Sampled,
+    ranks: u32,
     plan: Plan,
-    iterations: f64,
-    estimate: Estimate,
+    rounds: u32,
+    /// Of each case all runs, but for windows.
+    found: Vec<Vec<Vec<f64>>>,
+    windows: Option<(WindowedPlan, Vec<f64>)>,
 }
 
 impl WhatIf {
-    /// Simulates what is asked; `step` is called after each of [`WhatIf::steps`] simulations.
+    /// Simulates what is asked. `step` is called with how many of [`WhatIf::steps`] were done, `look` with what is
+    /// known so far: first of the smaller node counts, later of all, then better.
     ///
     /// # Errors
     /// [`SpecError`] where the question makes no sense.
-    pub fn answer(&self, step: impl Fn() + Sync) -> Result<Answer, SpecError> {
+    pub fn answer(
+        &self,
+        step: impl Fn(u64) + Sync,
+        mut look: impl FnMut(&Answer),
+    ) -> Result<Answer, SpecError> {
         let (cases, warnings) = self.cases()?;
         // late enough for whatever waits for windows to have come
         let settled_ns = cases.iter().map(|c| c.node.settle_ns()).max().unwrap_or(0);
         let begin_ns = settled_ns.max(self.scenario.begin_ns.unwrap_or(0));
-        let sampled =
-            self.scenario.nodes.iter().map(|&n| self.sampled(n, begin_ns)).collect::<Result<Vec<_>, _>>()?;
-        let found = |&(n, c): &(usize, usize)| {
-            let found = self.find(&sampled[n], &cases[c])?;
-            step();
-            Ok(((n, c), found))
-        };
-        let all = (0..sampled.len()).flat_map(|n| (0..cases.len()).map(move |c| (n, c)));
-        // the ranks of a large one are on all cores: one at a time, for they take much memory
-        let (large, small): (Vec<_>, Vec<_>) =
-            all.partition(|&(n, _)| sampled[n].layout().is_ok_and(|l| l.ranks() >= MANY_RANKS));
-        let mut times = small.par_iter().with_max_len(1).map(found).collect::<Result<Vec<_>, SpecError>>()?;
-        times.extend(large.iter().map(found).collect::<Result<Vec<_>, SpecError>>()?);
-        times.sort_by_key(|&(at, _)| at);
-        let at = |n: usize, c: usize| &times[n * cases.len() + c].1;
-        self.put_together(&sampled, &cases, at, warnings)
+        let mut nodes = self.scenario.nodes.clone();
+        nodes.sort_unstable();
+        let mut known: Vec<Known> = Vec::new();
+        for &n in &nodes {
+            known.push(Known::new(self.sampled(n, begin_ns)?, &cases)?);
+            if let Some(k) = known.last_mut() {
+                k.round(&cases, &step)?;
+            }
+            look(&self.put_together(&nodes[..known.len()], &known, &cases, &warnings)?);
+        }
+        // the largest decides what comes first
+        for n in (0..known.len()).rev() {
+            while known[n].rounds < known[n].plan.rounds && !known[n].is_sure(&cases) {
+                known[n].round(&cases, &step)?;
+                look(&self.put_together(&nodes, &known, &cases, &warnings)?);
+            }
+            step(u64::from(known[n].plan.rounds - known[n].rounds) * cases.len() as u64);
+        }
+        self.put_together(&self.scenario.nodes, &known, &cases, &warnings)
     }
 
-    /// Simulations that [`WhatIf::answer`] makes.
+    /// Simulations that [`WhatIf::answer`] makes at most.
     #[must_use]
-    pub fn steps(&self) -> usize {
-        self.cases().map_or(0, |(cases, _)| cases.len()) * self.scenario.nodes.len()
+    pub fn steps(&self) -> u64 {
+        let cases = self.cases().map_or(0, |(cases, _)| cases.len() as u64);
+        let Ok(machine) = self.scenario.machine() else { return 0 };
+        let rounds = |&nodes: &u32| {
+            let ranks = machine.layout(nodes).map_or(0, |l| l.ranks());
+            u64::from(sample::rounds(ranks, self.scenario.repetitions, self.iterations_given).1)
+        };
+        cases * self.scenario.nodes.iter().map(rounds).sum::<u64>()
     }
 
-    fn put_together<'a>(
+    /// The answer for `nodes`, in their order.
+    fn put_together(
         &self,
-        sampled: &[Sampled],
+        nodes: &[u32],
+        known: &[Known],
         cases: &[Case],
-        at: impl Fn(usize, usize) -> &'a Found,
-        warnings: Vec<String>,
+        warnings: &[String],
     ) -> Result<Answer, SpecError> {
-        let counts = 0..sampled.len();
-        let (mut sources, mut remedies, mut windows) = (Vec::new(), Vec::new(), None);
+        let at = |n: &u32| known.iter().find(|k| k.sampled.simulation.nodes == *n);
+        let known: Vec<&Known> = nodes.iter().filter_map(at).collect();
+        let (mut sources, mut remedies) = (Vec::new(), Vec::new());
         for (c, case) in cases.iter().enumerate() {
-            let less = || counts.clone().map(|n| at(n, 0).less(at(n, c))).collect::<Vec<_>>();
             match &case.kind {
                 Kind::Everything => {}
                 Kind::Without(group) => sources.push(SourceCost {
                     name: group.name.clone(),
                     stolen_share: group.stolen_share,
-                    cost: less(),
+                    cost: known.iter().map(|k| k.less(c)).collect(),
                 }),
                 Kind::Under(scheduler) => {
-                    if matches!(scheduler, SchedulerSpec::Coordinated(_)) {
-                        windows = Some(c);
-                    }
-                    let time = counts.clone().map(|n| at(n, c).estimate.time()).collect();
-                    remedies.push(Remedy { scheduler: scheduler.clone(), time, gives_back: less() });
+                    let of = |k: &&Known| (k.remedy(c), k.estimate(0));
+                    let (time, gives_back) = (known.iter().map(of))
+                        .map(|(with, without)| (with.time(), without.minus(&with)))
+                        .unzip();
+                    remedies.push(Remedy { scheduler: scheduler.clone(), time, gives_back });
                 }
             }
         }
-        let scale = |n: usize| {
-            let Simulation { nodes, .. } = sampled[n].simulation;
-            Ok(Scale {
-                nodes,
-                ranks: sampled[n].layout()?.ranks(),
-                runs: at(n, 0).runs(),
-                windowed: windows.map(|c| at(n, c).runs()),
-                quiet_ns: sampled[n].quiet_ns,
-                noisy: at(n, 0).estimate.time(),
-            })
-        };
-        let scales = counts.clone().map(scale).collect::<Result<Vec<_>, SimError>>()?;
-        let largest = counts.max_by_key(|&n| scales[n].ranks).unwrap_or(0);
-        sources.sort_by(|a, b| b.cost[largest].ns.total_cmp(&a.cost[largest].ns));
+        let largest = (0..known.len()).max_by_key(|&n| known[n].ranks).unwrap_or(0);
+        let cost = |s: &SourceCost| s.cost.get(largest).copied().flatten().map_or(0.0, |t| t.ns);
+        sources.sort_by(|a, b| cost(b).total_cmp(&cost(a)));
+        let scales = known.iter().map(|k| k.scale()).collect();
         let (cpus, spare) = (self.measured.cpus() as u32, self.spare()?.ok());
-        Ok(Answer { cpus, scales, sources, remedies, spare, warnings })
+        Ok(Answer { cpus, scales, sources, remedies, spare, warnings: warnings.to_vec() })
     }
 
     /// Each source by itself, those first that take most and those with the longest detours; the others
@@ -317,35 +329,109 @@ impl WhatIf {
         let quiet_ns = simulate(&Simulation { repetitions: 1, ..simulation.clone() })?.quiet_ns;
         Ok(Sampled { simulation, quiet_ns, iterations, begin_ns })
     }
-
-    fn find(&self, sampled: &Sampled, case: &Case) -> Result<Found, SpecError> {
-        let plan = match &case.kind {
-            Kind::Under(SchedulerSpec::Coordinated(w)) => sampled.windowed_plan(&case.node, w.period_ns)?,
-            _ => sampled.plan(&case.node)?,
-        };
-        let run = |number: u32| sampled.run(&plan, &case.node, number);
-        let iterations: Vec<f64> = if sampled.layout()?.ranks() >= MANY_RANKS {
-            (0..plan.runs).map(run).collect::<Result<_, _>>()?
-        } else {
-            (0..plan.runs).into_par_iter().map(run).collect::<Result<_, _>>()?
-        };
-        let estimate = Estimate::new(&plan, &iterations);
-        Ok(Found { plan, iterations: iterations.iter().sum(), estimate })
-    }
 }
 
-impl Found {
-    fn runs(&self) -> Runs {
-        let Plan { runs, span_ns, .. } = self.plan;
-        Runs { runs, span_ns, iterations: self.iterations }
+impl Known {
+    fn new(sampled: Sampled, cases: &[Case]) -> Result<Self, SpecError> {
+        let plan = match cases.first() {
+            Some(everything) => sampled.plan(&everything.node)?,
+            None => sampled.plan(&Node::quiet())?,
+        };
+        let ranks = sampled.layout()?.ranks();
+        let mut windows = None;
+        for case in cases {
+            if let Kind::Under(SchedulerSpec::Coordinated(w)) = &case.kind {
+                let favored_ns =
+                    Windows::new(w.period_ns, w.duty_cycle, 0).map_or(w.period_ns, |w| w.favored_ns());
+                windows = Some((sampled.windowed_plan(w.period_ns, favored_ns)?, Vec::new()));
+            }
+        }
+        Ok(Self { sampled, ranks, plan, rounds: 0, found: vec![Vec::new(); cases.len()], windows })
     }
 
-    /// How much less time `other` takes.
-    fn less(&self, other: &Self) -> Time {
-        if (self.plan.period_ns, other.plan.period_ns) == (None, None) {
-            self.estimate.paired_minus(&other.estimate)
+    /// More runs of all cases; windows are simulated in the first round.
+    fn round(&mut self, cases: &[Case], step: &(impl Fn(u64) + Sync)) -> Result<(), SpecError> {
+        let numbers = self.rounds * self.plan.runs..(self.rounds + 1) * self.plan.runs;
+        let (sampled, plan) = (&self.sampled, &self.plan);
+        let windowed = self.windows.as_ref().filter(|_| self.rounds == 0).map_or(0, |(p, _)| p.runs);
+        let planned = |c: usize| match cases[c].kind {
+            Kind::Under(SchedulerSpec::Coordinated(_)) => 0..windowed,
+            _ => numbers.clone(),
+        };
+        let all: Vec<(usize, u32)> =
+            (0..cases.len()).flat_map(|c| planned(c).map(move |number| (c, number))).collect();
+        let found = |&(c, number): &(usize, u32)| {
+            let node = &cases[c].node;
+            let values = match (&cases[c].kind, &self.windows) {
+                (Kind::Under(SchedulerSpec::Coordinated(_)), Some((plan, _))) => {
+                    vec![sampled.windowed_run(plan, node, number)?]
+                }
+                _ => sampled.run(plan, node, number)?,
+            };
+            if number == numbers.start {
+                step(1);
+            }
+            Ok(values)
+        };
+        // the ranks of a large one are on all cores: one at a time, for they take much memory
+        let values: Vec<Vec<f64>> = if self.ranks >= MANY_RANKS {
+            all.iter().map(found).collect::<Result<_, SpecError>>()?
         } else {
-            self.estimate.minus(&other.estimate)
+            all.par_iter().with_max_len(1).map(found).collect::<Result<_, SpecError>>()?
+        };
+        for ((c, _), values) in all.into_iter().zip(values) {
+            match (&cases[c].kind, &mut self.windows) {
+                (Kind::Under(SchedulerSpec::Coordinated(_)), Some((_, found))) => found.extend(values),
+                _ => self.found[c].push(values),
+            }
         }
+        if self.rounds > 0 && self.windows.is_some() {
+            step(1);
+        }
+        self.rounds += 1;
+        Ok(())
+    }
+
+    fn estimate(&self, case: usize) -> Estimate {
+        self.plan.estimate(&self.found[case])
+    }
+
+    /// Of case `case`, windows or not.
+    fn remedy(&self, case: usize) -> Estimate {
+        match &self.windows {
+            Some((plan, found)) if self.found[case].is_empty() => plan.estimate(found),
+            _ => self.estimate(case),
+        }
+    }
+
+    /// How much less time everything takes without the source of case `case`.
+    fn less(&self, case: usize) -> Option<Time> {
+        self.estimate(0).paired_minus(&self.estimate(case))
+    }
+
+    fn scale(&self) -> Scale {
+        let noisy = self.estimate(0).time();
+        Scale {
+            nodes: self.sampled.simulation.nodes,
+            ranks: self.ranks,
+            runs: self.plan.runs(&self.found[0], &noisy),
+            windowed: self.windows.as_ref().map(|(plan, found)| plan.runs(found)),
+            quiet_ns: self.sampled.quiet_ns,
+            noisy,
+        }
+    }
+
+    /// Whether it is known which source costs more than which, of those that cost enough to matter.
+    fn is_sure(&self, cases: &[Case]) -> bool {
+        let everything = self.estimate(0).time().ns;
+        let sources = || (0..cases.len()).filter(|&c| matches!(cases[c].kind, Kind::Without(_)));
+        let mut by_cost: Vec<(f64, usize)> =
+            sources().map(|c| (self.less(c).map_or(0.0, |t| t.ns), c)).collect();
+        by_cost.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let matters = |cost: f64| cost > MATTERS * everything;
+        by_cost.windows(2).take_while(|w| matters(w[0].0)).all(|w| {
+            let apart = self.estimate(w[1].1).paired_minus(&self.estimate(w[0].1));
+            apart.is_none_or(|t| !t.is_about_nothing())
+        })
     }
 }

@@ -1,32 +1,45 @@
-//! Which times of a program are simulated, and what they say of all of it.
+//! How much of a program is simulated, and what that says of all of it.
 //!
-//! Iterations at a million ranks are dear, and what is rare on a node is in nearly all of them; on a few
-//! ranks they are cheap, and must be many. So several short runs, each at an instant and with random numbers
-//! of its own, take the place of one long one. A run has a time, not a number of iterations: over a time
-//! that the iterations did not choose, time over iterations is the mean, however unequal they are.
+//! Few ranks meet a rare detour rarely, so they are followed for long, in runs whose nodes are at other places of
+//! the trace each time. Many ranks meet in every iteration all that there is: some iterations of one run are
+//! enough. Either way the beginning is left out: ranks that begin together first have to come apart as a running
+//! job's ranks are, and a first iteration is half as long again as a later one.
+//!
+//! All cases share one plan and its random numbers, so that what the plan errs by is not taken for the cost of a
+//! source.
 
 use crate::cpus::Node;
+use crate::level::MANY_RANKS;
 use crate::rng::Key;
-use crate::simulate::{Simulation, iterations_within, passes, simulate};
-use crate::stats::mean_ci95;
+use crate::simulate::{Run, Simulation, passes, run_for};
+use crate::stats::{mean_ci95, mean_ci95_in_order};
 use crate::{Layout, SimError};
 
-use super::Time;
+use super::{Runs, Time};
 
-/// Nanoseconds of a core that the runs of one case may take at one node count, about, so that the answer
-/// does not depend on the machine that it is asked on.
-const COST: f64 = 1e9;
-/// The same for coordinated windows, of which a whole period is to be seen.
+/// Nanoseconds of a core that one case may take in one round, about: on few ranks, and on many. They are reckoned,
+/// not measured, so that the answer does not depend on the machine that it is asked on.
+const FEW_COST: f64 = 0.15e9;
+const MANY_COST: f64 = 3.0e9;
+/// The same for coordinated windows, which are simulated once.
 const WINDOWED_COST: f64 = 4e9;
-/// What a pass over a rank costs, and a detour of it, nanoseconds of a core, about.
-const PASS_COST: f64 = 1.0;
-const DETOUR_COST: f64 = 60.0;
-/// Fewest runs for an interval that says something, where the question allows as many.
-const RUNS: u32 = 3;
-/// Fewest and most iterations of a run.
-const ITERATIONS: std::ops::RangeInclusive<f64> = 2.0..=100.0;
+/// What a pass over a rank costs, and its noise in an iteration, nanoseconds of a core, about.
+const PASS_COST: f64 = 3.0;
+const NOISE_COST: f64 = 180.0;
+/// Runs of a round on few ranks.
+const RUNS: u32 = 4;
+/// Most rounds on many ranks.
+const MANY_ROUNDS: u32 = 3;
+/// Iterations that a job on many ranks needs to find its rhythm.
+const SETTLING: u64 = 2;
+/// Fewest and most iterations that are measured of a run on many ranks.
+const MEASURED: std::ops::RangeInclusive<f64> = 4.0..=16.0;
 /// Iterations that are gone through to know how long they are.
-const FIRST: u64 = 1;
+const FIRST: u64 = 8;
+/// Fewest and most iterations of a run on few ranks; more meet nothing that they did not.
+const LONG: std::ops::RangeInclusive<f64> = 8.0..=200_000.0;
+/// Before a regular window: iterations without noise that a job on many ranks settles in, and those measured.
+const BEFORE: u64 = 4;
 /// Part of the seed that says when runs begin.
 const BEGIN: u64 = 1 << 41;
 
@@ -42,16 +55,45 @@ pub(super) struct Sampled {
     pub(super) begin_ns: u64,
 }
 
-/// What is simulated of it under one noise and scheduler.
+/// What is simulated of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Plan {
-    /// Runs, each with its own random numbers.
+    /// Runs of a round.
     pub(super) runs: u32,
-    /// Time of each.
-    pub(super) span_ns: u64,
-    /// They begin where windows of this period do, each at another point of an iteration; `None`: noise is
-    /// the same at any time.
-    pub(super) period_ns: Option<u64>,
+    /// Most rounds.
+    pub(super) rounds: u32,
+    part: Part,
+}
+
+/// The part of a run that counts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Part {
+    /// From a time on, and for how long: that which iterations did not choose, so that time over iterations is
+    /// their mean, however unequal they are.
+    Time { from_ns: u64, span_ns: u64 },
+    /// After how many iterations, and how many, one by one.
+    Iterations { from: u64, count: u64 },
+}
+
+/// Which part of the windows' period is simulated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct WindowedPlan {
+    pub(super) runs: u32,
+    period_ns: u64,
+    favored_ns: u64,
+    /// Time before and after the regular window; `None`: whole periods.
+    around_ns: Option<u64>,
+}
+
+/// Runs of a round and most rounds of `ranks` ranks, for a question that wants `repetitions`, and so many iterations
+/// or not.
+pub(super) fn rounds(ranks: u32, repetitions: u32, iterations_given: bool) -> (u32, u32) {
+    let most = repetitions.max(1);
+    match iterations_given {
+        true => (most, 1),
+        false if ranks >= MANY_RANKS => (1, most.min(MANY_ROUNDS)),
+        false => (RUNS.min(most), most.div_ceil(RUNS)),
+    }
 }
 
 impl Sampled {
@@ -59,100 +101,185 @@ impl Sampled {
         self.simulation.machine.layout(self.simulation.nodes)
     }
 
-    /// Runs for noise that is the same at any time.
-    pub(super) fn plan(&self, node: &Node) -> Result<Plan, SimError> {
-        let mut first = self.under(node, self.begin_ns);
-        (first.repetitions, first.program.iterations) = (1, FIRST);
+    /// What an iteration costs.
+    fn cost(&self) -> Result<f64, SimError> {
+        let passes = passes(&self.simulation)? as f64;
+        Ok(f64::from(self.layout()?.ranks()) * (passes * PASS_COST + NOISE_COST))
+    }
+
+    /// What is simulated of every case, `everything` among them.
+    pub(super) fn plan(&self, everything: &Node) -> Result<Plan, SimError> {
+        let (runs, rounds) =
+            rounds(self.layout()?.ranks(), self.simulation.repetitions, self.iterations.is_some());
+        if let Some(count) = self.iterations {
+            return Ok(Plan { runs, rounds, part: Part::Iterations { from: SETTLING, count } });
+        }
+        let cost = self.cost()?;
+        if self.layout()?.ranks() >= MANY_RANKS {
+            let count = (MANY_COST / cost - SETTLING as f64).clamp(*MEASURED.start(), *MEASURED.end());
+            let part = Part::Iterations { from: SETTLING, count: count as u64 };
+            return Ok(Plan { runs, rounds, part });
+        }
+        let mut first = self.under(everything, self.begin_ns, FIRST);
         // numbers of no run
         first.seed = Key::new(self.simulation.seed).bits(BEGIN);
-        let each_ns = simulate(&first)?.mean_ns.max(1.0);
-        let affordable = COST / (each_ns * self.cost(node)?);
-        let (runs, iterations) = match self.iterations {
-            Some(given) => (self.simulation.repetitions, given as f64),
-            None => {
-                let runs = self.runs(affordable / (2.0 * ITERATIONS.start()));
-                (runs, (affordable / f64::from(runs)).clamp(*ITERATIONS.start(), *ITERATIONS.end()))
+        let first = run_for(&first, 0, u64::MAX)?;
+        let each_ns = (first.total_ns as f64 / FIRST as f64).max(1.0);
+        // some iterations may be as short as without noise
+        let ns_cost = cost / (each_ns * self.quiet_ns.max(1.0)).sqrt();
+        let span_ns = FEW_COST / f64::from(runs) / ns_cost;
+        let span_ns = span_ns.clamp(LONG.start() * each_ns, LONG.end() * each_ns);
+        let from_ns = first.total_ns.max((span_ns / 20.0) as u64);
+        let part = Part::Time { from_ns, span_ns: span_ns as u64 };
+        Ok(Plan { runs, rounds, part })
+    }
+
+    /// Runs for windows of `period_ns` that begin favored.
+    pub(super) fn windowed_plan(&self, period_ns: u64, favored_ns: u64) -> Result<WindowedPlan, SimError> {
+        let most = self.simulation.repetitions.max(1);
+        let iterations = 2.0 * period_ns as f64 / self.quiet_ns.max(1.0);
+        let affordable = WINDOWED_COST / (iterations * self.cost()?);
+        let around_ns = 2 * BEFORE * self.quiet_ns.ceil() as u64;
+        let whole = affordable >= 2.0 || self.iterations.is_some() || 2 * around_ns > favored_ns;
+        let runs = if whole { (affordable as u32).clamp(1, most) } else { 2.min(most) };
+        Ok(WindowedPlan { runs, period_ns, favored_ns, around_ns: (!whole).then_some(around_ns) })
+    }
+
+    fn under(&self, node: &Node, begin_ns: u64, iterations: u64) -> Simulation {
+        let mut simulation =
+            Simulation { node: node.clone(), begin_ns: Some(begin_ns), ..self.simulation.clone() };
+        simulation.program.iterations = iterations;
+        simulation
+    }
+
+    /// What run `number` of `plan` under `node` says. Runs of one number meet the same noise, as far as nodes have
+    /// the same.
+    pub(super) fn run(&self, plan: &Plan, node: &Node, number: u32) -> Result<Vec<f64>, SimError> {
+        match plan.part {
+            Part::Time { from_ns, span_ns } => {
+                let to_ns = from_ns + span_ns;
+                let run = run_for(&self.under(node, self.begin_ns, self.most(to_ns)), number, to_ns)?;
+                Ok(vec![run.iterations_between(from_ns, to_ns)])
             }
-        };
-        let span_ns = (each_ns * iterations).ceil() as u64;
-        Ok(Plan { runs, span_ns, period_ns: None })
-    }
-
-    /// Runs for windows of `period_ns`: whole periods from their beginning, when no noise is left over from
-    /// before. So each part of the period counts as long as it lasts.
-    pub(super) fn windowed_plan(&self, node: &Node, period_ns: u64) -> Result<Plan, SimError> {
-        let affordable = WINDOWED_COST / (period_ns as f64 * self.cost(node)?);
-        let (runs, periods) = match self.iterations {
-            Some(given) => {
-                (self.simulation.repetitions, (given as f64 * self.quiet_ns / period_ns as f64) as u64)
+            Part::Iterations { from, count } => {
+                let run = run_for(&self.under(node, self.begin_ns, from + count), number, u64::MAX)?;
+                let each =
+                    run.iterations.iter().flat_map(|&(ns, n)| std::iter::repeat_n(ns as f64, n as usize));
+                Ok(each.skip(from as usize).collect())
             }
-            None => ((affordable as u32).clamp(1, self.simulation.repetitions), 1),
+        }
+    }
+
+    /// Iterations that run `number` of `plan` does in a period of the windows.
+    pub(super) fn windowed_run(
+        &self,
+        plan: &WindowedPlan,
+        node: &Node,
+        number: u32,
+    ) -> Result<f64, SimError> {
+        let WindowedPlan { period_ns, favored_ns, around_ns, .. } = *plan;
+        let periods_before = self.begin_ns.div_ceil(period_ns);
+        let first_ns = periods_before * period_ns;
+        let late = Key::new(self.simulation.seed).part(BEGIN).uniform(number.into());
+        let late_ns = (late * self.quiet_ns.min(period_ns as f64)) as u64;
+        let run = |begin_ns: u64, span_ns: u64| -> Result<Run, SimError> {
+            run_for(&self.under(node, begin_ns, self.most(span_ns)), number, span_ns)
         };
-        Ok(Plan { runs, span_ns: period_ns * periods.max(1), period_ns: Some(period_ns) })
-    }
-
-    /// As many runs as can be afforded, within what is asked for and what makes sense.
-    fn runs(&self, affordable: f64) -> u32 {
-        let most = self.simulation.repetitions;
-        (affordable as u32).clamp(RUNS.min(most), most)
-    }
-
-    /// What a nanosecond of the program's time costs.
-    fn cost(&self, node: &Node) -> Result<f64, SimError> {
-        let passes = passes(&self.simulation)? as f64 / self.quiet_ns.max(1.0);
-        let admitted = node.sources.iter().filter(|s| node.scheduler.admits(s.class));
-        let detours: f64 = admitted.map(|s| 1.0 / s.noise.cycle_ns().max(1.0)).sum();
-        let ranks = f64::from(self.layout()?.ranks());
-        Ok(ranks * (passes * PASS_COST + detours * DETOUR_COST))
-    }
-
-    fn under(&self, node: &Node, begin_ns: u64) -> Simulation {
-        Simulation { node: node.clone(), begin_ns: Some(begin_ns), ..self.simulation.clone() }
-    }
-
-    /// Iterations of run `run` of `plan` under `node`. Runs of one number meet the same noise, as far as
-    /// nodes have the same.
-    pub(super) fn run(&self, plan: &Plan, node: &Node, run: u32) -> Result<f64, SimError> {
-        let begin_ns = match plan.period_ns {
-            Some(period_ns) => {
-                let late = Key::new(self.simulation.seed).part(BEGIN).uniform(run.into());
-                // with the boot: no noise before has to be gone through
-                (late * self.quiet_ns.min(period_ns as f64)) as u64
-            }
-            None => self.begin_ns,
+        let Some(around_ns) = around_ns else {
+            // the period after the first
+            let before_ns = period_ns - late_ns;
+            return Ok(run(first_ns + late_ns, before_ns + period_ns)?
+                .iterations_between(before_ns, before_ns + period_ns));
         };
-        let mut simulation = self.under(node, begin_ns);
-        simulation.program.iterations = (16.0 + 4.0 * plan.span_ns as f64 / self.quiet_ns.max(1.0)) as u64;
-        iterations_within(&simulation, run, plan.span_ns)
+        // favored windows are alike from their beginning to their end: a part of them stands for all
+        let before_ns = around_ns + late_ns;
+        let after_ns = period_ns - favored_ns + around_ns;
+        let run = run(first_ns + favored_ns - before_ns, before_ns + after_ns)?;
+        let settled_ns = before_ns - around_ns / 2;
+        let favored = run.iterations_between(settled_ns, before_ns) / (around_ns / 2) as f64;
+        let around_regular = run.iterations_between(before_ns, before_ns + after_ns);
+        Ok(around_regular + favored * (favored_ns - around_ns) as f64)
+    }
+
+    /// More iterations than fit in `span_ns`.
+    fn most(&self, span_ns: u64) -> u64 {
+        (16.0 + 4.0 * span_ns as f64 / self.quiet_ns.max(1.0)) as u64
     }
 }
 
-/// Mean time of an iteration as each run has it.
+impl Plan {
+    /// What `runs` of it, which had so many iterations, were.
+    pub(super) fn runs(&self, found: &[Vec<f64>], time: &Time) -> Runs {
+        let runs = found.len() as u32;
+        match self.part {
+            Part::Time { span_ns, .. } => Runs { runs, span_ns, iterations: found.iter().flatten().sum() },
+            Part::Iterations { count, .. } => Runs {
+                runs,
+                span_ns: (time.ns * count as f64) as u64,
+                iterations: count as f64 * f64::from(runs),
+            },
+        }
+    }
+
+    /// The mean iteration of runs of it.
+    pub(super) fn estimate(&self, found: &[Vec<f64>]) -> Estimate {
+        match self.part {
+            Part::Time { span_ns, .. } => {
+                let iterations: Vec<f64> = found.iter().flatten().copied().collect();
+                Estimate { runs: vec![linear(span_ns as f64, &iterations)], in_order: false }
+            }
+            Part::Iterations { .. } => Estimate { runs: found.to_vec(), in_order: true },
+        }
+    }
+}
+
+impl WindowedPlan {
+    /// What runs of it were that had so many iterations in a period.
+    pub(super) fn runs(&self, found: &[f64]) -> Runs {
+        Runs { runs: found.len() as u32, span_ns: self.period_ns, iterations: found.iter().sum() }
+    }
+
+    /// The mean iteration of runs of it.
+    pub(super) fn estimate(&self, found: &[f64]) -> Estimate {
+        Estimate { runs: vec![linear(self.period_ns as f64, found)], in_order: false }
+    }
+}
+
+/// Values of runs of `span_ns` with so many iterations, whose mean is the mean iteration.
 ///
 /// It is all time over all iterations. That of a single run is not what has to be averaged: the mean of
 /// quotients is not the quotient of means. So a run's value is the quotient of all, corrected to first order
 /// by what the run's iterations differ from their mean (Taylor linearisation of a ratio: Cochran, "Sampling
 /// techniques", 1977, section 6.4), and values of two cases may be subtracted run by run.
+fn linear(span_ns: f64, iterations: &[f64]) -> Vec<f64> {
+    let mean = iterations.iter().sum::<f64>() / iterations.len().max(1) as f64;
+    let time_ns = span_ns / mean.max(f64::MIN_POSITIVE);
+    iterations.iter().map(|n| time_ns * (2.0 - n / mean.max(f64::MIN_POSITIVE))).collect()
+}
+
+/// Values whose mean is that of an iteration, run by run.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Estimate(Vec<f64>);
+pub(super) struct Estimate {
+    runs: Vec<Vec<f64>>,
+    /// Whether those of a run follow one another.
+    in_order: bool,
+}
 
 impl Estimate {
-    /// From the iterations that each run of `plan` did.
-    pub(super) fn new(plan: &Plan, iterations: &[f64]) -> Self {
-        let mean = iterations.iter().sum::<f64>() / iterations.len().max(1) as f64;
-        let time_ns = plan.span_ns as f64 / mean.max(f64::MIN_POSITIVE);
-        Self(iterations.iter().map(|n| time_ns * (2.0 - n / mean.max(f64::MIN_POSITIVE))).collect())
-    }
-
     /// The mean, and how sure it is.
     pub(super) fn time(&self) -> Time {
-        let (ns, ci95_ns) = mean_ci95(&self.0);
+        let (ns, ci95_ns) =
+            if self.in_order { mean_ci95_in_order(&self.runs) } else { mean_ci95(&self.runs.concat()) };
         Time { ns, ci95_ns }
     }
 
-    /// The difference, run by run: what both met alike is in neither's interval.
-    pub(super) fn paired_minus(&self, other: &Self) -> Time {
-        Self(self.0.iter().zip(&other.0).map(|(a, b)| a - b).collect()).time()
+    /// The difference, value by value: what both met alike is in neither's interval. `None` where all are the same:
+    /// what was taken away was not there.
+    pub(super) fn paired_minus(&self, other: &Self) -> Option<Time> {
+        let pairs = self.runs.iter().zip(&other.runs);
+        let runs: Vec<Vec<f64>> = pairs.map(|(a, b)| a.iter().zip(b).map(|(a, b)| a - b).collect()).collect();
+        let seen = runs.iter().flatten().any(|d| *d != 0.0);
+        seen.then(|| Self { runs, in_order: self.in_order }.time())
     }
 
     /// The difference of what was not simulated together.

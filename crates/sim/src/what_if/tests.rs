@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::noise::Detour;
+use crate::rng::Key;
 use crate::spec::{ProgramSpec, Windowed};
 use crate::{CpuNoise, NodeNoise};
 
@@ -9,6 +10,28 @@ fn periodic(every_ns: u64, length_ns: u64, from_ns: u64) -> NodeNoise {
     let starts = (0..100_000_000 / every_ns).map(|i| from_ns + i * every_ns);
     let detours = starts.map(|start_ns| Detour { start_ns, duration_ns: length_ns });
     NodeNoise::new(vec![CpuNoise::new(100_000_000, detours).expect("some time")]).expect("a CPU")
+}
+
+/// Detours at any instant of some seconds.
+fn anywhere(seed: u64, count: u64, length_ns: u64) -> NodeNoise {
+    let span_ns = 5_000_000_000;
+    let start = |i| (Key::new(seed).uniform(i) * span_ns as f64) as u64;
+    let detours = (0..count).map(|i| Detour { start_ns: start(i), duration_ns: length_ns });
+    NodeNoise::new(vec![CpuNoise::new(span_ns, detours).expect("some time")]).expect("a CPU")
+}
+
+/// Noise whose sources have no rhythm in common.
+fn irregular() -> WhatIf {
+    let sources = vec![
+        ("irq:local_timer".to_owned(), anywhere(1, 5_000, 10_000)),
+        ("thread:kworker".to_owned(), anywhere(2, 10, 1_000_000)),
+        ("hypervisor".to_owned(), anywhere(3, 2, 4_000_000)),
+    ];
+    WhatIf { measured: Measured { sources }, ..question() }
+}
+
+fn cost(source: &SourceCost, n: usize) -> Time {
+    source.cost[n].expect("seen")
 }
 
 fn question() -> WhatIf {
@@ -35,20 +58,21 @@ fn question() -> WhatIf {
 
 #[test]
 fn the_rare_long_detour_costs_most_at_scale_and_remedies_give_it_back() {
-    let steps = std::sync::atomic::AtomicUsize::new(0);
+    let (steps, mut looks) = (std::sync::atomic::AtomicU64::new(0), Vec::new());
     let question = question();
-    let count = || {
-        steps.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let count = |n| {
+        steps.fetch_add(n, std::sync::atomic::Ordering::Relaxed);
     };
-    let answer = question.answer(count).expect("makes sense");
+    let answer = question.answer(count, |a| looks.push(a.scales.len())).expect("makes sense");
     assert_eq!(steps.into_inner(), question.steps());
+    assert_eq!(looks[..2], [1, 2], "the smaller first");
     let thread = &answer.sources[0];
     assert_eq!(thread.name, "thread:kworker");
-    assert!(thread.cost[1].ns > 5.0 * thread.cost[0].ns.max(1.0), "{answer:#?}");
-    assert!(thread.cost[1].ns > 10.0 * answer.sources[1].cost[1].ns.abs(), "{answer:#?}");
+    assert!(cost(thread, 1).ns > 5.0 * cost(thread, 0).ns.max(1.0), "{answer:#?}");
+    assert!(cost(thread, 1).ns > 10.0 * answer.sources[1].cost[1].map_or(0.0, |t| t.ns.abs()), "{answer:#?}");
     let [windows, spare] = &answer.remedies[..] else { panic!("{answer:#?}") };
     for remedy in [windows, spare] {
-        assert!(remedy.gives_back[1].ns > 0.5 * thread.cost[1].ns, "{answer:#?}");
+        assert!(remedy.gives_back[1].ns > 0.5 * cost(thread, 1).ns, "{answer:#?}");
     }
     assert!(answer.scales.iter().all(|s| s.noisy.ns > s.quiet_ns));
 }
@@ -69,18 +93,20 @@ fn the_smallest_of_many_sources_are_looked_at_together() {
 
 #[test]
 fn what_a_source_costs_is_known_better_than_the_times_it_is_the_difference_of() {
-    let answer = question().answer(|| ()).expect("makes sense");
+    let mut question = irregular();
+    question.scenario.nodes = vec![1, 64];
+    let answer = question.answer(|_| (), |_| ()).expect("makes sense");
     let tick = answer.sources.iter().find(|s| s.name == "irq:local_timer").expect("there");
     let ci = |t: &Time| t.ci95_ns.expect("three runs");
-    assert!(ci(&tick.cost[1]) < 0.5 * ci(&answer.scales[1].noisy), "{answer:#?}");
-    assert_eq!(answer, question().answer(|| ()).expect("again"), "the same words, the same figures");
+    assert!(ci(&cost(tick, 1)) < 0.5 * ci(&answer.scales[1].noisy), "{answer:#?}");
+    assert_eq!(answer, question.answer(|_| (), |_| ()).expect("again"), "the same words, the same figures");
 }
 
 #[test]
 fn the_time_of_short_runs_is_that_of_one_long_run() {
     let mut question = question();
     (question.scenario.nodes, question.scenario.repetitions) = (vec![64], 8);
-    let answer = question.answer(|| ()).expect("makes sense");
+    let answer = question.answer(|_| (), |_| ()).expect("makes sense");
     let (cases, _) = question.cases().expect("makes sense");
     let mut sampled = question.sampled(64, 0).expect("makes sense");
     sampled.simulation.program.iterations = 5000;
@@ -105,8 +131,8 @@ fn nodes_of_fewer_ranks_than_cpus_have_the_noise_of_all_cpus_between_them() {
     let noise = NodeNoise::new(cpus).expect("CPUs");
     question.measured.sources = vec![("thread:kworker".into(), noise)];
     question.scenario.nodes = vec![256];
-    let answer = question.answer(|| ()).expect("makes sense");
+    let answer = question.answer(|_| (), |_| ()).expect("makes sense");
     assert_eq!((answer.cpus, answer.scales[0].ranks), (4, 256));
-    assert!(answer.sources[0].cost[0].ns > 10_000.0, "{answer:#?}");
+    assert!(cost(&answer.sources[0], 0).ns > 10_000.0, "{answer:#?}");
     assert!((answer.spare.expect("room").share - 0.006).abs() < 0.001, "{answer:#?}");
 }

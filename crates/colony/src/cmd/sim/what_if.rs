@@ -61,8 +61,9 @@ pub(super) fn run(args: &Args, trace: &Path) -> anyhow::Result<ExitCode> {
         measured,
         scenario,
     };
-    let bar = Progress::steps_of_work("simulations", question.steps() as u64);
-    let answer = question.answer(|| bar.step())?;
+    let bar = Progress::steps_of_work("simulations", question.steps());
+    let answer =
+        question.answer(|steps| bar.steps_more(steps), |known| bar.show(&view::costs(known).to_string()))?;
     drop(bar);
     let document = Document {
         schema: "colony.sim.what_if/1",
