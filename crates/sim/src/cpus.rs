@@ -8,6 +8,7 @@ use crate::replay::Replay;
 use crate::rng::Key;
 use crate::scheduler::{Cpu, Demand, Numbered, Preempt, Scheduler, Tasks, give_back};
 use crate::source::{Class, Source};
+use crate::windowed::{Merged, Windowed};
 
 /// What a node does: its noise, and the scheduler that deals with it.
 #[derive(Clone, Debug)]
@@ -69,6 +70,8 @@ pub struct Cpus {
     lanes: Vec<Lane>,
     /// A single trace that goes first, in place of lanes.
     replay: Option<Replay>,
+    /// Traces that wait for windows, in place of lanes.
+    windowed: Option<Windowed>,
     /// Where two lanes are merged: the next detour of each, rank-major.
     pending: Vec<[(u64, u64); 2]>,
     starved: Option<u32>,
@@ -85,6 +88,17 @@ impl Cpus {
     /// The CPUs of `ranks`, which begin their job `begin_ns` after boot.
     #[must_use]
     pub fn new(node: &Node, layout: Layout, ranks: std::ops::Range<u32>, seed: Key, begin_ns: u64) -> Self {
+        Self::with(node, Merged::new(node).as_ref(), layout, ranks, (seed, begin_ns))
+    }
+
+    /// The same where what all ranks have in common is known.
+    pub(crate) fn with(
+        node: &Node,
+        merged: Option<&Merged>,
+        layout: Layout,
+        ranks: std::ops::Range<u32>,
+        (seed, begin_ns): (Key, u64),
+    ) -> Self {
         let n = ranks.len();
         let numbered =
             |(number, s): (usize, &Source)| Numbered::new(s.clone(), number, seed, layout.ranks_per_node());
@@ -95,11 +109,14 @@ impl Cpus {
             }
             _ => None,
         };
+        let windowed = merged.and_then(|m| Windowed::new(m, layout, ranks.clone(), seed, begin_ns));
         let lane = |interrupts: bool| {
             let scheduler: Arc<dyn Scheduler> =
                 if interrupts { Arc::new(Preempt) } else { Arc::clone(&node.scheduler) };
             let sources: Vec<Numbered> = admitted()
-                .filter(|(_, s)| replay.is_none() && interrupts == (s.class != Class::Task))
+                .filter(|(_, s)| {
+                    replay.is_none() && windowed.is_none() && interrupts == (s.class != Class::Task)
+                })
                 .map(numbered)
                 .collect();
             let settle_ns = scheduler.settle_ns();
@@ -109,7 +126,7 @@ impl Cpus {
             (!sources.is_empty()).then_some(Lane { sources, scheduler, demands, turns: Vec::new() })
         };
         let lanes: Vec<Lane> = [lane(true), lane(false)].into_iter().flatten().collect();
-        let disturbed = if lanes.is_empty() && replay.is_none() { 0 } else { n };
+        let disturbed = if lanes.is_empty() && replay.is_none() && windowed.is_none() { 0 } else { n };
         let mut cpus = Self {
             layout,
             seed,
@@ -117,6 +134,7 @@ impl Cpus {
             start: vec![0; disturbed],
             end: vec![0; disturbed],
             replay,
+            windowed,
             pending: Vec::new(),
             starved: None,
             lanes,
@@ -210,8 +228,11 @@ impl Cpus {
         if self.starved.is_some() {
             return at_ns.max(Self::LOST_NS);
         }
-        if let Some(replay) = &self.replay {
-            let (done_ns, (start, end)) = replay.done(i, at_ns, work_ns);
+        let looked_up = match (&self.replay, &mut self.windowed) {
+            (Some(replay), _) => Some(replay.done(i, at_ns, work_ns)),
+            (None, windowed) => windowed.as_mut().map(|w| w.done(i, at_ns, work_ns)),
+        };
+        if let Some((done_ns, (start, end))) = looked_up {
             if done_ns <= Self::LOST_NS {
                 (self.start[i], self.end[i]) = (start, end);
                 return done_ns;
@@ -238,8 +259,15 @@ impl Cpus {
 
     /// Forgets the detours of a rank that are over at `at_ns`.
     fn pass(&mut self, i: usize, at_ns: u64) {
-        if let (Some(replay), true) = (&self.replay, self.end[i] <= at_ns) {
-            (self.start[i], self.end[i]) = replay.next(i, at_ns);
+        if self.end[i] > at_ns {
+            return;
+        }
+        let looked_up = match (&self.replay, &mut self.windowed) {
+            (Some(replay), _) => Some(replay.next(i, at_ns)),
+            (None, windowed) => windowed.as_mut().map(|w| w.next(i, at_ns)),
+        };
+        if let Some(next) = looked_up {
+            (self.start[i], self.end[i]) = next;
             return;
         }
         while self.end[i] <= at_ns {

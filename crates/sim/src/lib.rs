@@ -62,6 +62,7 @@ pub mod spec;
 pub mod stats;
 pub mod sweep;
 pub mod what_if;
+mod windowed;
 
 pub use base_time::BaseTime;
 pub use error::SimError;

@@ -122,6 +122,49 @@ impl Profile {
         if at_ns < self.span_ns { (0, at_ns) } else { (at_ns / self.span_ns, at_ns % self.span_ns) }
     }
 
+    /// How long it was observed.
+    pub(crate) const fn span_ns(&self) -> u64 {
+        self.span_ns
+    }
+
+    /// Time free from the beginning of the trace to `at_ns`, all laps counted.
+    pub(crate) fn free_at(&self, at_ns: u64) -> u64 {
+        let (lap, p) = self.lap(at_ns);
+        let k = self.ends_after(p, self.by_start.before(p));
+        let Mark { start_ns, free_ns } = self.marks[k];
+        lap * self.free_ns + free_ns - start_ns.saturating_sub(p)
+    }
+
+    /// The first instant by which `free_ns` were free, all laps counted.
+    pub(crate) fn when_free(&self, free_ns: u64) -> u64 {
+        let (lap, free_ns) = match free_ns {
+            0 => return 0,
+            all => ((all - 1) / self.free_ns, (all - 1) % self.free_ns + 1),
+        };
+        let k = self.free_before(free_ns, self.by_free.before(free_ns)).min(self.detours());
+        lap * self.span_ns + free_ns + (self.marks[k].start_ns - self.marks[k].free_ns)
+    }
+
+    /// The first start of a detour at or after `at_ns`, all laps counted.
+    pub(crate) fn starts_from(&self, at_ns: u64) -> u64 {
+        let (lap, p) = self.lap(at_ns);
+        let near = self.by_start.before(p);
+        let k = near + self.marks[near..self.by_start.after(p)].partition_point(|m| m.start_ns < p);
+        self.start_of(lap, k)
+    }
+
+    /// The first instant from `at_ns` on that is in a detour.
+    pub(crate) fn busy_from(&self, at_ns: u64) -> u64 {
+        let (lap, p) = self.lap(at_ns);
+        let k = self.ends_after(p, self.by_start.before(p));
+        self.start_of(lap, k).max(at_ns)
+    }
+
+    fn start_of(&self, lap: u64, k: usize) -> u64 {
+        let (lap, k) = if k < self.detours() { (lap, k) } else { (lap + 1, 0) };
+        if self.detours() == 0 { u64::MAX } else { lap * self.span_ns + self.marks[k].start_ns }
+    }
+
     /// Detour `k` of a lap, or the first of the next one, `offset_ns` of the trace being over at the boot.
     #[inline]
     fn stretch(&self, lap: u64, k: usize, offset_ns: u64) -> Stretch {
@@ -263,7 +306,7 @@ impl Replay {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use proptest::prelude::*;
 
     use crate::cpus::{Cpus, Node};
@@ -275,7 +318,7 @@ mod tests {
 
     /// A trace that is gone through burst by burst.
     #[derive(Debug)]
-    struct Stepped(Trace);
+    pub(crate) struct Stepped(pub(crate) Trace);
 
     impl Noise for Stepped {
         fn first(&self, stream: &Stream) -> Option<Burst> {

@@ -15,6 +15,7 @@ use crate::kernels::{self, CHUNK};
 use crate::network::{MachineNetwork, Network};
 use crate::rng::Key;
 use crate::source::normal;
+use crate::windowed::Merged;
 use crate::{Layout, MessageCost};
 
 /// Ranks whose state is worked on together: small enough for a processor's caches (and for tests to have
@@ -79,12 +80,13 @@ impl<'a> Job<'a> {
         parallel: bool,
     ) -> Self {
         let ranks = layout.ranks() as usize;
+        let merged = Merged::new(node);
         let block = |first: usize| {
             let end = (first + BLOCK).min(ranks);
             let free = if plan.interfaces { vec![0; end - first] } else { Vec::new() };
             Block {
                 first: first as u32,
-                cpus: Cpus::new(node, layout, first as u32..end as u32, key, begin_ns),
+                cpus: Cpus::with(node, merged.as_ref(), layout, first as u32..end as u32, (key, begin_ns)),
                 send_free: free.clone(),
                 recv_free: free,
             }

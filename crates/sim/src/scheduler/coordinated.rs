@@ -164,6 +164,11 @@ impl Scheduler for Coordinated {
         self.regular(cpu, at_ns).map_or(u64::MAX, |(_, end_ns)| end_ns)
     }
 
+    fn exact_windows(&self) -> Option<Windows> {
+        let exact = self.clock == ClockError::default() && self.edge_lateness_ns.is_empty();
+        exact.then_some(self.windows)
+    }
+
     fn settle_ns(&self) -> u64 {
         self.windows.period_ns()
     }

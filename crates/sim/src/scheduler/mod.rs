@@ -10,6 +10,7 @@ mod tests;
 
 use std::fmt::Debug;
 
+use colony_time::Windows;
 pub use coordinated::{ClockError, Coordinated, NodeClock};
 pub use fair::Fair;
 pub use tasks::Tasks;
@@ -68,6 +69,12 @@ pub trait Scheduler: Debug + Send + Sync {
     /// not be gone through.
     fn goes_first(&self) -> bool {
         false
+    }
+
+    /// Windows that every node keeps to the nanosecond, in which threads run in regular windows only and then go
+    /// first.
+    fn exact_windows(&self) -> Option<Windows> {
+        None
     }
 
     /// How long noise has to have come for the threads that wait to be as many as later on.

@@ -41,9 +41,13 @@ impl Trace {
     }
 
     /// The CPUs measured, those of the first node first.
+    pub(crate) fn cpus(&self) -> impl Iterator<Item = &CpuNoise> {
+        self.nodes.iter().flat_map(NodeNoise::cpus)
+    }
+
+    /// The same to be looked up in.
     pub(crate) fn profiles(&self) -> Arc<[Profile]> {
-        let cpus = || self.nodes.iter().flat_map(NodeNoise::cpus);
-        Arc::clone(self.profiles.get_or_init(|| cpus().map(Profile::new).collect()))
+        Arc::clone(self.profiles.get_or_init(|| self.cpus().map(Profile::new).collect()))
     }
 
     /// Which of them `stream` replays.
