@@ -163,25 +163,20 @@ pub fn costs(a: &Answer) -> comfy_table::Table {
     let nodes: Vec<String> = a.scales.iter().map(|s| count(s.nodes.into())).collect();
     let mut header = vec!["time an iteration", "of CPU"];
     header.extend(nodes.iter().map(String::as_str));
-    header.push("± 95 %");
-    let sure = |t: Option<Time>| t.and_then(|t| t.ci95_ns).map_or(String::new(), time);
     let mut t = numbers(&header, 1);
-    let cells = |what: String, share: String, times: Vec<String>, last: Option<Time>| {
-        [what, share].into_iter().chain(times).chain([sure(last)])
-    };
+    let cells = |what: String, share: String, times: Vec<String>| [what, share].into_iter().chain(times);
     let none = || vec![String::new(); nodes.len()];
     let quiet = a.scales.iter().map(|s| time(s.quiet_ns)).collect();
-    t.add_row(cells("without noise".into(), String::new(), quiet, None));
+    t.add_row(cells("without noise".into(), String::new(), quiet));
     let noisy = a.scales.iter().map(|s| time(s.noisy.ns)).collect();
     let all = percent(a.sources.iter().map(|s| s.stolen_share).sum());
-    t.add_row(cells("with this node's noise".into(), all, noisy, a.scales.last().map(|s| s.noisy)));
-    t.add_row(cells("of that, what each source costs:".into(), String::new(), none(), None));
+    t.add_row(cells("with this node's noise".into(), all, noisy));
+    t.add_row(cells("of that, what each source costs:".into(), String::new(), none()));
     for s in &a.sources {
         let costs = s.cost.iter().map(difference).collect();
-        let last = s.cost.last().copied().flatten();
-        t.add_row(cells(format!("  {}", name(&s.name, 24)), percent(s.stolen_share), costs, last));
+        t.add_row(cells(format!("  {}", name(&s.name, 24)), percent(s.stolen_share), costs));
     }
-    t.add_row(cells("with all noise, but".into(), String::new(), none(), None));
+    t.add_row(cells("with all noise, but".into(), String::new(), none()));
     for r in &a.remedies {
         let what = match &r.scheduler {
             SchedulerSpec::Coordinated(_) => "  coordinated windows",
@@ -204,8 +199,8 @@ pub fn what_if(scenario: &Scenario, windows: &SchedulerSpec, a: &Answer) -> Stri
     let mut out = format!("{}\n\n{t}\n", wrap(&question(scenario, a)));
     let mut notes = vec![
         "a source's cost is the time with all noise less the time without this source alone; costs need not add up. \
-         ~0: cannot be told from nothing; not seen: it made no difference in all that was simulated; \
-         ± is that of the last column"
+         ~0: cannot be told from nothing; ~1 ms: known to a quarter of itself or worse; not seen: \
+         it made no difference in all that was simulated"
             .to_owned(),
     ];
     if let SchedulerSpec::Coordinated(w) = windows {
@@ -249,10 +244,14 @@ fn question(s: &Scenario, a: &Answer) -> String {
     text
 }
 
+/// A figure known to this share of itself is shown as rough.
+const ROUGH: f64 = 0.25;
+
 fn difference(t: &Option<Time>) -> String {
     match t {
         None => "not seen".into(),
         Some(t) if t.is_about_nothing() => "~0".into(),
+        Some(t) if t.ci95_ns.is_none_or(|half| half > ROUGH * t.ns.abs()) => format!("~{}", time(t.ns)),
         Some(t) => time(t.ns),
     }
 }

@@ -196,10 +196,9 @@ impl WhatIf {
     #[must_use]
     pub fn steps(&self) -> u64 {
         let cases = self.cases().map_or(0, |(cases, _)| cases.len() as u64);
-        let Ok(machine) = self.scenario.machine() else { return 0 };
         let rounds = |&nodes: &u32| {
-            let ranks = machine.layout(nodes).map_or(0, |l| l.ranks());
-            u64::from(sample::rounds(ranks, self.scenario.repetitions, self.iterations_given).1)
+            let sampled = self.unmeasured(nodes, 0);
+            sampled.ok().and_then(|s| s.rounds().ok()).map_or(0, |(_, rounds)| u64::from(rounds))
         };
         cases * self.scenario.nodes.iter().map(rounds).sum::<u64>()
     }
@@ -312,6 +311,13 @@ impl WhatIf {
 
     /// The program on `nodes` nodes, and its time without noise.
     fn sampled(&self, nodes: u32, begin_ns: u64) -> Result<Sampled, SpecError> {
+        let mut sampled = self.unmeasured(nodes, begin_ns)?;
+        sampled.quiet_ns = simulate(&Simulation { repetitions: 1, ..sampled.simulation.clone() })?.quiet_ns;
+        Ok(sampled)
+    }
+
+    /// The same without that time.
+    fn unmeasured(&self, nodes: u32, begin_ns: u64) -> Result<Sampled, SpecError> {
         let scenario = &self.scenario;
         let machine = scenario.machine()?;
         let mut program = scenario.program.program(machine.layout(nodes)?.ranks())?;
@@ -326,8 +332,7 @@ impl WhatIf {
             repetitions: scenario.repetitions,
             seed: scenario.seed,
         };
-        let quiet_ns = simulate(&Simulation { repetitions: 1, ..simulation.clone() })?.quiet_ns;
-        Ok(Sampled { simulation, quiet_ns, iterations, begin_ns })
+        Ok(Sampled { simulation, quiet_ns: 0.0, iterations, begin_ns })
     }
 }
 

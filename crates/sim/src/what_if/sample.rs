@@ -9,7 +9,6 @@
 //! source.
 
 use crate::cpus::Node;
-use crate::level::MANY_RANKS;
 use crate::rng::Key;
 use crate::simulate::{Run, Simulation, passes, run_for};
 use crate::stats::{mean_ci95, mean_ci95_in_order};
@@ -20,26 +19,30 @@ use super::{Runs, Time};
 /// Nanoseconds of a core that one case may take in one round, about: on few ranks, and on many. They are reckoned,
 /// not measured, so that the answer does not depend on the machine that it is asked on.
 const FEW_COST: f64 = 0.15e9;
-const MANY_COST: f64 = 3.0e9;
+const MANY_COST: f64 = 0.4e9;
 /// The same for coordinated windows, which are simulated once.
-const WINDOWED_COST: f64 = 4e9;
+const WINDOWED_COST: f64 = 1e9;
+/// What a further round may take.
+const ROUND_COST: f64 = 0.8e9;
 /// What a pass over a rank costs, and its noise in an iteration, nanoseconds of a core, about.
 const PASS_COST: f64 = 3.0;
 const NOISE_COST: f64 = 180.0;
 /// Runs of a round on few ranks.
 const RUNS: u32 = 4;
+/// Ranks that are many: in each iteration some of them meet what is rare. (Fewer in tests, which are to be quick.)
+const MANY: u32 = if cfg!(test) { 1 << 11 } else { 1 << 14 };
 /// Most rounds on many ranks.
-const MANY_ROUNDS: u32 = 3;
+const MANY_ROUNDS: u32 = 4;
 /// Iterations that a job on many ranks needs to find its rhythm.
 const SETTLING: u64 = 2;
 /// Fewest and most iterations that are measured of a run on many ranks.
-const MEASURED: std::ops::RangeInclusive<f64> = 4.0..=16.0;
+const MEASURED: std::ops::RangeInclusive<f64> = 4.0..=48.0;
 /// Iterations that are gone through to know how long they are.
 const FIRST: u64 = 8;
 /// Fewest and most iterations of a run on few ranks; more meet nothing that they did not.
 const LONG: std::ops::RangeInclusive<f64> = 8.0..=200_000.0;
 /// Before a regular window: iterations without noise that a job on many ranks settles in, and those measured.
-const BEFORE: u64 = 4;
+const BEFORE: u64 = 2;
 /// Part of the seed that says when runs begin.
 const BEGIN: u64 = 1 << 41;
 
@@ -85,17 +88,6 @@ pub(super) struct WindowedPlan {
     around_ns: Option<u64>,
 }
 
-/// Runs of a round and most rounds of `ranks` ranks, for a question that wants `repetitions`, and so many iterations
-/// or not.
-pub(super) fn rounds(ranks: u32, repetitions: u32, iterations_given: bool) -> (u32, u32) {
-    let most = repetitions.max(1);
-    match iterations_given {
-        true => (most, 1),
-        false if ranks >= MANY_RANKS => (1, most.min(MANY_ROUNDS)),
-        false => (RUNS.min(most), most.div_ceil(RUNS)),
-    }
-}
-
 impl Sampled {
     pub(super) fn layout(&self) -> Result<Layout, SimError> {
         self.simulation.machine.layout(self.simulation.nodes)
@@ -107,17 +99,34 @@ impl Sampled {
         Ok(f64::from(self.layout()?.ranks()) * (passes * PASS_COST + NOISE_COST))
     }
 
+    /// Runs of a round, and most rounds.
+    pub(super) fn rounds(&self) -> Result<(u32, u32), SimError> {
+        let most = self.simulation.repetitions.max(1);
+        if self.iterations.is_some() {
+            return Ok((most, 1));
+        }
+        if self.layout()?.ranks() < MANY {
+            return Ok((RUNS.min(most), most.div_ceil(RUNS)));
+        }
+        let affordable = ROUND_COST / (self.cost()? * (self.measured()? + SETTLING) as f64);
+        Ok((1, (affordable as u32 + 1).min(MANY_ROUNDS).min(most)))
+    }
+
+    /// Iterations that are measured of a run on many ranks.
+    fn measured(&self) -> Result<u64, SimError> {
+        let affordable = MANY_COST / self.cost()? - SETTLING as f64;
+        Ok(affordable.clamp(*MEASURED.start(), *MEASURED.end()) as u64)
+    }
+
     /// What is simulated of every case, `everything` among them.
     pub(super) fn plan(&self, everything: &Node) -> Result<Plan, SimError> {
-        let (runs, rounds) =
-            rounds(self.layout()?.ranks(), self.simulation.repetitions, self.iterations.is_some());
+        let (runs, rounds) = self.rounds()?;
         if let Some(count) = self.iterations {
             return Ok(Plan { runs, rounds, part: Part::Iterations { from: SETTLING, count } });
         }
         let cost = self.cost()?;
-        if self.layout()?.ranks() >= MANY_RANKS {
-            let count = (MANY_COST / cost - SETTLING as f64).clamp(*MEASURED.start(), *MEASURED.end());
-            let part = Part::Iterations { from: SETTLING, count: count as u64 };
+        if self.layout()?.ranks() >= MANY {
+            let part = Part::Iterations { from: SETTLING, count: self.measured()? };
             return Ok(Plan { runs, rounds, part });
         }
         let mut first = self.under(everything, self.begin_ns, FIRST);
@@ -140,8 +149,8 @@ impl Sampled {
         let iterations = 2.0 * period_ns as f64 / self.quiet_ns.max(1.0);
         let affordable = WINDOWED_COST / (iterations * self.cost()?);
         let around_ns = 2 * BEFORE * self.quiet_ns.ceil() as u64;
-        let whole = affordable >= 2.0 || self.iterations.is_some() || 2 * around_ns > favored_ns;
-        let runs = if whole { (affordable as u32).clamp(1, most) } else { 2.min(most) };
+        let whole = affordable >= 1.0 || self.iterations.is_some() || 2 * around_ns > favored_ns;
+        let runs = if whole { (affordable as u32).clamp(1, most) } else { 1 };
         Ok(WindowedPlan { runs, period_ns, favored_ns, around_ns: (!whole).then_some(around_ns) })
     }
 

@@ -136,3 +136,50 @@ fn nodes_of_fewer_ranks_than_cpus_have_the_noise_of_all_cpus_between_them() {
     assert!(cost(&answer.sources[0], 0).ns > 10_000.0, "{answer:#?}");
     assert!((answer.spare.expect("room").share - 0.006).abs() < 0.001, "{answer:#?}");
 }
+
+/// Seeds of which every interval is asked for; `COLONY_SEEDS=200` takes some minutes.
+fn seeds() -> u64 {
+    std::env::var("COLONY_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(20)
+}
+
+/// Time with all noise, and what each source costs, on `nodes` nodes.
+fn figures(nodes: u32, seed: u64, iterations: Option<u64>) -> Vec<Option<Time>> {
+    let mut question = irregular();
+    (question.scenario.nodes, question.scenario.seed, question.scenario.repetitions) = (vec![nodes], seed, 8);
+    question.iterations_given = iterations.is_some();
+    question.scenario.program.iterations = iterations.unwrap_or(1);
+    let answer = question.answer(|_| (), |_| ()).expect("makes sense");
+    let cost = |(name, _): &(String, NodeNoise)| {
+        answer.sources.iter().find(|s| s.name == *name).and_then(|s| s.cost[0])
+    };
+    [Some(answer.scales[0].noisy)].into_iter().chain(question.measured.sources.iter().map(cost)).collect()
+}
+
+#[test]
+fn intervals_cover_what_long_runs_say_on_few_nodes_and_on_many() {
+    for (nodes, iterations) in [(64, 20_000), (2048, 400)] {
+        let truth = figures(nodes, 1_000_000, Some(iterations));
+        let (mut covered, mut all) = (0, 0);
+        for seed in 0..seeds() {
+            for (found, truth) in figures(nodes, seed, None).into_iter().zip(&truth) {
+                let (Some(found), Some(truth)) = (found, truth) else { continue };
+                let sure = |t: &Time| t.ci95_ns.expect("several values");
+                all += 1;
+                covered += u64::from((found.ns - truth.ns).abs() <= sure(&found).hypot(sure(truth)));
+            }
+        }
+        assert!(all >= 3 * seeds(), "{nodes} nodes: only {all} were seen");
+        assert!(covered * 10 >= all * 9, "{nodes} nodes: {covered} of {all} intervals cover");
+    }
+}
+
+#[test]
+fn what_no_run_met_is_not_seen_and_not_nothing() {
+    let mut question = question();
+    let quiet = CpuNoise::quiet(100_000_000).expect("a span");
+    let never = NodeNoise::new(vec![quiet]).expect("a CPU");
+    question.measured.sources.push(("thread:never".into(), never));
+    let answer = question.answer(|_| (), |_| ()).expect("makes sense");
+    let never = answer.sources.iter().find(|s| s.name == "thread:never").expect("there");
+    assert_eq!(never.cost, [None, None]);
+}
