@@ -3,6 +3,7 @@
 mod builder;
 mod error;
 pub(crate) mod parquet;
+mod rows;
 #[cfg(test)]
 pub(crate) mod synthetic;
 

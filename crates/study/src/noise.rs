@@ -111,7 +111,12 @@ pub fn is_nodes_own(source: &Source) -> bool {
 /// [`SimError`] where nothing was observed, or nothing of a CPU was left to the program.
 pub fn node_noise(trace: &Trace, keep: impl Fn(&Source) -> bool) -> Result<NodeNoise, SimError> {
     per_cpu(trace, keep, (trace.meta.observed_s * 1e9) as u64, |start_ns, duration_ns| {
-        Some((u64::try_from(start_ns - trace.meta.start_ns).ok()?, duration_ns))
+        let offset_ns = start_ns.saturating_sub(trace.meta.start_ns);
+        match u64::try_from(offset_ns) {
+            Ok(offset_ns) => Some((offset_ns, duration_ns)),
+            // begun before the observation: the part inside counts
+            Err(_) => Some((0, duration_ns.checked_sub(offset_ns.unsigned_abs())?)),
+        }
     })
 }
 

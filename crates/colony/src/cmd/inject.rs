@@ -198,7 +198,7 @@ fn detours(a: &Detours, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
 }
 
 fn replay(a: &Replay, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
-    let trace = colony_noise::convert::read(&a.trace, None)?;
+    let trace = super::read_trace(&a.trace)?;
     let plan = ReplayPlan {
         node: a.from_node,
         map: a.cpu_map.clone(),

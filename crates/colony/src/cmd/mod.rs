@@ -20,6 +20,19 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 
+/// Reads a trace in any format, and notes what the edges of its observation cut.
+fn read_trace(path: &Path) -> Result<colony_noise::Trace, colony_noise::trace::TraceError> {
+    let trace = colony_noise::convert::read(path, None)?;
+    match (trace.cut_at_edges(), trace.detours.len()) {
+        (0, _) => {}
+        (cut, all) => note!(
+            "{}: {cut} of {all} detours reach over an edge of the observation; only the time inside counts",
+            path.display()
+        ),
+    }
+    Ok(trace)
+}
+
 /// Prints a result for programs or for people.
 fn print<T: serde::Serialize>(json: bool, value: &T, text: impl FnOnce(&T) -> String) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();

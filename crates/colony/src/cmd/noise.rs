@@ -111,7 +111,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn show(a: &Show) -> anyhow::Result<()> {
-    let trace: Trace = convert::read(&a.trace, None)?;
+    let trace: Trace = super::read_trace(&a.trace)?;
     let windows = a
         .period
         .zip(a.duty)
@@ -128,7 +128,7 @@ fn show(a: &Show) -> anyhow::Result<()> {
 }
 
 fn diff(a: &DiffArgs) -> anyhow::Result<()> {
-    let (before, after) = (convert::read(&a.before, None)?, convert::read(&a.after, None)?);
+    let (before, after) = (super::read_trace(&a.before)?, super::read_trace(&a.after)?);
     let diff = Diff::of(&before, &after, Options { resamples: a.resamples, seed: a.seed })?;
     super::print(a.json, &diff, view::diff)
 }

@@ -103,6 +103,10 @@ pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
     match header.meta {
         Some(meta) => trace.build(meta),
         None if trace.is_empty() => Err(Problem::Empty("a row for each detour below the header")),
-        None => trace.build_foreign(),
+        None => {
+            let mut meta = trace.foreign_meta();
+            header.told(&mut meta);
+            trace.build(meta)
+        }
     }
 }

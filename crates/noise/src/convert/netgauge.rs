@@ -63,11 +63,10 @@ pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
     }
     let start_ns = header.get("start_ns").unwrap_or(0);
     trace.shift(start_ns);
-    let mut trace = trace.build_foreign()?;
-    trace.meta.threshold_ns = header.get("threshold_ns").unwrap_or(0);
-    trace.meta.start_ns = trace.meta.start_ns.min(start_ns);
-    if let Some(s) = header.get::<f64>("observed_s").filter(|s| s.is_finite() && *s > 0.0) {
-        trace.meta.observed_s = s;
-    }
-    Ok(trace)
+    let mut meta = trace.foreign_meta();
+    let first_ns = meta.start_ns;
+    header.told(&mut meta);
+    // offsets count from the start of the observation
+    meta.start_ns = first_ns.min(start_ns);
+    trace.build(meta)
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::Source;
 use crate::trace::synthetic::{any_trace, sample};
-use crate::trace::{Detour, Lane};
+use crate::trace::{Detour, Lane, TraceMeta};
 use proptest::prelude::*;
 
 fn bytes(trace: &Trace, format: Format) -> Result<Vec<u8>, TraceError> {
@@ -210,7 +210,8 @@ prop_compose! {
         let mut detours: Vec<Detour> = detours.collect();
         detours.sort_by_key(|d| (d.start_ns, d.cpu, d.duration_ns));
         detours.dedup_by_key(|d| (d.start_ns, d.cpu));
-        Trace::from_parts(sample(1).meta, sources, detours).expect("sources are there")
+        let meta = TraceMeta { cpus: (0..8).collect(), start_ns: 0, observed_s: 1.2e9, ..sample(1).meta };
+        Trace::from_parts(meta, sources, detours).expect("sources are there")
     }
 }
 

@@ -76,6 +76,16 @@ impl Header {
         Ok(())
     }
 
+    /// Puts what the pairs say of the observation into `meta`, which holds what the detours say.
+    pub(super) fn told(&self, meta: &mut TraceMeta) {
+        meta.threshold_ns = self.get("threshold_ns").unwrap_or(meta.threshold_ns);
+        meta.start_ns = self.get("start_ns").unwrap_or(meta.start_ns);
+        meta.cpus = self.get("cpus").unwrap_or_else(|| std::mem::take(&mut meta.cpus));
+        if let Some(s) = self.get::<f64>("observed_s").filter(|s| s.is_finite() && *s > 0.0) {
+            meta.observed_s = s;
+        }
+    }
+
     /// The value of a pair, where it reads as `T`.
     pub(super) fn get<T: std::str::FromStr>(&self, key: &str) -> Option<T> {
         self.pairs.iter().find(|(k, _)| k == key).and_then(|(_, v)| v.parse().ok())

@@ -77,25 +77,31 @@ impl TraceBuilder {
     /// The trace.
     ///
     /// # Errors
-    /// As [`Trace::from_parts`].
+    /// [`Problem::Row`] for a row that contradicts `meta`, else as [`Trace::from_parts`].
     pub fn build(self, meta: TraceMeta) -> Result<Trace, Problem> {
+        super::rows::check(&meta, &self.detours)?;
         Trace::from_parts(meta, self.sources, self.detours)
     }
 
     /// The trace of a tool that left no metadata: CPUs and time span are those of the detours.
     ///
     /// # Errors
-    /// As [`Trace::from_parts`].
+    /// As [`TraceBuilder::build`].
     pub fn build_foreign(self) -> Result<Trace, Problem> {
+        let meta = self.foreign_meta();
+        self.build(meta)
+    }
+
+    /// What the detours alone say of their trace: CPUs, start and time span.
+    pub(crate) fn foreign_meta(&self) -> TraceMeta {
         let start_ns = self.detours.iter().map(|d| d.start_ns).min().unwrap_or(0);
         let end_ns = self.detours.iter().map(Detour::end_ns).max().unwrap_or(0);
-        let meta = TraceMeta {
+        TraceMeta {
             cpus: self.detours.iter().map(|d| usize::from(d.cpu)).collect(),
             observed_s: end_ns.abs_diff(start_ns) as f64 / 1e9,
             start_ns,
             ..TraceMeta::default()
-        };
-        self.build(meta)
+        }
     }
 }
 

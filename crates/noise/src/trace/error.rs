@@ -85,6 +85,16 @@ pub enum Problem {
     /// A CPU number no kernel has.
     #[error("CPU {0} cannot be: a CPU number is below {limit}; is the column really a CPU?", limit = CpuSet::LIMIT)]
     Cpu(u64),
+    /// A row that no measurement can have left.
+    #[error(
+        "row {row} of the trace is impossible: {what}; correct the row or the metadata, or measure again"
+    )]
+    Row {
+        /// Counted from 1, in the order of the file.
+        row: usize,
+        /// What the row says, and what contradicts it.
+        what: String,
+    },
     /// One line of a text file.
     #[error("line {line}: {reason}")]
     Line {

@@ -76,21 +76,25 @@ pub(crate) fn any_source() -> impl Strategy<Value = Source> {
 }
 
 prop_compose! {
-    /// Any trace with up to `n` detours, of any node, CPU, instant and length.
+    /// Any trace with up to `n` detours, of any node, CPU, instant of the observation and length.
     pub(crate) fn any_trace(n: usize)(
         sources in prop::collection::hash_set(any_source(), 1..8),
         rows in prop::collection::vec(
-            (any::<u32>(), 0u16..1024, -1i64 << 62..1 << 62, 0u64..1 << 61, any::<prop::sample::Index>()), 0..n),
-        observed_s in 0.0..1e6f64,
+            (any::<u32>(), 0u16..1024, 0.0..1f64, 0.0..1f64, any::<prop::sample::Index>()), 0..n),
+        observed_s in 0.0..2e9f64,
         tsc_hz in 0.0..1e10f64,
         start_ns in -1i64 << 61..1 << 61,
         threshold_ns: u64,
     ) -> Trace {
         let sources: Vec<Source> = sources.into_iter().collect();
-        let detours = rows.into_iter().map(|(node, cpu, start_ns, duration_ns, source)| Detour {
-            node, cpu, start_ns, duration_ns, source: source.index(sources.len()) as u16,
+        let detours = rows.into_iter().map(|(node, cpu, start, length, source)| Detour {
+            node,
+            cpu,
+            start_ns: start_ns + (start * observed_s * 1e9) as i64,
+            duration_ns: (length * observed_s * 1e9) as u64,
+            source: source.index(sources.len()) as u16,
         }).collect();
-        let meta = TraceMeta { observed_s, tsc_hz, start_ns, threshold_ns, ..meta(3, 1.0) };
+        let meta = TraceMeta { observed_s, tsc_hz, start_ns, threshold_ns, ..meta(1024, 1.0) };
         Trace::from_parts(meta, sources, detours).expect("sources are there")
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use colony_noise::{Source, Trace, convert};
+use colony_noise::{Source, Trace};
 use colony_sim::spec::{Measured, Traces};
 use colony_study::noise::node_noise;
 
@@ -15,7 +15,7 @@ pub(super) fn read_all(files: &[String]) -> anyhow::Result<Traces> {
 
 /// Reads a trace and takes it apart by source. Throttling is left out: it is the observer's own doing.
 pub(super) fn read(path: &Path) -> anyhow::Result<Measured> {
-    let trace = convert::read(path, None)?;
+    let trace = crate::cmd::read_trace(path)?;
     by_source(&trace).with_context(|| format!("the trace {}", path.display()))
 }
 
