@@ -1,3 +1,5 @@
+use crate::words::number_of;
+
 /// A scenario that cannot be projected.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SimError {
@@ -67,7 +69,7 @@ pub enum SimError {
         must: &'static str,
     },
     /// Noise on a core that runs no rank.
-    #[error("the noise `{source_name}` is on core {core}, and ranks run on {cores} cores of a node (from 0)")]
+    #[error("the noise `{source_name}` is on core {core}, and ranks run on {} of a node (from 0)", number_of((*cores).into(), "core"))]
     NoCore {
         /// Its source.
         source_name: String,
@@ -78,8 +80,9 @@ pub enum SimError {
     },
     /// More noise than one core can serve.
     #[error(
-        "the noise of {cores} cores asks for {:.0} % of one spare core: its backlog would grow for ever; \
+        "the noise of {} asks for {:.0} % of one spare core: its backlog would grow for ever; \
          take more spare cores, or fewer cores for each",
+        number_of((*cores).into(), "core"),
         load * 100.0
     )]
     SpareCore {

@@ -63,6 +63,7 @@ pub mod stats;
 pub mod sweep;
 pub mod what_if;
 mod windowed;
+pub mod words;
 
 pub use base_time::BaseTime;
 pub use error::SimError;

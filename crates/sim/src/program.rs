@@ -86,6 +86,20 @@ pub enum Operation {
     Alltoall,
 }
 
+impl Operation {
+    /// Its name, as scenarios have it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Barrier => "barrier",
+            Self::Allreduce => "allreduce",
+            Self::Bcast => "bcast",
+            Self::Allgather => "allgather",
+            Self::Alltoall => "alltoall",
+        }
+    }
+}
+
 /// How a collective is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -110,6 +124,24 @@ pub enum Algorithm {
     Pairwise,
     /// As pairwise, all messages at once.
     Linear,
+}
+
+impl Algorithm {
+    /// Its name, as scenarios have it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hardware => "hardware",
+            Self::Dissemination => "dissemination",
+            Self::RecursiveDoubling => "recursive-doubling",
+            Self::Rabenseifner => "rabenseifner",
+            Self::Binomial => "binomial",
+            Self::Ring => "ring",
+            Self::Bruck => "bruck",
+            Self::Pairwise => "pairwise",
+            Self::Linear => "linear",
+        }
+    }
 }
 
 /// The barotropic solver of [`Program::pop`].
@@ -165,14 +197,7 @@ impl Program {
     /// One collective over and over.
     #[must_use]
     pub fn collective(operation: Operation, bytes: u64, iterations: u64) -> Self {
-        let name = match operation {
-            Operation::Barrier => "barrier",
-            Operation::Allreduce => "allreduce",
-            Operation::Bcast => "bcast",
-            Operation::Allgather => "allgather",
-            Operation::Alltoall => "alltoall",
-        };
-        Self::new(name, iterations, vec![Step::collective(operation, bytes)])
+        Self::new(operation.name(), iterations, vec![Step::collective(operation, bytes)])
     }
 
     /// Work, then a barrier, and again (HPC-Colony progress report 2006, Figure 3: 10,000 times 1 ms).

@@ -11,7 +11,7 @@ use colony_sim::what_if::{Answer, Time};
 use comfy_table::{CellAlignment, Table};
 
 use crate::table::{self, name, wrap};
-use crate::units::{count, percent, three, time};
+use crate::units::{count, counted, percent, three, time};
 
 /// A scenario's points, a row each; a column for each value swept.
 #[must_use]
@@ -81,14 +81,15 @@ pub fn headline(s: &Scenario) -> String {
     let p = &s.program;
     let mut text = name(&p.name, 30);
     if let Some(bytes) = p.bytes {
-        let _ = write!(text, " of {} bytes", count(bytes));
+        let _ = write!(text, " of {}", counted(bytes, "byte"));
     }
     if let Some(ns) = p.work_ns {
         let _ = write!(text, " after {} of work", time(ns as f64));
     }
     let runs =
         if s.repetitions == 1 { "once".into() } else { format!("{} times", count(s.repetitions.into())) };
-    let _ = write!(text, ", {} iterations, {runs}, on {}", count(p.iterations), name(s.machine.name(), 30));
+    let _ =
+        write!(text, ", {}, {runs}, on {}", counted(p.iterations, "iteration"), name(s.machine.name(), 30));
     text + &noise(s)
 }
 
@@ -149,9 +150,9 @@ pub fn goal(file: &str, ranks: u32, events: u64, scenario: &Scenario, rows: &[Go
             format!("{}×", three(r.mean_ns / r.quiet_ns.max(1) as f64)),
         ]);
     }
-    let (ranks, events) = (count(ranks.into()), count(events));
+    let (ranks, events) = (counted(ranks.into(), "rank"), counted(events, "event"));
     let machine = name(scenario.machine.name(), 30);
-    let text = format!("{}: {ranks} ranks, {events} events, on {machine}{}", name(file, 60), noise(scenario));
+    let text = format!("{}: {ranks}, {events}, on {machine}{}", name(file, 60), noise(scenario));
     // to the nanosecond: schedules are compared with other simulators
     let exact = rows.first().map_or_else(String::new, |r| format!("without noise: {} ns\n", r.quiet_ns));
     format!("{}\n\n{t}\n{exact}", wrap(&text))
@@ -305,7 +306,11 @@ pub fn fits(all: &[Fitted]) -> String {
     }
     let mut out = format!("{t}\n");
     if left_out > 0 {
-        let _ = writeln!(out, "{left_out} sources are too rare to be fitted (--json says why)");
+        let _ = writeln!(
+            out,
+            "{} too rare to be fitted (--json says why)",
+            if left_out == 1 { "1 source is".into() } else { format!("{left_out} sources are") }
+        );
     }
     out.push_str(&wrap("fit: how far measured and modelled times are apart: good up to 5 %, poor over 10 %; measured: their own quantiles, where no family fits"));
     out.push('\n');

@@ -49,6 +49,12 @@ pub fn count(n: u64) -> String {
     out
 }
 
+/// A count of things: `1 rank`, `1 234 ranks`.
+#[must_use]
+pub fn counted(n: u64, thing: &str) -> String {
+    format!("{} {thing}{}", count(n), if n == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -115,6 +115,52 @@ fn a_sweep_is_kept_as_json_and_as_a_table() {
 }
 
 #[test]
+fn mistakes_in_files_are_told_in_the_words_of_scenarios() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).expect("written");
+        path.to_str().expect("plain").to_owned()
+    };
+    for (text, says) in [
+        ("seed = 1\nnodes = \"many\"\n", "w.toml:2: `nodes` is the text \"many\"; give a list"),
+        ("begin = 5\n", "w.toml:1: `begin` is 5; give a time with its unit"),
+        (
+            "[[noise]]\nphase = \"late\"\nperiodic = { every = \"1ms\", length = \"2us\" }\n",
+            "w.toml:2: `noise.0.phase` has no `late`",
+        ),
+        (
+            "[program]\nname = \"x\"\n[[program.step]]\nkind = \"collective\"\noperation = \"allreduce\"\n\
+             algorithm = \"pairwise\"\n",
+            "asks for an allreduce by pairwise",
+        ),
+    ] {
+        fails(&["sim", &file("w.toml", text)], if text.contains("step") { 1 } else { 2 }, says);
+    }
+    fails(
+        &["sim", "--machine", &file("m.toml", "name = 3\n")],
+        2,
+        "m.toml:1: no machine profile: `name` is 3",
+    );
+    fails(
+        &with(&["--sweep", "program.bytes=many"]),
+        2,
+        "is the text \"many\"; give a whole number of 0 or more",
+    );
+    fails(&with(&["--algorithm", "telepathy"]), 2, "has no `telepathy`; choose one of `hardware`");
+    // a distribution's fixed time has a unit, or is whole nanoseconds
+    let fixed = |length: &str| {
+        let model = "arrivals = { every = { fixed = \"1ms\" } }";
+        let text =
+            format!("nodes = [8]\n[[noise]]\nmodel = {{ {model}, length = {{ fixed = {length} }} }}\n");
+        json(&["sim", &file("f.toml", &text), "--iterations", "5", "--json"])["points"].take()
+    };
+    assert_eq!(fixed("\"100us\""), fixed("100000"));
+    let one = text(&["sim", "--nodes", "8", "--noise", "none", "--iterations", "1", "--bytes", "1"]);
+    assert!(one.contains("of 1 byte after") && one.contains(", 1 iteration,"), "{one}");
+}
+
+#[test]
 fn a_killed_sweep_resumes_to_the_same_file() {
     let dir = tempfile::tempdir().expect("temp dir");
     let args = |out: &Path| {
@@ -210,7 +256,7 @@ fn fitted_models_stand_in_a_scenario() {
     let dir = tempfile::tempdir().expect("temp dir");
     let trace = trace(dir.path());
     let table = text(&["noise", "fit", &trace]);
-    assert!(table.contains("irq:local_timer") && table.contains("1 sources are too rare"), "{table}");
+    assert!(table.contains("irq:local_timer") && table.contains("1 source is too rare"), "{table}");
     let found = json(&["noise", "fit", &trace, "--json"]);
     assert_eq!(found["schema"], "colony.noise.fit/1");
     let toml = text_unwrapped(&["noise", "fit", &trace, "--toml"]);

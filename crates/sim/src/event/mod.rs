@@ -19,6 +19,7 @@ use crate::cpus::Node;
 use crate::goal::{Kind, Schedule};
 use crate::network::{MachineNetwork, Network};
 use crate::rng::Key;
+use crate::words::number_of;
 
 /// When a rank's CPU takes the overhead of a receive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -80,7 +81,7 @@ pub struct Unreceived {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EventError {
     /// The machine has not as many ranks as the schedule.
-    #[error("the schedule has {schedule} ranks and the machine {machine}; give it as many")]
+    #[error("the schedule has {} and the machine {machine}; give it as many", number_of((*schedule).into(), "rank"))]
     Ranks {
         /// Ranks of the schedule.
         schedule: u32,
@@ -88,7 +89,7 @@ pub enum EventError {
         machine: u32,
     },
     /// Ranks wait for one another, or for messages that nobody sends.
-    #[error("deadlock: {ranks} ranks wait for ever: {}", list(first, *ranks, waits))]
+    #[error("deadlock: {} for ever: {}", wait(*ranks), list(first, *ranks, waits))]
     Deadlock {
         /// Ranks that wait.
         ranks: u32,
@@ -96,7 +97,7 @@ pub enum EventError {
         first: Vec<Waiting>,
     },
     /// Messages were left over.
-    #[error("{messages} messages were never received: {}", list(first, *messages, goes))]
+    #[error("{} never received: {}", were(*messages), list(first, *messages, goes))]
     Unreceived {
         /// How many.
         messages: u32,
@@ -112,6 +113,14 @@ pub enum EventError {
     /// The schedule's times add up to more than can be counted.
     #[error("the schedule takes too long to be counted in nanoseconds: over {} years", u64::MAX / 8 / 31_557_600_000_000_000)]
     TooLong,
+}
+
+fn wait(ranks: u32) -> String {
+    format!("{} {}", number_of(ranks.into(), "rank"), if ranks == 1 { "waits" } else { "wait" })
+}
+
+fn were(messages: u32) -> String {
+    format!("{} {}", number_of(messages.into(), "message"), if messages == 1 { "was" } else { "were" })
 }
 
 /// Most entries in a list of what went wrong.

@@ -38,18 +38,17 @@ impl Collective {
             Operation::Allreduce | Operation::Bcast => machine.hardware_reduce.as_ref(),
             Operation::Allgather | Operation::Alltoall => None,
         };
-        let what = self.operation;
+        let what = crate::words::a(self.operation.name());
         match (self.algorithm, hardware) {
-            (Some(Algorithm::Hardware), _) if !all => Err(format!(
-                "asks for a {what:?} by hardware of only some ranks: the machine serves all or none"
-            )),
+            (Some(Algorithm::Hardware), _) if !all => {
+                Err(format!("asks for {what} by hardware of only some ranks: the machine serves all or none"))
+            }
             (Some(Algorithm::Hardware), _) if self.combine_ns > 0 => Err(format!(
-                "asks for a {what:?} by hardware with an operation of its own (combine_ns): that is software"
+                "asks for {what} by hardware with an operation of its own (combine_ns): that is software"
             )),
-            (Some(Algorithm::Hardware), None) => Err(format!(
-                "asks for a {what:?} by hardware, and machine `{}` has none for it",
-                machine.name
-            )),
+            (Some(Algorithm::Hardware), None) => {
+                Err(format!("asks for {what} by hardware, and machine `{}` has none for it", machine.name))
+            }
             (Some(Algorithm::Hardware), Some(h)) => Ok(Chosen::Hardware(h)),
             (None, Some(h)) if all && self.combine_ns == 0 => Ok(Chosen::Hardware(h)),
             (Some(algorithm), _) => Ok(Chosen::Software(algorithm)),
@@ -105,7 +104,9 @@ impl Collective {
                 }
                 (operation, algorithm) => {
                     return Err(format!(
-                        "asks for a {operation:?} by {algorithm:?}, which is no way to do one"
+                        "asks for {} by {}, which is no way to do one",
+                        crate::words::a(operation.name()),
+                        algorithm.name()
                     ));
                 }
             }

@@ -66,7 +66,8 @@ impl Machine {
         let machine: Self = toml::from_str(text).map_err(|e| {
             let line = e.span().map(|s| 1 + text.bytes().take(s.start).filter(|&b| b == b'\n').count());
             let at = line.map_or_else(|| file.into(), |line| format!("{file}:{line}"));
-            SimError::BadProfile { at, what: e.message().into() }
+            let path = e.span().and_then(|s| crate::spec::path_at(text, s.start));
+            SimError::BadProfile { at, what: crate::spec::plain(e.message(), path.as_deref()) }
         })?;
         machine.check()?;
         Ok(machine)

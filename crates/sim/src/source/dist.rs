@@ -10,7 +10,7 @@ use crate::rng::Key;
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Dist {
     /// Always the same.
-    Fixed(u64),
+    Fixed(#[serde(deserialize_with = "crate::spec::notation::ns_or_time")] u64),
     /// Any time from `from_ns` to `to_ns` (the Leibniz daemon of the Colony report: 0 to twice the mean).
     Uniform {
         /// Least.
@@ -40,7 +40,7 @@ pub enum Dist {
         most_ns: f64,
     },
     /// Quantiles at equal steps of probability, rising, straight lines between: a measured distribution.
-    Quantiles(Vec<u64>),
+    Quantiles(#[serde(deserialize_with = "crate::spec::notation::all_ns_or_time")] Vec<u64>),
 }
 
 impl Dist {

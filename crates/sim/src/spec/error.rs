@@ -64,7 +64,8 @@ impl SpecError {
 
     pub(crate) fn toml(text: &str, e: &toml::de::Error) -> Self {
         let line = e.span().map_or(1, |s| line_at(text, s.start));
-        Self::Line { file: None, line, what: e.message().replace('\n', "; ") }
+        let path = e.span().and_then(|s| super::plain::path_at(text, s.start));
+        Self::Line { file: None, line, what: super::plain(e.message(), path.as_deref()) }
     }
 
     /// The same with the line of the value in `text`.

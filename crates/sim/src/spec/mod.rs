@@ -20,7 +20,8 @@
 mod error;
 mod machine;
 mod noise;
-mod notation;
+pub(crate) mod notation;
+mod plain;
 mod point;
 mod program;
 mod scheduler;
@@ -32,6 +33,8 @@ use serde::{Deserialize, Serialize};
 pub use error::SpecError;
 pub use machine::MachineSpec;
 pub use noise::{Leibniz, Measured, Repeated, SourceSpec, Traces};
+pub(crate) use plain::path_at;
+pub use plain::plain;
 pub use point::Point;
 pub use program::ProgramSpec;
 pub use scheduler::{SchedulerSpec, Slices, Windowed};
@@ -125,7 +128,7 @@ impl Scenario {
     /// # Errors
     /// [`SpecError::Value`] for a number beyond TOML's (2⁶³).
     pub fn to_toml(&self) -> Result<String, SpecError> {
-        toml::to_string(self).map_err(|e| SpecError::value("scenario", e.to_string()))
+        toml::to_string(self).map_err(|_| unwritable())
     }
 
     /// # Errors
@@ -178,6 +181,15 @@ impl Scenario {
         files.dedup();
         Ok(files)
     }
+}
+
+/// A scenario that is no TOML.
+fn unwritable() -> SpecError {
+    let what = format!(
+        "one of its numbers is beyond {}, the largest that TOML can write; give a smaller one",
+        i64::MAX
+    );
+    SpecError::value("scenario", what)
 }
 
 #[cfg(test)]

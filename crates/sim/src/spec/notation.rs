@@ -1,7 +1,45 @@
 //! Times and duty cycles as people write them: `1ms`, `95%`.
 
-use colony_time::text;
-use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
+use std::fmt;
+
+use colony_time::{DutyCycle, text};
+use serde::{Deserializer, Serializer, de};
+
+/// A text that is parsed; `W` says what it must be.
+struct Text<T> {
+    must_be: &'static str,
+    parse: fn(&str) -> Result<T, String>,
+    /// What to make of a whole number; without, it is refused.
+    number: Option<fn(u64) -> T>,
+}
+
+impl<T> de::Visitor<'_> for Text<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.must_be)
+    }
+
+    fn visit_str<E: de::Error>(self, word: &str) -> Result<T, E> {
+        (self.parse)(word).map_err(E::custom)
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<T, E> {
+        let take = self.number.ok_or_else(|| E::invalid_type(de::Unexpected::Unsigned(number), &self))?;
+        Ok(take(number))
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
+        match (u64::try_from(number), self.number) {
+            (Ok(number), Some(take)) => Ok(take(number)),
+            _ => Err(E::invalid_type(de::Unexpected::Signed(number), &self)),
+        }
+    }
+}
+
+fn time(word: &str) -> Result<u64, String> {
+    text::parse_ns(word).map_err(|e| format!("`{word}` is no time: {e}"))
+}
 
 /// A time.
 pub(super) mod ns {
@@ -12,8 +50,8 @@ pub(super) mod ns {
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<u64, D::Error> {
-        let word = String::deserialize(d)?;
-        text::parse_ns(&word).map_err(|e| D::Error::custom(format!("`{word}` is no time: {e}")))
+        let must_be = "a time with its unit, as \"100ms\"";
+        d.deserialize_any(Text { must_be, parse: time, number: None })
     }
 }
 
@@ -33,17 +71,39 @@ pub(super) mod maybe_ns {
     }
 }
 
+/// Whole nanoseconds, or a time with its unit.
+#[derive(Clone, Copy)]
+struct Either(u64);
+
+impl<'de> de::Deserialize<'de> for Either {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let must_be = "whole nanoseconds, or a time with its unit, as \"100ms\"";
+        d.deserialize_any(Text { must_be, parse: |word| time(word).map(Either), number: Some(Either) })
+    }
+}
+
+/// Reads whole nanoseconds, or a time with its unit.
+pub(crate) fn ns_or_time<'de, D: Deserializer<'de>>(d: D) -> Result<u64, D::Error> {
+    <Either as de::Deserialize>::deserialize(d).map(|ns| ns.0)
+}
+
+/// Reads a list of what [`ns_or_time`] reads.
+pub(crate) fn all_ns_or_time<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<u64>, D::Error> {
+    let all: Vec<Either> = de::Deserialize::deserialize(d)?;
+    Ok(all.into_iter().map(|ns| ns.0).collect())
+}
+
 /// A duty cycle.
 pub(super) mod duty {
     use super::*;
-    use colony_time::DutyCycle;
 
     pub(crate) fn serialize<S: Serializer>(duty: &DutyCycle, s: S) -> Result<S::Ok, S::Error> {
         s.collect_str(duty)
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<DutyCycle, D::Error> {
-        let word = String::deserialize(d)?;
-        text::parse_duty(&word).map_err(|e| D::Error::custom(format!("`{word}` is no duty cycle: {e}")))
+        let parse =
+            |word: &str| text::parse_duty(word).map_err(|e| format!("`{word}` is no duty cycle: {e}"));
+        d.deserialize_any(Text { must_be: "a duty cycle, as \"80%\"", parse, number: None })
     }
 }

@@ -91,7 +91,7 @@ impl Scenario {
         if self.sweep.is_empty() {
             return Ok(vec![(Settings::new(), Arc::new(one))]);
         }
-        let table = toml::Table::try_from(&one).map_err(|e| SpecError::value("scenario", e))?;
+        let table = toml::Table::try_from(&one).map_err(|_| super::unwritable())?;
         let made = cases.into_iter().map(|set| {
             let mut tree = Value::Table(table.clone());
             for (path, value) in &set {
@@ -107,7 +107,7 @@ impl Scenario {
             };
             let wrong = |what: String| SpecError::value(&place, format!("with {}: {what}", tried()));
             let scenario: Self =
-                tree.try_into().map_err(|e: toml::de::Error| wrong(e.message().replace('\n', "; ")))?;
+                tree.try_into().map_err(|e: toml::de::Error| wrong(super::plain(e.message(), None)))?;
             scenario.check().map_err(|e| wrong(e.to_string()))?;
             Ok((set, Arc::new(scenario)))
         });

@@ -1,7 +1,8 @@
 //! The flags of `colony sim`, as changes of a scenario.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use anyhow::Context;
 use colony_sim::machine::Machine;
 use colony_sim::program::Algorithm;
 use colony_sim::source::Phase;
@@ -160,7 +161,12 @@ impl Flags {
 /// A profile, or the file of one.
 fn machine_of(word: &str) -> anyhow::Result<MachineSpec> {
     Ok(match word.ends_with(".toml") {
-        true => MachineSpec::Given(Box::new(Machine::read(Path::new(word))?)),
+        true => {
+            let text =
+                std::fs::read_to_string(word).with_context(|| format!("reading the machine {word}"))?;
+            let machine = Machine::from_toml(&text, word).map_err(|e| super::wrong(e.to_string()))?;
+            MachineSpec::Given(Box::new(machine))
+        }
         false => MachineSpec::Named(word.to_owned()),
     })
 }
@@ -203,7 +209,7 @@ fn scheduler(name: &str) -> Result<SchedulerSpec, String> {
 
 fn algorithm(name: &str) -> Result<Algorithm, String> {
     let value = toml::Value::String(name.to_owned());
-    value.try_into().map_err(|e: toml::de::Error| e.message().replace('\n', "; "))
+    value.try_into().map_err(|e: toml::de::Error| colony_sim::spec::plain(e.message(), None))
 }
 
 /// `PATH=V,V`: values are TOML, and words without quotes are texts.

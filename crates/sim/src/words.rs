@@ -1,0 +1,24 @@
+//! Grammar of messages: numbers of things, and articles.
+
+/// So many things, as `1 rank` and `3 ranks`.
+///
+/// ```
+/// assert_eq!(colony_sim::words::number_of(1, "rank"), "1 rank");
+/// assert_eq!(colony_sim::words::number_of(0, "event"), "0 events");
+/// ```
+#[must_use]
+pub fn number_of(n: u64, thing: &str) -> String {
+    if n == 1 { format!("1 {thing}") } else { format!("{n} {thing}s") }
+}
+
+/// A word behind its article, as `an allreduce`. It goes by the first letter: for names of operations.
+///
+/// ```
+/// assert_eq!(colony_sim::words::a("allreduce"), "an allreduce");
+/// assert_eq!(colony_sim::words::a("barrier"), "a barrier");
+/// ```
+#[must_use]
+pub fn a(word: &str) -> String {
+    let vowel = word.starts_with(['a', 'e', 'i', 'o', 'u', 'A', 'E', 'I', 'O', 'U']);
+    format!("{} {word}", if vowel { "an" } else { "a" })
+}
