@@ -1,12 +1,24 @@
 //! The seeds' numbers: the published value beside ours, by the simulator alone.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock};
+
 use colony_study::results::Published;
 use colony_study::{Params, seeds};
 
+#[path = "seeds/figures.rs"]
+mod figures;
+
+/// Rows of an experiment, which is run once for all tests.
 fn rows(name: &str) -> Vec<Published> {
-    let params = Params::default();
-    let mut context = seeds::Context { params: &params, node: None, progress: &() };
-    seeds::find(name).expect("there is one").run(&mut context).expect("runs").rows
+    static RUNS: Mutex<BTreeMap<String, Arc<OnceLock<Vec<Published>>>>> = Mutex::new(BTreeMap::new());
+    let run = Arc::clone(RUNS.lock().expect("no test panics here").entry(name.to_owned()).or_default());
+    let rows = run.get_or_init(|| {
+        let params = Params::default();
+        let mut context = seeds::Context { params: &params, node: None, progress: &() };
+        seeds::find(name).expect("there is one").run(&mut context).expect("runs").rows
+    });
+    rows.clone()
 }
 
 /// Our value in the row of `name` that begins so.

@@ -1,11 +1,12 @@
 //! The documentation, held against the programs: every command it shows runs, every link leads somewhere.
 //!
 //! A block ```` ```console ```` is run line by line where a line begins with `$ ` (a line that begins with `> `
-//! goes on with it); what stands below is sample output, for readers. The commands of a page are one shell session
+//! goes on with it); what stands below is sample output, for readers. In a block ```` ```console exact ```` it must be
+//! what the command prints ([`crate::samples`]): for figures that are the same everywhere. The commands of a page are one shell session
 //! on a pseudo-terminal, in a folder of its own. A block that needs more than every machine has says so:
 //! `needs-root`, `needs-mpi`, `needs-colonyd`, `needs-vm`, `needs-cnk`, `needs-static`, `needs-dropbear`, `needs-nas`, `needs-selfish`, `needs-bench-cnk`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -13,6 +14,8 @@ use std::process::{Command, Output, Stdio};
 
 use colony_cnk::programs::static_folder;
 use colony_node::privilege::Privileges;
+
+use crate::samples::{self, Sample};
 
 /// The longest a page may take, for machines under load.
 const PATIENCE: &str = "600";
@@ -23,6 +26,8 @@ struct Shown {
     line: usize,
     command: String,
     needs: Vec<String>,
+    /// What it must print, if that is the same everywhere.
+    sample: Option<Sample>,
 }
 
 /// The commands that `page` shows, in order.
@@ -30,20 +35,29 @@ fn commands(page: &str) -> Vec<Shown> {
     let mut all: Vec<Shown> = Vec::new();
     // what the block needs, inside one that is run; none in another block
     let mut block: Option<Option<Vec<String>>> = None;
+    let mut exact = false;
     for (line, text) in (1..).zip(page.lines()) {
         match (&block, text.strip_prefix("```")) {
             (None, Some(head)) => {
                 let mut words = head.split_whitespace();
                 let run = words.next() == Some("console");
-                block = Some(run.then(|| words.map(str::to_owned).collect()));
+                let words: Vec<String> = words.map(str::to_owned).collect();
+                exact = words.iter().any(|w| w == "exact");
+                block = Some(run.then(|| words.into_iter().filter(|w| w != "exact").collect()));
             }
             (Some(_), Some(_)) => block = None,
             (Some(Some(needs)), None) => {
                 if let Some(command) = text.strip_prefix("$ ") {
-                    all.push(Shown { line, command: command.into(), needs: needs.clone() });
+                    let sample = exact.then(|| Sample { first: line, lines: Vec::new() });
+                    all.push(Shown { line, command: command.into(), needs: needs.clone(), sample });
                 } else if let (Some(more), Some(last)) = (text.strip_prefix("> "), all.last_mut()) {
                     last.command.push('\n');
                     last.command.push_str(more);
+                    if let Some(sample) = &mut last.sample {
+                        sample.first = line;
+                    }
+                } else if let Some(sample) = all.last_mut().and_then(|last| last.sample.as_mut()) {
+                    sample.lines.push(text.to_owned());
                 }
             }
             _ => {}
@@ -125,16 +139,30 @@ fn script(name: &str, shown: &[Shown]) -> Option<String> {
             continue;
         }
         any = true;
-        writeln!(script, "trap 'echo \"FAILED: {name}:{}\"' ERR\n{}", s.line, s.command).expect("memory");
+        writeln!(script, "trap 'echo \"FAILED: {name}:{}\"' ERR", s.line).expect("memory");
+        match &s.sample {
+            None => writeln!(script, "{}", s.command).expect("memory"),
+            Some(sample) => {
+                let file = format!("\"$SAMPLES/{}\"", sample.first);
+                writeln!(script, "{{ {}\n}} > {file}\ncat {file}", s.command).expect("memory");
+            }
+        }
     }
     any.then_some(script)
 }
 
-fn run(script: &str) -> Output {
+/// A page that was run: how it ended, and what the commands with a sample printed.
+struct Ran {
+    out: Output,
+    printed: BTreeMap<usize, String>,
+}
+
+fn run(script: &str) -> Ran {
     let folder = tempfile::tempdir().expect("a folder");
     let place = |file: &str| folder.path().join(file);
     std::fs::create_dir(place("bin")).expect("a folder");
     std::fs::create_dir(place("work")).expect("a folder");
+    std::fs::create_dir(place("samples")).expect("a folder");
     // a program, not a function: what `sudo … &` starts must be the program itself
     std::fs::write(place("bin/sudo"), "#!/bin/sh\nexec \"$@\"\n").expect("a file");
     std::fs::set_permissions(place("bin/sudo"), PermissionsExt::from_mode(0o755)).expect("our file");
@@ -146,17 +174,25 @@ fn run(script: &str) -> Output {
         std::env::var("PATH").unwrap_or_default()
     );
     let page = format!("timeout --foreground {PATIENCE} bash -e {}", place("page.sh").display());
-    Command::new("script")
+    let out = Command::new("script")
         .args(["-qefc", &page, "/dev/null"])
         .current_dir(place("work"))
         .env("PATH", path)
         .env("TERM", "xterm-256color")
+        .env("SAMPLES", place("samples"))
         .env("STATIC", static_folder().unwrap_or_default())
         .env("COLONY_BENCH", programs().join("colony-bench"))
         .env_remove("COLONY_MOUNT")
         .stdin(Stdio::null())
         .output()
-        .expect("script, of util-linux, runs")
+        .expect("script, of util-linux, runs");
+    let files = std::fs::read_dir(place("samples")).expect("a folder").map(|f| f.expect("readable"));
+    let printed = files.filter_map(|f| {
+        let line = f.file_name().to_str()?.parse().ok()?;
+        Some((line, String::from_utf8_lossy(&std::fs::read(f.path()).ok()?).into_owned()))
+    });
+    let printed = printed.collect();
+    Ran { out, printed }
 }
 
 #[test]
@@ -166,15 +202,24 @@ fn every_command_shown_runs() {
         eprintln!("skipped: the pages name CPU 0 and 1, this process may use {cpus}");
         return;
     }
+    // `COLONY_DOCS=docs/simulate.md,README.md`: these pages alone
+    let chosen = std::env::var("COLONY_DOCS").ok();
+    let update = std::env::var_os("COLONY_UPDATE_DOCS").is_some_and(|v| v == "1");
     for (name, text) in pages() {
-        let Some(script) = script(&name, &commands(&text)) else { continue };
+        if chosen.as_ref().is_some_and(|all| !all.split(',').any(|page| page == name)) {
+            continue;
+        }
+        let shown = commands(&text);
+        let Some(script) = script(&name, &shown) else { continue };
         // pages load CPUs and run in real time: measurements of other tests are not to meet them
         let _alone = crate::common::alone();
         let start = std::time::Instant::now();
-        let out = run(&script);
+        let Ran { out, printed } = run(&script);
         let text = String::from_utf8_lossy(&out.stdout);
         assert!(out.status.success(), "{name}: {}\n{script}\n{text}", out.status);
         assert!(!text.contains("panicked at"), "{name}: {text}");
+        let samples: Vec<Sample> = shown.into_iter().filter_map(|s| s.sample).collect();
+        samples::check(&name, &root_folder().join(&name), &samples, &printed, update);
         eprintln!("{name}: {:.1} s", start.elapsed().as_secs_f64());
     }
 }
@@ -240,16 +285,31 @@ fn every_reproduced_figure_has_its_place_in_the_book_and_no_other_is_there() {
 #[test]
 fn only_prompts_of_console_blocks_are_commands() {
     let page = "text\n$ no\n```console needs-mpi\n$ a \\\n>   b\noutput\n$ c\n```\n```toml\n$ no\n```\n";
-    let shown =
-        |line, command: &str| Shown { line, command: command.into(), needs: vec!["needs-mpi".into()] };
+    let needs = || vec!["needs-mpi".into()];
+    let shown = |line, command: &str| Shown { line, command: command.into(), needs: needs(), sample: None };
     assert_eq!(commands(page), [shown(4, "a \\\n  b"), shown(7, "c")]);
+    let exact = commands(&page.replace("console needs-mpi", "console exact needs-mpi"));
+    assert_eq!((&exact[0].needs, &exact[0].command), (&needs(), &shown(4, "a \\\n  b").command));
+    let sample =
+        |first, lines: &[&str]| Some(Sample { first, lines: lines.iter().map(|&l| l.into()).collect() });
+    assert_eq!(exact[0].sample, sample(5, &["output"]));
+    assert_eq!(exact[1].sample, sample(7, &[]));
 }
 
 #[test]
 fn a_page_ends_at_the_first_command_that_fails() {
     let page = "```console\n$ true\n$ sudo sh -c 'exit 3'\n$ echo went on\n```\n";
-    let out = run(&script("page.md", &commands(page)).expect("commands"));
+    let Ran { out, .. } = run(&script("page.md", &commands(page)).expect("commands"));
     let text = String::from_utf8_lossy(&out.stdout);
     assert!(!out.status.success() && text.contains("FAILED: page.md:3"), "{text}");
     assert!(!text.contains("went on"), "{text}");
+}
+
+#[test]
+fn a_command_with_a_sample_is_recorded_as_it_prints() {
+    let page = "```console exact\n$ echo one \\\n>   two\none two\n$ printf 'a\\nb\\n'\n…\nb\n```\n";
+    let shown = commands(page);
+    let ran = run(&script("page.md", &shown).expect("commands"));
+    assert!(ran.out.status.success(), "{:?}", ran.out);
+    assert_eq!(ran.printed, BTreeMap::from([(3, "one two\n".to_owned()), (5, "a\nb\n".to_owned())]));
 }
