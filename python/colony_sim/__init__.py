@@ -11,22 +11,28 @@ True
 """
 
 from ._dist import Dist, exponential, fixed, lognormal, pareto, quantiles, uniform
-from ._engine import MACHINES, PROGRAMS, __version__
-from ._result import Result, ScenarioResult
-from ._simulate import machine, run_scenario, simulate
-from ._source import Source, after_sleep, every, leibniz, periodic, poisson, trace
+from ._engine import MACHINES, PROGRAMS, Schedule, __version__
+from ._fit import Fitted, fit
+from ._result import GoalResult, Result, ScenarioResult, WhatIf, timedelta
+from ._simulate import machine, read_goal, run_goal, run_scenario, simulate, what_if
+from ._source import Source, after_sleep, every, leibniz, periodic, poisson, sources, trace
 
 __all__ = [
     "MACHINES",
     "PROGRAMS",
     "Dist",
+    "Fitted",
+    "GoalResult",
     "Result",
     "ScenarioResult",
+    "Schedule",
     "Source",
+    "WhatIf",
     "__version__",
     "after_sleep",
     "every",
     "exponential",
+    "fit",
     "fixed",
     "leibniz",
     "lognormal",
@@ -35,8 +41,13 @@ __all__ = [
     "periodic",
     "poisson",
     "quantiles",
+    "read_goal",
+    "run_goal",
     "run_scenario",
     "simulate",
+    "sources",
+    "timedelta",
     "trace",
     "uniform",
+    "what_if",
 ]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _dist, _engine
 from ._dist import Dist
-from ._number import count
+from ._number import Count, Instant, Time, count, each, instant, time, times
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -36,9 +38,9 @@ class Source:
     phase: Phase = "random"
     """How nodes lie to one another: each anywhere, ``aligned``, ``skewed`` (aligned, late by up to
     ``spread_ns``), or ``together`` (all begin within ``spread_ns`` of the boot, then go their own ways)."""
-    spread_ns: int = 0
+    spread_ns: Time = 0
     """For ``skewed`` and ``together``."""
-    core: int | Literal["each", "any"] = "each"
+    core: Count | Literal["each", "any"] = "each"
     """A stream of its own on each core, one a node on this core, or one a node on ``any`` of them."""
 
     def spec(self, trace: str | None) -> dict[str, Any]:
@@ -47,11 +49,12 @@ class Source:
             raise ValueError(f"there is no kind {self.kind!r} of source; choose task, irq or local")
         if self.phase not in ("random", "aligned", "skewed", "together"):
             raise ValueError(f"there is no phase {self.phase!r}; choose random, aligned, skewed or together")
-        if self.spread_ns and self.phase not in ("skewed", "together"):
+        spread_ns = time("spread_ns", self.spread_ns)
+        if spread_ns and self.phase not in ("skewed", "together"):
             raise ValueError(f"spread_ns is for skewed and together, not for {self.phase}")
         phase: Any = self.phase
         if phase in ("skewed", "together"):
-            phase = {phase: {"spread_ns": count("spread_ns", self.spread_ns)}}
+            phase = {phase: {"spread_ns": spread_ns}}
         return {
             "name": self.name,
             **({"model": self.model} if trace is None else {"trace": trace}),
@@ -73,85 +76,94 @@ class Fields(TypedDict, total=False):
 
     kind: Kind
     phase: Phase
-    spread_ns: int
-    core: int | Literal["each", "any"]
+    spread_ns: Time
+    core: Count | Literal["each", "any"]
 
 
-def _model(arrivals: str, gap: Any, length: Dist | SupportsIndex) -> dict[str, Any]:
-    return {"arrivals": {arrivals: gap}, "length": _dist.of(length)}
+def _model(arrivals: str, gap: Any, length: Any) -> dict[str, Any]:
+    return {"arrivals": {arrivals: gap}, "length": length}
 
 
-def every(gap: Dist | SupportsIndex, length: Dist | SupportsIndex, *, name: str = "every", **more: Unpack[Fields]) -> Source:
+def every(gap: Dist | Time, length: Dist | Time, *, name: str = "every", **more: Unpack[Fields]) -> Source:
     """Bursts from arrival to arrival, whatever became of the last: timers, packets.
 
     ``more`` here and below: the fields ``kind``, ``phase``, ``spread_ns`` and ``core`` of :class:`Source`.
     """
-    return Source(name, _model("every", _dist.of(gap), length), **more)
+    return Source(name, _model("every", _dist.of("gap", gap), _dist.of("length", length)), **more)
 
 
 def after_sleep(
-    sleep: Dist | SupportsIndex, length: Dist | SupportsIndex, *, name: str = "daemon", **more: Unpack[Fields]
+    sleep: Dist | Time, length: Dist | Time, *, name: str = "daemon", **more: Unpack[Fields]
 ) -> Source:
     """A daemon that sleeps after each piece of work."""
-    return Source(name, _model("after_sleep", _dist.of(sleep), length), **more)
+    return Source(name, _model("after_sleep", _dist.of("sleep", sleep), _dist.of("length", length)), **more)
 
 
-def periodic(
-    every_ns: SupportsIndex, length_ns: SupportsIndex, *, name: str = "periodic", **more: Unpack[Fields]
-) -> Source:
+def periodic(every_ns: Time, length_ns: Time, *, name: str = "periodic", **more: Unpack[Fields]) -> Source:
     """A detour of ``length_ns`` each ``every_ns`` (the injected detours of ANL 2005)."""
-    return every(every_ns, length_ns, name=name, **more)
+    gap, length = time("every_ns", every_ns), time("length_ns", length_ns)
+    return Source(name, _model("every", {"fixed": gap}, {"fixed": length}), **more)
 
 
-def poisson(
-    mean_ns: float, length: Dist | SupportsIndex, *, name: str = "poisson", **more: Unpack[Fields]
-) -> Source:
+def poisson(mean_ns: Time, length: Dist | Time, *, name: str = "poisson", **more: Unpack[Fields]) -> Source:
     """Arrivals at any instant with equal probability, on average every ``mean_ns``."""
     return every(_dist.exponential(mean_ns), length, name=name, **more)
 
 
-def leibniz(
-    mean_ns: SupportsIndex, sleep_ns: SupportsIndex, *, name: str = "leibniz", **more: Unpack[Fields]
-) -> Source:
+def leibniz(mean_ns: Time, sleep_ns: Time, *, name: str = "leibniz", **more: Unpack[Fields]) -> Source:
     """The noise daemon of the Colony report (section 3.1.7): calculations of random length, on average
     ``mean_ns`` and at most twice that, and ``sleep_ns`` after each."""
-    return after_sleep(sleep_ns, _dist.uniform(0, 2 * count("mean_ns", mean_ns, 63)), name=name, **more)
+    mean, sleep = time("mean_ns", mean_ns, 63), time("sleep_ns", sleep_ns)
+    return after_sleep(sleep, _dist.uniform(0, 2 * mean), name=name, **more)
 
 
 def trace(
     start_ns: npt.ArrayLike,
     duration_ns: npt.ArrayLike,
     *,
-    span_ns: SupportsIndex,
-    begin_ns: SupportsIndex = 0,
+    span_ns: Time,
+    begin_ns: Instant = 0,
     cpu: npt.ArrayLike | None = None,
+    cpus: Iterable[Count] | None = None,
     name: str = "trace",
     **more: Unpack[Fields],
 ) -> Source:
     """Detours as they were measured on one node, replayed over and over, on each simulated node from
     another instant.
 
-    ``start_ns`` and ``duration_ns`` are arrays of the same length, ``start_ns`` rising on each CPU;
-    the node was observed from ``begin_ns`` for ``span_ns``. ``cpu`` says on which CPU each detour was
-    (all on one without it); a CPU without detours is not seen. The columns of a trace that
-    ``colony measure`` wrote are these arrays.
+    ``start_ns`` and ``duration_ns`` are arrays of the same length, ``start_ns`` rising on each CPU: whole
+    nanoseconds, ``timedelta64``, or for ``start_ns`` ``datetime64``; columns of a DataFrame are arrays too. The
+    node was observed from ``begin_ns`` for ``span_ns``. ``cpu`` says on which CPU each detour was (all on one
+    without it), ``cpus`` which were observed (those with detours without it). The columns of a trace that
+    ``colony measure`` wrote are these arrays; :func:`sources` takes all of them.
+
+    A detour that is impossible is a :class:`ValueError` with its number; those that reach over the end of the
+    observation count until there, with a warning.
     """
-    begin, span = count("begin_ns", begin_ns, 63), count("span_ns", span_ns, 63)
-    starts, durations = _whole("start_ns", start_ns), _whole("duration_ns", duration_ns)
-    cpus = np.zeros(len(starts), np.int64) if cpu is None else _whole("cpu", cpu)
-    if not len(starts) == len(durations) == len(cpus):
+    begin, span = instant("begin_ns", begin_ns), time("span_ns", span_ns, 63)
+    starts, durations = times("start_ns", start_ns), times("duration_ns", duration_ns)
+    on = np.zeros(len(starts), np.int64) if cpu is None else times("cpu", cpu)
+    if not len(starts) == len(durations) == len(on):
         raise ValueError(
-            f"{len(starts)} start times, {len(durations)} durations and {len(cpus)} CPUs: give one each a detour"
+            f"{len(starts)} start times (start_ns), {len(durations)} durations (duration_ns) and {len(on)} CPUs (cpu): "
+            "give one each a detour"
         )
     if len(starts) == 0:
         raise ValueError("a trace without detours; for a quiet node leave the source out")
+    observed = np.unique(on) if cpus is None else np.unique(each("cpus", cpus, lambda place, c: count(place, c, 16)))
+    # differences of int64 could overflow: instants are refused by comparison
+    _refuse(starts < begin, starts, f"(start_ns) begins before begin_ns ({begin})")
+    _refuse(starts - begin >= span, starts, f"(start_ns) begins after begin_ns ({begin}) and span_ns ({span}) are over")
+    _refuse(durations <= 0, durations, "(duration_ns) is no duration; it must be above 0")
+    _refuse(durations > span, durations, f"(duration_ns) is longer than the observation, span_ns ({span})")
+    _refuse(~np.isin(on, observed), on, f"(cpu) is none of the CPUs observed: {', '.join(map(str, observed))}")
     offsets = starts - begin
-    _refuse(offsets < 0, starts, f"begins before begin_ns ({begin})")
-    _refuse(offsets >= span, starts, f"begins after begin_ns ({begin}) and span_ns ({span}) are over")
-    _refuse(durations <= 0, durations, "is no duration; it must be above 0")
+    cut = int((durations > span - offsets).sum())
+    if cut:
+        warnings.warn(f"{cut} of {len(starts)} detours reach over the end of the observation; they count until there", stacklevel=2)
     streams = []
-    for number in np.unique(cpus):
-        mine = cpus == number
+    for number in observed:
+        mine = on == number
         of_cpu = offsets[mine]
         back = np.flatnonzero(np.diff(of_cpu) < 0)
         if len(back):
@@ -161,15 +173,47 @@ def trace(
     return Source(name, measured=_engine.Trace(span, streams), **more)
 
 
-def _whole(what: str, values: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    array = np.asarray(values)
-    if array.ndim != 1:
-        raise ValueError(f"{what} has {array.ndim} dimensions; give one")
-    if array.size and not np.issubdtype(array.dtype, np.integer):
-        raise ValueError(f"{what} holds {array.dtype}; give whole nanoseconds (or CPU numbers), as int64")
-    if array.size and array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
-        raise ValueError(f"{what} has {array.max()}, beyond int64")
-    return array.astype(np.int64)
+def sources(
+    frame: Any,
+    *,
+    span_ns: Time,
+    begin_ns: Instant,
+    cpus: Iterable[Count] | None = None,
+) -> list[Source]:
+    """The sources of a measured node from a trace as a table: one :class:`Source` for each name in its column
+    ``source``, with the kind that its name says.
+
+    ``frame``
+        A DataFrame of pandas or polars, or a mapping of arrays, with the columns of a trace: ``start_ns`` and
+        ``duration_ns`` (numbers, ``datetime64`` or ``timedelta64``), ``source``, and ``cpu`` if there are several.
+    ``begin_ns``, ``span_ns``, ``cpus``
+        When the observation began (``start_ns`` of the file's metadata), how long it was, and which CPUs were
+        observed (those with detours, if not given).
+    """
+    columns = list(frame.keys()) if hasattr(frame, "keys") else list(frame.columns)
+    missing = [c for c in ("start_ns", "duration_ns", "source") if c not in columns]
+    if missing:
+        raise ValueError(f"the frame has no column {missing[0]!r}; it has: {', '.join(map(str, columns))}")
+    names = np.asarray(frame["source"]).astype(str)
+    starts, durations = times("start_ns", frame["start_ns"]), times("duration_ns", frame["duration_ns"])
+    on = times("cpu", frame["cpu"]) if "cpu" in columns else np.zeros(len(starts), np.int64)
+    observed = list(np.unique(on)) if cpus is None else list(cpus)
+    made = []
+    for name in np.unique(names):
+        rows = np.flatnonzero(names == name)
+        rows = rows[np.argsort(starts[rows], kind="stable")]
+        source = trace(
+            starts[rows],
+            durations[rows],
+            span_ns=span_ns,
+            begin_ns=begin_ns,
+            cpu=on[rows],
+            cpus=observed,
+            name=str(name),
+            kind=_engine.class_of(str(name)),
+        )
+        made.append(source)
+    return made
 
 
 def _refuse(wrong: npt.NDArray[np.bool_], values: npt.NDArray[np.int64], why: str) -> None:

@@ -1,8 +1,11 @@
 //! The engine of the Python package `colony-sim`: Python's objects in, [`simulate`](colony_sim::simulate),
 //! Python's objects out. What users see, and its documentation, is in `colony_sim/*.py`.
 
+mod fit;
+mod goal;
 mod spec;
 mod trace;
+mod what_if;
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -10,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use colony_sim::simulate::{self, Outcome, Run};
-use colony_sim::spec::{Measured, ProgramSpec, Scenario, SpecError, Traces};
+use colony_sim::spec::{ProgramSpec, Scenario, SpecError, Traces};
 use colony_sim::sweep::{self, Finished, Results};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -23,6 +26,11 @@ fn value_error(e: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(e.to_string())
 }
 
+/// A Python object as what the simulator takes; wrong ones are told in its own words.
+fn read<T: serde::de::DeserializeOwned>(object: &Bound<'_, PyAny>) -> PyResult<T> {
+    pythonize::depythonize(object).map_err(|e| value_error(colony_sim::spec::plain(&e.to_string(), None)))
+}
+
 /// Simulates `scenario` on `machine` at each of its node counts; `traces` are those its sources name. For each:
 /// the outcome as a dict, and for each repetition the times of iterations and how often each comes in a row.
 #[pyfunction]
@@ -32,10 +40,11 @@ fn simulate_all<'py>(
     scenario: &Bound<'py, PyAny>,
     traces: BTreeMap<String, Vec<(String, PyRef<'py, Trace>)>>,
 ) -> PyResult<Bound<'py, PyList>> {
-    let machine: spec::MachineSpec = pythonize::depythonize(machine).map_err(value_error)?;
-    let scenario: Scenario = pythonize::depythonize(scenario).map_err(value_error)?;
+    let machine: spec::MachineSpec = read(machine)?;
+    let scenario: Scenario = read(scenario)?;
     let scenario = spec::on(machine, scenario).map_err(value_error)?;
-    let traces: Traces = measured(&traces).into_iter().map(|(file, m)| (file, Arc::new(m))).collect();
+    let traces: Traces =
+        what_if::measured(&traces).into_iter().map(|(file, m)| (file, Arc::new(m))).collect();
     let points = PyList::empty(py);
     for point in scenario.points().map_err(value_error)? {
         let simulation = point.simulation(&traces).map_err(value_error)?;
@@ -54,8 +63,8 @@ fn run_scenario<'py>(
     scenario: &Bound<'py, PyAny>,
     traces: BTreeMap<String, Vec<(String, PyRef<'py, Trace>)>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let scenario: spec::ScenarioSpec = pythonize::depythonize(scenario).map_err(value_error)?;
-    let (scenario, traces) = scenario.read(measured(&traces)).map_err(value_error)?;
+    let scenario: spec::ScenarioSpec = read(scenario)?;
+    let (scenario, traces) = scenario.read(what_if::measured(&traces)).map_err(value_error)?;
     let points = scenario.points().map_err(value_error)?;
     let mut results = Results::none_yet(scenario, &traces);
     let asked = points.clone();
@@ -74,14 +83,6 @@ fn run_scenario<'py>(
     results.points =
         points.into_iter().zip(outcomes).map(|(point, outcome)| Finished { point, outcome }).collect();
     Ok(pythonize::pythonize(py, &results)?)
-}
-
-/// Sources by name, of each file.
-fn measured(traces: &BTreeMap<String, Vec<(String, PyRef<'_, Trace>)>>) -> BTreeMap<String, Measured> {
-    let of_file = |sources: &Vec<(String, PyRef<'_, Trace>)>| Measured {
-        sources: sources.iter().map(|(name, t)| (name.clone(), t.noise().clone())).collect(),
-    };
-    traces.iter().map(|(file, sources)| (file.clone(), of_file(sources))).collect()
 }
 
 /// How often Ctrl-C is looked for.
@@ -113,14 +114,18 @@ fn interruptible<T: Send + 'static>(
 
 /// One number of each entry of a run's iterations, as the bytes of a `uint64` array.
 fn bytes<'py>(py: Python<'py>, run: &Run, number: fn(&(u64, u64)) -> u64) -> Bound<'py, PyBytes> {
-    let all: Vec<u8> = run.iterations.iter().flat_map(|i| number(i).to_ne_bytes()).collect();
-    PyBytes::new(py, &all)
+    numbers(py, run.iterations.iter().map(number))
+}
+
+/// Numbers as the bytes of a `uint64` array.
+fn numbers<'py>(py: Python<'py>, all: impl Iterator<Item = u64>) -> Bound<'py, PyBytes> {
+    PyBytes::new(py, &all.flat_map(u64::to_ne_bytes).collect::<Vec<u8>>())
 }
 
 /// The machine of a name, a file, or a dict of its figures, as a dict.
 #[pyfunction]
 fn machine<'py>(py: Python<'py>, machine: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let machine: spec::MachineSpec = pythonize::depythonize(machine).map_err(value_error)?;
+    let machine: spec::MachineSpec = read(machine)?;
     Ok(pythonize::pythonize(py, &machine.machine().map_err(value_error)?)?)
 }
 
@@ -129,6 +134,12 @@ fn machine<'py>(py: Python<'py>, machine: &Bound<'py, PyAny>) -> PyResult<Bound<
 mod _engine {
     #[pymodule_export]
     use super::Trace;
+    #[pymodule_export]
+    use super::fit::{class_of, fit_trace};
+    #[pymodule_export]
+    use super::goal::{Schedule, run_goal};
+    #[pymodule_export]
+    use super::what_if::what_if;
     #[pymodule_export]
     use super::{machine, run_scenario, simulate_all};
     use pyo3::prelude::*;

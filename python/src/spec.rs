@@ -20,6 +20,11 @@ pub(crate) enum MachineSpec {
 }
 
 impl MachineSpec {
+    /// Whether it is a profile that comes with Colony.
+    pub(crate) fn is_of_the_crate(&self) -> bool {
+        matches!(self, Self::Named(name) if !name.ends_with(".toml"))
+    }
+
     pub(crate) fn machine(self) -> Result<Machine, SimError> {
         match self {
             Self::Named(name) => Machine::named_or_file(&name),

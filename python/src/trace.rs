@@ -35,6 +35,12 @@ impl Trace {
         self.0.span_ns()
     }
 
+    /// CPUs that were observed.
+    #[getter]
+    fn cpus(&self) -> usize {
+        self.0.cpus().len()
+    }
+
     /// Stolen share of the CPUs' time.
     #[getter]
     fn stolen_share(&self) -> f64 {

@@ -1,0 +1,43 @@
+//! Models of measured noise.
+
+use colony_sim::fit::{self, Fit, Verdict};
+use colony_sim::source::Class;
+use colony_sim::{NodeNoise, SimError};
+use pyo3::prelude::*;
+use serde::Serialize;
+
+use crate::trace::Trace;
+use crate::{interruptible, value_error};
+
+/// What `colony noise fit --json` has of a source, and the verdict.
+#[derive(Serialize)]
+struct Fitted {
+    fit: Fit,
+    verdict: Verdict,
+    stolen_share: f64,
+    model_share: f64,
+}
+
+/// The model fitted to the CPUs of a trace that have detours, as a dict, and the numbers of these CPUs.
+#[pyfunction]
+pub(crate) fn fit_trace<'py>(
+    py: Python<'py>,
+    trace: PyRef<'py, Trace>,
+) -> PyResult<(Bound<'py, PyAny>, Vec<usize>)> {
+    let all = trace.noise().clone();
+    let cpus: Vec<usize> = (0..all.cpus().len()).filter(|&c| !all.cpus()[c].detours().is_empty()).collect();
+    let part: Result<NodeNoise, SimError> =
+        NodeNoise::new(cpus.iter().map(|&c| all.cpus()[c].clone()).collect());
+    let part = part.map_err(value_error)?;
+    let fit = interruptible(py, move || fit::fit(&part))?.map_err(value_error)?;
+    let share = cpus.len() as f64 / all.cpus().len() as f64;
+    let (verdict, model_share) = (fit.verdict(), fit.model_load * share);
+    let fitted = Fitted { fit, verdict, stolen_share: all.stolen_share(), model_share };
+    Ok((pythonize::pythonize(py, &fitted)?, cpus))
+}
+
+/// The kind of a source of a trace, by its name.
+#[pyfunction]
+pub(crate) fn class_of<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    Ok(pythonize::pythonize(py, &Class::of(name))?)
+}

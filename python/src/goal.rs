@@ -1,0 +1,115 @@
+//! Schedules in GOAL.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use colony_sim::cpus::Node;
+use colony_sim::event::{self, Progress};
+use colony_sim::goal;
+use colony_sim::rng::Key;
+use colony_sim::simulate::Simulation;
+use colony_sim::spec::{Scenario, Traces};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::trace::Trace;
+use crate::{interruptible, numbers, read, spec, value_error, what_if};
+
+/// A schedule: what each rank sends, receives and computes.
+#[pyclass(frozen, module = "colony_sim._engine")]
+pub(crate) struct Schedule(Arc<goal::Schedule>);
+
+#[pymethods]
+impl Schedule {
+    /// The schedule in a file, text or binary.
+    #[staticmethod]
+    fn read(py: Python<'_>, file: &str) -> PyResult<Self> {
+        let read = py.detach(|| goal::read(Path::new(file)));
+        Ok(Self(Arc::new(read.map_err(value_error)?)))
+    }
+
+    /// The schedule in a text.
+    #[staticmethod]
+    fn parse(text: &str) -> PyResult<Self> {
+        Ok(Self(Arc::new(goal::read_text(text.as_bytes(), "schedule").map_err(value_error)?)))
+    }
+
+    /// Ranks.
+    #[getter]
+    fn ranks(&self) -> u32 {
+        self.0.ranks()
+    }
+
+    /// Operations of all ranks.
+    #[getter]
+    fn operations(&self) -> u64 {
+        self.0.operations()
+    }
+
+    /// Messages of all ranks.
+    #[getter]
+    fn messages(&self) -> u64 {
+        self.0.messages()
+    }
+
+    /// As text that LogGOPSim's `txt2bin` reads.
+    fn text(&self) -> PyResult<String> {
+        let mut text = Vec::new();
+        goal::write_text(&self.0, &mut text).map_err(value_error)?;
+        String::from_utf8(text).map_err(value_error)
+    }
+}
+
+/// Times of a schedule: without noise, and of each repetition, by rank.
+struct Times {
+    quiet: Vec<u64>,
+    runs: Vec<Vec<u64>>,
+    events: u64,
+}
+
+/// Runs `schedule` under the first scheduler of `scenario`: when the ranks end without noise and in each repetition,
+/// as the bytes of `uint64` arrays, and how many events there were.
+#[pyfunction]
+pub(crate) fn run_goal<'py>(
+    py: Python<'py>,
+    schedule: PyRef<'py, Schedule>,
+    machine: &Bound<'py, PyAny>,
+    scenario: &Bound<'py, PyAny>,
+    traces: BTreeMap<String, Vec<(String, PyRef<'py, Trace>)>>,
+    progress: &Bound<'py, PyAny>,
+) -> PyResult<(Bound<'py, PyBytes>, Vec<Bound<'py, PyBytes>>, u64)> {
+    let progress: Progress = read(progress)?;
+    let machine: spec::MachineSpec = read(machine)?;
+    let mut scenario: Scenario = read(scenario)?;
+    // a rank a node, as the command has it
+    (scenario.nodes, scenario.ranks_per_node) = (vec![schedule.0.ranks()], Some(1));
+    let scenario = spec::on(machine, scenario).map_err(value_error)?;
+    let traces: Traces =
+        what_if::measured(&traces).into_iter().map(|(file, m)| (file, Arc::new(m))).collect();
+    let points = scenario.points().map_err(value_error)?;
+    let point = points.first().ok_or_else(|| value_error("the scenario has no point"))?;
+    let simulation = point.simulation(&traces).map_err(value_error)?;
+    let schedule = Arc::clone(&schedule.0);
+    let times = interruptible(py, move || run(&schedule, &simulation, progress))?.map_err(value_error)?;
+    let runs = times.runs.iter().map(|r| numbers(py, r.iter().copied())).collect();
+    Ok((numbers(py, times.quiet.into_iter()), runs, times.events))
+}
+
+fn run(schedule: &goal::Schedule, simulation: &Simulation, progress: Progress) -> Result<Times, String> {
+    let network = simulation.machine.network(simulation.nodes).map_err(|e| e.to_string())?;
+    let begin_ns = simulation.begins_ns().map_err(|e| e.to_string())?;
+    let time = |node: &Node, repetition: u32| {
+        let seed = Key::new(simulation.seed).part(repetition.into());
+        event::run(schedule, &network, node, progress, seed, begin_ns).map_err(|e| e.to_string())
+    };
+    let quiet = time(&Node::quiet(), 0)?;
+    let noisy = simulation.node.sources.iter().any(|s| simulation.node.scheduler.admits(s.class));
+    let runs = (0..simulation.repetitions).map(|r| match noisy {
+        true => Ok(time(&simulation.node, r)?.ends_ns),
+        // without noise all repetitions are the same
+        false => Ok(quiet.ends_ns.clone()),
+    });
+    let runs = runs.collect::<Result<_, String>>()?;
+    Ok(Times { quiet: quiet.ends_ns, runs, events: quiet.events })
+}
