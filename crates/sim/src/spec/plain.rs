@@ -30,7 +30,12 @@ fn translated(message: &str, path: Option<&str>) -> String {
     if let Some(rest) = message.strip_prefix("invalid type: ").or(message.strip_prefix("invalid value: "))
         && let Some((found, expected)) = rest.rsplit_once(", expected ")
     {
-        return format!("{it} is {}; give {}", found_words(found), expected_words(expected));
+        let give = match expected_words(expected) {
+            // a number that no form has room for
+            any if any == "any value" => "a smaller number".into(),
+            give => give,
+        };
+        return format!("{it} is {}; give {give}", found_words(found));
     }
     if let Some(rest) = message.strip_prefix("invalid length ")
         && let Some((count, expected)) = rest.split_once(", expected ")
@@ -39,7 +44,9 @@ fn translated(message: &str, path: Option<&str>) -> String {
         return format!("{it} has {count} {values}; give {}", expected_words(expected));
     }
     if let Some((name, choice)) = unknown(message, "unknown variant ") {
-        return format!("{it} has no {name}; {choice}");
+        // the name may be the last part of the path itself, as in `model.length.fixeds`
+        let place = path.and_then(|p| p.strip_suffix(name.trim_matches('`'))?.strip_suffix('.'));
+        return format!("{} has no {name}; {choice}", place.map_or(it, |p| format!("`{p}`")));
     }
     if let Some((name, choice)) = unknown(message, "unknown field ") {
         return format!("unknown field {name}; {choice}");
@@ -53,7 +60,10 @@ fn translated(message: &str, path: Option<&str>) -> String {
         m if m.starts_with("expected table with exactly 1 entry") || m.starts_with("wanted exactly 1") => {
             format!("{it} needs exactly one entry")
         }
-        m => m.replace("expected tuple with length", "expected a list of length"),
+        m => {
+            let m = m.replace("expected tuple with length", "expected a list of length");
+            path.map_or(m.clone(), |p| format!("`{p}`: {m}"))
+        }
     }
 }
 
@@ -71,7 +81,11 @@ fn unknown<'a>(message: &'a str, prefix: &str) -> Option<(&'a str, String)> {
 /// `string "ten"` as `the text "ten"`.
 fn found_words(found: &str) -> String {
     let (kind, value) = found.split_once(' ').unwrap_or((found, ""));
-    let value = value.trim_start_matches("point ").trim_matches('`');
+    // `3` as i128
+    let value = match kind {
+        "string" => value,
+        _ => value.split('`').nth(1).unwrap_or(value),
+    };
     let short: String = value.chars().take(SHOWN).collect();
     let dots = if short.len() < value.len() { "…\"" } else { "" };
     match kind {
@@ -102,16 +116,18 @@ fn expected_words(expected: &str) -> String {
         "f32" | "f64" => "a number".into(),
         "bool" | "boolean" => "true or false".into(),
         "string" | "str" | "borrowed string" | "character" => "a text in quotes".into(),
-        "sequence" => "a list".into(),
+        "sequence" => "a list, as [1, 2]".into(),
         "map" | "table" => "a table".into(),
-        "string or table" => "a name or a table".into(),
+        "string or table" | "string or map" => "a name or a table".into(),
+        "map with a single key" => "a table with one entry".into(),
         w if w.starts_with("array of length")
             || w.starts_with("tuple") && !w.starts_with("tuple variant") =>
         {
             list(w)
         }
         w if w.starts_with("internally tagged enum") => "a table with its `kind`".into(),
-        w if w.starts_with("variant") || w.starts_with("enum") || w.starts_with("unit variant") => {
+        w if w.starts_with("variant") => "the name of one of its kinds".into(),
+        w if w.starts_with("enum") || w.starts_with("unit variant") => {
             "the name of one of the forms it has, or a table of one".into()
         }
         w if w.starts_with("struct") || w.contains(" variant") || w.starts_with("field") => "a table".into(),
@@ -120,9 +136,34 @@ fn expected_words(expected: &str) -> String {
 }
 
 /// Words of Rust that no user of a scenario knows.
-const JARGON: [&str; 22] = [
-    "u8", "u16", "u32", "u64", "usize", "i8", "i16", "i32", "i64", "isize", "f32", "f64", "bool", "str",
-    "enum", "struct", "variant", "variants", "tuple", "Option", "newtype", "untagged",
+const JARGON: [&str; 27] = [
+    "u8",
+    "u16",
+    "u32",
+    "u64",
+    "usize",
+    "i8",
+    "i16",
+    "i32",
+    "i64",
+    "isize",
+    "f32",
+    "f64",
+    "bool",
+    "str",
+    "enum",
+    "struct",
+    "variant",
+    "variants",
+    "tuple",
+    "Option",
+    "newtype",
+    "i128",
+    "u128",
+    "map",
+    "sequence",
+    "identifier",
+    "untagged",
 ];
 
 /// Whether `text` has a word of Rust, what users wrote (in quotes) apart.
@@ -362,6 +403,20 @@ seed = [1, 2]
                 "line 3: `noise.0.class` has no `soft`; choose one of `local`, `irq`, `task`",
             ),
             ("[program]\nbytes = 8", "`name` is missing"),
+            ("nodes = 3", "line 1: `nodes` is 3; give a list, as [1, 2]"),
+            ("begin = \"soon\"", "line 1: `begin`: `soon` is no time: "),
+            (
+                "seed = 99999999999999999999999",
+                "`seed` is 99999999999999999999999; give a whole number of 0 or more",
+            ),
+            (
+                "[[noise]]\nmodel.length.fixeds = 3\nmodel.arrivals.every.fixed = 3",
+                "line 2: `noise.0.model.length` has no `fixeds`; choose one of `fixed`, ",
+            ),
+            (
+                "[program]\nname = \"x\"\n[[program.step]]\nkind = \"collective\"\noperation = 3",
+                "`program.step.0` is 3; give a name or a table",
+            ),
             (
                 "machine = { name = \"m\", ranks_per_node = 1, loggops = 3 }",
                 "line 1: `machine.loggops` is 3; give a table",
