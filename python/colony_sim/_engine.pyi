@@ -1,16 +1,32 @@
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, final
+
+__all__ = [
+    "MACHINES",
+    "PROGRAMS",
+    "Schedule",
+    "Trace",
+    "__version__",
+    "class_of",
+    "fit_trace",
+    "machine",
+    "run_goal",
+    "run_scenario",
+    "simulate_all",
+    "what_if",
+]
 
 __version__: str
 MACHINES: list[str]
 PROGRAMS: list[str]
 
-Point = tuple[dict[str, Any], list[tuple[bytes, bytes]]]
+_Point = tuple[dict[str, Any], list[tuple[bytes, bytes]]]
 
+@final
 class Trace:
     """Detours measured on the CPUs of a node."""
 
-    def __init__(self, span_ns: int, cpus: Sequence[tuple[bytes, bytes]]) -> None: ...
+    def __new__(cls, span_ns: int, cpus: Sequence[tuple[bytes, bytes]]) -> Trace: ...
     @property
     def span_ns(self) -> int: ...
     @property
@@ -18,10 +34,10 @@ class Trace:
     @property
     def cpus(self) -> int: ...
 
-Traces = Mapping[str, Sequence[tuple[str, Trace]]]
+_Traces = Mapping[str, Sequence[tuple[str, Trace]]]
 
-def simulate_all(machine: Mapping[str, Any], scenario: Mapping[str, Any], traces: Traces) -> list[Point]: ...
-def run_scenario(scenario: Mapping[str, str], traces: Traces) -> dict[str, Any]: ...
+def simulate_all(machine: Mapping[str, Any], scenario: Mapping[str, Any], traces: _Traces) -> list[_Point]: ...
+def run_scenario(scenario: Mapping[str, str], traces: _Traces) -> dict[str, Any]: ...
 def machine(machine: Mapping[str, Any]) -> dict[str, Any]: ...
 def what_if(
     machine: Mapping[str, Any],
@@ -32,6 +48,7 @@ def what_if(
 def fit_trace(trace: Trace) -> tuple[dict[str, Any], list[int]]: ...
 def class_of(name: str) -> Literal["task", "irq", "local"]: ...
 
+@final
 class Schedule:
     """A schedule: what each rank sends, receives and computes."""
 
@@ -48,5 +65,5 @@ class Schedule:
     def text(self) -> str: ...
 
 def run_goal(
-    schedule: Schedule, machine: Mapping[str, Any], scenario: Mapping[str, Any], traces: Traces, progress: str
+    schedule: Schedule, machine: Mapping[str, Any], scenario: Mapping[str, Any], traces: _Traces, progress: str
 ) -> tuple[bytes, list[bytes], int]: ...

@@ -153,7 +153,7 @@ class Result(Outcomes):
 
     SCHEMA = "colony.sim.python/2"
 
-    def __init__(self, points: list[_engine.Point], parameters: dict[str, Any]) -> None:
+    def __init__(self, points: list[_engine._Point], parameters: dict[str, Any]) -> None:
         super().__init__([outcome for outcome, _ in points])
         self._runs = [runs for _, runs in points]
         self.parameters = parameters

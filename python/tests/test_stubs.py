@@ -1,0 +1,16 @@
+"""The stubs of the engine have what the engine has, and nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+
+def test_the_stubs_are_those_of_the_engine() -> None:
+    words = ["-m", "mypy.stubtest", "--mypy-config-file", "../pyproject.toml", "colony_sim._engine"]
+    # from a folder without the package: it is the one that is installed
+    done = subprocess.run(
+        [sys.executable, *words], cwd=Path(__file__).parent, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
