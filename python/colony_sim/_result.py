@@ -217,8 +217,8 @@ class WhatIf:
         return np.array([scale[key] for scale in self._answer["scales"]], kind)
 
     @staticmethod
-    def _of(times: list[dict[str, Any]], key: str) -> list[float]:
-        return [np.nan if t[key] is None else float(t[key]) for t in times]
+    def _of(times: list[dict[str, Any] | None], key: str) -> list[float]:
+        return [np.nan if t is None or t[key] is None else float(t[key]) for t in times]
 
     def _table(self, part: str, times: str, key: str) -> Floats:
         rows = [self._of(entry[times], key) for entry in self._answer[part]]
@@ -264,7 +264,8 @@ class WhatIf:
 
     @property
     def cost_ns(self) -> Floats:
-        """By how much an iteration is shorter without this source alone: sources × node counts."""
+        """By how much an iteration is shorter without this source alone: sources × node counts; NaN where it was not
+        simulated."""
         return self._table("sources", "cost", "ns")
 
     @property
@@ -280,7 +281,8 @@ class WhatIf:
 
     @property
     def remedy_ns(self) -> Floats:
-        """Mean time of an iteration with all noise under each remedy: remedies × node counts."""
+        """Mean time of an iteration with all noise under each remedy: remedies × node counts; NaN where it was not
+        simulated."""
         return self._table("remedies", "time", "ns")
 
     @property

@@ -44,7 +44,7 @@ pub(crate) fn what_if<'py>(
     let windows = scenario.schedulers.first().cloned().unwrap_or(SchedulerSpec::Preempt);
     let question = WhatIf { scenario, measured, windows, iterations_given };
     let answered = interruptible(py, move || {
-        let answer = question.answer(|| ())?;
+        let answer = question.answer(|_| (), |_| ())?;
         let WhatIf { scenario, windows, .. } = question;
         Ok::<_, colony_sim::spec::SpecError>(Answered { scenario, windows, answer })
     })?;
