@@ -42,7 +42,7 @@ fn injection(asked: &str, i: &Injection) -> String {
     // writing to a String cannot fail
     let _ = writeln!(w, "{}\nran {} s as {}", wrap(asked), three(i.elapsed_s), i.class);
     let mut t =
-        table::new(["CPU", "made", "missed", "duty asked", "achieved", "spin error", "late", "late 99 %"]);
+        table::new(["CPU", "made", "missed", "asked", "achieved", "of CPU", "too long", "late", "late 99 %"]);
     for c in &i.cpus {
         t.add_row([
             c.cpu.to_string(),
@@ -50,6 +50,7 @@ fn injection(asked: &str, i: &Injection) -> String {
             count(c.missed),
             percent(c.duty_asked),
             percent(c.duty),
+            percent(c.cpu_share),
             time(c.spin_error_ns.p50 as f64),
             time(c.late_ns.p50 as f64),
             time(c.late_ns.p99 as f64),

@@ -155,6 +155,7 @@ fn injection() -> Injection {
         cpu,
         observed_s: 3600.0,
         had_cpu: 0.5,
+        cpu_share: 0.123_456,
         made: MANY,
         seen: MANY,
         buried: MANY,

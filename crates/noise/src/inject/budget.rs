@@ -1,6 +1,6 @@
 //! How much of a CPU an injector may take, whatever its schedule says.
 
-/// Processor time an injector has left, in counts of the counter.
+/// CPU time an injector has left, nanoseconds.
 ///
 /// Sleep earns it, work spends it: over any length of time an injector works at most
 /// [`SHARE`](Self::SHARE) of it, and never longer than [`LONGEST_NS`](Self::LONGEST_NS) on end. That
@@ -20,22 +20,22 @@ impl Budget {
     /// Time of work that a time of sleep earns.
     const EARNED: u64 = 9;
 
-    /// A full budget of `full` counts.
+    /// A full budget of `full` nanoseconds.
     pub(super) fn new(full: u64) -> Self {
         Self { left: full, full }
     }
 
-    /// Counts of work left.
+    /// CPU time left, nanoseconds.
     pub(super) fn left(&self) -> u64 {
         self.left
     }
 
-    pub(super) fn slept(&mut self, counts: u64) {
-        self.left = self.left.saturating_add(counts.saturating_mul(Self::EARNED)).min(self.full);
+    pub(super) fn slept(&mut self, ns: u64) {
+        self.left = self.left.saturating_add(ns.saturating_mul(Self::EARNED)).min(self.full);
     }
 
-    pub(super) fn worked(&mut self, counts: u64) {
-        self.left = self.left.saturating_sub(counts);
+    pub(super) fn worked(&mut self, ns: u64) {
+        self.left = self.left.saturating_sub(ns);
     }
 }
 

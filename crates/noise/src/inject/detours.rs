@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use serde::{Deserialize, Serialize};
 
 use super::budget::Budget;
+use super::injector::Charge;
 use super::schedule::Regular;
 use super::session::Session;
 use super::{InjectError, Injection, Intervals, Phase, Schedule, Target};
@@ -93,7 +94,7 @@ impl DetourPlan {
         self.validate()?;
         let on = self.on.resolve(self.on.cpus()?)?;
         let make = |cpu, from_ns| self.schedule(cpu, from_ns);
-        let session = Session { on, make: &make, patience_ns: self.interval_ns, stop };
+        let session = Session { on, make: &make, patience_ns: self.interval_ns, charge: Charge::Least, stop };
         let injection = session.run(self.check_ns, self.duration_ns)?;
         Ok(DetourReport { schema: DetourReport::SCHEMA.into(), plan: self.clone(), injection })
     }
@@ -135,6 +136,8 @@ impl fmt::Display for DetourReport {
 mod tests {
     use super::*;
     use crate::inject::ClassChoice;
+    use colony_time::clock::Clock;
+    use std::sync::atomic::Ordering;
 
     fn short() -> DetourPlan {
         DetourPlan { duration_ns: 300_000_000, check_ns: 300_000_000, ..DetourPlan::default() }
@@ -171,6 +174,41 @@ mod tests {
         let json = serde_json::to_string(&report).expect("serialisable");
         let back: DetourReport = serde_json::from_str(&json).expect("own JSON");
         assert_eq!(back.plan, plan);
+    }
+
+    #[test]
+    fn time_in_which_others_had_the_cpu_is_no_noise_made() {
+        let cpu = Target::default().cpus().expect("this thread runs somewhere").first().expect("one");
+        let plan = DetourPlan {
+            length_ns: 8_000_000,
+            interval_ns: 20_000_000,
+            duration_ns: 600_000_000,
+            check_ns: 0,
+            on: Target { class: ClassChoice::Other, ..Target::default() },
+            ..DetourPlan::default()
+        };
+        let stop = AtomicBool::new(false);
+        let busy = || {
+            colony_node::cpu::pin(cpu).expect("usable");
+            let before_ns = Clock::ThreadCpu.now_ns();
+            while !stop.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+            Clock::ThreadCpu.now_ns() - before_ns
+        };
+        let before_ns = Clock::MonotonicRaw.now_ns();
+        let (report, others_ns) = std::thread::scope(|s| {
+            let others = [s.spawn(busy), s.spawn(busy), s.spawn(busy)];
+            let report = plan.run(&AtomicBool::new(false)).expect("a possible plan");
+            stop.store(true, Ordering::Relaxed);
+            (report, others.map(|o| o.join().expect("no panic")).iter().sum::<i64>())
+        });
+        let wall_ns = Clock::MonotonicRaw.now_ns() - before_ns;
+        let [c] = &report.injection.cpus[..] else { panic!("one CPU: {report}") };
+        let made_ns = c.duty * report.injection.elapsed_s * 1e9;
+        assert!(made_ns + others_ns as f64 <= 1.02 * wall_ns as f64, "{others_ns} of {wall_ns} ns: {report}");
+        assert!(c.made == 0 || c.duty > 0.0, "{report}");
+        assert!(c.duty <= c.cpu_share + 0.01, "{report}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
 
+use super::injector::Charge;
 use super::session::Session;
 use super::{InjectError, Injection, Planned, Schedule, Target};
 use crate::Trace;
@@ -143,7 +144,7 @@ impl ReplayPlan {
         let make = |cpu, from_ns| {
             Schedule::replay(cast.detours.get(&cpu).cloned().unwrap_or_default(), again_ns, from_ns)
         };
-        let session = Session { on, make: &make, patience_ns: PATIENCE_NS, stop };
+        let session = Session { on, make: &make, patience_ns: PATIENCE_NS, charge: Charge::All, stop };
         let injection = session.run(self.check_ns, duration_ns)?;
         Ok(ReplayReport {
             schema: ReplayReport::SCHEMA.into(),
@@ -330,6 +331,18 @@ mod tests {
         assert!(c.made > 0 && c.made + c.missed <= 20, "{report}");
         assert_eq!(c.cut, 0, "{report}");
         serde_json::to_string(&report).expect("serialisable");
+    }
+
+    #[test]
+    fn a_replay_takes_no_more_cpu_time_than_the_trace_has() {
+        let detours: Vec<_> = (0..100).map(|i| (0, i * 4_000_000, 1_000_000)).collect();
+        let on = Target { class: ClassChoice::Other, ..Target::default() };
+        let plan = ReplayPlan { on, check_ns: 0, ..ReplayPlan::default() };
+        let report = plan.run(&trace(&detours, 0.5), &AtomicBool::new(false)).expect("possible");
+        let c = &report.injection.cpus[0];
+        // waking up takes a hundredth of these detours, and is part of them
+        assert!(c.cpu_share <= c.duty_asked + 0.01, "{report}");
+        assert!(c.made == 0 || c.duty <= c.cpu_share + 0.001, "{report}");
     }
 
     #[test]

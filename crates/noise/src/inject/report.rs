@@ -64,9 +64,13 @@ pub struct CpuInjection {
     pub cut: u64,
     /// Share of the CPU that the detours due would have taken.
     pub duty_asked: f64,
-    /// Share of the CPU that the detours made took.
+    /// Share of the CPU that the detours made took, by the thread's CPU time: time in which another task had
+    /// the CPU does not count.
     pub duty: f64,
-    /// How much longer than asked a detour was spun.
+    /// Share of the CPU that the injector's thread took in all: `duty`, falling asleep and waking up.
+    #[serde(default)]
+    pub cpu_share: f64,
+    /// CPU time a detour took beyond its length.
     pub spin_error_ns: Quantiles,
     /// How long after its instant a detour started.
     pub late_ns: Quantiles,
@@ -82,6 +86,7 @@ impl CpuInjection {
             cut: done.cut,
             duty_asked: share(done.asked_ns),
             duty: share(done.busy_ns),
+            cpu_share: share(done.cpu_ns),
             spin_error_ns: Quantiles::of(&done.spin_error_ns),
             late_ns: Quantiles::of(&done.late_ns),
         }
@@ -200,18 +205,18 @@ impl fmt::Display for Injection {
         writeln!(f, "{:.1} s as {}", self.elapsed_s, self.class)?;
         writeln!(
             f,
-            "{:>4} {:>9} {:>8} {:>6} {:>16} {:>19} {:>19}",
-            "CPU", "made", "missed", "cut", "duty/asked %", "too long p50/99 us", "late p50/99 us"
+            "{:>4} {:>9} {:>8} {:>6} {:>22} {:>19} {:>19}",
+            "CPU", "made", "missed", "cut", "duty/asked/of CPU %", "too long p50/99 us", "late p50/99 us"
         )?;
         for c in &self.cpus {
             writeln!(
                 f,
-                "{:>4} {:>9} {:>8} {:>6} {:>16} {:>19} {:>19}",
+                "{:>4} {:>9} {:>8} {:>6} {:>22} {:>19} {:>19}",
                 c.cpu,
                 c.made,
                 c.missed,
                 c.cut,
-                format!("{:.3}/{:.3}", c.duty * 100.0, c.duty_asked * 100.0),
+                format!("{:.3}/{:.3}/{:.3}", c.duty * 100.0, c.duty_asked * 100.0, c.cpu_share * 100.0),
                 format!("{:.2}/{:.2}", us(c.spin_error_ns.p50), us(c.spin_error_ns.p99)),
                 format!("{:.1}/{:.1}", us(c.late_ns.p50), us(c.late_ns.p99)),
             )?;
@@ -253,6 +258,7 @@ mod tests {
             cut: 0,
             asked_ns: 0,
             busy_ns: 0,
+            cpu_ns: 0,
             elapsed_ns: 1_000_000_000,
             spin_error_ns: new_histogram(),
             late_ns: new_histogram(),

@@ -13,7 +13,7 @@ use colony_time::clock::Clock;
 use colony_time::tsc::Calibration;
 use serde::{Deserialize, Serialize};
 
-use super::injector::{Injected, Injector, Stop, enter};
+use super::injector::{Charge, Injected, Injector, Stop, enter};
 use super::report::{CpuInjection, Injection, VictimView};
 use super::victim::{self, Seen};
 use super::{InjectError, Schedule};
@@ -146,6 +146,7 @@ pub(super) struct Session<'a> {
     pub(super) on: Resolved,
     pub(super) make: Make<'a>,
     pub(super) patience_ns: u64,
+    pub(super) charge: Charge,
     pub(super) stop: &'a AtomicBool,
 }
 
@@ -219,6 +220,7 @@ impl Session<'_> {
                     class: self.on.class,
                     schedule: (self.make)(cpu, start_ns),
                     patience_ns: self.patience_ns,
+                    charge: self.charge,
                     calibration: *calibration,
                     begin,
                     end,
