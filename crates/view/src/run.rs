@@ -75,7 +75,8 @@ fn window_row(window: &str, x: &WindowTimes) -> [String; 8] {
     [
         window.into(),
         time(x.observed_ns as f64),
-        time(x.job_ns as f64),
+        // the job ran there too while one of its tasks waited for another
+        time((x.job_ns + x.contended_ns) as f64),
         time(x.stolen_ns as f64),
         percent(x.stolen_ns as f64 / x.observed_ns.max(1) as f64),
         time(x.contended_ns as f64),
@@ -148,4 +149,21 @@ fn lateness(w: &mut String, edges: u64, missed: u64, l: &Distribution) -> std::f
         writeln!(w, "  ≤ {:>8} {:>8} {}", time(up_to as f64), count(n), "█".repeat(bar))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_job_ran_too_while_its_own_tasks_waited_for_each_other() {
+        let times = WindowTimes {
+            observed_ns: 10_000_000,
+            job_ns: 6_000_000,
+            contended_ns: 3_000_000,
+            ..WindowTimes::default()
+        };
+        let row = window_row("favored", &times);
+        assert_eq!((row[2].as_str(), row[5].as_str()), ("9.00 ms", "3.00 ms"));
+    }
 }
