@@ -20,10 +20,22 @@ pub enum Source {
     Throttle,
     /// The hypervisor ran something else (steal time).
     Hypervisor,
+    /// Threads of the program that measured, other than the observer itself: noise of the measurement, not of
+    /// the node.
+    Observer,
     /// No event was seen that explains it.
     Unexplained,
     /// A name another tool gave, kept as it is.
     Other(String),
+}
+
+impl Source {
+    /// Whether the source is the node's, and not the measurement's own doing: its other threads, or the kernel
+    /// that held its real-time observer back.
+    #[must_use]
+    pub fn is_of_node(&self) -> bool {
+        !matches!(self, Self::Observer | Self::Throttle)
+    }
 }
 
 impl fmt::Display for Source {
@@ -36,6 +48,7 @@ impl fmt::Display for Source {
             Self::Nmi => f.write_str("nmi"),
             Self::Throttle => f.write_str("throttle"),
             Self::Hypervisor => f.write_str("hypervisor"),
+            Self::Observer => f.write_str("observer"),
             Self::Unexplained => f.write_str("unexplained"),
             Self::Other(name) => f.write_str(name),
         }
@@ -53,6 +66,7 @@ impl From<&str> for Source {
                 "nmi" => Self::Nmi,
                 "throttle" => Self::Throttle,
                 "hypervisor" => Self::Hypervisor,
+                "observer" => Self::Observer,
                 "unexplained" => Self::Unexplained,
                 other => Self::Other(other.into()),
             },

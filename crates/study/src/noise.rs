@@ -19,6 +19,10 @@ pub const TIMELINE_OTHERS: usize = 2000;
 #[must_use]
 pub fn summarise(trace: &Trace, command: &str) -> Noise {
     let meta = &trace.meta;
+    // what measuring itself took is no noise of the node
+    let of_node = |d: &&colony_noise::Detour| *trace.source(d) != Source::Observer;
+    let detours: Vec<_> = trace.detours.iter().filter(of_node).copied().collect();
+    let trace = &Trace { meta: meta.clone(), sources: trace.sources.clone(), detours };
     let mut by_source: BTreeMap<String, SourceRow> = BTreeMap::new();
     let lengths = trace.detours.iter().map(|d| (d.duration_ns, 1));
     let mut stolen_ns = 0u64;
@@ -26,6 +30,7 @@ pub fn summarise(trace: &Trace, command: &str) -> Noise {
         let source = trace.source(d).to_string();
         let row = by_source.entry(source.clone()).or_insert(SourceRow {
             source,
+            events: None,
             count: 0,
             stolen_ns: 0,
             max_ns: 0,
@@ -48,6 +53,7 @@ pub fn summarise(trace: &Trace, command: &str) -> Noise {
         dropped: meta.dropped,
         lost_events: meta.lost_events,
         stolen_share: if observed_ns > 0.0 { stolen_ns as f64 / observed_ns } else { 0.0 },
+        measuring_share: None,
         explained: None,
         periodic: Vec::new(),
         timeline: timeline(trace, &sources),
@@ -96,12 +102,12 @@ fn timeline(trace: &Trace, sources: &[SourceRow]) -> Vec<TimelinePoint> {
         .collect()
 }
 
-/// Whether a job in its usual class on hardware of its own would meet noise of this source. Throttling is
-/// the observer's own doing, and what the hypervisor takes is its host's other work, not this node's: no
+/// Whether a job in its usual class on hardware of its own would meet noise of this source. Throttling and the
+/// measuring program's threads are the measurement's own doing, and what the hypervisor takes is its host's other work, not this node's: no
 /// window on this node can move either.
 #[must_use]
 pub fn is_nodes_own(source: &Source) -> bool {
-    !matches!(source, Source::Throttle | Source::Hypervisor)
+    source.is_of_node() && *source != Source::Hypervisor
 }
 
 /// What the projection takes of a trace: per observed CPU the detours whose source `keep` accepts

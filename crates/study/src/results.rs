@@ -70,6 +70,10 @@ pub struct Noise {
     pub explained: Option<Explained>,
     /// What is periodic, a sentence each.
     pub periodic: Vec<String>,
+    /// Share of their time that the measuring program's own threads took, which is no part of `stolen_share`; `None`
+    /// where it could not be told apart.
+    #[serde(default)]
+    pub measuring_share: Option<f64>,
     /// By source, the largest thief first.
     pub sources: Vec<SourceRow>,
     /// Lengths of all detours.
@@ -96,7 +100,10 @@ pub struct Explained {
 pub struct SourceRow {
     /// Its name, as `irq:local_timer`.
     pub source: String,
-    /// Detours.
+    /// How often it ran, in detours or below the threshold; `None` where no event of the kernel tells.
+    #[serde(default)]
+    pub events: Option<u64>,
+    /// Detours of which it took the largest part.
     pub count: u64,
     /// Their sum, nanoseconds, all CPUs.
     pub stolen_ns: u64,

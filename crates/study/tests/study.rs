@@ -30,6 +30,11 @@ fn a_study_keeps_everything_and_reads_back() {
     }
     assert!(results.published.iter().any(|p| p.experiment == "fig6" && p.note.contains("measured")));
 
+    let page = colony_study::report::page(&results);
+    let (_, row) = page.split_once("<td>softirq:NET_RX</td>").expect("in the table of sources");
+    let (row, _) = row.split_once("</tr>").expect("a row");
+    assert!(row.contains(">900<") && row.contains(">not seen<") && !row.contains(">0<"), "{row}");
+
     let dir = tempfile::tempdir().expect("temp dir");
     let folder = dir.path().join("study");
     results.write(&folder).expect("writable");

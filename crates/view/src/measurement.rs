@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use colony_noise::measure::{Explained, Measurement};
+use colony_noise::measure::{Explained, Measurement, SourceReport};
 
 use crate::table::{self, name, wrap};
 use crate::units::{count, percent, three, time};
@@ -19,6 +19,7 @@ pub fn render(m: &Measurement) -> String {
     let _ = head(w, m);
     let _ = writeln!(w, "{}", per_cpu(m));
     let _ = writeln!(w, "{}", sources(m));
+    let _ = measuring_itself(w, m);
     let _ = explained(w, m);
     for warning in &m.warnings {
         let _ = writeln!(w, "{}", wrap(&format!("note: {warning}")));
@@ -59,31 +60,50 @@ fn per_cpu(m: &Measurement) -> comfy_table::Table {
 }
 
 fn sources(m: &Measurement) -> comfy_table::Table {
-    let mut t = table::new(["source", "detours", "stolen", "of CPU", "median", "99 %", "longest"]);
+    let mut t = table::new(["source", "events", "detours", "stolen", "of CPU", "median", "longest"]);
     for s in m.sources.iter().take(ROWS) {
-        let lengths = [s.lengths.p50_ns, s.lengths.p99_ns, s.lengths.max_ns];
-        let [p50, p99, max] = lengths.map(|ns| if s.detours == 0 { "–".into() } else { time(ns as f64) });
-        t.add_row([
-            name(&s.source.to_string(), 22),
-            count(s.detours),
-            time(s.stolen_ns as f64),
-            percent(s.stolen_share),
-            p50,
-            p99,
-            max,
-        ]);
+        t.add_row(source_row(s));
     }
     if let Some(rest) = m.sources.get(ROWS..).filter(|r| !r.is_empty()) {
         let stolen: u64 = rest.iter().map(|s| s.stolen_ns).sum();
         let share: f64 = rest.iter().map(|s| s.stolen_share).sum();
         t.add_row([
             format!("{} more (--json)", rest.len()),
+            String::new(),
             count(rest.iter().map(|s| s.detours).sum()),
             time(stolen as f64),
             percent(share),
         ]);
     }
     t
+}
+
+/// What a cell says that has no figure.
+const NOT_SEEN: &str = "not seen";
+
+fn source_row(s: &SourceReport) -> [String; 7] {
+    let seen = |counted: u64, text: String| if counted == 0 { NOT_SEEN.into() } else { text };
+    [
+        name(&s.source.to_string(), 20),
+        s.events.map_or_else(|| NOT_SEEN.into(), count),
+        seen(s.detours, count(s.detours)),
+        seen(s.stolen_ns, time(s.stolen_ns as f64)),
+        seen(s.stolen_ns, percent(s.stolen_share)),
+        seen(s.detours, time(s.lengths.p50_ns as f64)),
+        seen(s.detours, time(s.lengths.max_ns as f64)),
+    ]
+}
+
+/// What the measurement itself took, which is in no other figure.
+fn measuring_itself(w: &mut String, m: &Measurement) -> std::fmt::Result {
+    let Some(own) = m.measuring_itself.as_ref().filter(|o| o.events > Some(0)) else { return Ok(()) };
+    let text = format!(
+        "measuring itself: {} in {} events, {} of CPU; in no figure above, in the trace as `observer`",
+        time(own.stolen_ns as f64),
+        count(own.events.unwrap_or(0)),
+        percent(own.stolen_share),
+    );
+    writeln!(w, "{}", wrap(&text))
 }
 
 fn explained(w: &mut String, m: &Measurement) -> std::fmt::Result {

@@ -153,7 +153,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn span(start_ns: i64, end_ns: i64, source: &str) -> Span {
-        Span { start_ns, end_ns, source: source.into() }
+        Span { start_ns, end_ns, source: source.into(), begins: true }
     }
 
     fn seen(start_ns: i64, duration_ns: u64) -> Seen {

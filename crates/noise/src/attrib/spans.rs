@@ -1,6 +1,8 @@
 //! From events to what was on a CPU: stretches of time that were not the observer's, each with its
 //! innermost source.
 
+use std::collections::HashSet;
+
 use super::event::{Event, Kind};
 use crate::Source;
 
@@ -13,6 +15,8 @@ pub struct Span {
     pub end_ns: i64,
     /// What ran: the innermost of what was nested.
     pub source: Source,
+    /// Whether it began here; an event with others nested in it has several spans and begins in the first.
+    pub begins: bool,
 }
 
 /// Longest nesting followed; the kernel's own is shorter (softirq, irq, NMI).
@@ -30,8 +34,12 @@ pub struct Tracker {
     /// A fault of the observer: its end is not told, so it lasts until the next event; the detour it
     /// began in says how long it was.
     fault: Option<Source>,
-    /// Since when the present top is on the CPU.
+    /// Threads of the program that measures.
+    own: HashSet<i32>,
+    /// Since when the present top is on the CPU, and
     since_ns: Option<i64>,
+    /// whether it has had no span yet.
+    begins: bool,
     spans: Vec<Span>,
     unkept: u64,
 }
@@ -51,10 +59,17 @@ impl Tracker {
             observer_wants_cpu: false,
             nested: Vec::new(),
             fault: None,
+            own: HashSet::new(),
             since_ns: None,
+            begins: false,
             spans: Vec::new(),
             unkept: 0,
         }
+    }
+
+    /// Names threads of the program that measures: their time is the measurement's, not the node's.
+    pub fn own(&mut self, threads: &[i32]) {
+        self.own.extend(threads);
     }
 
     /// Takes the next event; they must come in order of time.
@@ -97,6 +112,12 @@ impl Tracker {
 
     fn change(&mut self, kind: &Kind) {
         self.fault = None;
+        self.begins = match kind {
+            Kind::Enter(_) => true,
+            Kind::Switch { to, .. } => *to != self.observer,
+            Kind::Begin(_) => self.task.is_none(),
+            Kind::Exit | Kind::Past(..) => false,
+        };
         match kind {
             Kind::Enter(source) if self.nested.len() < MAX_DEPTH => self.nested.push(source.clone()),
             Kind::Exit => {
@@ -121,13 +142,17 @@ impl Tracker {
             Some(observer) => prio > observer,
             None => pid == 0,
         };
-        if self.observer_wants_cpu && held_back { Source::Throttle } else { Source::Thread(name.to_owned()) }
+        match () {
+            () if self.observer_wants_cpu && held_back => Source::Throttle,
+            () if self.own.contains(&pid) => Source::Observer,
+            () => Source::Thread(name.to_owned()),
+        }
     }
 
     /// Ends the stretch that is open, if any.
     fn close(&mut self, at_ns: i64) {
         if let (Some(start_ns), Some(source)) = (self.since_ns.take(), self.top().cloned()) {
-            self.push(Span { start_ns, end_ns: at_ns.max(start_ns), source });
+            self.push(Span { start_ns, end_ns: at_ns.max(start_ns), source, begins: self.begins });
         }
     }
 
@@ -136,11 +161,12 @@ impl Tracker {
         let start_ns = end_ns.saturating_sub_unsigned(length_ns);
         if let (Some(since_ns), Some(top)) = (self.since_ns, self.top().cloned()) {
             if start_ns > since_ns {
-                self.push(Span { start_ns: since_ns, end_ns: start_ns, source: top });
+                self.push(Span { start_ns: since_ns, end_ns: start_ns, source: top, begins: self.begins });
+                self.begins = false;
             }
             self.since_ns = Some(end_ns);
         }
-        self.push(Span { start_ns, end_ns, source: source.clone() });
+        self.push(Span { start_ns, end_ns, source: source.clone(), begins: true });
     }
 
     fn push(&mut self, span: Span) {
@@ -215,6 +241,40 @@ mod tests {
         let events =
             [(10, switch(ME, true, 0, 120, "swapper/0")), (15, switch(0, true, ME, 120, "selfish/0"))];
         assert_eq!(track(None, &events, 40), [(10, 15, "throttle".into())]);
+    }
+
+    #[test]
+    fn an_event_begins_once_however_often_it_is_interrupted() {
+        let mut t = Tracker::new(ME, None);
+        let events = [
+            (10, switch(ME, true, 7, 120, "make")),
+            (20, Kind::Enter(irq("local_timer"))),
+            (23, Kind::Past(Source::Nmi, 1)),
+            (25, Kind::Exit),
+            (30, Kind::Enter(irq("local_timer"))),
+            (35, Kind::Exit),
+            (40, switch(7, false, ME, 120, "selfish/0")),
+            (50, Kind::Begin(Source::Fault("page".into()))),
+            (60, Kind::Enter(irq("local_timer"))),
+            (65, Kind::Exit),
+        ];
+        events.into_iter().for_each(|(at_ns, kind)| t.event(&Event { at_ns, kind }));
+        let spans = t.finish(99);
+        let count = |name: &str| spans.iter().filter(|s| s.begins && s.source.to_string() == name).count();
+        let names = ["thread:make", "irq:local_timer", "nmi", "fault:page"];
+        assert_eq!(names.map(count), [1, 3, 1, 1], "{spans:?}");
+    }
+
+    #[test]
+    fn threads_of_the_measuring_program_are_told_from_the_nodes() {
+        let mut t = Tracker::new(ME, None);
+        t.own(&[ME, 7]);
+        for (at_ns, from, to) in [(10, ME, 7), (20, 7, 8), (30, 8, ME)] {
+            t.event(&Event { at_ns, kind: switch(from, true, to, 120, "colony") });
+        }
+        let spans = t.finish(40);
+        let sources: Vec<String> = spans.iter().map(|s| s.source.to_string()).collect();
+        assert_eq!(sources, ["observer", "thread:colony"]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use crate::Source;
+use crate::attrib::Cause;
 use crate::selfish::ObservedCpu;
 
 /// The result of one measurement, with all it takes to run it again.
@@ -35,8 +36,12 @@ pub struct Measurement {
     pub per_cpu: Vec<CpuReport>,
     /// Where it came from.
     pub attribution: AttributionReport,
-    /// All CPUs, by source, most stolen time first.
+    /// All CPUs, by source, most stolen time first; without `measuring_itself`.
     pub sources: Vec<SourceReport>,
+    /// What threads of the measuring program took from the observers. It is part of no other figure here, and in
+    /// the trace it has the source `observer`. `None` without attribution: then it is among the rest.
+    #[serde(default)]
+    pub measuring_itself: Option<SourceReport>,
 }
 
 /// What one CPU's observer saw.
@@ -48,13 +53,16 @@ pub struct CpuReport {
     pub observed_s: f64,
     /// Seconds of them spent recording, in which the loop was blind.
     pub blind_s: f64,
-    /// Detours seen.
+    /// Detours seen, without those of which the measuring program's own threads took the largest part.
     pub detours: u64,
     /// Their sum over the time observed, 0 to 1.
     pub stolen_share: f64,
-    /// Their sum, nanoseconds.
+    /// Their sum, nanoseconds; without `own_ns`.
     pub stolen_ns: u64,
-    /// Their lengths.
+    /// Taken by the measuring program's own threads, nanoseconds.
+    #[serde(default)]
+    pub own_ns: u64,
+    /// Lengths of the detours.
     pub lengths: Lengths,
     /// Detours that found the ring full: counted above, missing in the trace.
     pub dropped: u64,
@@ -133,9 +141,14 @@ pub struct Explained {
 pub struct SourceReport {
     /// The source.
     pub source: Source,
+    /// How often it ran on the observed CPUs, in detours or in gaps below the threshold; `None` where no event
+    /// of the kernel tells.
+    #[serde(default)]
+    pub events: Option<u64>,
     /// Detours of which it is the largest part.
     pub detours: u64,
-    /// Its time, with what was nested in it taken out, nanoseconds.
+    /// Its time in detours, with what was nested in it taken out, nanoseconds; 0 where all its events were in
+    /// gaps below the threshold.
     pub stolen_ns: u64,
     /// That over the time observed on all CPUs, 0 to 1.
     pub stolen_share: f64,
@@ -144,18 +157,30 @@ pub struct SourceReport {
 }
 
 impl CpuReport {
-    /// What the observer of one CPU leaves.
-    pub(super) fn of(cpu: &ObservedCpu, calibration: &Calibration, steal_ns: u64) -> Self {
+    /// What the observer of one CPU leaves. `own` is what our own threads took of it, `others` the lengths of the
+    /// other detours that are rows.
+    pub(super) fn of(
+        cpu: &ObservedCpu,
+        calibration: &Calibration,
+        steal_ns: u64,
+        own: Cause,
+        others: &Histogram<u64>,
+    ) -> Self {
+        let detours = cpu.histogram.len().saturating_sub(own.detours);
+        let stolen_ns = cpu.stolen_ns.saturating_sub(own.stolen_ns);
+        // the histogram of all is whole where rows are missing
+        let lengths = if others.len() == detours { others } else { &cpu.histogram };
         let observed_ns = calibration.to_ns(cpu.end - cpu.start);
         let ns_per_count = calibration.to_ns(1);
         Self {
             cpu: cpu.cpu,
             observed_s: observed_ns / 1e9,
             blind_s: calibration.to_ns(cpu.blind) / 1e9,
-            detours: cpu.histogram.len(),
-            stolen_share: cpu.stolen_ns as f64 / observed_ns.max(1.0),
-            stolen_ns: cpu.stolen_ns,
-            lengths: Lengths::of(&cpu.histogram),
+            detours,
+            stolen_share: stolen_ns as f64 / observed_ns.max(1.0),
+            stolen_ns,
+            own_ns: own.stolen_ns,
+            lengths: Lengths::of(lengths),
             dropped: cpu.dropped,
             steal_ns,
             smallest_loop_ns: ns_per_count * cpu.cost.smallest as f64,
@@ -198,6 +223,7 @@ mod tests {
     fn leaving_the_throttle_out_changes_the_sum_and_the_explained() {
         let s = |source: &str, detours, stolen_ns| SourceReport {
             source: source.into(),
+            events: None,
             detours,
             stolen_ns,
             stolen_share: 0.0,

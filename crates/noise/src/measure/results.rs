@@ -1,10 +1,10 @@
 //! Puts the detours of all CPUs together with their sources.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use colony_time::tsc::ClockMap;
 
-use super::report::{Lengths, Measurement, SourceReport};
+use super::report::{CpuReport, Lengths, Measurement, SourceReport};
 use crate::Source;
 use crate::attrib::join::{Attributed, Seen};
 use crate::attrib::spans::Span;
@@ -27,18 +27,34 @@ pub(super) struct Results<'a> {
     clocks: &'a ClockMap,
     rows: Vec<(Detour, Source)>,
     causes: BTreeMap<Source, Cause>,
+    /// Events by source; `None` without attribution.
+    events: Option<BTreeMap<Source, u64>>,
     residue_ns: u64,
 }
 
 impl<'a> Results<'a> {
-    pub(super) fn new(node: u32, clocks: &'a ClockMap) -> Self {
-        Self { node, clocks, rows: Vec::new(), causes: BTreeMap::new(), residue_ns: 0 }
+    pub(super) fn new(node: u32, clocks: &'a ClockMap, attributed: bool) -> Self {
+        let events = attributed.then(BTreeMap::new);
+        Self { node, clocks, rows: Vec::new(), causes: BTreeMap::new(), events, residue_ns: 0 }
     }
 
-    /// Takes one CPU's detours and what was on it.
-    pub(super) fn add(&mut self, cpu: &ObservedCpu, gaps: &[Gap], spans: &[Span], steal_ns: u64) {
+    /// Takes one CPU's detours and what was on it. Returns the CPU's report, without what our own threads took.
+    pub(super) fn add(
+        &mut self,
+        cpu: &ObservedCpu,
+        gaps: &[Gap],
+        spans: &[Span],
+        steal_ns: u64,
+    ) -> CpuReport {
         let seen = seen(gaps, cpu.cost.smallest, self.clocks);
         let Attributed { main, causes, residue_ns, .. } = attribute(&seen, spans, steal_ns);
+        self.count(cpu, spans);
+        let own = causes.get(&Source::Observer).copied().unwrap_or_default();
+        let mut others = recorder::histogram();
+        for (seen, _) in seen.iter().zip(&main).filter(|(_, source)| **source != Source::Observer) {
+            others.saturating_record(seen.duration_ns);
+        }
+        let report = CpuReport::of(cpu, self.clocks.calibration(), steal_ns, own, &others);
         for ((gap, seen), source) in gaps.iter().zip(&seen).zip(main) {
             let detour = Detour {
                 node: self.node,
@@ -55,6 +71,19 @@ impl<'a> Results<'a> {
             sum.detours += cause.detours;
         }
         self.residue_ns += residue_ns;
+        report
+    }
+
+    /// Counts the events that began while the CPU was observed.
+    fn count(&mut self, cpu: &ObservedCpu, spans: &[Span]) {
+        let observed = self.clocks.monotonic_ns(cpu.start)..self.clocks.monotonic_ns(cpu.end);
+        let Some(events) = &mut self.events else { return };
+        for span in spans.iter().filter(|s| s.begins && observed.contains(&s.start_ns)) {
+            match events.get_mut(&span.source) {
+                Some(n) => *n += 1,
+                None => drop(events.insert(span.source.clone(), 1)),
+            }
+        }
     }
 
     /// Time spent entering and leaving the kernel.
@@ -62,25 +91,38 @@ impl<'a> Results<'a> {
         self.residue_ns
     }
 
-    /// All sources, most stolen time first.
-    pub(super) fn sources(&self, observed_s: f64) -> Vec<SourceReport> {
+    /// All sources, most stolen time first, and what our own threads took; `None` without attribution.
+    pub(super) fn sources(&self, observed_s: f64) -> (Vec<SourceReport>, Option<SourceReport>) {
         let mut lengths: BTreeMap<&Source, hdrhistogram::Histogram<u64>> = BTreeMap::new();
         for (detour, source) in &self.rows {
             lengths.entry(source).or_insert_with(recorder::histogram).saturating_record(detour.duration_ns);
         }
-        let mut all: Vec<SourceReport> = self
-            .causes
-            .iter()
-            .map(|(source, cause)| SourceReport {
+        let report = |source: &Source| {
+            let cause = self.causes.get(source).copied().unwrap_or_default();
+            SourceReport {
                 source: source.clone(),
+                events: self.events_of(source),
                 detours: cause.detours,
                 stolen_ns: cause.stolen_ns,
                 stolen_share: cause.stolen_ns as f64 / 1e9 / observed_s.max(f64::MIN_POSITIVE),
                 lengths: lengths.get(source).map(Lengths::of).unwrap_or_default(),
-            })
-            .collect();
+            }
+        };
+        // a source all of whose events were below the threshold has no cause
+        let names: BTreeSet<&Source> =
+            self.causes.keys().chain(self.events.iter().flat_map(BTreeMap::keys)).collect();
+        let mut all: Vec<SourceReport> =
+            names.into_iter().filter(|s| **s != Source::Observer).map(report).collect();
         all.sort_by_key(|s| std::cmp::Reverse(s.stolen_ns));
-        all
+        (all, self.events.is_some().then(|| report(&Source::Observer)))
+    }
+
+    /// Events of a source; `None` where the kernel tells none.
+    fn events_of(&self, source: &Source) -> Option<u64> {
+        match source {
+            Source::Unexplained | Source::Hypervisor => None,
+            _ => self.events.as_ref().map(|e| e.get(source).copied().unwrap_or(0)),
+        }
     }
 
     /// The rows as a trace.

@@ -229,14 +229,14 @@ pub fn measure(
     let lost_events = probe.as_mut().map_or(0, |p| following.end(p));
     still_online(&config.observe.cpus)?;
 
-    let mut results = Results::new(config.node, &clocks);
+    let mut results = Results::new(config.node, &clocks, probe.is_some());
+    let mut per_cpu: Vec<CpuReport> = Vec::new();
     for cpu in &seen {
         let spans = following.spans(cpu, &clocks).unwrap_or_default();
-        results.add(cpu, &gaps.remove(&cpu.cpu).unwrap_or_default(), &spans, steal(cpu.cpu));
+        let gaps = gaps.remove(&cpu.cpu).unwrap_or_default();
+        per_cpu.push(results.add(cpu, &gaps, &spans, steal(cpu.cpu)));
     }
-    let per_cpu: Vec<CpuReport> =
-        seen.iter().map(|cpu| CpuReport::of(cpu, clocks.calibration(), steal(cpu.cpu))).collect();
-    let sources = results.sources(per_cpu.iter().map(|c| c.observed_s).sum());
+    let (sources, measuring_itself) = results.sources(per_cpu.iter().map(|c| c.observed_s).sum());
     let attribution = AttributionReport {
         active: probe.is_some(),
         reason: no_probe,
@@ -261,6 +261,7 @@ pub fn measure(
         per_cpu,
         attribution,
         sources,
+        measuring_itself,
     };
     let trace = results.trace(&measurement, unkept);
     Ok((measurement, trace))
@@ -318,6 +319,8 @@ impl Following {
     }
 
     fn drain(&mut self, probe: &mut Probe) {
+        let own = own_threads();
+        self.trackers.values_mut().for_each(|t| t.own(&own));
         probe.drain(|cpu, event| self.batch.entry(cpu).or_default().push(event));
         for (cpu, events) in &mut self.batch {
             events.sort_by_key(|e| e.at_ns);
@@ -341,6 +344,12 @@ impl Following {
         let tracker = self.trackers.remove(&cpu.cpu)?;
         Some(tracker.finish(clocks.monotonic_ns(cpu.end)))
     }
+}
+
+/// Threads of this process; none where /proc does not say.
+fn own_threads() -> Vec<i32> {
+    let tasks = std::fs::read_dir("/proc/self/task");
+    tasks.into_iter().flatten().flatten().filter_map(|t| t.file_name().to_str()?.parse().ok()).collect()
 }
 
 fn warn(warnings: &mut Vec<String>, per_cpu: &[CpuReport], lost_events: u64, unkept: u64) {
@@ -383,20 +392,46 @@ mod tests {
     fn report_and_trace_tell_the_same_story() {
         let (m, trace) = measure(&config(0.5), |_| true).expect("measures");
         let [cpu] = &m.per_cpu[..] else { panic!("one CPU") };
-        assert_eq!(trace.detours.len() as u64 + cpu.dropped, cpu.detours);
+        let own = m.measuring_itself.clone();
+        let own_detours = own.as_ref().map_or(0, |o| o.detours);
+        assert_eq!(trace.detours.len() as u64 + cpu.dropped, cpu.detours + own_detours);
         assert!(trace.detours.iter().all(|d| d.node == 7 && d.duration_ns >= 100));
         assert!(trace.detours.is_sorted_by_key(|d| d.start_ns));
-        let by_source: u64 = m.sources.iter().map(|s| s.stolen_ns).sum();
+        let of_node: u64 = m.sources.iter().map(|s| s.stolen_ns).sum();
+        let by_source = of_node + cpu.own_ns;
+        assert_eq!(own.map_or(0, |o| o.stolen_ns), cpu.own_ns);
         let rows: u64 = trace.detours.iter().map(|d| d.duration_ns).sum();
         assert_eq!(by_source, rows, "every nanosecond has one source");
-        assert!(cpu.dropped > 0 || by_source == cpu.stolen_ns);
+        assert!(cpu.dropped > 0 || of_node == cpu.stolen_ns);
         if m.attribution.active {
             let timer = m.sources.iter().find(|s| s.source.to_string() == "irq:local_timer");
             assert!(timer.is_some_and(|t| t.stolen_ns > 0), "a busy CPU has its tick: {:?}", m.sources);
+            assert!(timer.is_some_and(|t| t.events >= Some(1)), "and its tick is counted: {:?}", m.sources);
+            let untold = |s: &Source| matches!(s, Source::Unexplained | Source::Hypervisor);
+            assert!(m.sources.iter().all(|s| s.events.is_none() == untold(&s.source)), "{:?}", m.sources);
         } else {
             eprintln!("no attribution: {:?}", m.attribution.reason);
             assert!(m.sources.iter().all(|s| matches!(s.source, Source::Unexplained | Source::Hypervisor)));
         }
+    }
+
+    #[test]
+    fn what_measuring_itself_takes_is_no_noise_of_the_node() {
+        let all = cpu::usable().expect("linux");
+        let mut config = config(1.0);
+        config.observe.cpus = all;
+        // nowhere else to go for the thread that empties the rings
+        let (m, trace) = measure(&config, |_| true).expect("measures");
+        let Some(own) = m.measuring_itself else {
+            assert!(!m.attribution.active, "{:?}", m.attribution);
+            eprintln!("no attribution: {:?}", m.attribution.reason);
+            return;
+        };
+        assert!(own.events > Some(0), "{own:?}");
+        assert!(m.sources.iter().all(|s| s.source != Source::Observer), "{:?}", m.sources);
+        let rows = trace.detours.iter().filter(|d| *trace.source(d) == Source::Observer).count() as u64;
+        assert_eq!(rows, own.detours);
+        assert_eq!(m.per_cpu.iter().map(|c| c.own_ns).sum::<u64>(), own.stolen_ns);
     }
 
     #[test]

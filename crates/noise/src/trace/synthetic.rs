@@ -69,6 +69,7 @@ pub(crate) fn any_source() -> impl Strategy<Value = Source> {
         "[a-zA-Z0-9/_:.-]{1,15}".prop_map(Source::Thread),
         Just(Source::Nmi),
         Just(Source::Throttle),
+        Just(Source::Observer),
         Just(Source::Hypervisor),
         Just(Source::Unexplained),
         ".{0,20}".prop_map(|s| Source::from(s.as_str())),

@@ -19,8 +19,16 @@ pub(super) fn all(h: &mut Html, r: &Results) {
     }
 }
 
+/// What a cell says that has no figure.
+const NOT_SEEN: &str = "not seen";
+
+/// `text`, unless nothing was counted.
+fn seen(counted: u64, text: String) -> String {
+    if counted == 0 { NOT_SEEN.into() } else { text }
+}
+
 fn sources(h: &mut Html, n: &Noise, number: &mut u32) {
-    if n.sources.is_empty() {
+    if n.sources.iter().all(|s| s.stolen_ns == 0) {
         return;
     }
     let per_s = n.observed_s.max(1e-9);
@@ -30,10 +38,10 @@ fn sources(h: &mut Html, n: &Noise, number: &mut u32) {
         .map(|s| {
             vec![
                 s.source.clone(),
-                count(s.count),
-                time(s.stolen_ns as f64 / per_s),
-                time(s.stolen_ns as f64 / s.count.max(1) as f64),
-                time(s.max_ns as f64),
+                s.events.map_or_else(|| NOT_SEEN.into(), count),
+                seen(s.count, count(s.count)),
+                seen(s.stolen_ns, time(s.stolen_ns as f64 / per_s)),
+                seen(s.count, time(s.max_ns as f64)),
             ]
         })
         .collect();
@@ -46,6 +54,9 @@ fn sources(h: &mut Html, n: &Noise, number: &mut u32) {
         n.threshold_ns,
         percent(n.stolen_share)
     );
+    if let Some(own) = n.measuring_share {
+        caption += &format!(" What measuring itself took is left out: {}.", percent(own));
+    }
     if let Some(e) = n.explained {
         caption += &format!(
             " A source is known for {} of the stolen time and {} of the detours ({} and {} with throttling left out).",
@@ -55,6 +66,8 @@ fn sources(h: &mut Html, n: &Noise, number: &mut u32) {
             percent(e.of_detours_without_throttle)
         );
     }
+    caption +=
+        " A source's detours are those of which it took the largest part; its events are all times it ran.";
     if !n.periodic.is_empty() {
         caption += &format!(" Periodic: {}.", n.periodic.join("; "));
     }
@@ -64,7 +77,7 @@ fn sources(h: &mut Html, n: &Noise, number: &mut u32) {
         caption: &caption,
         command: &n.command,
         summary: "Numbers, by source",
-        headings: &["Source", "#Detours", "#Stolen each second", "#Mean", "#Longest"],
+        headings: &["Source", "#Events", "#Detours", "#Stolen each second", "#Longest detour"],
         rows,
         tall: n.sources.len() > 8,
     }

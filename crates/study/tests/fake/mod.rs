@@ -6,7 +6,7 @@ use colony_noise::{Detour, Source, Trace, TraceMeta};
 use colony_sim::noise::Detour as Stolen;
 use colony_sim::{CpuNoise, NodeNoise};
 use colony_study::node::{BenchRun, Injection};
-use colony_study::results::{Bucket, Cell, Edges, Explained, Noise, SchedulerKind, Split};
+use colony_study::results::{Bucket, Cell, Edges, Explained, Noise, SchedulerKind, SourceRow, Split};
 use colony_study::{Node, StudyError, noise};
 use colony_time::Windows;
 
@@ -198,6 +198,14 @@ impl Node for Fake {
         }
         let Injection::Leibniz { percent } = injection else { return Ok(own) };
         let span_ns = own.span_ns();
+        // all of its events were below the threshold
+        n.sources.push(SourceRow {
+            source: "softirq:NET_RX".into(),
+            events: Some(900),
+            count: 0,
+            stolen_ns: 0,
+            max_ns: 0,
+        });
         let daemon = CpuNoise::new(span_ns, daemon(*percent, span_ns))?;
         let both = |cpu: &CpuNoise| CpuNoise::new(span_ns, [cpu.detours(), daemon.detours()].concat());
         Ok(NodeNoise::new(own.cpus().iter().map(both).collect::<Result<_, _>>()?)?)

@@ -13,7 +13,8 @@ pub(super) fn read_all(files: &[String]) -> anyhow::Result<Traces> {
     files.iter().map(|file| Ok((file.clone(), Arc::new(read(Path::new(file))?)))).collect()
 }
 
-/// Reads a trace and takes it apart by source. Throttling is left out: it is the observer's own doing.
+/// Reads a trace and takes it apart by source. Throttling and the time of the
+/// measuring program are left out: they are the measurement's own doing.
 pub(super) fn read(path: &Path) -> anyhow::Result<Measured> {
     let trace = crate::cmd::read_trace(path)?;
     by_source(&trace).with_context(|| format!("the trace {}", path.display()))
@@ -24,7 +25,7 @@ fn by_source(trace: &Trace) -> anyhow::Result<Measured> {
     named.sort_by(|a, b| a.0.cmp(&b.0));
     named.dedup_by(|a, b| a.0 == b.0);
     let mut sources = Vec::new();
-    for (name, source) in named.into_iter().filter(|(_, s)| !matches!(s, Source::Throttle)) {
+    for (name, source) in named.into_iter().filter(|(_, s)| s.is_of_node()) {
         let noise = node_noise(trace, |s| s == source)?;
         if noise.cpus().iter().any(|cpu| !cpu.detours().is_empty()) {
             sources.push((name, noise));
