@@ -19,7 +19,8 @@ pub fn new<const N: usize>(header: [&str; N]) -> Table {
         .set_width(WIDTH)
         .set_header(header);
     for (i, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 1));
+        // none behind the last one: the rule ends where the rows end
+        column.set_padding((0, u16::from(i + 1 < N)));
         if i > 0 {
             column.set_cell_alignment(CellAlignment::Right);
         }
@@ -78,6 +79,17 @@ pub fn name(text: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_rule_is_as_wide_as_the_rows_and_no_line_ends_in_a_blank() {
+        let mut t = new(["noise", "mean", "16,384 nodes"]);
+        t.add_row(["quiet", "1.50 µs", "89.5 ms"]);
+        t.add_row(["21 % noise", "\u{2013}", "1\u{202f}000 ms"]);
+        let text = t.to_string();
+        let widths: Vec<usize> = text.lines().map(|l| l.trim_end().chars().count()).collect();
+        assert!(widths.iter().all(|w| *w == widths[0]), "{widths:?}\n{text}");
+        assert!(text.lines().all(|l| !l.ends_with(' ')), "{text:?}");
+    }
 
     #[test]
     fn long_lines_break_at_blanks() {

@@ -40,6 +40,12 @@ fn check(table: &str) {
         assert!(line.chars().count() <= 80, "{} columns: {line}\n{table}", line.chars().count());
     }
     assert!(!table.contains('\u{1b}') && !table.contains("evil\nname"), "{table}");
+    // the rule is as wide as the header above it and the row below
+    let lines: Vec<&str> = table.lines().collect();
+    for three in lines.windows(3).filter(|l| l[1].starts_with("──")) {
+        let [above, rule, below] = [three[0], three[1], three[2]].map(|l| l.trim_end().chars().count());
+        assert!(rule >= above && rule >= below, "{rule} columns of rule\n{table}");
+    }
 }
 
 fn node() -> NodeRecord {
