@@ -12,6 +12,7 @@ pub mod compute_node;
 mod error;
 pub mod format;
 pub mod measured;
+pub mod neighbours;
 pub mod node;
 pub mod noise;
 pub mod params;

@@ -6,6 +6,7 @@ use colony_sim::NodeNoise;
 use colony_time::Windows;
 
 use crate::StudyError;
+use crate::neighbours::Usage;
 use crate::results::{Cell, Noise};
 
 /// The machine an experiment runs on: measuring, benchmark, injection and scheduler behind one door.
@@ -16,6 +17,9 @@ pub trait Node {
 
     /// What this process may do.
     fn privileges(&self) -> Privileges;
+
+    /// Who has had time of the job's CPUs so far; `None` where the node does not say.
+    fn usage(&self) -> Option<Usage>;
 
     /// Measures the node's own noise for `seconds` and says where it comes from.
     ///

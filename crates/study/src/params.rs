@@ -37,6 +37,9 @@ pub struct Params {
     pub projected_ops: u32,
     /// Whether the seeds' figures that need no machine are simulated again, which takes half a minute.
     pub published: bool,
+    /// Longest time to wait until other programs leave the job's CPUs alone, seconds; 0 is not to wait.
+    #[serde(default)]
+    pub wait_quiet_s: f64,
     /// Whether the scheduler in the kernel is measured on a virtual node, which takes a minute or more.
     #[serde(default)]
     pub virtual_node: bool,
@@ -58,6 +61,7 @@ impl Default for Params {
             nodes: vec![1024, 2048, 4096, 8192, 16_384],
             projected_ops: 2_000,
             published: true,
+            wait_quiet_s: 0.0,
             virtual_node: false,
         }
     }
@@ -66,6 +70,9 @@ impl Default for Params {
 impl Params {
     /// The largest node count.
     pub const MAX_NODES: u32 = 1 << 24;
+
+    /// The longest wait for a quiet node, seconds.
+    pub const LONGEST_WAIT_S: f64 = 86_400.0;
 
     const HURRY: f64 = 10.0;
 
@@ -89,6 +96,12 @@ impl Params {
         positive("the measuring time", self.measure_s)?;
         positive("the measuring time under noise", self.measure_injected_s)?;
         positive("the benchmark's time", self.bench_s)?;
+        if !(0.0..=Self::LONGEST_WAIT_S).contains(&self.wait_quiet_s) {
+            return Err(StudyError::Params(format!(
+                "waiting {} s for a quiet node is not possible; choose up to a day",
+                self.wait_quiet_s
+            )));
+        }
         if let Some(bad) = self.noise_percent.iter().find(|p| !(0.0..=90.0).contains(*p)) {
             return Err(StudyError::Params(format!(
                 "a noise level of {bad} % is not possible; choose 0 to 90"
@@ -143,6 +156,9 @@ impl Params {
         if self.faster != usual.faster {
             command += &format!(" --faster {}", self.faster);
         }
+        if self.wait_quiet_s > 0.0 {
+            command += &format!(" --wait-quiet {}s", self.wait_quiet_s);
+        }
         if self.virtual_node {
             command += " --virtual-node";
         }
@@ -168,6 +184,7 @@ mod tests {
         assert!(bad(Params { bench_s: 0.0, ..Params::default() }).contains("benchmark"));
         assert!(bad(Params { duty: DutyCycle::Ppm(1_000_000), ..Params::default() }).contains("regular"));
         assert_eq!(Params::default().windows_flags(), "--period 100ms --duty 80%");
+        assert!(bad(Params { wait_quiet_s: 1e9, ..Params::default() }).contains("up to a day"));
         assert!(Params::default().faster(0.5).is_err());
     }
 

@@ -48,6 +48,12 @@ impl Level {
         Self { percent, noise: None, residual: None, edge_lateness_ns: Vec::new() }
     }
 
+    /// Whether it is known what coordination would leave: as described, nothing; measured, what was measured.
+    #[must_use]
+    pub fn has_coordinated(&self) -> bool {
+        self.noise.is_none() || self.residual.is_some()
+    }
+
     fn source(&self) -> Option<Source> {
         match &self.noise {
             Some(noise) => Some(Source::new("measured", Trace::new(noise.clone()))),
@@ -175,6 +181,9 @@ pub fn scaling(
     for level in levels {
         let machine = blue_gene(level.ranks_per_node())?;
         for kind in [SchedulerKind::Unmodified, SchedulerKind::Coordinated] {
+            if kind == SchedulerKind::Coordinated && !level.has_coordinated() {
+                continue;
+            }
             let found = (params.nodes.par_iter())
                 .map(|&nodes| match kind {
                     SchedulerKind::Unmodified => unmodified(params, &machine, level, nodes),
@@ -197,6 +206,7 @@ pub fn scaling(
     let scaling = Scaling {
         command: command.into(),
         model: "level-engine/1".into(),
+        measured: levels.iter().all(|l| l.noise.is_some()),
         assumptions: ASSUMPTIONS.iter().map(|&a| a.into()).collect(),
         noise_from: noise_from.into(),
         base_from:

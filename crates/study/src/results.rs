@@ -8,6 +8,7 @@ use colony_node::record::NodeRecord;
 use colony_sim::simulate::Outcome;
 use serde::{Deserialize, Serialize};
 
+use crate::neighbours::Neighbours;
 use crate::{Params, StudyError};
 
 /// A study's result.
@@ -35,6 +36,9 @@ pub struct Results {
     pub warnings: Vec<String>,
     /// What was left out, why, and how to get it.
     pub not_done: Vec<String>,
+    /// Other programs on the job's CPUs; `None` where the node does not say.
+    #[serde(default)]
+    pub neighbours: Option<Neighbours>,
     /// The node's own noise.
     pub noise: Option<Noise>,
     /// `allreduce` on this node: noise levels × schedulers.
@@ -66,14 +70,14 @@ pub struct Noise {
     pub lost_events: u64,
     /// Stolen share of the observed CPUs' time, 0 to 1.
     pub stolen_share: f64,
-    /// What the attribution explains; `None` where it did not run.
-    pub explained: Option<Explained>,
-    /// What is periodic, a sentence each.
-    pub periodic: Vec<String>,
     /// Share of their time that the measuring program's own threads took, which is no part of `stolen_share`; `None`
     /// where it could not be told apart.
     #[serde(default)]
     pub measuring_share: Option<f64>,
+    /// What the attribution explains; `None` where it did not run.
+    pub explained: Option<Explained>,
+    /// What is periodic, a sentence each.
+    pub periodic: Vec<String>,
     /// By source, the largest thief first.
     pub sources: Vec<SourceRow>,
     /// Lengths of all detours.
@@ -223,6 +227,10 @@ pub struct Scaling {
     pub model: String,
     /// What the model takes for granted.
     pub assumptions: Vec<String>,
+    /// Whether the noise in the curves was measured on this node. A level whose noise in favored windows was not
+    /// measured has no coordinated curve then.
+    #[serde(default)]
+    pub measured: bool,
     /// Where the noise comes from: measured on this node, or made after the seeds' description.
     pub noise_from: String,
     /// Where the time without noise comes from.

@@ -7,7 +7,7 @@ use colony_time::Windows;
 use crate::node::{BenchRun, Injection};
 use crate::project::{self, Level};
 use crate::results::{Cell, Edges, Published, Results, SchedulerKind};
-use crate::{Node, Params, Progress, StudyError, format, seeds, table};
+use crate::{Node, Params, Progress, StudyError, format, neighbours, seeds, table};
 
 /// Runs the whole study on `node`. A step that is not possible here is left out and said so in
 /// [`Results::not_done`]; the others go on.
@@ -31,6 +31,7 @@ pub fn run(params: &Params, node: &mut dyn Node, progress: &dyn Progress) -> Res
         privileges: node.privileges(),
         headline: String::new(),
         not_done: node.privileges().missing().into_iter().map(str::to_owned).collect(),
+        neighbours: neighbours::before(params, node, progress),
         noise: None,
         allreduce: Vec::new(),
         scaling: None,
@@ -52,6 +53,10 @@ pub fn run(params: &Params, node: &mut dyn Node, progress: &dyn Progress) -> Res
     results.took_s = began.elapsed().as_secs_f64();
     Ok(results)
 }
+
+/// Why a level has no coordinated curve.
+const NO_WINDOWS: &str = "what coordinated windows would gain on many nodes: the noise they leave was not measured \
+                          here, which needs the right to real-time classes (root, CAP_SYS_NICE)";
 
 struct Steps<'a> {
     params: &'a Params,
@@ -81,7 +86,13 @@ impl Steps<'_> {
 
     fn noise(&mut self) -> Option<colony_sim::NodeNoise> {
         let seconds = self.params.measure_s;
-        let (noise, node) = self.step("measuring this node's noise", seconds, |n| n.noise(seconds))?;
+        let before = self.node.usage();
+        let measured = self.step("measuring this node's noise", seconds, |n| n.noise(seconds));
+        let during = self.node.usage().zip(before).map(|(now, before)| now.since(&before));
+        if let Some(neighbours) = &mut self.results.neighbours {
+            neighbours.during = during.filter(|_| measured.is_some());
+        }
+        let (noise, node) = measured?;
         self.results.noise = Some(noise);
         Some(node)
     }
@@ -163,10 +174,8 @@ impl Steps<'_> {
         let command = self.params.command();
         let scale = || project::scaling(self.params, &levels, from, &command);
         let (scaling, warnings) = self.progress.during("projecting", 3.0, scale)?;
-        if measured && levels.iter().any(|l| l.residual.is_none()) {
-            self.results.warnings.push(
-                "the noise left in favored windows was not measured: the projection takes it for none".into(),
-            );
+        if !levels.iter().all(Level::has_coordinated) {
+            self.left_out(NO_WINDOWS);
         }
         self.results.warnings.extend(warnings);
         self.results.scaling = Some(scaling);

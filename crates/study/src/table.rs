@@ -77,22 +77,28 @@ pub fn noise_name(percent: f64) -> String {
     if percent > 0.0 { format!("{} % noise", format::number(percent)) } else { "quiet".into() }
 }
 
-/// The main result in one sentence, as far as there is one.
+/// The main result in one sentence, as far as it was measured.
 #[must_use]
 pub fn headline(results: &Results) -> String {
     let worst = results.params.noise_percent.iter().copied().fold(0.0, f64::max);
-    let at = |kind| Some(results.scaling.as_ref()?.curve(worst, kind)?.at(SHOWN_NODES)?.mean_ns);
+    let at = |kind| {
+        let measured = results.scaling.as_ref().filter(|s| s.measured)?;
+        Some(measured.curve(worst, kind)?.at(SHOWN_NODES)?.mean_ns)
+    };
     let mut text = String::new();
-    if let (Some(u), Some(c)) = (at(SchedulerKind::Unmodified), at(SchedulerKind::Coordinated)) {
+    if let Some(u) = at(SchedulerKind::Unmodified) {
         text = format!(
-            "With {} on every one of {} nodes, an allreduce would take {} on Linux as it is and {} in coordinated \
-             windows: {} faster.",
+            "With {} on every one of {} nodes, an allreduce would take {} on Linux as it is",
             noise_name(worst),
             format::count(SHOWN_NODES),
             format::time(u),
-            format::time(c),
-            format::times(u / c)
         );
+        text += &match at(SchedulerKind::Coordinated) {
+            Some(c) => {
+                format!(" and {} in coordinated windows: {} faster.", format::time(c), format::times(u / c))
+            }
+            None => ". What coordinated windows would leave of it was not measured.".into(),
+        };
     }
     let favored = |kind| {
         let s = results.cell(worst, kind)?.split?;

@@ -18,6 +18,7 @@ use colony_time::text::Ns;
 use colony_time::{DutyCycle, Windows};
 
 use crate::measured::{Measuring, step};
+use crate::neighbours::Usage;
 use crate::node::{BenchRun, Injection};
 use crate::noise::{bucketed, favored_only, is_nodes_own};
 use crate::results::{Bucket, Cell, Edges, Noise, SchedulerKind, Split};
@@ -135,6 +136,10 @@ impl Node for ThisNode {
 
     fn privileges(&self) -> Privileges {
         Privileges::here()
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        Usage::now(&self.measuring.cpus)
     }
 
     fn noise(&mut self, seconds: f64) -> Result<(Noise, NodeNoise), StudyError> {

@@ -52,7 +52,52 @@ fn an_ordinary_user_gets_a_study_and_is_told_what_is_missing() {
         study::run(&quick(), &mut Fake { privileges, ..Fake::default() }, &()).expect("without privileges");
     assert_eq!(results.allreduce.len(), 3, "unmodified only");
     assert!(results.not_done.iter().any(|l| l.contains("CAP_SYS_NICE")), "{:?}", results.not_done);
-    assert!(results.scaling.is_some() && !results.headline.is_empty());
+    let scaling = results.scaling.as_ref().expect("projected");
+    assert!(scaling.measured && scaling.curves.iter().all(|c| c.scheduler == SchedulerKind::Unmodified));
+    assert!(results.not_done.iter().any(|l| l.contains("coordinated windows")), "{:?}", results.not_done);
+}
+
+#[test]
+fn only_what_was_measured_is_in_the_headline() {
+    let params = Params { nodes: vec![16_384], noise_percent: vec![21.0], ..quick() };
+    let privileges = Privileges { real_time: false, bpf: false, mount: false };
+    let run = |fake: Fake| study::run(&params, &mut { fake }, &()).expect("a study");
+    let page = |results: &Results| {
+        let page = colony_study::report::page(results);
+        let (head, rest) = page.split_once("</header>").expect("a top");
+        assert!(rest.contains("<main>"));
+        head.split_once("<body>").expect("a body").1.to_owned()
+    };
+    let user = run(Fake { privileges, ..Fake::default() });
+    assert!(user.headline.contains("as it is. What coordinated windows"), "{}", user.headline);
+    assert!(!user.headline.contains("faster"), "{}", user.headline);
+    assert!(page(&user).contains("coordinated windows were not measured") && !page(&user).contains(" → "));
+    let broken = run(Fake { broken: &["noise", "detours", "bench"], ..Fake::default() });
+    assert!(broken.headline.contains("Nothing could be measured"), "{}", broken.headline);
+    assert!(!page(&broken).contains("projected to"));
+}
+
+#[test]
+fn a_busy_node_is_told_first_and_waited_for_when_asked() {
+    let params = Params { measure_s: 0.1, ..quick() };
+    let busy =
+        study::run(&params, &mut Fake { others: &[0.5, 0.6], ..Fake::default() }, &()).expect("a study");
+    let warning = busy.neighbours.as_ref().and_then(|n| n.warning()).expect("busy");
+    assert!(warning.contains("50 % (rustc 50 %) of the job's CPUs before"), "{warning}");
+    assert!(warning.contains("60 % (rustc 60 %) while") && warning.contains("--wait-quiet"), "{warning}");
+    let page = colony_study::report::page(&busy);
+    let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("no {text}"));
+    assert!(place("class=\"busy\"") < place("<h1"), "told first");
+
+    let params = Params { wait_quiet_s: 60.0, ..params };
+    let mut fake = Fake { others: &[0.5, 0.5, 0.01], ..Fake::default() };
+    let waited = study::run(&params, &mut fake, &()).expect("a study").neighbours.expect("told");
+    assert!(waited.are_quiet() && waited.waited_s > 0.0 && waited.waited_s < 50.0, "{waited:?}");
+
+    let params = Params { wait_quiet_s: 0.5, ..params };
+    let mut fake = Fake { others: &[0.5], ..Fake::default() };
+    let vain = study::run(&params, &mut fake, &()).expect("goes on").neighbours.expect("told");
+    assert!(vain.warning().is_some_and(|w| w.contains("waited")), "{vain:?}");
 }
 
 #[test]

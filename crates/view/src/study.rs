@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::fmt::Write;
 use std::time::Duration;
 
+use colony_study::neighbours::Neighbours;
 use colony_study::results::{Cell, Results};
 use colony_study::table::{SHOWN_NODES, noise_name};
 use colony_study::{format, seeds};
@@ -20,7 +21,11 @@ pub fn results(r: &Results) -> String {
     for cell in &r.allreduce {
         t.add_row(row(r, cell));
     }
-    let mut out = format!("\n{}\n\n", wrap(&r.headline));
+    let mut out = String::new();
+    if let Some(busy) = r.neighbours.as_ref().and_then(Neighbours::warning) {
+        let _ = writeln!(out, "\n{}", wrap(&name(&busy, 600)));
+    }
+    let _ = writeln!(out, "\n{}\n", wrap(&r.headline));
     if !r.allreduce.is_empty() {
         let _ = writeln!(out, "{t}");
         out.push_str("favored, regular: time stolen from the job in such windows\n");

@@ -21,6 +21,7 @@ use colony_sched::ext::{CpuTimes, ExtStats, Waited};
 use colony_sched::proof::{Deferred, Proof, ProofSource, WindowTimes};
 use colony_sched::run::{Backend, Ending, RunReport};
 use colony_study::Params;
+use colony_study::neighbours::{Load, Neighbours, Share};
 use colony_study::results::{Cell, Results, SchedulerKind, Split};
 use colony_study::seeds::{self, Context};
 use colony_time::{DutyCycle, Windows};
@@ -39,13 +40,13 @@ fn check(table: &str) {
     for line in table.lines() {
         assert!(line.chars().count() <= 80, "{} columns: {line}\n{table}", line.chars().count());
     }
-    assert!(!table.contains('\u{1b}') && !table.contains("evil\nname"), "{table}");
     // the rule is as wide as the header above it and the row below
     let lines: Vec<&str> = table.lines().collect();
     for three in lines.windows(3).filter(|l| l[1].starts_with("──")) {
         let [above, rule, below] = [three[0], three[1], three[2]].map(|l| l.trim_end().chars().count());
         assert!(rule >= above && rule >= below, "{rule} columns of rule\n{table}");
     }
+    assert!(!table.contains('\u{1b}') && !table.contains("evil\nname"), "{table}");
 }
 
 fn node() -> NodeRecord {
@@ -154,6 +155,7 @@ fn injection() -> Injection {
         cut: MANY,
         duty_asked: 0.123_456,
         duty: 0.123_456,
+        cpu_share: 0.123_456,
         spin_error_ns: quantiles(),
         late_ns: quantiles(),
     };
@@ -161,7 +163,6 @@ fn injection() -> Injection {
         cpu,
         observed_s: 3600.0,
         had_cpu: 0.5,
-        cpu_share: 0.123_456,
         made: MANY,
         seen: MANY,
         buried: MANY,
@@ -327,6 +328,8 @@ fn a_study() {
         split: Some(split),
         edges: None,
     };
+    let names = vec![Share { name: HOSTILE.into(), share: 0.5 }];
+    let load = Load { seconds: 1.0, others: 0.5, steal: 0.1, waiting: Some(0.2), names };
     let results = Results {
         schema: Results::SCHEMA.into(),
         version: String::new(),
@@ -338,6 +341,7 @@ fn a_study() {
         headline: WARNING.into(),
         warnings: vec![WARNING.into(), HOSTILE.into()],
         not_done: vec![WARNING.into()],
+        neighbours: Some(Neighbours { before: load.clone(), during: Some(load), waited_s: 0.0 }),
         noise: None,
         allreduce: [0.0, 2.0, 21.0]
             .into_iter()

@@ -52,6 +52,9 @@ pub(crate) struct Args {
     /// Run every step shorter by this factor, to try it out
     #[arg(long, default_value_t = 1.0, value_name = "FACTOR")]
     faster: f64,
+    /// Wait up to this long until other programs take less than 5 % of the job's CPUs
+    #[arg(long, value_parser = ns, value_name = "TIME", conflicts_with = "names")]
+    wait_quiet: Option<Ns>,
     /// Measure the scheduler in the kernel on a virtual node too (needs QEMU; a minute or more)
     #[arg(long, conflicts_with = "names")]
     virtual_node: bool,
@@ -128,6 +131,7 @@ fn params(args: &Args) -> anyhow::Result<Params> {
         period_ns: args.period.0,
         duty: args.duty,
         virtual_node: args.virtual_node,
+        wait_quiet_s: args.wait_quiet.map_or(0.0, |t| t.0 as f64 / 1e9),
         // one too large for us is refused with the others
         nodes: args.nodes.iter().map(|&n| u32::try_from(n).unwrap_or(u32::MAX)).collect(),
         ..Params::default()

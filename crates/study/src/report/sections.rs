@@ -1,6 +1,7 @@
 //! The top of the page, the published figures, the foot.
 
 use super::html::Html;
+use crate::neighbours::Neighbours;
 use crate::results::{Published, Results, SchedulerKind};
 use crate::{format, seeds, table};
 
@@ -8,6 +9,9 @@ use crate::{format, seeds, table};
 pub(super) fn top(h: &mut Html, r: &Results) {
     h.raw("<header>\n<p class=\"kicker\">Colony study of ").text(&r.node.host);
     h.raw(" · <time data-unix=\"").text(&r.started_unix_s.to_string()).raw("\"></time></p>\n");
+    if let Some(busy) = r.neighbours.as_ref().and_then(Neighbours::warning) {
+        h.prose("p class=\"busy\" role=\"note\"", &busy).raw("\n");
+    }
     let (main, more) = r.headline.split_once(". ").unwrap_or((&r.headline, ""));
     h.prose("h1", &format!("{}.", main.trim_end_matches('.'))).raw("\n");
     if !more.is_empty() {
@@ -32,10 +36,9 @@ pub(super) fn top(h: &mut Html, r: &Results) {
 fn tiles(h: &mut Html, r: &Results) {
     let mut tiles: Vec<(String, String)> = Vec::new();
     if let Some(n) = &r.noise {
-        tiles.push((
-            format::percent(n.stolen_share),
-            "of processor time stolen by this node's own noise".into(),
-        ));
+        let alone = r.neighbours.as_ref().is_none_or(Neighbours::are_quiet);
+        let by = if alone { "this node's own noise" } else { "this node's noise and its other programs" };
+        tiles.push((format::percent(n.stolen_share), format!("of processor time stolen by {by}")));
         if let Some(e) = n.explained {
             tiles.push((
                 format::percent(e.of_stolen_without_throttle),
@@ -51,12 +54,24 @@ fn tiles(h: &mut Html, r: &Results) {
             format!("mean allreduce on this node, {}, unmodified → coordinated", table::noise_name(worst)),
         ));
     }
-    let mean = |kind| Some(r.scaling.as_ref()?.curve(worst, kind)?.at(table::SHOWN_NODES)?.mean_ns);
-    if let (Some(u), Some(c)) = (mean(SchedulerKind::Unmodified), mean(SchedulerKind::Coordinated)) {
-        tiles.push((
+    let mean = |kind| {
+        let measured = r.scaling.as_ref().filter(|s| s.measured)?;
+        Some(measured.curve(worst, kind)?.at(table::SHOWN_NODES)?.mean_ns)
+    };
+    let nodes = format::count(table::SHOWN_NODES);
+    let noise = table::noise_name(worst);
+    match (mean(SchedulerKind::Unmodified), mean(SchedulerKind::Coordinated)) {
+        (Some(u), Some(c)) => tiles.push((
             format!("{} → {}", format::time(u), format::time(c)),
-            format!("the same, projected to {} nodes", format::count(table::SHOWN_NODES)),
-        ));
+            format!("mean allreduce projected to {nodes} nodes, {noise}, unmodified → coordinated"),
+        )),
+        (Some(u), None) => tiles.push((
+            format::time(u),
+            format!(
+                "mean allreduce projected to {nodes} nodes, {noise}; coordinated windows were not measured"
+            ),
+        )),
+        _ => {}
     }
     h.raw("<div class=\"tiles\">\n");
     for (value, name) in tiles {

@@ -5,6 +5,7 @@ use colony_node::record::NodeRecord;
 use colony_noise::{Detour, Source, Trace, TraceMeta};
 use colony_sim::noise::Detour as Stolen;
 use colony_sim::{CpuNoise, NodeNoise};
+use colony_study::neighbours::Usage;
 use colony_study::node::{BenchRun, Injection};
 use colony_study::results::{Bucket, Cell, Edges, Explained, Noise, SchedulerKind, SourceRow, Split};
 use colony_study::{Node, StudyError, noise};
@@ -17,11 +18,21 @@ pub(crate) struct Fake {
     pub(crate) privileges: Privileges,
     /// Steps that fail, by a part of their name.
     pub(crate) broken: &'static [&'static str],
+    /// Share of the CPUs that others take at each look, in turn; the last one stays.
+    pub(crate) others: &'static [f64],
+    pub(crate) looks: std::cell::RefCell<Usage>,
+    pub(crate) turn: std::cell::Cell<usize>,
 }
 
 impl Default for Fake {
     fn default() -> Self {
-        Self { privileges: Privileges { real_time: true, bpf: true, mount: true }, broken: &[] }
+        Self {
+            privileges: Privileges { real_time: true, bpf: true, mount: true },
+            broken: &[],
+            others: &[],
+            looks: std::cell::RefCell::default(),
+            turn: std::cell::Cell::default(),
+        }
     }
 }
 
@@ -171,10 +182,30 @@ impl Node for Fake {
         self.privileges
     }
 
+    /// Two looks make one observation: 200 ticks pass in each.
+    fn usage(&self) -> Option<Usage> {
+        let turn = self.turn.replace(self.turn.get() + 1) / 2;
+        let share = self.others.get(turn).or(self.others.last())?;
+        let mut u = self.looks.borrow_mut();
+        u.at_us += 1_000_000;
+        u.total += 200;
+        u.busy += (200.0 * share) as u64;
+        u.others.entry((7, 1)).or_insert(("rustc".into(), 0)).1 += (200.0 * share) as u64;
+        Some(u.clone())
+    }
+
     fn noise(&mut self, _: f64) -> Result<(Noise, NodeNoise), StudyError> {
         self.check("noise")?;
         let trace = trace();
         let mut n = noise::summarise(&trace, "colony measure --seconds 15 --out trace.parquet");
+        // all of its events were below the threshold
+        n.sources.push(SourceRow {
+            source: "softirq:NET_RX".into(),
+            events: Some(900),
+            count: 0,
+            stolen_ns: 0,
+            max_ns: 0,
+        });
         n.periodic = vec!["irq:local_timer is periodic: 1000 Hz, 1.5 µs each, phase-locked".into()];
         n.explained = Some(Explained {
             of_stolen: 0.983,
@@ -198,14 +229,6 @@ impl Node for Fake {
         }
         let Injection::Leibniz { percent } = injection else { return Ok(own) };
         let span_ns = own.span_ns();
-        // all of its events were below the threshold
-        n.sources.push(SourceRow {
-            source: "softirq:NET_RX".into(),
-            events: Some(900),
-            count: 0,
-            stolen_ns: 0,
-            max_ns: 0,
-        });
         let daemon = CpuNoise::new(span_ns, daemon(*percent, span_ns))?;
         let both = |cpu: &CpuNoise| CpuNoise::new(span_ns, [cpu.detours(), daemon.detours()].concat());
         Ok(NodeNoise::new(own.cpus().iter().map(both).collect::<Result<_, _>>()?)?)
