@@ -254,7 +254,7 @@ pub(crate) fn before(params: &Params, node: &dyn Node, progress: &dyn Progress) 
         return Some(Neighbours { before: first, ..Neighbours::default() });
     }
     let began = Instant::now();
-    let what = format!("waiting for a quiet node: others take {}", first.text());
+    let what = format!("waiting for a quiet node, others take {}", format::percent(first.others));
     let before = progress.during(&what, params.wait_quiet_s, || {
         let mut last = first;
         while !last.is_quiet() && began.elapsed().as_secs_f64() < params.wait_quiet_s {

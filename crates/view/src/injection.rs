@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use colony_noise::inject::leibniz::LeibnizReport;
 use colony_noise::inject::noise_table::NoiseTable;
-use colony_noise::inject::{DetourReport, Injection, ReplayReport};
+use colony_noise::inject::{DetourReport, Injection, Quantiles, ReplayReport};
 
 use crate::table::{self, wrap};
 use crate::units::{count, percent, three, time};
@@ -51,9 +51,9 @@ fn injection(asked: &str, i: &Injection) -> String {
             percent(c.duty_asked),
             percent(c.duty),
             percent(c.cpu_share),
-            time(c.spin_error_ns.p50 as f64),
-            time(c.late_ns.p50 as f64),
-            time(c.late_ns.p99 as f64),
+            seen(&c.spin_error_ns, c.spin_error_ns.p50),
+            seen(&c.late_ns, c.late_ns.p50),
+            seen(&c.late_ns, c.late_ns.p99),
         ]);
     }
     let _ = writeln!(w, "{t}");
@@ -67,6 +67,11 @@ fn injection(asked: &str, i: &Injection) -> String {
     out
 }
 
+/// A quantile of what was measured, nanoseconds.
+fn seen(q: &Quantiles, ns: u64) -> String {
+    if q.count == 0 { "not seen".into() } else { time(ns as f64) }
+}
+
 fn victims(i: &Injection) -> comfy_table::Table {
     let mut t = table::new(["CPU", "asked/s", "seen/s", "length", "99 %", "interval", "buried", "foreign"]);
     for v in &i.check {
@@ -74,9 +79,9 @@ fn victims(i: &Injection) -> comfy_table::Table {
             v.cpu.to_string(),
             three(v.asked_per_s),
             three(v.seen_per_s),
-            time(v.length_ns.p50 as f64),
-            time(v.length_ns.p99 as f64),
-            time(v.interval_ns.p50 as f64),
+            seen(&v.length_ns, v.length_ns.p50),
+            seen(&v.length_ns, v.length_ns.p99),
+            seen(&v.interval_ns, v.interval_ns.p50),
             count(v.buried),
             count(v.foreign),
         ]);
