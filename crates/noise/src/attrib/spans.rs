@@ -114,9 +114,8 @@ impl Tracker {
         self.fault = None;
         self.begins = match kind {
             Kind::Enter(_) => true,
-            Kind::Switch { to, .. } => *to != self.observer,
             Kind::Begin(_) => self.task.is_none(),
-            Kind::Exit | Kind::Past(..) => false,
+            Kind::Switch { .. } | Kind::Exit | Kind::Past(..) => false,
         };
         match kind {
             Kind::Enter(source) if self.nested.len() < MAX_DEPTH => self.nested.push(source.clone()),
@@ -129,7 +128,10 @@ impl Tracker {
                 if *from == self.observer {
                     self.observer_wants_cpu = *runnable;
                 }
-                self.task = (*to != self.observer).then(|| self.name_task(*to, *prio, name));
+                let task = (*to != self.observer).then(|| self.name_task(*to, *prio, name));
+                // one throttling, however many tasks run in it
+                self.begins = task.is_some() && (task != Some(Source::Throttle) || task != self.task);
+                self.task = task;
             }
             Kind::Begin(source) if self.task.is_none() => self.fault = Some(source.clone()),
             Kind::Enter(_) | Kind::Begin(_) | Kind::Past(..) => {}
@@ -263,6 +265,20 @@ mod tests {
         let count = |name: &str| spans.iter().filter(|s| s.begins && s.source.to_string() == name).count();
         let names = ["thread:make", "irq:local_timer", "nmi", "fault:page"];
         assert_eq!(names.map(count), [1, 3, 1, 1], "{spans:?}");
+    }
+
+    #[test]
+    fn a_throttling_is_one_event_whoever_runs_in_it() {
+        let mut t = Tracker::new(ME, Some(50));
+        let events = [
+            (10, switch(ME, true, 7, 120, "make")),
+            (20, switch(7, true, 8, 120, "sh")),
+            (30, switch(8, true, ME, 49, "selfish/0")),
+            (40, switch(ME, true, 7, 120, "make")),
+        ];
+        events.into_iter().for_each(|(at_ns, kind)| t.event(&Event { at_ns, kind }));
+        let begun: Vec<bool> = t.finish(50).iter().map(|s| s.begins).collect();
+        assert_eq!(begun, [true, false, true]);
     }
 
     #[test]
