@@ -13,6 +13,7 @@ use colony_noise::measure::MeasureError;
 use colony_noise::selfish::SelfishError;
 use colony_noise::trace::{Problem, TraceError};
 use colony_sched::SchedError;
+use colony_sim::goal::GoalError;
 use colony_sim::spec::SpecError;
 use colony_study::StudyError;
 use colony_vm::VmError;
@@ -85,6 +86,7 @@ fn is_wrong_use(e: &anyhow::Error) -> bool {
                 SchedError,
                 SyncError,
                 SpecError,
+                GoalError,
                 StudyError,
                 VmError,
                 CnkError

@@ -1,7 +1,12 @@
-//! The simulator's targets, measured here: `./x bench sim [--loggopsim DIRECTORY]`.
+//! The simulator's targets, measured here: `./x bench sim [--loggopsim DIRECTORY]`. `--patterns DIRECTORY` only
+//! compares results with LogGOPSim, schedule by schedule.
 //!
 //! Each row runs in a process of its own, on one core, best of three in CPU seconds. Memory is what a run
 //! adds to what was there before it (for the event engine: beyond the schedule).
+
+#[path = "patterns/compare.rs"]
+mod compare;
+mod patterns;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -224,8 +229,12 @@ fn main() -> Result<(), Failed> {
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["row", number] => child(&ROWS[number.parse::<usize>()?]),
         [] => table(None),
-        ["--loggopsim", directory] => table(Some(Path::new(directory))),
-        _ => Err("give nothing, or --loggopsim and the directory with the program LogGOPSim".into()),
+        ["--loggopsim", directory] => {
+            table(Some(Path::new(directory)))?;
+            compare::table(Path::new(directory))
+        }
+        ["--patterns", directory] => compare::table(Path::new(directory)),
+        _ => Err("give nothing, or --loggopsim (with --patterns: only its patterns) and the directory with LogGOPSim".into()),
     }
 }
 

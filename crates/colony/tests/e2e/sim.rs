@@ -80,6 +80,7 @@ fn mistakes_are_explained_before_anything_runs() {
         (&["--out", "results.txt"], ".parquet"),
         (&["--resume"], "--out"),
         (&["--progress", "asynchronous"], "--goal"),
+        (&["--queue", "loggopsim"], "--goal"),
         (&["--what-if", "x", "--trace", "y"], "--trace"),
     ] {
         fails(&[&["sim"], args].concat(), 2, part);
@@ -244,10 +245,26 @@ fn a_schedule_runs_to_the_nanosecond_and_a_deadlock_names_its_ranks() {
     let found =
         json(&["sim", "--goal", &ping, "--noise", "16us every 1ms", "--progress", "asynchronous", "--json"]);
     assert_eq!((&found["schema"], &found["progress"]), (&"colony.sim.goal/1".into(), &"asynchronous".into()));
+    assert_eq!((&found["queue"], &found["quiet_ends_ns"]), (&"first-ready".into(), &vec![1500, 5542].into()));
+    for row in found["results"].as_array().expect("rows") {
+        let last = |run: &Value| run.as_array().expect("ranks").iter().filter_map(Value::as_u64).max();
+        let lasts: Vec<_> = row["ends_ns"].as_array().expect("runs").iter().map(last).collect();
+        let totals: Vec<_> = row["totals_ns"].as_array().expect("runs").iter().map(Value::as_u64).collect();
+        assert_eq!(lasts, totals);
+    }
+    // LogGOPSim charges a message of 0 bytes G less than one of 1: its length less one wraps around
+    let none = goal("none.goal", "num_ranks 2\nrank 0 {\nsend 0b to 1\n}\nrank 1 {\nrecv 0b from 0\n}\n");
+    let found = json(&["sim", "--goal", &none, "--noise", "none", "--queue", "loggopsim", "--json"]);
+    assert_eq!((&found["progress"], &found["queue"]), (&"asynchronous".into(), &"loggopsim".into()));
+    assert_eq!(found["quiet_ends_ns"], Value::from(vec![1500, 5500 - 6]));
+    fails(&["sim", "--goal", &none, "--queue", "loggopsim", "--progress", "program-order"], 2, "--progress");
     let stuck = "num_ranks 2\nrank 0 {\na: recv 8b from 1\nb: send 8b to 1\nb requires a\n}\n\
                  rank 1 {\na: recv 8b from 0\nb: send 8b to 0\nb requires a\n}\n";
     fails(&["sim", "--goal", &goal("stuck.goal", stuck)], 1, "deadlock: 2 ranks wait for ever: rank 0");
-    fails(&["sim", "--goal", &goal("bad.goal", "num_ranks 1\nrank 0 {\nfly 8b\n}\n")], 1, "bad.goal:3");
+    fails(&["sim", "--goal", &goal("bad.goal", "num_ranks 1\nrank 0 {\nfly 8b\n}\n")], 2, "bad.goal:3");
+    let sizes = "num_ranks 2\nrank 0 {\nsend 8b to 1\n}\nrank 1 {\nrecv 9b from 0\n}\n";
+    fails(&["sim", "--goal", &goal("sizes.goal", sizes)], 2, "sizes.goal:6");
+    fails(&["sim", "--goal", "/nonexistent.goal"], 1, "/nonexistent.goal");
     fails(&["sim", "--goal", &ping, "--op", "barrier"], 2, "--op");
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 use super::matching::{Channel, Letter, Letters, Open};
 use super::queue::{Event, Happening, Queue, What};
-use super::{EventError, LISTED, Outcome, Progress, Unreceived, Waiting};
+use super::{EventError, Outcome, Progress, check_sizes, deadlock, unreceived};
 use crate::MessageCost;
 use crate::cpus::{Cpus, Node};
 use crate::goal::{Kind, Partner, Schedule, Waiter};
@@ -30,12 +30,34 @@ impl Bits {
     }
 }
 
-/// What waits for an interface.
+/// What waits for a CPU or an interface.
 #[derive(Clone, Copy, Debug)]
 enum Blocked {
+    Calc(u32),
     Send(u32),
     /// A message, with its receive where that is known.
     Message(Option<u32>, Letter),
+}
+
+/// Operations and messages of a rank that need the same CPU and the same interface, in the order they became
+/// ready.
+#[derive(Debug)]
+struct Line {
+    cpu: u8,
+    /// The interface; none for computing.
+    slot: Option<u32>,
+    /// Each with its place in the order of the rank.
+    waiting: VecDeque<(u64, Blocked)>,
+}
+
+/// All that waits on a rank.
+#[derive(Debug, Default)]
+struct Waiting {
+    lines: Vec<Line>,
+    /// Entries so far.
+    entered: u64,
+    /// When the next look after them is due.
+    wake_ns: Option<u64>,
 }
 
 /// State of a run: 8 bytes a CPU and 2 bits an operation, 4 bytes an operation that requires several, 16 a
@@ -56,9 +78,9 @@ pub(super) struct Engine<'a> {
     slots: usize,
     /// When each is free; empty where they are never busier than the CPU.
     interfaces: Vec<u64>,
-    /// Who waits for one, by rank and interface, with the time they were ready. While there is an entry, an
-    /// event is to come that looks after it.
-    blocked: HashMap<(u32, u32), VecDeque<(u64, Blocked)>>,
+    /// What waits on each rank; empty where interfaces are never busier than the CPU, as a CPU is then taken in
+    /// advance. While something waits, an event is to come that looks after it.
+    waiting: Vec<Option<Box<Waiting>>>,
     noise: Option<Cpus>,
     /// Operations that wait for a message or a receive, or have.
     begun: Bits,
@@ -68,11 +90,13 @@ pub(super) struct Engine<'a> {
     letters: Letters,
     channels: Vec<Channel>,
     open: HashMap<u32, Open>,
-    /// When the receipt of a rendezvous message began that came before its receive was reached.
-    early: HashMap<usize, u64>,
+    /// When the receipt of a message began and ended that came before its receive was reached.
+    early: HashMap<usize, (u64, u64)>,
     queue: Queue,
     /// Events of the window under way that were not known when it began.
     soon: BinaryHeap<Reverse<u128>>,
+    /// The first message whose size is not that of its receive.
+    sizes: Option<EventError>,
     left: u64,
 }
 
@@ -111,7 +135,7 @@ impl<'a> Engine<'a> {
             free: vec![begin_ns; ranks * cpus as usize],
             slots,
             interfaces: vec![begin_ns; ranks * slots],
-            blocked: HashMap::new(),
+            waiting: (0..if slots > 0 { ranks } else { 0 }).map(|_| None).collect(),
             noise,
             begun: Bits::new(operations),
             met: Bits::new(operations),
@@ -122,6 +146,7 @@ impl<'a> Engine<'a> {
             early: HashMap::new(),
             queue: Queue::new(shift, begin_ns),
             soon: BinaryHeap::new(),
+            sizes: None,
             left: schedule.operations(),
         }
     }
@@ -195,7 +220,7 @@ impl<'a> Engine<'a> {
                 self.arrive(time_ns, rank, None, letter);
             }
             Happening::Released(operation) => self.released(time_ns, rank, operation),
-            Happening::Interface(slot) => self.interface(time_ns, rank, slot),
+            Happening::Free => self.freed(time_ns, rank),
         }
     }
 
@@ -210,7 +235,7 @@ impl<'a> Engine<'a> {
         let Partner::Operation(operation) = self.schedule.links[i].partner() else {
             unreachable!("an arrival is sent where the receive is known")
         };
-        Letter { from: o.peer, operation, shape: o.shape() as u32, tag: o.tag, channel: 0, begun_ns: 0 }
+        Letter::message(o.peer, operation, o, 0)
     }
 
     fn work(&mut self, rank: u32, cpu: usize, at_ns: u64, work_ns: u64) -> u64 {
@@ -230,17 +255,13 @@ impl<'a> Engine<'a> {
         let shape = self.schedule.shapes[o.shape()];
         match shape.kind {
             Kind::Calc => {
-                self.serve_blocked(now_ns, rank);
-                let cpu = self.cpu(rank, o.shape());
-                let start = now_ns.max(self.free[cpu]);
-                let end = self.work(rank, shape.cpu as usize, start, o.calc_ns());
-                self.free[cpu] = end;
-                self.begins(rank, i, start);
-                self.completes(rank, i, end);
+                if self.may_begin(now_ns, rank, shape.cpu, None, Blocked::Calc(operation)) {
+                    self.calc(now_ns, rank, operation);
+                }
             }
             Kind::Send => {
-                let slot = 2 * u32::from(shape.nic);
-                if !self.is_blocked(now_ns, rank, o.shape(), slot, Blocked::Send(operation)) {
+                let slot = Some(2 * u32::from(shape.nic));
+                if self.may_begin(now_ns, rank, shape.cpu, slot, Blocked::Send(operation)) {
                     self.send(now_ns, rank, operation);
                 }
             }
@@ -272,42 +293,60 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Whether an interface is what a message waits for, and not the CPU; then it waits here.
-    fn is_blocked(&mut self, now_ns: u64, rank: u32, shape: usize, slot: u32, blocked: Blocked) -> bool {
+    /// Whether work may begin now. Else it waits until its CPU and its interface are both free, and holds neither
+    /// of them meanwhile. Where interfaces do not matter, it may begin at once: what becomes ready later is behind
+    /// it on its only CPU.
+    fn may_begin(&mut self, now_ns: u64, rank: u32, cpu: u8, slot: Option<u32>, work: Blocked) -> bool {
         if self.slots == 0 {
-            return false;
+            return true;
         }
-        self.serve_blocked(now_ns, rank);
-        let free_ns = self.interface_free(rank, slot);
-        let busy = free_ns > now_ns.max(self.free[self.cpu(rank, shape)]);
-        if let Some(others) = self.blocked.get_mut(&(rank, slot)) {
-            let wait = busy || !others.is_empty();
-            if wait {
-                others.push_back((now_ns, blocked));
+        if self.waiting[rank as usize].is_some() {
+            // what waits and can begin now was ready before
+            self.serve(now_ns, rank);
+        }
+        if self.free_ns(rank, cpu, slot) <= now_ns {
+            return true;
+        }
+        let all = self.waiting[rank as usize].get_or_insert_default();
+        all.entered += 1;
+        let entry = (all.entered, work);
+        match all.lines.iter_mut().find(|l| (l.cpu, l.slot) == (cpu, slot)) {
+            Some(line) => line.waiting.push_back(entry),
+            None => all.lines.push(Line { cpu, slot, waiting: VecDeque::from([entry]) }),
+        }
+        self.wake(now_ns, rank);
+        false
+    }
+
+    /// When both a CPU and an interface are free.
+    fn free_ns(&self, rank: u32, cpu: u8, slot: Option<u32>) -> u64 {
+        let cpu_ns = self.free[rank as usize * self.cpus + cpu as usize];
+        match slot {
+            Some(slot) => cpu_ns.max(self.interfaces[rank as usize * self.slots + slot as usize]),
+            None => cpu_ns,
+        }
+    }
+
+    /// Begins what waits on a rank and can begin now, the longest ready first.
+    fn serve(&mut self, now_ns: u64, rank: u32) {
+        loop {
+            let Some(all) = &self.waiting[rank as usize] else { return };
+            let can_begin = |(i, l): (usize, &Line)| {
+                let &(entered, _) = l.waiting.front()?;
+                (self.free_ns(rank, l.cpu, l.slot) <= now_ns).then_some((entered, i))
+            };
+            let Some((_, first)) = all.lines.iter().enumerate().filter_map(can_begin).min() else { return };
+            let Some(all) = &mut self.waiting[rank as usize] else { return };
+            let line = &mut all.lines[first].waiting;
+            let work = line.pop_front();
+            if line.is_empty() {
+                all.lines.swap_remove(first);
+                if all.lines.is_empty() {
+                    self.waiting[rank as usize] = None;
+                }
             }
-            return wait;
-        }
-        if busy {
-            self.blocked.insert((rank, slot), VecDeque::from([(now_ns, blocked)]));
-            self.push(free_ns, rank, Happening::Interface(slot));
-        }
-        busy
-    }
-
-    fn interface_free(&self, rank: u32, slot: u32) -> u64 {
-        self.interfaces[rank as usize * self.slots + slot as usize]
-    }
-
-    /// Lets those go ahead that waited for an interface, and can begin no later than what becomes ready
-    /// now: they were ready before it.
-    fn serve_blocked(&mut self, now_ns: u64, rank: u32) {
-        if self.blocked.is_empty() {
-            return;
-        }
-        while let Some((_, slot)) =
-            (0..self.slots as u32).filter_map(|s| self.can_begin(now_ns, rank, s)).min()
-        {
-            match self.blocked.get_mut(&(rank, slot)).and_then(VecDeque::pop_front) {
+            match work {
+                Some((_, Blocked::Calc(operation))) => self.calc(now_ns, rank, operation),
                 Some((_, Blocked::Send(operation))) => self.send(now_ns, rank, operation),
                 Some((_, Blocked::Message(receive, letter))) => self.take(now_ns, rank, receive, letter),
                 None => return,
@@ -315,25 +354,36 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Since when the first that waits for an interface has been ready, if it waits for the CPU only.
-    fn can_begin(&self, now_ns: u64, rank: u32, slot: u32) -> Option<(u64, u32)> {
-        let &(since_ns, blocked) = self.blocked.get(&(rank, slot))?.front()?;
-        let shape = match blocked {
-            Blocked::Send(operation) => self.schedule.operations[self.index(rank, operation)].shape(),
-            Blocked::Message(receive, letter) => self.taker(rank, receive, letter),
-        };
-        let cpu_ns = now_ns.max(self.free[self.cpu(rank, shape)]);
-        (self.interface_free(rank, slot) <= cpu_ns).then_some((since_ns, slot))
+    /// Sees to it that a rank is looked after when the first of what waits there can begin.
+    fn wake(&mut self, now_ns: u64, rank: u32) {
+        let Some(all) = &self.waiting[rank as usize] else { return };
+        let next = all.lines.iter().map(|l| self.free_ns(rank, l.cpu, l.slot)).min();
+        let due = all.wake_ns.filter(|&at| at > now_ns);
+        if let Some(next) = next
+            && due.is_none_or(|due| next < due)
+        {
+            if let Some(all) = &mut self.waiting[rank as usize] {
+                all.wake_ns = Some(next);
+            }
+            self.push(next, rank, Happening::Free);
+        }
     }
 
-    /// An interface may be free for those that wait for it.
-    fn interface(&mut self, now_ns: u64, rank: u32, slot: u32) {
-        self.serve_blocked(now_ns, rank);
-        if self.blocked.get(&(rank, slot)).is_some_and(|b| b.is_empty()) {
-            self.blocked.remove(&(rank, slot));
-        } else {
-            self.push(self.interface_free(rank, slot), rank, Happening::Interface(slot));
-        }
+    /// A CPU or an interface may be free for what waits for it.
+    fn freed(&mut self, now_ns: u64, rank: u32) {
+        self.serve(now_ns, rank);
+        self.wake(now_ns, rank);
+    }
+
+    fn calc(&mut self, now_ns: u64, rank: u32, operation: u32) {
+        let i = self.index(rank, operation);
+        let o = self.schedule.operations[i];
+        let cpu = self.cpu(rank, o.shape());
+        let start = now_ns.max(self.free[cpu]);
+        let end = self.work(rank, self.schedule.shapes[o.shape()].cpu as usize, start, o.calc_ns());
+        self.free[cpu] = end;
+        self.begins(rank, i, start);
+        self.completes(rank, i, end);
     }
 
     fn send(&mut self, now_ns: u64, rank: u32, operation: u32) {
@@ -359,9 +409,7 @@ impl<'a> Engine<'a> {
             Partner::Operation(receive) => Happening::Arrival(receive),
             partner => {
                 let channel = if let Partner::Channel(n) = partner { n } else { u32::MAX };
-                let shape = o.shape() as u32;
-                let letter = Letter { from: rank, operation, shape, tag: o.tag, channel, begun_ns: 0 };
-                Happening::Letter(self.letters.add(letter))
+                Happening::Letter(self.letters.add(Letter::message(rank, operation, &o, channel)))
             }
         };
         self.push(leaves + latency, o.peer, happening);
@@ -400,8 +448,15 @@ impl<'a> Engine<'a> {
         if let Some(receive) = found {
             let i = self.index(rank, receive);
             self.met.set(i);
+            self.check_sizes(rank, receive, &letter);
         }
         found
+    }
+
+    fn check_sizes(&mut self, rank: u32, receive: u32, letter: &Letter) {
+        if self.sizes.is_none() {
+            self.sizes = check_sizes(self.schedule, rank, receive, letter).err();
+        }
     }
 
     /// The program reaches a receive.
@@ -411,15 +466,14 @@ impl<'a> Engine<'a> {
         self.begun.set(i);
         let letter = match self.schedule.links[i].partner() {
             Partner::Operation(_) => self.met.get(i).then(|| {
-                let begun_ns = self.early.remove(&i).unwrap_or(0);
-                Letter { begun_ns, ..self.only_letter(rank, operation) }
+                let (begun_ns, done_ns) = self.early.remove(&i).unwrap_or_default();
+                Letter { begun_ns, done_ns, ..self.only_letter(rank, operation) }
             }),
             Partner::Channel(n) => {
                 let channel = &mut self.channels[n as usize];
                 let letter = channel.take(&mut self.letters, false);
                 if letter.is_none() {
-                    let receive = Letter { from: rank, operation, shape: 0, tag: 0, channel: n, begun_ns: 0 };
-                    channel.wait(&mut self.letters, receive, true);
+                    channel.wait(&mut self.letters, Letter::receive(rank, operation, n), true);
                 }
                 letter
             }
@@ -428,12 +482,12 @@ impl<'a> Engine<'a> {
         };
         let Some(letter) = letter else { return };
         self.met.set(i);
+        self.check_sizes(rank, operation, &letter);
         match self.progress {
             Progress::ProgramOrder => self.receive(now_ns, rank, Some(operation), letter),
             Progress::Asynchronous => {
-                let cpu = self.cpu(rank, o.shape());
                 self.release(now_ns.max(letter.begun_ns), letter);
-                self.completes(rank, i, now_ns.max(self.free[cpu]));
+                self.completes(rank, i, now_ns.max(letter.done_ns));
             }
         }
     }
@@ -451,9 +505,9 @@ impl<'a> Engine<'a> {
     /// A message is there for the CPU to take, unless the interface is busy.
     fn receive(&mut self, now_ns: u64, rank: u32, receive: Option<u32>, letter: Letter) {
         if self.slots > 0 {
-            let shape = self.taker(rank, receive, letter);
-            let slot = 2 * u32::from(self.schedule.shapes[shape].nic) + 1;
-            if self.is_blocked(now_ns, rank, shape, slot, Blocked::Message(receive, letter)) {
+            let shape = self.schedule.shapes[self.taker(rank, receive, letter)];
+            let slot = Some(2 * u32::from(shape.nic) + 1);
+            if !self.may_begin(now_ns, rank, shape.cpu, slot, Blocked::Message(receive, letter)) {
                 return;
             }
         }
@@ -470,13 +524,13 @@ impl<'a> Engine<'a> {
         if self.slots > 0 {
             self.interfaces[rank as usize * self.slots + 2 * shape.nic as usize + 1] = begun_ns + cost.gap_ns;
         }
-        let letter = Letter { begun_ns, ..letter };
+        let letter = Letter { begun_ns, done_ns: end, ..letter };
         let receive = match self.progress {
             Progress::ProgramOrder => receive,
             Progress::Asynchronous => {
                 let found = self.receive_for(rank, receive, letter);
-                if let (None, Some(only), true) = (found, receive, cost.rendezvous) {
-                    self.early.insert(self.index(rank, only), begun_ns);
+                if let (None, Some(only)) = (found, receive) {
+                    self.early.insert(self.index(rank, only), (begun_ns, end));
                 }
                 found
             }
@@ -506,34 +560,14 @@ impl<'a> Engine<'a> {
         if let Some(rank) = self.noise.as_ref().and_then(Cpus::starved) {
             return Err(EventError::Starved { rank });
         }
+        if let Some(sizes) = self.sizes {
+            return Err(sizes);
+        }
         if self.left > 0 {
-            return Err(self.deadlock());
+            return Err(deadlock(self.schedule, |i| self.begun.get(i) && !self.met.get(i)));
         }
-        let mut left: Vec<(u32, &Open)> = self.open.iter().map(|(&rank, open)| (rank, open)).collect();
-        left.sort_unstable_by_key(|(rank, _)| *rank);
-        let mut messages = left.into_iter().flat_map(|(to, open)| {
-            open.messages().into_iter().map(move |l| Unreceived { from: l.from, to, tag: l.tag })
-        });
-        let first: Vec<Unreceived> = messages.by_ref().take(LISTED).collect();
-        if !first.is_empty() {
-            return Err(EventError::Unreceived { messages: (first.len() + messages.count()) as u32, first });
-        }
+        unreceived(&self.open)?;
         let ends = self.free.chunks(self.cpus).map(|c| c.iter().max().map_or(0, |&e| e - self.begin_ns));
         Ok(Outcome { ends_ns: ends.collect(), events: self.schedule.operations() + self.schedule.messages() })
-    }
-
-    fn deadlock(&self) -> EventError {
-        let (mut ranks, mut first) = (0, Vec::new());
-        for rank in 0..self.schedule.ranks() {
-            let waits = self.schedule.range(rank).find(|&i| self.begun.get(i) && !self.met.get(i));
-            let Some(i) = waits else { continue };
-            ranks += 1;
-            if first.len() < LISTED {
-                let o = self.schedule.unpack(&self.schedule.operations[i]);
-                let operation = (i - self.schedule.range(rank).start) as u32;
-                first.push(Waiting { rank, operation, kind: o.kind, peer: o.peer, tag: o.tag });
-            }
-        }
-        EventError::Deadlock { ranks, first }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::goal::ANY;
+use crate::goal::{ANY, Packed};
 
 /// A message under way or waiting, or a receive that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,21 @@ pub(super) struct Letter {
     pub(super) channel: u32,
     /// When its receipt began, where that has been (asynchronous progress).
     pub(super) begun_ns: u64,
+    /// When its receipt ended, where that has been.
+    pub(super) done_ns: u64,
+}
+
+impl Letter {
+    /// The message of send number `operation` of rank `from`.
+    pub(super) const fn message(from: u32, operation: u32, send: &Packed, channel: u32) -> Self {
+        let (shape, tag) = (send.shape() as u32, send.tag);
+        Self { from, operation, shape, tag, channel, begun_ns: 0, done_ns: 0 }
+    }
+
+    /// Receive number `operation` of a rank.
+    pub(super) const fn receive(rank: u32, operation: u32, channel: u32) -> Self {
+        Self { from: rank, operation, shape: 0, tag: 0, channel, begun_ns: 0, done_ns: 0 }
+    }
 }
 
 const NIL: u32 = u32::MAX;
@@ -150,7 +165,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn letter(from: u32, tag: u32, operation: u32) -> Letter {
-        Letter { from, operation, shape: 0, tag, channel: 0, begun_ns: 0 }
+        Letter { tag, ..Letter::receive(from, operation, 0) }
     }
 
     proptest! {

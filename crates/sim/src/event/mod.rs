@@ -7,13 +7,18 @@
 //! instant long, as the beginning of a receive frees its sender at once.
 
 mod engine;
+mod loggopsim;
 mod matching;
+mod order;
 mod queue;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 
+use self::matching::{Letter, Open};
 use crate::MessageCost;
 use crate::cpus::Node;
 use crate::goal::{Kind, Schedule};
@@ -32,6 +37,38 @@ pub enum Progress {
     /// When the message arrives, whether the program has reached its receive or not, on the CPU and the
     /// interface of the numbers that its send names: a progress thread. LogGOPSim's rule.
     Asynchronous,
+}
+
+/// Which operation or message a CPU and an interface serve next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Queue {
+    /// The one that has been ready longest, of those whose CPU and interface are both free.
+    #[default]
+    FirstReady,
+    /// The one that LogGOPSim serves, which is the one inserted first into its queue: `docs/goal.md` has the
+    /// rule. Progress is asynchronous, whatever [`Rules::progress`] says.
+    Loggopsim,
+}
+
+/// How the ranks of a run work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Rules {
+    /// When a rank's CPU takes the overhead of a receive.
+    pub progress: Progress,
+    /// Which operation or message is served next.
+    pub queue: Queue,
+}
+
+impl Rules {
+    /// LogGOPSim's: its queue, and asynchronous progress.
+    pub const LOGGOPSIM: Self = Self { progress: Progress::Asynchronous, queue: Queue::Loggopsim };
+}
+
+impl From<Progress> for Rules {
+    fn from(progress: Progress) -> Self {
+        Self { progress, queue: Queue::FirstReady }
+    }
 }
 
 /// What a run says.
@@ -104,6 +141,25 @@ pub enum EventError {
         /// The first ten of them.
         first: Vec<Unreceived>,
     },
+    /// A message and the receive that takes it differ in size.
+    #[error(
+        "rank {to} receives {received} bytes in operation {operation}, and the message from rank {from} with \
+         tag {tag} has {sent}; give both the same size"
+    )]
+    Sizes {
+        /// Sender.
+        from: u32,
+        /// Receiver.
+        to: u32,
+        /// Tag of the message.
+        tag: u32,
+        /// Number of the receive among the operations of its rank, from 0.
+        operation: u32,
+        /// Bytes of the message.
+        sent: u64,
+        /// Bytes of the receive.
+        received: u64,
+    },
     /// A rank that noise leaves no time to.
     #[error("rank {rank} never gets its CPU: noise takes all of its time under this scheduler")]
     Starved {
@@ -170,7 +226,7 @@ pub fn run(
     schedule: &Schedule,
     network: &MachineNetwork,
     node: &Node,
-    progress: Progress,
+    rules: impl Into<Rules>,
     seed: Key,
     begin_ns: u64,
 ) -> Result<Outcome, EventError> {
@@ -180,7 +236,54 @@ pub fn run(
     }
     let costs: Vec<MessageCost> = schedule.shapes.iter().map(|s| network.loggops().cost(s.bytes)).collect();
     check_length(schedule, network, &costs, begin_ns)?;
-    engine::Engine::new(schedule, network, node, progress, seed, begin_ns, costs).run()
+    let Rules { progress, queue } = rules.into();
+    match queue {
+        Queue::FirstReady => {
+            engine::Engine::new(schedule, network, node, progress, seed, begin_ns, costs).run()
+        }
+        Queue::Loggopsim => loggopsim::LogGopsim::new(schedule, network, node, seed, begin_ns, &costs).run(),
+    }
+}
+
+/// Whether a message has as many bytes as the receive that takes it.
+fn check_sizes(schedule: &Schedule, to: u32, receive: u32, letter: &Letter) -> Result<(), EventError> {
+    let i = schedule.first[to as usize] as usize + receive as usize;
+    let received = schedule.shapes[schedule.operations[i].shape()].bytes;
+    let sent = schedule.shapes[letter.shape as usize].bytes;
+    if sent == received {
+        return Ok(());
+    }
+    let &Letter { from, tag, .. } = letter;
+    Err(EventError::Sizes { from, to, tag, operation: receive, sent, received })
+}
+
+/// The ranks in which an operation has begun and waits.
+fn deadlock(schedule: &Schedule, waits: impl Fn(usize) -> bool) -> EventError {
+    let (mut ranks, mut first) = (0, Vec::new());
+    for rank in 0..schedule.ranks() {
+        let Some(i) = schedule.range(rank).find(|&i| waits(i)) else { continue };
+        ranks += 1;
+        if first.len() < LISTED {
+            let o = schedule.unpack(&schedule.operations[i]);
+            let operation = (i - schedule.range(rank).start) as u32;
+            first.push(Waiting { rank, operation, kind: o.kind, peer: o.peer, tag: o.tag });
+        }
+    }
+    EventError::Deadlock { ranks, first }
+}
+
+/// Whether ranks with open receives have received all messages.
+fn unreceived(open: &HashMap<u32, Open>) -> Result<(), EventError> {
+    let mut left: Vec<(u32, &Open)> = open.iter().map(|(&rank, open)| (rank, open)).collect();
+    left.sort_unstable_by_key(|(rank, _)| *rank);
+    let mut messages = left.into_iter().flat_map(|(to, open)| {
+        open.messages().into_iter().map(move |l| Unreceived { from: l.from, to, tag: l.tag })
+    });
+    let first: Vec<Unreceived> = messages.by_ref().take(LISTED).collect();
+    if first.is_empty() {
+        return Ok(());
+    }
+    Err(EventError::Unreceived { messages: (first.len() + messages.count()) as u32, first })
 }
 
 /// Adds up all that a schedule can take one after the other: no time may come near the end of the count.

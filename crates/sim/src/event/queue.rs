@@ -26,8 +26,8 @@ pub(super) enum Happening {
     Letter(u32),
     /// The receive of a rendezvous send has begun.
     Released(u32),
-    /// An interface is free for its next send, or receive.
-    Interface(u32),
+    /// A CPU or an interface is free for what waits for it.
+    Free,
 }
 
 impl What {
@@ -38,7 +38,7 @@ impl What {
             Happening::Arrival(n) => (0, n),
             Happening::Letter(n) => (1, n),
             Happening::Released(n) => (2, n),
-            Happening::Interface(n) => (3, n),
+            Happening::Free => (3, 0),
             Happening::Ready(n) => (4, n),
             Happening::Met(n) => (5, n),
         };
@@ -51,7 +51,7 @@ impl What {
             0 => Happening::Arrival(number),
             1 => Happening::Letter(number),
             2 => Happening::Released(number),
-            3 => Happening::Interface(number),
+            3 => Happening::Free,
             4 => Happening::Ready(number),
             _ => Happening::Met(number),
         }
@@ -139,7 +139,7 @@ mod tests {
                 Happening::Arrival(n),
                 Happening::Letter(n),
                 Happening::Released(n),
-                Happening::Interface(n),
+                Happening::Free,
             ] {
                 let e = Event { time_ns: u64::MAX - 5, rank: u32::MAX, what: What::new(h) };
                 assert_eq!((e.what.happening(), Event::of_key(e.key())), (h, e));

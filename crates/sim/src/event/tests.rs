@@ -301,6 +301,70 @@ fn what_cannot_be_run_is_an_error() {
     assert!(matches!(run(&work, &all), Err(EventError::Starved { .. })));
 }
 
+#[test]
+fn a_receive_reached_in_a_backlog_is_done_when_its_own_message_is() {
+    // CPU 0 of rank 1 takes the small message, then the large one of rank 2 until 607,036. Its program reaches the
+    // first receive at 6000 on CPU 1, and with it the second, which lets rank 2 go on.
+    let schedule = text(
+        "num_ranks 3\nrank 0 {\nsend 8b to 1\n}\n\
+         rank 1 {\na: calc 6000 cpu 1\nb: recv 8b from 0\nb requires a\nc: recv 100000b from 2\nc requires b\n}\n\
+         rank 2 {\na: send 100000b to 1\nb: calc 70\nb requires a\n}\n",
+    );
+    let outcome = quiet(&schedule, &Machine::loggopsim(), Progress::Asynchronous).expect("a run");
+    assert_eq!(outcome.ends_ns, [1500, 5542 + 599_994 + 1500, 6070]);
+}
+
+#[test]
+fn a_receive_reached_in_a_backlog_of_one_cpu_is_done_when_its_own_message_is() {
+    // S of 200,000: all messages are eager but rank 3's. Rank 1 reaches its receives when a message of 1 byte from
+    // itself has come, while others wait for its CPU.
+    let loggops = LogGops { gap_ns: 0, gap_per_byte_ps: 0, eager_bytes: 10, ..LogGops::default() };
+    let schedule = text(
+        "num_ranks 3\nrank 0 {\nsend 8b to 1 tag 1\n}\n\
+         rank 1 {\na: calc 6000\nb: calc 90000\nc: recv 8b from 0 tag 1\nc irequires b\nd: recv 11b from 2\nd requires c\n}\n\
+         rank 2 {\na: send 11b to 1\nb: calc 70\nb requires a\n}\n",
+    );
+    let outcome = quiet(&schedule, &Machine { loggops, ..Machine::loggopsim() }, Progress::Asynchronous)
+        .expect("a run");
+    // both messages come at 4000 and are taken after the computing, from 96,000 and 97,500 on
+    assert_eq!(outcome.ends_ns, [1500, 96_000 + 3000, 97_500 + 70]);
+}
+
+#[test]
+fn an_interface_is_not_held_by_a_send_whose_cpu_is_busy() {
+    // CPU 0 computes until 50,000; meanwhile CPU 1 may send
+    let schedule = text(
+        "num_ranks 2\nrank 0 {\na: calc 50000\nb: send 8b to 1 tag 1\nc: calc 1000 cpu 1\n\
+         d: send 8b to 1 tag 2 cpu 1\nd requires c\n}\n\
+         rank 1 {\na: recv 8b from 0 tag 1\nb: recv 8b from 0 tag 2 cpu 1\nc: calc 9 cpu 1\nc requires b\n}\n",
+    );
+    for progress in [Progress::ProgramOrder, Progress::Asynchronous] {
+        let outcome = quiet(&schedule, &Machine::loggopsim(), progress).expect("a run");
+        assert_eq!(outcome.ends_ns, [51_500, 50_000 + 5542], "{progress:?}");
+    }
+    let late = text(
+        "num_ranks 2\nrank 0 {\na: calc 50000\nb: send 8b to 1 tag 1\nc: calc 1000 cpu 1\n\
+         d: send 8b to 1 tag 2 cpu 1\nd requires c\n}\n\
+         rank 1 {\na: recv 8b from 0 tag 1\nb: recv 8b from 0 tag 2 cpu 1\nc: calc 70000 cpu 1\nc requires b\n}\n",
+    );
+    let outcome = quiet(&late, &Machine::loggopsim(), Progress::Asynchronous).expect("a run");
+    assert_eq!(outcome.ends_ns[1], 1000 + 5542 + 70_000);
+}
+
+#[test]
+fn a_message_that_is_not_as_long_as_its_receive_is_an_error() {
+    let schedule = text(
+        "num_ranks 3\nrank 0 {\nsend 8b to 2 tag 3\n}\nrank 1 {\na: calc 9\nb: send 16b to 2 tag 3\nb requires a\n}\n\
+         rank 2 {\na: recv 8b from -1 tag 3\nb: recv 8b from -1 tag 3\n}\n",
+    );
+    let wrong = EventError::Sizes { from: 1, to: 2, tag: 3, operation: 1, sent: 16, received: 8 };
+    for rules in [Progress::ProgramOrder.into(), Progress::Asynchronous.into(), Rules::LOGGOPSIM] {
+        let network = Machine::loggopsim().network(3).expect("a network");
+        let found = run(&schedule, &network, &Node::quiet(), rules, Key::new(1), 0);
+        assert_eq!(found, Err(wrong.clone()), "{rules:?}");
+    }
+}
+
 proptest! {
     #[test]
     fn times_do_not_depend_on_how_windows_are_cut(

@@ -57,6 +57,23 @@ pub enum Fault {
         /// Receives.
         receives: u32,
     },
+    /// A message between two ranks under a tag that no receive has the size of.
+    #[error(
+        "a message from rank {from} to rank {to} with tag {tag} has {sent} bytes, and this receive {received}: \
+         give both the same size"
+    )]
+    Sizes {
+        /// Sender.
+        from: u32,
+        /// Receiver.
+        to: u32,
+        /// Tag.
+        tag: u32,
+        /// Bytes of the message.
+        sent: u64,
+        /// Bytes of the receive.
+        received: u64,
+    },
     /// More than can be counted.
     #[error("the schedule has more than {most} {what}; split it")]
     TooLarge {
@@ -215,8 +232,8 @@ impl Builder {
         if self.made.edges.len() + self.requirements.len() >= u32::MAX as usize {
             return Err(self.error(0, Fault::TooLarge { what: "requirements", most: u32::MAX }));
         }
-        // the order of the file is not kept: sorted, equal schedules are equal in memory
-        self.requirements.sort_unstable_by_key(|r| (r.on, r.start_only, r.operation));
+        // stable: the operations that require another keep their order, in which LogGOPSim frees them
+        self.requirements.sort_by_key(|r| (r.on, r.start_only));
         let mut joins: HashMap<u32, u32> = HashMap::new();
         let mut rest = self.requirements.as_slice();
         for (number, &needs) in waits.iter().enumerate() {
@@ -275,7 +292,7 @@ impl Builder {
     /// Ends the last rank (those not begun have nothing to do) and finds each send its receive.
     ///
     /// # Errors
-    /// [`Fault::Cycle`], [`Fault::Unmatched`], [`Fault::TooLarge`].
+    /// [`Fault::Cycle`], [`Fault::Unmatched`], [`Fault::Sizes`], [`Fault::TooLarge`].
     pub fn finish(mut self) -> Result<Schedule, BuildError> {
         while self.rank() < self.ranks {
             self.next_rank()?;

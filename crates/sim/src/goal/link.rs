@@ -1,5 +1,7 @@
 //! Which receive a send meets, as far as that is known before the schedule runs.
 
+use std::collections::HashMap;
+
 use super::build::{BuildError, Fault};
 use super::schedule::{ANY, Kind, Packed, Schedule};
 
@@ -46,6 +48,9 @@ struct Receives {
     sends: Vec<Sends>,
     /// Ranks with a receive from any rank or with any tag.
     open: Vec<bool>,
+    /// Groups in which a send is not as long as the receive of its number: how often each length is sent more often
+    /// than received.
+    unlike: HashMap<usize, HashMap<u64, i64>>,
 }
 
 /// Messages of a group: a count, and what is known of their order. It is known if each is issued before the
@@ -98,9 +103,23 @@ pub(crate) fn link(s: &mut Schedule) -> Result<(), BuildError> {
     Ok(())
 }
 
+/// The least length that is sent too often and the least that is received too often, if the messages of a group
+/// and its receives differ.
+fn unlike(more: &HashMap<u64, i64>) -> Option<(u64, u64)> {
+    let least =
+        |sent: bool| more.iter().filter(|(_, n)| **n != 0 && (**n > 0) == sent).map(|(&b, _)| b).min();
+    Some((least(true)?, least(false)?))
+}
+
 impl Receives {
     fn collect(s: &Schedule) -> Self {
-        let mut r = Self { first: vec![0], operations: Vec::new(), sends: Vec::new(), open: Vec::new() };
+        let mut r = Self {
+            first: vec![0],
+            operations: Vec::new(),
+            sends: Vec::new(),
+            open: Vec::new(),
+            unlike: HashMap::new(),
+        };
         let is_recv: Vec<bool> = s.shapes.iter().map(|s| s.kind == Kind::Recv).collect();
         for rank in 0..s.ranks() {
             let from = r.operations.len();
@@ -160,6 +179,11 @@ impl Receives {
         let receive = place + sends.count() as usize;
         let like_its_receive = receive < self.range(send.peer).end && {
             let r = s.shapes[self.at(s, send.peer, receive).shape()];
+            if r.bytes != shape.bytes {
+                let more = self.unlike.entry(place).or_default();
+                *more.entry(shape.bytes).or_default() += 1;
+                *more.entry(r.bytes).or_default() -= 1;
+            }
             (r.bytes, r.cpu, r.nic) == (shape.bytes, shape.cpu, shape.nic)
         };
         let ordered = !sends.is(Sends::WAITS) && like_its_receive;
@@ -191,6 +215,13 @@ impl Receives {
                 if sends != receives {
                     let fault = Fault::Unmatched { from, to: rank, tag, sends, receives };
                     return Err(BuildError { rank, operation: self.operations[place], fault });
+                }
+                if let Some((sent, received)) = self.unlike.remove(&place).and_then(|more| unlike(&more)) {
+                    let receive =
+                        (place..end).find(|&p| s.shapes[self.at(s, rank, p).shape()].bytes == received);
+                    let operation = self.operations[receive.unwrap_or(place)];
+                    let fault = Fault::Sizes { from, to: rank, tag, sent, received };
+                    return Err(BuildError { rank, operation, fault });
                 }
                 let of_one_kind = |p: usize| {
                     let (a, b) = (self.at(s, rank, place).shape(), self.at(s, rank, p).shape());

@@ -17,8 +17,8 @@ use std::path::Path;
 
 pub use build::{BuildError, Builder, Fault};
 pub(crate) use link::Partner;
-pub(crate) use schedule::Waiter;
 pub use schedule::{ANY, Kind, Operation, Requirement, Schedule};
+pub(crate) use schedule::{Packed, Shape, Waiter};
 
 pub use lower::lower;
 
@@ -56,6 +56,14 @@ pub enum GoalError {
         /// What is wrong, and what was expected.
         what: String,
     },
+}
+
+impl GoalError {
+    /// Whether the schedule itself is at fault, and not the system that should give it.
+    #[must_use]
+    pub const fn is_wrong_use(&self) -> bool {
+        matches!(self, Self::Text { .. } | Self::Binary { .. })
+    }
 }
 
 /// Reads a schedule in GOAL, binary or text, as its first bytes tell.

@@ -140,6 +140,14 @@ fn what_is_wrong_in_a_text_is_told_with_its_line() {
             &two("send 8b to 1", "calc 3\nrecv 8b from 0\nrecv 8b from 0"),
             "x.goal:7: 1 messages go from rank 0 to rank 1 with tag 0, and 2 are received",
         ),
+        (
+            &two("send 8b to 1", "calc 3\nrecv 16b from 0"),
+            "x.goal:7: a message from rank 0 to rank 1 with tag 0 has 8 bytes, and this receive 16",
+        ),
+        (
+            &two("send 8b to 1\nsend 9b to 1", "recv 9b from 0\nrecv 7b from 0"),
+            "x.goal:8: a message from rank 0 to rank 1 with tag 0 has 8 bytes, and this receive 7",
+        ),
         (&"x".repeat(1 << 17), "x.goal:1: the line is longer than 65536 bytes"),
     ];
     for (goal, expected) in cases {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use colony_sim::event::{self, Progress as Rule};
+use colony_sim::event::{self, Outcome, Progress as Rule, Rules};
 use colony_sim::rng::Key;
 use colony_sim::spec::{Scenario, SchedulerSpec};
 use colony_sim::stats::mean_ci95;
@@ -12,16 +12,41 @@ use colony_view::progress::Progress as Bar;
 use colony_view::sim::{self as view, GoalRow};
 use serde::Serialize;
 
-use super::{Args, traces};
+use super::{Args, traces, wrong};
 
 /// The rules of progress, as words.
-#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Progress {
     /// When the program has reached the receive: a library that works in calls only
-    #[default]
     ProgramOrder,
     /// When the message arrives: a progress thread, as LogGOPSim has it
     Asynchronous,
+}
+
+/// The queue rules, as words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Queue {
+    /// The one that has been ready longest, of those whose CPU and interface are free
+    #[default]
+    FirstReady,
+    /// The one that LogGOPSim serves; progress is asynchronous
+    Loggopsim,
+}
+
+/// The rules that the options name.
+fn rules(args: &Args) -> anyhow::Result<Rules> {
+    let progress = match args.progress {
+        Some(Progress::ProgramOrder) => Some(Rule::ProgramOrder),
+        Some(Progress::Asynchronous) => Some(Rule::Asynchronous),
+        None => None,
+    };
+    match (args.queue, progress) {
+        (Queue::FirstReady, progress) => Ok(progress.unwrap_or_default().into()),
+        (Queue::Loggopsim, Some(Rule::ProgramOrder)) => Err(wrong(
+            "--queue loggopsim works with asynchronous progress only; leave --progress program-order out",
+        )),
+        (Queue::Loggopsim, _) => Ok(Rules::LOGGOPSIM),
+    }
 }
 
 /// What `colony sim --goal --json` prints.
@@ -31,10 +56,21 @@ struct Document<'a> {
     version: &'static str,
     goal: String,
     progress: Rule,
+    queue: event::Queue,
     ranks: u32,
     events: u64,
+    /// When each rank ended without noise, nanoseconds after the job began.
+    quiet_ends_ns: &'a [u64],
     scenario: &'a Scenario,
-    results: &'a [GoalRow],
+    results: Vec<ByRank<'a>>,
+}
+
+/// A scheduler's row, and when each rank ended in each run.
+#[derive(Serialize)]
+struct ByRank<'a> {
+    #[serde(flatten)]
+    row: &'a GoalRow,
+    ends_ns: &'a [Vec<u64>],
 }
 
 pub(super) fn run(args: &Args, file: &Path) -> anyhow::Result<ExitCode> {
@@ -46,56 +82,53 @@ pub(super) fn run(args: &Args, file: &Path) -> anyhow::Result<ExitCode> {
     args.flags.apply(&mut scenario)?;
     let schedule = goal::read(file)?;
     (scenario.nodes, scenario.ranks_per_node) = (vec![schedule.ranks()], Some(1));
-    let progress = match args.progress {
-        Progress::ProgramOrder => Rule::ProgramOrder,
-        Progress::Asynchronous => Rule::Asynchronous,
-    };
+    let rules = rules(args)?;
     let traces = traces::read_all(&scenario.trace_files()?)?;
-    let (mut rows, mut events) = (Vec::new(), 0);
+    let (mut rows, mut ends): (Vec<GoalRow>, Vec<Vec<Vec<u64>>>) = Default::default();
     let points = scenario.points()?;
     let bar = Bar::steps_of_work("runs", points.len() as u64 * u64::from(scenario.repetitions) + 1);
-    let mut quiet_ns = None;
+    let mut without_noise: Option<Outcome> = None;
     for point in points {
         let simulation = point.simulation(&traces)?;
         let network = simulation.machine.network(simulation.nodes)?;
         let begin_ns = simulation.begins_ns()?;
-        let time = |node: &Node, repetition: u32| -> anyhow::Result<(u64, u64)> {
+        let time = |node: &Node, repetition: u32| -> anyhow::Result<Outcome> {
             let seed = Key::new(simulation.seed).part(repetition.into());
-            let outcome = event::run(&schedule, &network, node, progress, seed, begin_ns)?;
+            let outcome = event::run(&schedule, &network, node, rules, seed, begin_ns)?;
             bar.step();
-            Ok((outcome.total_ns(), outcome.events))
+            Ok(outcome)
         };
-        let quiet = match quiet_ns {
-            Some(ns) => ns,
-            None => {
-                let (ns, counted) = time(&Node::quiet(), 0)?;
-                events = counted;
-                *quiet_ns.insert(ns)
-            }
+        let quiet = match &without_noise {
+            Some(outcome) => outcome,
+            None => without_noise.insert(time(&Node::quiet(), 0)?),
         };
         // without noise all repetitions are the same
         let noisy = simulation.node.sources.iter().any(|s| simulation.node.scheduler.admits(s.class));
-        let repetitions = if noisy { simulation.repetitions } else { 0 };
-        let totals =
-            (0..repetitions).map(|r| Ok(time(&simulation.node, r)?.0)).collect::<anyhow::Result<Vec<_>>>()?;
-        let totals_ns = if noisy { totals } else { vec![quiet] };
+        let runs = if noisy {
+            (0..simulation.repetitions).map(|r| time(&simulation.node, r)).collect::<anyhow::Result<_>>()?
+        } else {
+            vec![quiet.clone()]
+        };
+        let totals_ns: Vec<u64> = runs.iter().map(Outcome::total_ns).collect();
         let means: Vec<f64> = totals_ns.iter().map(|&t| t as f64).collect();
         let (mean_ns, ci95_ns) = mean_ci95(&means);
-        rows.push(GoalRow { scheduler: point.scheduler, quiet_ns: quiet, mean_ns, ci95_ns, totals_ns });
+        let quiet_ns = quiet.total_ns();
+        rows.push(GoalRow { scheduler: point.scheduler, quiet_ns, mean_ns, ci95_ns, totals_ns });
+        ends.push(runs.into_iter().map(|o| o.ends_ns).collect());
     }
     drop(bar);
     let document = Document {
         schema: "colony.sim.goal/1",
         version: env!("CARGO_PKG_VERSION"),
         goal: file.display().to_string(),
-        progress,
+        progress: rules.progress,
+        queue: rules.queue,
         ranks: schedule.ranks(),
-        events,
+        events: without_noise.as_ref().map_or(0, |o| o.events),
+        quiet_ends_ns: without_noise.as_ref().map_or(&[], |o| &o.ends_ns),
         scenario: &scenario,
-        results: &rows,
+        results: rows.iter().zip(&ends).map(|(row, ends_ns)| ByRank { row, ends_ns }).collect(),
     };
-    crate::cmd::print(args.json, &document, |d| {
-        view::goal(&d.goal, d.ranks, d.events, d.scenario, d.results)
-    })?;
+    crate::cmd::print(args.json, &document, |d| view::goal(&d.goal, d.ranks, d.events, d.scenario, &rows))?;
     Ok(ExitCode::SUCCESS)
 }

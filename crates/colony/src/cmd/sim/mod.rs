@@ -56,9 +56,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "RESULT", num_args = 0.., conflicts_with_all = ["scenario", "what_if", "goal", "Flags",
         "print_scenario", "resume", "report"])]
     fit_machine: Option<Vec<PathBuf>>,
-    /// When a rank's CPU takes the overhead of a receive: when its program gets there, or at any time
+    /// When a rank's CPU takes the overhead of a receive [default: program-order]
+    #[arg(long, value_enum, requires = "goal")]
+    progress: Option<goal::Progress>,
+    /// Which operation or message of a rank is served next
     #[arg(long, value_enum, default_value_t, requires = "goal")]
-    progress: goal::Progress,
+    queue: goal::Queue,
     #[command(flatten)]
     flags: Flags,
     /// Write the scenario that these words mean, and run nothing
