@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
-use super::matching::{Channel, Letter, Letters, Open};
-use super::queue::{Event, Happening, Queue, What};
+use super::matching::{Channels, Letter, Open};
+use super::queue::{Event, Happening, Queue, Sorter, What};
 use super::{EventError, Outcome, Progress, check_sizes, deadlock, unreceived};
 use crate::MessageCost;
 use crate::cpus::{Cpus, Node};
@@ -35,8 +35,8 @@ impl Bits {
 enum Blocked {
     Calc(u32),
     Send(u32),
-    /// A message, with its receive where that is known.
-    Message(Option<u32>, Letter),
+    /// A message by its send, and its receive where that is known; both among the operations of all ranks.
+    Message(Option<u32>, u32),
 }
 
 /// Operations and messages of a rank that need the same CPU and the same interface, in the order they became
@@ -87,12 +87,14 @@ pub(super) struct Engine<'a> {
     /// Those whose message or receive has come; before `begun`, where the message comes first.
     met: Bits,
     joins: Vec<u32>,
-    letters: Letters,
-    channels: Vec<Channel>,
+    /// Whether anything waits for an operation to begin.
+    any_starts: bool,
+    channels: Channels,
     open: HashMap<u32, Open>,
-    /// When the receipt of a message began and ended that came before its receive was reached.
-    early: HashMap<usize, (u64, u64)>,
+    /// When the receipt of a message began and ended that came before its receive was reached; by its send.
+    early: HashMap<u32, (u64, u64)>,
     queue: Queue,
+    sorter: Sorter,
     /// Events of the window under way that were not known when it began.
     soon: BinaryHeap<Reverse<u128>>,
     /// The first message whose size is not that of its receive.
@@ -140,11 +142,12 @@ impl<'a> Engine<'a> {
             begun: Bits::new(operations),
             met: Bits::new(operations),
             joins: schedule.joins.iter().map(|j| j.requirements).collect(),
-            letters: Letters::default(),
-            channels: vec![Channel::EMPTY; schedule.channels as usize],
+            channels: Channels::new(schedule.channels, schedule.operations()),
             open: HashMap::new(),
             early: HashMap::new(),
             queue: Queue::new(shift, begin_ns),
+            sorter: Sorter::default(),
+            any_starts: schedule.edges.iter().any(|e| e.start_only()),
             soon: BinaryHeap::new(),
             sizes: None,
             left: schedule.operations(),
@@ -152,28 +155,21 @@ impl<'a> Engine<'a> {
     }
 
     pub(super) fn run(mut self) -> Result<Outcome, EventError> {
+        let mut events = Vec::new();
         for rank in 0..self.schedule.ranks() {
-            for (number, o) in self.schedule.operations[self.schedule.range(rank)].iter().enumerate() {
-                if o.is_free() {
-                    self.push(self.begin_ns, rank, Happening::Ready(number as u32));
-                }
-            }
-            self.batch(&[]);
+            events.clear();
+            let operations = &self.schedule.operations[self.schedule.range(rank)];
+            let free = (0..).zip(operations).filter(|(_, o)| o.is_free());
+            events.extend(free.map(|(number, _)| Event {
+                time_ns: self.begin_ns,
+                rank,
+                what: What::new(Happening::Ready(number)),
+            }));
+            self.batch(&events);
         }
-        let mut batch = Vec::new();
-        while self.queue.next_window(&mut batch) {
-            let letters = &self.letters;
-            // in place: a stable sort is faster here, and takes as much memory again
-            batch.sort_unstable_by(|a, b| match (a.what.happening(), b.what.happening()) {
-                (Happening::Letter(m), Happening::Letter(n))
-                    if (a.rank, a.time_ns) == (b.rank, b.time_ns) =>
-                {
-                    let by = |i| (letters.get(i).from, letters.get(i).operation);
-                    by(m).cmp(&by(n))
-                }
-                _ => a.key().cmp(&b.key()),
-            });
-            self.batch(&batch);
+        while self.queue.next_window(&mut events) {
+            self.sorter.sort(&mut events, self.schedule.ranks() as usize);
+            self.batch(&events);
         }
         self.finish()
     }
@@ -212,13 +208,11 @@ impl<'a> Engine<'a> {
                 }
             }
             Happening::Arrival(operation) => {
-                let letter = self.only_letter(rank, operation);
-                self.arrive(time_ns, rank, Some(operation), letter);
+                let receive = self.index(rank, operation);
+                let send = self.only_send(receive);
+                self.arrive(time_ns, rank, Some(receive as u32), send);
             }
-            Happening::Letter(i) => {
-                let letter = self.letters.take(i);
-                self.arrive(time_ns, rank, None, letter);
-            }
+            Happening::Letter(send) => self.arrive(time_ns, rank, None, send),
             Happening::Released(operation) => self.released(time_ns, rank, operation),
             Happening::Free => self.freed(time_ns, rank),
         }
@@ -228,14 +222,12 @@ impl<'a> Engine<'a> {
         self.schedule.first[rank as usize] as usize + operation as usize
     }
 
-    /// The only message that a receive can have, as its letter.
-    fn only_letter(&self, rank: u32, receive: u32) -> Letter {
-        let i = self.index(rank, receive);
-        let o = &self.schedule.operations[i];
-        let Partner::Operation(operation) = self.schedule.links[i].partner() else {
+    /// The send of the only message that a receive can have.
+    fn only_send(&self, receive: usize) -> u32 {
+        let Partner::Operation(operation) = self.schedule.links[receive].partner() else {
             unreachable!("an arrival is sent where the receive is known")
         };
-        Letter::message(o.peer, operation, o, 0)
+        self.schedule.first[self.schedule.operations[receive].peer as usize] + operation
     }
 
     fn work(&mut self, rank: u32, cpu: usize, at_ns: u64, work_ns: u64) -> u64 {
@@ -267,14 +259,16 @@ impl<'a> Engine<'a> {
             }
             Kind::Recv => {
                 self.begins(rank, i, now_ns);
-                self.reach(now_ns, rank, operation);
+                self.reach(now_ns, rank, i);
             }
         }
     }
 
     /// What has begun by an operation's start.
     fn begins(&mut self, rank: u32, i: usize, at_ns: u64) {
-        self.fire(rank, i, at_ns, true);
+        if self.any_starts {
+            self.fire(rank, i, at_ns, true);
+        }
     }
 
     fn completes(&mut self, rank: u32, i: usize, at_ns: u64) {
@@ -348,7 +342,7 @@ impl<'a> Engine<'a> {
             match work {
                 Some((_, Blocked::Calc(operation))) => self.calc(now_ns, rank, operation),
                 Some((_, Blocked::Send(operation))) => self.send(now_ns, rank, operation),
-                Some((_, Blocked::Message(receive, letter))) => self.take(now_ns, rank, receive, letter),
+                Some((_, Blocked::Message(receive, send))) => self.take(now_ns, rank, receive, send),
                 None => return,
             }
         }
@@ -407,144 +401,144 @@ impl<'a> Engine<'a> {
         let latency = self.latency.unwrap_or_else(|| self.network.latency_ns(rank, o.peer));
         let happening = match self.schedule.links[i].partner() {
             Partner::Operation(receive) => Happening::Arrival(receive),
-            partner => {
-                let channel = if let Partner::Channel(n) = partner { n } else { u32::MAX };
-                Happening::Letter(self.letters.add(Letter::message(rank, operation, &o, channel)))
-            }
+            _ => Happening::Letter(i as u32),
         };
         self.push(leaves + latency, o.peer, happening);
     }
 
     /// A message arrives; `receive` is the only one it can be for, if that is known.
-    fn arrive(&mut self, now_ns: u64, rank: u32, receive: Option<u32>, letter: Letter) {
+    fn arrive(&mut self, now_ns: u64, rank: u32, receive: Option<u32>, send: u32) {
         match self.progress {
             Progress::ProgramOrder => {
-                if let Some(receive) = self.receive_for(rank, receive, letter) {
-                    self.receive(now_ns, rank, Some(receive), letter);
+                if let Some(receive) = self.receive_for(rank, receive, send) {
+                    self.receive(now_ns, rank, Some(receive), send);
                 }
             }
-            Progress::Asynchronous => self.receive(now_ns, rank, receive, letter),
+            Progress::Asynchronous => self.receive(now_ns, rank, receive, send),
         }
     }
 
     /// The receive that has been reached and waits for this message, if any; else the message waits.
-    fn receive_for(&mut self, rank: u32, receive: Option<u32>, letter: Letter) -> Option<u32> {
+    fn receive_for(&mut self, rank: u32, receive: Option<u32>, send: u32) -> Option<u32> {
         let found = match receive {
             Some(receive) => {
-                let i = self.index(rank, receive);
-                self.met.set(i);
-                return self.begun.get(i).then_some(receive);
+                self.met.set(receive as usize);
+                return self.begun.get(receive as usize).then_some(receive);
             }
-            None if letter.channel == u32::MAX => self.open.entry(rank).or_default().arrive(letter),
-            None => {
-                let channel = &mut self.channels[letter.channel as usize];
-                let receive = channel.take(&mut self.letters, true).map(|l| l.operation);
-                if receive.is_none() {
-                    channel.wait(&mut self.letters, letter, false);
+            None => match self.schedule.links[send as usize].partner() {
+                Partner::Channel(channel) => {
+                    let receive = self.channels.take(channel, true);
+                    if receive.is_none() {
+                        self.channels.wait(channel, send, false);
+                    }
+                    receive
                 }
-                receive
-            }
+                _ => {
+                    let (from, tag) =
+                        (self.schedule.rank_of(send), self.schedule.operations[send as usize].tag);
+                    self.open.entry(rank).or_default().arrive(Letter { from, tag, send })
+                }
+            },
         };
         if let Some(receive) = found {
-            let i = self.index(rank, receive);
-            self.met.set(i);
-            self.check_sizes(rank, receive, &letter);
+            self.met.set(receive as usize);
+            self.check_sizes(receive, send);
         }
         found
     }
 
-    fn check_sizes(&mut self, rank: u32, receive: u32, letter: &Letter) {
-        if self.sizes.is_none() {
-            self.sizes = check_sizes(self.schedule, rank, receive, letter).err();
+    fn check_sizes(&mut self, receive: u32, send: u32) {
+        if self.schedule.mixed && self.sizes.is_none() {
+            self.sizes = check_sizes(self.schedule, receive, send).err();
         }
     }
 
     /// The program reaches a receive.
-    fn reach(&mut self, now_ns: u64, rank: u32, operation: u32) {
-        let i = self.index(rank, operation);
-        let o = self.schedule.operations[i];
+    fn reach(&mut self, now_ns: u64, rank: u32, i: usize) {
         self.begun.set(i);
-        let letter = match self.schedule.links[i].partner() {
-            Partner::Operation(_) => self.met.get(i).then(|| {
-                let (begun_ns, done_ns) = self.early.remove(&i).unwrap_or_default();
-                Letter { begun_ns, done_ns, ..self.only_letter(rank, operation) }
-            }),
-            Partner::Channel(n) => {
-                let channel = &mut self.channels[n as usize];
-                let letter = channel.take(&mut self.letters, false);
-                if letter.is_none() {
-                    channel.wait(&mut self.letters, Letter::receive(rank, operation, n), true);
+        let send = match self.schedule.links[i].partner() {
+            Partner::Operation(_) => self.met.get(i).then(|| self.only_send(i)),
+            Partner::Channel(channel) => {
+                let message = self.channels.take(channel, false);
+                if message.is_none() {
+                    self.channels.wait(channel, i as u32, true);
                 }
-                letter
+                message
             }
-            Partner::Any => self.open.entry(rank).or_default().post(o.peer, o.tag, operation),
+            Partner::Any => {
+                let o = self.schedule.operations[i];
+                self.open.entry(rank).or_default().post(o.peer, o.tag, i as u32).map(|l| l.send)
+            }
             Partner::None => None,
         };
-        let Some(letter) = letter else { return };
+        let Some(send) = send else { return };
         self.met.set(i);
-        self.check_sizes(rank, operation, &letter);
+        self.check_sizes(i as u32, send);
         match self.progress {
-            Progress::ProgramOrder => self.receive(now_ns, rank, Some(operation), letter),
+            Progress::ProgramOrder => self.receive(now_ns, rank, Some(i as u32), send),
             Progress::Asynchronous => {
-                self.release(now_ns.max(letter.begun_ns), letter);
-                self.completes(rank, i, now_ns.max(letter.done_ns));
+                let (begun_ns, done_ns) = self.early.remove(&send).unwrap_or_default();
+                self.release(now_ns.max(begun_ns), send);
+                self.completes(rank, i, now_ns.max(done_ns));
             }
         }
     }
 
-    /// The shape that says which CPU and interface take a message.
-    fn taker(&self, rank: u32, receive: Option<u32>, letter: Letter) -> usize {
-        match receive {
-            Some(receive) if self.progress == Progress::ProgramOrder => {
-                self.schedule.operations[self.index(rank, receive)].shape()
-            }
-            _ => letter.shape as usize,
-        }
+    /// The operation that says which CPU and interface take a message: its receive in program order, else its send.
+    fn taker(&self, receive: Option<u32>, send: u32) -> usize {
+        let operation = match receive {
+            Some(receive) if self.progress == Progress::ProgramOrder => receive,
+            _ => send,
+        };
+        self.schedule.operations[operation as usize].shape()
     }
 
-    /// A message is there for the CPU to take, unless the interface is busy.
-    fn receive(&mut self, now_ns: u64, rank: u32, receive: Option<u32>, letter: Letter) {
+    /// A message is there for the CPU to take, unless CPU or interface are busy.
+    fn receive(&mut self, now_ns: u64, rank: u32, receive: Option<u32>, send: u32) {
         if self.slots > 0 {
-            let shape = self.schedule.shapes[self.taker(rank, receive, letter)];
+            let shape = self.schedule.shapes[self.taker(receive, send)];
             let slot = Some(2 * u32::from(shape.nic) + 1);
-            if !self.may_begin(now_ns, rank, shape.cpu, slot, Blocked::Message(receive, letter)) {
+            if !self.may_begin(now_ns, rank, shape.cpu, slot, Blocked::Message(receive, send)) {
                 return;
             }
         }
-        self.take(now_ns, rank, receive, letter);
+        self.take(now_ns, rank, receive, send);
     }
 
-    fn take(&mut self, now_ns: u64, rank: u32, receive: Option<u32>, letter: Letter) {
-        let taker = self.taker(rank, receive, letter);
-        let (shape, cpu) = (self.schedule.shapes[taker], self.cpu(rank, taker));
-        let cost = self.costs[letter.shape as usize];
+    fn take(&mut self, now_ns: u64, rank: u32, receive: Option<u32>, send: u32) {
+        // both ends have the same size, so either one's shape has the cost
+        let taker = self.taker(receive, send);
+        let (shape, cpu, cost) = (self.schedule.shapes[taker], self.cpu(rank, taker), self.costs[taker]);
         let begun_ns = now_ns.max(self.free[cpu]);
         let end = self.work(rank, shape.cpu as usize, begun_ns + cost.transfer_ns, cost.recv_ns);
         self.free[cpu] = end;
         if self.slots > 0 {
             self.interfaces[rank as usize * self.slots + 2 * shape.nic as usize + 1] = begun_ns + cost.gap_ns;
         }
-        let letter = Letter { begun_ns, done_ns: end, ..letter };
         let receive = match self.progress {
             Progress::ProgramOrder => receive,
             Progress::Asynchronous => {
-                let found = self.receive_for(rank, receive, letter);
-                if let (None, Some(only)) = (found, receive) {
-                    self.early.insert(self.index(rank, only), (begun_ns, end));
+                let found = self.receive_for(rank, receive, send);
+                if found.is_none() {
+                    self.early.insert(send, (begun_ns, end));
                 }
                 found
             }
         };
         if let Some(receive) = receive {
-            self.release(begun_ns, letter);
-            self.completes(rank, self.index(rank, receive), end);
+            if cost.rendezvous {
+                self.release(begun_ns, send);
+            }
+            self.completes(rank, receive as usize, end);
         }
     }
 
     /// The receive of a message has begun: a rendezvous send is done.
-    fn release(&mut self, at_ns: u64, letter: Letter) {
-        if self.costs[letter.shape as usize].rendezvous {
-            self.push(at_ns, letter.from, Happening::Released(letter.operation));
+    fn release(&mut self, at_ns: u64, send: u32) {
+        if self.costs[self.schedule.operations[send as usize].shape()].rendezvous {
+            let from = self.schedule.rank_of(send);
+            let operation = send - self.schedule.first[from as usize];
+            self.push(at_ns, from, Happening::Released(operation));
         }
     }
 

@@ -9,7 +9,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use super::matching::{Channel, Letter, Letters, Open};
+use super::matching::{Channels, Letter, Open};
 use super::{EventError, Outcome, check_sizes, deadlock, order, unreceived};
 use crate::MessageCost;
 use crate::cpus::{Cpus, Node};
@@ -82,8 +82,7 @@ pub(super) struct LogGopsim<'a> {
     /// Of each message's ends, unless its receiver has open receives.
     channel_of: Vec<u32>,
     joins: Vec<u32>,
-    letters: Letters,
-    channels: Vec<Channel>,
+    channels: Channels,
     open: HashMap<u32, Open>,
     queue: BinaryHeap<Reverse<u128>>,
     inserted: u32,
@@ -125,8 +124,7 @@ impl<'a> LogGopsim<'a> {
             rank_of: (0..ranks).flat_map(|r| schedule.range(r).map(move |_| r)).collect(),
             channel_of,
             joins: schedule.joins.iter().map(|j| j.requirements).collect(),
-            letters: Letters::default(),
-            channels: vec![Channel::EMPTY; channels as usize],
+            channels: Channels::new(channels, schedule.operations()),
             open: HashMap::new(),
             queue: BinaryHeap::new(),
             inserted: 0,
@@ -289,22 +287,21 @@ impl<'a> LogGopsim<'a> {
         self.starts(i);
         self.begun[i] = true;
         let o = self.schedule.operations[i];
-        let (rank, operation, channel) = (self.rank_of[i], self.number(i), self.channel_of[i]);
+        let (rank, channel, receive) = (self.rank_of[i], self.channel_of[i], i as u32);
         let found = if self.schedule.links[i].partner() == Partner::Any {
-            self.open.entry(rank).or_default().post(o.peer, o.tag, operation)
+            self.open.entry(rank).or_default().post(o.peer, o.tag, receive).map(|l| l.send)
         } else {
-            let waiting = &mut self.channels[channel as usize];
-            let message = waiting.take(&mut self.letters, false);
+            let message = self.channels.take(channel, false);
             if message.is_none() {
-                waiting.wait(&mut self.letters, Letter::receive(rank, operation, channel), true);
+                self.channels.wait(channel, receive, true);
             }
             message
         };
-        let Some(message) = found else { return Ok(()) };
-        check_sizes(self.schedule, rank, operation, &message)?;
-        if self.costs[message.shape as usize].rendezvous {
+        let Some(send) = found else { return Ok(()) };
+        check_sizes(self.schedule, receive, send)?;
+        if self.costs[o.shape()].rendezvous {
             let shape = self.shape(i);
-            self.release(time_ns, &message, shape.cpu, shape.nic);
+            self.release(time_ns, send as usize, shape.cpu, shape.nic);
         }
         self.ends(i);
         Ok(())
@@ -324,33 +321,32 @@ impl<'a> LogGopsim<'a> {
         let taken_ns = self.work(rank, shape.cpu, time_ns, cost.overhead_ns);
         self.cpu_ns[cpu] = taken_ns.wrapping_add(cost.recv_more_ns);
         self.recv_ns[nic] = time_ns.wrapping_add(cost.gap_ns);
-        let channel = self.channel_of[i];
-        let letter = Letter::message(from, self.number(i), &o, channel);
+        let (channel, send) = (self.channel_of[i], i as u32);
         let found = if self.schedule.links[i].partner() == Partner::Any {
-            self.open.entry(rank).or_default().arrive(letter)
+            self.open.entry(rank).or_default().arrive(Letter { from, tag: o.tag, send })
         } else {
-            let waiting = &mut self.channels[channel as usize];
-            let receive = waiting.take(&mut self.letters, true).map(|l| l.operation);
+            let receive = self.channels.take(channel, true);
             if receive.is_none() {
-                waiting.wait(&mut self.letters, letter, false);
+                self.channels.wait(channel, send, false);
             }
             receive
         };
         let Some(receive) = found else { return Ok(()) };
-        check_sizes(self.schedule, rank, receive, &letter)?;
+        check_sizes(self.schedule, receive, send)?;
         if cost.rendezvous {
-            self.release(time_ns, &letter, shape.cpu, shape.nic);
+            self.release(time_ns, i, shape.cpu, shape.nic);
         }
-        self.ends(self.schedule.first[rank as usize] as usize + receive as usize);
+        self.ends(receive as usize);
         Ok(())
     }
 
     /// A rendezvous send is done; LogGOPSim looks at the CPU and the interface that the end named last has.
-    fn release(&mut self, time_ns: u64, letter: &Letter, cpu: u8, nic: u8) {
-        let (cpu, nic) = (self.cpu(letter.from, cpu), self.nic(letter.from, nic));
+    fn release(&mut self, time_ns: u64, send: usize, cpu: u8, nic: u8) {
+        let from = self.rank_of[send];
+        let (cpu, nic) = (self.cpu(from, cpu), self.nic(from, nic));
         self.cpu_ns[cpu] = self.cpu_ns[cpu].max(time_ns);
         self.send_ns[nic] = self.send_ns[nic].max(time_ns);
-        self.ends(self.schedule.first[letter.from as usize] as usize + letter.operation as usize);
+        self.ends(send);
     }
 
     fn finish(self) -> Result<Outcome, EventError> {

@@ -3,103 +3,69 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::goal::{ANY, Packed};
+use crate::goal::ANY;
 
-/// A message under way or waiting, or a receive that waits.
+/// Messages, or receives, that wait in a channel: the first and the last. Never both kinds.
+#[derive(Clone, Copy, Debug)]
+struct Channel {
+    /// [`NIL`] if none waits; else with [`RECEIVES`] if receives wait.
+    first: u32,
+    last: u32,
+}
+
+const NIL: u32 = u32::MAX;
+const RECEIVES: u32 = 1 << 31;
+
+/// First come, first served in each channel. A message is known by the number of its send among the operations of
+/// all ranks, a receive by its own number.
+#[derive(Debug)]
+pub(super) struct Channels {
+    channels: Vec<Channel>,
+    /// The one behind each operation, or its message, that waits.
+    next: Vec<u32>,
+}
+
+impl Channels {
+    pub(super) fn new(channels: u32, operations: u64) -> Self {
+        let next = if channels > 0 { operations as usize } else { 0 };
+        Self { channels: vec![Channel { first: NIL, last: NIL }; channels as usize], next: vec![NIL; next] }
+    }
+
+    /// Takes the first of the receives, or messages, that wait.
+    #[inline]
+    pub(super) fn take(&mut self, channel: u32, receive: bool) -> Option<u32> {
+        let channel = &mut self.channels[channel as usize];
+        if channel.first == NIL || (channel.first & RECEIVES != 0) != receive {
+            return None;
+        }
+        let first = channel.first & !RECEIVES;
+        let next = self.next[first as usize];
+        channel.first = if next == NIL { NIL } else { next | channel.first & RECEIVES };
+        Some(first)
+    }
+
+    /// Lets a receive, or a message, wait behind those like it.
+    #[inline]
+    pub(super) fn wait(&mut self, channel: u32, operation: u32, receive: bool) {
+        let channel = &mut self.channels[channel as usize];
+        self.next[operation as usize] = NIL;
+        if channel.first == NIL {
+            channel.first = operation | if receive { RECEIVES } else { 0 };
+        } else {
+            self.next[channel.last as usize] = operation;
+        }
+        channel.last = operation;
+    }
+}
+
+/// A message for a rank with open receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Letter {
     /// Sender.
     pub(super) from: u32,
-    /// Operation of the sender.
-    pub(super) operation: u32,
-    /// Shape of the send.
-    pub(super) shape: u32,
     pub(super) tag: u32,
-    /// Its channel, where it has one.
-    pub(super) channel: u32,
-    /// When its receipt began, where that has been (asynchronous progress).
-    pub(super) begun_ns: u64,
-    /// When its receipt ended, where that has been.
-    pub(super) done_ns: u64,
-}
-
-impl Letter {
-    /// The message of send number `operation` of rank `from`.
-    pub(super) const fn message(from: u32, operation: u32, send: &Packed, channel: u32) -> Self {
-        let (shape, tag) = (send.shape() as u32, send.tag);
-        Self { from, operation, shape, tag, channel, begun_ns: 0, done_ns: 0 }
-    }
-
-    /// Receive number `operation` of a rank.
-    pub(super) const fn receive(rank: u32, operation: u32, channel: u32) -> Self {
-        Self { from: rank, operation, shape: 0, tag: 0, channel, begun_ns: 0, done_ns: 0 }
-    }
-}
-
-const NIL: u32 = u32::MAX;
-
-/// Letters in one place, in lists.
-#[derive(Debug, Default)]
-pub(super) struct Letters {
-    letters: Vec<(Letter, u32)>,
-    free: Vec<u32>,
-}
-
-impl Letters {
-    pub(super) fn add(&mut self, letter: Letter) -> u32 {
-        match self.free.pop() {
-            Some(i) => {
-                self.letters[i as usize] = (letter, NIL);
-                i
-            }
-            None => {
-                self.letters.push((letter, NIL));
-                self.letters.len() as u32 - 1
-            }
-        }
-    }
-
-    pub(super) fn take(&mut self, i: u32) -> Letter {
-        self.free.push(i);
-        self.letters[i as usize].0
-    }
-
-    pub(super) fn get(&self, i: u32) -> &Letter {
-        &self.letters[i as usize].0
-    }
-}
-
-/// What waits in a channel: messages, or receives (by their number, as a letter's operation). Never both.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Channel {
-    head: u32,
-    tail: u32,
-    receives: bool,
-}
-
-impl Channel {
-    pub(super) const EMPTY: Self = Self { head: NIL, tail: NIL, receives: false };
-
-    /// The first of the messages, or receives, that wait.
-    pub(super) fn take(&mut self, letters: &mut Letters, receive: bool) -> Option<Letter> {
-        if self.head == NIL || self.receives != receive {
-            return None;
-        }
-        let first = self.head;
-        self.head = letters.letters[first as usize].1;
-        Some(letters.take(first))
-    }
-
-    /// Lets a message, or a receive, wait behind those like it.
-    pub(super) fn wait(&mut self, letters: &mut Letters, letter: Letter, receive: bool) {
-        let i = letters.add(letter);
-        if self.head == NIL {
-            (self.head, self.receives) = (i, receive);
-        } else {
-            letters.letters[self.tail as usize].1 = i;
-        }
-        self.tail = i;
-    }
+    /// Number of its send among the operations of all ranks.
+    pub(super) send: u32,
 }
 
 /// Messages and receives of a rank that has receives from any rank or with any tag: first come, first
@@ -107,7 +73,7 @@ impl Channel {
 #[derive(Debug, Default)]
 pub(super) struct Open {
     next: u64,
-    /// Receives by the source and tag they take.
+    /// Receives, by their numbers among the operations of all ranks, by the source and tag they take.
     receives: HashMap<(u32, u32), VecDeque<(u64, u32)>>,
     /// Messages by when they came …
     messages: HashMap<u64, Letter>,
@@ -164,10 +130,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn letter(from: u32, tag: u32, operation: u32) -> Letter {
-        Letter { tag, ..Letter::receive(from, operation, 0) }
-    }
-
     proptest! {
         #[test]
         fn an_open_rank_matches_as_a_search_through_two_lists_would(
@@ -179,7 +141,7 @@ mod tests {
             for (number, (arrives, a, b)) in steps.into_iter().enumerate() {
                 let number = number as u32;
                 if arrives {
-                    let l = letter(a % 3, b % 3, number);
+                    let l = Letter { from: a % 3, tag: b % 3, send: number };
                     let found = receives.iter().position(|&(k, _)| meet(k, &l));
                     let expected = found.map(|i| receives.remove(i).1);
                     if expected.is_none() {

@@ -18,10 +18,10 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use self::matching::{Letter, Open};
+use self::matching::Open;
 use crate::MessageCost;
 use crate::cpus::Node;
-use crate::goal::{Kind, Schedule};
+use crate::goal::{Kind, Packed, Schedule};
 use crate::network::{MachineNetwork, Network};
 use crate::rng::Key;
 use crate::words::number_of;
@@ -245,16 +245,17 @@ pub fn run(
     }
 }
 
-/// Whether a message has as many bytes as the receive that takes it.
-fn check_sizes(schedule: &Schedule, to: u32, receive: u32, letter: &Letter) -> Result<(), EventError> {
-    let i = schedule.first[to as usize] as usize + receive as usize;
-    let received = schedule.shapes[schedule.operations[i].shape()].bytes;
-    let sent = schedule.shapes[letter.shape as usize].bytes;
+/// Whether a message has as many bytes as the receive that takes it; both by their numbers among all operations.
+fn check_sizes(schedule: &Schedule, receive: u32, send: u32) -> Result<(), EventError> {
+    let operation = |i: u32| &schedule.operations[i as usize];
+    let bytes = |i: u32| schedule.shapes[operation(i).shape()].bytes;
+    let (sent, received) = (bytes(send), bytes(receive));
     if sent == received {
         return Ok(());
     }
-    let &Letter { from, tag, .. } = letter;
-    Err(EventError::Sizes { from, to, tag, operation: receive, sent, received })
+    let &Packed { peer: to, tag, .. } = operation(send);
+    let operation = receive - schedule.first[to as usize];
+    Err(EventError::Sizes { from: schedule.rank_of(send), to, tag, operation, sent, received })
 }
 
 /// The ranks in which an operation has begun and waits.

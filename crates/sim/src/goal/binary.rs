@@ -15,7 +15,7 @@
 //! | 39 an operation | requirements (4), 1 send, 2 recv, 3 calc (1), peer (4), size (8), tag (4), CPU (1), interface (1), how many require it (4) and the first of them in the list below (4), the same for those that require its start (4, 4) |
 //! | 4 each | the list: numbers of operations |
 
-use std::io::{BufRead, Read, Write};
+use std::io::{BufRead, Write};
 
 use super::build::Builder;
 use super::schedule::{Kind, Operation, Requirement, Schedule};
@@ -34,6 +34,32 @@ const OPERATION: u64 = 39;
 /// [`GoalError::Binary`] with the byte, [`GoalError::Io`].
 pub fn read_binary(from: impl BufRead, name: &str) -> Result<Schedule, GoalError> {
     let mut bytes = Bytes { from, name, at: 0 };
+    let parts = head(&mut bytes)?;
+    let mut builder = Builder::new(parts.len() as u32);
+    let operations_at = all_parts(&mut bytes, &parts, &mut builder)?;
+    builder.finish().map_err(|e| {
+        let at = operations_at.get(e.rank as usize).copied().unwrap_or(0);
+        bytes.build(&e, at)
+    })
+}
+
+/// Where each rank's part begins and ends in a file, from byte 8 on.
+pub(super) fn table(from: impl BufRead, name: &str) -> Result<Vec<(u64, u64)>, GoalError> {
+    head(&mut Bytes { from, name, at: 0 })
+}
+
+/// Reads the ranks of a table from a file that is at byte `at`.
+pub(super) fn ranks(
+    from: impl BufRead,
+    at: u64,
+    parts: &[(u64, u64)],
+    mut builder: Builder,
+) -> Result<Builder, GoalError> {
+    all_parts(&mut Bytes { from, name: "", at }, parts, &mut builder)?;
+    Ok(builder)
+}
+
+fn head<R: BufRead>(bytes: &mut Bytes<'_, R>) -> Result<Vec<(u64, u64)>, GoalError> {
     let magic = u64::from_le_bytes(bytes.array("the number 4223")?);
     match magic {
         MAGIC => {}
@@ -46,20 +72,23 @@ pub fn read_binary(from: impl BufRead, name: &str) -> Result<Schedule, GoalError
         let most = Layout::MAX_RANKS;
         return Err(bytes.bad(8, format!("it has {ranks} ranks; expected 1 to {most}")));
     }
-    let parts = parts(&mut bytes, ranks)?;
-    let mut builder = Builder::new(ranks);
+    parts(bytes, ranks)
+}
+
+/// Reads ranks; says at which byte the operations of each begin.
+fn all_parts<R: BufRead>(
+    bytes: &mut Bytes<'_, R>,
+    parts: &[(u64, u64)],
+    builder: &mut Builder,
+) -> Result<Vec<u64>, GoalError> {
     let mut operations_at = Vec::new();
-    for (rank, &(begin, end)) in parts.iter().enumerate() {
+    for &(begin, end) in parts {
         bytes.skip_to(begin + 8)?;
-        let at = part(&mut bytes, end - begin, &mut builder)?;
+        let at = part(bytes, end - begin, builder)?;
         operations_at.push(at);
-        let ended = builder.next_rank();
-        ended.map_err(|e| bytes.build(&e, operations_at[rank]))?;
+        builder.next_rank().map_err(|e| bytes.build(&e, at))?;
     }
-    builder.finish().map_err(|e| {
-        let at = operations_at.get(e.rank as usize).copied().unwrap_or(0);
-        bytes.build(&e, at)
-    })
+    Ok(operations_at)
 }
 
 /// Where each rank's part begins and ends.
@@ -192,18 +221,21 @@ impl<R: BufRead> Bytes<'_, R> {
 
     /// Goes forward to a byte of the file.
     fn skip_to(&mut self, offset: u64) -> Result<(), GoalError> {
-        let skip = offset.saturating_sub(self.at);
-        let skipped = std::io::copy(&mut (&mut self.from).take(skip), &mut std::io::sink());
-        match skipped {
-            Ok(n) if n == skip => {
-                self.at += skip;
-                Ok(())
+        while self.at < offset {
+            let there = match self.from.fill_buf() {
+                Ok(there) => there.len() as u64,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(GoalError::Io { file: self.name.into(), error }),
+            };
+            if there == 0 {
+                let what = format!("the file ends here; expected more at byte {offset}");
+                return Err(self.bad(self.at, what));
             }
-            Ok(n) => {
-                Err(self.bad(self.at + n, format!("the file ends here; expected more at byte {offset}")))
-            }
-            Err(error) => Err(GoalError::Io { file: self.name.into(), error }),
+            let skip = there.min(offset - self.at);
+            self.from.consume(skip as usize);
+            self.at += skip;
         }
+        Ok(())
     }
 }
 

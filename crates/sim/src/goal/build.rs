@@ -102,9 +102,11 @@ pub enum Fault {
 pub struct Builder {
     ranks: u32,
     made: Schedule,
+    /// The first rank of it: 0, unless this is a part.
+    base: u32,
     numbers: HashMap<Shape, u32>,
-    /// The shape looked up last, most often the one needed next.
-    last: Option<(Shape, u32)>,
+    /// Shapes looked up before, each in the place that its size says.
+    recent: [Option<(Shape, u32)>; 64],
     requirements: Vec<Requirement>,
 }
 
@@ -115,6 +117,11 @@ impl Builder {
     /// Begins rank 0 of a schedule of `ranks` ranks.
     #[must_use]
     pub fn new(ranks: u32) -> Self {
+        Self::part(ranks, 0)
+    }
+
+    /// Begins with a later rank: a part that [`append`](Self::append) puts behind the others.
+    pub(super) fn part(ranks: u32, base: u32) -> Self {
         let made = Schedule {
             first: vec![0],
             operations: Vec::new(),
@@ -123,14 +130,25 @@ impl Builder {
             shapes: Vec::new(),
             links: Vec::new(),
             channels: 0,
+            mixed: false,
         };
-        Self { ranks, made, numbers: HashMap::new(), last: None, requirements: Vec::new() }
+        Self { ranks, made, base, numbers: HashMap::new(), recent: [None; 64], requirements: Vec::new() }
+    }
+
+    /// Its first rank.
+    pub(super) const fn base(&self) -> u32 {
+        self.base
+    }
+
+    /// Ranks of the whole schedule.
+    pub(super) const fn ranks(&self) -> u32 {
+        self.ranks
     }
 
     /// The rank under way.
     #[must_use]
     pub fn rank(&self) -> u32 {
-        (self.made.first.len() - 1) as u32
+        self.base + (self.made.first.len() - 1) as u32
     }
 
     /// Number of the next operation of the rank.
@@ -180,18 +198,52 @@ impl Builder {
     }
 
     fn shape(&mut self, shape: Shape) -> u32 {
-        match self.last {
-            Some((last, number)) if last == shape => number,
+        let mixed = shape.bytes.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58;
+        let place = (mixed as usize) ^ shape.kind as usize;
+        match self.recent[place] {
+            Some((recent, number)) if recent == shape => number,
             _ => {
                 let next = self.made.shapes.len() as u32;
                 let number = *self.numbers.entry(shape).or_insert(next);
                 if number == next {
                     self.made.shapes.push(shape);
                 }
-                self.last = Some((shape, number));
+                self.recent[place] = Some((shape, number));
                 number
             }
         }
+    }
+
+    /// Puts a part behind that begins with the rank under way; both have ended all their ranks.
+    ///
+    /// # Errors
+    /// [`Fault::TooLarge`].
+    pub(super) fn append(&mut self, part: &Self) -> Result<(), BuildError> {
+        let (operations, edges) = (self.made.operations.len(), self.made.edges.len());
+        let joins = self.made.joins.len();
+        for (what, most, here, more) in [
+            ("operations", Self::MOST, operations, part.made.operations.len()),
+            ("requirements", u32::MAX, edges, part.made.edges.len()),
+            ("joins", Edge::MOST, joins, part.made.joins.len()),
+        ] {
+            if here + more >= most as usize {
+                return Err(self.error(0, Fault::TooLarge { what, most }));
+            }
+        }
+        // the same numbers as if all had been added to one
+        let shapes: Vec<u32> = part.made.shapes.iter().map(|&s| self.shape(s)).collect();
+        self.made.operations.extend(part.made.operations.iter().map(|o| Packed {
+            shape: shapes[o.shape()] | o.shape & Packed::FREE,
+            edges: o.edges + edges as u32,
+            ..*o
+        }));
+        self.made.edges.extend(part.made.edges.iter().map(|e| match e.to() {
+            Waiter::Operation(_) => *e,
+            Waiter::Join(j) => Edge::new(Waiter::Join(j + joins as u32), e.start_only()),
+        }));
+        self.made.joins.extend_from_slice(&part.made.joins);
+        self.made.first.extend(part.made.first[1..].iter().map(|&f| f + operations as u32));
+        Ok(())
     }
 
     /// Lets operation number `operation` of the rank wait until number `on` is done, or has begun.

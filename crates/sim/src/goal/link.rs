@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 
+use rayon::prelude::*;
+
 use super::build::{BuildError, Fault};
-use super::schedule::{ANY, Kind, Packed, Schedule};
+use super::schedule::{ANY, Kind, Schedule};
 
 /// How a send and its receive find each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,234 +40,185 @@ impl Link {
     }
 }
 
-/// Receives of all ranks, those of a rank in the order of source, tag and number: those of one source and
-/// tag are a group.
-struct Receives {
-    /// Where those of each rank begin; where the last's end.
-    first: Vec<u32>,
-    operations: Vec<u32>,
-    /// At the first place of a group: how many messages are sent, and whether their order is known.
-    sends: Vec<Sends>,
-    /// Ranks with a receive from any rank or with any tag.
-    open: Vec<bool>,
-    /// Groups in which a send is not as long as the receive of its number: how often each length is sent more often
-    /// than received.
-    unlike: HashMap<usize, HashMap<u64, i64>>,
+/// Ranks whose links are found as one piece of work.
+const PIECE: u32 = 1024;
+
+/// What a piece of work finds: the links of its receives and of the sends to them, by number among all operations.
+/// Channels are numbered from 0 in each piece.
+#[derive(Default)]
+struct Found {
+    links: Vec<(u32, Link)>,
+    channels: u32,
+    mixed: bool,
+    /// The first by rank and operation.
+    fault: Option<BuildError>,
 }
 
-/// Messages of a group: a count, and what is known of their order. It is known if each is issued before the
-/// next: all but the last require nothing, so that they go first, in the order of their numbers. The same
-/// holds for receives.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Sends(u32);
-
-impl Sends {
-    /// Not known: a channel.
-    const UNORDERED: u32 = 1 << 31;
-    /// The last one counted requires something.
-    const WAITS: u32 = 1 << 30;
-
-    const fn count(self) -> u32 {
-        self.0 & (Self::WAITS - 1)
-    }
-
-    const fn is(self, flag: u32) -> bool {
-        self.0 & flag != 0
-    }
-}
+/// A send to a rank, or a receive of it: the sender, the tag, and its number among all operations.
+type End = (u32, u32, u32);
 
 pub(crate) fn link(s: &mut Schedule) -> Result<(), BuildError> {
-    s.links = vec![Link::NONE; s.operations.len() - 1];
-    let mut receives = Receives::collect(s);
-    // for each send the place of its group; later its partner
-    let mut links = std::mem::take(&mut s.links);
-    for rank in 0..s.ranks() {
-        for i in s.range(rank) {
-            let o = s.operations[i];
-            if s.shapes[o.shape()].kind != Kind::Send {
-                continue;
+    let kinds: Vec<Kind> = s.shapes.iter().map(|s| s.kind).collect();
+    let sends = Sends::collect(s, &kinds);
+    let pieces: Vec<u32> = (0..s.ranks()).step_by(PIECE as usize).collect();
+    let schedule = &*s;
+    let found: Vec<Found> = pieces
+        .into_par_iter()
+        .map(|first| {
+            let mut found = Found::default();
+            let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+            for rank in first..schedule.ranks().min(first + PIECE) {
+                ours.clear();
+                theirs.clear();
+                theirs.extend_from_slice(sends.to(rank));
+                receives(schedule, &kinds, rank, &mut ours);
+                found.rank(schedule, rank, &mut theirs, &mut ours);
             }
-            if receives.open[o.peer as usize] {
-                links[i] = Link::ANY;
-                continue;
-            }
-            let Some(place) = receives.place(s, o.peer, (rank, o.tag)) else {
-                let fault = Fault::Unmatched { from: rank, to: o.peer, tag: o.tag, sends: 1, receives: 0 };
-                return Err(BuildError { rank, operation: (i - s.range(rank).start) as u32, fault });
-            };
-            receives.send(s, place, &o);
-            links[i] = Link(place as u32);
-        }
+            found
+        })
+        .collect();
+    if let Some(fault) = found.iter().filter_map(|f| f.fault.as_ref()).min_by_key(|e| (e.rank, e.operation)) {
+        return Err(fault.clone());
     }
-    s.links = links;
-    receives.count(s)?;
-    receives.connect(s);
+    s.links = vec![Link::NONE; s.operations.len() - 1];
+    for piece in &found {
+        for &(operation, link) in &piece.links {
+            s.links[operation as usize] = match link.partner() {
+                Partner::Channel(n) => Link(Link::CHANNEL | (n + s.channels)),
+                _ => link,
+            };
+        }
+        s.channels += piece.channels;
+        s.mixed |= piece.mixed;
+    }
     Ok(())
 }
 
-/// The least length that is sent too often and the least that is received too often, if the messages of a group
-/// and its receives differ.
-fn unlike(more: &HashMap<u64, i64>) -> Option<(u64, u64)> {
-    let least =
-        |sent: bool| more.iter().filter(|(_, n)| **n != 0 && (**n > 0) == sent).map(|(&b, _)| b).min();
-    Some((least(true)?, least(false)?))
+/// The sends of all ranks, by receiver; to each in the order of their senders.
+struct Sends {
+    /// Where those to each rank end; one more in front.
+    end: Vec<u32>,
+    sends: Vec<End>,
 }
 
-impl Receives {
-    fn collect(s: &Schedule) -> Self {
-        let mut r = Self {
-            first: vec![0],
-            operations: Vec::new(),
-            sends: Vec::new(),
-            open: Vec::new(),
-            unlike: HashMap::new(),
-        };
-        let is_recv: Vec<bool> = s.shapes.iter().map(|s| s.kind == Kind::Recv).collect();
-        for rank in 0..s.ranks() {
-            let from = r.operations.len();
-            let range = s.range(rank);
-            let mut open = false;
-            for (number, o) in s.operations[range.clone()].iter().enumerate() {
-                if is_recv[o.shape()] {
-                    r.operations.push(number as u32);
-                    open |= o.peer == ANY || o.tag == ANY;
-                }
-            }
-            if open {
-                r.operations.truncate(from);
-            }
-            r.operations[from..].sort_unstable_by_key(|&number| {
-                let o = &s.operations[range.start + number as usize];
-                (o.peer, o.tag, number)
-            });
-            r.open.push(open);
-            r.first.push(r.operations.len() as u32);
-        }
-        r.sends = vec![Sends(0); r.operations.len()];
-        r
-    }
-
-    fn range(&self, rank: u32) -> std::ops::Range<usize> {
-        self.first[rank as usize] as usize..self.first[rank as usize + 1] as usize
-    }
-
-    fn at<'a>(&self, s: &'a Schedule, rank: u32, place: usize) -> &'a Packed {
-        &s.operations[s.range(rank).start + self.operations[place] as usize]
-    }
-
-    /// Place of the first receive of `rank` for messages of one source and tag.
-    fn place(&self, s: &Schedule, rank: u32, of: (u32, u32)) -> Option<usize> {
-        let range = self.range(rank);
-        let at = |place: usize| {
-            let o = self.at(s, rank, place);
-            (o.peer, o.tag)
-        };
-        let (mut low, mut high) = (range.start, range.end);
-        while low < high {
-            let middle = low.midpoint(high);
-            if at(middle) < of {
-                low = middle + 1;
-            } else {
-                high = middle;
+impl Sends {
+    fn collect(s: &Schedule, kinds: &[Kind]) -> Self {
+        let mut end = vec![0u32; s.ranks() as usize + 1];
+        for o in &s.operations[..s.operations.len() - 1] {
+            if kinds[o.shape()] == Kind::Send {
+                end[o.peer as usize + 1] += 1;
             }
         }
-        (low < range.end && at(low) == of).then_some(low)
+        // where each begins, until it is filled
+        let mut sum = 0;
+        for n in &mut end[1..] {
+            (sum, *n) = (sum + *n, sum);
+        }
+        let mut sends = vec![(0, 0, 0); sum as usize];
+        for from in 0..s.ranks() {
+            let range = s.range(from);
+            for (i, o) in (range.start as u32..).zip(&s.operations[range]) {
+                if kinds[o.shape()] == Kind::Send {
+                    let at = &mut end[o.peer as usize + 1];
+                    sends[*at as usize] = (from, o.tag, i);
+                    *at += 1;
+                }
+            }
+        }
+        Self { end, sends }
     }
 
-    /// Counts a send of the group at `place`.
-    fn send(&mut self, s: &Schedule, place: usize, send: &Packed) {
-        let sends = self.sends[place];
-        let shape = s.shapes[send.shape()];
-        let receive = place + sends.count() as usize;
-        let like_its_receive = receive < self.range(send.peer).end && {
-            let r = s.shapes[self.at(s, send.peer, receive).shape()];
-            if r.bytes != shape.bytes {
-                let more = self.unlike.entry(place).or_default();
-                *more.entry(shape.bytes).or_default() += 1;
-                *more.entry(r.bytes).or_default() -= 1;
+    fn to(&self, rank: u32) -> &[End] {
+        &self.sends[self.end[rank as usize] as usize..self.end[rank as usize + 1] as usize]
+    }
+}
+
+fn receives(s: &Schedule, kinds: &[Kind], rank: u32, ends: &mut Vec<End>) {
+    let range = s.range(rank);
+    let all = (range.start as u32..).zip(&s.operations[range]);
+    ends.extend(all.filter(|(_, o)| kinds[o.shape()] == Kind::Recv).map(|(i, o)| (o.peer, o.tag, i)));
+}
+
+impl Found {
+    fn rank(&mut self, s: &Schedule, rank: u32, sends: &mut [End], receives: &mut [End]) {
+        if receives.iter().any(|&(from, tag, _)| from == ANY || tag == ANY) {
+            self.mixed = true;
+            self.links.extend(sends.iter().chain(&*receives).map(|&(.., i)| (i, Link::ANY)));
+            return;
+        }
+        sends.sort_unstable();
+        receives.sort_unstable();
+        let (mut sends, mut receives) = (&*sends, &*receives);
+        // one group of messages, with one sender and tag, after the other
+        loop {
+            let of = |ends: &[End]| ends.first().map(|&(from, tag, _)| (from, tag));
+            let Some(group) = of(sends).into_iter().chain(of(receives)).min() else { return };
+            let length = |ends: &[End]| ends.iter().take_while(|&&(f, t, _)| (f, t) == group).count();
+            let (ours, theirs);
+            (theirs, sends) = sends.split_at(length(sends));
+            (ours, receives) = receives.split_at(length(receives));
+            if let Err(fault) = self.group(s, rank, group, theirs, ours) {
+                let place = |e: &BuildError| (e.rank, e.operation);
+                if self.fault.as_ref().is_none_or(|other| place(&fault) < place(other)) {
+                    self.fault = Some(fault);
+                }
             }
-            (r.bytes, r.cpu, r.nic) == (shape.bytes, shape.cpu, shape.nic)
-        };
-        let ordered = !sends.is(Sends::WAITS) && like_its_receive;
-        let unordered = if ordered { sends.0 & Sends::UNORDERED } else { Sends::UNORDERED };
-        let waits = if send.is_free() { 0 } else { Sends::WAITS };
-        self.sends[place] = Sends((sends.count() + 1) | unordered | waits);
+        }
     }
 
-    /// Checks that as many messages are sent as received, and gives groups without order their channels.
-    fn count(&mut self, s: &mut Schedule) -> Result<(), BuildError> {
-        for rank in 0..s.ranks() {
-            if self.open[rank as usize] {
-                for i in s.range(rank) {
-                    if s.shapes[s.operations[i].shape()].kind == Kind::Recv {
-                        s.links[i] = Link::ANY;
-                    }
-                }
+    /// The messages from one rank to another under one tag.
+    fn group(
+        &mut self,
+        s: &Schedule,
+        to: u32,
+        (from, tag): (u32, u32),
+        sends: &[End],
+        receives: &[End],
+    ) -> Result<(), BuildError> {
+        let local = |rank: u32, i: u32| i - s.first[rank as usize];
+        if sends.len() != receives.len() {
+            let (n, m) = (sends.len() as u32, receives.len() as u32);
+            let (rank, i) = receives.first().map_or_else(|| (from, sends[0].2), |r| (to, r.2));
+            let fault = Fault::Unmatched { from, to, tag, sends: n, receives: m };
+            return Err(BuildError { rank, operation: local(rank, i), fault });
+        }
+        let shape = |&(.., i): &End| s.shapes[s.operations[i as usize].shape()];
+        let is_free = |&(.., i): &End| s.operations[i as usize].is_free();
+        let bytes = |e: &End| shape(e).bytes;
+        if sends.iter().zip(receives).any(|(a, b)| bytes(a) != bytes(b))
+            && let Some((sent, received)) = unlike(sends.iter().map(bytes), receives.iter().map(bytes))
+        {
+            let receive = receives.iter().find(|r| bytes(r) == received).unwrap_or(&receives[0]);
+            let fault = Fault::Sizes { from, to, tag, sent, received };
+            return Err(BuildError { rank: to, operation: local(to, receive.2), fault });
+        }
+        let place = |e: &End| (shape(e).cpu, shape(e).nic);
+        let last = sends.len() - 1;
+        // the order is known if each is issued before the next: all but the last require nothing, so that they go
+        // first, in the order of their numbers
+        let ordered = sends[..last].iter().chain(&receives[..last]).all(is_free)
+            && (sends.iter().zip(receives)).all(|(a, b)| (bytes(a), place(a)) == (bytes(b), place(b)))
+            && receives.iter().all(|r| place(r) == place(&receives[0]));
+        if ordered {
+            for (send, receive) in sends.iter().zip(receives) {
+                self.links.push((send.2, Link(local(to, receive.2))));
+                self.links.push((receive.2, Link(local(from, send.2))));
             }
-            let range = self.range(rank);
-            let mut place = range.start;
-            while place < range.end {
-                let Packed { peer: from, tag, .. } = *self.at(s, rank, place);
-                let same = |p: &usize| {
-                    let o = self.at(s, rank, *p);
-                    (o.peer, o.tag) == (from, tag)
-                };
-                let end = (place..range.end).take_while(same).last().map_or(place, |p| p) + 1;
-                let (sends, receives) = (self.sends[place].count(), (end - place) as u32);
-                if sends != receives {
-                    let fault = Fault::Unmatched { from, to: rank, tag, sends, receives };
-                    return Err(BuildError { rank, operation: self.operations[place], fault });
-                }
-                if let Some((sent, received)) = self.unlike.remove(&place).and_then(|more| unlike(&more)) {
-                    let receive =
-                        (place..end).find(|&p| s.shapes[self.at(s, rank, p).shape()].bytes == received);
-                    let operation = self.operations[receive.unwrap_or(place)];
-                    let fault = Fault::Sizes { from, to: rank, tag, sent, received };
-                    return Err(BuildError { rank, operation, fault });
-                }
-                let of_one_kind = |p: usize| {
-                    let (a, b) = (self.at(s, rank, place).shape(), self.at(s, rank, p).shape());
-                    (s.shapes[a].cpu, s.shapes[a].nic) == (s.shapes[b].cpu, s.shapes[b].nic)
-                };
-                let ordered = !self.sends[place].is(Sends::UNORDERED)
-                    && (place..end).all(of_one_kind)
-                    && (place..end - 1).all(|p| self.at(s, rank, p).is_free());
-                let channel = if ordered { Sends(0) } else { Sends(s.channels | Sends::UNORDERED) };
-                s.channels += u32::from(!ordered);
-                self.sends[place..end].fill(channel);
-                place = end;
-            }
+        } else {
+            self.mixed |= sends.iter().chain(receives).any(|e| bytes(e) != bytes(&sends[0]));
+            let channel = Link(Link::CHANNEL | self.channels);
+            self.links.extend(sends.iter().chain(receives).map(|e| (e.2, channel)));
+            self.channels += 1;
         }
         Ok(())
     }
+}
 
-    fn connect(&mut self, s: &mut Schedule) {
-        for rank in 0..s.ranks() {
-            for place in self.range(rank) {
-                if self.sends[place].is(Sends::UNORDERED) {
-                    let i = s.range(rank).start + self.operations[place] as usize;
-                    s.links[i] = Link(self.sends[place].0);
-                }
-            }
-        }
-        for rank in 0..s.ranks() {
-            let range = s.range(rank);
-            for i in range.clone() {
-                let o = s.operations[i];
-                if s.shapes[o.shape()].kind != Kind::Send || s.links[i] == Link::ANY {
-                    continue;
-                }
-                let place = s.links[i].0 as usize;
-                let sends = self.sends[place];
-                if sends.is(Sends::UNORDERED) {
-                    s.links[i] = Link(sends.0);
-                    continue;
-                }
-                self.sends[place] = Sends(sends.0 + 1);
-                let number = self.operations[place + sends.count() as usize];
-                s.links[i] = Link(number);
-                s.links[s.first[o.peer as usize] as usize + number as usize] = Link((i - range.start) as u32);
-            }
-        }
-    }
+/// The least length that is sent too often and the least that is received too often, if they differ.
+fn unlike(sent: impl Iterator<Item = u64>, received: impl Iterator<Item = u64>) -> Option<(u64, u64)> {
+    let mut more: HashMap<u64, i64> = HashMap::new();
+    sent.for_each(|b| *more.entry(b).or_default() += 1);
+    received.for_each(|b| *more.entry(b).or_default() -= 1);
+    let least = |is: fn(i64) -> bool| more.iter().filter(|(_, n)| is(**n)).map(|(&b, _)| b).min();
+    Some((least(|n| n > 0)?, least(|n| n < 0)?))
 }

@@ -6,6 +6,7 @@ mod binary;
 mod build;
 mod link;
 mod lower;
+mod parallel;
 mod schedule;
 #[cfg(test)]
 mod tests;
@@ -75,11 +76,11 @@ pub fn read(path: &Path) -> Result<Schedule, GoalError> {
     let io = |error| GoalError::Io { file: file.clone(), error };
     let mut reader = BufReader::with_capacity(1 << 20, File::open(path).map_err(io)?);
     let head = reader.fill_buf().map_err(io)?;
-    if head.starts_with(&binary::MAGIC.to_le_bytes()) || head.contains(&0) {
-        read_binary(reader, &file)
-    } else {
-        read_text(reader, &file)
+    let is_binary = head.starts_with(&binary::MAGIC.to_le_bytes()) || head.contains(&0);
+    if let Some(schedule) = parallel::read(path, is_binary) {
+        return Ok(schedule);
     }
+    if is_binary { read_binary(reader, &file) } else { read_text(reader, &file) }
 }
 
 /// For fuzzers: reads `bytes` in both forms, and checks that what is read is written and read again.

@@ -147,6 +147,9 @@ pub struct Schedule {
     pub(crate) links: Vec<Link>,
     /// Pairs of ranks with a tag that have more than one message, or unlike ends.
     pub(crate) channels: u32,
+    /// Whether a message may meet a receive of another size: a rank has open receives, or a channel has several
+    /// sizes.
+    pub(crate) mixed: bool,
 }
 
 impl Schedule {
@@ -202,6 +205,11 @@ impl Schedule {
 
     pub(crate) fn range(&self, rank: u32) -> std::ops::Range<usize> {
         self.first[rank as usize] as usize..self.first[rank as usize + 1] as usize
+    }
+
+    /// The rank of an operation, by its number among those of all ranks.
+    pub(crate) fn rank_of(&self, operation: u32) -> u32 {
+        self.first.partition_point(|&first| first <= operation) as u32 - 1
     }
 
     pub(crate) fn edges(&self, operation: usize) -> &[Edge] {

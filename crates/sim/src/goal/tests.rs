@@ -83,6 +83,63 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn a_file_read_in_parts_is_the_same_schedule(s in schedule(), parts in 2u64..6) {
+        let dir = tempfile_dir();
+        for (name, bytes, is_binary) in [("t.goal", as_text(&s), false), ("t.bin", as_binary(&s), true)] {
+            let path = dir.join(name);
+            std::fs::write(&path, bytes).expect("written");
+            let found = parallel::read_in(&path, is_binary, parts);
+            prop_assert_eq!(found.as_ref(), Some(&s));
+        }
+        std::fs::remove_dir_all(dir).expect("removed");
+    }
+}
+
+/// A folder of its own.
+fn tempfile_dir() -> std::path::PathBuf {
+    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let dir = std::env::temp_dir().join(format!("colony-goal-{}-{number}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("a folder");
+    dir
+}
+
+#[test]
+fn a_file_that_parts_cannot_tell_is_left_to_the_reader_from_its_beginning() {
+    let dir = tempfile_dir();
+    let path = dir.join("x.goal");
+    let read = |goal: &str| {
+        std::fs::write(&path, goal).expect("written");
+        (2..9).map(|parts| parallel::read_in(&path, false, parts)).collect::<Vec<_>>()
+    };
+    // a rank inside a comment, and one that is missing
+    let comment = "num_ranks 2\nrank 0 {\ncalc 1\n}\n/*\nrank 1 {\ncalc 7\n}\n*/\nrank 1 {\ncalc 2\n}\n";
+    let expected = of_text(comment).expect("a schedule");
+    assert!(read(comment).into_iter().flatten().all(|s| s == expected));
+    assert!(read("num_ranks 3\nrank 0 {\ncalc 1\n}\nrank 2 {\ncalc 1\n}\n").iter().all(Option::is_none));
+    assert!(
+        read("num_ranks 2\nrank 0 {\ncalc 1\n}\nrank 1 {\nsend 8b to 0\n}\n").iter().all(Option::is_none)
+    );
+    std::fs::remove_dir_all(dir).expect("removed");
+}
+
+#[test]
+fn labels_of_any_form_are_told_apart() {
+    let far = "num_ranks 1\nrank 0 {\nl99999999: calc 1\nl01: calc 2\nl1: calc 3\nl2: calc 4\nl2 requires l99999999\nl1 requires l01\n}\n";
+    let s = of_text(far).expect("a schedule");
+    let required: Vec<_> = s.requirements(0).map(|r| (r.operation, r.on)).collect();
+    assert_eq!(required, [(3, 0), (2, 1)]);
+    for label in ["l500", "l1", "x"] {
+        let twice = format!(
+            "num_ranks 1\nrank 0 {{\n{label}: calc 1\n{}{label}: calc 2\n}}\n",
+            "calc 0\n".repeat(600)
+        );
+        assert!(of_text(&twice).expect_err("twice").contains("twice"), "{label}");
+    }
+}
+
 #[test]
 fn a_schedule_as_people_write_it() {
     let s = of_text(

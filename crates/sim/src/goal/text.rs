@@ -9,7 +9,7 @@ use super::{BuildError, GoalError};
 use crate::Layout;
 
 /// Longest line: no statement comes near, and a file without line ends fills no memory.
-const LONGEST_LINE: u64 = 1 << 16;
+pub(super) const LONGEST_LINE: u64 = 1 << 16;
 
 /// Reads a schedule from text; errors name it `name`. It needs no more memory than the schedule and a
 /// line number an operation.
@@ -17,25 +17,51 @@ const LONGEST_LINE: u64 = 1 << 16;
 /// # Errors
 /// [`GoalError::Text`] with the line, [`GoalError::Io`].
 pub fn read_text(mut from: impl BufRead, name: &str) -> Result<Schedule, GoalError> {
-    let mut parser = Parser { line: 0, ..Parser::default() };
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        let got = (&mut from).take(LONGEST_LINE).read_until(b'\n', &mut line);
-        match got {
-            Err(error) => return Err(GoalError::Io { file: name.into(), error }),
-            Ok(0) => break,
-            Ok(_) => {}
-        }
-        parser.line += 1;
-        let done = if line.len() as u64 == LONGEST_LINE {
-            Err(parser.bad(format!("the line is longer than {LONGEST_LINE} bytes")))
-        } else {
-            parser.line(&line)
-        };
-        done.map_err(|e| e.of(name))?;
+    let mut parser = Parser::default();
+    match parser.lines(&mut from) {
+        Ok(()) => parser.finish().map_err(|e| e.of(name)),
+        Err(Stop::Bad(bad)) => Err(bad.of(name)),
+        Err(Stop::Io(error)) => Err(GoalError::Io { file: name.into(), error }),
     }
-    parser.finish().map_err(|e| e.of(name))
+}
+
+/// The number of ranks, if the file begins well.
+pub(super) fn head(mut from: impl BufRead) -> Option<u32> {
+    let mut parser = Parser::default();
+    let mut line = Vec::new();
+    // a comment of reasonable length may come first
+    for _ in 0..1000 {
+        line.clear();
+        (&mut from).take(LONGEST_LINE).read_until(b'\n', &mut line).ok()?;
+        parser.line(&line).ok()?;
+        if parser.ranks > 0 {
+            return Some(parser.ranks);
+        }
+    }
+    None
+}
+
+/// Reads a part of a file, from the beginning of a rank to the end of one, if nothing is wrong with it; `whole`
+/// says that it has the file's beginning.
+pub(super) fn part(mut from: impl BufRead, whole: bool, ranks: u32) -> Option<Builder> {
+    let mut parser = Parser { part: true, ..Parser::default() };
+    if !whole {
+        let first = from.fill_buf().ok()?;
+        let first = &first[..first.len().min(64)];
+        let digits = first.strip_prefix(b"rank ")?;
+        let digits = &digits[..digits.iter().take_while(|c| c.is_ascii_digit()).count()];
+        let base: u32 = std::str::from_utf8(digits).ok()?.parse().ok().filter(|&n| n < ranks)?;
+        parser.ranks = ranks;
+        parser.builder = Some(Builder::part(ranks, base));
+    }
+    parser.lines(&mut from).ok()?;
+    if parser.in_comment || parser.in_rank { None } else { parser.builder }
+}
+
+/// Why reading ends early.
+enum Stop {
+    Bad(Bad),
+    Io(std::io::Error),
 }
 
 /// What is wrong on a line.
@@ -56,12 +82,118 @@ struct Parser {
     in_comment: bool,
     ranks: u32,
     builder: Option<Builder>,
+    /// Whether this is a part of a file; nobody asks for its lines.
+    part: bool,
     /// Where the operations of each rank begin among `lines`.
     first: Vec<usize>,
     /// Line of each operation.
     lines: Vec<u32>,
     in_rank: bool,
-    labels: HashMap<Vec<u8>, u32>,
+    labels: Labels,
+}
+
+/// The labels of a rank.
+#[derive(Default)]
+struct Labels {
+    /// Operations with labels `l1`, `l2` … as generators write them, by that number; [`NONE`](Self::NONE) if there is
+    /// none.
+    numbered: Vec<u32>,
+    others: HashMap<Vec<u8>, u32>,
+}
+
+impl Labels {
+    const NONE: u32 = u32::MAX;
+
+    /// The number of a label `l` and digits.
+    fn number(label: &[u8]) -> Option<usize> {
+        match label {
+            [b'l', b'0', ..] => None,
+            [b'l', digits @ ..]
+                if (1..=8).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit) =>
+            {
+                Some(digits.iter().fold(0, |n, d| 10 * n + usize::from(d - b'0')))
+            }
+            _ => None,
+        }
+    }
+
+    fn get(&self, label: &[u8]) -> Option<u32> {
+        let numbered = Self::number(label).and_then(|n| self.numbered(n));
+        numbered.or_else(|| self.others.get(label).copied())
+    }
+
+    /// The operation with label `l` and that number, if it is among those kept by number.
+    fn numbered(&self, number: usize) -> Option<u32> {
+        self.numbered.get(number).copied().filter(|&operation| operation != Self::NONE)
+    }
+
+    /// The largest number of a label that is kept by number: it costs no more memory than the operations before.
+    const fn most(operation: u32) -> usize {
+        2 * operation as usize + 64
+    }
+
+    fn insert_numbered(&mut self, number: usize, operation: u32) {
+        if number >= self.numbered.len() {
+            self.numbered.resize(number + 1, Self::NONE);
+        }
+        self.numbered[number] = operation;
+    }
+
+    /// Returns the operation that has had the label.
+    fn insert(&mut self, label: &[u8], operation: u32) -> Option<u32> {
+        if let Some(n) = Self::number(label).filter(|&n| n <= Self::most(operation))
+            && (self.others.is_empty() || !self.others.contains_key(label))
+        {
+            let before = self.numbered(n);
+            self.insert_numbered(n, operation);
+            return before;
+        }
+        self.get(label).or_else(|| self.others.insert(label.to_vec(), operation))
+    }
+
+    fn clear(&mut self) {
+        self.numbered.clear();
+        self.others.clear();
+    }
+}
+
+/// What is left of a line in the form that generators write.
+struct Plain<'a>(&'a [u8]);
+
+impl Plain<'_> {
+    fn eat(&mut self, text: &[u8]) -> bool {
+        match self.0.strip_prefix(text) {
+            Some(rest) => {
+                self.0 = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// A number of at most nine digits.
+    fn number(&mut self) -> Option<u64> {
+        let digits = self.0.iter().take_while(|c| c.is_ascii_digit()).count();
+        if digits == 0 || digits > 9 {
+            return None;
+        }
+        let (number, rest) = self.0.split_at(digits);
+        self.0 = rest;
+        Some(number.iter().fold(0, |n, d| 10 * n + u64::from(d - b'0')))
+    }
+
+    /// A label `l` and a number without zeros in front.
+    fn label(&mut self) -> Option<usize> {
+        let first = self.0.strip_prefix(b"l")?;
+        self.0 = first;
+        let number = self.number()? as usize;
+        let zeros = first[0] == b'0';
+        (!zeros && number < 100_000_000).then_some(number)
+    }
+
+    fn end(&self) -> Option<()> {
+        matches!(self.0, b"\n" | b"").then_some(())
+    }
 }
 
 /// A statement's words: names and numbers, `:`, `{`, `}`, and a comment's ends are words of their own.
@@ -111,11 +243,32 @@ fn shown(word: Option<&[u8]>) -> String {
 }
 
 impl Parser {
+    fn lines(&mut self, from: &mut impl BufRead) -> Result<(), Stop> {
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            match (&mut *from).take(LONGEST_LINE).read_until(b'\n', &mut line) {
+                Err(error) => return Err(Stop::Io(error)),
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+            }
+            self.line += 1;
+            if line.len() as u64 == LONGEST_LINE {
+                let what = format!("the line is longer than {LONGEST_LINE} bytes");
+                return Err(Stop::Bad(self.bad(what)));
+            }
+            self.line(&line).map_err(Stop::Bad)?;
+        }
+    }
+
     fn bad(&self, what: impl Into<String>) -> Bad {
         Bad { line: self.line, what: what.into() }
     }
 
     fn line(&mut self, line: &[u8]) -> Result<(), Bad> {
+        if self.plain(line).is_some() {
+            return Ok(());
+        }
         let mut text = std::borrow::Cow::Borrowed(line);
         if self.in_comment || line.contains(&b'/') {
             text = self.without_comments(line).into();
@@ -130,6 +283,53 @@ impl Parser {
             }
         }
         Ok(())
+    }
+
+    /// Takes a statement in the form in which generators write nearly all of them. Any other, and one that is wrong,
+    /// is left as it is.
+    fn plain(&mut self, line: &[u8]) -> Option<()> {
+        if !self.in_rank || self.in_comment || !self.labels.others.is_empty() {
+            return None;
+        }
+        let builder = self.builder.as_mut()?;
+        let mut rest = Plain(line);
+        let label = rest.label()?;
+        if rest.eat(b" requires ") {
+            let on = rest.label()?;
+            rest.end()?;
+            let (operation, on) = (self.labels.numbered(label)?, self.labels.numbered(on)?);
+            return builder.require(operation, on, false).ok();
+        }
+        if !rest.eat(b": ")
+            || label > Labels::most(builder.next_operation())
+            || self.labels.numbered(label).is_some()
+        {
+            return None;
+        }
+        let mut o = Operation { kind: Kind::Calc, size: 0, peer: 0, tag: 0, cpu: 0, nic: 0 };
+        if rest.eat(b"calc ") {
+            o.size = rest.number()?;
+        } else {
+            let towards: &[u8] = if rest.eat(b"send ") {
+                o.kind = Kind::Send;
+                b"b to "
+            } else if rest.eat(b"recv ") {
+                o.kind = Kind::Recv;
+                b"b from "
+            } else {
+                return None;
+            };
+            o.size = rest.number()?;
+            o.peer = rest.eat(towards).then(|| rest.number())?? as u32;
+            o.tag = rest.eat(b" tag ").then(|| rest.number())?? as u32;
+        }
+        rest.end()?;
+        let number = builder.add(o).ok()?;
+        self.labels.insert_numbered(label, number);
+        if !self.part {
+            self.lines.push(u32::try_from(self.line).unwrap_or(u32::MAX));
+        }
+        Some(())
     }
 
     fn without_comments(&mut self, line: &[u8]) -> Vec<u8> {
@@ -179,7 +379,7 @@ impl Parser {
                         return Err(self.bad(format!("expected `send`, `recv` or `calc`, found {found}")));
                     }
                 };
-                match self.labels.insert(word.to_vec(), number) {
+                match self.labels.insert(word, number) {
                     Some(_) => Err(self.bad(format!("this rank has the label {} twice", shown(Some(word))))),
                     None => Ok(()),
                 }
@@ -218,8 +418,8 @@ impl Parser {
             }
             Some(b"rank") if self.builder.is_some() => {
                 let rank = self.number(words, "a rank", u64::from(self.ranks) - 1)?;
-                if rank != self.first.len() as u64 {
-                    let next = self.first.len();
+                let next = self.builder.as_ref().map_or(0, Builder::rank);
+                if rank != u64::from(next) {
                     return Err(
                         self.bad(format!("found rank {rank}, expected rank {next}: ranks come in order"))
                     );
@@ -228,7 +428,9 @@ impl Parser {
                     let found = shown(words.peek());
                     return Err(self.bad(format!("expected `{{` after the rank, found {found}")));
                 }
-                self.first.push(self.lines.len());
+                if !self.part {
+                    self.first.push(self.lines.len());
+                }
                 self.in_rank = true;
                 Ok(())
             }
@@ -283,7 +485,9 @@ impl Parser {
                 break;
             }
         }
-        self.lines.push(u32::try_from(self.line).unwrap_or(u32::MAX));
+        if !self.part {
+            self.lines.push(u32::try_from(self.line).unwrap_or(u32::MAX));
+        }
         let line = self.line;
         match &mut self.builder {
             Some(b) => b.add(o).map_err(|e| Bad { line, what: e.fault.to_string() }),
@@ -293,7 +497,7 @@ impl Parser {
 
     fn label(&self, label: Option<&[u8]>) -> Result<u32, Bad> {
         match label.and_then(|l| self.labels.get(l)) {
-            Some(&number) => Ok(number),
+            Some(number) => Ok(number),
             None => Err(self.bad(format!("no operation of this rank so far has the label {}", shown(label)))),
         }
     }
