@@ -1,10 +1,11 @@
 //! The loop that runs a schedule.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BinaryHeap, HashMap};
 
 use super::matching::{Channels, Letter, Open};
 use super::queue::{Event, Happening, Queue, Sorter, What};
+use super::waiting::{Blocked, Waiting};
 use super::{EventError, Outcome, Progress, check_sizes, deadlock, unreceived};
 use crate::MessageCost;
 use crate::cpus::{Cpus, Node};
@@ -30,36 +31,6 @@ impl Bits {
     }
 }
 
-/// What waits for a CPU or an interface.
-#[derive(Clone, Copy, Debug)]
-enum Blocked {
-    Calc(u32),
-    Send(u32),
-    /// A message by its send, and its receive where that is known; both among the operations of all ranks.
-    Message(Option<u32>, u32),
-}
-
-/// Operations and messages of a rank that need the same CPU and the same interface, in the order they became
-/// ready.
-#[derive(Debug)]
-struct Line {
-    cpu: u8,
-    /// The interface; none for computing.
-    slot: Option<u32>,
-    /// Each with its place in the order of the rank.
-    waiting: VecDeque<(u64, Blocked)>,
-}
-
-/// All that waits on a rank.
-#[derive(Debug, Default)]
-struct Waiting {
-    lines: Vec<Line>,
-    /// Entries so far.
-    entered: u64,
-    /// When the next look after them is due.
-    wake_ns: Option<u64>,
-}
-
 /// State of a run: 8 bytes a CPU and 2 bits an operation, 4 bytes an operation that requires several, 16 a
 /// rank for noise if there is any, 8 an interface where interfaces can be what is waited for, and the events
 /// to come (16 bytes each).
@@ -71,16 +42,16 @@ pub(super) struct Engine<'a> {
     begin_ns: u64,
     /// Of each shape.
     costs: Vec<MessageCost>,
-    cpus: usize,
+    pub(super) cpus: usize,
     /// When each CPU of each rank is free.
-    free: Vec<u64>,
+    pub(super) free: Vec<u64>,
     /// Interfaces of a rank: one for sends and one for receives each.
-    slots: usize,
+    pub(super) slots: usize,
     /// When each is free; empty where they are never busier than the CPU.
-    interfaces: Vec<u64>,
+    pub(super) interfaces: Vec<u64>,
     /// What waits on each rank; empty where interfaces are never busier than the CPU, as a CPU is then taken in
     /// advance. While something waits, an event is to come that looks after it.
-    waiting: Vec<Option<Box<Waiting>>>,
+    pub(super) waiting: Vec<Option<Box<Waiting>>>,
     noise: Option<Cpus>,
     /// Operations that wait for a message or a receive, or have.
     begun: Bits,
@@ -192,7 +163,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn push(&mut self, time_ns: u64, rank: u32, happening: Happening) {
+    pub(super) fn push(&mut self, time_ns: u64, rank: u32, happening: Happening) {
         let event = Event { time_ns, rank, what: What::new(happening) };
         if self.queue.is_now(time_ns) { self.soon.push(Reverse(event.key())) } else { self.queue.push(event) }
     }
@@ -287,89 +258,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Whether work may begin now. Else it waits until its CPU and its interface are both free, and holds neither
-    /// of them meanwhile. Where interfaces do not matter, it may begin at once: what becomes ready later is behind
-    /// it on its only CPU.
-    fn may_begin(&mut self, now_ns: u64, rank: u32, cpu: u8, slot: Option<u32>, work: Blocked) -> bool {
-        if self.slots == 0 {
-            return true;
-        }
-        if self.waiting[rank as usize].is_some() {
-            // what waits and can begin now was ready before
-            self.serve(now_ns, rank);
-        }
-        if self.free_ns(rank, cpu, slot) <= now_ns {
-            return true;
-        }
-        let all = self.waiting[rank as usize].get_or_insert_default();
-        all.entered += 1;
-        let entry = (all.entered, work);
-        match all.lines.iter_mut().find(|l| (l.cpu, l.slot) == (cpu, slot)) {
-            Some(line) => line.waiting.push_back(entry),
-            None => all.lines.push(Line { cpu, slot, waiting: VecDeque::from([entry]) }),
-        }
-        self.wake(now_ns, rank);
-        false
-    }
-
-    /// When both a CPU and an interface are free.
-    fn free_ns(&self, rank: u32, cpu: u8, slot: Option<u32>) -> u64 {
-        let cpu_ns = self.free[rank as usize * self.cpus + cpu as usize];
-        match slot {
-            Some(slot) => cpu_ns.max(self.interfaces[rank as usize * self.slots + slot as usize]),
-            None => cpu_ns,
-        }
-    }
-
-    /// Begins what waits on a rank and can begin now, the longest ready first.
-    fn serve(&mut self, now_ns: u64, rank: u32) {
-        loop {
-            let Some(all) = &self.waiting[rank as usize] else { return };
-            let can_begin = |(i, l): (usize, &Line)| {
-                let &(entered, _) = l.waiting.front()?;
-                (self.free_ns(rank, l.cpu, l.slot) <= now_ns).then_some((entered, i))
-            };
-            let Some((_, first)) = all.lines.iter().enumerate().filter_map(can_begin).min() else { return };
-            let Some(all) = &mut self.waiting[rank as usize] else { return };
-            let line = &mut all.lines[first].waiting;
-            let work = line.pop_front();
-            if line.is_empty() {
-                all.lines.swap_remove(first);
-                if all.lines.is_empty() {
-                    self.waiting[rank as usize] = None;
-                }
-            }
-            match work {
-                Some((_, Blocked::Calc(operation))) => self.calc(now_ns, rank, operation),
-                Some((_, Blocked::Send(operation))) => self.send(now_ns, rank, operation),
-                Some((_, Blocked::Message(receive, send))) => self.take(now_ns, rank, receive, send),
-                None => return,
-            }
-        }
-    }
-
-    /// Sees to it that a rank is looked after when the first of what waits there can begin.
-    fn wake(&mut self, now_ns: u64, rank: u32) {
-        let Some(all) = &self.waiting[rank as usize] else { return };
-        let next = all.lines.iter().map(|l| self.free_ns(rank, l.cpu, l.slot)).min();
-        let due = all.wake_ns.filter(|&at| at > now_ns);
-        if let Some(next) = next
-            && due.is_none_or(|due| next < due)
-        {
-            if let Some(all) = &mut self.waiting[rank as usize] {
-                all.wake_ns = Some(next);
-            }
-            self.push(next, rank, Happening::Free);
-        }
-    }
-
-    /// A CPU or an interface may be free for what waits for it.
-    fn freed(&mut self, now_ns: u64, rank: u32) {
-        self.serve(now_ns, rank);
-        self.wake(now_ns, rank);
-    }
-
-    fn calc(&mut self, now_ns: u64, rank: u32, operation: u32) {
+    pub(super) fn calc(&mut self, now_ns: u64, rank: u32, operation: u32) {
         let i = self.index(rank, operation);
         let o = self.schedule.operations[i];
         let cpu = self.cpu(rank, o.shape());
@@ -380,7 +269,7 @@ impl<'a> Engine<'a> {
         self.completes(rank, i, end);
     }
 
-    fn send(&mut self, now_ns: u64, rank: u32, operation: u32) {
+    pub(super) fn send(&mut self, now_ns: u64, rank: u32, operation: u32) {
         let i = self.index(rank, operation);
         let o = self.schedule.operations[i];
         let shape = self.schedule.shapes[o.shape()];
@@ -505,7 +394,7 @@ impl<'a> Engine<'a> {
         self.take(now_ns, rank, receive, send);
     }
 
-    fn take(&mut self, now_ns: u64, rank: u32, receive: Option<u32>, send: u32) {
+    pub(super) fn take(&mut self, now_ns: u64, rank: u32, receive: Option<u32>, send: u32) {
         // both ends have the same size, so either one's shape has the cost
         let taker = self.taker(receive, send);
         let (shape, cpu, cost) = (self.schedule.shapes[taker], self.cpu(rank, taker), self.costs[taker]);

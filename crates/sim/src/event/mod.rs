@@ -13,6 +13,7 @@ mod order;
 mod queue;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use std::collections::HashMap;
 

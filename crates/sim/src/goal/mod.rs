@@ -11,6 +11,7 @@ mod schedule;
 #[cfg(test)]
 mod tests;
 mod text;
+mod words;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
