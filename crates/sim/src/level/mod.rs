@@ -4,6 +4,8 @@
 //! times, and schedules of collectives are made as they are needed.
 
 mod collective;
+#[cfg(test)]
+mod coverage_tests;
 mod fused;
 pub(crate) mod job;
 mod latency;

@@ -78,7 +78,7 @@ impl Default for Scenario {
         Self {
             nodes: vec![1024, 4096, 16_384],
             seed: 1,
-            repetitions: 3,
+            repetitions: 10,
             ranks_per_node: None,
             begin_ns: None,
             machine: MachineSpec::default(),
