@@ -272,8 +272,7 @@ impl Replay {
     }
 
     /// Puts off the `ends` of work of `work_ns` of the ranks from number `first` on that are after their `starts`,
-    /// the next detours, no more than
-    /// a part. What is far in memory is asked for all of them at once.
+    /// the next detours, no more than a part. What is far in memory is asked for all of them at once.
     pub(crate) fn settle(
         &self,
         first: usize,
@@ -366,7 +365,7 @@ pub(crate) mod tests {
         fn what_is_looked_up_is_what_was_gone_through(
             nodes in prop::collection::vec(prop::collection::vec(a_cpu(1000), 2), 1..3),
             phase in a_phase(), seed in any::<u64>(), begin_ns in 0..3000u64,
-            calls in prop::collection::vec((0..4usize, 0..500u64, 0..3000u64), 1..40),
+            calls in prop::collection::vec((0..4usize, 0..500u64, 0..3000u64, any::<bool>()), 1..40),
         ) {
             let nodes: Result<Vec<NodeNoise>, SimError> = nodes.into_iter().map(NodeNoise::new).collect();
             let trace = Trace::of_nodes(nodes.expect("one span")).expect("one node");
@@ -378,10 +377,18 @@ pub(crate) mod tests {
                 (cpus(Source::new("trace", trace.clone())), cpus(Source::new("trace", Stepped(trace))));
             prop_assert_eq!(looked_up.starts(), stepped.starts());
             let mut now = [begin_ns; 4];
-            for (rank, wait_ns, work_ns) in calls {
-                let at = now[rank] + wait_ns;
-                now[rank] = looked_up.done(rank, at, work_ns);
-                prop_assert_eq!(now[rank], stepped.done(rank, at, work_ns), "{} of {}", work_ns, rank);
+            for (rank, wait_ns, work_ns, together) in calls {
+                if together {
+                    let mut ends = now.map(|now| now + wait_ns + work_ns);
+                    now = ends;
+                    looked_up.settle(0, &mut now, work_ns);
+                    stepped.settle(0, &mut ends, work_ns);
+                    prop_assert_eq!(now, ends, "{} of all", work_ns);
+                } else {
+                    let at = now[rank] + wait_ns;
+                    now[rank] = looked_up.done(rank, at, work_ns);
+                    prop_assert_eq!(now[rank], stepped.done(rank, at, work_ns), "{} of {}", work_ns, rank);
+                }
                 prop_assert_eq!(looked_up.quiet_until(&now), stepped.quiet_until(&now));
             }
         }

@@ -10,7 +10,9 @@
 
 use crate::cpus::Node;
 use crate::rng::Key;
+use crate::scheduler::Preempt;
 use crate::simulate::{Run, Simulation, passes, run_for};
+use crate::source::Class;
 use crate::stats::{mean_ci95, mean_ci95_in_order};
 use crate::{Layout, SimError};
 
@@ -42,7 +44,7 @@ const FIRST: u64 = 8;
 /// Fewest and most iterations of a run on few ranks; more meet nothing that they did not.
 const LONG: std::ops::RangeInclusive<f64> = 8.0..=200_000.0;
 /// Before a regular window: iterations without noise that a job on many ranks settles in, and those measured.
-const BEFORE: u64 = 2;
+const BEFORE: u64 = 3;
 /// Part of the seed that says when runs begin.
 const BEGIN: u64 = 1 << 41;
 
@@ -85,7 +87,7 @@ pub(super) struct WindowedPlan {
     period_ns: u64,
     favored_ns: u64,
     /// Time before and after the regular window; `None`: whole periods.
-    around_ns: Option<u64>,
+    pub(super) around_ns: Option<u64>,
 }
 
 impl Sampled {
@@ -200,20 +202,30 @@ impl Sampled {
             return Ok(run(first_ns + late_ns, before_ns + period_ns)?
                 .iterations_between(before_ns, before_ns + period_ns));
         };
-        // favored windows are alike from their beginning to their end: a part of them stands for all
+        // favored windows are alike from their beginning to their end: what they are like is seen without threads
+        let favored =
+            Plan { runs: 1, rounds: 1, part: Part::Iterations { from: SETTLING, count: self.measured()? } };
+        let each = self.run(&favored, &without_threads(node), number)?;
+        let favored_ns_each = each.iter().sum::<f64>() / each.len().max(1) as f64;
         let before_ns = around_ns + late_ns;
-        let after_ns = period_ns - favored_ns + around_ns;
-        let run = run(first_ns + favored_ns - before_ns, before_ns + after_ns)?;
-        let settled_ns = before_ns - around_ns / 2;
-        let favored = run.iterations_between(settled_ns, before_ns) / (around_ns / 2) as f64;
-        let around_regular = run.iterations_between(before_ns, before_ns + after_ns);
-        Ok(around_regular + favored * (favored_ns - around_ns) as f64)
+        let end_ns = before_ns + (period_ns - favored_ns) + around_ns;
+        let run = run(first_ns + favored_ns - before_ns, end_ns)?;
+        // half of what is before the regular window is enough to settle
+        let from_ns = before_ns - around_ns / 2;
+        let part = run.iterations_between(from_ns, end_ns);
+        Ok(part + (period_ns - (end_ns - from_ns)) as f64 / favored_ns_each.max(1.0))
     }
 
     /// More iterations than fit in `span_ns`.
     fn most(&self, span_ns: u64) -> u64 {
         (16.0 + 4.0 * span_ns as f64 / self.quiet_ns.max(1.0)) as u64
     }
+}
+
+/// The noise of favored windows.
+fn without_threads(node: &Node) -> Node {
+    let sources = node.sources.iter().filter(|s| s.class != Class::Task).cloned();
+    Node::new(sources.collect(), Preempt)
 }
 
 impl Plan {

@@ -183,3 +183,25 @@ fn what_no_run_met_is_not_seen_and_not_nothing() {
     let never = answer.sources.iter().find(|s| s.name == "thread:never").expect("there");
     assert_eq!(never.cost, [None, None]);
 }
+
+#[test]
+fn a_part_of_a_period_around_the_regular_window_stands_for_all_of_it() {
+    let mut question = irregular();
+    question.scenario.nodes = vec![1024];
+    let (cases, _) = question.cases().expect("makes sense");
+    let windows = cases.iter().find(|c| matches!(&c.kind, Kind::Under(SchedulerSpec::Coordinated(_))));
+    let node = &windows.expect("possible").node;
+    let sampled = question.sampled(1024, 100_000_000).expect("makes sense");
+    let mut plan = sampled.windowed_plan(100_000_000, 80_000_000).expect("makes sense");
+    let mean = |plan: &WindowedPlan| {
+        let runs: Vec<f64> = (0..100).map(|n| sampled.windowed_run(plan, node, n).expect("runs")).collect();
+        let (mean, sure) = crate::stats::mean_ci95(&runs);
+        (mean, sure.expect("many runs"))
+    };
+    assert_eq!(plan.around_ns, None, "few ranks: all of it");
+    let whole = mean(&plan);
+    plan.around_ns = Some(6_000_000);
+    let part = mean(&plan);
+    assert!((part.0 - whole.0).abs() <= part.1.hypot(whole.1), "{part:?} {whole:?}");
+    assert!(part.1 < 0.05 * part.0, "{part:?}");
+}
