@@ -259,7 +259,7 @@ impl Cpus {
 
     /// Forgets the detours of a rank that are over at `at_ns`.
     fn pass(&mut self, i: usize, at_ns: u64) {
-        if self.end[i] > at_ns {
+        if self.end[i] > at_ns && self.start[i] < self.end[i] {
             return;
         }
         let looked_up = match (&self.replay, &mut self.windowed) {

@@ -12,6 +12,7 @@ use self::sample::{Estimate, Plan, Sampled, WindowedPlan};
 use crate::cpus::Node;
 use crate::level::MANY_RANKS;
 use crate::simulate::{Simulation, simulate};
+use crate::source::Class;
 use crate::spare::{self, SpareLoad};
 use crate::spec::{Measured, Scenario, SchedulerSpec, SpecError};
 use crate::{Layout, SimError};
@@ -137,6 +138,8 @@ struct Group {
 struct Case {
     kind: Kind,
     node: Node,
+    /// Of windows: its favored ones, for ever.
+    favored: Option<Node>,
 }
 
 enum Kind {
@@ -271,7 +274,7 @@ impl WhatIf {
     fn cases(&self) -> Result<(Vec<Case>, Vec<String>), SpecError> {
         let cores = self.scenario.machine()?.ranks_per_node;
         let parts = self.measured.in_parts(cores as usize)?;
-        let node = |leave_out: &[String], scheduler: &SchedulerSpec| -> Result<Node, SpecError> {
+        let node_of = |leave_out: &[String], scheduler: &SchedulerSpec| -> Result<Node, SpecError> {
             let kept: Vec<Measured> = parts.iter().map(|p| p.without(leave_out)).collect();
             let kept: Vec<&Measured> = kept.iter().collect();
             let sources = match scheduler {
@@ -280,22 +283,28 @@ impl WhatIf {
             };
             Ok(Node { sources, scheduler: scheduler.scheduler()? })
         };
-        let everything = node(&[], &SchedulerSpec::Preempt)?;
-        let mut cases = vec![Case { kind: Kind::Everything, node: everything }];
+        let everything = node_of(&[], &SchedulerSpec::Preempt)?;
+        let mut cases = vec![Case { kind: Kind::Everything, node: everything, favored: None }];
         for group in self.groups() {
-            let node = node(&group.sources, &SchedulerSpec::Preempt)?;
-            cases.push(Case { kind: Kind::Without(group), node });
+            let node = node_of(&group.sources, &SchedulerSpec::Preempt)?;
+            cases.push(Case { kind: Kind::Without(group), node, favored: None });
         }
         let mut impossible = Vec::new();
+        let names = self.measured.sources.iter().map(|(name, _)| name);
+        let threads: Vec<String> = names.filter(|n| Class::of(n) == Class::Task).cloned().collect();
         let layout = Layout::one_a_node(1)?;
         for remedy in [self.windows.clone(), SchedulerSpec::SpareCore] {
-            let node = node(&[], &remedy)?;
+            let node = node_of(&[], &remedy)?;
             let possible = match remedy {
                 SchedulerSpec::SpareCore => self.spare()?.map(drop),
                 _ => node.check(layout),
             };
             match possible {
-                Ok(()) => cases.push(Case { kind: Kind::Under(remedy), node }),
+                Ok(()) => {
+                    let favored = matches!(remedy, SchedulerSpec::Coordinated(_));
+                    let favored = favored.then(|| node_of(&threads, &SchedulerSpec::Preempt)).transpose()?;
+                    cases.push(Case { kind: Kind::Under(remedy), node, favored });
+                }
                 Err(e) => impossible.push(format!("{} would not help: {e}", remedy.name())),
             }
         }
@@ -369,7 +378,8 @@ impl Known {
             let node = &cases[c].node;
             let values = match (&cases[c].kind, &self.windows) {
                 (Kind::Under(SchedulerSpec::Coordinated(_)), Some((plan, _))) => {
-                    vec![sampled.windowed_run(plan, node, number)?]
+                    let favored = cases[c].favored.as_ref().unwrap_or(node);
+                    vec![sampled.windowed_run(plan, (node, favored), number)?]
                 }
                 _ => sampled.run(plan, node, number)?,
             };

@@ -10,9 +10,7 @@
 
 use crate::cpus::Node;
 use crate::rng::Key;
-use crate::scheduler::Preempt;
 use crate::simulate::{Run, Simulation, passes, run_for};
-use crate::source::Class;
 use crate::stats::{mean_ci95, mean_ci95_in_order};
 use crate::{Layout, SimError};
 
@@ -181,11 +179,12 @@ impl Sampled {
         }
     }
 
-    /// Iterations that run `number` of `plan` does in a period of the windows.
+    /// Iterations that run `number` of `plan` does in a period of the windows; the second node is in a favored window for
+    /// ever.
     pub(super) fn windowed_run(
         &self,
         plan: &WindowedPlan,
-        node: &Node,
+        (node, favored_node): (&Node, &Node),
         number: u32,
     ) -> Result<f64, SimError> {
         let WindowedPlan { period_ns, favored_ns, around_ns, .. } = *plan;
@@ -205,7 +204,7 @@ impl Sampled {
         // favored windows are alike from their beginning to their end: what they are like is seen without threads
         let favored =
             Plan { runs: 1, rounds: 1, part: Part::Iterations { from: SETTLING, count: self.measured()? } };
-        let each = self.run(&favored, &without_threads(node), number)?;
+        let each = self.run(&favored, favored_node, number)?;
         let favored_ns_each = each.iter().sum::<f64>() / each.len().max(1) as f64;
         let before_ns = around_ns + late_ns;
         let end_ns = before_ns + (period_ns - favored_ns) + around_ns;
@@ -220,12 +219,6 @@ impl Sampled {
     fn most(&self, span_ns: u64) -> u64 {
         (16.0 + 4.0 * span_ns as f64 / self.quiet_ns.max(1.0)) as u64
     }
-}
-
-/// The noise of favored windows.
-fn without_threads(node: &Node) -> Node {
-    let sources = node.sources.iter().filter(|s| s.class != Class::Task).cloned();
-    Node::new(sources.collect(), Preempt)
 }
 
 impl Plan {

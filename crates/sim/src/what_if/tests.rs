@@ -190,11 +190,12 @@ fn a_part_of_a_period_around_the_regular_window_stands_for_all_of_it() {
     question.scenario.nodes = vec![1024];
     let (cases, _) = question.cases().expect("makes sense");
     let windows = cases.iter().find(|c| matches!(&c.kind, Kind::Under(SchedulerSpec::Coordinated(_))));
-    let node = &windows.expect("possible").node;
+    let windows = windows.expect("possible");
+    let nodes = (&windows.node, windows.favored.as_ref().expect("without threads"));
     let sampled = question.sampled(1024, 100_000_000).expect("makes sense");
     let mut plan = sampled.windowed_plan(100_000_000, 80_000_000).expect("makes sense");
     let mean = |plan: &WindowedPlan| {
-        let runs: Vec<f64> = (0..100).map(|n| sampled.windowed_run(plan, node, n).expect("runs")).collect();
+        let runs: Vec<f64> = (0..100).map(|n| sampled.windowed_run(plan, nodes, n).expect("runs")).collect();
         let (mean, sure) = crate::stats::mean_ci95(&runs);
         (mean, sure.expect("many runs"))
     };
