@@ -230,7 +230,7 @@ impl LeibnizPlan {
     }
 }
 
-pub(super) const DAEMON: &str = "colony-leibniz";
+pub(crate) const DAEMON: &str = "colony-leibniz";
 
 /// One CPU's daemon.
 #[derive(Clone, Copy, Debug)]

@@ -32,6 +32,7 @@ pub use leibniz::{Amount, LeibnizPlan, LeibnizReport};
 pub use replay::{CpuMap, ReplayPlan, ReplayReport};
 pub use report::{Injection, Quantiles};
 pub use schedule::{Intervals, Phase, Planned, Schedule};
+pub(crate) use session::THREADS;
 pub use session::{ClassChoice, Target};
 
 /// A wish for noise that cannot be met.

@@ -259,6 +259,8 @@ fn victim_on(cpu: usize, calibration: &Calibration, end: u64, stop: Stop<'_>) ->
 const INJECTOR: &str = "colony-inject";
 const VICTIM: &str = "colony-victim";
 const WATCHDOG: &str = "colony-watchdog";
+/// Names of all threads that make noise or meet it for an injection.
+pub(crate) const THREADS: [&str; 4] = [INJECTOR, VICTIM, WATCHDOG, super::leibniz::DAEMON];
 
 /// Starts a thread of a run; where that fails the others are told to end.
 pub(super) fn spawn<'scope, T: Send + 'scope>(

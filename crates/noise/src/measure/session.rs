@@ -15,6 +15,7 @@ use crate::attrib::event::Event;
 use crate::attrib::join::{Attributed, Seen};
 use crate::attrib::spans::{Span, Tracker};
 use crate::attrib::{self, Probe, attribute};
+use crate::inject;
 use crate::selfish::{self, Gaps, ObservedCpu, Observers, SelfishError};
 use crate::trace::Trace;
 
@@ -346,10 +347,15 @@ impl Following {
     }
 }
 
-/// Threads of this process; none where /proc does not say.
+/// Threads of this process, but for those of an injection: its noise is what is measured. None where /proc does not
+/// say.
 fn own_threads() -> Vec<i32> {
-    let tasks = std::fs::read_dir("/proc/self/task");
-    tasks.into_iter().flatten().flatten().filter_map(|t| t.file_name().to_str()?.parse().ok()).collect()
+    let injects = |task: &std::fs::DirEntry| {
+        let name = std::fs::read(task.path().join("comm")).unwrap_or_default();
+        inject::THREADS.iter().any(|t| name.trim_ascii_end() == t.as_bytes())
+    };
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    tasks.filter(|t| !injects(t)).filter_map(|t| t.file_name().to_str()?.parse().ok()).collect()
 }
 
 fn warn(warnings: &mut Vec<String>, per_cpu: &[CpuReport], lost_events: u64, unkept: u64) {
@@ -432,6 +438,22 @@ mod tests {
         let rows = trace.detours.iter().filter(|d| *trace.source(d) == Source::Observer).count() as u64;
         assert_eq!(rows, own.detours);
         assert_eq!(m.per_cpu.iter().map(|c| c.own_ns).sum::<u64>(), own.stolen_ns);
+    }
+
+    #[test]
+    fn threads_that_inject_are_not_the_measurements_own() {
+        for (name, own) in [("colony-leibniz", false), ("colony-inject", false), ("bystander", true)] {
+            let (tell, told) = std::sync::mpsc::channel();
+            let (end, ended) = std::sync::mpsc::channel::<()>();
+            let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
+                let _ = tell.send(nix::unistd::gettid().as_raw());
+                let _ = ended.recv();
+            });
+            let tid = told.recv().expect("it runs");
+            assert_eq!(own_threads().contains(&tid), own, "{name}");
+            drop(end);
+            thread.expect("started").join().expect("ended");
+        }
     }
 
     #[test]
