@@ -77,7 +77,7 @@ def test_a_schedule_runs_to_the_nanosecond() -> None:
     assert (schedule.ranks, schedule.operations, schedule.messages) == (2, 2, 1)
     result = colony_sim.run_goal(schedule)
     assert result.quiet_ends_ns.tolist() == [1500, 5542] and result.quiet_ns == 5542
-    assert result.ends_ns.shape == (3, 2) and result.totals_ns.tolist() == [5542] * 3 and result.slowdown == 1.0
+    assert result.ends_ns.shape == (10, 2) and result.totals_ns.tolist() == [5542] * 10 and result.slowdown == 1.0
     assert colony_sim.run_goal(schedule.text()).ends_ns.tolist() == result.ends_ns.tolist()
     assert len(str(result)) > 0 and result.to_dict()["events"] == result.events
 
