@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::kernels;
 use crate::layout::Layout;
-use crate::replay::Replay;
+use crate::replay::{Replay, Stretch};
 use crate::rng::Key;
 use crate::scheduler::{Cpu, Demand, Numbered, Preempt, Scheduler, Tasks, give_back};
 use crate::source::{Class, Source};
@@ -52,12 +52,40 @@ struct Lane {
     turns: Vec<u32>,
 }
 
+/// Noise that is looked up.
+#[derive(Clone, Debug)]
+enum Known {
+    /// A single trace that goes first.
+    Trace(Replay),
+    /// Traces that wait for windows.
+    Windowed(Windowed),
+}
+
+impl Known {
+    /// When rank number `i` has done `work_ns` that may begin at `at_ns`, and its next detour then.
+    fn done(&mut self, i: usize, at_ns: u64, work_ns: u64) -> (u64, Stretch) {
+        match self {
+            Self::Trace(replay) => replay.done(i, at_ns, work_ns),
+            Self::Windowed(windowed) => windowed.done(i, at_ns, work_ns),
+        }
+    }
+
+    /// The first detour of rank number `i` that ends after `at_ns`.
+    fn next(&mut self, i: usize, at_ns: u64) -> Stretch {
+        match self {
+            Self::Trace(replay) => replay.next(i, at_ns),
+            Self::Windowed(windowed) => windowed.next(i, at_ns),
+        }
+    }
+}
+
 /// The CPUs of a range of ranks.
 ///
 /// A rank's calls go forward in time. Work is extended by every detour it meets, those met in the
 /// extension included; what begins in a detour begins after it; work of no length is done at once.
-/// Memory: 16 bytes a rank, and 24 for each source (16 for a trace that goes first; 32 more where both interrupts and threads disturb, 4
-/// more where a scheduler remembers whose turn it is); nothing where nothing disturbs.
+/// Memory: 16 bytes a rank, and 24 for each source (32 more where both interrupts and threads disturb, 4
+/// more where a scheduler remembers whose turn it is; 16 for a trace that goes first, 40 for traces that wait for
+/// windows); nothing where nothing disturbs.
 #[derive(Clone, Debug)]
 pub struct Cpus {
     layout: Layout,
@@ -68,10 +96,8 @@ pub struct Cpus {
     /// Its end.
     end: Vec<u64>,
     lanes: Vec<Lane>,
-    /// A single trace that goes first, in place of lanes.
-    replay: Option<Replay>,
-    /// Traces that wait for windows, in place of lanes.
-    windowed: Option<Windowed>,
+    /// Noise that is known in advance, in place of lanes.
+    known: Option<Known>,
     /// Where two lanes are merged: the next detour of each, rank-major.
     pending: Vec<[(u64, u64); 2]>,
     starved: Option<u32>,
@@ -105,18 +131,17 @@ impl Cpus {
         let admitted = || node.sources.iter().enumerate().filter(|(_, s)| node.scheduler.admits(s.class));
         let replay = match (admitted().next(), admitted().count()) {
             (Some(one), 1) if one.1.class != Class::Task || node.scheduler.goes_first() => {
-                Replay::new(&numbered(one), layout, ranks.clone())
+                Replay::new(&numbered(one), layout, ranks.clone()).map(Known::Trace)
             }
             _ => None,
         };
-        let windowed = merged.and_then(|m| Windowed::new(m, layout, ranks.clone(), seed, begin_ns));
+        let windowed = || Windowed::new(merged?, layout, ranks.clone(), seed, begin_ns).map(Known::Windowed);
+        let known = replay.or_else(windowed);
         let lane = |interrupts: bool| {
             let scheduler: Arc<dyn Scheduler> =
                 if interrupts { Arc::new(Preempt) } else { Arc::clone(&node.scheduler) };
             let sources: Vec<Numbered> = admitted()
-                .filter(|(_, s)| {
-                    replay.is_none() && windowed.is_none() && interrupts == (s.class != Class::Task)
-                })
+                .filter(|(_, s)| known.is_none() && interrupts == (s.class != Class::Task))
                 .map(numbered)
                 .collect();
             let settle_ns = scheduler.settle_ns();
@@ -126,15 +151,14 @@ impl Cpus {
             (!sources.is_empty()).then_some(Lane { sources, scheduler, demands, turns: Vec::new() })
         };
         let lanes: Vec<Lane> = [lane(true), lane(false)].into_iter().flatten().collect();
-        let disturbed = if lanes.is_empty() && replay.is_none() && windowed.is_none() { 0 } else { n };
+        let disturbed = if lanes.is_empty() && known.is_none() { 0 } else { n };
         let mut cpus = Self {
             layout,
             seed,
             first_rank: ranks.start,
             start: vec![0; disturbed],
             end: vec![0; disturbed],
-            replay,
-            windowed,
+            known,
             pending: Vec::new(),
             starved: None,
             lanes,
@@ -181,7 +205,7 @@ impl Cpus {
 
     #[inline(never)]
     fn settle_each(&mut self, first: usize, ends: &mut [u64], work_ns: u64) {
-        if let Some(replay) = &self.replay {
+        if let Some(Known::Trace(replay)) = &self.known {
             let range = first..first + ends.len();
             let (starts, stops) = (&mut self.start[range.clone()], &mut self.end[range]);
             replay.settle(first, ends, starts, stops, work_ns);
@@ -228,11 +252,8 @@ impl Cpus {
         if self.starved.is_some() {
             return at_ns.max(Self::LOST_NS);
         }
-        let looked_up = match (&self.replay, &mut self.windowed) {
-            (Some(replay), _) => Some(replay.done(i, at_ns, work_ns)),
-            (None, windowed) => windowed.as_mut().map(|w| w.done(i, at_ns, work_ns)),
-        };
-        if let Some((done_ns, (start, end))) = looked_up {
+        if let Some(known) = &mut self.known {
+            let (done_ns, (start, end)) = known.done(i, at_ns, work_ns);
             if done_ns <= Self::LOST_NS {
                 (self.start[i], self.end[i]) = (start, end);
                 return done_ns;
@@ -262,12 +283,8 @@ impl Cpus {
         if self.end[i] > at_ns && self.start[i] < self.end[i] {
             return;
         }
-        let looked_up = match (&self.replay, &mut self.windowed) {
-            (Some(replay), _) => Some(replay.next(i, at_ns)),
-            (None, windowed) => windowed.as_mut().map(|w| w.next(i, at_ns)),
-        };
-        if let Some(next) = looked_up {
-            (self.start[i], self.end[i]) = next;
+        if let Some(known) = &mut self.known {
+            (self.start[i], self.end[i]) = known.next(i, at_ns);
             return;
         }
         while self.end[i] <= at_ns {

@@ -1,8 +1,8 @@
 //! The noise of traces that waits for regular windows, looked up instead of gone through.
 //!
 //! In a favored window a CPU has the time that interrupts leave. What threads would have taken there waits. In a
-//! regular window the CPU has the time that all noise leaves, but for its first part: that the threads take which
-//! waited. Threads' time is counted as it was measured, nanosecond by nanosecond: as nothing is lost, it makes no
+//! regular window the CPU has the time that all noise leaves, except for the first part, which the waiting threads
+//! take. Threads' time is counted as it was measured, nanosecond by nanosecond: as nothing is lost, it makes no
 //! difference to the job which of the threads that wait runs first.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use colony_time::Windows;
 
 use crate::cpus::Node;
 use crate::layout::Layout;
-use crate::noise::{CpuNoise, Detour};
+use crate::noise::CpuNoise;
 use crate::replay::{Profile, Stretch};
 use crate::rng::Key;
 use crate::scheduler::Numbered;
@@ -46,33 +46,26 @@ impl Merged {
                 && s.phase == one.phase
                 && s.placement == Placement::EachCore
         };
-        let traces: Option<Vec<_>> =
-            node.sources.iter().map(|s| s.noise.trace().filter(|_| together(s))).collect();
-        let traces = traces?;
-        let cpus = traces.first()?.cpus().count();
-        if !node.sources.iter().any(|s| s.class == Class::Task)
-            || traces.iter().any(|t| t.cpus().count() != cpus)
+        // the class of each source, and its CPUs
+        let sources: Vec<(Class, Vec<&CpuNoise>)> = (node.sources.iter())
+            .map(|s| Some((s.class, s.noise.trace().filter(|_| together(s))?.cpus().collect())))
+            .collect::<Option<_>>()?;
+        let spans = |cpus: &[&CpuNoise]| cpus.iter().map(|cpu| cpu.span_ns()).collect::<Vec<_>>();
+        let spans_ns = spans(&sources.first()?.1);
+        if sources.iter().all(|(class, _)| *class != Class::Task)
+            || sources.iter().any(|(_, cpus)| spans(cpus) != spans_ns)
         {
             return None;
         }
-        let pair = |c: usize| {
+        let pair = |(c, &span_ns): (usize, &u64)| {
             let profile = |of: &dyn Fn(Class) -> bool| {
-                let sources = node.sources.iter().zip(&traces).filter(|(s, _)| of(s.class));
-                let cpus: Vec<&CpuNoise> = sources.filter_map(|(_, t)| t.cpus().nth(c)).collect();
-                let span_ns = traces[0].cpus().nth(c)?.span_ns();
-                // a CPU that one of the measured nodes does not have is quiet there, for a span of its own
-                let detours = cpus.iter().filter(|cpu| cpu.span_ns() == span_ns || !cpu.detours().is_empty());
-                let detours: Vec<Detour> = detours.flat_map(|cpu| cpu.detours().iter().copied()).collect();
+                let cpus = sources.iter().filter(|(class, _)| of(*class)).map(|(_, cpus)| cpus[c]);
+                let detours = cpus.flat_map(|cpu| cpu.detours().iter().copied());
                 CpuNoise::new(span_ns, detours).ok().map(|noise| Profile::new(&noise))
             };
             Some(Pair { interrupts: profile(&|c| c != Class::Task)?, all: profile(&|_| true)? })
         };
-        let same_span = (0..cpus).all(|c| {
-            let mut spans = traces.iter().filter_map(|t| t.cpus().nth(c)).map(CpuNoise::span_ns);
-            let first = spans.next();
-            spans.all(|s| Some(s) == first)
-        });
-        let pairs = if same_span { (0..cpus).map(pair).collect::<Option<Vec<_>>>()? } else { return None };
+        let pairs = spans_ns.iter().enumerate().map(pair).collect::<Option<Vec<_>>>()?;
         Some(Self { windows, pairs: pairs.into(), one: one.clone() })
     }
 }
@@ -84,7 +77,7 @@ struct Place {
     offset_ns: u64,
     /// Period of the windows.
     period: u64,
-    /// What of threads' time was left when it began.
+    /// Threads' time that still waits when it ends.
     left_ns: u64,
     /// When its regular window's threads have caught up, but not before it opens; its end where they do not.
     caught_up_ns: u64,
@@ -128,9 +121,9 @@ impl Windowed {
         Some(windowed)
     }
 
-    /// Looks up what the period does that rank number `i` is in.
-    fn enter(&mut self, i: usize) -> u64 {
-        let place = self.places[i];
+    /// Looks up the period that rank number `i` is in now.
+    fn enter(&mut self, i: usize) {
+        let place = &mut self.places[i];
         let Pair { interrupts, all } = &self.pairs[place.pair as usize];
         let begin = place.period * self.period_ns + place.offset_ns;
         let (opens, end) = (begin + self.favored_ns, begin + self.period_ns);
@@ -139,21 +132,19 @@ impl Windowed {
             (interrupts.free_at(opens) - interrupts.free_at(begin)).saturating_sub(free_opens - free_begin);
         let waiting = place.left_ns + waited;
         let gaps = free_end - free_opens;
-        self.places[i].caught_up_ns = if waiting >= gaps {
+        place.caught_up_ns = if waiting >= gaps {
             end - place.offset_ns
         } else {
             all.when_free(free_opens + waiting).max(opens) - place.offset_ns
         };
-        waiting.saturating_sub(gaps)
+        place.left_ns = waiting.saturating_sub(gaps);
     }
 
     /// Goes on to the period that `at_ns` is in.
     #[inline]
     fn go_to(&mut self, i: usize, at_ns: u64) {
         while (self.places[i].period + 1) * self.period_ns <= at_ns {
-            let left_ns = self.enter(i);
             self.places[i].period += 1;
-            self.places[i].left_ns = left_ns;
             self.enter(i);
         }
     }
@@ -167,24 +158,15 @@ impl Windowed {
             let Pair { interrupts, all } = &self.pairs[pair as usize];
             let (opens_ns, end_ns) =
                 (period * self.period_ns + self.favored_ns, (period + 1) * self.period_ns);
-            if at_ns < opens_ns {
-                let free = interrupts.free_at(at_ns + offset_ns) + left_ns;
-                let done = interrupts.when_free(free);
-                if done <= opens_ns + offset_ns {
-                    let next_ns = interrupts.starts_from(done).saturating_sub(offset_ns).min(opens_ns);
+            let stretches = [(interrupts, at_ns, opens_ns), (all, at_ns.max(caught_up_ns), end_ns)];
+            for (profile, from_ns, until_ns) in stretches.into_iter().filter(|s| s.1 < s.2) {
+                let free = profile.free_at(from_ns + offset_ns) + left_ns;
+                let done = profile.when_free(free);
+                if done <= until_ns + offset_ns {
+                    let next_ns = profile.starts_from(done).saturating_sub(offset_ns).min(until_ns);
                     return (done - offset_ns, (next_ns, next_ns + 1));
                 }
-                left_ns = free - interrupts.free_at(opens_ns + offset_ns);
-            }
-            let from_ns = at_ns.max(caught_up_ns);
-            if from_ns < end_ns {
-                let free = all.free_at(from_ns + offset_ns) + left_ns;
-                let done = all.when_free(free);
-                if done <= end_ns + offset_ns {
-                    let next_ns = all.starts_from(done).saturating_sub(offset_ns).min(end_ns);
-                    return (done - offset_ns, (next_ns, next_ns + 1));
-                }
-                left_ns = free - all.free_at(end_ns + offset_ns);
+                left_ns = free - profile.free_at(until_ns + offset_ns);
             }
             at_ns = end_ns;
         }
@@ -214,6 +196,7 @@ mod tests {
     use super::*;
     use crate::NodeNoise;
     use crate::cpus::Cpus;
+    use crate::noise::Detour;
     use crate::replay::tests::Stepped;
     use crate::scheduler::Coordinated;
     use crate::source::Trace;
