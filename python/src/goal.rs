@@ -104,7 +104,7 @@ fn run(schedule: &goal::Schedule, simulation: &Simulation, progress: Progress) -
         event::run(schedule, &network, node, progress, seed, begin_ns).map_err(|e| e.to_string())
     };
     let quiet = time(&Node::quiet(), 0)?;
-    let noisy = simulation.node.sources.iter().any(|s| simulation.node.scheduler.admits(s.class));
+    let noisy = simulation.node.is_disturbed();
     let runs = (0..simulation.repetitions).map(|r| match noisy {
         true => Ok(time(&simulation.node, r)?.ends_ns),
         // without noise all repetitions are the same

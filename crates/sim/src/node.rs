@@ -13,6 +13,12 @@ impl Node {
         (0..cores).map(|core| admitted().map(|s| load(s, core, cores)).sum()).collect()
     }
 
+    /// Whether any of the noise comes to the job's CPUs.
+    #[must_use]
+    pub fn is_disturbed(&self) -> bool {
+        self.sources.iter().any(|s| self.scheduler.admits(s.class))
+    }
+
     /// How long after boot a job meets the same noise as after weeks.
     #[must_use]
     pub fn settle_ns(&self) -> u64 {

@@ -8,7 +8,13 @@
 /// ```
 #[must_use]
 pub fn number_of(n: u64, thing: &str) -> String {
-    if n == 1 { format!("1 {thing}") } else { format!("{n} {thing}s") }
+    format!("{n} {}", plural(n, thing))
+}
+
+/// The name of `n` things, as `rank` of one and `ranks` of several.
+#[must_use]
+pub fn plural(n: u64, thing: &str) -> String {
+    if n == 1 { thing.to_owned() } else { format!("{thing}s") }
 }
 
 /// A word behind its article, as `an allreduce`. It goes by the first letter: for names of operations.

@@ -1,5 +1,14 @@
 //! Numbers as people read them: three significant digits and a unit.
 
+/// Stands in a cell for a figure that was not observed.
+pub const NOT_SEEN: &str = "not seen";
+
+/// `text`, unless nothing was `counted`.
+#[must_use]
+pub fn seen(counted: u64, text: String) -> String {
+    if counted == 0 { NOT_SEEN.into() } else { text }
+}
+
 /// `value` with three significant digits, thousands set apart.
 #[must_use]
 pub fn number(value: f64) -> String {

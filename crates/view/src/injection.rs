@@ -5,6 +5,7 @@ use std::fmt::Write;
 use colony_noise::inject::leibniz::LeibnizReport;
 use colony_noise::inject::noise_table::NoiseTable;
 use colony_noise::inject::{DetourReport, Injection, Quantiles, ReplayReport};
+use colony_study::format;
 
 use crate::table::{self, wrap};
 use crate::units::{count, percent, three, time};
@@ -69,7 +70,7 @@ fn injection(asked: &str, i: &Injection) -> String {
 
 /// A quantile of what was measured, nanoseconds.
 fn seen(q: &Quantiles, ns: u64) -> String {
-    if q.count == 0 { "not seen".into() } else { time(ns as f64) }
+    format::seen(q.count, time(ns as f64))
 }
 
 fn victims(i: &Injection) -> comfy_table::Table {

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use colony_noise::measure::{Explained, Measurement, SourceReport};
+use colony_study::format::{NOT_SEEN, seen};
 
 use crate::table::{self, name, wrap};
 use crate::units::{count, percent, three, time};
@@ -78,11 +79,7 @@ fn sources(m: &Measurement) -> comfy_table::Table {
     t
 }
 
-/// What a cell says that has no figure.
-const NOT_SEEN: &str = "not seen";
-
 fn source_row(s: &SourceReport) -> [String; 7] {
-    let seen = |counted: u64, text: String| if counted == 0 { NOT_SEEN.into() } else { text };
     [
         name(&s.source.to_string(), 20),
         s.events.map_or_else(|| NOT_SEEN.into(), count),

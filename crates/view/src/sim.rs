@@ -8,6 +8,7 @@ use colony_sim::source::{Arrivals, Class, Dist};
 use colony_sim::spec::{Scenario, SchedulerSpec};
 use colony_sim::sweep::{Finished, Results};
 use colony_sim::what_if::{Answer, Time};
+use colony_study::format::NOT_SEEN;
 use comfy_table::{CellAlignment, Table};
 
 use crate::table::{self, name, wrap};
@@ -245,7 +246,7 @@ const ROUGH: f64 = 0.25;
 
 fn difference(t: &Option<Time>) -> String {
     match t {
-        None => "not seen".into(),
+        None => NOT_SEEN.into(),
         Some(t) if t.is_about_nothing() => "~0".into(),
         Some(t) if t.ci95_ns.is_none_or(|half| half > ROUGH * t.ns.abs()) => format!("~{}", time(t.ns)),
         Some(t) => time(t.ns),

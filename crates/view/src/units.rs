@@ -52,7 +52,7 @@ pub fn count(n: u64) -> String {
 /// A count of things: `1 rank`, `1 234 ranks`.
 #[must_use]
 pub fn counted(n: u64, thing: &str) -> String {
-    format!("{} {thing}{}", count(n), if n == 1 { "" } else { "s" })
+    format!("{} {}", count(n), colony_sim::words::plural(n, thing))
 }
 
 #[cfg(test)]

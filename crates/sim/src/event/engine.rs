@@ -94,7 +94,7 @@ impl<'a> Engine<'a> {
         let least_ns = network.loggops().overhead_ns + network.least_ns();
         let rendezvous = sends().any(|(_, c)| c.rendezvous);
         let shift = if rendezvous || least_ns == 0 { 0 } else { least_ns.ilog2() };
-        let noisy = node.sources.iter().any(|s| node.scheduler.admits(s.class));
+        let noisy = node.is_disturbed();
         let noise = noisy.then(|| Cpus::new(node, network.layout(), 0..schedule.ranks(), seed, begin_ns));
         let operations = schedule.operations() as usize;
         Self {

@@ -106,7 +106,7 @@ impl<'a> LogGopsim<'a> {
         let ranks = schedule.ranks();
         let (cpus, nics) = schedule.cpus_and_nics();
         let (cpus, nics) = (cpus as usize, nics as usize);
-        let noisy = node.sources.iter().any(|s| node.scheduler.admits(s.class));
+        let noisy = node.is_disturbed();
         let n = schedule.operations() as usize;
         let cost = |(c, s): (&MessageCost, &crate::goal::Shape)| Cost::new(c, s.bytes, network);
         let (channel_of, channels) = channels(schedule);

@@ -55,8 +55,7 @@ pub(crate) fn simulate(simulation: &Simulation, span_ns: u64) -> Result<(Outcome
 
 /// Mean iteration without noise: once all are alike the rest is known, or a few are enough.
 fn quiet_ns(simulation: &Simulation, plan: &Plan, first: &Run) -> Result<f64, SimError> {
-    let Node { sources, scheduler } = &simulation.node;
-    if !sources.iter().any(|s| scheduler.admits(s.class)) {
+    if !simulation.node.is_disturbed() {
         return Ok(first.total_ns as f64 / first.count() as f64);
     }
     let quiet = Simulation { node: Node::quiet(), begin_ns: Some(0), ..simulation.clone() };

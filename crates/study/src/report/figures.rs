@@ -2,7 +2,7 @@
 
 use super::figure::Figure;
 use super::html::Html;
-use crate::format::{count, percent, time};
+use crate::format::{NOT_SEEN, count, percent, seen, time};
 use crate::results::{Bucket, Noise, Results};
 use crate::table::noise_name;
 
@@ -17,14 +17,6 @@ pub(super) fn all(h: &mut Html, r: &Results) {
         sources(h, n, &mut number);
         timeline(h, n, &mut number);
     }
-}
-
-/// What a cell says that has no figure.
-const NOT_SEEN: &str = "not seen";
-
-/// `text`, unless nothing was counted.
-fn seen(counted: u64, text: String) -> String {
-    if counted == 0 { NOT_SEEN.into() } else { text }
 }
 
 fn sources(h: &mut Html, n: &Noise, number: &mut u32) {

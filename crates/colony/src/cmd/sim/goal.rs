@@ -103,7 +103,7 @@ pub(super) fn run(args: &Args, file: &Path) -> anyhow::Result<ExitCode> {
             None => without_noise.insert(time(&Node::quiet(), 0)?),
         };
         // without noise all repetitions are the same
-        let noisy = simulation.node.sources.iter().any(|s| simulation.node.scheduler.admits(s.class));
+        let noisy = simulation.node.is_disturbed();
         let runs = if noisy {
             (0..simulation.repetitions).map(|r| time(&simulation.node, r)).collect::<anyhow::Result<_>>()?
         } else {
