@@ -3,15 +3,12 @@
 use std::collections::BTreeMap;
 
 use colony_sim::spec::{Measured, Scenario, SchedulerSpec};
-use colony_sim::what_if::{Answer, WhatIf};
+use colony_sim::what_if::{Answer, WhatIf, ranks_per_node};
 use pyo3::prelude::*;
 use serde::Serialize;
 
 use crate::trace::Trace;
 use crate::{interruptible, read, spec, value_error};
-
-/// Most ranks, unless they are given: memory for more is not on every machine, nor the time.
-const MOST_RANKS: u32 = 1 << 21;
 
 /// What `colony sim --what-if --json` has of the question and the answer.
 #[derive(Serialize)]
@@ -38,7 +35,7 @@ pub(crate) fn what_if<'py>(
     let measured =
         Measured { sources: measured.iter().map(|(name, t)| (name.clone(), t.noise().clone())).collect() };
     if !places_ranks {
-        scenario.ranks_per_node = Some(ranks(measured.cpus(), &scenario.nodes));
+        scenario.ranks_per_node = Some(ranks_per_node(measured.cpus(), &scenario.nodes));
         scenario.check().map_err(value_error)?;
     }
     let windows = scenario.schedulers.first().cloned().unwrap_or(SchedulerSpec::Preempt);
@@ -49,12 +46,6 @@ pub(crate) fn what_if<'py>(
         Ok::<_, colony_sim::spec::SpecError>(Answered { scenario, windows, answer })
     })?;
     Ok(pythonize::pythonize(py, &answered.map_err(value_error)?)?)
-}
-
-/// A rank for each CPU measured, or for as many as are not too many: the command's rule.
-fn ranks(cpus: usize, nodes: &[u32]) -> u32 {
-    let most = MOST_RANKS / nodes.iter().copied().max().unwrap_or(1).max(1);
-    u32::try_from(cpus).unwrap_or(u32::MAX).min(most).max(1)
 }
 
 /// Sources by name, as [`what_if`] takes them; for scenarios.

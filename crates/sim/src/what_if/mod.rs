@@ -127,6 +127,17 @@ const FEW: u64 = 5;
 /// Share of an iteration that a source has to cost for its place among the others to matter.
 const MATTERS: f64 = 0.02;
 
+/// Most ranks, unless they are placed: memory for more is not on every machine, nor the time.
+const MOST_RANKS: u32 = 1 << 21;
+
+/// Ranks on each node of a question about `nodes` that does not place them: one for each of the `cpus` measured, or as
+/// many as are not too many.
+#[must_use]
+pub fn ranks_per_node(cpus: usize, nodes: &[u32]) -> u32 {
+    let most = MOST_RANKS / nodes.iter().copied().max().unwrap_or(1).max(1);
+    u32::try_from(cpus).unwrap_or(u32::MAX).min(most).max(1)
+}
+
 /// Some sources and what they are called.
 struct Group {
     name: String,
@@ -174,6 +185,7 @@ impl WhatIf {
         // late enough for whatever waits for windows to have come
         let settled_ns = cases.iter().map(|c| c.node.settle_ns()).max().unwrap_or(0);
         let begin_ns = settled_ns.max(self.scenario.begin_ns.unwrap_or(0));
+        let spare = self.spare()?.ok();
         let mut nodes = self.scenario.nodes.clone();
         nodes.sort_unstable();
         let mut known: Vec<Known> = Vec::new();
@@ -182,17 +194,17 @@ impl WhatIf {
             if let Some(k) = known.last_mut() {
                 k.round(&cases, &step)?;
             }
-            look(&self.put_together(&nodes[..known.len()], &known, &cases, &warnings)?);
+            look(&self.put_together(&nodes[..known.len()], &known, &cases, (spare, &warnings)));
         }
         // the largest decides what comes first
         for n in (0..known.len()).rev() {
             while known[n].rounds < known[n].plan.rounds && !known[n].is_sure(&cases) {
                 known[n].round(&cases, &step)?;
-                look(&self.put_together(&nodes, &known, &cases, &warnings)?);
+                look(&self.put_together(&nodes, &known, &cases, (spare, &warnings)));
             }
             step(u64::from(known[n].plan.rounds - known[n].rounds) * cases.len() as u64);
         }
-        self.put_together(&self.scenario.nodes, &known, &cases, &warnings)
+        Ok(self.put_together(&self.scenario.nodes, &known, &cases, (spare, &warnings)))
     }
 
     /// Simulations that [`WhatIf::answer`] makes at most.
@@ -212,8 +224,8 @@ impl WhatIf {
         nodes: &[u32],
         known: &[Known],
         cases: &[Case],
-        warnings: &[String],
-    ) -> Result<Answer, SpecError> {
+        (spare, warnings): (Option<SpareLoad>, &[String]),
+    ) -> Answer {
         let at = |n: &u32| known.iter().find(|k| k.sampled.simulation.nodes == *n);
         let known: Vec<&Known> = nodes.iter().filter_map(at).collect();
         let (mut sources, mut remedies) = (Vec::new(), Vec::new());
@@ -238,8 +250,8 @@ impl WhatIf {
         let cost = |s: &SourceCost| s.cost.get(largest).copied().flatten().map_or(0.0, |t| t.ns);
         sources.sort_by(|a, b| cost(b).total_cmp(&cost(a)));
         let scales = known.iter().map(|k| k.scale()).collect();
-        let (cpus, spare) = (self.measured.cpus() as u32, self.spare()?.ok());
-        Ok(Answer { cpus, scales, sources, remedies, spare, warnings: warnings.to_vec() })
+        let cpus = self.measured.cpus() as u32;
+        Answer { cpus, scales, sources, remedies, spare, warnings: warnings.to_vec() }
     }
 
     /// Each source by itself, those first that take most and those with the longest detours; the others

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use colony_sim::spec::{MachineSpec, ProgramSpec, Scenario, SchedulerSpec};
 use colony_sim::sweep::TraceFile;
-use colony_sim::what_if::{Answer, WhatIf};
+use colony_sim::what_if::{Answer, WhatIf, ranks_per_node};
 use colony_view::progress::Progress;
 use colony_view::sim as view;
 use serde::Serialize;
@@ -48,7 +48,7 @@ pub(super) fn run(args: &Args, trace: &Path) -> anyhow::Result<ExitCode> {
         return Err(anyhow::anyhow!("{} holds no noise: there is nothing to leave out", trace.display()));
     };
     if args.scenario.is_none() && !args.flags.places_ranks() {
-        scenario.ranks_per_node = Some(ranks(first.cpus().len(), &scenario.nodes));
+        scenario.ranks_per_node = Some(ranks_per_node(first.cpus().len(), &scenario.nodes));
     }
     scenario.check()?;
     if args.print_scenario {
@@ -79,15 +79,6 @@ pub(super) fn run(args: &Args, trace: &Path) -> anyhow::Result<ExitCode> {
 
 /// Runs of each simulation, where they can be afforded.
 const RUNS: u32 = 8;
-/// Most ranks, unless placed by a word: memory for more is not on every machine, nor the time.
-const MOST_RANKS: u32 = 1 << 21;
-
-/// A rank for each CPU measured, or for as many as are not too many.
-fn ranks(cpus: usize, nodes: &[u32]) -> u32 {
-    let most = MOST_RANKS / nodes.iter().copied().max().unwrap_or(1).max(1);
-    u32::try_from(cpus).unwrap_or(u32::MAX).min(most).max(1)
-}
-
 /// Without other words: an allreduce after each millisecond of work.
 fn program(args: &Args) -> ProgramSpec {
     let work_ns = (!args.flags.names_program()).then_some(1_000_000);
