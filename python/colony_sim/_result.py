@@ -265,7 +265,7 @@ class WhatIf:
     @property
     def cost_ns(self) -> Floats:
         """By how much an iteration is shorter without this source alone: sources × node counts; NaN where it was not
-        simulated."""
+        seen: all that was simulated was the same without the source."""
         return self._table("sources", "cost", "ns")
 
     @property

@@ -83,7 +83,7 @@ def simulate(
         When the job begins after the nodes' boot; late enough for every daemon to have its rhythm if
         not given.
     ``repetitions``, ``seed``
-        Runs with other random numbers (3); the same seed gives the same result, on any number of CPUs.
+        Runs with other random numbers (10); the same seed gives the same result, on any number of CPUs.
 
     Other threads run meanwhile, and Ctrl-C ends the call. Raises :class:`ValueError` with what is wrong and what to do.
     """
@@ -105,23 +105,21 @@ def simulate(
                 solver_bytes=solver_bytes,
             ),
         ),
-        "noise": sources,
-        "schedulers": [
-            _scheduler(
-                scheduler,
-                noise_slice_ns=noise_slice_ns,
-                job_slice_ns=job_slice_ns,
-                period_ns=period_ns,
-                duty=duty,
-                clock_offset_ns=clock_offset_ns,
-                clock_drift_ppm=clock_drift_ppm,
-                clocks=clocks,
-                edge_lateness_ns=edge_lateness_ns,
-            )
-        ],
-        "begin": _time("begin_ns", begin_ns),
-        "repetitions": count("repetitions", repetitions, 32),
-        "seed": count("seed", seed),
+        **_runs(
+            sources,
+            begin_ns,
+            repetitions,
+            seed,
+            scheduler,
+            noise_slice_ns=noise_slice_ns,
+            job_slice_ns=job_slice_ns,
+            period_ns=period_ns,
+            duty=duty,
+            clock_offset_ns=clock_offset_ns,
+            clock_drift_ppm=clock_drift_ppm,
+            clocks=clocks,
+            edge_lateness_ns=edge_lateness_ns,
+        ),
     }
     scenario, on = _given(scenario), _machine(machine)
     return Result(_engine.simulate_all(on, scenario, files), {"machine": on, "scenario": scenario})
@@ -248,25 +246,21 @@ def run_goal(
     if progress not in ("program-order", "asynchronous"):
         raise ValueError(f"progress is {progress!r}; choose program-order or asynchronous")
     sources, files = _noise(noise)
-    scenario = {
-        "noise": sources,
-        "schedulers": [
-            _scheduler(
-                scheduler,
-                noise_slice_ns=noise_slice_ns,
-                job_slice_ns=job_slice_ns,
-                period_ns=period_ns,
-                duty=duty,
-                clock_offset_ns=clock_offset_ns,
-                clock_drift_ppm=clock_drift_ppm,
-                clocks=clocks,
-                edge_lateness_ns=edge_lateness_ns,
-            )
-        ],
-        "begin": _time("begin_ns", begin_ns),
-        "repetitions": count("repetitions", repetitions, 32),
-        "seed": count("seed", seed),
-    }
+    scenario = _runs(
+        sources,
+        begin_ns,
+        repetitions,
+        seed,
+        scheduler,
+        noise_slice_ns=noise_slice_ns,
+        job_slice_ns=job_slice_ns,
+        period_ns=period_ns,
+        duty=duty,
+        clock_offset_ns=clock_offset_ns,
+        clock_drift_ppm=clock_drift_ppm,
+        clocks=clocks,
+        edge_lateness_ns=edge_lateness_ns,
+    )
     read = schedule if isinstance(schedule, Schedule) else read_goal(schedule)
     return GoalResult(*_engine.run_goal(read, _machine(machine), _given(scenario), files, progress))
 
@@ -350,6 +344,24 @@ def _parameters(**given: Any) -> dict[str, Any]:
         else:
             made[what] = count(what, value)
     return made
+
+
+def _runs(
+    sources: list[dict[str, Any]],
+    begin_ns: Time | None,
+    repetitions: Count,
+    seed: Count,
+    scheduler: str,
+    **parameters: Any,
+) -> dict[str, Any]:
+    """The part of a scenario about its noise and its runs."""
+    return {
+        "noise": sources,
+        "schedulers": [_scheduler(scheduler, **parameters)],
+        "begin": _time("begin_ns", begin_ns),
+        "repetitions": count("repetitions", repetitions, 32),
+        "seed": count("seed", seed),
+    }
 
 
 def _scheduler(name: str, **parameters: Any) -> Any:
