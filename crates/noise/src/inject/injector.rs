@@ -57,7 +57,7 @@ pub(super) struct Injector<'a> {
     pub(super) schedule: Schedule,
     /// A detour later than this is given up and counted as missed.
     pub(super) patience_ns: u64,
-    /// What of falling asleep and waking up is part of a detour.
+    /// The part of falling asleep and waking up that counts as the detour's.
     pub(super) charge: Charge,
     pub(super) calibration: Calibration,
     /// Counter value at which the schedule begins, and
@@ -213,11 +213,12 @@ struct Woken {
     at: u64,
     /// Time after the detour's instant.
     late_ns: u64,
-    /// What the thread's CPU time was when the detour began to take it.
+    /// The thread's CPU time when the detour began.
     cpu_ns: i64,
 }
 
-/// What of the CPU time for falling asleep and waking up is part of a detour: a program on that CPU loses it too.
+/// The part of the CPU time for falling asleep and waking up that counts as the detour's: a program on that CPU loses it
+/// too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Charge {
     /// The least that was seen, so that no detour is shorter than asked for.

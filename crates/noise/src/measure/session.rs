@@ -1,11 +1,12 @@
 //! Runs observers and probe together and puts their results together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use colony_node::class::{self, Class};
 use colony_node::cpu::{self, CpuSet};
 use colony_node::record::{self, NodeRecord};
+use colony_node::task;
 use colony_time::tsc::{Calibration, ClockMap};
 
 use super::report::{self, AttributionReport, CpuReport, Measurement};
@@ -310,18 +311,22 @@ impl Drop for Elsewhere {
 struct Following {
     trackers: BTreeMap<usize, Tracker>,
     batch: BTreeMap<usize, Vec<Event>>,
+    /// Threads of this process that were looked at.
+    threads: HashSet<i32>,
 }
 
 impl Following {
     fn new(observers: &Observers, fifo: Option<u8>) -> Self {
         let trackers =
             observers.tids().into_iter().map(|(cpu, tid)| (cpu, Tracker::new(tid, fifo))).collect();
-        Self { trackers, batch: BTreeMap::new() }
+        Self { trackers, batch: BTreeMap::new(), threads: HashSet::new() }
     }
 
     fn drain(&mut self, probe: &mut Probe) {
-        let own = own_threads();
-        self.trackers.values_mut().for_each(|t| t.own(&own));
+        let own = own_threads(&mut self.threads);
+        if !own.is_empty() {
+            self.trackers.values_mut().for_each(|t| t.own(&own));
+        }
         probe.drain(|cpu, event| self.batch.entry(cpu).or_default().push(event));
         for (cpu, events) in &mut self.batch {
             events.sort_by_key(|e| e.at_ns);
@@ -347,15 +352,12 @@ impl Following {
     }
 }
 
-/// Threads of this process, but for those of an injection: its noise is what is measured. None where /proc does not
-/// say.
-fn own_threads() -> Vec<i32> {
-    let injects = |task: &std::fs::DirEntry| {
-        let name = std::fs::read(task.path().join("comm")).unwrap_or_default();
-        inject::THREADS.iter().any(|t| name.trim_ascii_end() == t.as_bytes())
-    };
-    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    tasks.filter(|t| !injects(t)).filter_map(|t| t.file_name().to_str()?.parse().ok()).collect()
+/// Threads of this process that are not among `known`, but for those of an injection: its noise is what is measured.
+/// None where /proc does not say.
+fn own_threads(known: &mut HashSet<i32>) -> Vec<i32> {
+    let injects = |tid: &i32| task::name(*tid).is_some_and(|name| inject::THREADS.contains(&name.as_str()));
+    let all = task::threads(std::process::id() as i32).into_iter();
+    all.filter(|tid| known.insert(*tid)).filter(|tid| !injects(tid)).collect()
 }
 
 fn warn(warnings: &mut Vec<String>, per_cpu: &[CpuReport], lost_events: u64, unkept: u64) {
@@ -450,7 +452,7 @@ mod tests {
                 let _ = ended.recv();
             });
             let tid = told.recv().expect("it runs");
-            assert_eq!(own_threads().contains(&tid), own, "{name}");
+            assert_eq!(own_threads(&mut HashSet::new()).contains(&tid), own, "{name}");
             drop(end);
             thread.expect("started").join().expect("ended");
         }
