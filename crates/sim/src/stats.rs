@@ -75,8 +75,14 @@ impl Weighted {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// Seeds of which a test asks every interval, `usual` unless `COLONY_SEEDS` says another number: 200 take some
+    /// minutes.
+    pub(crate) fn seeds(usual: u64) -> u64 {
+        std::env::var("COLONY_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
+    }
 
     #[test]
     fn intervals_are_students() {

@@ -26,7 +26,7 @@ struct Shown {
     line: usize,
     command: String,
     needs: Vec<String>,
-    /// What it must print, if that is the same everywhere.
+    /// The output it must print, if that is the same everywhere.
     sample: Option<Sample>,
 }
 

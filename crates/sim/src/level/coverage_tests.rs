@@ -7,11 +7,7 @@ use crate::scheduler::Preempt;
 use crate::simulate::{Simulation, simulate};
 use crate::source::{Dist, Model, Source};
 use crate::spec::Scenario;
-
-/// Seeds of which every interval is asked for.
-fn seeds() -> u64 {
-    std::env::var("COLONY_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(60)
-}
+use crate::stats::tests::seeds;
 
 fn noises() -> [(&'static str, Vec<Source>); 3] {
     let source = |model: Model| Source::new("noise", model);
@@ -24,7 +20,7 @@ fn noises() -> [(&'static str, Vec<Source>); 3] {
 
 #[test]
 fn intervals_of_the_usual_repetitions_cover() {
-    let usual = Scenario::default();
+    let (usual, seeds) = (Scenario::default(), seeds(60));
     for (name, sources) in noises() {
         for nodes in [16, 256] {
             let mut simulation = Simulation {
@@ -47,9 +43,9 @@ fn intervals_of_the_usual_repetitions_cover() {
                 let sure = found.ci95_ns.zip(truth.ci95_ns).expect("repetitions");
                 (found.mean_ns - truth.mean_ns).abs() <= sure.0.hypot(sure.1)
             };
-            let covered = (0..seeds()).filter(|&s| covers(s)).count() as u64;
-            println!("{name} on {nodes} nodes: {covered} of {}", seeds());
-            assert!(covered * 10 >= seeds() * 9, "{name} on {nodes} nodes: {covered} of {} cover", seeds());
+            let covered = (0..seeds).filter(|&s| covers(s)).count() as u64;
+            println!("{name} on {nodes} nodes: {covered} of {seeds}");
+            assert!(covered * 10 >= seeds * 9, "{name} on {nodes} nodes: {covered} of {seeds} cover");
         }
     }
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::noise::Detour;
 use crate::rng::Key;
 use crate::spec::{ProgramSpec, Windowed};
+use crate::stats::tests::seeds;
 use crate::{CpuNoise, NodeNoise};
 
 fn periodic(every_ns: u64, length_ns: u64, from_ns: u64) -> NodeNoise {
@@ -137,11 +138,6 @@ fn nodes_of_fewer_ranks_than_cpus_have_the_noise_of_all_cpus_between_them() {
     assert!((answer.spare.expect("room").share - 0.006).abs() < 0.001, "{answer:#?}");
 }
 
-/// Seeds of which every interval is asked for; `COLONY_SEEDS=200` takes some minutes.
-fn seeds() -> u64 {
-    std::env::var("COLONY_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(20)
-}
-
 /// Time with all noise, and what each source costs, on `nodes` nodes.
 fn figures(nodes: u32, seed: u64, iterations: Option<u64>) -> Vec<Option<Time>> {
     let mut question = irregular();
@@ -157,10 +153,11 @@ fn figures(nodes: u32, seed: u64, iterations: Option<u64>) -> Vec<Option<Time>> 
 
 #[test]
 fn intervals_cover_what_long_runs_say_on_few_nodes_and_on_many() {
+    let seeds = seeds(20);
     for (nodes, iterations) in [(64, 20_000), (2048, 400)] {
         let truth = figures(nodes, 1_000_000, Some(iterations));
         let (mut covered, mut all) = (0, 0);
-        for seed in 0..seeds() {
+        for seed in 0..seeds {
             for (found, truth) in figures(nodes, seed, None).into_iter().zip(&truth) {
                 let (Some(found), Some(truth)) = (found, truth) else { continue };
                 let sure = |t: &Time| t.ci95_ns.expect("several values");
@@ -168,7 +165,7 @@ fn intervals_cover_what_long_runs_say_on_few_nodes_and_on_many() {
                 covered += u64::from((found.ns - truth.ns).abs() <= sure(&found).hypot(sure(truth)));
             }
         }
-        assert!(all >= 3 * seeds(), "{nodes} nodes: only {all} were seen");
+        assert!(all >= 3 * seeds, "{nodes} nodes: only {all} were seen");
         assert!(covered * 10 >= all * 9, "{nodes} nodes: {covered} of {all} intervals cover");
     }
 }
