@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::kernels;
 use crate::layout::Layout;
-use crate::replay::{Replay, Stretch};
+use crate::profile::Stretch;
+use crate::replay::Replay;
 use crate::rng::Key;
 use crate::scheduler::{Cpu, Demand, Numbered, Preempt, Scheduler, Tasks, give_back};
 use crate::source::{Class, Source};
@@ -205,10 +206,13 @@ impl Cpus {
 
     #[inline(never)]
     fn settle_each(&mut self, first: usize, ends: &mut [u64], work_ns: u64) {
-        if let Some(Known::Trace(replay)) = &self.known {
+        if let Some(known) = &mut self.known {
             let range = first..first + ends.len();
             let (starts, stops) = (&mut self.start[range.clone()], &mut self.end[range]);
-            replay.settle(first, ends, starts, stops, work_ns);
+            match known {
+                Known::Trace(replay) => replay.settle(first, ends, starts, stops, work_ns),
+                Known::Windowed(windowed) => windowed.settle(first, ends, starts, stops, work_ns),
+            }
             if let Some(i) = ends.iter().position(|&end| end > Self::LOST_NS) {
                 self.starved.get_or_insert(self.first_rank + (first + i) as u32);
             }

@@ -50,6 +50,7 @@ pub mod machine;
 pub mod network;
 mod node;
 pub mod noise;
+mod profile;
 pub mod program;
 mod replay;
 pub mod ring;

@@ -5,14 +5,16 @@
 //! take. Threads' time is counted as it was measured, nanosecond by nanosecond: as nothing is lost, it makes no
 //! difference to the job which of the threads that wait runs first.
 
+use std::hint::black_box;
 use std::sync::Arc;
 
 use colony_time::Windows;
 
 use crate::cpus::Node;
+use crate::kernels::PART;
 use crate::layout::Layout;
 use crate::noise::CpuNoise;
-use crate::replay::{Profile, Stretch};
+use crate::profile::{Entry, Profile, Stretch};
 use crate::rng::Key;
 use crate::scheduler::Numbered;
 use crate::source::{Class, Placement, Source};
@@ -160,16 +162,48 @@ impl Windowed {
                 (period * self.period_ns + self.favored_ns, (period + 1) * self.period_ns);
             let stretches = [(interrupts, at_ns, opens_ns), (all, at_ns.max(caught_up_ns), end_ns)];
             for (profile, from_ns, until_ns) in stretches.into_iter().filter(|s| s.1 < s.2) {
-                let free = profile.free_at(from_ns + offset_ns) + left_ns;
-                let done = profile.when_free(free);
+                let (done, (next, _)) = profile.done(from_ns + offset_ns, left_ns);
                 if done <= until_ns + offset_ns {
-                    let next_ns = profile.starts_from(done).saturating_sub(offset_ns).min(until_ns);
+                    let next_ns = next.saturating_sub(offset_ns).min(until_ns);
                     return (done - offset_ns, (next_ns, next_ns + 1));
                 }
-                left_ns = free - profile.free_at(until_ns + offset_ns);
+                left_ns -= profile.free_at(until_ns + offset_ns) - profile.free_at(from_ns + offset_ns);
             }
             at_ns = end_ns;
         }
+    }
+
+    /// Delays the `ends` of work of `work_ns` of the ranks from number `first` on that are after their `starts`, no
+    /// more than a part. The memory of all their look-ups is asked for first.
+    pub(crate) fn settle(
+        &mut self,
+        first: usize,
+        ends: &mut [u64],
+        starts: &mut [u64],
+        stops: &mut [u64],
+        work_ns: u64,
+    ) {
+        let mut entries = [Entry::default(); PART];
+        for ((entry, end), place) in entries.iter_mut().zip(&*ends).zip(&self.places[first..]) {
+            *entry = self.profile(place, end - work_ns).enter(end - work_ns + place.offset_ns);
+        }
+        let touched = entries.iter().zip(&*ends).zip(&self.places[first..]);
+        black_box(
+            touched
+                .fold(0, |sum, ((entry, end), place)| sum ^ self.profile(place, end - work_ns).touch(entry)),
+        );
+        for (j, end) in ends.iter_mut().enumerate() {
+            if *end > starts[j] {
+                (*end, (starts[j], stops[j])) = self.done(first + j, *end - work_ns, work_ns);
+            }
+        }
+    }
+
+    /// The noise at `at_ns`, about.
+    #[inline]
+    fn profile(&self, place: &Place, at_ns: u64) -> &Profile {
+        let Pair { interrupts, all } = &self.pairs[place.pair as usize];
+        if at_ns < place.period * self.period_ns + self.favored_ns { interrupts } else { all }
     }
 
     /// Until when rank number `i` meets nothing, being at `at_ns`.

@@ -5,7 +5,7 @@
 //! holds both, and a receive and the send of the next round are one piece of work:
 //! `leave' = done(max(leave, leave of the other + L) + transfer, recv + combine + overhead)`.
 
-use super::job::{Block, each};
+use super::job::{BLOCK, Block, each, each2};
 use super::latency::{Latencies, Latency};
 use super::pattern::Pattern;
 use super::plan::Round;
@@ -40,21 +40,36 @@ pub(crate) fn run(
     each(parallel, blocks, &mut now[..ranks], |block, now| {
         block.work(now, send_ns);
     });
-    let mut all = rounds.iter().flat_map(|r| (0..r.times).map(move |k| (r, k))).peekable();
+    let all: Vec<(&Round, Pattern)> =
+        rounds.iter().flat_map(|r| (0..r.times).map(move |k| (r, r.pattern(k)))).collect();
+    all.iter().for_each(|(_, pattern)| latencies.keep(*pattern));
+    let pass = |(n, (round, pattern)): (usize, &(&Round, Pattern))| Pass {
+        pattern: *pattern,
+        latency: latencies.of(*pattern),
+        add_ns: round.cost.transfer_ns,
+        work_ns: round.cost.recv_ns + round.combine_ns + if n + 1 < all.len() { send_ns } else { 0 },
+    };
+    let passes: Vec<Pass<'_>> = all.iter().enumerate().map(pass).collect();
     let mut odd = false;
-    while let Some((round, k)) = all.next() {
-        let pattern = round.pattern(k);
-        let pass = Pass {
-            pattern,
-            latency: latencies.of(pattern),
-            add_ns: round.cost.transfer_ns,
-            work_ns: round.cost.recv_ns + round.combine_ns + if all.peek().is_some() { send_ns } else { 0 },
-        };
-        each(parallel, blocks, &mut spare[..ranks], |block, out| {
-            pass.block(&mut block.cpus, block.first as usize, now, out);
-        });
-        std::mem::swap(now, spare);
-        odd = !odd;
+    for passes in passes.chunk_by(|a, b| a.is_near() && b.is_near()) {
+        match passes {
+            [pass] => {
+                each(parallel, blocks, &mut spare[..ranks], |block, out| pass.block(block, (now, 0), out));
+                std::mem::swap(now, spare);
+                odd = !odd;
+            }
+            // what stays in the blocks is done block by block, while they are in the nearest caches
+            near => each2(parallel, blocks, (&mut now[..ranks], &mut spare[..ranks]), |block, now, spare| {
+                let first = block.first as usize;
+                for pair in near.chunks(2) {
+                    pair[0].block(block, (now, first), spare);
+                    match pair.get(1) {
+                        Some(second) => second.block(block, (spare, first), now),
+                        None => now.copy_from_slice(spare),
+                    }
+                }
+            }),
+        }
     }
     if odd {
         now[ranks..].copy_from_slice(&spare[ranks..]);
@@ -82,16 +97,23 @@ struct Part<'a> {
 }
 
 impl Pass<'_> {
-    /// The ranks from `first` on: what `old` says of all ranks goes in, theirs comes `out`.
-    fn block(&self, cpus: &mut Cpus, first: usize, old: &[u64], out: &mut [u64]) {
-        let n = out.len();
+    /// Whether messages stay in their block.
+    fn is_near(&self) -> bool {
+        matches!(self.pattern, Pattern::Flip { bit, .. } if (bit as usize) < BLOCK)
+    }
+
+    /// The ranks of `block`: `old`, whose first entry is rank `base`, says when all are free, `out` when these are after
+    /// the pass.
+    fn block(&self, block: &mut Block, (old, base): (&[u64], usize), out: &mut [u64]) {
+        let (first, n) = (block.first as usize, out.len());
+        let cpus = &mut block.cpus;
         let part = |at: usize, from: usize, len: usize| {
-            let rank = first + at;
-            Part { rank, at, from: &old[from..from + len], own: &old[rank..rank + len] }
+            let (rank, from) = (first + at, from - base);
+            Part { rank, at, from: &old[from..from + len], own: &old[rank - base..rank - base + len] }
         };
         match self.pattern {
             Pattern::Flip { bit, .. } if (bit as usize) < PART => {
-                self.pairs(cpus, first, bit as usize, &old[first..first + n], out);
+                self.pairs(cpus, first, bit as usize, &old[first - base..first - base + n], out);
             }
             Pattern::Flip { bit, .. } => {
                 let bit = bit as usize;

@@ -20,7 +20,7 @@ use crate::{Layout, MessageCost};
 
 /// Ranks whose state is worked on together: small enough for a processor's caches (and for tests to have
 /// many).
-const BLOCK: usize = if cfg!(test) { CHUNK / 4 } else { 1 << 13 };
+pub(crate) const BLOCK: usize = if cfg!(test) { CHUNK / 4 } else { 1 << 13 };
 
 /// Number of the key that imbalance is drawn with; sources have small ones.
 pub(crate) const IMBALANCE: u64 = 1 << 40;
@@ -251,6 +251,7 @@ impl<'a> Job<'a> {
 
     fn receive(&mut self, pattern: Pattern, cost: &MessageCost, combine_ns: u64) {
         let leave = &self.leave;
+        self.latencies.keep(pattern);
         let latency = self.latencies.of(pattern);
         let one = |block: &mut Block, i: usize, t: &mut u64| {
             let rank = block.first + i as u32;
@@ -429,7 +430,7 @@ pub(crate) fn each(
 }
 
 /// `f` with each block and its parts of `x` and `y`.
-fn each2(
+pub(crate) fn each2(
     parallel: bool,
     blocks: &mut [Block],
     (x, y): (&mut [u64], &mut [u64]),

@@ -33,18 +33,27 @@ impl<'a> Latencies<'a> {
         Self { network, ranks, kept: HashMap::new(), room: MOST_KEPT }
     }
 
+    /// Counts the hops of `pattern`, while there is room to keep them.
+    pub(crate) fn keep(&mut self, pattern: Pattern) {
+        if self.network.uniform_ns().is_some()
+            || self.kept.contains_key(&pattern)
+            || self.room < self.ranks as usize
+        {
+            return;
+        }
+        let asked = Latency::Asked(self.network, pattern);
+        let all: Option<Vec<u32>> = (0..self.ranks).map(|rank| asked.to(rank).try_into().ok()).collect();
+        self.room = all.as_ref().map_or(0, |all| self.room - all.len());
+        self.kept.extend(all.map(|all| (pattern, all)));
+    }
+
     /// Those of messages of `pattern`.
-    pub(crate) fn of(&mut self, pattern: Pattern) -> Latency<'_> {
-        if let Some(ns) = self.network.uniform_ns() {
-            return Latency::Uniform(ns);
+    pub(crate) fn of(&self, pattern: Pattern) -> Latency<'_> {
+        match (self.network.uniform_ns(), self.kept.get(&pattern)) {
+            (Some(ns), _) => Latency::Uniform(ns),
+            (None, Some(all)) => Latency::Kept(all),
+            (None, None) => Latency::Asked(self.network, pattern),
         }
-        if !self.kept.contains_key(&pattern) && self.room >= self.ranks as usize {
-            let asked = Latency::Asked(self.network, pattern);
-            let all: Option<Vec<u32>> = (0..self.ranks).map(|rank| asked.to(rank).try_into().ok()).collect();
-            self.room = all.as_ref().map_or(0, |all| self.room - all.len());
-            self.kept.extend(all.map(|all| (pattern, all)));
-        }
-        self.kept.get(&pattern).map_or(Latency::Asked(self.network, pattern), |all| Latency::Kept(all))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::{Burst, Class, Done, Noise, Source, Stream};
 use crate::noise::Detour;
-use crate::replay::Profile;
+use crate::profile::Profile;
 use crate::{CpuNoise, NodeNoise, SimError};
 
 /// Detours measured on the CPUs of one node or of several, over and over: every simulated node replays one
