@@ -9,11 +9,12 @@ use colony_noise::inject::{Amount, LeibnizPlan, LeibnizReport};
 use colony_noise::measure::{self, Attribution, Measurement};
 use colony_noise::selfish;
 use colony_noise::{Trace, periodic};
+use colony_project::{Steal, node_noise};
 use colony_sim::NodeNoise;
 
 use crate::StudyError;
 use crate::node::Injection;
-use crate::noise::{is_nodes_own, node_noise, summarise};
+use crate::noise::summarise;
 use crate::results::{Explained, Noise, SourceRow};
 
 /// Time a noise daemon sleeps after each calculation.
@@ -37,7 +38,7 @@ impl Measuring {
         let (measurement, trace) = self.measure(seconds)?;
         let command =
             format!("colony measure --cpus {} --duration {seconds}s --out trace.parquet", self.cpus);
-        Ok((reported(&measurement, &trace, &command), node_noise(&trace, is_nodes_own)?))
+        Ok((reported(&measurement, &trace, &command), node_noise(&trace, Steal::Excluded)?))
     }
 
     /// The noise under `injection`, begun half a second before, which is the daemon's sleep.
@@ -46,7 +47,7 @@ impl Measuring {
     /// As [`Measuring::noise`].
     pub fn detours(&self, seconds: f64, injection: &Injection) -> Result<NodeNoise, StudyError> {
         let (measured, _) = self.beside(injection, DAEMON_SLEEP, seconds + 10.0, || self.measure(seconds))?;
-        Ok(node_noise(&measured?.1, is_nodes_own)?)
+        Ok(node_noise(&measured?.1, Steal::Excluded)?)
     }
 
     /// Runs `work` while noise daemons, begun `settle` before, run on the CPUs; they end with it, or after

@@ -29,7 +29,7 @@ pub trait Node {
 
     /// Measures the detours of the job's CPUs under `injection` for `seconds`, the observer being the job.
     /// Under `windows` those in favored windows alone, on a timeline of favored time (see
-    /// [`crate::noise::favored_only`]).
+    /// [`colony_project::favored_only`]).
     ///
     /// # Errors
     /// As [`Node::noise`].

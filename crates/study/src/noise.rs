@@ -1,11 +1,8 @@
-//! From a noise trace to what a study keeps of it, and to what the projection takes.
+//! From a noise trace to what a study keeps of it.
 
 use std::collections::BTreeMap;
 
 use colony_noise::{Source, Trace};
-use colony_sim::noise::Detour as SimDetour;
-use colony_sim::{CpuNoise, NodeNoise, SimError};
-use colony_time::Windows;
 
 use crate::results::{Bucket, Noise, SourceRow, TimelinePoint};
 
@@ -102,72 +99,10 @@ fn timeline(trace: &Trace, sources: &[SourceRow]) -> Vec<TimelinePoint> {
         .collect()
 }
 
-/// Whether a job in its usual class on hardware of its own would meet noise of this source. Throttling and the
-/// measuring program's threads are the measurement's own doing, and what the hypervisor takes is its host's other work, not this node's: no
-/// window on this node can move either.
-#[must_use]
-pub fn is_nodes_own(source: &Source) -> bool {
-    source.is_of_node() && *source != Source::Hypervisor
-}
-
-/// What the projection takes of a trace: per observed CPU the detours whose source `keep` accepts
-/// (see [`is_nodes_own`]), on one timeline.
-///
-/// # Errors
-/// [`SimError`] where nothing was observed, or nothing of a CPU was left to the program.
-pub fn node_noise(trace: &Trace, keep: impl Fn(&Source) -> bool) -> Result<NodeNoise, SimError> {
-    per_cpu(trace, keep, (trace.meta.observed_s * 1e9) as u64, |start_ns, duration_ns| {
-        let offset_ns = start_ns.saturating_sub(trace.meta.start_ns);
-        match u64::try_from(offset_ns) {
-            Ok(offset_ns) => Some((offset_ns, duration_ns)),
-            // begun before the observation: the part inside counts
-            Err(_) => Some((0, duration_ns.checked_sub(offset_ns.unsigned_abs())?)),
-        }
-    })
-}
-
-/// The detours inside favored windows alone, on a timeline from which regular windows are cut out: the
-/// residual noise that operations in favored windows meet.
-///
-/// # Errors
-/// As [`node_noise`].
-pub fn favored_only(
-    trace: &Trace,
-    windows: &Windows,
-    keep: impl Fn(&Source) -> bool,
-) -> Result<NodeNoise, SimError> {
-    let begin = trace.meta.start_ns;
-    let end = begin.saturating_add((trace.meta.observed_s * 1e9) as i64);
-    per_cpu(trace, keep, windows.favored_time_between(begin, end), |start_ns, duration_ns| {
-        let stop = start_ns.saturating_add_unsigned(duration_ns);
-        let stolen = windows.favored_time_between(start_ns, stop);
-        (stolen > 0 && start_ns >= begin).then(|| (windows.favored_time_between(begin, start_ns), stolen))
-    })
-}
-
-fn per_cpu(
-    trace: &Trace,
-    keep: impl Fn(&Source) -> bool,
-    span_ns: u64,
-    place: impl Fn(i64, u64) -> Option<(u64, u64)>,
-) -> Result<NodeNoise, SimError> {
-    let noise = |cpu: usize| {
-        let detours = trace
-            .detours
-            .iter()
-            .filter(|d| usize::from(d.cpu) == cpu && keep(trace.source(d)))
-            .filter_map(|d| place(d.start_ns, d.duration_ns))
-            .map(|(start_ns, duration_ns)| SimDetour { start_ns, duration_ns });
-        CpuNoise::new(span_ns, detours)
-    };
-    NodeNoise::new(trace.meta.cpus.iter().map(noise).collect::<Result<_, _>>()?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use colony_noise::{Detour, TraceMeta};
-    use colony_time::DutyCycle;
 
     fn trace(detours: &[(i64, u64, u16)]) -> Trace {
         Trace {
@@ -222,19 +157,5 @@ mod tests {
         let longest = many.iter().map(|d| d.1).max();
         assert_eq!(n.timeline.iter().map(|p| p.duration_ns).max(), longest);
         assert!(n.timeline.iter().any(|p| p.duration_ns < 1_000), "short ones are sampled");
-    }
-
-    #[test]
-    fn favored_noise_is_what_falls_into_favored_windows() {
-        // favored 80 ns of 100, from the epoch
-        let w = Windows::new(100, DutyCycle::Ns(80), 0).expect("valid");
-        let t = trace(&[(5_010, 10, 1), (5_085, 10, 0), (5_170, 20, 1), (5_300, 50, 2)]);
-        let all = node_noise(&t, is_nodes_own).expect("observed");
-        assert_eq!(all.cpus()[0].detours().len(), 3, "throttling is left out");
-        assert_eq!(all.cpus()[1].stolen_ns(), 0);
-        let favored = favored_only(&t, &w, is_nodes_own).expect("observed");
-        assert_eq!(favored.span_ns(), 800);
-        let found: Vec<_> = favored.cpus()[0].detours().iter().map(|d| (d.start_ns, d.duration_ns)).collect();
-        assert_eq!(found, [(10, 10), (150, 10)]);
     }
 }

@@ -12,6 +12,7 @@ use colony_node::privilege::Privileges;
 use colony_node::record::NodeRecord;
 use colony_noise::Trace;
 use colony_noise::inject::LeibnizReport;
+use colony_project::{Steal, favored_only};
 use colony_sched::run::RunReport;
 use colony_sim::NodeNoise;
 use colony_time::text::Ns;
@@ -20,7 +21,7 @@ use colony_time::{DutyCycle, Windows};
 use crate::measured::{Measuring, step};
 use crate::neighbours::Usage;
 use crate::node::{BenchRun, Injection};
-use crate::noise::{bucketed, favored_only, is_nodes_own};
+use crate::noise::bucketed;
 use crate::results::{Bucket, Cell, Edges, Noise, SchedulerKind, Split};
 use crate::{Node, Params, StudyError};
 
@@ -163,7 +164,7 @@ impl Node for ThisNode {
                 .collect::<Vec<_>>();
         self.under_windows(what, Some(windows), &job, injection, seconds)?;
         let trace = Trace::read(&kept).map_err(|e| step(what, &e))?;
-        Ok(favored_only(&trace, windows, is_nodes_own)?)
+        Ok(favored_only(&trace, windows, Steal::Excluded)?)
     }
 
     fn bench(&mut self, run: &BenchRun) -> Result<Cell, StudyError> {

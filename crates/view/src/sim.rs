@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use colony_sim::fit::{Fit, Verdict};
-use colony_sim::source::{Arrivals, Class, Dist};
+use colony_project::fit::Fitted;
+use colony_sim::fit::Verdict;
+use colony_sim::source::{Arrivals, Dist};
 use colony_sim::spec::{Scenario, SchedulerSpec};
 use colony_sim::sweep::{Finished, Results};
 use colony_sim::what_if::{Answer, Time};
@@ -251,27 +252,6 @@ fn difference(t: &Option<Time>) -> String {
         Some(t) if t.ci95_ns.is_none_or(|half| half > ROUGH * t.ns.abs()) => format!("~{}", time(t.ns)),
         Some(t) => time(t.ns),
     }
-}
-
-/// A source of a trace with the model fitted to it.
-#[derive(Clone, Debug, serde::Serialize)]
-pub struct Fitted {
-    /// Its name.
-    pub name: String,
-    /// Who can hold it back.
-    pub class: Class,
-    /// Detours measured.
-    pub detours: usize,
-    /// Share of the CPUs' time it takes.
-    pub stolen_share: f64,
-    /// The cores that have it, where not all have.
-    pub cores: Option<Vec<u32>>,
-    /// Share of the CPUs' time that the model takes, placed there.
-    pub model_share: f64,
-    /// The model.
-    pub fit: Option<Fit>,
-    /// Why there is none.
-    pub reason: Option<String>,
 }
 
 /// Models of a trace's sources, a row each.

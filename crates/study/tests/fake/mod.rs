@@ -3,6 +3,7 @@
 use colony_node::privilege::Privileges;
 use colony_node::record::NodeRecord;
 use colony_noise::{Detour, Source, Trace, TraceMeta};
+use colony_project::{Steal, node_noise};
 use colony_sim::noise::Detour as Stolen;
 use colony_sim::{CpuNoise, NodeNoise};
 use colony_study::neighbours::Usage;
@@ -213,7 +214,7 @@ impl Node for Fake {
             of_stolen_without_throttle: 0.983,
             of_detours_without_throttle: 0.834,
         });
-        Ok((n, noise::node_noise(&trace, noise::is_nodes_own)?))
+        Ok((n, node_noise(&trace, Steal::Excluded)?))
     }
 
     fn detours(
@@ -223,7 +224,7 @@ impl Node for Fake {
         windows: Option<&Windows>,
     ) -> Result<NodeNoise, StudyError> {
         self.check("detours")?;
-        let own = noise::node_noise(&trace(), noise::is_nodes_own)?;
+        let own = node_noise(&trace(), Steal::Excluded)?;
         if windows.is_some() {
             return Ok(NodeNoise::new(vec![CpuNoise::periodic(4_000_000, 1_500)?])?);
         }

@@ -1,0 +1,13 @@
+//! From measured noise to simulated noise.
+//!
+//! `colony sim`, `colony noise fit` and `colony study` all take their noise from traces through this crate, so that
+//! they agree:
+//!
+//! * [`measured`] converts a trace into one timeline for each source and CPU, for simulations that replay it,
+//! * [`node_noise`] merges all sources that count, for projections; [`favored_only`] cuts regular windows out,
+//! * [`fit`] fits a model to each source, and writes the models as a scenario.
+
+pub mod fit;
+mod noise;
+
+pub use noise::{Steal, favored_only, measured, node_noise};
