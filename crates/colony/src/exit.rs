@@ -7,7 +7,6 @@ use colony_clock::simulate::ModelError;
 use colony_clock::sync::SyncError;
 use colony_cnk::CnkError;
 use colony_node::NodeError;
-use colony_noise::diff::DiffError;
 use colony_noise::inject::InjectError;
 use colony_noise::measure::MeasureError;
 use colony_noise::selfish::SelfishError;
@@ -81,7 +80,6 @@ fn is_wrong_use(e: &anyhow::Error) -> bool {
                 MeasureError,
                 InjectError,
                 TraceError,
-                DiffError,
                 BenchError,
                 SchedError,
                 SyncError,
@@ -99,6 +97,7 @@ mod tests {
     use super::*;
     use anyhow::anyhow;
     use colony_node::cpu::CpuSet;
+    use colony_noise::diff::DiffError;
 
     fn offline() -> NodeError {
         NodeError::CpuUnusable { cpu: 1, reason: "it is offline", usable: CpuSet::default() }
@@ -106,7 +105,7 @@ mod tests {
 
     #[test]
     fn what_other_words_would_cure_is_wrong_use_through_every_library() {
-        let wrong: [anyhow::Error; 10] = [
+        let wrong: [anyhow::Error; 9] = [
             WrongUse("no".into()).into(),
             offline().into(),
             MeasureError::Selfish(SelfishError::Node(offline())).into(),
@@ -115,7 +114,6 @@ mod tests {
             BenchError::Node(offline()).into(),
             BenchError::Ranks { program: colony_bench::Program::Ring, ranks: 1, least: 2 }.into(),
             StudyError::Params("no".into()).into(),
-            DiffError::Resamples(0).into(),
             VmError::Wrong("no".into()).into(),
         ];
         for e in wrong {

@@ -94,12 +94,11 @@ pub fn diff(d: &Diff) -> String {
             Figure::MaxNs => ("longest".into(), time),
             Figure::Source(source) => (source.to_string(), percent),
         };
-        let (low, high) = c.interval;
         t.add_row([
             name(&label, 22),
             show(c.before),
             show(c.after),
-            format!("{} … {}", show(low), show(high)),
+            c.interval.map_or("–".into(), |(low, high)| format!("{} … {}", show(low), show(high))),
             match c.verdict {
                 Verdict::NoDifferenceShown => "not shown".into(),
                 shown => shown.name().to_owned(),

@@ -5,7 +5,7 @@ use colony_node::class::Class;
 use colony_node::cpu::CpuSet;
 use colony_node::privilege::Privileges;
 use colony_node::record::NodeRecord;
-use colony_noise::diff::{Diff, Options};
+use colony_noise::diff::Diff;
 use colony_noise::inject::leibniz::{Amount, CpuNoise, LeibnizPlan, LeibnizReport};
 use colony_noise::inject::noise_table::{NoiseRow, NoiseTable, TablePlan};
 use colony_noise::inject::report::{CpuInjection, VictimView};
@@ -300,7 +300,7 @@ fn a_trace_and_two_of_them_compared() {
     assert!(text.contains("favored windows:") && text.contains("periodic: "), "{text}");
     let mut other = trace(900_000);
     other.meta.threshold_ns = 5000;
-    let diff = Diff::of(&t, &other, Options { resamples: 50, seed: 1 }).expect("comparable");
+    let diff = Diff::of(&t, &other).expect("comparable");
     check(&colony_view::trace::diff(&diff));
 }
 

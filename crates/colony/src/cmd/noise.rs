@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use colony_noise::convert::{self, Format};
-use colony_noise::diff::{Diff, Options};
+use colony_noise::diff::Diff;
 use colony_noise::summary::Summary;
 use colony_noise::{Trace, periodic};
 use colony_time::{DutyCycle, Windows};
@@ -71,7 +71,7 @@ struct Convert {
 
 /// Compare two traces: did the change help?
 ///
-/// Every figure with its 95 % confidence interval, by bootstrap over stretches of time.
+/// Every figure with the 95 % confidence interval of its difference. A dash: too few detours for an interval.
 #[derive(clap::Args)]
 #[command(after_help = "Example:
   colony noise diff before.parquet after.parquet")]
@@ -80,12 +80,6 @@ struct DiffArgs {
     before: PathBuf,
     /// The trace after it
     after: PathBuf,
-    /// Bootstrap resamples
-    #[arg(long, default_value_t = Options::default().resamples, value_name = "N")]
-    resamples: u32,
-    /// Seed of the bootstrap
-    #[arg(long, default_value_t = Options::default().seed, value_name = "N")]
-    seed: u64,
     /// Print JSON for programs
     #[arg(long)]
     json: bool,
@@ -129,6 +123,6 @@ fn show(a: &Show) -> anyhow::Result<()> {
 
 fn diff(a: &DiffArgs) -> anyhow::Result<()> {
     let (before, after) = (super::read_trace(&a.before)?, super::read_trace(&a.after)?);
-    let diff = Diff::of(&before, &after, Options { resamples: a.resamples, seed: a.seed })?;
+    let diff = Diff::of(&before, &after)?;
     super::print(a.json, &diff, view::diff)
 }

@@ -1,39 +1,24 @@
 //! Did the change help? Two traces compared, figure by figure, with what chance alone would do.
 //!
-//! Each trace is cut into slices of time over all its CPUs. Slices are drawn anew with replacement, some
-//! thousand times (a block bootstrap: detours that come together stay together), and the spread of a figure's
-//! difference over the draws gives its 95 % confidence interval. Where the interval lies on one side of 0 the
-//! figure changed; else no difference is shown, which is not to say that there is none.
+//! Each trace is cut into slices of time over all its CPUs: detours that come together stay together. How far the
+//! slices differ gives the 95 % confidence interval of each figure ([`interval`]), and both traces' intervals that of
+//! the difference. Where it lies on one side of 0 the figure changed; else no difference is shown, which is not to
+//! say that there is none.
 
+mod interval;
 mod slices;
 
 use std::collections::BTreeMap;
 
-use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
 use crate::Source;
 use crate::trace::Trace;
-use slices::{Figures, Lengths, Slices};
+use interval::{Range, chance_of_longest, difference};
+use slices::Slices;
 
 /// Sources compared on their own: those that steal most in either trace.
 const MAX_SOURCES: usize = 16;
-
-/// How to compare.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Options {
-    /// Draws of the bootstrap.
-    pub resamples: u32,
-    /// Seed of the draws: the same seed gives the same intervals.
-    pub seed: u64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { resamples: 2000, seed: 1 }
-    }
-}
 
 /// Traces that cannot be compared at all.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -43,31 +28,17 @@ pub enum DiffError {
         "the {0} trace does not say how long was observed (`observed_s` is {1}): measure with `colony measure`, or add it to the file"
     )]
     NotTimed(&'static str, f64),
-    /// No resamples, or more than anybody waits for.
-    #[error("{0} resamples give no interval; choose 1 to {MAX_RESAMPLES}")]
-    Resamples(u32),
-}
-
-/// Most resamples of the bootstrap.
-const MAX_RESAMPLES: u32 = 100_000;
-
-impl DiffError {
-    /// Whether the caller asked for something that cannot be (exit code 2), rather than the traces being wrong.
-    #[must_use]
-    pub const fn is_wrong_use(&self) -> bool {
-        matches!(self, Self::Resamples(_))
-    }
 }
 
 /// What a comparison of one figure comes to. Less noise is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The interval lies below 0.
+    /// The interval lies below 0; or the longest detours are in the first trace, by more than chance.
     Improved,
-    /// The interval lies above 0.
+    /// The interval lies above 0; or the longest detours are in the second trace.
     Worse,
-    /// The interval holds 0.
+    /// The interval holds 0, or there are too few detours.
     NoDifferenceShown,
 }
 
@@ -95,7 +66,8 @@ pub enum Figure {
     P50Ns,
     /// Length that 99 % of the detours do not exceed, nanoseconds.
     P99Ns,
-    /// Longest detour, nanoseconds. A maximum hangs on one detour: its interval is a hint only.
+    /// Longest detour, nanoseconds. A maximum hangs on one detour and has no interval: its verdict goes by how many
+    /// slices of one trace have detours longer than any of the other.
     MaxNs,
     /// Stolen share by one source.
     Source(Source),
@@ -112,8 +84,8 @@ pub struct Change {
     pub after: f64,
     /// `after` − `before`.
     pub difference: f64,
-    /// 95 % confidence interval of the difference, from low to high.
-    pub interval: (f64, f64),
+    /// 95 % confidence interval of the difference, from low to high; none where there are too few detours for one.
+    pub interval: Option<(f64, f64)>,
     /// What that says.
     pub verdict: Verdict,
 }
@@ -131,13 +103,11 @@ pub struct Diff {
     pub threshold_ns: u64,
     /// Slices of time each trace was cut into.
     pub slices: (usize, usize),
-    /// How it was compared.
-    pub options: Options,
 }
 
 impl Diff {
     /// The schema of a comparison's JSON.
-    pub const SCHEMA: &str = "colony.noise.diff/1";
+    pub const SCHEMA: &str = "colony.noise.diff/2";
 
     /// Compares `after` with `before`.
     ///
@@ -146,10 +116,7 @@ impl Diff {
     ///
     /// # Errors
     /// [`DiffError::NotTimed`].
-    pub fn of(before: &Trace, after: &Trace, options: Options) -> Result<Self, DiffError> {
-        if !(1..=MAX_RESAMPLES).contains(&options.resamples) {
-            return Err(DiffError::Resamples(options.resamples));
-        }
+    pub fn of(before: &Trace, after: &Trace) -> Result<Self, DiffError> {
         for (name, trace) in [("first", before), ("second", after)] {
             let s = trace.meta.observed_s;
             if !(s.is_finite() && s > 0.0) {
@@ -157,32 +124,21 @@ impl Diff {
             }
         }
         let threshold_ns = before.meta.threshold_ns.max(after.meta.threshold_ns);
-        let lengths = Lengths::of([before, after], threshold_ns);
         let sources = top_sources(before, after, threshold_ns);
-        let cut = [before, after].map(|t| Slices::of(t, threshold_ns, &lengths, &sources));
-        let mut draws: Vec<Vec<f64>> = vec![Vec::new(); Figures::COMMON + sources.len()];
-        let mut random = ChaCha8Rng::seed_from_u64(options.seed);
-        for _ in 0..options.resamples {
-            let [a, b] = [&cut[0], &cut[1]].map(|s| {
-                let drawn: Vec<usize> = (0..s.len()).map(|_| random.random_range(0..s.len())).collect();
-                // the maximum of a full draw is nearly always the same: half a draw shows how much hangs on
-                // one slice
-                s.figures(&drawn, drawn.len() / 2, &lengths)
-            });
-            draws.iter_mut().zip(a.0.iter().zip(&b.0)).for_each(|(d, (a, b))| d.push(b - a));
-        }
-        let [a, b] =
-            [&cut[0], &cut[1]].map(|s| s.figures(&(0..s.len()).collect::<Vec<_>>(), s.len(), &lengths));
-        let common = [Figure::StolenShare, Figure::DetoursPerS, Figure::P50Ns, Figure::P99Ns, Figure::MaxNs];
-        let figures = common.into_iter().chain(sources.into_iter().map(Figure::Source));
-        let changes = figures
-            .zip(a.0.iter().zip(&b.0))
-            .zip(draws)
-            .map(|((figure, (a, b)), draws)| change(figure, *a, *b, draws))
-            .collect();
+        let cut = [before, after].map(|t| Slices::of(t, threshold_ns, &sources));
+        let mut changes = vec![
+            of_sums(Figure::StolenShare, cut.each_ref().map(|c| c.per_slice(|s| s.stolen_s))),
+            of_sums(Figure::DetoursPerS, cut.each_ref().map(|c| c.per_slice(|s| s.count as f64))),
+            of_ranges(Figure::P50Ns, cut.each_ref().map(|c| c.quantile(0.5))),
+            of_ranges(Figure::P99Ns, cut.each_ref().map(|c| c.quantile(0.99))),
+            of_longest(&cut),
+        ];
+        changes.extend(sources.into_iter().enumerate().map(|(i, source)| {
+            of_sums(Figure::Source(source), cut.each_ref().map(|c| c.per_slice(|s| s.by_source_s[i])))
+        }));
         let warnings = warnings(before, after, threshold_ns);
         let slices = (cut[0].len(), cut[1].len());
-        Ok(Self { schema: Self::SCHEMA.into(), changes, warnings, threshold_ns, slices, options })
+        Ok(Self { schema: Self::SCHEMA.into(), changes, warnings, threshold_ns, slices })
     }
 
     /// The comparison of one figure.
@@ -192,17 +148,39 @@ impl Diff {
     }
 }
 
-fn change(figure: Figure, before: f64, after: f64, mut draws: Vec<f64>) -> Change {
-    draws.sort_unstable_by(f64::total_cmp);
-    let at =
-        |q: f64| draws.get((q * (draws.len().max(1) - 1) as f64).round() as usize).copied().unwrap_or(0.0);
-    let interval = (at(0.025), at(0.975));
+/// The change of a rate, from both traces' slices.
+fn of_sums(figure: Figure, rates: [interval::Rates; 2]) -> Change {
+    // what one trace saw happen at once can happen in the other
+    let largest = rates[0].largest().max(rates[1].largest());
+    of_ranges(figure, rates.map(|r| r.range(largest)))
+}
+
+fn of_ranges(figure: Figure, [before, after]: [Range; 2]) -> Change {
+    let interval = difference(&before, &after);
     let verdict = match interval {
-        (_, high) if high < 0.0 => Verdict::Improved,
-        (low, _) if low > 0.0 => Verdict::Worse,
+        Some((_, high)) if high < 0.0 => Verdict::Improved,
+        Some((low, _)) if low > 0.0 => Verdict::Worse,
         _ => Verdict::NoDifferenceShown,
     };
+    let (before, after) = (before.value, after.value);
     Change { figure, before, after, difference: after - before, interval, verdict }
+}
+
+/// The change of the longest detour.
+fn of_longest(cut: &[Slices; 2]) -> Change {
+    let [before, after] = cut.each_ref().map(Slices::longest_ns);
+    let by_chance = |longer: &Slices, other: &Slices| {
+        chance_of_longest(longer.slices_above(other.longest_ns()), longer.cpu_s(), other.cpu_s())
+    };
+    let verdict = if by_chance(&cut[0], &cut[1]) < 0.025 {
+        Verdict::Improved
+    } else if by_chance(&cut[1], &cut[0]) < 0.025 {
+        Verdict::Worse
+    } else {
+        Verdict::NoDifferenceShown
+    };
+    let (before, after) = (before as f64, after as f64);
+    Change { figure: Figure::MaxNs, before, after, difference: after - before, interval: None, verdict }
 }
 
 /// Sources that steal most, over both traces.
@@ -261,3 +239,6 @@ fn warnings(before: &Trace, after: &Trace, threshold_ns: u64) -> Vec<String> {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod coverage_tests;
