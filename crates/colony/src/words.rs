@@ -20,3 +20,13 @@ pub(crate) fn cpus(text: &str) -> Result<CpuSet, String> {
 pub(crate) fn duty(text: &str) -> Result<colony_time::DutyCycle, String> {
     colony_time::text::parse_duty(text).map_err(|e| e.to_string())
 }
+
+/// The first few of a list, as `0, 1, 2, …`.
+pub(crate) fn some_of(numbers: &[u32]) -> String {
+    const SHOWN: usize = 8;
+    let mut shown: Vec<String> = numbers.iter().take(SHOWN).map(u32::to_string).collect();
+    if numbers.len() > SHOWN {
+        shown.push("…".into());
+    }
+    shown.join(", ")
+}

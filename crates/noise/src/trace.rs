@@ -215,12 +215,26 @@ impl Trace {
         self.detours.iter().fold(0, |sum, d| sum.saturating_add(d.duration_ns))
     }
 
-    /// The CPUs of all nodes: those observed, and any other a detour names.
+    /// Numbers of the nodes that have detours, ascending.
     #[must_use]
-    pub fn lanes(&self) -> Vec<Lane> {
+    pub fn nodes(&self) -> Vec<u32> {
         let mut nodes: Vec<u32> = self.detours.iter().map(|d| d.node).collect();
         nodes.sort_unstable();
         nodes.dedup();
+        nodes
+    }
+
+    /// The detours of one node, with the metadata of all.
+    #[must_use]
+    pub fn of_node(mut self, node: u32) -> Self {
+        self.detours.retain(|d| d.node == node);
+        self
+    }
+
+    /// The CPUs of all nodes: those observed, and any other a detour names.
+    #[must_use]
+    pub fn lanes(&self) -> Vec<Lane> {
+        let mut nodes = self.nodes();
         if nodes.is_empty() {
             nodes.push(0);
         }

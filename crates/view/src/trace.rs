@@ -1,5 +1,6 @@
 //! What a trace says, and what changed from one to another.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use colony_noise::diff::{Diff, Figure, Verdict};
@@ -8,7 +9,7 @@ use colony_noise::summary::{Amount, Summary};
 use colony_noise::trace::TraceMeta;
 
 use crate::table::{self, name, wrap};
-use crate::units::{count, percent, three, time};
+use crate::units::{count, counted, percent, three, time};
 
 /// Sources and periods shown; the rest is in the JSON.
 const ROWS: usize = 16;
@@ -22,10 +23,13 @@ pub fn summary(meta: &TraceMeta, s: &Summary, periodic: &[Finding]) -> String {
     if let Some(node) = &meta.node {
         let _ = writeln!(w, "{}", table::node(node));
     }
+    let nodes: BTreeSet<u32> = s.lanes.iter().map(|l| l.lane.node).collect();
+    let of_nodes =
+        if nodes.len() > 1 { format!(" of {} nodes", count(nodes.len() as u64)) } else { "".into() };
     let _ = writeln!(
         w,
-        "{} CPUs for {} s, detours of {} and longer; stolen: {}",
-        s.cpus,
+        "{}{of_nodes} for {} s, detours of {} and longer; stolen: {}",
+        counted(s.cpus as u64, "CPU"),
         three(s.observed_s),
         time(s.threshold_ns as f64),
         percent(s.total.stolen_share),

@@ -11,7 +11,7 @@ use colony_time::{DutyCycle, Windows};
 use colony_view::trace as view;
 use serde::Serialize;
 
-use crate::words::{Ns, duty, ns};
+use crate::words::{Ns, duty, ns, some_of};
 
 /// Read, convert, compare and fit noise traces
 #[derive(clap::Args)]
@@ -54,6 +54,7 @@ struct Show {
 #[command(after_help = "Formats: parquet, csv, netgauge, osnoise (or rtla), chrome, hdr (write only)
 Examples:
   colony noise convert node.parquet node.csv
+  colony noise convert all.parquet node2.parquet --node 2     one node of several
   colony noise convert node.parquet node.json --to chrome     for chrome://tracing or Perfetto
   colony noise convert osnoise.txt node.parquet --from rtla")]
 struct Convert {
@@ -67,6 +68,9 @@ struct Convert {
     /// Format of the output [default: by its name]
     #[arg(long, value_name = "FORMAT")]
     to: Option<Format>,
+    /// Keep the detours of this node alone
+    #[arg(long, value_name = "NUMBER")]
+    node: Option<u32>,
 }
 
 /// Compare two traces: did the change help?
@@ -97,11 +101,29 @@ struct Shown {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.action {
         Action::Show(a) => show(&a)?,
-        Action::Convert(a) => convert::write(&convert::read(&a.input, a.from)?, &a.output, a.to)?,
+        Action::Convert(a) => convert(&a)?,
         Action::Diff(a) => diff(&a)?,
         Action::Fit(a) => super::sim::fit::run(&a)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn convert(a: &Convert) -> anyhow::Result<()> {
+    let mut trace = convert::read(&a.input, a.from)?;
+    if let Some(node) = a.node {
+        let nodes = trace.nodes();
+        if !nodes.contains(&node) {
+            let there =
+                if nodes.is_empty() { "no detours".into() } else { format!("nodes {}", some_of(&nodes)) };
+            let file = a.input.display();
+            return Err(crate::exit::WrongUse(format!(
+                "{file} has no detours of node {node}; it has {there}"
+            ))
+            .into());
+        }
+        trace = trace.of_node(node);
+    }
+    Ok(convert::write(&trace, &a.output, a.to)?)
 }
 
 fn show(a: &Show) -> anyhow::Result<()> {

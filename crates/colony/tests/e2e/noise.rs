@@ -49,6 +49,36 @@ fn a_trace_goes_through_every_format_and_back_without_losing_a_detour() {
 }
 
 #[test]
+fn nodes_of_one_trace_are_not_simulated_as_one() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let file = |name: &str| dir.path().join(name);
+    let both = file("both.csv");
+    let mut rows = String::from("# observed_s: 1\n# cpus: 0-1\nnode,cpu,start_ns,duration_ns,source\n");
+    for i in 0..50 {
+        // node 3 has what node 0 has, a hundred times as long
+        rows += &format!("0,0,{},1000,nmi\n3,1,{},100000,nmi\n", i * 20_000_000, i * 20_000_000 + 10_000_000);
+    }
+    std::fs::write(&both, rows).expect("written");
+    assert!(text(&["noise", "show", str(&both)]).starts_with("4 CPUs of 2 nodes for 1.00 s"));
+    let sim = ["--nodes", "4", "--op", "barrier", "--work", "10ms", "--iterations", "50", "--json"];
+    for ask in [&["sim", "--trace"][..], &["sim", "--what-if"], &["noise", "fit"]] {
+        let all: Vec<&str> = ask.iter().copied().chain([str(&both)]).collect();
+        fails(&all, 2, "holds 2 nodes (0, 3)");
+    }
+    let stolen = ["0", "3"].map(|node| {
+        let one = file(&format!("{node}.csv"));
+        text(&["noise", "convert", str(&both), str(&one), "--node", node]);
+        detours(&one)
+    });
+    assert_eq!(stolen, [(50, 50_000), (50, 5_000_000)]);
+    let [first, second] = [file("0.csv"), file("3.csv")];
+    let traces = ["sim", "--trace", str(&first), "--trace", str(&second)];
+    let all: Vec<&str> = traces.iter().chain(&sim).copied().collect();
+    assert_eq!(json(&all)["traces"].as_array().map(Vec::len), Some(2));
+    fails(&["noise", "convert", str(&both), str(&first), "--node", "1"], 2, "it has nodes 0, 3");
+}
+
+#[test]
 fn a_trace_does_not_differ_from_itself() {
     let (_dir, trace) = measured();
     let d = json(&["noise", "diff", str(&trace), str(&trace), "--json"]);

@@ -228,7 +228,7 @@ fn warnings(before: &Trace, after: &Trace, threshold_ns: u64) -> Vec<String> {
     }
     for (name, meta) in [("first", a), ("second", b)] {
         if meta.dropped > 0 {
-            found.push(format!("the {name} trace lacks {} detours that did not fit its ring", meta.dropped));
+            found.push(format!("the {name} trace lacks detours that did not fit its ring: {}", meta.dropped));
         }
         if meta.observed_s < 2.0 {
             found.push(format!("the {name} trace is short ({:.1} s): intervals are rough", meta.observed_s));

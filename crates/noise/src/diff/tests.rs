@@ -85,7 +85,7 @@ fn traces_made_differently_are_warned_of() {
     b.meta.observer = None;
     b.meta.dropped = 7;
     let text = Diff::of(&a, &b).expect("timed").warnings.join("\n");
-    for part in ["scheduling class", "number of CPUs", "much shorter", "7 detours"] {
+    for part in ["scheduling class", "number of CPUs", "much shorter", "ring: 7"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     b.meta.observed_s = 0.0;

@@ -14,5 +14,16 @@ pub(super) fn read_all(files: &[String]) -> anyhow::Result<Traces> {
 /// Reads a trace as noise by source.
 pub(super) fn read(path: &Path) -> anyhow::Result<Measured> {
     let trace = crate::cmd::read_trace(path)?;
+    if let nodes @ [_, _, ..] = &trace.nodes()[..] {
+        return Err(super::wrong(format!(
+            "the trace {} holds {} nodes ({}), and a simulated node replays one: write each to a file of its own \
+             (colony noise convert {} OUTPUT --node {}), and simulate with a --trace for each",
+            path.display(),
+            nodes.len(),
+            crate::words::some_of(nodes),
+            path.display(),
+            nodes[0]
+        )));
+    }
     colony_project::measured(&trace).with_context(|| format!("the trace {}", path.display()))
 }
