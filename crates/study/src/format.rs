@@ -37,6 +37,12 @@ pub fn number(value: f64) -> String {
     format!("{sign}{grouped}{point}{fraction}")
 }
 
+/// A count of things: `1 node`, `16,384 nodes`.
+#[must_use]
+pub fn counted(n: u64, thing: &str) -> String {
+    format!("{} {}", count(n), colony_sim::words::plural(n, thing))
+}
+
 /// Nanoseconds with a unit that fits.
 #[must_use]
 pub fn time(ns: f64) -> String {

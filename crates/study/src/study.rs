@@ -236,7 +236,7 @@ fn published(results: &Results) -> Result<Vec<Published>, StudyError> {
             published: published.into(),
             ours: format::times(u / c),
             value: Some(u / c),
-            note: format!("measured, {} ranks on one node", results.params.ranks),
+            note: format!("measured, {} on one node", format::counted(results.params.ranks.into(), "rank")),
         });
     }
     Ok(rows)

@@ -9,7 +9,7 @@ use colony_clock::sync::SyncReport;
 use colony_sched::daemon::clock::{Coordination, Mode};
 
 use crate::table::{self, name, wrap};
-use crate::units::{count, three, time};
+use crate::units::{count, counted, three, time};
 
 /// Nodes shown; the rest is in the JSON.
 const ROWS: usize = 24;
@@ -65,7 +65,7 @@ fn kept(c: &Coordination) -> String {
         let _ = writeln!(out, "{}", wrap(&text));
     }
     if let (steps @ 1.., Some(last)) = (c.steps, c.last_step_ns) {
-        let _ = writeln!(out, "set        {} times, last by {}", count(steps), time(last as f64));
+        let _ = writeln!(out, "set        {}, last by {}", counted(steps, "time"), time(last as f64));
     }
     out
 }
@@ -91,9 +91,9 @@ pub fn sync(r: &SyncReport) -> String {
     let largest = nodes.iter().map(|n| n.estimate.bound_ns).max().unwrap_or(0);
     let growth = nodes.iter().map(|n| n.estimate.growth_ppm).fold(0.0, f64::max);
     let mut out = format!(
-        "{} nodes in {} rounds; errors under {}, growing by {} a second at most\n",
-        count(u64::from(r.node_count)),
-        r.rounds,
+        "{} in {}; errors under {}, growing by {} a second at most\n",
+        counted(u64::from(r.node_count), "node"),
+        counted(r.rounds.into(), "round"),
         time(largest as f64),
         time(growth * 1e3),
     );
@@ -118,7 +118,7 @@ pub fn sync(r: &SyncReport) -> String {
     }
     let _ = writeln!(out, "{t}");
     if left_out > 0 {
-        let _ = writeln!(out, "{} nodes with smaller errors are not shown (--json)", count(left_out as u64));
+        let _ = writeln!(out, "not shown (--json): {} with smaller errors", counted(left_out as u64, "node"));
     }
     if r.dropped.any() {
         let _ = writeln!(out, "{}", wrap(&format!("dropped datagrams: {}", r.dropped)));

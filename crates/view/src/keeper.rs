@@ -7,7 +7,7 @@ use colony_sched::ext::ExtStats;
 use colony_sched::keeper::Kept;
 
 use crate::table::name;
-use crate::units::{count, percent, time};
+use crate::units::{count, counted, percent, time};
 
 /// Threads named in one line.
 const NAMED: usize = 5;
@@ -42,9 +42,9 @@ pub(crate) fn favored(e: &ExtStats) -> String {
 /// What the agent did, and what that took.
 pub(crate) fn switches(a: &AgentStats) -> String {
     format!(
-        "agent: {} switches, {} tasks joined, {} of one CPU",
-        count(a.switches),
-        count(a.joined),
+        "agent: {}, {} joined, {} of one CPU",
+        if a.switches == 1 { "1 switch".into() } else { format!("{} switches", count(a.switches)) },
+        counted(a.joined, "task"),
         percent(a.cpu_ns as f64 / a.wall_ns.max(1) as f64),
     )
 }

@@ -6,7 +6,7 @@ use colony_noise::measure::{Explained, Measurement, SourceReport};
 use colony_study::format::{NOT_SEEN, seen};
 
 use crate::table::{self, name, wrap};
-use crate::units::{count, percent, three, time};
+use crate::units::{count, counted, percent, three, time};
 
 /// Sources shown; the rest is summed up in one row.
 const ROWS: usize = 16;
@@ -95,9 +95,9 @@ fn source_row(s: &SourceReport) -> [String; 7] {
 fn measuring_itself(w: &mut String, m: &Measurement) -> std::fmt::Result {
     let Some(own) = m.measuring_itself.as_ref().filter(|o| o.events > Some(0)) else { return Ok(()) };
     let text = format!(
-        "measuring itself: {} in {} events, {} of CPU; in no figure above, in the trace as `observer`",
+        "measuring itself: {} in {}, {} of CPU; in no figure above, in the trace as `observer`",
         time(own.stolen_ns as f64),
-        count(own.events.unwrap_or(0)),
+        counted(own.events.unwrap_or(0), "event"),
         percent(own.stolen_share),
     );
     writeln!(w, "{}", wrap(&text))

@@ -64,7 +64,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(out) = &args.out {
         super::can_write(out)?;
     }
-    let bar = Progress::busy(&format!("{} on {} ranks", args.program.name(), args.n));
+    let bar = Progress::busy(&format!(
+        "{} on {}",
+        args.program.name(),
+        colony_view::units::counted(args.n.into(), "rank")
+    ));
     let result = launch.run_while(|| !stop.load(Ordering::Relaxed))?;
     drop(bar);
     if let Some(out) = &args.out {

@@ -2,7 +2,7 @@
 
 use super::figure::Figure;
 use super::html::Html;
-use crate::format::{NOT_SEEN, count, percent, seen, time};
+use crate::format::{NOT_SEEN, count, counted, percent, seen, time};
 use crate::results::{Bucket, Noise, Results};
 use crate::table::noise_name;
 
@@ -38,11 +38,11 @@ fn sources(h: &mut Html, n: &Noise, number: &mut u32) {
         })
         .collect();
     let mut caption = format!(
-        "What took CPUs {} away from a program that never stops, in {:.0} s: {} detours of {} ns and more, {} of the \
+        "What took CPUs {} away from a program that never stops, in {:.0} s: {} of {} ns and more, {} of the \
          time. Note the logarithmic axis: a bar one step longer steals ten times as much.",
         n.cpus,
         n.observed_s,
-        count(n.detours),
+        counted(n.detours, "detour"),
         n.threshold_ns,
         percent(n.stolen_share)
     );
@@ -82,9 +82,9 @@ fn timeline(h: &mut Html, n: &Noise, number: &mut u32) {
     }
     let caption = format!(
         "Each point is a detour. Rows of equal height are regular work such as timers; what stands alone and high is \
-         what hurts a collective. Shown are {} of {} detours: the longest, and a fair sample of the others.",
+         what hurts a collective. Shown are {} of {}: the longest, and a fair sample of the others.",
         count(n.timeline.len() as u64),
-        count(n.detours)
+        counted(n.detours, "detour")
     );
     let mut longest: Vec<_> = n.timeline.iter().collect();
     longest.sort_by_key(|p| std::cmp::Reverse(p.duration_ns));
@@ -136,10 +136,10 @@ fn distribution(h: &mut Html, r: &Results, number: &mut u32) {
         id: "distribution",
         title: "Time of single operations",
         caption: &format!(
-            "Share of allreduce operations on this node ({} ranks) that took longer than the time below. Further left \
+            "Share of allreduce operations on this node ({}) that took longer than the time below. Further left \
              is better. Noise shows as a long tail: few operations, but at scale every operation has a node in its \
              tail. Coordination gathers the tail into the regular windows.",
-            r.params.ranks
+            counted(r.params.ranks.into(), "rank")
         ),
         command: &first.command,
         summary: "Numbers, by noise and scheduler",

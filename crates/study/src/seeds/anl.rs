@@ -5,6 +5,7 @@ use colony_sim::machine::Machine;
 use colony_sim::program::{Algorithm, Operation, Program, Step};
 use colony_sim::scheduler::Preempt;
 use colony_sim::source::{Class, Model, Source};
+use colony_sim::words::number_of;
 use colony_sim::{LogGops, ring};
 
 use super::{Context, Document, Experiment, Method, Ours};
@@ -180,9 +181,10 @@ fn collective(
     };
     let mut rows = Vec::new();
     for &(nodes, length_ns, published) in cases {
+        let on = number_of(nodes.into(), "node");
         let what = match length_ns {
-            0 => format!("{nodes} nodes, no detours"),
-            _ => format!("{nodes} nodes, detours of {} µs", length_ns / 1000),
+            0 => format!("{on}, no detours"),
+            _ => format!("{on}, detours of {} µs", length_ns / 1000),
         };
         let note = match length_ns {
             0 => "the machine's profile: fitted to this value",
@@ -196,7 +198,8 @@ fn collective(
     for &(nodes, length_ns, published) in cases.iter().filter(|c| c.1 == 16_000) {
         for every_us in [200, 1000, 2000, 10_000] {
             let mean = mean(nodes, every_us * 1000, length_ns)?;
-            let what = format!("{nodes} nodes, detours of 16 µs, one each {every_us} µs");
+            let what =
+                format!("{}, detours of 16 µs, one each {every_us} µs", number_of(nodes.into(), "node"));
             rows.push(e.row(what, published, Ours::Ns(mean), "how the result moves with what was chosen"));
         }
     }

@@ -73,8 +73,8 @@ fn allreduce(e: &Experiment, c: &mut Context<'_>) -> Result<Vec<Published>, Stud
     {
         let [everywhere, spare] = both(c, &machine, &program, nodes, daemon_ns)?;
         let what = format!(
-            "{} nodes, daemons of {} ms: without over with a spare core ({} to {})",
-            format::count(u64::from(nodes)),
+            "{}, daemons of {} ms: without over with a spare core ({} to {})",
+            format::counted(nodes.into(), "node"),
             daemon_ns / 1_000_000,
             format::time(everywhere),
             format::time(spare)
@@ -107,8 +107,8 @@ fn pop(e: &Experiment, c: &mut Context<'_>) -> Result<Vec<Published>, StudyError
     for (nodes, passes) in [(64, 100), (256, 100), (1024, 100), (2048, 100), (1024, 30), (1024, 300)] {
         let [everywhere, spare] = both(c, &machine, &ocean(100_000_000, passes, 10), nodes, DAEMON_NS)?;
         let what = format!(
-            "{} nodes, steps of 100 ms and {passes} passes of the solver: gain by a spare core",
-            format::count(u64::from(nodes))
+            "{}, steps of 100 ms and {passes} passes of the solver: gain by a spare core",
+            format::counted(nodes.into(), "node")
         );
         rows.push(e.row(
             what,

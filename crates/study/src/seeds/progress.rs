@@ -4,6 +4,7 @@ use colony_sim::cpus::Node;
 use colony_sim::program::Program;
 use colony_sim::scheduler::Preempt;
 use colony_sim::source::{Model, Phase, Source};
+use colony_sim::words::number_of;
 
 use super::{Context, Document, Experiment, Method, Ours};
 use crate::results::Published;
@@ -44,7 +45,7 @@ fn bsp(e: &Experiment, c: &mut Context<'_>) -> Result<Vec<Published>, StudyError
     ] {
         for o in project::outcomes(c.params, &program, &machine, &node, &NODES)? {
             let total = o.totals_ns.iter().sum::<u64>() as f64 / o.totals_ns.len().max(1) as f64;
-            let what = format!("{name}, {} nodes: 10,000 iterations", o.nodes);
+            let what = format!("{name}, {}: 10,000 iterations", number_of(o.nodes.into(), "node"));
             rows.push(e.row(
                 what,
                 published,

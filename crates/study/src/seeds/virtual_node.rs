@@ -98,10 +98,7 @@ fn rows_of(
         Program::new("steps", STEPS, vec![Step::compute(STEP_NS), Step::collective(Operation::Allreduce, 8)]);
     let machine = project::blue_gene(1)?;
     for o in project::outcomes(params, &program, &machine, &node(runs, report), &NODES)? {
-        let nodes = match o.nodes {
-            1 => "1 node".into(),
-            n => format!("{} nodes", format::count(n.into())),
-        };
+        let nodes = format::counted(o.nodes.into(), "node");
         rows.push(e.row(format!("{name}, {nodes}: slowdown"), "–", Ours::Times(o.slowdown), SIMULATED));
     }
     Ok(rows)

@@ -2,6 +2,8 @@
 //!
 //! A figure of ours that is the same everywhere has the row it is from behind it: `1.98 ms<!--= ROW -->` in the section
 //! of its experiment, `<!--= NAME: ROW -->` in another. ROW is the row's name, or a part of it that no other row has.
+//! `ROW ÷ ROW` is the ratio of two rows, and `1 − 1 ÷ ROW` by what share a run is shorter, both with as many digits as
+//! are shown.
 //! A page that is read does not show that. `COLONY_UPDATE_DOCS=1` writes figures that differ anew.
 
 use std::path::{Path, PathBuf};
@@ -48,6 +50,35 @@ fn named<'a>(all: &'a [Published], wanted: &str) -> Result<&'a Published, String
     }
 }
 
+/// What `wanted` stands for, in the form of `shown`: a row's figure, or one that follows from rows.
+fn figure(all: &[Published], wanted: &str, shown: &str) -> Result<String, String> {
+    let value = |row: &str| {
+        let row = named(all, row)?;
+        row.value.filter(|v| *v != 0.0).ok_or_else(|| format!("no value in `{}`", row.what))
+    };
+    if let Some(row) = wanted.strip_prefix("1 − 1 ÷ ") {
+        return Ok(with_digits_of(shown, 100.0 * (1.0 - 1.0 / value(row)?)));
+    }
+    match wanted.split_once(" ÷ ") {
+        Some((a, b)) => Ok(with_digits_of(shown, value(a)? / value(b)?)),
+        None => Ok(as_shown(&named(all, wanted)?.ours, shown)),
+    }
+}
+
+/// `value` with as many significant digits as the figure `shown` has, and its unit.
+fn with_digits_of(shown: &str, value: f64) -> String {
+    let number_ends = shown.rfind(|c: char| c.is_ascii_digit()).map_or(0, |at| at + 1);
+    let (number, unit) = shown.split_at(number_ends);
+    let decimals = number.split_once('.').map_or(0, |(_, after)| after.len());
+    // zeros at the end of a whole number are rounding
+    let zeros = if decimals == 0 { number.len() - number.trim_end_matches('0').len() } else { 0 };
+    let grain = 10f64.powi(zeros as i32);
+    format!(
+        "{:.decimals$}{unit}",
+        (value / grain * 10f64.powi(decimals as i32)).round() * grain / 10f64.powi(decimals as i32)
+    )
+}
+
 /// A page with every figure as `rows` of experiments have it, and what was wrong.
 fn renewed(page: &str, rows: impl Fn(&str) -> Vec<Published>) -> (String, Vec<String>) {
     let (mut out, mut wrong, mut section) = (String::new(), Vec::new(), "");
@@ -69,8 +100,8 @@ fn renewed(page: &str, rows: impl Fn(&str) -> Vec<Published>) -> (String, Vec<St
             };
             let at = figure_at(before);
             let shown = &before[at..];
-            let figure = match named(&rows(name), row) {
-                Ok(row) => as_shown(&row.ours, shown),
+            let figure = match figure(&rows(name), row, shown) {
+                Ok(figure) => figure,
                 Err(e) => {
                     wrong.push(format!("line {number}: {name} has {e}"));
                     shown.to_owned()
@@ -155,4 +186,30 @@ fn figures_are_found_compared_and_written_anew() {
     assert_eq!(renewed(&new, rows), (new.clone(), Vec::new()));
     let (_, wrong) = renewed("## `fig6`\n1<!--= detours of -->, 1<!--= nothing -->", rows);
     assert!(wrong.len() == 2 && wrong[0].contains("a part of") && wrong[1].contains("no row"), "{wrong:?}");
+}
+
+#[test]
+fn figures_that_follow_from_rows_have_the_digits_that_are_shown() {
+    for (shown, value, as_written) in [
+        ("2400 times", 2405.4, "2400 times"),
+        ("11.7 %", 11.664, "11.7 %"),
+        ("33", 2405.4, "2405"),
+        ("1000×", 2405.4, "2000×"),
+        ("1.1×", 1.06, "1.1×"),
+    ] {
+        assert_eq!(with_digits_of(shown, value), as_written, "{shown}");
+    }
+    let row = |what: &str, value: f64| Published {
+        experiment: "fig6".into(),
+        place: String::new(),
+        what: what.into(),
+        published: String::new(),
+        ours: "–".into(),
+        value: Some(value),
+        note: String::new(),
+    };
+    let rows = [row("slow", 4000.0), row("fast", 1.6), row("nothing", 0.0)];
+    assert_eq!(figure(&rows, "slow ÷ fast", "2400"), Ok("2500".into()));
+    assert_eq!(figure(&rows, "1 − 1 ÷ fast", "11.7 %"), Ok("37.5 %".into()));
+    assert!(figure(&rows, "slow ÷ nothing", "1").is_err_and(|e| e.contains("no value")));
 }

@@ -304,7 +304,7 @@ fn scaled(
         for &n in nodes {
             let total = model::total(c.params, &chosen, &node, n)?;
             let what =
-                format!("{percent} % noise, {}, {} nodes: run", kind.name(), format::count(u64::from(n)));
+                format!("{percent} % noise, {}, {}: run", kind.name(), format::counted(n.into(), "node"));
             rows.push(e.row(what, published, Ours::Ns(total.ns), SIMULATED));
         }
     }
@@ -419,7 +419,7 @@ fn kernels(e: &Experiment, c: &mut Context<'_>) -> Result<Vec<Published>, StudyE
     ] {
         for nodes in NODES {
             let total = model::total(c.params, &chosen, &node, nodes)?;
-            let what = format!("{name}, {} nodes: run", format::count(u64::from(nodes)));
+            let what = format!("{name}, {}: run", format::counted(nodes.into(), "node"));
             let note =
                 "simulated, one network for all kernels: what their message software costs is not in it";
             rows.push(e.row(what, published, Ours::Ns(total.ns), note));
