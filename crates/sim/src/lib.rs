@@ -42,6 +42,7 @@ pub mod event;
 pub mod fit;
 pub mod goal;
 mod kernels;
+mod large;
 pub mod layout;
 mod level;
 pub mod local;

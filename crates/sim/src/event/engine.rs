@@ -337,7 +337,7 @@ impl<'a> Engine<'a> {
     }
 
     fn check_sizes(&mut self, receive: u32, send: u32) {
-        if self.schedule.mixed && self.sizes.is_none() {
+        if self.schedule.links[send as usize].is_mixed() && self.sizes.is_none() {
             self.sizes = check_sizes(self.schedule, receive, send).err();
         }
     }

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use crate::goal::ANY;
+use crate::large::large;
 
 /// Messages, or receives, that wait in a channel: the first and the last. Never both kinds.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +29,8 @@ pub(super) struct Channels {
 impl Channels {
     pub(super) fn new(channels: u32, operations: u64) -> Self {
         let next = if channels > 0 { operations as usize } else { 0 };
-        Self { channels: vec![Channel { first: NIL, last: NIL }; channels as usize], next: vec![NIL; next] }
+        let channel = || Channel { first: NIL, last: NIL };
+        Self { channels: large(channels as usize, channel), next: large(next, || NIL) }
     }
 
     /// Takes the first of the receives, or messages, that wait.

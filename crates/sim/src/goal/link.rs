@@ -1,11 +1,14 @@
 //! Which receive a send meets, as far as that is known before the schedule runs.
 
 use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rayon::prelude::*;
 
 use super::build::{BuildError, Fault};
-use super::schedule::{ANY, Kind, Schedule};
+use super::schedule::{ANY, Kind, Packed, Schedule, Shape};
+use crate::large::large;
 
 /// How a send and its receive find each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +30,8 @@ pub(crate) enum Partner {
 
 impl Link {
     const CHANNEL: u32 = 1 << 31;
+    /// A channel with messages of several sizes.
+    const MIXED: u32 = 1 << 30;
     const NONE: Self = Self(u32::MAX);
     const ANY: Self = Self(u32::MAX - 1);
 
@@ -34,116 +39,246 @@ impl Link {
         match self {
             Self::NONE => Partner::None,
             Self::ANY => Partner::Any,
-            Self(n) if n & Self::CHANNEL != 0 => Partner::Channel(n & !Self::CHANNEL),
+            Self(n) if n & Self::CHANNEL != 0 => Partner::Channel(n & !(Self::CHANNEL | Self::MIXED)),
             Self(n) => Partner::Operation(n),
         }
     }
+
+    /// Whether a message may meet a receive of another size.
+    pub(crate) const fn is_mixed(self) -> bool {
+        self.0 >= Self::CHANNEL | Self::MIXED
+    }
 }
 
-/// Ranks whose links are found as one piece of work.
-const PIECE: u32 = 1024;
+/// A send to a rank, or a receive of it, in one number: the other rank, the tag, its number among all operations, and its
+/// shape with [`Packed::FREE`]. So nothing of the schedule is looked up to match two of them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct End(u128);
 
-/// What a piece of work finds: the links of its receives and of the sends to them, by number among all operations.
-/// Channels are numbered from 0 in each piece.
-#[derive(Default)]
-struct Found {
-    links: Vec<(u32, Link)>,
-    channels: u32,
-    mixed: bool,
-    /// The first by rank and operation.
-    fault: Option<BuildError>,
+impl End {
+    fn new(peer: u32, tag: u32, operation: u32, shape: u32) -> Self {
+        Self(u128::from(peer) << 96 | u128::from(tag) << 64 | u128::from(operation) << 32 | u128::from(shape))
+    }
+
+    /// The other rank and the tag.
+    const fn group(self) -> u64 {
+        (self.0 >> 64) as u64
+    }
+
+    const fn operation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    const fn is_free(self) -> bool {
+        self.0 as u32 & Packed::FREE != 0
+    }
+
+    fn shape(self, s: &Schedule) -> Shape {
+        s.shapes[(self.0 as u32 & !Packed::FREE) as usize]
+    }
+
+    const fn is_open(self) -> bool {
+        (self.0 >> 96) as u32 == ANY || (self.0 >> 64) as u32 == ANY
+    }
 }
 
-/// A send to a rank, or a receive of it: the sender, the tag, and its number among all operations.
-type End = (u32, u32, u32);
+/// Ranks are linked in blocks: what is looked up and written for one stays in a core's cache.
+#[derive(Clone, Copy)]
+struct Blocks {
+    ranks: u32,
+    /// Ranks of a block, as a power of two.
+    shift: u32,
+}
 
-pub(crate) fn link(s: &mut Schedule) -> Result<(), BuildError> {
+impl Blocks {
+    /// At most this many ranks in a block, and about as many blocks as that.
+    const MOST: u32 = 1024;
+
+    fn new(ranks: u32) -> Self {
+        let each = ranks.div_ceil(64).next_power_of_two().min(Self::MOST);
+        Self { ranks, shift: each.ilog2() }
+    }
+
+    const fn of(self, rank: u32) -> usize {
+        (rank >> self.shift) as usize
+    }
+
+    fn count(self) -> usize {
+        self.of(self.ranks - 1) + 1
+    }
+
+    fn ranks(self, block: usize) -> Range<u32> {
+        let first = (block as u32) << self.shift;
+        first..self.ranks.min(first.saturating_add(1 << self.shift))
+    }
+}
+
+/// Finds each send its receive.
+///
+/// # Errors
+/// [`Fault::Unmatched`], [`Fault::Sizes`]: the first by rank and operation.
+pub(super) fn link(s: &mut Schedule) -> Result<(), BuildError> {
     let kinds: Vec<Kind> = s.shapes.iter().map(|s| s.kind).collect();
-    let sends = Sends::collect(s, &kinds);
-    let pieces: Vec<u32> = (0..s.ranks()).step_by(PIECE as usize).collect();
+    let blocks = Blocks::new(s.ranks());
+    let sends = sends(s, &kinds, blocks);
+    let links: Vec<AtomicU32> = large(s.operations.len() - 1, || AtomicU32::new(Link::NONE.0));
     let schedule = &*s;
-    let found: Vec<Found> = pieces
+    let found: Vec<Found<'_>> = (0..blocks.count())
         .into_par_iter()
-        .map(|first| {
-            let mut found = Found::default();
-            let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-            for rank in first..schedule.ranks().min(first + PIECE) {
-                ours.clear();
-                theirs.clear();
-                theirs.extend_from_slice(sends.to(rank));
-                receives(schedule, &kinds, rank, &mut ours);
-                found.rank(schedule, rank, &mut theirs, &mut ours);
-            }
+        .map_init(Default::default, |room, block| {
+            let mut found = Found::new(schedule, &links);
+            let sends: Vec<&[Letter]> = sends.iter().map(|s| s.to(block)).collect();
+            found.block(blocks.ranks(block), &sends, &kinds, room);
             found
         })
         .collect();
     if let Some(fault) = found.iter().filter_map(|f| f.fault.as_ref()).min_by_key(|e| (e.rank, e.operation)) {
         return Err(fault.clone());
     }
-    s.links = vec![Link::NONE; s.operations.len() - 1];
-    for piece in &found {
-        for &(operation, link) in &piece.links {
-            s.links[operation as usize] = match link.partner() {
-                Partner::Channel(n) => Link(Link::CHANNEL | (n + s.channels)),
-                _ => link,
-            };
-        }
-        s.channels += piece.channels;
-        s.mixed |= piece.mixed;
-    }
+    let mixed = found.iter().any(|f| f.mixed);
+    let channels: Vec<u32> = found.iter().map(|f| f.channels).collect();
+    s.links = links.into_iter().map(|l| Link(l.into_inner())).collect();
+    s.mixed |= mixed;
+    s.channels = number_channels(s, &kinds, blocks, &channels);
     Ok(())
 }
 
-/// The sends of all ranks, by receiver; to each in the order of their senders.
+/// Numbers channels among those of all blocks; says how many there are.
+fn number_channels(s: &mut Schedule, kinds: &[Kind], blocks: Blocks, channels: &[u32]) -> u32 {
+    let mut all = 0;
+    let before: Vec<u32> = channels.iter().map(|n| (all, all += n).0).collect();
+    if before.last().is_none_or(|&before| before == 0) {
+        return all;
+    }
+    let (operations, first) = (&s.operations, &s.first);
+    let mut rest = s.links.as_mut_slice();
+    let mut of_blocks = Vec::new();
+    for block in 0..blocks.count() {
+        let ranks = blocks.ranks(block);
+        let range = first[ranks.start as usize] as usize..first[ranks.end as usize] as usize;
+        let (here, others) = rest.split_at_mut(range.len());
+        rest = others;
+        of_blocks.push((block, here, &operations[range]));
+    }
+    of_blocks.into_par_iter().for_each(|(block, links, operations)| {
+        for (link, o) in links.iter_mut().zip(operations) {
+            if matches!(link.partner(), Partner::Channel(_)) {
+                // a channel is of its receiver
+                let of = if kinds[o.shape()] == Kind::Send { blocks.of(o.peer) } else { block };
+                link.0 += before[of];
+            }
+        }
+    });
+    all
+}
+
+/// A send: its receiver, sender, tag, number among all operations, and shape.
+type Letter = [u32; 5];
+
+/// The sends of some ranks, by block of receivers, and in each in the order of the senders.
 struct Sends {
-    /// Where those to each rank end; one more in front.
+    letters: Vec<Letter>,
+    /// Where those to each block end; one more in front.
     end: Vec<u32>,
-    sends: Vec<End>,
 }
 
 impl Sends {
-    fn collect(s: &Schedule, kinds: &[Kind]) -> Self {
-        let mut end = vec![0u32; s.ranks() as usize + 1];
-        for o in &s.operations[..s.operations.len() - 1] {
-            if kinds[o.shape()] == Kind::Send {
-                end[o.peer as usize + 1] += 1;
-            }
+    fn of(s: &Schedule, kinds: &[Kind], blocks: Blocks, senders: Range<u32>) -> Self {
+        let range = s.first[senders.start as usize] as usize..s.first[senders.end as usize] as usize;
+        let mut end = vec![0u32; blocks.count() + 1];
+        for o in s.operations[range].iter().filter(|o| kinds[o.shape()] == Kind::Send) {
+            end[blocks.of(o.peer) + 1] += 1;
         }
-        // where each begins, until it is filled
-        let mut sum = 0;
-        for n in &mut end[1..] {
-            (sum, *n) = (sum + *n, sum);
-        }
-        let mut sends = vec![(0, 0, 0); sum as usize];
-        for from in 0..s.ranks() {
+        let sum = begins(&mut end);
+        let mut letters = large(sum, || [0; 5]);
+        for from in senders {
             let range = s.range(from);
             for (i, o) in (range.start as u32..).zip(&s.operations[range]) {
                 if kinds[o.shape()] == Kind::Send {
-                    let at = &mut end[o.peer as usize + 1];
-                    sends[*at as usize] = (from, o.tag, i);
+                    let at = &mut end[blocks.of(o.peer) + 1];
+                    letters[*at as usize] = [o.peer, from, o.tag, i, o.shape];
                     *at += 1;
                 }
             }
         }
-        Self { end, sends }
+        Self { letters, end }
     }
 
-    fn to(&self, rank: u32) -> &[End] {
-        &self.sends[self.end[rank as usize] as usize..self.end[rank as usize + 1] as usize]
+    fn to(&self, block: usize) -> &[Letter] {
+        &self.letters[self.end[block] as usize..self.end[block + 1] as usize]
     }
 }
 
-fn receives(s: &Schedule, kinds: &[Kind], rank: u32, ends: &mut Vec<End>) {
-    let range = s.range(rank);
-    let all = (range.start as u32..).zip(&s.operations[range]);
-    ends.extend(all.filter(|(_, o)| kinds[o.shape()] == Kind::Recv).map(|(i, o)| (o.peer, o.tag, i)));
+/// From how many there are of each, behind one more in front: where each begins, until it is filled. Returns their sum.
+fn begins(counts: &mut [u32]) -> usize {
+    let mut sum = 0;
+    for n in &mut counts[1..] {
+        (sum, *n) = (sum + *n, sum);
+    }
+    sum as usize
 }
 
-impl Found {
-    fn rank(&mut self, s: &Schedule, rank: u32, sends: &mut [End], receives: &mut [End]) {
-        if receives.iter().any(|&(from, tag, _)| from == ANY || tag == ANY) {
+/// The sends of all ranks, in parts.
+fn sends(s: &Schedule, kinds: &[Kind], blocks: Blocks) -> Vec<Sends> {
+    let parts = s.ranks().min(rayon::current_num_threads() as u32);
+    let of = |part: u32| (u64::from(s.ranks()) * u64::from(part) / u64::from(parts)) as u32;
+    let part = |part: u32| Sends::of(s, kinds, blocks, of(part)..of(part + 1));
+    (0..parts).into_par_iter().map(part).collect()
+}
+
+/// What a block of ranks finds. Its channels are numbered from 0.
+struct Found<'a> {
+    schedule: &'a Schedule,
+    /// Of all operations; each is written once, by the block of the receiver.
+    links: &'a [AtomicU32],
+    channels: u32,
+    mixed: bool,
+    /// The first by rank and operation.
+    fault: Option<BuildError>,
+}
+
+impl<'a> Found<'a> {
+    fn new(schedule: &'a Schedule, links: &'a [AtomicU32]) -> Self {
+        Self { schedule, links, channels: 0, mixed: false, fault: None }
+    }
+
+    /// Links what is sent to some ranks; `room` is for their sends and the receives of one.
+    fn block(
+        &mut self,
+        ranks: Range<u32>,
+        sends: &[&[Letter]],
+        kinds: &[Kind],
+        (theirs, ours): &mut (Vec<End>, Vec<End>),
+    ) {
+        // counted, then put where those to their receiver are, in their order
+        let letters = || sends.iter().copied().flatten();
+        let mut ends = vec![0u32; ranks.len() + 1];
+        letters().for_each(|&[to, ..]| ends[(to - ranks.start) as usize + 1] += 1);
+        theirs.resize(begins(&mut ends), End(0));
+        for &[to, from, tag, i, shape] in letters() {
+            let at = &mut ends[(to - ranks.start) as usize + 1];
+            theirs[*at as usize] = End::new(from, tag, i, shape);
+            *at += 1;
+        }
+        let s = self.schedule;
+        for (rank, ends) in ranks.zip(ends.windows(2)) {
+            let range = s.range(rank);
+            let all = (range.start as u32..).zip(&s.operations[range]);
+            let receives = all.filter(|(_, o)| kinds[o.shape()] == Kind::Recv);
+            ours.clear();
+            ours.extend(receives.map(|(i, o)| End::new(o.peer, o.tag, i, o.shape)));
+            self.rank(rank, &mut theirs[ends[0] as usize..ends[1] as usize], ours);
+        }
+    }
+
+    fn set(&self, end: End, link: Link) {
+        self.links[end.operation() as usize].store(link.0, Ordering::Relaxed);
+    }
+
+    fn rank(&mut self, rank: u32, sends: &mut [End], receives: &mut [End]) {
+        if receives.iter().any(|r| r.is_open()) {
             self.mixed = true;
-            self.links.extend(sends.iter().chain(&*receives).map(|&(.., i)| (i, Link::ANY)));
+            sends.iter().chain(&*receives).for_each(|&end| self.set(end, Link::ANY));
             return;
         }
         sends.sort_unstable();
@@ -151,13 +286,13 @@ impl Found {
         let (mut sends, mut receives) = (&*sends, &*receives);
         // one group of messages, with one sender and tag, after the other
         loop {
-            let of = |ends: &[End]| ends.first().map(|&(from, tag, _)| (from, tag));
+            let of = |ends: &[End]| ends.first().map(|e| e.group());
             let Some(group) = of(sends).into_iter().chain(of(receives)).min() else { return };
-            let length = |ends: &[End]| ends.iter().take_while(|&&(f, t, _)| (f, t) == group).count();
+            let length = |ends: &[End]| ends.iter().take_while(|e| e.group() == group).count();
             let (ours, theirs);
             (theirs, sends) = sends.split_at(length(sends));
             (ours, receives) = receives.split_at(length(receives));
-            if let Err(fault) = self.group(s, rank, group, theirs, ours) {
+            if let Err(fault) = self.group(rank, group, theirs, ours) {
                 let place = |e: &BuildError| (e.rank, e.operation);
                 if self.fault.as_ref().is_none_or(|other| place(&fault) < place(other)) {
                     self.fault = Some(fault);
@@ -167,47 +302,49 @@ impl Found {
     }
 
     /// The messages from one rank to another under one tag.
-    fn group(
-        &mut self,
-        s: &Schedule,
-        to: u32,
-        (from, tag): (u32, u32),
-        sends: &[End],
-        receives: &[End],
-    ) -> Result<(), BuildError> {
-        let local = |rank: u32, i: u32| i - s.first[rank as usize];
+    fn group(&mut self, to: u32, group: u64, sends: &[End], receives: &[End]) -> Result<(), BuildError> {
+        let s = self.schedule;
+        let (from, tag) = ((group >> 32) as u32, group as u32);
+        let local = |rank: u32, end: End| end.operation() - s.first[rank as usize];
+        if let ([send], [receive]) = (sends, receives) {
+            let (a, b) = (send.shape(s), receive.shape(s));
+            if (a.bytes, a.cpu, a.nic) == (b.bytes, b.cpu, b.nic) {
+                self.set(*send, Link(local(to, *receive)));
+                self.set(*receive, Link(local(from, *send)));
+                return Ok(());
+            }
+        }
         if sends.len() != receives.len() {
             let (n, m) = (sends.len() as u32, receives.len() as u32);
-            let (rank, i) = receives.first().map_or_else(|| (from, sends[0].2), |r| (to, r.2));
+            let (rank, end) = receives.first().map_or_else(|| (from, sends[0]), |r| (to, *r));
             let fault = Fault::Unmatched { from, to, tag, sends: n, receives: m };
-            return Err(BuildError { rank, operation: local(rank, i), fault });
+            return Err(BuildError { rank, operation: local(rank, end), fault });
         }
-        let shape = |&(.., i): &End| s.shapes[s.operations[i as usize].shape()];
-        let is_free = |&(.., i): &End| s.operations[i as usize].is_free();
-        let bytes = |e: &End| shape(e).bytes;
+        let bytes = |e: &End| e.shape(s).bytes;
         if sends.iter().zip(receives).any(|(a, b)| bytes(a) != bytes(b))
             && let Some((sent, received)) = unlike(sends.iter().map(bytes), receives.iter().map(bytes))
         {
             let receive = receives.iter().find(|r| bytes(r) == received).unwrap_or(&receives[0]);
             let fault = Fault::Sizes { from, to, tag, sent, received };
-            return Err(BuildError { rank: to, operation: local(to, receive.2), fault });
+            return Err(BuildError { rank: to, operation: local(to, *receive), fault });
         }
-        let place = |e: &End| (shape(e).cpu, shape(e).nic);
+        let place = |e: &End| (e.shape(s).cpu, e.shape(s).nic);
         let last = sends.len() - 1;
         // the order is known if each is issued before the next: all but the last require nothing, so that they go
         // first, in the order of their numbers
-        let ordered = sends[..last].iter().chain(&receives[..last]).all(is_free)
+        let ordered = sends[..last].iter().chain(&receives[..last]).all(|e| e.is_free())
             && (sends.iter().zip(receives)).all(|(a, b)| (bytes(a), place(a)) == (bytes(b), place(b)))
             && receives.iter().all(|r| place(r) == place(&receives[0]));
         if ordered {
-            for (send, receive) in sends.iter().zip(receives) {
-                self.links.push((send.2, Link(local(to, receive.2))));
-                self.links.push((receive.2, Link(local(from, send.2))));
+            for (&send, &receive) in sends.iter().zip(receives) {
+                self.set(send, Link(local(to, receive)));
+                self.set(receive, Link(local(from, send)));
             }
         } else {
-            self.mixed |= sends.iter().chain(receives).any(|e| bytes(e) != bytes(&sends[0]));
-            let channel = Link(Link::CHANNEL | self.channels);
-            self.links.extend(sends.iter().chain(receives).map(|e| (e.2, channel)));
+            let mixed = sends.iter().chain(receives).any(|e| bytes(e) != bytes(&sends[0]));
+            self.mixed |= mixed;
+            let channel = Link(Link::CHANNEL | if mixed { Link::MIXED } else { 0 } | self.channels);
+            sends.iter().chain(receives).for_each(|&end| self.set(end, channel));
             self.channels += 1;
         }
         Ok(())
