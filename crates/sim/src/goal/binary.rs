@@ -25,7 +25,7 @@ use crate::Layout;
 /// What a file begins with.
 pub(super) const MAGIC: u64 = 4223;
 const HEAD: u64 = 14;
-const OPERATION: u64 = 39;
+pub(super) const OPERATION: u64 = 39;
 
 /// Reads a schedule in binary form; errors name it `name`. It needs no more memory than a rank's part of
 /// the file and the schedule.
@@ -48,15 +48,24 @@ pub(super) fn table(from: impl BufRead, name: &str) -> Result<Vec<(u64, u64)>, G
     head(&mut Bytes { from, name, at: 0 })
 }
 
-/// Reads the ranks of a table from a file that is at byte `at`.
-pub(super) fn ranks(
-    from: impl BufRead,
-    at: u64,
-    parts: &[(u64, u64)],
-    mut builder: Builder,
-) -> Result<Builder, GoalError> {
-    all_parts(&mut Bytes { from, name: "", at }, parts, &mut builder)?;
-    Ok(builder)
+/// Reads a rank from its part of a file.
+pub(super) fn rank(part: &[u8], builder: &mut Builder) -> Option<()> {
+    plain_rank(part, builder).or_else(|| {
+        all_parts(&mut Bytes { from: part, name: "", at: 8 }, &[(0, part.len() as u64)], builder).ok()?;
+        Some(())
+    })
+}
+
+/// The same where the part is as `txt2bin` writes it; else nothing is added.
+fn plain_rank(part: &[u8], builder: &mut Builder) -> Option<()> {
+    let (n, rest) = part.split_first_chunk()?;
+    let (free, rest) = rest.split_first_chunk()?;
+    let (_, rest) = rest.split_at_checked(4 * u32::from_le_bytes(*free) as usize)?;
+    let (operations, list) = rest.split_at_checked(OPERATION as usize * u32::from_le_bytes(*n) as usize)?;
+    match (operations.as_chunks(), list.as_chunks()) {
+        ((operations, []), (list, [])) => builder.add_rank(operations, list),
+        _ => None,
+    }
 }
 
 fn head<R: BufRead>(bytes: &mut Bytes<'_, R>) -> Result<Vec<(u64, u64)>, GoalError> {
@@ -159,14 +168,17 @@ fn part<R: BufRead>(bytes: &mut Bytes<'_, R>, size: u64, builder: &mut Builder) 
 }
 
 /// An operation as it is in the file.
-struct Record {
-    operation: Option<Operation>,
-    require: (u32, u32),
-    require_start: (u32, u32),
+pub(super) struct Record {
+    pub(super) operation: Option<Operation>,
+    /// How many require it, and where the first of them is in the list.
+    pub(super) require: (u32, u32),
+    /// The same for those that require its start.
+    pub(super) require_start: (u32, u32),
 }
 
 impl Record {
-    fn new(b: &[u8; OPERATION as usize]) -> Self {
+    #[inline]
+    pub(super) fn new(b: &[u8; OPERATION as usize]) -> Self {
         let u32_at = |i: usize| u32::from_le_bytes([b[i], b[i + 1], b[i + 2], b[i + 3]]);
         let kind = match b[4] {
             1 => Some(Kind::Send),

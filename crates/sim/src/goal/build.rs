@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use super::link;
-use super::schedule::{Edge, Join, Kind, Operation, Packed, Requirement, Schedule, Shape, Waiter};
+use super::schedule::{Edge, Kind, Operation, Packed, Requirement, Schedule, Shape, Waiter};
+use crate::large::reserved;
 
 /// Why a schedule makes no sense, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -100,19 +101,21 @@ pub enum Fault {
 /// ```
 #[derive(Debug)]
 pub struct Builder {
-    ranks: u32,
-    made: Schedule,
+    pub(super) ranks: u32,
+    pub(super) made: Schedule,
     /// The first rank of it: 0, unless this is a part.
     base: u32,
     numbers: HashMap<Shape, u32>,
     /// Shapes looked up before, each in the place that its size says.
     recent: [Option<(Shape, u32)>; 64],
     requirements: Vec<Requirement>,
+    /// Of each operation of a rank: how many it requires.
+    pub(super) waits: Vec<u32>,
 }
 
 impl Builder {
     /// Most operations of all ranks.
-    const MOST: u32 = (1 << 30) - 1;
+    pub(super) const MOST: u32 = (1 << 30) - 1;
 
     /// Begins rank 0 of a schedule of `ranks` ranks.
     #[must_use]
@@ -132,7 +135,23 @@ impl Builder {
             channels: 0,
             mixed: false,
         };
-        Self { ranks, made, base, numbers: HashMap::new(), recent: [None; 64], requirements: Vec::new() }
+        let (requirements, waits) = Default::default();
+        Self { ranks, made, base, numbers: HashMap::new(), recent: [None; 64], requirements, waits }
+    }
+
+    /// Begins again with rank `base`; the shapes keep their numbers.
+    pub(super) fn restart(&mut self, base: u32) {
+        self.base = base;
+        self.made.first.truncate(1);
+        self.made.operations.clear();
+        self.made.edges.clear();
+        self.made.joins.clear();
+        self.requirements.clear();
+    }
+
+    /// Makes room for operations: all that there will be, if possible.
+    pub(super) fn reserve(&mut self, operations: usize) {
+        self.made.operations = reserved(operations);
     }
 
     /// Its first rank.
@@ -197,7 +216,7 @@ impl Builder {
         Ok(number)
     }
 
-    fn shape(&mut self, shape: Shape) -> u32 {
+    pub(super) fn shape(&mut self, shape: Shape) -> u32 {
         let mixed = shape.bytes.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58;
         let place = (mixed as usize) ^ shape.kind as usize;
         match self.recent[place] {
@@ -214,11 +233,12 @@ impl Builder {
         }
     }
 
-    /// Puts a part behind that begins with the rank under way; both have ended all their ranks.
+    /// Puts a part behind that begins with the rank under way; both have ended all their ranks. `shapes` has the numbers
+    /// here of the shapes that the part had when it was appended before.
     ///
     /// # Errors
     /// [`Fault::TooLarge`].
-    pub(super) fn append(&mut self, part: &Self) -> Result<(), BuildError> {
+    pub(super) fn append(&mut self, part: &Self, shapes: &mut Vec<u32>) -> Result<(), BuildError> {
         let (operations, edges) = (self.made.operations.len(), self.made.edges.len());
         let joins = self.made.joins.len();
         for (what, most, here, more) in [
@@ -231,16 +251,27 @@ impl Builder {
             }
         }
         // the same numbers as if all had been added to one
-        let shapes: Vec<u32> = part.made.shapes.iter().map(|&s| self.shape(s)).collect();
-        self.made.operations.extend(part.made.operations.iter().map(|o| Packed {
-            shape: shapes[o.shape()] | o.shape & Packed::FREE,
-            edges: o.edges + edges as u32,
-            ..*o
-        }));
-        self.made.edges.extend(part.made.edges.iter().map(|e| match e.to() {
-            Waiter::Operation(_) => *e,
-            Waiter::Join(j) => Edge::new(Waiter::Join(j + joins as u32), e.start_only()),
-        }));
+        let known = shapes.len();
+        shapes.extend(part.made.shapes[known..].iter().map(|&s| self.shape(s)));
+        let before = edges as u32;
+        if (0..).zip(&*shapes).all(|(i, &shape)| i == shape) {
+            let moved = part.made.operations.iter().map(|o| Packed { edges: o.edges + before, ..*o });
+            self.made.operations.extend(moved);
+        } else {
+            self.made.operations.extend(part.made.operations.iter().map(|o| Packed {
+                shape: shapes[o.shape()] | o.shape & Packed::FREE,
+                edges: o.edges + before,
+                ..*o
+            }));
+        }
+        if joins == 0 || part.made.joins.is_empty() {
+            self.made.edges.extend_from_slice(&part.made.edges);
+        } else {
+            self.made.edges.extend(part.made.edges.iter().map(|e| match e.to() {
+                Waiter::Operation(_) => *e,
+                Waiter::Join(j) => Edge::new(Waiter::Join(j + joins as u32), e.start_only()),
+            }));
+        }
         self.made.joins.extend_from_slice(&part.made.joins);
         self.made.first.extend(part.made.first[1..].iter().map(|&f| f + operations as u32));
         Ok(())
@@ -267,50 +298,44 @@ impl Builder {
     /// # Errors
     /// [`Fault::Cycle`], [`Fault::TooLarge`].
     pub fn next_rank(&mut self) -> Result<(), BuildError> {
-        let mut waits = vec![0u32; self.next_operation() as usize];
+        let mut waits = std::mem::take(&mut self.waits);
+        waits.clear();
+        waits.resize(self.next_operation() as usize, 0);
         for r in &self.requirements {
             waits[r.operation as usize] += 1;
         }
         self.check_for_cycles(&waits)?;
-        self.add_edges(&waits)?;
+        self.add_edges(&mut waits)?;
+        self.waits = waits;
         let end = self.made.operations.len() as u32;
         self.made.first.push(end);
-        self.requirements.clear();
         Ok(())
     }
 
-    fn add_edges(&mut self, waits: &[u32]) -> Result<(), BuildError> {
+    fn add_edges(&mut self, waits: &mut [u32]) -> Result<(), BuildError> {
         let begin = self.begin();
         if self.made.edges.len() + self.requirements.len() >= u32::MAX as usize {
             return Err(self.error(0, Fault::TooLarge { what: "requirements", most: u32::MAX }));
         }
+        let mut requirements = std::mem::take(&mut self.requirements);
         // stable: the operations that require another keep their order, in which LogGOPSim frees them
-        self.requirements.sort_by_key(|r| (r.on, r.start_only));
-        let mut joins: HashMap<u32, u32> = HashMap::new();
-        let mut rest = self.requirements.as_slice();
-        for (number, &needs) in waits.iter().enumerate() {
-            let o = &mut self.made.operations[begin + number];
-            o.edges = self.made.edges.len() as u32;
-            if needs == 0 {
-                o.shape |= Packed::FREE;
-            }
+        requirements.sort_by_key(|r| (r.on, r.start_only));
+        for o in (0..).zip(&mut self.made.operations[begin..]).filter(|(i, _): &(usize, _)| waits[*i] == 0) {
+            o.1.shape |= Packed::FREE;
+        }
+        let mut rest = requirements.as_slice();
+        for number in 0..waits.len() {
+            self.made.operations[begin + number].edges = self.made.edges.len() as u32;
             while let Some((r, others)) = rest.split_first()
                 && r.on as usize == number
             {
-                let requirements = waits[r.operation as usize];
-                let to = if requirements == 1 {
-                    Waiter::Operation(r.operation)
-                } else {
-                    let made = &mut self.made.joins;
-                    Waiter::Join(*joins.entry(r.operation).or_insert_with(|| {
-                        made.push(Join { operation: r.operation, requirements });
-                        made.len() as u32 - 1
-                    }))
-                };
+                let to = self.waiter(r.operation, waits);
                 self.made.edges.push(Edge::new(to, r.start_only));
                 rest = others;
             }
         }
+        requirements.clear();
+        self.requirements = requirements;
         if self.made.joins.len() > Edge::MOST as usize {
             return Err(self.error(0, Fault::TooLarge { what: "joins", most: Edge::MOST }));
         }

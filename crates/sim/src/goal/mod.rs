@@ -6,6 +6,7 @@ mod binary;
 mod build;
 mod link;
 mod lower;
+mod packed;
 mod parallel;
 mod schedule;
 #[cfg(test)]

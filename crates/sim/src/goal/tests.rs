@@ -81,20 +81,75 @@ proptest! {
             }
         }
     }
+
+    #[test]
+    fn a_damaged_binary_file_is_the_same_schedule_in_pieces_or_none(
+        s in schedule(),
+        hits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3),
+        piece in 1u64..200,
+    ) {
+        let dir = tempfile_dir();
+        let path = dir.join("x.bin");
+        let mut bytes = as_binary(&s);
+        hits.iter().for_each(|(i, b)| { let i = i.index(bytes.len()); bytes[i] = *b; });
+        std::fs::write(&path, &bytes).expect("written");
+        let found = parallel::binary(&path, 2, piece);
+        std::fs::remove_dir_all(dir).expect("removed");
+        if found.is_some() {
+            prop_assert_eq!(found, read_binary(bytes.as_slice(), "b").ok());
+        }
+    }
 }
 
 proptest! {
     #[test]
     fn a_file_read_in_parts_is_the_same_schedule(s in schedule(), parts in 2u64..6) {
         let dir = tempfile_dir();
-        for (name, bytes, is_binary) in [("t.goal", as_text(&s), false), ("t.bin", as_binary(&s), true)] {
-            let path = dir.join(name);
-            std::fs::write(&path, bytes).expect("written");
-            let found = parallel::read_in(&path, is_binary, parts);
-            prop_assert_eq!(found.as_ref(), Some(&s));
+        let path = dir.join("x.goal");
+        std::fs::write(&path, as_text(&s)).expect("written");
+        let text = parallel::text(&path, parts);
+        prop_assert_eq!(text.as_ref(), Some(&s));
+        std::fs::write(&path, as_binary(&s)).expect("written");
+        for piece in [1, 100, 1 << 20] {
+            let binary = parallel::binary(&path, parts - 1, piece);
+            prop_assert_eq!(binary.as_ref(), Some(&s));
         }
         std::fs::remove_dir_all(dir).expect("removed");
     }
+}
+
+/// Turns the lists of a binary file with one rank around: the list of the last operation comes first.
+fn reversed_lists(bytes: &[u8]) -> Vec<u8> {
+    let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four")) as usize;
+    let begin = 14 + 16;
+    let (n, operations) = (u32_at(begin), begin + 8 + 4 * u32_at(begin + 4));
+    let list = operations + 39 * n;
+    let mut reversed = bytes[..list].to_vec();
+    for i in (0..n).rev() {
+        for field in [31, 23].map(|field| operations + 39 * i + field) {
+            let (count, first) = (u32_at(field), u32_at(field + 4));
+            let at = ((reversed.len() - list) / 4) as u32;
+            reversed[field + 4..field + 8].copy_from_slice(&at.to_le_bytes());
+            reversed.extend_from_slice(&bytes[list + 4 * first..list + 4 * (first + count)]);
+        }
+    }
+    reversed
+}
+
+#[test]
+fn a_binary_file_in_another_order_is_the_same_schedule() {
+    let dir = tempfile_dir();
+    let path = dir.join("x.bin");
+    // requirements backwards and forwards, by start and by end, of several
+    let goal = "num_ranks 1\nrank 0 {\na: calc 1\nb: calc 1\nc: calc 1\nd: calc 1\nb requires a\nc requires a\n\
+                c irequires b\nc requires b\na requires d\n}\n";
+    let s = of_text(goal).expect("a schedule");
+    for bytes in [as_binary(&s), reversed_lists(&as_binary(&s))] {
+        std::fs::write(&path, &bytes).expect("written");
+        assert_eq!(read_binary(bytes.as_slice(), "b").ok().as_ref(), Some(&s));
+        assert_eq!(parallel::binary(&path, 1, 1).as_ref(), Some(&s));
+    }
+    std::fs::remove_dir_all(dir).expect("removed");
 }
 
 /// A folder of its own.
@@ -112,7 +167,7 @@ fn a_file_that_parts_cannot_tell_is_left_to_the_reader_from_its_beginning() {
     let path = dir.join("x.goal");
     let read = |goal: &str| {
         std::fs::write(&path, goal).expect("written");
-        (2..9).map(|parts| parallel::read_in(&path, false, parts)).collect::<Vec<_>>()
+        (2..9).map(|parts| parallel::text(&path, parts)).collect::<Vec<_>>()
     };
     // a rank inside a comment, and one that is missing
     let comment = "num_ranks 2\nrank 0 {\ncalc 1\n}\n/*\nrank 1 {\ncalc 7\n}\n*/\nrank 1 {\ncalc 2\n}\n";
