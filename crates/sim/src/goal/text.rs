@@ -103,19 +103,51 @@ impl Parser {
     fn lines(&mut self, from: &mut impl BufRead) -> Result<(), Stop> {
         let mut line = Vec::new();
         loop {
+            let there = match from.fill_buf() {
+                Ok(there) => there,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(Stop::Io(error)),
+            };
+            if let Some(last) = there.iter().rposition(|&c| c == b'\n') {
+                self.whole_lines(&there[..=last]).map_err(Stop::Bad)?;
+                from.consume(last + 1);
+                continue;
+            }
+            // a line that is not there to its end
             line.clear();
             match (&mut *from).take(LONGEST_LINE).read_until(b'\n', &mut line) {
                 Err(error) => return Err(Stop::Io(error)),
                 Ok(0) => return Ok(()),
-                Ok(_) => {}
+                Ok(_) => self.next_line(&line).map_err(Stop::Bad)?,
             }
-            self.line += 1;
-            if line.len() as u64 == LONGEST_LINE {
-                let what = format!("the line is longer than {LONGEST_LINE} bytes");
-                return Err(Stop::Bad(self.bad(what)));
-            }
-            self.line(&line).map_err(Stop::Bad)?;
         }
+    }
+
+    /// Lines with their ends.
+    fn whole_lines(&mut self, mut text: &[u8]) -> Result<(), Bad> {
+        while !text.is_empty() {
+            let length = match self.plain(text) {
+                Some(length) => {
+                    self.line += 1;
+                    length
+                }
+                None => {
+                    let length = text.iter().position(|&c| c == b'\n').map_or(text.len(), |n| n + 1);
+                    self.next_line(&text[..length])?;
+                    length
+                }
+            };
+            text = &text[length..];
+        }
+        Ok(())
+    }
+
+    fn next_line(&mut self, line: &[u8]) -> Result<(), Bad> {
+        self.line += 1;
+        if line.len() as u64 >= LONGEST_LINE {
+            return Err(self.bad(format!("the line is longer than {LONGEST_LINE} bytes")));
+        }
+        self.line(line)
     }
 
     fn bad(&self, what: impl Into<String>) -> Bad {
@@ -123,9 +155,6 @@ impl Parser {
     }
 
     fn line(&mut self, line: &[u8]) -> Result<(), Bad> {
-        if self.plain(line).is_some() {
-            return Ok(());
-        }
         let mut text = std::borrow::Cow::Borrowed(line);
         if self.in_comment || line.contains(&b'/') {
             text = self.without_comments(line).into();
@@ -143,19 +172,20 @@ impl Parser {
     }
 
     /// Takes a statement in the form in which generators write nearly all of them. Any other, and one that is wrong,
-    /// is left as it is.
-    fn plain(&mut self, line: &[u8]) -> Option<()> {
+    /// is left as it is. Returns its length with the line's end.
+    fn plain(&mut self, text: &[u8]) -> Option<usize> {
         if !self.in_rank || self.in_comment || !self.labels.others.is_empty() {
             return None;
         }
         let builder = self.builder.as_mut()?;
-        let mut rest = Plain(line);
+        let mut rest = Plain(text);
         let label = rest.label()?;
         if rest.eat(b" requires ") {
             let on = rest.label()?;
             rest.end()?;
             let (operation, on) = (self.labels.numbered(label)?, self.labels.numbered(on)?);
-            return builder.require(operation, on, false).ok();
+            builder.require(operation, on, false).ok()?;
+            return Some(text.len() - rest.0.len());
         }
         if !rest.eat(b": ")
             || label > Labels::most(builder.next_operation())
@@ -184,9 +214,9 @@ impl Parser {
         let number = builder.add(o).ok()?;
         self.labels.insert_numbered(label, number);
         if !self.part {
-            self.lines.push(u32::try_from(self.line).unwrap_or(u32::MAX));
+            self.lines.push(u32::try_from(self.line + 1).unwrap_or(u32::MAX));
         }
-        Some(())
+        Some(text.len() - rest.0.len())
     }
 
     fn without_comments(&mut self, line: &[u8]) -> Vec<u8> {

@@ -41,7 +41,7 @@ const fn is_name(c: u8) -> bool {
     c.is_ascii_alphanumeric() || c == b'_'
 }
 
-/// What is left of a line in the form that generators write.
+/// Text from a line on in the form that generators write.
 pub(super) struct Plain<'a>(pub(super) &'a [u8]);
 
 impl Plain<'_> {
@@ -57,13 +57,17 @@ impl Plain<'_> {
 
     /// A number of at most nine digits.
     pub(super) fn number(&mut self) -> Option<u64> {
-        let digits = self.0.iter().take_while(|c| c.is_ascii_digit()).count();
-        if digits == 0 || digits > 9 {
-            return None;
+        let mut number = 0;
+        let mut digits = 0;
+        while let Some(c @ b'0'..=b'9') = self.0.get(digits) {
+            number = 10 * number + u64::from(c - b'0');
+            digits += 1;
+            if digits > 9 {
+                return None;
+            }
         }
-        let (number, rest) = self.0.split_at(digits);
-        self.0 = rest;
-        Some(number.iter().fold(0, |n, d| 10 * n + u64::from(d - b'0')))
+        self.0 = &self.0[digits..];
+        (digits > 0).then_some(number)
     }
 
     /// A label `l` and a number without zeros in front.
@@ -75,8 +79,9 @@ impl Plain<'_> {
         (!zeros && number < 100_000_000).then_some(number)
     }
 
-    pub(super) fn end(&self) -> Option<()> {
-        matches!(self.0, b"\n" | b"").then_some(())
+    /// The end of the line.
+    pub(super) fn end(&mut self) -> Option<()> {
+        self.eat(b"\n").then_some(())
     }
 }
 
