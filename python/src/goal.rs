@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use colony_sim::cpus::Node;
-use colony_sim::event::{self, Progress};
+use colony_sim::event::{EventError, Progress, Runs};
 use colony_sim::goal;
-use colony_sim::rng::Key;
 use colony_sim::simulate::Simulation;
 use colony_sim::spec::{Scenario, Traces};
 use pyo3::prelude::*;
@@ -97,19 +95,12 @@ pub(crate) fn run_goal<'py>(
 }
 
 fn run(schedule: &goal::Schedule, simulation: &Simulation, progress: Progress) -> Result<Times, String> {
-    let network = simulation.machine.network(simulation.nodes).map_err(|e| e.to_string())?;
-    let begin_ns = simulation.begins_ns().map_err(|e| e.to_string())?;
-    let time = |node: &Node, repetition: u32| {
-        let seed = Key::new(simulation.seed).part(repetition.into());
-        event::run(schedule, &network, node, progress, seed, begin_ns).map_err(|e| e.to_string())
-    };
-    let quiet = time(&Node::quiet(), 0)?;
-    let noisy = simulation.node.is_disturbed();
-    let runs = (0..simulation.repetitions).map(|r| match noisy {
-        true => Ok(time(&simulation.node, r)?.ends_ns),
-        // without noise all repetitions are the same
-        false => Ok(quiet.ends_ns.clone()),
-    });
-    let runs = runs.collect::<Result<_, String>>()?;
+    let all = Runs::new(schedule, simulation, progress).map_err(|e| e.to_string())?;
+    let quiet = all.quiet().map_err(|e| e.to_string())?;
+    let noisy = all.noisy().map(|run| Ok(run?.ends_ns)).collect::<Result<Vec<_>, EventError>>();
+    let mut runs = noisy.map_err(|e| e.to_string())?;
+    if runs.is_empty() {
+        runs.resize(simulation.repetitions as usize, quiet.ends_ns.clone());
+    }
     Ok(Times { quiet: quiet.ends_ns, runs, events: quiet.events })
 }

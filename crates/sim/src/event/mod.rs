@@ -11,6 +11,7 @@ mod loggopsim;
 mod matching;
 mod order;
 mod queue;
+mod repeat;
 #[cfg(test)]
 mod tests;
 mod waiting;
@@ -18,6 +19,8 @@ mod waiting;
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
+
+pub use self::repeat::Runs;
 
 use self::matching::Open;
 use crate::MessageCost;

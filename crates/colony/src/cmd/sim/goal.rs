@@ -3,11 +3,10 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use colony_sim::event::{self, Outcome, Progress as Rule, Rules};
-use colony_sim::rng::Key;
+use colony_sim::event::{self, Outcome, Progress as Rule, Rules, Runs};
+use colony_sim::goal;
 use colony_sim::spec::{Scenario, SchedulerSpec};
 use colony_sim::stats::mean_ci95;
-use colony_sim::{cpus::Node, goal};
 use colony_view::progress::Progress as Bar;
 use colony_view::sim::{self as view, GoalRow};
 use serde::Serialize;
@@ -90,25 +89,19 @@ pub(super) fn run(args: &Args, file: &Path) -> anyhow::Result<ExitCode> {
     let mut without_noise: Option<Outcome> = None;
     for point in points {
         let simulation = point.simulation(&traces)?;
-        let network = simulation.machine.network(simulation.nodes)?;
-        let begin_ns = simulation.begins_ns()?;
-        let time = |node: &Node, repetition: u32| -> anyhow::Result<Outcome> {
-            let seed = Key::new(simulation.seed).part(repetition.into());
-            let outcome = event::run(&schedule, &network, node, rules, seed, begin_ns)?;
-            bar.step();
-            Ok(outcome)
-        };
+        let of_point = Runs::new(&schedule, &simulation, rules)?;
         let quiet = match &without_noise {
             Some(outcome) => outcome,
-            None => without_noise.insert(time(&Node::quiet(), 0)?),
+            None => {
+                let outcome = of_point.quiet()?;
+                bar.step();
+                without_noise.insert(outcome)
+            }
         };
-        // without noise all repetitions are the same
-        let noisy = simulation.node.is_disturbed();
-        let runs = if noisy {
-            (0..simulation.repetitions).map(|r| time(&simulation.node, r)).collect::<anyhow::Result<_>>()?
-        } else {
-            vec![quiet.clone()]
-        };
+        let mut runs = of_point.noisy().inspect(|_| bar.step()).collect::<Result<Vec<_>, _>>()?;
+        if runs.is_empty() {
+            runs.push(quiet.clone());
+        }
         let totals_ns: Vec<u64> = runs.iter().map(Outcome::total_ns).collect();
         let means: Vec<f64> = totals_ns.iter().map(|&t| t as f64).collect();
         let (mean_ns, ci95_ns) = mean_ci95(&means);
