@@ -91,11 +91,13 @@ struct Blocks {
 }
 
 impl Blocks {
-    /// At most this many ranks in a block, and about as many blocks as that.
+    /// Most ranks of a block.
     const MOST: u32 = 1024;
+    /// Half as many blocks there are at least, one for each rank if there are fewer ranks: every core has some.
+    const ENOUGH: u32 = 64;
 
     fn new(ranks: u32) -> Self {
-        let each = ranks.div_ceil(64).next_power_of_two().min(Self::MOST);
+        let each = (ranks / Self::ENOUGH).next_power_of_two().min(Self::MOST);
         Self { ranks, shift: each.ilog2() }
     }
 
@@ -104,7 +106,7 @@ impl Blocks {
     }
 
     fn count(self) -> usize {
-        self.of(self.ranks - 1) + 1
+        self.ranks.div_ceil(1 << self.shift) as usize
     }
 
     fn ranks(self, block: usize) -> Range<u32> {
@@ -242,7 +244,7 @@ impl<'a> Found<'a> {
         Self { schedule, links, channels: 0, mixed: false, fault: None }
     }
 
-    /// Links what is sent to some ranks; `room` is for their sends and the receives of one.
+    /// Links what is sent to some ranks. The last two are room for the sends to them, and for the receives of one.
     fn block(
         &mut self,
         ranks: Range<u32>,

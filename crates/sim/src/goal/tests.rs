@@ -152,6 +152,11 @@ fn a_binary_file_in_another_order_is_the_same_schedule() {
     std::fs::remove_dir_all(dir).expect("removed");
 }
 
+#[test]
+fn a_schedule_without_ranks_has_nothing_to_link() {
+    assert_eq!(Builder::new(0).finish().map(|s| (s.ranks(), s.operations())), Ok((0, 0)));
+}
+
 /// A folder of its own.
 fn tempfile_dir() -> std::path::PathBuf {
     static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
