@@ -3,7 +3,7 @@
 #[cfg(not(feature = "mpi"))]
 #[test]
 fn the_programs_are_tested_with_the_feature_mpi() {
-    eprintln!("skipped: built without the feature `mpi`");
+    colony_testing::skip("built without the feature `mpi`");
 }
 
 #[cfg(feature = "mpi")]
@@ -35,7 +35,7 @@ mod with_mpi {
         let launch = Launch { timeout: Some(Duration::from_secs(120)), ..Launch::new(params, ranks) };
         match launch.run() {
             Err(e @ BenchError::NoMpi { .. }) => {
-                eprintln!("skipped: {e}");
+                colony_testing::skip(e);
                 None
             }
             other => Some(other.expect("a launch of valid parameters works")),
@@ -244,7 +244,7 @@ mod with_mpi {
     fn many_wrong_ranks_say_it_once() {
         let _alone = alone();
         let Ok(mut command) = Launch::new(small(Program::Ring, 10), 2).command() else {
-            eprintln!("skipped: no mpirun");
+            colony_testing::skip("no mpirun");
             return;
         };
         let output = command.arg("--nonsense").output().expect("mpirun");
@@ -260,7 +260,7 @@ mod with_mpi {
         let file = dir.path().join("r.json");
         let launch = Launch { out: Some(file.clone()), ..Launch::new(small(Program::Barrier, 100), 2) };
         let Ok(mut command) = launch.command() else {
-            eprintln!("skipped: no mpirun");
+            colony_testing::skip("no mpirun");
             return;
         };
         let output = command.output().expect("mpirun");
@@ -306,7 +306,7 @@ mod with_mpi {
         let (launch, mark) = endless(7_000_001);
         let launch = Launch { timeout: Some(Duration::from_secs(2)), ..launch };
         match launch.run() {
-            Err(BenchError::NoMpi { .. }) => eprintln!("skipped: no mpirun"),
+            Err(BenchError::NoMpi { .. }) => colony_testing::skip("no mpirun"),
             other => assert!(matches!(other, Err(BenchError::Timeout { .. })), "{other:?}"),
         }
         assert_eq!(processes(&mark), [] as [i32; 0]);
@@ -317,7 +317,7 @@ mod with_mpi {
         let _alone = alone();
         let (launch, mark) = endless(7_000_002);
         let Ok(mut command) = launch.command() else {
-            eprintln!("skipped: no mpirun");
+            colony_testing::skip("no mpirun");
             return;
         };
         // killed, Open MPI leaves its own session folder behind
@@ -344,7 +344,7 @@ mod with_mpi {
         let _alone = alone();
         let (launch, mark) = endless(7_000_003);
         if launch.command().is_err() {
-            eprintln!("skipped: no mpirun");
+            colony_testing::skip("no mpirun");
             return;
         }
         let mut helper = Command::new(std::env::current_exe().expect("running"))

@@ -81,7 +81,7 @@ fn serve(place: &Path, flushes: Sender<()>) -> BackgroundSession {
 /// Runs a job whose worker is to wait for ever once it closes a file, then `end`, which must return though the worker stays.
 fn stuck(end: impl FnOnce(Job)) {
     if !root() || !Path::new("/dev/fuse").exists() {
-        eprintln!("skipped: mounting needs root and /dev/fuse");
+        colony_testing::skip("mounting needs root and /dev/fuse");
         return;
     }
     let mut config = config();

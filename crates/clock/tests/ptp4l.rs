@@ -48,7 +48,7 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 #[test]
 fn a_ptp4l_that_follows_another_tells_its_bound_until_the_other_ends() {
     if !nix::unistd::geteuid().is_root() {
-        eprintln!("skipped: networks of its own need root");
+        colony_testing::skip("networks of its own need root");
         return;
     }
     let folder = tempfile::tempdir().expect("temp dir");

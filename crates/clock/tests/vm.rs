@@ -28,7 +28,7 @@ fn wrong_and_drifting_clocks_of_virtual_nodes_are_brought_together() {
         return guest(rank.parse().expect("a number"));
     }
     if let Some(reason) = missing() {
-        eprintln!("skipped: {reason}");
+        colony_testing::skip(reason);
         return;
     }
     // the program of all nodes: this test, started again there

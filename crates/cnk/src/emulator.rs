@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn a_node_is_not_backed_by_huge_pages() {
         if let Some(reason) = colony_vm::testing::missing() {
-            return eprintln!("skipped: {reason}");
+            return colony_testing::skip(reason);
         }
         let machine = Machine { link: Link::Network(Network::default()), ..Machine::default() };
         let (link, _other) = std::os::unix::net::UnixDatagram::pair().expect("a pair of sockets");

@@ -223,7 +223,7 @@ pub(crate) mod tests {
     #[test]
     fn a_triple_fault_is_told_as_one_and_an_emulator_that_is_ended_is_not() {
         if let Some(reason) = colony_vm::testing::missing() {
-            return eprintln!("skipped: {reason}");
+            return colony_testing::skip(reason);
         }
         // an exception without a table of handlers
         let death = end_of(&[0x0f, 0x0b], None);

@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn real_time_is_for_root_and_for_those_with_a_limit() {
         if !nix::unistd::geteuid().is_root() {
-            return eprintln!("skipped: other users' processes need root");
+            return colony_testing::skip("other users' processes need root");
         }
         let sleep = |user: u32, limit: &str| {
             let mut command = std::process::Command::new("sh");

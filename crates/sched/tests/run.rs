@@ -106,7 +106,7 @@ fn job_tasks_that_wait_for_each_other_are_not_stolen_from() {
 fn every_rank_of_an_mpi_program_is_in_the_job() {
     let Some(_cpu) = the_job_cpu() else { return };
     if std::process::Command::new("mpirun").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no mpirun here (apt-get install openmpi-bin)");
+        colony_testing::skip("there is no mpirun here (apt-get install openmpi-bin)");
         return;
     }
     let spin = my_words(&["spin", "700"]).join(" ");

@@ -18,7 +18,7 @@ fn browser() -> Option<&'static str> {
         .into_iter()
         .find(|name| Command::new(name).arg("--version").output().is_ok_and(|o| o.status.success()));
     if found.is_none() {
-        eprintln!("skipped: no Chromium here (apt-get install chromium)");
+        colony_testing::skip("no Chromium here (apt-get install chromium)");
     }
     found
 }

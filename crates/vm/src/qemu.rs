@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn an_emulator_has_no_rights_and_no_descriptors_of_its_starter() {
         if let Some(reason) = crate::testing::missing() {
-            eprintln!("skipped: {reason}");
+            colony_testing::skip(reason);
             return;
         }
         let secret = tempfile::NamedTempFile::new().expect("a file");

@@ -13,7 +13,7 @@ use colony_vm::{Cause, Exit, Failure, Link, Outcome, Vm, VmError};
 /// A node without programs of ours; `None`, with the reason printed, where machines cannot be started.
 fn plain() -> Option<Vm> {
     if let Some(reason) = missing() {
-        eprintln!("skipped: {reason}");
+        colony_testing::skip(reason);
         return None;
     }
     Some(node::<&str>([]).expect("a node"))

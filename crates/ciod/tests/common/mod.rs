@@ -104,7 +104,7 @@ pub(crate) fn read(from: &mut PipeReader) -> String {
 pub(crate) fn root() -> bool {
     let root = nix::unistd::geteuid().is_root();
     if !root {
-        eprintln!("skipped: only root can become others");
+        colony_testing::skip("only root can become others");
     }
     root
 }

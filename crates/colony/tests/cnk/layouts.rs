@@ -41,7 +41,7 @@ fn write_program(path: &Path, segments: u64) {
 
 fn boot_large() -> Option<Partition> {
     if let Some(reason) = missing() {
-        eprintln!("skipped: {reason}");
+        colony_testing::skip(reason);
         return None;
     }
     Some(boot(Machine { memory: 2048 * MIB, ..Machine::default() }, 1))

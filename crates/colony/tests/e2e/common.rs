@@ -84,7 +84,7 @@ pub(crate) fn alone() -> File {
 pub(crate) fn is_root() -> bool {
     let root = nix::unistd::geteuid().is_root();
     if !root {
-        eprintln!("skipped: needs root");
+        colony_testing::skip("needs root");
     }
     root
 }
@@ -98,7 +98,7 @@ pub(crate) fn has_mpi() -> bool {
     } else {
         return true;
     };
-    eprintln!("skipped: {missing}");
+    colony_testing::skip(missing);
     false
 }
 
@@ -110,7 +110,7 @@ impl Public {
     pub(crate) fn new() -> Option<Self> {
         use std::os::unix::fs::PermissionsExt;
         if !is_root() || std::process::Command::new("setpriv").arg("--version").output().is_err() {
-            eprintln!("skipped: needs root and setpriv to be somebody else");
+            colony_testing::skip("needs root and setpriv to be somebody else");
             return None;
         }
         let dir = tempfile::tempdir().expect("temp dir");

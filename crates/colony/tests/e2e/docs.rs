@@ -135,7 +135,7 @@ fn script(name: &str, shown: &[Shown]) -> Option<String> {
     let mut any = false;
     for s in shown {
         if let Some(reason) = s.needs.iter().find_map(|n| missing(n)) {
-            eprintln!("skipped: {name}:{}: `{}`: {reason}", s.line, s.command);
+            colony_testing::skip(format_args!("{name}:{}: `{}`: {reason}", s.line, s.command));
             continue;
         }
         any = true;
@@ -199,7 +199,7 @@ fn run(script: &str) -> Ran {
 fn every_command_shown_runs() {
     let cpus = colony_node::cpu::usable().expect("linux");
     if !(cpus.contains(0) && cpus.contains(1)) {
-        eprintln!("skipped: the pages name CPU 0 and 1, this process may use {cpus}");
+        colony_testing::skip(format_args!("the pages name CPU 0 and 1, this process may use {cpus}"));
         return;
     }
     // `COLONY_DOCS=docs/simulate.md,README.md`: these pages alone

@@ -31,7 +31,7 @@ fn with_privileges_the_tick_is_named_and_the_explained_share_is_told() {
     let _alone = alone();
     let m = json(&["measure", "--duration", "1s", "--cpus", &crate::common::last_cpu(), "--json"]);
     if m["attribution"]["active"] != true {
-        eprintln!("skipped: {}", m["attribution"]["reason"]);
+        colony_testing::skip(&m["attribution"]["reason"]);
         return;
     }
     let sources = m["sources"].as_array().expect("a list");
@@ -62,7 +62,7 @@ fn a_real_time_observer_leaves_the_node_as_it_was() {
             error.contains("CAP_SYS_NICE") || error.contains("--all-cpus") || error.contains("no CPU"),
             "{error}"
         );
-        eprintln!("skipped: {error}");
+        colony_testing::skip(error);
         return;
     }
     let m: serde_json::Value = serde_json::from_slice(&out.stdout).expect("json");

@@ -158,7 +158,7 @@ fn a_device_is_written_to_and_stays_one() {
     // a full device of our own: the one everybody uses is no place for a test
     let made = std::process::Command::new("mknod").arg(&full).args(["c", "1", "7"]).status();
     if !made.is_ok_and(|s| s.success()) {
-        eprintln!("skipped: no device can be made here");
+        colony_testing::skip("no device can be made here");
         return;
     }
     let out = colony().args(["noise", "convert", "--to", "csv", str(&trace), str(&full)]).output();

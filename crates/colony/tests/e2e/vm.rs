@@ -5,7 +5,7 @@ use crate::common::{colony, error, fails, json, text};
 fn can_start() -> bool {
     let missing = colony_vm::testing::missing();
     if let Some(reason) = &missing {
-        eprintln!("skipped: {reason}");
+        colony_testing::skip(reason);
     }
     missing.is_none()
 }

@@ -21,7 +21,7 @@ state() { cat /sys/kernel/sched_ext/state; }
 /// A node with our programs; `None`, with the reason printed, where machines cannot be started.
 pub(crate) fn node_with(more: &[&str]) -> Option<Vm> {
     if let Some(reason) = missing() {
-        eprintln!("skipped: {reason}");
+        colony_testing::skip(reason);
         return None;
     }
     let ours = stripped(assert_cmd::cargo::cargo_bin!("colony"));
@@ -69,7 +69,7 @@ pub(crate) fn collecting(mut vm: Vm, names: &[&str]) -> Vm {
 pub(crate) fn colonyd() -> Option<PathBuf> {
     let built = assert_cmd::cargo::cargo_bin!("colony").with_file_name("colonyd");
     if !built.exists() {
-        eprintln!("skipped: {} is not built (cargo build -p colony-sched)", built.display());
+        colony_testing::skip(format_args!("{} is not built (cargo build -p colony-sched)", built.display()));
         return None;
     }
     Some(stripped(&built))

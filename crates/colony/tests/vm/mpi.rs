@@ -32,7 +32,7 @@ fn cluster() -> Option<Vm> {
     let absent = programs.into_iter().chain(ours).find(|p| !p.is_file());
     let absent = absent.map(|p| format!("{} is not here", p.display()));
     if let Some(reason) = missing().or(absent) {
-        eprintln!("skipped: {reason}");
+        colony_testing::skip(reason);
         return None;
     }
     let image = Recipe::find("mpi").and_then(|r| r.image()).expect("an image");

@@ -5,7 +5,7 @@ use colony_vm::testing::missing;
 #[test]
 fn windows_kept_in_the_kernel_are_worth_more_with_every_node() {
     if let Some(reason) = missing() {
-        eprintln!("skipped: {reason}");
+        colony_testing::skip(reason);
         return;
     }
     let out = assert_cmd::Command::new(assert_cmd::cargo::cargo_bin!("colony"))

@@ -208,7 +208,7 @@ mod tests {
         let mut probe = match Probe::attach(&[last].into_iter().collect()) {
             Ok(p) => p,
             Err(ProbeError::Unavailable(e)) => {
-                eprintln!("skipped: {e}");
+                colony_testing::skip(e);
                 return;
             }
             Err(e) => panic!("{e}"),

@@ -309,7 +309,7 @@ mod tests {
     fn may_be_real_time() -> bool {
         let allowed = matches!(try_class(Class::Fifo(1)), Ok(Ok(())));
         if !allowed {
-            eprintln!("skipped: needs the right to real-time classes");
+            colony_testing::skip("needs the right to real-time classes");
         }
         allowed
     }

@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_file_of_a_living_process_is_left_alone_and_one_of_a_dead_one_is_found() {
-        let Ok(file) = UndoFile::<Vec<u32>>::new("test") else { return eprintln!("skipped: no folder") };
+        let Ok(file) = UndoFile::<Vec<u32>>::new("test") else { return colony_testing::skip("no folder") };
         file.save(&vec![1, 2]).expect("writable");
         let mine = |found: &[(PathBuf, Vec<u32>)]| found.iter().any(|(p, _)| p == file.path());
         assert!(!mine(&left_behind("test", None)));

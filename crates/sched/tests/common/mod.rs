@@ -193,11 +193,11 @@ pub(crate) fn last_cpu() -> CpuSet {
 pub(crate) fn the_job_cpu() -> Option<File> {
     let cpus = cpu::usable().map_or(0, |c| c.len());
     if cpus < 2 {
-        eprintln!("skipped: one usable CPU only, and a test must not take it whole");
+        colony_testing::skip("one usable CPU only, and a test must not take it whole");
         return None;
     }
     if !Privileges::here().real_time || !nix::unistd::geteuid().is_root() {
-        eprintln!("skipped: real-time classes need root");
+        colony_testing::skip("real-time classes need root");
         return None;
     }
     Some(lock::job_cpu())
@@ -208,7 +208,7 @@ pub(crate) fn can_prove() -> bool {
     match colony_bpf::check() {
         Ok(()) => true,
         Err(e) => {
-            eprintln!("skipped: {e}");
+            colony_testing::skip(e);
             false
         }
     }
