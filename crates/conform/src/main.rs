@@ -6,7 +6,6 @@
 //!
 //! ```text
 //! colony-conform FOLDER [--refused]     FOLDER is empty and ours
-//! colony-conform --uncovered            rows of the table that no case tries
 //! ```
 
 mod descriptors;
@@ -51,11 +50,10 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let (folder, refused) = match words[..] {
         [process::AGAIN] => return process::again(),
-        ["--uncovered"] => return uncovered(),
         [folder] => (folder, false),
         [folder, "--refused"] => (folder, true),
         _ => {
-            eprintln!("usage: colony-conform FOLDER [--refused] | --uncovered");
+            eprintln!("usage: colony-conform FOLDER [--refused]");
             return ExitCode::from(2);
         }
     };
@@ -72,45 +70,4 @@ fn main() -> ExitCode {
         family(&mut report);
     }
     process::last(&mut report)
-}
-
-/// What cannot be called by itself: the beginnings and ends of threads, programs and handlers. All cases need them.
-const INDIRECT: &[&str] = &["clone", "clone3", "exit", "exit_group", "rt_sigreturn"];
-
-/// Says which rows have no case.
-fn uncovered() -> ExitCode {
-    let sources = [
-        include_str!("descriptors.rs"),
-        include_str!("directories.rs"),
-        include_str!("files.rs"),
-        include_str!("identity.rs"),
-        include_str!("memory.rs"),
-        include_str!("paths.rs"),
-        include_str!("process.rs"),
-        include_str!("signals.rs"),
-        include_str!("sockets.rs"),
-        include_str!("threads.rs"),
-        include_str!("time.rs"),
-        include_str!("waiting.rs"),
-    ];
-    let rows = colony_fship::calls::CALLS.iter();
-    let rows = rows.filter(|c| !matches!(c.class, colony_fship::Class::Error(_)));
-    let tried = |name: &str| {
-        let word = format!("n::{name}");
-        let ends = |rest: &str| !rest.starts_with(|c: char| c == '_' || c.is_ascii_alphanumeric());
-        INDIRECT.contains(&name) || sources.iter().any(|s| s.split(&word).skip(1).any(ends))
-    };
-    let missing: Vec<&str> = rows.map(|c| c.name).filter(|name| !tried(name)).collect();
-    for name in &missing {
-        println!("{name}");
-    }
-    if missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn every_call_of_the_table_is_tried() {
-        assert_eq!(format!("{:?}", super::uncovered()), format!("{:?}", std::process::ExitCode::SUCCESS));
-    }
 }

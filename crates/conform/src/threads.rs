@@ -102,7 +102,7 @@ fn signaled(r: &mut Report) {
 /// A robust lock of the C library, which its owner never moves.
 struct Robust(UnsafeCell<libc::pthread_mutex_t>);
 
-// SAFETY: it is a lock.
+// SAFETY: the C library's functions for mutexes, which alone reach it, may be called by any thread.
 unsafe impl Sync for Robust {}
 
 impl Robust {

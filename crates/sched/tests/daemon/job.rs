@@ -13,7 +13,7 @@ use colony_time::WindowKind;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-use crate::support::{Daemon, NOBODY, possible, text, wait_until};
+use crate::support::{Daemon, NOBODY, possible, real_time, text, wait_until};
 
 /// One job at a time: they share a CPU.
 fn alone() -> MutexGuard<'static, ()> {
@@ -26,12 +26,7 @@ fn daemon(config: &str) -> Option<Daemon> {
     if !possible() {
         return None;
     }
-    let real_time = std::thread::spawn(|| class::set(0, Class::Fifo(1)).is_ok());
-    if !real_time.join().expect("no panic") {
-        eprintln!("skipped: no real-time class here");
-        return None;
-    }
-    Some(Daemon::start(config))
+    real_time().then(|| Daemon::start(config))
 }
 
 /// Processes of a test, ended with it.
@@ -290,7 +285,7 @@ fn every_process_of_the_daemon_killed_at_once_leaves_nothing() {
         let Some(mut daemon) = daemon("") else { return };
         let groups = std::fs::read_to_string(format!("/proc/{}/cgroup", daemon.pid())).expect("alive");
         if !groups.contains(&format!("name=colony-undo:/colony-undo.{}.", daemon.pid())) {
-            return eprintln!("skipped: the kernel starts no release agent here");
+            return colony_testing::skip("the kernel starts no release agent here");
         }
         let (_group, both) = family(&daemon);
         let mut ours = task::tree(daemon.pid().as_raw());
@@ -343,7 +338,7 @@ fn a_process_that_may_use_none_of_the_jobs_cpus_is_refused() {
     let Some(daemon) = daemon("") else { return };
     let usable = cpu::usable().expect("linux");
     if usable.len() < 2 {
-        return eprintln!("skipped: there is one CPU only");
+        return colony_testing::skip("there is one CPU only");
     }
     let first = usable.first().expect("a CPU");
     let out = daemon.shell(&format!("taskset -c {first} sh -c 'echo 1 > $M/job'; cat $M/last_error $M/job"));

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use colony_node::class::{self, Class};
 use colony_sched::client::Client;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -32,10 +33,19 @@ pub(crate) fn possible() -> bool {
     match missing() {
         None => true,
         Some(why) => {
-            eprintln!("skipped: {why}");
+            colony_testing::skip(why);
             false
         }
     }
+}
+
+/// Whether tasks may be given a real-time class; says why not.
+pub(crate) fn real_time() -> bool {
+    let given = std::thread::spawn(|| class::set(0, Class::Fifo(1)).is_ok()).join().expect("no panic");
+    if !given {
+        colony_testing::skip("no real-time class here");
+    }
+    given
 }
 
 /// Waits until `done`; panics with `what` if that never comes.

@@ -41,7 +41,9 @@ pub(crate) fn exists(name: &str) -> bool {
     }
     files_of(program).iter().any(|file| {
         let text = read(file);
-        let in_path = |m: &str| file.components().any(|c| c.as_os_str() == m) || file.file_stem().is_some_and(|s| s == m);
+        let in_path = |m: &str| {
+            file.components().any(|c| c.as_os_str() == m) || file.file_stem().is_some_and(|s| s == m)
+        };
         let placed = modules.iter().all(|m| in_path(m) || text.contains(&format!("mod {m} {{")));
         placed && has_test(&text, function)
     })
