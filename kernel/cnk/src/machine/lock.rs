@@ -1,6 +1,7 @@
 //! Sharing between the CPUs: a lock that spins, and a value that is set once.
 
 use core::cell::UnsafeCell;
+use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
@@ -13,7 +14,7 @@ pub struct Lock<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached by who has taken the lock only.
+// SAFETY: only the CPU that has taken the lock reaches the value, so the value moves from one CPU to another: `Send`.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
@@ -29,31 +30,35 @@ impl<T> Lock<T> {
                 core::hint::spin_loop();
             }
         }
-        Guard(self)
+        Guard { lock: self, value: PhantomData }
     }
 }
 
 /// The right to a value.
-pub struct Guard<'a, T>(&'a Lock<T>);
+pub struct Guard<'a, T> {
+    lock: &'a Lock<T>,
+    // CPUs may share a guard where they may share its value, as they may a `&mut T`. The reference above asks for less
+    value: PhantomData<&'a mut T>,
+}
 
 impl<T> Deref for Guard<'_, T> {
     type Target = T;
     fn deref(&self) -> &T {
         // SAFETY: there is one guard at a time.
-        unsafe { &*self.0.value.get() }
+        unsafe { &*self.lock.value.get() }
     }
 }
 
 impl<T> DerefMut for Guard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: there is one guard at a time.
-        unsafe { &mut *self.0.value.get() }
+        unsafe { &mut *self.lock.value.get() }
     }
 }
 
 impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
-        self.0.taken.store(false, Ordering::Release);
+        self.lock.taken.store(false, Ordering::Release);
     }
 }
 
@@ -63,7 +68,7 @@ pub struct Once<T> {
     value: UnsafeCell<Option<T>>,
 }
 
-// SAFETY: it is written by the one who moves the state from 0, and read in state 2 only.
+// SAFETY: only the CPU that moves the state from 0 writes the value (`Send`), and CPUs share it in state 2 only (`Sync`).
 unsafe impl<T: Send + Sync> Sync for Once<T> {}
 
 impl<T> Once<T> {

@@ -44,7 +44,7 @@ struct Tables {
 
 struct Shared<T>(UnsafeCell<T>);
 // SAFETY: written by `start` only, before the CPU it belongs to uses it.
-unsafe impl<T> Sync for Shared<T> {}
+unsafe impl<T: Send> Sync for Shared<T> {}
 
 const EMPTY: TaskState = TaskState {
     unused: 0,
