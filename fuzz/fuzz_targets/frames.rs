@@ -13,7 +13,9 @@ fuzz_target!(|bytes: &[u8]| {
     match read(frame, side, WINDOW) {
         Some((_, Content::Put { place, bytes })) => assert!(place + bytes.len() as u64 <= WINDOW),
         Some((_, Content::Clear { place, length })) => assert!(place + length <= WINDOW),
-        Some((_, Content::Request(c, _) | Content::Reply(c, _) | Content::Signals(c, _))) => assert!(c < CHANNELS),
+        Some((_, Content::Request(c, _) | Content::Reply(c, _) | Content::Signals(c, _))) => {
+            assert!(c < CHANNELS)
+        }
         _ => {}
     }
 });
