@@ -1,6 +1,7 @@
 //! Checks of the source tree: what documents name exists.
 
 mod names;
+mod specification;
 
 use std::path::{Path, PathBuf};
 
