@@ -77,7 +77,10 @@ fn pages() -> Vec<(String, String)> {
     let book = book.map(|e| format!("docs/{}", e.expect("readable").file_name().display()));
     let mut names: Vec<String> = book.filter(|n| n.ends_with(".md")).collect();
     names.sort();
-    names.extend(["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SPECIFICATION.md"].map(str::to_owned));
+    names.extend(
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "SPECIFICATION.md"]
+            .map(str::to_owned),
+    );
     let read = |name: String| {
         let text = std::fs::read_to_string(root.join(&name)).expect("a page");
         (name, text)
