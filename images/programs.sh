@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # Builds programs that nobody here wrote from Debian's source packages, each as one static file, into a folder:
 # lua (5.4; by glibc and by musl), sqlite3, zstd, and a copy of busybox. They run unmodified on the compute node kernel and on Linux.
 #

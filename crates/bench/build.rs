@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Compiles the C twin of the allreduce loop, which the feature `mpi` compares with.
 
 fn main() {

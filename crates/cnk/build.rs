@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Builds the compute node kernel, which the library carries inside: whoever boots a node needs no second file.
 //!
 //! It is a cargo build inside a cargo build, in a folder of its own: the kernel has flags and a lock file of its own.

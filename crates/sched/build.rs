@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Compiles the BPF programs: the proof of a run, and the scheduler.
 
 fn main() {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Builds the guest's first program as a static binary, which the library carries inside: whoever starts a
 //! machine needs no second file, wherever it was installed.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Any bytes as a datagram of `colony clock sync`, an answer of chronyd or ptp4l, an estimate for colonyd, a host list.
 #![no_main]
 

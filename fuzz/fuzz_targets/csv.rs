@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Any bytes as a trace in the format `csv`.
 #![no_main]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Any bytes as a frame of a node or its proxy: refused, or in bounds. The first byte says for whom.
 #![no_main]
 

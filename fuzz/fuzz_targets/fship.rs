@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Any requests of a node on any memory, against the I/O daemon.
 #![no_main]
 

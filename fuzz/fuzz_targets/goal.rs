@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Any bytes as a schedule in GOAL, text and binary.
 #![no_main]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Links the kernel by its own script, without a libc.
 fn main() {
     println!("cargo::rerun-if-changed=linker.ld");

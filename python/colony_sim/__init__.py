@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Noise at scale: what the noise of a node costs a bulk-synchronous parallel program on many nodes.
 
 The engine is that of the command ``colony sim``: the same input gives the same numbers.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, final
 

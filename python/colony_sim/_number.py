@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Numbers and times the engine can take."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """From keywords to the engine."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Sources of noise: from models, or from what was measured."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Models of measured noise.
 
 use colony_sim::fit::{self, Fit, Verdict};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What Python asks for, as a scenario of the simulator.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Measured noise from arrays.
 
 use colony_sim::noise::Detour;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What each source of a measured node costs at scale.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Skipped tests are recorded, and fail in continuous integration, as those of the Rust crates do."""
 
 from __future__ import annotations

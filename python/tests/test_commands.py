@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """What the commands do, in Python: what-if, schedules, fits; and the same defaults."""
 
 from __future__ import annotations

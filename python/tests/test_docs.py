@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Every Python block of the documentation runs, those of one page one after the other."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The stubs of the engine have what the engine has, and nothing else."""
 
 from __future__ import annotations

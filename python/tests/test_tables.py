@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Tables, dates and times in and out."""
 
 from __future__ import annotations

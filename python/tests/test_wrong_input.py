@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Wrong input is a ValueError that says what was found and what to do."""
 
 from __future__ import annotations

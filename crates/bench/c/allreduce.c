@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The twin of the Rust allreduce loop: what the same loop costs in C. */
 #include <mpi.h>
 #include <stddef.h>

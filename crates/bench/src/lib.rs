@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The MPI benchmark programs of the seeds and their launcher.
 //!
 //! This library, which needs no MPI, has three parts:

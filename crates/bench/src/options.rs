@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 use colony_time::text::{TextError, parse_duty, parse_ns};
 use colony_time::{DutyCycle, Windows};
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 use crate::Params;
 
 /// How many operations the next stretch has, so that a run ends by count or by time.

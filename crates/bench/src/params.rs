@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 use std::ffi::OsString;
 
 use colony_time::text::Ns;

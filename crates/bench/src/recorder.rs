@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

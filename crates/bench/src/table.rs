@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The result for people: at most 80 columns.
 
 use std::fmt;

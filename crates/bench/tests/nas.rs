@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The program of the NAS kernels, as users run it.
 
 use std::process::{Command, Output};

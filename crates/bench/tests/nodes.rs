@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The programs over the window of compute nodes; here the ranks are processes of Linux.
 
 use std::process::{Command, Output};

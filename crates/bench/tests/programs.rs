@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The programs over a real MPI. They need the binary (feature `mpi`) and `mpirun`.
 
 #[cfg(not(feature = "mpi"))]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Compiles a BPF object from a build script.
 
 use std::path::{Path, PathBuf};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What every BPF object of Colony shares: the small CO-RE header (`include/colony_kernel.h`), the build
 //! step (`build`, for build scripts), and the check whether BPF works here ([`check`]).
 

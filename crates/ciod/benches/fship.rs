@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Function shipping, measured with a synthetic node: how long a call takes there and back, and how fast data goes.
 //!
 //! `cargo bench -p colony-ciod --features testing --bench fship`. Both sides need a CPU of their own; on a machine

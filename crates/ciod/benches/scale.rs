@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Many nodes on one daemon: what they get together as they grow in number, until something saturates, and how evenly
 //! it is shared (SC06 paper, 4.1 and 4.2, Figs. 4 and 5).
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether a job can run, told without nodes.
 
 use std::fmt::Write as _;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The other end of [`crate::serve`]: what a control system calls.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the supervisor and a job's worker say to each other: frames of JSON on a socket, and descriptors.
 //!
 //! The supervisor may be root and the worker is the user, so the supervisor takes nothing from a worker but what is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Programs: what of an ELF file goes where in the memory of a process.
 
 use std::fs::File;

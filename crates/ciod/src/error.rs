@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What can go wrong, as a control system tells it to an operator.
 
 use std::io;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Processes that the daemon starts of itself: workers and proxies. They speak over their standard input.
 
 use std::ffi::OsString;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! CIOD, the control and I/O daemon of an I/O node: starts jobs on compute nodes and does their system calls in the
 //! user's name (Designing a Highly-Scalable Operating System: The Blue Gene/L Story, SC06, 3.2 and 4.1).
 //!

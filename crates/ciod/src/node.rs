@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A node as the I/O node has it: its window, its bells, and how a virtual machine gets them.
 
 use std::fs::File;

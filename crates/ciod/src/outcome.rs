@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What became of a job and of its processes.
 
 use std::fmt;

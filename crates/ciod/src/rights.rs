@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Descriptors over sockets, beside the bytes of a message.
 
 use std::io::{self, IoSlice, IoSliceMut};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The daemon as a service: a control system tells it over a local socket what to do, in lines of JSON.
 //!
 //! | line | answer |

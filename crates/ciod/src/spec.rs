@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a job is: the wish of a user, before anything is looked up.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The daemon: links to the nodes, and a worker for each job.
 
 use std::ffi::OsString;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Calls of programs, with the results and errors of Linux.
 
 mod common;

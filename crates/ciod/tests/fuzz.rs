@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whatever a node asks for, nothing outside of the process's memory is touched (fuzz/fuzz_targets/fship.rs goes on
 //! for longer).
 

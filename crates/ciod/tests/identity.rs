@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A job has the rights of its user and no others, and sees the files that it is given.
 
 mod common;

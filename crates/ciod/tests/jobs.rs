@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Jobs from start to end, on synthetic nodes.
 
 mod common;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The proxy of a node that is reached by frames.
 
 use std::os::unix::fs::MetadataExt as _;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Many nodes on one daemon: throughput, fairness, and one that waits (SC06 paper, 4.1, Figs. 4 and 5).
 
 mod common;

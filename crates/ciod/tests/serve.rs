@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `ciod serve`, as a control system and a virtual machine meet it.
 
 mod common;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Standard streams of every kind: none of them stalls the worker, or ends it.
 
 mod common;

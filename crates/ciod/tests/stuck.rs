@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A worker that waits in the kernel for ever, since a file server does not answer: the job ends all the same.
 
 mod common;

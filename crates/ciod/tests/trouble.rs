@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What goes wrong with one is told, and the others go on.
 
 mod common;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Noticing what happened to a clock: that it was set, that it was steered, that the node slept.
 
 use colony_time::clock::Clock;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What one clock reads when another one does, and how sure that is.
 
 use std::fmt;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Offset and drift between two clocks from round trips, with a bound that is sure to hold.
 //!
 //! A round trip of four instants tells the offset to half the time it took on the way, whatever the two ways

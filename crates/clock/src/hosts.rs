@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which nodes take part, and which of them this is.
 
 use std::net::{SocketAddr, ToSocketAddrs};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The key that nodes share, so that only they can take part in comparing clocks.
 //!
 //! Each datagram ends in the first 16 bytes of its HMAC-SHA-256 (RFC 2104). A signed datagram can be sent again by somebody

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The clocks of nodes, as coordinated windows need them.
 //!
 //! Windows that open at one instant everywhere are as good as the nodes' clocks ("a software solution that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! How good this node's clock is, as its kernel knows.
 //!
 //! Whoever disciplines a clock (chronyd, ntpd, systemd-timesyncd, phc2sys) tells the kernel by `adjtimex(2)`.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The same estimates on simulated nodes, where the truth is known.
 //!
 //! Every node has a clock that is off by hours and drifts; messages take their way through a network, the two

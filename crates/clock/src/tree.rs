@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tree along which clocks are compared: the parent of a rank is the rank without its highest bit.
 //!
 //! In round `k` ranks `2^k … 2^(k+1) − 1` are compared with ranks `0 … 2^k − 1`, each with another one: no node

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The datagrams that nodes compare their clocks by.
 //!
 //! Little-endian, a header of 20 bytes and a body whose length its kind fixes, never over [`LARGEST`]:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! chronyd itself: one that serves time and one that follows it, neither touching this machine's clock (`-x`).
 
 use std::net::{SocketAddr, UdpSocket};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Nodes on the loopback interface: real sockets, simulated clocks, so that the truth is known.
 
 use std::net::{SocketAddr, UdpSocket};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! ptp4l itself: a master and a follower in two networks of their own, both of which leave the clock alone
 //! (`free_running`). Needs root.
 

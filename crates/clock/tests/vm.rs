@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Virtual nodes with wrong and drifting clocks, compared over their network; what comes out is judged by another
 //! method: a third node's broadcast reaches the others at one instant, whatever their clocks read then.
 

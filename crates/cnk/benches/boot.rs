@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! From the start of the emulator to the first word of the user's `main`: a compute node, and Linux in the same
 //! emulator.
 //!

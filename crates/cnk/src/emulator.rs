@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The emulator of a compute node: its command line, and the start of it.
 
 use std::fs::File;

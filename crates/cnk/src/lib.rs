@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Partitions of compute nodes: virtual machines that run the compute node kernel, with the I/O daemon that loads
 //! their programs and does their calls.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether a node lives, as far as that is to be seen from outside.
 
 use std::fmt;

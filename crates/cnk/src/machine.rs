@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a node is made of.
 
 use colony_ciod::{Mode, Network};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Nodes that run jobs together.
 
 use std::fs::File;

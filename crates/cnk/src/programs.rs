@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where programs are that belong to Colony, and static ones for compute nodes.
 
 use std::path::{Path, PathBuf};

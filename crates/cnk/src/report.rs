@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a run on compute nodes came to, for programs.
 
 use colony_ciod::{JobOutcome, JobSpec};

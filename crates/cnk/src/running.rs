@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Jobs under way, and the watch over their nodes.
 //!
 //! A node whose emulator, proxy or kernel has died says nothing more, and the I/O daemon cannot tell that from a

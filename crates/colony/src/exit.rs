@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Exit codes: 0 done, 1 the run failed, 2 wrong use.
 
 use std::process::ExitCode;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The `colony` command: parse, call, print.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Notes on standard error. `eprintln!` would panic where it is full or closed, and end `colony run` before it can pass
 //! on the exit code of its program.
 

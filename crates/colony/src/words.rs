@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Words of the command line: times, lists of CPUs, duty cycles.
 
 use colony_node::cpu::CpuSet;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Descriptors: their numbers, flags, pipes.
 
 use colony_fship::calls::number as n;

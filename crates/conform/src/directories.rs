@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Directories, and the one a process is in.
 
 use colony_fship::calls::number as n;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is in files.
 
 use colony_fship::calls::number as n;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who and where a process is, and what it may use.
 
 use colony_fship::calls::number as n;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Conformance: tries every system call of the table and prints what came of it, a line a case.
 //!
 //! The same static program runs on the compute node kernel and on Linux; the lines must be equal, Linux being the

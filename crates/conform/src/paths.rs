@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Names and what is known of files.
 
 use colony_fship::calls::number as n;

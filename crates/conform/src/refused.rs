@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a compute node refuses, at once and with the right error. Linux would do most of it.
 
 use colony_fship::Class;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! How cases are tried and told.
 
 use colony_fship::Errno;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Signals and handlers.
 
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sockets of clients.
 
 use colony_fship::calls::number as n;

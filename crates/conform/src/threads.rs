@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Threads: one more than the first, which is what a compute node has a CPU for.
 
 use std::cell::{Cell, UnsafeCell};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Waiting for descriptors.
 
 use colony_fship::calls::number as n;

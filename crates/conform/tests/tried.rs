@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the program tries, by what it prints.
 
 use std::collections::BTreeSet;

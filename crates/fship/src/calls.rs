@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The one table of system calls: from it come the kernel's dispatch, the checks of both sides, the page of the book
 //! and the conformance tests.
 

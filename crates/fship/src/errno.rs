@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Error numbers, as Linux has them on x86-64: the kernel has no libc to take them from.
 
 use core::fmt;

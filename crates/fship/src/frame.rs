@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Function shipping without shared memory: frames on an Ethernet link, for a node that has a network device only.
 //!
 //! The node has a window of its own, laid out as the shared one ([`crate::layout`]), and so has a *proxy* beside the

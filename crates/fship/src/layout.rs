@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What lies where in the window, and what a job's start looks like.
 //!
 //! ```text

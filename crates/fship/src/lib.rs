@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Function shipping: the contract between the compute node kernel and the I/O daemon (CIOD).
 //!
 //! A compute node has no files. A system call that needs one is *shipped*: its number and arguments go as a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The two messages: a request from the node, a reply from the daemon.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A ring between one producer and one consumer who share memory and nothing else.
 //!
 //! Each side keeps its own place to itself and only publishes it: what the other side writes over it cannot lead it

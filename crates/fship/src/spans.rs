@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which memory the arguments of a call name.
 //!
 //! Both sides ask this for every shipped call: the kernel with the memory as it is mapped, the daemon with its own

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a guest is asked to do.
 
 use std::net::Ipv4Addr;

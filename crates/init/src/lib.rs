@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a virtual machine's first program and its host say to each other: the [`job`] the host puts into the
 //! guest's memory, and the [frames](wire) the guest answers with on a virtual serial port.
 //!

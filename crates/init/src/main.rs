@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The first program of a guest: mounts what programs expect, loads modules, sets up the network, runs the
 //! job, sends what it wrote, and waits to be switched off.
 

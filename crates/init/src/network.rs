@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Loopback and Ethernet cards with fixed addresses, by the classic requests on a socket.
 
 use std::net::Ipv4Addr;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Before the program starts: file systems, modules, names, the port to the host.
 
 use std::fs::{self, File, OpenOptions};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The program itself: output forwarded, orphans waited for, files sent.
 
 use std::fs::File;

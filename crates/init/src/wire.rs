@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frames from the guest to its host: one byte of kind, four of length (little endian), the payload.
 
 use std::io::{self, Write};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sets of CPUs, and where a thread may run.
 
 use std::{collections::BTreeSet, fmt, str::FromStr};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Descriptors of this process: how many it may have, and which of them a program that it starts inherits.
 
 use std::io;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The node as Linux shows it.
 //!
 //! Everything that asks the kernel about this machine, or puts a task somewhere on it, goes through

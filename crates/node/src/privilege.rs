@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What this process may do to the node.
 
 use caps::{CapSet, Capability};

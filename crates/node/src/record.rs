@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The record of a node's state that every result carries, and whether the node is quiet.
 
 use serde::{Deserialize, Serialize};

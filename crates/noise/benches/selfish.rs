@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The measuring loop beside a loop that only reads the counter, and what a detour costs to record.
 #![allow(missing_docs, reason = "criterion's macros define undocumented items")]
 

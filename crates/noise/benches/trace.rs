@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Traces: encoding and decoding, and the search for periods.
 #![allow(missing_docs, reason = "criterion's macros define undocumented items")]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Noise: the detours an operating system takes a CPU on, away from the program.
 //!
 //! * [`selfish`] measures them with a user-space loop per CPU (ANL 2005, *Selfish*),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is periodic in a trace: "1000 Hz, 1.4 µs each, phase-locked".
 //!
 //! A timer leaves detours at `phase + k · period`. The search takes candidate periods from the commonest

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where a detour came from.
 
 use std::{fmt, str::FromStr};

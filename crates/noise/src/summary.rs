@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a trace says in figures: how much was stolen, by whom, where, and in which windows.
 
 use colony_time::{WindowKind, Windows};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The noise trace: what a measurement leaves, one row a detour.
 
 mod builder;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Models of measured noise: a few numbers for each source, that can be changed.
 
 use colony_sim::fit::{self, Fit};

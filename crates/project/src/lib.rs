@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! From measured noise to simulated noise.
 //!
 //! `colony sim`, `colony noise fit` and `colony study` all take their noise from traces through this crate, so that

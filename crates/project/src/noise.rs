@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which detours of a trace count as noise, and where they lie on the timeline of a simulated CPU.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Keeping a job on the job's CPUs, and giving its tasks back the CPUs they had.
 //!
 //! A job in a favored window is above everything else, so it must not reach the CPUs that are left for

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Control groups of version 2, as this node has them mounted.
 
 use std::path::PathBuf;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Talking to the `colonyd` of this node, through its files.
 
 use std::fs::{File, OpenOptions};

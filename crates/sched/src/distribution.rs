@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A summary of many durations, for reports.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a program of ours may have been started as, instead of what its user wants.
 
 use std::path::Path;

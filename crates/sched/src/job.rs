@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The job class: registered processes and all that descends from them.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What keeps the windows of a job: the scheduler in the kernel where there is one, the agent else.
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Coordinated scheduling on Linux (Colony Linux kernel technical report, section 3.2).
 //!
 //! * [`job`]: the job class: registered processes and all that descends from them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Standard error that a long-lived process can lose: a full disk, a closed pipe or a reader that has stopped costs
 //! lines, and neither ends the process nor holds it up.
 //!

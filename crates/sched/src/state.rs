@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Files about this node that mean something to this user and until the next boot only.
 
 use std::fs::{self, DirBuilder};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The agent beside a real job: classes are switched, and whatever dies, they are put back.
 
 mod common;

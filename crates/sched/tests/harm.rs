@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a job does, and what is killed, leaves the node as it was.
 
 mod common;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! One loop, in the calling thread.
 
 use colony_time::tsc::{Calibration, Counter, CounterKind, Tsc, Vdso};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The loop itself.
 
 use colony_time::tsc::Counter;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! *Selfish*: a user-space loop that sees every detour its CPU takes (Initial Results: Experiments on
 //! Watson BlueGene/L).
 //!

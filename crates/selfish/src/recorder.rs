@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where the loop's detours go: bounded memory, touched before the run.
 
 use hdrhistogram::Histogram;

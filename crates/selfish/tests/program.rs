@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The program as users run it.
 
 use assert_cmd::Command;

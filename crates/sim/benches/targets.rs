@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The simulator's targets, measured here: `./x bench sim [--loggopsim DIRECTORY]`. `--patterns DIRECTORY` only
 //! compares results with LogGOPSim, schedule by schedule.
 //!

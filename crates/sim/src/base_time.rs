@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Times of collectives without noise, by the number of nodes.
 
 use serde::{Deserialize, Serialize};

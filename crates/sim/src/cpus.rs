@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The CPUs of all ranks under noise: work goes in, the instant it is done comes out.
 
 use std::sync::Arc;

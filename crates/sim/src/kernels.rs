@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The inner loops, compiled for the processor's wide registers where it has them.
 //!
 //! Times are 64-bit unsigned numbers: comparing those in wide registers takes AVX2, which a program for

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Large arrays on large pages: fewer page faults, and fewer misses when an engine jumps about in them.
 
 /// An array of `length` elements, on large pages where the kernel has them to spare.

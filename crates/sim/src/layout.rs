@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which rank runs on which core of which node.
 
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Noise at scale: what the noise of a node costs a bulk-synchronous program on many nodes.
 //!
 //! A [`Simulation`](simulate::Simulation) is a [`Program`](program::Program) on a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A machine profile fitted to measured MPI programs: what `colony bench` found becomes `local`.
 //!
 //! Every operation of *m* messages one after the other takes *m · (r + (bytes − 1) · G)* where nothing

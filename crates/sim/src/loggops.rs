@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The parameters of LogGOPS and what a message of a size costs under them.
 
 use serde::{Deserialize, Serialize};

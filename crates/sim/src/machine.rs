@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Machines: network, collective hardware, and how ranks are placed. Profiles are TOML.
 
 use serde::{Deserialize, Serialize};

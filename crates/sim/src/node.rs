@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the noise of a node asks for, and whether that makes sense.
 
 use crate::cpus::Node;

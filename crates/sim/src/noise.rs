@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The noise of one node, as plain numbers: per CPU the detours over an observed span.
 //!
 //! The span is read as a circle: work that runs over its end goes on at its beginning.

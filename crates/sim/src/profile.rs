@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The noise of one CPU of a trace, prepared for look-ups: the time that a piece of work loses is a difference of two
 //! prefix sums, however many detours the work meets. The result is to the nanosecond that of going from detour to
 //! detour.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Bulk-synchronous programs: what every rank does, step by step.
 
 use serde::{Deserialize, Serialize};

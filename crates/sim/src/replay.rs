@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The traces of a range of ranks, each rank at a place of its own: when work is done, by look-ups.
 
 use std::hint::black_box;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! "Imagine for a moment a ring of p processors" (ANL 2005): where delays add up instead of overlapping.
 
 /// Mean delay of one trip around a ring of `processors`, each hit with `probability` by a detour of

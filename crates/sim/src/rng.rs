@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Random numbers without a generator's state: number `index` of a stream is a function of its key.
 //!
 //! So every rank, source and repetition draws its own numbers, whatever the order they are asked for in,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A simulation: program, machine, noise and scheduler in; the program's times out.
 
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The spare core: whether it can serve the noise of all cores of a node, and how long that waits.
 
 use std::cmp::Reverse;

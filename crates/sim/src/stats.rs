@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Statistics of results.
 
 /// Mean of `values` and half the width of its 95 % confidence interval (Student's t); `None` for fewer

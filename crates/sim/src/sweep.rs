@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Many points of a scenario, on all cores.
 
 use rayon::prelude::*;

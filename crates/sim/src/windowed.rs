@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The noise of traces that waits for regular windows, looked up instead of gone through.
 //!
 //! In a favored window a CPU has the time that interrupts leave. What threads would have taken there waits. In a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Grammar of messages: numbers of things, and articles.
 
 /// So many things, as `1 rank` and `3 ranks`.

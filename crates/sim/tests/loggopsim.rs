@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Results of LogGOPSim, rank by rank, under its own order of service.
 
 #[path = "../benches/patterns/mod.rs"]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Profiles against the figures they were made from.
 
 use colony_sim::cpus::Node;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 'use strict';
 (() => {
   const { data, colour, time, short, count, decade, narrow, marks, axis, log, nodesAxis, options, draw } = plots;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The NAS kernels on a compute node and on a virtual Linux node: one static program, one emulator, time counted in
 //! instructions.
 //!

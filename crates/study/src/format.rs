@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Numbers as people read them: three significant digits and a unit.
 
 /// Stands in a cell for a figure that was not observed.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Experiments end to end, and the report they write.
 //!
 //! * [`study::run`] is the main job: measure this node's noise, suffer it with and without coordination,

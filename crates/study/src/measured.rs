@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The noise half of a [`Node`](crate::Node) on real Linux: measuring and injecting, nothing scheduled.
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Other programs on the job's CPUs: a study would take their time for the node's own noise.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What experiments ask of the machine they run on.
 
 use colony_node::privilege::Privileges;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! From a noise trace to what a study keeps of it.
 
 use std::collections::BTreeMap;

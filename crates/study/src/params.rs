@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Everything a study needs to run again.
 
 use colony_node::cpu::CpuSet;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The projection step: noise of this node, or made after the seeds' description, to many nodes.
 
 use colony_sim::NodeNoise;

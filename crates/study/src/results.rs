@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `study/results.json`: what a study found, with everything needed to run it again.
 
 use std::io::Write;

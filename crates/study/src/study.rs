@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The main job: measure this node's noise, suffer it with and without coordination, project it, report.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The one table of a study, for a terminal.
 
 use crate::results::{Published, Results, SchedulerKind};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The node this program runs on, behind the door of [`Node`].
 //!
 //! Benchmarks, windows and observed windows are runs of the `colony` command itself, as a user would type

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Coordinated scheduling inside the kernel, measured on a virtual node whose time is a count of its instructions.
 //!
 //! This machine's kernel and its load do not matter there: the node brings a kernel that has sched_ext, and a detour

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The pages in a real browser: no errors, every plot drawn, nothing fetched, hostile names harmless.
 
 mod fake;

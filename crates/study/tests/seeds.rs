@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The seeds' numbers: the published value beside ours, by the simulator alone.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Skipped tests: each is recorded, and fails in continuous integration unless `skips.txt` names it.
 //!
 //! A test that cannot run on a machine calls [`skip`] and returns. `./x test` names the file of records in

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Window arithmetic: what an edge handler or an analysis pays per call.
 #![allow(missing_docs, reason = "criterion's macros define undocumented items")]
 

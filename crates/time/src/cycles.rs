@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The Blue Gene/L notation: times as 32-bit counts of the 700 MHz processor clock.
 //!
 //! "The maximum period of 0xffffffff represents approximately 6 seconds on BlueGene/L's

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Time as coordinated scheduling sees it.
 //!
 //! * [`Windows`]: one period is one favored window followed by one regular window; exact integer

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What people write: `100ms`, `1.5us`, `95%`, `0xf4000000`; and back.
 //!
 //! One grammar serves the command line, the configuration and `/run/colony`.

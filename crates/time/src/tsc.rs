@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The fastest counter a program can read, what it counts per second, and what it says in other clocks.
 //!
 //! On x86-64 that is the time-stamp counter (`rdtsc`, about 10 ns) where it is invariant; elsewhere the

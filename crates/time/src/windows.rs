@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 use crate::{DutyCycle, DutyError};
 
 /// Which of the two windows of a period.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Atomic words, of memory or of a model.
 
 use std::sync::atomic::{AtomicU64, Ordering};

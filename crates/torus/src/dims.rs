@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A torus of three dimensions.
 
 use std::fmt;

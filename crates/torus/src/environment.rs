@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a launcher tells a rank.
 
 use std::mem::MaybeUninit;

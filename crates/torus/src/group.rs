@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Operations that all ranks of a group make together.
 
 use std::time::Duration;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Messages between compute nodes in user mode, over one window of memory that all of them share.
 //!
 //! "The torus and tree networks … are memory-mapped in the address space of a user process" (Designing a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Numbers that the tree combines.
 
 /// How two numbers become one.

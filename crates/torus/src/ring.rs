@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Packets from one rank to another, in order: a ring with one writer and one reader.
 //!
 //! Each slot begins with a word that says which packet it holds and how long that is. The writer stores it

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A rank, and its messages to other ranks.
 
 use std::cell::Cell;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The collective network: values go up a tree, combined on the way, and the result goes down to all.
 //!
 //! Every rank has a cell that its parent reads, and there is one cell for the result, written by rank 0 and

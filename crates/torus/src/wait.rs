@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Waiting for another rank: look often, then let others run, then sleep for moments; not for ever.
 
 use std::time::{Duration, Instant};

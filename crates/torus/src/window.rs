@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The window as memory of this process.
 
 use std::fs::{File, OpenOptions};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ranks as processes that join by their environment, as under a launcher.
 
 use std::path::Path;

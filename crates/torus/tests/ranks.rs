@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What ranks do together; here they are threads.
 
 use std::sync::Arc;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Compute nodes: their system calls, and what became of a job.
 
 use std::fmt::Write;

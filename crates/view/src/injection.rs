@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Injected noise as tables: what was asked for beside what was achieved.
 
 use std::fmt::Write;

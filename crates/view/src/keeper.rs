@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What keeps windows, and what it did, in sentences that `colony run` and `colony top` share.
 
 use colony_sched::agent::AgentStats;

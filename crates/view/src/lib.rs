@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a person sees on a terminal: tables, progress, the live view.
 //!
 //! Results come from the other crates and leave as text; nothing is measured or decided here.

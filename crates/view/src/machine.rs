@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A machine profile fitted to benchmarks.
 
 use colony_sim::local::{Fit, Measurable};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Progress bars on standard error, where that is a terminal.
 
 use std::sync::Arc;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The proof of a run as tables.
 
 use std::fmt::Write;

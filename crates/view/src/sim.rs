@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the simulator says: points of a scenario, and what a node's noise costs.
 
 use std::collections::BTreeSet;

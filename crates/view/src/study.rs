@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A study on a terminal: its table, its list of experiments, its progress.
 
 use std::cell::RefCell;

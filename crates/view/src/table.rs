@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tables of at most 80 columns.
 
 use colony_node::record::NodeRecord;

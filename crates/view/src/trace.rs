@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a trace says, and what changed from one to another.
 
 use std::collections::BTreeSet;

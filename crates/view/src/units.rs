@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Numbers as people read them.
 
 /// Nanoseconds with three digits and a unit: `58 ns`, `1.40 µs`, `20.0 ms`.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Virtual machines: kernels and images.
 
 use std::fmt::Write;

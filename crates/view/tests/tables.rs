@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every table of results that are as wide as they get: at most 80 columns, and no name from elsewhere can draw
 //! on the terminal.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The folder where kernels and images are kept, and the locks that keep several programs from each other's way.
 
 use std::fs::{self, File, OpenOptions};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! SHA-256, as the archive's indexes have it.
 
 use sha2::{Digest as _, Sha256};

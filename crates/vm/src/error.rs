@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What can go wrong on the way to a running machine, and in it.
 
 use std::path::PathBuf;

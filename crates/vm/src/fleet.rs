@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Several machines on one network, each with the same program, as a cluster's nodes.
 
 use std::net::Ipv4Addr;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Virtual Linux nodes as a test bed.
 //!
 //! A [`Kernel`] and an [`Image`] make a [`Vm`], which runs one program and returns its [`Outcome`]. Time in the guest

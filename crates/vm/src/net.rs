@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A virtual Ethernet between machines.
 //!
 //! Each card is one end of a pair of stream sockets, over which QEMU sends frames with their length before them; the

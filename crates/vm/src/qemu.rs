@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! QEMU, as machines of every kind start it.
 
 use std::fs::File;

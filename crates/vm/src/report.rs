@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A run of machines as a result that programs read.
 
 use std::collections::BTreeMap;

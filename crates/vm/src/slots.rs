@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! As many virtual CPUs at a time as the machine has real ones: machines of all programs of a user share slots,
 //! so that tests in parallel measure as if they were alone, and leave the rest of the system its share.
 

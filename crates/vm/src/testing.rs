@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! For the tests of other crates: a node with their programs, and a script to run on it.
 
 use std::path::Path;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Programs of the host that we call.
 
 use std::process::{Command, Stdio};

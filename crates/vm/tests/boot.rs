@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Machines that start: slow, so that each start proves several things.
 
 use std::net::UdpSocket;

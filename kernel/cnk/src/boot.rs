@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Brings the node up: clock, devices, windows, the second CPU.
 
 use colony_fship::layout::{MAGIC, WINDOW_SIZES};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the kernel knows of each CPU.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The cycle of jobs: ask for one, check it, build its map, run it, tell how it ended.
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The compute node kernel: one program a CPU or one on both, a static map, no scheduler, no files.
 //!
 //! "A lightweight kernel that loads one program, maps its memory statically and stays out of the way" (Designing a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Shipping by frames, on a node that shares no memory with the daemon (`colony_fship::frame`).
 //!
 //! The node's window is memory of its own. A request goes with the memory that its call reads; what comes puts

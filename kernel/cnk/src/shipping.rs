@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests to the daemon, and its replies.
 //!
 //! Each CPU has a channel of its own. While it waits for a reply it looks for some time, for most replies come soon,

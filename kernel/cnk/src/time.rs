@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The clock: the time stamp counter, measured once.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};

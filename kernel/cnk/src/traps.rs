@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Exceptions and interrupts.
 
 use core::sync::atomic::Ordering::Release;

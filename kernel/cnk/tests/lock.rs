@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The kernel's lock, on the threads of Linux.
 
 #[path = "../src/machine/lock.rs"]

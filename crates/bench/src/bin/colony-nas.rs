@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! NAS kernels, serial: one static program for the compute node kernel and for Linux.
 
 use std::io::Write as _;

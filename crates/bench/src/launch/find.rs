@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where things are: the program, launchers, CPUs of different cores.
 
 use std::ffi::OsStr;

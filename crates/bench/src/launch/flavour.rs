@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The kinds of launchers and what each has to be told.
 
 use std::ffi::{OsStr, OsString};

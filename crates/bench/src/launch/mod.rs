@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Starting `colony-bench` with whatever launches MPI programs here.
 
 mod find;

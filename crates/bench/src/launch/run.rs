@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Running a launch to its end, or ending it.
 
 use std::io::Read;

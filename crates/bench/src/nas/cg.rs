@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! CG, conjugate gradient (RNR-94-007, 2.2.3): inverse power iteration for the smallest eigenvalue of a
 //! sparse symmetric positive definite matrix of random pattern.
 

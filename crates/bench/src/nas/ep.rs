@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! EP, embarrassingly parallel (RNR-94-007, 2.2.1): Gaussian deviates from pairs of uniform numbers by
 //! Marsaglia's polar method, counted by square annuli.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! IS, integer sort (RNR-94-007, 2.2.5): ranks keys by counting, bucket by bucket, ten times.
 
 use super::random::Random;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! MG, multigrid (RNR-94-007, 2.2.2): V-cycles for a Poisson equation on a cube with periodic borders.
 
 use super::random::Random;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The NAS kernels `is`, `ep`, `cg` and `mg`: serial, in our own Rust.
 //!
 //! Written from the specification (The NAS Parallel Benchmarks, report RNR-94-007) and the sizes, seeds

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The benchmarks' random numbers: x' = a x mod 2^46 (NAS Parallel Benchmarks report RNR-94-007, 2.3).
 //!
 //! The originals do this in halves of 23 bits in double precision, which gives the exact product. Whole

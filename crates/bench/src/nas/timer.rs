@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Time and page faults of the timed part.
 
 use std::time::Instant;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The programs: which operation on which communicator.
 
 use super::measure::measure;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the programs ask of a network.
 
 use std::fmt::Display;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! In-process detours: a timer's signal interrupts the rank, and its handler spins (Initial Results:
 //! Experiments on Watson BlueGene/L: "artificially introducing detours via timer interrupts").
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! From all ranks to rank 0, merged on the way in a binomial tree: no rank ever holds them all.
 
 use super::Comm;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The timed loop.
 
 use colony_time::tsc::{ClockMap, Counter, CounterKind, Tsc, Vdso};

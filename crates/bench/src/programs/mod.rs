@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The benchmark programs: one source for every network that is a [`Comm`].
 //!
 //! * [`Comm`]: what they ask of the network; MPI in `colony-bench`, the compute nodes' window in

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The operations that are measured, each with a check of the values it left.
 
 use super::work::Work;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A fixed amount of work: turns of a loop, not time, so that lost processor time shows.
 
 use std::hint::black_box;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `ciod`: the control and I/O daemon.
 
 use std::io;

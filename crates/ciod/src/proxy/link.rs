@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The frames of a node: sent in order, kept until the node has them, and sent again when it seems that it has not.
 
 use std::collections::VecDeque;

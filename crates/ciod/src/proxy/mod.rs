@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The proxy of a node that shares no memory with this machine.
 //!
 //! It speaks with the node by frames ([`colony_fship::frame`]) and plays it towards the workers of its jobs, over an

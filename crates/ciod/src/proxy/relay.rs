@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! From frames to the rings of a window, and back.
 
 use std::collections::{HashMap, VecDeque};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Any requests and any memory against the code that makes calls, in a sandbox: nothing reaches the system but what
 //! makes descriptors of this process, and every place that would be handed to it is checked.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A synthetic node: plays the kernel of a node against a daemon, over the real window and the real bells.
 //!
 //! For tests and benchmarks of the daemon without a virtual machine: one thread can be a node, or many of them in

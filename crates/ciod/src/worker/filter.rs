@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The system calls of a worker: those that the contract ships, and what it needs itself. The system refuses all others,
 //! for good, so that a worker that is broken into can start no program, trace no process, and reach no other part of
 //! the kernel than its programs can.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! System calls of the worker: the one place where arguments of a program meet the operating system.
 
 use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Becoming the user, before anything of a node or a job is touched.
 
 use std::ffi::CStr;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The image of a program in the memory of a process: its segments, and the stack that it starts on.
 
 use std::ffi::CString;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The worker of a job: one process, which is the user, and does what the job's nodes ask for.
 
 pub(crate) mod calls;

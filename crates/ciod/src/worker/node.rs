@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A node of the job: its window, its channels, its bells.
 
 use std::os::fd::OwnedFd;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Standard output and standard error of the job, written by all its processes and read by somebody who may be slow.
 //!
 //! What the reader does not take at once waits here, up to a bound; a process that writes more waits itself, and

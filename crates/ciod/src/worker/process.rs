@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A process of the job as its worker keeps it: descriptors, directory, mask.
 
 use std::cell::Cell;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The worker's loop: takes requests, makes calls, answers.
 //!
 //! A channel is *hot* while it is looked at in every round, and *cold* when it has announced sleep and is rung for.

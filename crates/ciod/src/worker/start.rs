@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! From the description of a job to processes on its nodes.
 
 use std::collections::BTreeMap;

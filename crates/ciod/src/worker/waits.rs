@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Calls that wait: the queue that keeps one of them from stalling the others (SC06 paper, 4.1).
 //!
 //! A call that cannot go on says what it waits for, and is made again from its request when that may be there; what

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The memory of a node as the worker sees it: mapped, shared with a machine that may write it at any time.
 //!
 //! Nothing here makes a reference to the shared memory, but for the rings, whose fields are made for it: bytes are

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the tests share: a daemon, its nodes, and a place for files.
 #![allow(dead_code, reason = "each test uses some of it")]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! chronyd, by the command protocol of `chronyc tracking` (chrony 2.2 and newer: candm.h, version 6).
 //!
 //! The protocol is asked over UDP at 127.0.0.1:323, where chronyd reports to everybody unless `cmdport 0` is configured,

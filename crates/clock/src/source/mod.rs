@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the programs that discipline this node's clock know of its error.
 //!
 //! The kernel's figure (`maxerror` of adjtimex(2)) grows by 500 µs a second between two updates, and is missing where

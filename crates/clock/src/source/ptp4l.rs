@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! ptp4l with software time stamps, by the management messages of `pmc` (IEEE 1588-2008, clause 15; linuxptp 3 and newer).
 //!
 //! With hardware time stamps ptp4l steers the clock of the network card, and says nothing of the system's. All numbers are

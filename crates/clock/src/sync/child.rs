@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A node towards its parent: ask it, then hand up what came out.
 
 use std::time::{Duration, Instant};

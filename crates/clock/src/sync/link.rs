@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The socket of a node: who may speak to it, and what it hears.
 
 use std::collections::{BTreeMap, HashMap};

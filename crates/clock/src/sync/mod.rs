@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Comparing the clocks of all nodes, along the [tree](mod@crate::tree), over UDP.
 //!
 //! A node first compares its clock with its parent's, then serves its children one after the other, then passes

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A node towards its children: answer them, one at a time, and gather what came out below.
 
 use std::time::{Duration, Instant};

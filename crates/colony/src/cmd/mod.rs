@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! One module a command: call the library, print what it says.
 
 pub(crate) mod bench;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony noise`: traces read, converted, compared, fitted.
 
 use std::path::PathBuf;

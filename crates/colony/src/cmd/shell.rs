@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony completions` and `colony man`: generated from the command line's own description.
 
 use std::io::Write;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Every system call of the table, against Linux.
 
 use std::io::{Read as _, Seek as _};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A side that sleeps is woken, also where an emulator leaves out fences and the locks of instructions.
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A kernel survives whatever a program asks of it.
 
 use colony_cnk::{Machine, Partition};

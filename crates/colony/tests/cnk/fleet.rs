@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Many nodes on one I/O daemon.
 
 use std::io::Write as _;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The beginning and the end of jobs.
 
 use std::os::unix::fs::MetadataExt as _;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Programs whose segments lie far apart.
 
 use std::os::unix::fs::PermissionsExt as _;

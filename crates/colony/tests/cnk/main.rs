@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The compute node kernel and its I/O daemon, in virtual machines.
 
 mod common;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Messages between nodes.
 
 use colony_cnk::ciod::{JobError, Mode};

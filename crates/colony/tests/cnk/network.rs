@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Nodes that share no memory with their daemon.
 
 use std::time::Duration;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A node makes no noise.
 
 use colony_cnk::{Accel, Machine};

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Remainders and rounding of long numbers: what the C libraries do on the x87. A line a case. */
 #define _GNU_SOURCE
 #include <fenv.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Programs that nobody here wrote run unmodified, and print what they print on Linux.
 
 use std::path::{Path, PathBuf};

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What a C library does for threads, signals and memory; prints the same wherever it runs. */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Nodes that die in the middle of a job: it ends, and says why.
 
 use std::fs::File;

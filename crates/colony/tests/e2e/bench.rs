@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony bench`, as a user runs it, with MPI and without.
 
 use crate::common::{alone, colony, copy, failed, fails, has_mpi, json, program, text};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony cnk`, where no node needs to boot.
 
 use crate::common::{fails, json};

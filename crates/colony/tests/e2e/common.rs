@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the end-to-end tests share.
 
 // colony-sched's tests want the CPUs for themselves too

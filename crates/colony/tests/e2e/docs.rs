@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The documentation, held against the programs: every command it shows runs, every link leads somewhere.
 //!
 //! A block ```` ```console ```` is run line by line where a line begins with `$ ` (a line that begins with `> `

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The `colony` command as its users run it. One program, so that it is linked once.
 
 mod bench;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony measure`, as a user runs it.
 
 use crate::common::{alone, colony, json, text};

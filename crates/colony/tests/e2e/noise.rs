@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony measure --out` and `colony noise`: from a trace to every format and back; damaged files.
 
 use std::path::{Path, PathBuf};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony run`, as a user runs it: the program's own ending, the proof, and nothing left behind.
 
 use std::path::Path;

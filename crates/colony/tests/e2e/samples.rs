@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sample outputs of the book that a run must repeat: those of blocks ```` ```console exact ````.
 //!
 //! A line `…` stands for any number of lines. `COLONY_UPDATE_DOCS=1` puts what the run printed in the place of a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony sim`, as a user runs it.
 
 use std::path::Path;

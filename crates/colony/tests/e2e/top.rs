@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony top` on a pseudo-terminal, with keys.
 
 use std::io::{Read, Write};

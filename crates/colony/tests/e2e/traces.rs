@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Traces that contradict themselves, through every command that reads one.
 
 use std::path::Path;

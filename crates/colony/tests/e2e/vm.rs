@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony vm`. What machines do is tested with the library; here is what the command adds.
 
 use crate::common::{colony, error, fails, json, text};

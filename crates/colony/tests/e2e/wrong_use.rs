@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Wrong use: one clear error, exit code 2 (1 where the words were right and the run failed).
 
 use crate::common::{Public, failed, fails, is_plain, last_cpu, text};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the tests in virtual nodes share.
 
 use std::collections::BTreeSet;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colonyd` keeps its windows by the scheduler in the kernel, with the privileges it has left.
 
 use colony_sched::daemon::report::StatsReport;

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # held: whether windows are kept on this node: by the scheduler in the kernel, or by classes of the job's tasks
 if grep -q enabled /sys/kernel/sched_ext/state; then exit 0; fi
 for process in $(pidof colony-bench); do

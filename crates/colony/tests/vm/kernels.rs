@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The scheduler loads and works on every kernel that has sched_ext.
 
 use colony_sched::run::{Backend, RunReport};

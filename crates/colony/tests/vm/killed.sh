@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 job() {
     mpirun $hosts colony run "$@" -- colony-bench allreduce --seconds 60 < /dev/null > /tmp/job.log 2>&1 &
     if ! soon held || ! there held; then cat /tmp/job.log; exit 1; fi

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The scheduler in the kernel ends well, however it ends.
 
 use colony_sched::run::Backend;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Limits and weights of cgroups hold under the scheduler in the kernel, and names give no privileges.
 
 use colony_sched::ext::ExtStats;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Jobs of real MPI over two nodes: their windows hold on both, and nothing is left of them however they end.
 
 use std::path::{Path, PathBuf};

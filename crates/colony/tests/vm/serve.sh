@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # serve BACKEND RANK: colonyd on this node, on windows that follow the clock of n0
 mkdir -p /etc/colony
 cat > /etc/colony/colonyd.toml <<END

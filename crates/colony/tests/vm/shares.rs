@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who shares a CPU with whom, and how: nobody starves, and work goes where there is room.
 
 use colony_sched::daemon::report::StatsReport;

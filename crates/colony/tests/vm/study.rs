@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony study vm`: what the scheduler in the kernel is worth, from a virtual node to thousands.
 
 use colony_vm::testing::missing;

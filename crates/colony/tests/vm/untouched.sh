@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # untouched: fails, and says what there is, where a job has left something on this node that does not go within seconds
 left() {
     state=$(cat /sys/kernel/sched_ext/state)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The scheduler in the kernel keeps everything but the job out of favored windows.
 
 use colony_sched::ext::ExtStats;

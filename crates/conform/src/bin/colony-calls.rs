@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Times system calls, one by one, and prints how long they take as JSON: the same program on the compute node kernel and
 //! on Linux.
 //!

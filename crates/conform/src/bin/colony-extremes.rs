@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Makes local calls with extreme arguments: the kernel of a compute node must survive every one of them.
 //!
 //! ```text

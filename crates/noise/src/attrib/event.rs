@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Events as the BPF programs write them (`bpf/attrib.bpf.c`).
 
 use crate::Source;

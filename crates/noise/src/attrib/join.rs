@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Lays what was on a CPU over the detours its observer saw.
 
 use std::collections::{BTreeMap, HashMap};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Attribution: which source each detour came from.
 //!
 //! With privileges, BPF programs on the kernel's tracepoints record what runs on the measured CPUs

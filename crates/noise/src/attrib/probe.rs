@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Loads the BPF programs and reads what they write.
 
 use std::num::NonZeroUsize;

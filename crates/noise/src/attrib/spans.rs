@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! From events to what was on a CPU: stretches of time that were not the observer's, each with its
 //! innermost source.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Chrome trace JSON, which Perfetto and `chrome://tracing` show: a complete event (`"ph":"X"`) a detour,
 //! `pid` the node, `tid` the CPU, times in microseconds.
 //!

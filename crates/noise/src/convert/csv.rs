@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Comma-separated values: a header line, one row a detour, the metadata in `#` lines above.
 
 use std::io::{BufRead, Write};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which format a file is in.
 
 use std::{fmt, path::Path, str::FromStr};

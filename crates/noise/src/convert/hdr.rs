@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! HdrHistogram interval log: for each CPU and second one histogram of the detours' lengths.
 
 use std::io::Write;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Traces in the formats of other tools.
 //!
 //! | format | read | written | what is lost when written |

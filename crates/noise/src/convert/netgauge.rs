@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Netgauge's noise trace, which LogGOPSim reads: `offset<TAB>duration` in nanoseconds, `#` comments.
 
 use std::io::{BufRead, Write};

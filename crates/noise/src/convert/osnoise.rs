@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Text of the kernel's osnoise tracepoints (Documentation/trace/osnoise-tracer.rst), as the `trace` file,
 //! `trace-cmd report`, `perf script` and rtla's saved traces print it:
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the text formats share: bounded lines, exact decimals, metadata in comments.
 
 use std::io::{self, BufRead, Read};

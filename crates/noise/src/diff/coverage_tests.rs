@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether the intervals of a comparison cover differences that are known.
 
 use rand::{Rng, RngExt, SeedableRng};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! 95 % confidence intervals from slices of time.
 //!
 //! Sums of few events are skewed, so that a sum ± its standard error does not cover. Sums here have the interval of a

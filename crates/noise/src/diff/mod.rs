@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Did the change help? Two traces compared, figure by figure, with what chance alone would do.
 //!
 //! Each trace is cut into slices of time over all its CPUs: detours that come together stay together. How far the

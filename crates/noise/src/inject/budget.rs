@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! How much of a CPU an injector may take, whatever its schedule says.
 
 /// CPU time an injector has left, nanoseconds.

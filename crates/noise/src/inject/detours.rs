@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Detours of one length at regular intervals, as the detour benchmarks of *Initial Results: Experiments
 //! on Watson BlueGene/L* made them by timer interrupts.
 

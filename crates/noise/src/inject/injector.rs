@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The injector: a thread that takes its CPU away at the instants of a schedule.
 
 use std::sync::atomic::{AtomicBool, Ordering};

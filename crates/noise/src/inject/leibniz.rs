@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The noise daemon of the Colony Linux kernel technical report (appendix A.1, section 3.1.7): it
 //! calculates π by Leibniz' series with a random number of terms, sleeps 500 ms, and starts over.
 //!

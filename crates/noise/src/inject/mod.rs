@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Noise on purpose: to reproduce an experiment, to prove a cure, to prove a measurement.
 //!
 //! * [`leibniz`]: the noise daemon of the Colony Linux kernel technical report (appendix A.1), with the

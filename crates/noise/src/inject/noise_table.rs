@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Fig. 4 of the Colony Linux kernel technical report as a table: upper bound of terms to noise.
 
 use std::fmt;

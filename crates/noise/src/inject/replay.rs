@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The detours of a trace, again: at the same distances, of the same lengths.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What was asked, what was done, and what a program on that CPU saw of it.
 
 use std::fmt;

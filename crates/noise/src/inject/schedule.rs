@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! When detours come: the instants and lengths an injector works through.
 //!
 //! Instants are TAI, and every kind of schedule is laid out on the TAI clock itself, not from the moment

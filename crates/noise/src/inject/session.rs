@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A run of injectors: which CPUs, which class, the threads, and a watchdog above them.
 
 use std::fmt;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A small program that suffers: it reads the counter and notes where time went missing.
 
 use colony_time::tsc::{Calibration, Counter, CounterKind, Tsc, Vdso};

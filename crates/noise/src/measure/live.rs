@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A measurement that is looked at while it runs.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! One measurement from start to end: observe, attribute, report.
 //!
 //! [`measure`] runs the observers and, where BPF is open to it, the probe beside them, and returns a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a measurement says, for people's tables and for `--json`.
 
 use colony_node::class::Class;

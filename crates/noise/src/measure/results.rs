@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Puts the detours of all CPUs together with their sources.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs observers and probe together and puts their results together.
 
 use std::collections::{BTreeMap, HashSet};

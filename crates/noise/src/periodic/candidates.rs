@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Periods worth a closer look.
 
 /// Rates timers usually run at, in Hz.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The search for locked periods: fold, refine, count ticks.
 
 use super::candidates::{Candidate, candidates};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Detours at regular distances that do not keep their phase.
 
 use super::fold::LN_P;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! *Selfish*: a user-space loop per CPU that sees every detour the CPU takes (ANL 2005).
 //!
 //! The loop itself and its recorder are the package `colony-selfish`; here it runs on many CPUs at once.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A pinned thread per CPU that runs the loop, real-time if asked.
 
 use std::collections::BTreeMap;

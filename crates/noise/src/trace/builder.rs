@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Puts a trace together, detour by detour.
 
 use std::collections::HashMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What can be wrong with a trace, or with a file that should hold one.
 
 use std::io;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The trace as a Parquet file, which any data tool opens.
 //!
 //! Foreign bytes reach the decoder: everything it says is checked, nothing is allocated on a file's word

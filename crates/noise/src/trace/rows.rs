@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rows of a trace against its metadata: what no measurement can have left, and what its edges cut.
 
 use super::{Detour, Problem, Trace, TraceMeta};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Traces for tests.
 
 use colony_node::class::Class;

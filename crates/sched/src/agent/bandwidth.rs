@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! CPU limits of cgroups (`cpu.max`), which the kernel does not apply to real-time tasks.
 //!
 //! A task whose cgroup, or a cgroup above, may use less time than the job's CPUs have is not favored: it stays in an ordinary

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Keeping the job on the job's CPUs.
 //!
 //! A favored task is above everything else where it may run, so it must run on the job's CPUs only. Any program may choose

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The agent's thread on one CPU: asleep until an edge, then it switches its tasks.
 
 use std::hint::black_box;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The agent: coordinated windows from user space, for kernels without `sched_ext`.
 //!
 //! At every window edge, counted in TAI and so the same instant on every node, the job's tasks are

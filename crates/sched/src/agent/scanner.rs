@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The agent's scanner: everything that takes time, so that the threads at the edges need none.
 //!
 //! It reads `/proc` for tasks that join and leave, keeps the table the threads switch from, tells the

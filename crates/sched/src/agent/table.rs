@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The table of tasks the agent's threads switch from, without locks.
 //!
 //! Each slot holds a task, the thread it is at home with, and the last edge it was switched for. Whoever

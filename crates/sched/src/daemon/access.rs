@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who may do what: the credentials of a process that asks, and the rights the configuration gives.
 
 use std::collections::BTreeSet;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! How well this node keeps the windows that all nodes share: by its own clock as its kernel judges it, or by an
 //! estimate of a cluster's clock (`colony clock sync`).
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The configuration of `colonyd`: a TOML file in which every line has a default that works.
 
 use std::path::{Path, PathBuf};

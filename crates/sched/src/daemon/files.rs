@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The files of the tree, and what each shows of itself.
 
 use super::access::Right;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The guard: a process of its own that takes the tree away when the daemon ends, however it ends, gives the
 //! job's tasks back the CPUs they had, and removes the socket where monitors asked.
 //!

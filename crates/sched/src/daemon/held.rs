@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! An estimate of the cluster's clock in force: what it says on this node's clock as that is now, and what has been
 //! added to its error since it was made.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What protects a node from windows that would starve it.
 
 use colony_time::{DutyCycle, Windows, cycles, text};

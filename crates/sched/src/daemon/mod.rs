@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colonyd`, the node daemon: it owns the windows of a node and shows them as a tree of files.
 //!
 //! "The /proc interfaces, /proc/hpc/period and /proc/hpc/duty_cycle allow the HPC application to tune

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The place where the tree appears: the directory, the mount, and what an earlier daemon left there.
 
 use std::fs::File;

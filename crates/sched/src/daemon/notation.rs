@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Times and shares in the configuration, in the one notation of `colony_time::text`.
 
 /// Nanoseconds written as `100ms`.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Telling the service manager how the daemon is (`sd_notify(3)`): a datagram to `$NOTIFY_SOCKET`.
 
 use std::ffi::OsStr;

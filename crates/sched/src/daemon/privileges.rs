@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Giving up privileges that are not needed any more.
 
 use caps::errors::CapsError;

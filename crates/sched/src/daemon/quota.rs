@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What one user may take of the daemon: lines of its log, open files and the documents kept for them.
 //!
 //! Every quota holds for each user and, since a user may own thousands of ids (subuid(5)), for all users together.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the daemon says of itself, as programs read it.
 
 use colony_node::cpu::CpuSet;

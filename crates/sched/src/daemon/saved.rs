@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The job in a file, for a daemon that starts while a job of the one before it still runs.
 //!
 //! The file is `job.json` in a folder beside the mount point (`/run/colony-state`) that only root can look into. It is

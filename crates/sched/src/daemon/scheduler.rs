@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The job class of the daemon, and what keeps its windows as long as it has members.
 
 use std::io;

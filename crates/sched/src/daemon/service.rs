@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the files do: the windows' setting, the job's members, the documents.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The windows as they are set, one write at a time.
 
 use colony_time::text::{self, TextError};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The file tree, as the kernel's FUSE asks for it.
 //!
 //! Made for the shell: every `write` is one whole setting, wherever in the file it lands, so that

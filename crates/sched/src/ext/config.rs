@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the scheduler is told before it starts.
 
 use std::fmt;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Real-time tasks put into an ordinary class while the scheduler runs, as the user asked.
 
 use std::collections::BTreeSet;

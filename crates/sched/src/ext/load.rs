@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The BPF programs: loaded, told, attached, read.
 
 use std::fmt;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The `sched_ext` backend: coordinated scheduling inside the kernel's scheduler (`bpf/scx_colony.bpf.c`).
 //!
 //! The Colony Linux kernel technical report moves coordinated scheduling from a daemon into the scheduler

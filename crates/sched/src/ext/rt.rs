@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Real-time tasks: they are above any `sched_ext` scheduler, so no window holds them back.
 
 use colony_node::class::{self, Class};

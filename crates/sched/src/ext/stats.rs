@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the scheduler did, as its own accounts have it.
 
 use colony_node::cpu::CpuSet;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether this kernel can run the scheduler, and who is in the way.
 
 use std::ffi::OsStr;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The thread that owns the scheduler: it starts it, tells it of new tasks, and minds its end.
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The guardian: a process of its own that puts tasks back into their own class when the agent dies.
 //!
 //! It is this very program, started again (`/proc/self/exe`) in a session of its own, and told over a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The guardian's own side.
 
 use std::io::{ErrorKind, Read, Write};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The proof from scheduler events, aggregated in the kernel (`bpf/windows.bpf.c`).
 
 use std::fmt;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The proof: what was stolen from the job, split exactly at the window edges.
 
 mod bpf;

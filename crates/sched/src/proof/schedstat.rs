@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The proof without BPF: how long each job task waited, read at the edges.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The program of a run: started, signalled, waited for.
 
 use std::os::fd::{BorrowedFd, RawFd};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A program as the job class, start to end, with its proof.
 
 mod child;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The processes of a job, as the kernel keeps them.
 //!
 //! A process that loses its parent between two scans is nobody's descendant any more. So an agent puts the processes it finds

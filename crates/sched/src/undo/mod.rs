@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What has to be undone on this node if every process that could undo it is killed.
 //!
 //! The agent and its [guardian](crate::guardian) put tasks back into their own class when one of them dies, and `colonyd` and

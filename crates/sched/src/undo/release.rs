@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The last resort: the kernel starts a program of ours when the last of our processes has died.
 //!
 //! A hierarchy of control groups (version 1) with no controllers, only a name, has a release agent: a program that the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The CPUs of this machine, for one test at a time, whichever test program and user it is of.
 
 use std::fs::File;

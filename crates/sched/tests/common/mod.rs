@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the tests share. The test program is also the guardian, the agent's process and the job's program:
 //! it starts itself again, and what it then is gets decided before the test harness runs.
 #![allow(dead_code, reason = "each test file uses its part")]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a lost standard error and users without rights can do to the daemon: nothing.
 
 use std::fs::{File, OpenOptions};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who may do what.
 
 use crate::support::{Daemon, NOBODY, possible, text};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A node whose clock chronyd disciplines: a real one, in a network of its own, that leaves the clock alone (`-x`).
 
 use std::path::Path;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! How well windows are kept, and the cluster's clock.
 
 use colony_clock::Estimate;

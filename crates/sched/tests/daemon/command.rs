@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command line and the configuration.
 
 use crate::support::{possible, program, text};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The job: who joins, who inherits, and that every task gets its own class back.
 
 use std::collections::BTreeMap;

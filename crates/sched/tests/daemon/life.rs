@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Start, end, and every way to die.
 
 use std::os::unix::net::UnixDatagram;

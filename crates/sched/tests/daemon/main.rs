@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colonyd` as its users meet it: through a shell, through its files, through what is left when it dies.
 //!
 //! All of it needs root and `/dev/fuse`; where they are missing the tests say so and pass.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What monitors see, asked as they ask.
 
 use std::io::{Read, Write};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A daemon for a test, and what to ask it with.
 
 use std::ffi::OsStr;

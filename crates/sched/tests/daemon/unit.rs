@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The unit of the service manager: what it forbids must be nothing the daemon does.
 
 use std::collections::BTreeSet;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The selfish loop as a program of its own: one thread, no privileges, nothing but the time asked of the
 //! operating system.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Beside the program LogGOPSim: the same schedules under its order of service.
 
 use std::path::Path;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Schedules to compare with LogGOPSim: the patterns of its generator, and random ones.
 //!
 //! Each pattern has the operations and requirements that the generator writes, in its order. Its two patterns with

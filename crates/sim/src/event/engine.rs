@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The loop that runs a schedule.
 
 use std::cmp::Reverse;

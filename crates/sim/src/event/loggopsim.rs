@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! LogGOPSim's order of service, step by step, so that results can be compared to the nanosecond.
 //!
 //! One queue holds all operations and messages of all ranks, in the order of time and, at one instant, of first

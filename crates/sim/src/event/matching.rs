@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Messages that have come before their receive, and receives that wait for their message, where the
 //! schedule does not say which belong together.
 

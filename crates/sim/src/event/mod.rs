@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The event engine: any schedule of sends, receives and computing, under LogGOPS and noise.
 //!
 //! Each rank's CPUs and interfaces serve what is ready in the order it became ready (at one instant: local

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The order in which the C++ standard library of GCC leaves elements that compare as equal.
 
 /// Runs of at most this many elements are sorted by insertion.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The events to come: a monotone radix heap (Ahuja, Mehlhorn, Orlin and Tarjan, "Faster algorithms for the
 //! shortest path problem", JACM 1990) over windows of time.
 

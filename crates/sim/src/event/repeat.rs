@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The runs of a simulation whose program is a schedule: without noise, and each repetition with it.
 
 use super::{EventError, Outcome, Rules, run};

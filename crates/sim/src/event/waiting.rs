@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What waits until its CPU and its interface are both free.
 
 use std::collections::VecDeque;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Families of distributions, with their most likely parameters.
 
 use libm::erfc;

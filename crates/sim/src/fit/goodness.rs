@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! How far a distribution is from the times it was fitted to.
 
 use serde::{Deserialize, Serialize};

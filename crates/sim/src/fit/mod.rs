@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Models fitted to measured noise, and how well they fit.
 //!
 //! A measurement replays as it is ([`Trace`](crate::source::Trace)), but says nothing of what it has not

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! GOAL in binary, as LogGOPSim's `txt2bin` writes it. Little-endian, nothing aligned:
 //!
 //! | bytes | what |

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Making a schedule, rank by rank.
 
 use std::collections::HashMap;

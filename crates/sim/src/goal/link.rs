@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which receive a send meets, as far as that is known before the schedule runs.
 
 use std::collections::HashMap;

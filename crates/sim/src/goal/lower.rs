@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A program as a schedule: what the level engine does on the fly, written out operation by operation.
 
 use super::build::Builder;

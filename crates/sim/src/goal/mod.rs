@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Schedules in GOAL, the format of LogGOPSim (Hoefler, Siebert and Lumsdaine, "Group operation assembly
 //! language: a flexible way to express collective communication", ICPP 2009): text, and the binary form
 //! that its `txt2bin` makes. `docs/goal.md` describes both.

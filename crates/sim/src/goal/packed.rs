@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A rank of a binary file in the form that `txt2bin` writes, put straight into a schedule's arrays.
 
 use super::binary::{OPERATION, Record};

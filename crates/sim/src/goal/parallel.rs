@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reading a file in parts, on all cores.
 //!
 //! Parts are whole ranks. A part with a fault leaves the file to the reader that goes through it from its

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A schedule in memory: the operations of every rank, what waits for what, and which receive a send meets.
 
 use super::link::Link;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! GOAL as text.
 
 use std::io::{BufRead, Read, Write};

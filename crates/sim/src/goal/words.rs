@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The words of a line of text, and the labels of a rank.
 
 use std::collections::HashMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Collectives as rounds of messages.
 //!
 //! Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH",

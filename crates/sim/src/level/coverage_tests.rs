@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether the intervals of simulations cover what long simulations say.
 
 use crate::cpus::Node;

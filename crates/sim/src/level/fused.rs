@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rounds in which all ranks exchange messages, the fast way: one pass over the ranks a round.
 //!
 //! Where a send costs its CPU nothing after the message has left, and neither interface nor rendezvous

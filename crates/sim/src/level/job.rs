@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The state of a job: when each rank's CPU and interface are free, and what a step makes of it.
 //!
 //! A message costs what [`MessageCost`] says. Within a round a rank sends, then receives; a send that

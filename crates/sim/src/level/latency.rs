@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! How long the first byte takes to each rank, pattern by pattern.
 
 use std::collections::HashMap;

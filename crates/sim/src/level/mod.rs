@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The level engine: regular programs as max-plus updates of the ranks' times, step by step.
 //!
 //! There is no queue of events: all ranks do the same step, so a step is a pass over the arrays of their

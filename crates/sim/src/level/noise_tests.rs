@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a user relies on under noise, and the limits that are known in closed form.
 
 use colony_time::{DutyCycle, Windows};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who sends to whom in one round.
 
 /// The messages of one round: at most one from each rank, and at most one to each.

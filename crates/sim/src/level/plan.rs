@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A program as the engine runs it: its steps with their algorithms chosen and their messages costed.
 
 use super::collective::{Chosen, Collective};

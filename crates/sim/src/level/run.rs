@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A run of a program: iteration after iteration, those skipped that are sure to be as the last.
 
 use super::job::{Job, Snapshot};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a user relies on, of the engine as a whole.
 
 use crate::cpus::Node;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Machine profiles as TOML: those that come with the crate, and files.
 
 use std::path::Path;

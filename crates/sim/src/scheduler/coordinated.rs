@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Noise waits for the regular window, which all nodes share.
 
 use colony_time::{WindowKind, Windows};

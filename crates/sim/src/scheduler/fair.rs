@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Noise and job take turns.
 
 use super::{Cpu, Scheduler, Tasks};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a node's scheduler makes of the noise: which of it reaches the CPUs of the job, and when.
 
 mod coordinated;

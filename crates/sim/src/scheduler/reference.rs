@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the schedulers promise, done again in the plainest way: nanosecond by nanosecond, with no stretch
 //! computed ahead. `Cpus` must agree.
 

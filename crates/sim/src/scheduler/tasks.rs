@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The sources of one core, merged: who wants its time next.
 
 use crate::layout::Core;

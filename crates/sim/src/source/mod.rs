@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where noise comes from: sources that want a CPU's time, each a stream of bursts.
 //!
 //! A source says when it wants how much; a [`Scheduler`](crate::scheduler::Scheduler) says when it gets

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Noise made by a model.
 
 use serde::{Deserialize, Serialize};

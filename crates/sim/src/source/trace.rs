@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Noise as it was measured.
 
 use std::collections::BTreeMap;

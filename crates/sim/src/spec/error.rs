@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What can be wrong with a scenario, and where.
 
 use std::path::{Path, PathBuf};

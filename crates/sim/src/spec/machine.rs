@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The machine of a scenario: a profile's name, or all of it.
 
 use serde::{Deserialize, Deserializer, Serialize, de};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A scenario as people write it: TOML with a default for every line, turned into [`Simulation`](crate::simulate::Simulation)s.
 //!
 //! ```

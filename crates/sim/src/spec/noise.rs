@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The noise of a scenario: models and traces.
 
 use std::collections::BTreeMap;

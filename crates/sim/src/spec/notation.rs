@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Times and duty cycles as people write them: `1ms`, `95%`.
 
 use std::fmt;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the decoder says of a wrong value, in the words of scenarios instead of Rust's.
 
 use toml::de::{DeTable, DeValue};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The points of a scenario: one node count, one scheduler, one value of everything that is swept.
 
 use std::sync::Arc;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The program of a scenario: one by name, with its parameters, or steps written out.
 
 use serde::{Deserialize, Serialize};

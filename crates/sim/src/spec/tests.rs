@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Scenarios as users write them, right and wrong.
 
 use std::sync::Arc;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What each source of a measured node's noise costs a program at scale, and what would give it back.
 
 mod sample;

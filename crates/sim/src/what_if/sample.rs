@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! How much of a program is simulated, and what that says of all of it.
 //!
 //! Few ranks meet a rare detour rarely, so they are followed for long, in runs whose nodes are at other places of

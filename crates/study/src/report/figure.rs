@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A figure: heading, plot, what to see, the command, the numbers.
 
 use super::html::Html;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The figures of a study.
 
 use super::figure::Figure;

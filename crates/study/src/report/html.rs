@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Markup with everything foreign escaped.
 
 use serde::Serialize;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `report.html`: one file that opens offline, with data, styles, plots and the chart library inside.
 //!
 //! Text, tables and captions are written here, escaped in one place (`html.rs`); the script in the page

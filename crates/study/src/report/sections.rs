@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The top of the page, the published figures, the foot.
 
 use super::html::Html;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Initial Results: Experiments on Watson BlueGene/L (ANL 2005): collectives under injected detours.
 
 use colony_sim::cpus::Node;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! SC06 paper, Table 2: what the operating system costs one node.
 
 use super::{Context, Document, Experiment, Method, Ours};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reducing Application Runtime Variability on Jaguar XT5 (CUG 2010): the noise of a node on one core.
 //!
 //! Only the abstract is at hand: it names neither the noise nor the sizes. Chosen, for both figures alike:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The seeds' figures: every figure, table and sentence with a figure that the project reproduces, with
 //! the published values as the text gives them.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! HPC-Colony progress report 2006: the effect of uncoordinated daemons.
 
 use colony_sim::cpus::Node;

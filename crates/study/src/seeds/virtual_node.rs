@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Colony Linux kernel technical report: coordinated scheduling inside the kernel's scheduler, measured on a virtual
 //! node and projected.
 

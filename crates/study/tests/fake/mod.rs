@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A made-up machine: what a node with a noise daemon would say, always the same.
 
 use colony_node::privilege::Privileges;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The figures of `docs/seeds.md`, held against the runs that make them.
 //!
 //! A figure of ours that is the same everywhere has the row it is from behind it: `1.98 ms<!--= ROW -->` in the section

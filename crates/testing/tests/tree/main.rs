@@ -1,5 +1,7 @@
-//! Checks of the source tree: what documents name exists.
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Checks of the source tree: what documents name exists, and every file names its licence.
 
+mod licence;
 mod names;
 mod specification;
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests by their names: `PROGRAM::MODULES::FUNCTION`, `python::FILE::FUNCTION`.
 
 use std::path::PathBuf;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! SPECIFICATION.md names tests and benchmarks that exist.
 
 use crate::names::exists;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Puts the state on the screen.
 
 use ratatui::Frame;

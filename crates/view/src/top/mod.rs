@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony top`: the node's noise while it happens.
 //!
 //! `state` adds up what the measurement shows, `draw` puts it on the screen, and this loop listens to

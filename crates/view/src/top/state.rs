@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What `colony top` knows: frames added up.
 
 use std::collections::{BTreeMap, VecDeque};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The archive the kernel unpacks as its first file system: cpio in the `newc` format
 //! (`Documentation/driver-api/early-userspace/buffer-format.rst`).
 

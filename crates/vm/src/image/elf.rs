@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A program and the libraries it cannot start without, found the way the dynamic loader finds them (ld.so(8)).
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a machine's memory holds when it starts: our first program, programs with their libraries, files, kernel
 //! modules. It is made in memory for every start; nothing is kept that could grow old.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Kernel modules by name, with those they depend on. The list `modules.dep` is made where a kernel is installed,
 //! and ours are only unpacked: the modules themselves say what they need (`modinfo -F depends`).
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Images described in TOML: those that come with Colony (`images/` in its sources), and a user's own.
 
 use std::collections::BTreeMap;

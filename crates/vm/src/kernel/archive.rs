@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Debian's archive, asked through a private state of apt: nothing of the host's own state is read or changed but the
 //! address of its mirror.
 

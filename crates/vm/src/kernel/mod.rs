@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Kernels of guests: a file of the host, or one of Debian's, kept in the cache.
 
 mod archive;

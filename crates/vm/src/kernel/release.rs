@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Releases of kernels: which is newer, and which one is meant.
 
 use std::cmp::Ordering;

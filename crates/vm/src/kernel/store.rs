@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Kernels in the cache: one folder each, as the packages were unpacked, with a record of what they were.
 
 use std::fs;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The whole way from an archive to a kernel, with a small archive made here.
 
 use std::cell::Cell;

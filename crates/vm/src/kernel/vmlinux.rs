@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The kernel inside a compressed kernel file (`Documentation/arch/x86/boot.rst`).
 //!
 //! A `vmlinuz` is a small program that uncompresses the kernel behind it. In a guest without acceleration that takes

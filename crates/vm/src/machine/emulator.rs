@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The emulator of a Linux node: its command line, and the start of it.
 
 use std::os::fd::{AsFd, OwnedFd};

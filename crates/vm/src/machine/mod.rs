@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A machine: described, started, listened to, switched off.
 
 mod emulator;

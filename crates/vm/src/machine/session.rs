@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! One run of a machine, from the start of the emulator to its end.
 
 use std::collections::{BTreeMap, VecDeque};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The end of a thread and of a process, and the program that takes its place.
 
 use colony_fship::Errno;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who a process is: all from the job block. Most is answered before it gets here, from the CPU's table.
 
 use core::sync::atomic::Ordering::Relaxed;

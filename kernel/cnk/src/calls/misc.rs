@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Limits, random numbers, names, and what is asked of a scheduler that is not there.
 
 use cnk_logic::ensure;

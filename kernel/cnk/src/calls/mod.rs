@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! System calls: what the table of `colony_fship::calls` says is done.
 //!
 //! A local call has a handler here, in the file of its family; that all of them have one is checked when the kernel is

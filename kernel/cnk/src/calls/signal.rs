@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Signals that a program sends itself, waits for, blocks and handles; and its timer.
 
 use cnk_logic::clock::{SECOND, join, nearest_second};

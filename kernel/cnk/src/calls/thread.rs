@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Threads, and the words by which they agree.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};

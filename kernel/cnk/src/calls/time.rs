@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Time of day, clocks, resources used, and sleep.
 
 use cnk_logic::clock::{SECOND, join, split};

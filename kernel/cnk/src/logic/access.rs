@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a process may do with which of its addresses.
 //!
 //! This never changes while a program runs: the map is static (SC06 paper, 3.2). It says what the page tables are made

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Time from the time stamp counter.
 
 /// Nanoseconds of a second.

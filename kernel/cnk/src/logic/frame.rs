@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What lies on the stack while a handler runs, as Linux has it (`struct rt_sigframe` on x86-64), from low to high:
 //! return address, `ucontext`, `siginfo`; above them, aligned to 64, the extended state.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether a job block is one: nothing in it is believed.
 
 use colony_fship::layout::{CHANNELS, JobBlock, LARGE_PAGE, Process, SEGMENTS, STACK};

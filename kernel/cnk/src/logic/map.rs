@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The static map of a process: large pages wherever all of a large page may be used alike.
 
 use colony_fship::layout::{EXECUTE, LARGE_PAGE, PAGE, WRITE};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the kernel decides, without touching the machine: all of it runs, and is tested, on any Linux too.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which signal goes where: actions, masks, what is pending.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Heap and mappings: which addresses of the static map are given out, and which must be cleared first.
 //!
 //! All memory is mapped from the start; `brk` and `mmap` only say which of it is in use. Memory that no one has used

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A process for the tests.
 
 use colony_fship::layout::{Process, Segment};

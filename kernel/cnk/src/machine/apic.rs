@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The local interrupt controller: doorbells, calls to the other CPU, and the one-shot timer.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What each CPU has for itself and the entry code reaches by its address: the stack, and the table of quick answers.
 
 use core::cell::UnsafeCell;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The serial line: for panics, and for more with `debug` on the command line.
 
 use core::fmt::{self, Write};

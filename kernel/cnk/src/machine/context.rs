@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The registers of a user program.
 
 use super::tables::{USER_CS, USER_SS};

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # Ways into the kernel and out of it. The user's registers are saved as a `Context` (context.rs) at the top of the
 # CPU's stack; the kernel uses no floating point, but the prebuilt `core` moves data through xmm registers, so these
 # are saved too. Which CPU it is follows from the stack, or from which copy of the entry was taken: no swapgs.

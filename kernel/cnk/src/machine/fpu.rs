@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The extended state: x87, SSE, and AVX where the processor has it.
 
 use core::arch::asm;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sharing between the CPUs: a lock that spins, and a value that is set once.
 
 use core::cell::UnsafeCell;

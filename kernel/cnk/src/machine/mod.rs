@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The machine: all code of the kernel that the compiler cannot check is in here, behind safe functions.
 
 pub mod apic;

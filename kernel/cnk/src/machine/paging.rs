@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Page tables: the kernel's half, which all address spaces share, and the user's half of each process.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};

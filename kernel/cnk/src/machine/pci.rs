@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The PCI bus: the two shared windows, QEMU's ivshmem devices; or a network device (`virtio.rs`).
 //!
 //! On the machine `microvm` no firmware gives addresses to devices; the kernel does.

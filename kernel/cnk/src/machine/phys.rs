@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Physical memory and devices through the kernel's direct map.
 
 /// Where physical address 0 is for the kernel; mapped are the first GiB and the fourth.

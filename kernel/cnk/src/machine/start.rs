@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! From the first instructions to Rust, and from the entry code to what handles it.
 
 use super::console::{self, Serial};

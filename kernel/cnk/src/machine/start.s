@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # The first instructions of both CPUs: from 32 bits (PVH) or 16 bits (a second CPU's start-up) to the kernel's own
 # addresses. Physical memory that is named here is its own address, for the boot part is linked where it lies.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Descriptor tables: segments, interrupts, and where SYSCALL goes.
 //!
 //! Traps from user mode start at the top of the CPU's stack, as system calls do: the kernel has nothing there then.

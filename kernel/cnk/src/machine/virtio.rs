@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A network device on the PCI bus: virtio-net (Virtual I/O Device Version 1.1, 2.6 split queues, 4.1 PCI, 5.1 network).
 //!
 //! Queues and buffers lie in the control area of the node's own window, which the layout leaves free there. One queue

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The window: what the kernel shares with the daemon, and the memory of the user processes.
 //!
 //! The kernel reaches a user's memory here, never through the user's addresses. What may be reached is checked before

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The memory of a process, checked: what system calls name is looked at here.
 
 use core::sync::atomic::AtomicU32;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A process: who it is, its memory, its signals.
 
 pub mod memory;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Signals of the processes that run here: how they come, and how they are delivered.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};

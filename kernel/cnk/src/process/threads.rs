@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Threads: one on each CPU. In coprocessor mode a process may start a second one, on the second CPU.
 
 use cnk_logic::ensure;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! One-shot timers: the one of `alarm` and `setitimer`, and the ends of waits. There is no other timer interrupt.
 
 use cnk_logic::clock::next_end;

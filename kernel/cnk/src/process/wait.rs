@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Waiting: a CPU that has nothing to do halts.
 
 use crate::cpu::obey;

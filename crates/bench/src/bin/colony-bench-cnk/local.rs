@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ranks as processes of this machine.
 
 use std::fs::File;

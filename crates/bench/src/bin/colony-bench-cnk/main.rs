@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The benchmark programs of the seeds over the window of compute nodes: no MPI, one static file.
 //!
 //! On a compute node its environment says which rank it is. On Linux `--ranks` makes the window and starts

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command line, and what is done with it before MPI starts and after it ends.
 
 use colony_bench::programs::Output;

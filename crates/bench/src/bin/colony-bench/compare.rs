@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The same allreduce loop in Rust and in C, in alternating blocks of one run.
 
 use std::os::raw::c_int;

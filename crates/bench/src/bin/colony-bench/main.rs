@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The benchmark programs of the seeds, over MPI.
 //!
 //! Started by an MPI launcher (`mpirun`, `srun`), best through `colony bench`, which knows their options.

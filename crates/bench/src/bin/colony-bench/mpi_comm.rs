@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! MPI as the network of the programs.
 
 use std::convert::Infallible;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! From one descriptor to another without the program's memory.
 
 use std::os::fd::{AsRawFd as _, RawFd};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Descriptors: duplicates, flags, locks, pipes.
 
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `execve`: another program in the same process. MPMD jobs use it, by rank.
 
 use std::ffi::{CString, OsStr};

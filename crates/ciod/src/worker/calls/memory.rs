@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Files in memory (`memfd_create`), which no limit of the operating system counts: together, those of a job hold no more
 //! than the memory of its nodes.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `sendmsg` and `recvmsg`: the `msghdr` and what comes beside the data.
 
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};

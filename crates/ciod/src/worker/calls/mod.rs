@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! System calls of the programs, as the worker makes them.
 //!
 //! Most calls are *replayed*: the table of `colony_fship` says what each argument is; descriptors are translated,

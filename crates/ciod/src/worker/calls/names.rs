@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where the paths of calls lead.
 //!
 //! A link in `/proc` leads to what no name leads to: to a descriptor of this worker, its directory, its memory. So the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Options of sockets: those that are numbers. Others take or give addresses, which would be the worker's.
 
 use std::os::fd::AsRawFd as _;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Opening, and what else makes of a path more than a word for the operating system.
 //!
 //! A process has no directory in `/proc`: `/proc/self` of the operating system would be the worker, with the memory

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Waiting for descriptors: `poll`, `select`, `epoll`.
 
 use std::os::fd::AsRawFd as _;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Calls that are made as the program asks for them.
 
 use std::ffi::CString;

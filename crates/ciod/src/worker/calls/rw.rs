@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reading and writing.
 
 use std::os::fd::{AsRawFd as _, RawFd};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Client sockets (SC06 paper, 4.1): to the operating system they never block; a program that wants to wait does so
 //! in the queue.
 

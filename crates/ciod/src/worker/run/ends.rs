@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The beginning and the end of processes, and of nodes that misbehave.
 
 use std::io;

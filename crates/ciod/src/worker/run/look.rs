@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the worker hears of beside requests: bells, descriptors, outputs, the supervisor.
 
 use std::io;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests: what is done with each, and calls that wait.
 
 use std::io;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony clock sync`.
 
 use std::path::{Path, PathBuf};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony noise fit`: models of measured noise, for scenarios.
 
 use std::path::PathBuf;

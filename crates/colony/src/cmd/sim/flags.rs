@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The flags of `colony sim`, as changes of a scenario.
 
 use std::path::PathBuf;

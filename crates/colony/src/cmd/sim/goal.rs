@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony sim --goal`: a schedule of an application, run event by event.
 
 use std::path::Path;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Results that survive the end of their run: every point is kept the moment it is done.
 
 use std::ffi::OsString;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony sim --fit-machine`: a machine profile from benchmarks.
 
 use std::io::Write;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony sim`: noise at scale.
 
 pub(crate) mod fit;

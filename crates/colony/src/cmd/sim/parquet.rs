@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Results as a table: one row a point, and the whole document in the metadata.
 
 use std::collections::BTreeSet;

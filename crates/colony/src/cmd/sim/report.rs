@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony sim --report`: the results as a page.
 
 use std::io::Write;

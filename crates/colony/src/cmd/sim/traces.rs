@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Traces of nodes, as the simulator takes them.
 
 use std::path::Path;

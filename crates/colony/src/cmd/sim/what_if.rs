@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony sim --what-if`: what each source of a node's noise costs at scale.
 
 use std::path::Path;

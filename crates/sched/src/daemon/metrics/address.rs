@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where the figures are, as `colonyd.toml` says it.
 
 use std::fmt;

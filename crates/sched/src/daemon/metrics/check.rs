@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A reader of OpenMetrics text for tests, as strict as the specification where that is easy.
 
 use std::collections::{BTreeMap, BTreeSet};

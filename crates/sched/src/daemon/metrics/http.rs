@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The answers: one thread, few connections, small requests, little time.
 //!
 //! Connections that say nothing keep nobody out: a new one is always taken, and where there are too many the oldest

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The daemon's figures for monitors: OpenMetrics text over HTTP, on a unix socket or a port.
 //!
 //! [`address`] says where, `socket` opens that place and takes it away again, `http` answers, `text` writes

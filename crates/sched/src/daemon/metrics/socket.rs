@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The place where monitors ask: opened while the daemon may still, and taken away with it.
 
 use std::io;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The report as OpenMetrics text.
 
 use std::fmt;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What all keepers of windows did since the daemon started.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The page of a simulation: its points as plots and as a table, and all that makes them again.
 
 mod plots;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is drawn of a sweep: one line a scheduler, a line style or a figure a value swept.
 
 use std::collections::{BTreeMap, BTreeSet};

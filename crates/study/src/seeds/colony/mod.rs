@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Colony Linux kernel technical report: coordinated scheduling under Leibniz noise.
 
 mod model;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The machine, the daemons and the schedulers of the Colony report, as far as its text gives them.
 //!
 //! Four things it does not give, and what was chosen for all of its figures alike:
