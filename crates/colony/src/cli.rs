@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::cmd;
 
@@ -48,8 +48,8 @@ impl Cli {
             Command::Bench(args) => cmd::bench::run(args),
             Command::Vm(args) => cmd::vm::run(args),
             Command::Cnk(args) => cmd::cnk::run(args),
-            Command::Completions(args) => cmd::shell::completions(args),
-            Command::Man(args) => cmd::shell::man(args),
+            Command::Completions(args) => cmd::shell::completions(args, Self::command()),
+            Command::Man(args) => cmd::shell::man(args, Self::command()),
         }
     }
 }

@@ -6,9 +6,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::CommandFactory;
-
-use crate::cli::Cli;
 
 /// Print a completion script for a shell
 #[derive(clap::Args)]
@@ -28,16 +25,18 @@ pub(crate) struct ManArgs {
     folder: PathBuf,
 }
 
-pub(crate) fn completions(args: CompletionsArgs) -> anyhow::Result<ExitCode> {
+/// Prints the script that completes `command`.
+pub(crate) fn completions(args: CompletionsArgs, mut command: clap::Command) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "colony", &mut script);
+    clap_complete::generate(args.shell, &mut command, "colony", &mut script);
     std::io::stdout().lock().write_all(&script)?;
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) fn man(args: ManArgs) -> anyhow::Result<ExitCode> {
+/// Writes the manual pages of `command` and its subcommands.
+pub(crate) fn man(args: ManArgs, command: clap::Command) -> anyhow::Result<ExitCode> {
     let to = || format!("writing manual pages to {}", args.folder.display());
     std::fs::create_dir_all(&args.folder).with_context(to)?;
-    clap_mangen::generate_to(Cli::command(), &args.folder).with_context(to)?;
+    clap_mangen::generate_to(command, &args.folder).with_context(to)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -2,7 +2,7 @@
 //! Did the change help? Two traces compared, figure by figure, with what chance alone would do.
 //!
 //! Each trace is cut into slices of time over all its CPUs: detours that come together stay together. How far the
-//! slices differ gives the 95 % confidence interval of each figure ([`interval`]), and both traces' intervals that of
+//! slices differ gives the 95 % confidence interval of each figure, and both traces' intervals that of
 //! the difference. Where it lies on one side of 0 the figure changed; else no difference is shown, which is not to
 //! say that there is none.
 

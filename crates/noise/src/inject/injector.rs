@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The injector: a thread that takes its CPU away at the instants of a schedule.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use colony_node::class::{self, Class};
 use colony_node::{NodeError, cpu};
 use colony_time::clock::Clock;
@@ -10,7 +8,8 @@ use colony_time::tsc::{Calibration, Counter, CounterKind, Tsc, Vdso};
 use hdrhistogram::Histogram;
 
 use super::budget::Budget;
-use super::report::new_histogram;
+use super::quantiles::new_histogram;
+use super::threads::Stop;
 use super::{InjectError, Schedule};
 
 /// Longest sleep at a stretch: how late a stop is noticed. Detours further apart than this have a wake-up
@@ -19,28 +18,6 @@ const NAP_NS: i64 = 500_000_000;
 
 /// Sleep of an injector whose budget is used up.
 const PAUSE_NS: i64 = 1_000_000;
-
-/// Why threads should end before their time: somebody asked, or one of them failed.
-#[derive(Clone, Copy)]
-pub(super) struct Stop<'a> {
-    pub(super) asked: &'a AtomicBool,
-    pub(super) failed: &'a AtomicBool,
-}
-
-impl Stop<'_> {
-    #[inline]
-    pub(super) fn is_set(&self) -> bool {
-        self.asked.load(Ordering::Relaxed) || self.failed.load(Ordering::Relaxed)
-    }
-
-    /// Passes a result on; where it is an error, all threads of the run are to end.
-    pub(super) fn unless_failed<T, E>(&self, result: Result<T, E>) -> Result<T, E> {
-        if result.is_err() {
-            self.failed.store(true, Ordering::Relaxed);
-        }
-        result
-    }
-}
 
 /// Puts the calling thread into `class`. A thread that is ordinary already keeps its nice value: its user
 /// may not be allowed to set another.

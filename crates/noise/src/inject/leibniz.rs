@@ -16,9 +16,9 @@ use rand::RngExt;
 use serde::{Deserialize, Serialize};
 
 use super::InjectError;
-use super::injector::{Stop, enter};
+use super::injector::enter;
 use super::schedule::random_of;
-use super::session::{join, spawn};
+use super::threads::{DAEMON, Stop, join, spawn};
 
 /// Sleep after each calculation (section 3.1.7).
 pub const SLEEP_NS: u64 = 500_000_000;
@@ -230,8 +230,6 @@ impl LeibnizPlan {
         })
     }
 }
-
-pub(crate) const DAEMON: &str = "colony-leibniz";
 
 /// One CPU's daemon.
 #[derive(Clone, Copy, Debug)]

@@ -22,19 +22,22 @@ pub mod detours;
 mod injector;
 pub mod leibniz;
 pub mod noise_table;
+mod quantiles;
 pub mod replay;
 pub mod report;
 pub mod schedule;
 mod session;
+mod threads;
 mod victim;
 
 pub use detours::{DetourPlan, DetourReport};
 pub use leibniz::{Amount, LeibnizPlan, LeibnizReport};
+pub use quantiles::Quantiles;
 pub use replay::{CpuMap, ReplayPlan, ReplayReport};
-pub use report::{Injection, Quantiles};
+pub use report::Injection;
 pub use schedule::{Intervals, Phase, Planned, Schedule};
-pub(crate) use session::THREADS;
 pub use session::{ClassChoice, Target};
+pub(crate) use threads::THREADS;
 
 /// A wish for noise that cannot be met.
 #[derive(Debug, thiserror::Error)]

@@ -7,10 +7,9 @@ use std::sync::atomic::AtomicBool;
 use colony_node::{cpu::CpuSet, record::NodeRecord};
 use serde::{Deserialize, Serialize};
 
-use super::injector::Stop;
-use super::leibniz::{CpuNoise, DAEMON, Daemon, check_terms, max_terms_for, predicted_noise, terms_per_s_of};
+use super::leibniz::{CpuNoise, Daemon, check_terms, max_terms_for, predicted_noise, terms_per_s_of};
 use super::schedule::random_of;
-use super::session::{join, spawn};
+use super::threads::{DAEMON, Stop, join, spawn};
 use super::{InjectError, Target};
 
 /// Terms a second of a Blue Gene/L processor: 5.9 million terms at most made 21 % (section 3.3), a mean of

@@ -5,52 +5,11 @@ use std::fmt;
 
 use colony_node::{class::Class, record::NodeRecord};
 use colony_time::tsc::Calibration;
-use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use super::injector::Injected;
+use super::quantiles::{Quantiles, new_histogram};
 use super::victim::Seen;
-
-/// A histogram of nanoseconds up to a minute, within 0.1 %.
-pub(super) fn new_histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, 60_000_000_000, 3)
-        .unwrap_or_else(|e| unreachable!("these constant bounds are valid: {e}"))
-}
-
-/// How a measured quantity is spread, nanoseconds, within 0.1 %. All zero where nothing was measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Quantiles {
-    /// How many values.
-    pub count: u64,
-    /// The smallest.
-    pub min: u64,
-    /// The median.
-    pub p50: u64,
-    /// 99 of 100 are at most this.
-    pub p99: u64,
-    /// The largest.
-    pub max: u64,
-    /// The mean.
-    pub mean: f64,
-}
-
-impl Quantiles {
-    /// The quantiles of a histogram.
-    #[must_use]
-    pub fn of(h: &Histogram<u64>) -> Self {
-        if h.is_empty() {
-            return Self::default();
-        }
-        Self {
-            count: h.len(),
-            min: h.min(),
-            p50: h.value_at_quantile(0.5),
-            p99: h.value_at_quantile(0.99),
-            max: h.max(),
-            mean: h.mean(),
-        }
-    }
-}
 
 /// What the injector of one CPU did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -286,8 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_is_all_zero() {
-        assert_eq!(Quantiles::of(&new_histogram()), Quantiles::default());
+    fn an_injector_that_had_no_time_made_no_noise() {
         let done = Injected { elapsed_ns: 0, ..injected(Vec::new()) };
         assert_eq!(CpuInjection::of(&done).duty, 0.0);
     }

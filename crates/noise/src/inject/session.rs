@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread::{Builder, Scope, ScopedJoinHandle};
+use std::thread::Builder;
 use std::time::Duration;
 
 use colony_node::class::{self, Class};
@@ -14,8 +14,9 @@ use colony_time::clock::Clock;
 use colony_time::tsc::Calibration;
 use serde::{Deserialize, Serialize};
 
-use super::injector::{Charge, Injected, Injector, Stop, enter};
+use super::injector::{Charge, Injected, Injector, enter};
 use super::report::{CpuInjection, Injection, VictimView};
+use super::threads::{INJECTOR, Stop, VICTIM, WATCHDOG, join, spawn};
 use super::victim::{self, Seen};
 use super::{InjectError, Schedule};
 
@@ -255,28 +256,6 @@ impl Session<'_> {
 fn victim_on(cpu: usize, calibration: &Calibration, end: u64, stop: Stop<'_>) -> Result<Seen, InjectError> {
     stop.unless_failed(cpu::pin(cpu).and_then(|()| enter(Class::Other(0))))?;
     Ok(victim::suffer(calibration, VICTIM_THRESHOLD_NS, end, CHECK_ROOM, stop))
-}
-
-const INJECTOR: &str = "colony-inject";
-const VICTIM: &str = "colony-victim";
-const WATCHDOG: &str = "colony-watchdog";
-/// Names of all threads that make noise or meet it for an injection.
-pub(crate) const THREADS: [&str; 4] = [INJECTOR, VICTIM, WATCHDOG, super::leibniz::DAEMON];
-
-/// Starts a thread of a run; where that fails the others are told to end.
-pub(super) fn spawn<'scope, T: Send + 'scope>(
-    scope: &'scope Scope<'scope, '_>,
-    stop: Stop<'_>,
-    what: &'static str,
-    run: impl FnOnce() -> T + Send + 'scope,
-) -> Result<ScopedJoinHandle<'scope, T>, InjectError> {
-    let thread = Builder::new().name(what.into());
-    let started = thread.spawn_scoped(scope, run).map_err(|source| InjectError::Thread { what, source });
-    stop.unless_failed(started)
-}
-
-pub(super) fn join<T>(thread: ScopedJoinHandle<'_, T>, what: &'static str) -> Result<T, InjectError> {
-    thread.join().map_err(|_| InjectError::Panicked { what })
 }
 
 /// Above the injectors: takes them their real-time class when they are still there after `patience`.

@@ -3,7 +3,7 @@
 
 use colony_time::tsc::{Calibration, Counter, CounterKind, Tsc, Vdso};
 
-use super::injector::Stop;
+use super::threads::Stop;
 
 /// Time that was taken from the victim, in counts of the counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,6 +13,7 @@ mod memory;
 mod messages;
 mod names;
 mod options;
+mod parts;
 mod paths;
 mod poll;
 mod replay;

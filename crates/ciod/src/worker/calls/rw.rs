@@ -4,63 +4,14 @@
 use std::os::fd::{AsRawFd as _, RawFd};
 
 use colony_fship::calls::{Call, number as nr};
-use colony_fship::spans::{self, Span};
+use colony_fship::spans;
 use colony_fship::{Errno, Request};
 
-use super::sockets::host_message;
+use super::parts::Parts;
 use super::{Made, Step, TURN, World, done, next_turn, stopped, write_stopped};
 use crate::worker::output::label;
 use crate::worker::process::{Description, Kind, Process};
 use crate::worker::waits::{Progress, Wait};
-
-/// The memory of a call's data, in parts.
-pub(super) struct Parts(Vec<libc::iovec>);
-
-impl Parts {
-    /// Of spans that were checked.
-    pub(super) fn new(process: &Process, spans: &[Span]) -> Result<Self, Errno> {
-        let part = |s: &Span| {
-            let place = process.bank.pointer(s.address, s.length)?;
-            Ok(libc::iovec { iov_base: place.cast(), iov_len: s.length as usize })
-        };
-        spans.iter().map(part).collect::<Result<_, _>>().map(Self)
-    }
-
-    pub(super) fn len(&self) -> u64 {
-        self.0.iter().map(|p| p.iov_len as u64).sum()
-    }
-
-    /// Without the first bytes, and no more than so many.
-    pub(super) fn cut(&mut self, mut skip: u64, most: u64) {
-        let mut left = most;
-        self.0.retain_mut(|part| {
-            let first = skip.min(part.iov_len as u64);
-            skip -= first;
-            part.iov_base = part.iov_base.wrapping_byte_add(first as usize);
-            part.iov_len = (part.iov_len - first as usize).min(usize::try_from(left).unwrap_or(usize::MAX));
-            left -= part.iov_len as u64;
-            part.iov_len > 0
-        });
-    }
-
-    pub(super) fn args(&self) -> (u64, u64) {
-        (self.0.as_ptr() as u64, self.0.len() as u64)
-    }
-
-    /// A copy of the bytes.
-    fn copy(&self) -> Vec<u8> {
-        let mut all = Vec::new();
-        for part in &self.0 {
-            let at = all.len();
-            all.resize(at + part.iov_len, 0);
-            // SAFETY: checked when the parts were made; the window is no Rust object; so much room was made just now
-            unsafe {
-                part.iov_base.cast::<u8>().copy_to_nonoverlapping(all[at..].as_mut_ptr(), part.iov_len)
-            };
-        }
-        all
-    }
-}
 
 /// What kind of transfer a call is.
 struct Manner {
@@ -162,7 +113,7 @@ impl World {
         let fd = fd as u64;
         if about.shared && about.kind == Kind::Socket && manner.offset.is_none() && count > 0 {
             // others share it, who may want it to wait
-            let message = host_message(&[], parts, &[]);
+            let message = parts.message(&[], &[]);
             let call = if manner.writes { libc::SYS_sendmsg } else { libc::SYS_recvmsg };
             let flags = (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as u64;
             return self.host.call(call, [fd, &raw const message as u64, flags, 0, 0, 0]);

@@ -9,7 +9,8 @@ use colony_fship::spans::{self, Span, Use};
 use colony_fship::{Errno, Request};
 
 use super::messages::{Header, NAME, incoming, outgoing};
-use super::rw::{Parts, ready};
+use super::parts::Parts;
+use super::rw::ready;
 use super::{Made, World, done, later, stopped, write_stopped};
 use crate::worker::process::{Description, Descriptor, Kind, Process};
 use crate::worker::waits::{Progress, Wait};
@@ -130,7 +131,7 @@ impl World {
         if !name.is_empty() {
             self.become_process(process)?;
         }
-        let message = host_message(&name, &parts, &control);
+        let message = parts.message(&name, &control);
         let own = (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as u64;
         let sent =
             self.host.call(libc::SYS_sendmsg, [fd as u64, &raw const message as u64, flags | own, 0, 0, 0]);
@@ -174,7 +175,7 @@ impl World {
         parts.cut(progress.done, u64::MAX);
         let mut name = [0u8; NAME as usize];
         let mut control = vec![0u8; header.control_len as usize];
-        let mut message = host_message(&name, &parts, &control);
+        let mut message = parts.message(&name, &control);
         message.msg_name = name.as_mut_ptr().cast();
         message.msg_control = control.as_mut_ptr().cast();
         // waiting for all of it is done here
@@ -253,17 +254,4 @@ fn put_name(
 ) -> Result<(), Errno> {
     let used = length.min(room).min(NAME as u32);
     if at == 0 || used == 0 { Ok(()) } else { process.bank.write(at, &name[..used as usize]) }
-}
-
-/// A `msghdr` of the worker's, for data of the process.
-pub(super) fn host_message(name: &[u8], parts: &Parts, control: &[u8]) -> libc::msghdr {
-    let (place, count) = parts.args();
-    let or_null =
-        |bytes: &[u8]| if bytes.is_empty() { std::ptr::null_mut() } else { bytes.as_ptr().cast_mut().cast() };
-    // SAFETY: plain numbers and null pointers
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    (message.msg_name, message.msg_namelen) = (or_null(name), name.len() as u32);
-    (message.msg_iov, message.msg_iovlen) = (place as *mut libc::iovec, count as usize);
-    (message.msg_control, message.msg_controllen) = (or_null(control), control.len());
-    message
 }
