@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use colony_sim::cpus::Node;
 use colony_sim::event::{Progress, run};
 use colony_sim::goal::{self, Schedule};
 use colony_sim::machine::Machine;
+use colony_sim::node::Node;
 use colony_sim::program::{Algorithm, Operation, Program, Step};
 use colony_sim::rng::Key;
 use colony_sim::scheduler::{Fair, Preempt};

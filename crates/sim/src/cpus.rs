@@ -5,43 +5,13 @@ use std::sync::Arc;
 
 use crate::kernels;
 use crate::layout::Layout;
+use crate::node::Node;
 use crate::profile::Stretch;
 use crate::replay::Replay;
 use crate::rng::Key;
 use crate::scheduler::{Cpu, Demand, Numbered, Preempt, Scheduler, Tasks, give_back};
 use crate::source::{Class, Source};
 use crate::windowed::{Merged, Windowed};
-
-/// What a node does: its noise, and the scheduler that deals with it.
-#[derive(Clone, Debug)]
-pub struct Node {
-    /// Sources of noise on every node.
-    pub sources: Vec<Source>,
-    /// How they and the job share the CPUs.
-    pub scheduler: Arc<dyn Scheduler>,
-}
-
-impl Node {
-    /// `sources` under `scheduler`.
-    #[must_use]
-    pub fn new(sources: Vec<Source>, scheduler: impl Scheduler + 'static) -> Self {
-        Self { sources, scheduler: Arc::new(scheduler) }
-    }
-
-    /// A node nothing disturbs.
-    #[must_use]
-    pub fn quiet() -> Self {
-        Self::new(Vec::new(), crate::scheduler::Quiet)
-    }
-
-    /// The longest mean cycle of the sources: a job that begins a few of these after boot meets daemons
-    /// that have found their rhythm.
-    #[must_use]
-    pub fn longest_cycle_ns(&self) -> u64 {
-        let cycles = self.sources.iter().map(|s| s.noise.cycle_ns()).filter(|c| c.is_finite());
-        cycles.fold(0.0, f64::max) as u64
-    }
-}
 
 /// Part of the noise with its own order of service: interrupts, or threads.
 #[derive(Clone, Debug)]

@@ -2,10 +2,10 @@
 //! Noise at scale: what the noise of a node costs a bulk-synchronous program on many nodes.
 //!
 //! A [`Simulation`](simulate::Simulation) is a [`Program`](program::Program) on a
-//! [`Machine`](machine::Machine) whose [`Node`](cpus::Node)s have noise and a scheduler:
+//! [`Machine`](machine::Machine) whose [`Node`](node::Node)s have noise and a scheduler:
 //!
 //! ```
-//! use colony_sim::cpus::Node;
+//! use colony_sim::node::Node;
 //! use colony_sim::machine::Machine;
 //! use colony_sim::program::{Operation, Program};
 //! use colony_sim::scheduler::Preempt;
@@ -50,7 +50,7 @@ pub mod local;
 mod loggops;
 pub mod machine;
 pub mod network;
-mod node;
+pub mod node;
 pub mod noise;
 mod profile;
 pub mod program;

@@ -1,11 +1,42 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the noise of a node asks for, and whether that makes sense.
+//! A node: its noise and its scheduler, what the noise asks for, and whether that makes sense.
 
-use crate::cpus::Node;
+use std::sync::Arc;
+
+use crate::scheduler::Scheduler;
 use crate::source::{Placement, Source};
 use crate::{Layout, SimError};
 
+/// What a node does: its noise, and the scheduler that deals with it.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Sources of noise on every node.
+    pub sources: Vec<Source>,
+    /// How they and the job share the CPUs.
+    pub scheduler: Arc<dyn Scheduler>,
+}
+
 impl Node {
+    /// `sources` under `scheduler`.
+    #[must_use]
+    pub fn new(sources: Vec<Source>, scheduler: impl Scheduler + 'static) -> Self {
+        Self { sources, scheduler: Arc::new(scheduler) }
+    }
+
+    /// A node nothing disturbs.
+    #[must_use]
+    pub fn quiet() -> Self {
+        Self::new(Vec::new(), crate::scheduler::Quiet)
+    }
+
+    /// The longest mean cycle of the sources: a job that begins a few of these after boot meets daemons
+    /// that have found their rhythm.
+    #[must_use]
+    pub fn longest_cycle_ns(&self) -> u64 {
+        let cycles = self.sources.iter().map(|s| s.noise.cycle_ns()).filter(|c| c.is_finite());
+        cycles.fold(0.0, f64::max) as u64
+    }
+
     /// The share of its time that noise asks of each of `cores` cores, that of it which the scheduler lets
     /// come to the job.
     #[must_use]

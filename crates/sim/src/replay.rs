@@ -133,7 +133,8 @@ impl Replay {
 pub(crate) mod tests {
     use proptest::prelude::*;
 
-    use crate::cpus::{Cpus, Node};
+    use crate::cpus::Cpus;
+    use crate::node::Node;
     use crate::noise::{CpuNoise, Detour, NodeNoise};
     use crate::rng::Key;
     use crate::scheduler::Preempt;

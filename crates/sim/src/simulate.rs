@@ -3,9 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::cpus::Node;
 use crate::level::plan::MOST_NS;
 use crate::machine::Machine;
+use crate::node::Node;
 use crate::program::Program;
 use crate::{SimError, level};
 

@@ -7,9 +7,9 @@ use std::collections::BinaryHeap;
 use serde::{Deserialize, Serialize};
 
 use crate::SimError;
-use crate::cpus::Node;
 use crate::layout::Core;
 use crate::node;
+use crate::node::Node;
 use crate::rng::Key;
 use crate::source::{Class, Done};
 
@@ -36,7 +36,7 @@ const BURSTS: u64 = 1 << 19;
 /// part. Threads that are busy on two cores at one time wait for each other here: that is the price.
 ///
 /// ```
-/// use colony_sim::cpus::Node;
+/// use colony_sim::node::Node;
 /// use colony_sim::scheduler::SpareCore;
 /// use colony_sim::source::{Dist, Model, Source};
 /// let daemon = Source::new("thread:daemon", Model::poisson(1e6, Dist::Fixed(20_000)));

@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use colony_time::Windows;
 
-use crate::cpus::Node;
 use crate::kernels::PART;
 use crate::layout::Layout;
+use crate::node::Node;
 use crate::noise::CpuNoise;
 use crate::profile::{Entry, Profile, Stretch};
 use crate::rng::Key;

@@ -4,10 +4,10 @@
 #[path = "../benches/patterns/mod.rs"]
 mod patterns;
 
-use colony_sim::cpus::Node;
 use colony_sim::event::{EventError, Rules, run};
 use colony_sim::goal::Schedule;
 use colony_sim::machine::Machine;
+use colony_sim::node::Node;
 use colony_sim::rng::Key;
 use patterns::{PATTERNS, Random, SIZES};
 

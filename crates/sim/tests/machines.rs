@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Profiles against the figures they were made from.
 
-use colony_sim::cpus::Node;
 use colony_sim::local::{self, Measurable, Measured};
 use colony_sim::machine::Machine;
+use colony_sim::node::Node;
 use colony_sim::program::{Algorithm, Operation, Program, Step};
 use colony_sim::simulate::{Simulation, simulate};
 

@@ -2,8 +2,8 @@
 //! The projection step: noise of this node, or made after the seeds' description, to many nodes.
 
 use colony_sim::NodeNoise;
-use colony_sim::cpus::Node;
 use colony_sim::machine::Machine;
+use colony_sim::node::Node;
 use colony_sim::program::{Operation, Program};
 use colony_sim::scheduler::{Coordinated, Preempt};
 use colony_sim::simulate::{Outcome, Simulation, simulate, simulate_for};

@@ -4,10 +4,10 @@
 use std::path::Path;
 use std::process::Command;
 
-use colony_sim::cpus::Node;
 use colony_sim::event::{EventError, Rules, run};
 use colony_sim::goal::{self, Schedule};
 use colony_sim::machine::Machine;
+use colony_sim::node::Node;
 use colony_sim::rng::Key;
 
 use crate::Failed;

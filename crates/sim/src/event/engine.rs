@@ -9,9 +9,10 @@ use super::queue::{Event, Happening, Queue, Sorter, What};
 use super::waiting::{Blocked, Waiting};
 use super::{EventError, Outcome, Progress, check_sizes, deadlock, unreceived};
 use crate::MessageCost;
-use crate::cpus::{Cpus, Node};
+use crate::cpus::Cpus;
 use crate::goal::{Kind, Partner, Schedule, Waiter};
 use crate::network::{MachineNetwork, Network};
+use crate::node::Node;
 use crate::rng::Key;
 
 /// One bit an operation.

@@ -13,9 +13,10 @@ use std::collections::{BinaryHeap, HashMap};
 use super::matching::{Channels, Letter, Open};
 use super::{EventError, Outcome, check_sizes, deadlock, order, unreceived};
 use crate::MessageCost;
-use crate::cpus::{Cpus, Node};
+use crate::cpus::Cpus;
 use crate::goal::{Kind, Partner, Schedule, Waiter};
 use crate::network::{MachineNetwork, Network};
+use crate::node::Node;
 use crate::rng::Key;
 
 /// What a message costs, with LogGOPSim's arithmetic modulo 2^64.

@@ -25,9 +25,9 @@ pub use self::repeat::Runs;
 
 use self::matching::Open;
 use crate::MessageCost;
-use crate::cpus::Node;
 use crate::goal::{Kind, Packed, Schedule};
 use crate::network::{MachineNetwork, Network};
+use crate::node::Node;
 use crate::rng::Key;
 use crate::words::number_of;
 
@@ -219,7 +219,7 @@ fn goes(u: &Unreceived) -> String {
 ///
 /// ```
 /// use colony_sim::event::{Progress, run};
-/// use colony_sim::{cpus::Node, goal, machine::Machine, rng::Key};
+/// use colony_sim::{goal, machine::Machine, node::Node, rng::Key};
 /// let goal = "num_ranks 2\n rank 0 {\n send 8b to 1\n }\n rank 1 {\n recv 8b from 0\n }\n";
 /// let schedule = goal::read_text(goal.as_bytes(), "example")?;
 /// let network = Machine::loggopsim().network(2)?;

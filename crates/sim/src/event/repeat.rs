@@ -3,9 +3,9 @@
 
 use super::{EventError, Outcome, Rules, run};
 use crate::SimError;
-use crate::cpus::Node;
 use crate::goal::Schedule;
 use crate::network::MachineNetwork;
+use crate::node::Node;
 use crate::rng::Key;
 use crate::simulate::Simulation;
 
@@ -16,7 +16,7 @@ use crate::simulate::Simulation;
 /// use colony_sim::scheduler::Preempt;
 /// use colony_sim::simulate::Simulation;
 /// use colony_sim::source::{Model, Source};
-/// use colony_sim::{cpus::Node, goal, machine::Machine, program::Program, program::Operation};
+/// use colony_sim::{goal, machine::Machine, node::Node, program::Program, program::Operation};
 /// let goal = "num_ranks 2\n rank 0 {\n send 8b to 1\n }\n rank 1 {\n recv 8b from 0\n }\n";
 /// let schedule = goal::read_text(goal.as_bytes(), "example")?;
 /// let noise = Source::new("tick", Model::periodic(10_000, 5_000));

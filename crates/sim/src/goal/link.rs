@@ -7,49 +7,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rayon::prelude::*;
 
-use super::build::{BuildError, Fault};
+use super::fault::{BuildError, Fault};
+use super::partner::{Link, Partner};
 use super::schedule::{ANY, Kind, Packed, Schedule, Shape};
 use crate::large::large;
-
-/// How a send and its receive find each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Link(u32);
-
-/// A link, unpacked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Partner {
-    /// It computes.
-    None,
-    /// The only one there can be: number of the operation on the other rank. Both are of one size, CPU
-    /// number and interface number.
-    Operation(u32),
-    /// First come, first served among the messages from one rank to another under one tag.
-    Channel(u32),
-    /// The receiver has receives from any rank or with any tag: decided when the message comes.
-    Any,
-}
-
-impl Link {
-    const CHANNEL: u32 = 1 << 31;
-    /// A channel with messages of several sizes.
-    const MIXED: u32 = 1 << 30;
-    const NONE: Self = Self(u32::MAX);
-    const ANY: Self = Self(u32::MAX - 1);
-
-    pub(crate) const fn partner(self) -> Partner {
-        match self {
-            Self::NONE => Partner::None,
-            Self::ANY => Partner::Any,
-            Self(n) if n & Self::CHANNEL != 0 => Partner::Channel(n & !(Self::CHANNEL | Self::MIXED)),
-            Self(n) => Partner::Operation(n),
-        }
-    }
-
-    /// Whether a message may meet a receive of another size.
-    pub(crate) const fn is_mixed(self) -> bool {
-        self.0 >= Self::CHANNEL | Self::MIXED
-    }
-}
 
 /// A send to a rank, or a receive of it, in one number: the other rank, the tag, its number among all operations, and its
 /// shape with [`Packed::FREE`]. So nothing of the schedule is looked up to match two of them.

@@ -5,10 +5,12 @@
 
 mod binary;
 mod build;
+mod fault;
 mod link;
 mod lower;
 mod packed;
 mod parallel;
+mod partner;
 mod schedule;
 #[cfg(test)]
 mod tests;
@@ -19,8 +21,9 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-pub use build::{BuildError, Builder, Fault};
-pub(crate) use link::Partner;
+pub use build::Builder;
+pub use fault::{BuildError, Fault};
+pub(crate) use partner::Partner;
 pub use schedule::{ANY, Kind, Operation, Requirement, Schedule};
 pub(crate) use schedule::{Packed, Shape, Waiter};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A schedule in memory: the operations of every rank, what waits for what, and which receive a send meets.
 
-use super::link::Link;
+use super::partner::Link;
 
 /// Any source, or any tag, of a receive.
 pub const ANY: u32 = u32::MAX;

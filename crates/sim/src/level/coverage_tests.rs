@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether the intervals of simulations cover what long simulations say.
 
-use crate::cpus::Node;
 use crate::machine::Machine;
+use crate::node::Node;
 use crate::program::{Operation, Program, Step};
 use crate::scheduler::Preempt;
 use crate::simulate::{Simulation, simulate};

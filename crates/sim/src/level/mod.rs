@@ -24,7 +24,7 @@ use self::job::Job;
 use self::plan::Plan;
 use self::run::Limits;
 use crate::SimError;
-use crate::cpus::Node;
+use crate::node::Node;
 use crate::rng::Key;
 use crate::simulate::{Outcome, Run, Simulation};
 use crate::stats::{Weighted, mean_ci95};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a user relies on, of the engine as a whole.
 
-use crate::cpus::Node;
 use crate::machine::{HardwareCollective, Machine};
+use crate::node::Node;
 use crate::program::{Algorithm, Operation, Program, Step};
 use crate::scheduler::Preempt;
 use crate::simulate::{Simulation, simulate};

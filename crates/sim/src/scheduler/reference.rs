@@ -9,8 +9,9 @@ use proptest::prelude::*;
 
 use super::{ClockError, Coordinated, Fair, NodeClock, Preempt, Scheduler};
 use crate::Layout;
-use crate::cpus::{Cpus, Node};
+use crate::cpus::Cpus;
 use crate::layout::Core;
+use crate::node::Node;
 use crate::rng::Key;
 use crate::source::{Arrivals, Burst, Class, Dist, Done, Model, Phase, Source, Stream};
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use toml::Value;
 
 use super::{Scenario, SchedulerSpec, Settings, SpecError, Traces};
-use crate::cpus::Node;
+use crate::node::Node;
 use crate::simulate::Simulation;
 
 /// One simulation of a scenario.

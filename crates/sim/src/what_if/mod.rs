@@ -10,8 +10,8 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use self::sample::{Estimate, Plan, Sampled, WindowedPlan};
-use crate::cpus::Node;
 use crate::level::MANY_RANKS;
+use crate::node::Node;
 use crate::simulate::{Simulation, simulate};
 use crate::source::Class;
 use crate::spare::{self, SpareLoad};

@@ -9,7 +9,7 @@
 //! All cases share one plan and its random numbers, so that what the plan errs by is not taken for the cost of a
 //! source.
 
-use crate::cpus::Node;
+use crate::node::Node;
 use crate::rng::Key;
 use crate::simulate::{Run, Simulation, passes, run_for};
 use crate::stats::{mean_ci95, mean_ci95_in_order};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Initial Results: Experiments on Watson BlueGene/L (ANL 2005): collectives under injected detours.
 
-use colony_sim::cpus::Node;
 use colony_sim::machine::Machine;
+use colony_sim::node::Node;
 use colony_sim::program::{Algorithm, Operation, Program, Step};
 use colony_sim::scheduler::Preempt;
 use colony_sim::source::{Class, Model, Source};

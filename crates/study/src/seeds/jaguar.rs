@@ -6,8 +6,8 @@
 //! average, at any instant, on any core, for 10 ms each (0.1 % of a node's time): the length of a scheduler's
 //! turn.
 
-use colony_sim::cpus::Node;
 use colony_sim::machine::Machine;
+use colony_sim::node::Node;
 use colony_sim::program::{Operation, Program, Step};
 use colony_sim::scheduler::{Preempt, Scheduler, SpareCore};
 use colony_sim::source::{Class, Dist, Model, Placement, Source};

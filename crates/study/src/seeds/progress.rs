@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! HPC-Colony progress report 2006: the effect of uncoordinated daemons.
 
-use colony_sim::cpus::Node;
+use colony_sim::node::Node;
 use colony_sim::program::Program;
 use colony_sim::scheduler::Preempt;
 use colony_sim::source::{Model, Phase, Source};

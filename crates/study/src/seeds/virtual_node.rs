@@ -4,7 +4,7 @@
 
 use colony_sched::proof::Deferred;
 use colony_sched::run::RunReport;
-use colony_sim::cpus::Node;
+use colony_sim::node::Node;
 use colony_sim::program::{Operation, Program, Step};
 use colony_sim::scheduler::{Coordinated, Fair};
 use colony_sim::source::{Arrivals, Class, Dist, Model, Source};

@@ -3,7 +3,7 @@
 
 mod model;
 
-use colony_sim::cpus::Node;
+use colony_sim::node::Node;
 use colony_sim::scheduler::Fair;
 use colony_sim::source::{Noise, Phase};
 use colony_time::{DutyCycle, Windows, cycles};

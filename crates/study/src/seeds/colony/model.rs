@@ -16,8 +16,8 @@
 //!   grows as the hardware barrier of ANL 2005 does (0.06 µs for each doubling).
 
 use colony_sim::BaseTime;
-use colony_sim::cpus::Node;
 use colony_sim::machine::{HardwareCollective, Machine};
+use colony_sim::node::Node;
 use colony_sim::program::{Operation, Program};
 use colony_sim::scheduler::{Coordinated, Fair};
 use colony_sim::simulate::{Outcome, Run, Simulation, simulate_with_runs};
