@@ -4,8 +4,9 @@
 use super::build::Builder;
 use super::schedule::{Kind, Operation, Schedule};
 use crate::level::job::{IMBALANCE, unequal};
+use crate::level::op::{Burst, Op, Round};
 use crate::level::pattern::Pattern;
-use crate::level::plan::{Burst, Op, Plan, Round};
+use crate::level::plan::Plan;
 use crate::machine::Machine;
 use crate::program::Program;
 use crate::rng::Key;

@@ -4,8 +4,8 @@
 //! Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH",
 //! IJHPCA 2005, describes all of these algorithms.
 
+use super::op::{Burst, Messages, Op, Round};
 use super::pattern::Pattern;
-use super::plan::{Burst, Messages, Op, Round};
 use crate::LogGops;
 use crate::machine::{HardwareCollective, Machine};
 use crate::program::{Algorithm, Operation};

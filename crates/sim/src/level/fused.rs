@@ -6,10 +6,10 @@
 //! holds both, and a receive and the send of the next round are one piece of work:
 //! `leave' = done(max(leave, leave of the other + L) + transfer, recv + combine + overhead)`.
 
-use super::job::{BLOCK, Block, each, each2};
+use super::block::{BLOCK, Block, each, each2};
 use super::latency::{Latencies, Latency};
+use super::op::Round;
 use super::pattern::Pattern;
-use super::plan::Round;
 use crate::cpus::Cpus;
 use crate::kernels::{self, CHUNK, PART};
 

@@ -4,6 +4,7 @@
 //! There is no queue of events: all ranks do the same step, so a step is a pass over the arrays of their
 //! times, and schedules of collectives are made as they are needed.
 
+mod block;
 mod collective;
 #[cfg(test)]
 mod coverage_tests;
@@ -12,6 +13,7 @@ pub(crate) mod job;
 mod latency;
 #[cfg(test)]
 mod noise_tests;
+pub(crate) mod op;
 pub(crate) mod pattern;
 pub(crate) mod plan;
 mod run;
