@@ -130,7 +130,8 @@ fn colony_runs_grow_faster_than_the_noise() {
 fn progress_report_only_uncoordinated_daemons_hurt() {
     let r = rows("bsp-noise");
     for nodes in [1, 4, 16, 64, 256, 1024, 4096] {
-        let run = |which: &str| value(&r, &format!("{which}, {nodes} nodes:"));
+        let unit = if nodes == 1 { "node" } else { "nodes" };
+        let run = |which: &str| value(&r, &format!("{which}, {nodes} {unit}:"));
         within(0.01, run("Linux, no daemon"), run("CNK"));
         within(0.01, run("Linux, daemons in phase"), run("CNK"));
         if nodes >= 256 {
