@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-LISTED = Path(__file__).parents[2] / "crates/testing/skips.txt"
+LISTED = Path(__file__).parents[2] / "crates/testbed/testing/skips.txt"
 
 
 def may_be_skipped(name: str) -> bool:
