@@ -2,6 +2,6 @@
 //! Any bytes as a trace in the format `osnoise`.
 #![no_main]
 
-use colony_noise::convert::{Format, fuzz_parse};
+use colony_trace::convert::{Format, fuzz_parse};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz_parse(bytes, Format::Osnoise));

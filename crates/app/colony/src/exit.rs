@@ -7,15 +7,15 @@ use colony_bench::{BenchError, ParamsError};
 use colony_clock::simulate::ModelError;
 use colony_clock::sync::SyncError;
 use colony_cnk::CnkError;
+use colony_inject::InjectError;
+use colony_measure::MeasureError;
+use colony_measure::selfish::SelfishError;
 use colony_node::NodeError;
-use colony_noise::inject::InjectError;
-use colony_noise::measure::MeasureError;
-use colony_noise::selfish::SelfishError;
-use colony_noise::trace::{Problem, TraceError};
 use colony_sched::SchedError;
 use colony_sim::goal::GoalError;
 use colony_sim::spec::SpecError;
 use colony_study::StudyError;
+use colony_trace::{Problem, TraceError};
 use colony_vm::VmError;
 
 /// A wish the user can correct by other words.
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
     use anyhow::anyhow;
     use colony_node::cpu::CpuSet;
-    use colony_noise::diff::DiffError;
+    use colony_trace::diff::DiffError;
 
     fn offline() -> NodeError {
         NodeError::CpuUnusable { cpu: 1, reason: "it is offline", usable: CpuSet::default() }

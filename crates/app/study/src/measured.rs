@@ -4,14 +4,14 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use colony_inject::leibniz::{predicted_noise, terms_per_s_of};
+use colony_inject::{Amount, LeibnizPlan, LeibnizReport};
+use colony_measure::selfish;
+use colony_measure::{self as measure, Attribution, Measurement};
 use colony_node::cpu::CpuSet;
-use colony_noise::inject::leibniz::{predicted_noise, terms_per_s_of};
-use colony_noise::inject::{Amount, LeibnizPlan, LeibnizReport};
-use colony_noise::measure::{self, Attribution, Measurement};
-use colony_noise::selfish;
-use colony_noise::{Trace, periodic};
 use colony_project::{Steal, node_noise};
 use colony_sim::NodeNoise;
+use colony_trace::{Trace, periodic};
 
 use crate::StudyError;
 use crate::node::Injection;

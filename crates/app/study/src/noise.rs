@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use colony_noise::{Source, Trace};
+use colony_trace::{Source, Trace};
 
 use crate::results::{Bucket, Noise, SourceRow, TimelinePoint};
 
@@ -18,7 +18,7 @@ pub const TIMELINE_OTHERS: usize = 2000;
 pub fn summarise(trace: &Trace, command: &str) -> Noise {
     let meta = &trace.meta;
     // what measuring itself took is no noise of the node
-    let of_node = |d: &&colony_noise::Detour| *trace.source(d) != Source::Observer;
+    let of_node = |d: &&colony_trace::Detour| *trace.source(d) != Source::Observer;
     let detours: Vec<_> = trace.detours.iter().filter(of_node).copied().collect();
     let trace = &Trace { meta: meta.clone(), sources: trace.sources.clone(), detours };
     let mut by_source: BTreeMap<String, SourceRow> = BTreeMap::new();
@@ -103,7 +103,7 @@ fn timeline(trace: &Trace, sources: &[SourceRow]) -> Vec<TimelinePoint> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use colony_noise::{Detour, TraceMeta};
+    use colony_trace::{Detour, TraceMeta};
 
     fn trace(detours: &[(i64, u64, u16)]) -> Trace {
         Trace {

@@ -9,15 +9,15 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use colony_bench::{BenchResult, Measurement as BenchMeasurement};
+use colony_inject::LeibnizReport;
 use colony_node::privilege::Privileges;
 use colony_node::record::NodeRecord;
-use colony_noise::Trace;
-use colony_noise::inject::LeibnizReport;
 use colony_project::{Steal, favored_only};
 use colony_sched::run::RunReport;
 use colony_sim::NodeNoise;
 use colony_time::text::Ns;
 use colony_time::{DutyCycle, Windows};
+use colony_trace::Trace;
 
 use crate::measured::{Measuring, step};
 use crate::neighbours::Usage;

@@ -3,9 +3,9 @@
 
 use std::fmt::Write;
 
-use colony_noise::inject::leibniz::LeibnizReport;
-use colony_noise::inject::noise_table::NoiseTable;
-use colony_noise::inject::{DetourReport, Injection, Quantiles, ReplayReport};
+use colony_inject::leibniz::LeibnizReport;
+use colony_inject::noise_table::NoiseTable;
+use colony_inject::{DetourReport, Injection, Quantiles, ReplayReport};
 use colony_study::format;
 
 use crate::table::{self, wrap};

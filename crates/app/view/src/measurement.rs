@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use colony_noise::measure::{Explained, Measurement, SourceReport};
+use colony_measure::{Explained, Measurement, SourceReport};
 use colony_study::format::{NOT_SEEN, seen};
 
 use crate::table::{self, name, wrap};

@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use colony_noise::diff::{Diff, Figure, Verdict};
-use colony_noise::periodic::Finding;
-use colony_noise::summary::{Amount, Summary};
-use colony_noise::trace::TraceMeta;
+use colony_trace::TraceMeta;
+use colony_trace::diff::{Diff, Figure, Verdict};
+use colony_trace::periodic::Finding;
+use colony_trace::summary::{Amount, Summary};
 
 use crate::table::{self, name, wrap};
 use crate::units::{count, counted, percent, three, time};

@@ -2,20 +2,17 @@
 //! Every table of results that are as wide as they get: at most 80 columns, and no name from elsewhere can draw
 //! on the terminal.
 
+use colony_inject::leibniz::{Amount, CpuNoise, LeibnizPlan, LeibnizReport};
+use colony_inject::noise_table::{NoiseRow, NoiseTable, TablePlan};
+use colony_inject::report::{CpuInjection, VictimView};
+use colony_inject::{
+    CpuMap, DetourPlan, DetourReport, Injection, Intervals, Phase, Quantiles, ReplayPlan, ReplayReport,
+    Target,
+};
 use colony_node::class::Class;
 use colony_node::cpu::CpuSet;
 use colony_node::privilege::Privileges;
 use colony_node::record::NodeRecord;
-use colony_noise::diff::Diff;
-use colony_noise::inject::leibniz::{Amount, CpuNoise, LeibnizPlan, LeibnizReport};
-use colony_noise::inject::noise_table::{NoiseRow, NoiseTable, TablePlan};
-use colony_noise::inject::report::{CpuInjection, VictimView};
-use colony_noise::inject::{
-    CpuMap, DetourPlan, DetourReport, Injection, Intervals, Phase, Quantiles, ReplayPlan, ReplayReport,
-    Target,
-};
-use colony_noise::summary::Summary;
-use colony_noise::{Detour, Source, Trace, TraceMeta, periodic};
 use colony_sched::agent::AgentStats;
 use colony_sched::distribution::{Bucket, Distribution};
 use colony_sched::ext::{CpuTimes, ExtStats, Waited};
@@ -26,6 +23,9 @@ use colony_study::neighbours::{Load, Neighbours, Share};
 use colony_study::results::{Cell, Results, SchedulerKind, Split};
 use colony_study::seeds::{self, Context};
 use colony_time::{DutyCycle, Windows};
+use colony_trace::diff::Diff;
+use colony_trace::summary::Summary;
+use colony_trace::{Detour, Source, Trace, TraceMeta, periodic};
 
 /// A name a thread or a host could have.
 const HOSTILE: &str =

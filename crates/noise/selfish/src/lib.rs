@@ -11,7 +11,7 @@
 //! * [`recorder`]: where its detours go,
 //! * [`alone`]: one loop in the calling thread, for the program `colony-selfish`.
 //!
-//! The package `colony-noise` runs the loop on many CPUs, in real-time classes, and says what its detours
+//! The package `colony-measure` runs the loop on many CPUs, in real-time classes, and says what its detours
 //! were. This one asks the operating system for nothing but the time, so that its program also runs on
 //! the compute node kernel.
 

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use colony_noise::{Source, Trace};
 use colony_sim::noise::Detour;
 use colony_sim::spec::Measured;
 use colony_sim::{CpuNoise, NodeNoise, SimError};
 use colony_time::Windows;
+use colony_trace::{Source, Trace};
 
 /// Whether the hypervisor's share (steal time) counts as noise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ fn per_cpu(
     place: impl Fn(i64, u64) -> Option<Detour>,
 ) -> Result<NodeNoise, SimError> {
     let noise = |cpu: usize| {
-        let of_cpu = |d: &&colony_noise::Detour| usize::from(d.cpu) == cpu && counts(trace.source(d), steal);
+        let of_cpu = |d: &&colony_trace::Detour| usize::from(d.cpu) == cpu && counts(trace.source(d), steal);
         let detours = trace.detours.iter().filter(of_cpu);
         CpuNoise::new(span_ns, detours.filter_map(|d| place(d.start_ns, d.duration_ns)))
     };
@@ -109,8 +109,8 @@ fn per_cpu(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use colony_noise::TraceMeta;
     use colony_time::DutyCycle;
+    use colony_trace::TraceMeta;
     use proptest::prelude::*;
 
     /// A trace of two CPUs and 1,000 ns from 5,000 ns on; a detour is its CPU, start, length and source.
@@ -137,7 +137,7 @@ mod tests {
             ],
             detours: detours
                 .iter()
-                .map(|&(cpu, start_ns, duration_ns, source)| colony_noise::Detour {
+                .map(|&(cpu, start_ns, duration_ns, source)| colony_trace::Detour {
                     node: 0,
                     cpu,
                     start_ns,

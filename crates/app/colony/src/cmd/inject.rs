@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use colony_inject::leibniz::{self, Amount, LeibnizPlan};
+use colony_inject::noise_table::TablePlan;
+use colony_inject::{ClassChoice, CpuMap, DetourPlan, Intervals, Phase, ReplayPlan, Target};
 use colony_node::cpu::CpuSet;
-use colony_noise::inject::leibniz::{self, Amount, LeibnizPlan};
-use colony_noise::inject::noise_table::TablePlan;
-use colony_noise::inject::{ClassChoice, CpuMap, DetourPlan, Intervals, Phase, ReplayPlan, Target};
 use colony_view::injection as view;
 use colony_view::progress::Progress;
 

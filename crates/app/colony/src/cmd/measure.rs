@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use colony_measure::selfish;
+use colony_measure::{Attribution, Config, measure};
 use colony_node::cpu::{self, CpuSet};
-use colony_noise::measure::{Attribution, Config, measure};
-use colony_noise::selfish;
 use colony_view::progress::Progress;
 
 use crate::words::{Ns, cpus, ns};
@@ -71,7 +71,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         node: args.node,
     };
     if let Some(out) = &args.out {
-        colony_noise::convert::check_writable(out, None)?;
+        colony_trace::convert::check_writable(out, None)?;
     }
     let stop = super::stop_flag()?;
     let bar = Progress::over("measuring", Duration::from_nanos(args.duration.0));
@@ -81,7 +81,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     })?;
     drop(bar);
     if let Some(out) = &args.out {
-        colony_noise::convert::write(&trace, out, None)?;
+        colony_trace::convert::write(&trace, out, None)?;
     }
     super::print(args.json, &measurement, colony_view::measurement::render)?;
     Ok(ExitCode::SUCCESS)

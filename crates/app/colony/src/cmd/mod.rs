@@ -22,8 +22,8 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Context;
 
 /// Reads a trace in any format, and notes what the edges of its observation cut.
-fn read_trace(path: &Path) -> Result<colony_noise::Trace, colony_noise::trace::TraceError> {
-    let trace = colony_noise::convert::read(path, None)?;
+fn read_trace(path: &Path) -> Result<colony_trace::Trace, colony_trace::TraceError> {
+    let trace = colony_trace::convert::read(path, None)?;
     match (trace.cut_at_edges(), trace.detours.len()) {
         (0, _) => {}
         (cut, all) => note!(

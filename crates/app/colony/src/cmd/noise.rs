@@ -4,11 +4,11 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use colony_noise::convert::{self, Format};
-use colony_noise::diff::Diff;
-use colony_noise::summary::Summary;
-use colony_noise::{Trace, periodic};
 use colony_time::{DutyCycle, Windows};
+use colony_trace::convert::{self, Format};
+use colony_trace::diff::Diff;
+use colony_trace::summary::Summary;
+use colony_trace::{Trace, periodic};
 use colony_view::trace as view;
 use serde::Serialize;
 
@@ -94,7 +94,7 @@ struct DiffArgs {
 #[derive(Serialize)]
 struct Shown {
     schema: &'static str,
-    meta: colony_noise::TraceMeta,
+    meta: colony_trace::TraceMeta,
     summary: Summary,
     periodic: Vec<periodic::Finding>,
 }

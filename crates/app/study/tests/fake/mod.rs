@@ -3,7 +3,6 @@
 
 use colony_node::privilege::Privileges;
 use colony_node::record::NodeRecord;
-use colony_noise::{Detour, Source, Trace, TraceMeta};
 use colony_project::{Steal, node_noise};
 use colony_sim::noise::Detour as Stolen;
 use colony_sim::{CpuNoise, NodeNoise};
@@ -12,6 +11,7 @@ use colony_study::node::{BenchRun, Injection};
 use colony_study::results::{Bucket, Cell, Edges, Explained, Noise, SchedulerKind, SourceRow, Split};
 use colony_study::{Node, StudyError, noise};
 use colony_time::Windows;
+use colony_trace::{Detour, Source, Trace, TraceMeta};
 
 /// A name that a thread could give itself.
 pub(crate) const HOSTILE: &str = "</script><img src=http://evil.example/x onerror=alert(1)>";

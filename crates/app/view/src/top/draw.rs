@@ -136,7 +136,7 @@ fn draw_lengths(frame: &mut Frame<'_>, state: &State, area: Rect) {
 #[cfg(test)]
 mod tests {
     use colony_clock::ClockQuality;
-    use colony_noise::measure::{Frame, FrameCpu};
+    use colony_measure::{Frame, FrameCpu};
     use colony_sched::agent::AgentStats;
     use colony_sched::daemon::clock::{Coordination, Mode};
     use colony_sched::daemon::report::{JobReport, StatsReport};
@@ -156,7 +156,7 @@ mod tests {
     }
 
     fn frame() -> Frame {
-        let mut lengths = colony_noise::selfish::recorder::histogram();
+        let mut lengths = colony_measure::selfish::recorder::histogram();
         lengths.record_n(1_400, 1000).expect("in range");
         lengths.record(20_000_000).expect("in range");
         Frame {

@@ -10,7 +10,7 @@ mod state;
 use std::io;
 use std::time::{Duration, Instant};
 
-use colony_noise::measure::Live;
+use colony_measure::Live;
 use colony_sched::daemon::report::StatsReport;
 use colony_time::Windows;
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};

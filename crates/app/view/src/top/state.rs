@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use colony_noise::Source;
-use colony_noise::measure::{Frame, FrameCpu};
+use colony_measure::{Frame, FrameCpu};
+use colony_trace::Source;
 
 use super::InForce;
 

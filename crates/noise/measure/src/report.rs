@@ -8,9 +8,9 @@ use colony_time::tsc::Calibration;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::Source;
 use crate::attrib::Cause;
 use crate::selfish::ObservedCpu;
+use colony_trace::Source;
 
 /// The result of one measurement, with all it takes to run it again.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -5,7 +5,7 @@
 //!   table of its Fig. 4 in [`noise_table`];
 //! * [`detours`]: detours of one length at fixed or random intervals, in phase on all CPUs or not (the
 //!   detour benchmarks of *Initial Results: Experiments on Watson BlueGene/L*);
-//! * [`replay`]: the detours of a recorded [trace](crate::Trace), again.
+//! * [`replay`]: the detours of a recorded [trace](colony_trace::Trace), again.
 //!
 //! The last two share one injector: a thread per CPU that sleeps until an instant of its [schedule] and
 //! then spins. What it really did, and what a program on that CPU saw of it, stands in the
@@ -37,7 +37,7 @@ pub use replay::{CpuMap, ReplayPlan, ReplayReport};
 pub use report::Injection;
 pub use schedule::{Intervals, Phase, Planned, Schedule};
 pub use session::{ClassChoice, Target};
-pub(crate) use threads::THREADS;
+pub use threads::THREADS;
 
 /// A wish for noise that cannot be met.
 #[derive(Debug, thiserror::Error)]

@@ -12,7 +12,7 @@ pub(super) const WATCHDOG: &str = "colony-watchdog";
 /// Daemons of the Leibniz sum.
 pub(super) const DAEMON: &str = "colony-leibniz";
 /// Names of all threads that make noise or meet it for an injection.
-pub(crate) const THREADS: [&str; 4] = [INJECTOR, VICTIM, WATCHDOG, DAEMON];
+pub const THREADS: [&str; 4] = [INJECTOR, VICTIM, WATCHDOG, DAEMON];
 
 /// Why threads should end before their time: somebody asked, or one of them failed.
 #[derive(Clone, Copy)]

@@ -207,7 +207,7 @@ impl fmt::Display for Injection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inject::victim::Gap;
+    use crate::victim::Gap;
     use colony_time::tsc::CounterKind;
 
     fn injected(spins: Vec<(u64, u64)>) -> Injected {

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 
 use super::event::{Event, Kind};
-use crate::Source;
+use colony_trace::Source;
 
 /// A stretch of time the CPU gave to something else than the observer.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::spans::Span;
-use crate::Source;
+use colony_trace::Source;
 
 /// A detour as the observer saw it, on the events' clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

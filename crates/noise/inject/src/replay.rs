@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::injector::Charge;
 use super::session::Session;
 use super::{InjectError, Injection, Planned, Schedule, Target};
-use crate::Trace;
+use colony_trace::Trace;
 
 /// A detour more than this late is given up, so that the replay keeps pace with its trace.
 const PATIENCE_NS: u64 = 1_000_000;
@@ -251,8 +251,8 @@ fn list<T: ToString>(numbers: &BTreeSet<T>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inject::ClassChoice;
-    use crate::{Detour, Source, TraceMeta};
+    use crate::ClassChoice;
+    use colony_trace::{Detour, Source, TraceMeta};
     use proptest::prelude::*;
 
     const BEGIN: i64 = 1_700_000_000_000_000_000;

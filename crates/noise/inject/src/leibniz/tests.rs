@@ -30,7 +30,7 @@ fn twice_the_terms_take_about_twice_the_time() {
 
 #[test]
 fn the_published_anchor_is_the_prediction_at_its_speed() {
-    let bgl = crate::inject::noise_table::BGL_TERMS_PER_S;
+    let bgl = crate::noise_table::BGL_TERMS_PER_S;
     assert!((predicted_noise(5_900_000, bgl) - 0.21).abs() < 1e-4);
     // 10,000 µs of calculation are 2 %
     assert!((predicted_noise(2_001, 1e5) - 0.0202).abs() < 1e-9);

@@ -4,8 +4,8 @@
 
 use std::hint::black_box;
 
-use colony_noise::convert::{self, Format};
-use colony_noise::{Detour, Source, Trace, TraceMeta, periodic};
+use colony_trace::convert::{self, Format};
+use colony_trace::{Detour, Source, Trace, TraceMeta, periodic};
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;

@@ -4,8 +4,8 @@
 
 use std::hint::black_box;
 
-use colony_noise::selfish::hot::stretch;
-use colony_noise::selfish::recorder::Recorder;
+use colony_measure::selfish::hot::stretch;
+use colony_measure::selfish::recorder::Recorder;
 use colony_time::tsc::{Counter, Tsc, Vdso};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 

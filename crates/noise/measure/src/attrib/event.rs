@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Events as the BPF programs write them (`bpf/attrib.bpf.c`).
 
-use crate::Source;
+use colony_trace::Source;
 
 /// An event in the map shared with the kernel. The layout is the kernel side's `struct event`.
 #[repr(C)]

@@ -136,7 +136,7 @@ impl fmt::Display for DetourReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inject::ClassChoice;
+    use crate::ClassChoice;
     use colony_time::clock::Clock;
     use std::sync::atomic::Ordering;
 

@@ -12,14 +12,14 @@ use colony_time::tsc::{Calibration, ClockMap};
 
 use super::report::{self, AttributionReport, CpuReport, Measurement};
 use super::results::{Results, seen};
-use crate::Source;
 use crate::attrib::event::Event;
 use crate::attrib::join::{Attributed, Seen};
 use crate::attrib::spans::{Span, Tracker};
 use crate::attrib::{self, Probe, attribute};
-use crate::inject;
 use crate::selfish::{self, Gaps, ObservedCpu, Observers, SelfishError};
-use crate::trace::Trace;
+use colony_inject as inject;
+use colony_trace::Source;
+use colony_trace::Trace;
 
 /// Whether to look for the sources of detours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

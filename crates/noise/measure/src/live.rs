@@ -7,8 +7,8 @@ use colony_time::Windows;
 use hdrhistogram::Histogram;
 
 use super::session::{Config, MeasureError, Session};
-use crate::Source;
 use crate::selfish::{Config as Observe, recorder};
+use colony_trace::Source;
 
 /// What happened on one CPU between two looks.
 #[derive(Clone, Debug)]
@@ -109,7 +109,7 @@ impl Drop for Live {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::Attribution;
+    use crate::Attribution;
     use colony_time::DutyCycle;
 
     #[test]

@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use colony_time::tsc::ClockMap;
 
 use super::report::{CpuReport, Lengths, Measurement, SourceReport};
-use crate::Source;
 use crate::attrib::join::{Attributed, Seen};
 use crate::attrib::spans::Span;
 use crate::attrib::{Cause, attribute};
 use crate::selfish::{Gap, ObservedCpu, recorder};
-use crate::trace::{Detour, Trace, TraceMeta};
+use colony_trace::Source;
+use colony_trace::{Detour, Trace, TraceMeta};
 
 /// Gaps as detours on the events' clock.
 pub(super) fn seen(gaps: &[Gap], smallest_loop: u64, clocks: &ClockMap) -> Vec<Seen> {
