@@ -17,7 +17,7 @@ char LICENSE[] SEC("license") = "GPL";
 #define MAX_CPUS 1024
 #define NAME_LEN 16
 
-/* keep in step with event.rs */
+/* user space takes these types from the skeleton, which is generated from this file */
 enum kind {
 	SWITCH = 1,
 	ENTER = 2,
@@ -84,6 +84,9 @@ const volatile u16 slot_of[MAX_CPUS];
 /* events a ring holds, a power of two */
 const volatile u32 ring_len = 1;
 u32 on;
+/* never read: they bring the enums into the skeleton */
+const volatile enum kind kind_type;
+const volatile enum what what_type;
 
 static __always_inline struct event *reserve(u64 *index)
 {

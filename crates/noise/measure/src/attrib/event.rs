@@ -1,22 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Events as the BPF programs write them (`bpf/attrib.bpf.c`).
 
+use super::skel::types::{event as RawEvent, kind as RawKind, what as RawWhat};
 use colony_trace::Source;
-
-/// An event in the map shared with the kernel. The layout is the kernel side's `struct event`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct RawEvent {
-    pub(crate) ready: u64,
-    pub(crate) at_ns: u64,
-    pub(crate) arg: u32,
-    pub(crate) pid: u32,
-    pub(crate) kind: u16,
-    pub(crate) what: u16,
-    pub(crate) prio: u16,
-    pub(crate) runnable: u16,
-    pub(crate) name: [u8; 16],
-}
 
 /// Something that happened on a measured CPU.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,20 +39,6 @@ pub enum Kind {
     Begin(Source),
 }
 
-/// `irq_vectors` tracepoints by their number in `enum what`, from 1.
-const VECTORS: [&str; 11] = [
-    "local_timer",
-    "call_function",
-    "call_function_single",
-    "reschedule",
-    "irq_work",
-    "x86_platform_ipi",
-    "thermal",
-    "threshold",
-    "deferred_error",
-    "error",
-    "spurious",
-];
 /// Softirqs by vector (`include/linux/interrupt.h`).
 const SOFTIRQS: [&str; 10] =
     ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
@@ -74,39 +46,54 @@ const SOFTIRQS: [&str; 10] =
 impl Event {
     /// Decodes one; `None` for what this version does not know.
     pub(crate) fn decode(raw: &RawEvent) -> Option<Self> {
-        let source = || match raw.what {
-            12 => Some(Source::Softirq(
+        let of_vector = |name: &str| Some(Source::Irq(name.to_owned()));
+        let source = || match RawWhat(raw.what.into()) {
+            // by the names of the `irq_vectors` tracepoints
+            RawWhat::LOCAL_TIMER => of_vector("local_timer"),
+            RawWhat::CALL_FUNCTION => of_vector("call_function"),
+            RawWhat::CALL_FUNCTION_SINGLE => of_vector("call_function_single"),
+            RawWhat::RESCHEDULE => of_vector("reschedule"),
+            RawWhat::IRQ_WORK => of_vector("irq_work"),
+            RawWhat::PLATFORM_IPI => of_vector("x86_platform_ipi"),
+            RawWhat::THERMAL => of_vector("thermal"),
+            RawWhat::THRESHOLD => of_vector("threshold"),
+            RawWhat::DEFERRED_ERROR => of_vector("deferred_error"),
+            RawWhat::ERROR => of_vector("error"),
+            RawWhat::SPURIOUS => of_vector("spurious"),
+            RawWhat::SOFTIRQ => Some(Source::Softirq(
                 SOFTIRQS.get(raw.arg as usize).map_or_else(|| raw.arg.to_string(), |s| (*s).to_owned()),
             )),
-            13 => Some(Source::Irq(match text(&raw.name) {
+            RawWhat::IRQ => Some(Source::Irq(match text(&raw.name) {
                 name if name.is_empty() => raw.arg.to_string(),
                 name => name,
             })),
-            14 => Some(Source::Nmi),
-            15 => Some(Source::Fault("page".into())),
-            n => VECTORS.get(usize::from(n).wrapping_sub(1)).map(|v| Source::Irq((*v).to_owned())),
+            RawWhat::NMI => Some(Source::Nmi),
+            RawWhat::PAGE_FAULT => Some(Source::Fault("page".into())),
+            _ => None,
         };
-        let kind = match raw.kind {
-            1 => Kind::Switch {
+        let kind = match RawKind(raw.kind.into()) {
+            RawKind::SWITCH => Kind::Switch {
                 from: raw.arg as i32,
                 runnable: raw.runnable != 0,
                 to: raw.pid as i32,
                 prio: raw.prio,
                 name: text(&raw.name),
             },
-            2 => Kind::Enter(source()?),
-            3 => Kind::Exit,
-            4 if raw.what == 14 => Kind::Past(Source::Nmi, raw.arg.into()),
-            4 => Kind::Begin(source()?),
+            RawKind::ENTER => Kind::Enter(source()?),
+            RawKind::EXIT => Kind::Exit,
+            RawKind::POINT if RawWhat(raw.what.into()) == RawWhat::NMI => {
+                Kind::Past(Source::Nmi, raw.arg.into())
+            }
+            RawKind::POINT => Kind::Begin(source()?),
             _ => return None,
         };
         Some(Self { at_ns: raw.at_ns as i64, kind })
     }
 }
 
-fn text(bytes: &[u8]) -> String {
-    let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
+fn text(chars: &[i8]) -> String {
+    let bytes: Vec<u8> = chars.iter().take_while(|&&c| c != 0).map(|c| c.cast_unsigned()).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]
@@ -116,21 +103,26 @@ mod tests {
 
     #[test]
     fn names_follow_the_kernels() {
-        let raw = |kind, what, arg| RawEvent { kind, what, arg, ..RawEvent::default() };
+        let raw = |kind: RawKind, what: RawWhat, arg| RawEvent {
+            kind: kind.0 as u16,
+            what: what.0 as u16,
+            arg,
+            ..RawEvent::default()
+        };
         let source = |r| match Event::decode(&r).expect("known").kind {
             Kind::Enter(s) | Kind::Past(s, _) | Kind::Begin(s) => s.to_string(),
             other => panic!("{other:?}"),
         };
-        assert_eq!(source(raw(2, 1, 236)), "irq:local_timer");
-        assert_eq!(source(raw(2, 12, 9)), "softirq:RCU");
-        assert_eq!(source(raw(2, 13, 7)), "irq:7");
-        assert_eq!(source(raw(4, 14, 7)), "nmi");
-        assert_eq!(source(raw(4, 15, 0)), "fault:page");
+        assert_eq!(source(raw(RawKind::ENTER, RawWhat::LOCAL_TIMER, 236)), "irq:local_timer");
+        assert_eq!(source(raw(RawKind::ENTER, RawWhat::SOFTIRQ, 9)), "softirq:RCU");
+        assert_eq!(source(raw(RawKind::ENTER, RawWhat::IRQ, 7)), "irq:7");
+        assert_eq!(source(raw(RawKind::POINT, RawWhat::NMI, 7)), "nmi");
+        assert_eq!(source(raw(RawKind::POINT, RawWhat::PAGE_FAULT, 0)), "fault:page");
     }
 
     proptest! {
         #[test]
-        fn no_event_panics(kind: u16, what: u16, arg: u32, name: [u8; 16]) {
+        fn no_event_panics(kind: u16, what: u16, arg: u32, name: [i8; 16]) {
             let _ = Event::decode(&RawEvent { kind, what, arg, name, ..RawEvent::default() });
         }
     }

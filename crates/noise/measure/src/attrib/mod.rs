@@ -9,6 +9,7 @@
 pub mod event;
 pub mod join;
 pub mod probe;
+mod skel;
 pub mod spans;
 
 pub use join::{Attributed, Cause, attribute};

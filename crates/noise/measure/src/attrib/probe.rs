@@ -12,12 +12,8 @@ use libbpf_rs::btf::types::Typedef;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
-use super::event::{Event, RawEvent};
-
-#[allow(missing_docs, unreachable_pub, clippy::all, clippy::undocumented_unsafe_blocks, clippy::unwrap_used)]
-mod skel {
-    include!(concat!(env!("OUT_DIR"), "/attrib.skel.rs"));
-}
+use super::event::Event;
+use super::skel::{self, types};
 
 /// Why detours cannot be attributed here.
 #[derive(Debug, thiserror::Error)]
@@ -31,14 +27,22 @@ pub enum ProbeError {
     /// A map could not be shared.
     #[error("sharing the event rings with the kernel: {0}; detours stay unexplained")]
     Map(#[from] nix::errno::Errno),
+    /// A CPU that the programs have no ring for.
+    #[error(
+        "CPU {cpu} cannot be attributed: the programs know CPUs up to {highest}; detours stay unexplained"
+    )]
+    Cpu {
+        /// Its number.
+        cpu: usize,
+        /// The highest number.
+        highest: usize,
+    },
 }
 
 /// Events each CPU's ring holds between two drains: 3 MiB a CPU.
 const RING_LEN: usize = 1 << 16;
-/// CPUs the kernel side can tell apart.
-const MAX_CPUS: usize = 1024;
 
-/// The head of one CPU's ring; the kernel side's `struct ring`.
+/// The head of one CPU's ring: the kernel side's `struct ring`, which both sides change at the same time.
 #[repr(C)]
 struct RingHead {
     head: AtomicU64,
@@ -46,6 +50,14 @@ struct RingHead {
     lost: AtomicU64,
     pad: [u64; 5],
 }
+
+const _: () = {
+    use std::mem::offset_of;
+    assert!(size_of::<RingHead>() == size_of::<types::ring>());
+    assert!(offset_of!(RingHead, head) == offset_of!(types::ring, head));
+    assert!(offset_of!(RingHead, tail) == offset_of!(types::ring, tail));
+    assert!(offset_of!(RingHead, lost) == offset_of!(types::ring, lost));
+};
 
 /// Tracepoint programs on the measured CPUs.
 pub struct Probe {
@@ -66,20 +78,23 @@ impl Probe {
     /// [`ProbeError`] says why attribution is not possible here.
     pub fn attach(cpus: &CpuSet) -> Result<Self, ProbeError> {
         colony_bpf::check()?;
-        let cpus: Vec<usize> = cpus.iter().filter(|&c| c < MAX_CPUS).collect();
+        let cpus: Vec<usize> = cpus.iter().collect();
         let mut open = skel::AttribSkelBuilder::default().open(colony_bpf::place())?;
         open.maps.rings.set_max_entries(cpus.len() as u32)?;
         open.maps.events.set_max_entries((cpus.len() * RING_LEN) as u32)?;
         if let Some(data) = open.maps.rodata_data.as_deref_mut() {
             data.ring_len = RING_LEN as u32;
             for (slot, &cpu) in cpus.iter().enumerate() {
-                data.slot_of[cpu] = slot as u16 + 1;
+                let highest = data.slot_of.len() - 1;
+                let of_cpu = data.slot_of.get_mut(cpu).ok_or(ProbeError::Cpu { cpu, highest })?;
+                *of_cpu = slot as u16 + 1;
             }
         }
         let missing = leave_out_missing(&mut open)?;
         let mut skel = open.load()?;
         let heads = Mapped::new(skel.maps.rings.as_fd(), cpus.len() * size_of::<RingHead>())?;
-        let events = Mapped::new(skel.maps.events.as_fd(), cpus.len() * RING_LEN * size_of::<RawEvent>())?;
+        let events =
+            Mapped::new(skel.maps.events.as_fd(), cpus.len() * RING_LEN * size_of::<types::event>())?;
         skel.attach()?;
         let read = vec![(0, 0); cpus.len()];
         Ok(Self { cpus, heads, events, read, missing, skel })
@@ -146,11 +161,11 @@ impl Probe {
     }
 
     /// The event at place `index` of a ring, if it has been written and not been overwritten.
-    fn event(&self, slot: usize, index: u64) -> Option<RawEvent> {
+    fn event(&self, slot: usize, index: u64) -> Option<types::event> {
         let place = slot * RING_LEN + (index as usize & (RING_LEN - 1));
         // SAFETY: `place` is below cpus * RING_LEN, the mapping's length in events; every bit
-        // pattern is a valid RawEvent; volatile, since the kernel may be writing other places.
-        let raw = unsafe { self.events.at.cast::<RawEvent>().as_ptr().add(place).read_volatile() };
+        // pattern is a valid event; volatile, since the kernel may be writing other places.
+        let raw = unsafe { self.events.at.cast::<types::event>().as_ptr().add(place).read_volatile() };
         fence(Ordering::Acquire);
         (raw.ready == index + 1).then_some(raw)
     }
