@@ -25,7 +25,7 @@ pub enum DutyError {
     /// Nothing, or all, of the period would be favored.
     #[error(
         "a duty cycle of {} of a period of {} leaves no {} window; choose one above 0 % and below 100 %",
-        crate::text::Ns(*favored_ns), crate::text::Ns(*period_ns),
+        crate::ns::Ns(*favored_ns), crate::ns::Ns(*period_ns),
         if *favored_ns == 0 { "favored" } else { "regular" }
     )]
     Degenerate {
@@ -71,7 +71,7 @@ impl fmt::Display for DutyCycle {
                 digits[..=last].iter().try_for_each(|d| write!(f, "{d}"))?;
                 f.write_str("%")
             }
-            Self::Ns(ns) => crate::text::Ns(ns).fmt(f),
+            Self::Ns(ns) => crate::ns::Ns(ns).fmt(f),
             Self::Cycles(c) => write!(f, "{c:#010x}"),
         }
     }

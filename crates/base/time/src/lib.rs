@@ -14,6 +14,7 @@
 
 pub mod cycles;
 mod duty;
+mod ns;
 pub mod text;
 mod windows;
 

@@ -2,8 +2,8 @@
 //! The folder where kernels and images are kept, and the locks that keep several programs from each other's way.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::path::PathBuf;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
 
 use crate::VmError;
 
@@ -21,6 +21,12 @@ pub fn folder(name: &str) -> Result<PathBuf, VmError> {
     let folder = root.join(name);
     fs::create_dir_all(&folder).map_err(VmError::io(format!("the cache folder {}", folder.display())))?;
     Ok(folder)
+}
+
+/// Writes `data` to a file of the cache, whole or not at all.
+pub(crate) fn keep(path: &Path, data: &[u8]) -> Result<(), VmError> {
+    colony_node::file::write_atomically(path, |out| out.write_all(data))
+        .map_err(VmError::io(format!("keeping {}", path.display())))
 }
 
 /// A lock between programs, free again when dropped or when its holder dies.

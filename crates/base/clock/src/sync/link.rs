@@ -6,7 +6,9 @@ use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use super::{Config, Dropped, LocalClock, SyncError};
+use super::config::{Config, LocalClock};
+use super::error::SyncError;
+use super::report::Dropped;
 use crate::hosts::Host;
 use crate::key::{Key, TAG};
 use crate::wire::{Datagram, LARGEST, Message, WireError};

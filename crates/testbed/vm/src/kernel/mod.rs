@@ -2,12 +2,14 @@
 //! Kernels of guests: a file of the host, or one of Debian's, kept in the cache.
 
 mod archive;
+mod file;
 mod release;
 mod store;
 mod vmlinux;
 
-use std::fs;
 use std::path::{Path, PathBuf};
+
+pub use self::file::Kernel;
 
 use self::archive::Archive;
 use self::store::Store;
@@ -15,14 +17,6 @@ use crate::{VmError, cache};
 
 /// The release that is taken unless another is asked for, so that what was measured can be measured again.
 pub const DEFAULT: &str = include_str!("../../../../../images/kernel").trim_ascii();
-
-/// A kernel that a machine can start.
-#[derive(Debug, Clone)]
-pub struct Kernel {
-    release: String,
-    file: PathBuf,
-    modules: Option<PathBuf>,
-}
 
 /// A release that can be had.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -56,38 +50,6 @@ impl Kernel {
         let store = Store::new(cache::folder("kernels")?);
         let open_archive = || Archive::open(&cache::folder("apt")?, None);
         find(wanted, &store, open_archive, notice)
-    }
-
-    /// A kernel file (`vmlinuz`, or an uncompressed `vmlinux`), and the folder of its modules where it has one.
-    ///
-    /// # Errors
-    /// The file is no kernel.
-    pub fn at(file: impl Into<PathBuf>, modules: Option<PathBuf>) -> Result<Self, VmError> {
-        let file = file.into();
-        let data = fs::read(&file).map_err(VmError::io(format!("the kernel {}", file.display())))?;
-        let release = vmlinux::release(&data).ok_or_else(|| VmError::File {
-            path: file.clone(),
-            reason: "it is no Linux kernel for x86; name a vmlinuz".into(),
-        })?;
-        Ok(Self { release, file, modules })
-    }
-
-    /// The release, as `uname -r` says it.
-    #[must_use]
-    pub fn release(&self) -> &str {
-        &self.release
-    }
-
-    /// The folder of its modules, if it has one.
-    #[must_use]
-    pub fn modules(&self) -> Option<&Path> {
-        self.modules.as_deref()
-    }
-
-    /// The file to start: uncompressed where that can be had, since a guest without acceleration takes a second
-    /// to do it. The uncompressed file is kept in the cache.
-    pub(crate) fn bootable(&self) -> Result<PathBuf, VmError> {
-        vmlinux::uncompressed(&self.file, &cache::folder("kernels")?)
     }
 }
 

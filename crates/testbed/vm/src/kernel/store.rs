@@ -2,13 +2,13 @@
 //! Kernels in the cache: one folder each, as the packages were unpacked, with a record of what they were.
 
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::archive::{Archive, Package};
-use super::{Kernel, release};
+use super::file::Kernel;
+use super::release;
 use crate::cache::Lock;
 use crate::{VmError, digest};
 
@@ -62,7 +62,7 @@ impl Store {
         if digest::hex(&data) != record.sha256 {
             return Err(broken("the kernel is not the one that was fetched".into()));
         }
-        Ok(Kernel { release: record.release, file, modules: record.modules.map(|m| folder.join(m)) })
+        Ok(Kernel::of_cache(record.release, file, record.modules.map(|m| folder.join(m))))
     }
 
     /// Fetches a release; does nothing if another program has meanwhile. `false` where the archive does not have it.
@@ -125,10 +125,4 @@ fn record(release: &str, packages: Vec<Package>, folder: &Path) -> Result<Record
     let modules = places.into_iter().find(|p| folder.join(p).join("kernel").is_dir());
     let data = fs::read(folder.join(&file)).map_err(VmError::io(file.display().to_string()))?;
     Ok(Record { release: release.into(), file, sha256: digest::hex(&data), modules, packages })
-}
-
-/// The text `data` as a file of the cache, for [`super::vmlinux`].
-pub(super) fn keep(path: &Path, data: &[u8]) -> Result<(), VmError> {
-    colony_node::file::write_atomically(path, |out| out.write_all(data))
-        .map_err(VmError::io(format!("keeping {}", path.display())))
 }

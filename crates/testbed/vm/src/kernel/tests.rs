@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::fmt::Write as _;
+use std::fs;
 use std::process::Command;
 
 use tempfile::TempDir;

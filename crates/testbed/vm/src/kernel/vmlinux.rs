@@ -13,8 +13,7 @@ use object::Endianness;
 use object::elf::FileHeader64;
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 
-use super::store;
-use crate::{VmError, digest};
+use crate::{VmError, cache, digest};
 
 /// Note of the entry by PVH (`XEN_ELFNOTE_PHYS32_ENTRY`), and its owner.
 const PVH_ENTRY: (&[u8], u32) = (b"Xen", 18);
@@ -99,7 +98,7 @@ pub(crate) fn uncompressed(file: &Path, folder: &Path) -> Result<PathBuf, VmErro
     }
     // what cannot be uncompressed here uncompresses itself
     let Some(kernel) = unpack(&data) else { return Ok(file.into()) };
-    store::keep(&kept, &kernel)?;
+    cache::keep(&kept, &kernel)?;
     Ok(kept)
 }
 

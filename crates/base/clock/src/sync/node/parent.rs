@@ -3,8 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::link::Heard;
-use super::{LocalClock, Node, SyncError};
+use super::Node;
+use crate::sync::config::LocalClock;
+use crate::sync::error::SyncError;
+use crate::sync::link::Heard;
 use crate::tree;
 use crate::wire::Message;
 

@@ -3,10 +3,12 @@
 
 use std::time::{Duration, Instant};
 
-use super::link::Heard;
-use super::{LocalClock, Node, SyncError};
+use super::Node;
 use crate::Estimate;
 use crate::fit::{Fit, FitError, Probe, Sample};
+use crate::sync::config::LocalClock;
+use crate::sync::error::SyncError;
+use crate::sync::link::Heard;
 use crate::tree;
 use crate::wire::{MOST_RECORDS, Message, Record};
 
