@@ -8,8 +8,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use colony_cnk::ciod::{Config, JobSpec};
-use colony_cnk::{Accel, Machine, Partition, programs};
+use colony_nodes::ciod::{Config, JobSpec};
+use colony_nodes::{Accel, Machine, Partition, programs};
 use colony_vm::{Exit, Image, Kernel, Vm};
 use serde::Deserialize;
 

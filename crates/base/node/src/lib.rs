@@ -12,6 +12,7 @@ pub mod descriptor;
 pub mod file;
 pub mod privilege;
 pub mod record;
+pub mod rights;
 pub mod task;
 
 use std::path::PathBuf;

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::rights;
 use crate::serve::Ask;
+use colony_node::rights;
 
 /// A connection to a daemon.
 pub struct Client(BufReader<UnixStream>);

@@ -13,7 +13,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::outcome::ProcessOutcome;
-use crate::{JobError, JobSpec, rights};
+use crate::{JobError, JobSpec};
+use colony_node::rights;
 
 /// Bytes of an order at most: the description of a job has all its environment.
 const ORDER: usize = 64 << 20;

@@ -44,7 +44,6 @@ mod job;
 mod node;
 mod outcome;
 mod proxy;
-mod rights;
 pub mod serve;
 mod spec;
 mod supervisor;

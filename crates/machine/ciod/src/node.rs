@@ -16,7 +16,8 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use zerocopy::IntoBytes as _;
 
-use crate::{CiodError, rights};
+use crate::CiodError;
+use colony_node::rights;
 
 /// Between a connection that cannot be taken and the next look.
 const PAUSE: Duration = Duration::from_millis(100);

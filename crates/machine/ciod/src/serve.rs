@@ -23,7 +23,8 @@ use std::thread::Builder;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::{Ciod, CiodError, Job, JobSpec, Listener, NodeLink, NodeState, Streams, node, rights};
+use crate::{Ciod, CiodError, Job, JobSpec, Listener, NodeLink, NodeState, Streams, node};
+use colony_node::rights;
 
 /// Bytes of a line at most.
 const LINE: usize = 16 << 20;

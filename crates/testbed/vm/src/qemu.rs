@@ -114,13 +114,20 @@ fn kvm_group() -> Result<Option<Gid>, VmError> {
 /// # Errors
 /// If QEMU is not here, with what to install, or the system refuses another process.
 pub fn spawn(mut command: Command) -> Result<Child, VmError> {
-    let (tool, package) = QEMU;
+    let tool = QEMU.0;
     let child = command.spawn().map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound => VmError::Tool { tool, package, reason: e.to_string() },
+        io::ErrorKind::NotFound => missing(e.to_string()),
         _ => VmError::Io { what: format!("starting {tool}"), source: e },
     })?;
     colony_node::task::kill_earlier(child.id());
     Ok(child)
+}
+
+/// The error of a machine without QEMU, for this reason.
+#[must_use]
+pub fn missing(reason: String) -> VmError {
+    let (tool, package) = QEMU;
+    VmError::Tool { tool, package, reason }
 }
 
 /// A file that lives in memory only.

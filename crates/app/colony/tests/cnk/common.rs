@@ -3,9 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use colony_cnk::ciod::{Config, JobSpec};
-use colony_cnk::programs::static_program;
-use colony_cnk::{Captured, Capturing, Machine, Partition, Running};
+use colony_nodes::ciod::{Config, JobSpec};
+use colony_nodes::programs::static_program;
+use colony_nodes::{Captured, Capturing, Machine, Partition, Running};
 use colony_vm::testing::missing;
 
 /// What a job printed, and what became of it.

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use colony_cnk::Machine;
 use colony_fship::Class;
 use colony_fship::calls::CALLS;
+use colony_nodes::Machine;
 
 use crate::common::{boot, folder, programs, run, spec};
 

@@ -3,8 +3,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use colony_cnk::ciod::Config;
-use colony_cnk::{Accel, Machine, Partition};
+use colony_nodes::ciod::Config;
+use colony_nodes::{Accel, Machine, Partition};
 
 use crate::common::{ciod, folder, programs, run, spec};
 

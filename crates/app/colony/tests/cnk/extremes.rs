@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A kernel survives whatever a program asks of it.
 
-use colony_cnk::{Machine, Partition};
 use colony_fship::Class;
 use colony_fship::calls::{CALLS, number};
+use colony_nodes::{Machine, Partition};
 
 use crate::common::{Ran, boot, folder, programs, run, spec};
 

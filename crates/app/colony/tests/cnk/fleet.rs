@@ -4,8 +4,8 @@
 use std::io::Write as _;
 use std::net::TcpListener;
 
-use colony_cnk::Machine;
-use colony_cnk::ciod::Program;
+use colony_nodes::Machine;
+use colony_nodes::ciod::Program;
 
 use crate::common::{boot, folder, launch, programs, script};
 

@@ -4,8 +4,8 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 
-use colony_cnk::Machine;
-use colony_cnk::ciod::{End, JobError, Mode, Program};
+use colony_nodes::Machine;
+use colony_nodes::ciod::{End, JobError, Mode, Program};
 
 use crate::common::{boot, folder, folder_for_all, launch, programs, run, script};
 

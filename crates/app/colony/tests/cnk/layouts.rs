@@ -4,8 +4,8 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use colony_cnk::ciod::{End, Mode};
-use colony_cnk::{Machine, Partition};
+use colony_nodes::ciod::{End, Mode};
+use colony_nodes::{Machine, Partition};
 use colony_vm::testing::missing;
 
 use crate::common::{boot, folder, run, spec};

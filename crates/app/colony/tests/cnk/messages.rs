@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Messages between nodes.
 
-use colony_cnk::ciod::{JobError, Mode};
-use colony_cnk::{CnkError, Machine};
+use colony_nodes::ciod::{JobError, Mode};
+use colony_nodes::{CnkError, Machine};
 
 use crate::common::{boot, folder, launch, programs, run, spec};
 

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use colony_cnk::ciod::{End, Mode, Network};
-use colony_cnk::{Link, Machine};
+use colony_nodes::ciod::{End, Mode, Network};
+use colony_nodes::{Link, Machine};
 
 use crate::common::{boot, folder, launch, programs, run, script, spec};
 use crate::conformance;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A node makes no noise.
 
-use colony_cnk::{Accel, Machine};
+use colony_nodes::{Accel, Machine};
 
 use crate::common::{boot, folder, programs, run, spec};
 

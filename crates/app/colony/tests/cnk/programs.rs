@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use colony_cnk::ciod::JobSpec;
-use colony_cnk::{Machine, Partition};
+use colony_nodes::ciod::JobSpec;
+use colony_nodes::{Machine, Partition};
 
 use crate::common::{boot, folder, programs, run, spec};
 

@@ -6,9 +6,9 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use colony_cnk::ciod::{Config, End, JobError, JobSpec, Network};
-use colony_cnk::{Cause, CnkError, Link, Machine, Partition};
 use colony_fship::layout::{REPLIES_IN_CHANNEL, channel_at};
+use colony_nodes::ciod::{Config, End, JobError, JobSpec, Network};
+use colony_nodes::{Cause, CnkError, Link, Machine, Partition};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 

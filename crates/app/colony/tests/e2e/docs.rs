@@ -13,8 +13,8 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use colony_cnk::programs::static_folder;
 use colony_node::privilege::Privileges;
+use colony_nodes::programs::static_folder;
 
 use crate::samples::{self, Sample};
 
@@ -118,8 +118,8 @@ fn missing(need: &str) -> Option<String> {
             (on_path("qemu-system-x86_64") && on_path("busybox"), "qemu-system-x86 and busybox-static")
         }
         "needs-cnk" => (
-            on_path("qemu-system-x86_64") && on_path("busybox") && built("ciod"),
-            "qemu-system-x86, busybox-static and ciod",
+            on_path("qemu-system-x86_64") && on_path("busybox") && built("ciod") && built("colony-boot"),
+            "qemu-system-x86, busybox-static, ciod and colony-boot",
         ),
         "needs-static" => (static_folder().is_some_and(|f| f.is_dir()), "the programs of ./x static"),
         "needs-dropbear" => (Path::new("/usr/sbin/dropbear").is_file(), "dropbear-bin"),

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::ValueEnum;
-use colony_cnk::ciod::{Bind, Config, Files, JobError, JobOutcome, JobSpec, Mode, Network, Streams};
-use colony_cnk::report::{Report, SCHEMA};
-use colony_cnk::{Accel, Link, Machine, Partition, Running, programs};
+use colony_nodes::ciod::{Bind, Config, Files, JobError, JobOutcome, JobSpec, Mode, Network, Streams};
+use colony_nodes::report::{Report, SCHEMA};
+use colony_nodes::{Accel, Link, Machine, Partition, Running, programs};
 
 use crate::exit::WrongUse;
 use crate::words::{Ns, ns};

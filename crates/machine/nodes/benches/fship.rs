@@ -5,9 +5,9 @@
 
 use std::path::Path;
 
-use colony_cnk::ciod::{Config, JobSpec};
-use colony_cnk::programs::{ciod, static_program};
-use colony_cnk::{Machine, Partition};
+use colony_nodes::ciod::{Config, JobSpec};
+use colony_nodes::programs::{ciod, static_program};
+use colony_nodes::{Machine, Partition};
 use colony_vm::{Exit, Image, Kernel, Vm};
 use serde_json::Value;
 

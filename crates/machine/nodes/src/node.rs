@@ -4,12 +4,12 @@
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
-use std::process::Child;
 use std::time::{Duration, Instant};
 
 use colony_ciod::{Ciod, NodeLink, Proxy};
 use colony_vm::qemu::memory_file;
 
+use crate::boot::{Booter, Emulator};
 use crate::emulator::{self, Parts};
 use crate::life::Life;
 use crate::{CnkError, KERNEL, Link, Machine};
@@ -20,7 +20,7 @@ pub struct Node {
     link: NodeLink,
     /// Speaks with it by frames, where they share no memory.
     proxy: Option<Proxy>,
-    child: Child,
+    emulator: Emulator,
     life: Life,
     started: Instant,
     had_a_job: bool,
@@ -32,6 +32,7 @@ impl Node {
     /// # Errors
     /// If the emulator cannot be started.
     pub(crate) fn boot(
+        booter: &Booter,
         machine: &Machine,
         kernel: &File,
         ciod: &Ciod,
@@ -43,9 +44,9 @@ impl Node {
         let kernel = own(kernel)?;
         let torus = torus.map(|(file, bytes)| Ok::<_, CnkError>((own(file)?, bytes))).transpose()?;
         let started = Instant::now();
-        let mut child = emulator::start(machine, Parts { kernel, link: socket, torus })?;
-        let life = Life::new(link.number(), &mut child, proxy.as_ref());
-        Ok(Self { link, proxy, child, life, started, had_a_job: false })
+        let (emulator, console) = emulator::start(booter, machine, Parts { kernel, link: socket, torus })?;
+        let life = Life::new(link.number(), emulator.clone(), console, proxy.as_ref());
+        Ok(Self { link, proxy, emulator, life, started, had_a_job: false })
     }
 
     /// Its link to the I/O daemon.
@@ -65,7 +66,7 @@ impl Node {
 
     /// Process id of its emulator.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.emulator.pid()
     }
 
     /// Process id of its proxy, where it has one.
@@ -99,8 +100,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.emulator.kill();
     }
 }
 
@@ -118,7 +118,7 @@ fn connect(machine: &Machine, ciod: &Ciod, link: &NodeLink) -> std::io::Result<(
 
 /// The kernel, as a file in memory that any number of nodes boot from.
 pub(crate) fn kernel() -> Result<File, CnkError> {
-    let mut file = memory_file("colony-cnk")?;
+    let mut file = memory_file("colony-nodes")?;
     file.write_all(KERNEL).map_err(CnkError::io("the kernel's file"))?;
     Ok(file)
 }

@@ -2,6 +2,7 @@
 //! Nodes that run jobs together.
 
 use std::fs::File;
+use std::path::PathBuf;
 
 use colony_ciod::{Ciod, Config, JobError, JobOutcome, JobSpec, NodeLink, NodeState, Streams};
 use colony_fship::layout::LARGE_PAGE;
@@ -12,13 +13,14 @@ use colony_vm::qemu::memory_file;
 use colony_vm::slots::Slots;
 use nix::fcntl::{FallocateFlags, fallocate};
 
+use crate::boot::Booter;
 use crate::capture::Capturing;
 use crate::node::{self, Node};
-use crate::{Accel, Captured, CnkError, Link, Machine, Running};
+use crate::{Accel, Captured, CnkError, Link, Machine, Running, programs};
 
 /// Nodes that share an I/O daemon, and memory for messages.
 ///
-/// Their emulators die with the thread that booted them.
+/// Their emulators end with it, and with the process that owns it, however that ends.
 #[derive(Debug)]
 pub struct Partition {
     machine: Machine,
@@ -26,6 +28,9 @@ pub struct Partition {
     kernel: File,
     nodes: Vec<Node>,
     torus: Option<(File, u64)>,
+    /// After the nodes: it ends with the last of them.
+    booter: Booter,
+    boot_program: PathBuf,
     _slots: Slots,
 }
 
@@ -58,10 +63,13 @@ impl Partition {
             Accel::Counted { .. } => Slots::take_telling(1, notice)?,
             _ => Slots::take_telling((nodes * machine.cpus) as usize, notice)?,
         };
+        let boot_program = config.worker.with_file_name(programs::BOOT);
+        let booter = Booter::start(&boot_program)?;
         let ciod = Ciod::new(config)?;
         let torus = torus(&machine, nodes)?;
         let kernel = node::kernel()?;
-        let mut partition = Self { machine, ciod, kernel, nodes: Vec::new(), torus, _slots: slots };
+        let mut partition =
+            Self { machine, ciod, kernel, nodes: Vec::new(), torus, booter, boot_program, _slots: slots };
         for number in 0..nodes {
             let node = partition.start(number)?;
             partition.nodes.push(node);
@@ -72,7 +80,7 @@ impl Partition {
     fn start(&self, number: u32) -> Result<Node, CnkError> {
         let link = self.ciod.node(number, self.machine.memory)?;
         let torus = self.torus.as_ref().map(|(file, bytes)| (file, *bytes));
-        Node::boot(&self.machine, &self.kernel, &self.ciod, link, torus)
+        Node::boot(&self.booter, &self.machine, &self.kernel, &self.ciod, link, torus)
     }
 
     /// Starts a job on all nodes that it needs; those that were lost are started anew first.
@@ -124,6 +132,11 @@ impl Partition {
         self.launch_captured(spec)?.end()
     }
 
+    /// Process id of the process that boots and ends the emulators.
+    pub fn boot_pid(&self) -> Option<u32> {
+        self.booter.pid()
+    }
+
     /// Its nodes, by number.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
@@ -137,6 +150,9 @@ impl Partition {
     /// Starts nodes anew that were lost, or died between two jobs. One that died before its first job is an error: so
     /// would the next. One in a job is an error, too.
     fn restore(&mut self) -> Result<(), CnkError> {
+        if self.booter.is_over() {
+            self.booter = Booter::start(&self.boot_program)?;
+        }
         for n in 0..self.nodes.len() {
             let node = &self.nodes[n];
             let number = node.link().number();
@@ -153,8 +169,8 @@ impl Partition {
 
 /// Raises the limit of descriptors as far as it goes, and refuses more nodes than it allows.
 fn check_descriptors(machine: &Machine, nodes: u32) -> Result<(), CnkError> {
-    // window, three bells, socket, console, the emulator's words; a proxy's socket; what a start takes for a moment
-    const OF_A_NODE: u64 = 7;
+    // window, three bells, socket, console; a proxy's socket; what a start takes for a moment
+    const OF_A_NODE: u64 = 6;
     const OF_A_PROXY: u64 = 1;
     const SPARE: u64 = 32;
     let limit = descriptor::raise_limit();

@@ -9,9 +9,9 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use colony_cnk::ciod::{Config, JobSpec, Streams};
-use colony_cnk::programs::{ciod, static_program};
-use colony_cnk::{Machine, Partition};
+use colony_nodes::ciod::{Config, JobSpec, Streams};
+use colony_nodes::programs::{ciod, static_program};
+use colony_nodes::{Machine, Partition};
 use colony_vm::machine::Event;
 use colony_vm::{Image, Kernel, Vm};
 

@@ -4,7 +4,7 @@
 //!
 //! ```no_run
 //! use colony_ciod::{Config, JobSpec, Streams};
-//! use colony_cnk::{Machine, Partition};
+//! use colony_nodes::{Machine, Partition};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut partition = Partition::boot(Machine::default(), 8, Config::new("/usr/libexec/colony/ciod"))?;
@@ -14,10 +14,11 @@
 //! # }
 //! ```
 //!
-//! The kernel is part of this library ([`KERNEL`]). A node is one QEMU process of the `microvm` machine, which dies
-//! with the thread that booted it. Who waits for a job watches its nodes: one that dies ends the job, and is started anew
+//! The kernel is part of this library ([`KERNEL`]). A node is one QEMU process of the `microvm` machine. A process of its
+//! own, the program `colony-boot` beside `ciod`, starts and ends the nodes of a partition. Who waits for a job watches its nodes: one that dies ends the job, and is started anew
 //! before the next, as is a node that a job leaves in the middle.
 
+mod boot;
 mod capture;
 mod emulator;
 mod error;
@@ -29,6 +30,7 @@ pub mod programs;
 pub mod report;
 mod running;
 
+pub use boot::boot_main;
 pub use capture::{Captured, Capturing};
 pub use colony_ciod as ciod;
 pub use error::CnkError;

@@ -2,13 +2,12 @@
 //! The emulator of a compute node: its command line, and the start of it.
 
 use std::fs::File;
+use std::io::PipeReader;
 use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt as _;
-use std::process::Child;
 
 use colony_vm::qemu::{self, CPU};
-use nix::errno::Errno;
 
+use crate::boot::{Booter, Emulator};
 use crate::{Accel, CnkError, Link, Machine};
 
 /// Descriptors of the emulator: the kernel, the link to the I/O daemon, the memory shared by the nodes.
@@ -27,25 +26,18 @@ pub(crate) struct Parts {
     pub torus: Option<(File, u64)>,
 }
 
-/// Starts the emulator; it is killed when the calling thread ends.
-pub(crate) fn start(machine: &Machine, parts: Parts) -> Result<Child, CnkError> {
+/// Starts the emulator, by the boot process; what it writes on its console is read from the pipe.
+///
+/// # Errors
+/// As [`Booter::boot`].
+pub(crate) fn start(
+    booter: &Booter,
+    machine: &Machine,
+    parts: Parts,
+) -> Result<(Emulator, PipeReader), CnkError> {
     let arguments = arguments(machine, parts.torus.as_ref().map(|(_, bytes)| *bytes));
     let torus = parts.torus.map(|(file, _)| OwnedFd::from(file));
-    let mut command = qemu::command(arguments, [parts.kernel.into(), parts.link].into_iter().chain(torus))?;
-    // a signal from the terminal is for the job, not for its nodes
-    command.process_group(0);
-    // SAFETY: between fork and exec only one system call is made, and nothing is allocated.
-    unsafe { command.pre_exec(without_huge_pages) };
-    Ok(qemu::spawn(command)?)
-}
-
-/// Turns transparent huge pages off for the program that this process becomes. The emulator asks for them
-/// and uses some kilobytes of each: 4 MiB a node, and the time to clear them.
-fn without_huge_pages() -> std::io::Result<()> {
-    // SAFETY: the call concerns how the kernel backs memory, not what is in it.
-    let done = unsafe { nix::libc::prctl(nix::libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
-    // a kernel without such pages has none to take away
-    if done == 0 || Errno::last() == Errno::EINVAL { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    booter.boot(arguments, [parts.kernel.into(), parts.link].into_iter().chain(torus).collect())
 }
 
 /// The value of `-smp`. QEMU translates locked instructions without atomicity and barrier if a machine can have one CPU
@@ -138,11 +130,10 @@ mod tests {
         let (link, _other) = std::os::unix::net::UnixDatagram::pair().expect("a pair of sockets");
         // for ever
         let kernel = crate::life::tests::kernel(&[0xeb, 0xfe]);
-        let mut child =
-            start(&machine, Parts { kernel, link: link.into(), torus: None }).expect("the emulator is here");
-        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
-        let _ = child.kill();
-        let _ = child.wait();
+        let (booter, parts) = (Booter::in_thread(), Parts { kernel, link: link.into(), torus: None });
+        let (emulator, _console) = start(&booter, &machine, parts).expect("the emulator is here");
+        let status = std::fs::read_to_string(format!("/proc/{}/status", emulator.pid())).unwrap_or_default();
+        emulator.kill();
         assert!(status.lines().any(|l| l.split_whitespace().eq(["THP_enabled:", "0"])), "{status}");
     }
 

@@ -7,11 +7,14 @@ use std::os::unix::net::UnixStream;
 
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
 
-/// Descriptors of one message at most.
+/// Most descriptors of one message.
 const MOST: usize = 8;
 
-/// Sends bytes with descriptors, or without; how many bytes went.
-pub(crate) fn send(stream: &UnixStream, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
+/// Sends bytes, with descriptors if there are any. Returns how many bytes were sent.
+///
+/// # Errors
+/// The system's answer.
+pub fn send(stream: &UnixStream, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
     let raw: Vec<RawFd> = fds.iter().map(|fd| fd.as_raw_fd()).collect();
     let rights = (!raw.is_empty()).then(|| ControlMessage::ScmRights(&raw));
     let messages: Vec<ControlMessage<'_>> = rights.into_iter().collect();
@@ -19,8 +22,11 @@ pub(crate) fn send(stream: &UnixStream, bytes: &[u8], fds: &[BorrowedFd<'_>]) ->
     Ok(sendmsg::<()>(stream.as_raw_fd(), &parts, &messages, MsgFlags::MSG_NOSIGNAL, None)?)
 }
 
-/// Receives bytes and the descriptors that come with them; no bytes at the end of the stream.
-pub(crate) fn receive(stream: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+/// Receives bytes and the descriptors sent with them; 0 bytes at the end of the stream.
+///
+/// # Errors
+/// The system's answer.
+pub fn receive(stream: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut space = nix::cmsg_space!([RawFd; MOST]);
     let mut parts = [IoSliceMut::new(bytes)];
     let message =

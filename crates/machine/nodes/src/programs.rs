@@ -3,6 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
+/// Name of the program that boots and ends nodes; it belongs beside the I/O daemon's.
+pub const BOOT: &str = "colony-boot";
+
 /// The I/O daemon's program: beside this one.
 ///
 /// # Errors

@@ -2,6 +2,7 @@
 //! What can go wrong with a partition.
 
 use std::io;
+use std::path::PathBuf;
 
 use colony_ciod::{CiodError, JobError};
 use colony_vm::VmError;
@@ -17,6 +18,14 @@ pub enum CnkError {
         /// What was tried.
         what: &'static str,
         /// What it said.
+        source: io::Error,
+    },
+    /// The program that boots nodes cannot be used.
+    #[error("the program that boots nodes, {}, cannot be started: {source}; it belongs beside ciod", program.display())]
+    Boot {
+        /// The program.
+        program: PathBuf,
+        /// What failed.
         source: io::Error,
     },
     /// This process may not have the descriptors of so many nodes.

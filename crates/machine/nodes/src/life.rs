@@ -3,7 +3,6 @@
 
 use std::fmt;
 use std::io::Read;
-use std::process::Child;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,6 +10,8 @@ use colony_ciod::Proxy;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use serde::Serialize;
+
+use crate::boot::Emulator;
 
 /// Bytes of a console that are kept: its end.
 const CONSOLE: usize = 64 << 10;
@@ -68,7 +69,7 @@ impl std::error::Error for Death {}
 #[derive(Clone, Debug)]
 pub(crate) struct Life {
     number: u32,
-    emulator: Pid,
+    emulator: Emulator,
     proxy: Option<Pid>,
     console: Arc<Mutex<Console>>,
 }
@@ -80,17 +81,17 @@ struct Console {
 }
 
 impl Life {
-    /// Of a node whose emulator was just started; takes what that says.
-    pub(crate) fn new(number: u32, emulator: &mut Child, proxy: Option<&Proxy>) -> Self {
-        let pid = |id: u32| Pid::from_raw(id.cast_signed());
-        let console = Arc::<Mutex<Console>>::default();
-        if let Some(out) = emulator.stdout.take() {
-            keep(out, console.clone());
-        }
-        if let Some(err) = emulator.stderr.take() {
-            keep(err, console.clone());
-        }
-        Self { number, emulator: pid(emulator.id()), proxy: proxy.map(|p| pid(p.pid())), console }
+    /// Of a node whose emulator was just started, with its console.
+    pub(crate) fn new(
+        number: u32,
+        emulator: Emulator,
+        console: impl Read + Send + 'static,
+        proxy: Option<&Proxy>,
+    ) -> Self {
+        let kept = Arc::<Mutex<Console>>::default();
+        keep(console, kept.clone());
+        let proxy = proxy.map(|p| Pid::from_raw(p.pid().cast_signed()));
+        Self { number, emulator, proxy, console: kept }
     }
 
     /// The node's number.
@@ -106,7 +107,9 @@ impl Life {
     /// What it died of, if it has.
     pub(crate) fn death(&self) -> Option<Death> {
         let panic = || self.lock().panicked.then_some(Cause::Panic);
-        let mut cause = ended(self.emulator)
+        let mut cause = self
+            .emulator
+            .ended()
             .map(Cause::Emulator)
             .or_else(|| self.proxy.and_then(ended).map(Cause::Proxy))
             .or_else(panic)?;
@@ -167,6 +170,7 @@ pub(crate) mod tests {
     use colony_vm::qemu::memory_file;
     use nix::sys::signal::{Signal, kill};
 
+    use crate::boot::Booter;
     use crate::emulator::{self, Parts};
     use crate::{Link, Machine};
 
@@ -201,24 +205,23 @@ pub(crate) mod tests {
         let machine = Machine { cpus: 1, link: Link::Network(Network::default()), ..Machine::default() };
         let (link, _other) = UnixDatagram::pair().expect("a pair of sockets");
         let parts = Parts { kernel: kernel(code), link: link.into(), torus: None };
-        let mut child = emulator::start(&machine, parts).expect("the emulator is here");
-        let life = Life::new(3, &mut child, None);
+        let booter = Booter::in_thread();
+        let (emulator, console) = emulator::start(&booter, &machine, parts).expect("the emulator is here");
+        let life = Life::new(3, emulator, console, None);
         if let Some(signal) = signal {
             // after its first word it handles signals
             while life.console().is_empty() {
-                assert_eq!(ended(life.emulator), None, "{}", life.console());
+                assert_eq!(life.emulator.ended(), None, "{}", life.console());
                 std::thread::sleep(LAST_WORDS);
             }
-            kill(life.emulator, signal).expect("ours");
+            kill(Pid::from_raw(life.emulator.pid().cast_signed()), signal).expect("ours");
         }
-        let death = loop {
+        loop {
             match life.death() {
                 Some(death) => break death,
                 None => std::thread::sleep(LAST_WORDS),
             }
-        };
-        let _ = child.wait();
-        death
+        }
     }
 
     #[test]
