@@ -15,6 +15,7 @@ use colony_sched::SchedError;
 use colony_sim::goal::GoalError;
 use colony_sim::spec::SpecError;
 use colony_study::StudyError;
+use colony_study::failure::{self, Failure};
 use colony_trace::{Problem, TraceError};
 use colony_vm::VmError;
 
@@ -36,9 +37,26 @@ pub(crate) fn code(result: anyhow::Result<ExitCode>) -> ExitCode {
         Ok(code) => code,
         Err(e) if is_broken_pipe(&e) => ExitCode::SUCCESS,
         Err(e) => {
-            note!("error: {}", text(&e));
-            if is_wrong_use(&e) { ExitCode::from(2) } else { ExitCode::FAILURE }
+            let failure = Failure::new(text(&e), if is_wrong_use(&e) { 2 } else { 1 });
+            note!("error: {}", failure.error);
+            leave(&failure);
+            ExitCode::from(failure.code)
         }
+    }
+}
+
+/// Prints the answer to arguments that are no command: help, the version, or what is wrong with them. Ends the process.
+pub(crate) fn refuse(answer: &clap::Error) -> ! {
+    if answer.use_stderr() {
+        let text = answer.render().to_string();
+        leave(&Failure::new(text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_owned(), 2));
+    }
+    answer.exit()
+}
+
+fn leave(failure: &Failure) {
+    if let Err(e) = failure.leave() {
+        note!("the failure could not be written to the file of {}: {e}", failure::VARIABLE);
     }
 }
 

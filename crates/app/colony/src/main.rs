@@ -20,5 +20,8 @@ fn main() -> std::process::ExitCode {
         .log_internal_errors(false)
         .with_writer(std::io::stderr)
         .init();
-    exit::code(cli::Cli::parse().run())
+    match cli::Cli::try_parse() {
+        Ok(cli) => exit::code(cli.run()),
+        Err(e) => exit::refuse(&e),
+    }
 }

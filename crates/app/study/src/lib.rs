@@ -11,6 +11,7 @@
 
 pub mod compute_node;
 mod error;
+pub mod failure;
 pub mod format;
 pub mod measured;
 pub mod neighbours;

@@ -19,6 +19,7 @@ use colony_time::text::Ns;
 use colony_time::{DutyCycle, Windows};
 use colony_trace::Trace;
 
+use crate::failure::{self, Failure};
 use crate::measured::{Measuring, step};
 use crate::neighbours::Usage;
 use crate::node::{BenchRun, Injection};
@@ -79,14 +80,19 @@ impl ThisNode {
     /// Runs `colony ARGS` to its end and returns what it says of failure.
     fn colony(&self, what: &str, args: &[String]) -> Result<(), StudyError> {
         let mut command = Command::new(&self.colony);
+        let failure = self.scratch.path().join("failure.json");
+        let _ = std::fs::remove_file(&failure);
+        command.env(failure::VARIABLE, &failure);
         command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         die_with_us(&mut command);
         let out = command.output().map_err(|e| step(what, &e))?;
         if out.status.success() {
             return Ok(());
         }
-        let text = String::from_utf8_lossy(&out.stderr);
-        let reason = text.lines().find_map(|l| l.split_once("error: ")).map_or(text.trim(), |(_, r)| r);
+        let failure = std::fs::read(&failure).ok().and_then(|document| Failure::read(&document));
+        // a command that was killed, or whose arguments were refused, leaves none
+        let reason =
+            failure.map_or_else(|| String::from_utf8_lossy(&out.stderr).trim().to_owned(), |f| f.error);
         Err(step(what, &reason))
     }
 

@@ -13,6 +13,7 @@ use colony_sched::run::{Backend, RunReport};
 use colony_vm::{Exit, Image, Kernel, Outcome, Vm};
 
 use crate::StudyError;
+use crate::failure::Failure;
 use crate::measured::step;
 
 /// The daemon's sleep after each burst.
@@ -24,8 +25,12 @@ const PATIENCE: Duration = Duration::from_secs(900);
 /// What errors call it.
 const WHAT: &str = "running the scheduler in the kernel on a virtual node";
 
+/// Where a command on the node leaves its failure, as [`SCRIPT`] says.
+const FAILURE: &str = "/tmp/failure.json";
+
 /// The node's programs. Loops are counted, so that each does the same instructions in every run.
 const SCRIPT: &str = r#"
+export COLONY_FAILURE=/tmp/failure.json
 loops() { i=0; while [ $i -lt $1 ]; do i=$((i+1)); done; }
 noise() { while :; do loops 750; sleep 0.08; done; }
 run() {
@@ -81,10 +86,12 @@ pub fn run(colony: &Path) -> Result<Runs, StudyError> {
     for report in reports {
         vm = vm.collect(path(report));
     }
+    let vm = vm.collect(FAILURE);
     let out = vm.run(&["sh", "-euc", SCRIPT]).map_err(|e| step(WHAT, &e))?;
     if out.exit != Exit::Code(0) {
-        let said = out.error_text();
-        let reason = said.lines().rfind(|l| l.contains("error: ")).unwrap_or(said.trim());
+        let document = out.files.get(Path::new(FAILURE)).and_then(|f| f.as_ref().ok());
+        let failure = document.and_then(|d| Failure::read(d));
+        let reason = failure.map_or_else(|| out.error_text().trim().to_owned(), |f| f.error);
         return Err(step(WHAT, &format!("its script ended with {:?}: {reason}", out.exit)));
     }
     Runs::of(&out)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Wrong use: one clear error, exit code 2 (1 where the words were right and the run failed).
 
-use crate::common::{Public, failed, fails, is_plain, last_cpu, text};
+use crate::common::{Public, colony, failed, fails, is_plain, last_cpu, text};
 
 #[test]
 fn unknown_flags_and_values_are_explained() {
@@ -21,6 +21,25 @@ fn unknown_flags_and_values_are_explained() {
     let all = colony_node::cpu::online().expect("linux").to_string();
     fails(&["measure", "--fifo", "10", "--cpus", &all], 2, "--all-cpus");
     fails(&["bogus"], 2, "bogus");
+}
+
+#[test]
+fn a_failure_is_left_as_a_document_in_the_file_that_the_environment_names() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("failure.json");
+    for (args, code, part) in [
+        (&["noise", "show", "/no/such/trace"][..], 1, "/no/such/trace"),
+        (&["inject", "leibniz", "--noise", "0%"], 2, "at most 95 %"),
+    ] {
+        let out = colony().args(args).env("COLONY_FAILURE", &file).output().expect("runs");
+        failed(&format!("{args:?}"), &out, code, part);
+        let document = std::fs::read(&file).expect("the file is there");
+        let failure: serde_json::Value = serde_json::from_slice(&document).expect("JSON");
+        assert_eq!((&failure["schema"], &failure["code"]), (&"colony.failure/1".into(), &code.into()));
+        assert!(failure["error"].as_str().is_some_and(|e| e.contains(part)), "{failure}");
+    }
+    let nowhere = colony().args(["bogus-file.goal"]).env("COLONY_FAILURE", "/no/such/folder/file").output();
+    assert_eq!(nowhere.expect("runs").status.code(), Some(2), "the exit code stays");
 }
 
 #[test]
