@@ -2,7 +2,7 @@
 //! Everything a study needs to run again.
 
 use colony_node::cpu::CpuSet;
-use colony_sched::daemon::limits::Limits;
+use colony_sched::limits::Limits;
 use colony_time::{DutyCycle, Windows};
 use serde::{Deserialize, Serialize};
 

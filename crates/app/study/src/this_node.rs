@@ -248,9 +248,9 @@ fn cell(
 }
 
 /// Lateness of edges as a histogram of results.
-pub(crate) fn edge_buckets(lateness: &colony_sched::distribution::Distribution) -> Vec<Bucket> {
+pub(crate) fn edge_buckets(lateness: &colony_stats::Distribution) -> Vec<Bucket> {
     let mut low_ns = 0;
-    let bucket = |b: &colony_sched::distribution::Bucket| {
+    let bucket = |b: &colony_stats::Bucket| {
         let bucket = Bucket { low_ns, high_ns: b.up_to_ns + 1, count: b.count };
         low_ns = b.up_to_ns + 1;
         bucket

@@ -3,11 +3,11 @@
 
 use std::fmt::Write;
 
+use colony_client::{Coordination, Mode};
 use colony_clock::ClockQuality;
 use colony_clock::quality::Leap;
 use colony_clock::simulate::Simulation;
 use colony_clock::sync::SyncReport;
-use colony_sched::daemon::clock::{Coordination, Mode};
 
 use crate::table::{self, name, wrap};
 use crate::units::{count, counted, three, time};

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What keeps windows, and what it did, in sentences that `colony run` and `colony top` share.
 
-use colony_sched::agent::AgentStats;
-use colony_sched::daemon::report::StatsReport;
-use colony_sched::distribution::Distribution;
-use colony_sched::ext::ExtStats;
-use colony_sched::keeper::Kept;
+use colony_client::AgentStats;
+use colony_client::ExtStats;
+use colony_client::Kept;
+use colony_client::StatsReport;
+use colony_stats::Distribution;
 
 use crate::table::name;
 use crate::units::{count, counted, percent, time};

@@ -3,11 +3,11 @@
 
 use std::fmt::Write;
 
-use colony_sched::agent::AgentStats;
-use colony_sched::distribution::Distribution;
-use colony_sched::ext::ExtStats;
+use colony_client::AgentStats;
+use colony_client::ExtStats;
 use colony_sched::proof::{Proof, ProofSource, WindowTimes};
 use colony_sched::run::{Backend, RunReport};
+use colony_stats::Distribution;
 
 use crate::keeper;
 use crate::table::{self, name, wrap};
@@ -140,11 +140,8 @@ fn switching(w: &mut String, a: &AgentStats) -> std::fmt::Result {
 /// Edges by how late they were: a bar a factor of two.
 fn lateness(w: &mut String, edges: u64, missed: u64, l: &Distribution) -> std::fmt::Result {
     writeln!(w, "{}", wrap(&keeper::edges(edges, missed, l)))?;
-    let mut octaves = std::collections::BTreeMap::new();
-    for b in &l.buckets {
-        *octaves.entry(b.up_to_ns.max(1).next_power_of_two()).or_insert(0) += b.count;
-    }
-    let most = octaves.values().copied().max().unwrap_or(1).max(1);
+    let octaves = l.octaves();
+    let most = octaves.iter().map(|&(_, n)| n).max().unwrap_or(1).max(1);
     for (up_to, n) in octaves {
         let bar = (n * BAR as u64).div_ceil(most) as usize;
         writeln!(w, "  ≤ {:>8} {:>8} {}", time(up_to as f64), count(n), "█".repeat(bar))?;

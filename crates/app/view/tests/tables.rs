@@ -2,6 +2,8 @@
 //! Every table of results that are as wide as they get: at most 80 columns, and no name from elsewhere can draw
 //! on the terminal.
 
+use colony_client::AgentStats;
+use colony_client::{CpuTimes, ExtStats, Waited};
 use colony_inject::leibniz::{Amount, CpuNoise, LeibnizPlan, LeibnizReport};
 use colony_inject::noise_table::{NoiseRow, NoiseTable, TablePlan};
 use colony_inject::report::{CpuInjection, VictimView};
@@ -13,11 +15,9 @@ use colony_node::class::Class;
 use colony_node::cpu::CpuSet;
 use colony_node::privilege::Privileges;
 use colony_node::record::NodeRecord;
-use colony_sched::agent::AgentStats;
-use colony_sched::distribution::{Bucket, Distribution};
-use colony_sched::ext::{CpuTimes, ExtStats, Waited};
 use colony_sched::proof::{Deferred, Proof, ProofSource, WindowTimes};
 use colony_sched::run::{Backend, Ending, RunReport};
+use colony_stats::{Bucket, Distribution};
 use colony_study::Params;
 use colony_study::neighbours::{Load, Neighbours, Share};
 use colony_study::results::{Cell, Results, SchedulerKind, Split};

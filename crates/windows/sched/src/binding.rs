@@ -13,13 +13,13 @@ use serde::{Deserialize, Serialize};
 
 /// A task whose CPUs were narrowed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Bound {
+pub struct Bound {
     /// The task.
-    pub(crate) task: TaskId,
+    pub task: TaskId,
     /// The CPUs it had.
-    pub(crate) old: CpuSet,
+    pub old: CpuSet,
     /// The CPUs it has now.
-    pub(crate) new: CpuSet,
+    pub new: CpuSet,
 }
 
 /// A process that may use none of the job's CPUs.
@@ -35,7 +35,7 @@ pub struct NoSharedCpu {
 }
 
 /// Takes the calling thread off the job's CPUs, where there are others.
-pub(crate) fn keep_off(cpus: &CpuSet) {
+pub fn keep_off(cpus: &CpuSet) {
     let others = cpu::usable().unwrap_or_default().without(cpus);
     if !others.is_empty() {
         let _ = cpu::bind(0, &others);
@@ -44,7 +44,10 @@ pub(crate) fn keep_off(cpus: &CpuSet) {
 
 /// What narrowing process `pid` and all that descends from it to `cpus` would change, but for the processes
 /// `except`; nothing is changed yet.
-pub(crate) fn plan(pid: i32, cpus: &CpuSet, except: &[i32]) -> Result<Vec<Bound>, NoSharedCpu> {
+///
+/// # Errors
+/// [`NoSharedCpu`] if one of them may use none of `cpus`.
+pub fn plan(pid: i32, cpus: &CpuSet, except: &[i32]) -> Result<Vec<Bound>, NoSharedCpu> {
     let mut changes = Vec::new();
     let processes = task::tree(pid).into_iter().filter(|p| !except.contains(p));
     for tid in processes.flat_map(task::threads) {
@@ -62,7 +65,7 @@ pub(crate) fn plan(pid: i32, cpus: &CpuSet, except: &[i32]) -> Result<Vec<Bound>
 }
 
 /// Does what was planned.
-pub(crate) fn apply(changes: &[Bound]) {
+pub fn apply(changes: &[Bound]) {
     for b in changes.iter().filter(|b| b.task.lives()) {
         if let Err(e) = cpu::bind(b.task.tid, &b.new) {
             tracing::debug!("task {} stays where it is: {e}", b.task.tid);
@@ -72,7 +75,7 @@ pub(crate) fn apply(changes: &[Bound]) {
 
 /// Gives the old CPUs back to the tasks of `changes`, to what descends from them, and to `others` (processes)
 /// that inherited from them. A task that has chosen other CPUs since keeps its choice.
-pub(crate) fn undo(changes: &[Bound], others: &[TaskId]) {
+pub fn undo(changes: &[Bound], others: &[TaskId]) {
     let mut had: BTreeMap<i32, &Bound> = BTreeMap::new();
     let mut processes: Vec<i32> = others.iter().filter(|p| p.lives()).map(|p| p.tid).collect();
     for b in changes.iter().filter(|b| b.task.lives()) {
@@ -93,7 +96,7 @@ pub(crate) fn undo(changes: &[Bound], others: &[TaskId]) {
 }
 
 /// Forgets tasks that have ended, except one of each kind: what it started may have outlived it.
-pub(crate) fn prune(changes: &mut Vec<Bound>) {
+pub fn prune(changes: &mut Vec<Bound>) {
     let mut kinds: Vec<(CpuSet, CpuSet)> = Vec::new();
     changes.retain(|b| {
         let first = !kinds.iter().any(|(old, new)| (old, new) == (&b.old, &b.new));

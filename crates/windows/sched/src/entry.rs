@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use colony_node::class::{self, Class};
 use colony_node::task::TaskId;
 
+use crate::guardian;
 use crate::undo::{self, release};
-use crate::{daemon, guardian};
 
 /// Becomes a guardian, or undoes what dead processes left behind, if this process was started for that, and then does not
 /// return. Call it first thing in the `main` of every program that starts an [agent](crate::agent).
@@ -43,7 +43,7 @@ fn is_over(process: TaskId) -> bool {
 /// restored.
 fn undo_left_behind(ended: Option<TaskId>) -> usize {
     let restored = undo::restore_tasks(ended);
-    daemon::undo_left_behind(ended);
+    undo::restore_node(ended);
     release::clean_up(ended);
     restored
 }
@@ -53,9 +53,28 @@ fn undo_left_behind(ended: Option<TaskId>) -> usize {
 pub fn restore() -> ExitCode {
     let restored = undo_left_behind(None);
     if restored > 0 {
-        tracing::warn!(
-            "{restored} tasks were left behind by an agent that was killed; they are in their own class"
-        );
+        tracing::warn!("{}", restored_tasks(restored));
     }
     ExitCode::SUCCESS
+}
+
+/// Says how many tasks were restored.
+fn restored_tasks(count: usize) -> String {
+    match count {
+        1 => "1 task was left behind by an agent that was killed; it is in its own class".into(),
+        _ => {
+            format!("{count} tasks were left behind by an agent that was killed; they are in their own class")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_task_is_not_tasks() {
+        assert!(restored_tasks(1).starts_with("1 task was left"));
+        assert!(restored_tasks(2).starts_with("2 tasks were left"));
+    }
 }

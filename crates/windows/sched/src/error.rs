@@ -3,7 +3,7 @@ use std::io;
 
 use colony_node::NodeError;
 
-use crate::daemon::limits::LimitError;
+use crate::limits::LimitError;
 
 /// What can go wrong when scheduling a job.
 #[derive(Debug, thiserror::Error)]

@@ -190,7 +190,8 @@ impl Job {
     }
 
     /// As [`processes`](Self::processes), with their starts.
-    pub(crate) fn process_ids(&self) -> Vec<TaskId> {
+    #[must_use]
+    pub fn process_ids(&self) -> Vec<TaskId> {
         self.lock().processes.iter().map(|(&tid, &start_ticks)| TaskId { tid, start_ticks }).collect()
     }
 

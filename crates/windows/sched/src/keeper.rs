@@ -6,14 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use colony_client::{ExtStats, KeeperStats, Kept};
 use colony_node::cpu::{self, CpuSet};
 use colony_time::Windows;
 use serde::{Deserialize, Serialize};
 
 use crate::SchedError;
-use crate::agent::{Agent, AgentConfig, AgentStats, RegularClass};
+use crate::agent::{Agent, AgentConfig, RegularClass};
 use crate::binding::keep_off;
-use crate::ext::{ExtConfig, ExtError, ExtOptions, ExtScheduler, ExtStats};
+use crate::ext::{ExtConfig, ExtError, ExtOptions, ExtScheduler};
 use crate::job::Job;
 
 /// How soon the end of the scheduler is seen.
@@ -45,32 +46,6 @@ pub struct KeeperConfig {
     pub regular: RegularClass,
     /// Settings of the scheduler in the kernel.
     pub ext: ExtOptions,
-}
-
-/// What keeps the windows now, or did last.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kept {
-    /// The scheduler in the kernel.
-    SchedExt,
-    /// The agent.
-    Agent,
-    /// Nothing any more.
-    #[default]
-    Nothing,
-}
-
-/// What was done.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct KeeperStats {
-    /// By what the windows are kept now.
-    pub by: Kept,
-    /// What the scheduler in the kernel did, if it ever ran.
-    pub sched_ext: Option<ExtStats>,
-    /// What the agent did, if it ever ran.
-    pub agent: Option<AgentStats>,
-    /// What the user should know.
-    pub warnings: Vec<String>,
 }
 
 /// Keeps the windows while it lives.

@@ -7,29 +7,31 @@
 //! * [`guardian`]: the process that puts everything back when the agent dies.
 //! * [`keeper`]: the one of both that works here, and the other when it ends.
 //! * [`proof`]: what was stolen from the job, split by window, as the kernel's own events show it.
-//! * [`daemon`], [`client`]: `colonyd`, which owns the windows of a node, and how programs talk to it.
+//! * [`limits`], [`notation`]: the bounds of windows, and how configurations write them.
 //! * [`run`]: a program as the job class, start to end, with its proof.
+//! * [`binding`], [`undo`], [`state`]: changes to a node, and undoing them when every process of Colony was killed.
 //! * [`log`]: standard error of a process that must outlive it.
+//!
+//! The node daemon `colonyd` is built on this crate, and programs talk to it through `colony_client`.
 //!
 //! A program that starts an agent calls [`main_if_asked`] first thing in its `main`.
 
 pub mod agent;
-mod binding;
+pub mod binding;
 mod cgroup;
-pub mod client;
-pub mod daemon;
-pub mod distribution;
 mod entry;
 mod error;
 pub mod ext;
 pub mod guardian;
 pub mod job;
 pub mod keeper;
+pub mod limits;
 pub mod log;
+pub mod notation;
 pub mod proof;
 pub mod run;
-mod state;
-mod undo;
+pub mod state;
+pub mod undo;
 
 pub use entry::{main_if_asked, restore};
 pub use error::SchedError;

@@ -10,7 +10,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// The file system refuses it, or [`check_private`] does.
-pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
+pub fn make_private(folder: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
         _ => check_private(folder),
@@ -21,7 +21,7 @@ pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// The folder does not exist, is a link, or is open to another user.
-pub(crate) fn check_private(folder: &Path) -> io::Result<()> {
+pub fn check_private(folder: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(folder)?;
     let own = found.is_dir() && found.uid() == nix::unistd::geteuid().as_raw() && found.mode() & 0o077 == 0;
     if own {
@@ -31,6 +31,7 @@ pub(crate) fn check_private(folder: &Path) -> io::Result<()> {
 }
 
 /// The boot that process numbers and starts belong to.
-pub(crate) fn boot() -> String {
+#[must_use]
+pub fn boot() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }

@@ -7,7 +7,8 @@ use colony_node::class::Class;
 use colony_node::task;
 use std::sync::Arc;
 
-use colony_sched::agent::{Agent, AgentConfig, AgentStats};
+use colony_client::AgentStats;
+use colony_sched::agent::{Agent, AgentConfig};
 use colony_sched::job::Job;
 use colony_sched::proof::{Observer, ProofSource};
 use colony_time::clock::Clock;

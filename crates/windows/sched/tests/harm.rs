@@ -241,6 +241,26 @@ fn agent_and_guardian_killed_at_once_leave_nothing() {
     }
 }
 
+#[test]
+fn what_a_killed_daemon_changed_is_undone_by_a_program_that_is_no_daemon() {
+    let Some(_cpu) = the_job_cpu() else { return };
+    let folder = tempfile::tempdir().expect("temp dir");
+    let mount = folder.path().join("colony");
+    let victim = Owned(me(&["spin", "30000"]).spawn().expect("itself"));
+    let had = cpu::affinity(victim.pid()).expect("alive");
+    let path = mount.to_str().expect("text");
+    let mut daemon = wait_until_ready(me(&["change", &victim.pid().to_string(), path]));
+    if !kernel_tells(&daemon) {
+        return;
+    }
+    let has = |cpus: &CpuSet| cpu::affinity(victim.pid()).is_ok_and(|now| now == *cpus);
+    assert!(has(&last_cpu()) && mount.is_dir() && !undo_files(daemon.pid()).is_empty());
+    kill_9(daemon.pid());
+    daemon.0.wait().expect("ours");
+    let undone = || has(&had) && !mount.exists() && undo_files(daemon.pid()).is_empty();
+    assert!(eventually(undone).is_some(), "{:?}, {}", cpu::affinity(victim.pid()), mount.exists());
+}
+
 /// `COLONY_KILLS` sets how often; docs/coordinate.md says what was seen with 1000.
 #[test]
 fn whatever_is_killed_in_whatever_order_nothing_is_left() {

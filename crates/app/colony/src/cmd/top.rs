@@ -5,11 +5,11 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use colony_client::Client;
+use colony_client::Mode;
 use colony_measure::selfish;
 use colony_measure::{Attribution, Config, Live};
 use colony_node::cpu::{self, CpuSet};
-use colony_sched::client::Client;
-use colony_sched::daemon::clock::Mode;
 use colony_view::top;
 use colony_view::units::time;
 

@@ -70,7 +70,7 @@ pub(crate) fn collecting(mut vm: Vm, names: &[&str]) -> Vm {
 pub(crate) fn colonyd() -> Option<PathBuf> {
     let built = assert_cmd::cargo::cargo_bin!("colony").with_file_name("colonyd");
     if !built.exists() {
-        colony_testing::skip(format_args!("{} is not built (cargo build -p colony-sched)", built.display()));
+        colony_testing::skip(format_args!("{} is not built (cargo build -p colonyd)", built.display()));
         return None;
     }
     Some(stripped(&built))

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colonyd` keeps its windows by the scheduler in the kernel, with the privileges it has left.
 
-use colony_sched::daemon::report::StatsReport;
-use colony_sched::keeper::Kept;
+use colony_client::Kept;
+use colony_client::StatsReport;
 use colony_sched::run::{Backend, RunReport};
 
 use crate::common::{colonyd, node_with, sh};

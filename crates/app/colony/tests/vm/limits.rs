@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Limits and weights of cgroups hold under the scheduler in the kernel, and names give no privileges.
 
-use colony_sched::ext::ExtStats;
+use colony_client::ExtStats;
 use colony_vm::Outcome;
 
 use crate::common::{collecting, node_with, report, sh};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who shares a CPU with whom, and how: nobody starves, and work goes where there is room.
 
-use colony_sched::daemon::report::StatsReport;
-use colony_sched::ext::ExtStats;
+use colony_client::ExtStats;
+use colony_client::StatsReport;
 use colony_vm::{Outcome, Vm};
 
 use crate::common::{collecting, colonyd, node_with, report, sh};

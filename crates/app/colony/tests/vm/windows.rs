@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The scheduler in the kernel keeps everything but the job out of favored windows.
 
-use colony_sched::ext::ExtStats;
+use colony_client::ExtStats;
 use colony_sched::run::{Backend, RunReport};
 
 use crate::common::{collecting, node_with, report, sh};

@@ -105,7 +105,7 @@ fn rows_of(
     Ok(rows)
 }
 
-fn lateness(report: &RunReport) -> Option<&colony_sched::distribution::Distribution> {
+fn lateness(report: &RunReport) -> Option<&colony_stats::Distribution> {
     let agent = report.agent.as_ref().map(|a| &a.lateness);
     agent.or(report.sched_ext.as_ref().map(|s| &s.lateness))
 }
@@ -163,10 +163,10 @@ fn left(report: &RunReport) -> Vec<Source> {
 
 #[cfg(test)]
 mod tests {
-    use colony_sched::agent::AgentStats;
-    use colony_sched::distribution::{Bucket, Distribution};
+    use colony_client::AgentStats;
     use colony_sched::proof::{Proof, ProofSource, WindowTimes};
     use colony_sched::run::{Backend, Ending};
+    use colony_stats::{Bucket, Distribution};
     use colony_time::{DutyCycle, Windows};
 
     use super::*;

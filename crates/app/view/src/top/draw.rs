@@ -135,14 +135,14 @@ fn draw_lengths(frame: &mut Frame<'_>, state: &State, area: Rect) {
 
 #[cfg(test)]
 mod tests {
+    use colony_client::AgentStats;
+    use colony_client::Kept;
+    use colony_client::{Coordination, Mode};
+    use colony_client::{CpuTimes, ExtStats, Waited};
+    use colony_client::{JobReport, StatsReport};
     use colony_clock::ClockQuality;
     use colony_measure::{Frame, FrameCpu};
-    use colony_sched::agent::AgentStats;
-    use colony_sched::daemon::clock::{Coordination, Mode};
-    use colony_sched::daemon::report::{JobReport, StatsReport};
-    use colony_sched::distribution::Distribution;
-    use colony_sched::ext::{CpuTimes, ExtStats, Waited};
-    use colony_sched::keeper::Kept;
+    use colony_stats::Distribution;
     use colony_time::{DutyCycle, Windows};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;

@@ -10,8 +10,8 @@ mod state;
 use std::io;
 use std::time::{Duration, Instant};
 
+use colony_client::StatsReport;
 use colony_measure::Live;
-use colony_sched::daemon::report::StatsReport;
 use colony_time::Windows;
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 

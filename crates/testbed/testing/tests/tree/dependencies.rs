@@ -31,24 +31,36 @@ fn allowed(text: &str) -> BTreeMap<String, BTreeSet<String>> {
     crates
 }
 
-/// What each crate of the workspace depends on, tests apart.
-fn actual() -> BTreeMap<String, BTreeSet<String>> {
+/// Every package of the workspace, as `cargo metadata` describes it.
+fn packages() -> Vec<serde_json::Value> {
     let out = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version=1"])
         .current_dir(root())
         .output()
         .expect("cargo runs");
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    let metadata: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    let mut metadata: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    match metadata["packages"].take() {
+        serde_json::Value::Array(packages) => packages,
+        other => panic!("packages: {other}"),
+    }
+}
+
+/// The name of a package, and what it depends on, tests apart.
+fn dependencies(package: &serde_json::Value) -> (&str, impl Iterator<Item = &serde_json::Value>) {
+    let dependencies = package["dependencies"].as_array().expect("dependencies").iter();
+    (package["name"].as_str().expect("a name"), dependencies.filter(|d| d["kind"] != "dev"))
+}
+
+/// What each crate of the workspace depends on in the workspace, tests apart.
+fn actual() -> BTreeMap<String, BTreeSet<String>> {
     let short = |name: &str| name.strip_prefix("colony-").unwrap_or(name).to_owned();
-    let packages = metadata["packages"].as_array().expect("packages");
-    let package = |p: &serde_json::Value| {
-        let dependencies = p["dependencies"].as_array().expect("dependencies").iter();
-        let ours = dependencies.filter(|d| d["path"].is_string() && d["kind"] != "dev");
-        let names = ours.filter_map(|d| d["name"].as_str()).map(short).collect();
-        (short(p["name"].as_str().expect("a name")), names)
+    let of = |package: &serde_json::Value| {
+        let (name, dependencies) = dependencies(package);
+        let ours = dependencies.filter(|d| d["path"].is_string());
+        (short(name), ours.filter_map(|d| d["name"].as_str()).map(short).collect())
     };
-    packages.iter().map(package).collect()
+    packages().iter().map(of).collect()
 }
 
 #[test]
@@ -63,4 +75,27 @@ fn crates_depend_on_each_other_as_the_architecture_says() {
             "the crate {name} depends on {more:?}, which ARCHITECTURE.md does not allow"
         );
     }
+}
+
+/// The servers of the daemon: an HTTP server, a file system and the runtime of both have no place in a program that only
+/// talks to the daemon, or runs a job.
+#[test]
+fn only_colonyd_depends_on_the_crates_of_its_servers() {
+    let servers = ["tokio", "hyper", "hyper-util", "http-body-util", "fuser", "prometheus-client"];
+    let packages = packages();
+    let mut with_servers = BTreeSet::new();
+    let mut on_colonyd = BTreeSet::new();
+    for package in &packages {
+        let (name, dependencies) = dependencies(package);
+        for dependency in dependencies.filter_map(|d| d["name"].as_str()) {
+            if servers.contains(&dependency) {
+                with_servers.insert(name);
+            }
+            if dependency == "colonyd" {
+                on_colonyd.insert(name);
+            }
+        }
+    }
+    assert_eq!(with_servers, BTreeSet::from(["colonyd"]), "crates that depend on one of {servers:?}");
+    assert_eq!(on_colonyd, BTreeSet::new(), "crates that depend on colonyd, and so on its servers");
 }

@@ -27,10 +27,10 @@ use super::edges::{Record, Shared};
 use super::table::{Mark, Table, can_be_put_back};
 use crate::SchedError;
 use crate::binding::keep_off;
-use crate::distribution::histogram;
 use crate::guardian::{Guardian, Message, Starter};
 use crate::job::{Job, JobTask};
 use crate::undo::{Tasks, UndoFile};
+use colony_stats::histogram;
 
 /// The time between two scans; longer if one takes more than a twentieth of it.
 const INTERVAL: Duration = Duration::from_millis(20);

@@ -148,8 +148,11 @@ impl ExtConfig {
         Self { windows, cpus, options: ExtOptions::default() }
     }
 
-    /// Whether it can work.
-    pub(crate) fn check(&self) -> Result<(), ExtError> {
+    /// Checks that the scheduler can work with these settings.
+    ///
+    /// # Errors
+    /// [`ExtError::Config`]: the first setting that cannot be.
+    pub fn check(&self) -> Result<(), ExtError> {
         let wrong = |what: String, advice| Err(ExtError::Config { what, advice });
         let options = &self.options;
         if self.cpus.is_empty() {

@@ -9,10 +9,10 @@ use colony_node::class::{self, Class};
 use colony_node::cpu::CpuSet;
 use colony_node::task;
 
-use super::rt::RtTask;
 use crate::guardian::{Guardian, Message, Starter};
 use crate::job::{Job, JobTask};
 use crate::undo::{TASKS, Tasks, UndoFile};
+use colony_client::RtTask;
 
 /// Real-time priority of the guardian: above those it puts back would be above everything.
 const PRIORITY: u8 = 60;

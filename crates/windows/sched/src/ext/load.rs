@@ -12,9 +12,9 @@ use colony_time::Windows;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Btf, Link, MapCore, MapFlags, ProgramInput};
 
-use super::stats::{CpuStats, CpuTimes, ExtStats, Waited};
 use super::{Exempt, ExtConfig, ExtError, KthreadPolicy, support};
-use crate::distribution::{Distribution, histogram};
+use colony_client::{CpuStats, CpuTimes, ExtStats, Waited};
+use colony_stats::{Distribution, histogram};
 use skel::types;
 
 #[allow(missing_docs, unreachable_pub, clippy::all, clippy::undocumented_unsafe_blocks, clippy::unwrap_used)]

@@ -6,7 +6,7 @@
 //! to the process that loaded it, the kernel's own scheduler is back at once.
 //!
 //! * [`ExtConfig`]: windows, CPUs, and who is exempt from them.
-//! * [`ExtScheduler`]: the scheduler while it runs, and [`ExtStats`], what it did.
+//! * [`ExtScheduler`]: the scheduler while it runs, and [`ExtStats`](colony_client::ExtStats), what it did.
 //! * [`support`]: whether this kernel can, and who is in the way.
 //! * [`rt`]: real-time tasks, which are above any such scheduler.
 
@@ -14,12 +14,10 @@ mod config;
 mod demote;
 mod load;
 pub mod rt;
-mod stats;
 pub mod support;
 mod worker;
 
 pub use config::{Exempt, ExemptError, ExtConfig, ExtOptions, KthreadPolicy};
-pub use stats::{CpuStats, CpuTimes, ExtStats, Waited};
 pub use worker::ExtScheduler;
 
 /// Why the scheduler did not start, or ended.

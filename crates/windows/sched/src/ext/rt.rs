@@ -1,29 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Real-time tasks: they are above any `sched_ext` scheduler, so no window holds them back.
 
-use colony_node::class::{self, Class};
+use colony_client::RtTask;
+use colony_node::class;
 use colony_node::cpu::{self, CpuSet};
 use colony_node::task;
-use serde::{Deserialize, Serialize};
 
 use super::Exempt;
-
-/// A task of a real-time class that may use CPUs of the job.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RtTask {
-    /// Its number.
-    pub tid: i32,
-    /// Its start in clock ticks since boot: with the number it names the task for good.
-    pub start_ticks: u64,
-    /// Its name.
-    pub comm: String,
-    /// Its class.
-    pub class: Class,
-    /// Whether it is the kernel's own.
-    pub kernel: bool,
-    /// CPU time it has had.
-    pub ran_ns: u64,
-}
 
 /// Number of the parent of all kernel threads.
 const KTHREADD: i32 = 2;

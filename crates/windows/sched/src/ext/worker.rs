@@ -11,10 +11,10 @@ use colony_time::Windows;
 
 use super::demote::Demoted;
 use super::load::{Ended, Loaded};
-use super::stats::ExtStats;
 use super::{ExtConfig, ExtError, rt, support};
 use crate::binding::keep_off;
 use crate::job::Job;
+use colony_client::{ExtStats, RtTask};
 
 /// How often it looks for the scheduler's end and for processes that joined the job.
 const LOOK: Duration = Duration::from_millis(250);
@@ -160,7 +160,7 @@ struct Worker {
     before: ExtStats,
     started: Instant,
     looked_for_rt: Option<Instant>,
-    real_time: Vec<rt::RtTask>,
+    real_time: Vec<RtTask>,
     demoted: Demoted,
     /// Tasks that were told of.
     marked: std::collections::BTreeMap<i32, u64>,
@@ -321,7 +321,7 @@ impl Worker {
     /// What the user should know of real-time tasks: the kernel's own run rarely, and nobody can hold them.
     fn above_us(&self) -> Option<String> {
         let job = self.job.tasks();
-        let foreign = |t: &&rt::RtTask| !t.kernel && !job.iter().any(|j| j.tid == t.tid);
+        let foreign = |t: &&RtTask| !t.kernel && !job.iter().any(|j| j.tid == t.tid);
         let mut names: Vec<String> =
             self.real_time.iter().filter(foreign).map(|t| format!("{} ({})", t.comm, t.class)).collect();
         names.dedup();

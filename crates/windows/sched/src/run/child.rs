@@ -17,9 +17,9 @@ use nix::unistd::Pid;
 
 use super::{Ending, RunConfig};
 use crate::SchedError;
-use crate::client::Client;
 use crate::job::Job;
 use crate::undo::release;
+use colony_client::Client;
 
 /// Signals that are meant for the program.
 const FORWARDED: [Signal; 4] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];

@@ -13,14 +13,17 @@ use nix::sys::prctl;
 use serde::{Deserialize, Serialize};
 
 use crate::SchedError;
-use crate::agent::{AgentStats, RegularClass};
-use crate::client::Client;
-use crate::daemon::limits::Limits;
-use crate::ext::{ExtOptions, ExtStats};
+use crate::agent::RegularClass;
+use crate::ext::ExtOptions;
 use crate::job::Job;
-use crate::keeper::{Keeper, KeeperConfig, KeeperStats, Kept, Means};
+use crate::keeper::{Keeper, KeeperConfig, Means};
+use crate::limits::Limits;
 use crate::proof::{Observer, Proof};
 use child::{Child, Signals};
+use colony_client::AgentStats;
+use colony_client::Client;
+use colony_client::ExtStats;
+use colony_client::{KeeperStats, Kept};
 
 /// What makes the windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -19,7 +19,7 @@ const LARGEST: u64 = 16 << 20;
 
 /// A file with what has to be undone if this process dies.
 #[derive(Debug)]
-pub(crate) struct UndoFile<T> {
+pub struct UndoFile<T> {
     path: PathBuf,
     content: PhantomData<fn(&T)>,
 }
@@ -39,7 +39,7 @@ impl<T: Serialize> UndoFile<T> {
     ///
     /// # Errors
     /// There is no folder for them, or it is not this user's alone.
-    pub(crate) fn new(kind: &str) -> io::Result<Self> {
+    pub fn new(kind: &str) -> io::Result<Self> {
         static SERIAL: AtomicU64 = AtomicU64::new(0);
         let me = TaskId::of(std::process::id().cast_signed()).map_err(io::Error::other)?;
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
@@ -47,18 +47,23 @@ impl<T: Serialize> UndoFile<T> {
         Ok(Self { path, content: PhantomData })
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Where the file is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Writes the file anew.
-    pub(crate) fn save(&self, what: &T) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The file system refuses it.
+    pub fn save(&self, what: &T) -> io::Result<()> {
         let saved = Saved { schema: SCHEMA.into(), boot: boot(), what };
         replace(&self.path, &serde_json::to_vec(&saved)?)
     }
 
     /// Removes the file: nothing is left to undo.
-    pub(crate) fn remove(&self) {
+    pub fn remove(&self) {
         let _ = fs::remove_file(&self.path);
     }
 }

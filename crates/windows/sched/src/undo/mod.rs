@@ -15,6 +15,8 @@
 
 mod file;
 mod group;
+pub mod mount;
+mod node;
 pub(crate) mod release;
 
 use std::path::Path;
@@ -22,8 +24,13 @@ use std::path::Path;
 use colony_node::task::TaskId;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use file::{UndoFile, left_behind};
+pub use file::UndoFile;
+pub use node::{DAEMON, NodeChanges, SocketFile};
+pub use release::arm;
+
+pub(crate) use file::left_behind;
 pub(crate) use group::JobGroup;
+pub(crate) use node::restore_node;
 
 use crate::binding::{self, Bound};
 use crate::job::{Job, JobTask};

@@ -56,7 +56,7 @@ struct Armed {
 ///
 /// # Errors
 /// Why it cannot be here.
-pub(crate) fn arm() -> Result<(), String> {
+pub fn arm() -> Result<(), String> {
     ARMED.get_or_init(|| set_up().map_err(|e| e.to_string())).as_ref().map(drop).map_err(Clone::clone)
 }
 

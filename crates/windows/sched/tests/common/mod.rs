@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,8 +19,10 @@ use colony_node::cpu::{self, CpuSet};
 use colony_node::privilege::Privileges;
 use colony_node::task;
 use colony_sched::agent::{Agent, AgentConfig, RegularClass};
+use colony_sched::binding;
 use colony_sched::job::Job;
 use colony_sched::run::{Backend, RunConfig, run};
+use colony_sched::undo::{self, NodeChanges, UndoFile};
 use colony_time::{DutyCycle, Windows};
 
 const FIXTURE: &str = "--fixture";
@@ -50,6 +53,7 @@ fn fixture(arguments: &[String]) {
         "orphans" => leave_orphans(number(0), Duration::from_millis(number(1))),
         "orphan-of" => std::thread::sleep(Duration::from_secs(60)),
         "escape" => escape(&rest[0].parse().expect("a list"), Duration::from_millis(number(1))),
+        "change" => change_node(rest[0].parse().expect("a process"), rest[1].as_ref()),
         "run" => run_and_print(&rest[0], rest[1..].iter().map(OsString::from).collect()),
         other => panic!("no fixture {other}"),
     }
@@ -137,6 +141,20 @@ fn agent(pids: impl Iterator<Item = i32>) {
     std::io::stdout().flush().expect("the test reads");
     let _ = std::io::stdin().lock().read_line(&mut String::new());
     println!("{}", serde_json::to_string(&agent.stop()).expect("plain data"));
+}
+
+/// Changes the node as a daemon does, until it is killed: binds process `pid` to the job's CPU and makes a mount point.
+fn change_node(pid: i32, mount: &Path) {
+    undo::arm().expect("privileged");
+    let bound = binding::plan(pid, &last_cpu(), &[]).expect("it may use that CPU");
+    let file = UndoFile::new(undo::DAEMON).expect("a folder");
+    let changes = NodeChanges { mount: mount.into(), remove: true, bound, ..NodeChanges::default() };
+    file.save(&changes).expect("writable");
+    std::fs::create_dir(mount).expect("its parent is there");
+    binding::apply(&changes.bound);
+    println!("ready");
+    std::io::stdout().flush().expect("the test reads");
+    std::thread::sleep(Duration::from_secs(60));
 }
 
 fn run_and_print(backend: &str, command: Vec<OsString>) {

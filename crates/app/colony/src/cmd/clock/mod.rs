@@ -7,9 +7,9 @@ mod sync;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use colony_client::Client;
+use colony_client::ClockReport;
 use colony_clock::ClockQuality;
-use colony_sched::client::Client;
-use colony_sched::daemon::report::ClockReport;
 use colony_time::clock::Clock;
 use colony_view::clock as view;
 use serde::Serialize;

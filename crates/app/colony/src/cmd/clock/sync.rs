@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use colony_client::Client;
 use colony_clock::anchor::Anchor;
 use colony_clock::estimate::Feed;
 use colony_clock::fit::History;
@@ -13,7 +14,6 @@ use colony_clock::key::Key;
 use colony_clock::quality;
 use colony_clock::sync::{Config, Node, SyncError, SyncReport, SystemClock};
 use colony_clock::tree;
-use colony_sched::client::Client;
 use colony_view::clock as view;
 use colony_view::progress::Progress;
 

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Statistics of the agent.
+
+use colony_stats::Distribution;
+use serde::{Deserialize, Serialize};
+
+/// What an agent did so far.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AgentStats {
+    /// Edges handled, counted on each CPU.
+    pub edges: u64,
+    /// Edges no thread was awake for in time: the window had passed already.
+    pub missed: u64,
+    /// How late after its edge each thread woke.
+    pub lateness: Distribution,
+    /// How long each thread took to switch its tasks.
+    pub switching: Distribution,
+    /// Tasks switched, counted at each edge.
+    pub switches: u64,
+    /// Tasks in the job now.
+    pub tasks: u64,
+    /// Tasks that ever joined.
+    pub joined: u64,
+    /// Tasks the scanner put right between edges: new ones, and such as no thread had switched.
+    pub settled: u64,
+    /// Tasks that could not be switched, or did not fit the table.
+    pub errors: u64,
+    /// The last such error.
+    pub last_error: Option<String>,
+    /// How often the guardian had died and was started again.
+    pub guardian_restarts: u64,
+    /// CPU time of the agent's threads.
+    pub cpu_ns: u64,
+    /// Time since the start.
+    pub wall_ns: u64,
+    /// Why the agent gave up and put the tasks back, if it did.
+    pub stopped: Option<String>,
+    /// What the user should know about these windows on this node.
+    pub warnings: Vec<String>,
+}

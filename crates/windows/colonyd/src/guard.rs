@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The guard: a process of its own that takes the tree away when the daemon ends, however it ends, gives the
+//! job's tasks back the CPUs they had, and removes the socket where monitors asked.
+//!
+//! A FUSE mount whose daemon is gone stays where it was, and everybody who looks at it gets `Transport
+//! endpoint is not connected`. The guard waits on a socket whose other end only the daemon has: `kill -9`
+//! closes it too. It keeps the privilege to unmount, so that the daemon can give that up. (Scheduling
+//! classes are the business of the agent's own [guardian](colony_sched::guardian).)
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use caps::Capability;
+use colony_node::task::TaskId;
+use serde::{Deserialize, Serialize};
+
+use crate::mount::{self, Place};
+use crate::privileges;
+use colony_sched::binding::{self, Bound};
+use colony_sched::log;
+use colony_sched::undo::mount::{remove_directory, wait_for_death};
+use colony_sched::undo::{DAEMON, NodeChanges, SocketFile, UndoFile, arm};
+
+/// First argument of a process that is a guard.
+const GUARD_ARGUMENT: &str = "--guard-of-mount";
+
+/// How long the death of a daemon may take on a busy node.
+const DYING: Duration = Duration::from_secs(60);
+
+/// What the guard says once it watches.
+const READY: u8 = b'r';
+
+/// What the daemon tells: a line of JSON each.
+#[derive(Debug, Serialize, Deserialize)]
+enum Message {
+    /// These tasks are about to be bound.
+    Bound(Vec<Bound>),
+    /// The processes of the job, by which orphans of tasks that were bound are found.
+    Processes(Vec<TaskId>),
+    /// The job has ended, and its tasks have their CPUs back.
+    Ended,
+    /// The socket where monitors ask.
+    Socket(SocketFile),
+    /// An orderly end.
+    Unmount,
+}
+
+/// Notes in `told` what the daemon says.
+fn heed(told: &mut NodeChanges, message: Message) {
+    match message {
+        Message::Bound(changes) => {
+            binding::prune(&mut told.bound);
+            told.bound.extend(changes);
+        }
+        Message::Processes(now) => told.processes = now,
+        Message::Ended => (told.bound, told.processes) = Default::default(),
+        Message::Socket(made) => told.socket = Some(made),
+        Message::Unmount => {}
+    }
+}
+
+/// The daemon's copy of what the guard knows, and the undo file with the same content.
+#[derive(Debug)]
+struct Ledger {
+    told: NodeChanges,
+    file: Option<UndoFile<NodeChanges>>,
+}
+
+impl Ledger {
+    fn new(place: &Place) -> Self {
+        let told =
+            NodeChanges { mount: place.path().to_owned(), remove: place.created(), ..NodeChanges::default() };
+        let file = UndoFile::new(DAEMON).and_then(|file| file.save(&told).map(|()| file));
+        let file = file
+            .inspect_err(|e| tracing::warn!("nobody undoes the death of colonyd and its guard at once: {e}"))
+            .ok();
+        Self { told, file }
+    }
+
+    fn write_down(&mut self, message: Message) -> io::Result<()> {
+        heed(&mut self.told, message);
+        self.file.as_ref().map_or(Ok(()), |file| file.save(&self.told))
+    }
+}
+
+/// The daemon's end.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    child: Child,
+    line: UnixStream,
+    ledger: Arc<Mutex<Ledger>>,
+}
+
+impl Guard {
+    /// Starts the guard of `place` from this very program, and waits until it watches.
+    pub(crate) fn start(place: &Place) -> io::Result<Self> {
+        let (mut line, theirs) = UnixStream::pair()?;
+        if let Err(why) = arm() {
+            tracing::debug!("the kernel does not call when colonyd and its guard are dead: {why}");
+        }
+        let ledger = Ledger::new(place);
+        let child = Command::new("/proc/self/exe")
+            .arg0("colonyd-guard")
+            .arg(GUARD_ARGUMENT)
+            .arg(place.path())
+            .arg(if place.created() { "remove" } else { "keep" })
+            .args(ledger.file.as_ref().map(UndoFile::path))
+            .env_clear()
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .current_dir("/")
+            .spawn()?;
+        line.set_read_timeout(Some(Duration::from_secs(10)))?;
+        let mut said = [0];
+        line.read_exact(&mut said)?;
+        line.set_read_timeout(None)?;
+        // a guard that was stopped must not hold up the daemon
+        line.set_write_timeout(Some(Duration::from_secs(2)))?;
+        Ok(Self { child, line, ledger: Arc::new(Mutex::new(ledger)) })
+    }
+
+    /// Says which socket to remove should the daemon die.
+    pub(crate) fn socket(&self, made: &SocketFile) -> io::Result<()> {
+        self.teller()?.tell(Message::Socket(made.clone()))
+    }
+
+    /// A way to tell the guard which tasks are bound.
+    pub(crate) fn teller(&self) -> io::Result<Teller> {
+        Ok(Teller { line: self.line.try_clone()?, ledger: Arc::clone(&self.ledger) })
+    }
+
+    /// Something that blocks until the guard has gone.
+    pub(crate) fn watch(&self) -> io::Result<impl FnOnce() + Send + 'static> {
+        let mut line = self.line.try_clone()?;
+        Ok(move || {
+            let _ = line.read(&mut [0]);
+        })
+    }
+
+    /// Has the tree taken away, and returns when that is done.
+    pub(crate) fn unmount(mut self) -> io::Result<()> {
+        tell(&self.line, &Message::Unmount)?;
+        let status = self.child.wait()?;
+        if status.success() { Ok(()) } else { Err(io::Error::other("the guard could not unmount")) }
+    }
+}
+
+/// The daemon's way to tell the guard what to undo.
+#[derive(Debug)]
+pub(crate) struct Teller {
+    line: UnixStream,
+    ledger: Arc<Mutex<Ledger>>,
+}
+
+impl Teller {
+    /// Says that these tasks are about to be bound.
+    pub(crate) fn bound(&self, changes: &[Bound]) -> io::Result<()> {
+        self.tell(Message::Bound(changes.to_vec()))
+    }
+
+    /// Says which processes the job has now.
+    pub(crate) fn processes(&self, processes: &[TaskId]) -> io::Result<()> {
+        self.tell(Message::Processes(processes.to_vec()))
+    }
+
+    /// Says that nothing is bound any more.
+    pub(crate) fn ended(&self) -> io::Result<()> {
+        self.tell(Message::Ended)
+    }
+
+    fn tell(&self, message: Message) -> io::Result<()> {
+        tell(&self.line, &message)?;
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner).write_down(message)
+    }
+}
+
+fn tell(mut line: &UnixStream, message: &Message) -> io::Result<()> {
+    let mut text = serde_json::to_vec(message)?;
+    text.push(b'\n');
+    line.write_all(&text)
+}
+
+/// The guard's whole life, where this process was started as one: its exit code.
+pub fn guard_main() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next()? != GUARD_ARGUMENT {
+        return None;
+    }
+    let (Some(path), Some(then), undo) = (arguments.next(), arguments.next(), arguments.next()) else {
+        log::say(format_args!("colonyd: {GUARD_ARGUMENT} is for colonyd's own use"));
+        return Some(ExitCode::from(2));
+    };
+    let code = guard(&PathBuf::from(path), then == "remove");
+    if let Some(undo) = undo.filter(|_| code == ExitCode::SUCCESS) {
+        let _ = std::fs::remove_file(undo);
+    }
+    Some(code)
+}
+
+fn guard(path: &Path, remove: bool) -> ExitCode {
+    outlive_the_daemon();
+    let Ok(mut line) = nix::unistd::dup(io::stdin()).map(UnixStream::from) else {
+        return ExitCode::FAILURE;
+    };
+    if line.write_all(&[READY]).is_err() {
+        return ExitCode::FAILURE;
+    }
+    let mut told = NodeChanges::default();
+    let orderly = listen(line, &mut told);
+    told.undo_at_once();
+    let gone = if orderly { mount::detach_path(path).is_ok() } else { wait_for_death(path, DYING) };
+    if remove {
+        remove_directory(path);
+    }
+    if !gone {
+        log::say(format_args!("colonyd-guard: cannot unmount {}; try: umount -l {0}", path.display()));
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
+
+/// Hears the daemon out: whether it ended in order, and in `told` what to undo.
+fn listen(line: UnixStream, told: &mut NodeChanges) -> bool {
+    for message in BufReader::new(line).split(b'\n') {
+        match message.map(|m| serde_json::from_slice(&m)) {
+            Ok(Ok(Message::Unmount)) => return true,
+            Ok(Ok(message)) => heed(told, message),
+            // half a message: the daemon died within it, and has not bound what it could not tell
+            Ok(Err(_)) | Err(_) => return false,
+        }
+    }
+    false
+}
+
+/// Ends only by what the daemon says or does, with no privileges but those to unmount and to bind tasks.
+fn outlive_the_daemon() {
+    use nix::sys::signal::{SigHandler, Signal, signal};
+    let _ = nix::unistd::setsid();
+    for s in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGPIPE] {
+        // SAFETY: ignoring a signal installs no handler.
+        let _ = unsafe { signal(s, SigHandler::SigIgn) };
+    }
+    let mut kept = privileges::to_schedule(false);
+    kept.push(Capability::CAP_SYS_ADMIN);
+    privileges::keep_only(&kept).unwrap_or_else(|e| {
+        log::say(format_args!("colonyd-guard: keeps more privileges than it needs: {e}"));
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use colony_node::cpu::CpuSet;
+
+    #[test]
+    fn what_an_ended_job_had_is_not_undone_again() {
+        let (daemon, guard) = UnixStream::pair().expect("a pair");
+        let task = TaskId { tid: 1, start_ticks: 2 };
+        let cpus: CpuSet = std::iter::once(0).collect();
+        let bound = Bound { task, old: cpus.clone(), new: cpus };
+        let ledger = Arc::new(Mutex::new(Ledger { told: NodeChanges::default(), file: None }));
+        let teller = Teller { line: daemon, ledger: Arc::clone(&ledger) };
+        let mut told = NodeChanges::default();
+        for ended in [false, true] {
+            teller
+                .bound(std::slice::from_ref(&bound))
+                .and_then(|()| teller.processes(&[task]))
+                .expect("it hears");
+            if ended {
+                teller.ended().expect("it hears");
+            }
+        }
+        tell(&teller.line, &Message::Unmount).expect("it hears");
+        assert!(listen(guard, &mut told));
+        assert!(told.bound.is_empty() && told.processes.is_empty(), "{told:?}");
+        let written = &ledger.lock().expect("no panic").told;
+        assert!(written.bound.is_empty() && written.processes.is_empty(), "{written:?}");
+    }
+}

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The job class of the daemon, and what keeps its windows as long as it has members.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use colony_node::NodeError;
+use colony_node::cpu::{self, CpuSet};
+use colony_node::task::{self, TaskId};
+use colony_time::Windows;
+
+use crate::access;
+use crate::guard::Teller;
+use crate::metrics::Totals;
+use crate::saved::JobFile;
+use colony_client::{KeeperStats, Kept};
+use colony_sched::SchedError;
+use colony_sched::agent::RegularClass;
+use colony_sched::binding::{self, Bound, NoSharedCpu};
+use colony_sched::ext::ExtOptions;
+use colony_sched::job::Job;
+use colony_sched::keeper::{Keeper, KeeperConfig, Means};
+
+/// Starts keeping the windows with the first member of the job and stops after the last.
+#[derive(Debug)]
+pub(crate) struct Scheduler {
+    cpus: CpuSet,
+    /// By what, and how.
+    means: (Means, ExtOptions),
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// Who undoes what this does if it cannot do so itself.
+    guard: Option<Teller>,
+    /// Where the next daemon finds the job.
+    file: Option<JobFile>,
+    running: Option<Running>,
+    /// What the last keeper did, after its end.
+    last: KeeperStats,
+    /// What all that have ended did, that one included.
+    before: Totals,
+    jobs: u64,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Running {
+    job: Arc<Job>,
+    /// The user whose job it is.
+    owner: u32,
+    /// Nothing while no windows are to be kept.
+    keeper: Option<Keeper>,
+    /// Tasks that were bound to the job's CPUs.
+    bound: Vec<Bound>,
+    /// The processes the guard knows of.
+    told: Vec<TaskId>,
+    /// The processes the file knows of.
+    saved: Vec<TaskId>,
+}
+
+/// What is running now.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Snapshot {
+    /// Processes of the job.
+    pub(crate) processes: Vec<i32>,
+    /// Threads of the job.
+    pub(crate) tasks: usize,
+    /// Whether windows are kept.
+    pub(crate) active: bool,
+    /// What was done; by the last keeper where none runs.
+    pub(crate) did: KeeperStats,
+    /// Keepers started so far.
+    pub(crate) jobs: u64,
+}
+
+/// Why a process did not become a member.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    /// The daemon is about to end.
+    #[error("colonyd is stopping; no process joins any more")]
+    Closed,
+    /// Another user's job runs.
+    #[error(
+        "user {owner}'s job runs, and user {uid} may not join it; wait until it has ended, or have root register the process"
+    )]
+    OtherUser {
+        /// Who wants to join.
+        uid: u32,
+        /// Whose job it is.
+        owner: u32,
+    },
+    /// The process may use none of the job's CPUs.
+    #[error(transparent)]
+    NoSharedCpu(#[from] NoSharedCpu),
+    /// The guard, which would give the process its CPUs back, does not listen.
+    #[error("the guard of colonyd does not listen ({0}), so no process joins; start colonyd again")]
+    Guard(io::Error),
+    /// The agent did not start, or the process is gone.
+    #[error(transparent)]
+    Sched(#[from] SchedError),
+}
+
+impl Scheduler {
+    pub(crate) fn new(
+        cpus: CpuSet,
+        means: (Means, ExtOptions),
+        guard: Option<Teller>,
+        file: JobFile,
+    ) -> Self {
+        Self { cpus, means, inner: Mutex::new(Inner { guard, file: Some(file), ..Inner::default() }) }
+    }
+
+    pub(crate) const fn cpus(&self) -> &CpuSet {
+        &self.cpus
+    }
+
+    /// Makes process `pid` a member, on the job's CPUs, as user `uid` asks; the first one has `windows` kept, if
+    /// any are to be. The job is the user's whose process was the first: of the others, only root may add to it.
+    pub(crate) fn join(&self, pid: i32, uid: u32, windows: Option<Windows>) -> Result<(), JoinError> {
+        let owner = access::status(pid).map_or(uid, |s| s.uids[0]);
+        self.join_job_of(owner, pid, uid, windows)
+    }
+
+    fn join_job_of(&self, owner: u32, pid: i32, uid: u32, windows: Option<Windows>) -> Result<(), JoinError> {
+        let mut inner = self.lock();
+        if inner.closed {
+            return Err(JoinError::Closed);
+        }
+        // before the guard is told: at a job's end it forgets what it was told
+        inner.retire();
+        if let Some(owner) = inner.running.as_ref().map(|r| r.owner).filter(|&o| uid != 0 && uid != o) {
+            return Err(JoinError::OtherUser { uid, owner });
+        }
+        // the shell that started this daemon may join: what serves the job is no part of it
+        let ours = task::tree(std::process::id().cast_signed());
+        let changes = binding::plan(pid, &self.cpus, &ours)?;
+        if let Some(guard) = inner.guard.as_ref().filter(|_| !changes.is_empty()) {
+            guard.bound(&changes).map_err(JoinError::Guard)?;
+        }
+        binding::apply(&changes);
+        let joined = inner.join(owner, pid, windows.map(|w| self.keeper_config(w)));
+        match (&joined, &mut inner.running) {
+            (Ok(()), Some(running)) => {
+                binding::prune(&mut running.bound);
+                running.bound.extend(changes);
+                inner.save();
+            }
+            _ => {
+                binding::undo(&changes, &[]);
+                inner.nothing_is_bound();
+            }
+        }
+        Ok(joined?)
+    }
+
+    /// Has the job go on that the daemon before this one saved; whether there is one.
+    pub(crate) fn rejoin(&self, windows: Option<Windows>) -> bool {
+        let file = self.lock().file.clone();
+        let Some(saved) = file.as_ref().and_then(JobFile::load) else {
+            file.iter().for_each(JobFile::remove);
+            return false;
+        };
+        let mut members = 0;
+        for process in &saved.processes {
+            match self.join_job_of(saved.owner, process.tid, 0, windows) {
+                Ok(()) => members += 1,
+                Err(e) => tracing::warn!("process {} does not rejoin the job: {e}", process.tid),
+            }
+        }
+        tracing::info!("the job of user {} goes on with {members} processes", saved.owner);
+        members > 0
+    }
+
+    fn keeper_config(&self, windows: Windows) -> KeeperConfig {
+        let (means, ext) = self.means.clone();
+        KeeperConfig { means, windows, cpus: self.cpus.clone(), regular: RegularClass::Idle, ext }
+    }
+
+    /// Keeps other windows from now on, or none.
+    pub(crate) fn set_windows(&self, windows: Option<Windows>) {
+        let mut inner = self.lock();
+        let Some(Running { job, keeper, .. }) = &mut inner.running else { return };
+        match (keeper.take(), windows) {
+            (Some(running), Some(windows)) => {
+                running.set_windows(windows);
+                *keeper = Some(running);
+            }
+            (Some(running), None) => inner.ended(running),
+            (None, Some(windows)) => match Keeper::start(self.keeper_config(windows), Arc::clone(job)) {
+                Ok(started) => *keeper = Some(started),
+                Err(e) => tracing::error!("windows could be kept again, but nothing keeps them: {e}"),
+            },
+            (None, None) => {}
+        }
+    }
+
+    /// Stops the agent if its job has no member left, or if it gave up; whether one runs still.
+    pub(crate) fn retire(&self) -> bool {
+        let mut inner = self.lock();
+        inner.retire();
+        let Inner { guard, running: Some(running), .. } = &mut *inner else { return false };
+        let now = running.job.process_ids();
+        if let Some(guard) = guard.as_ref().filter(|_| !running.bound.is_empty() && now != running.told) {
+            // without a guard the daemon ends anyway
+            let _ = guard.processes(&now);
+            running.told = now;
+        }
+        inner.save();
+        true
+    }
+
+    /// Stops for good: every task is back in its own class and on its own CPUs when this returns.
+    pub(crate) fn close(&self) {
+        let mut inner = self.lock();
+        inner.closed = true;
+        // what is in the file stays: the next daemon has the job go on
+        inner.file = None;
+        inner.stop("colonyd is stopping");
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        self.lock().snapshot()
+    }
+
+    /// What is running now, and what all keepers did since the start.
+    pub(crate) fn totals(&self) -> (Snapshot, Totals) {
+        // held over both, lest a keeper that ends in between counts twice or not at all
+        let mut inner = self.lock();
+        let now = inner.snapshot();
+        let mut totals = inner.before.clone();
+        if now.active {
+            totals.add(&now.did);
+        }
+        (now, totals)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Leaves the job's CPUs to the job and its agent, as long as there are others: so the files answer also while
+/// a job holds its CPUs. For the calling thread, and those it starts.
+pub(crate) fn make_room(cpus: &CpuSet) -> Result<(), NodeError> {
+    let rest = cpu::online()?.without(cpus);
+    if rest.is_empty() { Ok(()) } else { cpu::bind(0, &rest) }
+}
+
+impl Inner {
+    fn join(&mut self, owner: u32, pid: i32, config: Option<KeeperConfig>) -> Result<(), SchedError> {
+        if let Some(running) = &self.running {
+            running.job.add(pid)?;
+            if let Some(keeper) = &running.keeper {
+                keeper.look();
+            }
+            return Ok(());
+        }
+        let job = Arc::new(Job::new());
+        job.exclude(std::process::id().cast_signed());
+        job.add(pid)?;
+        let keeper = config.map(|config| Keeper::start(config, Arc::clone(&job))).transpose()?;
+        let by = keeper.as_ref().map_or(Kept::Nothing, Keeper::by);
+        tracing::info!("process {pid} is the first of a job; windows kept by {by:?}");
+        self.running =
+            Some(Running { job, owner, keeper, bound: Vec::new(), told: Vec::new(), saved: Vec::new() });
+        self.jobs += 1;
+        Ok(())
+    }
+
+    fn snapshot(&mut self) -> Snapshot {
+        self.retire();
+        let jobs = self.jobs;
+        match &self.running {
+            Some(Running { job, keeper, .. }) => Snapshot {
+                processes: job.processes(),
+                tasks: job.tasks().len(),
+                active: keeper.is_some(),
+                did: keeper.as_ref().map_or_else(|| self.last.clone(), Keeper::stats),
+                jobs,
+            },
+            None => Snapshot { did: self.last.clone(), jobs, ..Snapshot::default() },
+        }
+    }
+
+    fn retire(&mut self) {
+        let Some(Running { job, keeper, .. }) = &self.running else { return };
+        if keeper.is_none() {
+            job.refresh();
+        }
+        if let Some(keeper) = keeper.as_ref().filter(|k| !k.is_running()) {
+            let did = keeper.stats();
+            let reason = did.agent.and_then(|a| a.stopped).or_else(|| did.warnings.last().cloned());
+            tracing::error!(
+                "the windows are kept no more: {}",
+                reason.as_deref().unwrap_or("for no known reason")
+            );
+            self.stop("it gave up");
+        } else if job.is_empty() {
+            // the keeper keeps that up to date
+            self.stop("the last process of the job has ended");
+        }
+    }
+
+    fn ended(&mut self, keeper: Keeper) {
+        self.last = keeper.stop();
+        self.before.add(&self.last);
+    }
+
+    /// Says in the file which processes the job has, where that has changed.
+    fn save(&mut self) {
+        let Self { file: Some(file), running: Some(running), .. } = self else { return };
+        let now = running.job.process_ids();
+        if now == running.saved {
+            return;
+        }
+        if let Err(e) = file.save(running.owner, &now) {
+            tracing::warn!("a colonyd that starts later will not know of this job: {e}");
+            self.file = None;
+            return;
+        }
+        running.saved = now;
+    }
+
+    /// Has the guard forget the job, unless there is one.
+    fn nothing_is_bound(&self) {
+        if let Some(guard) = self.guard.as_ref().filter(|_| self.running.is_none()) {
+            // without a guard the daemon ends anyway
+            let _ = guard.ended();
+        }
+    }
+
+    fn stop(&mut self, why: &str) {
+        if let Some(Running { job, keeper, bound, .. }) = self.running.take() {
+            if let Some(keeper) = keeper {
+                self.ended(keeper);
+            }
+            binding::undo(&bound, &job.process_ids());
+            self.nothing_is_bound();
+            self.file.iter().for_each(JobFile::remove);
+            tracing::info!("windows are kept no more: {why}");
+        }
+    }
+}

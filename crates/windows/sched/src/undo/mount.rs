@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The mount of a `colonyd`: whether its daemon still lives, and detaching it if not.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+use nix::mount::MntFlags;
+
+/// The source name our mounts carry in `/proc/self/mountinfo`.
+pub const SOURCE: &str = "colonyd";
+
+/// How long a daemon that is there may take to answer.
+const ANSWER: Duration = Duration::from_secs(2);
+
+/// What is mounted at a path.
+#[derive(Debug)]
+pub enum Found {
+    /// No mount.
+    Nothing,
+    /// A daemon's tree whose daemon is gone; the descriptor names this very mount.
+    Dead(OwnedFd),
+    /// A tree whose daemon answers, or is stopped.
+    Alive,
+    /// Another file system: its type and source.
+    Foreign(String),
+}
+
+/// Detaches the tree at `path` if its daemon is dead. Returns whether no tree of a `colonyd` is there any more.
+#[must_use]
+pub fn detach_dead(path: &Path) -> bool {
+    match look(path) {
+        Ok(Found::Dead(mount)) => detach(&mount).is_ok(),
+        Ok(Found::Alive) | Err(_) => false,
+        Ok(Found::Nothing | Found::Foreign(_)) => true,
+    }
+}
+
+/// Waits until the daemon of the tree at `path` is dead, at most `longest`, and detaches the tree. Returns whether it is
+/// gone.
+///
+/// A dying process closes its descriptors one by one, and on a busy node not at once: its sockets may close long before
+/// its mount does.
+#[must_use]
+pub fn wait_for_death(path: &Path, longest: Duration) -> bool {
+    let start = Instant::now();
+    let mut wait = Duration::from_millis(1);
+    while !detach_dead(path) {
+        if start.elapsed() > longest {
+            return false;
+        }
+        std::thread::sleep(wait);
+        wait = (2 * wait).min(Duration::from_millis(100));
+    }
+    true
+}
+
+/// Removes the directory unless somebody else has taken it in the meantime.
+pub fn remove_directory(path: &Path) {
+    let free = File::open(path).is_ok_and(|d| Flock::lock(d, FlockArg::LockExclusiveNonblock).is_ok());
+    if free {
+        let _ = std::fs::remove_dir(path);
+    }
+}
+
+/// Detaches exactly the mount that `mount` was opened on, whatever has been mounted over it since.
+///
+/// # Errors
+/// The kernel refuses: this needs `CAP_SYS_ADMIN`.
+pub fn detach(mount: &OwnedFd) -> io::Result<()> {
+    let link = format!("/proc/self/fd/{}", mount.as_raw_fd());
+    Ok(nix::mount::umount2(link.as_str(), MntFlags::MNT_DETACH)?)
+}
+
+/// Looks what is mounted at `path`, without asking a daemon that is dead or stopped.
+///
+/// # Errors
+/// The system does not tell.
+pub fn look(path: &Path) -> io::Result<Found> {
+    // O_PATH asks the file system nothing, so that a dead one does not answer with an error
+    let place =
+        std::fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(path);
+    let fd = match place {
+        Ok(file) => OwnedFd::from(file),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(e) => return Err(e),
+    };
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd()))?;
+    let id = info.lines().find_map(|l| l.strip_prefix("mnt_id:")).map(str::trim).unwrap_or_default();
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
+    let absolute = std::path::absolute(path)?;
+    match mounts.lines().filter_map(MountLine::parse).find(|m| m.id == id) {
+        Some(m) if Path::new(&m.at) != canonical(&absolute) => Ok(Found::Nothing),
+        Some(m) if m.kind.starts_with("fuse") && m.source == SOURCE => Ok(match answers(&fd) {
+            Some(false) => Found::Dead(fd),
+            Some(true) | None => Found::Alive,
+        }),
+        Some(m) => Ok(Found::Foreign(format!("{} {}", m.kind, m.source))),
+        None => Ok(Found::Nothing),
+    }
+}
+
+/// The path with its parent's links resolved; the last part is left alone, since a dead mount answers nothing.
+fn canonical(path: &Path) -> PathBuf {
+    match (path.parent().and_then(|p| p.canonicalize().ok()), path.file_name()) {
+        (Some(parent), Some(name)) => parent.join(name),
+        _ => path.to_owned(),
+    }
+}
+
+/// Whether a FUSE file system still has its daemon; `None` where the daemon is there and does not answer.
+fn answers(mount: &OwnedFd) -> Option<bool> {
+    let mount = mount.try_clone().ok()?;
+    let (tell, told) = mpsc::channel();
+    // a stopped daemon would keep the question waiting for ever: let it wait alone
+    std::thread::spawn(move || {
+        let _ = tell.send(nix::sys::statfs::fstatfs(mount.as_fd()).map(drop));
+    });
+    match told.recv_timeout(ANSWER) {
+        Ok(Err(Errno::ENOTCONN | Errno::ECONNABORTED)) => Some(false),
+        Ok(_) => Some(true),
+        Err(_) => None,
+    }
+}
+
+/// A line of `/proc/self/mountinfo`.
+#[derive(Debug, PartialEq, Eq)]
+struct MountLine<'a> {
+    id: &'a str,
+    at: String,
+    kind: &'a str,
+    source: &'a str,
+}
+
+impl<'a> MountLine<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        let (mount, fs) = line.split_once(" - ")?;
+        let mut mount = mount.split(' ');
+        let mut fs = fs.split(' ');
+        Some(Self { id: mount.next()?, at: unescaped(mount.nth(3)?), kind: fs.next()?, source: fs.next()? })
+    }
+}
+
+/// A path in `mountinfo`: blank, tab, newline and backslash are written in octal (`\040`).
+fn unescaped(text: &str) -> String {
+    let mut parts = text.split('\\');
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.get(..3).and_then(|octal| u8::from_str_radix(octal, 8).ok()) {
+            Some(byte) if byte.is_ascii() => {
+                out.push(byte.into());
+                out.push_str(&part[3..]);
+            }
+            _ => {
+                out.push('\\');
+                out.push_str(part);
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_mount_with_a_blank_in_its_name_is_read() {
+        let line = r"97 29 0:45 / /tmp/a\040b rw,nosuid shared:9 - fuse colonyd rw,user_id=0";
+        let m = MountLine::parse(line).expect("a mount");
+        assert_eq!((m.id, m.at.as_str(), m.kind, m.source), ("97", "/tmp/a b", "fuse", "colonyd"));
+    }
+
+    #[test]
+    fn places_without_a_mount_are_free_and_others_are_not_ours() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        assert!(matches!(look(dir.path()), Ok(Found::Nothing)));
+        assert!(matches!(look(&dir.path().join("missing")), Ok(Found::Nothing)));
+        assert!(matches!(look(Path::new("/proc")), Ok(Found::Foreign(_))));
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_panics(line in r"[0-9 /a-z\\:é-]{0,80}") {
+            let _ = MountLine::parse(&line);
+            let _ = unescaped(&line);
+        }
+    }
+}

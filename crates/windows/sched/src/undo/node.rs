@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Changes that a daemon makes to its node, beside the classes of tasks: a mount, a socket file, the CPUs of tasks.
+//!
+//! `colonyd` makes them, and its guard undoes them. They are undone here, and not in `colonyd`, because the release agent
+//! of a node is whichever program started last: `colony run` must be able to undo what a `colonyd` has left.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use colony_node::task::TaskId;
+use serde::{Deserialize, Serialize};
+
+use super::file::left_behind;
+use super::mount::{remove_directory, wait_for_death};
+use crate::binding::{self, Bound};
+
+/// The kind of undo files that hold [`NodeChanges`].
+pub const DAEMON: &str = "daemon";
+
+/// A socket file as it was made. A path alone would not do: another daemon may have put its own there since.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SocketFile {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl SocketFile {
+    /// The file at `path`, which this process has just made.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub fn at(path: &Path) -> io::Result<Self> {
+        let m = std::fs::symlink_metadata(path)?;
+        Ok(Self { path: path.to_owned(), device: m.dev(), inode: m.ino() })
+    }
+
+    /// Removes the file, if it is still there.
+    pub fn remove(&self) {
+        if Self::at(&self.path).is_ok_and(|now| now == *self) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Changes to the node that are undone when the daemon has ended.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct NodeChanges {
+    /// The mount point.
+    pub mount: PathBuf,
+    /// Whether to remove the directory of the mount point.
+    pub remove: bool,
+    /// Tasks that were bound to the job's CPUs.
+    pub bound: Vec<Bound>,
+    /// The processes of the job, by which orphans of tasks that were bound are found.
+    pub processes: Vec<TaskId>,
+    /// The socket where monitors ask.
+    pub socket: Option<SocketFile>,
+}
+
+impl NodeChanges {
+    /// Undoes what does not wait for the death of the daemon: bindings and the socket.
+    pub fn undo_at_once(&self) {
+        binding::undo(&self.bound, &self.processes);
+        if let Some(socket) = &self.socket {
+            socket.remove();
+        }
+    }
+}
+
+/// Undoes the changes of dead daemons whose guards are dead too, and those of daemon `ended`.
+pub(crate) fn restore_node(ended: Option<TaskId>) {
+    for (path, changes) in left_behind::<NodeChanges>(DAEMON, ended) {
+        changes.undo_at_once();
+        // a place where files are served is another daemon's by now
+        let _ = wait_for_death(&changes.mount, Duration::from_secs(1));
+        if changes.remove {
+            remove_directory(&changes.mount);
+        }
+        let _ = std::fs::remove_file(path);
+    }
+}
