@@ -35,10 +35,23 @@ pub fn place() -> &'static mut MaybeUninit<OpenObject> {
     Box::leak(Box::new(MaybeUninit::uninit()))
 }
 
-/// The word at an offset of a value of a map; 0 where the value is too short.
+/// A type of a skeleton (`types::…`), as values of maps and arguments of programs have it.
+///
+/// # Safety
+/// Any bytes are a value of the type, and every byte of a value is initialised: the type has no padding but fields.
+pub unsafe trait Plain: Copy {}
+
+/// A value of a map; `None` if it is too short, so of another object than the skeleton's.
 #[must_use]
-pub fn word(value: &[u8], at: usize) -> u64 {
-    value.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes)
+pub fn read<T: Plain>(value: &[u8]) -> Option<T> {
+    // SAFETY: there are as many bytes, and any are a value of the type.
+    (value.len() >= size_of::<T>()).then(|| unsafe { value.as_ptr().cast::<T>().read_unaligned() })
+}
+
+/// The bytes of a value, for a map or as the argument of a program.
+pub fn bytes_of<T: Plain>(value: &mut T) -> &mut [u8] {
+    // SAFETY: as many bytes, all initialised, borrowed as long and as exclusively; whatever is written is a value.
+    unsafe { std::slice::from_raw_parts_mut(std::ptr::from_mut(value).cast::<u8>(), size_of::<T>()) }
 }
 
 /// Whether BPF programs can be loaded here, as far as can be told without loading one.

@@ -20,6 +20,7 @@
 pub mod access;
 pub mod clock;
 pub mod config;
+mod event;
 mod files;
 mod guard;
 mod held;
@@ -40,16 +41,3 @@ pub use mount::MountError;
 pub use scheduler::JoinError;
 pub use serve::{DaemonError, serve};
 pub use service::Refusal;
-
-/// What the daemon's main thread waits for.
-#[derive(Debug)]
-pub(crate) enum Event {
-    /// A process joined the job.
-    Joined,
-    /// A signal asks for the end.
-    Signal(&'static str),
-    /// The kernel asks no more: the tree was unmounted by somebody else.
-    Unmounted,
-    /// The guard of the mount is gone.
-    GuardGone,
-}

@@ -17,14 +17,15 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 
 use crate::clock::EVERY;
 use crate::config::Checked;
+use crate::event::Event;
 use crate::guard::Guard;
 use crate::metrics::{self, ListenError, Listening};
 use crate::mount::{MountError, Place};
 use crate::notify::notify;
+use crate::privileges;
 use crate::scheduler::make_room;
 use crate::service::Service;
 use crate::tree::Tree;
-use crate::{Event, privileges};
 use colony_sched::ext::support;
 use colony_sched::keeper::Means;
 

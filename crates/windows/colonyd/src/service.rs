@@ -12,10 +12,10 @@ use colony_node::task;
 use colony_time::text;
 use serde::Serialize;
 
-use crate::Event;
 use crate::access::{self, Access, Peer, Right};
 use crate::clock::{self, ClockJudge, StaleFeed};
 use crate::config::Checked;
+use crate::event::Event;
 use crate::files;
 use crate::guard::Teller;
 use crate::metrics::open_metrics;

@@ -30,7 +30,7 @@ enum kthreads { BYPASS, HOLD, HOLD_ALL };
 /* fixed before loading */
 const volatile u64 job_cpus[MAX_CPUS / 64]; /* the job's CPUs, a bit each */
 const volatile u32 nr_cpus = 1;
-const volatile u32 kthreads = HOLD;
+const volatile enum kthreads kthreads = HOLD;
 const volatile u32 strict;	      /* an idle favored window stays idle */
 const volatile u64 slice_ns = 5000000; /* of tasks that share a CPU */
 const volatile u64 fill_ns = 1000000;  /* of tasks that fill a favored window */
@@ -95,7 +95,7 @@ struct cpu {
 	u64 tai_off; /* TAI less CLOCK_MONOTONIC at the last look */
 	u64 edge;    /* the next edge, CLOCK_MONOTONIC; not after `next` where both are set */
 	u64 mark;    /* TAI up to which time is charged */
-	u32 kind;
+	enum kind kind;
 	u32 filling;		/* the next task fills a favored window */
 	u32 turn;		/* pinned and other tasks take turns */
 	u32 endless;		/* the slice it was given when it was picked: the tick knows of no other */

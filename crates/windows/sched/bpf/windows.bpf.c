@@ -30,6 +30,8 @@ struct linux_binprm;
 
 enum kind { UNKNOWN, IDLE, JOB, OTHER };
 enum account { A_JOB, A_STOLEN, A_CONTENDED, A_WAKING, A_FILLED, A_IDLE, ACCOUNTS };
+/* not read: it brings the names of the accounts to user space, with the type information */
+const volatile enum account accounts = ACCOUNTS;
 
 /* the windows; user space may change them while it runs */
 u64 period_ns = 1;
@@ -43,7 +45,7 @@ u64 lost;
 struct cpu {
 	u64 mark;    /* TAI up to which the time is charged; 0 on CPUs that are not the job's */
 	s64 waiting; /* job tasks that wait for this CPU */
-	u32 kind;    /* what runs */
+	enum kind kind; /* what runs */
 	char comm[TASK_COMM_LEN];
 	u64 favored[ACCOUNTS];
 	u64 regular[ACCOUNTS];

@@ -29,6 +29,7 @@ pub mod limits;
 pub mod log;
 pub mod notation;
 pub mod proof;
+mod restore;
 pub mod run;
 pub mod state;
 pub mod undo;

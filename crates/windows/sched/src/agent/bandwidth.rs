@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::scanner::Slots;
+use super::slots::Slots;
 use super::table::{Mark, Table};
 use crate::cgroup;
 

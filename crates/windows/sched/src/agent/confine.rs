@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use colony_node::cpu::{self, CpuSet};
 use colony_node::task;
 
-use super::scanner::Slots;
+use super::slots::Slots;
 use super::table::{Mark, Table};
 use crate::binding::{self, Bound};
 use crate::job::JobTask;

@@ -195,7 +195,7 @@ mod tests {
     use colony_time::DutyCycle;
     use rtrb::RingBuffer;
 
-    use super::super::RegularClass;
+    use super::super::config::RegularClass;
     use super::*;
 
     #[test]

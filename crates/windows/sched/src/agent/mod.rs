@@ -7,9 +7,11 @@
 //! 3.2; an agent beside the kernel is what its section 2.4 started from).
 
 mod bandwidth;
+mod config;
 mod confine;
 mod edges;
 mod scanner;
+mod slots;
 mod table;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,63 +23,30 @@ use std::time::Instant;
 use colony_client::AgentStats;
 use colony_node::NodeError;
 use colony_node::class::{self, Class};
-use colony_node::cpu::{self, CpuSet};
+use colony_node::cpu;
 use colony_node::record::NodeRecord;
 use colony_time::{Windows, clock};
 use nix::sys::mman::{MlockAllFlags, mlockall, munlockall};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use rtrb::{Consumer, Producer, RingBuffer};
-use serde::{Deserialize, Serialize};
 
 use crate::SchedError;
 use crate::job::Job;
-use crate::undo::{JobGroup, TASKS, UndoFile, restore_tasks};
+use crate::restore::put_back;
+use crate::undo::{TASKS, UndoFile, release, restore_tasks};
 use bandwidth::Bandwidth;
 use confine::Confinement;
 use edges::{Counts, EdgeThread, Record, Shared};
-use scanner::{Findings, Pace, Scanner, Slots, start_guardian, starter};
+use scanner::{Findings, Pace, Scanner, start_guardian, starter};
+use slots::Slots;
 use table::Table;
-pub(crate) use table::{can_be_put_back, put_back};
+
+pub use config::{AgentConfig, RegularClass};
 
 /// Edges a thread can record before the scanner collects them: 20 s of windows of 10 ms.
 const RECORDS: usize = 4096;
 /// New windows that can be under way to a thread.
 const NEWS: usize = 64;
-
-/// The class job tasks have in regular windows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RegularClass {
-    /// `SCHED_IDLE`: everything else goes first.
-    #[default]
-    Idle,
-    /// Each task's own class: a fair share.
-    Own,
-}
-
-/// How an agent works.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AgentConfig {
-    /// The windows to keep.
-    pub windows: Windows,
-    /// The job's CPUs: one thread of the agent on each.
-    pub cpus: CpuSet,
-    /// `SCHED_FIFO` priority of job tasks in favored windows, 1..=97. Tasks that share a CPU take turns at the next higher
-    /// one.
-    pub favored_priority: u8,
-    /// `SCHED_FIFO` priority of the agent's own threads and the guardian: at least 2 above the job's, up to 99.
-    pub agent_priority: u8,
-    /// The class of job tasks in regular windows.
-    pub regular: RegularClass,
-}
-
-impl AgentConfig {
-    /// The usual priorities and classes with these windows on these CPUs.
-    #[must_use]
-    pub const fn new(windows: Windows, cpus: CpuSet) -> Self {
-        Self { windows, cpus, favored_priority: 50, agent_priority: 60, regular: RegularClass::Idle }
-    }
-}
 
 /// A running agent; dropping it stops it.
 #[derive(Debug)]
@@ -122,7 +91,7 @@ impl Agent {
         }
         let undo = undo.ok();
         let starter = starter(&config, undo.as_ref().map(|undo| undo.path().to_owned()))?;
-        if let Some(group) = JobGroup::new() {
+        if let Some(group) = release::new_job_group() {
             job.gather(group);
         }
         let guardian = start_guardian(&starter, &job)?;

@@ -20,11 +20,12 @@ use colony_time::clock::Clock;
 use hdrhistogram::Histogram;
 use rtrb::Consumer;
 
-use super::AgentConfig;
 use super::bandwidth::Bandwidth;
+use super::config::AgentConfig;
 use super::confine::Confinement;
 use super::edges::{Record, Shared};
-use super::table::{Mark, Table, can_be_put_back};
+use super::slots::Slots;
+use super::table::Mark;
 use crate::SchedError;
 use crate::binding::keep_off;
 use crate::guardian::{Guardian, Message, Starter};
@@ -131,77 +132,6 @@ impl Pace {
             self.beat = Some(Instant::now());
         }
         due
-    }
-}
-
-/// Which task is in which slot of the table.
-#[derive(Debug, Default)]
-pub(super) struct Slots {
-    /// Slot of each task; none for one that cannot be switched.
-    of: BTreeMap<i32, (Option<usize>, JobTask)>,
-    never_used: usize,
-    free: Vec<usize>,
-    /// Left with this scan; their slots are free for others from the next one on, when no thread holds the old number.
-    resting: Vec<(Option<usize>, JobTask)>,
-}
-
-impl Slots {
-    /// What has joined and left since the table was brought up to date.
-    fn difference(&self, tasks: &[JobTask]) -> (Vec<JobTask>, Vec<i32>) {
-        let starts: BTreeMap<i32, u64> = tasks.iter().map(|t| (t.tid, t.start_ticks)).collect();
-        let left = self.of.iter().filter(|(tid, (_, task))| starts.get(tid) != Some(&task.start_ticks));
-        let joined = tasks.iter().filter(|t| self.of.get(&t.tid).is_none_or(|(_, s)| s.id() != t.id()));
-        (joined.copied().collect(), left.map(|(&tid, _)| tid).collect())
-    }
-
-    /// Enters a task; `false` where it should have a slot and there is none.
-    fn enter(&mut self, task: &JobTask, table: &Table, barred: bool, home: usize) -> bool {
-        let wants = can_be_put_back(task.own);
-        let index = wants.then(|| self.free_slot()).flatten();
-        self.of.insert(task.tid, (index, *task));
-        if let Some(index) = index {
-            table.fill(index, task.id(), task.own, barred, home);
-        }
-        index.is_some() || !wants
-    }
-
-    fn free_slot(&mut self) -> Option<usize> {
-        self.free.pop().or_else(|| {
-            let fresh = self.never_used;
-            (fresh < Table::CAPACITY).then(|| {
-                self.never_used += 1;
-                fresh
-            })
-        })
-    }
-
-    fn strike(&mut self, tid: i32, table: &Table) {
-        let Some((index, task)) = self.of.remove(&tid) else { return };
-        if let Some(index) = index {
-            table.free(index);
-        }
-        // most have ended; one that has not must not stay in a class nobody would take back
-        task.restore();
-        self.resting.push((index, task));
-    }
-
-    /// Tasks that no thread can switch any more, in their own class; their slots are free.
-    fn settle_the_left(&mut self) -> Vec<TaskId> {
-        let rested = std::mem::take(&mut self.resting);
-        self.free.extend(rested.iter().filter_map(|(index, _)| *index));
-        // a thread may have switched one when it had just been restored
-        rested.iter().for_each(|(_, task)| task.restore());
-        rested.iter().map(|(_, task)| task.id()).collect()
-    }
-
-    /// Slots in use, and their tasks.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &JobTask)> {
-        self.of.values().filter_map(|(index, task)| Some(((*index)?, task)))
-    }
-
-    /// The classes that programs have chosen since the last time.
-    fn choices(&self, table: &Table) -> Vec<(usize, TaskId, Class)> {
-        self.iter().filter_map(|(index, task)| Some((index, task.id(), table.choice(index)?))).collect()
     }
 }
 

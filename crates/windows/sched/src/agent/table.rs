@@ -18,7 +18,8 @@ use colony_node::cpu::{CpuMask, CpuSet};
 use colony_node::task::TaskId;
 use colony_time::{WindowKind, Windows};
 
-use super::RegularClass;
+use super::config::RegularClass;
+use crate::restore::put_back;
 
 /// A window, named by its beginning: what a task's class was last set for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -355,22 +356,6 @@ impl Table {
 /// back what it has then.
 fn same_but_nice(a: Class, b: Class) -> bool {
     a.with_nice(0) == b.with_nice(0)
-}
-
-/// Whether a task of this class can be given it again: a deadline task cannot, so it is left alone.
-pub(crate) fn can_be_put_back(own: Class) -> bool {
-    const EXT: u32 = 7;
-    !matches!(own, Class::Foreign(policy) if policy != EXT)
-}
-
-/// Puts a task into a class its children inherit or, with `reset` or without the privilege to lift the reset on fork, one
-/// they start without. It keeps the nice value it has: no class it was given has changed that, and its program may have.
-pub(crate) fn put_back(tid: i32, class: Class, reset: bool) -> std::io::Result<()> {
-    let class = class.with_nice(class::nice(tid)?);
-    if reset {
-        return class::switch(tid, class, false);
-    }
-    class::switch(tid, class, true).or_else(|_| class::switch(tid, class, false))
 }
 
 const fn pack(class: Class) -> u64 {

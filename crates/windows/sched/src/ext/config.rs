@@ -9,7 +9,8 @@ use colony_node::cpu::CpuSet;
 use colony_time::Windows;
 use serde::{Deserialize, Serialize};
 
-use super::ExtError;
+use super::error::ExtError;
+use super::skel::{MAX_EXEMPT_GROUPS, MAX_JOB_GROUPS, MAX_NAMES};
 
 /// What favored windows do to kernel threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -166,18 +167,21 @@ impl ExtConfig {
         }
         let names = options.exempt.iter().filter(|e| matches!(e, Exempt::Name { .. })).count();
         let groups = options.exempt.len() - names;
-        if names > super::load::MAX_NAMES || groups > super::load::MAX_CGROUPS {
+        if names > MAX_NAMES || groups > MAX_EXEMPT_GROUPS {
             return wrong(
                 format!("{names} names and {groups} cgroups are exempt"),
                 "keep to 32 names and 16 cgroups: beginnings (ll_*) and parent cgroups hold many",
             );
         }
-        if options.job_cgroups.len() > super::load::MAX_CGROUPS {
+        if options.job_cgroups.len() > MAX_JOB_GROUPS {
             return wrong(format!("{} cgroups are the job's", options.job_cgroups.len()), "keep to 16");
         }
         Ok(())
     }
 }
+
+/// The advice above names these figures.
+const _: () = assert!(MAX_NAMES == 32 && MAX_EXEMPT_GROUPS == 16 && MAX_JOB_GROUPS == 16);
 
 #[cfg(test)]
 mod tests {

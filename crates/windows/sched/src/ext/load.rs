@@ -2,31 +2,21 @@
 //! The BPF programs: loaded, told, attached, read.
 
 use std::fmt;
-use std::mem::offset_of;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use colony_bpf::word;
+use colony_bpf::{bytes_of, read};
 use colony_node::cpu::{self, CpuSet};
 use colony_time::Windows;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Btf, Link, MapCore, MapFlags, ProgramInput};
 
-use super::{Exempt, ExtConfig, ExtError, KthreadPolicy, support};
+use super::config::{Exempt, ExtConfig, KthreadPolicy};
+use super::error::ExtError;
+use super::skel::{self, MAX_CPUS, types};
+use super::support;
 use colony_client::{CpuStats, CpuTimes, ExtStats, Waited};
 use colony_stats::{Distribution, histogram};
-use skel::types;
-
-#[allow(missing_docs, unreachable_pub, clippy::all, clippy::undocumented_unsafe_blocks, clippy::unwrap_used)]
-mod skel {
-    include!(concat!(env!("OUT_DIR"), "/scx_colony.skel.rs"));
-}
-
-/// Room in the tables of `bpf/scx_state.h`.
-pub(super) const MAX_NAMES: usize = 32;
-pub(super) const MAX_CGROUPS: usize = 16;
-const MAX_CPUS: usize = 4096;
-
 /// How much earlier favored windows are opened, so that they are open when they begin; at most a twentieth of the
 /// regular window.
 const LEAD_NS: u64 = 20_000;
@@ -120,8 +110,8 @@ impl Loaded {
 
     fn start_timer(&self, number: usize) -> Result<(), ExtError> {
         cpu::pin(number).map_err(|e| ExtError::Load(format!("the timer of CPU {number}: {e}")))?;
-        let mut args = i32::try_from(number).unwrap_or(-1).to_ne_bytes();
-        let input = ProgramInput { context_in: Some(&mut args), ..ProgramInput::default() };
+        let mut args = types::start_args { cpu: i32::try_from(number).unwrap_or(-1) };
+        let input = ProgramInput { context_in: Some(bytes_of(&mut args)), ..ProgramInput::default() };
         let answer = self.skel.progs.start_timer.test_run(input).map_err(refused)?.return_value;
         if answer != 0 {
             let error = std::io::Error::from_raw_os_error(answer.cast_signed().wrapping_neg());
@@ -149,11 +139,9 @@ impl Loaded {
 
     /// Makes task `tid`, if that is the one that started at `start_ticks`, the job's, or not; whether it was there.
     pub(super) fn mark(&self, tid: i32, start_ticks: Option<u64>, job: bool) -> bool {
-        let mut args = [0u8; 16];
-        args[..4].copy_from_slice(&tid.to_ne_bytes());
-        args[4..8].copy_from_slice(&u32::from(job).to_ne_bytes());
-        args[8..].copy_from_slice(&start_ticks.unwrap_or(0).to_ne_bytes());
-        let input = ProgramInput { context_in: Some(&mut args), ..ProgramInput::default() };
+        let start_ticks = start_ticks.unwrap_or(0);
+        let mut args = types::mark_args { tid, job: u32::from(job), start_ticks };
+        let input = ProgramInput { context_in: Some(bytes_of(&mut args)), ..ProgramInput::default() };
         self.skel.progs.mark.test_run(input).is_ok_and(|out| out.return_value == 0)
     }
 
@@ -193,19 +181,16 @@ impl Loaded {
         let (mut late, mut latest) = (histogram(), 0);
         for number in self.cpus.iter() {
             let key = (number as u32).to_ne_bytes();
-            let Ok(Some(value)) = self.skel.maps.cpus.lookup(&key, MapFlags::ANY) else {
+            let value = self.skel.maps.cpus.lookup(&key, MapFlags::ANY).ok().flatten();
+            let Some(cpu) = value.and_then(|value| read::<types::cpu>(&value)) else {
                 stats.warnings.push(format!("the account of CPU {number} could not be read"));
                 continue;
             };
-            add_cpu(&mut stats, number, &value);
-            let counts = offset_of!(types::cpu, late);
-            for bucket in 0..BUCKETS {
-                let count = word32(&value, counts + bucket * 4);
-                if count > 0 {
-                    let _ = late.record_n(bucket_ns(bucket), u64::from(count));
-                }
+            add_cpu(&mut stats, number, &cpu);
+            for (bucket, &count) in cpu.late.iter().enumerate().filter(|(_, count)| **count > 0) {
+                let _ = late.record_n(bucket_ns(bucket), u64::from(count));
             }
-            latest = latest.max(word(&value, offset_of!(types::cpu, late_max)));
+            latest = latest.max(cpu.late_max);
         }
         // the middle of a bucket may lie beyond what was seen
         let d = Distribution::from(&late);
@@ -224,13 +209,13 @@ impl Loaded {
         let mut found: Vec<Waited> = map
             .keys()
             .filter_map(|key| {
-                let value = map.lookup(&key, MapFlags::ANY).ok()??;
+                let waited = read::<types::deferred>(&map.lookup(&key, MapFlags::ANY).ok()??)?;
                 let name = key.split(|&b| b == 0).next().unwrap_or_default();
                 Some(Waited {
                     comm: String::from_utf8_lossy(name).into_owned(),
-                    times: word(&value, offset_of!(types::deferred, times)),
-                    total_ns: word(&value, offset_of!(types::deferred, ns)),
-                    max_ns: word(&value, offset_of!(types::deferred, max_ns)),
+                    times: waited.times,
+                    total_ns: waited.ns,
+                    max_ns: waited.max_ns,
                 })
             })
             .collect();
@@ -270,9 +255,9 @@ fn tell(open: &mut skel::OpenScxColonySkel<'static>, config: &ExtConfig, room: u
     fixed.longest_hold_ns = u64::from(config.options.watchdog_ms) * 1_000_000 / 4;
     fixed.strict = u32::from(config.options.strict);
     fixed.kthreads = match config.options.kthreads {
-        KthreadPolicy::Bypass => 0,
-        KthreadPolicy::Hold => 1,
-        KthreadPolicy::HoldAll => 2,
+        KthreadPolicy::Bypass => types::kthreads::BYPASS,
+        KthreadPolicy::Hold => types::kthreads::HOLD,
+        KthreadPolicy::HoldAll => types::kthreads::HOLD_ALL,
     };
     let (mut names, mut groups) = (0, 0);
     for exempt in &config.options.exempt {
@@ -333,8 +318,6 @@ fn cgroup(path: &Path) -> Result<(u64, u32), ExtError> {
     Ok((directory.ino(), level as u32))
 }
 
-const BUCKETS: usize = 256;
-
 /// A lateness in the middle of a bucket of the kernel side (`late_bucket`).
 const fn bucket_ns(bucket: usize) -> u64 {
     if bucket < 16 {
@@ -345,46 +328,42 @@ const fn bucket_ns(bucket: usize) -> u64 {
     (8 + step as u64) * width + width / 2
 }
 
-fn add_cpu(stats: &mut ExtStats, number: usize, value: &[u8]) {
-    let at = |offset| word(value, offset);
-    let times = |offset: usize| {
-        let kind = |n: usize| at(offset + n * 8);
-        CpuTimes {
-            away_ns: kind(0),
-            job_ns: kind(1),
-            other_ns: kind(2),
-            filled_ns: kind(3),
-            exempt_ns: kind(4),
-        }
-    };
+fn times(account: &types::account) -> CpuTimes {
+    let ns = |kind: types::kind| account.ns[kind.0 as usize];
+    CpuTimes {
+        away_ns: ns(types::kind::AWAY),
+        job_ns: ns(types::kind::JOB),
+        other_ns: ns(types::kind::OTHER),
+        filled_ns: ns(types::kind::FILL),
+        exempt_ns: ns(types::kind::EXEMPT),
+    }
+}
+
+fn add_cpu(stats: &mut ExtStats, number: usize, c: &types::cpu) {
     let cpu = CpuStats {
         cpu: number,
-        favored: times(offset_of!(types::cpu, favored)),
-        regular: times(offset_of!(types::cpu, regular)),
-        edges: at(offset_of!(types::cpu, edges)),
-        favored_windows: at(offset_of!(types::cpu, favored_windows)),
-        windows_hit: at(offset_of!(types::cpu, windows_hit)),
-        worst_window_ns: at(offset_of!(types::cpu, other_window_max)),
-        ticks_favored: at(offset_of!(types::cpu, ticks_favored)),
-        ticks_regular: at(offset_of!(types::cpu, ticks_regular)),
+        favored: times(&c.favored),
+        regular: times(&c.regular),
+        edges: c.edges,
+        favored_windows: c.favored_windows,
+        windows_hit: c.windows_hit,
+        worst_window_ns: c.other_window_max,
+        ticks_favored: c.ticks_favored,
+        ticks_regular: c.ticks_regular,
     };
     stats.favored.add(&cpu.favored);
     stats.regular.add(&cpu.regular);
     stats.edges += cpu.edges;
-    stats.missed += at(offset_of!(types::cpu, missed));
-    stats.clock_steps = stats.clock_steps.max(at(offset_of!(types::cpu, steps)));
+    stats.missed += c.missed;
+    stats.clock_steps = stats.clock_steps.max(c.steps);
     stats.favored_windows += cpu.favored_windows;
     stats.windows_hit += cpu.windows_hit;
     stats.worst_window_ns = stats.worst_window_ns.max(cpu.worst_window_ns);
     stats.ticks_favored += cpu.ticks_favored;
     stats.ticks_regular += cpu.ticks_regular;
-    stats.filled += at(offset_of!(types::cpu, filled));
-    stats.preempted += at(offset_of!(types::cpu, preempted));
+    stats.filled += c.filled;
+    stats.preempted += c.preempted;
     stats.by_cpu.push(cpu);
-}
-
-fn word32(value: &[u8], at: usize) -> u32 {
-    value.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes)
 }
 
 #[cfg(test)]
@@ -407,10 +386,11 @@ mod tests {
 
     #[test]
     fn buckets_rise_by_an_eighth_of_an_octave() {
-        for bucket in 1..BUCKETS {
+        let buckets = types::cpu::default().late.len();
+        for bucket in 1..buckets {
             let (before, here) = (bucket_ns(bucket - 1), bucket_ns(bucket));
             assert!(here > before && (here - before) * 8 <= here.max(8) * 2, "{bucket}: {before} {here}");
         }
-        assert!(bucket_ns(BUCKETS - 1) > 1 << 33);
+        assert!(bucket_ns(buckets - 1) > 1 << 33);
     }
 }

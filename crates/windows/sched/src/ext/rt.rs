@@ -6,7 +6,7 @@ use colony_node::class;
 use colony_node::cpu::{self, CpuSet};
 use colony_node::task;
 
-use super::Exempt;
+use super::config::Exempt;
 
 /// Number of the parent of all kernel threads.
 const KTHREADD: i32 = 2;

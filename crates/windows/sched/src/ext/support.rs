@@ -7,7 +7,7 @@ use std::path::Path;
 use libbpf_rs::Btf;
 use libbpf_rs::btf::types::{Enum, Enum64, Func, FuncProto};
 
-use super::ExtError;
+use super::error::ExtError;
 
 const DIRECTORY: &str = "/sys/kernel/sched_ext";
 

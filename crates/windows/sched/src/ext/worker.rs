@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 
 use colony_time::Windows;
 
+use super::config::ExtConfig;
 use super::demote::Demoted;
+use super::error::ExtError;
 use super::load::{Ended, Loaded};
-use super::{ExtConfig, ExtError, rt, support};
+use super::{rt, support};
 use crate::binding::keep_off;
 use crate::job::Job;
 use colony_client::{ExtStats, RtTask};

@@ -7,6 +7,7 @@
 //! so that a job that spins on all CPUs cannot keep it from acting. When the guardian dies, the agent starts another one at
 //! once; when both die, the undo file says what is left to do.
 
+mod message;
 mod watch;
 
 use std::io::{self, Read, Write};
@@ -20,20 +21,18 @@ use std::time::{Duration, Instant};
 
 use colony_node::class::{self, Class};
 use colony_node::cpu::CpuSet;
-use colony_node::task::TaskId;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use serde::{Deserialize, Serialize};
 
 use crate::SchedError;
 use crate::binding::keep_off;
-use crate::job::JobTask;
 use crate::undo::release;
+use message::READY;
+
+pub(crate) use message::Message;
 
 /// The first argument of a guardian.
 const ARGUMENT: &str = "--colony-guardian";
-/// What a guardian says when it is ready.
-const READY: u8 = b'!';
 /// How long a guardian may take to get ready, or to take a message.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -54,19 +53,6 @@ pub(crate) fn main_if_asked() {
         };
         std::process::exit(code);
     }
-}
-
-/// What the agent tells its guardian: one line of JSON each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Message {
-    /// A task is about to be switched for the first time.
-    Joined(JobTask),
-    /// This task has ended.
-    Left(TaskId),
-    /// The agent is alive.
-    Beat,
-    /// All tasks are in their own class: nothing is left to do.
-    Done,
 }
 
 /// The thread that starts guardians: it is above the job's priority, and the guardian hears of its end.

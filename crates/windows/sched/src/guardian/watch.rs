@@ -15,7 +15,7 @@ use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-use super::{Message, READY};
+use super::message::{Message, READY};
 use crate::job::Job;
 
 /// How long the agent's link may stay open after the thread that started the guardian has ended.

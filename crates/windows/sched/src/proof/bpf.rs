@@ -2,16 +2,15 @@
 //! The proof from scheduler events, aggregated in the kernel (`bpf/windows.bpf.c`).
 
 use std::fmt;
-use std::mem::offset_of;
 
-use colony_bpf::word;
+use colony_bpf::{Plain, bytes_of, read};
 use colony_node::cpu::CpuSet;
 use colony_time::Windows;
 use libbpf_rs::btf::types::Typedef;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Btf, MapCore, MapFlags, ProgramInput};
 
-use super::{Deferred, Proof, ProofSource, WindowTimes};
+use super::figures::{Deferred, Proof, ProofSource, WindowTimes};
 use crate::SchedError;
 use crate::job::JobTask;
 use skel::types;
@@ -21,8 +20,13 @@ mod skel {
     include!(concat!(env!("OUT_DIR"), "/windows.skel.rs"));
 }
 
-/// CPUs there is room for in the kernel side's table.
-const MAX_CPUS: usize = 4096;
+// SAFETY: integers; padding is fields.
+unsafe impl Plain for types::cpu {}
+// SAFETY: integers without padding.
+unsafe impl Plain for types::place {}
+// SAFETY: integers without padding.
+unsafe impl Plain for types::thread {}
+
 /// The number space of tasks that the kernel's events use.
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
@@ -54,7 +58,8 @@ impl BpfProof {
         let mut open = skel::WindowsSkelBuilder::default().open(colony_bpf::place()).map_err(refused)?;
         leave_out_missing(&mut open).map_err(refused)?;
         let skel = open.load().map_err(refused)?;
-        let cpus = cpus.iter().filter(|&c| c < MAX_CPUS).filter_map(|c| u32::try_from(c).ok()).collect();
+        let room = skel.maps.cpus.max_entries();
+        let cpus = cpus.iter().filter_map(|c| u32::try_from(c).ok()).filter(|&c| c < room).collect();
         let mut proof = Self { cpus, skel };
         proof.set_windows(windows);
         proof.open_accounts()?;
@@ -65,10 +70,10 @@ impl BpfProof {
     /// Sets the mark on the job's CPUs: those without one are not accounted.
     fn open_accounts(&self) -> Result<(), SchedError> {
         for cpu in &self.cpus {
-            let mut account = [0u8; size_of::<types::cpu>()];
-            let mark = colony_time::clock::Clock::Tai.now_ns();
-            put(&mut account, offset_of!(types::cpu, mark), mark.unsigned_abs());
-            self.skel.maps.cpus.update(&cpu.to_ne_bytes(), &account, MapFlags::ANY).map_err(refused)?;
+            let mark = colony_time::clock::Clock::Tai.now_ns().unsigned_abs();
+            let mut account = types::cpu { mark, ..types::cpu::default() };
+            let account = bytes_of(&mut account);
+            self.skel.maps.cpus.update(&cpu.to_ne_bytes(), account, MapFlags::ANY).map_err(refused)?;
         }
         Ok(())
     }
@@ -107,8 +112,9 @@ impl BpfProof {
     pub(super) fn follow(&self, tasks: &[JobTask]) {
         for task in tasks {
             // one that is followed already keeps its state
-            let nowhere = [0u8; size_of::<types::place>()];
-            let _ = self.skel.maps.job.update(&task.tid.to_ne_bytes(), &nowhere, MapFlags::NO_EXIST);
+            let mut nowhere = types::place::default();
+            let nowhere = bytes_of(&mut nowhere);
+            let _ = self.skel.maps.job.update(&task.tid.to_ne_bytes(), nowhere, MapFlags::NO_EXIST);
         }
     }
 
@@ -130,14 +136,15 @@ impl BpfProof {
             if let Err(e) = settled {
                 proof.notes.push(format!("CPU {cpu} is charged up to its last event only: {e}"));
             }
-            let Ok(Some(account)) = self.skel.maps.cpus.lookup(&cpu.to_ne_bytes(), MapFlags::ANY) else {
+            let value = self.skel.maps.cpus.lookup(&cpu.to_ne_bytes(), MapFlags::ANY).ok().flatten();
+            let Some(account) = value.and_then(|value| read::<types::cpu>(&value)) else {
                 proof.notes.push(format!("the account of CPU {cpu} could not be read"));
                 continue;
             };
-            add(&mut proof.favored, &account, offset_of!(types::cpu, favored));
-            add(&mut proof.regular, &account, offset_of!(types::cpu, regular));
-            proof.favored.interrupts_ns += word(&account, offset_of!(types::cpu, irq_favored));
-            proof.regular.interrupts_ns += word(&account, offset_of!(types::cpu, irq_regular));
+            add(&mut proof.favored, &account.favored);
+            add(&mut proof.regular, &account.regular);
+            proof.favored.interrupts_ns += account.irq_favored;
+            proof.regular.interrupts_ns += account.irq_regular;
         }
         let lost = self.skel.maps.bss_data.as_deref().map_or(0, |bss| bss.lost);
         if lost > 0 {
@@ -153,15 +160,15 @@ impl BpfProof {
         let mut threads: Vec<Deferred> = map
             .keys()
             .filter_map(|key| {
-                let value = map.lookup(&key, MapFlags::ANY).ok()??;
+                let thread = read::<types::thread>(&map.lookup(&key, MapFlags::ANY).ok()??)?;
                 let name = key.split(|&b| b == 0).next().unwrap_or_default();
                 // what ran when the account was opened is not known
                 let name = if name.is_empty() { b"(unseen)" } else { name };
                 Some(Deferred {
                     comm: String::from_utf8_lossy(name).into_owned(),
-                    favored_ns: word(&value, offset_of!(types::thread, favored_ns)),
-                    regular_ns: word(&value, offset_of!(types::thread, regular_ns)),
-                    times: word(&value, offset_of!(types::thread, times)),
+                    favored_ns: thread.favored_ns,
+                    regular_ns: thread.regular_ns,
+                    times: thread.times,
                 })
             })
             .collect();
@@ -186,27 +193,17 @@ fn leave_out_missing(open: &mut skel::OpenWindowsSkel<'static>) -> libbpf_rs::Re
     Ok(())
 }
 
-/// Adds the accounts of one CPU, in the order of the kernel side's `enum account`.
-fn add(times: &mut WindowTimes, account: &[u8], at: usize) {
-    let mut next = at;
-    let accounts = [
-        &mut times.job_ns,
-        &mut times.stolen_ns,
-        &mut times.contended_ns,
-        &mut times.waking_ns,
-        &mut times.filled_ns,
-        &mut times.idle_ns,
-    ];
-    for total in accounts {
-        let ns = word(account, next);
-        *total += ns;
-        times.observed_ns += ns;
-        next += size_of::<u64>();
+/// Adds the accounts of one CPU.
+fn add(times: &mut WindowTimes, accounts: &[u64; types::account::ACCOUNTS.0 as usize]) {
+    for (total, account) in [
+        (&mut times.job_ns, types::account::A_JOB),
+        (&mut times.stolen_ns, types::account::A_STOLEN),
+        (&mut times.contended_ns, types::account::A_CONTENDED),
+        (&mut times.waking_ns, types::account::A_WAKING),
+        (&mut times.filled_ns, types::account::A_FILLED),
+        (&mut times.idle_ns, types::account::A_IDLE),
+    ] {
+        *total += accounts[account.0 as usize];
     }
-}
-
-fn put(value: &mut [u8], at: usize, word: u64) {
-    if let Some(place) = value.get_mut(at..at + 8) {
-        place.copy_from_slice(&word.to_ne_bytes());
-    }
+    times.observed_ns += accounts.iter().sum::<u64>();
 }

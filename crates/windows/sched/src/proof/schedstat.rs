@@ -12,7 +12,7 @@ use colony_node::task;
 use colony_time::clock::Clock;
 use colony_time::{WindowKind, Windows};
 
-use super::{Proof, ProofSource, WindowTimes};
+use super::figures::{Proof, ProofSource, WindowTimes};
 use crate::binding::keep_off;
 use crate::job::Job;
 

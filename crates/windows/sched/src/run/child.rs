@@ -15,7 +15,7 @@ use nix::sys::time::TimeValLike;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use super::{Ending, RunConfig};
+use super::config::{Ending, RunConfig};
 use crate::SchedError;
 use crate::job::Job;
 use crate::undo::release;

@@ -2,114 +2,25 @@
 //! A program as the job class, start to end, with its proof.
 
 mod child;
+mod config;
 
-use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Instant;
 
 use colony_node::cpu::{self, CpuSet};
 use colony_time::Windows;
 use nix::sys::prctl;
-use serde::{Deserialize, Serialize};
 
 use crate::SchedError;
-use crate::agent::RegularClass;
-use crate::ext::ExtOptions;
 use crate::job::Job;
 use crate::keeper::{Keeper, KeeperConfig, Means};
 use crate::limits::Limits;
-use crate::proof::{Observer, Proof};
+use crate::proof::Observer;
 use child::{Child, Signals};
-use colony_client::AgentStats;
+
 use colony_client::Client;
-use colony_client::ExtStats;
 use colony_client::{KeeperStats, Kept};
-
-/// What makes the windows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Backend {
-    /// `colonyd` where it runs, else the best that works here.
-    #[default]
-    Auto,
-    /// `colonyd`, whose windows hold for every job of the node.
-    Daemon,
-    /// The [scheduler in the kernel](crate::ext), loaded by this process.
-    SchedExt,
-    /// The user-space [agent](crate::agent), run by this process.
-    Agent,
-    /// Nothing: the windows are only measured, for comparison.
-    None,
-}
-
-/// What to run, and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunConfig {
-    /// The windows.
-    pub windows: Windows,
-    /// What makes them.
-    pub backend: Backend,
-    /// The job's CPUs, to which the program is bound; `None`: all it may use.
-    pub cpus: Option<CpuSet>,
-    /// The class of job tasks in regular windows.
-    pub regular: RegularClass,
-    /// Settings of the scheduler in the kernel.
-    pub ext: ExtOptions,
-    /// The program and its arguments.
-    pub command: Vec<OsString>,
-}
-
-/// How the program ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Ending {
-    /// By itself, with this exit code.
-    Exited(i32),
-    /// By this signal.
-    Killed(i32),
-}
-
-impl Ending {
-    /// The exit code a shell would show: a signal's number plus 128.
-    #[must_use]
-    pub const fn code(self) -> i32 {
-        match self {
-            Self::Exited(code) => code,
-            Self::Killed(signal) => 128 + signal,
-        }
-    }
-}
-
-/// A run, with its proof.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RunReport {
-    /// `colony.run/1`.
-    pub schema: String,
-    /// The program and its arguments.
-    pub command: Vec<String>,
-    /// The windows.
-    pub windows: Windows,
-    /// What made them: never `Auto`.
-    pub backend: Backend,
-    /// The job's CPUs.
-    pub cpus: CpuSet,
-    /// How the program ended.
-    pub ending: Ending,
-    /// Its length.
-    pub wall_ns: u64,
-    /// CPU time of the job: the program and every descendant that was waited for.
-    pub job_cpu_ns: u64,
-    /// What was stolen from it, and by whom.
-    pub proof: Proof,
-    /// What the agent did; `None` without one.
-    pub agent: Option<AgentStats>,
-    /// What the scheduler in the kernel did; `None` without one.
-    pub sched_ext: Option<ExtStats>,
-    /// Processes of the job that outlived the program; they are in their own class.
-    pub left_running: Vec<i32>,
-    /// What the user should know.
-    pub warnings: Vec<String>,
-}
+pub use config::{Backend, Ending, RunConfig, RunReport};
 
 /// Runs a program as the job class and waits for its end. Prints nothing.
 ///

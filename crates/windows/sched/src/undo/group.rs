@@ -2,7 +2,7 @@
 //! The processes of a job, as the kernel keeps them.
 //!
 //! A process that loses its parent between two scans is nobody's descendant any more. So an agent puts the processes it finds
-//! into a group of the [hierarchy](super::release) that has no controllers, and the kernel puts there what they fork. Nothing is
+//! into a group of the [hierarchy](super::hierarchy) that has no controllers, and the kernel puts there what they fork. Nothing is
 //! limited by that, and the groups of Slurm, systemd and others stay as they are.
 
 use std::fs::File;
@@ -10,10 +10,10 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::release::{self, Hierarchy};
+use colony_node::task::TaskId;
 
-/// Beginning of the names of such groups.
-pub(super) const PREFIX: &str = "colony-job.";
+use super::hierarchy::{Hierarchy, JOB, serves_a_job};
+
 /// The most that is read of a list of processes: a million numbers.
 const LONGEST: u64 = 8 << 20;
 
@@ -25,14 +25,13 @@ pub(crate) struct JobGroup {
 }
 
 impl JobGroup {
-    /// A new group, where this process has the kernel [tell](release::arm) of its death.
-    pub(crate) fn new() -> Option<Self> {
+    /// A new group for a job of process `owner`.
+    pub(super) fn new(hierarchy: &Arc<Hierarchy>, owner: TaskId) -> Option<Self> {
         static SERIAL: AtomicU64 = AtomicU64::new(0);
-        let (hierarchy, owner) = release::armed()?;
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{PREFIX}{}.{}.{serial}", owner.tid, owner.start_ticks);
+        let name = format!("{JOB}{}.{}.{serial}", owner.tid, owner.start_ticks);
         hierarchy.make(&name).ok()?;
-        Some(Self { hierarchy, name })
+        Some(Self { hierarchy: Arc::clone(hierarchy), name })
     }
 
     /// The group of a dead agent.
@@ -55,7 +54,7 @@ impl JobGroup {
 
     /// Puts process `pid` and what it forks from now on into it, unless it serves another job.
     pub(crate) fn add(&self, pid: i32) {
-        if !release::serves_a_job(pid) {
+        if !serves_a_job(pid) {
             // it may have ended just now
             let _ = self.hierarchy.write(&format!("{}/cgroup.procs", self.name), pid.to_string().as_bytes());
         }
@@ -76,4 +75,13 @@ impl JobGroup {
         }
         self.hierarchy.remove(&self.name);
     }
+}
+
+/// The processes in group `name`, which a dead agent has left. Where the hierarchy has gone, so has the group, and an empty
+/// one does as well.
+pub(super) fn group_of_a_dead_agent(name: &str) -> Option<JobGroup> {
+    if !name.starts_with(JOB) {
+        return None;
+    }
+    Some(JobGroup::of_hierarchy(&Arc::new(Hierarchy::open().ok()?), name))
 }

@@ -15,75 +15,16 @@
 
 mod file;
 mod group;
+mod hierarchy;
 pub mod mount;
 mod node;
 pub(crate) mod release;
-
-use std::path::Path;
-
-use colony_node::task::TaskId;
-use serde::{Deserialize, Serialize};
+mod tasks;
 
 pub use file::UndoFile;
 pub use node::{DAEMON, NodeChanges, SocketFile};
 pub use release::arm;
 
-pub(crate) use file::left_behind;
 pub(crate) use group::JobGroup;
 pub(crate) use node::restore_node;
-
-use crate::binding::{self, Bound};
-use crate::job::{Job, JobTask};
-
-/// The name of files that hold [`Tasks`].
-pub(crate) const TASKS: &str = "tasks";
-
-/// Tasks an agent switches.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Tasks {
-    /// With the class each has of its own.
-    pub(crate) tasks: Vec<JobTask>,
-    /// Those that were brought back to the job's CPUs.
-    pub(crate) bound: Vec<Bound>,
-    /// The name of the job's group.
-    #[serde(default)]
-    pub(crate) group: Option<String>,
-}
-
-impl Tasks {
-    /// Puts every task, and what descends from it, into its own class and on its own CPUs; whether that is all of them. A
-    /// process without the privilege to mount cannot look into the job's group; the release agent can.
-    fn restore(&self) -> bool {
-        let job = Job::new();
-        self.tasks.iter().for_each(|&task| job.know(task));
-        let group = self.group.as_deref().and_then(release::group_of_a_dead_agent);
-        let complete = group.is_some() == self.group.is_some();
-        if let Some(group) = group {
-            job.gather(group);
-        }
-        job.restore();
-        job.scatter();
-        binding::undo(&self.bound, &[]);
-        complete
-    }
-}
-
-/// Restores the tasks that dead agents have left behind, and those of process `ended`, which is about to be one; how many.
-pub(crate) fn restore_tasks(ended: Option<TaskId>) -> usize {
-    let files = left_behind::<Tasks>(TASKS, ended);
-    for (path, tasks) in &files {
-        if tasks.restore() {
-            // whoever comes next would only do it again
-            let _ = std::fs::remove_file(path);
-        }
-    }
-    files.iter().map(|(_, tasks)| tasks.tasks.len()).sum()
-}
-
-/// Restores what is in one file, and removes it. For a guardian that has restored what it knows of: one that was started
-/// just before the agent died knows nothing yet.
-pub(crate) fn finish(path: &Path) {
-    if file::read::<Tasks>(path).is_none_or(|tasks| tasks.restore()) {
-        let _ = std::fs::remove_file(path);
-    }
-}
+pub(crate) use tasks::{TASKS, Tasks, finish, restore_tasks};

@@ -75,7 +75,11 @@ pub fn remove_directory(path: &Path) {
 /// The kernel refuses: this needs `CAP_SYS_ADMIN`.
 pub fn detach(mount: &OwnedFd) -> io::Result<()> {
     let link = format!("/proc/self/fd/{}", mount.as_raw_fd());
-    Ok(nix::mount::umount2(link.as_str(), MntFlags::MNT_DETACH)?)
+    match nix::mount::umount2(link.as_str(), MntFlags::MNT_DETACH) {
+        // a guard or a release agent was faster
+        Ok(()) | Err(Errno::EINVAL) => Ok(()),
+        Err(e) => Err(e.into()),
+    }
 }
 
 /// Looks what is mounted at `path`, without asking a daemon that is dead or stopped.
@@ -176,6 +180,27 @@ mod tests {
         let line = r"97 29 0:45 / /tmp/a\040b rw,nosuid shared:9 - fuse colonyd rw,user_id=0";
         let m = MountLine::parse(line).expect("a mount");
         assert_eq!((m.id, m.at.as_str(), m.kind, m.source), ("97", "/tmp/a b", "fuse", "colonyd"));
+    }
+
+    #[test]
+    fn a_mount_that_somebody_else_has_detached_meanwhile_is_no_failure() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let mounted = nix::mount::mount(
+            Some("colony-test"),
+            dir.path(),
+            Some("tmpfs"),
+            nix::mount::MsFlags::empty(),
+            None::<&str>,
+        );
+        if let Err(e) = mounted {
+            return colony_testing::skip(format_args!("no mount: {e}"));
+        }
+        let mount = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(dir.path());
+        let mount = OwnedFd::from(mount.expect("there"));
+        assert!(matches!(look(dir.path()), Ok(Found::Foreign(_))));
+        detach(&mount).expect("it is there");
+        assert!(matches!(look(dir.path()), Ok(Found::Nothing)));
+        detach(&mount).expect("it is not there any more, as it should be");
     }
 
     #[test]

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The hierarchy of control groups that this node's agents and daemons share: version 1, with a name and no controllers.
+//!
+//! It is mounted nowhere. Each process that changes the node has a group in it, and so has each job.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use colony_node::task::TaskId;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::{Mode, mkdirat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
+use super::file::folder;
+
+/// The name of the hierarchy.
+const NAME: &std::ffi::CStr = c"colony-undo";
+/// Beginning of the names of groups of processes that change the node.
+pub(super) const PROCESS: &str = "colony-undo.";
+/// Beginning of the names of groups of jobs.
+pub(super) const JOB: &str = "colony-job.";
+
+/// The hierarchy, mounted nowhere but here.
+#[derive(Debug)]
+pub(super) struct Hierarchy(OwnedFd);
+
+impl Hierarchy {
+    /// Opens it; makes it where there is none.
+    pub(super) fn open() -> io::Result<Self> {
+        const FSOPEN_CLOEXEC: u32 = 1;
+        const FSMOUNT_CLOEXEC: u32 = 1;
+        const SET_FLAG: u32 = 0;
+        const SET_STRING: u32 = 1;
+        const CREATE: u32 = 6;
+        // SAFETY: every pointer is to a string that ends in 0 and outlives its call, or null where the call takes that; a
+        // descriptor the kernel has just made is nobody else's.
+        unsafe {
+            let context = descriptor(libc::syscall(libc::SYS_fsopen, c"cgroup".as_ptr(), FSOPEN_CLOEXEC))?;
+            let null = std::ptr::null::<libc::c_char>();
+            for (command, key, value) in [
+                (SET_FLAG, c"none".as_ptr(), null),
+                (SET_STRING, c"name".as_ptr(), NAME.as_ptr()),
+                (CREATE, null, null),
+            ] {
+                let fd = context.as_raw_fd();
+                if libc::syscall(libc::SYS_fsconfig, fd, command, key, value, 0) != 0 {
+                    return Err(io::Error::last_os_error());
+                }
+            }
+            descriptor(libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), FSMOUNT_CLOEXEC, 0)).map(Self)
+        }
+    }
+
+    pub(super) fn write(&self, file: &str, bytes: &[u8]) -> io::Result<()> {
+        self.open_to_write(file)?.write_all(bytes)
+    }
+
+    pub(super) fn open_to_write(&self, file: &str) -> io::Result<File> {
+        Ok(openat(&self.0, file, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())?.into())
+    }
+
+    pub(super) fn open_file(&self, file: &str) -> io::Result<File> {
+        Ok(openat(&self.0, file, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?.into())
+    }
+
+    /// Makes a group.
+    pub(super) fn make(&self, name: &str) -> io::Result<()> {
+        Ok(mkdirat(&self.0, name, Mode::S_IRWXU)?)
+    }
+
+    /// The groups in it.
+    pub(super) fn groups(&self) -> Vec<String> {
+        let Ok(entries) = std::fs::read_dir(format!("/proc/self/fd/{}", self.0.as_raw_fd())) else {
+            return Vec::new();
+        };
+        let names = entries.filter_map(|e| e.ok()?.file_name().into_string().ok());
+        names.filter(|n| owner(n).is_some()).collect()
+    }
+
+    /// Removes a group. One with processes in it stays: the kernel calls again when they have ended.
+    pub(super) fn remove(&self, name: &str) {
+        let _ = unlinkat(&self.0, name, UnlinkatFlags::RemoveDir);
+    }
+}
+
+/// # Safety
+/// `answer` is what a system call gave that makes a descriptor.
+unsafe fn descriptor(answer: libc::c_long) -> io::Result<OwnedFd> {
+    match i32::try_from(answer) {
+        // SAFETY: as the caller says, nobody else has it.
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The process a group is named after.
+pub(super) fn owner(name: &str) -> Option<TaskId> {
+    let mut numbers = name.strip_prefix(PROCESS).or_else(|| name.strip_prefix(JOB))?.split('.');
+    Some(TaskId { tid: numbers.next()?.parse().ok()?, start_ticks: numbers.next()?.parse().ok()? })
+}
+
+/// Whether process `pid` is in a group that a release agent is for.
+pub(super) fn serves_a_job(pid: i32) -> bool {
+    let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    groups.lines().any(|l| l.contains(":name=colony-undo:/colony-undo."))
+}
+
+/// Keeps all others from the hierarchy until it is dropped.
+pub(super) fn alone() -> io::Result<File> {
+    let lock = File::create(folder()?.join("lock"))?;
+    lock.lock()?;
+    Ok(lock)
+}
+
+/// Whether the hierarchy is there.
+pub(super) fn is_present() -> bool {
+    let text = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    text.lines().any(|l| l.split(':').nth(1) == Some("name=colony-undo"))
+}
