@@ -8,8 +8,9 @@
 use std::path::Path;
 use std::time::Duration;
 
+use colony_client::Backend;
 use colony_sched::proof::ProofSource;
-use colony_sched::run::{Backend, RunReport};
+use colony_sched::run::RunReport;
 use colony_vm::{Exit, Image, Kernel, Outcome, Vm};
 
 use crate::StudyError;

@@ -2,8 +2,8 @@
 //! What keeps windows, and what it did, in sentences that `colony run` and `colony top` share.
 
 use colony_client::AgentStats;
+use colony_client::Backend;
 use colony_client::ExtStats;
-use colony_client::Kept;
 use colony_client::StatsReport;
 use colony_stats::Distribution;
 
@@ -76,9 +76,10 @@ fn held_back(e: &ExtStats) -> Option<String> {
 /// before the first job.
 pub(crate) fn of_daemon(stats: &StatsReport) -> Option<(String, Vec<String>)> {
     let by = match stats.kept_by {
-        Kept::SchedExt => "sched_ext",
-        Kept::Agent => "the agent",
-        Kept::Nothing => "nothing any more",
+        Backend::Daemon => "colonyd",
+        Backend::SchedExt => "sched_ext",
+        Backend::Agent => "the agent",
+        Backend::None => "nothing any more",
     };
     let heading = match stats.job.active {
         true => format!(" windows of the job, kept by {by} "),

@@ -4,9 +4,10 @@
 use std::fmt::Write;
 
 use colony_client::AgentStats;
+use colony_client::Backend;
 use colony_client::ExtStats;
 use colony_sched::proof::{Proof, ProofSource, WindowTimes};
-use colony_sched::run::{Backend, RunReport};
+use colony_sched::run::RunReport;
 use colony_stats::Distribution;
 
 use crate::keeper;

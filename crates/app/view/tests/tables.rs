@@ -3,6 +3,7 @@
 //! on the terminal.
 
 use colony_client::AgentStats;
+use colony_client::Backend;
 use colony_client::{CpuTimes, ExtStats, Waited};
 use colony_inject::leibniz::{Amount, CpuNoise, LeibnizPlan, LeibnizReport};
 use colony_inject::noise_table::{NoiseRow, NoiseTable, TablePlan};
@@ -16,7 +17,7 @@ use colony_node::cpu::CpuSet;
 use colony_node::privilege::Privileges;
 use colony_node::record::NodeRecord;
 use colony_sched::proof::{Deferred, Proof, ProofSource, WindowTimes};
-use colony_sched::run::{Backend, Ending, RunReport};
+use colony_sched::run::{Ending, RunReport};
 use colony_stats::{Bucket, Distribution};
 use colony_study::Params;
 use colony_study::neighbours::{Load, Neighbours, Share};

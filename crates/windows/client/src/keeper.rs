@@ -4,26 +4,14 @@
 use serde::{Deserialize, Serialize};
 
 use crate::agent::AgentStats;
+use crate::backend::Backend;
 use crate::ext::ExtStats;
 
-/// What keeps the windows now, or did last.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kept {
-    /// The scheduler in the kernel.
-    SchedExt,
-    /// The agent.
-    Agent,
-    /// Nothing any more.
-    #[default]
-    Nothing,
-}
-
-/// What was done.
+/// What a keeper did.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KeeperStats {
-    /// By what the windows are kept now.
-    pub by: Kept,
+    /// The backend now, or the last one: [`Backend::None`] while the scheduler in the kernel waits for a CPU of the job's.
+    pub backend: Backend,
     /// What the scheduler in the kernel did, if it ever ran.
     pub sched_ext: Option<ExtStats>,
     /// What the agent did, if it ever ran.

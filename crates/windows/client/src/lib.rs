@@ -5,6 +5,7 @@
 //! neither the daemon's servers nor the scheduler.
 
 mod agent;
+mod backend;
 mod client;
 mod clock;
 mod ext;
@@ -13,9 +14,10 @@ mod keeper;
 mod stats;
 
 pub use agent::AgentStats;
+pub use backend::Backend;
 pub use client::{Client, ClientError, DEFAULT_MOUNT, MOUNT_VARIABLE};
 pub use clock::{ClockReport, Cluster, Coordination, Mode};
 pub use ext::{CpuStats, CpuTimes, ExtStats, RtTask, Waited};
 pub use files::File;
-pub use keeper::{KeeperStats, Kept};
+pub use keeper::KeeperStats;
 pub use stats::{JobReport, StatsReport};

@@ -6,9 +6,9 @@ use colony_time::Windows;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::AgentStats;
+use crate::backend::{Backend, serialize_kept_by};
 use crate::clock::Coordination;
 use crate::ext::ExtStats;
-use crate::keeper::Kept;
 
 /// The file `stats`: what the windows do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,9 +31,9 @@ pub struct StatsReport {
     pub job: JobReport,
     /// What the agent did: the one that runs, or the last one.
     pub agent: Option<AgentStats>,
-    /// What keeps the windows: the means of the job that runs, or of the last one.
-    #[serde(default)]
-    pub kept_by: Kept,
+    /// The backend of the job that runs, or of the last one.
+    #[serde(default, serialize_with = "serialize_kept_by")]
+    pub kept_by: Backend,
     /// What the scheduler in the kernel did: the one that runs, or the last one.
     #[serde(default)]
     pub sched_ext: Option<ExtStats>,

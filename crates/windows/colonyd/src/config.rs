@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 
 use colony_client::DEFAULT_MOUNT;
 use colony_node::cpu::{self, CpuSet};
+use colony_sched::backend::BackendChoice;
+use colony_sched::ext::{ExtConfig, ExtError, ExtOptions};
+use colony_sched::limits::{Limits, LimitsError};
 use colony_time::{DutyCycle, text};
 use serde::{Deserialize, Serialize};
 
@@ -12,9 +15,6 @@ use crate::access::{Access, AccessNames, UnknownName};
 use crate::clock::ClockRules;
 use crate::metrics::address::{MetricsError, MetricsNames, Place};
 use crate::setting::{Setting, SettingError};
-use colony_sched::ext::{ExtConfig, ExtError, ExtOptions};
-use colony_sched::keeper::Means;
-use colony_sched::limits::{Limits, LimitsError};
 
 /// Where the configuration is looked for by default.
 pub const DEFAULT_CONFIG: &str = "/etc/colony/colonyd.toml";
@@ -33,8 +33,8 @@ pub struct Config {
     pub duty_cycle: DutyCycle,
     /// CPUs the job may have in favored windows: a list, `all`, or (without it) all but the lowest.
     pub cpus: Option<String>,
-    /// What keeps the windows.
-    pub backend: Means,
+    /// The backend that is asked for.
+    pub backend: BackendChoice,
     /// Settings of the scheduler in the kernel.
     pub sched_ext: ExtOptions,
     /// What protects the node.
@@ -54,7 +54,7 @@ impl Default for Config {
             period_ns: 100_000_000,
             duty_cycle: DutyCycle::Ppm(950_000),
             cpus: None,
-            backend: Means::Auto,
+            backend: BackendChoice::Auto,
             sched_ext: ExtOptions::default(),
             limits: Limits::default(),
             clock: ClockRules::default(),
@@ -73,8 +73,8 @@ pub struct Checked {
     pub setting: Setting,
     /// CPUs the job may have in favored windows.
     pub cpus: CpuSet,
-    /// What keeps the windows.
-    pub backend: Means,
+    /// The backend that is asked for.
+    pub backend: BackendChoice,
     /// Settings of the scheduler in the kernel.
     pub sched_ext: ExtOptions,
     /// What protects the node.
@@ -88,9 +88,9 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// By what the windows are kept, and how.
+    /// The backend that is asked for, and the settings of the scheduler in the kernel.
     #[must_use]
-    pub fn means(&self) -> (Means, ExtOptions) {
+    pub fn backend(&self) -> (BackendChoice, ExtOptions) {
         (self.backend, self.sched_ext.clone())
     }
 }

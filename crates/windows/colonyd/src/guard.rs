@@ -18,14 +18,14 @@ use std::time::Duration;
 
 use caps::Capability;
 use colony_node::task::TaskId;
-use serde::{Deserialize, Serialize};
-
-use crate::mount::{self, Place};
-use crate::privileges;
 use colony_sched::binding::{self, Bound};
 use colony_sched::log;
 use colony_sched::undo::mount::{remove_directory, wait_for_death};
 use colony_sched::undo::{DAEMON, NodeChanges, SocketFile, UndoFile, arm};
+use serde::{Deserialize, Serialize};
+
+use crate::mount::{self, Place};
+use crate::privileges;
 
 /// First argument of a process that is a guard.
 const GUARD_ARGUMENT: &str = "--guard-of-mount";

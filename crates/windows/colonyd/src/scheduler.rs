@@ -4,29 +4,30 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use colony_client::{Backend, KeeperStats};
 use colony_node::NodeError;
 use colony_node::cpu::{self, CpuSet};
 use colony_node::task::{self, TaskId};
+use colony_sched::SchedError;
+use colony_sched::agent::RegularClass;
+use colony_sched::backend::BackendChoice;
+use colony_sched::binding::{self, Bound, NoSharedCpu};
+use colony_sched::ext::ExtOptions;
+use colony_sched::job::Job;
+use colony_sched::keeper::{Keeper, KeeperConfig};
 use colony_time::Windows;
 
 use crate::access;
 use crate::guard::Teller;
 use crate::metrics::Totals;
 use crate::saved::JobFile;
-use colony_client::{KeeperStats, Kept};
-use colony_sched::SchedError;
-use colony_sched::agent::RegularClass;
-use colony_sched::binding::{self, Bound, NoSharedCpu};
-use colony_sched::ext::ExtOptions;
-use colony_sched::job::Job;
-use colony_sched::keeper::{Keeper, KeeperConfig, Means};
 
 /// Starts keeping the windows with the first member of the job and stops after the last.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     cpus: CpuSet,
-    /// By what, and how.
-    means: (Means, ExtOptions),
+    /// The backend that is asked for, and the settings of the scheduler in the kernel.
+    backend: (BackendChoice, ExtOptions),
     inner: Mutex<Inner>,
 }
 
@@ -105,11 +106,11 @@ pub enum JoinError {
 impl Scheduler {
     pub(crate) fn new(
         cpus: CpuSet,
-        means: (Means, ExtOptions),
+        backend: (BackendChoice, ExtOptions),
         guard: Option<Teller>,
         file: JobFile,
     ) -> Self {
-        Self { cpus, means, inner: Mutex::new(Inner { guard, file: Some(file), ..Inner::default() }) }
+        Self { cpus, backend, inner: Mutex::new(Inner { guard, file: Some(file), ..Inner::default() }) }
     }
 
     pub(crate) const fn cpus(&self) -> &CpuSet {
@@ -174,8 +175,8 @@ impl Scheduler {
     }
 
     fn keeper_config(&self, windows: Windows) -> KeeperConfig {
-        let (means, ext) = self.means.clone();
-        KeeperConfig { means, windows, cpus: self.cpus.clone(), regular: RegularClass::Idle, ext }
+        let (backend, ext) = self.backend.clone();
+        KeeperConfig { backend, windows, cpus: self.cpus.clone(), regular: RegularClass::Idle, ext }
     }
 
     /// Keeps other windows from now on, or none.
@@ -261,8 +262,8 @@ impl Inner {
         job.exclude(std::process::id().cast_signed());
         job.add(pid)?;
         let keeper = config.map(|config| Keeper::start(config, Arc::clone(&job))).transpose()?;
-        let by = keeper.as_ref().map_or(Kept::Nothing, Keeper::by);
-        tracing::info!("process {pid} is the first of a job; windows kept by {by:?}");
+        let backend = keeper.as_ref().map_or(Backend::None, Keeper::backend);
+        tracing::info!("process {pid} is the first of a job; backend: {backend:?}");
         self.running =
             Some(Running { job, owner, keeper, bound: Vec::new(), told: Vec::new(), saved: Vec::new() });
         self.jobs += 1;

@@ -7,6 +7,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use colony_node::privilege::Privileges;
+use colony_sched::backend::BackendChoice;
+use colony_sched::ext::support;
 use colony_time::clock::Clock;
 use colony_time::text;
 use fuser::{Session, SessionACL};
@@ -26,8 +28,6 @@ use crate::privileges;
 use crate::scheduler::make_room;
 use crate::service::Service;
 use crate::tree::Tree;
-use colony_sched::ext::support;
-use colony_sched::keeper::Means;
 
 /// How often the daemon looks whether the job has ended, while there is one.
 const LOOK_FOR_END: Duration = Duration::from_millis(500);
@@ -101,7 +101,7 @@ pub fn serve(config: &Checked) -> Result<(), DaemonError> {
     let ended = session.and_then(|session| {
         // unmounting is the guard's; scheduling takes less
         privileges::allow_locked_memory();
-        let in_kernel = config.backend != Means::Agent && support::exists();
+        let in_kernel = config.backend != BackendChoice::Agent && support::exists();
         privileges::keep_only(&privileges::to_schedule(in_kernel))
             .map_err(|e| DaemonError::Drop(e.to_string()))?;
         if let Err(e) = make_room(&config.cpus) {

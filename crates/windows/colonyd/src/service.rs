@@ -6,9 +6,12 @@ use std::sync::mpsc::Sender;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use colony_client::File;
+use colony_client::{ClockReport, JobReport, StatsReport};
 use colony_clock::estimate::{Feed, FeedError};
 use colony_clock::source::{Source, chrony::Chrony, ptp4l::Ptp4l};
 use colony_node::task;
+use colony_sched::limits::Limits;
 use colony_time::text;
 use serde::Serialize;
 
@@ -23,9 +26,6 @@ use crate::quota::LogQuota;
 use crate::saved::JobFile;
 use crate::scheduler::{JoinError, Scheduler, Snapshot};
 use crate::setting::{Setting, SettingError};
-use colony_client::File;
-use colony_client::{ClockReport, JobReport, StatsReport};
-use colony_sched::limits::Limits;
 
 /// Users whose last refusal is kept.
 const REMEMBERED: usize = 256;
@@ -138,7 +138,7 @@ impl Service {
             access: config.access.clone(),
             scheduler: Scheduler::new(
                 config.cpus.clone(),
-                config.means(),
+                config.backend(),
                 guard,
                 JobFile::beside(&config.mount),
             ),
@@ -312,7 +312,7 @@ impl Service {
             cpus: self.scheduler.cpus().clone(),
             job: JobReport { active: now.active, processes: now.processes, tasks: now.tasks, jobs: now.jobs },
             agent: now.did.agent,
-            kept_by: now.did.by,
+            kept_by: now.did.backend,
             sched_ext: now.did.sched_ext,
             warnings: now.did.warnings,
         }

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use colony_client::File;
 use fuser::{
     AccessFlags, BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
     INodeNo, KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
@@ -22,7 +23,6 @@ use crate::access::Peer;
 use crate::files;
 use crate::quota::OpenQuota;
 use crate::service::Service;
-use colony_client::File;
 
 /// Nothing is cached: a size or a right may change between two looks.
 const TTL: Duration = Duration::ZERO;

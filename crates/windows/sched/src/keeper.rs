@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What keeps the windows of a job: the scheduler in the kernel where there is one, the agent else.
+//! Enforces a job's windows, with the `sched_ext` backend if the kernel supports it and the agent backend otherwise.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use colony_client::{ExtStats, KeeperStats, Kept};
+use colony_client::{Backend, ExtStats, KeeperStats};
 use colony_node::cpu::{self, CpuSet};
 use colony_time::Windows;
-use serde::{Deserialize, Serialize};
 
 use crate::SchedError;
 use crate::agent::{Agent, AgentConfig, RegularClass};
+use crate::backend::BackendChoice;
 use crate::binding::keep_off;
 use crate::ext::{ExtConfig, ExtError, ExtOptions, ExtScheduler};
 use crate::job::Job;
@@ -20,24 +20,11 @@ use crate::job::Job;
 /// How soon the end of the scheduler is seen.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Which means to prefer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Means {
-    /// `sched_ext` where the kernel has it and nobody else uses it, the agent else.
-    #[default]
-    Auto,
-    /// `sched_ext`, or nothing.
-    SchedExt,
-    /// The agent.
-    Agent,
-}
-
 /// How windows are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeeperConfig {
-    /// By what.
-    pub means: Means,
+    /// The backend that is asked for; a keeper cannot be `Daemon` or `None`.
+    pub backend: BackendChoice,
     /// The windows.
     pub windows: Windows,
     /// The job's CPUs.
@@ -65,17 +52,18 @@ struct Shared {
 #[derive(Debug)]
 struct Inner {
     config: KeeperConfig,
-    by: By,
+    active: Active,
     /// What the scheduler in the kernel did before the agent took over.
     ext: Option<ExtStats>,
     warnings: Vec<String>,
 }
 
+/// The backend that enforces the windows now, with what it runs.
 #[derive(Debug)]
-enum By {
+enum Active {
     Ext(ExtScheduler),
     Agent(Box<Agent>),
-    Nothing,
+    None,
 }
 
 impl Keeper {
@@ -84,9 +72,9 @@ impl Keeper {
     /// # Errors
     /// [`SchedError::Ext`] where `sched_ext` was asked for and cannot be; else as [`Agent::start`].
     pub fn start(config: KeeperConfig, job: Arc<Job>) -> Result<Self, SchedError> {
-        let (by, warnings) = choose(&config, &job)?;
-        let watch = matches!(by, By::Ext(_));
-        let inner = Mutex::new(Inner { config, by, ext: None, warnings });
+        let (active, warnings) = choose(&config, &job)?;
+        let watch = matches!(active, Active::Ext(_));
+        let inner = Mutex::new(Inner { config, active, ext: None, warnings });
         let shared = Arc::new(Shared { job, inner, stop: AtomicBool::new(false) });
         let watcher = watch.then(|| {
             let shared = Arc::clone(&shared);
@@ -104,44 +92,45 @@ impl Keeper {
     pub fn set_windows(&self, windows: Windows) {
         let mut inner = self.shared.lock();
         inner.config.windows = windows;
-        match &inner.by {
-            By::Ext(ext) => ext.set_windows(windows),
-            By::Agent(agent) => agent.set_windows(windows),
-            By::Nothing => {}
+        match &inner.active {
+            Active::Ext(ext) => ext.set_windows(windows),
+            Active::Agent(agent) => agent.set_windows(windows),
+            Active::None => {}
         }
     }
 
     /// Looks for new tasks of the job now.
     pub fn look(&self) {
-        match &self.shared.lock().by {
-            By::Ext(ext) => ext.look(),
-            By::Agent(agent) => agent.look(),
-            By::Nothing => {}
+        match &self.shared.lock().active {
+            Active::Ext(ext) => ext.look(),
+            Active::Agent(agent) => agent.look(),
+            Active::None => {}
         }
     }
 
-    /// Does `start` on this thread; what it forks is the job's from the fork on, where the means can that.
+    /// Runs `start` on the calling thread. With the `sched_ext` backend, every process it forks belongs to the job from its
+    /// first instruction.
     pub fn following<T>(&self, start: impl FnOnce() -> T) -> T {
-        match &self.shared.lock().by {
-            By::Ext(ext) => ext.following(start),
+        match &self.shared.lock().active {
+            Active::Ext(ext) => ext.following(start),
             _ => start(),
         }
     }
 
-    /// What keeps the windows now: nothing while the scheduler in the kernel waits for a CPU of the job's.
+    /// The backend now: [`Backend::None`] while the scheduler in the kernel waits for a CPU of the job's.
     #[must_use]
-    pub fn by(&self) -> Kept {
-        self.shared.lock().by.kind()
+    pub fn backend(&self) -> Backend {
+        self.shared.lock().active.backend()
     }
 
     /// Whether anything keeps the windows still.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        match &self.shared.lock().by {
+        match &self.shared.lock().active {
             // the agent takes over when it ends
-            By::Ext(_) => true,
-            By::Agent(agent) => agent.is_running(),
-            By::Nothing => false,
+            Active::Ext(_) => true,
+            Active::Agent(agent) => agent.is_running(),
+            Active::None => false,
         }
     }
 
@@ -156,12 +145,12 @@ impl Keeper {
     pub fn stop(mut self) -> KeeperStats {
         self.end();
         let mut inner = self.shared.lock();
-        let by = std::mem::replace(&mut inner.by, By::Nothing);
-        let did = KeeperStats { by: by.kind(), ..inner.stats() };
-        match by {
-            By::Ext(ext) => KeeperStats { sched_ext: Some(ext.stop()), ..did },
-            By::Agent(agent) => KeeperStats { agent: Some(agent.stop()), ..did },
-            By::Nothing => did,
+        let active = std::mem::replace(&mut inner.active, Active::None);
+        let did = KeeperStats { backend: active.backend(), ..inner.stats() };
+        match active {
+            Active::Ext(ext) => KeeperStats { sched_ext: Some(ext.stop()), ..did },
+            Active::Agent(agent) => KeeperStats { agent: Some(agent.stop()), ..did },
+            Active::None => did,
         }
     }
 
@@ -180,15 +169,22 @@ impl Drop for Keeper {
     }
 }
 
-/// Starts the best means there is; with what the user should know of the choice.
-fn choose(config: &KeeperConfig, job: &Arc<Job>) -> Result<(By, Vec<String>), SchedError> {
-    if config.means == Means::Agent {
-        return Ok((agent(config, job)?, Vec::new()));
+/// Starts the backend that is asked for, or the best there is; with what the user should know of the choice.
+fn choose(config: &KeeperConfig, job: &Arc<Job>) -> Result<(Active, Vec<String>), SchedError> {
+    match config.backend {
+        BackendChoice::Auto | BackendChoice::SchedExt => {}
+        BackendChoice::Agent => return Ok((agent(config, job)?, Vec::new())),
+        BackendChoice::Daemon | BackendChoice::None => {
+            return Err(SchedError::Config {
+                what: "a keeper of windows is asked for `daemon` or `none`".into(),
+                advice: "choose auto, sched_ext or agent",
+            });
+        }
     }
     let ext = ExtConfig { windows: config.windows, cpus: config.cpus.clone(), options: config.ext.clone() };
     let refused = match ExtScheduler::start(ext, Arc::clone(job)) {
-        Ok(ext) => return Ok((By::Ext(ext), Vec::new())),
-        Err(e) if config.means == Means::SchedExt => return Err(SchedError::Ext(e)),
+        Ok(ext) => return Ok((Active::Ext(ext), Vec::new())),
+        Err(e) if config.backend == BackendChoice::SchedExt => return Err(SchedError::Ext(e)),
         Err(e) => e,
     };
     tracing::debug!("the agent keeps the windows: {refused}");
@@ -199,7 +195,7 @@ fn choose(config: &KeeperConfig, job: &Arc<Job>) -> Result<(By, Vec<String>), Sc
 }
 
 /// Starts the agent, from a thread that may run everywhere, as its own threads must.
-fn agent(config: &KeeperConfig, job: &Arc<Job>) -> Result<By, SchedError> {
+fn agent(config: &KeeperConfig, job: &Arc<Job>) -> Result<Active, SchedError> {
     let agent =
         AgentConfig { regular: config.regular, ..AgentConfig::new(config.windows, config.cpus.clone()) };
     let start = || {
@@ -211,16 +207,16 @@ fn agent(config: &KeeperConfig, job: &Arc<Job>) -> Result<By, SchedError> {
     };
     let started = std::thread::scope(|s| s.spawn(start).join())
         .unwrap_or_else(|_| Err(SchedError::NoRealTime("starting the agent failed".into())))?;
-    Ok(By::Agent(Box::new(started)))
+    Ok(Active::Agent(Box::new(started)))
 }
 
-impl By {
-    fn kind(&self) -> Kept {
+impl Active {
+    fn backend(&self) -> Backend {
         match self {
-            Self::Ext(ext) if ext.is_loaded() => Kept::SchedExt,
-            Self::Ext(_) => Kept::Nothing,
-            Self::Agent(_) => Kept::Agent,
-            Self::Nothing => Kept::Nothing,
+            Self::Ext(ext) if ext.is_loaded() => Backend::SchedExt,
+            Self::Ext(_) => Backend::None,
+            Self::Agent(_) => Backend::Agent,
+            Self::None => Backend::None,
         }
     }
 }
@@ -236,7 +232,7 @@ impl Shared {
         while !self.stop.load(Ordering::Acquire) {
             std::thread::park_timeout(LOOK);
             let mut inner = self.lock();
-            let By::Ext(ext) = &inner.by else { return };
+            let Active::Ext(ext) = &inner.active else { return };
             let Some(why) = ext.why_stopped() else { continue };
             inner.take_over(&why, &self.job);
             return;
@@ -246,12 +242,12 @@ impl Shared {
 
 impl Inner {
     fn take_over(&mut self, why: &str, job: &Arc<Job>) {
-        if let By::Ext(ext) = std::mem::replace(&mut self.by, By::Nothing) {
+        if let Active::Ext(ext) = std::mem::replace(&mut self.active, Active::None) {
             self.ext = Some(ext.stop());
         }
         let next = match agent(&self.config, job) {
-            Ok(by) => {
-                self.by = by;
+            Ok(active) => {
+                self.active = active;
                 "the agent keeps the windows since".into()
             }
             Err(e) => format!("scheduling is plain since, for the agent did not start: {e}"),
@@ -263,11 +259,11 @@ impl Inner {
 
     fn stats(&self) -> KeeperStats {
         let (mut sched_ext, mut agent) = (self.ext.clone(), None);
-        match &self.by {
-            By::Ext(ext) => sched_ext = Some(ext.stats()),
-            By::Agent(running) => agent = Some(running.stats()),
-            By::Nothing => {}
+        match &self.active {
+            Active::Ext(ext) => sched_ext = Some(ext.stats()),
+            Active::Agent(running) => agent = Some(running.stats()),
+            Active::None => {}
         }
-        KeeperStats { by: self.by.kind(), sched_ext, agent, warnings: self.warnings.clone() }
+        KeeperStats { backend: self.active.backend(), sched_ext, agent, warnings: self.warnings.clone() }
     }
 }

@@ -5,7 +5,7 @@
 //! * [`agent`]: switches the job's tasks at every window edge, for kernels without `sched_ext`.
 //! * [`ext`]: the same inside the kernel's scheduler, for kernels with `sched_ext`.
 //! * [`guardian`]: the process that puts everything back when the agent dies.
-//! * [`keeper`]: the one of both that works here, and the other when it ends.
+//! * [`backend`], [`keeper`]: which of both is asked for; the one that works here, and the other when it ends.
 //! * [`proof`]: what was stolen from the job, split by window, as the kernel's own events show it.
 //! * [`limits`], [`notation`]: the bounds of windows, and how configurations write them.
 //! * [`run`]: a program as the job class, start to end, with its proof.
@@ -17,6 +17,7 @@
 //! A program that starts an agent calls [`main_if_asked`] first thing in its `main`.
 
 pub mod agent;
+pub mod backend;
 pub mod binding;
 mod cgroup;
 mod entry;

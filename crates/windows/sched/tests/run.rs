@@ -5,10 +5,11 @@ mod common;
 
 use std::process::{Output, Stdio};
 
+use colony_client::Backend;
 use colony_node::class::Class;
 use colony_node::task;
 use colony_sched::proof::{ProofSource, WindowTimes};
-use colony_sched::run::{Backend, Ending, RunReport};
+use colony_sched::run::{Ending, RunReport};
 use common::*;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

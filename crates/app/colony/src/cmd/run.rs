@@ -7,10 +7,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use colony_node::cpu::CpuSet;
 use colony_sched::agent::RegularClass;
+use colony_sched::backend::BackendChoice;
 use colony_sched::ext::{Exempt, ExtOptions, KthreadPolicy};
-use colony_sched::run::{Backend, RunConfig, RunReport, run as run_job};
+use colony_sched::run::{RunConfig, RunReport, run as run_job};
 use colony_time::{DutyCycle, Windows};
 
 use crate::exit::WrongUse;
@@ -70,19 +72,26 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
-#[derive(Clone, Copy, Default, ValueEnum)]
-enum BackendArg {
-    /// colonyd where it runs, else the best that works here
-    #[default]
-    Auto,
-    /// colonyd, whose windows hold for every job of the node
-    Daemon,
-    /// The kernel's own scheduler, by sched_ext
-    SchedExt,
-    /// Threads that switch the job's class at each edge
-    Agent,
-    /// Nothing: the windows are only measured
-    None,
+/// A [`BackendChoice`] as a word of the command line.
+#[derive(Clone, Copy, Default)]
+struct BackendArg(BackendChoice);
+
+impl ValueEnum for BackendArg {
+    fn value_variants<'a>() -> &'a [Self] {
+        use BackendChoice::{Agent, Auto, Daemon, None, SchedExt};
+        &[Self(Auto), Self(Daemon), Self(SchedExt), Self(Agent), Self(None)]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let (word, help) = match self.0 {
+            BackendChoice::Auto => ("auto", "colonyd where it runs, else the best that works here"),
+            BackendChoice::Daemon => ("daemon", "colonyd, whose windows hold for every job of the node"),
+            BackendChoice::SchedExt => ("sched-ext", "The kernel's own scheduler, by sched_ext"),
+            BackendChoice::Agent => ("agent", "Threads that switch the job's class at each edge"),
+            BackendChoice::None => ("none", "Nothing: the windows are only measured"),
+        };
+        Some(PossibleValue::new(word).help(help))
+    }
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]
@@ -112,13 +121,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let report = run_job(&RunConfig {
         windows,
-        backend: match args.backend {
-            BackendArg::Auto => Backend::Auto,
-            BackendArg::Daemon => Backend::Daemon,
-            BackendArg::SchedExt => Backend::SchedExt,
-            BackendArg::Agent => Backend::Agent,
-            BackendArg::None => Backend::None,
-        },
+        backend: args.backend.0,
         cpus: args.cpus,
         regular: match args.regular {
             RegularArg::Idle => RegularClass::Idle,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colonyd` keeps its windows by the scheduler in the kernel, with the privileges it has left.
 
-use colony_client::Kept;
+use colony_client::Backend;
 use colony_client::StatsReport;
-use colony_sched::run::{Backend, RunReport};
+use colony_sched::run::RunReport;
 
 use crate::common::{colonyd, node_with, sh};
 
@@ -53,7 +53,7 @@ T
     };
     let stats: StatsReport = serde_json::from_slice(file("stats.json")).expect("stats");
     let ext = stats.sched_ext.expect("the scheduler ran");
-    assert_eq!(stats.kept_by, Kept::SchedExt, "{:?}", stats.warnings);
+    assert_eq!(stats.kept_by, Backend::SchedExt, "{:?}", stats.warnings);
     assert!(ext.favored.job_ns > ext.favored.total_ns() * 9 / 10, "{:?}", ext.favored);
     assert!(ext.edges > 2 && ext.stopped.is_none());
     let metrics = String::from_utf8_lossy(file("metrics"));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The scheduler loads and works on every kernel that has sched_ext.
 
-use colony_sched::run::{Backend, RunReport};
+use colony_client::Backend;
+use colony_sched::run::RunReport;
 use colony_vm::testing::missing;
 use colony_vm::{Exit, Image, Kernel, Vm, VmError};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The scheduler in the kernel ends well, however it ends.
 
-use colony_sched::run::Backend;
+use colony_client::Backend;
 use colony_vm::Vm;
 
 use crate::common::{collecting, colonyd, node_with, report, sh};

@@ -4,8 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use colony_bench::BenchResult;
+use colony_client::Backend;
 use colony_sched::proof::WindowTimes;
-use colony_sched::run::{Backend, RunReport};
+use colony_sched::run::RunReport;
 use colony_vm::testing::missing;
 use colony_vm::{Exit, Kernel, Link, Outcome, Recipe, Vm, fleet};
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The scheduler in the kernel keeps everything but the job out of favored windows.
 
+use colony_client::Backend;
 use colony_client::ExtStats;
-use colony_sched::run::{Backend, RunReport};
+use colony_sched::run::RunReport;
 
 use crate::common::{collecting, node_with, report, sh};
 

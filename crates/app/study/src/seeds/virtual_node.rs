@@ -164,8 +164,9 @@ fn left(report: &RunReport) -> Vec<Source> {
 #[cfg(test)]
 mod tests {
     use colony_client::AgentStats;
+    use colony_client::Backend;
     use colony_sched::proof::{Proof, ProofSource, WindowTimes};
-    use colony_sched::run::{Backend, Ending};
+    use colony_sched::run::Ending;
     use colony_stats::{Bucket, Distribution};
     use colony_time::{DutyCycle, Windows};
 

@@ -136,7 +136,7 @@ fn draw_lengths(frame: &mut Frame<'_>, state: &State, area: Rect) {
 #[cfg(test)]
 mod tests {
     use colony_client::AgentStats;
-    use colony_client::Kept;
+    use colony_client::Backend;
     use colony_client::{Coordination, Mode};
     use colony_client::{CpuTimes, ExtStats, Waited};
     use colony_client::{JobReport, StatsReport};
@@ -222,7 +222,7 @@ mod tests {
             cpus: [1].into_iter().collect(),
             job: JobReport::default(),
             agent: None,
-            kept_by: Kept::Nothing,
+            kept_by: Backend::None,
             sched_ext: None,
             warnings: Vec::new(),
         }
@@ -264,7 +264,7 @@ mod tests {
         assert!(!before.contains("windows of the"), "no job yet:\n{before}");
         let job = JobReport { active: true, ..JobReport::default() };
         let by_kernel =
-            StatsReport { kept_by: Kept::SchedExt, sched_ext: Some(ext()), job, ..stats(windows) };
+            StatsReport { kept_by: Backend::SchedExt, sched_ext: Some(ext()), job, ..stats(windows) };
         let (narrow, wide) = shown(&mut state, by_kernel);
         assert!(narrow.contains("kept by sched_ext") && narrow.contains("by source"), "{narrow}");
         for part in [
@@ -282,7 +282,7 @@ mod tests {
         );
         assert!(!wide.contains('\u{1b}'), "a thread's name must not reach the terminal as it is");
         let agent = AgentStats { edges: 40, switches: 120, ..AgentStats::default() };
-        let by_agent = StatsReport { kept_by: Kept::Agent, agent: Some(agent), ..stats(windows) };
+        let by_agent = StatsReport { kept_by: Backend::Agent, agent: Some(agent), ..stats(windows) };
         let wide = shown(&mut state, by_agent).1;
         assert!(wide.contains("the last job, kept by the agent") && wide.contains("120 switches"), "{wide}");
         for (width, height) in [(1, 1), (20, 3), (300, 80)] {

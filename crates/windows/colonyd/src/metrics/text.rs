@@ -3,6 +3,11 @@
 
 use std::fmt;
 
+use colony_client::Backend;
+use colony_client::Mode;
+use colony_client::StatsReport;
+use colony_client::{CpuStats, CpuTimes};
+use colony_stats::Distribution;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{
     DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, MetricEncoder, NoLabelSet,
@@ -11,11 +16,6 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::totals::{Edges, Totals};
-use colony_client::Kept;
-use colony_client::Mode;
-use colony_client::StatsReport;
-use colony_client::{CpuStats, CpuTimes};
-use colony_stats::Distribution;
 
 /// Threads named in `colony_deferred_thread_seconds`; the rest is one sum.
 const NAMED: usize = 20;
@@ -80,9 +80,9 @@ impl Figures {
         let lengths = [("favored", w.favored_ns()), ("regular", w.regular_ns())];
         let rows = lengths.map(|(window, ns)| ([("window", window.to_owned())], seconds(ns)));
         out.seconds("window", "Length of the windows", rows)?;
-        let by = [("sched_ext", Kept::SchedExt), ("agent", Kept::Agent), ("nothing", Kept::Nothing)];
+        let by = [("sched_ext", Backend::SchedExt), ("agent", Backend::Agent), ("nothing", Backend::None)];
         // after a job the report says what kept its windows: nothing does so now
-        let now = if self.report.job.active { self.report.kept_by } else { Kept::Nothing };
+        let now = if self.report.job.active { self.report.kept_by } else { Backend::None };
         let rows = by.map(|(name, kept)| ([("by", name.to_owned())], u64::from(now == kept)));
         out.gauge("keeper", "What keeps the windows of the job: 1", rows)
     }
@@ -358,7 +358,7 @@ mod tests {
             cpus: "1".parse().expect("a CPU"),
             job: JobReport { active: true, processes: vec![7], tasks: 3, jobs: 2 },
             agent: did.agent,
-            kept_by: did.by,
+            kept_by: did.backend,
             sched_ext: did.sched_ext,
             warnings: did.warnings,
         }
@@ -402,7 +402,7 @@ mod tests {
     fn figures_of_a_job_kept_by_the_kernel() {
         let threads = [("kworker/1:0".into(), 5_000_000), ("a\"b\\\n".into(), 2_000_000)];
         let did = KeeperStats {
-            by: Kept::SchedExt,
+            backend: Backend::SchedExt,
             sched_ext: Some(ext(&threads, &[2_500, 3_000, 70_000])),
             ..KeeperStats::default()
         };
@@ -429,14 +429,18 @@ mod tests {
 
     #[test]
     fn counters_go_on_where_the_last_job_left_them() {
-        let did =
-            |by, ext: Option<ExtStats>, agent| KeeperStats { by, sched_ext: ext, agent, warnings: vec![] };
+        let did = |backend, ext: Option<ExtStats>, agent| KeeperStats {
+            backend,
+            sched_ext: ext,
+            agent,
+            warnings: vec![],
+        };
         let agent =
             AgentStats { edges: 5, switches: 50, lateness: lateness(&[9_000; 5]), ..AgentStats::default() };
         // the scheduler was ended by the kernel, and the agent went on
         let first =
-            did(Kept::Agent, Some(ext(&[("x".into(), 1_000_000_000)], &[1_000; 4])), Some(agent.clone()));
-        let s = written(did(Kept::Agent, None, Some(agent)), &[first]);
+            did(Backend::Agent, Some(ext(&[("x".into(), 1_000_000_000)], &[1_000; 4])), Some(agent.clone()));
+        let s = written(did(Backend::Agent, None, Some(agent)), &[first]);
         assert_eq!(value(&s, "colony_edges_total", &[("by", "sched_ext")]), Some(4.0));
         assert_eq!(value(&s, "colony_edges_total", &[("by", "agent")]), Some(10.0));
         assert_eq!(value(&s, "colony_agent_switches_total", &[]), Some(100.0));

@@ -31,7 +31,7 @@ pub(crate) struct Totals {
     pub(crate) switching: Switching,
 }
 
-/// Edges of one means.
+/// Edges of one backend.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Edges {
     pub(crate) handled: u64,

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use colony_client::Kept;
+use colony_client::Backend;
 use colony_node::class::{self, Class};
 use colony_node::cpu::{self, CpuSet};
 use colony_node::task;
@@ -147,7 +147,7 @@ fn a_job_goes_on_under_the_next_daemon_however_the_last_one_ended() {
         let daemon = daemon.again("");
         let stats = daemon.client().stats().expect("readable");
         assert!(both.iter().all(|pid| stats.job.processes.contains(pid)), "{signal}: {:?}", stats.job);
-        assert_eq!((stats.job.active, stats.kept_by), (true, Kept::Agent));
+        assert_eq!((stats.job.active, stats.kept_by), (true, Backend::Agent));
         wait_until("both are switched again", || both.iter().all(|&t| class::get(t).is_ok_and(|c| c != OWN)));
         group.end();
         wait_until("the job ends", || !daemon.client().stats().expect("readable").job.active);

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use colony_node::class::{self, Class};
 use colony_node::cpu::CpuSet;
 use colony_node::task::{self, TaskId};
+use colony_stats::histogram;
 use colony_time::Windows;
 use colony_time::clock::Clock;
 use hdrhistogram::Histogram;
@@ -31,7 +32,6 @@ use crate::binding::keep_off;
 use crate::guardian::{Guardian, Message, Starter};
 use crate::job::{Job, JobTask};
 use crate::undo::{Tasks, UndoFile};
-use colony_stats::histogram;
 
 /// The time between two scans; longer if one takes more than a twentieth of it.
 const INTERVAL: Duration = Duration::from_millis(20);

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::time::Duration;
 
+use colony_client::RtTask;
 use colony_node::class::{self, Class};
 use colony_node::cpu::CpuSet;
 use colony_node::task;
@@ -12,7 +13,6 @@ use colony_node::task;
 use crate::guardian::{Guardian, Message, Starter};
 use crate::job::{Job, JobTask};
 use crate::undo::{TASKS, Tasks, UndoFile};
-use colony_client::RtTask;
 
 /// Real-time priority of the guardian: above those it puts back would be above everything.
 const PRIORITY: u8 = 60;

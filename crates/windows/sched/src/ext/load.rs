@@ -6,7 +6,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use colony_bpf::{bytes_of, read};
+use colony_client::{CpuStats, CpuTimes, ExtStats, Waited};
 use colony_node::cpu::{self, CpuSet};
+use colony_stats::{Distribution, histogram};
 use colony_time::Windows;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Btf, Link, MapCore, MapFlags, ProgramInput};
@@ -15,8 +17,6 @@ use super::config::{Exempt, ExtConfig, KthreadPolicy};
 use super::error::ExtError;
 use super::skel::{self, MAX_CPUS, types};
 use super::support;
-use colony_client::{CpuStats, CpuTimes, ExtStats, Waited};
-use colony_stats::{Distribution, histogram};
 /// How much earlier favored windows are opened, so that they are open when they begin; at most a twentieth of the
 /// regular window.
 const LEAD_NS: u64 = 20_000;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use colony_client::{ExtStats, RtTask};
 use colony_time::Windows;
 
 use super::config::ExtConfig;
@@ -16,7 +17,6 @@ use super::load::{Ended, Loaded};
 use super::{rt, support};
 use crate::binding::keep_off;
 use crate::job::Job;
-use colony_client::{ExtStats, RtTask};
 
 /// How often it looks for the scheduler's end and for processes that joined the job.
 const LOOK: Duration = Duration::from_millis(250);

@@ -5,6 +5,7 @@ use std::os::fd::{BorrowedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use colony_client::Client;
 use colony_node::cpu::{self, CpuSet};
 use colony_node::task;
 use nix::errno::Errno;
@@ -19,7 +20,6 @@ use super::config::{Ending, RunConfig};
 use crate::SchedError;
 use crate::job::Job;
 use crate::undo::release;
-use colony_client::Client;
 
 /// Signals that are meant for the program.
 const FORWARDED: [Signal; 4] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];

@@ -3,39 +3,23 @@
 
 use std::ffi::OsString;
 
-use colony_client::{AgentStats, ExtStats};
+use colony_client::{AgentStats, Backend, ExtStats};
 use colony_node::cpu::CpuSet;
 use colony_time::Windows;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::RegularClass;
+use crate::backend::BackendChoice;
 use crate::ext::ExtOptions;
 use crate::proof::Proof;
-
-/// What makes the windows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Backend {
-    /// `colonyd` where it runs, else the best that works here.
-    #[default]
-    Auto,
-    /// `colonyd`, whose windows hold for every job of the node.
-    Daemon,
-    /// The [scheduler in the kernel](crate::ext), loaded by this process.
-    SchedExt,
-    /// The user-space [agent](crate::agent), run by this process.
-    Agent,
-    /// Nothing: the windows are only measured, for comparison.
-    None,
-}
 
 /// What to run, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunConfig {
     /// The windows.
     pub windows: Windows,
-    /// What makes them.
-    pub backend: Backend,
+    /// The backend that is asked for.
+    pub backend: BackendChoice,
     /// The job's CPUs, to which the program is bound; `None`: all it may use.
     pub cpus: Option<CpuSet>,
     /// The class of job tasks in regular windows.
@@ -76,7 +60,7 @@ pub struct RunReport {
     pub command: Vec<String>,
     /// The windows.
     pub windows: Windows,
-    /// What made them: never `Auto`.
+    /// The backend that enforced them.
     pub backend: Backend,
     /// The job's CPUs.
     pub cpus: CpuSet,

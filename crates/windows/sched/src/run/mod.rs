@@ -12,15 +12,16 @@ use colony_time::Windows;
 use nix::sys::prctl;
 
 use crate::SchedError;
+use crate::backend::BackendChoice;
 use crate::job::Job;
-use crate::keeper::{Keeper, KeeperConfig, Means};
+use crate::keeper::{Keeper, KeeperConfig};
 use crate::limits::Limits;
 use crate::proof::Observer;
 use child::{Child, Signals};
 
 use colony_client::Client;
-use colony_client::{KeeperStats, Kept};
-pub use config::{Backend, Ending, RunConfig, RunReport};
+use colony_client::{Backend, KeeperStats};
+pub use config::{Ending, RunConfig, RunReport};
 
 /// Runs a program as the job class and waits for its end. Prints nothing.
 ///
@@ -36,16 +37,16 @@ pub fn run(config: &RunConfig) -> Result<RunReport, SchedError> {
     let job = Arc::new(Job::new());
     let _subreaper = Subreaper::become_one(&job)?;
     let observer = Observer::start(plan.windows, &plan.cpus, Arc::clone(&job));
-    let (maker, mut warnings) = Maker::start(config, &plan, &job)?;
+    let (enforcement, mut warnings) = Enforcement::start(config, &plan, &job)?;
     warnings.extend(plan.warnings);
     let started = Instant::now();
     let start = || Child::start(config, &plan.cpus, &signals, plan.daemon.as_ref());
-    let child = observer.following(|| match &maker {
-        Maker::Keeper(keeper) => keeper.following(start),
-        _ => start(),
+    let child = observer.following(|| match &enforcement.keeper {
+        Some(keeper) => keeper.following(start),
+        None => start(),
     })?;
     job.add(child.pid()).or_else(|e| if child.has_ended() { Ok(()) } else { Err(e) })?;
-    if let Maker::Keeper(keeper) = &maker {
+    if let Some(keeper) = &enforcement.keeper {
         keeper.look();
     }
     observer.follow();
@@ -54,8 +55,8 @@ pub fn run(config: &RunConfig) -> Result<RunReport, SchedError> {
     let wall_ns = started.elapsed().as_nanos() as u64;
     let proof = observer.proof();
     drop(observer);
-    let backend = maker.backend();
-    let did = maker.finish();
+    let backend = enforcement.backend();
+    let did = enforcement.finish();
     job.refresh();
     warnings.extend(did.warnings);
     let (agent, sched_ext) = (did.agent, did.sched_ext);
@@ -97,12 +98,12 @@ impl Plan {
         };
         cpu::check(&cpus)?;
         let daemon = match config.backend {
-            Backend::Auto => Client::find(),
-            Backend::Daemon => Some(Client::find().ok_or(SchedError::Config {
+            BackendChoice::Auto => Client::find(),
+            BackendChoice::Daemon => Some(Client::find().ok_or(SchedError::Config {
                 what: "no colonyd answers on this node".into(),
                 advice: "start it (systemctl start colonyd), or run with --backend agent",
             })?),
-            Backend::SchedExt | Backend::Agent | Backend::None => None,
+            BackendChoice::SchedExt | BackendChoice::Agent | BackendChoice::None => None,
         };
         match daemon {
             Some(daemon) => Self::of_daemon(config, daemon, &cpus),
@@ -137,65 +138,56 @@ impl Plan {
     }
 }
 
-/// Who makes the windows of a run.
-enum Maker {
-    Daemon(Client),
-    Keeper(Box<Keeper>),
-    Nobody,
+/// What enforces the windows of a run; neither if they are only measured.
+#[derive(Default)]
+struct Enforcement {
+    daemon: Option<Client>,
+    keeper: Option<Keeper>,
 }
 
-impl Maker {
-    /// Starts what makes the windows, as far as this node lets it, and says what it does not.
+impl Enforcement {
+    /// Starts what enforces the windows, as far as this node lets it, and says what it does not.
     fn start(config: &RunConfig, plan: &Plan, job: &Arc<Job>) -> Result<(Self, Vec<String>), SchedError> {
-        if let Some(daemon) = &plan.daemon {
-            return Ok((Self::Daemon(daemon.clone()), Vec::new()));
+        if plan.daemon.is_some() {
+            return Ok((Self { daemon: plan.daemon.clone(), keeper: None }, Vec::new()));
         }
-        let means = match config.backend {
-            Backend::None => return Ok((Self::Nobody, Vec::new())),
-            Backend::SchedExt => Means::SchedExt,
-            Backend::Agent => Means::Agent,
-            Backend::Auto | Backend::Daemon => Means::Auto,
-        };
+        if config.backend == BackendChoice::None {
+            return Ok((Self::default(), Vec::new()));
+        }
         Limits::default().check(&config.windows)?;
         let keeper = KeeperConfig {
-            means,
+            backend: config.backend,
             windows: plan.windows,
             cpus: plan.cpus.clone(),
             regular: config.regular,
             ext: config.ext.clone(),
         };
         match Keeper::start(keeper, Arc::clone(job)) {
-            Ok(keeper) => Ok((Self::Keeper(Box::new(keeper)), Vec::new())),
-            Err(e @ SchedError::NoRealTime(_)) if config.backend == Backend::Auto => {
-                Ok((Self::Nobody, vec![format!("the windows are only measured, nothing is held back: {e}")]))
+            Ok(keeper) => Ok((Self { daemon: None, keeper: Some(keeper) }, Vec::new())),
+            Err(e @ SchedError::NoRealTime(_)) if config.backend == BackendChoice::Auto => {
+                let warning = format!("the windows are only measured, nothing is held back: {e}");
+                Ok((Self::default(), vec![warning]))
             }
             Err(e) => Err(e),
         }
     }
 
     fn backend(&self) -> Backend {
-        match self {
-            Self::Daemon(_) => Backend::Daemon,
-            Self::Keeper(keeper) => match keeper.by() {
-                Kept::SchedExt => Backend::SchedExt,
-                Kept::Agent => Backend::Agent,
-                Kept::Nothing => Backend::None,
-            },
-            Self::Nobody => Backend::None,
+        match (&self.daemon, &self.keeper) {
+            (Some(_), _) => Backend::Daemon,
+            (None, keeper) => keeper.as_ref().map_or(Backend::None, Keeper::backend),
         }
     }
 
     /// Ends it, and says what it did.
     fn finish(self) -> KeeperStats {
-        match self {
-            // the daemon's means go on while the node has other jobs; its figures are of all of them
-            Self::Daemon(daemon) => daemon.stats().map_or_else(
-                |_| KeeperStats::default(),
-                |s| KeeperStats { agent: s.agent, sched_ext: s.sched_ext, ..KeeperStats::default() },
-            ),
-            Self::Keeper(keeper) => keeper.stop(),
-            Self::Nobody => KeeperStats::default(),
-        }
+        // the backend of the daemon goes on while the node has other jobs; its figures are of all of them
+        let of_daemon = |daemon: Client| {
+            let stats = daemon.stats().ok()?;
+            Some(KeeperStats { agent: stats.agent, sched_ext: stats.sched_ext, ..KeeperStats::default() })
+        };
+        let keeper = self.keeper.map(Keeper::stop);
+        keeper.or_else(|| self.daemon.and_then(of_daemon)).unwrap_or_default()
     }
 }
 

@@ -19,9 +19,10 @@ use colony_node::cpu::{self, CpuSet};
 use colony_node::privilege::Privileges;
 use colony_node::task;
 use colony_sched::agent::{Agent, AgentConfig, RegularClass};
+use colony_sched::backend::BackendChoice;
 use colony_sched::binding;
 use colony_sched::job::Job;
-use colony_sched::run::{Backend, RunConfig, run};
+use colony_sched::run::{RunConfig, run};
 use colony_sched::undo::{self, NodeChanges, UndoFile};
 use colony_time::{DutyCycle, Windows};
 
@@ -158,7 +159,7 @@ fn change_node(pid: i32, mount: &Path) {
 }
 
 fn run_and_print(backend: &str, command: Vec<OsString>) {
-    let backend = if backend == "agent" { Backend::Agent } else { Backend::None };
+    let backend = if backend == "agent" { BackendChoice::Agent } else { BackendChoice::None };
     let config = RunConfig {
         windows: windows(),
         backend,
