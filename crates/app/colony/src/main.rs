@@ -16,7 +16,7 @@ fn main() -> std::process::ExitCode {
     // a run's guardian is this program started again
     colony_sched::main_if_asked();
     tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_env("COLONY_LOG"))
+        .with_env_filter(tracing_subscriber::EnvFilter::from_env(colony_sched::log::VARIABLE))
         .log_internal_errors(false)
         .with_writer(std::io::stderr)
         .init();

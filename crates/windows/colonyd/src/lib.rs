@@ -23,7 +23,6 @@ pub mod config;
 mod event;
 mod files;
 mod guard;
-mod held;
 pub mod metrics;
 mod mount;
 mod notify;

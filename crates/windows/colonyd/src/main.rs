@@ -10,7 +10,6 @@ use colony_sched::log;
 use colony_time::{DutyCycle, text};
 use colonyd::config::{Config, ConfigError};
 use colonyd::{guard_main, serve};
-use tracing_subscriber::EnvFilter;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,7 +24,7 @@ While it runs:
   cat /run/colony/stats /run/colony/clock   what the windows do
   cat /run/colony/last_error                why a write was refused
 
-Exit codes: 0 ended by a signal, 1 failed, 2 wrong use. RUST_LOG=debug logs more.";
+Exit codes: 0 ended by a signal, 1 failed, 2 wrong use. COLONY_LOG=debug logs more.";
 
 /// The node daemon of coordinated scheduling: owns the windows, shows them as files
 #[derive(Debug, Parser)]
@@ -73,8 +72,7 @@ fn main() -> ExitCode {
         return code;
     }
     let arguments = Arguments::parse();
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    log::start(filter);
+    log::start();
     if arguments.restore {
         return colony_sched::restore();
     }

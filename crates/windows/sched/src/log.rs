@@ -21,8 +21,13 @@ const WAIT_MS: u8 = 100;
 /// Lines lost since the last one that was written.
 static LOST: AtomicU64 = AtomicU64::new(0);
 
-/// Starts logging to standard error: without time stamps where standard error is the journal, which has its own.
-pub fn start(filter: EnvFilter) {
+/// The variable that says what is logged, in `colony` and in `colonyd`: a level, or directives of `tracing_subscriber`.
+pub const VARIABLE: &str = "COLONY_LOG";
+
+/// Starts logging to standard error what [`VARIABLE`] says, by default `info` and worse: without time stamps where standard
+/// error is the journal, which has its own.
+pub fn start() {
+    let filter = EnvFilter::try_from_env(VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_target(false)

@@ -54,6 +54,19 @@ fn a_place_that_cannot_be_mounted_on_is_exit_code_1() {
 }
 
 #[test]
+fn the_variable_of_colony_says_what_is_logged() {
+    if !possible() {
+        return;
+    }
+    let said = |variable: &str| {
+        let out = program().args(["--mount", "/proc"]).env(variable, "off").output();
+        text(&out.expect("colonyd starts"))
+    };
+    assert_eq!(said("COLONY_LOG"), "");
+    assert!(said("RUST_LOG").contains("/proc"), "one variable, not two");
+}
+
+#[test]
 fn an_ordinary_user_hears_what_is_missing() {
     use std::os::unix::process::CommandExt;
     if !possible() {

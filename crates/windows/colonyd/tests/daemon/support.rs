@@ -177,7 +177,7 @@ impl Drop for Daemon {
 /// The daemon's program, with nothing to say and nobody to tell.
 pub(crate) fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_colonyd"));
-    command.stdin(Stdio::null()).env_remove("NOTIFY_SOCKET").env_remove("RUST_LOG");
+    command.stdin(Stdio::null()).env_remove("NOTIFY_SOCKET").env_remove("COLONY_LOG");
     command
 }
 

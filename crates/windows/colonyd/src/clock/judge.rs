@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How well this node keeps the windows that all nodes share: by its own clock as its kernel judges it, or by an
-//! estimate of a cluster's clock (`colony clock sync`).
-//!
-//! Windows get guards as wide as the clock may be off. Where it may be off by more than is allowed, or nobody
-//! knows by how much, coordination is given up, and says so; the node then keeps its windows by its own clock
-//! as it is, or keeps none.
+//! Judges the clock again and again, and says what windows to keep by it.
 
 use std::io;
 use std::time::Duration;
@@ -12,46 +7,14 @@ use std::time::Duration;
 use colony_client::{Cluster, Coordination, Mode};
 use colony_clock::anchor::Anchor;
 use colony_clock::estimate::Feed;
-use colony_clock::source::{Reading, Source};
+use colony_clock::source::Reading;
 use colony_clock::{ClockQuality, quality};
 use colony_time::{Windows, text};
-use serde::{Deserialize, Serialize};
 
-use crate::held::{AHEAD_NS, Held, Now, SLACK_NS};
-
-/// `[clock]` of the configuration.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct ClockRules {
-    /// The largest error that windows are coordinated with; without it a tenth of the regular window. Never more
-    /// than a quarter of that, which its guards leave half of.
-    #[serde(
-        with = "colony_sched::notation::some_ns",
-        rename = "max_error",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub max_error_ns: Option<u64>,
-    /// What the error of a disciplined clock is believed to be, instead of what the kernel says.
-    #[serde(
-        with = "colony_sched::notation::some_ns",
-        rename = "error_bound",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub error_bound_ns: Option<u64>,
-    /// What to do where coordination is given up.
-    pub fallback: Fallback,
-}
-
-/// What a node does whose clock is not good enough.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Fallback {
-    /// It keeps its windows by its own clock as it is, without guards.
-    #[default]
-    OwnPhase,
-    /// It keeps no windows: the job has its own class.
-    Off,
-}
+use super::bound::own_bound;
+use super::guards::{differ, guards, max_error_ns, rough};
+use super::held::{AHEAD_NS, Held, Now, SLACK_NS};
+use super::rules::{ClockRules, Fallback};
 
 /// An estimate that cannot be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -83,10 +46,6 @@ pub(crate) struct ClockJudge {
 
 /// How often the clock is judged.
 pub(crate) const EVERY: Duration = Duration::from_secs(1);
-/// Guards come in steps of this share of the regular window, so that windows do not move with every judgement.
-const GUARD_STEPS: u64 = 64;
-/// Windows are moved where they would be off by more than this.
-const MOVE_NS: u64 = 500;
 /// The oldest estimate that is taken.
 const OLDEST_NS: i64 = 3_600_000_000_000;
 
@@ -182,7 +141,7 @@ impl ClockJudge {
     }
 
     fn judge(&mut self, wanted: Windows, kernel: io::Result<ClockQuality>, now: Now) -> Coordination {
-        let max_error_ns = self.max_error_ns(&wanted);
+        let max_error_ns = max_error_ns(&self.rules, &wanted);
         let tai_ns = now.tai_ns();
         let cluster = self.held.as_mut().map(|h| h.on_tai(now));
         let bound = match cluster {
@@ -190,14 +149,20 @@ impl ClockJudge {
                 let later = estimate.bound_at(tai_ns).max(estimate.bound_at(tai_ns.saturating_add(AHEAD_NS)));
                 Ok((later.saturating_add(extra_ns), "cluster"))
             }
-            None => self.own_bound(kernel.as_ref(), now.monotonic_ns),
+            None => match &self.lost {
+                Some(reference) => Err(format!(
+                    "the node slept, and the clock of {reference} went on; compare anew (colony clock sync --feed), or \
+                     write none into clock"
+                )),
+                None => own_bound(&self.rules, &self.told, kernel.as_ref(), now.monotonic_ns),
+            },
         };
         let (bound, source) = match bound {
             Ok((b, source)) => (Ok(b.saturating_add(SLACK_NS)), Some(source)),
             Err(why) => (Err(why), None),
         };
         let on_clock = cluster.map_or(wanted, |(e, _)| e.windows(&wanted, tai_ns));
-        let verdict = bound.clone().and_then(|b| self.guards(&on_clock, b, max_error_ns));
+        let verdict = bound.clone().and_then(|b| guards(&on_clock, b, max_error_ns, self.now.guard_ns));
         let (mode, reason, kept, guard_ns) = match verdict {
             Ok((windows, guard_ns)) => (Mode::Coordinated, None, Some(windows), guard_ns),
             Err(why) => match self.rules.fallback {
@@ -223,72 +188,6 @@ impl ClockJudge {
             last_step_ns: self.last_step_ns,
             kernel: kernel.unwrap_or_default(),
         }
-    }
-
-    fn max_error_ns(&self, wanted: &Windows) -> u64 {
-        let regular_ns = wanted.regular_ns();
-        self.rules.max_error_ns.unwrap_or(regular_ns / 10).min(regular_ns / 4)
-    }
-
-    /// What this node's own clock may be off by and who says so, or why nobody knows.
-    fn own_bound(
-        &self,
-        kernel: Result<&ClockQuality, &io::Error>,
-        monotonic_ns: i64,
-    ) -> Result<(u64, &'static str), String> {
-        if let Some(reference) = &self.lost {
-            return Err(format!(
-                "the node slept, and the clock of {reference} went on; compare anew (colony clock sync --feed), or \
-                 write none into clock"
-            ));
-        }
-        // until the next look; the kernel's figure is coarser, and missing without chronyd's rtcsync
-        let told = self.told.as_ref().ok().zip(monotonic_ns.checked_add(AHEAD_NS));
-        if let Some((reading, bound_ns)) = told.and_then(|(r, at)| Some((r, r.bound_at(at)?))) {
-            let configured = self.rules.error_bound_ns.map(|b| (b, "configuration"));
-            return Ok(configured.unwrap_or((bound_ns, reading.source)));
-        }
-        // a sandbox may forbid to ask
-        let kernel =
-            kernel.map_err(|e| format!("the kernel does not tell how good its clock is (adjtimex: {e})"))?;
-        if !kernel.synchronised {
-            return Err(match &kernel.source {
-                Some(source) => {
-                    // chronyd without rtcsync is synchronised, and only says so itself
-                    let asked = if source == "phc2sys" { "ptp4l" } else { source };
-                    let why =
-                        self.told.as_ref().err().and_then(|all| all.iter().find(|w| w.starts_with(asked)));
-                    let why = why.map(|w| format!("; {w}")).unwrap_or_default();
-                    format!("{source} runs, but has not synchronised the kernel's clock{why}")
-                }
-                None => "nobody disciplines this node's clock (chronyd, or colony clock sync --feed)".into(),
-            });
-        }
-        let configured = self.rules.error_bound_ns.map(|b| (b, "configuration"));
-        configured.or(kernel.error_bound_ns.map(|b| (b, "kernel"))).ok_or_else(|| {
-            format!(
-                "{} tells the kernel no error bound; write what it keeps as error_bound in [clock]",
-                kernel.source.as_deref().unwrap_or("whoever disciplines the clock")
-            )
-        })
-    }
-
-    /// `windows` with guards for an error of `bound_ns`, and their width.
-    fn guards(&self, windows: &Windows, bound_ns: u64, max_error_ns: u64) -> Result<(Windows, u64), String> {
-        if bound_ns > max_error_ns {
-            return Err(format!(
-                "the clock may be off by {}, and {} is allowed (max_error in [clock])",
-                rough(bound_ns),
-                rough(max_error_ns)
-            ));
-        }
-        let step = (windows.regular_ns() / GUARD_STEPS).max(1);
-        let least = bound_ns.div_ceil(step) * step;
-        // narrower only where it is worth the change
-        let before = self.now.guard_ns;
-        let guard_ns = if (least..=least + 2 * step).contains(&before) { before } else { least };
-        let fits = windows.guarded(guard_ns).map(|w| (w, guard_ns));
-        fits.or_else(|_| windows.guarded(bound_ns).map(|w| (w, bound_ns))).map_err(|e| e.to_string())
     }
 
     /// Tells of a change of mode, once.
@@ -318,41 +217,11 @@ impl ClockJudge {
     }
 }
 
-/// Asks all of `sources`: the first that knows a bound, else the first that answers, else why none did.
-pub(crate) fn ask(sources: &mut [Box<dyn Source>]) -> Result<Reading, Vec<String>> {
-    let (mut readings, mut errors) = (Vec::new(), Vec::new());
-    for source in sources {
-        match source.read() {
-            Ok(reading) if reading.bound_ns.is_some() => return Ok(reading),
-            Ok(reading) => readings.push(reading),
-            Err(e) => errors.push(e.to_string()),
-        }
-    }
-    readings.into_iter().next().ok_or(errors)
-}
-
-/// Whether keeping `old` instead of `new` would show from `tai_ns` on.
-fn differ(old: &Windows, new: &Windows, tai_ns: i64) -> bool {
-    let apart = |t: i64| {
-        let d = old.phase(t).abs_diff(new.phase(t));
-        d.min(new.period_ns().abs_diff(d))
-    };
-    old.favored_ns().abs_diff(new.favored_ns()) > MOVE_NS
-        || old.period_ns().abs_diff(new.period_ns()) > MOVE_NS
-        || apart(tai_ns) > MOVE_NS
-        || apart(tai_ns.saturating_add(AHEAD_NS)) > MOVE_NS
-}
-
-/// A time to three digits, for people.
-fn rough(ns: u64) -> text::Ns {
-    let unit = 10u64.pow(ns.max(1).ilog10().saturating_sub(2));
-    text::Ns(ns / unit * unit)
-}
-
 #[cfg(test)]
 mod tests {
     use colony_clock::Estimate;
 
+    use super::super::guards::MOVE_NS;
     use super::*;
     use colony_time::DutyCycle;
     use colony_time::clock::Clock;
@@ -443,7 +312,7 @@ mod tests {
         k.look_with(wanted(), Ok(ClockQuality { error_bound_ns: None, ..good(0) }), at(1.0, 0));
         assert_eq!((k.state().mode, k.state().error_bound_ns), (Mode::Coordinated, Some(3_000)));
         let mut k = judge(ClockRules { max_error_ns: Some(u64::MAX), ..ClockRules::default() });
-        assert_eq!(k.max_error_ns(&wanted()), 1_250_000, "guards never eat more than half");
+        assert_eq!(max_error_ns(&k.rules, &wanted()), 1_250_000, "guards never eat more than half");
         k.look_with(wanted(), Ok(good(1_200_000)), at(1.0, 0));
         assert!(k.state().kept.is_some_and(|w| w.regular_ns() >= 2_400_000), "{:?}", k.state());
     }
