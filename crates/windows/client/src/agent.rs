@@ -4,12 +4,12 @@
 use colony_stats::Distribution;
 use serde::{Deserialize, Serialize};
 
-/// What an agent did so far.
+/// Statistics of an agent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AgentStats {
     /// Edges handled, counted on each CPU.
     pub edges: u64,
-    /// Edges no thread was awake for in time: the window had passed already.
+    /// Edges at which no thread was awake before the whole window had passed.
     pub missed: u64,
     /// How late after its edge each thread woke.
     pub lateness: Distribution,
@@ -21,7 +21,7 @@ pub struct AgentStats {
     pub tasks: u64,
     /// Tasks that ever joined.
     pub joined: u64,
-    /// Tasks the scanner put right between edges: new ones, and such as no thread had switched.
+    /// Tasks that the scanner switched between edges: new tasks, and tasks that no thread had switched.
     pub settled: u64,
     /// Tasks that could not be switched, or did not fit the table.
     pub errors: u64,
@@ -29,12 +29,12 @@ pub struct AgentStats {
     pub last_error: Option<String>,
     /// How often the guardian had died and was started again.
     pub guardian_restarts: u64,
-    /// CPU time of the agent's threads.
+    /// CPU time of the agent's threads, in nanoseconds.
     pub cpu_ns: u64,
-    /// Time since the start.
+    /// Time since the start, in nanoseconds.
     pub wall_ns: u64,
-    /// Why the agent gave up and put the tasks back, if it did.
+    /// Why the agent stopped by itself and restored the tasks, if it did.
     pub stopped: Option<String>,
-    /// What the user should know about these windows on this node.
+    /// Warnings for the user about these windows on this node.
     pub warnings: Vec<String>,
 }

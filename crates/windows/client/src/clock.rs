@@ -6,7 +6,7 @@ use colony_time::clock::{Clock, tai_offset_s};
 use colony_time::{WindowKind, Windows};
 use serde::{Deserialize, Serialize};
 
-/// The file `clock`: where in its period the node is.
+/// The report of the file `clock`: the position of the node in its period.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClockReport {
     /// [`ClockReport::SCHEMA`].
@@ -15,20 +15,20 @@ pub struct ClockReport {
     pub tai_ns: i64,
     /// Seconds TAI is ahead of UTC, as the kernel has it.
     pub tai_offset_s: i64,
-    /// Whether the kernel was told that offset; where not, `tai_ns` is UTC, and nodes agree only with each
-    /// other's likes.
+    /// Whether the kernel knows that offset. If not, `tai_ns` is UTC, and the node agrees only with nodes that do not know it
+    /// either.
     pub tai_offset_known: bool,
     /// The windows as they are set.
     pub windows: Windows,
-    /// The windows as this node keeps them, on its own clock and with guards, and how well.
+    /// The windows that this node enforces, on its own clock and with guards, and how exact they are.
     pub coordination: Coordination,
     /// Time since this period began, in nanoseconds.
     pub phase_ns: u64,
-    /// The window this is in.
+    /// The window that is open at `tai_ns`.
     pub window: WindowKind,
     /// The next edge, in TAI nanoseconds.
     pub next_edge_ns: i64,
-    /// The window that begins there.
+    /// The window that opens at the next edge.
     pub next_window: WindowKind,
 }
 
@@ -60,56 +60,56 @@ impl ClockReport {
     }
 }
 
-/// How windows are kept.
+/// How the windows of this node relate to those of other nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// Together with all nodes whose clocks are as good.
+    /// Coordinated with all nodes whose clock error is within the limit.
     Coordinated,
-    /// By this node's own clock, whatever it reads.
+    /// On this node's own clock, whatever its error.
     OwnPhase,
-    /// Not at all.
+    /// No windows are enforced.
     Off,
 }
 
-/// How well the windows are kept, as the files `clock` and `stats` say.
+/// How well the windows agree with those of other nodes, in the files `clock` and `stats`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Coordination {
-    /// How windows are kept.
+    /// Whether the windows are coordinated.
     pub mode: Mode,
-    /// Why they are not coordinated.
+    /// Why they are not coordinated; `None` if they are.
     pub reason: Option<String>,
-    /// The windows on this node's clock, guards included; none where none are kept.
+    /// The windows that are enforced, on this node's clock and with guards; `None` in [`Mode::Off`].
     pub kept: Option<Windows>,
-    /// Width of the guards on both sides of a favored window.
+    /// Width of the guards on both sides of a favored window, in nanoseconds.
     pub guard_ns: u64,
-    /// What this clock may be off by, if anybody knows.
+    /// Upper bound of this clock's error, in nanoseconds, if it is known.
     pub error_bound_ns: Option<u64>,
     /// The source of that bound: `cluster`, `configuration`, `kernel`, or the program that disciplines the clock.
     #[serde(default)]
     pub error_bound_source: Option<String>,
-    /// What it may be off by at most for windows to be coordinated.
+    /// The largest error with which windows are coordinated, in nanoseconds.
     pub max_error_ns: u64,
-    /// An estimate of the cluster's clock, which windows are counted on instead of TAI.
+    /// The estimate of the cluster's clock, if windows are counted on that clock instead of TAI.
     pub cluster: Option<Cluster>,
     /// How often the clock was set since the daemon started.
     pub steps: u64,
-    /// By how much the last time.
+    /// By how much the clock was set the last time, in nanoseconds.
     pub last_step_ns: Option<i64>,
-    /// The clock as the kernel judges it.
+    /// The state of the clock according to the kernel.
     pub kernel: ClockQuality,
 }
 
-/// The cluster's clock, as it was estimated.
+/// An estimate of the cluster's clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cluster {
-    /// Whose clock it is.
+    /// The node whose clock it is.
     pub reference: String,
-    /// That clock less this node's TAI now.
+    /// That clock less this node's TAI now, in nanoseconds.
     pub offset_ns: i64,
-    /// What it gains on it, parts per million.
+    /// Drift of that clock against this node's TAI, in parts per million.
     pub drift_ppm: f64,
-    /// Time since the estimate was made.
+    /// Time since the estimate was made, in nanoseconds.
     pub age_ns: u64,
 }
 

@@ -6,7 +6,7 @@ use colony_node::cpu::CpuSet;
 use colony_stats::Distribution;
 use serde::{Deserialize, Serialize};
 
-/// What a CPU did in windows of one kind, as the scheduler saw it.
+/// CPU time in windows of one kind, in nanoseconds, by the kind of task that ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuTimes {
     /// A task of the job ran.
@@ -31,7 +31,7 @@ impl CpuTimes {
         self.away_ns += more.away_ns;
     }
 
-    /// All of it.
+    /// The sum of these times, in nanoseconds.
     #[must_use]
     pub const fn total_ns(&self) -> u64 {
         self.job_ns + self.other_ns + self.filled_ns + self.exempt_ns + self.away_ns
@@ -41,36 +41,36 @@ impl CpuTimes {
 /// Threads of one name that waited while favored windows held them back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waited {
-    /// Their name.
+    /// The name of the threads.
     pub comm: String,
-    /// How often.
+    /// Number of waits.
     pub times: u64,
-    /// For how long, all together.
+    /// Sum of these waits, in nanoseconds.
     pub total_ns: u64,
-    /// The longest of these waits.
+    /// The longest of these waits, in nanoseconds.
     pub max_ns: u64,
 }
 
 /// One CPU of the job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuStats {
-    /// Its number.
+    /// The number of the CPU.
     pub cpu: usize,
-    /// Its favored windows.
+    /// CPU time in favored windows.
     pub favored: CpuTimes,
-    /// Its regular windows.
+    /// CPU time in regular windows.
     pub regular: CpuTimes,
     /// Edges its timer handled.
     pub edges: u64,
     /// Favored windows that have ended.
     pub favored_windows: u64,
-    /// Those in which something else than the job ran, idle and exempt apart.
+    /// Favored windows in which a task outside the job ran (idle time and exempt tasks not counted).
     pub windows_hit: u64,
-    /// How long in the worst of them.
+    /// Time of such tasks in the worst of these windows, in nanoseconds.
     pub worst_window_ns: u64,
     /// Scheduler ticks that interrupted the job in favored windows.
     pub ticks_favored: u64,
-    /// And in regular ones.
+    /// Scheduler ticks that interrupted the job in regular windows.
     pub ticks_regular: u64,
 }
 
@@ -91,46 +91,46 @@ impl CpuStats {
 /// A task of a real-time class that may use CPUs of the job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RtTask {
-    /// Its number.
+    /// The number of the task.
     pub tid: i32,
-    /// Its start in clock ticks since boot: with the number it names the task for good.
+    /// Start of the task in clock ticks since boot. Number and start together are unique.
     pub start_ticks: u64,
-    /// Its name.
+    /// The name of the task.
     pub comm: String,
-    /// Its class.
+    /// The scheduling class of the task.
     pub class: Class,
-    /// Whether it is the kernel's own.
+    /// Whether it is a kernel thread.
     pub kernel: bool,
-    /// CPU time it has had.
+    /// CPU time of the task so far, in nanoseconds.
     pub ran_ns: u64,
 }
 
-/// What the scheduler did so far, on all of the job's CPUs.
+/// Statistics of the scheduler in the kernel, for all of the job's CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ExtStats {
     /// The job's CPUs.
     pub cpus: CpuSet,
-    /// Favored windows, summed over the CPUs.
+    /// CPU time in favored windows, summed over the CPUs.
     pub favored: CpuTimes,
-    /// Regular windows.
+    /// CPU time in regular windows, summed over the CPUs.
     pub regular: CpuTimes,
     /// Edges handled, counted on each CPU.
     pub edges: u64,
     /// Edges whose whole window had passed before the timer came.
     pub missed: u64,
-    /// Times the clock was set, and the windows begun anew by it.
+    /// Number of times the clock was set, after which the windows are counted anew.
     pub clock_steps: u64,
     /// How late after its edge each timer came.
     pub lateness: Distribution,
     /// Favored windows that have ended, counted on each CPU.
     pub favored_windows: u64,
-    /// Those in which something else than the job ran, idle and exempt apart.
+    /// Favored windows in which a task outside the job ran (idle time and exempt tasks not counted).
     pub windows_hit: u64,
-    /// How long in the worst of them.
+    /// Time of such tasks in the worst of these windows, in nanoseconds.
     pub worst_window_ns: u64,
     /// Scheduler ticks that interrupted the job in favored windows.
     pub ticks_favored: u64,
-    /// And in regular ones.
+    /// Scheduler ticks that interrupted the job in regular windows.
     pub ticks_regular: u64,
     /// Tasks put into idle favored windows.
     pub filled: u64,
@@ -139,9 +139,9 @@ pub struct ExtStats {
     /// How often a task had to wait because a cgroup it is in had used its `cpu.max`.
     #[serde(default)]
     pub throttled: u64,
-    /// Who was held back, the longest in total first.
+    /// Threads that favored windows held back, by name, the longest total wait first.
     pub deferred: Vec<Waited>,
-    /// Every CPU by itself.
+    /// Statistics of each CPU.
     pub by_cpu: Vec<CpuStats>,
     /// Real-time tasks that may use the job's CPUs: they are above this scheduler.
     pub real_time: Vec<RtTask>,
@@ -149,16 +149,16 @@ pub struct ExtStats {
     pub demoted: Vec<RtTask>,
     /// Times the scheduler was loaded again, after CPUs came or went.
     pub restarts: u64,
-    /// Time since the start.
+    /// Time since the start, in nanoseconds.
     pub wall_ns: u64,
-    /// Why the scheduler is not running any more, if it ended by itself.
+    /// Why the kernel ended the scheduler, if it did.
     pub stopped: Option<String>,
-    /// What the user should know.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
 }
 
 impl ExtStats {
-    /// Adds what a scheduler did that was loaded after this one's.
+    /// Adds the statistics of a scheduler that was loaded after this one.
     pub fn add(&mut self, later: Self) {
         self.favored.add(&later.favored);
         self.regular.add(&later.regular);

@@ -9,18 +9,18 @@
 pub enum File {
     /// The period; a write changes it.
     Period,
-    /// The favored part of it; a write changes it.
+    /// The duty cycle, which is the favored part of the period; a write changes it.
     DutyCycle,
-    /// The job class; a write joins it.
+    /// The job class; a write adds a process to it.
     Job,
-    /// What the windows do: JSON.
+    /// The windows, the job and statistics: JSON ([`StatsReport`](crate::StatsReport)).
     Stats,
-    /// Where in its period the node is, and how well it keeps that: JSON. A write gives an estimate of the
-    /// cluster's clock.
+    /// The position in the period, and the clock error: JSON ([`ClockReport`](crate::ClockReport)). A write gives an estimate
+    /// of the cluster's clock.
     Clock,
     /// The node's limits: TOML.
     Limits,
-    /// Why the reader's last write was refused; empty after one that was not.
+    /// Why the last write of the reading user was refused; empty if it was not.
     LastError,
 }
 

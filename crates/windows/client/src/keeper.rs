@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Statistics of whatever enforces the windows of a job.
+//! Statistics of a keeper, which enforces the windows of a job by one backend after the other.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,15 +7,15 @@ use crate::agent::AgentStats;
 use crate::backend::Backend;
 use crate::ext::ExtStats;
 
-/// What a keeper did.
+/// Statistics of a keeper.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KeeperStats {
     /// The backend now, or the last one: [`Backend::None`] while the scheduler in the kernel waits for a CPU of the job's.
     pub backend: Backend,
-    /// What the scheduler in the kernel did, if it ever ran.
+    /// Statistics of the scheduler in the kernel, if it ever ran.
     pub sched_ext: Option<ExtStats>,
-    /// What the agent did, if it ever ran.
+    /// Statistics of the agent, if it ever ran.
     pub agent: Option<AgentStats>,
-    /// What the user should know.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
 }

@@ -10,18 +10,18 @@ use crate::backend::{Backend, serialize_kept_by};
 use crate::clock::Coordination;
 use crate::ext::ExtStats;
 
-/// The file `stats`: what the windows do.
+/// The report of the file `stats`: the windows, the job, and the statistics of the backend.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StatsReport {
     /// [`StatsReport::SCHEMA`].
     pub schema: String,
-    /// The daemon's process.
+    /// Process number of the daemon.
     pub pid: u32,
     /// Time since the daemon started, in nanoseconds.
     pub uptime_ns: u64,
     /// The windows as they are set.
     pub windows: Windows,
-    /// How well they are kept together with other nodes.
+    /// How well the windows agree with those of other nodes.
     pub coordination: Coordination,
     /// The duty cycle as it was given.
     pub duty_cycle: String,
@@ -29,15 +29,15 @@ pub struct StatsReport {
     pub cpus: CpuSet,
     /// The job.
     pub job: JobReport,
-    /// What the agent did: the one that runs, or the last one.
+    /// Statistics of the agent that runs, or of the last one.
     pub agent: Option<AgentStats>,
     /// The backend of the job that runs, or of the last one.
     #[serde(default, serialize_with = "serialize_kept_by")]
     pub kept_by: Backend,
-    /// What the scheduler in the kernel did: the one that runs, or the last one.
+    /// Statistics of the scheduler in the kernel that runs, or of the last one.
     #[serde(default)]
     pub sched_ext: Option<ExtStats>,
-    /// What the user should know.
+    /// Warnings for the user.
     #[serde(default)]
     pub warnings: Vec<String>,
 }
@@ -45,13 +45,13 @@ pub struct StatsReport {
 /// The job in [`StatsReport`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobReport {
-    /// Whether there is one, and an agent switches it.
+    /// Whether there is a job for which windows are enforced.
     pub active: bool,
-    /// Its processes.
+    /// Process numbers of the job.
     pub processes: Vec<i32>,
-    /// How many threads they have.
+    /// Number of threads of these processes.
     pub tasks: usize,
-    /// Jobs since the daemon started, this one included.
+    /// Number of jobs since the daemon started, this one included.
     pub jobs: u64,
 }
 

@@ -39,24 +39,6 @@ static __always_inline void close_window(struct cpu *c)
 	}
 }
 
-static __always_inline u32 late_bucket(u64 ns)
-{
-	u32 octave = 0, bucket;
-	u64 v = ns;
-
-	if (ns < 8)
-		return ns;
-	if (v >> 32) { v >>= 32; octave += 32; }
-	if (v >> 16) { v >>= 16; octave += 16; }
-	if (v >> 8) { v >>= 8; octave += 8; }
-	if (v >> 4) { v >>= 4; octave += 4; }
-	if (v >> 2) { v >>= 2; octave += 2; }
-	if (v >> 1) octave += 1;
-	/* the three bits below the highest */
-	bucket = (octave - 2) * 8 + ((ns >> (octave - 3)) & 7);
-	return bucket < LATE_BUCKETS ? bucket : LATE_BUCKETS - 1;
-}
-
 static __always_inline void charge_deferred(struct task_struct *p, u64 ns)
 {
 	struct name name = {};

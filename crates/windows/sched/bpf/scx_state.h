@@ -7,6 +7,7 @@
 
 #include "scx_compat.h"
 #include "favored.h"
+#include "scx_late.h"
 
 #define MAX_CPUS 4096
 #define MAX_NAMES 32
@@ -81,9 +82,6 @@ struct exit_record {
 
 /* what a CPU does, as far as this scheduler sees */
 enum kind { AWAY, JOB, OTHER, FILL, EXEMPT, KINDS };
-
-/* lateness in buckets an eighth of an octave wide, from 0 to 2^34 ns */
-#define LATE_BUCKETS 256
 
 struct account {
 	u64 ns[KINDS];

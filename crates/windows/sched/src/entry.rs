@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a program of ours may have been started as, instead of what its user wants.
+//! Roles in which a program of Colony starts itself again: guardian, and release agent.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -11,8 +11,8 @@ use colony_node::task::TaskId;
 use crate::guardian;
 use crate::undo::{self, release};
 
-/// Becomes a guardian, or undoes what dead processes left behind, if this process was started for that, and then does not
-/// return. Call it first thing in the `main` of every program that starts an [agent](crate::agent).
+/// If this process was started as a guardian or as the release agent, does that work and does not return. Call it first in
+/// the `main` of every program that starts an [agent](crate::agent).
 pub fn main_if_asked() {
     guardian::main_if_asked();
     let Some(ended) = std::env::args_os().nth(1).and_then(|a| release::released(Path::new(&a))) else {
@@ -26,8 +26,8 @@ pub fn main_if_asked() {
     std::process::exit(0);
 }
 
-/// Whether a process that the kernel called for is dead, or is soon: its last thread leaves the group before it is a zombie.
-/// One that lives on was taken out of its group by somebody else, and still looks after its job.
+/// Waits until the process whose group has become empty is dead: its last thread leaves the group before it is a zombie.
+/// Returns `false` if the process lives on: another program moved it out of its group, and it still serves its job.
 fn is_over(process: TaskId) -> bool {
     let since = Instant::now();
     while process.is_running_process().unwrap_or(false) {
@@ -39,8 +39,7 @@ fn is_over(process: TaskId) -> bool {
     true
 }
 
-/// Undoes what dead processes of Colony have left behind on this node, and what process `ended` has; how many tasks were
-/// restored.
+/// Undoes the changes of dead processes of Colony, and those of process `ended`. Returns how many tasks were restored.
 fn undo_left_behind(ended: Option<TaskId>) -> usize {
     let restored = undo::restore_tasks(ended);
     undo::restore_node(ended);
@@ -48,7 +47,7 @@ fn undo_left_behind(ended: Option<TaskId>) -> usize {
     restored
 }
 
-/// Undoes what dead processes of Colony have left behind on this node: `colonyd --restore`.
+/// Undoes the changes that dead processes of Colony have left on this node: `colonyd --restore`.
 #[must_use]
 pub fn restore() -> ExitCode {
     let restored = undo_left_behind(None);
@@ -58,7 +57,7 @@ pub fn restore() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Says how many tasks were restored.
+/// The log line for `count` restored tasks.
 fn restored_tasks(count: usize) -> String {
     match count {
         1 => "1 task was left behind by an agent that was killed; it is in its own class".into(),

@@ -3,14 +3,14 @@
 
 use colony_node::class::{self, Class};
 
-/// Whether a task of this class can be given it again: a deadline task cannot, so it is left alone.
+/// Whether a task can be put back into this class. A deadline task cannot, so it is left alone.
 pub(crate) fn can_be_put_back(own: Class) -> bool {
     const EXT: u32 = 7;
     !matches!(own, Class::Foreign(policy) if policy != EXT)
 }
 
-/// Puts a task into a class its children inherit or, with `reset` or without the privilege to lift the reset on fork, one
-/// they start without. It keeps the nice value it has: no class it was given has changed that, and its program may have.
+/// Puts a task into a class. Its children inherit the class, except with `reset` or without the privilege to lift the reset
+/// on fork. The task keeps its nice value: no class it was given has changed that, and its program may have.
 pub(crate) fn put_back(tid: i32, class: Class, reset: bool) -> std::io::Result<()> {
     let class = class.with_nice(class::nice(tid)?);
     if reset {

@@ -393,4 +393,32 @@ mod tests {
         }
         assert!(bucket_ns(buckets - 1) > 1 << 33);
     }
+
+    /// What `late_bucket` of `bpf/scx_late.h` says for each of `values`, compiled for this machine.
+    fn buckets_of_the_kernel_side(values: impl Iterator<Item = u64>) -> Vec<usize> {
+        let folder = tempfile::tempdir().expect("temp dir");
+        let (source, program) = (folder.path().join("late.c"), folder.path().join("late"));
+        let values: Vec<String> = values.map(|v| format!("{v}ull")).collect();
+        let text = format!(
+            "#include <stdio.h>\n#undef __always_inline\n#define __always_inline inline\ntypedef unsigned u32;\n\
+             typedef unsigned long long u64;\n{}\nstatic const u64 values[] = {{{}}};\n\
+             int main(void) {{ for (unsigned i = 0; i < sizeof values / 8; i++) \
+             printf(\"%u\\n\", late_bucket(values[i])); }}\n",
+            include_str!("../../bpf/scx_late.h"),
+            values.join(", ")
+        );
+        std::fs::write(&source, text).expect("writable");
+        // the linker of every Rust program
+        let compiled = std::process::Command::new("cc").arg("-o").args([&program, &source]).status();
+        assert!(compiled.expect("cc").success());
+        let said = std::process::Command::new(&program).output().expect("it runs").stdout;
+        String::from_utf8_lossy(&said).lines().map(|l| l.parse().expect("a number")).collect()
+    }
+
+    #[test]
+    fn the_middle_of_a_bucket_is_in_that_bucket_of_the_kernel_side() {
+        let buckets = types::cpu::default().late.len();
+        let back = buckets_of_the_kernel_side((0..buckets).map(bucket_ns));
+        assert_eq!(back, (0..buckets).collect::<Vec<_>>());
+    }
 }

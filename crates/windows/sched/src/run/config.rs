@@ -66,18 +66,18 @@ pub struct RunReport {
     pub cpus: CpuSet,
     /// How the program ended.
     pub ending: Ending,
-    /// Its length.
+    /// Wall time of the run, in nanoseconds.
     pub wall_ns: u64,
-    /// CPU time of the job: the program and every descendant that was waited for.
+    /// CPU time of the job in nanoseconds: the program and every descendant that was waited for.
     pub job_cpu_ns: u64,
-    /// What was stolen from it, and by whom.
+    /// Time stolen from the job, and the threads that took it.
     pub proof: Proof,
-    /// What the agent did; `None` without one.
+    /// Statistics of the agent; `None` without one.
     pub agent: Option<AgentStats>,
-    /// What the scheduler in the kernel did; `None` without one.
+    /// Statistics of the scheduler in the kernel; `None` without one.
     pub sched_ext: Option<ExtStats>,
     /// Processes of the job that outlived the program; they are in their own class.
     pub left_running: Vec<i32>,
-    /// What the user should know.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
 }
