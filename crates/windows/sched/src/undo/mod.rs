@@ -6,7 +6,7 @@
 //! `/run/colony-undo`, a [`UndoFile`] each, readable for root only and named after the process that changed the node. Four
 //! readers undo what is in the files of dead processes:
 //!
-//! * the [release agent](release) that the kernel itself starts when the last process has died,
+//! * the [release agent](arm) that the kernel itself starts when the last process has died,
 //! * `colonyd --restore`, which the unit runs after `colonyd` has ended (`ExecStopPost=`),
 //! * every agent and every `colonyd` when it starts,
 //! * the guardian, which removes the file when it has done its work.
