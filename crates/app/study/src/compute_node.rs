@@ -14,7 +14,7 @@ use colony_vm::{Exit, Image, Kernel, Vm};
 use serde::Deserialize;
 
 use crate::StudyError;
-use crate::measured::step;
+use crate::error::step;
 
 /// What errors call it.
 const WHAT: &str = "running the NAS kernels on a compute node and on Linux";

@@ -52,3 +52,8 @@ impl StudyError {
         matches!(self, Self::Unknown { .. } | Self::Params(_))
     }
 }
+
+/// The error of a step that failed.
+pub(crate) fn step(what: &str, reason: &dyn std::fmt::Display) -> StudyError {
+    StudyError::Step { what: what.into(), reason: reason.to_string() }
+}

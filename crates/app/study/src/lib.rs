@@ -19,6 +19,7 @@ pub mod node;
 pub mod noise;
 pub mod params;
 pub mod project;
+mod quiet;
 pub mod report;
 pub mod results;
 pub mod seeds;

@@ -14,6 +14,7 @@ use colony_sim::NodeNoise;
 use colony_trace::{Trace, periodic};
 
 use crate::StudyError;
+use crate::error::step;
 use crate::node::Injection;
 use crate::noise::summarise;
 use crate::results::{Explained, Noise, SourceRow};
@@ -110,11 +111,6 @@ impl Measuring {
         };
         measure::measure(&config, |_| true).map_err(|e| step("measuring noise", &e))
     }
-}
-
-/// A step that failed.
-pub(crate) fn step(what: &str, reason: &dyn std::fmt::Display) -> StudyError {
-    StudyError::Step { what: what.into(), reason: reason.to_string() }
 }
 
 /// The periods that a reader would act on: most of their ticks are there. The whole list is

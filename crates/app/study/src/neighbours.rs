@@ -2,12 +2,11 @@
 //! Other programs on the job's CPUs: a study would take their time for the node's own noise.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
 use colony_node::cpu::CpuSet;
 use serde::{Deserialize, Serialize};
 
-use crate::{Node, Params, Progress, format};
+use crate::format;
 
 /// Share of the job's CPUs up to which they count as quiet: daemons take less.
 pub const QUIET: f64 = 0.05;
@@ -239,31 +238,6 @@ impl Neighbours {
         };
         Some(text)
     }
-}
-
-/// Looks at the job's CPUs before anything runs there. While others use them, looks again, for up to
-/// `params.wait_quiet_s`. `None` where the node does not say.
-pub(crate) fn before(params: &Params, node: &dyn Node, progress: &dyn Progress) -> Option<Neighbours> {
-    let look = Duration::from_secs_f64((params.measure_s / 5.0).clamp(0.3, 3.0));
-    let load = || {
-        let begin = node.usage()?;
-        std::thread::sleep(look);
-        Some(node.usage()?.since(&begin))
-    };
-    let first = progress.during("looking for other programs", look.as_secs_f64(), load)?;
-    if first.is_quiet() || params.wait_quiet_s <= 0.0 {
-        return Some(Neighbours { before: first, ..Neighbours::default() });
-    }
-    let began = Instant::now();
-    let what = format!("waiting for a quiet node, others take {}", format::percent(first.others));
-    let before = progress.during(&what, params.wait_quiet_s, || {
-        let mut last = first;
-        while !last.is_quiet() && began.elapsed().as_secs_f64() < params.wait_quiet_s {
-            last = load()?;
-        }
-        Some(last)
-    })?;
-    Some(Neighbours { before, during: None, waited_s: began.elapsed().as_secs_f64() })
 }
 
 #[cfg(test)]

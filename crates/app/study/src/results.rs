@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `study/results.json`: what a study found, with everything needed to run it again.
 
-use std::io::Write;
 use std::path::Path;
 
 use colony_node::privilege::Privileges;
@@ -343,28 +342,6 @@ impl Results {
             colony_node::file::check_writable(&file).map_err(error(&file))?;
         }
         Ok(())
-    }
-
-    /// Writes `results.json` and `report.html` into `folder`, which is made if need be.
-    ///
-    /// # Errors
-    /// [`StudyError::Write`] names the file.
-    pub fn write(&self, folder: &Path) -> Result<(), StudyError> {
-        let error = |path: &Path| {
-            let path = path.to_path_buf();
-            move |source| StudyError::Write { path, source }
-        };
-        std::fs::create_dir_all(folder).map_err(error(folder))?;
-        let json = folder.join("results.json");
-        colony_node::file::write_atomically::<std::io::Error>(&json, |w| {
-            serde_json::to_writer_pretty(&mut *w, self)?;
-            w.write_all(b"\n")
-        })
-        .map_err(error(&json))?;
-        let html = folder.join("report.html");
-        let page = crate::report::page(self);
-        colony_node::file::write_atomically::<std::io::Error>(&html, |w| w.write_all(page.as_bytes()))
-            .map_err(error(&html))
     }
 
     /// The run of `allreduce` with this noise under this scheduler.

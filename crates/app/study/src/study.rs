@@ -8,7 +8,7 @@ use colony_time::Windows;
 use crate::node::{BenchRun, Injection};
 use crate::project::{self, Level};
 use crate::results::{Cell, Edges, Published, Results, SchedulerKind};
-use crate::{Node, Params, Progress, StudyError, format, neighbours, seeds, table};
+use crate::{Node, Params, Progress, StudyError, format, quiet, seeds, table};
 
 /// Runs the whole study on `node`. A step that is not possible here is left out and said so in
 /// [`Results::not_done`]; the others go on.
@@ -32,7 +32,7 @@ pub fn run(params: &Params, node: &mut dyn Node, progress: &dyn Progress) -> Res
         privileges: node.privileges(),
         headline: String::new(),
         not_done: node.privileges().missing().into_iter().map(str::to_owned).collect(),
-        neighbours: neighbours::before(params, node, progress),
+        neighbours: quiet::wait_until_quiet(params, node, progress),
         noise: None,
         allreduce: Vec::new(),
         scaling: None,

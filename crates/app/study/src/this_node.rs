@@ -19,8 +19,9 @@ use colony_time::text::Ns;
 use colony_time::{DutyCycle, Windows};
 use colony_trace::Trace;
 
+use crate::error::step;
 use crate::failure::{self, Failure};
-use crate::measured::{Measuring, step};
+use crate::measured::Measuring;
 use crate::neighbours::Usage;
 use crate::node::{BenchRun, Injection};
 use crate::noise::bucketed;

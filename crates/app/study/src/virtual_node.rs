@@ -14,8 +14,8 @@ use colony_sched::run::RunReport;
 use colony_vm::{Exit, Image, Kernel, Outcome, Vm};
 
 use crate::StudyError;
+use crate::error::step;
 use crate::failure::Failure;
-use crate::measured::step;
 
 /// The daemon's sleep after each burst.
 pub const SLEEP_NS: u64 = 80_000_000;

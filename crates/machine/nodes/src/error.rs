@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use colony_ciod::{CiodError, JobError};
 use colony_vm::VmError;
 
-use crate::Death;
+use crate::death::Death;
 
 /// Why a partition does not boot, or a job does not start.
 #[derive(Debug, thiserror::Error)]

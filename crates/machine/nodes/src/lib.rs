@@ -20,6 +20,7 @@
 
 mod boot;
 mod capture;
+mod death;
 mod emulator;
 mod error;
 mod life;
@@ -33,8 +34,8 @@ mod running;
 pub use boot::boot_main;
 pub use capture::{Captured, Capturing};
 pub use colony_ciod as ciod;
+pub use death::{Cause, Death};
 pub use error::CnkError;
-pub use life::{Cause, Death};
 pub use machine::{Accel, Link, Machine};
 pub use node::Node;
 pub use partition::Partition;

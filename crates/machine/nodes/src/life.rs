@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether a node lives, as far as that is to be seen from outside.
 
-use std::fmt;
 use std::io::Read;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,9 +8,9 @@ use std::time::Duration;
 use colony_ciod::Proxy;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
-use serde::Serialize;
 
 use crate::boot::Emulator;
+use crate::death::{Cause, Death};
 
 /// Bytes of a console that are kept: its end.
 const CONSOLE: usize = 64 << 10;
@@ -24,46 +23,6 @@ const SUCCESS: &str = "exit status 0";
 const TERMINATED: &str = "terminating on signal";
 /// How long last words may be on their way.
 const LAST_WORDS: Duration = Duration::from_millis(20);
-
-/// A node has died.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Death {
-    /// Its number.
-    pub node: u32,
-    /// What died.
-    pub cause: Cause,
-    /// The last that its kernel and its emulator said.
-    pub said: String,
-}
-
-/// What of a node has died.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Cause {
-    /// The emulator ended, in this way.
-    Emulator(String),
-    /// A processor of the node was reset: an exception in the handling of an exception (a triple fault).
-    Reset,
-    /// The process that speaks with it by frames ended, in this way.
-    Proxy(String),
-    /// The kernel found something that cannot be.
-    Panic,
-}
-
-impl fmt::Display for Death {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "node {} died: ", self.node)?;
-        match &self.cause {
-            Cause::Emulator(how) => write!(f, "its emulator ended ({how})")?,
-            Cause::Reset => f.write_str("its processor was reset by a triple fault")?,
-            Cause::Proxy(how) => write!(f, "its proxy ended ({how})")?,
-            Cause::Panic => f.write_str("its kernel panicked")?,
-        }
-        if self.said.is_empty() { Ok(()) } else { write!(f, ": {}", self.said) }
-    }
-}
-
-impl std::error::Error for Death {}
 
 /// The signs of life of a node. Clones are of the same node.
 #[derive(Clone, Debug)]

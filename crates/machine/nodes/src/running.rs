@@ -12,7 +12,8 @@ use colony_ciod::{CiodError, Job, JobError, JobOutcome};
 use nix::sys::signal::Signal;
 
 use crate::CnkError;
-use crate::life::{Death, Life};
+use crate::death::Death;
+use crate::life::Life;
 
 /// How often nodes are looked at.
 const LOOK: Duration = Duration::from_millis(100);

@@ -10,9 +10,12 @@ mod html;
 mod sections;
 mod simulation;
 
+use std::io::Write as _;
+use std::path::Path;
+
 use serde::Serialize;
 
-use crate::Results;
+use crate::{Results, StudyError};
 use html::Html;
 
 pub use simulation::Simulated;
@@ -24,6 +27,30 @@ const STYLE: &str = include_str!("../../assets/report.css");
 const PLOTS: &str = include_str!("../../assets/plots.js");
 const STUDY: &str = include_str!("../../assets/study.js");
 const SIM: &str = include_str!("../../assets/sim.js");
+
+impl Results {
+    /// Writes `results.json` and `report.html` into `folder`, which is made if need be.
+    ///
+    /// # Errors
+    /// [`StudyError::Write`] names the file.
+    pub fn write(&self, folder: &Path) -> Result<(), StudyError> {
+        let error = |path: &Path| {
+            let path = path.to_path_buf();
+            move |source| StudyError::Write { path, source }
+        };
+        std::fs::create_dir_all(folder).map_err(error(folder))?;
+        let json = folder.join("results.json");
+        colony_node::file::write_atomically::<std::io::Error>(&json, |w| {
+            serde_json::to_writer_pretty(&mut *w, self)?;
+            w.write_all(b"\n")
+        })
+        .map_err(error(&json))?;
+        let html = folder.join("report.html");
+        let page = page(self);
+        colony_node::file::write_atomically::<std::io::Error>(&html, |w| w.write_all(page.as_bytes()))
+            .map_err(error(&html))
+    }
+}
 
 /// The page of a study.
 #[must_use]

@@ -10,7 +10,7 @@ use colony_fship::frame::{self, Content, Flow, Head, Heard, Side};
 use nix::sys::socket::{MsgFlags, recv, send};
 use zerocopy::IntoBytes as _;
 
-use super::Network;
+use super::network::Network;
 
 /// What is not acknowledged after this time is sent again.
 const AGAIN: Duration = Duration::from_millis(10);

@@ -6,6 +6,7 @@
 //! window, the bells and one socket, and what a node sends can only change what any node may change.
 
 mod link;
+mod network;
 mod relay;
 
 use std::ffi::OsString;
@@ -24,25 +25,11 @@ use crate::worker::filter;
 use crate::worker::identity;
 use crate::worker::window::Window;
 use crate::{NodeLink, helper};
+pub use network::Network;
 use relay::Relay;
 
 /// The user and the group without rights.
 const NOBODY: u32 = 65534;
-
-/// What the link is like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Network {
-    /// Bytes that it carries behind an Ethernet header, 1500 … 9000; the node's device must have the same.
-    pub mtu: u16,
-    /// Lose every frame of this number, both ways: to see that nothing depends on the link.
-    pub lose_every: Option<u32>,
-}
-
-impl Default for Network {
-    fn default() -> Self {
-        Self { mtu: colony_fship::frame::MTU_MOST, lose_every: None }
-    }
-}
 
 /// What the process is told first; window, bells and socket follow.
 #[derive(Serialize, Deserialize)]

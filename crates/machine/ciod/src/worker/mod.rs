@@ -2,6 +2,7 @@
 //! The worker of a job: one process, which is the user, and does what the job's nodes ask for.
 
 pub(crate) mod calls;
+mod charge;
 pub(crate) mod filter;
 pub(crate) mod host;
 pub(crate) mod identity;

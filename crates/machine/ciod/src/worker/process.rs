@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use colony_fship::Errno;
 
-use super::calls::Charge;
+use super::charge::Charge;
 use super::window::Bank;
 
 /// Descriptors of a process at most (`RLIMIT_NOFILE`, the usual soft limit).

@@ -2,7 +2,6 @@
 //! Files in memory (`memfd_create`), which no limit of the operating system counts: together, those of a job hold no more
 //! than the memory of its nodes.
 
-use std::cell::Cell;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, RawFd};
 use std::rc::Rc;
 
@@ -13,56 +12,8 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::fstat;
 
 use super::{Made, World, done};
+use crate::worker::charge::Charge;
 use crate::worker::process::{Descriptor, Kind, Process};
-
-/// Bytes that an empty file is charged with.
-const LEAST: u64 = 4096;
-
-/// Bytes that the files of a job may still take. Clones are the same account.
-#[derive(Clone, Debug)]
-pub(crate) struct Account(Rc<Cell<u64>>);
-
-impl Account {
-    pub(crate) fn new(bytes: u64) -> Self {
-        Self(Rc::new(Cell::new(bytes)))
-    }
-}
-
-/// Bytes that a file in memory is charged to its job's account. The last descriptor of the file gives them back.
-#[derive(Debug)]
-pub(crate) struct Charge {
-    account: Account,
-    taken: Cell<u64>,
-    /// Whether the program may add seals.
-    sealable: bool,
-    /// It was sent over a socket: the file may outlive all descriptors of the job.
-    sent: Cell<bool>,
-}
-
-impl Charge {
-    fn new(account: &Account, sealable: bool) -> Result<Self, Errno> {
-        let left = account.0.get().checked_sub(LEAST).ok_or(Errno(libc::ENOMEM as u16))?;
-        account.0.set(left);
-        Ok(Self { account: account.clone(), taken: Cell::new(LEAST), sealable, sent: Cell::new(false) })
-    }
-
-    /// The file takes so many bytes now.
-    fn set(&self, bytes: u64) {
-        let bytes = bytes.max(LEAST);
-        let left = &self.account.0;
-        left.set((left.get() + self.taken.get()).saturating_sub(bytes));
-        self.taken.set(bytes);
-    }
-}
-
-impl Drop for Charge {
-    fn drop(&mut self) {
-        if !self.sent.get() {
-            let left = &self.account.0;
-            left.set(left.get() + self.taken.get());
-        }
-    }
-}
 
 /// Bytes that a file takes, or would if it had no holes.
 fn size(fd: impl AsFd) -> Option<u64> {
@@ -108,20 +59,20 @@ impl World {
         let Some(charge) = charge else { return act(self) };
         // SAFETY: a descriptor of the process, which has it until the end of the call
         let file = unsafe { BorrowedFd::borrow_raw(fd) };
-        let most = charge.taken.get().saturating_add(charge.account.0.get());
+        let most = charge.most();
         let limit = |soft, hard| setrlimit(Resource::RLIMIT_FSIZE, soft, hard).map_err(|_| Errno::EIO);
         let (soft, hard) = getrlimit(Resource::RLIMIT_FSIZE).map_err(|_| Errno::EIO)?;
         limit(soft.min(most), hard)?;
         let result = act(self);
         limit(soft, hard)?;
         // what cannot be told has not grown
-        charge.set(size(file).unwrap_or_else(|| charge.taken.get()));
+        charge.set(size(file).unwrap_or_else(|| charge.bytes()));
         result
     }
 
     /// `F_ADD_SEALS` and `F_GET_SEALS` of a file in memory.
     pub(super) fn seals(&mut self, fd: RawFd, charge: Option<&Charge>, command: i32, value: u64) -> Made {
-        if charge.is_none_or(|c| c.sealable) {
+        if charge.is_none_or(Charge::is_sealable) {
             return done(self.host.call(libc::SYS_fcntl, [fd as u64, command as u64, value, 0, 0, 0])?);
         }
         // its seals are the worker's own
@@ -135,35 +86,11 @@ impl World {
 /// A descriptor is sent over a socket. Who gets it could make the file larger uncounted: it stays as it is.
 pub(super) fn sent(file: &Descriptor) -> Result<(), Errno> {
     let Some(charge) = &file.about.memory else { return Ok(()) };
-    charge.sent.set(true);
+    charge.set_sent();
     fcntl(&file.fd, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_GROW)).map(drop).or_else(|_| {
         // the program has sealed the seals: then its own must be enough
         let seals = fcntl(&file.fd, FcntlArg::F_GET_SEALS).map_err(|_| Errno::EIO)?;
         let fixed = seals & (SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_WRITE).bits() != 0;
         if fixed { Ok(()) } else { Err(Errno::EPERM) }
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_account_gets_back_what_files_took_unless_they_were_sent() {
-        let account = Account::new(10 * LEAST);
-        let left = || account.0.get() / LEAST;
-        let first = Charge::new(&account, false).expect("room");
-        first.set(9 * LEAST);
-        let second = Charge::new(&account, true).expect("room");
-        assert_eq!(left(), 0);
-        assert!(Charge::new(&account, false).is_err());
-        first.set(2 * LEAST);
-        assert_eq!(left(), 7);
-        drop(first);
-        assert_eq!(left(), 9);
-        second.set(3 * LEAST);
-        second.sent.set(true);
-        drop(second);
-        assert_eq!(left(), 7);
-    }
 }

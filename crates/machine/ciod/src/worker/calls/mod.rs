@@ -27,6 +27,7 @@ use std::time::Duration;
 use colony_fship::calls::{self, Call, Class, number as nr};
 use colony_fship::{Errno, Request};
 
+use super::charge::Account;
 use super::host::Host;
 use super::image::Start;
 use super::output::Output;
@@ -34,7 +35,6 @@ use super::process::Process;
 use super::start::Opened;
 use super::waits::{Progress, Wait};
 use crate::Rule;
-pub(crate) use memory::{Account, Charge};
 
 /// How a call went.
 pub(crate) enum Step {
