@@ -31,6 +31,11 @@ impl std::fmt::Display for WrongUse {
 
 impl std::error::Error for WrongUse {}
 
+/// The error of a request that the user can correct.
+pub(crate) fn wrong(what: impl Into<String>) -> anyhow::Error {
+    WrongUse(what.into()).into()
+}
+
 /// Prints an error, if there is one, and says how to exit.
 pub(crate) fn code(result: anyhow::Result<ExitCode>) -> ExitCode {
     match result {

@@ -35,6 +35,7 @@ pub mod nas;
 mod options;
 mod pace;
 mod params;
+mod program;
 pub mod programs;
 mod recorder;
 mod result;
@@ -45,7 +46,8 @@ pub use error::{BenchError, ParamsError};
 pub use launch::{Launch, LauncherChoice};
 pub use options::Options;
 pub use pace::Pace;
-pub use params::{Detours, Params, Phase, Program};
+pub use params::{Detours, Params, Phase};
+pub use program::Program;
 pub use recorder::Recorder;
 pub use result::{
     BenchResult, Comparison, DetourRecord, Measurement, MpiRecord, RankRecord, SlowOp, Timeline, WorkRecord,

@@ -24,6 +24,29 @@ const BROADCAST: u8 = 1;
 const OWN: u8 = 2;
 const REDUCE: u8 = 0x10;
 
+impl Torus {
+    /// All ranks, for collective operations.
+    #[must_use]
+    pub fn world(&self) -> Group<'_> {
+        Group::new(self, self.size(), 0)
+    }
+
+    /// The first `size` ranks: all, or a power of two. Only they may use the group.
+    ///
+    /// # Errors
+    /// [`Error::Group`] for other sizes.
+    pub fn first(&self, size: usize) -> Result<Group<'_>, Error> {
+        let ranks = self.size();
+        if size == ranks {
+            return Ok(self.world());
+        }
+        if size > ranks || !size.is_power_of_two() {
+            return Err(Error::Group { size, ranks });
+        }
+        Ok(Group::new(self, size, 1 + size.ilog2() as usize))
+    }
+}
+
 impl<'a> Group<'a> {
     pub(crate) const fn new(torus: &'a Torus, size: usize, channel: usize) -> Self {
         Self { torus, size, channel }

@@ -10,7 +10,7 @@ use crate::environment::{Environment, Patience, Place};
 use crate::layout::{CHANNELS, PAYLOAD_BYTES};
 use crate::ring::{Cursor, Kind, Ring};
 use crate::wait::Wait;
-use crate::{Dims, Direction, Error, Group, Window, environment};
+use crate::{Dims, Direction, Error, Window, environment};
 
 /// This process's (or thread's) place among the ranks of a job.
 ///
@@ -132,27 +132,6 @@ impl Torus {
     #[must_use]
     pub fn neighbor(&self, direction: Direction) -> usize {
         self.dims().neighbor(self.rank, direction)
-    }
-
-    /// All ranks, for collective operations.
-    #[must_use]
-    pub fn world(&self) -> Group<'_> {
-        Group::new(self, self.size(), 0)
-    }
-
-    /// The first `size` ranks: all, or a power of two. Only they may use the group.
-    ///
-    /// # Errors
-    /// [`Error::Group`] for other sizes.
-    pub fn first(&self, size: usize) -> Result<Group<'_>, Error> {
-        let ranks = self.size();
-        if size == ranks {
-            return Ok(self.world());
-        }
-        if size > ranks || !size.is_power_of_two() {
-            return Err(Error::Group { size, ranks });
-        }
-        Ok(Group::new(self, size, 1 + size.ilog2() as usize))
     }
 
     /// Ends the job: every rank that waits, or will, gets [`Error::Aborted`].

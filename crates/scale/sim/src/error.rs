@@ -33,10 +33,12 @@ pub enum SimError {
     #[error("a node needs at least one CPU; give its noise, or `CpuNoise::quiet`")]
     NoCpu,
     /// More ranks than can be simulated.
-    #[error("{ranks} ranks are more than can be simulated ({max})", max = crate::Layout::MAX_RANKS)]
+    #[error("{ranks} ranks are more than can be simulated ({max})")]
     Ranks {
         /// Ranks asked for.
         ranks: u64,
+        /// The most there can be.
+        max: u64,
     },
     /// A parameter of a distribution that makes no sense.
     #[error(
@@ -127,10 +129,12 @@ pub enum SimError {
     Repetitions,
     /// A machine that no profile is of.
     #[error("there is no machine `{name}`; choose one of {}, or give a file that ends in .toml",
-        crate::machine::Machine::NAMES.join(", "))]
+        known.join(", "))]
     UnknownMachine {
         /// Its name.
         name: String,
+        /// The machines that there are.
+        known: &'static [&'static str],
     },
     /// A machine profile that cannot be read.
     #[error("{at}: no machine profile: {what}")]

@@ -32,7 +32,7 @@ impl Layout {
     pub fn new(nodes: u32, ranks_per_node: u32) -> Result<Self, SimError> {
         match u64::from(nodes) * u64::from(ranks_per_node) {
             0 => Err(SimError::Nodes),
-            ranks if ranks > Self::MAX_RANKS => Err(SimError::Ranks { ranks }),
+            ranks if ranks > Self::MAX_RANKS => Err(SimError::Ranks { ranks, max: Self::MAX_RANKS }),
             _ => Ok(Self { nodes, ranks_per_node }),
         }
     }

@@ -59,6 +59,7 @@ pub mod ring;
 pub mod rng;
 pub mod scheduler;
 pub mod simulate;
+mod simulation;
 pub mod source;
 pub mod spare;
 pub mod spec;

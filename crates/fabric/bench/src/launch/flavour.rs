@@ -5,7 +5,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Launch, LauncherChoice, find};
+use super::find;
+use super::plan::{Launch, LauncherChoice};
 use crate::BenchError;
 
 /// The kind of a launcher.

@@ -3,56 +3,18 @@
 
 mod find;
 mod flavour;
+mod plan;
 mod run;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
 use colony_node::cpu::{self, CpuSet};
 
-use crate::{BenchError, Params};
+pub use self::plan::{Launch, LauncherChoice};
+use crate::BenchError;
 use flavour::Flavour;
-
-/// What launches the ranks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum LauncherChoice {
-    /// srun inside a Slurm job, else mpirun
-    #[default]
-    Auto,
-    /// mpirun or mpiexec of Open MPI or MPICH
-    Mpirun,
-    /// Slurm's srun
-    Srun,
-}
-
-/// A run of a benchmark program to be.
-///
-/// ```no_run
-/// use colony_bench::{Launch, Options, Program};
-/// let params = Options { ops: Some(10_000), ..Options::default() }.params(Program::Allreduce)?;
-/// print!("{}", Launch::new(params, 2).run()?);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Debug)]
-pub struct Launch {
-    /// What to run.
-    pub params: Params,
-    /// How many ranks.
-    pub ranks: u32,
-    /// CPUs of the ranks, on each node; `None` leaves the choice to the launch (see
-    /// [`command`](Self::command)).
-    pub cpus: Option<CpuSet>,
-    /// What launches them.
-    pub launcher: LauncherChoice,
-    /// Nodes to run on (mpirun's host file); `None` is this node, or what Slurm has allocated.
-    pub hostfile: Option<PathBuf>,
-    /// Write the result to this file; `None` brings it to [`run`](Self::run) on standard output.
-    pub out: Option<PathBuf>,
-    /// The longest the run may take; `None` is any time.
-    pub timeout: Option<Duration>,
-}
 
 /// What a launch found on this node.
 #[derive(Clone, Debug)]
@@ -65,20 +27,6 @@ struct Found {
 }
 
 impl Launch {
-    /// A run of `ranks` ranks on this node, by the launcher at hand, for any time.
-    #[must_use]
-    pub fn new(params: Params, ranks: u32) -> Self {
-        Self {
-            params,
-            ranks,
-            cpus: None,
-            launcher: LauncherChoice::Auto,
-            hostfile: None,
-            out: None,
-            timeout: None,
-        }
-    }
-
     /// The command that runs it, for [`run`](Self::run) or to be run as a job under coordinated
     /// scheduling. Its standard output is the result as JSON, or a table where [`out`](Self::out) is set.
     ///
@@ -164,7 +112,7 @@ impl Launch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Program;
+    use crate::{Params, Program};
 
     fn found(flavour: Flavour, cpus: &str) -> Found {
         let usable = cpus.parse().expect("a list");

@@ -10,7 +10,7 @@ use colony_node::task;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
-use super::Launch;
+use super::plan::Launch;
 use crate::{BenchError, BenchResult};
 
 impl Launch {

@@ -6,7 +6,7 @@ use std::collections::{BinaryHeap, HashMap};
 
 use super::matching::{Channels, Letter, Open};
 use super::queue::{Event, Happening, Queue, Sorter, What};
-use super::waiting::{Blocked, Waiting};
+use super::queues::{Blocked, Waiting};
 use super::{EventError, Outcome, Progress, check_sizes, deadlock, unreceived};
 use crate::MessageCost;
 use crate::cpus::Cpus;

@@ -12,6 +12,7 @@ mod loggopsim;
 mod matching;
 mod order;
 mod queue;
+mod queues;
 mod repeat;
 #[cfg(test)]
 mod tests;

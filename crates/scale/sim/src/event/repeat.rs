@@ -7,7 +7,7 @@ use crate::goal::Schedule;
 use crate::network::MachineNetwork;
 use crate::node::Node;
 use crate::rng::Key;
-use crate::simulate::Simulation;
+use crate::simulation::Simulation;
 
 /// A schedule on the machine and under the noise of a simulation.
 ///

@@ -5,36 +5,7 @@ use std::collections::VecDeque;
 
 use super::engine::Engine;
 use super::queue::Happening;
-
-/// What waits for a CPU or an interface.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Blocked {
-    Calc(u32),
-    Send(u32),
-    /// A message by its send, and its receive where that is known; both among the operations of all ranks.
-    Message(Option<u32>, u32),
-}
-
-/// Operations and messages of a rank that need the same CPU and the same interface, in the order they became
-/// ready.
-#[derive(Debug)]
-struct Line {
-    cpu: u8,
-    /// The interface; none for computing.
-    slot: Option<u32>,
-    /// Each with its place in the order of the rank.
-    waiting: VecDeque<(u64, Blocked)>,
-}
-
-/// All that waits on a rank.
-#[derive(Debug, Default)]
-pub(super) struct Waiting {
-    lines: Vec<Line>,
-    /// Entries so far.
-    entered: u64,
-    /// When the next look after them is due.
-    wake_ns: Option<u64>,
-}
+use super::queues::{Blocked, Line};
 
 impl Engine<'_> {
     /// Whether work may begin now. Else it waits until its CPU and its interface are both free, and holds neither

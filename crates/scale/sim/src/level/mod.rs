@@ -28,7 +28,7 @@ use self::run::Limits;
 use crate::SimError;
 use crate::node::Node;
 use crate::rng::Key;
-use crate::simulate::{Outcome, Run, Simulation};
+use crate::simulation::{Outcome, Run, Simulation};
 use crate::stats::{Weighted, mean_ci95};
 
 /// From this many ranks on the cores share a run's ranks; below, its repetitions.

@@ -7,6 +7,7 @@ use super::pattern::Pattern;
 use crate::machine::Machine;
 use crate::network::{Network, Topology, grid};
 use crate::program::{Program, Step};
+use crate::simulation::MOST_NS;
 use crate::{LogGops, MessageCost, SimError};
 
 /// A program on a machine of some size.
@@ -66,9 +67,6 @@ impl Plan {
         (self.interfaces, self.rendezvous) = (interfaces, rendezvous);
     }
 }
-
-/// Longest program, noise not counted: an eighth of what fits, so that noise has room.
-pub(crate) const MOST_NS: u64 = u64::MAX / 8;
 
 /// No latency is longer.
 fn most_latency_ns(machine: &Machine, nodes: u32) -> Result<u128, SimError> {

@@ -2,9 +2,8 @@
 //! A run of a program: iteration after iteration, those skipped that are sure to be as the last.
 
 use super::job::{Job, Snapshot};
-use super::plan::MOST_NS;
 use crate::SimError;
-use crate::simulate::Run;
+use crate::simulation::{MOST_NS, Run};
 
 /// How far a run goes, and how.
 #[derive(Clone, Copy, Debug)]

@@ -31,7 +31,7 @@ impl Machine {
     pub fn named(name: &str) -> Result<Self, SimError> {
         match PROFILES.iter().find(|p| p.0 == name) {
             Some((name, text)) => Self::from_toml(text, name),
-            None => Err(SimError::UnknownMachine { name: name.into() }),
+            None => Err(SimError::UnknownMachine { name: name.into(), known: &Self::NAMES }),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::simulate::{Run, Simulation, passes, run_for};
 use crate::stats::{mean_ci95, mean_ci95_in_order};
 use crate::{Layout, SimError};
 
-use super::{Runs, Time};
+use super::answer::{Runs, Time};
 
 /// Nanoseconds of a core that one case may take in one round, about: on few ranks, and on many. They are reckoned,
 /// not measured, so that the answer does not depend on the machine that it is asked on.

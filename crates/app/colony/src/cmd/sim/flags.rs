@@ -165,7 +165,7 @@ fn machine_of(word: &str) -> anyhow::Result<MachineSpec> {
         true => {
             let text =
                 std::fs::read_to_string(word).with_context(|| format!("reading the machine {word}"))?;
-            let machine = Machine::from_toml(&text, word).map_err(|e| super::wrong(e.to_string()))?;
+            let machine = Machine::from_toml(&text, word).map_err(|e| crate::exit::wrong(e.to_string()))?;
             MachineSpec::Given(Box::new(machine))
         }
         false => MachineSpec::Named(word.to_owned()),

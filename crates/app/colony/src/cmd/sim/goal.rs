@@ -12,26 +12,9 @@ use colony_view::progress::Progress as Bar;
 use colony_view::sim::{self as view, GoalRow};
 use serde::Serialize;
 
-use super::{Args, traces, wrong};
-
-/// The rules of progress, as words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Progress {
-    /// When the program has reached the receive: a library that works in calls only
-    ProgramOrder,
-    /// When the message arrives: a progress thread, as LogGOPSim has it
-    Asynchronous,
-}
-
-/// The queue rules, as words.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Queue {
-    /// The one that has been ready longest, of those whose CPU and interface are free
-    #[default]
-    FirstReady,
-    /// The one that LogGOPSim serves; progress is asynchronous
-    Loggopsim,
-}
+use super::args::{Args, Progress, Queue};
+use super::traces;
+use crate::exit::wrong;
 
 /// The rules that the options name.
 fn rules(args: &Args) -> anyhow::Result<Rules> {

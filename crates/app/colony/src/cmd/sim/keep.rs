@@ -10,7 +10,8 @@ use std::sync::Mutex;
 use anyhow::Context;
 use colony_sim::sweep::{Finished, Results};
 
-use super::{parquet, wrong};
+use super::parquet;
+use crate::exit::wrong;
 
 /// A form of results.
 #[derive(Clone, Copy, PartialEq, Eq)]

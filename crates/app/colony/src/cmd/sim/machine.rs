@@ -13,7 +13,8 @@ use colony_view::machine as view;
 use colony_view::progress::Progress;
 use serde::Serialize;
 
-use super::{Args, wrong};
+use super::args::Args;
+use crate::exit::wrong;
 
 /// Ranks of the benchmarks run here.
 const RANKS: u32 = 2;

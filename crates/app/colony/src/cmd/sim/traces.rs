@@ -16,7 +16,7 @@ pub(super) fn read_all(files: &[String]) -> anyhow::Result<Traces> {
 pub(super) fn read(path: &Path) -> anyhow::Result<Measured> {
     let trace = crate::cmd::read_trace(path)?;
     if let nodes @ [_, _, ..] = &trace.nodes()[..] {
-        return Err(super::wrong(format!(
+        return Err(crate::exit::wrong(format!(
             "the trace {} holds {} nodes ({}), and a simulated node replays one: write each to a file of its own \
              (colony noise convert {} OUTPUT --node {}), and simulate with a --trace for each",
             path.display(),

@@ -11,7 +11,9 @@ use colony_view::progress::Progress;
 use colony_view::sim as view;
 use serde::Serialize;
 
-use super::{Args, traces, wrong};
+use super::args::Args;
+use super::traces;
+use crate::exit::wrong;
 
 /// What `colony sim --what-if --json` prints.
 #[derive(Serialize)]
