@@ -7,6 +7,10 @@
 #ifndef COLONY_KERNEL_H
 #define COLONY_KERNEL_H
 
+/* CPU numbers that all of Colony knows: CpuSet::LIMIT of the crate colony-node, which is that of the kernel's masks in
+ * glibc. User space refuses more. */
+#define MAX_CPUS 1024
+
 typedef unsigned char __u8;
 typedef unsigned short __u16;
 typedef unsigned int __u32;

@@ -14,7 +14,6 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-#define MAX_CPUS 1024
 #define NAME_LEN 16
 
 /* user space takes these types from the skeleton, which is generated from this file */

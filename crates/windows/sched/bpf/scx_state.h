@@ -9,7 +9,6 @@
 #include "favored.h"
 #include "scx_late.h"
 
-#define MAX_CPUS 4096
 #define MAX_NAMES 32
 #define MAX_CGROUPS 16
 #define MAX_DEFERRED 4096

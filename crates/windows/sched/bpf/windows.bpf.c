@@ -14,7 +14,6 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-#define MAX_CPUS 4096
 #define MAX_TASKS 32768
 #define MAX_THREADS 4096
 

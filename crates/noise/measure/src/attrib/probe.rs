@@ -53,6 +53,10 @@ struct RingHead {
 
 const _: () = {
     use std::mem::offset_of;
+    const fn room<S, T, const N: usize>(_: fn(&S) -> &[T; N]) -> usize {
+        N
+    }
+    assert!(room(|r: &types::rodata| &r.slot_of) == CpuSet::LIMIT);
     assert!(size_of::<RingHead>() == size_of::<types::ring>());
     assert!(offset_of!(RingHead, head) == offset_of!(types::ring, head));
     assert!(offset_of!(RingHead, tail) == offset_of!(types::ring, tail));

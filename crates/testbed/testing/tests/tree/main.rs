@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checks of the source tree: what documents name exists, and every file names its licence.
 
+mod circles;
 mod dependencies;
 mod licence;
 mod names;

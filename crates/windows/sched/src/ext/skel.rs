@@ -26,6 +26,7 @@ pub(super) const MAX_EXEMPT_GROUPS: usize = room(|r: &types::rodata| &r.exempt_g
 pub(super) const MAX_JOB_GROUPS: usize = room(|r: &types::rodata| &r.job_groups);
 /// CPUs there is room for: a bit each.
 pub(super) const MAX_CPUS: usize = room(|r: &types::rodata| &r.job_cpus) * 64;
+const _: () = assert!(MAX_CPUS == colony_node::cpu::CpuSet::LIMIT);
 
 // SAFETY: integers and pointers that are never followed; padding is fields.
 unsafe impl Plain for types::cpu {}

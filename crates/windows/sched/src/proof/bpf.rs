@@ -59,7 +59,9 @@ impl BpfProof {
         leave_out_missing(&mut open).map_err(refused)?;
         let skel = open.load().map_err(refused)?;
         let room = skel.maps.cpus.max_entries();
-        let cpus = cpus.iter().filter_map(|c| u32::try_from(c).ok()).filter(|&c| c < room).collect();
+        let known = |cpu| u32::try_from(cpu).ok().filter(|&cpu| cpu < room);
+        let unknown = |cpu| SchedError::Bpf(format!("CPU {cpu} is above {}, the highest it knows", room - 1));
+        let cpus = cpus.iter().map(|cpu| known(cpu).ok_or_else(|| unknown(cpu))).collect::<Result<_, _>>()?;
         let mut proof = Self { cpus, skel };
         proof.set_windows(windows);
         proof.open_accounts()?;
