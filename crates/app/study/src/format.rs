@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Numbers as people read them: three significant digits and a unit.
 
+pub use colony_stats::text::count;
+use colony_stats::text::grouped;
+
 /// Stands in a cell for a figure that was not observed.
 pub const NOT_SEEN: &str = "not seen";
 
@@ -26,13 +29,7 @@ pub fn number(value: f64) -> String {
     let text = format!("{value:.digits$}");
     let (sign, text) = text.strip_prefix('-').map_or(("", text.as_str()), |t| ("−", t));
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let mut grouped = String::new();
-    for (i, c) in whole.chars().enumerate() {
-        if i > 0 && (whole.len() - i) % 3 == 0 && whole.len() > 4 {
-            grouped.push(',');
-        }
-        grouped.push(c);
-    }
+    let grouped = grouped(whole);
     let fraction = fraction.trim_end_matches('0');
     let point = if fraction.is_empty() { "" } else { "." };
     format!("{sign}{grouped}{point}{fraction}")
@@ -60,20 +57,6 @@ pub fn time(ns: f64) -> String {
 #[must_use]
 pub fn percent(share: f64) -> String {
     format!("{} %", number(share * 100.0))
-}
-
-/// A count with thousands set apart.
-#[must_use]
-pub fn count(n: u64) -> String {
-    let text = n.to_string();
-    let mut grouped = String::new();
-    for (i, c) in text.chars().enumerate() {
-        if i > 0 && (text.len() - i).is_multiple_of(3) && text.len() > 4 {
-            grouped.push(',');
-        }
-        grouped.push(c);
-    }
-    grouped
 }
 
 /// "12×", "1.2×".

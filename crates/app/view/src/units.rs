@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Numbers as people read them.
 
+pub use colony_stats::text::count;
+
 /// Nanoseconds with three digits and a unit: `58 ns`, `1.40 µs`, `20.0 ms`.
 #[must_use]
 pub fn time(ns: f64) -> String {
@@ -36,21 +38,7 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// A count with its thousands set apart: `1 234 567`.
-#[must_use]
-pub fn count(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::new();
-    for (i, d) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push('\u{202f}');
-        }
-        out.push(d);
-    }
-    out
-}
-
-/// A count of things: `1 rank`, `1 234 ranks`.
+/// A count of things: `1 rank`, `12,345 ranks`.
 #[must_use]
 pub fn counted(n: u64, thing: &str) -> String {
     format!("{} {}", count(n), colony_sim::words::plural(n, thing))
@@ -66,7 +54,7 @@ mod tests {
         assert_eq!(seen, ["10 ns", "999 ns", "1.40 µs", "20.0 ms", "3.50 s"]);
         assert_eq!(percent(0.00021), "0.021 %");
         assert_eq!(percent(1.0), "100 %");
-        assert_eq!(count(1_234_567), "1\u{202f}234\u{202f}567");
+        assert_eq!(count(1_234_567), "1,234,567");
         assert_eq!(count(12), "12");
     }
 }

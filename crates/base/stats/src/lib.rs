@@ -4,6 +4,8 @@
 //! A [`Distribution`] is a summary: quantiles, and counts in buckets. Two of them can be merged. The feature `record` adds
 //! [`histogram`], which durations are recorded in, and the conversion from it.
 
+pub mod text;
+
 use std::collections::BTreeMap;
 
 #[cfg(feature = "record")]
