@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who may do what: the credentials of a process that asks, and the rights the configuration gives.
+//! Access rights: the credentials of a writing process, and the rights that the configuration gives.
 
 use std::collections::BTreeSet;
 
 use nix::unistd::{Group, User};
 use serde::{Deserialize, Serialize};
 
-/// The group whose members may register jobs where the configuration names none (if the node has it).
+/// The group whose members may register jobs if the configuration names no group and the node has this one.
 pub const DEFAULT_GROUP: &str = "colony";
 
 /// `[access]` of the configuration: names or numbers of users and groups.
@@ -32,23 +32,23 @@ pub struct UnknownName {
     key: &'static str,
 }
 
-/// What somebody wants to do.
+/// A right of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Right {
-    /// Make an own process a member of the job class.
+    /// Register a process of the same user as a member of the job class.
     RegisterJob,
     /// Change the period or the duty cycle.
     SetWindows,
 }
 
-/// A process that asks, as the kernel vouches for it.
+/// A process that opens or writes a file, as the kernel identifies it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its thread, 0 where this daemon cannot see it (another pid namespace).
+    /// The thread of the process; 0 if it is in a pid namespace that this daemon cannot see.
     pub tid: i32,
-    /// User it acts as.
+    /// The user it acts as.
     pub uid: u32,
-    /// Its group and supplementary groups.
+    /// The group it acts as, and its supplementary groups.
     pub groups: BTreeSet<u32>,
 }
 
@@ -90,7 +90,7 @@ impl Access {
         })
     }
 
-    /// Whether `peer` has `right`: root always; who may set the windows may register jobs too.
+    /// Whether `peer` has `right`. Root has every right, and the right to set the windows includes the right to register jobs.
     #[must_use]
     pub fn allows(&self, peer: &Peer, right: Right) -> bool {
         let in_one = |users: &BTreeSet<u32>, groups: &BTreeSet<u32>| {
@@ -126,7 +126,7 @@ pub(super) fn group(name: &str) -> Option<u32> {
     Group::from_name(name).ok().flatten().map(|g| g.gid.as_raw())
 }
 
-/// What `/proc/<tid>/status` says about who a task is.
+/// The identity of a task, from `/proc/<tid>/status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Status {
     /// Real, effective and saved user.
@@ -139,7 +139,7 @@ pub(crate) struct Status {
     pub(crate) program: bool,
 }
 
-/// Reads it; `None` where the task is gone or not to be seen.
+/// Reads the identity of a task; `None` if the task has ended or is not visible.
 pub(crate) fn status(tid: i32) -> Option<Status> {
     if tid <= 0 {
         return None;

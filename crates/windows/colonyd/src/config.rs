@@ -19,7 +19,7 @@ use crate::setting::{Setting, SettingError};
 /// Where the configuration is looked for by default.
 pub const DEFAULT_CONFIG: &str = "/etc/colony/colonyd.toml";
 
-/// The configuration as it is written.
+/// The configuration as a file gives it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
@@ -37,13 +37,13 @@ pub struct Config {
     pub backend: BackendChoice,
     /// Settings of the scheduler in the kernel.
     pub sched_ext: ExtOptions,
-    /// What protects the node.
+    /// The limits of windows on this node.
     pub limits: Limits,
     /// When windows are coordinated.
     pub clock: ClockRules,
-    /// Who may.
+    /// Users and groups that have rights.
     pub access: AccessNames,
-    /// Where monitors find the figures.
+    /// Where monitors read the metrics.
     pub metrics: MetricsNames,
 }
 
@@ -77,13 +77,13 @@ pub struct Checked {
     pub backend: BackendChoice,
     /// Settings of the scheduler in the kernel.
     pub sched_ext: ExtOptions,
-    /// What protects the node.
+    /// The limits of windows on this node.
     pub limits: Limits,
     /// When windows are coordinated.
     pub clock: ClockRules,
-    /// Who may.
+    /// Users and groups that have rights.
     pub access: Access,
-    /// Where monitors find the figures, if anywhere.
+    /// Where monitors read the metrics; `None` if nowhere.
     pub metrics: Option<Place>,
 }
 
@@ -135,10 +135,10 @@ pub enum ConfigError {
     /// A user or group is not there.
     #[error(transparent)]
     Access(#[from] UnknownName),
-    /// The figures cannot be there.
+    /// The metrics cannot be served at that place.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
-    /// The scheduler in the kernel cannot work so.
+    /// The scheduler in the kernel cannot work with these settings.
     #[error("[sched_ext] {0}")]
     SchedExt(ExtError),
     /// The CPUs cannot be used.
@@ -147,7 +147,7 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// Reads `path`, or [`DEFAULT_CONFIG`] where that exists, or takes the defaults.
+    /// Reads `path`. Without it, reads [`DEFAULT_CONFIG`] if that exists, and takes the defaults otherwise.
     ///
     /// # Errors
     /// [`ConfigError::Read`] where a file that was named is not there; [`ConfigError::Toml`] with the line.
@@ -200,7 +200,7 @@ impl Config {
     }
 }
 
-/// The CPUs `written` names; without it all but the lowest, so that one is always left for everything else.
+/// The CPUs that `written` names. Default: every CPU except the lowest-numbered one, which is left for everything else.
 fn job_cpus(written: Option<&str>) -> Result<CpuSet, colony_node::NodeError> {
     let usable = cpu::usable()?;
     let chosen = match written {

@@ -8,8 +8,8 @@ pub(crate) enum Event {
     Joined,
     /// A signal asks for the end.
     Signal(&'static str),
-    /// The kernel asks no more: the tree was unmounted by somebody else.
+    /// Another program unmounted the tree.
     Unmounted,
-    /// The guard of the mount is gone.
+    /// The guard of the mount has ended.
     GuardGone,
 }

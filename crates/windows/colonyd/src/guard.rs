@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The guard: a process of its own that takes the tree away when the daemon ends, however it ends, gives the
-//! job's tasks back the CPUs they had, and removes the socket where monitors asked.
+//! The guard: a process that undoes the changes of the daemon when the daemon ends, however it ends. It unmounts the tree,
+//! gives the job's tasks the CPUs back that they had, and removes the socket of the metrics.
 //!
-//! A FUSE mount whose daemon is gone stays where it was, and everybody who looks at it gets `Transport
-//! endpoint is not connected`. The guard waits on a socket whose other end only the daemon has: `kill -9`
-//! closes it too. It keeps the privilege to unmount, so that the daemon can give that up. (Scheduling
-//! classes are the business of the agent's own [guardian](colony_sched::guardian).)
+//! A FUSE mount stays in place when its daemon dies, and every program that looks at it gets `Transport endpoint is not
+//! connected`. The guard waits on a socket whose other end only the daemon has: `kill -9`
+//! closes it too. It keeps the privilege to unmount, so that the daemon can give that up. Scheduling
+//! classes are restored by the agent's [guardian](colony_sched::guardian).
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
@@ -33,10 +33,10 @@ const GUARD_ARGUMENT: &str = "--guard-of-mount";
 /// How long the death of a daemon may take on a busy node.
 const DYING: Duration = Duration::from_secs(60);
 
-/// What the guard says once it watches.
+/// The byte that the guard sends when it is ready.
 const READY: u8 = b'r';
 
-/// What the daemon tells: a line of JSON each.
+/// A message of the daemon to its guard: one line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 enum Message {
     /// These tasks are about to be bound.
@@ -51,7 +51,7 @@ enum Message {
     Unmount,
 }
 
-/// Notes in `told` what the daemon says.
+/// Notes in `told` the changes that a message tells of.
 fn heed(told: &mut NodeChanges, message: Message) {
     match message {
         Message::Bound(changes) => {
@@ -89,7 +89,7 @@ impl Ledger {
     }
 }
 
-/// The daemon's end.
+/// The guard, as the daemon sees it.
 #[derive(Debug)]
 pub(crate) struct Guard {
     child: Child,
@@ -125,7 +125,7 @@ impl Guard {
         Ok(Self { child, line, ledger: Arc::new(Mutex::new(ledger)) })
     }
 
-    /// Says which socket to remove should the daemon die.
+    /// Tells the guard which socket to remove if the daemon dies.
     pub(crate) fn socket(&self, made: &SocketFile) -> io::Result<()> {
         self.teller()?.tell(Message::Socket(made.clone()))
     }
@@ -143,7 +143,7 @@ impl Guard {
         })
     }
 
-    /// Has the tree taken away, and returns when that is done.
+    /// Has the guard unmount the tree, and returns when that is done.
     pub(crate) fn unmount(mut self) -> io::Result<()> {
         tell(&self.line, &Message::Unmount)?;
         let status = self.child.wait()?;
@@ -159,17 +159,17 @@ pub(crate) struct Teller {
 }
 
 impl Teller {
-    /// Says that these tasks are about to be bound.
+    /// Tells the guard that these tasks are about to be bound.
     pub(crate) fn bound(&self, changes: &[Bound]) -> io::Result<()> {
         self.tell(Message::Bound(changes.to_vec()))
     }
 
-    /// Says which processes the job has now.
+    /// Tells the guard which processes the job has now.
     pub(crate) fn processes(&self, processes: &[TaskId]) -> io::Result<()> {
         self.tell(Message::Processes(processes.to_vec()))
     }
 
-    /// Says that nothing is bound any more.
+    /// Tells the guard that no task is bound any more.
     pub(crate) fn ended(&self) -> io::Result<()> {
         self.tell(Message::Ended)
     }
@@ -186,7 +186,7 @@ fn tell(mut line: &UnixStream, message: &Message) -> io::Result<()> {
     line.write_all(&text)
 }
 
-/// The guard's whole life, where this process was started as one: its exit code.
+/// If this process was started as a guard, does that work; then its exit code.
 pub fn guard_main() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next()? != GUARD_ARGUMENT {
@@ -225,7 +225,7 @@ fn guard(path: &Path, remove: bool) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Hears the daemon out: whether it ended in order, and in `told` what to undo.
+/// Reads messages until the daemon ends, and notes in `told` what to undo. Returns whether the daemon ended in order.
 fn listen(line: UnixStream, told: &mut NodeChanges) -> bool {
     for message in BufReader::new(line).split(b'\n') {
         match message.map(|m| serde_json::from_slice(&m)) {
@@ -238,7 +238,7 @@ fn listen(line: UnixStream, told: &mut NodeChanges) -> bool {
     false
 }
 
-/// Ends only by what the daemon says or does, with no privileges but those to unmount and to bind tasks.
+/// Ignores signals, and gives up every privilege except those to unmount and to bind tasks.
 fn outlive_the_daemon() {
     use nix::sys::signal::{SigHandler, Signal, signal};
     let _ = nix::unistd::setsid();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The place where the tree appears: the directory, the mount, and what an earlier daemon left there.
+//! The mount point: its directory, the mount, and the dead mount of an earlier daemon.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::mount::{MntFlags, MsFlags};
 
-/// Why the tree cannot appear.
+/// Why the tree cannot be mounted.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// Another daemon is there.
@@ -124,7 +124,7 @@ impl Place {
     }
 }
 
-/// Detaches what dead daemons left at `path`; says so where a live one or something else is there.
+/// Detaches the mounts of dead daemons at `path`. A mount of a live daemon or another file system is an error.
 pub(crate) fn clear(path: &Path) -> Result<(), MountError> {
     loop {
         match look(path) {

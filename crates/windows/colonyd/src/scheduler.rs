@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The job class of the daemon, and what keeps its windows as long as it has members.
+//! The job class of the daemon, and the keeper that enforces its windows as long as it has members.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,7 @@ use crate::guard::Teller;
 use crate::metrics::Totals;
 use crate::saved::JobFile;
 
-/// Starts keeping the windows with the first member of the job and stops after the last.
+/// Starts a keeper with the first member of the job and stops it after the last.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     cpus: CpuSet,
@@ -33,14 +33,14 @@ pub(crate) struct Scheduler {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Who undoes what this does if it cannot do so itself.
+    /// The guard, which undoes the bindings if the daemon dies.
     guard: Option<Teller>,
-    /// Where the next daemon finds the job.
+    /// The file in which the next daemon finds the job.
     file: Option<JobFile>,
     running: Option<Running>,
-    /// What the last keeper did, after its end.
+    /// Statistics of the last keeper, after its end.
     last: KeeperStats,
-    /// What all that have ended did, that one included.
+    /// Statistics of all keepers that have ended.
     before: Totals,
     jobs: u64,
     closed: bool,
@@ -51,7 +51,7 @@ struct Running {
     job: Arc<Job>,
     /// The user whose job it is.
     owner: u32,
-    /// Nothing while no windows are to be kept.
+    /// `None` while no windows are to be enforced.
     keeper: Option<Keeper>,
     /// Tasks that were bound to the job's CPUs.
     bound: Vec<Bound>,
@@ -61,16 +61,16 @@ struct Running {
     saved: Vec<TaskId>,
 }
 
-/// What is running now.
+/// The job and the statistics at one instant.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
     /// Processes of the job.
     pub(crate) processes: Vec<i32>,
     /// Threads of the job.
     pub(crate) tasks: usize,
-    /// Whether windows are kept.
+    /// Whether windows are enforced.
     pub(crate) active: bool,
-    /// What was done; by the last keeper where none runs.
+    /// Statistics of the keeper that runs, or of the last one.
     pub(crate) did: KeeperStats,
     /// Keepers started so far.
     pub(crate) jobs: u64,
@@ -87,9 +87,9 @@ pub enum JoinError {
         "user {owner}'s job runs, and user {uid} may not join it; wait until it has ended, or have root register the process"
     )]
     OtherUser {
-        /// Who wants to join.
+        /// The user who wants to join.
         uid: u32,
-        /// Whose job it is.
+        /// The user whose job it is.
         owner: u32,
     },
     /// The process may use none of the job's CPUs.
@@ -156,7 +156,7 @@ impl Scheduler {
         Ok(joined?)
     }
 
-    /// Has the job go on that the daemon before this one saved; whether there is one.
+    /// Takes over the job that the daemon before this one saved. Returns whether there is one.
     pub(crate) fn rejoin(&self, windows: Option<Windows>) -> bool {
         let file = self.lock().file.clone();
         let Some(saved) = file.as_ref().and_then(JobFile::load) else {
@@ -179,7 +179,7 @@ impl Scheduler {
         KeeperConfig { backend, windows, cpus: self.cpus.clone(), regular: RegularClass::Idle, ext }
     }
 
-    /// Keeps other windows from now on, or none.
+    /// Changes the windows, or enforces none from now on.
     pub(crate) fn set_windows(&self, windows: Option<Windows>) {
         let mut inner = self.lock();
         let Some(Running { job, keeper, .. }) = &mut inner.running else { return };
@@ -197,7 +197,7 @@ impl Scheduler {
         }
     }
 
-    /// Stops the agent if its job has no member left, or if it gave up; whether one runs still.
+    /// Stops the keeper if the job has no member left, or if the keeper gave up. Returns whether a job still runs.
     pub(crate) fn retire(&self) -> bool {
         let mut inner = self.lock();
         inner.retire();
@@ -309,7 +309,7 @@ impl Inner {
         self.before.add(&self.last);
     }
 
-    /// Says in the file which processes the job has, where that has changed.
+    /// Writes the processes of the job into the file, if they have changed.
     fn save(&mut self) {
         let Self { file: Some(file), running: Some(running), .. } = self else { return };
         let now = running.job.process_ids();

@@ -44,7 +44,7 @@ pub enum DaemonError {
     /// The tree could not appear.
     #[error(transparent)]
     Mount(#[from] MountError),
-    /// Monitors cannot be answered where they were told to ask.
+    /// The metrics cannot be served at the configured place.
     #[error(transparent)]
     Metrics(#[from] ListenError),
     /// A system call failed.
@@ -58,7 +58,7 @@ pub enum DaemonError {
     /// Privileges could not be given up.
     #[error("cannot give up privileges: {0}")]
     Drop(String),
-    /// Somebody unmounted the tree.
+    /// Another program unmounted the tree.
     #[error(
         "somebody unmounted the files of colonyd, so it ends; tasks of the job are in their own class again"
     )]
@@ -179,7 +179,7 @@ fn listen(session: Session<Tree>, signals: SigSet, guard: &Guard, events: &Sende
     )
 }
 
-/// Starts the thread that judges the clock every second, and at once when somebody sets it.
+/// Starts the thread that judges the clock every second, and immediately when the clock is set.
 fn mind_the_clock(service: &Arc<Service>) -> io::Result<()> {
     let timer = TimerFd::new(ClockId::CLOCK_REALTIME, TimerFlags::TFD_CLOEXEC)?;
     let service = Arc::clone(service);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the files do: the windows' setting, the job's members, the documents.
+//! Reads and writes of the files: the setting of the windows, the members of the job, the documents.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::Sender;
@@ -33,7 +33,7 @@ const REMEMBERED: usize = 256;
 /// A write that is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// The writer has not the right.
+    /// The writer does not have the right.
     #[error(
         "user {uid} may not {}; root can allow it in [access] of colonyd's configuration ({})",
         match right { Right::RegisterJob => "register jobs", Right::SetWindows => "set the windows" },
@@ -174,7 +174,7 @@ impl Service {
         done
     }
 
-    /// What `file` says to user `uid` now.
+    /// The content of `file` for user `uid` now.
     pub(crate) fn document(&self, file: File, uid: u32) -> String {
         let setting = *lock(&self.setting);
         match file {
@@ -257,7 +257,7 @@ impl Service {
         }
     }
 
-    /// Has the job go on that ran when the daemon before this one ended.
+    /// Takes over the job that ran when the daemon before this one ended.
     pub(crate) fn rejoin(&self) {
         self.judge_clock();
         // held, as for a process that joins
@@ -294,7 +294,7 @@ impl Service {
         line();
     }
 
-    /// What monitors are told now.
+    /// The metrics now, as OpenMetrics text.
     pub(crate) fn metrics(&self) -> String {
         let setting = *lock(&self.setting);
         let (now, totals) = self.scheduler.totals();
@@ -329,7 +329,7 @@ impl Service {
     }
 }
 
-/// The process a write to `job` means: the writer's own, or another one of the same user.
+/// The process that a write to `job` names: the writer's own, or another process of the same user.
 fn process_named(text: &str, peer: &Peer) -> Result<i32, Refusal> {
     let writer = access::status(peer.tid).ok_or(Refusal::Unseen)?;
     match text.trim_matches(|c: char| c.is_whitespace() || c == '\0') {

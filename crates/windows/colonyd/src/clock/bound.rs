@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What this node's own clock may be off by, and who says so.
+//! The upper bound of the error of this node's own clock, and the source of that bound.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use colony_clock::source::{Reading, Source};
 use super::held::AHEAD_NS;
 use super::rules::ClockRules;
 
-/// What this node's own clock may be off by and who says so, or why nobody knows.
+/// The upper bound of the error of this node's own clock in nanoseconds, and its source; or why there is none.
 pub(super) fn own_bound(
     rules: &ClockRules,
     told: &Result<Reading, Vec<String>>,
@@ -46,7 +46,7 @@ pub(super) fn own_bound(
     })
 }
 
-/// Asks all of `sources`: the first that knows a bound, else the first that answers, else why none did.
+/// Asks all of `sources`. Returns the first answer with a bound, else the first answer, else why there is none.
 pub(crate) fn ask(sources: &mut [Box<dyn Source>]) -> Result<Reading, Vec<String>> {
     let (mut readings, mut errors) = (Vec::new(), Vec::new());
     for source in sources {

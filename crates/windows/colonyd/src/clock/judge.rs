@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Judges the clock again and again, and says what windows to keep by it.
+//! Judges the clock periodically, and derives the windows to enforce from it.
 
 use std::io;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::guards::{differ, guards, max_error_ns, rough};
 use super::held::{AHEAD_NS, Held, Now, SLACK_NS};
 use super::rules::{ClockRules, Fallback};
 
-/// An estimate that cannot be taken.
+/// An estimate that is too old, or from the future.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the estimate was made {} {} this instant; make one now on this node (colony clock sync --feed)",
@@ -25,7 +25,7 @@ use super::rules::{ClockRules, Fallback};
 )]
 pub struct StaleFeed(i64);
 
-/// Judges the clock again and again, and says what windows to keep by it.
+/// Judges the clock periodically, and derives the windows to enforce from it.
 #[derive(Debug)]
 pub(crate) struct ClockJudge {
     rules: ClockRules,
@@ -82,17 +82,17 @@ impl ClockJudge {
         judge
     }
 
-    /// How the windows are kept now.
+    /// The state as of the last look.
     pub(crate) const fn state(&self) -> &Coordination {
         &self.now
     }
 
-    /// Judges the clock for the `wanted` windows; whether other windows are to be kept than before.
+    /// Judges the clock for the `wanted` windows. Returns whether the windows to enforce have changed.
     pub(crate) fn look(&mut self, wanted: Windows) -> bool {
         self.look_with(wanted, ClockQuality::now(), Now::read())
     }
 
-    /// Takes what the program that disciplines the clock says, for the next look.
+    /// Takes the answer of the program that disciplines the clock, for the next look.
     pub(crate) fn told(&mut self, told: Result<Reading, Vec<String>>) {
         self.told = told;
     }
@@ -190,7 +190,7 @@ impl ClockJudge {
         }
     }
 
-    /// Tells of a change of mode, once.
+    /// Logs a change of mode, once.
     fn log(&self, before: Option<&Coordination>) {
         let now = &self.now;
         if before.is_some_and(|b| b.mode == now.mode && b.cluster.is_some() == now.cluster.is_some()) {

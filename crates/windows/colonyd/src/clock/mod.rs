@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How well this node keeps the windows that all nodes share: by its own clock as its kernel judges it, or by an
-//! estimate of a cluster's clock (`colony clock sync`).
+//! How well the windows of this node agree with those of other nodes: by the node's own clock, as its kernel judges it, or
+//! by an estimate of the cluster's clock (`colony clock sync`).
 //!
-//! Windows get guards as wide as the clock may be off. Where it may be off by more than is allowed, or nobody
-//! knows by how much, coordination is given up, and says so; the node then keeps its windows by its own clock
-//! as it is, or keeps none.
+//! Windows get guards as wide as the clock error may be. If the error may exceed the limit, or is not known, colonyd stops
+//! coordinating and reports this in `clock`. The node then enforces its windows on its own clock without guards, or enforces
+//! none.
 
 mod bound;
 mod guards;

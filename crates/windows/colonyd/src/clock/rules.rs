@@ -7,32 +7,32 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClockRules {
-    /// The largest error that windows are coordinated with; without it a tenth of the regular window. Never more
-    /// than a quarter of that, which its guards leave half of.
+    /// The largest clock error with which windows are coordinated. Default: a tenth of the regular window. At most a quarter
+    /// of the regular window counts, so that the guards leave half of it.
     #[serde(
         with = "colony_sched::notation::some_ns",
         rename = "max_error",
         skip_serializing_if = "Option::is_none"
     )]
     pub max_error_ns: Option<u64>,
-    /// What the error of a disciplined clock is believed to be, instead of what the kernel says.
+    /// The error bound of a disciplined clock, instead of the bound that the kernel reports.
     #[serde(
         with = "colony_sched::notation::some_ns",
         rename = "error_bound",
         skip_serializing_if = "Option::is_none"
     )]
     pub error_bound_ns: Option<u64>,
-    /// What to do where coordination is given up.
+    /// What to do if the windows cannot be coordinated.
     pub fallback: Fallback,
 }
 
-/// What a node does whose clock is not good enough.
+/// What a node does if its clock error is too large or unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fallback {
-    /// It keeps its windows by its own clock as it is, without guards.
+    /// It enforces its windows on its own clock, without guards.
     #[default]
     OwnPhase,
-    /// It keeps no windows: the job has its own class.
+    /// It enforces no windows: the job keeps its own class.
     Off,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the figures are, as `colonyd.toml` says it.
+//! The address of the metrics, as `colonyd.toml` gives it.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ const SOCKET_PATH: usize = 108;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MetricsNames {
-    /// Where the figures are; nowhere as delivered.
+    /// The address at which the metrics are served. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listen: Option<Address>,
     /// The group that may read a unix socket, by name or number; without it everybody may, as with `stats`.
@@ -82,7 +82,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Where the figures are, checked against this node.
+/// The address of the metrics, checked against this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The place.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The daemon's figures for monitors: OpenMetrics text over HTTP, on a unix socket or a port.
+//! Metrics for monitors: OpenMetrics text over HTTP, on a unix socket or a TCP port.
 //!
 //! [`address`] says where, `socket` opens that place and takes it away again, `http` answers, `text` writes
 //! [`StatsReport`](colony_client::StatsReport) as OpenMetrics 1.0, and `totals` adds up what the jobs before the
-//! present one left: a counter that fell with each new job would lose what happened between two looks.
+//! present one left: a counter that fell with each new job would lose what happened between two scrapes.
 
 pub mod address;
 #[cfg(test)]

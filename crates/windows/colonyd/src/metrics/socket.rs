@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The place where monitors ask: opened while the daemon may still, and taken away with it.
+//! The socket of the metrics: opened before the daemon gives up its privileges, and removed when it ends.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -15,7 +15,7 @@ use super::address::{Address, Place};
 /// The place cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// Somebody answers there.
+    /// Another program answers there.
     #[error("[metrics] another program answers at {0}; stop it, or choose another place")]
     Taken(PathBuf),
     /// Something is there that this daemon did not make.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What all keepers of windows did since the daemon started.
+//! Statistics of all keepers since the daemon started.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub(crate) struct Totals {
     pub(crate) restarts: u64,
     /// How often threads were held back.
     pub(crate) deferred: u64,
-    /// For how long, all together.
+    /// Sum of these waits, in nanoseconds.
     pub(crate) deferred_ns: u64,
     /// What else the agent counts; its distributions are in `agent` and `switching`.
     pub(crate) switching: Switching,
@@ -60,7 +60,7 @@ pub(crate) struct Switching {
 }
 
 impl Totals {
-    /// Adds what one keeper did.
+    /// Adds the statistics of one keeper.
     pub(crate) fn add(&mut self, did: &KeeperStats) {
         if let Some(ext) = &did.sched_ext {
             self.add_ext(ext);
