@@ -99,3 +99,19 @@ fn only_colonyd_depends_on_the_crates_of_its_servers() {
     assert_eq!(with_servers, BTreeSet::from(["colonyd"]), "crates that depend on one of {servers:?}");
     assert_eq!(on_colonyd, BTreeSet::new(), "crates that depend on colonyd, and so on its servers");
 }
+
+#[test]
+fn crates_are_in_the_rooms_that_the_architecture_names() {
+    let text = read(&root().join("ARCHITECTURE.md"));
+    let table = text.lines().skip_while(|l| !l.ends_with("| may depend on |")).skip(2);
+    let rows = table.map_while(|l| l.strip_prefix("| `")?.split_once("` | "));
+    let mut named: Vec<_> = rows
+        .filter_map(|(name, rest)| Some((name, rest.split_once(" | ")?.0)))
+        .filter(|(_, room)| *room != "–")
+        .map(|(name, room)| root().join("crates").join(room).join(name))
+        .collect();
+    let mut there = crate::crates();
+    named.sort();
+    there.sort();
+    assert_eq!(named, there);
+}
