@@ -6,6 +6,7 @@ mod dependencies;
 mod licence;
 mod names;
 mod specification;
+mod words;
 
 use std::path::{Path, PathBuf};
 
