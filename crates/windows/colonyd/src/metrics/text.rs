@@ -84,7 +84,7 @@ impl Figures {
         // after a job the report says what kept its windows: nothing does so now
         let now = if self.report.job.active { self.report.kept_by } else { Backend::None };
         let rows = by.map(|(name, kept)| ([("by", name.to_owned())], u64::from(now == kept)));
-        out.gauge("keeper", "What keeps the windows of the job: 1", rows)
+        out.gauge("keeper", "Backend that enforces the windows of the job: 1", rows)
     }
 
     fn clock(&self, out: &mut Out<'_>) -> fmt::Result {
@@ -93,7 +93,7 @@ impl Figures {
         let rows = modes.map(|(name, mode)| ([("mode", name.to_owned())], u64::from(c.mode == mode)));
         out.gauge(
             "mode",
-            "How windows are kept: together with other nodes, by the node's own clock, or not: 1",
+            "How windows are timed: by the cluster's clock, by the node's own clock, or not at all: 1",
             rows,
         )?;
         let known = |ns: Option<u64>| ns.map(|ns| ([], seconds(ns)));
@@ -109,7 +109,7 @@ impl Figures {
         let synchronised = u64::from(c.kernel.synchronised);
         out.gauge(
             "clock_synchronised",
-            "Whether somebody disciplines the clock, and is content",
+            "Whether a clock daemon disciplines the clock and reports no error",
             node(synchronised),
         )?;
         let help = "TAI less UTC as the kernel was told; 0: nobody told it";
@@ -128,15 +128,16 @@ impl Figures {
         let job = &self.report.job;
         out.gauge(
             "job_active",
-            "Whether there is a job, and its windows are kept",
+            "Whether there is a job, and a backend enforces its windows",
             node(u64::from(job.active)),
         )?;
         out.gauge("job_processes", "Processes of the job", node(job.processes.len()))?;
         out.gauge("job_tasks", "Threads of the job", node(job.tasks))?;
         out.counter("jobs", "Jobs since the daemon started", node(job.jobs))?;
-        out.gauge("warnings", "What the file stats warns of", node(self.report.warnings.len()))?;
+        out.gauge("warnings", "Warnings in the file stats", node(self.report.warnings.len()))?;
         let real_time = self.report.sched_ext.as_ref().map_or(0, |e| e.real_time.len());
-        let help = "Real-time tasks that may use the job's CPUs: the scheduler in the kernel is below them";
+        let help =
+            "Real-time tasks that may use the job's CPUs; they have priority over the sched_ext backend";
         out.gauge("real_time_tasks", help, node(real_time))
     }
 
@@ -160,15 +161,24 @@ impl Figures {
             self.totals.by_cpu.values().map(move |c| ([("cpu", c.cpu.to_string())], value(c)))
         };
         out.counter("favored_windows", "Favored windows that have ended", by_cpu(|c| c.favored_windows))?;
-        let help = "Those in which something else than the job ran, idle and exempt apart";
+        let help =
+            "Favored windows in which a task outside the job ran, idle time and exempt tasks not counted";
         out.counter("favored_windows_hit", help, by_cpu(|c| c.windows_hit))?;
         let worst = by_cpu(|c| c.worst_window_ns).map(|(labels, ns)| (labels, seconds(ns)));
-        out.seconds("worst_window", "How long it ran in the worst of them", worst)?;
+        out.seconds(
+            "worst_window",
+            "Longest time that tasks outside the job ran in one favored window",
+            worst,
+        )?;
         let t = &self.totals;
-        out.counter("filled", "Tasks put into favored windows that the job slept through", node(t.filled))?;
+        out.counter(
+            "filled",
+            "Tasks outside the job that ran in favored windows while the whole job slept",
+            node(t.filled),
+        )?;
         let help = "Times an exempt task took the CPU from the job in a favored window";
         out.counter("preempted", help, node(t.preempted))?;
-        let help = "Times the scheduler in the kernel was loaded again, after CPUs came or went";
+        let help = "Times the sched_ext backend was loaded again after CPUs went online or offline";
         out.counter("restarts", help, node(t.restarts))
     }
 
@@ -177,15 +187,23 @@ impl Figures {
         let both = || [("sched_ext", &t.sched_ext), ("agent", &t.agent)];
         let by = |value: fn(&Edges) -> u64| both().map(|(by, e)| ([("by", by.to_owned())], value(e)));
         out.counter("edges", "Window edges handled, counted on each CPU", by(|e| e.handled))?;
-        let help = "Window edges whose whole window had passed before anybody came";
+        let help = "Window edges that the backend handled after the whole window had passed";
         out.counter("edges_missed", help, by(|e| e.missed))?;
         let rows = both().map(|(by, e)| ([("by", by.to_owned())], &e.lateness));
-        out.histogram("edge_lateness", "How late edges were; bounds are kept to an eighth of an octave", rows)
+        out.histogram(
+            "edge_lateness",
+            "Lateness of edges; bucket bounds are an eighth of an octave apart",
+            rows,
+        )
     }
 
     fn deferred(&self, out: &mut Out<'_>) -> fmt::Result {
         let t = &self.totals;
-        out.counter("deferrals", "Times a thread was held back by a favored window", node(t.deferred))?;
+        out.counter(
+            "deferrals",
+            "Times a favored window delayed a thread outside the job",
+            node(t.deferred),
+        )?;
         out.counter_seconds(
             "deferred",
             "Time threads were held back by favored windows",
@@ -218,13 +236,21 @@ impl Figures {
     fn agent(&self, out: &mut Out<'_>) -> fmt::Result {
         let s = &self.totals.switching;
         out.counter("agent_switches", "Tasks the agent switched, counted at each edge", node(s.switches))?;
-        out.counter("agent_joined", "Tasks that joined", node(s.joined))?;
-        out.counter("agent_settled", "Tasks put right between edges", node(s.settled))?;
-        out.counter("agent_errors", "Tasks that could not be switched", node(s.errors))?;
-        let help = "Times the guardian had died and was started again";
+        out.counter("agent_joined", "Tasks that joined the job", node(s.joined))?;
+        out.counter(
+            "agent_settled",
+            "Tasks whose scheduling policy was corrected between edges",
+            node(s.settled),
+        )?;
+        out.counter("agent_errors", "Tasks whose scheduling policy could not be switched", node(s.errors))?;
+        let help = "Times the guardian died and was restarted";
         out.counter("agent_guardian_restarts", help, node(s.guardian_restarts))?;
         out.counter_seconds("agent_cpu", "CPU time of the agent", node(seconds(s.cpu_ns)))?;
-        out.histogram("agent_switching", "How long switching took at an edge", node(&s.took))
+        out.histogram(
+            "agent_switching",
+            "Time that the agent took to switch all tasks at an edge",
+            node(&s.took),
+        )
     }
 }
 
