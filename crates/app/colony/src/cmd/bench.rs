@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// CPUs of the ranks on each node, such as 0-3,5
     #[arg(long, value_parser = cpus, value_name = "LIST")]
     cpus: Option<CpuSet>,
-    /// What launches the ranks
+    /// Launcher of the ranks
     #[arg(long, value_enum, default_value_t)]
     launcher: LauncherChoice,
     /// Nodes to run on, mpirun's host file

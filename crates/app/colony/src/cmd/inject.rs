@@ -95,7 +95,7 @@ struct Replay {
     /// Which CPU here gets which of the trace: in-order, same, or pairs such as 0=2,1=3
     #[arg(long, default_value_t, value_name = "MAP")]
     cpu_map: CpuMap,
-    /// How many times faster the detours follow each other
+    /// Speed of the replay: the factor by which intervals between detours shrink
     #[arg(long, default_value_t = 1.0, value_name = "FACTOR")]
     speed: f64,
     /// Start over at the end of the trace, until --duration is over
@@ -103,7 +103,7 @@ struct Replay {
     again: bool,
     #[command(flatten)]
     target: TargetArgs,
-    /// How long [default: once through the trace]
+    /// Duration [default: once through the trace]
     #[arg(long, value_parser = ns, value_name = "TIME")]
     duration: Option<Ns>,
     /// CPUs, such as 0-3,5 [default: the last]
@@ -122,7 +122,7 @@ struct TargetArgs {
     /// Let real-time injection take every CPU
     #[arg(long)]
     all_cpus: bool,
-    /// How long a victim looks at the detours before the run; 0 for no check
+    /// Duration of the check by a victim thread before the run; 0 for no check
     #[arg(long, value_parser = ns, default_value = "1s", value_name = "TIME")]
     check: Ns,
 }
@@ -132,7 +132,7 @@ struct Common {
     /// CPUs, such as 0-3,5 [default: all for leibniz, the last for detours]
     #[arg(long, value_parser = cpus, value_name = "LIST")]
     cpus: Option<CpuSet>,
-    /// How long; Ctrl-C ends it sooner
+    /// Duration; Ctrl-C ends it early
     #[arg(long, value_parser = ns, default_value = "10s", value_name = "TIME")]
     duration: Ns,
     /// Seed of all random numbers

@@ -28,7 +28,7 @@ pub(crate) struct Args {
     /// CPUs to observe, such as 0-3,5 [default: all this process may use; with --fifo all but the first]
     #[arg(long, value_parser = cpus, value_name = "LIST")]
     cpus: Option<CpuSet>,
-    /// How long; Ctrl-C ends it sooner, and what was seen until then counts
+    /// Duration; Ctrl-C ends the measurement early and keeps what was measured
     #[arg(long, value_parser = ns, default_value = "10s", value_name = "TIME")]
     duration: Ns,
     /// The shortest detour to look for, 50ns or more

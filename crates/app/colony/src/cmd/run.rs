@@ -37,7 +37,7 @@ pub(crate) struct Args {
     /// Favored share: 95%, 95ms, or Blue Gene/L cycles (0xf4000000)
     #[arg(long, value_parser = duty, default_value = "95%", value_name = "DUTY")]
     duty: DutyCycle,
-    /// What makes the windows
+    /// Backend that enforces the windows
     #[arg(long, value_enum, default_value_t)]
     backend: BackendArg,
     /// Kernel threads in favored windows (sched-ext)
@@ -52,7 +52,7 @@ pub(crate) struct Args {
     /// Leave favored windows idle while every job task sleeps (sched-ext)
     #[arg(long)]
     strict: bool,
-    /// How long a task may starve before the kernel takes the scheduler out (sched-ext)
+    /// Watchdog timeout of sched_ext: a task that waits longer makes the kernel remove the scheduler
     #[arg(long, value_parser = ns, default_value = "30s", value_name = "TIME")]
     watchdog: Ns,
     /// CPUs of the job, to which the program is bound [default: all this process may use]

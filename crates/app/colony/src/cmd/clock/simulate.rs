@@ -30,13 +30,13 @@ pub(super) struct Args {
     /// Machine: a profile's name, or a TOML file
     #[arg(long, default_value = "jaguar-xt5", value_name = "MACHINE")]
     machine: String,
-    /// What a way takes beside the network: UDP on both sides
+    /// Latency of UDP on both sides, added to that of the network
     #[arg(long, value_parser = ns, default_value = "10us", value_name = "TIME")]
     software: Ns,
     /// Mean of what a message is held up
     #[arg(long, value_parser = ns, default_value = "10us", value_name = "TIME")]
     jitter: Ns,
-    /// What one way is longer than the other at most, as a share
+    /// Largest difference between the two directions, as a share of the latency
     #[arg(long, default_value_t = Model::default().asymmetry, value_name = "SHARE")]
     asymmetry: f64,
     /// Share of messages that are held up for long
@@ -45,10 +45,10 @@ pub(super) struct Args {
     /// Standard deviation of the clocks' drifts, ppm
     #[arg(long, default_value_t = Model::default().drift_ppm, value_name = "PPM")]
     drift: f64,
-    /// How long two nodes are compared
+    /// Time for which two nodes are compared
     #[arg(long, value_parser = ns, default_value = "500ms", value_name = "TIME")]
     round: Ns,
-    /// How often the tree is walked; earlier walks help to know the drifts
+    /// Number of walks of the tree; earlier walks improve the estimate of the drifts
     #[arg(long, default_value_t = Model::default().walks, value_name = "N")]
     walks: u32,
     /// Time from walk to walk

@@ -43,16 +43,16 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = hosts::DEFAULT_PORT, value_name = "PORT",
         value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
-    /// How long two nodes are compared; longer rounds tell the drift better
+    /// Time for which two nodes are compared; longer rounds measure the drift better
     #[arg(long, value_parser = ns, default_value = "2s", value_name = "TIME")]
     round: Ns,
     /// Time between two questions
     #[arg(long, value_parser = ns, default_value = "5ms", value_name = "TIME")]
     interval: Ns,
-    /// How long a node may be silent before it is given up
+    /// Timeout after which a silent node is an error
     #[arg(long, value_parser = ns, default_value = "10s", value_name = "TIME")]
     patience: Ns,
-    /// What a clock's drift is believed to change by within minutes, in ppm
+    /// Largest change of a clock's drift within minutes, in ppm
     #[arg(long, default_value_t = History::WANDER_PPM, value_name = "PPM", value_parser = wander)]
     wander: f64,
     /// Sign datagrams with the key in this file, the same on all nodes, and drop those that are not

@@ -46,13 +46,13 @@ pub(super) struct Args {
     /// Memory shared by all nodes for messages, MiB [default: what they need; 0: none]
     #[arg(long, value_name = "MIB")]
     torus: Option<u64>,
-    /// How nodes reach the I/O daemon
+    /// Link between the nodes and the I/O daemon
     #[arg(long, value_enum, default_value_t)]
     link: LinkWord,
     /// Count instructions instead of time: each takes 2^SHIFT ns [SHIFT: 1]
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "1", value_name = "SHIFT")]
     icount: Option<u8>,
-    /// What does the nodes' instructions
+    /// Accelerator that executes the nodes' instructions
     #[arg(long, value_enum, default_value_t)]
     accel: AccelWord,
     /// Never sleep while waiting for a shipped call: the shortest way, for a CPU on either side

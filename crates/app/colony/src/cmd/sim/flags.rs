@@ -21,7 +21,7 @@ pub(crate) struct Flags {
     /// Modelled noise: 'leibniz 21%', '16us every 1ms', '16us around 1ms' (at random), 'none'
     #[arg(long, value_name = "NOISE", value_parser = noise)]
     noise: Vec<Noise>,
-    /// How nodes lie to one another
+    /// Phase of the noise of different nodes
     #[arg(long, value_name = "PHASE", value_parser = ["random", "aligned"])]
     phase: Option<String>,
     /// Node counts
@@ -36,10 +36,10 @@ pub(crate) struct Flags {
     /// Work of each rank before it communicates
     #[arg(long, value_parser = ns, value_name = "TIME")]
     work: Option<Ns>,
-    /// How the collective is done, as recursive-doubling
+    /// Algorithm of the collective, as recursive-doubling
     #[arg(long, value_name = "HOW", value_parser = algorithm)]
     algorithm: Option<Algorithm>,
-    /// How often the program does it
+    /// Iterations of the program
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) iterations: Option<u64>,
     /// Schedulers: none, preempt, fair, coordinated, spare-core

@@ -43,7 +43,7 @@ pub(super) struct Args {
     /// Count instructions instead of time: each takes 2^SHIFT ns [SHIFT: 1]
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "1", value_name = "SHIFT")]
     icount: Option<u8>,
-    /// What does the guest's instructions
+    /// Accelerator that executes the guest's instructions
     #[arg(long, value_enum, default_value_t)]
     accel: Accel,
     /// More for the kernel's command line
@@ -55,7 +55,7 @@ pub(super) struct Args {
         allow_hyphen_values = true
     )]
     append: String,
-    /// What the machine holds: `shell`, `node`, `mpi`, or a TOML file
+    /// Image of the machine: `shell`, `node`, `mpi`, or a TOML file
     #[arg(long, default_value = "shell", value_name = "RECIPE")]
     image: String,
     /// A program of this host to add, with its libraries
