@@ -2,10 +2,10 @@
 //! Any bytes as a datagram of `colony clock sync`, an answer of chronyd or ptp4l, an estimate for colonyd, a host list.
 #![no_main]
 
-use colony_clock::estimate::Feed;
 use colony_clock::hosts;
 use colony_clock::source::{chrony::Tracking, ptp4l};
 use colony_clock::wire::Datagram;
+use colony_time::estimate::Feed;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     if let Ok(datagram) = Datagram::decode(bytes) {

@@ -8,7 +8,7 @@ __all__ = [
     "Schedule",
     "Trace",
     "__version__",
-    "class_of",
+    "default_kind",
     "fit_trace",
     "machine",
     "run_goal",
@@ -35,7 +35,9 @@ class Trace:
     @property
     def cpus(self) -> int: ...
 
-_Traces = Mapping[str, Sequence[tuple[str, Trace]]]
+_Kind = Literal["task", "irq", "local"]
+_Measured = Sequence[tuple[str, _Kind, Trace]]
+_Traces = Mapping[str, _Measured]
 
 def simulate_all(machine: Mapping[str, Any], scenario: Mapping[str, Any], traces: _Traces) -> list[_Point]: ...
 def run_scenario(scenario: Mapping[str, str], traces: _Traces) -> dict[str, Any]: ...
@@ -43,11 +45,11 @@ def machine(machine: Mapping[str, Any]) -> dict[str, Any]: ...
 def what_if(
     machine: Mapping[str, Any],
     scenario: Mapping[str, Any],
-    measured: Sequence[tuple[str, Trace]],
+    measured: _Measured,
     iterations_given: bool,
 ) -> dict[str, Any]: ...
 def fit_trace(trace: Trace) -> tuple[dict[str, Any], list[int]]: ...
-def class_of(name: str) -> Literal["task", "irq", "local"]: ...
+def default_kind(name: str) -> _Kind: ...
 
 @final
 class Schedule:

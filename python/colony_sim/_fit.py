@@ -17,8 +17,8 @@ class Fitted:
     sources: list[Source]
     """The model as sources of :func:`simulate`: one, or one for each core that has the source where not all have."""
     verdict: Literal["good", "rough", "poor"]
-    """How far measured and modelled times are apart: good up to 5 %, poor over 10 %. A poor model has the measured
-    quantiles."""
+    """Rating of the distance between measured and modelled times: good up to 5 %, poor over 10 %. A poor model has
+    the measured quantiles."""
     detours: int
     """Detours it was fitted to."""
     stolen_share: float

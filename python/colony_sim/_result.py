@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What a simulation says."""
+"""Results of simulations."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class Outcomes:
 
     @property
     def warnings(self) -> list[list[str]]:
-        """What a reader should know, for each point."""
+        """Warnings about the validity of the figures, for each point."""
         return [list(o["warnings"]) for o in self._outcomes]
 
     def _columns(self) -> dict[str, Any]:
@@ -150,7 +150,7 @@ class Outcomes:
 
 
 class Result(Outcomes):
-    """What :func:`simulate` says: one element a node count."""
+    """The result of :func:`simulate`: one element a node count."""
 
     SCHEMA = "colony.sim.python/2"
 
@@ -177,7 +177,7 @@ class Result(Outcomes):
 
 
 class ScenarioResult(Outcomes):
-    """What :func:`run_scenario` says: one element a point, by node count, then scheduler, then what is swept."""
+    """The result of :func:`run_scenario`: one element a point, by node count, then scheduler, then what is swept."""
 
     def __init__(self, results: dict[str, Any]) -> None:
         super().__init__([point["outcome"] for point in results["points"]])
@@ -191,7 +191,7 @@ class ScenarioResult(Outcomes):
 
     @property
     def settings(self) -> list[dict[str, Any]]:
-        """What the sweep set for each point."""
+        """The values that the sweep set for each point."""
         return [dict(point.get("set", {})) for point in self._results["points"]]
 
     def _columns(self) -> dict[str, Any]:
@@ -205,8 +205,8 @@ class ScenarioResult(Outcomes):
 
 
 class WhatIf:
-    """What :func:`what_if` says: what each source costs, and what would give it back. Times are nanoseconds an
-    iteration; the last axis of each array has one element a node count."""
+    """The result of :func:`what_if`: the cost of each source, and the time that remedies give back. Times are
+    nanoseconds an iteration; the last axis of each array has one element a node count."""
 
     SCHEMA = "colony.sim.what_if/1"
 
@@ -271,12 +271,12 @@ class WhatIf:
 
     @property
     def cost_ci95_ns(self) -> Floats:
-        """Half the width of its 95 % confidence interval: a cost within it cannot be told from nothing."""
+        """Half the width of its 95 % confidence interval: a cost within it cannot be told from 0."""
         return self._table("sources", "cost", "ci95_ns")
 
     @property
     def remedies(self) -> list[str]:
-        """What would give time back: names of schedulers."""
+        """The remedies that give time back: names of schedulers."""
         found = (remedy["scheduler"] for remedy in self._answer["remedies"])
         return [s if isinstance(s, str) else next(iter(s)) for s in found]
 
@@ -288,12 +288,12 @@ class WhatIf:
 
     @property
     def gives_back_ns(self) -> Floats:
-        """What each remedy gives back of the time with all noise: remedies × node counts."""
+        """The part of the time with all noise that each remedy gives back: remedies × node counts."""
         return self._table("remedies", "gives_back", "ns")
 
     @property
     def warnings(self) -> list[str]:
-        """What a reader should know."""
+        """Warnings about the validity of the figures."""
         return list(self._answer["warnings"])
 
     def to_dict(self) -> dict[str, Any]:
@@ -321,7 +321,7 @@ class WhatIf:
 
 
 class GoalResult:
-    """What :func:`run_goal` says: when each rank has done all its work, nanoseconds after the job began."""
+    """The result of :func:`run_goal`: the end of each rank's last work, nanoseconds after the job began."""
 
     def __init__(self, quiet: bytes, runs: list[bytes], events: int) -> None:
         self._quiet = np.frombuffer(quiet, np.uint64)

@@ -14,7 +14,7 @@ from . import _engine
 from ._engine import Schedule
 from ._number import Count, Time, count, each, number, time
 from ._result import GoalResult, Result, ScenarioResult, WhatIf
-from ._source import Source
+from ._source import Kind, Source
 
 # the parameters of each scheduler; the simulator has what is usual
 _SCHEDULERS: dict[str, tuple[str, ...]] = {
@@ -151,12 +151,12 @@ def what_if(
     clocks: Sequence[tuple[Count, float]] | None = None,
     edge_lateness_ns: Sequence[Time] | None = None,
 ) -> WhatIf:
-    """Says what each source of a measured node costs a program at scale, and what coordinated windows or a spare core
-    give back: ``colony sim --what-if``, with its defaults.
+    """Computes the cost of each source of a measured node to a program at scale, and the time that coordinated
+    windows or a spare core give back: ``colony sim --what-if``, with its defaults.
 
     ``noise``
-        The sources measured on one node, made by :func:`sources` or :func:`trace`. Their names say who can hold them
-        back, as ``thread:kworker``, ``irq:eth0``; other fields of theirs do not count.
+        The sources measured on one node, made by :func:`sources` or :func:`trace`. Their ``kind`` says whether windows
+        and a spare core can keep them away; ``phase``, ``spread_ns`` and ``core`` do not count.
     ``program``, ``iterations``, ``bytes``, …
         As of :func:`simulate`. If neither ``program`` nor ``work_ns`` is given: an allreduce after 1 ms of work.
         Without ``iterations`` each node count has as many as a fixed effort allows.
@@ -172,7 +172,7 @@ def what_if(
     for source in [noise] if isinstance(noise, Source) else noise:
         if source.measured is None:
             raise ValueError(f"noise: the source {source.name!r} is a model; give what was measured")
-        measured.append((source.name, source.measured))
+        measured.append((source.name, source.kind, source.measured))
     if not measured:
         raise ValueError("noise: there is no source; give what was measured")
     if program is None and work_ns is None:
@@ -285,19 +285,19 @@ def run_scenario(
         TOML, or the file of it: a string of one line without ``=`` is a file.
     ``traces``
         What the traces that the scenario names hold: by the name of the file as the scenario writes it, the
-        sources made by :func:`trace`. Their names say who can hold them back, as ``thread:kworker``, ``irq:eth0``
-        (unless the scenario has a ``class``); other fields of theirs do not count.
+        sources made by :func:`trace`. Their kinds say who can hold them back (unless the scenario has a ``class``);
+        other fields of theirs do not count.
 
     Other threads run meanwhile, and Ctrl-C ends the call. Raises :class:`ValueError` with the line and what is
     wrong there.
     """
-    given: dict[str, list[tuple[str, _engine.Trace]]] = {}
+    given: dict[str, list[tuple[str, Kind, _engine.Trace]]] = {}
     for file, found in (traces or {}).items():
         given[file] = []
         for source in [found] if isinstance(found, Source) else found:
             if source.measured is None:
                 raise ValueError(f"the source {source.name!r} of {file!r} is a model: write it into the scenario")
-            given[file].append((source.name, source.measured))
+            given[file].append((source.name, source.kind, source.measured))
     text = isinstance(scenario, str) and (not scenario or "=" in scenario or "\n" in scenario)
     results = _engine.run_scenario({"text" if text else "file": os.fspath(scenario)}, given)
     return ScenarioResult(results)
@@ -390,13 +390,13 @@ def _scheduler(name: str, **parameters: Any) -> Any:
 
 def _noise(
     noise: Source | Sequence[Source],
-) -> tuple[list[dict[str, Any]], dict[str, list[tuple[str, _engine.Trace]]]]:
+) -> tuple[list[dict[str, Any]], dict[str, list[tuple[str, Kind, _engine.Trace]]]]:
     """The sources as scenarios write them, and the traces they name."""
     sources = [noise] if isinstance(noise, Source) else list(noise)
     for i, source in enumerate(sources):
         if not isinstance(source, Source):
             raise TypeError(f"noise[{i}] is {source!r} ({type(source).__name__}); give a Source, as periodic(...) makes it")
-    files = {str(i): [(s.name, s.measured)] for i, s in enumerate(sources) if s.measured is not None}
+    files = {str(i): [(s.name, s.kind, s.measured)] for i, s in enumerate(sources) if s.measured is not None}
     return [s.spec(None if s.measured is None else str(i)) for i, s in enumerate(sources)], files
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -28,16 +28,16 @@ class Source:
     :func:`every`, :func:`after_sleep` or :func:`trace`."""
 
     name: str
-    """What it is, as ``thread:kworker``."""
+    """Name, as ``thread:kworker``."""
     model: dict[str, Any] | None = None
-    """When its bursts come and how long they are, as the simulator writes it."""
+    """Arrivals and lengths of its bursts, as the simulator writes them."""
     measured: _engine.Trace | None = field(default=None, repr=False)
-    """Or what was measured."""
+    """Or the measured detours."""
     kind: Kind = "task"
-    """Who can hold it back: ``task``: the scheduler; ``irq``: nobody, but a spare core can take it;
-    ``local``: nobody (timer ticks, the hypervisor)."""
+    """The remedies that can keep it away from the job. ``task``: a scheduler or a spare core; ``irq``: a spare core;
+    ``local``: neither (timer ticks, the hypervisor)."""
     phase: Phase = "random"
-    """How nodes lie to one another: each anywhere, ``aligned``, ``skewed`` (aligned, late by up to
+    """Phase of the nodes: each anywhere, ``aligned``, ``skewed`` (aligned, late by up to
     ``spread_ns``), or ``together`` (all begin within ``spread_ns`` of the boot, then go their own ways)."""
     spread_ns: Time = 0
     """For ``skewed`` and ``together``."""
@@ -136,7 +136,8 @@ def trace(
     nanoseconds, ``timedelta64``, or for ``start_ns`` ``datetime64``; columns of a DataFrame are arrays too. The
     node was observed from ``begin_ns`` for ``span_ns``. ``cpu`` says on which CPU each detour was (all on one
     without it), ``cpus`` which were observed (those with detours without it). The columns of a trace that
-    ``colony measure`` wrote are these arrays; :func:`sources` takes all of them.
+    ``colony measure`` wrote are these arrays; :func:`sources` takes all of them. A name such as ``irq:local_timer`` gives the
+    source its kind, unless ``kind`` does.
 
     A detour that is impossible is a :class:`ValueError` with its number; those that reach over the end of the
     observation count until there, with a warning.
@@ -171,6 +172,8 @@ def trace(
             at = np.flatnonzero(mine)[back[0] + 1]
             raise ValueError(f"detour {at} (of CPU {number}) begins before the one before it; sort by start_ns")
         streams.append((of_cpu.astype(np.uint64).tobytes(), durations[mine].astype(np.uint64).tobytes()))
+    if ":" in name:
+        more.setdefault("kind", _engine.default_kind(name))
     return Source(name, measured=_engine.Trace(span, streams), **more)
 
 
@@ -180,9 +183,10 @@ def sources(
     span_ns: Time,
     begin_ns: Instant,
     cpus: Iterable[Count] | None = None,
+    kinds: Mapping[str, Kind] | None = None,
 ) -> list[Source]:
     """The sources of a measured node from a trace as a table: one :class:`Source` for each name in its column
-    ``source``, with the kind that its name says.
+    ``source``.
 
     ``frame``
         A DataFrame of pandas or polars, or a mapping of arrays, with the columns of a trace: ``start_ns`` and
@@ -190,7 +194,11 @@ def sources(
     ``begin_ns``, ``span_ns``, ``cpus``
         When the observation began (``start_ns`` of the file's metadata), how long it was, and which CPUs were
         observed (those with detours, if not given).
+    ``kinds``
+        The kind of sources by name, as ``classes`` in the file's metadata. A source that is not in it gets the kind
+        that its name implies.
     """
+    stated = dict(kinds or {})
     columns = list(frame.keys()) if hasattr(frame, "keys") else list(frame.columns)
     missing = [c for c in ("start_ns", "duration_ns", "source") if c not in columns]
     if missing:
@@ -211,7 +219,7 @@ def sources(
             cpu=on[rows],
             cpus=observed,
             name=str(name),
-            kind=_engine.class_of(str(name)),
+            kind=stated.get(str(name), _engine.default_kind(str(name))),
         )
         made.append(source)
     return made

@@ -2,15 +2,15 @@
 //! Models of measured noise.
 
 use colony_sim::fit::{self, Fit, Verdict};
-use colony_sim::source::Class;
 use colony_sim::{NodeNoise, SimError};
+use colony_source::Source;
 use pyo3::prelude::*;
 use serde::Serialize;
 
 use crate::trace::Trace;
 use crate::{interruptible, value_error};
 
-/// What `colony noise fit --json` has of a source, and the verdict.
+/// The fields of a source in `colony noise fit --json`, and the verdict.
 #[derive(Serialize)]
 struct Fitted {
     fit: Fit,
@@ -37,8 +37,8 @@ pub(crate) fn fit_trace<'py>(
     Ok((pythonize::pythonize(py, &fitted)?, cpus))
 }
 
-/// The kind of a source of a trace, by its name.
+/// The default kind of a source, by its name.
 #[pyfunction]
-pub(crate) fn class_of<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-    Ok(pythonize::pythonize(py, &Class::of(name))?)
+pub(crate) fn default_kind(name: &str) -> &'static str {
+    Source::from(name).class().name()
 }

@@ -12,7 +12,6 @@ use colony_sim::spec::{Scenario, Traces};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::trace::Trace;
 use crate::{interruptible, numbers, read, spec, value_error, what_if};
 
 /// A schedule: what each rank sends, receives and computes.
@@ -75,7 +74,7 @@ pub(crate) fn run_goal<'py>(
     schedule: PyRef<'py, Schedule>,
     machine: &Bound<'py, PyAny>,
     scenario: &Bound<'py, PyAny>,
-    traces: BTreeMap<String, Vec<(String, PyRef<'py, Trace>)>>,
+    traces: BTreeMap<String, Vec<what_if::Source<'py>>>,
     progress: &Bound<'py, PyAny>,
 ) -> PyResult<(Bound<'py, PyBytes>, Vec<Bound<'py, PyBytes>>, u64)> {
     let progress: Progress = read(progress)?;
@@ -85,7 +84,7 @@ pub(crate) fn run_goal<'py>(
     (scenario.nodes, scenario.ranks_per_node) = (vec![schedule.0.ranks()], Some(1));
     let scenario = spec::on(machine, scenario).map_err(value_error)?;
     let traces: Traces =
-        what_if::measured(&traces).into_iter().map(|(file, m)| (file, Arc::new(m))).collect();
+        what_if::of_files(&traces)?.into_iter().map(|(file, m)| (file, Arc::new(m))).collect();
     let points = scenario.points().map_err(value_error)?;
     let point = points.first().ok_or_else(|| value_error("the scenario has no point"))?;
     let simulation = point.simulation(&traces).map_err(value_error)?;

@@ -39,13 +39,13 @@ fn simulate_all<'py>(
     py: Python<'py>,
     machine: &Bound<'py, PyAny>,
     scenario: &Bound<'py, PyAny>,
-    traces: BTreeMap<String, Vec<(String, PyRef<'py, Trace>)>>,
+    traces: BTreeMap<String, Vec<what_if::Source<'py>>>,
 ) -> PyResult<Bound<'py, PyList>> {
     let machine: spec::MachineSpec = read(machine)?;
     let scenario: Scenario = read(scenario)?;
     let scenario = spec::on(machine, scenario).map_err(value_error)?;
     let traces: Traces =
-        what_if::measured(&traces).into_iter().map(|(file, m)| (file, Arc::new(m))).collect();
+        what_if::of_files(&traces)?.into_iter().map(|(file, m)| (file, Arc::new(m))).collect();
     let points = PyList::empty(py);
     for point in scenario.points().map_err(value_error)? {
         let simulation = point.simulation(&traces).map_err(value_error)?;
@@ -62,10 +62,10 @@ fn simulate_all<'py>(
 fn run_scenario<'py>(
     py: Python<'py>,
     scenario: &Bound<'py, PyAny>,
-    traces: BTreeMap<String, Vec<(String, PyRef<'py, Trace>)>>,
+    traces: BTreeMap<String, Vec<what_if::Source<'py>>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let scenario: spec::ScenarioSpec = read(scenario)?;
-    let (scenario, traces) = scenario.read(what_if::measured(&traces)).map_err(value_error)?;
+    let (scenario, traces) = scenario.read(what_if::of_files(&traces)?).map_err(value_error)?;
     let points = scenario.points().map_err(value_error)?;
     let mut results = Results::none_yet(scenario, &traces);
     let asked = points.clone();
@@ -86,8 +86,8 @@ fn run_scenario<'py>(
     Ok(pythonize::pythonize(py, &results)?)
 }
 
-/// How often Ctrl-C is looked for.
-const LOOK: Duration = Duration::from_millis(50);
+/// Interval at which Ctrl-C is looked for.
+const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 
 /// Does `work` while the interpreter runs other threads and takes signals. After Ctrl-C nobody waits for
 /// the engine's thread any more; it ends when it is done, or with the process.
@@ -101,7 +101,7 @@ fn interruptible<T: Send + 'static>(
         let _ = send.send(work());
     });
     loop {
-        let (got, back) = py.detach(move || (receive.recv_timeout(LOOK), receive));
+        let (got, back) = py.detach(move || (receive.recv_timeout(SIGNAL_CHECK), receive));
         receive = back;
         match got {
             Ok(done) => return Ok(done),
@@ -136,7 +136,7 @@ mod _engine {
     #[pymodule_export]
     use super::Trace;
     #[pymodule_export]
-    use super::fit::{class_of, fit_trace};
+    use super::fit::{default_kind, fit_trace};
     #[pymodule_export]
     use super::goal::{Schedule, run_goal};
     #[pymodule_export]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What Python asks for, as a scenario of the simulator.
+//! Requests of Python as scenarios of the simulator.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,7 +21,7 @@ pub(crate) enum MachineSpec {
 }
 
 impl MachineSpec {
-    /// Whether it is a profile that comes with Colony.
+    /// True if it is a profile that comes with Colony.
     pub(crate) fn is_of_the_crate(&self) -> bool {
         matches!(self, Self::Named(name) if !name.ends_with(".toml"))
     }
@@ -80,7 +80,7 @@ impl ScenarioSpec {
     }
 }
 
-/// What is wrong with a scenario and the traces given with it.
+/// The faults of a scenario and of the traces given with it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ScenarioError {
     #[error(transparent)]

@@ -30,7 +30,7 @@ impl Trace {
         cpus.and_then(NodeNoise::new).map(Self).map_err(value_error)
     }
 
-    /// How long the node was observed.
+    /// Length of the node's observation.
     #[getter]
     fn span_ns(&self) -> u64 {
         self.0.span_ns()

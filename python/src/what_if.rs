@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What each source of a measured node costs at scale.
+//! The cost of each source of a measured node at scale.
 
 use std::collections::BTreeMap;
 
+use colony_sim::source::{Class, MeasuredSource};
 use colony_sim::spec::{Measured, Scenario, SchedulerSpec};
 use colony_sim::what_if::{Answer, WhatIf, ranks_per_node};
 use pyo3::prelude::*;
@@ -11,7 +12,7 @@ use serde::Serialize;
 use crate::trace::Trace;
 use crate::{interruptible, read, spec, value_error};
 
-/// What `colony sim --what-if --json` has of the question and the answer.
+/// The fields of the question and the answer in `colony sim --what-if --json`.
 #[derive(Serialize)]
 struct Answered {
     scenario: Scenario,
@@ -26,15 +27,14 @@ pub(crate) fn what_if<'py>(
     py: Python<'py>,
     machine: &Bound<'py, PyAny>,
     scenario: &Bound<'py, PyAny>,
-    measured: Vec<(String, PyRef<'py, Trace>)>,
+    measured: Vec<Source<'py>>,
     iterations_given: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let machine: spec::MachineSpec = read(machine)?;
     let scenario: Scenario = read(scenario)?;
     let places_ranks = scenario.ranks_per_node.is_some() || !machine.is_of_the_crate();
     let mut scenario = spec::on(machine, scenario).map_err(value_error)?;
-    let measured =
-        Measured { sources: measured.iter().map(|(name, t)| (name.clone(), t.noise().clone())).collect() };
+    let measured = of_node(&measured)?;
     if !places_ranks {
         scenario.ranks_per_node = Some(ranks_per_node(measured.cpus(), &scenario.nodes));
         scenario.check().map_err(value_error)?;
@@ -49,12 +49,22 @@ pub(crate) fn what_if<'py>(
     Ok(pythonize::pythonize(py, &answered.map_err(value_error)?)?)
 }
 
-/// Sources by name, as [`what_if`] takes them; for scenarios.
-pub(crate) fn measured(
-    traces: &BTreeMap<String, Vec<(String, PyRef<'_, Trace>)>>,
-) -> BTreeMap<String, Measured> {
-    let of_file = |sources: &Vec<(String, PyRef<'_, Trace>)>| Measured {
-        sources: sources.iter().map(|(name, t)| (name.clone(), t.noise().clone())).collect(),
+/// A measured source as Python hands it over: its name, its kind and its detours.
+pub(crate) type Source<'py> = (String, String, PyRef<'py, Trace>);
+
+/// The sources of one node.
+fn of_node(sources: &[Source<'_>]) -> PyResult<Measured> {
+    let source = |(name, kind, trace): &Source<'_>| {
+        let class = Class::ALL.into_iter().find(|class| class.name() == kind);
+        let class = class.ok_or_else(|| {
+            value_error(format!("there is no kind {kind:?} of source; choose task, irq or local"))
+        })?;
+        Ok(MeasuredSource { name: name.clone(), class, noise: trace.noise().clone() })
     };
-    traces.iter().map(|(file, sources)| (file.clone(), of_file(sources))).collect()
+    Ok(Measured { sources: sources.iter().map(source).collect::<PyResult<_>>()? })
+}
+
+/// The sources of the node of each file; for scenarios.
+pub(crate) fn of_files(traces: &BTreeMap<String, Vec<Source<'_>>>) -> PyResult<BTreeMap<String, Measured>> {
+    traces.iter().map(|(file, sources)| Ok((file.clone(), of_node(sources)?))).collect()
 }

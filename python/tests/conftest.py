@@ -13,7 +13,7 @@ LISTED = Path(__file__).parents[2] / "crates/testbed/testing/skips.txt"
 
 
 def may_be_skipped(name: str) -> bool:
-    """Whether a test may be skipped in continuous integration."""
+    """True if a test may be skipped in continuous integration."""
     if os.environ.get("CI", "") in ("", "false"):
         return True
     lines = LISTED.read_text().splitlines()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What the commands do, in Python: what-if, schedules, fits; and the same defaults."""
+"""The commands in Python: what-if, schedules, fits; and the same defaults."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PING = "num_ranks 2\nrank 0 {\nsend 8b to 1\n}\nrank 1 {\nrecv 8b from 0\n}\n"
 
 
 def colony(*words: str) -> Any:
-    """What the command prints as JSON; the test is skipped without the command."""
+    """The JSON that the command prints; the test is skipped without the command."""
     program = Path(os.environ.get("COLONY", ROOT / "target/debug/colony"))
     if not program.exists():
         pytest.skip(f"{program} is not built")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What a user of the package relies on. No time of this machine is asserted."""
+"""Properties that users of the package rely on. No time of this machine is asserted."""
 
 from __future__ import annotations
 

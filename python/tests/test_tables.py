@@ -40,6 +40,24 @@ def test_a_table_becomes_its_sources() -> None:
     assert stolen == pytest.approx(150 * 50_000 / 3e9)
 
 
+def test_a_stated_kind_overrules_the_name_and_what_if_follows_it() -> None:
+    def made(kinds: dict[str, Any] | None) -> list[colony_sim.Source]:
+        return colony_sim.sources(measured(), span_ns=10**9, begin_ns=BEGIN, kinds=kinds)
+
+    # as in the metadata of a trace: json.loads(metadata[b"classes"])
+    stated = made({"irq:eth0": "task", "thread:other": "local"})
+    assert [s.kind for s in stated] == ["task", "local", "task"]
+
+    def with_windows(noise: list[colony_sim.Source]) -> float:
+        found = colony_sim.what_if(noise, nodes=64, iterations=50, repetitions=3)
+        return float(found.gives_back_ns[0][0])
+
+    by_name, by_kind = with_windows(made(None)), with_windows(stated)
+    assert by_kind > by_name
+    with pytest.raises(ValueError, match="kind"):
+        colony_sim.what_if(made({"irq:eth0": "moved"}), nodes=4)
+
+
 def test_dates_and_numbers_are_the_same_trace() -> None:
     table = measured()
     ns = int(BEGIN.astype(np.int64))

@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// What the programs are built for.
+/// The target of the programs.
 pub const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// A program that a crate carries inside.
@@ -42,7 +42,7 @@ pub const INIT: Guest =
     Guest { name: "colony-init", sources: &["crates/testbed/init/Cargo.toml", "crates/testbed/init/src"] };
 
 impl Guest {
-    /// Whether `built` is there and no source below `root` is newer.
+    /// Returns `true` if `built` is there and no source below `root` is newer.
     ///
     /// # Errors
     /// A source that cannot be read.
@@ -91,7 +91,7 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(PathBuf::new, Path::to_owned)
 }
 
-/// When the last change was made to a file, or to a folder and all below it.
+/// The time of the last change to a file, or to a folder and all below it.
 fn newest(path: &Path) -> io::Result<SystemTime> {
     let metadata =
         path.metadata().map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;

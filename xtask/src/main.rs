@@ -20,7 +20,7 @@ Usage: cargo xtask COMMAND
 
 ./x runs both where they are needed.";
 
-/// What runs unmodified on the compute node kernel and on Linux: one file each, without an interpreter.
+/// The programs that run unmodified on the compute node kernel and on Linux: one file each, without an interpreter.
 const STATIC_PROGRAMS: [(&str, &str); 6] = [
     ("colony-bench", "colony-nas"),
     ("colony-bench", "colony-bench-cnk"),
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
 
 type Done = Result<(), Box<dyn Error>>;
 
-/// Where cargo builds.
+/// The folder that cargo builds into.
 fn target_folder() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(folder))
 }

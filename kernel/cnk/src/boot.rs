@@ -3,49 +3,16 @@
 
 use colony_fship::layout::{MAGIC, WINDOW_SIZES};
 
-use crate::debug;
-use crate::machine::lock::Once;
-use crate::machine::pci::{self, Device};
+use crate::machine::console::debug;
 use crate::machine::start::Boot;
-use crate::machine::window::Window;
-use crate::machine::{ops, paging, smp};
+use crate::machine::{devices, ops, paging, smp};
+use crate::node::{self, Link, Node};
 use crate::{network, time};
-
-/// What the node has.
-pub struct Node {
-    /// The window that it shares with the daemon.
-    pub window: Window,
-    /// How the daemon is reached.
-    pub link: Link,
-    /// CPUs that run.
-    pub cpus: usize,
-    /// How often to look for a reply before halting.
-    pub spin: u64,
-    /// Fences order nothing against the daemon: see [`apic::fence`](crate::machine::apic::fence).
-    pub weak_fences: bool,
-    /// Bytes that the kernel takes.
-    pub resident: u64,
-}
-
-/// How the daemon is reached.
-pub enum Link {
-    /// It shares the window, which is the memory of this device; the device has the bells.
-    Bells(Device),
-    /// By frames; the window is memory of the node's own.
-    Frames,
-}
-
-static NODE: Once<Node> = Once::new();
-
-/// What the node has.
-pub fn node() -> &'static Node {
-    NODE.get().expect("the node is up before anything asks")
-}
 
 /// Brings the node up. What is missing ends it: there is nobody to tell but the serial line.
 pub fn start(boot: &Boot) {
     time::calibrate();
-    let found = pci::find();
+    let found = devices::find();
     let memory = match (&found.shipping, &found.network) {
         (Some(device), _) => device.memory(),
         (None, Some(_)) => boot.own_window(),
@@ -55,8 +22,8 @@ pub fn start(boot: &Boot) {
     assert!(WINDOW_SIZES.contains(&size), "window of {size} bytes");
     let torus = found.torus.map(|d| d.memory());
     let window = paging::map_windows(memory, torus).expect("window too large for this processor");
-    let patience_ns = if boot.hasty { 0 } else { smp::PATIENCE_NS };
-    let cpus = smp::start(boot.rsdp, time::rate(), patience_ns);
+    let timeout_ns = if boot.hasty { 0 } else { smp::TIMEOUT_NS };
+    let cpus = smp::start(boot.rsdp, time::rate(), timeout_ns);
     let link = match (found.shipping, found.network) {
         (Some(device), _) => {
             for cpu in 0..cpus {
@@ -87,5 +54,6 @@ pub fn start(boot: &Boot) {
         torus.map_or(0, |t| t.size() >> 20),
     );
     let weak_fences = cpus == 1 && ops::in_emulator();
-    NODE.set(Node { window, link, cpus, spin: header.spin, weak_fences, resident: boot.resident });
+    let channels = window.channels();
+    node::set(Node { window, channels, link, cpus, spin: header.spin, weak_fences, resident: boot.resident });
 }

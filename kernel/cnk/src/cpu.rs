@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the kernel knows of each CPU.
+//! State of each CPU.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -28,7 +28,7 @@ pub struct Cpu {
     pub woken: AtomicBool,
     /// Another CPU waits until it sees what that has written.
     pub barrier: AtomicBool,
-    /// What it is to run, if it is idle.
+    /// The program that it is to run, if it is idle.
     pub start: Lock<Option<Start>>,
     /// Number of the last request on its channel.
     pub seq: AtomicU32,

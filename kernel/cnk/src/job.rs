@@ -10,15 +10,15 @@ use cnk_logic::signals::SIGKILL;
 use colony_fship::layout::{self, CrashRecord};
 use colony_fship::message::own;
 
-use crate::boot::node;
-use crate::calls::identity;
 use crate::cpu::{self, Start, cpu};
 use crate::machine::area::area;
+use crate::machine::console::debug;
 use crate::machine::context::{self, Context};
 use crate::machine::{apic, fpu, ops, paging};
-use crate::process::{self, memory::User, signals};
-use crate::shipping::{self, Patience};
-use crate::{debug, time};
+use crate::node::node;
+use crate::process::{self, answers, memory::User, shared, signals};
+use crate::shipping::{self, Wait};
+use crate::time;
 
 /// Processes of the job that have not ended.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
@@ -26,7 +26,7 @@ static RUNNING: AtomicUsize = AtomicUsize::new(0);
 /// Some program has run, so that other code may lie where its code was.
 static CODE_SEEN: AtomicBool = AtomicBool::new(false);
 
-/// What a CPU does that has no process.
+/// The loop of a CPU without a process.
 pub fn idle(n: usize) -> ! {
     cpu(n).busy.store(false, Ordering::Release);
     if n != 0 {
@@ -59,7 +59,7 @@ fn next(n: usize) -> Start {
         let up_ns = time::monotonic_ns();
         let version = u64::from(colony_fship::VERSION);
         let args = [version, node().cpus as u64, hz, node().resident, up_ns, 0];
-        let result = shipping::call(n, own::NEXT_JOB, args, Patience::Insistent);
+        let result = shipping::call(n, own::NEXT_JOB, args, Wait::RingAgain);
         if result != 0 {
             shipping::log(n, format_args!("NEXT_JOB was answered with {result}"));
             continue;
@@ -79,7 +79,7 @@ fn next(n: usize) -> Start {
     }
 }
 
-/// Why a job is not begun.
+/// The reason why a job is refused.
 enum Refusal {
     /// The block is none.
     Wrong(Wrong),
@@ -98,7 +98,7 @@ fn prepare() -> Result<Start, Refusal> {
     }
     process::set_count(count);
     time::set_realtime(job.realtime_ns);
-    identity::start_job(&job);
+    shared::start_job(&job);
     RUNNING.store(count, Ordering::Release);
     // the signals there are came after the daemon forgot those for the last job: they are for this one
     for n in 0..node().cpus {
@@ -152,14 +152,14 @@ pub fn run(n: usize, start: &Start) -> ! {
     ops::clear_segments();
     let set = ops::set_fs_base(start.fs_base) && ops::set_gs_base(0);
     debug_assert!(set);
-    identity::start_cpu(n);
+    answers::prepare(n);
     CODE_SEEN.store(true, Ordering::Relaxed);
     // a call to stop that came before interrupts are on again
     cpu::obey(n);
     context::enter(&start.context)
 }
 
-/// How a process ends.
+/// The end of a process.
 pub enum End {
     /// By `exit_group` or its last `exit`, with this status.
     Exit(u8),

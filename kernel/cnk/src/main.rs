@@ -4,12 +4,16 @@
 //! "A lightweight kernel that loads one program, maps its memory statically and stays out of the way" (Designing a
 //! Highly-Scalable Operating System: The Blue Gene/L Story, SC06, 3). What needs a file is shipped to the I/O daemon.
 //!
-//! Where things are:
+//! Modules:
 //! * `machine/` has all code that the compiler cannot check: first instructions, entry, page tables, devices;
 //! * `logic/` is the other extreme: pure decisions, also built and tested as a library on any Linux;
-//! * [`boot`] brings the node up, [`job`] takes a job, runs it, ends it;
+//! * [`boot`] brings the node up, which [`node`] describes; [`job`] takes a job, runs it, ends it;
 //! * [`calls`] does system calls, a file a family; [`shipping`] sends those it does not do itself to the daemon;
-//! * [`process`] has the state of a process and its threads, [`traps`] exceptions and interrupts, [`time`] the clock.
+//! * [`process`] has the state of a process and its threads, [`delivery`] calls the handlers of signals, [`traps`]
+//!   handles exceptions and interrupts, [`time`] is the clock.
+//!
+//! A file uses only files of lower layers: calls and traps, delivery of signals, jobs, shipping, processes, the node,
+//! the machine. The entry code of the machine reaches the top by the functions named below.
 #![no_std]
 #![no_main]
 
@@ -20,10 +24,14 @@ mod calls;
 #[forbid(unsafe_code)]
 mod cpu;
 #[forbid(unsafe_code)]
+mod delivery;
+#[forbid(unsafe_code)]
 mod job;
 mod machine;
 #[forbid(unsafe_code)]
 mod network;
+#[forbid(unsafe_code)]
+mod node;
 #[forbid(unsafe_code)]
 mod process;
 #[forbid(unsafe_code)]
@@ -32,3 +40,10 @@ mod shipping;
 mod time;
 #[forbid(unsafe_code)]
 mod traps;
+
+machine::start::entry_points! {
+    boot: crate::boot::start,
+    idle: crate::job::idle,
+    call: crate::calls::dispatch,
+    trap: crate::traps::dispatch,
+}

@@ -4,35 +4,37 @@
 //! The node's window is memory of its own. A request goes with the memory that its call reads; what comes puts
 //! memory where it belongs, and replies into the ring where the CPU that asked looks for them, as if the daemon had.
 
-use colony_fship::Request;
 use colony_fship::calls::find;
 use colony_fship::frame::{self, Content, FLIGHT, Flow, HEAD, Head, Heard, Side, kind};
 use colony_fship::layout::{CrashRecord, LOG_AT, MAGIC, crash_at};
 use colony_fship::message::own;
 use colony_fship::ring::{Bell, Producer, Refused};
+use colony_fship::{Reply, Request};
 use core::sync::atomic::Ordering::{AcqRel, Release};
 use zerocopy::IntoBytes as _;
 
 use crate::cpu::{self, obey};
 use crate::machine::lock::Lock;
-use crate::machine::smp;
 use crate::machine::virtio::{Network, Registers, SLOTS};
 use crate::machine::window::Window;
+use crate::machine::{CPUS, smp};
+use crate::node::node;
 use crate::process;
 use crate::time;
 
-/// What is not acknowledged after this time is sent again.
+/// Frames that are not acknowledged after this time are sent again.
 const AGAIN_NS: u64 = 10_000_000;
 
 struct Link {
     device: Network,
     window: Window,
+    replies: [Producer<'static, Reply>; CPUS],
     flow: Flow,
     /// Address of the other side.
     peer: [u8; 6],
     /// Bytes of the frames under way.
     lengths: [usize; FLIGHT as usize],
-    /// When the oldest of them went, or it last went on.
+    /// Time at which the oldest of them was sent, or the last one was acknowledged.
     since_ns: u64,
 }
 
@@ -44,7 +46,8 @@ pub fn start(registers: &Registers, window: Window) {
     let apic = smp::apic_of(0).expect("this CPU runs");
     let device = Network::start(registers, window, apic);
     let (peer, lengths) = (frame::EVERYBODY, [0; FLIGHT as usize]);
-    *LINK.lock() = Some(Link { device, window, flow: Flow::new(), peer, lengths, since_ns: 0 });
+    let replies = window.reply_producers();
+    *LINK.lock() = Some(Link { device, window, replies, flow: Flow::new(), peer, lengths, since_ns: 0 });
     emit(0, kind::HELLO, 0, 0, |_| ());
     while window.header().magic != MAGIC {
         pump(0);
@@ -58,7 +61,7 @@ pub fn pump(n: usize) {
     }
 }
 
-/// Whether the other side has all that was sent: who halts then is woken by it.
+/// Returns `true` if the other side has all frames that were sent: a CPU that halts then is woken by it.
 pub fn is_settled() -> bool {
     LINK.lock().as_ref().is_none_or(|link| link.flow.in_flight() == 0)
 }
@@ -86,7 +89,7 @@ pub fn send(n: usize, request: &Request) {
 }
 
 fn put_control(n: usize, place: u64, length: u64) {
-    let window = crate::boot::node().window;
+    let window = node().window;
     emit(n, kind::PUT, place, length as usize, |to| window.read_control(place, to));
 }
 
@@ -161,7 +164,7 @@ impl Link {
         }
     }
 
-    /// What has come in a buffer.
+    /// Takes the frame in a buffer.
     fn take(&mut self, n: usize, slot: u16, length: usize) {
         let bytes = self.device.bytes(slot, length);
         let Some((head, content)) = frame::read(bytes, Side::Node, self.window.size()) else { return };
@@ -178,7 +181,7 @@ impl Link {
         match content {
             Content::Put { place, bytes } => self.window.put(place, bytes),
             Content::Clear { place, length } => self.window.clear(place, length),
-            Content::Reply(channel, reply) => match Producer::new(self.window.rings(channel).1).push(reply) {
+            Content::Reply(channel, reply) => match self.replies[channel].push(reply) {
                 Ok(Bell::Ring) => rung = Some(channel),
                 Ok(Bell::Silent) => {}
                 // it comes again

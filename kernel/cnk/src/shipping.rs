@@ -10,28 +10,28 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use colony_fship::Request;
 use colony_fship::layout::{LOG_SIZE, POLL};
 use colony_fship::message::own;
-use colony_fship::ring::{Bell, Consumer, Producer, Refused};
+use colony_fship::ring::{Bell, Refused};
 
-use crate::boot::{Link, node};
 use crate::cpu::{count, cpu, obey};
 use crate::machine::{apic, ops};
+use crate::node::{Link, node};
 use crate::process::signals;
 use crate::{network, time};
 
-/// Whether a signal ends the wait for a reply.
+/// The kind of wait for a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
-    /// It does: the call is taken back.
+pub enum Wait {
+    /// A signal ends it: the call is taken back.
     Interruptible,
-    /// It does not: the reply comes soon, or nothing else can be done.
-    Patient,
+    /// No signal ends it: the reply comes soon, or nothing else can be done.
+    Uninterruptible,
     /// The same, and the daemon is rung again, ever more rarely. An emulator that has just started may not know the
     /// daemon's bell yet, and loses the first ringing. No program runs meanwhile.
-    Insistent,
+    RingAgain,
 }
 
-/// When [`Patience::Insistent`] rings again for the first time, and after what it does no more; each time is three
-/// times as long as the one before.
+/// Times after which [`Wait::RingAgain`] rings again: the first one, and a bound of the last. Each is three times as long as
+/// the one before.
 const RING_AGAIN_NS: core::ops::Range<u64> = 10_000_000..30_000_000_000;
 
 /// Sends a request and does not wait; its number.
@@ -43,14 +43,14 @@ pub fn send(n: usize, call: u32, args: [u64; 6]) -> u32 {
         network::send(n, &request);
         return seq;
     };
-    let (requests, _) = node().window.rings(n);
-    let mut producer = Producer::new(requests);
+    let requests = &node().channels[n].requests;
     loop {
-        match producer.push(request) {
+        let pushed = requests.lock().push(request);
+        match pushed {
             Ok(mut bell) => {
                 if bell == Bell::Silent && node().weak_fences {
                     apic::fence();
-                    bell = producer.bell();
+                    bell = requests.lock().bell();
                 }
                 if bell == Bell::Ring {
                     device.ring(n);
@@ -65,10 +65,10 @@ pub fn send(n: usize, call: u32, args: [u64; 6]) -> u32 {
 }
 
 /// Ships a call; what the daemon says.
-pub fn call(n: usize, number: u32, args: [u64; 6], patience: Patience) -> i64 {
+pub fn call(n: usize, number: u32, args: [u64; 6], kind: Wait) -> i64 {
     count(&cpu(n).shipped_calls);
     let seq = send(n, number, args);
-    wait(n, seq, patience)
+    wait(n, seq, kind)
 }
 
 /// The device has interrupted CPU `n`. Who halts looks at the rings by itself; frames are to be taken first.
@@ -81,10 +81,9 @@ pub fn interrupted(n: usize) {
 /// Waits until the daemon has taken what CPU `n` has sent, but not for ever. Frames that nobody waits for have come.
 pub fn drain(n: usize) {
     const LONG_NS: u64 = 100_000_000;
-    let (requests, _) = node().window.rings(n);
-    let producer = Producer::new(requests);
+    let requests = &node().channels[n].requests;
     let start = time::monotonic_ns();
-    while !producer.drained() && time::monotonic_ns().saturating_sub(start) < LONG_NS {
+    while !requests.lock().drained() && time::monotonic_ns().saturating_sub(start) < LONG_NS {
         core::hint::spin_loop();
     }
 }
@@ -92,17 +91,17 @@ pub fn drain(n: usize) {
 /// Looks so often between two looks at anything else.
 const LOOKS: u64 = 64;
 
-fn wait(n: usize, seq: u32, patience: Patience) -> i64 {
-    let (_, replies) = node().window.rings(n);
-    let mut consumer = Consumer::new(replies);
+fn wait(n: usize, seq: u32, kind: Wait) -> i64 {
+    let replies = &node().channels[n].replies;
     let (spin, frames) = (node().spin, matches!(node().link, Link::Frames));
     let mut looked = 0;
-    let mut cancelled = patience != Patience::Interruptible;
-    let mut ring_again = (patience == Patience::Insistent).then_some(RING_AGAIN_NS.start);
+    let mut cancelled = kind != Wait::Interruptible;
+    let mut ring_again = (kind == Wait::RingAgain).then_some(RING_AGAIN_NS.start);
     loop {
-        match consumer.pop() {
+        let reply = replies.lock().pop();
+        match reply {
             Ok(Some(reply)) if reply.seq == seq => {
-                if patience == Patience::Insistent {
+                if kind == Wait::RingAgain {
                     apic::alarm_off();
                 }
                 return reply.result;
@@ -121,12 +120,12 @@ fn wait(n: usize, seq: u32, patience: Patience) -> i64 {
         if !sleepy && looked % LOOKS != 0 {
             continue;
         }
-        let mut sleeps = sleepy && consumer.may_sleep();
+        let mut sleeps = sleepy && replies.lock().may_sleep();
         if sleeps && node().weak_fences {
             apic::fence();
-            sleeps = !consumer.waiting();
+            sleeps = !replies.lock().waiting();
             if !sleeps {
-                consumer.wake();
+                replies.lock().wake();
             }
         }
         // after the announcement: what comes now ends the halt
@@ -137,7 +136,7 @@ fn wait(n: usize, seq: u32, patience: Patience) -> i64 {
         } else if sleeps {
             match ring_again {
                 Some(ns) => apic::alarm_in(ns),
-                None if patience == Patience::Insistent => apic::alarm_off(),
+                None if kind == Wait::RingAgain => apic::alarm_off(),
                 None => {}
             }
             ops::halt();
@@ -149,12 +148,12 @@ fn wait(n: usize, seq: u32, patience: Patience) -> i64 {
             }
         }
         if sleeps {
-            consumer.wake();
+            replies.lock().wake();
         }
     }
 }
 
-/// Where the next line of the log goes.
+/// Offset of the next line of the log.
 static LOG_OFFSET: AtomicU32 = AtomicU32::new(0);
 
 /// A line in the making.

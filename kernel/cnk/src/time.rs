@@ -12,7 +12,7 @@ static RATE: Once<Rate> = Once::new();
 /// Wall clock at counter value 0, ns since 1970; wraps where the counter is ahead of the clock.
 static EPOCH_NS: AtomicU64 = AtomicU64::new(0);
 
-/// How fast the counter counts.
+/// Rate of the counter.
 pub fn rate() -> Rate {
     RATE.get().copied().unwrap_or(Rate::new(SECOND))
 }
@@ -54,12 +54,12 @@ pub fn calibrate() {
         ops::outb(port, value);
     }
     let measured = (0..50).map(|_| measure()).find(|m| m.trusted).unwrap_or_else(measure);
-    let hz = told_hz().unwrap_or(measured.hz);
+    let hz = reported_hz().unwrap_or(measured.hz);
     RATE.set(Rate::new(hz));
     apic::set_timer_hz((u128::from(measured.timer) * u128::from(hz) / u128::from(measured.whole)) as u64);
 }
 
-/// What was measured.
+/// A measurement of the counter and of the timer.
 struct Measured {
     /// Time stamp counts of a second.
     hz: u64,
@@ -100,8 +100,8 @@ fn best_reading() -> (u16, u64) {
     (count, at)
 }
 
-/// What the processor (leaf 0x15) or the hypervisor (leaf 0x4000_0010, kHz) says.
-fn told_hz() -> Option<u64> {
+/// The rate that the processor (leaf 0x15) or the hypervisor (leaf 0x4000_0010, kHz) reports.
+fn reported_hz() -> Option<u64> {
     if ops::cpuid(1, 0).ecx & 1 << 31 != 0 {
         let khz = (ops::cpuid(0x4000_0000, 0).eax >= 0x4000_0010).then(|| ops::cpuid(0x4000_0010, 0).eax)?;
         return (khz != 0).then_some(u64::from(khz) * 1000);

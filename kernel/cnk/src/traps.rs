@@ -8,8 +8,7 @@ use cnk_logic::signals::{Info, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP};
 use crate::cpu::{self, count, cpu};
 use crate::machine::context::Context;
 use crate::machine::{apic, fpu, ops};
-use crate::process::signals;
-use crate::shipping;
+use crate::{delivery, shipping};
 
 /// Handles a trap and goes back; or ends the process.
 pub fn dispatch(n: usize, context: &mut Context) {
@@ -21,7 +20,7 @@ pub fn dispatch(n: usize, context: &mut Context) {
     }
     if context.is_user() {
         cpu::obey(n);
-        signals::deliver(n, context, None);
+        delivery::deliver(n, context, None);
     }
 }
 
@@ -51,10 +50,10 @@ fn exception(n: usize, context: &mut Context, vector: u64) {
     }
     count(&cpu(n).faults);
     let (signal, info) = signal_of(context, vector);
-    signals::exception(n, context, signal, info);
+    delivery::exception(n, context, signal, info);
 }
 
-/// What Linux makes of an exception of a program: signal, `si_code`, address.
+/// The signal that Linux makes of an exception of a program: number, `si_code`, address.
 fn signal_of(context: &Context, vector: u64) -> (u32, Info) {
     /// An error code of a page fault: the page was there.
     const PRESENT: u64 = 1;

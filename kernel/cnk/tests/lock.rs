@@ -43,7 +43,7 @@ fn a_guard_is_shared_between_cpus_only_if_its_value_may_be() {
 }
 
 #[test]
-fn a_lock_may_hold_what_may_be_sent_and_a_once_what_may_be_shared_too() {
+fn a_lock_needs_send_and_a_once_needs_send_and_sync() {
     assert!(is_sync!(Lock<Cell<u32>>) && !is_sync!(Lock<std::rc::Rc<u32>>));
     assert!(is_sync!(Once<u32>) && !is_sync!(Once<Cell<u32>>));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can be typed.
+//! Commands and global flags of `colony`.
 
 use std::process::ExitCode;
 
@@ -20,10 +20,12 @@ pub(crate) struct Cli {
 enum Command {
     Study(cmd::study::Args),
     Measure(cmd::measure::Args),
+    Doctor(cmd::doctor::Args),
     Top(cmd::top::Args),
     Inject(cmd::inject::Args),
     Noise(cmd::noise::Args),
     Sim(Box<cmd::sim::Args>),
+    Tune(cmd::tune::Args),
     Run(cmd::run::Args),
     Bench(cmd::bench::Args),
     Clock(cmd::clock::Args),
@@ -39,10 +41,12 @@ impl Cli {
         match self.command {
             Command::Study(args) => cmd::study::run(args),
             Command::Measure(args) => cmd::measure::run(args),
+            Command::Doctor(args) => cmd::doctor::run(args),
             Command::Top(args) => cmd::top::run(args),
             Command::Inject(args) => cmd::inject::run(args),
             Command::Noise(args) => cmd::noise::run(args),
             Command::Sim(args) => cmd::sim::run(*args),
+            Command::Tune(args) => cmd::tune::run(args),
             Command::Run(args) => cmd::run::run(args),
             Command::Clock(args) => cmd::clock::run(args),
             Command::Bench(args) => cmd::bench::run(args),

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use colony_bench::{BenchError, ParamsError};
 use colony_clock::simulate::ModelError;
 use colony_clock::sync::SyncError;
+use colony_doctor::DoctorError;
 use colony_inject::InjectError;
 use colony_measure::MeasureError;
 use colony_measure::selfish::SelfishError;
@@ -17,6 +18,7 @@ use colony_sim::spec::SpecError;
 use colony_study::StudyError;
 use colony_study::failure::{self, Failure};
 use colony_trace::{Problem, TraceError};
+use colony_tune::TuneError;
 use colony_vm::VmError;
 
 /// A wish the user can correct by other words.
@@ -89,7 +91,7 @@ fn is_broken_pipe(e: &anyhow::Error) -> bool {
     })
 }
 
-/// Whether other words would have done it, as the library that refused says.
+/// Returns `true` if other arguments would have succeeded, according to the library that refused these.
 fn is_wrong_use(e: &anyhow::Error) -> bool {
     e.chain().any(|c| {
         macro_rules! asked {
@@ -108,8 +110,10 @@ fn is_wrong_use(e: &anyhow::Error) -> bool {
                 SchedError,
                 SyncError,
                 SpecError,
+                DoctorError,
                 GoalError,
                 StudyError,
+                TuneError,
                 VmError,
                 CnkError
             )

@@ -8,6 +8,7 @@ mod say;
 mod cli;
 mod cmd;
 mod exit;
+mod state;
 mod words;
 
 use clap::Parser;

@@ -40,6 +40,49 @@ const plots = (() => {
     },
   });
   const log = (title, format, more = {}) => axis('logarithmic', title, { ...decades(format), ...more });
+  // 1, 2, 5, 10 … from the last not above `least` to the first not below `most`
+  const steps = (least, most) => {
+    const all = [];
+    for (let k = Math.floor(Math.log10(least)) - 1; k <= Math.ceil(Math.log10(most)) + 1; k += 1) all.push(...[1, 2, 5].map((m) => Number(`${m}e${k}`)));
+    const from = all.findLastIndex((v) => v <= least);
+    return all.slice(from, Math.max(from + 1, all.findIndex((v) => v >= most)) + 1);
+  };
+  const logTo = (title, format, values) => {
+    const all = steps(Math.min(...values), Math.max(...values));
+    const ticks = all.length > 10 ? all.filter(decade) : all;
+    return log(title, format, {
+      min: all[0], max: all[all.length - 1], afterBuildTicks: (a) => { a.ticks = ticks.map((value) => ({ value })); },
+    });
+  };
+
+  // 95 % confidence intervals, where there are repetitions
+  const bars = {
+    id: 'bars',
+    afterDatasetsDraw({ ctx, chartArea, scales, data: { datasets } }) {
+      ctx.save();
+      ctx.beginPath();
+      ctx.rect(chartArea.left - 6, chartArea.top, chartArea.width + 12, chartArea.height);
+      ctx.clip();
+      for (const set of datasets) {
+        ctx.strokeStyle = set.borderColor;
+        ctx.lineWidth = 1.5;
+        for (const { x, y, half } of set.data) {
+          if (!half) continue;
+          const at = scales.x.getPixelForValue(x);
+          const high = scales.y.getPixelForValue(y + half);
+          const low = y - half > 0 ? scales.y.getPixelForValue(y - half) : chartArea.bottom;
+          if (low - high < 2) continue;
+          ctx.beginPath();
+          for (const end of [high, low]) { ctx.moveTo(at - 4, end); ctx.lineTo(at + 4, end); }
+          ctx.moveTo(at, high);
+          ctx.lineTo(at, low);
+          ctx.stroke();
+        }
+      }
+      ctx.restore();
+    },
+  };
+
   // node counts, powers of two; `all` are those there are
   const nodesAxis = (all) => {
     // a single count stands in the middle
@@ -113,5 +156,5 @@ const plots = (() => {
       else select();
     });
   }
-  return { data, colour, alpha, short, time, count, decade, below, above, narrow, marks, axis, log, nodesAxis, options, draw };
+  return { data, colour, alpha, short, time, count, decade, below, above, narrow, marks, axis, log, logTo, bars, nodesAxis, options, draw };
 })();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 'use strict';
 (() => {
-  const { data, colour, alpha, short, time, count, decade, below, above, narrow, marks, axis, log, nodesAxis, options, draw } = plots;
+  const { data, colour, alpha, short, time, count, decade, below, above, narrow, marks, axis, log, logTo, bars, nodesAxis, options, draw } = plots;
   const noiseName = (p) => (p > 0 ? `${p} %` : 'quiet');
   const label = (c) => `${noiseName(c.noise_percent)}, ${c.scheduler}`;
   const share = (v) => (v >= 1e-3 ? `${short(v * 100)} %` : `1 in ${short(1 / v)}`);
@@ -14,6 +14,48 @@
     borderDash: dashes(levels, c.noise_percent), borderWidth: 2, pointRadius: 0, pointHitRadius: 12, clip: 8,
     pointStyle: marks[levels.indexOf(c.noise_percent) % 3],
   });
+
+  const percent = (v) => `${short(v * 100)} %`;
+  const ofNodes = (sets, y, show) => ({
+    type: 'line', data: { datasets: sets }, plugins: [bars],
+    options: options({
+      scales: { x: nodesAxis(sets.flatMap((s) => s.data.map((p) => p.x))), y },
+      tooltip: {
+        callbacks: {
+          title: (c) => (c.length ? `${count(c[0].parsed.x)} nodes` : ''),
+          label: (c) => `${c.dataset.label}: ${show(c.parsed.y)}${c.raw.half ? ` ± ${show(c.raw.half)}` : ''}`,
+        },
+      },
+    }),
+  });
+
+  const costs = () => {
+    const { scaling, sources: names, doctor } = data.card;
+    const points = (of) => scaling.map((s) => ({ x: s.nodes, a: of(s) })).filter((p) => p.a && p.a.share > 0).map(({ x, a }) => ({ x, y: a.share, half: a.ci95 }));
+    const set = (label, paint, more, of) => ({ label, borderColor: colour(paint), backgroundColor: colour(paint), borderWidth: 2, pointRadius: 4, pointHitRadius: 10, clip: 8, data: points(of), ...more });
+    const sets = [set('all noise', 'unmodified', { borderWidth: 3 }, (s) => s.all)];
+    if (doctor.sequence.length) sets.push(set('after all changes', 'coordinated', { borderWidth: 3 }, (s) => s.changed));
+    names.forEach((n, i) => {
+      const name = n.source.length > 26 ? `${n.source.slice(0, 25)}…` : n.source;
+      sets.push(set(`${name} alone`, `c${2 + (i % 6)}`, { borderDash: [8, 4], pointStyle: marks[1 + (i % 6)] }, (s) => (s.alone[i] && s.alone[i].kind === 'added' ? s.alone[i] : null)));
+    });
+    const shown = sets.filter((s) => s.data.length);
+    const all = shown.flatMap((s) => s.data.map((p) => p.y));
+    return ofNodes(shown.length ? shown : sets, logTo('time added to a step (log)', percent, all.length ? all : [1]), percent);
+  };
+
+  const choice = () => {
+    const { choices, scales } = data.card.choice;
+    const name = (c) => [c.spare || c.favored === null ? `${c.spare} spare` : '', c.favored === null ? '' : `windows ${short(c.favored * 100)} %`].filter(Boolean).join(', ');
+    const sets = choices.map((c, i) => ({
+      label: name(c), borderColor: colour(`c${i % 8}`), backgroundColor: colour(`c${i % 8}`), borderWidth: 2, pointHitRadius: 10, clip: 10,
+      borderDash: c.favored === null ? [] : [8, 4], pointStyle: marks[i % 8],
+      // the best choice on each node count is the largest mark
+      pointRadius: scales.filter((s) => s.throughput[i]).map((s) => (s.best === i ? 8 : 4)),
+      data: scales.filter((s) => s.throughput[i]).map((s) => ({ x: s.nodes, y: s.throughput[i].share, half: s.throughput[i].ci95 })),
+    })).filter((s) => s.data.length);
+    return ofNodes(sets, axis('linear', 'throughput of a node', { min: 0, max: 1, ticks: { callback: percent } }), percent);
+  };
 
   const sources = () => {
     // a logarithmic axis has no place for sources all below the threshold
@@ -164,5 +206,5 @@
     };
   };
 
-  draw({ scaling, distribution, split, edges, sources, timeline });
+  draw({ costs, choice, scaling, distribution, split, edges, sources, timeline });
 })();

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use crate::StudyError;
 use crate::error::step;
 
-/// What errors call it.
+/// Name of this step in errors.
 const WHAT: &str = "running the NAS kernels on a compute node and on Linux";
 /// Each instruction takes 2 to this power, ns.
 const SHIFT: u8 = 1;
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(2 * 3600);
 
 /// Kernels and classes that take half a minute.
 pub const SMALL: &[(&str, &str)] = &[("is", "S"), ("is", "W"), ("cg", "S"), ("mg", "S"), ("ep", "S")];
-/// Those of the published class, and what lies between.
+/// Kernels of the published class, and the class below it.
 pub const LARGE: &[(&str, &str)] =
     &[("is", "A"), ("cg", "W"), ("cg", "A"), ("mg", "W"), ("mg", "A"), ("ep", "W"), ("ep", "A")];
 
@@ -34,10 +34,10 @@ fn memory(kernels: &[(&str, &str)]) -> u64 {
     if kernels.iter().any(|&(_, class)| class == "A") { 512 << 20 } else { 128 << 20 }
 }
 
-/// What `colony-nas --json` says of a run, as far as it is needed here.
+/// The part of `colony-nas --json` that is needed here.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Run {
-    /// Whether the result is the official one.
+    /// Set if the result is the official one.
     pub verified: bool,
     /// Time of the timed part, seconds.
     pub seconds: f64,

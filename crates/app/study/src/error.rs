@@ -16,9 +16,9 @@ pub enum StudyError {
     /// A step on this node failed or is not possible here.
     #[error("{what}: {reason}")]
     Step {
-        /// What was tried.
+        /// The failed step.
         what: String,
-        /// What was found, and what to do.
+        /// Finding and remedy.
         reason: String,
     },
     /// The projection was refused.
@@ -32,7 +32,7 @@ pub enum StudyError {
     Results {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault found.
         reason: String,
     },
     /// A file could not be written.
@@ -46,7 +46,7 @@ pub enum StudyError {
 }
 
 impl StudyError {
-    /// Whether the caller asked for something that cannot be (exit code 2), rather than the study having failed.
+    /// Returns `true` for wrong use (exit code 2), and `false` if the study itself failed.
     #[must_use]
     pub const fn is_wrong_use(&self) -> bool {
         matches!(self, Self::Unknown { .. } | Self::Params(_))

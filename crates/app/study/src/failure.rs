@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Why a `colony` command failed, for the program that started it.
+//! The error of a `colony` command, for the program that started it.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -15,7 +15,7 @@ pub const VARIABLE: &str = "COLONY_FAILURE";
 pub struct Failure {
     /// [`Failure::SCHEMA`].
     pub schema: String,
-    /// What was tried, what was found, what to do.
+    /// The error's text: attempt, finding, remedy.
     pub error: String,
     /// Exit code: 1 if the run failed, 2 for wrong use.
     pub code: u8,

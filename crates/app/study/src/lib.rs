@@ -5,11 +5,16 @@
 //!   project it to many nodes;
 //! * [`node::Node`] is what it asks of the machine, and the seam to measuring, benchmark and scheduler
 //!   ([`this_node`] is the machine this runs on);
+//! * [`card`] is the node's report card: what each source of its noise costs, and what to change;
 //! * [`results`] is what comes out (`study/results.json`), [`report`] shows it (`study/report.html`);
 //! * [`seeds`] lists every figure, table and sentence with a figure of the source documents that the
 //!   project reproduces, and runs one of them.
 
+pub mod advice;
+pub mod card;
+pub mod choice;
 pub mod compute_node;
+mod costing;
 mod error;
 pub mod failure;
 pub mod format;
@@ -17,12 +22,15 @@ pub mod measured;
 pub mod neighbours;
 pub mod node;
 pub mod noise;
+pub mod own;
+pub mod pages;
 pub mod params;
 pub mod project;
 mod quiet;
 pub mod report;
 pub mod results;
 pub mod seeds;
+pub mod spare_node;
 pub mod study;
 pub mod table;
 pub mod this_node;

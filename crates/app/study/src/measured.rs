@@ -13,11 +13,11 @@ use colony_project::{Steal, node_noise};
 use colony_sim::NodeNoise;
 use colony_trace::{Trace, periodic};
 
-use crate::StudyError;
 use crate::error::step;
-use crate::node::Injection;
+use crate::node::{Injection, OwnNoise};
 use crate::noise::summarise;
 use crate::results::{Explained, Noise, SourceRow};
+use crate::{StudyError, own};
 
 /// Time a noise daemon sleeps after each calculation.
 const DAEMON_SLEEP: Duration = Duration::from_millis(500);
@@ -36,11 +36,14 @@ impl Measuring {
     ///
     /// # Errors
     /// [`StudyError::Step`] says what was found.
-    pub fn noise(&self, seconds: f64) -> Result<(Noise, NodeNoise), StudyError> {
+    pub fn noise(&self, seconds: f64) -> Result<OwnNoise, StudyError> {
+        let mut started = own::names();
         let (measurement, trace) = self.measure(seconds)?;
+        started.extend(own::names());
         let command =
             format!("colony measure --cpus {} --duration {seconds}s --out trace.parquet", self.cpus);
-        Ok((reported(&measurement, &trace, &command), node_noise(&trace, Steal::Excluded)?))
+        let merged = node_noise(&trace, Steal::Excluded)?;
+        Ok(OwnNoise { summary: reported(&measurement, &trace, &command), merged, trace, started })
     }
 
     /// The noise under `injection`, begun half a second before, which is the daemon's sleep.
@@ -165,7 +168,9 @@ mod tests {
     fn this_node_is_measured_and_its_noise_projected() {
         let cpus = colony_node::cpu::usable().expect("CPUs").iter().take(1).collect();
         let measuring = Measuring { cpus, seed: 1 };
-        let (noise, node) = measuring.noise(0.4).expect("an ordinary observer needs nothing");
+        let OwnNoise { summary: noise, merged: node, trace, started } =
+            measuring.noise(0.4).expect("an ordinary observer needs nothing");
+        assert!(!trace.meta.cpus.is_empty() && !started.is_empty());
         assert!(noise.observed_s > 0.0 && noise.stolen_share < 1.0);
         assert!(noise.sources.iter().map(|s| s.count).sum::<u64>() <= noise.detours);
         // a row has one source: a detour of others in which a thread of ours ran too is theirs

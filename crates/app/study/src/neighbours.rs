@@ -13,7 +13,7 @@ pub const QUIET: f64 = 0.05;
 /// Names kept.
 const NAMES: usize = 4;
 
-/// Who has had CPU time since boot, in clock ticks, which are all shares need.
+/// CPU time of each program since boot, in clock ticks, which suffice for shares.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Microseconds on a clock that nobody sets.
@@ -32,7 +32,7 @@ pub struct Usage {
     pub others: BTreeMap<(i32, u64), (String, u64)>,
 }
 
-/// What ran beside a study for some time. Shares are of the time of the job's CPUs, 0 to 1.
+/// Programs that ran beside a study for some time. Shares are of the time of the job's CPUs, 0 to 1.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Load {
     /// Seconds observed.
@@ -93,7 +93,7 @@ impl Usage {
         Some(usage)
     }
 
-    /// What ran since `before`.
+    /// Programs that ran since `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Load {
         let total = self.total.saturating_sub(before.total).max(1) as f64;
@@ -195,7 +195,7 @@ fn descends(pid: i32, from: i32, parents: &BTreeMap<i32, i32>) -> bool {
 }
 
 impl Load {
-    /// Whether other programs leave the job's CPUs alone.
+    /// Returns `true` if other programs leave the job's CPUs alone.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.others <= QUIET
@@ -211,13 +211,13 @@ impl Load {
 }
 
 impl Neighbours {
-    /// Whether the CPUs were quiet before and during the measurement.
+    /// Returns `true` if the CPUs were quiet before and during the measurement.
     #[must_use]
     pub fn are_quiet(&self) -> bool {
         self.before.is_quiet() && self.during.as_ref().is_none_or(Load::is_quiet)
     }
 
-    /// What a reader must know first; `None` where the CPUs were quiet.
+    /// Sentence that a reader must see first; `None` if the CPUs were quiet.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         if self.are_quiet() {

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What experiments ask of the machine they run on.
+//! Measurements and runs that experiments ask of their machine.
 
+use std::collections::BTreeSet;
+
+use colony_doctor::{Examination, ThreadSeen};
+use colony_node::cpu::CpuSet;
 use colony_node::privilege::Privileges;
 use colony_node::record::NodeRecord;
 use colony_sim::NodeNoise;
 use colony_time::Windows;
+use colony_trace::Trace;
 
 use crate::StudyError;
 use crate::neighbours::Usage;
@@ -16,17 +21,30 @@ pub trait Node {
     /// The node's state, for the results.
     fn record(&self) -> NodeRecord;
 
-    /// What this process may do.
+    /// Privileges of this process.
     fn privileges(&self) -> Privileges;
 
-    /// Who has had time of the job's CPUs so far; `None` where the node does not say.
+    /// CPU time of programs on the job's CPUs so far; `None` if the node does not tell.
     fn usage(&self) -> Option<Usage>;
 
     /// Measures the node's own noise for `seconds` and says where it comes from.
     ///
     /// # Errors
     /// [`StudyError::Step`] says what was tried, found, and what to do.
-    fn noise(&mut self, seconds: f64) -> Result<(Noise, NodeNoise), StudyError>;
+    fn noise(&mut self, seconds: f64) -> Result<OwnNoise, StudyError>;
+
+    /// CPUs that a job on this node should have, as far as the study uses them: every CPU would leave none for what has to
+    /// move.
+    ///
+    /// # Errors
+    /// As [`Node::noise`].
+    fn job(&self) -> Result<CpuSet, StudyError>;
+
+    /// Examines the settings of the node for a job on `job`; a trace saw `threads` there.
+    ///
+    /// # Errors
+    /// As [`Node::noise`].
+    fn examine(&self, job: &CpuSet, threads: Vec<ThreadSeen>) -> Result<Examination, StudyError>;
 
     /// Measures the detours of the job's CPUs under `injection` for `seconds`, the observer being the job.
     /// Under `windows` those in favored windows alone, on a timeline of favored time (see
@@ -61,6 +79,13 @@ pub trait Node {
     /// As [`Node::noise`].
     fn virtual_node(&mut self) -> Result<crate::virtual_node::Runs, StudyError>;
 
+    /// Runs a job beside daemons on a virtual node of four CPUs, with and without windows and a spare core (see
+    /// [`crate::spare_node`]).
+    ///
+    /// # Errors
+    /// As [`Node::noise`].
+    fn spare_node(&mut self) -> Result<crate::spare_node::SpareRuns, StudyError>;
+
     /// Runs NAS kernels, each of a class, on a compute node and on a virtual Linux node (see [`crate::compute_node`]).
     ///
     /// # Errors
@@ -69,6 +94,30 @@ pub trait Node {
         &mut self,
         kernels: &[(&str, &str)],
     ) -> Result<Vec<crate::compute_node::Pair>, StudyError>;
+
+    /// Runs a kernel of a class on pages of each size, `rounds` times in turn (see [`crate::pages`]).
+    ///
+    /// # Errors
+    /// As [`Node::noise`].
+    fn pages(
+        &mut self,
+        kernel: &str,
+        class: &str,
+        rounds: usize,
+    ) -> Result<Vec<crate::pages::PageRuns>, StudyError>;
+}
+
+/// The node's own noise, as measured.
+#[derive(Clone, Debug)]
+pub struct OwnNoise {
+    /// The summary that results keep.
+    pub summary: Noise,
+    /// All that counts, merged, for projections.
+    pub merged: NodeNoise,
+    /// Every detour.
+    pub trace: Trace,
+    /// Names of threads that the study itself started (see [`crate::own`]).
+    pub started: BTreeSet<String>,
 }
 
 /// Noise made on purpose.
@@ -125,7 +174,7 @@ pub struct BenchRun {
     pub seed: u64,
 }
 
-/// Who is told how far a study is.
+/// Receiver of a study's progress.
 pub trait Progress {
     /// A step begins that takes about `seconds`.
     fn begin(&self, what: &str, seconds: f64);

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use colony_trace::summary::{SourceSummary, Summary};
 use colony_trace::{Source, Trace};
 
 use crate::results::{Bucket, Noise, SourceRow, TimelinePoint};
@@ -16,30 +17,10 @@ pub const TIMELINE_OTHERS: usize = 2000;
 /// are the attribution's to say: they are left empty.
 #[must_use]
 pub fn summarise(trace: &Trace, command: &str) -> Noise {
-    let meta = &trace.meta;
-    // what measuring itself took is no noise of the node
-    let of_node = |d: &&colony_trace::Detour| *trace.source(d) != Source::Observer;
-    let detours: Vec<_> = trace.detours.iter().filter(of_node).copied().collect();
-    let trace = &Trace { meta: meta.clone(), sources: trace.sources.clone(), detours };
-    let mut by_source: BTreeMap<String, SourceRow> = BTreeMap::new();
+    let trace = &trace.clone().without(&Source::Observer);
+    let (meta, sources) = (&trace.meta, by_source(trace));
     let lengths = trace.detours.iter().map(|d| (d.duration_ns, 1));
-    let mut stolen_ns = 0u64;
-    for d in &trace.detours {
-        let source = trace.source(d).to_string();
-        let row = by_source.entry(source.clone()).or_insert(SourceRow {
-            source,
-            events: None,
-            count: 0,
-            stolen_ns: 0,
-            max_ns: 0,
-        });
-        row.count += 1;
-        row.stolen_ns = row.stolen_ns.saturating_add(d.duration_ns);
-        row.max_ns = row.max_ns.max(d.duration_ns);
-        stolen_ns = stolen_ns.saturating_add(d.duration_ns);
-    }
-    let mut sources: Vec<SourceRow> = by_source.into_values().collect();
-    sources.sort_by(|a, b| b.stolen_ns.cmp(&a.stolen_ns).then_with(|| a.source.cmp(&b.source)));
+    let stolen_ns = trace.stolen_ns();
     let observed_ns = meta.observed_s * 1e9 * meta.cpus.len().max(1) as f64;
     Noise {
         command: command.into(),
@@ -58,6 +39,21 @@ pub fn summarise(trace: &Trace, command: &str) -> Noise {
         sources,
         histogram: bucketed(lengths),
     }
+}
+
+/// The sources of a trace that have detours, most stolen time first, then by name.
+fn by_source(trace: &Trace) -> Vec<SourceRow> {
+    let row = |s: &SourceSummary| SourceRow {
+        source: s.source.to_string(),
+        events: None,
+        count: s.amount.count,
+        stolen_ns: s.amount.stolen_ns,
+        max_ns: s.amount.max_ns,
+    };
+    let summary = Summary::of(trace, None);
+    let mut rows: Vec<SourceRow> = summary.sources.iter().filter(|s| s.amount.count > 0).map(row).collect();
+    rows.sort_by(|a, b| b.stolen_ns.cmp(&a.stolen_ns).then_with(|| a.source.cmp(&b.source)));
+    rows
 }
 
 /// Bounds of the bucket of a length: eight a factor of two, whole nanoseconds.
@@ -105,33 +101,24 @@ mod tests {
     use super::*;
     use colony_trace::{Detour, TraceMeta};
 
+    /// A trace of 1,000 ns from 5,000 ns on; a detour is its start, its length, and 1 for the timer's.
     fn trace(detours: &[(i64, u64, u16)]) -> Trace {
-        Trace {
-            meta: TraceMeta {
-                schema: TraceMeta::SCHEMA.into(),
-                tsc_hz: 1e9,
-                threshold_ns: 50,
-                smallest_loop_ns: 10.0,
-                cpus: "0-1".parse().expect("a list"),
-                observed_s: 1e-6,
-                start_ns: 5_000,
-                lost_events: 0,
-                dropped: 3,
-                observer: None,
-                node: None,
-            },
-            sources: vec![Source::Unexplained, Source::Irq("timer".into()), Source::Throttle],
-            detours: detours
-                .iter()
-                .map(|&(start_ns, duration_ns, source)| Detour {
-                    node: 0,
-                    cpu: 0,
-                    start_ns,
-                    duration_ns,
-                    source,
-                })
-                .collect(),
-        }
+        let meta = TraceMeta {
+            cpus: "0-1".parse().expect("a list"),
+            observed_s: 1e-6,
+            start_ns: 5_000,
+            dropped: 3,
+            ..TraceMeta::default()
+        };
+        let row = |&(start_ns, duration_ns, source): &(i64, u64, u16)| Detour {
+            node: 0,
+            cpu: 0,
+            start_ns,
+            duration_ns,
+            source,
+        };
+        let sources = vec![Source::Unexplained, Source::Irq("timer".into())];
+        Trace::from_parts(meta, sources, detours.iter().map(row).collect()).expect("sources are there")
     }
 
     #[test]

@@ -36,12 +36,12 @@ pub struct Params {
     /// Most operations simulated for a projected point without coordination; with it, as many as fill two
     /// periods.
     pub projected_ops: u32,
-    /// Whether the seeds' figures that need no machine are simulated again, which takes half a minute.
+    /// Simulates again the published figures that need no machine, which takes half a minute.
     pub published: bool,
     /// Longest time to wait until other programs leave the job's CPUs alone, seconds; 0 is not to wait.
     #[serde(default)]
     pub wait_quiet_s: f64,
-    /// Whether the scheduler in the kernel is measured on a virtual node, which takes a minute or more.
+    /// Measures the scheduler in the kernel on a virtual node, which takes a minute or more.
     #[serde(default)]
     pub virtual_node: bool,
 }

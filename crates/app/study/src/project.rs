@@ -49,7 +49,8 @@ impl Level {
         Self { percent, noise: None, residual: None, edge_lateness_ns: Vec::new() }
     }
 
-    /// Whether it is known what coordination would leave: as described, nothing; measured, what was measured.
+    /// Returns `true` if the noise that coordination leaves is known: none if the noise is a description, the
+    /// measured rest otherwise.
     #[must_use]
     pub fn has_coordinated(&self) -> bool {
         self.noise.is_none() || self.residual.is_some()

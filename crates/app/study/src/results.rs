@@ -8,6 +8,7 @@ use colony_node::record::NodeRecord;
 use colony_sim::simulate::Outcome;
 use serde::{Deserialize, Serialize};
 
+use crate::card::Card;
 use crate::neighbours::Neighbours;
 use crate::{Params, StudyError};
 
@@ -20,27 +21,30 @@ pub struct Results {
     pub version: String,
     /// The command that makes it again.
     pub command: String,
-    /// When it began, seconds since 1970 (UTC).
+    /// Begin of the study, seconds since 1970 (UTC).
     pub started_unix_s: i64,
-    /// How long it took, seconds.
+    /// Duration of the study, seconds.
     pub took_s: f64,
     /// Every parameter.
     pub params: Params,
     /// The node it ran on.
     pub node: NodeRecord,
-    /// What the run was allowed to do.
+    /// Privileges of the run.
     pub privileges: Privileges,
     /// The main result in one sentence.
     pub headline: String,
-    /// Why some of it should be read with care.
+    /// Warnings: reasons to read some results with care.
     pub warnings: Vec<String>,
-    /// What was left out, why, and how to get it.
+    /// Steps that were left out, each with the reason and the remedy.
     pub not_done: Vec<String>,
     /// Other programs on the job's CPUs; `None` where the node does not say.
     #[serde(default)]
     pub neighbours: Option<Neighbours>,
     /// The node's own noise.
     pub noise: Option<Noise>,
+    /// The node's report card: costs of its noise at scale, and what to change.
+    #[serde(default)]
+    pub card: Option<Card>,
     /// `allreduce` on this node: noise levels × schedulers.
     pub allreduce: Vec<Cell>,
     /// The projection.
@@ -74,9 +78,9 @@ pub struct Noise {
     /// where it could not be told apart.
     #[serde(default)]
     pub measuring_share: Option<f64>,
-    /// What the attribution explains; `None` where it did not run.
+    /// Share that the attribution explains; `None` if it did not run.
     pub explained: Option<Explained>,
-    /// What is periodic, a sentence each.
+    /// Periodic noise, one sentence a period.
     pub periodic: Vec<String>,
     /// By source, the largest thief first.
     pub sources: Vec<SourceRow>,
@@ -104,7 +108,7 @@ pub struct Explained {
 pub struct SourceRow {
     /// Its name, as `irq:local_timer`.
     pub source: String,
-    /// How often it ran, in detours or below the threshold; `None` where no event of the kernel tells.
+    /// Number of times it ran, in detours or below the threshold; `None` if no event of the kernel tells.
     #[serde(default)]
     pub events: Option<u64>,
     /// Detours of which it took the largest part.
@@ -122,7 +126,7 @@ pub struct Bucket {
     pub low_ns: u64,
     /// First value above.
     pub high_ns: u64,
-    /// How many.
+    /// Number of detours.
     pub count: u64,
 }
 
@@ -139,7 +143,7 @@ pub struct TimelinePoint {
     pub source: u16,
 }
 
-/// Who schedules.
+/// Scheduler of a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SchedulerKind {
@@ -205,7 +209,7 @@ pub struct Split {
     pub regular_ns: u64,
 }
 
-/// How late windows opened and closed.
+/// Lateness of windows' edges.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Edges {
     /// Median lateness, nanoseconds.
@@ -225,15 +229,15 @@ pub struct Scaling {
     pub command: String,
     /// Model and version.
     pub model: String,
-    /// What the model takes for granted.
+    /// Assumptions of the model.
     pub assumptions: Vec<String>,
-    /// Whether the noise in the curves was measured on this node. A level whose noise in favored windows was not
+    /// Set if the noise in the curves was measured on this node. A level whose noise in favored windows was not
     /// measured has no coordinated curve then.
     #[serde(default)]
     pub measured: bool,
-    /// Where the noise comes from: measured on this node, or made after the seeds' description.
+    /// Origin of the noise: measured on this node, or made after the published description.
     pub noise_from: String,
-    /// Where the time without noise comes from.
+    /// Origin of the time without noise.
     pub base_from: String,
     /// A curve each noise level and scheduler.
     pub curves: Vec<ScalingCurve>,
@@ -293,7 +297,7 @@ pub struct Published {
     pub experiment: String,
     /// Document and place.
     pub place: String,
-    /// What it is.
+    /// Name of the quantity.
     pub what: String,
     /// As published.
     pub published: String,
@@ -301,7 +305,7 @@ pub struct Published {
     pub ours: String,
     /// Ours as a number: nanoseconds, or a ratio.
     pub value: Option<f64>,
-    /// How ours was found, or why there is none.
+    /// Method behind our figure, or the reason why there is none.
     pub note: String,
 }
 

@@ -5,10 +5,10 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use colony_time::Windows;
 
-use crate::node::{BenchRun, Injection};
+use crate::node::{BenchRun, Injection, OwnNoise};
 use crate::project::{self, Level};
 use crate::results::{Cell, Edges, Published, Results, SchedulerKind};
-use crate::{Node, Params, Progress, StudyError, format, quiet, seeds, table};
+use crate::{Node, Params, Progress, StudyError, costing, format, quiet, seeds, table};
 
 /// Runs the whole study on `node`. A step that is not possible here is left out and said so in
 /// [`Results::not_done`]; the others go on.
@@ -34,6 +34,7 @@ pub fn run(params: &Params, node: &mut dyn Node, progress: &dyn Progress) -> Res
         not_done: node.privileges().missing().into_iter().map(str::to_owned).collect(),
         neighbours: quiet::wait_until_quiet(params, node, progress),
         noise: None,
+        card: None,
         allreduce: Vec::new(),
         scaling: None,
         published: Vec::new(),
@@ -41,8 +42,10 @@ pub fn run(params: &Params, node: &mut dyn Node, progress: &dyn Progress) -> Res
     let mut steps = Steps { params, node, progress, results: &mut results };
     let quiet = steps.noise();
     steps.allreduce()?;
-    let levels = steps.levels(quiet)?;
+    let levels = steps.levels(quiet.as_ref().map(|q| &q.merged))?;
     steps.projection(levels)?;
+    // simulations last: they use every CPU, and what is measured should not meet them
+    steps.card(quiet.as_ref());
     if !params.published {
         let line = "the seeds' figures were not simulated again: a hurried study leaves them out, colony study NAME has them";
         results.not_done.push(line.into());
@@ -55,7 +58,7 @@ pub fn run(params: &Params, node: &mut dyn Node, progress: &dyn Progress) -> Res
     Ok(results)
 }
 
-/// Why a level has no coordinated curve.
+/// Reason why a level has no coordinated curve.
 const NO_WINDOWS: &str = "what coordinated windows would gain on many nodes: the noise they leave was not measured \
                           here, which needs the right to real-time classes (root, CAP_SYS_NICE)";
 
@@ -85,7 +88,7 @@ impl Steps<'_> {
         }
     }
 
-    fn noise(&mut self) -> Option<colony_sim::NodeNoise> {
+    fn noise(&mut self) -> Option<OwnNoise> {
         let seconds = self.params.measure_s;
         let before = self.node.usage();
         let measured = self.step("measuring this node's noise", seconds, |n| n.noise(seconds));
@@ -93,9 +96,18 @@ impl Steps<'_> {
         if let Some(neighbours) = &mut self.results.neighbours {
             neighbours.during = during.filter(|_| measured.is_some());
         }
-        let (noise, node) = measured?;
-        self.results.noise = Some(noise);
-        Some(node)
+        let noise = measured?;
+        self.results.noise = Some(noise.summary.clone());
+        Some(noise)
+    }
+
+    /// Makes the report card: the cost of each source, and the changes in order.
+    fn card(&mut self, noise: Option<&OwnNoise>) {
+        let Some(noise) = noise else { return };
+        match costing::card(self.node, noise, self.params, self.progress) {
+            Ok(card) => self.results.card = Some(card),
+            Err(e) => self.left_out(&e.to_string()),
+        }
     }
 
     /// Noise levels × schedulers.
@@ -128,8 +140,8 @@ impl Steps<'_> {
         Ok(())
     }
 
-    /// What was measured of each noise level; nothing where a level could not be.
-    fn levels(&mut self, quiet: Option<colony_sim::NodeNoise>) -> Result<Vec<Level>, StudyError> {
+    /// Measures each noise level; levels that cannot be measured are left out.
+    fn levels(&mut self, quiet: Option<&colony_sim::NodeNoise>) -> Result<Vec<Level>, StudyError> {
         let windows = self.params.windows()?;
         let seconds = self.params.measure_injected_s;
         let mut levels = Vec::new();
@@ -137,7 +149,7 @@ impl Steps<'_> {
             let injection = Injection::leibniz(percent);
             let name = table::noise_name(percent);
             let noise = match &quiet {
-                Some(quiet) if percent == 0.0 => Some(quiet.clone()),
+                Some(quiet) if percent == 0.0 => Some((*quiet).clone()),
                 _ => {
                     self.step(&format!("measuring {name}"), seconds, |n| n.detours(seconds, &injection, None))
                 }

@@ -78,6 +78,22 @@ pub fn noise_name(percent: f64) -> String {
     if percent > 0.0 { format!("{} % noise", format::number(percent)) } else { "quiet".into() }
 }
 
+/// The difference that coordinated windows make to the node's own noise, in one sentence; `None` if it was not measured.
+#[must_use]
+pub fn windows_here(results: &Results) -> Option<String> {
+    let favored = |kind| {
+        let split = results.cell(0.0, kind)?.split?;
+        (split.favored_ns > 0).then(|| split.stolen_favored_ns as f64 / split.favored_ns as f64)
+    };
+    let (without, with) = (favored(SchedulerKind::Unmodified)?, favored(SchedulerKind::Coordinated)?);
+    Some(format!(
+        "Coordinated windows ({}), measured here: {} of favored time is stolen by this node's own noise, {} without windows.",
+        results.params.windows_flags(),
+        format::percent(with),
+        format::percent(without)
+    ))
+}
+
 /// The main result in one sentence, as far as it was measured.
 #[must_use]
 pub fn headline(results: &Results) -> String {

@@ -9,9 +9,12 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use colony_bench::{BenchResult, Measurement as BenchMeasurement};
+use colony_doctor::{Examination, ThreadSeen};
 use colony_inject::LeibnizReport;
+use colony_node::cpu::CpuSet;
 use colony_node::privilege::Privileges;
 use colony_node::record::NodeRecord;
+use colony_pages::{PagePolicy, Request, Support};
 use colony_project::{Steal, favored_only};
 use colony_sched::run::RunReport;
 use colony_sim::NodeNoise;
@@ -19,17 +22,21 @@ use colony_time::text::Ns;
 use colony_time::{DutyCycle, Windows};
 use colony_trace::Trace;
 
+use crate::compute_node::Run;
 use crate::error::step;
 use crate::failure::{self, Failure};
 use crate::measured::Measuring;
 use crate::neighbours::Usage;
-use crate::node::{BenchRun, Injection};
+use crate::node::{BenchRun, Injection, OwnNoise};
 use crate::noise::bucketed;
-use crate::results::{Bucket, Cell, Edges, Noise, SchedulerKind, Split};
+use crate::pages::{self, PageRun, PageRuns};
+use crate::results::{Bucket, Cell, Edges, SchedulerKind, Split};
 use crate::{Node, Params, StudyError};
 
-/// How long the noise daemon calibrates and settles before a run begins; its own sleep is 500 ms.
+/// Time for the noise daemon to calibrate and settle before a run; its own sleep is 500 ms.
 const SETTLE: Duration = Duration::from_millis(1500);
+/// The step that reads the node's settings.
+const EXAMINING: &str = "examining this node";
 /// Time a run may take beyond what it was asked for.
 const GRACE_S: f64 = 60.0;
 
@@ -49,7 +56,7 @@ impl ThisNode {
     ///
     /// # Errors
     /// [`StudyError`] where the parameters are impossible or there is no room for temporary files.
-    pub fn new(params: &Params, cpus: colony_node::cpu::CpuSet, colony: PathBuf) -> Result<Self, StudyError> {
+    pub fn new(params: &Params, cpus: CpuSet, colony: PathBuf) -> Result<Self, StudyError> {
         let scratch = tempfile::Builder::new().prefix("colony-study-").tempdir();
         Ok(Self {
             measuring: Measuring { cpus, seed: params.seed },
@@ -78,17 +85,17 @@ impl ThisNode {
             .collect()
     }
 
-    /// Runs `colony ARGS` to its end and returns what it says of failure.
-    fn colony(&self, what: &str, args: &[String]) -> Result<(), StudyError> {
+    /// Runs `colony ARGS` to its end. Returns its standard output, or what it says of failure.
+    fn colony(&self, what: &str, args: &[String]) -> Result<Vec<u8>, StudyError> {
         let mut command = Command::new(&self.colony);
         let failure = self.scratch.path().join("failure.json");
         let _ = std::fs::remove_file(&failure);
         command.env(failure::VARIABLE, &failure);
-        command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         die_with_us(&mut command);
         let out = command.output().map_err(|e| step(what, &e))?;
         if out.status.success() {
-            return Ok(());
+            return Ok(out.stdout);
         }
         let failure = std::fs::read(&failure).ok().and_then(|document| Failure::read(&document));
         // a command that was killed, or whose arguments were refused, leaves none
@@ -114,6 +121,33 @@ impl ThisNode {
             self.measuring.beside(injection, SETTLE, seconds + GRACE_S, || self.colony(what, &args))?;
         ran?;
         Ok((read_json(what, &report)?, injected))
+    }
+
+    /// A NAS kernel under `colony run --pages`, on one CPU.
+    fn page_run(&self, kernel: &str, class: &str, policy: PagePolicy) -> Result<PageRun, StudyError> {
+        let what = format!("running {kernel}.{class} on {} pages", policy.name());
+        let failed = |e: &dyn std::fmt::Display| step(&what, e);
+        let nas = self.colony.with_file_name("colony-nas");
+        if !nas.is_file() {
+            return Err(failed(&format!(
+                "{} is not there; build it: cargo build -p colony-bench",
+                nas.display()
+            )));
+        }
+        let cpu = self.measuring.cpus.iter().last().unwrap_or(0).to_string();
+        let report = self.scratch.path().join("pages.json");
+        let (kept, nas) = (text(&report), text(&nas));
+        let args = ["run", "--backend", "none", "--cpus", &cpu, "--pages", policy.name(), "--out", &kept];
+        let job = ["--", &nas, kernel, "--class", class, "--json"];
+        let args: Vec<String> = args.into_iter().chain(job).map(str::to_owned).collect();
+        let out = self.colony(&what, &args)?;
+        let run: Run = serde_json::from_slice(&out).map_err(|e| failed(&e))?;
+        if !run.verified {
+            return Err(failed(&"the result is wrong"));
+        }
+        let report: RunReport = read_json(&what, &report)?;
+        let pages = report.pages.ok_or_else(|| failed(&"the report has no pages"))?;
+        Ok(PageRun::new(&run, &pages))
     }
 
     /// `bench …`, as typed after `colony`.
@@ -151,8 +185,20 @@ impl Node for ThisNode {
         Usage::now(&self.measuring.cpus)
     }
 
-    fn noise(&mut self, seconds: f64) -> Result<(Noise, NodeNoise), StudyError> {
+    fn noise(&mut self, seconds: f64) -> Result<OwnNoise, StudyError> {
         self.measuring.noise(seconds)
+    }
+
+    fn job(&self) -> Result<CpuSet, StudyError> {
+        let usual = colony_doctor::Node::open(Path::new("/"), None).map_err(|e| step(EXAMINING, &e))?;
+        let cpus = &self.measuring.cpus;
+        let has_every_cpu = usual.job().without(cpus).is_empty();
+        Ok(if has_every_cpu { usual.job().clone() } else { cpus.clone() })
+    }
+
+    fn examine(&self, job: &CpuSet, threads: Vec<ThreadSeen>) -> Result<Examination, StudyError> {
+        let node = colony_doctor::Node::open(Path::new("/"), Some(job)).map_err(|e| step(EXAMINING, &e))?;
+        Ok(colony_doctor::examine(&node.with_threads(threads)))
     }
 
     fn detours(
@@ -164,12 +210,18 @@ impl Node for ThisNode {
         let Some(windows) = windows else { return self.measuring.detours(seconds, injection) };
         let what = "measuring noise in favored windows";
         let kept = self.scratch.path().join("observed.parquet");
-        let job =
-            ["measure", "--cpus", &self.measuring.cpus.to_string(), "--duration", &format!("{seconds}s")]
-                .map(str::to_owned)
-                .into_iter()
-                .chain(["--out".into(), text(&kept)])
-                .collect::<Vec<_>>();
+        let job = [
+            "measure",
+            "--no-keep",
+            "--cpus",
+            &self.measuring.cpus.to_string(),
+            "--duration",
+            &format!("{seconds}s"),
+        ]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(["--out".into(), text(&kept)])
+        .collect::<Vec<_>>();
         self.under_windows(what, Some(windows), &job, injection, seconds)?;
         let trace = Trace::read(&kept).map_err(|e| step(what, &e))?;
         Ok(favored_only(&trace, windows, Steal::Excluded)?)
@@ -202,15 +254,28 @@ impl Node for ThisNode {
         crate::virtual_node::run(&self.colony)
     }
 
+    fn spare_node(&mut self) -> Result<crate::spare_node::SpareRuns, StudyError> {
+        crate::spare_node::run(&self.colony)
+    }
+
     fn compute_node(
         &mut self,
         kernels: &[(&str, &str)],
     ) -> Result<Vec<crate::compute_node::Pair>, StudyError> {
         crate::compute_node::run(kernels)
     }
+
+    fn pages(&mut self, kernel: &str, class: &str, rounds: usize) -> Result<Vec<PageRuns>, StudyError> {
+        let support = Support::here();
+        let unavailable = |policy: PagePolicy| {
+            let none = policy != PagePolicy::Base && support.request(policy) == Request::None;
+            none.then(|| support.warnings(policy).join("; "))
+        };
+        pages::measure(rounds, unavailable, |policy| self.page_run(kernel, class, policy))
+    }
 }
 
-/// What a study keeps of a run.
+/// The part of a run's result that a study keeps.
 fn cell(
     run: &BenchRun,
     command: String,
@@ -218,7 +283,6 @@ fn cell(
     report: &RunReport,
     injected: Option<&LeibnizReport>,
 ) -> Cell {
-    let ns = |us: f64| (us * 1e3).round() as u64;
     let (d, proof) = (&all.all, &report.proof);
     let noise = |r: &LeibnizReport| r.cpus.iter().map(|c| c.noise).sum::<f64>() / r.cpus.len().max(1) as f64;
     Cell {
@@ -227,11 +291,11 @@ fn cell(
         achieved_percent: injected.map(|r| 100.0 * noise(r)),
         scheduler: if run.windows.is_some() { SchedulerKind::Coordinated } else { SchedulerKind::Unmodified },
         ops: all.ops,
-        mean_ns: d.mean_us * 1e3,
-        p50_ns: ns(d.p50_us),
-        p99_ns: ns(d.p99_us),
-        p99_9_ns: ns(d.p999_us),
-        max_ns: ns(d.max_us),
+        mean_ns: d.mean_ns,
+        p50_ns: d.p50_ns,
+        p99_ns: d.p99_ns,
+        p99_9_ns: d.p999_ns,
+        max_ns: d.max_ns,
         histogram: bucketed(d.histogram_ns.iter().copied()),
         split: Some(Split {
             stolen_favored_ns: proof.favored.stolen_ns,

@@ -23,10 +23,10 @@ pub const SLEEP_NS: u64 = 80_000_000;
 const BURSTS: u64 = 10;
 /// The longest the node may take on a machine under load; it takes half a minute of one CPU.
 const PATIENCE: Duration = Duration::from_secs(900);
-/// What errors call it.
+/// Name of this step in errors.
 const WHAT: &str = "running the scheduler in the kernel on a virtual node";
 
-/// Where a command on the node leaves its failure, as [`SCRIPT`] says.
+/// File in which a command on the node leaves its failure (see [`SCRIPT`]).
 const FAILURE: &str = "/tmp/failure.json";
 
 /// The node's programs. Loops are counted, so that each does the same instructions in every run.
@@ -53,11 +53,11 @@ kill $noise
 pub struct Case {
     /// As rows name it.
     pub name: String,
-    /// What made its windows, and what became of the job.
+    /// Report of the run: backend, windows, outcome of the job.
     pub report: RunReport,
 }
 
-/// What was measured on the node.
+/// Measurements on the node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Runs {
     /// The kernel's release.
@@ -83,19 +83,49 @@ pub fn run(colony: &Path) -> Result<Runs, StudyError> {
         return Err(step(WHAT, &reason));
     }
     let reports = ["quiet", "quiet-sched-ext", "bursts"].into_iter().chain(CASES.map(|(file, ..)| file));
-    let mut vm = node(colony)?.icount(1).timeout(PATIENCE).silence(PATIENCE);
+    let vm = node(WHAT, colony)?.icount(1).timeout(PATIENCE).silence(PATIENCE);
+    Runs::of(&run_script(WHAT, vm, SCRIPT, reports)?)
+}
+
+/// Runs a script that leaves the reports of runs in `/tmp/REPORT.json`. `what` names the step in errors.
+pub(crate) fn run_script<'a>(
+    what: &str,
+    mut vm: Vm,
+    script: &str,
+    reports: impl Iterator<Item = &'a str>,
+) -> Result<Outcome, StudyError> {
     for report in reports {
         vm = vm.collect(path(report));
     }
-    let vm = vm.collect(FAILURE);
-    let out = vm.run(&["sh", "-euc", SCRIPT]).map_err(|e| step(WHAT, &e))?;
+    let out = vm.collect(FAILURE).run(&["sh", "-euc", script]).map_err(|e| step(what, &e))?;
     if out.exit != Exit::Code(0) {
         let document = out.files.get(Path::new(FAILURE)).and_then(|f| f.as_ref().ok());
         let failure = document.and_then(|d| Failure::read(d));
         let reason = failure.map_or_else(|| out.error_text().trim().to_owned(), |f| f.error);
-        return Err(step(WHAT, &format!("its script ended with {:?}: {reason}", out.exit)));
+        return Err(step(what, &format!("its script ended with {:?}: {reason}", out.exit)));
     }
-    Runs::of(&out)
+    Ok(out)
+}
+
+/// Reads a report that a script has left, which must be of this backend and have a proof from the kernel's events.
+pub(crate) fn report(
+    what: &str,
+    out: &Outcome,
+    name: &str,
+    backend: Backend,
+) -> Result<RunReport, StudyError> {
+    let file = out.files.get(Path::new(&path(name))).ok_or("it is not there".to_owned());
+    let bytes = file.and_then(|f| f.as_ref().map_err(Clone::clone));
+    let parsed = bytes.and_then(|b| serde_json::from_slice::<RunReport>(b).map_err(|e| e.to_string()));
+    let report = parsed.map_err(|e| step(what, &format!("the report of run {name}: {e}")))?;
+    let wrong = match () {
+        () if report.backend != backend => format!("was made by {:?}", report.backend),
+        () if report.proof.source != ProofSource::Bpf => "has no proof from the kernel's events".into(),
+        () if report.job_cpu_ns == 0 || report.wall_ns == 0 => "has no time".into(),
+        () => return Ok(report),
+    };
+    let notes = [report.warnings.as_slice(), report.proof.notes.as_slice()].concat().join("; ");
+    Err(step(what, &format!("the run {name} {wrong}: {notes}")))
 }
 
 /// File of the report, name in rows, who must have made the windows.
@@ -108,7 +138,7 @@ const CASES: [(&str, &str, Backend); 5] = [
 ];
 
 /// A node with a shell and `colony`, wherever that lies here: parts of the node's own tree are mounted over.
-fn node(colony: &Path) -> Result<Vm, StudyError> {
+pub(crate) fn node(what: &str, colony: &Path) -> Result<Vm, StudyError> {
     const PLACE: &str = "/usr/bin/colony";
     let image = || {
         let mut image = Image::new();
@@ -119,7 +149,7 @@ fn node(colony: &Path) -> Result<Vm, StudyError> {
         }
         Ok::<_, colony_vm::VmError>(Vm::new(&Kernel::find("")?, &image))
     };
-    image().map_err(|e| step(WHAT, &e))
+    image().map_err(|e| step(what, &e))
 }
 
 fn path(report: &str) -> String {
@@ -128,23 +158,7 @@ fn path(report: &str) -> String {
 
 impl Runs {
     fn of(out: &Outcome) -> Result<Self, StudyError> {
-        let report = |name: &str, backend: Backend| {
-            let file = out.files.get(Path::new(&path(name))).ok_or("it is not there".to_owned());
-            let bytes = file.and_then(|f| f.as_ref().map_err(Clone::clone));
-            let parsed =
-                bytes.and_then(|b| serde_json::from_slice::<RunReport>(b).map_err(|e| e.to_string()));
-            let report = parsed.map_err(|e| step(WHAT, &format!("the report of run {name}: {e}")))?;
-            let wrong = match () {
-                () if report.backend != backend => format!("was made by {:?}", report.backend),
-                () if report.proof.source != ProofSource::Bpf => {
-                    "has no proof from the kernel's events".into()
-                }
-                () if report.job_cpu_ns == 0 || report.wall_ns == 0 => "has no time".into(),
-                () => return Ok(report),
-            };
-            let notes = [report.warnings.as_slice(), report.proof.notes.as_slice()].concat().join("; ");
-            Err(step(WHAT, &format!("the run {name} {wrong}: {notes}")))
-        };
+        let report = |name: &str, backend: Backend| report(WHAT, out, name, backend);
         let case = |(file, name, backend): (&str, &str, Backend)| {
             Ok(Case { name: name.into(), report: report(file, backend)? })
         };

@@ -25,7 +25,13 @@ fn browser() -> Option<&'static str> {
 }
 
 fn report(folder: &Path) -> PathBuf {
-    let params = Params { projected_ops: 100, nodes: vec![512, 2048], published: false, ..Params::default() };
+    let params = Params {
+        projected_ops: 100,
+        nodes: vec![512, 2048],
+        published: false,
+        faster: 100.0,
+        ..Params::default()
+    };
     let mut results = study::run(&params, &mut Fake::default(), &()).expect("a study");
     results.started_unix_s = 1_790_000_000;
     results.write(folder).expect("writable");
@@ -106,7 +112,7 @@ fn the_report_draws_every_plot_without_errors_or_requests() {
     if let Some(kept) = std::env::var_os("COLONY_KEEP_REPORT") {
         std::fs::copy(&page, kept).expect("writable");
     }
-    assert_draws(browser, dir.path(), &html, 6);
+    assert_draws(browser, dir.path(), &html, 8);
 }
 
 #[test]

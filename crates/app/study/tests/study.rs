@@ -10,7 +10,7 @@ use colony_study::{Params, Results, StudyError, study, table};
 use fake::Fake;
 
 fn quick() -> Params {
-    Params { projected_ops: 100, nodes: vec![1024], published: false, ..Params::default() }
+    Params { projected_ops: 100, nodes: vec![1024], published: false, faster: 100.0, ..Params::default() }
 }
 
 #[test]
@@ -47,11 +47,38 @@ fn a_study_keeps_everything_and_reads_back() {
 }
 
 #[test]
+fn the_card_begins_the_report_and_leaves_out_what_the_study_started() {
+    let results = study::run(&quick(), &mut Fake::default(), &()).expect("a study");
+    let card = results.card.as_ref().expect("a card");
+    let noise = card.doctor.noise.as_ref().expect("costed");
+    assert!(noise.all.share > 0.0 && noise.nodes == 16_384 && card.attributed, "{noise:?}");
+    assert_eq!(card.own.iter().map(|s| s.source.as_str()).collect::<Vec<_>>(), ["thread:sshd"]);
+    assert!(!card.sources.is_empty() && card.sources.iter().all(|s| s.source != "thread:sshd"));
+    assert!(card.doctor.findings.iter().all(|f| f.finding.id != "daemon:sshd"));
+    let isolation = card.steps().next().map(|(finding, _)| finding.finding.id.as_str());
+    assert!(isolation == Some("isolation") || card.stopped, "{:?}", card.doctor.sequence);
+    let first = card.scaling.iter().find(|s| s.nodes == 16_384).expect("the most important first");
+    assert!(first.alone.len() == card.sources.len() && first.all == noise.all);
+    let page = colony_study::report::page(&results);
+    let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("no {text}"));
+    assert!(place("On 16,384 nodes like this one") < place("id=\"changes\""));
+    assert!(
+        place("id=\"changes\"") < place("id=\"costs\"") && place("id=\"costs\"") < place("id=\"scaling\"")
+    );
+    let broken = study::run(&quick(), &mut Fake { broken: &["examine"], ..Fake::default() }, &());
+    let broken = broken.expect("goes on");
+    assert!(broken.card.is_none() && broken.not_done.iter().any(|l| l.starts_with("examine")));
+}
+
+#[test]
 fn an_ordinary_user_gets_a_study_and_is_told_what_is_missing() {
     let privileges = Privileges { real_time: false, bpf: false, mount: false };
     let results =
         study::run(&quick(), &mut Fake { privileges, ..Fake::default() }, &()).expect("without privileges");
     assert_eq!(results.allreduce.len(), 3, "unmodified only");
+    let card = results.card.as_ref().expect("costs need no privilege");
+    assert!(card.worst().is_none() && card.doctor.noise.is_some());
+    assert!(colony_study::report::page(&results).contains("sources were not attributed"));
     assert!(results.not_done.iter().any(|l| l.contains("CAP_SYS_NICE")), "{:?}", results.not_done);
     let scaling = results.scaling.as_ref().expect("projected");
     assert!(scaling.measured && scaling.curves.iter().all(|c| c.scheduler == SchedulerKind::Unmodified));

@@ -4,10 +4,10 @@
 use std::fmt::Write;
 
 use colony_client::{Coordination, Mode};
-use colony_clock::ClockQuality;
-use colony_clock::quality::Leap;
 use colony_clock::simulate::Simulation;
 use colony_clock::sync::SyncReport;
+use colony_time::ClockQuality;
+use colony_time::quality::Leap;
 
 use crate::table::{self, name, wrap};
 use crate::units::{count, counted, three, time};
@@ -15,7 +15,7 @@ use crate::units::{count, counted, three, time};
 /// Nodes shown; the rest is in the JSON.
 const ROWS: usize = 24;
 
-/// What the kernel says of its clock, and what colonyd makes of it, if it runs.
+/// The kernel's clock state, and colonyd's judgement of it if colonyd runs.
 #[must_use]
 pub fn quality(q: &ClockQuality, daemon: Option<&Coordination>) -> String {
     let mut out = String::new();
@@ -51,7 +51,7 @@ pub fn quality(q: &ClockQuality, daemon: Option<&Coordination>) -> String {
     out
 }
 
-/// What colonyd makes of the clock.
+/// colonyd's judgement of the clock.
 fn kept(c: &Coordination) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "{}", wrap(&format!("colonyd    {}", coordination(c))));
@@ -71,7 +71,7 @@ fn kept(c: &Coordination) -> String {
     out
 }
 
-/// How well windows are kept, in some words: `coordinated within 21.0 µs`.
+/// Quality of the coordination in a few words: `coordinated within 21.0 µs`.
 #[must_use]
 pub fn coordination(c: &Coordination) -> String {
     let reason = || c.reason.as_deref().unwrap_or("for no reason that is known");
@@ -85,7 +85,7 @@ pub fn coordination(c: &Coordination) -> String {
     }
 }
 
-/// What came out for all nodes.
+/// Table of all nodes' offsets and bounds.
 #[must_use]
 pub fn sync(r: &SyncReport) -> String {
     let mut nodes: Vec<_> = r.nodes.iter().collect();
@@ -156,9 +156,9 @@ pub fn simulation(s: &Simulation) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use colony_clock::Estimate;
     use colony_clock::simulate::{Model, simulate};
     use colony_clock::sync::{Dropped, NodeResult};
+    use colony_time::Estimate;
 
     fn fits(text: &str) {
         assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");

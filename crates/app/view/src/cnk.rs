@@ -20,7 +20,7 @@ pub fn calls<'a>(rows: impl Iterator<Item = (u16, &'a str, &'a str, Option<&'a s
 /// Ranks of which details are shown; the others are counted.
 const SHOWN: usize = 8;
 
-/// What went wrong with a job; nothing if nothing did.
+/// Failures of a job; empty if there were none.
 #[must_use]
 pub fn outcome(outcome: &JobOutcome) -> String {
     let mut out = String::new();

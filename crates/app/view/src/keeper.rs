@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What keeps windows, and what it did, in sentences that `colony run` and `colony top` share.
+//! Sentences on the backend and its counters that `colony run` and `colony top` share.
 
 use colony_client::AgentStats;
 use colony_client::Backend;
@@ -13,7 +13,7 @@ use crate::units::{count, counted, percent, time};
 /// Threads named in one line.
 const NAMED: usize = 5;
 
-/// How many edges there were, and how late.
+/// Number and lateness of edges.
 pub(crate) fn edges(edges: u64, missed: u64, late: &Distribution) -> String {
     format!(
         "edges: {} ({} missed), late: median {}, 99 % {}, at most {}",
@@ -25,7 +25,7 @@ pub(crate) fn edges(edges: u64, missed: u64, late: &Distribution) -> String {
     )
 }
 
-/// What favored windows were used for, beside the job.
+/// Use of favored windows beside the job.
 pub(crate) fn favored(e: &ExtStats) -> String {
     format!(
         "favored windows: {}, with other work in {}, {} in the worst; filled while the job slept {}, exempt {}; \
@@ -40,7 +40,7 @@ pub(crate) fn favored(e: &ExtStats) -> String {
     )
 }
 
-/// What the agent did, and what that took.
+/// The agent's counters, and the CPU time it took.
 pub(crate) fn switches(a: &AgentStats) -> String {
     format!(
         "agent: {}, {} joined, {} of one CPU",

@@ -6,7 +6,7 @@ use colony_sim::local::{Fit, Measurable};
 use crate::table::{self, wrap};
 use crate::units::{count, percent, time};
 
-/// How well the machine fits: each measurement beside the time the machine gives it.
+/// Fit of a machine: each measurement beside the time that the machine gives it.
 #[must_use]
 pub fn fit(f: &Fit) -> String {
     let mut t = table::new(["benchmark", "ranks", "bytes", "measured", "fitted", "off by"]);

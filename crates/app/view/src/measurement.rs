@@ -92,7 +92,7 @@ fn source_row(s: &SourceReport) -> [String; 7] {
     ]
 }
 
-/// What the measurement itself took, which is in no other figure.
+/// Time that the measurement itself took, which is in no other figure.
 fn measuring_itself(w: &mut String, m: &Measurement) -> std::fmt::Result {
     let Some(own) = m.measuring_itself.as_ref().filter(|o| o.events > Some(0)) else { return Ok(()) };
     let text = format!(

@@ -11,6 +11,7 @@ use colony_sched::run::RunReport;
 use colony_stats::Distribution;
 
 use crate::keeper;
+use crate::spare;
 use crate::table::{self, name, wrap};
 use crate::units::{count, percent, three, time};
 
@@ -52,6 +53,12 @@ pub fn render(r: &RunReport) -> String {
     }
     if let Some(agent) = &r.agent {
         let _ = switching(w, agent);
+    }
+    if let Some(spare) = &r.spare {
+        let _ = spare::render(w, spare);
+    }
+    if let Some(pages) = &r.pages {
+        w.push_str(&crate::pages::render(pages));
     }
     if !r.left_running.is_empty() {
         let pids: Vec<String> = r.left_running.iter().map(ToString::to_string).collect();
@@ -114,7 +121,7 @@ fn deferred(w: &mut String, p: &Proof) -> std::fmt::Result {
     writeln!(w, "{t}")
 }
 
-/// What the scheduler in the kernel did.
+/// Counters of the scheduler in the kernel.
 fn scheduler(w: &mut String, e: &ExtStats) -> std::fmt::Result {
     if !e.deferred.is_empty() {
         let mut t = table::new(["held back", "in favored", "longest", "times"]);
@@ -132,7 +139,7 @@ fn scheduler(w: &mut String, e: &ExtStats) -> std::fmt::Result {
     writeln!(w, "{}", wrap(&keeper::favored(e)))
 }
 
-/// What the agent did.
+/// Counters of the agent.
 fn switching(w: &mut String, a: &AgentStats) -> std::fmt::Result {
     lateness(w, a.edges, a.missed, &a.lateness)?;
     writeln!(w, "{}", wrap(&keeper::switches(a)))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the simulator says: points of a scenario, and what a node's noise costs.
+//! Tables of the simulator: points of a scenario, and the cost of a node's noise.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -11,7 +11,6 @@ use colony_sim::spec::{Scenario, SchedulerSpec};
 use colony_sim::sweep::{Finished, Results};
 use colony_sim::what_if::{Answer, Time};
 use colony_study::format::NOT_SEEN;
-use comfy_table::{CellAlignment, Table};
 
 use crate::table::{self, name, wrap};
 use crate::units::{count, counted, percent, three, time};
@@ -27,7 +26,7 @@ pub fn results(r: &Results) -> String {
     header.extend(["quiet", "mean", "± 95 %"]);
     header.extend(swept.is_empty().then_some("99 %"));
     header.extend(["longest", "slower"]);
-    let mut t = numbers(&header, 2);
+    let mut t = table::numbers(&header, 2);
     for point in &r.points {
         t.add_row(row(point, &swept));
     }
@@ -53,18 +52,6 @@ fn unlike(warnings: Vec<&String>) -> Vec<&String> {
 
 /// Notes shown; the rest is in the JSON.
 const MOST_NOTES: usize = 2;
-
-/// A table whose first columns are words, the others numbers.
-fn numbers(header: &[&str], words: usize) -> Table {
-    let mut t = table::new([""; 0]);
-    t.set_header(header);
-    for (i, column) in t.column_iter_mut().enumerate() {
-        column.set_padding((0, 1));
-        let number = i >= words || header[i] == "nodes";
-        column.set_cell_alignment(if number { CellAlignment::Right } else { CellAlignment::Left });
-    }
-    t
-}
 
 fn row(f: &Finished, swept: &BTreeSet<&String>) -> Vec<String> {
     let o = &f.outcome;
@@ -167,7 +154,7 @@ pub fn costs(a: &Answer) -> comfy_table::Table {
     let nodes: Vec<String> = a.scales.iter().map(|s| count(s.nodes.into())).collect();
     let mut header = vec!["time an iteration", "of CPU"];
     header.extend(nodes.iter().map(String::as_str));
-    let mut t = numbers(&header, 1);
+    let mut t = table::numbers(&header, 1);
     let cells = |what: String, share: String, times: Vec<String>| [what, share].into_iter().chain(times);
     let none = || vec![String::new(); nodes.len()];
     let quiet = a.scales.iter().map(|s| time(s.quiet_ns)).collect();
@@ -191,7 +178,7 @@ pub fn costs(a: &Answer) -> comfy_table::Table {
     t
 }
 
-/// What each source of a measured node costs at scale, and what would give it back.
+/// Table of the cost of each source of a measured node at scale, and of the remedies.
 #[must_use]
 pub fn what_if(scenario: &Scenario, windows: &SchedulerSpec, a: &Answer) -> String {
     let t = costs(a);

@@ -8,13 +8,13 @@ use std::time::Duration;
 use colony_study::neighbours::Neighbours;
 use colony_study::results::{Cell, Results};
 use colony_study::table::{SHOWN_NODES, noise_name};
-use colony_study::{format, seeds};
+use colony_study::{format, seeds, table as figures};
 
 use crate::progress::Progress;
 use crate::table::{self, name, wrap};
 use crate::units::{percent, time};
 
-/// The main table, with the headline above it and what was not done below.
+/// The node's report card first, then the published experiments' noise on this node, then what was not done.
 #[must_use]
 pub fn results(r: &Results) -> String {
     let nodes = format!("{} nodes", format::count(SHOWN_NODES));
@@ -26,7 +26,13 @@ pub fn results(r: &Results) -> String {
     if let Some(busy) = r.neighbours.as_ref().and_then(Neighbours::warning) {
         let _ = writeln!(out, "\n{}", wrap(&name(&busy, 600)));
     }
-    let _ = writeln!(out, "\n{}\n", wrap(&r.headline));
+    if let Some(card) = &r.card {
+        let _ = write!(out, "\n{}", crate::card::card(card));
+    }
+    if let Some(line) = figures::windows_here(r) {
+        let _ = writeln!(out, "\n{}", wrap(&line));
+    }
+    let _ = writeln!(out, "\nThe published experiments' noise on this node:\n{}\n", wrap(&r.headline));
     if !r.allreduce.is_empty() {
         let _ = writeln!(out, "{t}");
         out.push_str("favored, regular: time stolen from the job in such windows\n");
@@ -75,7 +81,7 @@ pub fn experiments() -> String {
     out
 }
 
-/// What one experiment found: published beside ours, a note below.
+/// Outcome of one experiment: published figures beside ours, a note below.
 #[must_use]
 pub fn outcome(o: &seeds::Outcome) -> String {
     let mut t = table::new([o.name, "published", "ours"]);

@@ -29,6 +29,25 @@ pub fn new<const N: usize>(header: [&str; N]) -> Table {
     table
 }
 
+/// A table whose first columns are words, the others numbers.
+pub fn numbers(header: &[&str], words: usize) -> Table {
+    let mut t = new([""; 0]);
+    t.set_header(header);
+    for (i, column) in t.column_iter_mut().enumerate() {
+        column.set_padding((0, 1));
+        let number = i >= words || header[i] == "nodes";
+        column.set_cell_alignment(if number { CellAlignment::Right } else { CellAlignment::Left });
+    }
+    t
+}
+
+/// The text of a table, without blanks at the ends of lines.
+#[must_use]
+pub fn trimmed(table: &Table) -> String {
+    let text = table.to_string();
+    text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
 /// A line broken at blanks, at 80 columns; what follows the first is set in by two. Control characters are
 /// replaced.
 #[must_use]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a trace says, and what changed from one to another.
+//! Tables of a trace, and of the differences between two.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -55,7 +55,7 @@ pub fn summary(meta: &TraceMeta, s: &Summary, periodic: &[Finding]) -> String {
     out
 }
 
-/// What is periodic, a line each.
+/// Periodic noise, one line a period.
 #[must_use]
 pub fn periods(periodic: &[Finding]) -> String {
     if periodic.is_empty() {

@@ -38,6 +38,19 @@ pub fn percent(share: f64) -> String {
     }
 }
 
+/// Bytes with three digits and a binary unit: `64 KiB`, `1.50 GiB`.
+#[must_use]
+pub fn bytes(n: u64) -> String {
+    let (value, unit) = match n {
+        n if n < 1 << 10 => return format!("{n} B"),
+        n if n < 1 << 20 => (n as f64 / 1024.0, "KiB"),
+        n if n < 1 << 30 => (n as f64 / f64::from(1 << 20), "MiB"),
+        _ => (n as f64 / f64::from(1 << 30), "GiB"),
+    };
+    // a whole number needs no decimals
+    if value.fract() == 0.0 { format!("{value:.0} {unit}") } else { format!("{} {unit}", three(value)) }
+}
+
 /// A count of things: `1 rank`, `12,345 ranks`.
 #[must_use]
 pub fn counted(n: u64, thing: &str) -> String {
@@ -52,6 +65,8 @@ mod tests {
     fn three_digits_and_a_unit() {
         let seen: Vec<_> = [9.8, 999.0, 1_400.0, 20_000_000.0, 3.5e9].map(time).into();
         assert_eq!(seen, ["10 ns", "999 ns", "1.40 µs", "20.0 ms", "3.50 s"]);
+        let seen = [512, 4096, 1 << 21, 3 << 19, 1_610_612_736].map(bytes);
+        assert_eq!(seen, ["512 B", "4 KiB", "2 MiB", "1.50 MiB", "1.50 GiB"]);
         assert_eq!(percent(0.00021), "0.021 %");
         assert_eq!(percent(1.0), "100 %");
         assert_eq!(count(1_234_567), "1,234,567");

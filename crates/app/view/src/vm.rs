@@ -23,7 +23,7 @@ pub fn kernels(all: &[Available]) -> String {
     format!("{t}\n")
 }
 
-/// What is in an image; links and folders are left out.
+/// Files of an image; links and folders are left out.
 #[must_use]
 pub fn image<'a>(contents: impl Iterator<Item = Content<'a>>) -> String {
     let mut t = table::new(["file of the guest", "KiB"]);

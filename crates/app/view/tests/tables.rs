@@ -5,6 +5,7 @@
 use colony_client::AgentStats;
 use colony_client::Backend;
 use colony_client::{CpuTimes, ExtStats, Waited};
+use colony_doctor::{Finding, Level, Subject, Touches};
 use colony_inject::leibniz::{Amount, CpuNoise, LeibnizPlan, LeibnizReport};
 use colony_inject::noise_table::{NoiseRow, NoiseTable, TablePlan};
 use colony_inject::report::{CpuInjection, VictimView};
@@ -16,10 +17,19 @@ use colony_node::class::Class;
 use colony_node::cpu::CpuSet;
 use colony_node::privilege::Privileges;
 use colony_node::record::NodeRecord;
+use colony_pages::{
+    Counted, Faults, How, Mode, Moved, PagePolicy, PagesReport, Sample, Segment, SegmentBytes, Support,
+};
+use colony_project::changes::{Added, Alone, AtScale};
+use colony_project::choose::{Answer, Choice, Scale, Throughput};
 use colony_sched::proof::{Deferred, Proof, ProofSource, WindowTimes};
 use colony_sched::run::{Ending, RunReport};
+use colony_sched::spare::{Arrivals, Partition, SettingChange, SpareReport, Staying};
+use colony_sim::spec::Scenario;
 use colony_stats::{Bucket, Distribution};
 use colony_study::Params;
+use colony_study::advice::{Advice, Cost, Costed, Noise, Step};
+use colony_study::card::{Card, SourceShare};
 use colony_study::neighbours::{Load, Neighbours, Share};
 use colony_study::results::{Cell, Results, SchedulerKind, Split};
 use colony_study::seeds::{self, Context};
@@ -140,6 +150,8 @@ fn a_run() {
         },
         agent,
         sched_ext: Some(sched_ext.clone()),
+        spare: Some(spare()),
+        pages: Some(pages()),
         left_running: (4_000_000..4_000_030).collect(),
         warnings: vec![WARNING.into(), HOSTILE.into()],
     };
@@ -147,6 +159,58 @@ fn a_run() {
     let text = colony_view::run::render(&report(ProofSource::Schedstat, None));
     check(&text);
     assert!(text.contains("schedstat"));
+}
+
+fn spare() -> SpareReport {
+    let row = |i: usize| Arrivals {
+        name: format!("{i} {HOSTILE}"),
+        before_per_s: 123_456_789.0,
+        count: MANY,
+        per_s: 123_456_789.0,
+    };
+    let setting = |refused: Option<&str>| SettingChange {
+        rule: "irq-movable".into(),
+        setting: HOSTILE.into(),
+        refused: refused.map(str::to_owned),
+    };
+    SpareReport {
+        spare: all_cpus(),
+        partition: Partition::Balanced,
+        fallbacks: vec![WARNING.into(), HOSTILE.into()],
+        settings: vec![setting(None), setting(Some(HOSTILE))],
+        left: vec![("nohz-full".into(), HOSTILE.into())],
+        moved: usize::MAX,
+        brought_back: MANY,
+        staying: (0..30)
+            .map(|i| Staying { name: format!("{i}{HOSTILE}"), count: i, reason: HOSTILE.into() })
+            .collect(),
+        interrupts: (0..30).map(row).collect(),
+        not_undone: vec![HOSTILE.into()],
+    }
+}
+
+/// The largest values, and every text that is printed.
+fn pages() -> PagesReport {
+    let segment = |segment| SegmentBytes { segment, resident: MANY, huge: MANY / 2, medium: Some(MANY / 4) };
+    PagesReport {
+        policy: PagePolicy::Huge,
+        node: Support {
+            huge_bytes: 2 << 20,
+            all: Some(Mode::Madvise),
+            huge: Some(Mode::Inherit),
+            medium: None,
+        },
+        moved: vec![Moved { segment: Segment::Text, start: 1 << 46, bytes: MANY, how: How::Copied }],
+        sample: Some(Sample {
+            at_ns: LONG_NS,
+            processes: 4096,
+            segments: Segment::ALL.map(segment).to_vec(),
+        }),
+        faults: Faults { minor: MANY, major: MANY },
+        dtlb_misses: Counted::NotCounted(WARNING.into()),
+        perf_map: Some("/tmp/perf-4194304.map".into()),
+        warnings: vec![WARNING.into()],
+    }
 }
 
 fn injection() -> Injection {
@@ -345,6 +409,7 @@ fn a_study() {
         not_done: vec![WARNING.into()],
         neighbours: Some(Neighbours { before: load.clone(), during: Some(load), waited_s: 0.0 }),
         noise: None,
+        card: Some(card()),
         allreduce: [0.0, 2.0, 21.0]
             .into_iter()
             .flat_map(|p| [cell(p, SchedulerKind::Unmodified), cell(p, SchedulerKind::Coordinated)])
@@ -355,7 +420,117 @@ fn a_study() {
     };
     let text = colony_view::study::results(&results);
     check(&text);
+    let place = |part: &str| text.find(part).unwrap_or_else(|| panic!("no {part}: {text}"));
+    assert!(place("worst source") < place("What to change") && place("What to change") < place("published"));
+    assert!(text.contains("since the study started them") && text.contains("Best for throughput"), "{text}");
+    let unknown = Card { attributed: false, choice: None, stopped: true, ..card() };
+    let unknown = colony_view::card::card(&Card { doctor: no_sequence(unknown.doctor.clone()), ..unknown });
+    check(&unknown);
+    assert!(unknown.contains("not known") && unknown.contains("the sources are not known"), "{unknown}");
     assert!(text.contains("left out: ") && text.contains("21 % noise"), "{text}");
+}
+
+fn no_sequence(advice: Advice) -> Advice {
+    Advice { sequence: Vec::new(), ..advice }
+}
+
+/// A report card with long figures and hostile names.
+fn card() -> Card {
+    let added = Added { share: 12_345.678, ci95: Some(2_345.678) };
+    let finding = Finding {
+        id: format!("daemon:{HOSTILE}"),
+        subject: Subject::Daemons,
+        level: Level::High,
+        title: HOSTILE.into(),
+        evidence: Vec::new(),
+        remedies: Vec::new(),
+        advice: None,
+        touches: Touches::default(),
+    };
+    let cost = Cost::Simulated { added, at_most: true, sources: vec![HOSTILE.into()] };
+    let step = Step { finding: finding.id.clone(), left: added };
+    let noise = Noise {
+        trace: HOSTILE.into(),
+        cpus: all_cpus(),
+        observed_s: 15.0,
+        stolen_share: 0.999,
+        worst: Some((HOSTILE.into(), 0.998)),
+        nodes: 16_384,
+        ranks: 1 << 20,
+        quiet_ns: 123_456_789.0,
+        all: added,
+        stopped: true,
+    };
+    let share = || SourceShare { source: HOSTILE.into(), share: 0.5 };
+    let doctor = Advice {
+        schema: Advice::SCHEMA.into(),
+        version: String::new(),
+        host: Some(HOSTILE.into()),
+        kernel: None,
+        cpus: all_cpus(),
+        noise: Some(noise),
+        findings: vec![Costed { finding, cost, commands: vec![HOSTILE.repeat(30); 5], undo: Vec::new() }],
+        sequence: vec![step; 5],
+        undecided: Vec::new(),
+        passed: Vec::new(),
+        notes: vec![HOSTILE.into()],
+    };
+    let alone = vec![Alone::Added(added), Alone::NotSeen, Alone::NotSimulated];
+    let scaling = [1024, 16_384, 1 << 20].map(|nodes| AtScale {
+        nodes,
+        all: added,
+        changed: None,
+        alone: alone.clone(),
+    });
+    Card {
+        doctor,
+        attributed: true,
+        own: vec![share()],
+        sources: vec![share(); 3],
+        scaling: scaling.into(),
+        choice: Some(answer()),
+        stopped: false,
+        commands: Vec::new(),
+    }
+}
+
+/// Choices of which none can be told from the best.
+fn answer() -> Answer {
+    let choice = |spare, favored, impossible: Option<&str>| Choice {
+        spare,
+        favored,
+        given: 0.5,
+        taken: Vec::new(),
+        held: Vec::new(),
+        impossible: impossible.map(str::to_owned),
+    };
+    let choices =
+        vec![choice(0, None, None), choice(8, Some(0.9725), None), choice(0, Some(0.8), Some(WARNING))];
+    let throughput = vec![Some(Throughput { share: 0.999_99, ci95: None }), None, None];
+    let scale = |nodes| Scale {
+        nodes,
+        ranks_per_node: 2,
+        throughput: throughput.clone(),
+        best: Some(0),
+        alike: vec![1],
+    };
+    Answer {
+        cores: 999,
+        measured: 999,
+        choices,
+        scales: [64, 1024, 16_384, 1 << 20].map(scale).into(),
+        movable: vec![HOSTILE.into()],
+        bound: vec![HOSTILE.into(); 9],
+        stopped: true,
+    }
+}
+
+#[test]
+fn spare_cores_and_windows() {
+    let text = colony_view::choose::choices(&Scenario::default(), &answer());
+    check(&text);
+    assert!(text.contains("1,048,576 nodes") && text.contains("* 100.00 ± ?"), "{text}");
+    assert!(text.contains("not possible") && text.contains("8 spare cores, windows 97.25 %"), "{text}");
 }
 
 #[test]

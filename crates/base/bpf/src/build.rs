@@ -11,7 +11,7 @@ use libbpf_cargo::SkeletonBuilder;
 /// The compiler is `$CLANG`, else the newest clang found.
 ///
 /// # Panics
-/// Where the source does not compile: a build script has nobody to return an error to.
+/// If the source does not compile: a build script has nobody to return an error to.
 pub fn skeleton(source: &str, name: &str) {
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
     let out =

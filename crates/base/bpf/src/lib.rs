@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What every BPF object of Colony shares: the small CO-RE header (`include/colony_kernel.h`), the build
+//! The common part of all BPF objects of Colony: the small CO-RE header (`include/colony_kernel.h`), the build
 //! step (`build`, for build scripts), and the check whether BPF works here ([`check`]).
 
 use std::mem::MaybeUninit;
@@ -9,7 +9,7 @@ use libbpf_rs::{OpenObject, PrintLevel};
 #[cfg(feature = "build")]
 pub mod build;
 
-/// Why BPF programs cannot be used on this node.
+/// The reason for which BPF programs cannot be used on this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
     /// The process lacks the capabilities.
@@ -54,7 +54,7 @@ pub fn bytes_of<T: Plain>(value: &mut T) -> &mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(std::ptr::from_mut(value).cast::<u8>(), size_of::<T>()) }
 }
 
-/// Whether BPF programs can be loaded here, as far as can be told without loading one.
+/// Checks that BPF programs can be loaded here, as far as that is possible without loading one.
 ///
 /// # Errors
 /// [`Unavailable`] says what is missing.

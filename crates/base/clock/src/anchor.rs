@@ -3,7 +3,7 @@
 
 use colony_time::clock::Clock;
 
-/// How the node's clocks stand to each other at one instant.
+/// The differences between the node's clocks at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Anchor {
     /// `CLOCK_TAI` less `CLOCK_MONOTONIC`, nanoseconds: both run at one rate, so it changes only when somebody sets
@@ -51,7 +51,7 @@ impl Anchor {
         self.change(earlier, |a| a.tai_less_monotonic_ns)
     }
 
-    /// How long the node slept since `earlier`, nanoseconds; `None` where it did not.
+    /// The time that the node slept since `earlier`, nanoseconds; `None` if it did not.
     #[must_use]
     pub fn sleep_since(&self, earlier: &Self) -> Option<i64> {
         self.change(earlier, |a| a.slept_ns)

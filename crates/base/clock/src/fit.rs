@@ -10,8 +10,8 @@
 
 use std::collections::VecDeque;
 
-use crate::Estimate;
-use crate::estimate::MAX_DRIFT_PPM;
+use colony_time::Estimate;
+use colony_time::estimate::MAX_DRIFT_PPM;
 
 /// A round trip: two instants of the asking clock and, between them, two of the answering one; nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct Probe {
     pub returned_ns: i64,
 }
 
-/// What a round trip says: at `at_ns` the other clock was ahead by `offset_ns`, give or take `half_ns`.
+/// The result of a round trip: at `at_ns` the other clock was ahead by `offset_ns`, give or take `half_ns`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// An instant of the asking clock.
@@ -41,7 +41,7 @@ impl Probe {
     /// The longest round trip that says anything.
     const MAX_NS: i64 = 60_000_000_000;
 
-    /// What it says; `None` where the instants contradict each other (a clock was set meanwhile).
+    /// The result; `None` if the instants contradict each other (a clock was set meanwhile).
     #[must_use]
     pub fn sample(&self) -> Option<Sample> {
         let outside = self.returned_ns.checked_sub(self.sent_ns)?;
@@ -65,7 +65,7 @@ impl Probe {
     }
 }
 
-/// Why no line was found.
+/// A fit without a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FitError {
     /// No round trip was completed.
@@ -97,13 +97,13 @@ pub struct Fit {
 }
 
 impl History {
-    /// What a drift is believed to change by within minutes: quartz in a room.
+    /// The assumed change of a drift within minutes: quartz in a room.
     pub const WANDER_PPM: f64 = 0.1;
     /// Slices of a round, from each of which the quickest trip is kept.
     const SLICES: usize = 16;
     /// Samples that are kept.
     const MOST: usize = 256;
-    /// How long they are, nanoseconds.
+    /// The age up to which they are kept, nanoseconds.
     const AGE_NS: i64 = 120_000_000_000;
 
     /// Nothing known; drifts change by `wander_ppm` at most within two minutes.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which nodes take part, and which of them this is.
+//! The list of nodes that take part, and the place of this node in it.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
@@ -26,7 +26,7 @@ pub enum HostsError {
     Line {
         /// Its number, from 1.
         line: usize,
-        /// What stands there.
+        /// The text of the line.
         text: String,
     },
     /// A list of Slurm that is none.
@@ -38,7 +38,7 @@ pub enum HostsError {
     /// The same node twice.
     #[error("the host list names {0} twice; one process a node takes part")]
     Twice(String),
-    /// A name that nobody knows.
+    /// A name that cannot be resolved.
     #[error("cannot find the address of {host}: {reason}; correct the host list or the name service")]
     Address {
         /// The name.

@@ -31,7 +31,7 @@ impl Key {
     /// The key in a file: all its bytes, but for white space around them.
     ///
     /// # Errors
-    /// Where the file cannot be read, others may read it, or it is too short.
+    /// If the file cannot be read, other users may read it, or it is too short.
     pub fn read(path: &Path) -> io::Result<Self> {
         let mode = std::fs::metadata(path)?.mode();
         if mode & 0o077 != 0 {
@@ -44,7 +44,7 @@ impl Key {
     /// The key of these bytes.
     ///
     /// # Errors
-    /// Where they are fewer than 16 or more than 4096.
+    /// If there are fewer than 16 bytes, or more than 4096.
     pub fn new(bytes: &[u8]) -> io::Result<Self> {
         let wrong = || {
             let text =

@@ -5,16 +5,16 @@
 //! ways between nodes are not equally long, and both are held up at random, now and then for long. The tree is
 //! walked as [`sync`](crate::sync) walks it, and what comes out is compared with the truth.
 
+use colony_time::Estimate;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::Estimate;
 use crate::fit::{History, Probe, Sample};
 use crate::tree;
 
-/// What is simulated.
+/// The simulated nodes, clocks and network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
@@ -30,15 +30,15 @@ pub struct Model {
     pub jitter_ns: f64,
     /// Share of messages that are held up for long (Pareto, exponent 1.5, from ten times the jitter on).
     pub tail: f64,
-    /// What one way between two nodes is longer than the other at most, as a share.
+    /// The largest difference between the two ways between two nodes, as a share.
     pub asymmetry: f64,
     /// Time of a round, nanoseconds.
     pub round_ns: u64,
     /// Time between two questions, nanoseconds.
     pub interval_ns: u64,
-    /// What drifts change by within minutes, and are believed to, parts per million.
+    /// The change of drifts within minutes, simulated and assumed, parts per million.
     pub wander_ppm: f64,
-    /// How often the tree is walked; earlier walks help to know the drifts.
+    /// Number of walks of the tree; earlier walks improve the estimates of the drifts.
     pub walks: u32,
     /// Time from walk to walk, nanoseconds.
     pub every_ns: u64,
@@ -72,7 +72,7 @@ pub struct ModelError {
     must: &'static str,
 }
 
-/// How residuals and bounds lie.
+/// Errors and bounds of the nodes that know their clocks after a number of rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// Nodes of this row.
@@ -97,12 +97,12 @@ pub struct Row {
     pub outside: u32,
 }
 
-/// What came out.
+/// The result of a simulation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Simulation {
     /// [`Simulation::SCHEMA`].
     pub schema: String,
-    /// What was simulated.
+    /// The model.
     pub model: Model,
     /// For 2, 4, 8 … nodes, and all.
     pub by_nodes: Vec<Row>,
@@ -279,7 +279,7 @@ impl Model {
         True { offset_ns, drift, wave: (height / 2.0, rng.random()) }
     }
 
-    /// When a round of a walk begins.
+    /// The instant at which a round of a walk begins.
     fn start_ns(&self, walk: u32, round: u32) -> i64 {
         (u64::from(walk) * self.every_ns + u64::from(round) * self.round_ns) as i64
     }
@@ -300,7 +300,7 @@ impl Model {
         [way_ns(rank, parent) as f64 * longer(rng), way_ns(parent, rank) as f64 * longer(rng)]
     }
 
-    /// What `here` hears from `other` in a round that begins at `start_ns`.
+    /// The round trips from `here` to `other` in a round that begins at `start_ns`.
     fn trips(
         &self,
         link: [f64; 2],
@@ -360,7 +360,7 @@ mod tests {
         assert!(s.by_nodes.iter().all(|r| r.residual_p50_ns * 3 < r.bound_p50_ns), "{s:?}");
         let last = s.by_nodes.last().expect("rows");
         assert_eq!((last.nodes, last.rounds, last.depth), (1000, 10, 9));
-        // a tenth of the smallest regular window as delivered
+        // a tenth of the smallest regular window by default
         assert!(last.residual_max_ns < 500_000, "{last:?}");
     }
 
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn impossible_models_are_refused() {
         for (model, part) in [
             (Model { nodes: 1, ..small() }, "nodes = 1"),
             (Model { interval_ns: 1, ..small() }, "questions in a round"),

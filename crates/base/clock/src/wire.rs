@@ -17,15 +17,16 @@
 //! dropped. There is no secret in it. With a [key](crate::key) a signature follows; without, it is meant for a network whose
 //! nodes trust each other.
 
-use crate::Estimate;
-use crate::estimate::MAX_DRIFT_PPM;
+use colony_time::Estimate;
+use colony_time::estimate::MAX_DRIFT_PPM;
+use zerocopy::byteorder::little_endian::{F64, I64, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, Unaligned};
 
 /// The largest datagram: fits the smallest frame of usual networks.
 pub const LARGEST: usize = 1_400;
 /// The version spoken here.
 pub const VERSION: u8 = 1;
 const MAGIC: &[u8; 4] = b"CLNC";
-const HEADER: usize = 20;
 /// Records a datagram may hold.
 pub const MOST_RECORDS: usize = 18;
 
@@ -36,13 +37,13 @@ pub struct Datagram {
     pub from: u32,
     /// Hash of the host list.
     pub list: u32,
-    /// How often the tree has been walked.
+    /// Number of walks of the tree.
     pub cycle: u32,
-    /// What it says.
+    /// The body.
     pub message: Message,
 }
 
-/// What a datagram says.
+/// The body of a datagram.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
     /// Child to parent: is it my turn?
@@ -83,7 +84,7 @@ pub enum Message {
     Records {
         /// Names the datagram.
         nonce: u64,
-        /// What came out.
+        /// The results.
         records: Vec<Record>,
     },
     /// Parent to child: these arrived.
@@ -91,30 +92,54 @@ pub enum Message {
         /// Of the datagram.
         nonce: u64,
     },
-    /// To parent and children: it comes to nothing.
+    /// To parent and children: this walk has failed.
     Abort {
         /// Because of this rank.
         rank: u32,
-        /// Whether nothing was heard of it; else it has failed otherwise, and says so itself.
+        /// True if nothing was heard of that rank; otherwise it has failed, and reports that itself.
         silent: bool,
     },
 }
 
-/// What came out for a node.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// The result of one node, in the form in which it is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, FromBytes, IntoBytes, Immutable, Unaligned)]
+#[repr(C)]
 pub struct Record {
     /// The node.
-    pub rank: u32,
+    pub rank: U32,
     /// The reference on its clock.
-    pub estimate: Estimate,
+    pub estimate: EstimateBytes,
     /// Quickest round trip to its parent, nanoseconds.
-    pub round_trip_ns: u64,
+    pub round_trip_ns: U64,
     /// The line's distance from its samples, nanoseconds.
-    pub residual_ns: f64,
+    pub residual_ns: F64,
     /// Round trips made.
-    pub trips: u32,
+    pub trips: U32,
     /// Questions that were not answered.
-    pub lost: u32,
+    pub lost: U32,
+}
+
+/// An [`Estimate`] in the form in which it is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, FromBytes, IntoBytes, Immutable, Unaligned)]
+#[repr(C)]
+pub struct EstimateBytes {
+    at_ns: I64,
+    offset_ns: I64,
+    drift_ppm: F64,
+    bound_ns: U64,
+    growth_ppm: F64,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, Unaligned)]
+#[repr(C)]
+struct Header {
+    magic: [u8; 4],
+    version: u8,
+    kind: u8,
+    zero: [u8; 2],
+    from: U32,
+    list: U32,
+    cycle: U32,
 }
 
 /// Bytes that are no datagram.
@@ -153,42 +178,33 @@ impl Datagram {
     /// As bytes. Of more than [`MOST_RECORDS`] records only so many are taken.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(64);
-        out.extend_from_slice(MAGIC);
-        out.extend_from_slice(&[VERSION, self.message.kind(), 0, 0]);
-        for word in [self.from, self.list, self.cycle] {
-            out.extend_from_slice(&word.to_le_bytes());
-        }
+        let [from, list, cycle] = [self.from, self.list, self.cycle].map(U32::new);
+        let kind = self.message.kind();
+        let header = Header { magic: *MAGIC, version: VERSION, kind, zero: [0; 2], from, list, cycle };
+        let mut out = header.as_bytes().to_vec();
+        let mut put = |bytes: &[u8]| out.extend_from_slice(bytes);
         match &self.message {
             Message::Ask | Message::Busy | Message::Ready | Message::Alive => {}
             Message::Probe { nonce } | Message::Finish { nonce } | Message::Ack { nonce } => {
-                out.extend_from_slice(&nonce.to_le_bytes());
+                put(U64::new(*nonce).as_bytes());
             }
             Message::Reply { nonce, received_ns, replied_ns } => {
-                out.extend_from_slice(&nonce.to_le_bytes());
-                out.extend_from_slice(&received_ns.to_le_bytes());
-                out.extend_from_slice(&replied_ns.to_le_bytes());
+                put(U64::new(*nonce).as_bytes());
+                put([*received_ns, *replied_ns].map(I64::new).as_bytes());
             }
             Message::Known { nonce, estimate } => {
-                out.extend_from_slice(&nonce.to_le_bytes());
-                put_estimate(&mut out, estimate);
+                put(U64::new(*nonce).as_bytes());
+                put(EstimateBytes::from(*estimate).as_bytes());
             }
             Message::Records { nonce, records } => {
-                out.extend_from_slice(&nonce.to_le_bytes());
                 let records = &records[..records.len().min(MOST_RECORDS)];
-                out.push(records.len() as u8);
-                for r in records {
-                    out.extend_from_slice(&r.rank.to_le_bytes());
-                    put_estimate(&mut out, &r.estimate);
-                    out.extend_from_slice(&r.round_trip_ns.to_le_bytes());
-                    out.extend_from_slice(&r.residual_ns.to_le_bytes());
-                    out.extend_from_slice(&r.trips.to_le_bytes());
-                    out.extend_from_slice(&r.lost.to_le_bytes());
-                }
+                put(U64::new(*nonce).as_bytes());
+                put(&[records.len() as u8]);
+                put(records.as_bytes());
             }
             Message::Abort { rank, silent } => {
-                out.extend_from_slice(&rank.to_le_bytes());
-                out.push(u8::from(*silent));
+                put(U32::new(*rank).as_bytes());
+                put(silent.as_bytes());
             }
         }
         out
@@ -199,108 +215,94 @@ impl Datagram {
     /// # Errors
     /// [`WireError`]; nothing panics.
     pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
-        let mut r = Reader(bytes);
-        if bytes.len() < HEADER || r.array::<4>()? != *MAGIC {
+        let (header, mut rest) = Header::read_from_prefix(bytes).map_err(|_| WireError::Foreign)?;
+        if header.magic != *MAGIC {
             return Err(WireError::Foreign);
         }
-        let [version, kind, ..] = r.array::<4>()?;
-        if version != VERSION {
-            return Err(WireError::Version(version));
+        if header.version != VERSION {
+            return Err(WireError::Version(header.version));
         }
-        let (from, list, cycle) = (r.u32()?, r.u32()?, r.u32()?);
-        let message = match kind {
+        let r = &mut rest;
+        let message = match header.kind {
             1 => Message::Ask,
             2 => Message::Busy,
             3 => Message::Ready,
-            4 => Message::Probe { nonce: r.u64()? },
-            5 => Message::Reply { nonce: r.u64()?, received_ns: r.i64()?, replied_ns: r.i64()? },
-            6 => Message::Finish { nonce: r.u64()? },
-            7 => Message::Known { nonce: r.u64()?, estimate: r.estimate()? },
+            4 => Message::Probe { nonce: next::<U64>(r)?.get() },
+            5 => {
+                let (nonce, times): (U64, [I64; 2]) = (next(r)?, next(r)?);
+                let [received_ns, replied_ns] = times.map(I64::get);
+                Message::Reply { nonce: nonce.get(), received_ns, replied_ns }
+            }
+            6 => Message::Finish { nonce: next::<U64>(r)?.get() },
+            7 => {
+                let (nonce, estimate): (U64, EstimateBytes) = (next(r)?, next(r)?);
+                Message::Known { nonce: nonce.get(), estimate: estimate.checked()?.into() }
+            }
             8 => Message::Alive,
-            9 => Message::Records { nonce: r.u64()?, records: r.records()? },
-            10 => Message::Ack { nonce: r.u64()? },
-            11 => Message::Abort { rank: r.u32()?, silent: r.bool()? },
+            9 => {
+                let (nonce, count): (U64, u8) = (next(r)?, next(r)?);
+                if usize::from(count) > MOST_RECORDS {
+                    return Err(WireError::Damaged);
+                }
+                let records = (0..count).map(|_| next::<Record>(r)?.checked());
+                Message::Records { nonce: nonce.get(), records: records.collect::<Result<_, _>>()? }
+            }
+            10 => Message::Ack { nonce: next::<U64>(r)?.get() },
+            11 => match (next::<U32>(r)?, next(r)?) {
+                (rank, silent @ (0u8 | 1)) => Message::Abort { rank: rank.get(), silent: silent == 1 },
+                _ => return Err(WireError::Damaged),
+            },
             _ => return Err(WireError::Damaged),
         };
-        if !r.0.is_empty() {
+        if !rest.is_empty() {
             return Err(WireError::Damaged);
         }
-        Ok(Self { from, list, cycle, message })
+        let Header { from, list, cycle, .. } = header;
+        Ok(Self { from: from.get(), list: list.get(), cycle: cycle.get(), message })
     }
 }
 
-fn put_estimate(out: &mut Vec<u8>, e: &Estimate) {
-    out.extend_from_slice(&e.at_ns.to_le_bytes());
-    out.extend_from_slice(&e.offset_ns.to_le_bytes());
-    out.extend_from_slice(&e.drift_ppm.to_le_bytes());
-    out.extend_from_slice(&e.bound_ns.to_le_bytes());
-    out.extend_from_slice(&e.growth_ppm.to_le_bytes());
+/// Takes a value from the front of `rest`.
+fn next<T: FromBytes>(rest: &mut &[u8]) -> Result<T, WireError> {
+    let (value, after) = T::read_from_prefix(rest).map_err(|_| WireError::Damaged)?;
+    *rest = after;
+    Ok(value)
 }
 
-struct Reader<'a>(&'a [u8]);
+/// Checks that a number is from `least` to `most`.
+fn check(x: F64, least: f64, most: f64) -> Result<(), WireError> {
+    if (least..=most).contains(&x.get()) { Ok(()) } else { Err(WireError::Damaged) }
+}
 
-impl Reader<'_> {
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
-        let (head, rest) = self.0.split_first_chunk::<N>().ok_or(WireError::Damaged)?;
-        self.0 = rest;
-        Ok(*head)
+impl Record {
+    fn checked(self) -> Result<Self, WireError> {
+        self.estimate.checked()?;
+        check(self.residual_ns, 0.0, 1e18).map(|()| self)
     }
+}
 
-    fn u32(&mut self) -> Result<u32, WireError> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    fn bool(&mut self) -> Result<bool, WireError> {
-        match self.array()? {
-            [0] => Ok(false),
-            [1] => Ok(true),
-            _ => Err(WireError::Damaged),
-        }
-    }
-
-    fn u64(&mut self) -> Result<u64, WireError> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    fn i64(&mut self) -> Result<i64, WireError> {
-        self.array().map(i64::from_le_bytes)
-    }
-
-    /// A number from `least` to `most`.
-    fn f64(&mut self, least: f64, most: f64) -> Result<f64, WireError> {
-        let x = self.array().map(f64::from_le_bytes)?;
-        if (least..=most).contains(&x) { Ok(x) } else { Err(WireError::Damaged) }
-    }
-
-    fn estimate(&mut self) -> Result<Estimate, WireError> {
+impl EstimateBytes {
+    fn checked(self) -> Result<Self, WireError> {
         // a chain of clocks: each may drift from the next
         let most = 40.0 * MAX_DRIFT_PPM;
-        Ok(Estimate {
-            at_ns: self.i64()?,
-            offset_ns: self.i64()?,
-            drift_ppm: self.f64(-most, most)?,
-            bound_ns: self.u64()?,
-            growth_ppm: self.f64(0.0, 3.0 * most)?,
-        })
+        check(self.drift_ppm, -most, most)?;
+        check(self.growth_ppm, 0.0, 3.0 * most).map(|()| self)
     }
+}
 
-    fn records(&mut self) -> Result<Vec<Record>, WireError> {
-        let [n] = self.array()?;
-        if usize::from(n) > MOST_RECORDS {
-            return Err(WireError::Damaged);
-        }
-        (0..n)
-            .map(|_| {
-                Ok(Record {
-                    rank: self.u32()?,
-                    estimate: self.estimate()?,
-                    round_trip_ns: self.u64()?,
-                    residual_ns: self.f64(0.0, 1e18)?,
-                    trips: self.u32()?,
-                    lost: self.u32()?,
-                })
-            })
-            .collect()
+impl From<Estimate> for EstimateBytes {
+    fn from(Estimate { at_ns, offset_ns, drift_ppm, bound_ns, growth_ppm }: Estimate) -> Self {
+        let [at_ns, offset_ns] = [at_ns, offset_ns].map(I64::new);
+        let [drift_ppm, growth_ppm] = [drift_ppm, growth_ppm].map(F64::new);
+        Self { at_ns, offset_ns, drift_ppm, bound_ns: bound_ns.into(), growth_ppm }
+    }
+}
+
+impl From<EstimateBytes> for Estimate {
+    fn from(EstimateBytes { at_ns, offset_ns, drift_ppm, bound_ns, growth_ppm }: EstimateBytes) -> Self {
+        let [at_ns, offset_ns] = [at_ns, offset_ns].map(I64::get);
+        let [drift_ppm, growth_ppm] = [drift_ppm, growth_ppm].map(F64::get);
+        Self { at_ns, offset_ns, drift_ppm, bound_ns: bound_ns.get(), growth_ppm }
     }
 }
 
@@ -324,12 +326,12 @@ mod tests {
     fn record() -> impl Strategy<Value = Record> {
         (any::<u32>(), estimate(), any::<u64>(), 0.0..1e9f64, any::<u32>(), any::<u32>()).prop_map(
             |(rank, estimate, round_trip_ns, residual_ns, trips, lost)| Record {
-                rank,
-                estimate,
-                round_trip_ns,
-                residual_ns,
-                trips,
-                lost,
+                rank: rank.into(),
+                estimate: estimate.into(),
+                round_trip_ns: round_trip_ns.into(),
+                residual_ns: residual_ns.into(),
+                trips: trips.into(),
+                lost: lost.into(),
             },
         )
     }
@@ -358,7 +360,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_sent_is_read(from: u32, list: u32, cycle: u32, message in message()) {
+        fn every_datagram_reads_back(from: u32, list: u32, cycle: u32, message in message()) {
             let d = Datagram { from, list, cycle, message };
             let bytes = d.encode();
             prop_assert!(bytes.len() <= LARGEST, "{}", bytes.len());
@@ -366,7 +368,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_cut_or_longer_is_damaged(message in message(), cut in 0usize..LARGEST) {
+        fn a_datagram_of_another_length_is_damaged(message in message(), cut in 0usize..LARGEST) {
             let mut bytes = Datagram { from: 1, list: 2, cycle: 3, message }.encode();
             if cut < bytes.len() {
                 prop_assert!(Datagram::decode(&bytes[..cut]).is_err());
@@ -382,6 +384,56 @@ mod tests {
                 (bytes[4], bytes[5]) = (VERSION, kind);
             }
             let _ = Datagram::decode(&bytes);
+        }
+    }
+
+    /// The bytes of version 1: nodes of different releases compare their clocks with each other.
+    #[test]
+    fn every_message_has_the_bytes_of_version_1() {
+        const NONCE: &str = "8877665544332211";
+        const ESTIMATE: &str =
+            "0000f323845bd7182efbffffffffffff00000000000029402003000000000000000000000000d03f";
+        let nonce = 0x1122_3344_5566_7788;
+        let estimate = Estimate {
+            at_ns: 1_790_000_000_000_000_000,
+            offset_ns: -1234,
+            drift_ppm: 12.5,
+            bound_ns: 800,
+            growth_ppm: 0.25,
+        };
+        let record = Record {
+            rank: 9.into(),
+            estimate: estimate.into(),
+            round_trip_ns: 51_000.into(),
+            residual_ns: 2.5.into(),
+            trips: 64.into(),
+            lost: 3.into(),
+        };
+        for (kind, message, body) in [
+            ("01", Message::Ask, String::new()),
+            ("02", Message::Busy, String::new()),
+            ("03", Message::Ready, String::new()),
+            ("04", Message::Probe { nonce }, NONCE.into()),
+            (
+                "05",
+                Message::Reply { nonce, received_ns: -5, replied_ns: 6 },
+                format!("{NONCE}fbffffffffffffff0600000000000000"),
+            ),
+            ("06", Message::Finish { nonce }, NONCE.into()),
+            ("07", Message::Known { nonce, estimate }, format!("{NONCE}{ESTIMATE}")),
+            ("08", Message::Alive, String::new()),
+            (
+                "09",
+                Message::Records { nonce, records: vec![record] },
+                format!("{NONCE}0109000000{ESTIMATE}38c700000000000000000000000004404000000003000000"),
+            ),
+            ("0a", Message::Ack { nonce }, NONCE.into()),
+            ("0b", Message::Abort { rank: 4, silent: true }, "0400000001".into()),
+        ] {
+            let datagram = Datagram { from: 0x0102_0304, list: 0xa0b0_c0d0, cycle: 7, message };
+            let bytes: String = datagram.encode().iter().map(|b| format!("{b:02x}")).collect();
+            assert_eq!(bytes, format!("434c4e4301{kind}000004030201d0c0b0a007000000{body}"));
+            assert_eq!(Datagram::decode(&datagram.encode()), Ok(datagram));
         }
     }
 

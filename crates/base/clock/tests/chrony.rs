@@ -81,7 +81,7 @@ fn a_chronyd_that_follows_another_tells_its_bound_over_udp_and_its_socket() {
 }
 
 #[test]
-fn where_no_chronyd_answers_the_error_says_where_it_was_asked() {
+fn without_chronyd_the_error_names_the_addresses_tried() {
     let folder = tempfile::tempdir().expect("temp dir");
     let address = SocketAddr::from(([127, 0, 0, 1], port()));
     let error = Chrony::at(address, folder.path().join("none.sock")).read().expect_err("nobody");

@@ -5,13 +5,13 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use colony_clock::Estimate;
 use colony_clock::hosts::Host;
 use colony_clock::key::Key;
 use colony_clock::sync::{Config, Dropped, LocalClock, Node, SyncError, SyncReport};
+use colony_time::Estimate;
 use colony_time::clock::Clock;
 
-/// A tenth of the smallest regular window as delivered: 5 % of 100 ms.
+/// A tenth of the smallest regular window by default: 5 % of 100 ms.
 const A_TENTH_NS: u64 = 500_000;
 
 /// One at a time: they are about time.
@@ -31,7 +31,7 @@ impl Wrong {
         raw_ns + self.offset_ns + gained.round() as i64
     }
 
-    /// When it reads that.
+    /// The instant of this reading.
     fn when(&self, reading_ns: i64) -> i64 {
         let shown = (reading_ns - self.offset_ns - self.start_ns) as f64;
         self.start_ns + (shown / (1.0 + self.drift_ppm * 1e-6)).round() as i64
@@ -68,7 +68,7 @@ fn config(hosts: &[Host], rank: u32) -> Config {
     Config {
         round: Duration::from_millis(150),
         interval: Duration::from_millis(3),
-        patience: Duration::from_secs(20),
+        silence_timeout: Duration::from_secs(20),
         ..Config::new(hosts.to_vec(), rank)
     }
 }
@@ -163,8 +163,8 @@ fn a_silent_node_is_named_by_all() {
             // rank 2 never starts
             .filter(|(_, rank)| *rank != 2)
             .map(|((socket, clock), rank)| {
-                let patience = Duration::from_millis(1500);
-                let config = Config { patience, ..config(&hosts, rank) };
+                let silence_timeout = Duration::from_millis(1500);
+                let config = Config { silence_timeout, ..config(&hosts, rank) };
                 let addresses = addresses.clone();
                 s.spawn(move || {
                     let mut node = Node::with_socket(config, clock, socket, addresses).expect("a node");
@@ -254,9 +254,9 @@ fn both(
             .zip(0..)
             .map(|(((socket, clock), list), rank)| {
                 // those that do not understand each other say so when this is over
-                let patience = if lists[0] == lists[1] { 20_000 } else { 1_500 };
-                let patience = Duration::from_millis(patience);
-                let config = Config { patience, key: key.clone(), ..config(list, rank) };
+                let silence_timeout = if lists[0] == lists[1] { 20_000 } else { 1_500 };
+                let silence_timeout = Duration::from_millis(silence_timeout);
+                let config = Config { silence_timeout, key: key.clone(), ..config(list, rank) };
                 s.spawn(move || {
                     let node = Node::with_socket(config, clock, socket, addresses.to_vec());
                     let mut node = node.expect("a node");

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use colony_clock::Estimate;
 use colony_clock::hosts;
 use colony_clock::sync::{Config, Node, SystemClock};
+use colony_time::Estimate;
 use colony_time::clock::Clock;
 use colony_vm::testing::{missing, node};
 use colony_vm::{Exit, Link, fleet};
 
-/// A tenth of the smallest regular window as delivered: 5 % of 100 ms.
+/// A tenth of the smallest regular window by default: 5 % of 100 ms.
 const A_TENTH_NS: i64 = 500_000;
 const NODES: u32 = 3;
 const WALKS: usize = 3;
@@ -38,17 +38,17 @@ fn wrong_and_drifting_clocks_of_virtual_nodes_are_brought_together() {
     let test = "wrong_and_drifting_clocks_of_virtual_nodes_are_brought_together";
     let argv = [own.to_str().expect("text"), "--exact", test, "--nocapture"];
     let out = fleet::run(&vm, NODES, Link::default(), &argv, |_, _| {}).expect("all run");
-    let told: Vec<Told> = out
+    let reports: Vec<NodeReport> = out
         .iter()
         .map(|o| {
             let text = o.text();
             assert_eq!(o.exit, Exit::Code(0), "{text}{}", o.error_text());
-            Told::read(&text)
+            NodeReport::read(&text)
         })
         .collect();
     for rank in 1..NODES as usize {
         let other = if rank == 1 { 2 } else { 1 };
-        let e = &told[rank].estimate;
+        let e = &reports[rank].estimate;
         // hours, and hundreds of ppm, were found
         let hours = (WRONG[0].0 - WRONG[rank].0) as f64 * 3.6e12;
         assert!((e.offset_ns as f64 - hours).abs() < 60e9, "rank {rank}: {e:?}");
@@ -57,7 +57,7 @@ fn wrong_and_drifting_clocks_of_virtual_nodes_are_brought_together() {
         // what the other one sent came to the reference and to this node at one instant; the quickest of each
         // count, since a node that waits for a processor hears late
         let quickest = |node: usize| {
-            let of_other = told[node].arrivals.iter().filter(|((sender, _), _)| *sender == other);
+            let of_other = reports[node].arrivals.iter().filter(|((sender, _), _)| *sender == other);
             let ways: Vec<i64> = of_other.map(|(_, way)| *way).collect();
             assert!(ways.len() > BROADCASTS as usize / 4, "{} arrived at {node}", ways.len());
             ways.into_iter().min().expect("some")
@@ -69,14 +69,14 @@ fn wrong_and_drifting_clocks_of_virtual_nodes_are_brought_together() {
     }
 }
 
-/// What a node tells.
-struct Told {
+/// The report of a node.
+struct NodeReport {
     estimate: Estimate,
-    /// How long after it was sent a datagram (sender, number) arrived, both as cluster time.
+    /// Time from the sending of a datagram (sender, number) to its arrival, both as cluster time.
     arrivals: BTreeMap<(usize, u32), i64>,
 }
 
-impl Told {
+impl NodeReport {
     fn read(text: &str) -> Self {
         let mut arrivals = BTreeMap::new();
         let mut estimate = None;
@@ -99,7 +99,7 @@ fn guest(rank: u32) {
     let list: String = (0..NODES).map(|n| format!("{}\n", fleet::name(n))).collect();
     let config = Config {
         round: Duration::from_secs(1),
-        patience: Duration::from_secs(60),
+        silence_timeout: Duration::from_secs(60),
         ..Config::new(hosts::parse(&list, hosts::DEFAULT_PORT).expect("a list"), rank)
     };
     let socket = UdpSocket::bind("0.0.0.0:99").expect("a port");
@@ -120,7 +120,7 @@ fn guest(rank: u32) {
     let send_at = |n: u32| start + Duration::from_secs(1) + turn * (rank.max(1) - 1) + APART * n;
     let end = start + turn * (NODES - 1) + Duration::from_secs(2);
     let mut sent = 0;
-    // told at the end: telling takes time
+    // reports at the end: telling takes time
     let mut arrived = Vec::new();
     while Instant::now() < end {
         let now = || estimate.reference_at(Clock::Tai.now_ns());
@@ -148,8 +148,8 @@ fn begin_together(socket: &UdpSocket, rank: u32) -> Instant {
             std::thread::sleep(Duration::from_millis(5));
         }
     } else {
-        let patience = Instant::now() + Duration::from_secs(60);
-        while socket.recv_from(&mut buffer).is_err() && Instant::now() < patience {}
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while socket.recv_from(&mut buffer).is_err() && Instant::now() < deadline {}
     }
     Instant::now()
 }

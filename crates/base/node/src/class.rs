@@ -24,7 +24,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// Whether it goes before every ordinary class: FIFO, round robin and deadline.
+    /// Returns `true` for the classes with priority over every ordinary class: FIFO, round robin and deadline.
     #[must_use]
     pub const fn is_real_time(self) -> bool {
         matches!(self, Self::Fifo(_) | Self::RoundRobin(_) | Self::Foreign(DEADLINE))

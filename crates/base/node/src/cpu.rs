@@ -22,19 +22,19 @@ impl CpuSet {
         self.0.iter().copied()
     }
 
-    /// Whether `cpu` is in the set.
+    /// Returns `true` if `cpu` is in the set.
     #[must_use]
     pub fn contains(&self, cpu: usize) -> bool {
         self.0.contains(&cpu)
     }
 
-    /// How many CPUs.
+    /// The number of CPUs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Returns `true` if the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -135,6 +135,12 @@ pub fn isolated() -> CpuSet {
     crate::read("/sys/devices/system/cpu/isolated").ok().and_then(|s| s.parse().ok()).unwrap_or_default()
 }
 
+/// The hardware threads of the core that `cpu` belongs to; `None` if the kernel does not tell.
+#[must_use]
+pub fn threads_of_core(cpu: usize) -> Option<CpuSet> {
+    crate::read(format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")).ok()?.parse().ok()
+}
+
 /// CPUs the task `tid` may run on; `0` is the calling thread.
 ///
 /// # Errors
@@ -155,7 +161,7 @@ pub struct CpuMask([u64; CpuMask::WORDS]);
 impl CpuMask {
     const WORDS: usize = CpuSet::LIMIT / 64;
 
-    /// Whether task `tid` (`0`: the calling thread) may run on no other CPUs than these.
+    /// Returns `true` if task `tid` (`0`: the calling thread) may run on no other CPUs than these.
     ///
     /// # Errors
     /// The kernel's answer; `ESRCH` if the task has ended.

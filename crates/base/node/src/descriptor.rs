@@ -20,7 +20,7 @@ pub fn raise_limit() -> u64 {
     }
 }
 
-/// Closes every descriptor from `first` on at the next `exec`, whoever opened it. Makes system calls only, so that it
+/// Closes every descriptor from `first` on at the next `exec`, those of libraries included. Makes system calls only, so that it
 /// may be called between `fork` and `exec`.
 ///
 /// # Errors

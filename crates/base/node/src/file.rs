@@ -10,7 +10,7 @@ use tempfile::NamedTempFile;
 /// Writes `path` through a temporary file beside it, synced and renamed at the end: a reader sees the old
 /// file or the whole new one, and a failure leaves nothing behind.
 ///
-/// What is there and is no regular file (a pipe, a device, `/dev/stdout`) is written to, never replaced, and
+/// An existing file that is not regular (a pipe, a device, `/dev/stdout`) is written to, never replaced, and
 /// a symbolic link stays one.
 ///
 /// # Errors
@@ -43,7 +43,7 @@ pub fn write_atomically<E: From<io::Error>>(
 /// the next boot only, in a folder such as `/run`.
 ///
 /// # Errors
-/// What the file system says.
+/// The error of the file system.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     // readable for the owner only, as temporary files are
@@ -52,7 +52,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.persist(path).map(drop).map_err(|e| e.error)
 }
 
-/// Whether [`write_atomically`] could write `path` now: to be asked before the work whose result goes there.
+/// Checks that [`write_atomically`] could write `path` now. Call it before the work whose result goes there.
 /// Leaves nothing behind.
 ///
 /// # Errors
@@ -65,7 +65,7 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Where the bytes of a file go.
+/// The destination of a file's bytes.
 enum Place {
     /// A regular file, there or to be made; symbolic links are followed.
     File(PathBuf),
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_told_by_its_folder() {
+    fn a_path_that_cannot_be_written_is_named_by_its_folder() {
         let dir = tempfile::tempdir().expect("temp dir");
         let error = check_writable(dir.path()).expect_err("a folder").to_string();
         assert!(error.contains("folder"), "{error}");

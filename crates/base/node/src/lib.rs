@@ -10,6 +10,7 @@ pub mod class;
 pub mod cpu;
 pub mod descriptor;
 pub mod file;
+pub mod interrupts;
 pub mod privilege;
 pub mod record;
 pub mod rights;
@@ -17,7 +18,7 @@ pub mod task;
 
 use std::path::PathBuf;
 
-/// What can go wrong when asking the node.
+/// A failure to read or change the state of the node.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
     /// A file of `/proc` or `/sys` could not be read, or did not hold what it should.
@@ -25,7 +26,7 @@ pub enum NodeError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What was found.
+        /// The problem that was found.
         reason: String,
     },
     /// A task that has ended.
@@ -39,7 +40,7 @@ pub enum NodeError {
     CpuList {
         /// The text given.
         text: String,
-        /// What is wrong with it.
+        /// The problem with it.
         reason: &'static str,
     },
     /// A CPU that is not there, offline, or closed to this process.
@@ -47,7 +48,7 @@ pub enum NodeError {
     CpuUnusable {
         /// The CPU asked for.
         cpu: usize,
-        /// Why not.
+        /// The reason.
         reason: &'static str,
         /// CPUs that are online and allowed.
         usable: cpu::CpuSet,
@@ -55,23 +56,23 @@ pub enum NodeError {
     /// A system call failed.
     #[error("{what}: {source}{}", hint.map(|h| format!("; {h}")).unwrap_or_default())]
     System {
-        /// What was tried.
+        /// The operation that failed.
         what: String,
         /// The kernel's answer.
         source: std::io::Error,
-        /// What to do about it.
+        /// The remedy, if one is known.
         hint: Option<&'static str>,
     },
 }
 
 impl NodeError {
-    /// Whether the caller asked for something that cannot be (exit code 2), rather than the node having failed.
+    /// Returns `true` if the caller asked for something impossible (exit code 2), and `false` if the node has failed.
     #[must_use]
     pub const fn is_wrong_use(&self) -> bool {
         matches!(self, Self::CpuList { .. } | Self::CpuUnusable { .. })
     }
 
-    /// Whether the kernel said that the task has ended. Any other error (no free descriptor, no right, no memory) says
+    /// Returns `true` if the kernel said that the task has ended. Any other error (no free descriptor, no right, no memory) says
     /// nothing about the task.
     #[must_use]
     pub fn is_no_task(&self) -> bool {
@@ -103,7 +104,7 @@ pub(crate) fn read_of_task(tid: i32, file: &str) -> Result<String, NodeError> {
     }
 }
 
-/// Whether the kernel's answer means that the task has ended: no folder of its number, or an end while it was read.
+/// Returns `true` if the kernel's answer means that the task has ended: no folder of its number, or an end while it was read.
 pub(crate) fn is_no_task(answer: &std::io::Error) -> bool {
     matches!(answer.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
 }

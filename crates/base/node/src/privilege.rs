@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What this process may do to the node.
+//! The privileges of this process.
 
 use caps::{CapSet, Capability};
 
@@ -28,7 +28,7 @@ impl Privileges {
         }
     }
 
-    /// What cannot be done without the missing ones, and how to get them; a line each.
+    /// The operations that fail without the missing privileges, and how to get these; one line each.
     #[must_use]
     pub fn missing(&self) -> Vec<&'static str> {
         [
@@ -49,7 +49,7 @@ impl Privileges {
     }
 }
 
-/// Whether task `tid` may give itself the real-time priority `priority`: it is root's, has `CAP_SYS_NICE`, or a real-time
+/// Returns `true` if task `tid` may give itself the real-time priority `priority`: it is root's, has `CAP_SYS_NICE`, or a real-time
 /// limit (`RLIMIT_RTPRIO`) that allows it. If the kernel does not tell, the answer is no.
 #[must_use]
 pub fn may_be_real_time(tid: i32, priority: u8) -> bool {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cpu::{self, CpuSet};
 
-/// What a reader of a result needs to know about the node it came from.
+/// The state of a node, recorded with each result that was measured there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeRecord {
     /// Host name.
@@ -20,7 +20,7 @@ pub struct NodeRecord {
     pub isolation: Vec<String>,
     /// Frequency governor of CPU 0; `None` where the kernel does not scale frequency (as in most guests).
     pub governor: Option<String>,
-    /// Whether a hypervisor is underneath.
+    /// True if the node is a virtual machine.
     pub virtual_machine: bool,
     /// Load averages of 1, 5 and 15 minutes.
     pub load: [f64; 3],
@@ -72,7 +72,7 @@ impl NodeRecord {
         }
     }
 
-    /// Why a measurement on this node should be read with care; a line each, empty when it is quiet.
+    /// Reasons to read a measurement on this node with care, one a line; empty if the node is quiet.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let mut found = Vec::new();

@@ -3,6 +3,13 @@
 
 use crate::NodeError;
 
+/// Every process of the node (of this pid namespace), in no order; empty if `/proc` cannot be read.
+#[must_use]
+pub fn processes() -> Vec<i32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|e| e.file_name().to_str()?.parse().ok()).collect()
+}
+
 /// The threads of process `pid`; empty if it has ended or cannot be read.
 #[must_use]
 pub fn threads(pid: i32) -> Vec<i32> {
@@ -60,7 +67,7 @@ pub fn name(tid: i32) -> Option<String> {
     Some(crate::read_of_task(tid, "comm").ok()?.trim_end().to_owned())
 }
 
-/// What `/proc/<tid>/stat` says of a task.
+/// The fields of `/proc/<tid>/stat` that Colony uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// State letter: `R` running or runnable, `S` sleeping, `Z` ended and not waited for.
@@ -91,13 +98,13 @@ impl TaskId {
         Ok(Self { tid, start_ticks: stat(tid)?.start_ticks })
     }
 
-    /// Whether the task is still there, and not a zombie.
+    /// Returns `true` if the task exists and is not a zombie.
     #[must_use]
     pub fn lives(self) -> bool {
         stat(self.tid).is_ok_and(|s| s.start_ticks == self.start_ticks && !s.has_ended())
     }
 
-    /// Whether any thread of this process still runs. The first thread may have ended before the others: it is a zombie
+    /// Returns `true` if any thread of this process still runs. The first thread may have ended before the others: it is a zombie
     /// then, the process is not.
     ///
     /// # Errors
@@ -131,7 +138,7 @@ impl TaskId {
 }
 
 impl Stat {
-    /// Whether the task will never run again: a zombie, or on its way out of the kernel.
+    /// Returns `true` if the task will never run again: it is a zombie, or on its way out of the kernel.
     #[must_use]
     pub const fn has_ended(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x')

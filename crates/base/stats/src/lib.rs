@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 /// Durations in nanoseconds: quantiles, and counts in buckets an eighth of an octave or less wide.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Distribution {
-    /// How many durations.
+    /// The number of durations.
     pub count: u64,
     /// The smallest.
     pub min_ns: u64,
@@ -39,7 +39,7 @@ pub struct Distribution {
 pub struct Bucket {
     /// The longest duration counted here.
     pub up_to_ns: u64,
-    /// How many.
+    /// The number of durations in it.
     pub count: u64,
 }
 

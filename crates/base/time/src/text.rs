@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What people write: `100ms`, `1.5us`, `95%`, `0xf4000000`; and back.
+//! Times and duty cycles as people write them: `100ms`, `1.5us`, `95%`, `0xf4000000`; parsed and printed.
 //!
 //! One grammar serves the command line, the configuration and `/run/colony`.
 

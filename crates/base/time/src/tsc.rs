@@ -42,7 +42,7 @@ impl Counter for Vdso {
     }
 }
 
-/// Which counter a measurement uses.
+/// The counter that a measurement uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
@@ -71,7 +71,7 @@ impl CounterKind {
     }
 }
 
-/// Whether the processor promises a time-stamp counter of constant rate in all power states
+/// Returns `true` if the processor has a time-stamp counter of constant rate in all power states
 /// (CPUID 0x8000_0007, EDX bit 8).
 #[must_use]
 pub fn is_invariant() -> bool {
@@ -84,7 +84,7 @@ pub fn is_invariant() -> bool {
     false
 }
 
-/// Whether the kernel has not put the counter aside as unstable; a paravirtual clock reads it too.
+/// Returns `true` unless the kernel has rejected the counter as unstable; a paravirtual clock reads it too.
 fn kernel_trusts_tsc() -> bool {
     let path = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
     std::fs::read_to_string(path).is_ok_and(|s| {

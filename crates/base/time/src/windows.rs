@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 use crate::{DutyCycle, DutyError};
 
-/// Which of the two windows of a period.
+/// One of the two windows of a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
@@ -150,7 +150,7 @@ impl Windows {
         if self.is_favored(tai_ns) { WindowKind::Favored } else { WindowKind::Regular }
     }
 
-    /// Whether `tai_ns` lies in a favored window.
+    /// Returns `true` if `tai_ns` lies in a favored window.
     #[must_use]
     pub const fn is_favored(&self, tai_ns: i64) -> bool {
         self.phase(tai_ns) < self.favored_ns

@@ -5,17 +5,17 @@ use crate::Program;
 
 /// Parameters with which a program cannot run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{} cannot be run with this {what}: {why}", .program.name())]
+#[error("{} cannot be run with this {option}: {why}", .program.name())]
 pub struct ParamsError {
     /// The program.
     pub program: Program,
     /// The option that is wrong.
-    pub what: &'static str,
-    /// Why, and what would do.
+    pub option: &'static str,
+    /// The reason, and the remedy.
     pub why: String,
 }
 
-/// What can go wrong when a benchmark is launched.
+/// Errors of the launch of a benchmark.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// The parameters make no run.
@@ -66,7 +66,7 @@ pub enum BenchError {
     Failed {
         /// The command line.
         command: String,
-        /// How it ended.
+        /// Its exit status.
         status: ExitStatus,
         /// The last of what it said.
         stderr: String,
@@ -93,7 +93,7 @@ pub enum BenchError {
     Output {
         /// The command line or file.
         from: String,
-        /// What was found.
+        /// The fault found.
         reason: String,
     },
     /// The run came out with another number of ranks.
@@ -124,7 +124,7 @@ pub enum BenchError {
 }
 
 impl BenchError {
-    /// Whether the caller asked for something that cannot be (exit code 2), rather than the run having failed.
+    /// True if the caller's request is impossible (exit code 2), false if the run failed (exit code 1).
     #[must_use]
     pub const fn is_wrong_use(&self) -> bool {
         match self {

@@ -5,7 +5,7 @@
 //!
 //! * what to run ([`Params`]), how to start it ([`Launch`]), and what comes back ([`BenchResult`], a table,
 //!   JSON);
-//! * the programs themselves ([`programs`]), which do the measuring, over any network. `colony-bench`
+//! * the programs themselves ([`programs`]), which do the measuring, over any network of [`colony_comm`]. `colony-bench`
 //!   (feature `mpi`) runs them over MPI, `colony-bench-cnk` over the window of compute nodes;
 //! * the NAS kernels ([`nas`]), serial, and their program `colony-nas`.
 //!

@@ -28,7 +28,7 @@ pub struct Options {
     /// Interval of the detours, start to start [default: 1ms]
     #[arg(long, value_name = "TIME", value_parser = time, requires = "detour", help_heading = "Detours")]
     pub every: Option<u64>,
-    /// How the detours of different ranks stand to each other
+    /// Phase of the detours of different ranks
     #[arg(long, value_enum, requires = "detour", help_heading = "Detours")]
     pub phase: Option<Phase>,
     /// Seed of the detours' phases
@@ -87,7 +87,7 @@ impl Options {
             let duty = self.duty.unwrap_or(DutyCycle::Ppm(950_000));
             Windows::new(period_ns, duty, self.epoch_ns.unwrap_or(0)).map_err(|e| ParamsError {
                 program,
-                what: "--period and --duty",
+                option: "--period and --duty",
                 why: e.to_string(),
             })
         });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 use crate::Params;
 
-/// How many operations the next stretch has, so that a run ends by count or by time.
+/// The pace of a run: the number of operations in the next stretch, so that the run ends by count or by time.
 ///
 /// Rank 0 asks; the ranks agree on its answer between stretches, so none waits for an operation that
 /// another does not make.

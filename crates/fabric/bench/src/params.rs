@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ParamsError, Program};
 
-/// How the detours of different ranks stand to each other.
+/// Phase of the detours of different ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
@@ -25,7 +25,7 @@ pub struct Detours {
     pub length_ns: u64,
     /// Interval from start to start.
     pub every_ns: u64,
-    /// How the ranks stand to each other.
+    /// Phase of the ranks.
     pub phase: Phase,
 }
 
@@ -77,7 +77,7 @@ pub struct Params {
     pub seed: u64,
     /// Windows to split the operations by, by their start.
     pub windows: Option<Windows>,
-    /// How many of the slowest operations to keep, with their start.
+    /// Number of slowest operations to keep, with their start.
     pub slowest: u32,
     /// Bucket length of the time series; `None` for none.
     pub timeline_ns: Option<u64>,
@@ -114,7 +114,7 @@ impl Params {
     /// [`ParamsError`] names the first thing that cannot be.
     pub fn check(&self) -> Result<(), ParamsError> {
         let program = self.program;
-        let wrong = |what: &'static str, why: String| Err(ParamsError { program, what, why });
+        let wrong = |option: &'static str, why: String| Err(ParamsError { program, option, why });
         if self.ops.is_none() && self.seconds.is_none() {
             return wrong("--ops", "neither a number of operations nor a time to stop at is given".into());
         }
@@ -149,7 +149,7 @@ impl Params {
     fn check_size(&self) -> Result<(), ParamsError> {
         const LIMIT: u64 = 1 << 28;
         let (program, bytes) = (self.program, self.bytes);
-        let wrong = |what: &'static str, why: String| Err(ParamsError { program, what, why });
+        let wrong = |option: &'static str, why: String| Err(ParamsError { program, option, why });
         match program {
             Program::Barrier | Program::Bsp if bytes != 0 => {
                 wrong("--bytes", "it moves no data; leave the option out".into())
@@ -241,10 +241,10 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_run_is_refused() {
+    fn impossible_parameters_are_refused() {
         let base = Params::new(Program::Allreduce);
         let detours = |length_ns| Some(Detours { length_ns, every_ns: 1000, phase: Phase::Random });
-        for (what, params) in [
+        for (option, params) in [
             ("--ops", Params { ops: None, ..base.clone() }),
             ("--ops", Params { ops: Some(0), ..base.clone() }),
             ("--seconds", Params { seconds: Some(f64::NAN), ..base.clone() }),
@@ -259,8 +259,8 @@ mod tests {
             ("--detour", Params { detours: detours(0), ..base.clone() }),
             ("--compare-c", Params { compare_blocks: 3, ..Params::new(Program::Glob) }),
         ] {
-            let error = params.check().expect_err(what);
-            assert!(error.to_string().contains(what), "{error}");
+            let error = params.check().expect_err(option);
+            assert!(error.to_string().contains(option), "{error}");
         }
     }
 }

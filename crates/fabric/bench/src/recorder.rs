@@ -153,7 +153,7 @@ struct Tally {
 }
 
 impl Tally {
-    /// Longer operations count as this long in the histogram; `max_us` still says how long.
+    /// Longer operations count as this long in the histogram; `max_ns` still says how long.
     const LONGEST_NS: u64 = 1000 * 1_000_000_000;
 
     fn new() -> Self {
@@ -174,11 +174,11 @@ impl Tally {
         if n == 0 {
             return Distribution::default();
         }
-        let us = |counts: f64| counts * 1e6 / hz;
+        let ns = |counts: f64| counts * 1e9 / hz;
+        let whole_ns = |counts: u64| ns(counts as f64).round() as u64;
         let buckets =
             self.histogram.iter_recorded().map(|b| (b.value_iterated_to(), b.count_at_value())).collect();
-        let mean_us = us(self.sum as f64 / n as f64);
-        Distribution::new(buckets, mean_us, us(self.min as f64), us(self.max as f64))
+        Distribution::new(buckets, ns(self.sum as f64 / n as f64), whole_ns(self.min), whole_ns(self.max))
     }
 }
 
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!((m.ops, m.ranks, m.all.count), (4, 4, 4));
         assert!((m.seconds - 16e-6).abs() < 1e-12, "{}", m.seconds);
         assert!((m.excluded_s - 994e-6).abs() < 1e-12, "{}", m.excluded_s);
-        assert_eq!((m.all.mean_us, m.all.min_us, m.all.max_us), (4.0, 1.0, 10.0));
+        assert_eq!((m.all.mean_ns, m.all.min_ns, m.all.max_ns), (4000.0, 1000, 10_000));
         let slow: Vec<_> = m.slowest.iter().map(|s| (s.rank, s.duration_ns)).collect();
         assert_eq!(slow, [(3, 10_000), (3, 3_000)], "the largest first");
         assert!(m.slowest[0].start_ns > m.slowest[1].start_ns);
@@ -229,7 +229,7 @@ mod tests {
         let (favored, regular) = (m.favored.expect("asked"), m.regular.expect("asked"));
         // starts at 0 (regular), 2 and 8 (favored), 13 (regular) ms
         assert_eq!((favored.count, regular.count), (2, 2));
-        assert_eq!((favored.max_us, regular.max_us), (6000.0, 2000.0));
+        assert_eq!((favored.max_ns, regular.max_ns), (6_000_000, 2_000_000));
         let timeline = m.timeline.expect("asked");
         assert_eq!(timeline.buckets.iter().map(|b| b.1).sum::<u64>(), 4);
         assert!(timeline.buckets.iter().all(|b| b.0 % 10_000_000 == 0), "buckets start at multiples");

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{BenchError, Distribution, Params};
 
-/// What a run of a benchmark program found, with all that is needed to run it again.
+/// The result of a run of a benchmark program, with all that is needed to run it again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BenchResult {
     /// [`SCHEMA`](Self::SCHEMA).
@@ -39,7 +39,7 @@ pub struct BenchResult {
 /// The MPI library a run used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MpiRecord {
-    /// What the library says of itself, its first line.
+    /// The first line of the library's own description.
     pub library: String,
     /// Version of the standard.
     pub standard: String,
@@ -60,9 +60,9 @@ pub struct Measurement {
     pub wrong: u64,
     /// All operations of all ranks.
     pub all: Distribution,
-    /// Those that started in a favored window.
+    /// Operations that started in a favored window.
     pub favored: Option<Distribution>,
-    /// Those that started in a regular window.
+    /// Operations that started in a regular window.
     pub regular: Option<Distribution>,
     /// The slowest, the longest first; one slow operation usually shows on many ranks.
     pub slowest: Vec<SlowOp>,
@@ -95,7 +95,7 @@ pub struct Timeline {
     pub buckets: Vec<(i64, u64, u64)>,
 }
 
-/// What one rank saw.
+/// The record of one rank.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RankRecord {
     /// Its number in the world.
@@ -107,9 +107,9 @@ pub struct RankRecord {
     /// Time in operations.
     pub seconds: f64,
     /// Mean operation.
-    pub mean_us: f64,
+    pub mean_ns: f64,
     /// Longest operation.
-    pub max_us: f64,
+    pub max_ns: u64,
     /// Its detours, where it had some.
     pub detours: Option<DetourRecord>,
 }
@@ -124,11 +124,11 @@ pub struct DetourRecord {
     /// Detours that were due and did not run, since an earlier one or another task was in the way.
     pub missed: u64,
     /// Mean length.
-    pub mean_us: f64,
+    pub mean_ns: f64,
     /// Median length of the last 4096.
-    pub p50_us: f64,
+    pub p50_ns: u64,
     /// Longest.
-    pub max_us: f64,
+    pub max_ns: u64,
     /// Sum of those that were timed.
     pub stolen_s: f64,
 }
@@ -150,37 +150,37 @@ pub struct Comparison {
     /// Operations of a block.
     pub ops: u64,
     /// Median over the blocks of the mean operation in Rust.
-    pub rust_us: f64,
+    pub rust_ns: f64,
     /// The same in C, with the same stamp after each operation.
-    pub c_us: f64,
+    pub c_ns: f64,
     /// The same in C, without stamps: what the record costs.
-    pub bare_c_us: f64,
-    /// `rust_us / c_us`.
+    pub bare_c_ns: f64,
+    /// `rust_ns / c_ns`.
     pub ratio: f64,
-    /// `rust_us / bare_c_us`.
+    /// `rust_ns / bare_c_ns`.
     pub bare_ratio: f64,
     /// Mean operation of each block, in order: Rust, C, bare C.
-    pub blocks_us: Vec<[f64; 3]>,
+    pub blocks_ns: Vec<[f64; 3]>,
 }
 
 impl Comparison {
     /// From the blocks' means.
     #[must_use]
-    pub fn new(ops: u64, blocks_us: Vec<[f64; 3]>) -> Self {
+    pub fn new(ops: u64, blocks_ns: Vec<[f64; 3]>) -> Self {
         let median = |which: usize| {
-            let mut v: Vec<f64> = blocks_us.iter().map(|b| b[which]).collect();
+            let mut v: Vec<f64> = blocks_ns.iter().map(|b| b[which]).collect();
             v.sort_unstable_by(f64::total_cmp);
             v.get(v.len() / 2).copied().unwrap_or(f64::NAN)
         };
-        let (rust_us, c_us, bare_c_us) = (median(0), median(1), median(2));
+        let (rust_ns, c_ns, bare_c_ns) = (median(0), median(1), median(2));
         Self {
             ops,
-            rust_us,
-            c_us,
-            bare_c_us,
-            ratio: rust_us / c_us,
-            bare_ratio: rust_us / bare_c_us,
-            blocks_us,
+            rust_ns,
+            c_ns,
+            bare_c_ns,
+            ratio: rust_ns / c_ns,
+            bare_ratio: rust_ns / bare_c_ns,
+            blocks_ns,
         }
     }
 }
@@ -242,7 +242,7 @@ impl Measurement {
 
 impl BenchResult {
     /// The schema this version writes.
-    pub const SCHEMA: &str = "colony.bench/1";
+    pub const SCHEMA: &str = "colony.bench/2";
 
     /// The measurement on all ranks.
     #[must_use]
@@ -257,13 +257,27 @@ impl BenchResult {
     pub fn parse(text: &str, from: &str) -> Result<Self, BenchError> {
         let error = |reason: String| BenchError::Output { from: from.to_owned(), reason };
         let value: serde_json::Value = serde_json::from_str(text).map_err(|e| error(e.to_string()))?;
-        match value.get("schema").and_then(|s| s.as_str()) {
-            Some(Self::SCHEMA) => serde_json::from_value(value).map_err(|e| error(e.to_string())),
-            Some(other) => {
-                let other: String = other.chars().take(40).collect();
-                Err(error(format!("its schema is `{other}`, not `{}`", Self::SCHEMA)))
+        Self::check_schema(&value).map_err(error)?;
+        serde_json::from_value(value).map_err(|e| error(e.to_string()))
+    }
+
+    /// Checks that a JSON document is a result of the schema that this version reads.
+    ///
+    /// # Errors
+    /// The schema found, the schema needed, and the remedy, as one clause.
+    pub fn check_schema(document: &serde_json::Value) -> Result<(), String> {
+        let needed = Self::SCHEMA;
+        match document.get("schema").and_then(|s| s.as_str()) {
+            Some(found) if found == needed => Ok(()),
+            Some(found @ "colony.bench/1") => Err(format!(
+                "its schema is `{found}` (times in microseconds), not `{needed}` (nanoseconds); run the benchmark \
+                 again with this version"
+            )),
+            Some(found) => {
+                let found: String = found.chars().take(40).collect();
+                Err(format!("its schema is `{found}`, not `{needed}`"))
             }
-            None => Err(error("it has no field `schema`".into())),
+            None => Err("it has no field `schema`".into()),
         }
     }
 
@@ -291,9 +305,9 @@ pub(crate) mod tests {
             host: "n0".into(),
             cpu: 1,
             seconds: 0.5,
-            mean_us: 2.0,
-            max_us: 9.0,
-            detours: Some(DetourRecord { timed: 3, ran: 4, p50_us: 16.0, ..DetourRecord::default() }),
+            mean_ns: 2000.0,
+            max_ns: 9000,
+            detours: Some(DetourRecord { timed: 3, ran: 4, p50_ns: 16_000, ..DetourRecord::default() }),
         }
     }
 
@@ -302,7 +316,7 @@ pub(crate) mod tests {
             ranks: 2,
             ops: 4,
             seconds: f64::from(r),
-            all: Distribution::new(vec![(1000, 3), (9000, 1)], 3.0, 1.0, 9.0),
+            all: Distribution::new(vec![(1000, 3), (9000, 1)], 3000.0, 1000, 9000),
             slowest: vec![SlowOp { rank: r, start_ns: 5, duration_ns: 9000 - u64::from(r) }],
             timeline: Some(Timeline {
                 bucket_ns: 10,
@@ -326,7 +340,10 @@ pub(crate) mod tests {
             start_ns: 1,
             wall_s: 1.5,
             results: vec![measurement(0).merged(measurement(1), 32)],
-            comparison: Some(Comparison::new(10, vec![[1.0, 2.0, 1.0], [3.0, 2.5, 2.0], [2.0, 9.0, 1.5]])),
+            comparison: Some(Comparison::new(
+                10,
+                vec![[1e3, 2e3, 1e3], [3e3, 2.5e3, 2e3], [2e3, 9e3, 1.5e3]],
+            )),
         }
     }
 
@@ -356,7 +373,12 @@ pub(crate) mod tests {
             ("", "EOF"),
             ("{}", "no field `schema`"),
             (r#"{"schema":"colony.trace/1"}"#, "colony.trace/1"),
-            (r#"{"schema":"colony.bench/1"}"#, "missing field"),
+            (r#"{"schema":"colony.bench/2"}"#, "missing field"),
+            (
+                r#"{"schema":"colony.bench/1"}"#,
+                "`colony.bench/1` (times in microseconds), not `colony.bench/2`",
+            ),
+            (r#"{"schema":"colony.bench/1"}"#, "run the benchmark again with this version"),
         ] {
             let error = BenchResult::parse(text, "here").expect_err("no result").to_string();
             assert!(error.contains(reason) && error.starts_with("here"), "{error}");

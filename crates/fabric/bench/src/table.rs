@@ -44,15 +44,16 @@ struct Row<'a>(&'a Distribution);
 impl fmt::Display for Row<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let d = self.0;
-        write!(f, "{:>9}", short(d.mean_us))?;
-        [d.min_us, d.p50_us, d.p99_us, d.p999_us, d.max_us]
+        write!(f, "{:>9}", micros(d.mean_ns))?;
+        [d.min_ns, d.p50_ns, d.p99_ns, d.p999_ns, d.max_ns]
             .iter()
-            .try_for_each(|&us| write!(f, " {:>9}", short(us)))
+            .try_for_each(|&ns| write!(f, " {:>9}", micros(ns as f64)))
     }
 }
 
-/// Three digits after the point while that is short, none where it is not.
-fn short(us: f64) -> String {
+/// Nanoseconds as microseconds: three digits after the point below 100 µs, one below 100 ms, none from there on.
+fn micros(ns: f64) -> String {
+    let us = ns / 1e3;
     let digits = if us < 100.0 {
         3
     } else if us < 100_000.0 {
@@ -66,9 +67,10 @@ fn short(us: f64) -> String {
 fn notes(f: &mut fmt::Formatter<'_>, m: &Measurement) -> fmt::Result {
     writeln!(f, "{:.3} s in operations; {:.3} s between stretches not counted", m.seconds, m.excluded_s)?;
     let detours: Vec<_> = m.per_rank.iter().filter_map(|r| r.detours).collect();
-    if let Some(longest) = detours.iter().map(|d| d.max_us).reduce(f64::max) {
+    if let Some(longest) = detours.iter().map(|d| d.max_ns).max() {
         let sum = |of: fn(&crate::DetourRecord) -> u64| detours.iter().map(of).sum::<u64>();
-        let p50 = detours.iter().map(|d| d.p50_us).sum::<f64>() / detours.len() as f64;
+        let p50_ns = detours.iter().map(|d| d.p50_ns as f64).sum::<f64>() / detours.len() as f64;
+        let (p50, longest) = (p50_ns / 1e3, longest as f64 / 1e3);
         writeln!(
             f,
             "detours: {} in operations ({} in all, {} missed); median {p50:.2} µs, longest {longest:.1} µs",
@@ -91,26 +93,41 @@ fn comparison(f: &mut fmt::Formatter<'_>, c: &Comparison) -> fmt::Result {
         f,
         "{} blocks of {} operations, medians: Rust {:.4} µs, C {:.4} µs, ratio {:.3}\n\
          C without a stamp for each operation {:.4} µs, ratio {:.3}",
-        c.blocks_us.len(),
+        c.blocks_ns.len(),
         c.ops,
-        c.rust_us,
-        c.c_us,
+        c.rust_ns / 1e3,
+        c.c_ns / 1e3,
         c.ratio,
-        c.bare_c_us,
+        c.bare_c_ns / 1e3,
         c.bare_ratio
     )
 }
 
 #[cfg(test)]
 mod tests {
+    use super::micros;
     use crate::result::tests::example;
+
+    #[test]
+    fn nanoseconds_are_printed_as_microseconds() {
+        for (ns, text) in [
+            (0.0, "0.000"),
+            (650.4, "0.650"),
+            (3_280.0, "3.280"),
+            (99_999.0, "99.999"),
+            (123_456.0, "123.5"),
+            (1e12, "1000000000"),
+        ] {
+            assert_eq!(micros(ns), text);
+        }
+    }
 
     #[test]
     fn the_table_fits_a_terminal() {
         let mut result = example();
         for m in &mut result.results {
             m.ops = 500_000_000;
-            m.all.max_us = 1e9;
+            m.all.max_ns = 1_000_000_000_000;
             m.favored = Some(m.all.clone());
         }
         let text = result.to_string();

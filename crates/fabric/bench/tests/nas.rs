@@ -11,7 +11,7 @@ fn nas(args: &[&str]) -> Output {
 
 #[test]
 fn each_kernel_prints_one_line_of_json() {
-    let output = nas(&["is", "ep", "cg", "mg", "--class", "s", "--json"]);
+    let output = nas(&["is", "ep", "cg", "mg", "ra", "--class", "s", "--json"]);
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).expect("text");
     let results: Vec<NasResult> =

@@ -67,7 +67,7 @@ fn the_result_file_is_the_result_and_the_table_is_printed() {
 }
 
 #[test]
-fn wrong_use_is_exit_2_and_says_why() {
+fn wrong_use_is_exit_2_with_the_reason() {
     for (args, word) in [
         (&["--ranks", "1", "ring"][..], "at least 2"),
         (&["--ranks", "0", "barrier"], "--ranks"),
@@ -88,10 +88,10 @@ fn children(launcher: u32) -> Vec<i32> {
     text.unwrap_or_default().split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
-fn until(what: &str, done: impl Fn() -> bool) {
+fn until(condition: &str, done: impl Fn() -> bool) {
     let start = Instant::now();
     while !done() {
-        assert!(start.elapsed() < Duration::from_secs(60), "{what} did not happen");
+        assert!(start.elapsed() < Duration::from_secs(60), "{condition} did not happen");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -47,7 +47,7 @@ mod with_mpi {
         result.whole().expect("every run has a measurement")
     }
 
-    /// What always holds between the numbers of a measurement.
+    /// Checks the relations that always hold between the numbers of a measurement.
     fn check(m: &Measurement, ops: u64) {
         assert_eq!(m.ops, ops, "every operation is counted");
         assert_eq!(m.all.count, ops * u64::from(m.ranks), "at every rank");
@@ -55,16 +55,18 @@ mod with_mpi {
         assert_eq!(m.per_rank.len(), m.ranks as usize);
         assert!((0..m.ranks).eq(m.per_rank.iter().map(|r| r.rank)));
         let d: &Distribution = &m.all;
-        let ascending = [d.min_us, d.p50_us, d.p99_us, d.p999_us, d.max_us];
-        assert!(ascending.is_sorted() && d.min_us <= d.mean_us && d.mean_us <= d.max_us, "{d:?}");
-        let sum_s = d.mean_us * d.count as f64 / 1e6;
+        let ascending = [d.min_ns, d.p50_ns, d.p99_ns, d.p999_ns, d.max_ns];
+        // the extremes are whole nanoseconds, the mean is not rounded
+        let (least_ns, most_ns) = (d.min_ns as f64 - 0.5, d.max_ns as f64 + 0.5);
+        assert!(ascending.is_sorted() && least_ns <= d.mean_ns && d.mean_ns <= most_ns, "{d:?}");
+        let sum_s = d.mean_ns * d.count as f64 / 1e9;
         let ranks_s: f64 = m.per_rank.iter().map(|r| r.seconds).sum();
         assert!(
             (sum_s - ranks_s).abs() < 1e-6 + 1e-6 * sum_s,
             "the operations fill the time: {sum_s} {ranks_s}"
         );
-        let slowest = m.slowest.first().expect("kept").duration_ns as f64 / 1e3;
-        assert!((slowest - d.max_us).abs() < 0.01, "{slowest} {}", d.max_us);
+        let slowest_ns = m.slowest.first().expect("kept").duration_ns;
+        assert!(slowest_ns.abs_diff(d.max_ns) <= 1, "{slowest_ns} {}", d.max_ns);
     }
 
     #[test]
@@ -146,7 +148,7 @@ mod with_mpi {
             for d in m.per_rank.iter().map(|r| r.detours.expect("asked")) {
                 assert!(d.timed > 0 && d.ran >= d.timed, "{d:?}");
                 assert!(
-                    d.p50_us >= 500.0 && d.mean_us >= 500.0 && d.max_us >= d.p50_us,
+                    d.p50_ns >= 500_000 && d.mean_ns >= 500_000.0 && d.max_ns >= d.p50_ns,
                     "never shorter: {d:?}"
                 );
                 assert!(d.stolen_s >= d.timed as f64 * 500e-6 * 0.999, "{d:?}");
@@ -154,7 +156,7 @@ mod with_mpi {
             }
             let slow_s = seconds_from(&m.all, 499_000);
             assert!(slow_s >= 0.98 * stolen_s, "each detour is inside one operation: {slow_s} {stolen_s}");
-            means.push((whole(&quiet).all.mean_us, m.all.mean_us));
+            means.push((whole(&quiet).all.mean_ns, m.all.mean_ns));
             if means.iter().any(|(quiet, noisy)| *noisy > 1.5 * quiet) {
                 return;
             }
@@ -199,7 +201,7 @@ mod with_mpi {
     }
 
     #[test]
-    fn an_operation_costs_what_it_costs_in_c() {
+    fn an_operation_costs_as_much_as_in_c() {
         let _alone = alone();
         let params = Params { compare_blocks: 51, compare_ops: 2000, ..small(Program::Allreduce, 10) };
         let mut ratios = Vec::new();
@@ -207,8 +209,8 @@ mod with_mpi {
         for _ in 0..5 {
             let Some(r) = result(params.clone(), 2) else { return };
             let c = r.comparison.expect("asked");
-            assert_eq!((c.blocks_us.len(), c.ops), (51, 2000));
-            assert!(c.blocks_us.iter().flatten().all(|us| *us > 0.0));
+            assert_eq!((c.blocks_ns.len(), c.ops), (51, 2000));
+            assert!(c.blocks_ns.iter().flatten().all(|ns| *ns > 0.0));
             ratios.push(c.ratio);
             if c.ratio <= 1.05 {
                 return;
@@ -242,7 +244,7 @@ mod with_mpi {
     }
 
     #[test]
-    fn many_wrong_ranks_say_it_once() {
+    fn an_error_of_many_ranks_is_printed_once() {
         let _alone = alone();
         let Ok(mut command) = Launch::new(small(Program::Ring, 10), 2).command() else {
             colony_testing::skip("no mpirun");
@@ -288,10 +290,10 @@ mod with_mpi {
         .collect()
     }
 
-    fn until(what: &str, done: impl Fn() -> bool) {
+    fn until(condition: &str, done: impl Fn() -> bool) {
         let start = Instant::now();
         while !done() {
-            assert!(start.elapsed() < Duration::from_secs(30), "{what} did not happen");
+            assert!(start.elapsed() < Duration::from_secs(30), "{condition} did not happen");
             std::thread::sleep(Duration::from_millis(20));
         }
     }

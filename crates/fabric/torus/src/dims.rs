@@ -56,7 +56,7 @@ impl Dims {
         Self::new([rest / y, y, z])
     }
 
-    /// How many ranks there are.
+    /// The number of ranks.
     #[must_use]
     pub const fn ranks(self) -> usize {
         self.0[0] * self.0[1] * self.0[2]
@@ -68,7 +68,7 @@ impl Dims {
         self.0
     }
 
-    /// Where a rank is; the rank is taken modulo the number of ranks.
+    /// The coordinates of a rank; the rank is taken modulo the number of ranks.
     #[must_use]
     pub const fn coordinates(self, rank: usize) -> [usize; 3] {
         let [x, y, z] = self.0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a launcher tells a rank.
+//! The environment that a launcher gives to a rank.
 
 use std::mem::MaybeUninit;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use nix::libc;
 
 use crate::{Dims, Error};
 
-/// Where the window is.
+/// The place of the window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Mapped already.
@@ -18,19 +18,19 @@ pub(crate) enum Place {
     File(PathBuf),
 }
 
-/// What a launcher tells a rank.
+/// The environment that a launcher gives to a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Environment {
     pub(crate) place: Place,
     pub(crate) rank: usize,
     pub(crate) size: usize,
     pub(crate) dims: Option<Dims>,
-    pub(crate) patience: Patience,
+    pub(crate) wait_limits: WaitLimits,
 }
 
-/// How a rank waits.
+/// The limits of a wait for another rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Patience {
+pub(crate) struct WaitLimits {
     /// Looks before the CPU is offered to others.
     pub(crate) spins: u32,
     /// The longest wait for one step of another rank.
@@ -39,7 +39,7 @@ pub(crate) struct Patience {
 
 const MOST_SPINS: u32 = 1_000_000;
 
-impl Patience {
+impl WaitLimits {
     /// For ranks of this number: long looks where each may have a CPU, else only a few, since the rank that
     /// is waited for needs this CPU to get on.
     pub(crate) fn of(ranks: usize) -> Self {
@@ -72,7 +72,7 @@ impl Environment {
             wrong(WINDOW, "is neither <hex address>:<hex bytes> of a mapped window nor the path of a file")
         })?;
         let size = number(SIZE, needed(SIZE)?)?;
-        let mut patience = Patience::of(match place {
+        let mut wait_limits = WaitLimits::of(match place {
             Place::File(_) => size,
             // the kernel that mapped it gives a CPU to each rank
             Place::Memory { .. } => 1,
@@ -81,19 +81,19 @@ impl Environment {
             let seconds = text.parse().ok().filter(|s: &f64| *s > 0.0 && *s <= 1e6);
             let seconds =
                 seconds.ok_or_else(|| wrong(TIMEOUT, "is not a number of seconds up to 1000000"))?;
-            patience.timeout = Duration::from_secs_f64(seconds);
+            wait_limits.timeout = Duration::from_secs_f64(seconds);
         }
         if let Some(text) = get(SPINS) {
             // a rank that only looks does not see that the job has ended
             let spins = text.parse().ok().filter(|&spins| spins <= MOST_SPINS);
-            patience.spins = spins.ok_or_else(|| wrong(SPINS, "is not a number up to 1000000"))?;
+            wait_limits.spins = spins.ok_or_else(|| wrong(SPINS, "is not a number up to 1000000"))?;
         }
         Ok(Self {
             place,
             rank: number(RANK, needed(RANK)?)?,
             size,
             dims: get(DIMS).map(|text| text.parse()).transpose()?,
-            patience,
+            wait_limits,
         })
     }
 }
@@ -108,13 +108,13 @@ fn place(text: &str) -> Option<Place> {
     }
 }
 
-/// Whether a window can be at this address: the kernel is that of a compute node, which maps it, or what is there is
+/// Returns `true` if a window can be at this address: the kernel is that of a compute node, which maps it, or the address is in
 /// memory that this process shares with others, and so holds no values of its own.
 pub(crate) fn may_be_window(address: usize, bytes: usize) -> bool {
     is_node() || std::fs::read_to_string("/proc/self/maps").is_ok_and(|maps| shares(&maps, address, bytes))
 }
 
-/// What `uname` says of the kernel.
+/// Returns `true` if `uname` names the compute node kernel.
 fn is_node() -> bool {
     let mut names = MaybeUninit::<libc::utsname>::zeroed();
     // SAFETY: zeroes are names without letters; the system writes no more than there is room for.
@@ -125,7 +125,7 @@ fn is_node() -> bool {
     names.version.map(i8::cast_unsigned).starts_with(b"Colony CNK\0")
 }
 
-/// Whether a process with these mappings shares all this memory, and may write it.
+/// Returns `true` if a process with these mappings shares all this memory, and may write it.
 fn shares(maps: &str, address: usize, bytes: usize) -> bool {
     let hex = |text| usize::from_str_radix(text, 16).ok();
     maps.lines().any(|line| {
@@ -185,8 +185,8 @@ mod tests {
         let good =
             [(WINDOW, "/w"), (RANK, "1"), (SIZE, "2"), (DIMS, "2,1,1"), (TIMEOUT, "0.5"), (SPINS, "7")];
         let all = of(&good).expect("right");
-        assert_eq!((all.rank, all.size, all.patience.spins), (1, 2, 7));
-        assert_eq!(all.patience.timeout, Duration::from_millis(500));
+        assert_eq!((all.rank, all.size, all.wait_limits.spins), (1, 2, 7));
+        assert_eq!(all.wait_limits.timeout, Duration::from_millis(500));
         for (name, value) in [(WINDOW, ""), (RANK, "x"), (SIZE, "-1"), (TIMEOUT, "0"), (SPINS, "4294967295")]
         {
             let given: Vec<_> = good.iter().map(|g| if g.0 == name { (name, value) } else { *g }).collect();

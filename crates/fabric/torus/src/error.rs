@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can go wrong between ranks.
+//! Failures between ranks.
 
 use std::path::PathBuf;
 
-/// Why a window could not be made or joined, or a message not sent or received.
+/// A window that cannot be made or joined, or a message that cannot be sent or received.
 ///
 /// After any error of the second half (from [`Left`](Self::Left) on) the job cannot go on: all ranks are
 /// told, and end with [`Aborted`](Self::Aborted) at their next wait.
@@ -14,19 +14,19 @@ pub enum Error {
     Environment {
         /// The variable.
         name: &'static str,
-        /// What is wrong with it.
+        /// The problem with it.
         reason: String,
     },
     /// No torus has these sides.
     #[error("`{found}` are no sides of a torus; give three numbers x,y,z above 0, of at most 4096 ranks")]
     Dims {
-        /// What was given.
+        /// The text that was given.
         found: String,
     },
     /// The file of the window cannot be made, opened or mapped.
     #[error("cannot {what} the window {path}: {source}")]
     File {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
         /// The file.
         path: PathBuf,
@@ -36,7 +36,7 @@ pub enum Error {
     /// The memory holds no window that this version can join.
     #[error("this is no window to join: {reason}")]
     Window {
-        /// What was found.
+        /// The problem that was found.
         reason: String,
     },
     /// There is no such rank.
@@ -44,7 +44,7 @@ pub enum Error {
     Rank {
         /// The rank asked for.
         rank: usize,
-        /// How many there are.
+        /// The number of ranks.
         ranks: usize,
     },
     /// Another process is that rank, or was.
@@ -66,13 +66,13 @@ pub enum Error {
     Length {
         /// Bytes given.
         found: usize,
-        /// What was expected.
+        /// The expected length.
         expected: &'static str,
     },
     /// A message was longer than the buffer; its rest is lost.
     #[error("rank {from} sent {length} bytes, and there is room for {room}")]
     Truncated {
-        /// Who sent it.
+        /// The sender.
         from: usize,
         /// Its length.
         length: usize,
@@ -98,7 +98,7 @@ pub enum Error {
     Timeout {
         /// The rank waited for.
         rank: usize,
-        /// How long.
+        /// The time waited, seconds.
         seconds: f64,
     },
     /// A rank wrote what cannot be.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where things are in the window.
+//! The layout of the window.
 //!
 //! ```text
 //! 0                 header, one page
@@ -49,7 +49,7 @@ pub(crate) mod state {
     pub(crate) const LEFT: u64 = 2;
 }
 
-/// What the rings of a window take together, where that is possible.
+/// The size of all rings of a window together, if the smallest rings fit into it.
 const RINGS_BYTES: usize = 64 << 20;
 
 /// The sizes of a window, which decide where everything is.

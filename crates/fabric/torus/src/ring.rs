@@ -17,7 +17,7 @@ pub(crate) struct Ring<'a, W> {
     count: u64,
 }
 
-/// Where one end of a ring is. Its own memory: no other rank writes it.
+/// The place of one end of a ring, in this rank's own memory: no other rank writes it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cursor {
     /// The next packet.
@@ -26,7 +26,7 @@ pub(crate) struct Cursor {
     seen: u64,
 }
 
-/// What kind of message a packet is of.
+/// The kind of message that a packet belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Message,
@@ -37,7 +37,7 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Packet {
     pub(crate) length: usize,
-    /// Whether the message goes on in the next packet.
+    /// True if the message continues in the next packet.
     pub(crate) more: bool,
     pub(crate) kind: Kind,
 }

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::environment::{Environment, Patience, Place};
+use crate::environment::{Environment, Place, WaitLimits};
 use crate::layout::{CHANNELS, PAYLOAD_BYTES};
 use crate::ring::{Cursor, Kind, Ring};
 use crate::wait::Wait;
@@ -20,8 +20,8 @@ use crate::{Dims, Direction, Error, Window, environment};
 pub struct Torus {
     window: Arc<Window>,
     rank: usize,
-    patience: Patience,
-    /// Where this rank is in the rings to all ranks, and from all.
+    wait_limits: WaitLimits,
+    /// The places of this rank in the rings to all ranks, and from all.
     to: Vec<Cell<Cursor>>,
     from: Vec<Cell<Cursor>>,
     /// Passes done, by channel.
@@ -73,7 +73,7 @@ impl Torus {
         if let Some(d) = environment.dims.filter(|&d| d != dims) {
             return contradicts(environment::DIMS, format!("is {d}, and the window's torus {dims}"));
         }
-        Self::with(Arc::new(window), environment.rank, environment.patience)
+        Self::with(Arc::new(window), environment.rank, environment.wait_limits)
     }
 
     /// Joins a window of this process as one of its ranks: ranks may be threads.
@@ -81,11 +81,11 @@ impl Torus {
     /// # Errors
     /// [`Error::Rank`], [`Error::Taken`], [`Error::Aborted`].
     pub fn attach(window: Arc<Window>, rank: usize) -> Result<Self, Error> {
-        let patience = Patience::of(window.layout().dims().ranks());
-        Self::with(window, rank, patience)
+        let wait_limits = WaitLimits::of(window.layout().dims().ranks());
+        Self::with(window, rank, wait_limits)
     }
 
-    fn with(window: Arc<Window>, rank: usize, patience: Patience) -> Result<Self, Error> {
+    fn with(window: Arc<Window>, rank: usize, wait_limits: WaitLimits) -> Result<Self, Error> {
         let ranks = window.layout().dims().ranks();
         if rank >= ranks {
             return Err(Error::Rank { rank, ranks });
@@ -94,17 +94,17 @@ impl Torus {
         window.take(rank)?;
         let cursors = || (0..ranks).map(|_| Cell::default()).collect();
         let (to, from, passes) = (cursors(), cursors(), Default::default());
-        Ok(Self { window, rank, patience, to, from, passes })
+        Ok(Self { window, rank, wait_limits, to, from, passes })
     }
 
     /// The same, with another longest wait for a step of another rank.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.patience.timeout = timeout;
+        self.wait_limits.timeout = timeout;
         self
     }
 
-    /// Whether the kernel has mapped the window for this program: it runs on a compute node.
+    /// Returns `true` if the kernel has mapped the window for this program: it runs on a compute node.
     #[must_use]
     pub fn is_on_node(&self) -> bool {
         !self.window.is_own_mapping()
@@ -116,7 +116,7 @@ impl Torus {
         self.rank
     }
 
-    /// How many ranks there are.
+    /// The number of ranks.
     #[must_use]
     pub fn size(&self) -> usize {
         self.dims().ranks()
@@ -238,8 +238,8 @@ impl Torus {
     /// A wait, with this rank's longest or another.
     #[inline]
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> Wait<'_> {
-        let timeout = timeout.unwrap_or(self.patience.timeout);
-        Wait::new(&self.window, Patience { timeout, ..self.patience })
+        let timeout = timeout.unwrap_or(self.wait_limits.timeout);
+        Wait::new(&self.window, WaitLimits { timeout, ..self.wait_limits })
     }
 
     pub(crate) fn window(&self) -> &Window {

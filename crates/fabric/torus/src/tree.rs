@@ -13,10 +13,10 @@ use crate::layout::CELL_DATA_WORDS;
 /// Children of a rank: ranks `8 r + 1` to `8 r + 8`, so that the first ranks are a tree, however many.
 const ARITY: usize = 8;
 
-/// What all ranks must agree on in a pass.
+/// The part of a pass that all ranks must agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag {
-    /// Which collective, with what operation.
+    /// The collective operation and, for a reduction, its element and operation.
     pub(crate) kind: u8,
     /// Words of data.
     pub(crate) words: usize,
@@ -30,7 +30,7 @@ impl Tag {
     }
 }
 
-/// Why a pass did not end.
+/// A pass that did not end.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Broken<E> {
     /// A rank is in another collective.
@@ -50,7 +50,7 @@ pub(crate) struct Tree<'a, W> {
     pub(crate) size: usize,
 }
 
-/// Whether `rank` is `top` or below it.
+/// Returns `true` if `rank` is `top` or below it.
 pub(crate) fn is_below(rank: usize, top: usize) -> bool {
     let mut at = rank;
     while at > top {

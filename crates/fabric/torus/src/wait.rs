@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::environment::Patience;
+use crate::environment::WaitLimits;
 use crate::layout::state;
 use crate::{Error, Window};
 
@@ -15,7 +15,7 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(1);
 /// One wait, from the first look that found nothing.
 pub(crate) struct Wait<'a> {
     window: &'a Window,
-    patience: Patience,
+    wait_limits: WaitLimits,
     turns: u32,
     sleep: Duration,
     since: Option<Instant>,
@@ -24,20 +24,20 @@ pub(crate) struct Wait<'a> {
 }
 
 impl<'a> Wait<'a> {
-    pub(crate) fn new(window: &'a Window, patience: Patience) -> Self {
-        Self { window, patience, turns: 0, sleep: SHORTEST_SLEEP, since: None, left: None }
+    pub(crate) fn new(window: &'a Window, wait_limits: WaitLimits) -> Self {
+        Self { window, wait_limits, turns: 0, sleep: SHORTEST_SLEEP, since: None, left: None }
     }
 
     /// Something came: the next wait begins anew.
     pub(crate) fn progress(&mut self) {
-        *self = Self::new(self.window, self.patience);
+        *self = Self::new(self.window, self.wait_limits);
     }
 
     /// Waits a moment for `rank`.
     #[inline]
     pub(crate) fn once(&mut self, rank: usize) -> Result<(), Error> {
         self.turns = self.turns.saturating_add(1);
-        if self.turns <= self.patience.spins {
+        if self.turns <= self.wait_limits.spins {
             std::hint::spin_loop();
             return Ok(());
         }
@@ -52,12 +52,12 @@ impl<'a> Wait<'a> {
         }
         // what it wrote before it left may have come after the last look: look once more
         self.left = (self.window.state(rank) == state::LEFT).then_some(rank);
-        if self.turns - self.patience.spins <= YIELDS {
+        if self.turns - self.wait_limits.spins <= YIELDS {
             std::thread::yield_now();
             return Ok(());
         }
         let waited = self.since.get_or_insert_with(Instant::now).elapsed();
-        if waited > self.patience.timeout {
+        if waited > self.wait_limits.timeout {
             return Err(Error::Timeout { rank, seconds: waited.as_secs_f64() });
         }
         std::thread::sleep(self.sleep);

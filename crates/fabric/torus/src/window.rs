@@ -23,7 +23,7 @@ pub struct Window {
     base: NonNull<AtomicU64>,
     words: usize,
     layout: Layout,
-    /// Whether this process mapped it, and unmaps it.
+    /// True if this process mapped it, and unmaps it.
     mapped: bool,
 }
 
@@ -122,7 +122,7 @@ impl Window {
         Ok(window)
     }
 
-    /// What the header says, if that can be.
+    /// Reads the layout from the header, and checks it.
     fn read_layout(&self) -> Result<Layout, Error> {
         let wrong = |reason: String| Err(Error::Window { reason });
         if self.words < Layout::state_at(0) {
@@ -162,7 +162,7 @@ impl Window {
         self.layout
     }
 
-    /// Tells all ranks that the job has ended: whoever waits, or will, gets [`Error::Aborted`]. For the
+    /// Tells all ranks that the job has ended: every rank that waits, or will, gets [`Error::Aborted`]. For the
     /// launcher, when a rank has died.
     pub fn abort(&self) {
         self.set_abort(u64::MAX);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_created_opens_and_a_second_creation_is_refused() {
+    fn a_created_window_opens_and_a_second_creation_is_refused() {
         let (_dir, path) = file();
         let dims = Dims::new([3, 2, 1]).expect("a torus");
         let created = Window::create(&path, dims).expect("made");
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_window_is_refused() {
+    fn other_files_are_no_windows() {
         let (_dir, path) = file();
         assert!(matches!(Window::open(&path), Err(Error::File { what: "open", .. })));
         for length in [0, 100, 4096, 1 << 20] {

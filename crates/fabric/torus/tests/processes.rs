@@ -99,7 +99,7 @@ impl Ranks {
         Self((0..dims.ranks()).map(one).collect())
     }
 
-    /// How each ended.
+    /// The exit code of each process, `None` for a signal.
     fn ends(&mut self) -> Vec<Option<i32>> {
         let start = Instant::now();
         let mut end = |child: &mut Child| loop {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What ranks do together; here they are threads.
+//! Operations of several ranks; here they are threads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ fn window(ranks: usize) -> Arc<Window> {
     Arc::new(Window::create(&dir.path().join("w"), Dims::of(ranks).expect("a torus")).expect("made"))
 }
 
-/// What each rank's `act` gives, in the order of ranks.
+/// Runs `act` at each rank, and returns the results in the order of ranks.
 fn run<T: Send>(ranks: usize, act: impl Fn(Torus) -> T + Sync) -> Vec<T> {
     let window = window(ranks);
     // all are there before one of them acts: where one has failed, nobody can attach any more
@@ -198,7 +198,7 @@ fn when_a_rank_leaves_all_others_end_with_an_error() {
 }
 
 #[test]
-fn what_was_sent_before_leaving_is_received() {
+fn a_message_sent_before_leaving_is_received() {
     let got = run(2, |torus| {
         if torus.rank() == 0 {
             torus.send(1, b"goodbye").expect("room");

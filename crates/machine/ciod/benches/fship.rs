@@ -33,12 +33,12 @@ impl Bench {
         std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755))
             .expect("mode");
         let ciod = Ciod::new(config).expect("daemon");
-        let link = ciod.node(0, 64 * MIB).expect("node");
+        let link = ciod.attach(0, 64 * MIB).expect("node");
         let mut spec = JobSpec::new(program);
         spec.directory = folder.path().into();
         let null = || std::fs::File::options().read(true).write(true).open("/dev/null").expect("null").into();
         let streams = Streams { stdin: null(), stdout: null(), stderr: null() };
-        let job = ciod.launch(spec, std::slice::from_ref(&link), streams).expect("launched");
+        let job = ciod.launch(spec, &[0], streams).expect("launched");
         let mut node = SyntheticNode::new(&link).expect("node");
         node.polled = polled;
         node.next_job();

@@ -16,9 +16,9 @@ use colony_fship::calls::number as nr;
 use colony_fship::message::own;
 use common::House;
 
-/// How long each case runs.
+/// Duration of each case.
 const TIME: Duration = Duration::from_millis(500);
-/// What a node computes between two calls: so one node alone cannot keep the daemon busy.
+/// Time that a node computes between two calls: so one node alone cannot keep the daemon busy.
 const THINK: Duration = Duration::from_micros(200);
 /// Bytes of a transfer.
 const BYTES: u64 = 64 << 10;
@@ -100,7 +100,7 @@ fn work(nodes: &mut [SyntheticNode], call: u32, args: [u64; 6]) -> Vec<u64> {
     done
 }
 
-/// What a node does.
+/// State of a node.
 #[derive(Clone, Copy)]
 enum State {
     /// Computes until then.

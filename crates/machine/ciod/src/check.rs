@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether a job can run, told without nodes.
+//! Checks of a job without nodes.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use crate::{JobError, JobSpec};
 /// Looks at a job for so many nodes with so many bytes of memory each, as the caller: what it would be, for people.
 ///
 /// # Errors
-/// What [`crate::Job::wait`] would tell of its description or its programs.
+/// The errors in its description or its programs that [`crate::Job::wait`] would return.
 pub fn check(spec: &JobSpec, nodes: u32, window: u64) -> Result<String, JobError> {
     let size = spec.size(nodes)?;
     let memory = window / u64::from(spec.mode.processes());

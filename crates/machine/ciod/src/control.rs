@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the supervisor and a job's worker say to each other: frames of JSON on a socket, and descriptors.
+//! Messages between the supervisor and a job's worker: frames of JSON on a socket, and descriptors.
 //!
 //! The supervisor may be root and the worker is the user, so the supervisor takes nothing from a worker but what is
 //! typed here, of a bounded length.
@@ -9,6 +9,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use colony_fship::layout::Personality;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -22,16 +23,16 @@ const ORDER: usize = 64 << 20;
 /// Bytes of a report at most: the worker is the user, and the supervisor keeps what it says.
 const REPORT: usize = 128 << 10;
 
-/// How long a job that has ended waits for a slow reader of its output.
+/// Time that a job that has ended waits for a slow reader of its output.
 pub(crate) const DRAIN: Duration = Duration::from_secs(5);
 
-/// Who the worker becomes.
+/// Identity that the worker takes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     pub(crate) groups: Vec<u32>,
-    /// Whether there is anything to become: the daemon runs as root.
+    /// True if the daemon runs as root, so that the worker has to change its identity.
     pub(crate) take: bool,
 }
 
@@ -40,6 +41,8 @@ pub(crate) struct Identity {
 pub(crate) struct NodeSetup {
     pub(crate) number: u32,
     pub(crate) window: u64,
+    /// Goes into the node's job block as it is.
+    pub(crate) personality: Personality,
 }
 
 /// Everything that a worker needs; the descriptors of each node and the three of the job follow.
@@ -48,11 +51,11 @@ pub(crate) struct Setup {
     pub(crate) spec: JobSpec,
     pub(crate) identity: Identity,
     pub(crate) nodes: Vec<NodeSetup>,
-    /// How long to look for requests before sleeping, ns; none: for ever.
+    /// Time to look for requests before sleeping, ns; none: for ever.
     pub(crate) spin_ns: Option<u64>,
-    /// How long nodes have to ask for work, ms.
+    /// Timeout for nodes to ask for work, ms.
     pub(crate) ready_ms: u64,
-    /// How long a node has to end a process, ms.
+    /// Timeout for a node to end a process, ms.
     pub(crate) grace_ms: u64,
 }
 
@@ -91,7 +94,7 @@ pub(crate) fn send(mut stream: &UnixStream, message: &impl Serialize) -> io::Res
     stream.write_all(&frame)
 }
 
-/// What one side says, and how long it may be.
+/// A message of one side, with a bound of its length.
 pub(crate) trait Message: DeserializeOwned {
     /// Bytes at most.
     const MOST: usize = ORDER;

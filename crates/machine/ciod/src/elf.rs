@@ -17,11 +17,11 @@ type Header = elf::FileHeader64<LE>;
 /// A part of the file that goes to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Load {
-    /// Where in memory.
+    /// Address in memory.
     pub(crate) address: u64,
     /// Bytes in memory; what the file does not have is zero.
     pub(crate) length: u64,
-    /// Where in the file.
+    /// Offset in the file.
     pub(crate) offset: u64,
     /// Bytes in the file.
     pub(crate) in_file: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Load {
 pub(crate) struct Program {
     pub(crate) loads: Vec<Load>,
     pub(crate) entry: u64,
-    /// Where the program headers are in memory, if they are.
+    /// Address of the program headers, if they are in memory.
     pub(crate) headers: Option<u64>,
     pub(crate) headers_len: u64,
     /// First page after the last segment.
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_run_says_why() {
+    fn a_program_that_cannot_run_is_an_error_with_its_reason() {
         let refused = |bytes: &[u8]| parsed(bytes).expect_err("refused");
         assert!(matches!(refused(b"#!/bin/sh\necho and some more text here"), ProgramError::NotElf(_)));
         assert!(matches!(refused(b""), ProgramError::NotElf(_)));

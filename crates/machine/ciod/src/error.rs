@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can go wrong, as a control system tells it to an operator.
+//! Errors, as a control system shows them to an operator.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,15 +12,18 @@ pub enum CiodError {
     /// A window has a size that none can have.
     #[error("a window of {0} bytes: it must be a power of two between 16 MiB and 64 GiB")]
     Window(u64),
+    /// The node is in a job, so that it cannot be attached anew.
+    #[error("node {0} is in a job")]
+    NodeBusy(u32),
     /// There is no such signal.
     #[error("{0} is no signal")]
     Signal(i32),
     /// The operating system refused something.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The action that failed.
         what: String,
-        /// What it said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -42,6 +45,9 @@ pub enum JobError {
     /// There is no such user.
     #[error("there is no user {0}")]
     NoUser(String),
+    /// No node with this number is attached.
+    #[error("there is no node {0}")]
+    NoNode(u32),
     /// There is no such group.
     #[error("there is no group {0}")]
     NoGroup(String),
@@ -84,7 +90,7 @@ pub enum JobError {
     NodeMisbehaved {
         /// Its number.
         node: u32,
-        /// Which rule.
+        /// The broken rule.
         rule: Rule,
     },
     /// A node's kernel speaks another version of the contract.
@@ -92,9 +98,9 @@ pub enum JobError {
     Version {
         /// Its number.
         node: u32,
-        /// What it says.
+        /// The node's version.
         theirs: u32,
-        /// What this daemon says.
+        /// This daemon's version.
         ours: u32,
     },
     /// The job ran longer than it may.
@@ -112,7 +118,7 @@ pub enum JobError {
 }
 
 impl JobError {
-    /// Whether other words would cure it: the job that was asked for cannot be.
+    /// Returns `true` if the job that was asked for is impossible (wrong use).
     #[must_use]
     pub const fn is_wrong_use(&self) -> bool {
         use JobError::{Directory, NeedsRoot, NoGroup, NoUser, Program, Spec};
@@ -120,7 +126,7 @@ impl JobError {
     }
 }
 
-/// Why a program cannot be run.
+/// The reason why a program cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProgramError {

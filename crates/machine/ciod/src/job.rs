@@ -15,13 +15,13 @@ use crate::control::{self, Order, Report};
 use crate::node::{self, NodeLink, NodeState};
 use crate::{CiodError, JobError, JobOutcome};
 
-/// How long a worker may take over a sentence that it has begun, and to be gone after its last one.
+/// Timeout for a worker to complete a report that it has begun, and to end after its last one.
 pub(crate) const SENTENCE: Duration = Duration::from_secs(10);
 
 /// Bytes of nodes' words that are kept of a job.
 const LOG: usize = 64 << 10;
 
-/// How long a killed worker may take to be gone. One that takes longer waits in the kernel, maybe for ever: for a file
+/// Timeout for the end of a killed worker. One that takes longer waits in the kernel, maybe for ever: for a file
 /// server that does not answer, for example.
 const REAP: Duration = Duration::from_secs(5);
 
@@ -43,7 +43,7 @@ pub struct Job {
     worker: u32,
 }
 
-/// When a worker is given up that should have ended the job itself.
+/// Timeouts after which a worker that should have ended the job itself is killed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// After its launch, for nodes that boot.
@@ -51,7 +51,7 @@ pub(crate) struct Limits {
     /// After its start.
     pub(crate) timeout: Option<Duration>,
     /// After it was told to kill all processes, or should have done so.
-    pub(crate) patience: Duration,
+    pub(crate) kill: Duration,
 }
 
 #[derive(Debug)]
@@ -63,11 +63,11 @@ struct State {
     done: bool,
     /// A thread listens to the worker, without holding the lock.
     listened: bool,
-    /// When the worker is given up, and what is said of the job then.
+    /// Deadline of the worker, and the error of the job if it passes.
     limit: Option<(Instant, Option<JobError>)>,
-    /// When the job ends without its worker, which was killed.
+    /// Time at which the job ends without its worker, which was killed.
     killed: Option<Instant>,
-    /// What is said of the job whose worker was given up.
+    /// The error of the job if its worker was killed at a deadline.
     late: Option<JobError>,
     /// Words of nodes that were not kept.
     unlogged: u64,
@@ -97,7 +97,7 @@ impl Job {
         };
         // opening the programs may take long, so that without a time of its own the job has no limit until it starts
         if let Some(timeout) = limits.timeout {
-            let left = limits.ready.saturating_add(timeout).saturating_add(limits.patience);
+            let left = limits.ready.saturating_add(timeout).saturating_add(limits.kill);
             state.limit(left, Some(JobError::Timeout { seconds: timeout.as_secs_f64() }));
         }
         let (state, news) = (Mutex::new(state), Condvar::new());
@@ -145,7 +145,7 @@ impl Job {
         control::send(&self.control, &Order::Signal { signal, ranks })
             .map_err(CiodError::system("telling the job's worker"))?;
         if kills_all {
-            self.lock().limit(self.limits.patience, None);
+            self.lock().limit(self.limits.kill, None);
             node::ring(&self.alarm);
         }
         Ok(())
@@ -162,12 +162,12 @@ impl Job {
     }
 
     /// Waits no longer than this; `None` while the job goes on.
-    pub fn wait_timeout(&self, patience: Duration) -> Option<JobOutcome> {
-        let state = self.until(Instant::now().checked_add(patience), |_| false);
+    pub fn wait_timeout(&self, timeout: Duration) -> Option<JobOutcome> {
+        let state = self.until(Instant::now().checked_add(timeout), |_| false);
         state.done.then(|| state.outcome.clone())
     }
 
-    /// Whether somebody has heard of its end.
+    /// Returns `true` if its end is known here.
     pub(crate) fn has_ended(&self) -> bool {
         self.lock().done
     }
@@ -212,7 +212,8 @@ impl Job {
         }
     }
 
-    /// Whether the worker says something until then; it may be earlier that it does not.
+    /// Waits for a report of the worker, until then at most; returns `true` if there is one. A signal to this process may
+    /// end the wait early.
     fn speaks(&self, at: Option<Instant>) -> bool {
         let mut fds =
             [&self.control.as_fd(), &self.alarm.as_fd()].map(|fd| PollFd::new(*fd, PollFlags::POLLIN));
@@ -236,7 +237,7 @@ impl Job {
                 state.started = true;
                 if let Some(timeout) = self.limits.timeout {
                     let error = JobError::Timeout { seconds: timeout.as_secs_f64() };
-                    state.limit(timeout.saturating_add(self.limits.patience), Some(error));
+                    state.limit(timeout.saturating_add(self.limits.kill), Some(error));
                 }
             }
             Ok(Some(Report::Ended(outcome))) => {
@@ -360,7 +361,7 @@ impl Drop for Job {
     }
 }
 
-/// How a worker has ended.
+/// The end of a worker.
 enum Ended {
     Status(ExitStatus),
     /// It was killed, and is still there.

@@ -7,9 +7,9 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let ciod = Ciod::new(Config::new("/usr/libexec/colony/ciod"))?;
-//! let node = ciod.node(0, 64 << 20)?;
+//! let node = ciod.attach(0, 64 << 20)?;
 //! let _socket = node.connect()?; // goes to QEMU: -chardev socket,id=c,fd=N
-//! let job = ciod.launch(JobSpec::new("/bin/program"), &[node], Streams::inherit()?)?;
+//! let job = ciod.launch(JobSpec::new("/bin/program"), &[0], Streams::inherit()?)?;
 //! print!("{}", job.wait());
 //! # Ok(())
 //! # }
@@ -43,6 +43,7 @@ mod helper;
 mod job;
 mod node;
 mod outcome;
+mod personality;
 mod proxy;
 pub mod serve;
 mod spec;

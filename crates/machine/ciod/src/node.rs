@@ -22,7 +22,7 @@ use colony_node::rights;
 /// Between a connection that cannot be taken and the next look.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What a node is doing, as far as the daemon knows.
+/// State of a node, as far as the daemon knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeState {
     /// It can be given a job.
@@ -93,7 +93,7 @@ impl NodeLink {
         self.0.window
     }
 
-    /// What it is doing.
+    /// Its state.
     pub fn state(&self) -> NodeState {
         *self.lock()
     }
@@ -207,7 +207,7 @@ fn say(stream: &UnixStream, value: i64, fd: Option<BorrowedFd<'_>>) -> io::Resul
     if sent == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
-/// What an ivshmem client hears: a number, and what comes with it; `None` at the end.
+/// Reads a message as an ivshmem client: a number, and the descriptor that comes with it; `None` at the end.
 #[cfg(any(test, feature = "testing"))]
 pub(crate) fn hear(stream: &UnixStream) -> io::Result<Option<(i64, Option<OwnedFd>)>> {
     let mut value = [0u8; 8];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What became of a job and of its processes.
+//! Outcomes of jobs and of their processes.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::JobError;
 
-/// How a process ended.
+/// The end of a process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum End {
@@ -40,7 +40,7 @@ impl fmt::Display for End {
     }
 }
 
-/// What the kernel of the node counted while the process ran.
+/// Counters of the node's kernel for the run of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// Timer interrupts.
@@ -55,36 +55,36 @@ pub struct Counters {
     pub faults: u64,
 }
 
-/// What became of a process.
+/// The outcome of a process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcessOutcome {
     /// Its number in the job.
     pub rank: u32,
     /// The node that it ran on.
     pub node: u32,
-    /// How it ended.
+    /// Its end.
     pub end: End,
-    /// What its node counted.
+    /// The counters of its node.
     pub counters: Counters,
     /// Its registers and the reason, where it ended by a fault or a signal.
     pub crash: Option<String>,
 }
 
-/// What became of a job.
+/// The outcome of a job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobOutcome {
     /// Its processes by rank; none if it did not start.
     pub processes: Vec<ProcessOutcome>,
-    /// Why it did not start, or was ended.
+    /// The reason why it did not start, or was ended.
     pub error: Option<JobError>,
     /// Nodes that must be started anew.
     pub lost: Vec<u32>,
-    /// What the kernels of the nodes said.
+    /// Messages of the nodes' kernels.
     pub log: Vec<String>,
 }
 
 impl JobOutcome {
-    /// Whether all processes ended by themselves with code 0.
+    /// Returns `true` if all processes ended by themselves with code 0.
     pub fn success(&self) -> bool {
         self.error.is_none() && self.failed().next().is_none()
     }

@@ -9,8 +9,8 @@
 //! | `{"nodes": {}}` | `{"nodes": [{"number": 0, "state": "free"}, …]}` |
 //! | `{"renew": {"node": 0}}`: a new link for a node that is lost | `{"done": true}` |
 //!
-//! What goes wrong is `{"error": "…"}`. Who may connect may run jobs as anybody the daemon may: the socket is its
-//! owner's only.
+//! An error is `{"error": "…"}`. A client that may connect may run jobs as any user that the daemon can become: the
+//! socket is its owner's only.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -23,7 +23,7 @@ use std::thread::Builder;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::{Ciod, CiodError, Job, JobSpec, Listener, NodeLink, NodeState, Streams, node};
+use crate::{Ciod, CiodError, Job, JobError, JobSpec, Listener, NodeLink, NodeState, Streams, node};
 use colony_node::rights;
 
 /// Bytes of a line at most.
@@ -32,13 +32,13 @@ const LINE: usize = 16 << 20;
 /// Jobs that have ended and are remembered, though nobody asks how.
 const UNASKED: usize = 1000;
 
-/// What a control system asks for.
+/// A request of a control system.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Ask {
     /// Start a job on these nodes.
     Launch {
-        /// What it is.
+        /// Its description.
         spec: Box<JobSpec>,
         /// Numbers of the nodes.
         nodes: Vec<u32>,
@@ -55,7 +55,7 @@ pub enum Ask {
         /// Its number.
         job: u64,
     },
-    /// What the nodes are doing.
+    /// List the nodes with their states.
     Nodes {},
     /// A new link for a node that is lost.
     Renew {
@@ -64,18 +64,13 @@ pub enum Ask {
     },
 }
 
-struct Node {
-    link: NodeLink,
-    /// Greets virtual machines.
-    _listener: Listener,
-}
-
 /// A service; it ends with its process.
 pub struct Service {
     ciod: Ciod,
     folder: PathBuf,
     window: u64,
-    nodes: Mutex<BTreeMap<u32, Node>>,
+    /// Sockets at which virtual machines find the windows of the nodes.
+    listeners: Mutex<BTreeMap<u32, Listener>>,
     jobs: Mutex<(u64, BTreeMap<u64, Arc<Job>>)>,
 }
 
@@ -89,20 +84,23 @@ impl Service {
     /// # Errors
     /// [`CiodError`].
     pub fn new(ciod: Ciod, nodes: u32, window: u64, folder: PathBuf) -> Result<Arc<Self>, CiodError> {
-        let service = Self { ciod, folder, window, nodes: Mutex::default(), jobs: Mutex::default() };
+        let service = Self { ciod, folder, window, listeners: Mutex::default(), jobs: Mutex::default() };
         for n in 0..nodes {
-            let node = service.link(n)?;
-            lock(&service.nodes).insert(n, node);
+            service.attach(&mut lock(&service.listeners), n)?;
         }
         Ok(Arc::new(service))
     }
 
-    fn link(&self, number: u32) -> Result<Node, CiodError> {
-        let link = self.ciod.node(number, self.window)?;
+    /// Attaches a node, and listens for its virtual machine.
+    fn attach(&self, listeners: &mut BTreeMap<u32, Listener>, number: u32) -> Result<(), CiodError> {
+        let link = self.ciod.attach(number, self.window)?;
+        // the old socket first, for the new one has the same place
+        listeners.remove(&number);
         let path = self.folder.join(format!("node-{number}"));
         let listener =
             link.listen(&path).map_err(CiodError::system(format!("the socket {}", path.display())))?;
-        Ok(Node { link, _listener: listener })
+        listeners.insert(number, listener);
+        Ok(())
     }
 
     /// Serves who connects to `path`, each in its own thread.
@@ -137,14 +135,8 @@ impl Service {
         let text = |e: &dyn std::error::Error| e.to_string();
         match ask {
             Ask::Launch { spec, nodes } => {
-                let links = {
-                    let all = lock(&self.nodes);
-                    let link =
-                        |n: &u32| all.get(n).map(|n| n.link.clone()).ok_or(format!("there is no node {n}"));
-                    nodes.iter().map(link).collect::<Result<Vec<_>, _>>()?
-                };
                 let streams = streams(fds).map_err(|e| text(&e))?;
-                let job = self.ciod.launch(*spec, &links, streams).map_err(|e| text(&e))?;
+                let job = self.ciod.launch(*spec, &nodes, streams).map_err(|e| text(&e))?;
                 Ok(json!({ "job": self.add(job) }))
             }
             Ask::Signal { job, signal } => {
@@ -163,21 +155,19 @@ impl Service {
                     NodeState::Busy => "busy",
                     NodeState::Lost => "lost",
                 };
-                let all = lock(&self.nodes);
+                let all = self.ciod.nodes();
                 let all: Vec<_> =
-                    all.iter().map(|(n, node)| json!({ "number": n, "state": state(&node.link) })).collect();
+                    all.iter().map(|link| json!({ "number": link.number(), "state": state(link) })).collect();
                 Ok(json!({ "nodes": all }))
             }
             Ask::Renew { node } => {
-                let mut all = lock(&self.nodes);
-                match all.get(&node).map(|n| n.link.state()) {
-                    None => return Err(format!("there is no node {node}")),
-                    Some(NodeState::Lost) => {}
+                // locked from here on: of two requests, the second finds the new link
+                let mut listeners = lock(&self.listeners);
+                match self.ciod.node(node).map(|link| link.state()) {
+                    None => return Err(JobError::NoNode(node).to_string()),
+                    Some(NodeState::Lost) => self.attach(&mut listeners, node).map_err(|e| text(&e))?,
                     Some(_) => return Err(format!("node {node} is not lost")),
                 }
-                // its socket first, for the new one has the same place
-                all.remove(&node);
-                all.insert(node, self.link(node).map_err(|e| text(&e))?);
                 Ok(json!({ "done": true }))
             }
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a job is: the wish of a user, before anything is looked up.
+//! The description of a job by its user, before anything is looked up.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -118,7 +118,7 @@ pub enum Files {
     /// That of the I/O node.
     #[default]
     Host,
-    /// What lies below this directory (needs root).
+    /// The tree below this directory (needs root).
     Root(PathBuf),
     /// A name space of its own (needs root): that of the I/O node with these directories bound over others.
     Binds(Vec<Bind>),
@@ -128,11 +128,11 @@ pub enum Files {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bind {
-    /// What is seen.
+    /// The directory or file that is seen.
     pub from: PathBuf,
     /// Where; must exist.
     pub to: PathBuf,
-    /// Whether it can only be read.
+    /// True if it can only be read.
     #[serde(default)]
     pub read_only: bool,
 }

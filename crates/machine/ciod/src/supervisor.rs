@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The daemon: links to the nodes, and a worker for each job.
+//! The daemon: links to the nodes, and a worker for each job. `ciod serve` and partitions of virtual nodes go through it
+//! alike.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use colony_fship::layout;
@@ -13,11 +16,12 @@ use nix::unistd::{Group, User, getegid, geteuid, getgrouplist, getgroups};
 use crate::control::{self, Identity, NodeSetup, Order, Setup};
 use crate::job::{Limits, SENTENCE};
 use crate::node::{self, NodeLink, NodeState};
+use crate::personality::personalities;
 use crate::proxy::{Network, Proxy};
 use crate::spec::Files;
 use crate::{CiodError, Job, JobError, JobSpec, helper};
 
-/// How a daemon works.
+/// Configuration of a daemon.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The program that a job's worker runs: `ciod` itself, or any that calls [`crate::worker_main`].
@@ -26,13 +30,14 @@ pub struct Config {
     pub worker_args: Vec<OsString>,
     /// Its arguments where it shall call [`crate::proxy_main`].
     pub proxy_args: Vec<OsString>,
-    /// How long a worker looks for requests before it sleeps; `None`: for ever, on a CPU of its own.
+    /// Time that a worker looks for requests before it sleeps; `None`: for ever, on a CPU of its own.
     pub spin: Option<Duration>,
-    /// How often the kernel of a node looks for a reply before it halts; [`layout::POLL`] for ever.
+    /// Number of times that the kernel of a node looks for a reply before it halts; with [`layout::POLL`] it never
+    /// halts.
     pub node_spin: u64,
-    /// How long nodes have to ask for work after a job was launched: they may be booting.
+    /// Timeout for nodes to ask for work after a job was launched: they may be booting.
     pub ready: Duration,
-    /// How long a node has to end a process that is killed.
+    /// Timeout for a node to end a process that is killed.
     pub grace: Duration,
 }
 
@@ -63,7 +68,7 @@ impl Config {
     }
 }
 
-/// Where a job's standard streams go.
+/// Standard streams of a job.
 #[derive(Debug)]
 pub struct Streams {
     /// Read by rank 0; the others read nothing.
@@ -83,7 +88,7 @@ impl Streams {
         Ok(Self { stdin: std::fs::File::open("/dev/null")?.into(), stdout, stderr })
     }
 
-    /// Those of this process.
+    /// The standard streams of this process.
     ///
     /// # Errors
     /// If one is closed.
@@ -102,6 +107,7 @@ impl Streams {
 #[derive(Debug)]
 pub struct Ciod {
     config: Config,
+    nodes: Mutex<BTreeMap<u32, NodeLink>>,
 }
 
 impl Ciod {
@@ -112,15 +118,36 @@ impl Ciod {
     pub fn new(config: Config) -> Result<Self, CiodError> {
         std::fs::metadata(&config.worker)
             .map_err(CiodError::system(format!("the worker's program {}", config.worker.display())))?;
-        Ok(Self { config })
+        Ok(Self { config, nodes: Mutex::default() })
     }
 
-    /// Makes the link with a node: its window of this many bytes (a power of two, 16 MiB … 64 GiB) and its bells.
+    /// Attaches a node: makes the link with it, a window of this many bytes (a power of two, 16 MiB … 64 GiB) and bells. A
+    /// node that was attached before is started anew and gets a new link.
     ///
     /// # Errors
-    /// [`CiodError`].
-    pub fn node(&self, number: u32, window: u64) -> Result<NodeLink, CiodError> {
-        NodeLink::new(number, window, self.config.node_spin)
+    /// [`CiodError`], above all if the node is in a job.
+    pub fn attach(&self, number: u32, window: u64) -> Result<NodeLink, CiodError> {
+        let mut nodes = self.lock();
+        if nodes.get(&number).is_some_and(|old| old.state() == NodeState::Busy) {
+            return Err(CiodError::NodeBusy(number));
+        }
+        let link = NodeLink::new(number, window, self.config.node_spin)?;
+        nodes.insert(number, link.clone());
+        Ok(link)
+    }
+
+    /// The links of the attached nodes, by number.
+    pub fn nodes(&self) -> Vec<NodeLink> {
+        self.lock().values().cloned().collect()
+    }
+
+    /// The link of an attached node.
+    pub fn node(&self, number: u32) -> Option<NodeLink> {
+        self.lock().get(&number).cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, NodeLink>> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts the proxy of a node that shares no memory with this machine: a process that speaks with it by frames and
@@ -132,19 +159,23 @@ impl Ciod {
         Proxy::start(&self.config.worker, &self.config.proxy_args, node, network)
     }
 
-    /// Starts a job on these nodes: makes a worker, which waits for the nodes to ask for work. What goes wrong from
-    /// then on is told by [`Job::wait`].
+    /// Starts a job on the nodes of these numbers: makes a worker, which waits for the nodes to ask for work. [`Job::wait`]
+    /// tells what goes wrong from then on.
     ///
     /// # Errors
     /// [`JobError`] for what can be seen at once; then the nodes are free as before.
-    pub fn launch(&self, spec: JobSpec, nodes: &[NodeLink], streams: Streams) -> Result<Job, JobError> {
+    pub fn launch(&self, spec: JobSpec, nodes: &[u32], streams: Streams) -> Result<Job, JobError> {
         let count = u32::try_from(nodes.len()).map_err(|_| JobError::Spec("too many nodes".into()))?;
         let size = spec.size(count)?;
         let identity = identity(&spec)?;
+        let attached = self.lock();
+        let link = |number: &u32| attached.get(number).cloned().ok_or(JobError::NoNode(*number));
+        let nodes = &nodes.iter().map(link).collect::<Result<Vec<_>, _>>()?;
         let taken = Taken::take(nodes)?;
+        drop(attached);
         let setup = Setup {
             identity,
-            nodes: nodes.iter().map(|n| NodeSetup { number: n.number(), window: n.window() }).collect(),
+            nodes: node_setups(&spec, nodes, count),
             spin_ns: self.config.spin.map(|d| d.as_nanos().try_into().unwrap_or(u64::MAX)),
             ready_ms: self.config.ready.as_millis().try_into().unwrap_or(u64::MAX),
             grace_ms: self.config.grace.as_millis().try_into().unwrap_or(u64::MAX),
@@ -154,7 +185,7 @@ impl Ciod {
             ready: self.config.ready,
             timeout: setup.spec.timeout()?,
             // to end the processes, to ask for more work, and something for a machine that is busy
-            patience: self.config.grace.saturating_mul(3).saturating_add(control::DRAIN),
+            kill: self.config.grace.saturating_mul(3).saturating_add(control::DRAIN),
         };
         let job = self.spawn(setup, nodes, (size, limits), &streams);
         let job = job.map_err(|e| JobError::System(format!("starting the job's worker: {e}")))?;
@@ -192,6 +223,14 @@ impl Ciod {
         }
         Ok(Job::new(ours, alarm, child, nodes.to_vec(), size, limits))
     }
+}
+
+fn node_setups(spec: &JobSpec, nodes: &[NodeLink], count: u32) -> Vec<NodeSetup> {
+    nodes
+        .iter()
+        .zip(personalities(spec, count))
+        .map(|(n, personality)| NodeSetup { number: n.number(), window: n.window(), personality })
+        .collect()
 }
 
 /// Nodes that become free again unless they are kept.
@@ -321,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_invented() {
+    fn unknown_users_and_groups_are_errors() {
         let odd = "no such name!".to_owned();
         assert_eq!(spec(|s| s.user = Some(odd.clone())), Err(JobError::NoUser(odd.clone())));
         assert_eq!(spec(|s| s.group = Some(odd.clone())), Err(JobError::NoGroup(odd.clone())));

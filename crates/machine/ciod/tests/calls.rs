@@ -444,7 +444,7 @@ fn execve_replaces_the_program() {
 }
 
 #[test]
-fn a_reader_that_does_not_read_stops_only_who_writes() {
+fn a_slow_reader_stops_only_its_writers() {
     let house = House::new(2);
     let (job, mut nodes, mut output) = house.run(house.spec());
     let (one, two) = nodes.split_at_mut(1);

@@ -170,7 +170,7 @@ fn no_way_leads_out_of_a_root_directory_with_proc() {
 }
 
 #[test]
-fn what_is_bound_read_only_is_so_to_the_bottom() {
+fn a_read_only_bind_is_read_only_in_its_submounts_too() {
     use nix::mount::{MsFlags, mount};
     if !root() {
         return;
@@ -201,7 +201,7 @@ fn what_is_bound_read_only_is_so_to_the_bottom() {
 }
 
 #[test]
-fn what_the_user_may_not_run_is_not_run() {
+fn a_program_that_the_user_may_not_run_is_refused() {
     if !root() {
         return;
     }

@@ -43,7 +43,7 @@ fn a_job_is_started_prints_and_ends_and_so_is_the_next() {
     }
 }
 
-/// What a process is started with: arguments and environment.
+/// Arguments and environment with which a process was started.
 fn started(
     node: &SyntheticNode,
     channel: usize,
@@ -145,7 +145,7 @@ fn standard_input_is_rank_0_s() {
     let house = House::new(2);
     let (reader, mut writer) = std::io::pipe().expect("pipe");
     let streams = Streams { stdin: reader.into(), stdout: null().into(), stderr: null().into() };
-    let job = house.ciod.launch(house.spec(), &house.links, streams).expect("launched");
+    let job = house.ciod.launch(house.spec(), &house.numbers(), streams).expect("launched");
     let mut nodes: Vec<_> = (0..2).map(|n| house.synthetic(n)).collect();
     let asked: Vec<_> = nodes.iter_mut().map(SyntheticNode::ask_for_job).collect();
     for (node, seq) in nodes.iter_mut().zip(asked) {

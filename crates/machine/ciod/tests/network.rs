@@ -14,7 +14,7 @@ const WINDOW: u64 = 16 << 20;
 
 fn proxy() -> (Proxy, UnixDatagram, colony_ciod::NodeLink) {
     let ciod = Ciod::new(Config::new(env!("CARGO_BIN_EXE_ciod"))).expect("a daemon");
-    let node = ciod.node(3, WINDOW).expect("a node");
+    let node = ciod.attach(3, WINDOW).expect("a node");
     let mut proxy = ciod.proxy(&node, Network::default()).expect("starts");
     let socket = UnixDatagram::from(proxy.socket().expect("the first time"));
     socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a time");
@@ -60,7 +60,7 @@ fn a_node_that_says_hello_gets_the_header_and_says_it_again_until_it_is_acknowle
 }
 
 #[test]
-fn what_is_no_frame_or_out_of_bounds_changes_nothing() {
+fn invalid_frames_change_nothing() {
     let (_proxy, socket, node) = proxy();
     let good = frame(kind::PUT, 0, LARGE_PAGE, b"memory");
     for length in [0, 1, HEAD - 1, HEAD, good.len() - 1] {

@@ -25,7 +25,7 @@ fn run(
     stdout: impl Into<OwnedFd>,
 ) -> (Job, Vec<SyntheticNode>) {
     let streams = Streams { stdin: stdin.into(), stdout: stdout.into(), stderr: null().into() };
-    let job = house.ciod.launch(spec, &house.links, streams).expect("launched");
+    let job = house.ciod.launch(spec, &house.numbers(), streams).expect("launched");
     let mut nodes: Vec<_> = (0..house.links.len()).map(|n| house.synthetic(n)).collect();
     let asked: Vec<_> = nodes.iter_mut().map(SyntheticNode::ask_for_job).collect();
     for (node, seq) in nodes.iter_mut().zip(asked) {
@@ -50,7 +50,7 @@ fn full(room: usize) -> File {
 }
 
 #[test]
-fn a_full_disk_is_told_to_who_writes_and_the_job_goes_on() {
+fn a_full_disk_is_an_error_of_the_writer_and_the_job_continues() {
     const ROOM: usize = 8192;
     for labels in [false, true] {
         let house = House::new(2);
@@ -130,7 +130,7 @@ fn room_in_either_output_is_waited_for() {
         let streams = Streams { stdin: null().into(), stdout: stdout.into(), stderr: stderr.into() };
         let mut spec = house.spec();
         spec.labels = labels;
-        let job = house.ciod.launch(spec, &house.links, streams).expect("launched");
+        let job = house.ciod.launch(spec, &house.numbers(), streams).expect("launched");
         let mut node = house.synthetic(0);
         node.next_job();
         node.poke(0, FREE, &[b'\n'; 1 << 16]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What goes wrong with one is told, and the others go on.
+//! Failures of one job or node are reported, and the others continue.
 
 mod common;
 
@@ -136,7 +136,7 @@ fn addresses_are_the_process_s_or_refused() {
 }
 
 #[test]
-fn a_crash_is_told_with_its_registers_and_ends_the_others() {
+fn a_crash_is_reported_with_its_registers_and_ends_the_others() {
     let house = House::new(2);
     let mut spec = house.spec();
     spec.go_on = false;
@@ -174,7 +174,7 @@ fn a_node_that_does_not_end_is_given_up() {
     assert_eq!(outcome.processes[1].end, End::Lost(JobError::NodeUnresponsive(1)));
     assert_eq!(outcome.lost, [1]);
     let streams = colony_ciod::Streams::output(null().into(), null().into()).expect("streams");
-    assert_eq!(house.ciod.launch(house.spec(), &house.links, streams).err(), Some(JobError::NodeLost(1)));
+    assert_eq!(house.ciod.launch(house.spec(), &house.numbers(), streams).err(), Some(JobError::NodeLost(1)));
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn a_job_has_its_time() {
 }
 
 #[test]
-fn nodes_that_never_come_are_told() {
+fn nodes_that_never_get_ready_are_reported() {
     let mut config = config();
     config.ready = Duration::from_millis(300);
     let house = House::with(2, config);
@@ -253,7 +253,7 @@ fn a_worker_is_confined_and_has_no_descriptors_of_its_starter() {
 }
 
 #[test]
-fn a_worker_that_is_killed_is_told() {
+fn a_killed_worker_is_reported() {
     let house = House::new(2);
     let (job, _nodes, _output) = house.run(house.spec());
     let pid = nix::unistd::Pid::from_raw(job.worker() as i32);

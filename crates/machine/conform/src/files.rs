@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is in files.
+//! Contents of files.
 
 use colony_fship::calls::number as n;
 

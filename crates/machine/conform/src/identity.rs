@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who and where a process is, and what it may use.
+//! Identity and place of a process, and the resources it may use.
 
 use colony_fship::calls::number as n;
 

@@ -5,7 +5,7 @@ use colony_fship::calls::number as n;
 
 use crate::report::{HERE, NO_FD, NOWHERE, Report, close, file, mut_of, of, open, text};
 
-/// What of a `struct stat` does not depend on when and where.
+/// The fields of a `struct stat` that do not depend on time and machine.
 fn stat_text(words: &[u64; 18]) -> String {
     let (mode, uid) = (words[3] as u32, (words[3] >> 32) as u32);
     format!("links {} mode {mode:o} uid {uid} gid {} size {}", words[2], words[4] as u32, words[6])

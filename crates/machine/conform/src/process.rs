@@ -92,7 +92,7 @@ pub(crate) fn last(r: &mut Report) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// What the program does that was started by itself: says what it was given, and ends.
+/// The program, when it was started by itself: prints its arguments and environment, and ends.
 pub(crate) fn again() -> ExitCode {
     let mut r = Report::new();
     let environment: Vec<_> = std::env::vars().filter(|(name, _)| !name.starts_with("COLONY")).collect();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a program may not do: instructions of the system's own, and memory that is not the program's.
+//! Actions that a program may not do: privileged instructions, and accesses to memory that is not the program's.
 
 use std::sync::atomic::{AtomicI32, AtomicI64, Ordering::Relaxed};
 

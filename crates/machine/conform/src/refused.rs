@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a compute node refuses, at once and with the right error. Linux would do most of it.
+//! Calls that a compute node refuses, at once and with the right error. Linux would do most of them.
 
 use colony_fship::Class;
 use colony_fship::calls::{CALLS, number as n};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How cases are tried and told.
+//! Running and reporting of cases.
 
 use colony_fship::Errno;
 use colony_fship::calls::CALLS;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the program tries, by what it prints.
+//! The calls that the program tries, by its output.
 
 use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt;

@@ -10,7 +10,7 @@ use Arg::{
 use Class::{Error, Local, Shipped};
 use Len::{Bits, Bytes, Times};
 
-/// Who does a call.
+/// The side that does a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// The kernel of the node, by itself.
@@ -21,7 +21,7 @@ pub enum Class {
     Error(Errno),
 }
 
-/// How long a piece of memory is.
+/// Length of a piece of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Len {
     /// As argument `n` says, in bytes.
@@ -34,7 +34,7 @@ pub enum Len {
     Bits(u8),
 }
 
-/// What an argument is.
+/// Meaning of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arg {
     /// A number; or memory that the handler itself looks after.
@@ -71,9 +71,9 @@ pub enum Arg {
     MsgIn,
     /// A `msghdr` that is received.
     MsgOut,
-    /// What the second argument of `ioctl` makes it.
+    /// An address or a value, by the second argument of `ioctl`.
     Ioctl,
-    /// What the second argument of `fcntl` makes it.
+    /// An address or a value, by the second argument of `fcntl`.
     Fcntl,
 }
 
@@ -84,9 +84,9 @@ pub struct Call {
     pub number: u16,
     /// Linux's name.
     pub name: &'static str,
-    /// Who does it.
+    /// The side that does it.
     pub class: Class,
-    /// What its arguments are.
+    /// Its arguments.
     pub args: &'static [Arg],
 }
 

@@ -58,7 +58,7 @@ errnos! {
 }
 
 impl Errno {
-    /// What a system call returns for it.
+    /// The result of a system call that fails with it.
     pub const fn result(self) -> i64 {
         -(self.0 as i64)
     }

@@ -32,7 +32,7 @@ const MAGIC: [u8; 4] = *b"CNFS";
 /// Local experimental EtherType (IEEE 802, 2014, 9.2.3).
 const ETHER_TYPE: [u8; 2] = [0x88, 0xb5];
 
-/// What a frame is for.
+/// Kinds of frames.
 pub mod kind {
     /// Nothing but [`super::Head::ack`]; has no number.
     pub const ACK: u8 = 0;
@@ -52,7 +52,7 @@ pub mod kind {
     pub const MISSING: u8 = 7;
 }
 
-/// What each frame begins with, little-endian.
+/// The head of each frame, little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C, packed)]
 pub struct Head {
@@ -111,7 +111,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// Whether `length` bytes at `place` may be written.
+    /// Returns `true` if `length` bytes at `place` may be written.
     fn takes(self, place: u64, length: u64, window: u64) -> bool {
         let within = |first: u64, end: u64| {
             first <= place && place.checked_add(length).is_some_and(|past| past <= end)
@@ -124,7 +124,7 @@ impl Side {
     }
 }
 
-/// What a frame says; it was checked.
+/// The content of a frame, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content<'a> {
     /// See [`kind::ACK`].
@@ -137,7 +137,7 @@ pub enum Content<'a> {
     Put {
         /// Offset in the window.
         place: u64,
-        /// What belongs there.
+        /// The bytes that belong there.
         bytes: &'a [u8],
     },
     /// See [`kind::CLEAR`].
@@ -182,7 +182,7 @@ pub fn read(frame: &[u8], side: Side, window: u64) -> Option<(Head, Content<'_>)
     Some((head, content))
 }
 
-/// Which frames have gone and come, on one side.
+/// The state of one side: numbers of the frames sent and received.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Flow {
     next: u32,
@@ -190,11 +190,11 @@ pub struct Flow {
     expected: u32,
     /// Since the last progress, frames were sent again because the other side asked for it.
     repeated: bool,
-    /// What the other side is to be told: [`kind::ACK`] or [`kind::MISSING`].
+    /// The answer owed to the other side: [`kind::ACK`] or [`kind::MISSING`].
     owes: Option<u8>,
 }
 
-/// What a frame that has come asks for.
+/// The action that a received frame asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// Nothing: it has come before, too early, or only to tell.
@@ -211,7 +211,7 @@ impl Flow {
         Self { next: 0, acked: 0, expected: 0, repeated: false, owes: None }
     }
 
-    /// Whether one more frame may go.
+    /// Returns `true` if one more frame may be sent.
     pub fn has_room(&self) -> bool {
         self.in_flight() < FLIGHT
     }
@@ -257,7 +257,7 @@ impl Flow {
         if head.seq == self.expected { Heard::Next } else { Heard::Nothing }
     }
 
-    /// What the other side tells; how many frames need not be kept any more.
+    /// Takes an acknowledgement of the other side, and returns the number of frames that need not be kept any more.
     pub fn acked(&mut self, ack: u32) -> u32 {
         let more = ack.wrapping_sub(self.acked);
         // an old one, or nonsense
@@ -277,7 +277,7 @@ impl Flow {
         self.in_flight() > 0 && !core::mem::replace(&mut self.repeated, true)
     }
 
-    /// Whether a frame with this number comes after one that has not come.
+    /// Returns `true` if a frame with this number comes after one that is missing.
     fn is_ahead(&self, seq: u32) -> bool {
         (1..FLIGHT).contains(&seq.wrapping_sub(self.expected))
     }
@@ -304,12 +304,12 @@ fn counted(call: u32) -> Option<u64> {
     })
 }
 
-/// Whether the node sends the bytes of a span with its request.
+/// Returns `true` if the node sends the bytes of a span with its request.
 pub fn before(call: u32, span: &Span) -> bool {
     span.used != Use::Write || span.length <= SMALL || counted(call).is_none()
 }
 
-/// How much of each span comes back with a reply; ask in the order of [`crate::spans::each`].
+/// Lengths of the spans that come back with a reply; ask in the order of [`crate::spans::each`].
 #[derive(Clone, Copy, Debug)]
 pub struct After {
     call: u32,
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn each_side_writes_only_what_is_its() {
+    fn each_side_writes_only_its_own_areas() {
         let put = |side, place: u64, length: usize| {
             read(&frame(kind::PUT, place, &vec![1; length]), side, WINDOW).is_some()
         };
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_call_fills_comes_back_and_nothing_else() {
+    fn only_memory_that_a_call_fills_comes_back() {
         let span = |length, used| Span { address: 0, length, used, string: false };
         let (long, short) = (span(5000, Use::Write), span(100, Use::Write));
         assert!(!before(number::read, &long) && before(number::read, &short) && before(number::stat, &long));
@@ -453,7 +453,7 @@ mod tests {
 
         /// Over a link that loses, doubles and reorders, all frames come, once and in order.
         #[test]
-        fn what_was_sent_comes_in_order(
+        fn frames_arrive_in_order(
             start in prop_oneof![Just(0u32), (u32::MAX - 40)..u32::MAX],
             count in 1u32..60,
             fate in prop::collection::vec(0u8..6, 400),

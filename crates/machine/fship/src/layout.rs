@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What lies where in the window, and what a job's start looks like.
+//! The layout of the window, and the block that starts a job.
 //!
 //! ```text
 //! 0                 2 MiB                                    W/2 (virtual node mode)              W
@@ -22,49 +22,49 @@ pub const LARGE_PAGE: u64 = 2 << 20;
 pub const PAGE: u64 = 4096;
 /// Processes of a node at most: one a CPU.
 pub const CHANNELS: usize = 2;
-/// Where the user finds the window shared by all nodes of the partition, if there is one.
+/// The user's address of the window shared by all nodes of the partition, if there is one.
 pub const TORUS_VA: u64 = 0x7000_0000_0000;
-/// Where a static-pie program is loaded.
+/// Load address of a static-pie program.
 pub const PIE_BASE: u64 = 4 << 20;
 /// Room for the stack at the top of a bank.
 pub const STACK: u64 = 8 << 20;
 /// The smallest and the largest window.
 pub const WINDOW_SIZES: core::ops::RangeInclusive<u64> = (16 << 20)..=(64 << 30);
 
-/// Where [`Header`] is.
+/// Offset of the [`Header`].
 pub const HEADER_AT: u64 = 0;
-/// Where [`JobBlock`] is.
+/// Offset of the [`JobBlock`].
 pub const JOB_AT: u64 = 0x1000;
-/// Where the first [`CrashRecord`] is; the second follows it.
+/// Offset of the first [`CrashRecord`]; the second follows it.
 pub const CRASH_AT: u64 = 0x3000;
-/// Where the first channel is; the second is [`CHANNEL_SIZE`] further.
+/// Offset of the first channel; the second is [`CHANNEL_SIZE`] further.
 pub const CHANNELS_AT: u64 = 0x8000;
 /// Bytes of a channel.
 pub const CHANNEL_SIZE: u64 = 0x4000;
-/// Where words of the kernel for the daemon's log are.
+/// Offset of the kernel's messages for the daemon's log.
 pub const LOG_AT: u64 = 0x10000;
 /// Bytes of that area.
 pub const LOG_SIZE: u64 = 0x1000;
 
 /// In a channel: the ring of requests, the ring of replies, and the word of signals.
 pub const REQUESTS_IN_CHANNEL: u64 = 0;
-/// Where the ring of replies is in a channel.
+/// Offset of the ring of replies in a channel.
 pub const REPLIES_IN_CHANNEL: u64 = 0x2000;
 /// In a channel: an `AtomicU64` whose bit `n - 1` says that signal `n` is to be delivered; the daemon sets, the
 /// kernel takes. What a call itself raises (`SIGPIPE`) is set before its reply is published.
 pub const SIGNALS_IN_CHANNEL: u64 = 0x3f00;
 
-/// Where channel `n` is in the window.
+/// Offset of channel `n` in the window.
 pub const fn channel_at(n: usize) -> u64 {
     CHANNELS_AT + n as u64 * CHANNEL_SIZE
 }
 
-/// Where the crash record of channel `n` is in the window.
+/// Offset of the crash record of channel `n` in the window.
 pub const fn crash_at(n: usize) -> u64 {
     CRASH_AT + (n * size_of::<CrashRecord>()) as u64
 }
 
-/// What the daemon writes before the node starts.
+/// The header of the window, which the daemon writes before the node starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Header {
@@ -76,7 +76,7 @@ pub struct Header {
     pub node: u32,
     /// Bytes of the window.
     pub window: u64,
-    /// How often the kernel looks for a reply before it halts; [`POLL`] for ever.
+    /// Number of times the kernel looks for a reply before it halts; with [`POLL`] it never halts.
     pub spin: u64,
 }
 
@@ -112,7 +112,7 @@ pub struct Process {
     pub entry: u64,
     /// Stack pointer at the first instruction: `argc`, `argv`, the environment and the auxiliary vector are there.
     pub stack: u64,
-    /// Where the heap begins: the end of the last segment.
+    /// First address of the heap: the end of the last segment.
     pub heap: u64,
     /// Bytes of the process's memory, with the first 2 MiB; a multiple of 2 MiB.
     pub memory: u64,
@@ -122,23 +122,23 @@ pub struct Process {
     pub segments: [Segment; SEGMENTS],
     /// Number of the process in the job.
     pub rank: u32,
-    /// What `getpid` says.
+    /// The result of `getpid`.
     pub pid: u32,
-    /// What `getppid` says.
+    /// The result of `getppid`.
     pub ppid: u32,
-    /// What `getuid` and `geteuid` say.
+    /// The result of `getuid` and `geteuid`.
     pub uid: u32,
-    /// What `getgid` and `getegid` say.
+    /// The result of `getgid` and `getegid`.
     pub gid: u32,
     /// Groups in use.
     pub groups_len: u32,
-    /// What `getgroups` says.
+    /// The groups that `getgroups` returns.
     pub groups: [u32; 32],
     /// Name of the program, for `prctl` and crash records; ends with a zero.
     pub name: [u8; 16],
 }
 
-/// What a job's start looks like: written by the daemon before it answers `NEXT_JOB`.
+/// The block that starts a job: written by the daemon before it answers `NEXT_JOB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct JobBlock {
@@ -150,7 +150,7 @@ pub struct JobBlock {
     pub realtime_ns: u64,
     /// Seed of `getrandom`.
     pub random: [u64; 4],
-    /// Who am I: what the control system tells a node of its place.
+    /// The node's place, as the control system gives it.
     pub personality: Personality,
     /// The processes.
     pub processes: [Process; CHANNELS],
@@ -158,6 +158,7 @@ pub struct JobBlock {
 
 /// A node's place in the machine (SC06 paper, 4.2: the personality).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[repr(C)]
 pub struct Personality {
     /// Number of this node in its partition.

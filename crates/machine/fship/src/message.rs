@@ -12,7 +12,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub struct Request {
     /// Counts the requests of a channel; the reply repeats it.
     pub seq: u32,
-    /// What to do.
+    /// The call: its Linux number, or one of [`own`].
     pub call: u32,
     /// The arguments, as the program gave them.
     pub args: [u64; 6],
@@ -57,7 +57,7 @@ pub mod own {
     /// is answered with `EINTR` now, or with what it has moved so far, if it still waits. This request itself gets no reply.
     pub const CANCEL: u32 = 0x8005;
 
-    /// Whether a request is answered.
+    /// Returns `true` if a request with this number is answered.
     pub const fn has_reply(call: u32) -> bool {
         !matches!(call, EXIT | FAULT | LOG | CANCEL)
     }

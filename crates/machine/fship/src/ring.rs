@@ -10,17 +10,21 @@
 
 use core::mem::size_of;
 
+use zerocopy::{FromBytes, IntoBytes};
+
 use self::sync::{AtomicU32, Cell, Ordering, fence};
 
 #[cfg(not(loom))]
 mod sync {
     pub(super) use core::sync::atomic::{AtomicU32, Ordering, fence};
 
+    use super::Message;
+
     /// A value that the other side of the window may write at any time.
     #[repr(transparent)]
     pub(super) struct Cell<T>(core::cell::UnsafeCell<T>);
 
-    impl<T: Copy> Cell<T> {
+    impl<T: Message> Cell<T> {
         #[cfg(test)]
         pub(super) fn new(value: T) -> Self {
             Self(core::cell::UnsafeCell::new(value))
@@ -28,12 +32,12 @@ mod sync {
 
         pub(super) fn read(&self) -> T {
             // SAFETY: the pointer comes from a reference; volatile, since the other side may write meanwhile, and
-            // every bit pattern is a value of the types that rings carry.
+            // any bytes are a value of a `Message`.
             unsafe { self.0.get().read_volatile() }
         }
 
         pub(super) fn write(&self, value: T) {
-            // SAFETY: as above; only the producer writes, and there is one.
+            // SAFETY: as above; only the producer writes, and there is one by the promise of `Producer::new`.
             unsafe { self.0.get().write_volatile(value) }
         }
     }
@@ -43,9 +47,11 @@ mod sync {
 mod sync {
     pub(super) use loom::sync::atomic::{AtomicU32, Ordering, fence};
 
+    use super::Message;
+
     pub(super) struct Cell<T>(loom::cell::UnsafeCell<T>);
 
-    impl<T: Copy> Cell<T> {
+    impl<T: Message> Cell<T> {
         pub(super) fn new(value: T) -> Self {
             Self(loom::cell::UnsafeCell::new(value))
         }
@@ -61,6 +67,12 @@ mod sync {
         }
     }
 }
+
+/// Types that a ring carries. Any bytes are a value (`FromBytes`), since the other side of the window may write anything
+/// over a slot; no byte is padding (`IntoBytes`), so that no memory of the sender's leaks into the window.
+pub trait Message: Copy + FromBytes + IntoBytes {}
+
+impl<T: Copy + FromBytes + IntoBytes> Message for T {}
 
 /// Messages that a ring holds.
 #[cfg(not(loom))]
@@ -90,7 +102,8 @@ pub struct Ring<T> {
     slots: [Cell<T>; SLOTS],
 }
 
-// SAFETY: what is shared is reached through atomics and volatile copies only.
+// SAFETY: the places are atomics. A slot is written by the one producer only, and read by the one consumer only after
+// the producer has published it and before the consumer has given it back.
 unsafe impl<T: Send> Sync for Ring<T> {}
 
 /// The other side has published a place that no ring can have.
@@ -105,7 +118,7 @@ impl core::fmt::Display for Corrupt {
 
 impl core::error::Error for Corrupt {}
 
-/// Why nothing could be published.
+/// The reason why nothing was published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The consumer has not taken the last [`SLOTS`] messages yet.
@@ -114,7 +127,7 @@ pub enum Refused {
     Corrupt,
 }
 
-/// Whether the consumer must be woken.
+/// The doorbell: rung if the consumer must be woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Bell {
@@ -136,15 +149,19 @@ impl<T> Ring<T> {
     }
 }
 
-/// The side that publishes.
+/// The side that publishes. A ring has one at most.
 pub struct Producer<'a, T> {
     ring: &'a Ring<T>,
     tail: u32,
 }
 
-impl<'a, T: Copy> Producer<'a, T> {
-    /// Goes on where the last producer stopped. There is one producer at a time.
-    pub fn new(ring: &'a Ring<T>) -> Self {
+impl<'a, T: Message> Producer<'a, T> {
+    /// Continues where the last producer of this ring stopped.
+    ///
+    /// # Safety
+    /// As long as the value lives it is the only producer of the ring: no other `Producer` of it exists, neither through
+    /// this reference nor through another [`Ring::at`] of the same memory. Two would write one slot at once.
+    pub unsafe fn new(ring: &'a Ring<T>) -> Self {
         Self { ring, tail: ring.tail.0.load(Ordering::Relaxed) }
     }
 
@@ -168,27 +185,32 @@ impl<'a, T: Copy> Producer<'a, T> {
 }
 
 impl<T> Producer<'_, T> {
-    /// Whether the consumer sleeps, or is about to. [`Producer::push`] has asked this already; it is asked again where a
-    /// fence of the processor orders nothing (an emulator of one CPU), after something that does.
+    /// [`Bell::Ring`] if the consumer sleeps, or is about to. [`Producer::push`] has asked this already. Where a fence of the
+    /// processor orders nothing (an emulator of one CPU), ask again after something that does.
     pub fn bell(&self) -> Bell {
         if self.ring.sleeps.0.load(Ordering::Relaxed) != 0 { Bell::Ring } else { Bell::Silent }
     }
 
-    /// Whether the consumer has taken all that was published.
+    /// Returns `true` if the consumer has taken all that was published.
     pub fn drained(&self) -> bool {
         self.ring.head.0.load(Ordering::Acquire) == self.tail
     }
 }
 
-/// The side that takes.
+/// The side that takes. A ring has one at most.
 pub struct Consumer<'a, T> {
     ring: &'a Ring<T>,
     head: u32,
 }
 
-impl<'a, T: Copy> Consumer<'a, T> {
-    /// Goes on where the last consumer stopped. There is one consumer at a time.
-    pub fn new(ring: &'a Ring<T>) -> Self {
+impl<'a, T: Message> Consumer<'a, T> {
+    /// Continues where the last consumer of this ring stopped.
+    ///
+    /// # Safety
+    /// As long as the value lives it is the only consumer of the ring: no other `Consumer` of it exists, neither through
+    /// this reference nor through another [`Ring::at`] of the same memory. One of two would give a slot back to the
+    /// producer, who writes it, while the other reads it.
+    pub unsafe fn new(ring: &'a Ring<T>) -> Self {
         Self { ring, head: ring.head.0.load(Ordering::Relaxed) }
     }
 
@@ -218,7 +240,7 @@ impl<'a, T: Copy> Consumer<'a, T> {
         Ok(message)
     }
 
-    /// Whether there is something to take (or damage to be told by [`Consumer::pop`]).
+    /// Returns `true` if there is a message (or damage that [`Consumer::pop`] reports).
     pub fn waiting(&self) -> bool {
         self.ring.tail.0.load(Ordering::Acquire) != self.head
     }
@@ -242,12 +264,26 @@ impl<'a, T: Copy> Consumer<'a, T> {
 }
 
 #[cfg(any(test, loom))]
-impl<T: Copy + Default> Default for Ring<T> {
+impl<T: Message + Default> Default for Ring<T> {
     fn default() -> Self {
         let line = || Line(AtomicU32::new(0));
         let slots = core::array::from_fn(|_| Cell::new(T::default()));
         Self { tail: line(), head: line(), sleeps: line(), slots }
     }
+}
+
+/// The producer of a ring of the test's own, which makes one at a time.
+#[cfg(test)]
+fn producer<T: Message>(ring: &Ring<T>) -> Producer<'_, T> {
+    // SAFETY: see above.
+    unsafe { Producer::new(ring) }
+}
+
+/// The consumer of a ring of the test's own, which makes one at a time.
+#[cfg(test)]
+fn consumer<T: Message>(ring: &Ring<T>) -> Consumer<'_, T> {
+    // SAFETY: see above.
+    unsafe { Consumer::new(ring) }
 }
 
 #[cfg(all(test, loom))]
@@ -286,7 +322,7 @@ mod models {
             let shared = Arc::new((Ring::<u32>::default(), Doorbell::default()));
             let theirs = shared.clone();
             let producer = thread::spawn(move || {
-                let mut ring = Producer::new(&theirs.0);
+                let mut ring = producer(&theirs.0);
                 for n in 1..=count {
                     loop {
                         match ring.push(n) {
@@ -298,7 +334,7 @@ mod models {
                     }
                 }
             });
-            let mut ring = Consumer::new(&shared.0);
+            let mut ring = consumer(&shared.0);
             for n in 1..=count {
                 let got = loop {
                     if let Some(got) = ring.pop().unwrap() {
@@ -317,7 +353,7 @@ mod models {
     }
 
     #[test]
-    fn a_message_arrives_and_wakes_who_sleeps() {
+    fn a_message_arrives_and_wakes_a_sleeper() {
         messages_arrive(1, None);
     }
 
@@ -343,7 +379,7 @@ mod models {
             ));
             let theirs = shared.clone();
             let daemon = thread::spawn(move || {
-                let (mut requests, mut replies) = (Consumer::new(&theirs.0), Producer::new(&theirs.1));
+                let (mut requests, mut replies) = (consumer(&theirs.0), producer(&theirs.1));
                 loop {
                     if let Some(n) = requests.pop().unwrap() {
                         assert_ne!(replies.push(n + 1), Err(Refused::Corrupt));
@@ -355,7 +391,7 @@ mod models {
                     }
                 }
             });
-            let (mut requests, mut replies) = (Producer::new(&shared.0), Consumer::new(&shared.1));
+            let (mut requests, mut replies) = (producer(&shared.0), consumer(&shared.1));
             if requests.push(41) == Ok(Bell::Ring) {
                 shared.2.ring();
             }
@@ -381,7 +417,7 @@ mod tests {
         #[test]
         fn it_is_a_queue(wishes in proptest::collection::vec(any::<Option<u64>>(), 0..200)) {
             let ring = Ring::<u64>::default();
-            let (mut producer, mut consumer) = (Producer::new(&ring), Consumer::new(&ring));
+            let (mut producer, mut consumer) = (producer(&ring), consumer(&ring));
             let mut model = std::collections::VecDeque::new();
             for wish in wishes {
                 match wish {
@@ -397,9 +433,9 @@ mod tests {
 
         /// Whatever the other side writes over the shared places, each side gets a message, nothing, or an error.
         #[test]
-        fn damage_is_told_or_harmless(words in proptest::collection::vec((0..3usize, any::<u32>(), any::<bool>()), 0..100)) {
+        fn a_damaged_ring_is_an_error_or_harmless(words in proptest::collection::vec((0..3usize, any::<u32>(), any::<bool>()), 0..100)) {
             let ring = Ring::<u64>::default();
-            let (mut producer, mut consumer) = (Producer::new(&ring), Consumer::new(&ring));
+            let (mut producer, mut consumer) = (producer(&ring), consumer(&ring));
             for (place, word, push) in words {
                 [&ring.tail, &ring.head, &ring.sleeps][place].0.store(word, Ordering::Relaxed);
                 if push {
@@ -412,9 +448,9 @@ mod tests {
     }
 
     #[test]
-    fn who_sleeps_is_rung_for_and_who_has_a_message_does_not_sleep() {
+    fn a_sleeping_consumer_is_rung_for_and_one_with_a_message_does_not_sleep() {
         let ring = Ring::<u64>::default();
-        let (mut producer, mut consumer) = (Producer::new(&ring), Consumer::new(&ring));
+        let (mut producer, mut consumer) = (producer(&ring), consumer(&ring));
         assert!(consumer.may_sleep());
         assert!(producer.drained());
         assert_eq!(producer.push(1), Ok(Bell::Ring));
@@ -430,9 +466,9 @@ mod tests {
     #[test]
     fn a_ring_outlives_its_users() {
         let ring = Ring::<u64>::default();
-        assert_eq!(Producer::new(&ring).push(7), Ok(Bell::Silent));
-        assert_eq!(Consumer::new(&ring).pop(), Ok(Some(7)));
-        assert_eq!(Producer::new(&ring).push(8), Ok(Bell::Silent));
-        assert_eq!(Consumer::new(&ring).pop(), Ok(Some(8)));
+        assert_eq!(producer(&ring).push(7), Ok(Bell::Silent));
+        assert_eq!(consumer(&ring).pop(), Ok(Some(7)));
+        assert_eq!(producer(&ring).push(8), Ok(Bell::Silent));
+        assert_eq!(consumer(&ring).pop(), Ok(Some(8)));
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which memory the arguments of a call name.
+//! The memory that the arguments of a call name.
 //!
 //! Both sides ask this for every shipped call: the kernel with the memory as it is mapped, the daemon with its own
 //! copy of what is read here (a program may change an array of `iovec` while it is looked at; what was checked is
@@ -15,7 +15,7 @@ pub const IOVECS: u64 = 1024;
 /// Bytes that one call moves, at most: as Linux has it.
 pub const MOVED: u64 = 0x7fff_f000;
 
-/// What is done with a piece of memory.
+/// Use of a piece of memory by a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     /// The daemon reads it.
@@ -27,7 +27,7 @@ pub enum Use {
 }
 
 impl Use {
-    /// Whether it is written.
+    /// Returns `true` if it is written.
     pub const fn writes(self) -> bool {
         matches!(self, Self::Write | Self::Both)
     }
@@ -40,7 +40,7 @@ pub struct Span {
     pub address: u64,
     /// Bytes; never more than [`MOVED`].
     pub length: u64,
-    /// What is done with it.
+    /// Its use.
     pub used: Use,
     /// A string up to its zero: `length` is only the most that it can have, and may reach beyond the memory.
     pub string: bool,
@@ -48,7 +48,7 @@ pub struct Span {
 
 /// The memory of a process, as one side sees it.
 pub trait Memory {
-    /// Whether all of `length` bytes at `address` are the process's, and writable if `write`.
+    /// Returns `true` if all of `length` bytes at `address` are the process's, and writable if `write`.
     fn holds(&self, address: u64, length: u64, write: bool) -> bool;
 
     /// Copies from `address`.
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_are_checked_for_what_is_done_with_them() {
+    fn buffers_are_checked_by_their_use() {
         let memory = Flat(vec![0; 0x1000]);
         assert_eq!(seen(&memory, number::write, [1, 0x1000, 16, 0, 0, 0]), Ok(vec![(0x1000, 16, Use::Read)]));
         assert_eq!(seen(&memory, number::read, [0, 0x1000, 16, 0, 0, 0]), Err(Errno::EFAULT), "not writable");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long system calls take: on a compute node, by doorbell and polled, and on Linux in the same emulator.
+//! Times of system calls: on a compute node, by doorbell and polled, and on Linux in the same emulator.
 //!
 //! `./x bench fship [SAMPLES]`
 

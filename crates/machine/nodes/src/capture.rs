@@ -17,14 +17,14 @@ pub struct Capturing {
     pub(crate) stderr: File,
 }
 
-/// What a job has printed, and what became of it.
+/// The output of a job, and its outcome.
 #[derive(Clone, Debug)]
 pub struct Captured {
     /// Standard output of all processes.
     pub stdout: String,
     /// Standard error of all processes.
     pub stderr: String,
-    /// How they ended.
+    /// The outcome of the job.
     pub outcome: JobOutcome,
     /// The nodes that died meanwhile.
     pub deaths: Vec<Death>,

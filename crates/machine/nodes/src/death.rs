@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a node died.
+//! Deaths of nodes.
 
 use std::fmt;
 
@@ -10,13 +10,13 @@ use serde::Serialize;
 pub struct Death {
     /// Its number.
     pub node: u32,
-    /// What died.
+    /// The part of the node that died.
     pub cause: Cause,
     /// The last that its kernel and its emulator said.
     pub said: String,
 }
 
-/// What of a node has died.
+/// The part of a node that died.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {

@@ -5,10 +5,10 @@ use std::fs::File;
 use std::io::PipeReader;
 use std::os::fd::OwnedFd;
 
-use colony_vm::qemu::{self, CPU};
+use colony_vm::{Accel, qemu};
 
 use crate::boot::{Booter, Emulator};
-use crate::{Accel, CnkError, Link, Machine};
+use crate::{CnkError, Link, Machine};
 
 /// Descriptors of the emulator: the kernel, the link to the I/O daemon, the memory shared by the nodes.
 const KERNEL_FD: i32 = qemu::FIRST_FD;
@@ -19,7 +19,10 @@ const KERNEL_MIB: u64 = 16;
 /// Memory behind a window of the node's own, MiB: the firmware keeps its tables at the end.
 const FIRMWARE_MIB: u64 = 2;
 
-/// What an emulator gets.
+/// Memory for translated code, MiB.
+const TRANSLATED_MIB: u32 = 32;
+
+/// Descriptors that an emulator inherits.
 pub(crate) struct Parts {
     pub kernel: File,
     pub link: OwnedFd,
@@ -51,7 +54,7 @@ fn processors(machine: &Machine) -> String {
 }
 
 fn arguments(machine: &Machine, torus: Option<u64>) -> Vec<String> {
-    let mut all: Vec<String> = Vec::new();
+    let mut all = machine.accel.options(Some(TRANSLATED_MIB));
     let mut add = |words: &[&str]| all.extend(words.iter().map(|&w| w.to_owned()));
     add(&["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
     // no firmware, no legacy devices: nothing that the kernel would have to probe
@@ -61,17 +64,6 @@ fn arguments(machine: &Machine, torus: Option<u64>) -> Vec<String> {
         Link::Network(_) => (machine.memory >> 20) + FIRMWARE_MIB,
     };
     add(&["-m", &format!("{}M", KERNEL_MIB + own_mib), "-smp", &processors(machine)]);
-    match machine.accel {
-        Accel::Emulated => {
-            add(&["-accel", "tcg,thread=multi,tb-size=32", "-cpu", CPU]);
-        }
-        Accel::Kvm => add(&["-accel", "kvm", "-cpu", "host"]),
-        Accel::Counted { shift } => {
-            add(&["-accel", "tcg,thread=single,tb-size=32", "-icount", &format!("shift={shift},sleep=off")]);
-            // no randomness from the host's processor
-            add(&["-cpu", &format!("{CPU},-rdrand,-rdseed")]);
-        }
-    }
     add(&["-kernel", &format!("/proc/self/fd/{KERNEL_FD}")]);
     let word = if machine.debug { "debug" } else { "quiet" };
     let words: Vec<&str> =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can go wrong with a partition.
+//! Errors of partitions.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,15 +9,15 @@ use colony_vm::VmError;
 
 use crate::death::Death;
 
-/// Why a partition does not boot, or a job does not start.
+/// The reason why a partition does not boot, or a job does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum CnkError {
     /// The operating system refused something.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// The action that failed.
         what: &'static str,
-        /// What it said.
+        /// The system's error.
         source: io::Error,
     },
     /// The program that boots nodes cannot be used.
@@ -25,7 +25,7 @@ pub enum CnkError {
     Boot {
         /// The program.
         program: PathBuf,
-        /// What failed.
+        /// The system's error.
         source: io::Error,
     },
     /// This process may not have the descriptors of so many nodes.
@@ -59,7 +59,7 @@ pub enum CnkError {
 }
 
 impl CnkError {
-    /// Whether other words would cure it.
+    /// Returns `true` if the caller asked for something impossible (exit code 2).
     #[must_use]
     pub const fn is_wrong_use(&self) -> bool {
         match self {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether a node lives, as far as that is to be seen from outside.
+//! Signs of life of a node, as far as they are seen from outside.
 
 use std::io::Read;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,14 +14,14 @@ use crate::death::{Cause, Death};
 
 /// Bytes of a console that are kept: its end.
 const CONSOLE: usize = 64 << 10;
-/// How a kernel's last words begin.
+/// The beginning of a kernel's panic message.
 const PANIC: &str = "cnk: panicked at ";
-/// How an emulator ends that nothing has gone wrong with. The kernel never switches its machine off, so this is the end
+/// The end of an emulator in which nothing went wrong. The kernel never switches its machine off, so this is the end
 /// by `-no-reboot` after a reset, or by a signal that the emulator handles and tells.
 const SUCCESS: &str = "exit status 0";
 /// The message of an emulator that ends by a signal it handles.
 const TERMINATED: &str = "terminating on signal";
-/// How long last words may be on their way.
+/// Time that last words may be on their way.
 const LAST_WORDS: Duration = Duration::from_millis(20);
 
 /// The signs of life of a node. Clones are of the same node.
@@ -58,12 +58,12 @@ impl Life {
         self.number
     }
 
-    /// What its kernel and its emulator have said, the last of it.
+    /// The end of the output of its kernel and its emulator.
     pub(crate) fn console(&self) -> String {
         String::from_utf8_lossy(&self.lock().kept).into_owned()
     }
 
-    /// What it died of, if it has.
+    /// The node's death, if it has died.
     pub(crate) fn death(&self) -> Option<Death> {
         let panic = || self.lock().panicked.then_some(Cause::Panic);
         let mut cause = self
@@ -86,7 +86,7 @@ impl Life {
     }
 }
 
-/// How a child of this process has ended, if it has; it is left for who waits for it.
+/// The end of a child of this process, if it has ended; the child is not reaped.
 fn ended(child: Pid) -> Option<String> {
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     match waitid(Id::Pid(child), flags) {
@@ -159,7 +159,7 @@ pub(crate) mod tests {
         memory
     }
 
-    /// How a node ends whose kernel is this code.
+    /// The death of a node whose kernel is this code.
     fn end_of(code: &[u8], signal: Option<Signal>) -> Death {
         let machine = Machine { cpus: 1, link: Link::Network(Network::default()), ..Machine::default() };
         let (link, _other) = UnixDatagram::pair().expect("a pair of sockets");
@@ -184,7 +184,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_triple_fault_is_told_as_one_and_an_emulator_that_is_ended_is_not() {
+    fn a_triple_fault_is_reported_as_one_and_an_ended_emulator_is_not() {
         if let Some(reason) = colony_vm::testing::missing() {
             return colony_testing::skip(reason);
         }
@@ -199,7 +199,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_panic_is_seen_in_whatever_parts_it_comes() {
+    fn a_panic_is_seen_in_any_parts() {
         let words = format!("cnk: 2 CPUs\n{PANIC}src/job.rs:1:1:\nno\n");
         for part in [1, 5, 4096] {
             let mut console = Console::default();
@@ -212,7 +212,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn who_has_ended_is_seen_and_left_to_who_waits() {
+    fn an_ended_child_is_seen_and_not_reaped() {
         let mut child = std::process::Command::new("cat")
             .stdin(std::process::Stdio::piped())
             .stdout(std::process::Stdio::null())

@@ -1,30 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a node is made of.
+//! The machine of a node: CPUs, memory, link.
 
 use colony_ciod::{Mode, Network};
 use colony_fship::{frame, layout};
+use colony_vm::{Accel, VmError};
 use serde::Serialize;
 
 use crate::CnkError;
 
-/// What does a node's instructions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Accel {
-    /// Emulation: works everywhere.
-    #[default]
-    Emulated,
-    /// Emulation that counts instructions instead of time: each takes 2^shift ns. Nothing that the host does
-    /// else is seen; one CPU.
-    Counted {
-        /// Power of two, ns.
-        shift: u8,
-    },
-    /// The host's processor, by `/dev/kvm`.
-    Kvm,
-}
-
-/// How a node reaches its I/O daemon.
+/// The link of a node to its I/O daemon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Link {
@@ -44,9 +28,9 @@ pub struct Machine {
     pub memory: u64,
     /// Memory shared by the nodes for messages, bytes; `None`: as much as they need; 0: there is none.
     pub torus: Option<u64>,
-    /// How it reaches its I/O daemon.
+    /// The link to its I/O daemon.
     pub link: Link,
-    /// What does the instructions.
+    /// Execution of its instructions; not [`Accel::SingleThread`].
     pub accel: Accel,
     /// Let the kernel tell what it does on its console.
     pub debug: bool,
@@ -76,14 +60,19 @@ impl Machine {
     /// Refuses what no node can be.
     ///
     /// # Errors
-    /// What it is, and what would do.
+    /// The impossible value, and the possible ones.
     pub fn check(&self) -> Result<(), CnkError> {
         let refuse = |text: String| Err(CnkError::Machine(text));
         if !(1..=layout::CHANNELS as u32).contains(&self.cpus) {
             return refuse(format!("a node has one or two CPUs, not {}", self.cpus));
         }
-        if matches!(self.accel, Accel::Counted { .. }) && self.cpus != 1 {
-            return refuse("counted instructions are those of one CPU: ask for --cpus 1".into());
+        self.accel.check(self.cpus).map_err(|e| match e {
+            VmError::Wrong(text) => CnkError::Machine(text),
+            e => e.into(),
+        })?;
+        if self.accel == Accel::SingleThread {
+            // its fences order nothing against the I/O daemon
+            return refuse("an emulated node needs one thread of the host for each CPU".into());
         }
         if !self.memory.is_power_of_two() || !layout::WINDOW_SIZES.contains(&self.memory) {
             let [min, max] = [layout::WINDOW_SIZES.start(), layout::WINDOW_SIZES.end()].map(|b| b >> 20);
@@ -142,6 +131,7 @@ mod tests {
         assert!(refused(|m| m.memory = 48 << 20));
         assert!(refused(|m| m.memory = 1 << 20));
         assert!(refused(|m| m.accel = Accel::Counted { shift: 0 }));
+        assert!(refused(|m| m.accel = Accel::SingleThread));
         let network = |mtu| Link::Network(Network { mtu, ..Network::default() });
         assert!(!refused(|m| m.link = Link::Network(Network::default())));
         assert!(refused(|m| (m.link, m.torus) = (Link::Network(Network::default()), Some(2 << 20))));

@@ -54,12 +54,12 @@ impl Node {
         &self.link
     }
 
-    /// What its kernel and its emulator have said, the last of it.
+    /// The end of the output of its kernel and its emulator.
     pub fn console(&self) -> String {
         self.life.console()
     }
 
-    /// How long ago its emulator was started.
+    /// Time since its emulator was started.
     pub fn age(&self) -> Duration {
         self.started.elapsed()
     }
@@ -84,7 +84,7 @@ impl Node {
         self.had_a_job = true;
     }
 
-    /// Whether it was given a job since it was started.
+    /// Returns `true` if it was given a job since it was started.
     pub(crate) fn had_a_job(&self) -> bool {
         self.had_a_job
     }

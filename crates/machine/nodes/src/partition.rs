@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::path::PathBuf;
 
-use colony_ciod::{Ciod, Config, JobError, JobOutcome, JobSpec, NodeLink, NodeState, Streams};
+use colony_ciod::{Ciod, Config, JobError, JobOutcome, JobSpec, NodeState, Streams};
 use colony_fship::layout::LARGE_PAGE;
 use colony_node::descriptor;
 use colony_torus::Dims;
@@ -78,7 +78,7 @@ impl Partition {
     }
 
     fn start(&self, number: u32) -> Result<Node, CnkError> {
-        let link = self.ciod.node(number, self.machine.memory)?;
+        let link = self.ciod.attach(number, self.machine.memory)?;
         let torus = self.torus.as_ref().map(|(file, bytes)| (file, *bytes));
         Node::boot(&self.booter, &self.machine, &self.kernel, &self.ciod, link, torus)
     }
@@ -96,10 +96,10 @@ impl Partition {
             spec.torus_bytes = Some(*bytes);
             format_torus(file, *bytes, spec.process_torus(nodes, size))?;
         }
-        let links: Vec<NodeLink> = self.nodes.iter().map(|n| n.link().clone()).collect();
+        let numbers: Vec<u32> = (0..nodes).collect();
         let ranks = |n: u32| (n * held..size.min((n + 1) * held)).collect();
         let watched = (0..).zip(&self.nodes).map(|(n, node)| (node.life().clone(), ranks(n))).collect();
-        let job = self.ciod.launch(spec, &links, streams)?;
+        let job = self.ciod.launch(spec, &numbers, streams)?;
         self.nodes.iter_mut().for_each(Node::given_a_job);
         Ok(Running::new(job, watched))
     }
@@ -142,7 +142,7 @@ impl Partition {
         &self.nodes
     }
 
-    /// What its nodes are made of.
+    /// The machine of its nodes.
     pub fn machine(&self) -> &Machine {
         &self.machine
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where programs are that belong to Colony, and static ones for compute nodes.
+//! Paths of the programs that belong to Colony, and of static programs for compute nodes.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ pub const BOOT: &str = "colony-boot";
 /// The I/O daemon's program: beside this one.
 ///
 /// # Errors
-/// Where it was looked for.
+/// The places where it was looked for.
 pub fn ciod() -> Result<PathBuf, String> {
     let own = own()?;
     // tests and benchmarks are a folder deeper
@@ -20,7 +20,7 @@ pub fn ciod() -> Result<PathBuf, String> {
     }
 }
 
-/// Where `./x static` puts programs, if this one was built beside it.
+/// The folder into which `./x static` puts programs, if this program was built beside it.
 pub fn static_folder() -> Option<PathBuf> {
     let own = own().ok()?;
     let target = own.ancestors().find(|f| f.file_name().is_some_and(|n| n == "target"))?;
@@ -30,7 +30,7 @@ pub fn static_folder() -> Option<PathBuf> {
 /// A static program: where `./x static` puts them, or beside this one if that was installed.
 ///
 /// # Errors
-/// Where it was looked for, and what makes it.
+/// The places where it was looked for, and the command that makes it.
 pub fn static_program(name: &str) -> Result<PathBuf, String> {
     let file = match static_folder() {
         Some(folder) => folder.join(name),

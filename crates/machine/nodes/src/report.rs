@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a run on compute nodes came to, for programs.
+//! The report of a run on compute nodes, in JSON.
 
 use colony_ciod::{JobOutcome, JobSpec};
 use serde::Serialize;
@@ -16,11 +16,11 @@ pub struct Report {
     pub schema: &'static str,
     /// Nodes.
     pub nodes: u32,
-    /// What they are made of.
+    /// The machine of the nodes.
     pub machine: Machine,
-    /// What was asked for.
+    /// The job as it was asked for.
     pub job: JobSpec,
-    /// What became of it.
+    /// The outcome of the job.
     pub outcome: JobOutcome,
     /// The nodes that died meanwhile, and of what.
     pub deaths: Vec<Death>,

@@ -15,8 +15,8 @@ use crate::CnkError;
 use crate::death::Death;
 use crate::life::Life;
 
-/// How often nodes are looked at.
-const LOOK: Duration = Duration::from_millis(100);
+/// Period of the checks of nodes.
+const CHECK_PERIOD: Duration = Duration::from_millis(100);
 
 /// A job under way. Dropping it kills its worker, and its nodes are lost unless it had ended.
 #[derive(Debug)]
@@ -57,8 +57,8 @@ impl Running {
 
     /// Waits for the end of the job. Again, it says the same.
     ///
-    /// When a node dies its processes are killed; when the daemon has waited for them as long as it has patience with a
-    /// node (`grace`), they are lost and the job ends, or goes on without them if it says so.
+    /// If a node dies, its processes are killed. If they have not ended after the time that the daemon gives a
+    /// node (`grace`), they are lost and the job ends, or continues without them if it says so.
     pub fn wait(&self) -> JobOutcome {
         if self.wait_started() {
             let kill = |ranks: &[u32]| self.job.signal_ranks(Signal::SIGKILL as i32, ranks);
@@ -72,8 +72,8 @@ impl Running {
     }
 
     /// Waits no longer than this; `None` while the job goes on.
-    pub fn wait_timeout(&self, patience: Duration) -> Option<JobOutcome> {
-        self.job.wait_timeout(patience)
+    pub fn wait_timeout(&self, timeout: Duration) -> Option<JobOutcome> {
+        self.job.wait_timeout(timeout)
     }
 
     /// The nodes that have died meanwhile.
@@ -94,8 +94,8 @@ impl Running {
         let (stop, stopped) = channel::<()>();
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-                    self.look(&end);
+                while stopped.recv_timeout(CHECK_PERIOD) == Err(RecvTimeoutError::Timeout) {
+                    self.check_nodes(&end);
                 }
             });
             let result = wait();
@@ -104,7 +104,7 @@ impl Running {
         })
     }
 
-    fn look(&self, end: impl Fn(&[u32]) -> Result<(), CiodError>) {
+    fn check_nodes(&self, end: impl Fn(&[u32]) -> Result<(), CiodError>) {
         for (life, ranks) in &self.nodes {
             if self.lock().iter().any(|d| d.node == life.number()) {
                 continue;

@@ -4,7 +4,7 @@
 use std::process::{Command, Stdio};
 
 #[test]
-fn without_a_socket_the_boot_process_says_who_starts_it() {
+fn without_a_socket_the_boot_process_names_its_starter() {
     let program = env!("CARGO_BIN_EXE_colony-boot");
     let out = Command::new(program).stdin(Stdio::null()).output().expect("it starts");
     let error = String::from_utf8_lossy(&out.stderr);

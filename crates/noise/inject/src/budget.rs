@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How much of a CPU an injector may take, whatever its schedule says.
+//! The share of a CPU that an injector may take, whatever its schedule says.
 
 /// CPU time an injector has left, nanoseconds.
 ///

@@ -25,19 +25,19 @@ pub struct DetourPlan {
     pub length_ns: u64,
     /// Mean time from start to start.
     pub interval_ns: u64,
-    /// Whether all intervals are the same.
+    /// The intervals between detours: all the same, or random.
     pub intervals: Intervals,
-    /// Whether all CPUs, of all nodes, have their detours at the same TAI instants.
+    /// The phase of the CPUs: all CPUs of all nodes have detours at the same TAI instants, or each CPU has its own.
     pub phase: Phase,
     /// Seed of random phases and intervals.
     pub seed: u64,
     /// This node's number; it makes its random phases differ from another node's.
     pub node: u32,
-    /// Where, and in which scheduling class.
+    /// The CPUs, and the scheduling class of the injectors.
     pub on: Target,
-    /// How long; `u64::MAX` is until the stop flag is set.
+    /// Duration of the injection; `u64::MAX`: until the stop flag is set.
     pub duration_ns: u64,
-    /// How long a victim looks at the detours first; 0 is no check.
+    /// Duration of the check, in which a victim observes the detours before the run; 0: no check.
     pub check_ns: u64,
 }
 
@@ -58,7 +58,7 @@ impl Default for DetourPlan {
 }
 
 impl DetourPlan {
-    /// Whether the plan can be carried out by any node.
+    /// Checks that a node can carry the plan out.
     ///
     /// # Errors
     /// An [`InjectError`] says what is wrong with it.
@@ -74,7 +74,7 @@ impl DetourPlan {
             return Err(InjectError::TooLong { length_ns, limit_ns: Budget::LONGEST_NS });
         }
         if self.duration_ns == 0 {
-            return Err(InjectError::Empty { what: "an injection" });
+            return Err(InjectError::Empty { run: "an injection" });
         }
         Ok(())
     }
@@ -106,9 +106,9 @@ impl DetourPlan {
 pub struct DetourReport {
     /// [`DetourReport::SCHEMA`].
     pub schema: String,
-    /// What was asked for.
+    /// The plan.
     pub plan: DetourPlan,
-    /// What was done, and what a program saw of it.
+    /// The detours that were made, and those that a program on the CPU observed.
     pub injection: Injection,
 }
 

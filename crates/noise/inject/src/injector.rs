@@ -47,7 +47,7 @@ pub(super) struct Injector<'a> {
     pub(super) stop: Stop<'a>,
 }
 
-/// What an injector did.
+/// The record of one injector.
 pub(super) struct Injected {
     pub(super) cpu: usize,
     /// Detours made.
@@ -70,7 +70,7 @@ pub(super) struct Injected {
     pub(super) late_ns: Histogram<u64>,
     /// Counter values at start and end of the first detours.
     pub(super) spins: Vec<(u64, u64)>,
-    /// Whether more were made than could be remembered.
+    /// True if the injector made more detours than its log holds.
     pub(super) log_full: bool,
 }
 

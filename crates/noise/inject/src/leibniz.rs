@@ -2,7 +2,7 @@
 //! The noise daemon of the Colony Linux kernel technical report (appendix A.1, section 3.1.7): it
 //! calculates π by Leibniz' series with a random number of terms, sleeps 500 ms, and starts over.
 //!
-//! Where the report's program uses `long double`, this one uses `f64`: that is what a processor's vector
+//! The report's program uses `long double`, this one `f64`: the type of a processor's vector
 //! unit has, and only the time counts, which is [calibrated](terms_per_s). Each CPU gets a daemon of its
 //! own, of the ordinary scheduling class, as the daemons are that it stands for.
 
@@ -93,11 +93,11 @@ pub fn terms_per_s() -> f64 {
 /// # Errors
 /// [`InjectError::Node`] where the CPU cannot be used.
 pub fn terms_per_s_of(cpu: usize) -> Result<f64, InjectError> {
-    let what = "the thread that calibrates";
+    let name = "the thread that calibrates";
     let thread = std::thread::Builder::new()
         .spawn(move || cpu::pin(cpu).and_then(|()| enter(Class::Other(0))).map(|()| terms_per_s()))
-        .map_err(|source| InjectError::Thread { what, source })?;
-    Ok(thread.join().map_err(|_| InjectError::Panicked { what })??)
+        .map_err(|source| InjectError::Thread { thread: name, source })?;
+    Ok(thread.join().map_err(|_| InjectError::Panicked { thread: name })??)
 }
 
 /// Mean number of terms of a calculation of `random % max_terms + 10` terms.
@@ -147,7 +147,7 @@ pub(super) fn check_terms(max_terms: u64) -> Result<u64, InjectError> {
     }
 }
 
-/// How much noise a daemon makes.
+/// The amount of noise that a daemon makes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Amount {
@@ -160,7 +160,7 @@ pub enum Amount {
 /// Noise daemons to run. The default is 2 % on every usable CPU for 10 s.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LeibnizPlan {
-    /// How much noise.
+    /// The amount of noise.
     pub amount: Amount,
     /// The CPUs, one daemon each; `None` is every usable one.
     pub cpus: Option<CpuSet>,
@@ -168,7 +168,7 @@ pub struct LeibnizPlan {
     pub seed: u64,
     /// This node's number; it makes its random numbers differ from another node's.
     pub node: u32,
-    /// How long; `u64::MAX` is until the stop flag is set.
+    /// Duration of the run; `u64::MAX`: until the stop flag is set.
     pub duration_ns: u64,
 }
 
@@ -190,7 +190,7 @@ impl LeibnizPlan {
         };
         cpu::check(&cpus)?;
         if self.duration_ns == 0 {
-            return Err(InjectError::Empty { what: "a noise daemon" });
+            return Err(InjectError::Empty { run: "a noise daemon" });
         }
         let wished = match self.amount {
             Amount::Noise(noise) => Amount::Noise(check_noise(noise)?),
@@ -298,7 +298,7 @@ fn calculate(terms: u64, over: impl Fn() -> bool) -> bool {
     true
 }
 
-/// What the daemon of one CPU did.
+/// The record of the daemon of one CPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CpuNoise {
     /// The CPU.
@@ -326,7 +326,7 @@ pub struct CpuNoise {
 pub struct LeibnizReport {
     /// [`LeibnizReport::SCHEMA`].
     pub schema: String,
-    /// What was asked for.
+    /// The plan.
     pub plan: LeibnizPlan,
     /// Terms a second, calibrated on the first CPU.
     pub terms_per_s: f64,
@@ -336,11 +336,11 @@ pub struct LeibnizReport {
     pub noise_asked: f64,
     /// Seconds the daemons ran.
     pub elapsed_s: f64,
-    /// Whether the stop flag ended it.
+    /// True if the stop flag ended the run.
     pub stopped: bool,
-    /// What each CPU's daemon did.
+    /// The record of each CPU's daemon.
     pub cpus: Vec<CpuNoise>,
-    /// What a reader should know.
+    /// Warnings about the validity of the figures.
     pub warnings: Vec<String>,
     /// The node.
     pub node: NodeRecord,

@@ -104,10 +104,10 @@ pub enum InjectError {
         limit: u64,
     },
     /// A run of no length.
-    #[error("{what} of 0 s does nothing; choose a longer one")]
+    #[error("{run} of 0 s does nothing; choose a longer one")]
     Empty {
-        /// What has no length.
-        what: &'static str,
+        /// The run that has no duration.
+        run: &'static str,
     },
     /// Real-time injection on all CPUs, and nobody said so.
     #[error(
@@ -126,14 +126,14 @@ pub enum InjectError {
         priority: u8,
     },
     /// Text that is no phase, no scheduling class or no map of CPUs.
-    #[error("`{text}` is no {what}; write {how}")]
+    #[error("`{text}` is no {wanted}; write {notation}")]
     Text {
         /// The text given.
         text: String,
-        /// What was looked for.
-        what: &'static str,
-        /// How it is written.
-        how: &'static str,
+        /// The value that the text should hold.
+        wanted: &'static str,
+        /// The notation of such a value.
+        notation: &'static str,
     },
     /// A speed that is no positive number.
     #[error(
@@ -151,27 +151,27 @@ pub enum InjectError {
     NoDetours {
         /// Node and CPUs chosen.
         wanted: String,
-        /// What the trace holds.
+        /// The nodes and CPUs of the trace.
         found: String,
     },
     /// No thread could be started.
-    #[error("{what} could not be started: {source}; are there too many threads or too little memory?")]
+    #[error("{thread} could not be started: {source}; are there too many threads or too little memory?")]
     Thread {
-        /// Which thread.
-        what: &'static str,
+        /// The thread.
+        thread: &'static str,
         /// The system's answer.
         source: std::io::Error,
     },
     /// A thread of ours panicked; a defect of Colony.
-    #[error("{what} ended by a panic; this is a defect of Colony, please report it")]
+    #[error("{thread} ended by a panic; this is a defect of Colony, please report it")]
     Panicked {
-        /// Which thread.
-        what: &'static str,
+        /// The thread.
+        thread: &'static str,
     },
 }
 
 impl InjectError {
-    /// Whether the caller asked for something that cannot be (exit code 2), rather than the run having failed.
+    /// True if the caller's request is impossible (exit code 2), false if the run failed (exit code 1).
     #[must_use]
     pub const fn is_wrong_use(&self) -> bool {
         match self {

@@ -57,7 +57,7 @@ pub struct NoiseRow {
     pub long_run: f64,
     /// Calculations made.
     pub calculations: u64,
-    /// What the report says of this point; `None` where nothing.
+    /// The value that the report gives for this point; `None` if it gives none.
     pub published: Option<String>,
 }
 
@@ -66,7 +66,7 @@ pub struct NoiseRow {
 pub struct NoiseTable {
     /// [`NoiseTable::SCHEMA`].
     pub schema: String,
-    /// What was asked for.
+    /// The plan.
     pub plan: TablePlan,
     /// CPU measured on.
     pub cpu: usize,
@@ -97,7 +97,7 @@ impl TablePlan {
         let cpus = Target { cpus: self.cpus.clone(), ..Target::default() }.cpus()?;
         let cpu = cpus.first().unwrap_or(0);
         if self.calculations == 0 {
-            return Err(InjectError::Empty { what: "a table" });
+            return Err(InjectError::Empty { run: "a table" });
         }
         let given = self.max_terms.iter().map(|&t| check_terms(t)).collect::<Result<Vec<_>, _>>()?;
         let terms_per_s = terms_per_s_of(cpu)?;
@@ -203,9 +203,9 @@ mod tests {
             sleep_ns: 0,
             ..TablePlan::default()
         };
-        let mut told = 0;
-        let table = plan.run(&AtomicBool::new(false), |_| told += 1).expect("possible");
-        assert_eq!((told, table.rows.len()), (2, 2));
+        let mut progress_calls = 0;
+        let table = plan.run(&AtomicBool::new(false), |_| progress_calls += 1).expect("possible");
+        assert_eq!((progress_calls, table.rows.len()), (2, 2));
         assert!(table.rows[1].long_run > 10.0 * table.rows[0].long_run, "{table}");
         serde_json::to_string(&table).expect("serialisable");
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How times are spread: histograms, and the figures that are reported of them.
+//! Distributions of times: histograms, and the figures that are reported of them.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -10,10 +10,10 @@ pub(super) fn new_histogram() -> Histogram<u64> {
         .unwrap_or_else(|e| unreachable!("these constant bounds are valid: {e}"))
 }
 
-/// How a measured quantity is spread, nanoseconds, within 0.1 %. All zero where nothing was measured.
+/// Quantiles of a measured quantity, nanoseconds, within 0.1 %. All zero if nothing was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quantiles {
-    /// How many values.
+    /// Number of values.
     pub count: u64,
     /// The smallest.
     pub min: u64,

@@ -16,7 +16,7 @@ use colony_trace::Trace;
 /// A detour more than this late is given up, so that the replay keeps pace with its trace.
 const PATIENCE_NS: u64 = 1_000_000;
 
-/// Which CPU of this node gets the detours of which CPU of the trace. Prints and reads as `in-order`,
+/// Map from the CPUs of the trace to the CPUs of this node that get their detours. Prints and reads as `in-order`,
 /// `same` or `0=2,1=3` (trace CPU = CPU here).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
@@ -43,8 +43,8 @@ impl FromStr for CpuMap {
             pairs => pairs.split(',').map(pair).collect::<Option<_>>().map(Self::Pairs).ok_or_else(|| {
                 InjectError::Text {
                     text: text.chars().take(80).collect(),
-                    what: "map of CPUs",
-                    how: "`in-order`, `same`, or pairs of trace CPU and CPU as `0=2,1=3`",
+                    wanted: "map of CPUs",
+                    notation: "`in-order`, `same`, or pairs of trace CPU and CPU as `0=2,1=3`",
                 }
             }),
         }
@@ -81,24 +81,24 @@ impl TryFrom<String> for CpuMap {
     }
 }
 
-/// How a trace is replayed.
+/// The plan of a replay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReplayPlan {
     /// The node of the trace whose detours are taken.
     pub node: u32,
-    /// Which CPU gets which.
+    /// The map of CPUs.
     pub map: CpuMap,
-    /// How many times faster the instants follow each other; the detours keep their lengths. At 2, a
-    /// trace of 1 % noise makes 2 %.
+    /// The factor by which instants follow each other faster; the detours keep their lengths. At 2, a trace of 1 %
+    /// noise makes 2 %.
     pub speed: f64,
-    /// Whether the trace starts over at its end.
+    /// True if the trace starts over at its end.
     pub again: bool,
-    /// Where, and in which scheduling class. With a map other than in order, CPUs here choose among those
-    /// mapped to.
+    /// The CPUs, and the scheduling class of the injectors. With a map other than in order, only CPUs in the map can be
+    /// chosen.
     pub on: Target,
-    /// How long; `None` is once through the trace, `u64::MAX` until the stop flag is set.
+    /// Duration of the replay; `None`: once through the trace, `u64::MAX`: until the stop flag is set.
     pub duration_ns: Option<u64>,
-    /// How long a victim looks at the beginning of the trace first; 0 is no check.
+    /// Duration of the check, in which a victim observes the beginning of the trace before the run; 0: no check.
     pub check_ns: u64,
 }
 
@@ -116,7 +116,7 @@ impl Default for ReplayPlan {
     }
 }
 
-/// What is replayed where.
+/// The detours that each CPU replays.
 #[derive(Debug)]
 struct Cast {
     pairs: Vec<(u16, usize)>,
@@ -137,7 +137,7 @@ impl ReplayPlan {
         let cast = self.cast(trace)?;
         let duration_ns = self.duration_ns.unwrap_or(cast.length_ns);
         if duration_ns == 0 {
-            return Err(InjectError::Empty { what: "a replay" });
+            return Err(InjectError::Empty { run: "a replay" });
         }
         let on = Target { cpus: Some(cast.detours.keys().copied().collect()), ..self.on.clone() };
         let on = on.resolve(on.cpus()?)?;
@@ -198,8 +198,8 @@ impl ReplayPlan {
     }
 }
 
-/// When the observation of a trace began, and how long it was. A trace of another tool may not say: then
-/// it is from the first detour to the last.
+/// Start and length of the observation of a trace. If a trace of another tool does not state them, the observation is
+/// the time from the first detour to the last.
 fn extent(trace: &Trace) -> (i64, u64) {
     let first_ns = trace.detours.iter().map(|d| d.start_ns).min().unwrap_or(0);
     let last_ns = trace.detours.iter().map(|d| d.end_ns()).max().unwrap_or(0);
@@ -215,7 +215,7 @@ fn extent(trace: &Trace) -> (i64, u64) {
 pub struct ReplayReport {
     /// [`ReplayReport::SCHEMA`].
     pub schema: String,
-    /// What was asked for.
+    /// The plan.
     pub plan: ReplayPlan,
     /// Seconds one replay of the trace takes.
     pub trace_s: f64,
@@ -223,7 +223,7 @@ pub struct ReplayReport {
     pub cpus: Vec<(u16, usize)>,
     /// CPUs of the trace whose detours were not replayed.
     pub left_out: Vec<u16>,
-    /// What was done, and what a program saw of it.
+    /// The detours that were made, and those that a program on the CPU observed.
     pub injection: Injection,
 }
 
@@ -260,17 +260,10 @@ mod tests {
     fn trace(detours: &[(u16, i64, u64)], observed_s: f64) -> Trace {
         Trace {
             meta: TraceMeta {
-                schema: TraceMeta::SCHEMA.into(),
-                tsc_hz: 0.0,
-                threshold_ns: 50,
-                smallest_loop_ns: 10.0,
                 cpus: "0-3".parse().expect("valid"),
                 observed_s,
                 start_ns: BEGIN,
-                lost_events: 0,
-                dropped: 0,
-                observer: None,
-                node: None,
+                ..TraceMeta::default()
             },
             sources: vec![Source::Unexplained],
             detours: detours
@@ -313,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_that_says_no_start_begins_with_its_first_detour() {
+    fn a_trace_without_start_begins_with_its_first_detour() {
         let mut t = trace(&[(0, 5_000, 10), (0, 7_000, 10)], 1.0);
         t.meta.start_ns = 0;
         t.meta.observed_s = 0.0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What was asked, what was done, and what a program on that CPU saw of it.
+//! Reports: the plan, the detours that were made, and those that a program on the CPU observed.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use super::injector::Injected;
 use super::quantiles::{Quantiles, new_histogram};
 use super::victim::Seen;
 
-/// What the injector of one CPU did.
+/// The detours that the injector of one CPU made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CpuInjection {
     /// The CPU.
@@ -32,7 +32,7 @@ pub struct CpuInjection {
     pub cpu_share: f64,
     /// CPU time a detour took beyond its length.
     pub spin_error_ns: Quantiles,
-    /// How long after its instant a detour started.
+    /// Lateness: time from the instant of the schedule to the start of the detour.
     pub late_ns: Quantiles,
 }
 
@@ -53,7 +53,7 @@ impl CpuInjection {
     }
 }
 
-/// What a program of the ordinary class on an injected CPU saw, in a run of its own before the real one.
+/// The detours that a program of the ordinary class observed on an injected CPU, in a check before the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VictimView {
     /// The CPU.
@@ -136,24 +136,24 @@ impl VictimView {
     }
 }
 
-/// What a run of injectors did, and how far that is to be trusted.
+/// The result of a run of injectors, with the limits of its validity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Injection {
     /// Scheduling class of the injectors.
     pub class: Class,
-    /// Why it is not a real-time class; `None` where it is, or was not wished to be.
+    /// The reason for a class that is not real-time; `None` if it is real-time, or was chosen not to be.
     pub not_real_time: Option<String>,
     /// TAI nanoseconds at which the schedules begin.
     pub start_ns: i64,
     /// Seconds injected.
     pub elapsed_s: f64,
-    /// Whether the stop flag ended it.
+    /// True if the stop flag ended the run.
     pub stopped: bool,
-    /// What each CPU's injector did.
+    /// The detours that the injector of each CPU made.
     pub cpus: Vec<CpuInjection>,
-    /// What programs on these CPUs saw, in the check before the run; empty where none was asked for.
+    /// The detours that programs on these CPUs observed in the check before the run; empty without a check.
     pub check: Vec<VictimView>,
-    /// What a reader should know.
+    /// Warnings about the validity of the figures.
     pub warnings: Vec<String>,
     /// The node.
     pub node: NodeRecord,
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_told_apart_by_the_detours_inside_them() {
+    fn gaps_are_classified_by_the_detours_inside_them() {
         let calibration = Calibration::measure_kind(CounterKind::Vdso);
         let done = injected(vec![(50, 60), (1_000, 1_100), (2_000, 2_100), (5_000, 5_100), (5_200, 5_300)]);
         let gap = |start, end| Gap { start, end };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! When detours come: the instants and lengths an injector works through.
+//! Schedules: the instants and lengths of the detours that an injector makes.
 //!
 //! Instants are TAI, and every kind of schedule is laid out on the TAI clock itself, not from the moment
 //! the injector was started: the same seed gives the same instants on every node and at every start.
@@ -15,9 +15,9 @@ use super::InjectError;
 /// A detour to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Planned {
-    /// When it starts, TAI nanoseconds.
+    /// Start, TAI nanoseconds.
     pub deadline_ns: i64,
-    /// How long it lasts.
+    /// Length.
     pub length_ns: u64,
 }
 
@@ -27,7 +27,7 @@ impl Planned {
     }
 }
 
-/// How the detours of different CPUs stand to each other (ANL 2005: synchronous or not).
+/// Phase of the detours of different CPUs (ANL 2005: synchronous or not).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
@@ -44,7 +44,11 @@ impl FromStr for Phase {
         match text {
             "random" => Ok(Self::Random),
             "aligned" => Ok(Self::Aligned),
-            _ => Err(InjectError::Text { text: text.into(), what: "phase", how: "`random` or `aligned`" }),
+            _ => Err(InjectError::Text {
+                text: text.into(),
+                wanted: "phase",
+                notation: "`random` or `aligned`",
+            }),
         }
     }
 }
@@ -58,7 +62,7 @@ impl fmt::Display for Phase {
     }
 }
 
-/// How the intervals between detours are spread.
+/// Distribution of the intervals between detours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Intervals {
@@ -139,9 +143,9 @@ pub struct Regular {
     pub length_ns: u64,
     /// Mean time from start to start.
     pub interval_ns: u64,
-    /// How the intervals are spread.
+    /// Distribution of the intervals.
     pub intervals: Intervals,
-    /// How CPUs stand to each other.
+    /// Phase of the CPUs.
     pub phase: Phase,
     /// Seed of all that is random.
     pub seed: u64,

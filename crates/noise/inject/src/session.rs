@@ -43,8 +43,8 @@ impl FromStr for ClassChoice {
     fn from_str(text: &str) -> Result<Self, InjectError> {
         let error = || InjectError::Text {
             text: text.into(),
-            what: "scheduling class",
-            how: "`auto`, `other`, `fifo` or `fifo:40`",
+            wanted: "scheduling class",
+            notation: "`auto`, `other`, `fifo` or `fifo:40`",
         };
         match text.split_once(':') {
             None if text == "auto" => Ok(Self::Auto),
@@ -66,7 +66,7 @@ impl fmt::Display for ClassChoice {
     }
 }
 
-/// Where detours are injected, and with what right.
+/// The CPUs on which detours are injected, and the scheduling class of the injectors.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
     /// The CPUs; `None` is the last that can be used.
@@ -122,13 +122,13 @@ impl Target {
     }
 }
 
-/// Whether a thread of this process may have the class.
+/// Tries to give a thread of this process the class.
 fn try_class(class: Class) -> Result<Result<(), colony_node::NodeError>, InjectError> {
-    let what = "the thread that tries the scheduling class";
+    let name = "the thread that tries the scheduling class";
     let thread = Builder::new()
         .spawn(move || class::set_not_inherited(0, class))
-        .map_err(|source| InjectError::Thread { what, source })?;
-    thread.join().map_err(|_| InjectError::Panicked { what })
+        .map_err(|source| InjectError::Thread { thread: name, source })?;
+    thread.join().map_err(|_| InjectError::Panicked { thread: name })
 }
 
 /// Time the threads get to start in before the first detour.
@@ -137,7 +137,7 @@ const SETUP_NS: i64 = 5_000_000;
 const VICTIM_THRESHOLD_NS: f64 = 1_000.0;
 /// Gaps, and detours, a check keeps for each CPU.
 const CHECK_ROOM: usize = 1 << 16;
-/// How long after their end the watchdog takes the injectors their class away.
+/// Time after the end of the run at which the watchdog takes the real-time class from injectors that still run.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// A schedule for a CPU, from an instant.
@@ -206,8 +206,8 @@ impl Session<'_> {
             let (alive, watched) = mpsc::channel();
             let watchdog = match self.on.class {
                 Class::Fifo(priority) => {
-                    let patience = Duration::from_nanos(ns).saturating_add(GRACE);
-                    Some(spawn(scope, stop, WATCHDOG, move || watch(watched, priority + 1, patience))?)
+                    let deadline_after = Duration::from_nanos(ns).saturating_add(GRACE);
+                    Some(spawn(scope, stop, WATCHDOG, move || watch(watched, priority + 1, deadline_after))?)
                 }
                 _ => None,
             };
@@ -258,15 +258,15 @@ fn victim_on(cpu: usize, calibration: &Calibration, end: u64, stop: Stop<'_>) ->
     Ok(victim::suffer(calibration, VICTIM_THRESHOLD_NS, end, CHECK_ROOM, stop))
 }
 
-/// Above the injectors: takes them their real-time class when they are still there after `patience`.
+/// Above the injectors: takes them their real-time class when they are still there after `deadline_after`.
 /// Returns whether it had to. Each injector sends its thread number; the channel closes when all are done.
-fn watch(injectors: mpsc::Receiver<i32>, priority: u8, patience: Duration) -> bool {
+fn watch(injectors: mpsc::Receiver<i32>, priority: u8, deadline_after: Duration) -> bool {
     // a watchdog of a lower class is better than none
     let _ = class::set_not_inherited(0, Class::Fifo(priority));
     let since = std::time::Instant::now();
     let mut threads = Vec::new();
     loop {
-        match injectors.recv_timeout(patience.saturating_sub(since.elapsed())) {
+        match injectors.recv_timeout(deadline_after.saturating_sub(since.elapsed())) {
             Ok(thread) => threads.push(thread),
             Err(RecvTimeoutError::Disconnected) => return false,
             Err(RecvTimeoutError::Timeout) => {
@@ -314,13 +314,13 @@ mod tests {
     }
 
     #[test]
-    fn all_cpus_are_taken_in_real_time_only_when_told() {
+    fn real_time_injection_on_all_cpus_needs_all_cpus() {
         let all = cpu::online().expect("/sys is there");
         if !may_be_real_time() {
             return;
         }
         assert!(matches!(on(all.clone(), ClassChoice::Fifo(1), false), Err(InjectError::AllCpus { .. })));
-        assert_eq!(on(all.clone(), ClassChoice::Fifo(1), true).expect("told").class, Class::Fifo(1));
+        assert_eq!(on(all.clone(), ClassChoice::Fifo(1), true).expect("allowed").class, Class::Fifo(1));
         assert_eq!(on(all, ClassChoice::Other, false).expect("harmless").class, Class::Other(0));
     }
 

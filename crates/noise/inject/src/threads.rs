@@ -14,7 +14,7 @@ pub(super) const DAEMON: &str = "colony-leibniz";
 /// Names of all threads that make noise or meet it for an injection.
 pub const THREADS: [&str; 4] = [INJECTOR, VICTIM, WATCHDOG, DAEMON];
 
-/// Why threads should end before their time: somebody asked, or one of them failed.
+/// The reasons for threads to end early: the stop flag is set, or one of the threads failed.
 #[derive(Clone, Copy)]
 pub(super) struct Stop<'a> {
     pub(super) asked: &'a AtomicBool,
@@ -40,14 +40,15 @@ impl Stop<'_> {
 pub(super) fn spawn<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     stop: Stop<'_>,
-    what: &'static str,
+    name: &'static str,
     run: impl FnOnce() -> T + Send + 'scope,
 ) -> Result<ScopedJoinHandle<'scope, T>, InjectError> {
-    let thread = Builder::new().name(what.into());
-    let started = thread.spawn_scoped(scope, run).map_err(|source| InjectError::Thread { what, source });
+    let thread = Builder::new().name(name.into());
+    let started =
+        thread.spawn_scoped(scope, run).map_err(|source| InjectError::Thread { thread: name, source });
     stop.unless_failed(started)
 }
 
-pub(super) fn join<T>(thread: ScopedJoinHandle<'_, T>, what: &'static str) -> Result<T, InjectError> {
-    thread.join().map_err(|_| InjectError::Panicked { what })
+pub(super) fn join<T>(thread: ScopedJoinHandle<'_, T>, name: &'static str) -> Result<T, InjectError> {
+    thread.join().map_err(|_| InjectError::Panicked { thread: name })
 }

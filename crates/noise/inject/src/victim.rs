@@ -14,13 +14,13 @@ pub(super) struct Gap {
     pub(super) end: u64,
 }
 
-/// What the victim saw.
+/// The gaps that the victim observed.
 pub(super) struct Seen {
     /// First and last reading.
     pub(super) span: (u64, u64),
     /// Gaps longer than the threshold, in order.
     pub(super) gaps: Vec<Gap>,
-    /// Whether there was no room for more.
+    /// True if the list of gaps is full.
     pub(super) full: bool,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A measurement that is looked at while it runs.
+//! A measurement that is read while it runs.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::session::{Config, MeasureError, Session};
 use crate::selfish::{Config as Observe, recorder};
 use colony_trace::Source;
 
-/// What happened on one CPU between two looks.
+/// The detours of one CPU in a frame.
 #[derive(Clone, Debug)]
 pub struct FrameCpu {
     /// The CPU.
@@ -25,16 +25,16 @@ pub struct FrameCpu {
     pub split_ns: Option<(u64, u64)>,
 }
 
-/// What happened between two looks.
+/// The detours between two readings of a running measurement.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// Nanoseconds since the last look.
+    /// Nanoseconds since the last frame.
     pub span_ns: u64,
     /// Each CPU.
     pub cpus: Vec<FrameCpu>,
-    /// Stolen nanoseconds by source, all CPUs, since the last look.
+    /// Stolen nanoseconds by source, all CPUs, since the last frame.
     pub sources: BTreeMap<Source, u64>,
-    /// Lengths of the detours since the last look, nanoseconds.
+    /// Lengths of the detours since the last frame, nanoseconds.
     pub lengths: Histogram<u64>,
 }
 
@@ -55,20 +55,20 @@ impl Live {
         Ok(Self { session, last_ns: colony_time::clock::Clock::Monotonic.now_ns() })
     }
 
-    /// Why detours are not attributed, if they are not.
+    /// The reason for a measurement without attribution; `None` if detours are attributed.
     #[must_use]
     pub fn not_attributed(&self) -> Option<&str> {
         self.session.no_probe()
     }
 
-    /// Whether it goes on.
+    /// True if the observers still run.
     #[must_use]
     pub fn is_running(&self) -> bool {
         !self.session.is_finished()
     }
 
-    /// What happened since the last look. `windows` splits it into favored and regular.
-    pub fn look(&mut self, windows: Option<&Windows>) -> Frame {
+    /// The detours since the last frame. `windows` splits them into favored and regular.
+    pub fn next_frame(&mut self, windows: Option<&Windows>) -> Frame {
         let now_ns = colony_time::clock::Clock::Monotonic.now_ns();
         let span_ns = now_ns.saturating_sub(self.last_ns).max(1) as u64;
         self.last_ns = now_ns;
@@ -128,7 +128,7 @@ mod tests {
         let windows = Windows::new(10_000_000, DutyCycle::Ppm(500_000), 0).expect("valid");
         for _ in 0..3 {
             std::thread::sleep(std::time::Duration::from_millis(100));
-            let frame = live.look(Some(&windows));
+            let frame = live.next_frame(Some(&windows));
             let [cpu] = &frame.cpus[..] else { panic!("one CPU") };
             assert!(cpu.stolen_ns <= frame.span_ns + 50_000_000 && live.is_running());
             assert_eq!(cpu.split_ns.map(|(f, r)| f + r), Some(cpu.stolen_ns));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a measurement says, for people's tables and for `--json`.
+//! The results of a measurement, for tables and for `--json`.
 
 use colony_node::class::Class;
 use colony_node::cpu::CpuSet;
@@ -31,21 +31,21 @@ pub struct Measurement {
     pub counter: Calibration,
     /// The node's state before the run.
     pub node: NodeRecord,
-    /// Why the result should be read with care.
+    /// Warnings about the validity of the result.
     pub warnings: Vec<String>,
-    /// What each CPU's observer saw.
+    /// The detours that the observer of each CPU saw.
     pub per_cpu: Vec<CpuReport>,
-    /// Where it came from.
+    /// The coverage of the attribution.
     pub attribution: AttributionReport,
     /// All CPUs, by source, most stolen time first; without `measuring_itself`.
     pub sources: Vec<SourceReport>,
-    /// What threads of the measuring program took from the observers. It is part of no other figure here, and in
-    /// the trace it has the source `observer`. `None` without attribution: then it is among the rest.
+    /// The time that threads of the measuring program took from the observers. It is part of no other figure here, and in
+    /// the trace it has the source `observer`. `None` without attribution: then it is part of the other figures.
     #[serde(default)]
     pub measuring_itself: Option<SourceReport>,
 }
 
-/// What one CPU's observer saw.
+/// The detours that the observer of one CPU saw.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CpuReport {
     /// The CPU.
@@ -108,12 +108,12 @@ impl Lengths {
     }
 }
 
-/// How far the attribution got.
+/// The coverage of the attribution.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AttributionReport {
-    /// Whether the probe ran.
+    /// True if the probe ran.
     pub active: bool,
-    /// Why not, and what to do.
+    /// The reason if it did not run, and the remedy.
     pub reason: Option<String>,
     /// Kernel events that were lost.
     pub lost_events: u64,
@@ -128,7 +128,7 @@ pub struct AttributionReport {
     pub residue_ns: u64,
 }
 
-/// How much of the noise has a source other than `unexplained`, 0 to 1.
+/// The share of the noise that has a source other than `unexplained`, 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Explained {
     /// Of the stolen time.
@@ -137,13 +137,13 @@ pub struct Explained {
     pub detours: f64,
 }
 
-/// What one source took.
+/// The detours of one source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SourceReport {
     /// The source.
     pub source: Source,
-    /// How often it ran on the observed CPUs, in detours or in gaps below the threshold; `None` where no event
-    /// of the kernel tells.
+    /// The number of times that the source ran on the observed CPUs, in detours or in gaps below the threshold; `None` if
+    /// no event of the kernel shows it.
     #[serde(default)]
     pub events: Option<u64>,
     /// Detours of which it is the largest part.
@@ -158,8 +158,8 @@ pub struct SourceReport {
 }
 
 impl CpuReport {
-    /// What the observer of one CPU leaves. `own` is what our own threads took of it, `others` the lengths of the
-    /// other detours that are rows.
+    /// The report of one CPU's observer. `own` is the time that our own threads took, `others` are the lengths of the other
+    /// detours that are rows.
     pub(super) fn of(
         cpu: &ObservedCpu,
         calibration: &Calibration,

@@ -10,8 +10,7 @@ use crate::attrib::join::{Attributed, Seen};
 use crate::attrib::spans::Span;
 use crate::attrib::{Cause, attribute};
 use crate::selfish::{Gap, ObservedCpu, recorder};
-use colony_trace::Source;
-use colony_trace::{Detour, Trace, TraceMeta};
+use colony_trace::{Class, Detour, Source, Trace, TraceMeta};
 
 /// Gaps as detours on the events' clock.
 pub(super) fn seen(gaps: &[Gap], smallest_loop: u64, clocks: &ClockMap) -> Vec<Seen> {
@@ -28,6 +27,7 @@ pub(super) struct Results<'a> {
     clocks: &'a ClockMap,
     rows: Vec<(Detour, Source)>,
     causes: BTreeMap<Source, Cause>,
+    classes: BTreeMap<Source, Class>,
     /// Events by source; `None` without attribution.
     events: Option<BTreeMap<Source, u64>>,
     residue_ns: u64,
@@ -36,7 +36,8 @@ pub(super) struct Results<'a> {
 impl<'a> Results<'a> {
     pub(super) fn new(node: u32, clocks: &'a ClockMap, attributed: bool) -> Self {
         let events = attributed.then(BTreeMap::new);
-        Self { node, clocks, rows: Vec::new(), causes: BTreeMap::new(), events, residue_ns: 0 }
+        let (causes, classes) = (BTreeMap::new(), BTreeMap::new());
+        Self { node, clocks, rows: Vec::new(), causes, classes, events, residue_ns: 0 }
     }
 
     /// Takes one CPU's detours and what was on it. Returns the CPU's report, without what our own threads took.
@@ -48,7 +49,7 @@ impl<'a> Results<'a> {
         steal_ns: u64,
     ) -> CpuReport {
         let seen = seen(gaps, cpu.cost.smallest, self.clocks);
-        let Attributed { main, causes, residue_ns, .. } = attribute(&seen, spans, steal_ns);
+        let Attributed { main, causes, classes, residue_ns, .. } = attribute(&seen, spans, steal_ns);
         self.count(cpu, spans);
         let own = causes.get(&Source::Observer).copied().unwrap_or_default();
         let mut others = recorder::histogram();
@@ -71,6 +72,7 @@ impl<'a> Results<'a> {
             sum.stolen_ns += cause.stolen_ns;
             sum.detours += cause.detours;
         }
+        self.classes.extend(classes);
         self.residue_ns += residue_ns;
         report
     }
@@ -80,9 +82,9 @@ impl<'a> Results<'a> {
         let observed = self.clocks.monotonic_ns(cpu.start)..self.clocks.monotonic_ns(cpu.end);
         let Some(events) = &mut self.events else { return };
         for span in spans.iter().filter(|s| s.begins && observed.contains(&s.start_ns)) {
-            match events.get_mut(&span.source) {
+            match events.get_mut(&span.origin.source) {
                 Some(n) => *n += 1,
-                None => drop(events.insert(span.source.clone(), 1)),
+                None => drop(events.insert(span.origin.source.clone(), 1)),
             }
         }
     }
@@ -127,7 +129,7 @@ impl<'a> Results<'a> {
     }
 
     /// The rows as a trace.
-    pub(super) fn trace(self, m: &Measurement, unkept: u64) -> Trace {
+    pub(super) fn trace(mut self, m: &Measurement, unkept: u64) -> Trace {
         let meta = TraceMeta {
             schema: TraceMeta::SCHEMA.into(),
             tsc_hz: m.counter.hz,
@@ -140,7 +142,12 @@ impl<'a> Results<'a> {
             dropped: m.per_cpu.iter().map(|c| c.dropped).sum::<u64>() + unkept,
             observer: Some(m.observer),
             node: Some(m.node.clone()),
+            classes: BTreeMap::new(),
         };
-        Trace::collect(meta, self.rows)
+        let mut trace = Trace::collect(meta, self.rows);
+        let named: BTreeSet<&Source> = trace.sources.iter().collect();
+        self.classes.retain(|source, _| named.contains(source));
+        trace.meta.classes = self.classes;
+        trace
     }
 }

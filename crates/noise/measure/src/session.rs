@@ -21,10 +21,10 @@ use colony_inject as inject;
 use colony_trace::Source;
 use colony_trace::Trace;
 
-/// Whether to look for the sources of detours.
+/// The choice between a measurement with and without attribution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Attribution {
-    /// Where the privileges allow it.
+    /// With attribution if the privileges allow it.
     #[default]
     Auto,
     /// No: the probe costs the measured CPUs some time (0.1–0.6 µs an event).
@@ -33,7 +33,7 @@ pub enum Attribution {
     Required,
 }
 
-/// What to measure.
+/// The parameters of a measurement.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The observers.
@@ -44,7 +44,7 @@ pub struct Config {
     pub node: u32,
 }
 
-/// Why there is no measurement.
+/// The reasons for a measurement to fail.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
     /// The observers.
@@ -64,7 +64,7 @@ pub enum MeasureError {
 }
 
 impl MeasureError {
-    /// Whether the caller asked for something that cannot be (exit code 2), rather than the run having failed.
+    /// True if the caller's request is impossible (exit code 2), false if the run failed (exit code 1).
     #[must_use]
     pub const fn is_wrong_use(&self) -> bool {
         match self {
@@ -75,7 +75,7 @@ impl MeasureError {
     }
 }
 
-/// How often the rings are emptied.
+/// The interval at which the rings are emptied.
 pub(super) const DRAIN_EVERY: Duration = Duration::from_millis(50);
 /// Drains between two anchors of the clock map: about a second.
 const ANCHOR_EVERY: u32 = 20;
@@ -163,12 +163,12 @@ impl Session {
         self.observers.stop();
     }
 
-    /// Whether the observers have ended.
+    /// True if the observers have ended.
     pub(super) fn is_finished(&self) -> bool {
         self.observers.is_finished()
     }
 
-    /// Why there is no probe.
+    /// The reason for a measurement without a probe.
     pub(super) fn no_probe(&self) -> Option<&str> {
         self.no_probe.as_deref()
     }
@@ -380,6 +380,7 @@ fn warn(warnings: &mut Vec<String>, per_cpu: &[CpuReport], lost_events: u64, unk
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     fn config(seconds: f64) -> Config {
         let last = cpu::usable().expect("linux").iter().last().expect("a CPU");
@@ -398,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn report_and_trace_tell_the_same_story() {
+    fn report_and_trace_agree() {
         let (m, trace) = measure(&config(0.5), |_| true).expect("measures");
         let [cpu] = &m.per_cpu[..] else { panic!("one CPU") };
         let own = m.measuring_itself.clone();
@@ -406,6 +407,12 @@ mod tests {
         assert_eq!(trace.detours.len() as u64 + cpu.dropped, cpu.detours + own_detours);
         assert!(trace.detours.iter().all(|d| d.node == 7 && d.duration_ns >= 100));
         assert!(trace.detours.is_sorted_by_key(|d| d.start_ns));
+        let stated = trace.meta.classes.keys().collect::<BTreeSet<_>>();
+        assert_eq!(
+            stated,
+            trace.sources.iter().collect(),
+            "the measurement states the class of every source"
+        );
         let of_node: u64 = m.sources.iter().map(|s| s.stolen_ns).sum();
         let by_source = of_node + cpu.own_ns;
         assert_eq!(own.map_or(0, |o| o.stolen_ns), cpu.own_ns);
@@ -425,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn what_measuring_itself_takes_is_no_noise_of_the_node() {
+    fn time_of_the_measuring_threads_is_no_noise_of_the_node() {
         let all = cpu::usable().expect("linux");
         let mut config = config(1.0);
         config.observe.cpus = all;
@@ -446,13 +453,13 @@ mod tests {
     #[test]
     fn threads_that_inject_are_not_the_measurements_own() {
         for (name, own) in [("colony-leibniz", false), ("colony-inject", false), ("bystander", true)] {
-            let (tell, told) = std::sync::mpsc::channel();
+            let (send_tid, receive_tid) = std::sync::mpsc::channel();
             let (end, ended) = std::sync::mpsc::channel::<()>();
             let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
-                let _ = tell.send(nix::unistd::gettid().as_raw());
+                let _ = send_tid.send(nix::unistd::gettid().as_raw());
                 let _ = ended.recv();
             });
-            let tid = told.recv().expect("it runs");
+            let tid = receive_tid.recv().expect("it runs");
             assert_eq!(own_threads(&mut HashSet::new()).contains(&tid), own, "{name}");
             drop(end);
             thread.expect("started").join().expect("ended");

@@ -5,7 +5,7 @@ use colony_time::tsc::Counter;
 
 use super::recorder::Recorder;
 
-/// How fast loops go on this CPU, in counts.
+/// The cost of a turn of the loop on this CPU, in counts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LoopCost {
     /// The smallest gap between two readings: what the loop itself takes. Subtracted from every detour.
@@ -16,7 +16,7 @@ pub struct LoopCost {
     pub bare: f64,
 }
 
-/// What one stretch of looping did, in counts.
+/// The record of one stretch of looping, in counts.
 #[derive(Clone, Copy, Debug)]
 pub struct Stretch {
     /// Last reading; the next stretch goes on from here, so that nothing between two stretches is missed.

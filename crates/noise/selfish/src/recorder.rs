@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the loop's detours go: bounded memory, touched before the run.
+//! The store of the loop's detours: bounded memory, touched before the run.
 
 use hdrhistogram::Histogram;
 use rtrb::{Consumer, Producer, RingBuffer};

@@ -11,7 +11,7 @@ fn selfish(args: &[&str]) -> Command {
 }
 
 #[test]
-fn it_prints_one_line_of_json_that_holds_what_it_saw() {
+fn it_prints_its_observation_as_one_line_of_json() {
     for counter in ["tsc", "clock"] {
         let args = ["--seconds", "0.1", "--threshold", "50ns", "--list", "3", "--counter", counter];
         let output = selfish(&args).output().expect("it runs");

@@ -10,11 +10,10 @@
 pub mod convert;
 pub mod diff;
 pub mod periodic;
-mod source;
 pub mod summary;
 mod trace;
 
-pub use source::Source;
+pub use colony_source::{Class, Source};
 pub use trace::{
     Detour, Lane, MAX_DETOURS, MAX_SOURCES, Problem, Trace, TraceBuilder, TraceError, TraceMeta,
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is periodic in a trace: "1000 Hz, 1.4 µs each, phase-locked".
+//! Periodic detours of a trace: "1000 Hz, 1.4 µs each, phase-locked".
 //!
 //! A timer leaves detours at `phase + k · period`. The search takes candidate periods from the commonest
 //! distances between detours and from the usual timer rates, refines each by folding the detours at it over
@@ -46,8 +46,8 @@ pub struct Period {
     /// Spread (robust standard deviation) of the ticks around their instants; where not locked, of the
     /// distance from tick to tick.
     pub jitter_ns: f64,
-    /// Whether the ticks stay at one phase over the whole run, as those of a timer do. A task that sleeps for
-    /// a fixed time after each of its runs is periodic without being locked.
+    /// True if the ticks stay at one phase over the whole run, as those of a timer do. A task that sleeps for a fixed time
+    /// after each of its runs is periodic without being locked.
     pub locked: bool,
     /// Vector strength R of the group at this frequency when the period was found, 0 to 1; other detours of
     /// the group lower it.
@@ -94,11 +94,11 @@ impl fmt::Display for Length {
 /// A period of one CPU's detours of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// Where.
+    /// The CPU.
     pub lane: Lane,
     /// The source of the detours.
     pub source: Source,
-    /// What was found.
+    /// The period.
     pub period: Period,
 }
 
@@ -219,8 +219,8 @@ fn search(events: &mut Events, most: usize) -> Vec<Period> {
     found
 }
 
-/// Whether `later` is what is left of `earlier`: the same ticks' outliers, or the noise around them, which has
-/// gaps where the ticks were taken out.
+/// True if `later` is a remainder of `earlier`: the outliers of the same ticks, or the noise around them, which has gaps
+/// at the ticks that were taken out.
 fn echoes(earlier: &Period, later: &Period) -> bool {
     let apart = (earlier.phase_ns - later.phase_ns).rem_euclid(earlier.period_ns) / earlier.period_ns;
     let (a, b) = (earlier.period_ns, later.period_ns);

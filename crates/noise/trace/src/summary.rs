@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a trace says in figures: how much was stolen, by whom, where, and in which windows.
+//! Figures of a trace: the stolen time in total, by source, by CPU and by window.
 
 use colony_time::{WindowKind, Windows};
 use serde::{Deserialize, Serialize};
@@ -49,7 +49,7 @@ pub struct LaneSummary {
     pub amount: Amount,
 }
 
-/// How much of the noise has a source other than `unexplained`, 0 to 1; `None` where there is no noise.
+/// The share of the noise that has a source other than `unexplained`, 0 to 1; `None` without noise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Explained {
     /// Of stolen time.
@@ -101,7 +101,7 @@ pub struct Summary {
     pub sources: Vec<SourceSummary>,
     /// By CPU.
     pub lanes: Vec<LaneSummary>,
-    /// What share has a source.
+    /// The share of the noise that has a source.
     pub explained: Explained,
     /// By window, where the run was coordinated.
     pub windows: Option<WindowSplit>,

@@ -14,12 +14,12 @@ use std::path::Path;
 pub use builder::TraceBuilder;
 pub use error::{Problem, TraceError};
 
-use colony_node::class::Class;
+use colony_node::class::Class as SchedulingClass;
 use colony_node::cpu::CpuSet;
 use colony_node::record::NodeRecord;
 use serde::{Deserialize, Serialize};
 
-use crate::Source;
+use crate::{Class, Source};
 
 /// Detours a trace may have; more would not fit a node's memory.
 pub const MAX_DETOURS: usize = 200_000_000;
@@ -56,7 +56,7 @@ impl Detour {
     }
 }
 
-/// What a trace's reader must know about how it was made; kept as file metadata.
+/// The conditions under which a trace was made; kept as file metadata.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TraceMeta {
     /// `colony.trace/1`.
@@ -78,15 +78,19 @@ pub struct TraceMeta {
     /// Detours that found the ring full: counted in the histograms, missing as rows.
     pub dropped: u64,
     /// Scheduling class of the observer.
-    pub observer: Option<Class>,
+    pub observer: Option<SchedulingClass>,
     /// The node's state; `None` where another tool wrote the trace.
     pub node: Option<NodeRecord>,
+    /// The class of each source, as the measurement stated it. A source that is not in it has the default class of
+    /// its name ([`Source::class`]); [`Trace::class`] applies this rule.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub classes: BTreeMap<Source, Class>,
 }
 
 /// Detours in order of their start, with the names of their sources.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trace {
-    /// How it was made.
+    /// The metadata: the conditions under which the trace was made.
     pub meta: TraceMeta,
     /// The sources that occur; [`Detour::source`] points here.
     pub sources: Vec<Source>,
@@ -97,6 +101,9 @@ pub struct Trace {
 impl TraceMeta {
     /// The schema this version writes.
     pub const SCHEMA: &str = "colony.trace/1";
+
+    /// The key of [`TraceMeta::classes`] among the plain names.
+    pub(crate) const CLASSES: &str = "classes";
 
     /// The metadata as one line of JSON.
     pub(crate) fn to_json(&self) -> Result<String, Problem> {
@@ -130,7 +137,7 @@ impl TraceMeta {
         let node = |field: fn(&NodeRecord) -> &String| {
             self.node.as_ref().map_or_else(String::new, |n| field(n).clone())
         };
-        vec![
+        let mut pairs = vec![
             ("schema", self.schema.clone()),
             ("tsc_hz", self.tsc_hz.to_string()),
             ("threshold_ns", self.threshold_ns.to_string()),
@@ -143,12 +150,18 @@ impl TraceMeta {
             ("lost_events", self.lost_events.to_string()),
             ("dropped", self.dropped.to_string()),
             ("observer", self.observer.map(|c| c.to_string()).unwrap_or_default()),
-        ]
+        ];
+        if let Ok(json) = serde_json::to_string(&self.classes)
+            && !self.classes.is_empty()
+        {
+            pairs.push((Self::CLASSES, json));
+        }
+        pairs
     }
 }
 
 impl Default for TraceMeta {
-    /// What is known of a trace that another tool wrote: nothing.
+    /// The metadata of a trace that another tool wrote: all values unknown.
     fn default() -> Self {
         Self {
             schema: Self::SCHEMA.into(),
@@ -162,6 +175,7 @@ impl Default for TraceMeta {
             dropped: 0,
             observer: None,
             node: None,
+            classes: BTreeMap::new(),
         }
     }
 }
@@ -210,6 +224,12 @@ impl Trace {
         self.sources.get(usize::from(detour.source)).unwrap_or(&Source::Unexplained)
     }
 
+    /// The class of a source: the class that the metadata states, else the default class of its name.
+    #[must_use]
+    pub fn class(&self, source: &Source) -> Class {
+        self.meta.classes.get(source).copied().unwrap_or_else(|| source.class())
+    }
+
     /// Sum of all detours, nanoseconds (saturating).
     #[must_use]
     pub fn stolen_ns(&self) -> u64 {
@@ -229,6 +249,14 @@ impl Trace {
     #[must_use]
     pub fn of_node(mut self, node: u32) -> Self {
         self.detours.retain(|d| d.node == node);
+        self
+    }
+
+    /// The same trace without the detours of one source.
+    #[must_use]
+    pub fn without(mut self, source: &Source) -> Self {
+        let number = self.sources.iter().position(|s| s == source);
+        self.detours.retain(|d| Some(usize::from(d.source)) != number);
         self
     }
 

@@ -2,7 +2,7 @@
 //! Models of measured noise: a few numbers for each source, that can be changed.
 
 use colony_sim::fit::{self, Fit};
-use colony_sim::source::{Class, Placement};
+use colony_sim::source::{Class, MeasuredSource, Placement};
 use colony_sim::spec::{Measured, Scenario, SourceSpec};
 use colony_sim::{NodeNoise, SimError};
 use serde::Serialize;
@@ -12,7 +12,7 @@ use serde::Serialize;
 pub struct Fitted {
     /// Its name.
     pub name: String,
-    /// Who can hold it back.
+    /// The class of the source, as in the trace.
     pub class: Class,
     /// Detours measured.
     pub detours: usize,
@@ -24,7 +24,7 @@ pub struct Fitted {
     pub model_share: f64,
     /// The model.
     pub fit: Option<Fit>,
-    /// Why there is no model.
+    /// The reason for a source without a model.
     pub reason: Option<String>,
 }
 
@@ -34,14 +34,13 @@ pub struct Fitted {
 /// # Errors
 /// [`SimError`] if the CPUs of a source were not observed for the same time.
 pub fn fit_sources(measured: &Measured) -> Result<Vec<Fitted>, SimError> {
-    let fitted = |(name, noise): &(String, NodeNoise)| fit_source(name, noise);
-    let mut sources: Vec<Fitted> = measured.sources.iter().map(fitted).collect::<Result<_, _>>()?;
+    let mut sources: Vec<Fitted> = measured.sources.iter().map(fit_source).collect::<Result<_, _>>()?;
     sources.sort_by(|a, b| b.stolen_share.total_cmp(&a.stolen_share));
     Ok(sources)
 }
 
-fn fit_source(name: &str, noise: &NodeNoise) -> Result<Fitted, SimError> {
-    let all = noise.cpus();
+fn fit_source(source: &MeasuredSource) -> Result<Fitted, SimError> {
+    let all = source.noise.cpus();
     let cpus: Vec<usize> = (0..all.len()).filter(|&c| !all[c].detours().is_empty()).collect();
     let part = NodeNoise::new(cpus.iter().map(|&c| all[c].clone()).collect())?;
     let share = cpus.len() as f64 / all.len() as f64;
@@ -51,8 +50,8 @@ fn fit_source(name: &str, noise: &NodeNoise) -> Result<Fitted, SimError> {
     };
     let cores = || cpus.iter().filter_map(|&c| u32::try_from(c).ok()).collect();
     Ok(Fitted {
-        name: name.to_owned(),
-        class: Class::of(name),
+        name: source.name.clone(),
+        class: source.class,
         detours: part.cpus().iter().map(|c| c.detours().len()).sum(),
         stolen_share: part.stolen_share() * share,
         cores: (cpus.len() < all.len()).then(cores),
@@ -104,7 +103,7 @@ mod tests {
             vec![every(1_000_000); 4],
         ] {
             let noise = NodeNoise::new(cpus).expect("CPUs");
-            let fits = [fit_source("thread:t", &noise).expect("fits")];
+            let fits = [fit_source(&MeasuredSource::named("thread:t", noise.clone())).expect("fits")];
             let share = fits[0].model_share;
             assert!((share / noise.stolen_share() - 1.0).abs() < 0.05, "{share} {fits:?}");
             let placed = scenario(&fits, 4).noise.len();

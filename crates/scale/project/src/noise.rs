@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which detours of a trace count as noise, and where they lie on the timeline of a simulated CPU.
+//! The rule that selects the detours of a trace that count as noise, and their place on a simulated CPU's timeline.
 
 use std::collections::BTreeMap;
 
 use colony_sim::noise::Detour;
+use colony_sim::source::{Class, MeasuredSource};
 use colony_sim::spec::Measured;
 use colony_sim::{CpuNoise, NodeNoise, SimError};
 use colony_time::Windows;
 use colony_trace::{Source, Trace};
 
-/// Whether the hypervisor's share (steal time) counts as noise.
+/// The treatment of steal time, the time that the hypervisor takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Steal {
     /// It counts: a job on such a virtual machine would lose this time.
@@ -18,13 +19,14 @@ pub enum Steal {
     Excluded,
 }
 
-/// Whether noise of `source` would disturb a job on this node. The measurement's own threads and the throttling of
-/// its real-time class never count.
+/// True if noise of `source` would disturb a job on this node. The measurement's own threads and the throttling of its
+/// real-time class never count.
 fn counts(source: &Source, steal: Steal) -> bool {
     source.is_of_node() && (steal == Steal::Included || *source != Source::Hypervisor)
 }
 
-/// The noise of the node by source, each on the timeline of the observed CPUs; sources without a detour are left out.
+/// The noise of the node by source, each with the class that the trace gives it, on the timeline of the observed CPUs;
+/// sources without a detour are left out.
 /// The hypervisor is a source like any other: [`Measured::without`] leaves it out.
 ///
 /// # Errors
@@ -32,22 +34,23 @@ fn counts(source: &Source, steal: Steal) -> bool {
 pub fn measured(trace: &Trace) -> Result<Measured, SimError> {
     let span_ns = observed_ns(trace);
     let cpus: BTreeMap<usize, usize> = trace.meta.cpus.iter().zip(0..).collect();
-    let mut by_name: BTreeMap<String, Vec<Vec<Detour>>> = BTreeMap::new();
+    let mut by_name: BTreeMap<String, (Class, Vec<Vec<Detour>>)> = BTreeMap::new();
     for d in &trace.detours {
         let (source, cpu) = (trace.source(d), cpus.get(&usize::from(d.cpu)));
         if let (true, Some(&cpu), Some(detour)) =
             (counts(source, Steal::Included), cpu, since_start(trace, d.start_ns, d.duration_ns))
         {
             let of_source = by_name.entry(source.to_string());
-            of_source.or_insert_with(|| vec![Vec::new(); cpus.len()])[cpu].push(detour);
+            let (_, on) = of_source.or_insert_with(|| (trace.class(source), vec![Vec::new(); cpus.len()]));
+            on[cpu].push(detour);
         }
     }
-    let node = |(name, cpus): (String, Vec<Vec<Detour>>)| {
+    let source = |(name, (class, cpus)): (String, (Class, Vec<Vec<Detour>>))| {
         let cpus = cpus.into_iter().map(|detours| CpuNoise::new(span_ns, detours));
-        Ok((name, NodeNoise::new(cpus.collect::<Result<_, _>>()?)?))
+        Ok(MeasuredSource { name, class, noise: NodeNoise::new(cpus.collect::<Result<_, _>>()?)? })
     };
-    let sources: Vec<_> = by_name.into_iter().map(node).collect::<Result<_, SimError>>()?;
-    let disturbs = |(_, noise): &(String, NodeNoise)| noise.cpus().iter().any(|c| !c.detours().is_empty());
+    let sources: Vec<_> = by_name.into_iter().map(source).collect::<Result<_, SimError>>()?;
+    let disturbs = |s: &MeasuredSource| s.noise.cpus().iter().any(|c| !c.detours().is_empty());
     Ok(Measured { sources: sources.into_iter().filter(disturbs).collect() })
 }
 
@@ -113,43 +116,26 @@ mod tests {
     use colony_trace::TraceMeta;
     use proptest::prelude::*;
 
-    /// A trace of two CPUs and 1,000 ns from 5,000 ns on; a detour is its CPU, start, length and source.
-    fn trace(detours: &[(u16, i64, u64, u16)]) -> Trace {
-        Trace {
-            meta: TraceMeta {
-                schema: TraceMeta::SCHEMA.into(),
-                tsc_hz: 1e9,
-                threshold_ns: 50,
-                smallest_loop_ns: 10.0,
-                cpus: "0-1".parse().expect("a list"),
-                observed_s: 1e-6,
-                start_ns: 5_000,
-                lost_events: 0,
-                dropped: 3,
-                observer: None,
-                node: None,
-            },
-            sources: vec![
-                Source::Unexplained,
-                Source::Irq("timer".into()),
-                Source::Throttle,
-                Source::Hypervisor,
-            ],
-            detours: detours
-                .iter()
-                .map(|&(cpu, start_ns, duration_ns, source)| colony_trace::Detour {
-                    node: 0,
-                    cpu,
-                    start_ns,
-                    duration_ns,
-                    source,
-                })
-                .collect(),
-        }
+    const SOURCES: [fn() -> Source; 4] =
+        [|| Source::Unexplained, || Source::Irq("timer".into()), || Source::Throttle, || Source::Hypervisor];
+
+    /// A trace of two CPUs and 1,000 ns from 5,000 ns on; a detour is its CPU, start, length and number in `SOURCES`.
+    fn trace(detours: &[(u16, i64, u64, usize)]) -> Trace {
+        let meta = TraceMeta {
+            cpus: "0-1".parse().expect("a list"),
+            observed_s: 1e-6,
+            start_ns: 5_000,
+            ..TraceMeta::default()
+        };
+        let row = |&(cpu, start_ns, duration_ns, source): &(u16, i64, u64, usize)| {
+            let detour = colony_trace::Detour { node: 0, cpu, start_ns, duration_ns, source: 0 };
+            (detour, SOURCES[source]())
+        };
+        Trace::collect(meta, detours.iter().map(row))
     }
 
     #[test]
-    fn favored_noise_is_what_falls_into_favored_windows() {
+    fn favored_noise_is_the_noise_in_favored_windows() {
         // favored 80 ns of 100, from the epoch
         let w = Windows::new(100, DutyCycle::Ns(80), 0).expect("valid");
         let t = trace(&[(0, 5_010, 10, 1), (0, 5_085, 10, 0), (0, 5_170, 20, 1), (0, 5_300, 50, 2)]);
@@ -162,10 +148,25 @@ mod tests {
         assert_eq!(found, [(10, 10), (150, 10)]);
     }
 
+    #[test]
+    fn the_class_in_the_trace_overrules_the_name() {
+        let mut trace = trace(&[(0, 5_010, 10, 1), (0, 5_100, 10, 0)]);
+        let classes = |trace: &Trace| {
+            let sources = measured(trace).expect("observed").sources;
+            sources.into_iter().map(|s| (s.name, s.class)).collect::<Vec<_>>()
+        };
+        let named = |timer| [("irq:timer".to_owned(), timer), ("unexplained".to_owned(), Class::Local)];
+        assert_eq!(classes(&trace), named(Class::Irq), "without a class in the trace: by name");
+        trace.meta.classes.insert(SOURCES[1](), Class::Task);
+        assert_eq!(classes(&trace), named(Class::Task));
+        let fitted = crate::fit::fit_sources(&measured(&trace).expect("observed")).expect("one span");
+        assert_eq!(fitted.iter().find(|f| f.name == "irq:timer").map(|f| f.class), Some(Class::Task));
+    }
+
     /// The sources of `measured`, merged.
     fn merged(measured: &Measured) -> Vec<Vec<Detour>> {
         let of_cpu = |c: usize| {
-            let all = measured.sources.iter().flat_map(|(_, noise)| noise.cpus()[c].detours().to_vec());
+            let all = measured.sources.iter().flat_map(|s| s.noise.cpus()[c].detours().to_vec());
             CpuNoise::new(1_000, all).expect("time is left").detours().to_vec()
         };
         (0..2).map(of_cpu).collect()
@@ -175,7 +176,7 @@ mod tests {
         /// `colony sim` replays `measured`, `colony study` projects `node_noise`.
         #[test]
         fn simulations_and_studies_take_the_same_noise_from_a_trace(
-            detours in prop::collection::vec((0..2u16, 4_900..6_000i64, 1..60u64, 0..4u16), 0..12),
+            detours in prop::collection::vec((0..2u16, 4_900..6_000i64, 1..60u64, 0..4usize), 0..12),
         ) {
             let trace = trace(&detours);
             let of_study = |steal| {

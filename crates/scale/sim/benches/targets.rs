@@ -31,7 +31,7 @@ enum Engine {
     Event,
 }
 
-/// What disturbs the nodes.
+/// The noise of the nodes.
 #[derive(Clone, Copy, PartialEq)]
 enum Noise {
     Quiet,
@@ -54,7 +54,7 @@ struct Row {
     target: Target,
 }
 
-/// What a row is to reach; 0 where nothing is said.
+/// The target of a row; 0: no target.
 #[derive(Clone, Copy)]
 struct Target {
     seconds: f64,
@@ -239,7 +239,7 @@ fn main() -> Result<(), Failed> {
     }
 }
 
-/// What a row's process prints: CPU seconds, bytes a rank, peak memory, events, and the program's time.
+/// The figures that a row's process prints: CPU seconds, bytes a rank, peak memory, events, and the program's time.
 struct Measured {
     seconds: f64,
     bytes_a_rank: u64,

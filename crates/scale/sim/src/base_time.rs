@@ -64,9 +64,9 @@ impl BaseTime {
     /// # Errors
     /// [`SimError::Program`] where times are negative, no numbers, or fall with the nodes.
     pub(crate) fn check(&self) -> Result<(), SimError> {
-        let check = |what, found: f64| match found.is_finite() && found >= 0.0 {
+        let check = |parameter, found: f64| match found.is_finite() && found >= 0.0 {
             true => Ok(()),
-            false => Err(SimError::Program { what, found, least: 0.0 }),
+            false => Err(SimError::Program { parameter, found, least: 0.0 }),
         };
         match self {
             Self::Log2 { fixed_ns, level_ns } => {

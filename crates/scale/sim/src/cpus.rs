@@ -34,7 +34,7 @@ enum Known {
 }
 
 impl Known {
-    /// When rank number `i` has done `work_ns` that may begin at `at_ns`, and its next detour then.
+    /// The instant at which rank number `i` has done `work_ns` that may begin at `at_ns`, and its next detour then.
     fn done(&mut self, i: usize, at_ns: u64, work_ns: u64) -> (u64, Stretch) {
         match self {
             Self::Trace(replay) => replay.done(i, at_ns, work_ns),
@@ -70,7 +70,7 @@ pub struct Cpus {
     lanes: Vec<Lane>,
     /// Noise that is known in advance, in place of lanes.
     known: Option<Known>,
-    /// Where two lanes are merged: the next detour of each, rank-major.
+    /// The next detour of each lane if two lanes are merged, rank-major.
     pending: Vec<[(u64, u64); 2]>,
     starved: Option<u32>,
 }
@@ -80,7 +80,7 @@ const MOST_DETOURS: u32 = 50_000_000;
 const NEVER: (u64, u64) = (u64::MAX, u64::MAX);
 
 impl Cpus {
-    /// When work is done that never gets its CPU.
+    /// The end of work that never gets its CPU.
     const LOST_NS: u64 = u64::MAX / 4;
 
     /// The CPUs of `ranks`, which begin their job `begin_ns` after boot.
@@ -149,7 +149,7 @@ impl Cpus {
         }
     }
 
-    /// When the CPU of rank number `i` of the range has done `work_ns` that may begin at `at_ns`.
+    /// The instant at which the CPU of rank number `i` of the range has done `work_ns` that may begin at `at_ns`.
     #[inline]
     pub fn done(&mut self, i: usize, at_ns: u64, work_ns: u64) -> u64 {
         let done = at_ns + work_ns;

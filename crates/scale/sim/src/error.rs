@@ -8,11 +8,11 @@ pub enum SimError {
     #[error("the projection needs node counts of at least 1; give some, as 1024,16384")]
     Nodes,
     /// A time of the program that is negative or no number, or no stage.
-    #[error("the program's {what} is {found}; it must be a number above or equal to {least}")]
+    #[error("the program's {parameter} is {found}; it must be a number above or equal to {least}")]
     Program {
-        /// Which value.
-        what: &'static str,
-        /// What it is.
+        /// The value's name.
+        parameter: &'static str,
+        /// The value found.
         found: f64,
         /// The smallest possible.
         least: f64,
@@ -42,12 +42,12 @@ pub enum SimError {
     },
     /// A parameter of a distribution that makes no sense.
     #[error(
-        "a distribution of times has the {what} {found}; it must be a number above 0, and below 36 years"
+        "a distribution of times has the {parameter} {found}; it must be a number above 0, and below 36 years"
     )]
     Dist {
-        /// Which parameter.
-        what: &'static str,
-        /// What it is.
+        /// The parameter's name.
+        parameter: &'static str,
+        /// The value found.
         found: f64,
     },
     /// Noise that asks for all of a CPU.
@@ -60,15 +60,15 @@ pub enum SimError {
     #[error("no measured node was given to replay; give the noise of at least one")]
     NoTrace,
     /// A parameter of a scheduler that makes no sense.
-    #[error("the scheduler `{scheduler}` has the {what} {found}; it must be {must}")]
+    #[error("the scheduler `{scheduler}` has the {parameter} {found}; it must be {must}")]
     Scheduler {
         /// Its name.
         scheduler: &'static str,
-        /// Which parameter.
-        what: &'static str,
-        /// What it is.
+        /// The parameter's name.
+        parameter: &'static str,
+        /// The value found.
         found: f64,
-        /// What it must be.
+        /// The values allowed.
         must: &'static str,
     },
     /// Noise on a core that runs no rank.
@@ -95,12 +95,12 @@ pub enum SimError {
         load: f64,
     },
     /// A program that makes no sense.
-    #[error("the program `{program}` {what}")]
+    #[error("the program `{program}` {fault}")]
     BadProgram {
         /// Its name.
         program: String,
-        /// What is wrong.
-        what: String,
+        /// The fault.
+        fault: String,
     },
     /// A rank that never got its CPU.
     #[error("rank {rank} never gets its CPU: noise takes all of its time under this scheduler")]
@@ -137,19 +137,19 @@ pub enum SimError {
         known: &'static [&'static str],
     },
     /// A machine profile that cannot be read.
-    #[error("{at}: no machine profile: {what}")]
+    #[error("{at}: no machine profile: {fault}")]
     BadProfile {
         /// File and line.
         at: String,
-        /// What is wrong.
-        what: String,
+        /// The fault.
+        fault: String,
     },
     /// A machine that makes no sense.
-    #[error("the machine `{name}`: {what}")]
+    #[error("the machine `{name}`: {fault}")]
     BadMachine {
         /// Its name.
         name: String,
-        /// What is wrong.
-        what: String,
+        /// The fault.
+        fault: String,
     },
 }

@@ -25,7 +25,7 @@ pub(crate) fn latest(times: &[u64]) -> u64 {
     times.iter().fold(0, |a, &b| a.max(b))
 }
 
-/// Which parts of at most [`CHUNK`] ranks have an end after its start: a bit for each [`PART`].
+/// The parts, of at most [`CHUNK`] ranks, that have an end after its start: a bit for each [`PART`].
 #[multiversion(targets("x86_64+avx2"))]
 pub(crate) fn late(ends: &[u64], starts: &[u64]) -> u32 {
     let parts = ends.chunks(PART).zip(starts.chunks(PART));
@@ -35,7 +35,7 @@ pub(crate) fn late(ends: &[u64], starts: &[u64]) -> u32 {
     })
 }
 
-/// What arrives `latency_ns` after `from`, or as soon as the rank is free, ends `add_ns` later.
+/// Receives: a message begins `latency_ns` after `from`, or as soon as the rank is free, and ends `add_ns` later.
 #[multiversion(targets("x86_64+avx2"))]
 pub(crate) fn arrive(out: &mut [u64], own: &[u64], from: &[u64], latency_ns: u64, add_ns: u64) {
     for (out, (own, from)) in out.iter_mut().zip(own.iter().zip(from)) {
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_with_a_late_end_are_told_apart() {
+    fn parts_with_a_late_end_are_found() {
         let starts = vec![100; 200];
         let mut ends = vec![100; 200];
         assert_eq!(late(&ends, &starts), 0);

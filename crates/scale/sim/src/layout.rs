@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which rank runs on which core of which node.
+//! The layout: the node and the core of each rank.
 
 use serde::{Deserialize, Serialize};
 
@@ -63,7 +63,7 @@ impl Layout {
         self.nodes * self.ranks_per_node
     }
 
-    /// Where `rank` runs.
+    /// The core on which `rank` runs.
     #[must_use]
     pub const fn core(self, rank: u32) -> Core {
         Core { node: rank / self.ranks_per_node, core: rank % self.ranks_per_node }

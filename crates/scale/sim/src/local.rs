@@ -29,7 +29,7 @@ pub enum Measurable {
 /// The time of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Which.
+    /// The operation.
     pub operation: Measurable,
     /// Ranks, at least 2.
     pub ranks: u32,
@@ -58,11 +58,11 @@ impl Measured {
     }
 }
 
-/// What of a result of `colony bench` (JSON, schema `colony.bench/1`) the fit needs.
+/// The part of a result of `colony bench` (JSON, schema `colony.bench/2`) that the fit needs.
 ///
 /// ```
 /// let text = r#"{ "params": { "program": "allreduce", "bytes": 32 },
-///                 "results": [{ "ranks": 2, "all": { "p50_us": 0.65 } }] }"#;
+///                 "results": [{ "ranks": 2, "all": { "p50_ns": 650 } }] }"#;
 /// let report: colony_sim::local::BenchReport = serde_json::from_str(text)?;
 /// assert_eq!(report.measured()[0].ns, 650.0);
 /// # Ok::<(), serde_json::Error>(())
@@ -87,7 +87,7 @@ struct BenchMeasurement {
 
 #[derive(Clone, Debug, Deserialize)]
 struct BenchTimes {
-    p50_us: f64,
+    p50_ns: u64,
 }
 
 impl BenchReport {
@@ -105,7 +105,7 @@ impl BenchReport {
             operation,
             ranks: m.ranks,
             bytes: self.params.bytes,
-            ns: m.all.p50_us * 1e3,
+            ns: m.all.p50_ns as f64,
         };
         self.results.iter().map(one).collect()
     }
@@ -290,8 +290,8 @@ mod tests {
 
     #[test]
     fn results_of_the_benchmark_are_read() {
-        let text = r#"{ "schema": "colony.bench/1", "params": { "program": "glob", "bytes": 32, "seed": 1 },
-            "results": [{ "ranks": 2, "all": { "p50_us": 0.5 } }, { "ranks": 4, "all": { "p50_us": 1.0 } }] }"#;
+        let text = r#"{ "schema": "colony.bench/2", "params": { "program": "glob", "bytes": 32, "seed": 1 },
+            "results": [{ "ranks": 2, "all": { "p50_ns": 500 } }, { "ranks": 4, "all": { "p50_ns": 1000 } }] }"#;
         let all = serde_json::from_str::<BenchReport>(text).expect("reads").measured();
         assert_eq!(
             all.iter().map(|m| (m.operation, m.ranks, m.ns)).collect::<Vec<_>>(),

@@ -37,7 +37,7 @@ impl Default for LogGops {
     }
 }
 
-/// What a message of one size costs; both engines work with these.
+/// The costs of a message of one size, for both engines.
 ///
 /// A send that begins at `s` (CPU and interface free) leaves its CPU at `s + overhead`, and is in the
 /// network from then on, noise in between included; the CPU goes on for `send_more`. The first byte
@@ -55,7 +55,7 @@ pub struct MessageCost {
     pub transfer_ns: u64,
     /// CPU time of the receive: o, and what O takes longer than G does.
     pub recv_ns: u64,
-    /// Whether the send waits for the receive.
+    /// True if the send waits for the receive.
     pub rendezvous: bool,
 }
 

@@ -15,14 +15,14 @@ mod profile;
 pub struct Machine {
     /// Name.
     pub name: String,
-    /// Where its figures come from, for those who read results.
+    /// The origin of its figures, for readers of results.
     #[serde(default)]
     pub sources: Vec<String>,
     /// Ranks on each node, one a core.
     pub ranks_per_node: u32,
     /// Point-to-point messages.
     pub loggops: LogGops,
-    /// How nodes are connected.
+    /// The connection of the nodes.
     #[serde(default)]
     pub topology: Topology,
     /// Latency between ranks of one node; as between nodes where it is not given.
@@ -101,12 +101,12 @@ impl Machine {
     /// # Errors
     /// [`SimError::BadMachine`] where its figures make no sense.
     pub fn check(&self) -> Result<(), SimError> {
-        let bad = |what: String| Err(SimError::BadMachine { name: self.name.clone(), what });
+        let bad = |fault: String| Err(SimError::BadMachine { name: self.name.clone(), fault });
         if self.ranks_per_node == 0 {
             return bad("ranks_per_node is 0; give at least 1".into());
         }
-        if let Some((what, found)) = self.loggops.too_large() {
-            return bad(format!("{what} is {found}, too large to simulate with"));
+        if let Some((figure, found)) = self.loggops.too_large() {
+            return bad(format!("{figure} is {found}, too large to simulate with"));
         }
         let hop_ns = match self.topology {
             Topology::Torus { dims, .. } if dims.contains(&0) && dims != [0; 3] => {
@@ -120,16 +120,16 @@ impl Machine {
             Topology::Flat => 0,
             Topology::Torus { hop_ns, .. } | Topology::FatTree { hop_ns, .. } => hop_ns,
         };
-        for (what, ns) in [("inside_ns", self.inside_ns.unwrap_or(0)), ("hop_ns", hop_ns)] {
+        for (figure, ns) in [("inside_ns", self.inside_ns.unwrap_or(0)), ("hop_ns", hop_ns)] {
             if ns > LogGops::MAX_NS {
-                return bad(format!("{what} is {ns}, too large to simulate with"));
+                return bad(format!("{figure} is {ns}, too large to simulate with"));
             }
         }
-        for (what, c) in
+        for (figure, c) in
             [("hardware_barrier", &self.hardware_barrier), ("hardware_reduce", &self.hardware_reduce)]
         {
             if let Some(Err(why)) = c.as_ref().map(HardwareCollective::check) {
-                return bad(format!("{what}: {why}"));
+                return bad(format!("{figure}: {why}"));
             }
         }
         Ok(())

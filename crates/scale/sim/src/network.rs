@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What lies between two ranks.
+//! The network between two ranks.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ pub trait Network: Send + Sync {
     }
 }
 
-/// How nodes are connected; a hop is a link between two neighbours.
+/// The connection of the nodes; a hop is a link between two neighbours.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Topology {
@@ -64,7 +64,7 @@ impl MachineNetwork {
         Self { loggops, topology, layout, inside_ns: inside_ns.unwrap_or(loggops.latency_ns) }
     }
 
-    /// Where its ranks are.
+    /// The layout of its ranks.
     #[must_use]
     pub const fn layout(&self) -> Layout {
         self.layout

@@ -7,12 +7,12 @@ use crate::scheduler::Scheduler;
 use crate::source::{Placement, Source};
 use crate::{Layout, SimError};
 
-/// What a node does: its noise, and the scheduler that deals with it.
+/// A node: its noise, and the scheduler that deals with it.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// Sources of noise on every node.
     pub sources: Vec<Source>,
-    /// How they and the job share the CPUs.
+    /// The scheduler, which shares the CPUs among the noise and the job.
     pub scheduler: Arc<dyn Scheduler>,
 }
 
@@ -45,13 +45,13 @@ impl Node {
         (0..cores).map(|core| admitted().map(|s| load(s, core, cores)).sum()).collect()
     }
 
-    /// Whether any of the noise comes to the job's CPUs.
+    /// True if any of the noise reaches the job's CPUs.
     #[must_use]
     pub fn is_disturbed(&self) -> bool {
         self.sources.iter().any(|s| self.scheduler.admits(s.class))
     }
 
-    /// How long after boot a job meets the same noise as after weeks.
+    /// Time after the boot from which a job meets the same noise as after weeks.
     #[must_use]
     pub fn settle_ns(&self) -> u64 {
         let scheduler_ns = self.scheduler.settle_ns();

@@ -84,7 +84,7 @@ impl CpuNoise {
         Self::new(interval_ns, [Detour { start_ns: 0, duration_ns: length_ns }])
     }
 
-    /// How long the CPU was observed.
+    /// Length of the CPU's observation.
     #[must_use]
     pub const fn span_ns(&self) -> u64 {
         self.span_ns
@@ -133,7 +133,7 @@ impl NodeNoise {
         &self.0
     }
 
-    /// How long the node was observed.
+    /// Length of the node's observation.
     #[must_use]
     pub fn span_ns(&self) -> u64 {
         self.0.first().map_or(0, |c| c.span_ns)
@@ -146,7 +146,13 @@ impl NodeNoise {
         stolen / self.0.len().max(1) as f64
     }
 
-    /// Whether nothing was stolen at all.
+    /// The longest detour, nanoseconds; `None` without one.
+    #[must_use]
+    pub fn longest_ns(&self) -> Option<u64> {
+        self.0.iter().flat_map(CpuNoise::detours).map(|d| d.duration_ns).max()
+    }
+
+    /// True if no time was stolen.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.0.iter().all(|c| c.detours.is_empty())

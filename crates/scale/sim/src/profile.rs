@@ -5,7 +5,7 @@
 
 use crate::noise::CpuNoise;
 
-/// Where a detour starts in a lap, and the time of the lap that is free before it.
+/// The start of a detour in a lap, and the time of the lap that is free before it.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     start_ns: u64,
@@ -74,13 +74,13 @@ impl Parts {
         self.parts[(at_ns >> self.shift) as usize]
     }
 
-    /// How many detours start before the part that `at_ns` is in.
+    /// Number of detours that start before the part that holds `at_ns`.
     #[inline]
     fn before(&self, at_ns: u64) -> usize {
         self.at(at_ns).below as usize
     }
 
-    /// How many detours start before the next part.
+    /// Number of detours that start before the next part.
     #[inline]
     fn after(&self, at_ns: u64) -> usize {
         self.parts[(at_ns >> self.shift) as usize + 1].below as usize
@@ -103,25 +103,25 @@ pub(crate) type Stretch = (u64, u64);
 /// An instant of a trace.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Entry {
-    /// Which time through the trace, and where in it.
+    /// Number of the pass through the trace; the fields below are the place in it.
     lap: u64,
     p: u64,
     part: Part,
 }
 
-/// Where a piece of work ends.
+/// The end of a piece of work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Goal {
     /// Then, and the next detour.
     Done(u64, Stretch),
-    /// When so much time of the lap was free, not before detour number `from`.
+    /// At the instant at which so much time of the lap was free, not before detour number `from`.
     Free { lap: u64, free_ns: u64, from: usize },
 }
 
 /// Detours that are tried one after the other before the index is asked.
 const NEAR: usize = 3;
 
-/// Where in a rising list to look for a value: about as many entries as the list has.
+/// An index that tells where in a rising list a value is: about as many entries as the list has.
 #[derive(Clone, Debug)]
 struct Index {
     shift: u32,
@@ -144,7 +144,7 @@ impl Index {
         Self { shift, below }
     }
 
-    /// How many of the list are below the part of it that has `value`.
+    /// Number of entries of the list below the part that has `value`.
     #[inline]
     fn before(&self, value: u64) -> usize {
         self.below[(value >> self.shift) as usize] as usize
@@ -179,7 +179,7 @@ impl Profile {
         self.marks.len() - 1
     }
 
-    /// When detour `k`, one of the lap, ends.
+    /// End of detour `k`, one of the lap.
     #[inline]
     fn end_ns(&self, k: usize) -> u64 {
         let (this, next) = (self.marks[k], self.marks[k + 1]);
@@ -214,7 +214,7 @@ impl Profile {
         if at_ns < self.span_ns { (0, at_ns) } else { (at_ns / self.span_ns, at_ns % self.span_ns) }
     }
 
-    /// How long it was observed.
+    /// Length of the observation.
     pub(crate) const fn span_ns(&self) -> u64 {
         self.span_ns
     }
@@ -237,7 +237,7 @@ impl Profile {
         lap * self.span_ns + free_ns + (self.marks[k].start_ns - self.marks[k].free_ns)
     }
 
-    /// When `work_ns` is done that may begin at `at_ns`, and the next detour then, all laps counted.
+    /// The instant at which `work_ns` that may begin at `at_ns` is done, and the next detour then, all laps counted.
     pub(crate) fn done(&self, at_ns: u64, work_ns: u64) -> (u64, Stretch) {
         self.end(self.goal(&self.enter(at_ns), 0, work_ns), 0)
     }
@@ -265,7 +265,7 @@ impl Profile {
         (since_boot(self.marks[k].start_ns), since_boot(self.end_ns(k)))
     }
 
-    /// Where the look-up of the work begins that may begin at `at_ns` of the trace.
+    /// The entry at which the look-up begins of work that may begin at `at_ns` of the trace.
     #[inline]
     pub(crate) fn enter(&self, at_ns: u64) -> Entry {
         let (lap, p) = self.lap(at_ns);
@@ -284,7 +284,7 @@ impl Profile {
         self.marks[entry.part.below as usize].start_ns
     }
 
-    /// Where `work_ns` from `entry` on ends, `offset_ns` of the trace being over at the boot.
+    /// The end of `work_ns` from `entry` on, if `offset_ns` of the trace are over at the boot.
     #[inline]
     pub(crate) fn goal(&self, entry: &Entry, offset_ns: u64, work_ns: u64) -> Goal {
         let Entry { lap, p, part } = *entry;
@@ -311,7 +311,7 @@ impl Profile {
         Goal::Free { lap, free_ns, from: k }
     }
 
-    /// Whether work of `work_ns` is long: the detour after it is looked for from the middle of the trace.
+    /// True if work of `work_ns` is long: then the search for the detour after it starts in the middle of the trace.
     #[inline]
     pub(crate) fn is_far(&self, work_ns: u64) -> bool {
         work_ns > self.near_ns
@@ -334,7 +334,7 @@ impl Profile {
         }
     }
 
-    /// When the work of `goal` is done, and the next detour then.
+    /// The instant at which the work of `goal` is done, and the next detour then.
     #[inline]
     pub(crate) fn end(&self, goal: Goal, offset_ns: u64) -> (u64, Stretch) {
         match goal {

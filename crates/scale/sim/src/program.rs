@@ -12,7 +12,7 @@ use crate::SimError;
 pub struct Program {
     /// Name in results.
     pub name: String,
-    /// How often the body is done.
+    /// Number of times that the body is done.
     pub iterations: u64,
     /// The steps.
     #[serde(rename = "step")]
@@ -33,9 +33,9 @@ pub enum Step {
     },
     /// A collective of all ranks, or of the first `ranks` ones.
     Collective {
-        /// Which.
+        /// The operation.
         operation: Operation,
-        /// How; the machine's hardware where it has any and all ranks take part, else the usual one.
+        /// The algorithm. Default: the machine's hardware if it has any and all ranks take part, else the usual one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         algorithm: Option<Algorithm>,
         /// Bytes each rank gives (to each other rank, in an alltoall).
@@ -63,9 +63,9 @@ pub enum Step {
     },
     /// Steps repeated within the iteration.
     Repeat {
-        /// How often.
+        /// Number of times.
         times: u64,
-        /// What.
+        /// The steps.
         #[serde(rename = "step")]
         body: Vec<Step>,
     },
@@ -101,7 +101,7 @@ impl Operation {
     }
 }
 
-/// How a collective is done.
+/// The algorithm of a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Algorithm {
@@ -252,7 +252,7 @@ impl Program {
     /// # Errors
     /// [`SimError::BadProgram`] where it makes no sense.
     pub fn check(&self) -> Result<(), SimError> {
-        let bad = |what: String| Err(SimError::BadProgram { program: self.name.clone(), what });
+        let bad = |fault: String| Err(SimError::BadProgram { program: self.name.clone(), fault });
         if self.iterations == 0 {
             return bad("has no iterations".into());
         }
@@ -260,7 +260,7 @@ impl Program {
             Ok(0) => bad("has no steps".into()),
             Ok(n) if n > Self::MAX_STEPS => bad(format!("has {n} steps, more than {}", Self::MAX_STEPS)),
             Ok(_) => Ok(()),
-            Err(what) => bad(what),
+            Err(fault) => bad(fault),
         }
     }
 }

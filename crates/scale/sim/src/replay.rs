@@ -9,12 +9,12 @@ use crate::layout::Layout;
 use crate::profile::{Entry, Goal, Profile, Stretch};
 use crate::scheduler::Numbered;
 
-/// Where a rank is in its trace.
+/// The place of a rank in its trace.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     /// Instant of the trace when the node boots.
     offset_ns: u64,
-    /// Which of the traces' CPUs.
+    /// The number of its CPU among those of all traces.
     profile: u32,
 }
 
@@ -53,7 +53,7 @@ impl Replay {
         profile.next(at_ns + offset_ns, offset_ns)
     }
 
-    /// When rank number `i` has done `work_ns` that may begin at `at_ns`, and its next detour then.
+    /// The instant at which rank number `i` has done `work_ns` that may begin at `at_ns`, and its next detour then.
     pub(crate) fn done(&self, i: usize, at_ns: u64, work_ns: u64) -> (u64, Stretch) {
         let (profile, offset_ns) = self.at(i);
         profile.end(profile.goal(&profile.enter(at_ns + offset_ns), offset_ns, work_ns), offset_ns)
@@ -188,7 +188,7 @@ pub(crate) mod tests {
 
     proptest! {
         #[test]
-        fn what_is_looked_up_is_what_was_gone_through(
+        fn a_look_up_gives_the_times_of_the_detours_one_by_one(
             nodes in prop::collection::vec(prop::collection::vec(a_cpu(1000), 2), 1..3),
             phase in a_phase(), seed in any::<u64>(), begin_ns in 0..3000u64,
             calls in prop::collection::vec((0..4usize, 0..500u64, 0..3000u64, any::<bool>()), 1..40),

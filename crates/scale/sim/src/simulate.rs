@@ -37,7 +37,7 @@ pub fn run_for(simulation: &Simulation, number: u32, span_ns: u64) -> Result<Run
     level::run_for(simulation, number, span_ns)
 }
 
-/// How often an iteration deals with each rank: times ranks, what its simulation costs.
+/// Number of times that an iteration deals with each rank. Times the ranks, it is the cost of the simulation.
 ///
 /// # Errors
 /// As [`simulate`].

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a simulation takes and gives: program, machine, noise and scheduler in; the program's times out.
+//! Input and output of a simulation: program, machine, noise and scheduler in; the program's times out.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,19 +11,19 @@ use crate::program::Program;
 /// Longest program, noise not counted: an eighth of what fits, so that noise has room.
 pub(crate) const MOST_NS: u64 = u64::MAX / 8;
 
-/// What to simulate.
+/// The input of a simulation.
 #[derive(Clone, Debug)]
 pub struct Simulation {
     /// The program.
     pub program: Program,
     /// The machine.
     pub machine: Machine,
-    /// What disturbs each node, and who schedules it.
+    /// The noise of each node, and its scheduler.
     pub node: Node,
     /// Nodes.
     pub nodes: u32,
-    /// When the job begins, nanoseconds after the nodes booted; `None`: late enough for every daemon to
-    /// have found its rhythm.
+    /// Begin of the job, nanoseconds after the nodes booted; `None`: late enough for every daemon to have found its
+    /// rhythm.
     pub begin_ns: Option<u64>,
     /// Independent repetitions, each with its own random numbers; confidence intervals need two.
     pub repetitions: u32,
@@ -72,7 +72,7 @@ impl Simulation {
     /// Longest cycles of noise before a job begins, unless told.
     const CYCLES_BEFORE: u64 = 4;
 
-    /// When the job begins: `begin_ns`, or late enough for every daemon to have found its rhythm.
+    /// Begin of the job: `begin_ns`, or late enough for every daemon to have found its rhythm.
     ///
     /// # Errors
     /// [`SimError::TooLong`] where that is later than is counted.
@@ -86,7 +86,7 @@ impl Simulation {
     }
 }
 
-/// What a simulation says.
+/// The output of a simulation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Nodes.
@@ -116,6 +116,6 @@ pub struct Outcome {
     pub slowdown: f64,
     /// Total time of each run.
     pub totals_ns: Vec<u64>,
-    /// What a reader should know.
+    /// Warnings about the validity of the figures.
     pub warnings: Vec<String>,
 }

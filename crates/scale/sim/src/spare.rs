@@ -13,14 +13,14 @@ use crate::node::Node;
 use crate::rng::Key;
 use crate::source::{Class, Done};
 
-/// What the noise of a node is on one spare core.
+/// The load of a node's noise on one spare core.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SpareLoad {
     /// Share of its time that the core works.
     pub share: f64,
     /// Longest time that it would have needed at some instant for all that had come.
     pub longest_backlog_ns: u64,
-    /// How long a burst waits for those before it, on average.
+    /// Mean time that a burst waits for those before it.
     pub mean_wait_ns: f64,
     /// Bursts looked at.
     pub bursts: u64,
@@ -31,8 +31,8 @@ pub struct SpareLoad {
 /// Bursts that are simulated.
 const BURSTS: u64 = 1 << 19;
 
-/// What a spare core has to do that takes the noise of all `cores` cores of a node in order of arrival:
-/// threads and device interrupts of each, and what is bound to itself. The scheduler of `node` plays no
+/// The load of a spare core that takes the noise of all `cores` cores of a node in order of arrival: threads and
+/// device interrupts of each, and the noise that is bound to itself. The scheduler of `node` plays no
 /// part. Threads that are busy on two cores at one time wait for each other here: that is the price.
 ///
 /// ```
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn poisson_noise_of_many_cores_waits_as_queueing_theory_says() {
+    fn poisson_noise_of_many_cores_waits_as_in_queueing_theory() {
         // M/D/1: mean wait = share · length / (2 (1 − share))
         let noise = Source::new("daemon", Model::poisson(1e6, Dist::Fixed(50_000)));
         let l = load(&Node::new(vec![noise], SpareCore), 12, 1).expect("room");
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_a_core_can_do_is_an_error_and_what_is_bound_elsewhere_does_not_count() {
+    fn an_overloaded_spare_core_is_an_error_and_noise_bound_to_other_cores_does_not_count() {
         let node = |class| Node::new(vec![daemon(1000, 100).class(class)], SpareCore);
         let error = load(&node(Class::Task), 12, 1).expect_err("12 times 10 %");
         assert!(error.to_string().contains("120 % of one spare core"), "{error}");

@@ -27,7 +27,7 @@ pub struct Results {
 pub struct TraceFile {
     /// The file.
     pub file: String,
-    /// What tells it from others: [`Measured::digest`], in hexadecimal.
+    /// Digest that tells it from other traces: [`Measured::digest`], in hexadecimal.
     pub digest: String,
 }
 
@@ -37,7 +37,7 @@ pub struct Finished {
     /// The point.
     #[serde(flatten)]
     pub point: Point,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
@@ -61,8 +61,8 @@ impl Results {
         }
     }
 
-    /// Whether points of `other` are this scenario's too: the scenarios differ in node counts, schedulers and
-    /// values swept at most, which each point names.
+    /// True if points of `other` are this scenario's too: the scenarios differ at most in node counts, schedulers and
+    /// values swept, which each point names.
     #[must_use]
     pub fn shares_points_with(&self, other: &Self) -> bool {
         let base = |r: &Self| {

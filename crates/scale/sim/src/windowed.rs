@@ -73,7 +73,7 @@ impl Merged {
     }
 }
 
-/// Where a rank is.
+/// The place of a rank in its trace and in the windows.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     /// Instant of the trace when the node boots.
@@ -82,7 +82,7 @@ struct Place {
     period: u64,
     /// Threads' time that still waits when it ends.
     left_ns: u64,
-    /// When its regular window's threads have caught up, but not before it opens; its end where they do not.
+    /// The instant at which the threads of its regular window have caught up, not before it opens; else its end.
     caught_up_ns: u64,
     pair: u32,
 }
@@ -152,7 +152,7 @@ impl Windowed {
         }
     }
 
-    /// When rank number `i` has done `work_ns` that may begin at `at_ns`, and until when it meets nothing then.
+    /// The instant at which rank number `i` has done `work_ns` that may begin at `at_ns`, and its next detour then.
     pub(crate) fn done(&mut self, i: usize, at_ns: u64, work_ns: u64) -> (u64, Stretch) {
         let (mut at_ns, mut left_ns) = (at_ns, work_ns);
         loop {
@@ -255,7 +255,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_looked_up_is_what_waits_and_goes_on(
+        fn a_look_up_gives_the_times_of_the_windows_one_by_one(
             cpus in prop::collection::vec(a_cpu(), 2), seed in any::<u64>(), begin_ns in 1000..5000u64,
             favored_ns in 50..250u64,
             calls in prop::collection::vec((0..4usize, 0..500u64, 1..900u64), 1..40),

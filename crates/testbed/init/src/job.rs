@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a guest is asked to do.
+//! The job of a guest.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;

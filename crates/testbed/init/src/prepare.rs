@@ -57,7 +57,7 @@ pub(crate) fn mounts() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Whether the image has put something into a folder.
+/// Returns `true` if the image has put something into a folder.
 fn has_entries(folder: &str) -> bool {
     fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some())
 }

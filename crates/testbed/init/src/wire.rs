@@ -12,7 +12,7 @@ pub const MAX_PAYLOAD: usize = 1 << 20;
 /// Bytes before a payload.
 const HEAD: usize = 5;
 
-/// What the guest tells its host.
+/// A message of the guest to its host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frame {
     /// The program is about to start.
@@ -29,7 +29,7 @@ pub enum Frame {
     NoFile {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
     /// The program has ended and everything it wrote has been sent.
@@ -47,7 +47,7 @@ pub struct Started {
     pub kernel: String,
 }
 
-/// How the program ended.
+/// The end of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finished {
     /// Its exit.
@@ -73,7 +73,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// Whether the program exited with 0.
+    /// Returns `true` if the program exited with 0.
     #[must_use]
     pub const fn success(self) -> bool {
         matches!(self, Self::Code(0))
@@ -217,7 +217,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_however_it_is_cut(
+        fn frames_are_read_however_they_are_cut(
             sent in proptest::collection::vec(frames(), 0..8),
             cut in 1_usize..64,
         ) {

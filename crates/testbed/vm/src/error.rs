@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can go wrong on the way to a running machine, and in it.
+//! Errors on the way to a running machine, and in it.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Why a machine could not be made or did not do its job.
+/// The reason why a machine could not be made or did not do its job.
 #[derive(Debug, thiserror::Error)]
 pub enum VmError {
     /// A program of the host that is needed is not here.
@@ -14,7 +14,7 @@ pub enum VmError {
         tool: &'static str,
         /// The Debian package it comes in.
         package: &'static str,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
     /// A program of the host failed.
@@ -22,7 +22,7 @@ pub enum VmError {
     ToolFailed {
         /// The program.
         tool: &'static str,
-        /// What it was to do.
+        /// The action that failed.
         what: String,
         /// The end of what it said.
         reason: String,
@@ -30,7 +30,7 @@ pub enum VmError {
     /// A file or a system call.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// The action that failed.
         what: String,
         /// The system's answer.
         source: std::io::Error,
@@ -43,15 +43,15 @@ pub enum VmError {
     File {
         /// The file.
         path: PathBuf,
-        /// What was found, and what to do.
+        /// The problem, and the remedy.
         reason: String,
     },
     /// No kernel of that name is cached, and none can be fetched.
     #[error("no kernel for `{wanted}`: {reason}")]
     NoKernel {
-        /// What was asked for.
+        /// The kernel that was asked for.
         wanted: String,
-        /// What was found, and what to do.
+        /// The problem, and the remedy.
         reason: String,
     },
     /// The machine was started and did not come to the end of its job.
@@ -60,7 +60,7 @@ pub enum VmError {
 }
 
 impl VmError {
-    /// Whether other words would have done it (exit code 2).
+    /// Returns `true` if the caller asked for something impossible (exit code 2).
     #[must_use]
     pub const fn is_wrong_use(&self) -> bool {
         matches!(self, Self::Wrong(_) | Self::NoKernel { .. })
@@ -78,13 +78,13 @@ impl VmError {
 /// A machine that failed, and what it left.
 #[derive(Debug)]
 pub struct Failure {
-    /// What happened.
+    /// The cause.
     pub cause: Cause,
     /// The machine's name, empty where it has none.
     pub name: String,
     /// The end of the guest's console.
     pub console: String,
-    /// What the emulator said.
+    /// Messages of the emulator.
     pub emulator: String,
     /// The program's standard output until then.
     pub stdout: Vec<u8>,
@@ -92,7 +92,7 @@ pub struct Failure {
     pub stderr: Vec<u8>,
 }
 
-/// What ended a machine before its job.
+/// The cause of a machine's end before its job was done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cause {
     /// The guest's kernel gave up.

@@ -13,7 +13,7 @@ use crate::{Cause, Outcome, Running, Vm, VmError};
 /// The most nodes a fleet may have: a machine is a process of a hundred megabytes and more.
 const MOST: u32 = 250;
 
-/// What a node of a fleet tells.
+/// An event of a node of a fleet.
 #[derive(Debug)]
 pub enum NodeEvent {
     /// Its program starts.
@@ -101,7 +101,7 @@ pub fn run<S: AsRef<str>>(
     first_failure(running.into_iter().map(Running::wait).collect())
 }
 
-/// What comes from the thread of a machine.
+/// A message from the thread of a machine.
 enum Told {
     Event(NodeEvent),
     /// The machine has ended; whether it came to its program's end.

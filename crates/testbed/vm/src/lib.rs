@@ -5,6 +5,7 @@
 //! can be made a count of its instructions ([`Vm::icount`]), so that what is measured there does not depend on
 //! what else the host does. All machines of a user share as many [slots] as there are CPUs.
 
+mod accel;
 pub mod cache;
 mod digest;
 mod error;
@@ -19,6 +20,7 @@ pub mod slots;
 pub mod testing;
 mod tool;
 
+pub use accel::Accel;
 pub use colony_init::job::Interface;
 pub use colony_init::wire::{Exit, Finished};
 pub use error::{Cause, Failure, VmError};

@@ -23,14 +23,14 @@ const LARGEST: usize = 4096 + 65536;
 /// Frames a port holds for a guest that does not take them; more are lost, as in a switch.
 const QUEUE: usize = 4096;
 
-/// What a network does to frames.
+/// Latency and loss of a network.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Link {
-    /// How long a frame takes from one machine to another, beyond what the emulation takes.
+    /// Latency of a frame from one machine to another, on top of the emulation's own.
     pub latency: Duration,
     /// Share of frames that is lost, 0 to 1.
     pub loss: f64,
-    /// Which frames are lost.
+    /// Seed that selects the lost frames.
     pub seed: u64,
 }
 
@@ -105,7 +105,7 @@ struct Frame {
 
 struct Port {
     stream: UnixStream,
-    /// What came and is no whole frame yet.
+    /// Bytes received that are no whole frame yet.
     incoming: Vec<u8>,
     outgoing: VecDeque<Frame>,
     /// Bytes of the first frame that are written.
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_but_the_sender_gets_a_frame_and_a_card_that_goes_disturbs_nobody() {
+    fn a_frame_reaches_all_but_its_sender_and_a_removed_card_disturbs_no_other() {
         let network = Network::new(Link::default()).expect("a network");
         let (a, b, c) = (card(&network), card(&network), card(&network));
         send(&a, "from a");

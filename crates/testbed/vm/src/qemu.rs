@@ -24,10 +24,7 @@ const QEMU: (&str, &str) = ("qemu-system-x86_64", "qemu-system-x86");
 /// Number of the first descriptor that an emulator is given.
 pub const FIRST_FD: i32 = 3;
 
-/// The emulated processor: fast string instructions are the slow way to copy where each is emulated by itself.
-pub const CPU: &str = "max,-erms,-fsrm";
-
-/// What QEMU's own seccomp filter denies: other programs, other identities, other priorities.
+/// Options of QEMU's own seccomp filter, which denies other programs, other identities, other priorities.
 const SANDBOX: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
 
 /// User and group of an emulator that root starts.
@@ -64,7 +61,7 @@ pub fn command(arguments: Vec<String>, fds: impl IntoIterator<Item = OwnedFd>) -
     Ok(command)
 }
 
-/// Who an emulator runs as.
+/// Identity of an emulator.
 struct Confinement {
     /// Becomes nobody: the caller is root.
     nobody: bool,
@@ -201,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_missing_emulator_is_told_to_be_installed() {
+    fn only_a_missing_emulator_is_reported_as_not_installed() {
         let error = |program: &str| spawn(Command::new(program)).expect_err("no program").to_string();
         assert!(error("/no/such/emulator").contains("install the package"));
         let refused = error("/dev/null");

@@ -38,15 +38,15 @@ pub struct Report {
 pub struct NodeReport {
     /// Its number.
     pub node: u32,
-    /// How its program ended.
+    /// The end of its program.
     pub exit: Exit,
-    /// What it wrote, where it is text.
+    /// Its standard output, as text.
     pub stdout: String,
-    /// What it wrote to standard error.
+    /// Its standard error, as text.
     pub stderr: String,
-    /// Where collected files were put on the host, by their path in the guest.
+    /// Paths of collected files on the host, by their path in the guest.
     pub files: BTreeMap<PathBuf, PathBuf>,
-    /// What it took to come to the program.
+    /// Times until the start of the program.
     pub boot: Boot,
     /// The guest's account of the program.
     pub guest: Finished,
@@ -55,7 +55,7 @@ pub struct NodeReport {
 }
 
 impl NodeReport {
-    /// What `outcome` says of machine `node`; its files were put at `files`.
+    /// The report of machine `node` from its `outcome`; its files were put at `files`.
     #[must_use]
     pub fn new(node: u32, outcome: &Outcome, files: BTreeMap<PathBuf, PathBuf>) -> Self {
         Self {

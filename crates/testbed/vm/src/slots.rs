@@ -33,7 +33,7 @@ impl Slots {
         take_of(&cache::folder("slots")?, cpus, all, notice)
     }
 
-    /// How many are held.
+    /// Number of slots held.
     #[must_use]
     pub fn count(&self) -> usize {
         self.held.len()
@@ -41,9 +41,9 @@ impl Slots {
 }
 
 fn take_of(folder: &Path, cpus: usize, all: usize, notice: impl Fn(&str)) -> Result<Slots, VmError> {
-    let told = Cell::new(false);
+    let announced = Cell::new(false);
     let waiting = || {
-        if !told.replace(true) {
+        if !announced.replace(true) {
             notice("waiting for other virtual machines to end");
         }
     };
@@ -71,7 +71,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
-    fn no_more_are_taken_than_there_are_and_whoever_waits_gets_them() {
+    fn slots_are_limited_and_waiters_get_freed_ones() {
         let folder = tempfile::tempdir().expect("a folder");
         let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         std::thread::scope(|scope| {

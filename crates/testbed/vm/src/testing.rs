@@ -36,14 +36,14 @@ pub fn script(vm: &Vm, text: &str) -> Result<Outcome, VmError> {
     run()
 }
 
-/// Whether a guest fell to a known race of emulation: where several emulated CPUs run at a time, one may still meet the
-/// breakpoint that the guest's kernel had put into its own code while it patched it, when the kernel no longer expects
-/// it.
+/// Returns `true` if a guest fell to a known race of emulation: if several emulated CPUs run at a time, one may still
+/// meet the breakpoint that the guest's kernel had put into its own code while it patched it, when the kernel no longer
+/// expects it.
 fn let_down(failure: &Failure) -> bool {
     failure.cause == Cause::Panic && failure.console.contains("Oops: int3")
 }
 
-/// Why machines cannot be started here, for a test to say when it skips itself.
+/// The reason why machines cannot be started here, for a test that skips itself.
 #[must_use]
 pub fn missing() -> Option<String> {
     let programs = [("qemu-system-x86_64", "qemu-system-x86"), ("busybox", "busybox-static")];

@@ -9,7 +9,7 @@ use std::time::Duration;
 use colony_vm::fleet::{self, NodeEvent};
 use colony_vm::slots::Slots;
 use colony_vm::testing::{missing, node, script};
-use colony_vm::{Cause, Exit, Failure, Link, Outcome, Vm, VmError};
+use colony_vm::{Accel, Cause, Exit, Failure, Link, Outcome, Vm, VmError};
 
 /// A node without programs of ours; `None`, with the reason printed, where machines cannot be started.
 fn plain() -> Option<Vm> {
@@ -66,7 +66,7 @@ fn a_program_runs_and_all_it_did_comes_back() {
 }
 
 #[test]
-fn time_is_instructions_idling_costs_none_and_a_killed_program_is_told_apart() {
+fn time_is_instructions_idling_costs_none_and_a_killed_program_is_distinguished() {
     let Some(vm) = plain() else { return };
     let text = "a=$(cut -d. -f1 /proc/uptime); sleep 100; b=$(cut -d. -f1 /proc/uptime); echo $((b - a)); date +%Y; kill -9 $$";
     let out = script(&vm.icount(1), text).expect("it runs");
@@ -83,7 +83,7 @@ fn a_program_with_libraries_of_this_host_runs_and_one_that_is_not_there_is_127()
     drop(vm);
     // this test itself, with all it needs
     let own = std::env::current_exe().expect("linux");
-    let vm = node([&own]).expect("a node").cpus(2).one_thread();
+    let vm = node([&own]).expect("a node").cpus(2).accel(Accel::SingleThread);
     let name = own.file_name().expect("a name").to_str().expect("text");
     let text = format!("{name} --list | grep time_is_instructions; nproc; test ! -e /etc/shadow; nowhere");
     let out = script(&vm, &text).expect("it runs");
@@ -216,7 +216,7 @@ fn wait_for<T>(mut ready: impl FnMut() -> Option<T>) -> T {
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_anything_starts() {
+fn impossible_machines_are_refused_before_the_start() {
     let Some(vm) = plain() else { return };
     let refused = |vm: Vm, part: &str| {
         let error = vm.run(&["true"]).expect_err("refused");

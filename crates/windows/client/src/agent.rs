@@ -11,9 +11,9 @@ pub struct AgentStats {
     pub edges: u64,
     /// Edges at which no thread was awake before the whole window had passed.
     pub missed: u64,
-    /// How late after its edge each thread woke.
+    /// Delay from each edge to the wake-up of the thread.
     pub lateness: Distribution,
-    /// How long each thread took to switch its tasks.
+    /// Time that each thread took to switch its tasks.
     pub switching: Distribution,
     /// Tasks switched, counted at each edge.
     pub switches: u64,
@@ -27,13 +27,13 @@ pub struct AgentStats {
     pub errors: u64,
     /// The last such error.
     pub last_error: Option<String>,
-    /// How often the guardian had died and was started again.
+    /// Number of times the guardian died and was started again.
     pub guardian_restarts: u64,
     /// CPU time of the agent's threads, in nanoseconds.
     pub cpu_ns: u64,
     /// Time since the start, in nanoseconds.
     pub wall_ns: u64,
-    /// Why the agent stopped by itself and restored the tasks, if it did.
+    /// The reason for which the agent stopped by itself and restored the tasks, if it did.
     pub stopped: Option<String>,
     /// Warnings for the user about these windows on this node.
     pub warnings: Vec<String>,

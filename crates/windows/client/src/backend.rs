@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The backends: what enforces the windows of a job.
+//! The backends, which enforce the windows of a job.
 
 use serde::{Deserialize, Serialize, Serializer};
 
-/// What enforces the windows of a job, or did last.
+/// The backend that enforces the windows of a job, or did last.
 ///
-/// What a user asks for may leave the choice to Colony; that is `BackendChoice` of `colony-sched`.
+/// A user may leave the choice to Colony: the requested backend is `BackendChoice` of `colony-sched`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Backend {

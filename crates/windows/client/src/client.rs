@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use colony_clock::estimate::Feed;
+use colony_time::estimate::Feed;
 use colony_time::{DutyCycle, Windows, text};
 use nix::sys::statfs::{FUSE_SUPER_MAGIC, statfs};
 use serde::de::DeserializeOwned;
@@ -17,7 +17,7 @@ use crate::clock::ClockReport;
 use crate::files::File as Name;
 use crate::stats::StatsReport;
 
-/// Where the files of `colonyd` appear by default.
+/// The default directory of the files of `colonyd`.
 pub const DEFAULT_MOUNT: &str = "/run/colony";
 
 /// Names another place for the files of `colonyd` than `/run/colony`.
@@ -40,7 +40,7 @@ pub enum ClientError {
     Refused {
         /// The file.
         path: PathBuf,
-        /// What was written.
+        /// The text that was written.
         written: String,
         /// Its reason, from `last_error`.
         reason: String,
@@ -60,7 +60,7 @@ pub enum ClientError {
     Document {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error of the document.
         source: serde_json::Error,
     },
 }
@@ -81,7 +81,7 @@ impl Client {
         (fuse && client.clock().is_ok()).then_some(client)
     }
 
-    /// Where its files are.
+    /// The directory of its files.
     #[must_use]
     pub fn mount(&self) -> &Path {
         &self.mount
@@ -143,7 +143,7 @@ impl Client {
         self.write(Name::Clock, &feed.map_or_else(|| "none".into(), ToString::to_string))
     }
 
-    /// Where in its period the node is.
+    /// Reads the position of the node in its period.
     ///
     /// # Errors
     /// As [`windows`](Self::windows).
@@ -151,7 +151,7 @@ impl Client {
         self.document(Name::Clock)
     }
 
-    /// What the windows do.
+    /// Reads the statistics of the windows.
     ///
     /// # Errors
     /// As [`windows`](Self::windows).
@@ -175,7 +175,7 @@ impl Client {
         self.write(Name::DutyCycle, &duty.to_string())
     }
 
-    /// Why this user's last write was refused; empty after one that was not.
+    /// The reason for which this user's last write was refused; empty if it was accepted.
     #[must_use]
     pub fn last_error(&self) -> String {
         self.read(Name::LastError).unwrap_or_default().trim_end().to_owned()
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_no_daemon_runs_there_is_none() {
+    fn without_a_daemon_there_is_no_client() {
         let dir = tempfile::tempdir().expect("temp dir");
         assert!(Client::at(dir.path()).is_none());
         assert!(Client::at("/nonexistent").is_none());

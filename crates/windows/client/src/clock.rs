@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The report of the file `clock`, and how well the windows of a node agree with those of other nodes.
 
-use colony_clock::ClockQuality;
+use colony_time::ClockQuality;
 use colony_time::clock::{Clock, tai_offset_s};
 use colony_time::{WindowKind, Windows};
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ pub struct ClockReport {
     pub tai_ns: i64,
     /// Seconds TAI is ahead of UTC, as the kernel has it.
     pub tai_offset_s: i64,
-    /// Whether the kernel knows that offset. If not, `tai_ns` is UTC, and the node agrees only with nodes that do not know it
+    /// True if the kernel knows that offset. If not, `tai_ns` is UTC, and the node agrees only with nodes that do not know it
     /// either.
     pub tai_offset_known: bool,
     /// The windows as they are set.
@@ -60,7 +60,7 @@ impl ClockReport {
     }
 }
 
-/// How the windows of this node relate to those of other nodes.
+/// The relation of this node's windows to those of other nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
@@ -72,12 +72,12 @@ pub enum Mode {
     Off,
 }
 
-/// How well the windows agree with those of other nodes, in the files `clock` and `stats`.
+/// The agreement of the windows with those of other nodes, in the files `clock` and `stats`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Coordination {
-    /// Whether the windows are coordinated.
+    /// The relation to other nodes' windows.
     pub mode: Mode,
-    /// Why they are not coordinated; `None` if they are.
+    /// The reason for which they are not coordinated; `None` if they are.
     pub reason: Option<String>,
     /// The windows that are enforced, on this node's clock and with guards; `None` in [`Mode::Off`].
     pub kept: Option<Windows>,
@@ -92,7 +92,7 @@ pub struct Coordination {
     pub max_error_ns: u64,
     /// The estimate of the cluster's clock, if windows are counted on that clock instead of TAI.
     pub cluster: Option<Cluster>,
-    /// How often the clock was set since the daemon started.
+    /// Number of times the clock was set since the daemon started.
     pub steps: u64,
     /// By how much the clock was set the last time, in nanoseconds.
     pub last_step_ns: Option<i64>,

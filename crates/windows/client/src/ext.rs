@@ -99,7 +99,7 @@ pub struct RtTask {
     pub comm: String,
     /// The scheduling class of the task.
     pub class: Class,
-    /// Whether it is a kernel thread.
+    /// True for a kernel thread.
     pub kernel: bool,
     /// CPU time of the task so far, in nanoseconds.
     pub ran_ns: u64,
@@ -120,7 +120,7 @@ pub struct ExtStats {
     pub missed: u64,
     /// Number of times the clock was set, after which the windows are counted anew.
     pub clock_steps: u64,
-    /// How late after its edge each timer came.
+    /// Delay from each edge to its timer.
     pub lateness: Distribution,
     /// Favored windows that have ended, counted on each CPU.
     pub favored_windows: u64,
@@ -134,9 +134,9 @@ pub struct ExtStats {
     pub ticks_regular: u64,
     /// Tasks put into idle favored windows.
     pub filled: u64,
-    /// How often an exempt task took the CPU from a job task in a favored window.
+    /// Number of times an exempt task took the CPU from a job task in a favored window.
     pub preempted: u64,
-    /// How often a task had to wait because a cgroup it is in had used its `cpu.max`.
+    /// Number of times a task had to wait because a cgroup it is in had used its `cpu.max`.
     #[serde(default)]
     pub throttled: u64,
     /// Threads that favored windows held back, by name, the longest total wait first.
@@ -151,7 +151,7 @@ pub struct ExtStats {
     pub restarts: u64,
     /// Time since the start, in nanoseconds.
     pub wall_ns: u64,
-    /// Why the kernel ended the scheduler, if it did.
+    /// The reason for which the kernel ended the scheduler, if it did.
     pub stopped: Option<String>,
     /// Warnings for the user.
     pub warnings: Vec<String>,

@@ -20,7 +20,7 @@ pub enum File {
     Clock,
     /// The node's limits: TOML.
     Limits,
-    /// Why the last write of the reading user was refused; empty if it was not.
+    /// The reason for which the reading user's last write was refused; empty if it was accepted.
     LastError,
 }
 

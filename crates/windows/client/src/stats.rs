@@ -21,7 +21,7 @@ pub struct StatsReport {
     pub uptime_ns: u64,
     /// The windows as they are set.
     pub windows: Windows,
-    /// How well the windows agree with those of other nodes.
+    /// The agreement of the windows with those of other nodes.
     pub coordination: Coordination,
     /// The duty cycle as it was given.
     pub duty_cycle: String,
@@ -45,7 +45,7 @@ pub struct StatsReport {
 /// The job in [`StatsReport`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobReport {
-    /// Whether there is a job for which windows are enforced.
+    /// True if there is a job for which windows are enforced.
     pub active: bool,
     /// Process numbers of the job.
     pub processes: Vec<i32>,

@@ -90,7 +90,7 @@ impl Access {
         })
     }
 
-    /// Whether `peer` has `right`. Root has every right, and the right to set the windows includes the right to register jobs.
+    /// Returns `true` if `peer` has `right`. Root has every right, and the right to set the windows includes the right to register jobs.
     #[must_use]
     pub fn allows(&self, peer: &Peer, right: Right) -> bool {
         let in_one = |users: &BTreeSet<u32>, groups: &BTreeSet<u32>| {
@@ -133,9 +133,9 @@ pub(crate) struct Status {
     pub(crate) uids: [u32; 3],
     /// Supplementary groups.
     pub(crate) groups: BTreeSet<u32>,
-    /// Whether the task counts processes in a pid namespace below this one, so that its numbers are not ours.
+    /// True if the task is in a pid namespace below this one, so that its process numbers are not ours.
     pub(crate) own_numbers: bool,
-    /// Whether it has memory of its own: a thread of the kernel has none.
+    /// True if it has memory of its own: a thread of the kernel has none.
     pub(crate) program: bool,
 }
 

@@ -16,20 +16,20 @@ use crate::clock::ClockRules;
 use crate::metrics::address::{MetricsError, MetricsNames, Place};
 use crate::setting::{Setting, SettingError};
 
-/// Where the configuration is looked for by default.
+/// The default path of the configuration.
 pub const DEFAULT_CONFIG: &str = "/etc/colony/colonyd.toml";
 
 /// The configuration as a file gives it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Where the file tree appears.
+    /// The directory of the file tree.
     pub mount: PathBuf,
     /// The period at the start, in nanoseconds.
-    #[serde(with = "colony_sched::notation::ns", rename = "period")]
+    #[serde(with = "colony_time::notation::ns", rename = "period")]
     pub period_ns: u64,
     /// The duty cycle at the start.
-    #[serde(with = "colony_sched::notation::duty")]
+    #[serde(with = "colony_time::notation::duty")]
     pub duty_cycle: DutyCycle,
     /// CPUs the job may have in favored windows: a list, `all`, or (without it) all but the lowest.
     pub cpus: Option<String>,
@@ -39,11 +39,11 @@ pub struct Config {
     pub sched_ext: ExtOptions,
     /// The limits of windows on this node.
     pub limits: Limits,
-    /// When windows are coordinated.
+    /// The conditions under which windows are coordinated.
     pub clock: ClockRules,
     /// Users and groups that have rights.
     pub access: AccessNames,
-    /// Where monitors read the metrics.
+    /// The place where monitors read the metrics.
     pub metrics: MetricsNames,
 }
 
@@ -67,7 +67,7 @@ impl Default for Config {
 /// A configuration that has been checked against this node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checked {
-    /// Where the file tree appears; absolute.
+    /// The directory of the file tree; absolute.
     pub mount: PathBuf,
     /// The windows at the start.
     pub setting: Setting,
@@ -79,11 +79,11 @@ pub struct Checked {
     pub sched_ext: ExtOptions,
     /// The limits of windows on this node.
     pub limits: Limits,
-    /// When windows are coordinated.
+    /// The conditions under which windows are coordinated.
     pub clock: ClockRules,
     /// Users and groups that have rights.
     pub access: Access,
-    /// Where monitors read the metrics; `None` if nowhere.
+    /// The place where monitors read the metrics; `None` if nowhere.
     pub metrics: Option<Place>,
 }
 
@@ -113,7 +113,7 @@ pub enum ConfigError {
     Toml {
         /// The file.
         path: PathBuf,
-        /// What is wrong, with line and column.
+        /// The problem, with line and column.
         source: Box<toml::de::Error>,
     },
     /// The mount point is not absolute.
@@ -129,7 +129,7 @@ pub enum ConfigError {
         period_ns: u64,
         /// The duty cycle.
         duty_cycle: DutyCycle,
-        /// Why not.
+        /// The reason.
         source: SettingError,
     },
     /// A user or group is not there.
@@ -165,7 +165,7 @@ impl Config {
     /// Reads the text of a configuration.
     ///
     /// # Errors
-    /// What is wrong with it, with line and column.
+    /// The problem with the text, with line and column.
     pub fn parse(text: &str) -> Result<Self, toml::de::Error> {
         toml::from_str(text)
     }
@@ -184,7 +184,7 @@ impl Config {
         })?;
         let cpus = job_cpus(self.cpus.as_deref())?;
         let options = self.sched_ext.clone();
-        let ext = ExtConfig { windows: setting.windows(), cpus: cpus.clone(), options };
+        let ext = ExtConfig { windows: setting.windows(), cpus: cpus.clone(), entry: None, options };
         ext.check().map_err(ConfigError::SchedExt)?;
         Ok(Checked {
             mount: self.mount.clone(),
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_node_cannot_do_is_refused_at_the_start() {
+    fn a_configuration_beyond_this_node_is_refused_at_the_start() {
         let base = Config::default();
         let bad = [
             (Config { mount: "run".into(), ..base.clone() }, "absolute"),

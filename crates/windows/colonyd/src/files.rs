@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How the tree shows its files: inode numbers, permission bits, and the right that a write needs.
+//! The attributes of the tree's files: inode numbers, permission bits, and the right that a write needs.
 
 use colony_client::File;
 

@@ -30,7 +30,7 @@ use crate::privileges;
 /// First argument of a process that is a guard.
 const GUARD_ARGUMENT: &str = "--guard-of-mount";
 
-/// How long the death of a daemon may take on a busy node.
+/// Time that the end of a daemon may take on a busy node.
 const DYING: Duration = Duration::from_secs(60);
 
 /// The byte that the guard sends when it is ready.
@@ -51,16 +51,16 @@ enum Message {
     Unmount,
 }
 
-/// Notes in `told` the changes that a message tells of.
-fn heed(told: &mut NodeChanges, message: Message) {
+/// Records the changes of a message in `recorded`.
+fn record(recorded: &mut NodeChanges, message: Message) {
     match message {
         Message::Bound(changes) => {
-            binding::prune(&mut told.bound);
-            told.bound.extend(changes);
+            binding::prune(&mut recorded.bound);
+            recorded.bound.extend(changes);
         }
-        Message::Processes(now) => told.processes = now,
-        Message::Ended => (told.bound, told.processes) = Default::default(),
-        Message::Socket(made) => told.socket = Some(made),
+        Message::Processes(now) => recorded.processes = now,
+        Message::Ended => (recorded.bound, recorded.processes) = Default::default(),
+        Message::Socket(made) => recorded.socket = Some(made),
         Message::Unmount => {}
     }
 }
@@ -68,24 +68,24 @@ fn heed(told: &mut NodeChanges, message: Message) {
 /// The daemon's copy of what the guard knows, and the undo file with the same content.
 #[derive(Debug)]
 struct Ledger {
-    told: NodeChanges,
+    recorded: NodeChanges,
     file: Option<UndoFile<NodeChanges>>,
 }
 
 impl Ledger {
     fn new(place: &Place) -> Self {
-        let told =
+        let recorded =
             NodeChanges { mount: place.path().to_owned(), remove: place.created(), ..NodeChanges::default() };
-        let file = UndoFile::new(DAEMON).and_then(|file| file.save(&told).map(|()| file));
+        let file = UndoFile::new(DAEMON).and_then(|file| file.save(&recorded).map(|()| file));
         let file = file
             .inspect_err(|e| tracing::warn!("nobody undoes the death of colonyd and its guard at once: {e}"))
             .ok();
-        Self { told, file }
+        Self { recorded, file }
     }
 
     fn write_down(&mut self, message: Message) -> io::Result<()> {
-        heed(&mut self.told, message);
-        self.file.as_ref().map_or(Ok(()), |file| file.save(&self.told))
+        record(&mut self.recorded, message);
+        self.file.as_ref().map_or(Ok(()), |file| file.save(&self.recorded))
     }
 }
 
@@ -211,9 +211,9 @@ fn guard(path: &Path, remove: bool) -> ExitCode {
     if line.write_all(&[READY]).is_err() {
         return ExitCode::FAILURE;
     }
-    let mut told = NodeChanges::default();
-    let orderly = listen(line, &mut told);
-    told.undo_at_once();
+    let mut recorded = NodeChanges::default();
+    let orderly = listen(line, &mut recorded);
+    recorded.undo_at_once();
     let gone = if orderly { mount::detach_path(path).is_ok() } else { wait_for_death(path, DYING) };
     if remove {
         remove_directory(path);
@@ -225,12 +225,12 @@ fn guard(path: &Path, remove: bool) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Reads messages until the daemon ends, and notes in `told` what to undo. Returns whether the daemon ended in order.
-fn listen(line: UnixStream, told: &mut NodeChanges) -> bool {
+/// Reads messages until the daemon ends, and records the changes to undo. Returns whether the daemon ended in order.
+fn listen(line: UnixStream, recorded: &mut NodeChanges) -> bool {
     for message in BufReader::new(line).split(b'\n') {
         match message.map(|m| serde_json::from_slice(&m)) {
             Ok(Ok(Message::Unmount)) => return true,
-            Ok(Ok(message)) => heed(told, message),
+            Ok(Ok(message)) => record(recorded, message),
             // half a message: the daemon died within it, and has not bound what it could not tell
             Ok(Err(_)) | Err(_) => return false,
         }
@@ -259,14 +259,14 @@ mod tests {
     use colony_node::cpu::CpuSet;
 
     #[test]
-    fn what_an_ended_job_had_is_not_undone_again() {
+    fn changes_of_an_ended_job_are_not_undone_again() {
         let (daemon, guard) = UnixStream::pair().expect("a pair");
         let task = TaskId { tid: 1, start_ticks: 2 };
         let cpus: CpuSet = std::iter::once(0).collect();
         let bound = Bound { task, old: cpus.clone(), new: cpus };
-        let ledger = Arc::new(Mutex::new(Ledger { told: NodeChanges::default(), file: None }));
+        let ledger = Arc::new(Mutex::new(Ledger { recorded: NodeChanges::default(), file: None }));
         let teller = Teller { line: daemon, ledger: Arc::clone(&ledger) };
-        let mut told = NodeChanges::default();
+        let mut recorded = NodeChanges::default();
         for ended in [false, true] {
             teller
                 .bound(std::slice::from_ref(&bound))
@@ -277,9 +277,9 @@ mod tests {
             }
         }
         tell(&teller.line, &Message::Unmount).expect("it hears");
-        assert!(listen(guard, &mut told));
-        assert!(told.bound.is_empty() && told.processes.is_empty(), "{told:?}");
-        let written = &ledger.lock().expect("no panic").told;
+        assert!(listen(guard, &mut recorded));
+        assert!(recorded.bound.is_empty() && recorded.processes.is_empty(), "{recorded:?}");
+        let written = &ledger.lock().expect("no panic").recorded;
         assert!(written.bound.is_empty() && written.processes.is_empty(), "{written:?}");
     }
 }

@@ -7,12 +7,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use colony_sched::undo::mount::{Found, SOURCE, detach, look, remove_directory};
+use colony_sched::undo::mount::{Found, SOURCE, detach, inspect, remove_directory};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::mount::{MntFlags, MsFlags};
 
-/// Why the tree cannot be mounted.
+/// A tree that cannot be mounted.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// Another daemon is there.
@@ -29,13 +29,13 @@ pub enum MountError {
     /// A system call failed.
     #[error("{what} {path}: {source}{}", hint.map(|h| format!("; {h}")).unwrap_or_default())]
     System {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// Where.
+        /// The path.
         path: PathBuf,
         /// The system's answer.
         source: io::Error,
-        /// What to do about it.
+        /// The remedy, if one is known.
         hint: Option<&'static str>,
     },
 }
@@ -81,7 +81,7 @@ impl Place {
             .ok()
             .zip(std::fs::metadata(&path).ok())
             .is_some_and(|(a, b)| (a.dev(), a.ino()) == (b.dev(), b.ino()));
-        if !same || !matches!(look(&path), Ok(Found::Nothing)) {
+        if !same || !matches!(inspect(&path), Ok(Found::Nothing)) {
             return Err(running());
         }
         Ok(Self { path, created, _lock: lock })
@@ -101,7 +101,7 @@ impl Place {
         &self.path
     }
 
-    /// Whether the directory was made by [`Self::take`].
+    /// Returns `true` if [`Self::take`] made the directory.
     pub(crate) const fn created(&self) -> bool {
         self.created
     }
@@ -127,7 +127,7 @@ impl Place {
 /// Detaches the mounts of dead daemons at `path`. A mount of a live daemon or another file system is an error.
 pub(crate) fn clear(path: &Path) -> Result<(), MountError> {
     loop {
-        match look(path) {
+        match inspect(path) {
             Ok(Found::Nothing) => return Ok(()),
             Ok(Found::Dead(mount)) => {
                 tracing::warn!("detaching what a colonyd that died left at {}", path.display());

@@ -4,7 +4,7 @@
 use caps::errors::CapsError;
 use caps::{CapSet, Capability};
 
-/// What scheduling other users' tasks takes: real-time classes, the scheduler in the kernel where it is wanted, and,
+/// The privileges to schedule other users' tasks: real-time classes, the scheduler in the kernel where it is wanted, and,
 /// where `/proc` is mounted with `hidepid`, seeing them at all.
 pub(crate) fn to_schedule(in_kernel: bool) -> Vec<Capability> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();

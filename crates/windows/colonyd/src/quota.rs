@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What one user may take of the daemon: lines of its log, open files and the documents kept for them.
+//! Quotas of each user: lines of the daemon's log, open files and the documents kept for them.
 //!
 //! Every quota holds for each user and, since a user may own thousands of ids (subuid(5)), for all users together.
 //! Root has none.
@@ -24,7 +24,7 @@ struct Rate {
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     left: u32,
-    /// When `left` was counted.
+    /// The instant at which `left` was counted.
     at: Instant,
 }
 
@@ -45,7 +45,7 @@ impl Bucket {
     }
 }
 
-/// How many lines users may still cause in the log.
+/// The numbers of lines that users may still cause in the log.
 #[derive(Debug)]
 pub(super) struct LogQuota {
     all: Bucket,
@@ -59,7 +59,8 @@ impl LogQuota {
         Self { all: Bucket::full(ALL, now), users: BTreeMap::new(), left_out: 0 }
     }
 
-    /// Whether a line of user `uid` may be logged at `now`: then how many lines were left out before it.
+    /// Takes a line from the quota of user `uid` at `now`. Returns the number of lines that were left out before it, or `None` if
+    /// the quota is used up.
     pub(super) fn take(&mut self, uid: u32, now: Instant) -> Option<u64> {
         if uid != 0 && !self.has_room(uid, now) {
             self.left_out += 1;
@@ -97,7 +98,7 @@ struct Opens {
     bytes: usize,
 }
 
-/// What users have open.
+/// The open files of users.
 #[derive(Debug, Default)]
 pub(super) struct OpenQuota {
     all: Opens,
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_out_is_counted_with_the_next_line() {
+    fn lines_left_out_are_counted_with_the_next_line() {
         let start = Instant::now();
         let mut quota = LogQuota::new(start);
         for _ in 0..110 {

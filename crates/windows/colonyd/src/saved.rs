@@ -25,7 +25,7 @@ pub(crate) struct SavedJob {
     pub(crate) processes: Vec<TaskId>,
 }
 
-/// Where the job is saved.
+/// The file in which the job is saved.
 #[derive(Clone, Debug)]
 pub(crate) struct JobFile {
     folder: PathBuf,
@@ -50,7 +50,7 @@ impl JobFile {
         replace(&self.path(), &serde_json::to_vec(&job)?)
     }
 
-    /// What an earlier daemon of this boot saved: the processes that are still there. `None` without any.
+    /// Reads the job that an earlier daemon of this boot saved: the processes that still exist. `None` if there are none.
     pub(crate) fn load(&self) -> Option<SavedJob> {
         check_private(&self.folder).ok()?;
         let text = std::fs::read(self.path()).ok()?;

@@ -56,7 +56,7 @@ struct Running {
     /// Tasks that were bound to the job's CPUs.
     bound: Vec<Bound>,
     /// The processes the guard knows of.
-    told: Vec<TaskId>,
+    announced: Vec<TaskId>,
     /// The processes the file knows of.
     saved: Vec<TaskId>,
 }
@@ -68,7 +68,7 @@ pub(crate) struct Snapshot {
     pub(crate) processes: Vec<i32>,
     /// Threads of the job.
     pub(crate) tasks: usize,
-    /// Whether windows are enforced.
+    /// True if windows are enforced.
     pub(crate) active: bool,
     /// Statistics of the keeper that runs, or of the last one.
     pub(crate) did: KeeperStats,
@@ -76,7 +76,7 @@ pub(crate) struct Snapshot {
     pub(crate) jobs: u64,
 }
 
-/// Why a process did not become a member.
+/// The error with which a process did not become a member.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
     /// The daemon is about to end.
@@ -176,7 +176,14 @@ impl Scheduler {
 
     fn keeper_config(&self, windows: Windows) -> KeeperConfig {
         let (backend, ext) = self.backend.clone();
-        KeeperConfig { backend, windows, cpus: self.cpus.clone(), regular: RegularClass::Idle, ext }
+        KeeperConfig {
+            backend,
+            windows,
+            cpus: self.cpus.clone(),
+            regular: RegularClass::Idle,
+            entry: None,
+            ext,
+        }
     }
 
     /// Changes the windows, or enforces none from now on.
@@ -197,16 +204,17 @@ impl Scheduler {
         }
     }
 
-    /// Stops the keeper if the job has no member left, or if the keeper gave up. Returns whether a job still runs.
+    /// Stops the keeper if the job has no member left, or if the keeper has stopped. Returns whether a job still runs.
     pub(crate) fn retire(&self) -> bool {
         let mut inner = self.lock();
         inner.retire();
         let Inner { guard, running: Some(running), .. } = &mut *inner else { return false };
         let now = running.job.process_ids();
-        if let Some(guard) = guard.as_ref().filter(|_| !running.bound.is_empty() && now != running.told) {
+        if let Some(guard) = guard.as_ref().filter(|_| !running.bound.is_empty() && now != running.announced)
+        {
             // without a guard the daemon ends anyway
             let _ = guard.processes(&now);
-            running.told = now;
+            running.announced = now;
         }
         inner.save();
         true
@@ -225,7 +233,7 @@ impl Scheduler {
         self.lock().snapshot()
     }
 
-    /// What is running now, and what all keepers did since the start.
+    /// The state of the running job, and the totals of all keepers since the start.
     pub(crate) fn totals(&self) -> (Snapshot, Totals) {
         // held over both, lest a keeper that ends in between counts twice or not at all
         let mut inner = self.lock();
@@ -254,7 +262,7 @@ impl Inner {
         if let Some(running) = &self.running {
             running.job.add(pid)?;
             if let Some(keeper) = &running.keeper {
-                keeper.look();
+                keeper.rescan_tasks();
             }
             return Ok(());
         }
@@ -265,7 +273,7 @@ impl Inner {
         let backend = keeper.as_ref().map_or(Backend::None, Keeper::backend);
         tracing::info!("process {pid} is the first of a job; backend: {backend:?}");
         self.running =
-            Some(Running { job, owner, keeper, bound: Vec::new(), told: Vec::new(), saved: Vec::new() });
+            Some(Running { job, owner, keeper, bound: Vec::new(), announced: Vec::new(), saved: Vec::new() });
         self.jobs += 1;
         Ok(())
     }

@@ -29,10 +29,10 @@ use crate::scheduler::make_room;
 use crate::service::Service;
 use crate::tree::Tree;
 
-/// How often the daemon looks whether the job has ended, while there is one.
+/// Interval at which the daemon checks for the end of the job, while there is one.
 const LOOK_FOR_END: Duration = Duration::from_millis(500);
 
-/// Why the daemon did not start, or ended by itself.
+/// The error with which the daemon did not start, or ended by itself.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
     /// The privileges are missing.
@@ -50,7 +50,7 @@ pub enum DaemonError {
     /// A system call failed.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
         /// The system's answer.
         source: io::Error,

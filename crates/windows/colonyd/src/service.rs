@@ -8,10 +8,10 @@ use std::time::Instant;
 
 use colony_client::File;
 use colony_client::{ClockReport, JobReport, StatsReport};
-use colony_clock::estimate::{Feed, FeedError};
 use colony_clock::source::{Source, chrony::Chrony, ptp4l::Ptp4l};
 use colony_node::task;
 use colony_sched::limits::Limits;
+use colony_time::estimate::{Feed, FeedError};
 use colony_time::text;
 use serde::Serialize;
 
@@ -42,7 +42,7 @@ pub enum Refusal {
     NoRight {
         /// The writer.
         uid: u32,
-        /// What is missing.
+        /// The right that is missing.
         right: Right,
     },
     /// The file is for reading.
@@ -132,7 +132,7 @@ pub(crate) struct Service {
 impl Service {
     pub(crate) fn new(config: &Checked, events: Sender<Event>, guard: Option<Teller>) -> Self {
         let mut sources: Vec<Box<dyn Source>> = vec![Box::new(Chrony::default()), Box::new(Ptp4l::default())];
-        let told = clock::ask(&mut sources);
+        let reading = clock::ask(&mut sources);
         Self {
             limits: config.limits,
             access: config.access.clone(),
@@ -143,7 +143,7 @@ impl Service {
                 JobFile::beside(&config.mount),
             ),
             setting: Mutex::new(config.setting),
-            judge: Mutex::new(ClockJudge::new(config.clock, config.setting.windows(), told)),
+            judge: Mutex::new(ClockJudge::new(config.clock, config.setting.windows(), reading)),
             sources: Mutex::new(sources),
             refusals: Mutex::default(),
             log_quota: Mutex::new(LogQuota::new(Instant::now())),
@@ -156,7 +156,7 @@ impl Service {
         &self.scheduler
     }
 
-    /// Whether `peer` may open `file` to write; a refusal is logged, and remembered for it.
+    /// Checks that `peer` may open `file` to write; a refusal is logged, and remembered for it.
     pub(crate) fn may_open(&self, file: File, peer: &Peer) -> Result<(), Refusal> {
         self.may_write(file, peer).inspect_err(|e| self.remember(file, peer, e))
     }
@@ -188,7 +188,7 @@ impl Service {
         }
     }
 
-    /// Whether `peer` may write `file`.
+    /// Checks that `peer` may write `file`.
     pub(crate) fn may_write(&self, file: File, peer: &Peer) -> Result<(), Refusal> {
         let right = files::right_to_write(file).ok_or(Refusal::ReadOnly(file.name()))?;
         if self.access.allows(peer, right) {
@@ -225,7 +225,7 @@ impl Service {
         let mut setting = lock(&self.setting);
         *setting = change(&setting)?;
         let mut judge = lock(&self.judge);
-        judge.look(setting.windows());
+        judge.update(setting.windows());
         self.scheduler.set_windows(judge.state().kept);
         let period = text::Ns(setting.windows().period_ns());
         tracing::info!("the windows are now: period {period}, duty cycle {}", setting.duty());
@@ -243,8 +243,8 @@ impl Service {
 
     /// Asks the program that disciplines the clock, and judges the clock anew.
     pub(crate) fn ask_and_judge_clock(&self) {
-        let told = clock::ask(&mut lock(&self.sources));
-        lock(&self.judge).told(told);
+        let reading = clock::ask(&mut lock(&self.sources));
+        lock(&self.judge).set_reading(reading);
         self.judge_clock();
     }
 
@@ -252,7 +252,7 @@ impl Service {
     pub(crate) fn judge_clock(&self) {
         let setting = lock(&self.setting);
         let mut judge = lock(&self.judge);
-        if judge.look(setting.windows()) {
+        if judge.update(setting.windows()) {
             self.scheduler.set_windows(judge.state().kept);
         }
     }

@@ -26,9 +26,9 @@ pub enum SettingError {
     /// Period and duty cycle leave one window empty.
     #[error("{source}{}", if *length { " (the duty cycle is a length now: write it as a share first, e.g. 95%)" } else { "" })]
     Impossible {
-        /// Why there are no such windows.
+        /// The reason for which there are no such windows.
         source: WindowsError,
-        /// Whether the duty cycle in force is a length, which a shorter period cannot hold.
+        /// True if the duty cycle in force is a length, which a shorter period cannot hold.
         length: bool,
     },
     /// The node's limits forbid it.
@@ -152,7 +152,7 @@ mod tests {
         }
     }
 
-    /// What somebody writes into one of the two files.
+    /// A text that a user writes into one of the two files.
     fn written() -> impl Strategy<Value = String> {
         prop_oneof![
             (0u64..8_000_000).prop_map(|us| format!("{us}us")),
@@ -190,7 +190,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_read_back_can_be_written_again(ms in 5u64..6000, percent in 1u32..=60) {
+        fn a_setting_that_was_read_can_be_written_again(ms in 5u64..6000, percent in 1u32..=60) {
             let s = Setting::new(ms * 1_000_000, DutyCycle::Ppm(percent * 10_000), 0, &LIMITS);
             if let Ok(s) = s {
                 let period = text::Ns(s.windows().period_ns()).to_string();

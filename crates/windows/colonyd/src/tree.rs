@@ -33,7 +33,7 @@ const LONGEST_WRITE: usize = 4096;
 /// One open of a file.
 struct Open {
     file: File,
-    /// Who opened it; nobody else may write through it.
+    /// The user who opened it; no other user may write through it.
     uid: u32,
     document: Option<Arc<str>>,
 }
@@ -93,7 +93,7 @@ impl Tree {
         })
     }
 
-    /// Whether the asking process may open `file` to write.
+    /// Checks that the asking process may open `file` to write.
     fn may_open(&self, req: &Request, file: File) -> Result<(), Errno> {
         self.service.may_open(file, &peer(req)).map_err(|e| Errno::from_i32(e.errno()))
     }

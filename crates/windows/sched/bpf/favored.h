@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0
  *
- * How much of a span is favored: what both programs split their accounts by.
+ * The favored part of a span, by which both programs split their accounts.
  */
 #ifndef COLONY_FAVORED_H
 #define COLONY_FAVORED_H

@@ -44,7 +44,7 @@ struct {
 	__type(value, struct releaser);
 } releaser SEC(".maps");
 
-/* when a task of a limited cgroup ran last, CLOCK_MONOTONIC; 0: never. User space starts the releaser then. */
+/* the instant at which a task of a limited cgroup ran last, CLOCK_MONOTONIC; 0: never. User space starts the releaser then. */
 u64 limited_at;
 /* times a task was held because its cgroup had used its quota */
 u64 throttled;
@@ -126,7 +126,7 @@ static __always_inline u64 charge(struct task_struct *p, struct task *t)
 	return until;
 }
 
-/* whether it must wait for its cgroup's quota, and until when; not again before it has run */
+/* true if it must wait for its cgroup's quota, and until when; not again before it has run */
 static __always_inline u64 held_until(struct task_struct *p, struct task *t)
 {
 	u64 until = charge(p, t);

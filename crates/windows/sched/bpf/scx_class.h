@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0
  *
- * Which class a task is of: the job's, exempt (runs at once, whatever the window), or any other.
+ * The class of a task: the job's, exempt (runs at once in every window), or any other.
  */
 #ifndef COLONY_SCX_CLASS_H
 #define COLONY_SCX_CLASS_H
@@ -54,8 +54,8 @@ static __always_inline bool has_exempt_name(const u64 *comm)
 	return false;
 }
 
-/* Whether root started it, as are kernel threads: every user can give a task any name. The real user, since a program
- * with the set-user-ID bit is started by whoever likes, under a name of their choice. */
+/* True if root started the task, as root does kernel threads: every user can give a task any name. The real user counts,
+ * since any user may start a program with the set-user-ID bit, under any name. */
 static __always_inline bool is_roots(struct task_struct *p)
 {
 	const struct cred *cred = task_field(p, real_cred);

@@ -88,8 +88,8 @@ static __always_inline void enqueue_job(struct task_struct *p, struct task *t, s
 	/* Without an end: whether the tick can stop is decided once, when the task is picked. Where job tasks
 	 * share the CPU, `running` gives it an end. */
 	insert_vtime(p, DSQ_JOB(cpu), SCX_SLICE_INF, place(p, t, c->job_now), flags);
-	/* What shares its CPU with the job may have an idle one. What was alone stays: it is soon back, or picked
-	 * anew at once. */
+	/* A job task that shares its CPU with others may take an idle one. One that was alone stays: it is soon back, or
+	 * picked anew at once. */
 	if ((news || !c->endless) && !(flags & SCX_ENQ_LAST) && offer(p, cpu))
 		news = false;
 	/* A job task that shares the CPU has no end of its own. One put back must not take the CPU from the one
@@ -100,7 +100,7 @@ static __always_inline void enqueue_job(struct task_struct *p, struct task *t, s
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 }
 
-/* Who wakes runs at once. Whose turn is over waits: in favored windows only for its like. */
+/* An exempt task that wakes runs at once. One whose turn is over waits: in favored windows only for other exempt tasks. */
 static __always_inline void enqueue_exempt(struct task_struct *p, struct cpu *c, u64 flags, u64 now, bool news)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
@@ -208,7 +208,7 @@ static __always_inline void dispatch_favored(s32 cpu, struct cpu *c, struct task
 		keep(c, prev, FILL, fill_ns);
 }
 
-/* whether exempt tasks that wait have their turn again in this regular window: after as long a turn of others */
+/* true if exempt tasks that wait have their turn again in this regular window: after as long a turn of others */
 static __always_inline bool is_turn_of_exempt(s32 cpu, struct cpu *c)
 {
 	if (!scx_bpf_dsq_nr_queued(DSQ_EXEMPT(cpu)))
@@ -323,7 +323,7 @@ void SCX_OP(tick, struct task_struct *p)
 {
 	struct cpu *c = this_cpu();
 
-	/* where the tick is stopped, another CPU has one for it now and then, which interrupts nobody */
+	/* if the tick is stopped, another CPU has one for it now and then, which interrupts no task */
 	if (!c || c->kind != JOB || scx_bpf_task_cpu(p) != bpf_get_smp_processor_id())
 		return;
 	if (is_favored(bpf_ktime_get_tai_ns()))
@@ -395,7 +395,7 @@ static int at_edge(void *map, u32 *key, struct bpf_timer *timer)
 
 	if (!c)
 		return 0;
-	/* what reached the edge belongs to the window that ends there */
+	/* the time up to the edge belongs to the window that ends there */
 	settle(c, tai);
 	step = tai - now - c->tai_off;
 	if (step > STEP_NS || step < -STEP_NS)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0
  *
- * Where a task waits, and at which place: the queues, their virtual time, and the idle CPUs that may empty them.
+ * The queues in which tasks wait, their virtual time, and the idle CPUs that may empty them.
  */
 #ifndef COLONY_SCX_QUEUE_H
 #define COLONY_SCX_QUEUE_H
@@ -22,7 +22,7 @@ static __always_inline u32 weight_of(struct task_struct *p, const struct task *t
 	return weight > MAX_WEIGHT ? MAX_WEIGHT : weight;
 }
 
-/* whether it cannot run on another CPU now */
+/* true if it cannot run on another CPU now */
 static __always_inline bool is_bound(struct task_struct *p)
 {
 	u32 disabled = ((struct task_struct___scx *)p)->migration_disabled;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0
  *
- * What the scheduler knows: its settings, the windows, its CPUs and its tasks.
+ * The state of the scheduler: its settings, the windows, its CPUs and its tasks.
  */
 #ifndef COLONY_SCX_STATE_H
 #define COLONY_SCX_STATE_H
@@ -22,7 +22,7 @@
 #define DSQ_EXEMPT(cpu) (0x40000ULL + (cpu))
 #define DSQ_SHARED 0x30000ULL
 
-/* those that are ordered by virtual time */
+/* the queues that are ordered by virtual time */
 enum queue { QUEUE_NONE, QUEUE_JOB, QUEUE_PINNED, QUEUE_SHARED };
 
 enum kthreads { BYPASS, HOLD, HOLD_ALL };
@@ -79,7 +79,7 @@ struct exit_record {
 	char msg[512];
 } exit_record;
 
-/* what a CPU does, as far as this scheduler sees */
+/* the activity of a CPU, as far as this scheduler sees it */
 enum kind { AWAY, JOB, OTHER, FILL, EXEMPT, KINDS };
 
 struct account {
@@ -148,7 +148,7 @@ struct {
 	__type(value, struct task);
 } tasks SEC(".maps");
 
-/* who waited through favored windows, threads of one name together */
+/* the threads that waited through favored windows, those of one name together */
 struct name {
 	char comm[TASK_COMM_LEN];
 };
@@ -202,7 +202,7 @@ static __always_inline u64 phase(const struct windows *w, u64 tai)
 	return (tai + lead_ns - w->epoch_ns) % w->period_ns;
 }
 
-/* whether only the job is to run */
+/* true if only the job is to run */
 static __always_inline bool is_favored(u64 tai)
 {
 	const struct windows *w = the_windows();
@@ -210,7 +210,7 @@ static __always_inline bool is_favored(u64 tai)
 	return enabled && phase(w, tai) < w->favored_ns + lead_ns;
 }
 
-/* how long until that changes */
+/* the time until that changes */
 static __always_inline u64 to_next_edge(u64 tai)
 {
 	const struct windows *w = the_windows();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0
  *
- * What a job's CPUs do, split exactly at the window edges.
+ * The activity of a job's CPUs, split exactly at the window edges.
  *
  * Each CPU's time is cut at the scheduler's events into intervals in which one thing ran and the job
  * either waited for that CPU or did not; each interval is charged to one account, its favored and its
@@ -61,7 +61,7 @@ struct {
 	__type(value, struct cpu);
 } cpus SEC(".maps");
 
-/* where a job task is */
+/* the place of a job task: on a CPU, or waiting for one */
 struct place {
 	u32 runs;
 	u32 waits;

@@ -42,7 +42,7 @@ pub fn keep_off(cpus: &CpuSet) {
     }
 }
 
-/// What narrowing process `pid` and all that descends from it to `cpus` would change, but for the processes
+/// The changes of affinity that binding process `pid` and its descendants to `cpus` would make, without the processes
 /// `except`; nothing is changed yet.
 ///
 /// # Errors
@@ -71,6 +71,16 @@ pub fn apply(changes: &[Bound]) {
             tracing::debug!("task {} stays where it is: {e}", b.task.tid);
         }
     }
+}
+
+/// Binds a task to those of `cpus` that it may use, or to all of them. Returns the change; `None` if the task may run nowhere
+/// else already, has ended, or is refused.
+pub(crate) fn confine(task: TaskId, cpus: &CpuSet) -> Option<Bound> {
+    let old = cpu::affinity(task.tid).ok()?;
+    let shared = old.and(cpus);
+    let new = if shared.is_empty() { cpus.clone() } else { shared };
+    let changed = new != old && task.lives() && cpu::bind(task.tid, &new).is_ok();
+    changed.then_some(Bound { task, old, new })
 }
 
 /// Gives the old CPUs back to the tasks of `changes`, to what descends from them, and to `others` (processes)

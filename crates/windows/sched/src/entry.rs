@@ -9,12 +9,14 @@ use colony_node::class::{self, Class};
 use colony_node::task::TaskId;
 
 use crate::guardian;
+use crate::spare;
 use crate::undo::{self, release};
 
 /// If this process was started as a guardian or as the release agent, does that work and does not return. Call it first in
 /// the `main` of every program that starts an [agent](crate::agent).
 pub fn main_if_asked() {
     guardian::main_if_asked();
+    spare::main_if_asked();
     let Some(ended) = std::env::args_os().nth(1).and_then(|a| release::released(Path::new(&a))) else {
         return;
     };
@@ -43,6 +45,7 @@ fn is_over(process: TaskId) -> bool {
 fn undo_left_behind(ended: Option<TaskId>) -> usize {
     let restored = undo::restore_tasks(ended);
     undo::restore_node(ended);
+    spare::restore_spare(ended);
     release::clean_up(ended);
     restored
 }

@@ -5,7 +5,7 @@ use colony_node::NodeError;
 
 use crate::limits::LimitError;
 
-/// What can go wrong when scheduling a job.
+/// A failure to schedule a job.
 #[derive(Debug, thiserror::Error)]
 pub enum SchedError {
     /// The node said no.
@@ -20,9 +20,9 @@ pub enum SchedError {
     /// A configuration that cannot work.
     #[error("{what}; {advice}")]
     Config {
-        /// What was found.
+        /// The problem that was found.
         what: String,
-        /// What to do.
+        /// The remedy.
         advice: &'static str,
     },
     /// Windows that would starve the node.
@@ -56,7 +56,7 @@ pub enum SchedError {
     /// A system call failed.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
         /// The kernel's answer.
         source: io::Error,
@@ -64,7 +64,7 @@ pub enum SchedError {
 }
 
 impl SchedError {
-    /// Whether the caller asked for something that cannot be (exit code 2), rather than the run having failed.
+    /// Returns `true` if the caller asked for something impossible (exit code 2), and `false` if the run has failed.
     #[must_use]
     pub const fn is_wrong_use(&self) -> bool {
         match self {

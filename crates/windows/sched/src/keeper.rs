@@ -14,13 +14,14 @@ use crate::SchedError;
 use crate::agent::{Agent, AgentConfig, RegularClass};
 use crate::backend::BackendChoice;
 use crate::binding::keep_off;
+use crate::cgroup::ThreadEntry;
 use crate::ext::{ExtConfig, ExtError, ExtOptions, ExtScheduler};
 use crate::job::Job;
 
-/// How soon the end of the scheduler is seen.
+/// Interval at which the end of the scheduler is checked for.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// How windows are kept.
+/// The configuration of a keeper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeeperConfig {
     /// The backend that is asked for; a keeper cannot be `Daemon` or `None`.
@@ -31,6 +32,8 @@ pub struct KeeperConfig {
     pub cpus: CpuSet,
     /// The class of job tasks in regular windows, with the agent.
     pub regular: RegularClass,
+    /// The way of single threads into the job's group, if the kernel keeps others off the job's CPUs.
+    pub entry: Option<ThreadEntry>,
     /// Settings of the scheduler in the kernel.
     pub ext: ExtOptions,
 }
@@ -53,7 +56,7 @@ struct Shared {
 struct Inner {
     config: KeeperConfig,
     active: Active,
-    /// What the scheduler in the kernel did before the agent took over.
+    /// Statistics of the scheduler in the kernel from before the agent took over.
     ext: Option<ExtStats>,
     warnings: Vec<String>,
 }
@@ -99,11 +102,11 @@ impl Keeper {
         }
     }
 
-    /// Looks for new tasks of the job now.
-    pub fn look(&self) {
+    /// Scans for new tasks of the job now.
+    pub fn rescan_tasks(&self) {
         match &self.shared.lock().active {
-            Active::Ext(ext) => ext.look(),
-            Active::Agent(agent) => agent.look(),
+            Active::Ext(ext) => ext.rescan_tasks(),
+            Active::Agent(agent) => agent.rescan_tasks(),
             Active::None => {}
         }
     }
@@ -123,7 +126,7 @@ impl Keeper {
         self.shared.lock().active.backend()
     }
 
-    /// Whether anything keeps the windows still.
+    /// Returns `true` while a backend enforces the windows.
     #[must_use]
     pub fn is_running(&self) -> bool {
         match &self.shared.lock().active {
@@ -134,7 +137,7 @@ impl Keeper {
         }
     }
 
-    /// What was done so far.
+    /// The statistics so far.
     #[must_use]
     pub fn stats(&self) -> KeeperStats {
         self.shared.lock().stats()
@@ -181,7 +184,12 @@ fn choose(config: &KeeperConfig, job: &Arc<Job>) -> Result<(Active, Vec<String>)
             });
         }
     }
-    let ext = ExtConfig { windows: config.windows, cpus: config.cpus.clone(), options: config.ext.clone() };
+    let ext = ExtConfig {
+        windows: config.windows,
+        cpus: config.cpus.clone(),
+        entry: config.entry.clone(),
+        options: config.ext.clone(),
+    };
     let refused = match ExtScheduler::start(ext, Arc::clone(job)) {
         Ok(ext) => return Ok((Active::Ext(ext), Vec::new())),
         Err(e) if config.backend == BackendChoice::SchedExt => return Err(SchedError::Ext(e)),
@@ -196,8 +204,11 @@ fn choose(config: &KeeperConfig, job: &Arc<Job>) -> Result<(Active, Vec<String>)
 
 /// Starts the agent, from a thread that may run everywhere, as its own threads must.
 fn agent(config: &KeeperConfig, job: &Arc<Job>) -> Result<Active, SchedError> {
-    let agent =
-        AgentConfig { regular: config.regular, ..AgentConfig::new(config.windows, config.cpus.clone()) };
+    let agent = AgentConfig {
+        regular: config.regular,
+        entry: config.entry.clone(),
+        ..AgentConfig::new(config.windows, config.cpus.clone())
+    };
     let start = || {
         let here = cpu::affinity(0)?;
         if !config.cpus.without(&here).is_empty() {

@@ -7,8 +7,9 @@
 //! * [`guardian`]: the process that puts everything back when the agent dies.
 //! * [`backend`], [`keeper`]: which of both is asked for; the one that works here, and the other when it ends.
 //! * [`proof`]: what was stolen from the job, split by window, as the kernel's own events show it.
-//! * [`limits`], [`notation`]: the bounds of windows, and how configurations write them.
+//! * [`limits`]: the bounds of windows.
 //! * [`run`]: a program as the job class, start to end, with its proof.
+//! * [`spare`]: the job's cores for the job alone, everything else on the others.
 //! * [`binding`], [`undo`], [`state`]: changes to a node, and undoing them when every process of Colony was killed.
 //! * [`log`]: standard error of a process that must outlive it.
 //!
@@ -28,12 +29,13 @@ pub mod job;
 pub mod keeper;
 pub mod limits;
 pub mod log;
-pub mod notation;
 pub mod proof;
 mod restore;
 pub mod run;
+pub mod spare;
 pub mod state;
 pub mod undo;
 
+pub use cgroup::ThreadEntry;
 pub use entry::{main_if_asked, restore};
 pub use error::SchedError;

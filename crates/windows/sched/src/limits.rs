@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What protects a node from windows that would starve it.
+//! The limits that protect a node from windows that would starve it.
 
 use colony_time::{DutyCycle, Windows, cycles, text};
 use serde::{Deserialize, Serialize};
 
-/// The bounds windows are kept in, whoever asks.
+/// The bounds of windows, for every user.
 ///
 /// The defaults leave daemons a regular window of 2 ms at least in every period, and allow Blue Gene/L's
 /// own setting: a period of `0xffffffff` cycles (6.14 s) and a duty cycle of `0xf4000000` (95.3 %), which
@@ -14,19 +14,19 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
     /// The shortest period, in nanoseconds.
-    #[serde(with = "crate::notation::ns", rename = "smallest_period")]
+    #[serde(with = "colony_time::notation::ns", rename = "smallest_period")]
     pub smallest_period_ns: u64,
     /// The longest period, in nanoseconds.
-    #[serde(with = "crate::notation::ns", rename = "largest_period")]
+    #[serde(with = "colony_time::notation::ns", rename = "largest_period")]
     pub largest_period_ns: u64,
     /// The shortest favored window, in nanoseconds: below it the edges cost more than they bring.
-    #[serde(with = "crate::notation::ns", rename = "smallest_favored_window")]
+    #[serde(with = "colony_time::notation::ns", rename = "smallest_favored_window")]
     pub smallest_favored_ns: u64,
     /// The shortest regular window, in nanoseconds: a few scheduler ticks for everything else.
-    #[serde(with = "crate::notation::ns", rename = "smallest_regular_window")]
+    #[serde(with = "colony_time::notation::ns", rename = "smallest_regular_window")]
     pub smallest_regular_ns: u64,
     /// The largest favored share of a period, in millionths.
-    #[serde(with = "crate::notation::share", rename = "largest_duty_cycle")]
+    #[serde(with = "colony_time::notation::share", rename = "largest_duty_cycle")]
     pub largest_duty_ppm: u32,
 }
 
@@ -104,7 +104,7 @@ pub struct LimitsError {
 }
 
 impl Limits {
-    /// Whether `windows` are inside these limits.
+    /// Checks that `windows` are inside these limits.
     ///
     /// # Errors
     /// [`LimitError`]: the first limit they break.
@@ -131,7 +131,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Whether any windows at all fit these limits, and a regular window always remains.
+    /// Checks that any windows at all fit these limits, and that a regular window always remains.
     ///
     /// # Errors
     /// [`LimitsError`] names the contradiction and what to change.
@@ -224,7 +224,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_passes_leaves_every_period_its_regular_window(period in 2u64..7_000_000_000, ppm in 1u32..1_000_000) {
+        fn windows_within_the_limits_leave_every_period_its_regular_window(period in 2u64..7_000_000_000, ppm in 1u32..1_000_000) {
             let limits = Limits::default();
             if let Ok(w) = Windows::new(period, DutyCycle::Ppm(ppm), 0)
                 && limits.check(&w).is_ok()

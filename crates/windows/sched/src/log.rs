@@ -15,7 +15,7 @@ use tracing_subscriber::EnvFilter;
 /// The longest line. A pipe that has room for anything has room for this much, so a write does not block (pipe(7),
 /// `PIPE_BUF`).
 const LONGEST: usize = 4096;
-/// How long a line waits for its reader, milliseconds. After a lost line the next one does not wait.
+/// Time for which a line waits for its reader, milliseconds. After a lost line the next one does not wait.
 const WAIT_MS: u8 = 100;
 
 /// Lines lost since the last one that was written.
@@ -46,7 +46,7 @@ pub fn say(text: fmt::Arguments<'_>) {
     let _ = io::stderr().lock().write_all(format!("{text}\n").as_bytes());
 }
 
-/// Whether `fd` is the stream to the journal that systemd names in `JOURNAL_STREAM` (`DEVICE:INODE`, systemd.exec(5)).
+/// Returns `true` if `fd` is the stream to the journal that systemd names in `JOURNAL_STREAM` (`DEVICE:INODE`, systemd.exec(5)).
 fn is_journal(named: Option<&str>, fd: BorrowedFd<'_>) -> bool {
     let numbers = named.and_then(|n| n.split_once(':'));
     let named = numbers.and_then(|(device, inode)| Some((device.parse().ok()?, inode.parse().ok()?)));

@@ -3,7 +3,7 @@
 
 use colony_node::class::{self, Class};
 
-/// Whether a task can be put back into this class. A deadline task cannot, so it is left alone.
+/// Returns `true` if a task can be put back into this class. A deadline task cannot, so it is left alone.
 pub(crate) fn can_be_put_back(own: Class) -> bool {
     const EXT: u32 = 7;
     !matches!(own, Class::Foreign(policy) if policy != EXT)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a job does, and what is killed, leaves the node as it was.
+//! A job, and killed processes, leave the node as it was.
 
 mod common;
 
@@ -85,7 +85,7 @@ fn a_member_that_leaves_the_jobs_cpus_is_not_favored_there() {
 }
 
 #[test]
-fn what_is_once_bound_elsewhere_is_brought_back_and_stays_favored() {
+fn a_task_once_bound_elsewhere_is_brought_back_and_stays_favored() {
     let Some(_cpu) = the_job_cpu() else { return };
     let victim = spinner(Class::Other(0));
     let agent = agent_for(victim.pid());
@@ -99,7 +99,7 @@ fn what_is_once_bound_elsewhere_is_brought_back_and_stays_favored() {
 }
 
 #[test]
-fn what_a_program_sets_for_itself_is_what_it_has_after_the_job() {
+fn a_program_keeps_the_class_that_it_sets_for_itself() {
     let Some(_cpu) = the_job_cpu() else { return };
     for chosen in [Class::Other(7), Class::Batch(4), Class::Other(0)] {
         let victim = spinner(Class::Other(2));
@@ -152,7 +152,7 @@ fn a_child_that_loses_its_parent_at_once_is_a_member_and_is_restored() {
     assert_eq!(gathered, 0, "and in no group any more");
 }
 
-/// What fixture `orphans` of process `pid` has left behind: it names them.
+/// The processes that fixture `orphans` of process `pid` has left behind: it names them.
 fn orphans(pid: i32) -> Vec<i32> {
     let numbers = std::fs::read_dir("/proc").expect("linux");
     let numbers = numbers.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<i32>().ok());
@@ -190,7 +190,7 @@ fn job_tasks_that_share_a_cpu_take_turns_in_favored_windows() {
     children.into_iter().for_each(kill_9);
 }
 
-/// Whether the kernel tells when the last process of ours has died: the agent is in a group of its own then.
+/// Returns `true` if the kernel reports the death of our last process: the agent is then in a control group of its own.
 fn kernel_tells(agent: &Owned) -> bool {
     let groups = std::fs::read_to_string(format!("/proc/{}/cgroup", agent.pid())).expect("alive");
     let here = groups.contains(&format!("name=colony-undo:/colony-undo.{}.", agent.pid()));
@@ -200,7 +200,7 @@ fn kernel_tells(agent: &Owned) -> bool {
     here
 }
 
-/// How many release agents run.
+/// The number of running release agents.
 fn release_agents() -> usize {
     let processes =
         std::fs::read_dir("/proc").expect("linux").filter_map(|e| Some(e.ok()?.path().join("cmdline")));
@@ -242,7 +242,7 @@ fn agent_and_guardian_killed_at_once_leave_nothing() {
 }
 
 #[test]
-fn what_a_killed_daemon_changed_is_undone_by_a_program_that_is_no_daemon() {
+fn changes_of_a_killed_daemon_are_undone_by_a_program_that_is_no_daemon() {
     let Some(_cpu) = the_job_cpu() else { return };
     let folder = tempfile::tempdir().expect("temp dir");
     let mount = folder.path().join("colony");

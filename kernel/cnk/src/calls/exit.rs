@@ -5,7 +5,7 @@ use colony_fship::Errno;
 use colony_fship::calls::number;
 use colony_fship::layout::CrashRecord;
 
-use super::{Caller, Handler};
+use super::handler::{Caller, Handler};
 use crate::job::{self, End};
 use crate::process::threads;
 

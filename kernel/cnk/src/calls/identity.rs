@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who a process is: all from the job block. Most is answered before it gets here, from the CPU's table.
-
-use core::sync::atomic::Ordering::Relaxed;
+//! Identity of a process: all from the job block. Most is answered before it gets here, from the CPU's table.
 
 use cnk_logic::ensure;
 use colony_fship::Errno;
 use colony_fship::calls::number;
-use colony_fship::layout::JobBlock;
 use zerocopy::IntoBytes as _;
 
-use super::{Caller, Handler};
-use crate::machine::area::area;
-use crate::machine::lock::Lock;
-use crate::process::{self, threads};
+use super::handler::{Caller, Handler};
+use crate::process::{self, shared, threads};
 
 pub(super) const HANDLERS: &[(u32, Handler)] = &[
     (number::getpid, |c, _| Ok(process::on(c.cpu).block.pid.into())),
@@ -36,35 +31,6 @@ pub(super) const HANDLERS: &[(u32, Handler)] = &[
     (number::getgroups, groups),
     (number::uname, uname),
 ];
-
-/// Name of the node; ends with a zero.
-static HOST: Lock<[u8; 32]> = Lock::new([0; 32]);
-
-/// A new job: whatever is not a process's own.
-pub fn start_job(job: &JobBlock) {
-    *HOST.lock() = job.personality.host;
-    super::misc::seed(&job.random);
-}
-
-/// A new process or thread on this CPU: its quick answers.
-pub fn start_cpu(n: usize) {
-    let block = process::on(n).block;
-    let area = area(n);
-    for (number, value) in [
-        (number::getpid, block.pid),
-        (number::gettid, threads::id(n)),
-        (number::getppid, block.ppid),
-        (number::getpgrp, block.pid),
-        (number::getuid, block.uid),
-        (number::geteuid, block.uid),
-        (number::getgid, block.gid),
-        (number::getegid, block.gid),
-        (number::sched_yield, 0),
-    ] {
-        area.answer(number, value);
-    }
-    area.user_rsp.store(0, Relaxed);
-}
 
 fn own_group(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let pid = process::on(caller.cpu).block.pid;
@@ -101,7 +67,7 @@ fn groups(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
 const FIELD: usize = 65;
 
 fn uname(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
-    let host = *HOST.lock();
+    let host = shared::host();
     let end = host.iter().position(|&b| b == 0).unwrap_or(host.len());
     // the version of Linux whose calls these are: the C library looks whether it is too old
     let fields: [&[u8]; 6] = [b"Linux", &host[..end], b"6.1.0-cnk", b"Colony CNK", b"x86_64", b"(none)"];

@@ -6,9 +6,9 @@ use colony_fship::Errno;
 use colony_fship::calls::number;
 use colony_fship::layout::{LARGE_PAGE, PAGE};
 
-use super::{Caller, Handler};
+use super::handler::{Caller, Handler};
 use crate::process;
-use crate::shipping::{self, Patience};
+use crate::shipping::{self, Wait};
 
 pub(super) const HANDLERS: &[(u32, Handler)] = &[
     (number::mmap, mmap),
@@ -70,7 +70,7 @@ fn mmap(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
 /// No file is mapped, for there is no paging (SC06 paper, 3.2); whether it is one only the daemon knows.
 fn not_mapped(n: usize, fd: u64) -> Errno {
     const F_GETFD: u64 = 1;
-    let flags = shipping::call(n, number::fcntl, [fd, F_GETFD, 0, 0, 0, 0], Patience::Patient);
+    let flags = shipping::call(n, number::fcntl, [fd, F_GETFD, 0, 0, 0, 0], Wait::Uninterruptible);
     if flags == Errno::EBADF.result() { Errno::EBADF } else { Errno::ENODEV }
 }
 

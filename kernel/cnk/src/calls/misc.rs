@@ -6,14 +6,12 @@ use colony_fship::Errno;
 use colony_fship::calls::number;
 use colony_fship::layout::STACK;
 use colony_fship::spans::Memory as _;
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
-use zerocopy::IntoBytes as _;
+use rand_chacha::rand_core::Rng as _;
 
-use super::{Caller, Handler};
-use crate::machine::lock::Lock;
+use super::handler::{Caller, Handler};
 use crate::machine::ops;
-use crate::{cpu, process, time};
+use crate::process::{self, shared};
+use crate::{cpu, time};
 
 pub(super) const HANDLERS: &[(u32, Handler)] = &[
     (number::getrlimit, |c, a| limit(c, a[0], a[1])),
@@ -28,15 +26,6 @@ pub(super) const HANDLERS: &[(u32, Handler)] = &[
     (number::membarrier, membarrier),
 ];
 
-/// Source of random numbers; the job block has its seed.
-static RANDOM: Lock<Option<ChaCha20Rng>> = Lock::new(None);
-
-pub(super) fn seed(words: &[u64; 4]) {
-    let mut seed = [0; 32];
-    seed.copy_from_slice(words.as_bytes());
-    *RANDOM.lock() = Some(ChaCha20Rng::from_seed(seed));
-}
-
 /// Bytes that are made at a time.
 const CHUNK: usize = 256;
 
@@ -46,7 +35,7 @@ fn getrandom(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let length = length.min(0x1ff_ffff);
     let process = process::on(caller.cpu);
     ensure(length == 0 || process.user.holds(address, length, true), Errno::EFAULT)?;
-    let mut random = RANDOM.lock();
+    let mut random = shared::random();
     let random = random.as_mut().ok_or(Errno::EAGAIN)?;
     let mut done = 0;
     while done < length {

@@ -5,7 +5,8 @@
 //! built. A shipped call has none: its addresses are checked, and it goes to the daemon as it is.
 
 mod exit;
-pub mod identity;
+mod handler;
+mod identity;
 mod memory;
 mod misc;
 mod signal;
@@ -17,25 +18,12 @@ use colony_fship::calls::{CALLS, Class, END, find, number};
 use colony_fship::message::own;
 use colony_fship::{Call, Errno, Request};
 
-use crate::cpu;
-use crate::debug;
 use crate::machine::area::area;
+use crate::machine::console::debug;
 use crate::machine::context::Context;
-use crate::process::{self, signals};
-use crate::shipping::{self, Patience};
-
-/// Who makes a call.
-pub struct Caller<'a> {
-    /// Number of the CPU.
-    pub cpu: usize,
-    /// The registers.
-    pub context: &'a mut Context,
-    /// All registers are to be as they are in the context.
-    pub restored: bool,
-}
-
-/// Does a local call.
-type Handler = fn(&mut Caller<'_>, [u64; 6]) -> Result<u64, Errno>;
+use crate::shipping::{self, Wait};
+use crate::{cpu, delivery, process};
+use handler::{Caller, Handler};
 
 /// All local calls.
 const HANDLERS: &[&[(u32, Handler)]] = &[
@@ -85,14 +73,14 @@ pub fn dispatch(n: usize, context: &mut Context) -> bool {
     }
     cpu::obey(n);
     let interrupted = !restored && result == Errno::EINTR.result();
-    let delivered = signals::deliver(n, context, interrupted.then_some(called));
+    let delivered = delivery::deliver(n, context, interrupted.then_some(called));
     restored || delivered
 }
 
 fn perform(caller: &mut Caller<'_>, called: u64, args: [u64; 6]) -> i64 {
     let Some(call) = find(called) else {
         return if called == u64::from(own::NOP) {
-            shipping::call(caller.cpu, own::NOP, args, Patience::Patient)
+            shipping::call(caller.cpu, own::NOP, args, Wait::Uninterruptible)
         } else {
             debug!("cnk: no call {called} {args:x?}");
             Errno::ENOSYS.result()
@@ -123,7 +111,7 @@ fn ship(n: usize, call: &Call, args: [u64; 6]) -> Result<i64, Errno> {
     if let Some(mask) = mask {
         signal::mask_for_now(n, mask);
     }
-    let result = shipping::call(n, request.call, args, Patience::Interruptible);
+    let result = shipping::call(n, request.call, args, Wait::Interruptible);
     if mask.is_some() && result != Errno::EINTR.result() {
         signal::unmask(n);
     }

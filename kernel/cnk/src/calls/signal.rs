@@ -7,13 +7,12 @@ use cnk_logic::signals::{ALWAYS, Action, Info, Stack, bit};
 use colony_fship::Errno;
 use colony_fship::calls::number;
 
+use super::handler::{Caller, Handler};
 use super::time::until;
-use super::{Caller, Handler};
 use crate::cpu::cpu;
-use crate::process::timers::{self, Timer};
 use crate::process::wait::{self, Woken};
-use crate::process::{self, signals};
-use crate::time;
+use crate::process::{self, Timer, signals, timers};
+use crate::{delivery, time};
 
 pub(super) const HANDLERS: &[(u32, Handler)] = &[
     (number::rt_sigaction, action),
@@ -36,7 +35,7 @@ pub(super) const HANDLERS: &[(u32, Handler)] = &[
 const SET: u64 = 8;
 
 /// Makes CPU `n` look at its signals on the way back: its mask has changed.
-fn look_again(n: usize) {
+fn recheck_signals(n: usize) {
     cpu(n).attention.store(true, core::sync::atomic::Ordering::Release);
 }
 
@@ -73,14 +72,14 @@ fn procmask(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
             _ => return Err(Errno::EINVAL),
         };
         process.threads[caller.cpu].signals.mask = changed & !ALWAYS;
-        look_again(caller.cpu);
+        recheck_signals(caller.cpu);
     }
     process.user.put_unless_null(old, &mask)?;
     Ok(0)
 }
 
 fn go_back(caller: &mut Caller<'_>, _: [u64; 6]) -> Result<u64, Errno> {
-    signals::go_back(caller.cpu, caller.context);
+    delivery::go_back(caller.cpu, caller.context);
     caller.restored = true;
     Ok(0)
 }
@@ -122,7 +121,7 @@ pub(super) fn mask_for_now(n: usize, mask: u64) {
     let thread = &mut process::on(n).threads[n].signals;
     thread.saved = Some(thread.mask);
     thread.mask = mask & !ALWAYS;
-    look_again(n);
+    recheck_signals(n);
 }
 
 /// Takes the mask of [`mask_for_now`] back, if no signal has come.
@@ -196,7 +195,7 @@ fn to_thread(caller: &mut Caller<'_>, thread: i32, signal: u64) -> Result<u64, E
     Ok(0)
 }
 
-/// What is left of the timer and its interval, ns.
+/// Time left of the timer, and its interval, ns.
 fn left(timer: &Timer) -> (u64, u64) {
     let now = time::monotonic_ns();
     // one that ends just now has not ended yet

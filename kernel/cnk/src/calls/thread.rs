@@ -7,8 +7,8 @@ use cnk_logic::ensure;
 use colony_fship::Errno;
 use colony_fship::calls::number;
 
+use super::handler::{Caller, Handler};
 use super::time::{timespec, until};
-use super::{Caller, Handler};
 use crate::cpu::{self, Start, cpu};
 use crate::machine::context::Context;
 use crate::machine::ops;
@@ -60,7 +60,7 @@ const CLONE_PARENT_SETTID: u64 = 0x10_0000;
 const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
 const CLONE_CHILD_SETTID: u64 = 0x100_0000;
 
-/// What a new thread is to be.
+/// Arguments of `clone` and `clone3`.
 struct Wish {
     flags: u64,
     stack: u64,

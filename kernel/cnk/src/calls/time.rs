@@ -7,7 +7,7 @@ use colony_fship::Errno;
 use colony_fship::calls::number;
 use colony_fship::spans::Memory as _;
 
-use super::{Caller, Handler};
+use super::handler::{Caller, Handler};
 use crate::machine::ops;
 use crate::process::wait::{self, Woken};
 use crate::{process, time};
@@ -100,7 +100,7 @@ fn getcpu(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     Ok(0)
 }
 
-/// Where a thread runs is fixed; only a set without its CPU is refused.
+/// The CPU of a thread is fixed; only a set without that CPU is refused.
 fn setaffinity(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let mut set = [0; 8];
     let length = args[1].min(8) as usize;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a process may do with which of its addresses.
+//! Access rights of a process, by address.
 //!
 //! This never changes while a program runs: the map is static (SC06 paper, 3.2). It says what the page tables are made
 //! of, and it is what every address of a system call is checked with.
@@ -74,7 +74,7 @@ impl Access {
         self.memory
     }
 
-    /// Whether all of `length` bytes at `address` may be read, and written if `write`.
+    /// Returns `true` if all of `length` bytes at `address` may be read, and written if `write`.
     pub fn holds(&self, address: u64, length: u64, write: bool) -> bool {
         let Some(end) = address.checked_add(length) else { return false };
         if address < LARGE_PAGE || end > self.memory {
@@ -92,7 +92,7 @@ impl Access {
         true
     }
 
-    /// What may be done with every address from `first` to `end`, if that is the same for all of them.
+    /// The rights to every address from `first` to `end`, if they are the same for all of them.
     pub fn uniform(&self, first: u64, end: u64) -> Option<u64> {
         let mut flags = 0;
         for part in self.parts() {
@@ -112,7 +112,7 @@ mod tests {
     use crate::testing::process;
 
     #[test]
-    fn addresses_are_checked_for_what_is_done_with_them() {
+    fn addresses_are_checked_by_their_use() {
         let access =
             Access::new(&process(&[(0x40_0000, 0x1234, READ | EXECUTE), (0x40_3000, 0x800, READ | WRITE)]));
         assert!(access.holds(0x40_0000, 0x2000, false), "to the end of the page");

@@ -57,7 +57,7 @@ pub fn next_end(at: u64, now: u64, interval: u64) -> u64 {
     at.saturating_add(missed.saturating_add(1).saturating_mul(interval))
 }
 
-/// What `alarm` returns for `left` ns: the nearest second, and 0 only for 0.
+/// The result of `alarm` for `left` ns: the nearest second, and 0 only for 0.
 pub fn nearest_second(left: u64) -> u64 {
     match left {
         0 => 0,
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn alarms_are_told_in_whole_seconds() {
+    fn alarms_return_whole_seconds() {
         for (left, seconds) in [(0, 0), (1, 1), (SECOND, 1), (3 * SECOND / 2, 2), (SECOND * 5 / 4, 1)] {
             assert_eq!(nearest_second(left), seconds);
         }

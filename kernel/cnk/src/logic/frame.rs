@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What lies on the stack while a handler runs, as Linux has it (`struct rt_sigframe` on x86-64), from low to high:
+//! The frame on the stack while a handler runs, as Linux has it (`struct rt_sigframe` on x86-64), from low to high:
 //! return address, `ucontext`, `siginfo`; above them, aligned to 64, the extended state.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -32,7 +32,7 @@ pub struct Registers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 pub struct Frame {
-    /// Where the handler returns to: what calls `rt_sigreturn`.
+    /// Return address of the handler: code that calls `rt_sigreturn`.
     pub restorer: u64,
     /// [`FLAGS`], and 1 for an extended state of more than 512 bytes.
     pub flags: u64,
@@ -63,7 +63,7 @@ const _: () = {
     assert!(core::mem::offset_of!(Frame, info) == INFO as usize);
 };
 
-/// Where a frame lies.
+/// Place of a frame on the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The frame; the handler's stack pointer.
@@ -102,7 +102,7 @@ pub struct StateInfo {
     pub unused: [u32; 7],
 }
 
-/// Where [`StateInfo`] is in the state.
+/// Offset of [`StateInfo`] in the state.
 pub const STATE_INFO: u64 = 464;
 /// First word of [`StateInfo`].
 pub const MAGIC: u32 = 0x4650_5853;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether a job block is one: nothing in it is believed.
+//! Checks of a job block: nothing in it is trusted.
 
 use colony_fship::layout::{CHANNELS, JobBlock, LARGE_PAGE, Process, SEGMENTS, STACK};
 
 use crate::access::GUARD;
 use crate::ensure;
 
-/// What is wrong with a job block.
+/// The error in a job block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
     /// Another version of the contract.
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told() {
+    fn each_error_in_a_job_block_is_named() {
         let wrong = |change: fn(&mut JobBlock)| {
             let mut job = good();
             change(&mut job);

@@ -25,7 +25,7 @@ pub mod bits {
     pub const TABLE: u64 = PRESENT | WRITE | USER;
 }
 
-/// Where the tables are.
+/// Memory for page tables.
 pub trait Tables {
     /// An empty table: its physical address.
     fn table(&mut self) -> Option<u64>;
@@ -165,7 +165,7 @@ mod tests {
     const PHYSICAL: u64 = 0xc0_0000_0000;
 
     impl Memory {
-        /// What the processor does: the physical address and the bits of the entry.
+        /// Translates an address as the processor does: the physical address and the bits of the entry.
         fn walk(&self, address: u64) -> Option<(u64, u64)> {
             let mut table = TOP;
             for level in (1..=3).rev() {
@@ -256,7 +256,7 @@ mod tests {
     proptest! {
         /// Each address is mapped where it belongs, for just what may be done with its page.
         #[test]
-        fn the_map_is_what_may_be_done(
+        fn the_map_grants_exactly_the_access_rights(
             segments in segments(),
             gib in 0..3u64,
             huge in any::<bool>(),

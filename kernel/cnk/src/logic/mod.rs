@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the kernel decides, without touching the machine: all of it runs, and is tested, on any Linux too.
+//! Decisions of the kernel, without access to the machine: all of this runs, and is tested, on any Linux too.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which signal goes where: actions, masks, what is pending.
+//! Signals: actions, masks, pending signals, and the thread that takes each.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -44,7 +44,7 @@ const IGNORED: u64 = bit(17) | bit(18) | bit(23) | bit(28) | bit(19) | bit(20) |
 /// Signals of what a thread does itself: first of all.
 const SYNCHRONOUS: u64 = bit(SIGSEGV) | bit(SIGBUS) | bit(SIGILL) | bit(SIGTRAP) | bit(SIGFPE);
 
-/// What a process does about a signal, as `rt_sigaction` has it.
+/// The action of a process for a signal, as `rt_sigaction` has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 pub struct Action {
@@ -58,12 +58,12 @@ pub struct Action {
     pub mask: u64,
 }
 
-/// Why there is a signal: what `siginfo` tells.
+/// The cause of a signal, for `siginfo`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Info {
     /// `si_code`.
     pub code: i32,
-    /// What follows: the sender (process and user), or the address of a fault.
+    /// The next fields: the sender (process and user), or the address of a fault.
     pub about: u64,
 }
 
@@ -106,13 +106,13 @@ impl Stack {
     /// None.
     pub const NONE: Self = Self { address: 0, flags: Self::OFF, size: 0 };
 
-    /// Whether `sp` is on it.
+    /// Returns `true` if `sp` is on it.
     pub fn has(&self, sp: u64) -> bool {
         self.flags & Self::OFF == 0 && sp > self.address && sp - self.address <= self.size
     }
 }
 
-/// What each thread has for itself.
+/// Signal state of a thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Thread {
     /// Blocked.
@@ -137,7 +137,7 @@ impl Thread {
     }
 }
 
-/// What is to be done now.
+/// The next action for a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// Call the handler.
@@ -146,7 +146,7 @@ pub enum Delivery {
     Kill(u32),
 }
 
-/// What all threads of a process share.
+/// Signal state that all threads of a process share.
 pub struct Signals {
     actions: [Action; SIGNALS],
     infos: [Info; SIGNALS],
@@ -210,7 +210,7 @@ impl Signals {
         }
     }
 
-    /// Whether `thread` has a signal that it does not block, and that is not ignored.
+    /// Returns `true` if `thread` has a signal that it does not block, and that is not ignored.
     pub fn waits(&self, thread: &Thread) -> bool {
         let open = (self.pending | thread.pending) & !thread.mask;
         (1..=SIGNALS as u32).any(|signal| open & bit(signal) != 0 && !self.ignores(signal))
@@ -229,7 +229,7 @@ impl Signals {
         Some((signal, self.infos[signal as usize - 1]))
     }
 
-    /// What `thread` is to do next about its signals.
+    /// The next delivery for `thread`.
     pub fn next(&mut self, thread: &mut Thread) -> Option<Delivery> {
         while let Some((signal, info)) = self.take(thread, !thread.mask) {
             let action = self.action(signal).unwrap_or_default();
@@ -264,7 +264,8 @@ pub fn handler_mask(mask: u64, signal: u32, action: &Action) -> u64 {
     (mask | action.mask | own) & !ALWAYS
 }
 
-/// Whether Linux begins a call anew after a handler with `SA_RESTART` (signal(7)); those that wait for time are not.
+/// Returns `true` if Linux restarts a call after a handler with `SA_RESTART` (signal(7)); it does not restart calls that wait
+/// for time.
 pub fn restarts(call: u64) -> bool {
     use colony_fship::calls::number::*;
     const POLLS: [u32; 6] = [poll, ppoll, select, pselect6, epoll_wait, epoll_pwait];
@@ -346,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_signal_is_nothing() {
+    fn invalid_signal_numbers_are_ignored() {
         let (mut signals, thread) = (Signals::NEW, Thread::NEW);
         for signal in [0, 65, u32::MAX] {
             posted(&mut signals, &thread, signal);
@@ -357,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_program_has_no_handlers_but_ignores_what_was_ignored() {
+    fn a_new_program_has_no_handlers_but_keeps_ignored_signals() {
         let mut signals = Signals::NEW;
         signals.set_action(10, HANDLER);
         signals.set_action(12, Action { handler: 1, ..Action::default() });

@@ -30,7 +30,7 @@ impl Piece {
         self.first < other.end && other.first < self.end
     }
 
-    /// What of it lies between two addresses.
+    /// The part of it between two addresses.
     fn between(self, first: u64, end: u64) -> Option<Self> {
         let part = Self { first: self.first.max(first), end: self.end.min(end) };
         (part.first < part.end).then_some(part)
@@ -42,7 +42,7 @@ impl Piece {
     }
 }
 
-/// What is done to the memory itself.
+/// Changes of the memory itself.
 pub trait Content {
     /// Fills with zeroes.
     fn clear(&mut self, piece: Piece);
@@ -275,7 +275,7 @@ mod tests {
     const HEAP: u64 = 0x50_0000;
     const TOP: u64 = 0x90_0000;
 
-    /// What each page holds; not there: zero. Only the first byte of a page is looked at.
+    /// Content of each page; a missing page is zero. Only the first byte of a page is looked at.
     #[derive(Default)]
     struct Pages(BTreeMap<u64, u64>);
 
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_memory_is_refused() {
+    fn invalid_ranges_are_refused() {
         let (mut space, mut pages) = (Space::new(HEAP, TOP), Pages::default());
         assert_eq!(space.map(0, &mut pages), Err(Errno::EINVAL));
         assert_eq!(space.map(u64::MAX, &mut pages), Err(Errno::ENOMEM));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What each CPU has for itself and the entry code reaches by its address: the stack, and the table of quick answers.
+//! Memory of each CPU that the entry code reaches by its address: the stack, and the table of quick answers.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::CPUS;
-
+/// CPUs that the kernel uses at most.
+pub const CPUS: usize = colony_fship::layout::CHANNELS;
 /// log2 of [`STACK`].
 pub const STACK_SHIFT: u32 = 14;
 /// Bytes of a CPU's stack; the lowest 4 KiB are for what must not trust the rest (see `tables.rs`).

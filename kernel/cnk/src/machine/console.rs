@@ -20,8 +20,8 @@ pub fn start(debug: bool) {
     DEBUG.store(debug, Relaxed);
 }
 
-/// Whether more than panics is to be shown.
-pub fn debug() -> bool {
+/// Returns `true` if more than panics is to be shown.
+pub fn is_debug() -> bool {
     DEBUG.load(Relaxed)
 }
 
@@ -41,12 +41,13 @@ impl Write for Serial {
 }
 
 /// Shows a line if `debug` is on the command line.
-#[macro_export]
 macro_rules! debug {
     ($($text:tt)*) => {
-        if $crate::machine::console::debug() {
+        if $crate::machine::console::is_debug() {
             use core::fmt::Write as _;
             let _ = writeln!($crate::machine::console::Serial, $($text)*);
         }
     };
 }
+
+pub(crate) use debug;

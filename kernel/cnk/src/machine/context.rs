@@ -44,7 +44,7 @@ impl Context {
         Self { rip, rsp, cs: USER_CS, ss: USER_SS, rflags: START_FLAGS, ..Self::default() }
     }
 
-    /// Whether the CPU was in user mode.
+    /// Returns `true` if the CPU was in user mode.
     pub fn is_user(&self) -> bool {
         self.cs & 3 == 3
     }
@@ -84,7 +84,7 @@ pub const fn safe_flags(wanted: u64) -> u64 {
 
 /// Forgets the process on this CPU and goes back to the loop that waits for the next.
 ///
-/// What is on the stack is forgotten: nothing there may need to be dropped, locks above all.
+/// The content of the stack is forgotten: nothing there may need to be dropped, locks above all.
 pub fn leave(cpu: usize) -> ! {
     // SAFETY: this CPU's own stack begins anew; no code runs on that needed it.
     unsafe { leave_process(cpu) }

@@ -11,7 +11,7 @@ pub const LEGACY: u64 = 512;
 /// Bytes of the header behind it, where the processor has XSAVE.
 pub const HEADER: u64 = 64;
 
-/// What is enabled (XCR0); 0 without XSAVE.
+/// Enabled features (XCR0); 0 without XSAVE.
 static ENABLED: AtomicU64 = AtomicU64::new(0);
 static SIZE: AtomicU32 = AtomicU32::new(LEGACY as u32);
 
@@ -56,7 +56,7 @@ pub fn start() {
     SIZE.store(ops::cpuid(0xd, 0).ebx, Relaxed);
 }
 
-/// What is enabled, as XCR0 has it; 0 without XSAVE.
+/// Enabled features, as XCR0 has them; 0 without XSAVE.
 pub fn enabled() -> u64 {
     ENABLED.load(Relaxed)
 }
@@ -100,7 +100,7 @@ pub fn reset() {
     debug_assert!(done);
 }
 
-/// Where to go on after a fault of the kernel at `rip`: [`restore`] expects one.
+/// The address at which to continue after a fault of the kernel at `rip`: [`restore`] expects one.
 pub fn refused(rip: u64) -> Option<u64> {
     let expected = [&raw const restore_at as u64, &raw const restore_legacy_at as u64];
     expected.contains(&rip).then_some(&raw const restore_refused as u64)

@@ -5,6 +5,7 @@ pub mod apic;
 pub mod area;
 pub mod console;
 pub mod context;
+pub mod devices;
 pub mod fpu;
 pub mod lock;
 pub mod ops;
@@ -21,8 +22,7 @@ use core::arch::global_asm;
 
 use area::{Area, STACK, STACK_SHIFT};
 
-/// CPUs that the kernel uses at most.
-pub const CPUS: usize = colony_fship::layout::CHANNELS;
+pub use area::CPUS;
 
 global_asm!(
     include_str!("start.s"),

@@ -14,7 +14,7 @@ pub mod msr {
     pub const GS_BASE: u32 = 0xc000_0101;
 }
 
-/// What the processor says of itself.
+/// The processor's description of itself (`CPUID`).
 pub fn cpuid(leaf: u32, sub: u32) -> CpuidResult {
     __cpuid_count(leaf, sub)
 }
@@ -24,7 +24,7 @@ pub fn has_leaf(leaf: u32) -> bool {
     cpuid(leaf & 0x8000_0000, 0).eax >= leaf
 }
 
-/// Whether QEMU translates the instructions (its TCG), as the processor says.
+/// Returns `true` if QEMU translates the instructions (its TCG), as the processor says.
 pub fn in_emulator() -> bool {
     cpuid(1, 0).ecx & 1 << 31 != 0 && cpuid(0x4000_0000, 0).ebx == u32::from_le_bytes(*b"TCGT")
 }
@@ -91,7 +91,7 @@ pub fn read_msr(register: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// Whether an address of the user's half can be loaded.
+/// Returns `true` if an address of the user's half can be loaded.
 pub const fn canonical(address: u64) -> bool {
     address < 1 << 47
 }

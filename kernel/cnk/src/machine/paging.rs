@@ -7,12 +7,10 @@ use cnk_logic::access::Access;
 use cnk_logic::map::{self, Complex, Tables, bits};
 use colony_fship::layout::TORUS_VA;
 
-use super::window::{Bank, Memory, Window};
+use super::window::{Bank, Memory, WINDOW_VA, Window};
 use super::{CPUS, ops, phys};
 
-/// Where the kernel has the window.
-pub const WINDOW_VA: u64 = 0xffff_9000_0000_0000;
-/// Where kernel code is linked, less its physical address.
+/// Link address of kernel code, less its physical address.
 const KERNEL: u64 = 0xffff_ffff_8000_0000;
 /// Tables of the user processes below the very top ones: for each process one for all of its GiB, a directory for each
 /// GiB that is not one page, and a table for each 2 MiB in which segments meet. One process has them all, two have half

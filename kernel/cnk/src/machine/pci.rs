@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The PCI bus: the two shared windows, QEMU's ivshmem devices; or a network device (`virtio.rs`).
+//! The PCI bus: functions, their addresses and their interrupts.
 //!
 //! On the machine `microvm` no firmware gives addresses to devices; the kernel does.
 
@@ -7,30 +7,17 @@ use core::ops::Range;
 
 use colony_fship::layout::LARGE_PAGE;
 
-use super::window::Memory;
-use super::{apic, ops, phys, virtio};
+use super::{apic, ops, phys};
 
 /// Configuration space of bus 0, as `microvm` has it (it publishes no MCFG table).
 const CONFIG: u64 = 0xe000_0000;
-/// Where devices can be below 4 GiB.
+/// Addresses below 4 GiB that devices can have.
 const LOW: Range<u64> = 0xc000_0000..0xe000_0000;
-const IVSHMEM: u32 = 0x1110_1af4;
 
 const COMMAND: u64 = 0x04;
 const BARS: u64 = 0x10;
 const CAPABILITIES: u64 = 0x34;
 const MSIX: u8 = 0x11;
-
-/// A shared window.
-#[derive(Clone, Copy, Debug)]
-pub struct Device {
-    /// What it shares.
-    memory: Memory,
-    /// Physical address of its registers.
-    registers: u64,
-    /// Its interrupts, if it has doorbells.
-    interrupts: Option<Interrupts>,
-}
 
 /// A device's table of interrupts, by its physical address.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +28,11 @@ pub struct Interrupts(u64);
 pub(super) struct Function(u64);
 
 impl Function {
+    /// The function at a slot of the bus.
+    pub(super) fn at(slot: u64) -> Self {
+        Self(CONFIG + (slot << 15))
+    }
+
     pub(super) fn read<T: Copy>(self, at: u64) -> T {
         // SAFETY: configuration space is there on this machine, all ones where no device is.
         unsafe { phys::read(self.0 + at) }
@@ -113,7 +105,7 @@ pub(super) struct Free {
 }
 
 impl Free {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let bits = if ops::has_leaf(0x8000_0008) { ops::cpuid(0x8000_0008, 0).eax & 0xff } else { 36 };
         let end = 1u64 << bits.clamp(36, 52);
         // the last quarter of what the processor can address
@@ -129,46 +121,6 @@ impl Free {
     }
 }
 
-/// What is on the bus.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Found {
-    /// The window of function shipping: it has doorbells.
-    pub shipping: Option<Device>,
-    /// The partition's window.
-    pub torus: Option<Device>,
-    /// A network device.
-    pub network: Option<virtio::Registers>,
-}
-
-/// Finds the first of each.
-pub fn find() -> Found {
-    let mut found = Found::default();
-    let mut free = Free::new();
-    for slot in 0..32 {
-        let function = Function(CONFIG + (slot << 15));
-        match function.read::<u32>(0) {
-            IVSHMEM => {
-                let Some(device) = start(function, &mut free) else { continue };
-                let has_bells = device.interrupts.is_some();
-                let place = if has_bells { &mut found.shipping } else { &mut found.torus };
-                place.get_or_insert(device);
-            }
-            virtio::NETWORK if found.network.is_none() => {
-                found.network = virtio::Registers::find(function, &mut free);
-            }
-            _ => {}
-        }
-    }
-    found
-}
-
-fn start(function: Function, free: &mut Free) -> Option<Device> {
-    let (bars, interrupts) = function.start(free);
-    let (registers, _) = bars[0]?;
-    let (memory, size) = bars[2]?;
-    Some(Device { memory: Memory::new(memory, size), registers, interrupts })
-}
-
 impl Interrupts {
     /// Lets interrupt `vector` come to this CPU.
     pub fn route(&self, vector: usize, apic: u32) {
@@ -178,25 +130,5 @@ impl Interrupts {
             // SAFETY: the device's table of interrupts; the message only interrupts, and there is a handler.
             unsafe { phys::write(entry + 4 * n as u64, word) };
         }
-    }
-}
-
-impl Device {
-    /// The memory that it shares.
-    pub fn memory(&self) -> Memory {
-        self.memory
-    }
-
-    /// Lets doorbell `vector` interrupt this CPU.
-    pub fn route(&self, vector: usize, apic: u32) {
-        if let Some(interrupts) = self.interrupts {
-            interrupts.route(vector, apic);
-        }
-    }
-
-    /// Rings the daemon's bell: peer 0, the vector of the channel.
-    pub fn ring(&self, channel: usize) {
-        // SAFETY: the device's doorbell register.
-        unsafe { phys::write(self.registers + 12, channel as u32) };
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Physical memory and devices through the kernel's direct map.
 
-/// Where physical address 0 is for the kernel; mapped are the first GiB and the fourth.
+/// The kernel's address of physical address 0; the first GiB and the fourth are mapped.
 const DIRECT: u64 = 0xffff_8000_0000_0000;
 
 /// A pointer to a physical address. Making it is harmless; only the first and the fourth GiB are there.

@@ -18,8 +18,8 @@ pub const ARRIVED: u32 = 1;
 /// The first CPU goes on without it. It halts where it is.
 const TOO_LATE: u32 = 2;
 
-/// How long the first CPU waits for the second: on a crowded host the thread of a virtual CPU may wait for seconds.
-pub const PATIENCE_NS: u64 = 10_000_000_000;
+/// Time that the first CPU waits for the second: on a crowded host the thread of a virtual CPU may wait for seconds.
+pub const TIMEOUT_NS: u64 = 10_000_000_000;
 
 /// Numbers of the interrupt controllers of the CPUs that run.
 static APICS: [Once<u32>; super::CPUS] = [const { Once::new() }; super::CPUS];
@@ -47,8 +47,8 @@ pub fn apic_of(cpu: usize) -> Option<u32> {
 }
 
 /// Starts the second CPU, if the firmware's tables at `rsdp` name one; how many CPUs run then. A CPU that has not
-/// come within `patience_ns` never will; with 0 it is late whenever it comes.
-pub fn start(rsdp: u64, rate: Rate, patience_ns: u64) -> usize {
+/// come within `timeout_ns` never will; with 0 it is late whenever it comes.
+pub fn start(rsdp: u64, rate: Rate, timeout_ns: u64) -> usize {
     let own = apic::id();
     let Some(other) = other_apic(rsdp, own) else { return 1 };
     let (from, end) = (&raw const trampoline as u64, &raw const trampoline_end as u64);
@@ -56,13 +56,13 @@ pub fn start(rsdp: u64, rate: Rate, patience_ns: u64) -> usize {
         // SAFETY: the code is there, in the boot part; the page below 1 MiB is nobody's.
         unsafe { phys::write::<u8>(TRAMPOLINE + n, phys::read(from + n)) };
     }
-    if patience_ns == 0 {
+    if timeout_ns == 0 {
         second().store(TOO_LATE, Release);
     }
     apic::send_init(other);
     pause(rate, 20_000, || false);
     // the second message is for processors that have missed the first
-    for wait_ns in [patience_ns.min(1_000_000), patience_ns] {
+    for wait_ns in [timeout_ns.min(1_000_000), timeout_ns] {
         apic::send_start(other, (TRAMPOLINE >> 12) as u32);
         if pause(rate, wait_ns, || apic_of(1).is_some()) {
             return 2;

@@ -2,11 +2,10 @@
 //! From the first instructions to Rust, and from the entry code to what handles it.
 
 use super::console::{self, Serial};
-use super::context::Context;
 use super::window::Memory;
 use super::{CPUS, apic, fpu, ops, phys, smp, tables};
 
-/// What the start passes on (PVH, `hvm_start_info`).
+/// The loader's description of the machine (PVH, `hvm_start_info`).
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct StartInfo {
@@ -32,10 +31,10 @@ struct Area {
     reserved: u32,
 }
 
-/// What the kernel was started with.
+/// Parameters of the start.
 #[derive(Clone, Copy, Debug)]
 pub struct Boot {
-    /// Where the firmware's tables begin.
+    /// Address of the firmware's tables.
     pub rsdp: u64,
     /// Bytes that the kernel takes.
     pub resident: u64,
@@ -45,14 +44,14 @@ pub struct Boot {
     memory_end: u64,
 }
 
-/// Where a window of the node's own begins: behind the kernel, and what firmware has for itself.
+/// First address of a window of the node's own: behind the kernel, and behind memory of the firmware.
 const OWN_WINDOW_AT: u64 = 16 << 20;
 
 impl Boot {
     /// The largest window that fits in the node's own memory.
     pub fn own_window(&self) -> Memory {
         let room = self.memory_end.saturating_sub(OWN_WINDOW_AT);
-        Memory::new(OWN_WINDOW_AT, room.checked_ilog2().map_or(0, |log| 1 << log))
+        Memory::own(OWN_WINDOW_AT, room.checked_ilog2().map_or(0, |log| 1 << log))
     }
 }
 
@@ -70,9 +69,8 @@ fn resident() -> u64 {
     (text - 0xffff_ffff_8020_0000) + (data - 0xffff_ffff_8040_0000) + boot
 }
 
-/// Both CPUs come here from `start.s`.
-#[unsafe(no_mangle)]
-extern "C" fn kernel_start(cpu: usize, info: u64) -> ! {
+/// Prepares a CPU, which has just come from `start.s`. On CPU 0, the node is to be brought up with what this returns.
+pub fn cpu_started(cpu: usize, info: u64) -> Option<Boot> {
     assert!(cpu < CPUS);
     // SAFETY: the first thing on this CPU, once.
     unsafe { tables::start(cpu) };
@@ -84,22 +82,20 @@ extern "C" fn kernel_start(cpu: usize, info: u64) -> ! {
     fpu::start();
     apic::enable();
     apic::start();
+    smp::arrived(cpu);
     if cpu > 0 {
-        smp::arrived(cpu);
-        cpu_loop(cpu);
+        return None;
     }
     // SAFETY: the loader has left it in the first GiB.
     let info: StartInfo = unsafe { phys::read(info) };
     assert_eq!(info.magic, 0x336e_c578, "not started by PVH");
     console::start(has_word(info.command_line, b"debug"));
-    smp::arrived(0);
-    crate::boot::start(&Boot {
+    Some(Boot {
         rsdp: info.rsdp,
         resident: resident(),
         hasty: has_word(info.command_line, b"hasty"),
         memory_end: memory_end(&info),
-    });
-    cpu_loop(0)
+    })
 }
 
 /// The end of the memory that the kernel is in.
@@ -117,7 +113,7 @@ fn memory_end(info: &StartInfo) -> u64 {
     { areas }.find(own).map_or(0, |a| a.first + a.length)
 }
 
-/// Whether the command line at a physical address has `word` among its words.
+/// Returns `true` if the command line at a physical address has `word` among its words.
 fn has_word(line: u64, word: &[u8]) -> bool {
     if line == 0 {
         return false;
@@ -141,23 +137,42 @@ fn has_word(line: u64, word: &[u8]) -> bool {
     false
 }
 
-/// What a CPU does when it has no process: `leave_process` and the start come here.
-#[unsafe(no_mangle)]
-extern "C" fn cpu_loop(cpu: usize) -> ! {
-    crate::job::idle(cpu)
+/// Makes the functions that the entry code calls (`start.s`, `entry.s`) from safe ones of the rest of the kernel:
+///
+/// * `boot(&Boot)` brings the node up, on CPU 0;
+/// * `idle(cpu) -> !` runs on a CPU without a process, after the start and after `context::leave`;
+/// * `call(cpu, &mut Context) -> bool` does a system call that is not quick, and returns whether all registers are to be
+///   restored as they are in the context;
+/// * `trap(cpu, &mut Context)` handles an exception or an interrupt.
+macro_rules! entry_points {
+    (boot: $boot:path, idle: $idle:path, call: $call:path, trap: $trap:path $(,)?) => {
+        /// Both CPUs come here from `start.s`.
+        #[unsafe(no_mangle)]
+        extern "C" fn kernel_start(cpu: usize, info: u64) -> ! {
+            if let Some(boot) = $crate::machine::start::cpu_started(cpu, info) {
+                $boot(&boot);
+            }
+            $idle(cpu)
+        }
+
+        #[unsafe(no_mangle)]
+        extern "C" fn cpu_loop(cpu: usize) -> ! {
+            $idle(cpu)
+        }
+
+        #[unsafe(no_mangle)]
+        extern "C" fn syscall_dispatch(cpu: usize, context: &mut $crate::machine::context::Context) -> bool {
+            $call(cpu, context)
+        }
+
+        #[unsafe(no_mangle)]
+        extern "C" fn trap_dispatch(cpu: usize, context: &mut $crate::machine::context::Context) {
+            $trap(cpu, context);
+        }
+    };
 }
 
-/// A system call that is not quick; whether all registers are to be restored as they are in the context.
-#[unsafe(no_mangle)]
-extern "C" fn syscall_dispatch(cpu: usize, context: &mut Context) -> bool {
-    crate::calls::dispatch(cpu, context)
-}
-
-/// An exception or interrupt.
-#[unsafe(no_mangle)]
-extern "C" fn trap_dispatch(cpu: usize, context: &mut Context) {
-    crate::traps::dispatch(cpu, context);
-}
+pub(crate) use entry_points;
 
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {

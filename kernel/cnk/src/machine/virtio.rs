@@ -22,7 +22,7 @@ pub const SLOTS: u16 = 32;
 const SLOT: u64 = 0x2800;
 /// Bytes that the device has before each frame.
 const BEFORE: usize = 12;
-/// Where the queues and their buffers are in the window.
+/// Offsets of the queues and of their buffers in the window.
 const QUEUES: [(u64, u64); 2] = [(0x2_0000, 0x4_0000), (0x2_1000, 0xa_0000)];
 /// Parts of a queue: descriptors, then these.
 const AVAILABLE: u64 = 0x400;
@@ -77,7 +77,7 @@ impl Structure {
     }
 }
 
-/// Where the device's registers are.
+/// Places of the device's registers.
 #[derive(Clone, Copy, Debug)]
 pub struct Registers {
     common: Structure,
@@ -223,7 +223,7 @@ impl Network {
         network
     }
 
-    /// Whether the device has transmitted what was in a buffer.
+    /// Returns `true` if the device has transmitted the content of a buffer.
     pub fn is_free(&mut self, slot: u16) -> bool {
         while let Some((slot, _)) = self.transmit.taken() {
             self.sending &= !(1 << slot);

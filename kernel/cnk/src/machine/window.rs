@@ -4,27 +4,37 @@
 //! The kernel reaches a user's memory here, never through the user's addresses. What may be reached is checked before
 //! (`process/memory.rs`); here only that it is in the bank.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst, compiler_fence};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst, compiler_fence};
 
 use cnk_logic::ensure;
 use colony_fship::layout::{self, CrashRecord, Header, JobBlock};
-use colony_fship::ring::Ring;
+use colony_fship::ring::{Consumer, Producer, Ring};
 use colony_fship::{Errno, Reply, Request};
 use zerocopy::FromBytes;
 
-use super::fpu;
-use super::paging::WINDOW_VA;
+use super::lock::Lock;
+use super::{CPUS, fpu};
+
+/// The kernel's address of the window.
+pub(super) const WINDOW_VA: u64 = 0xffff_9000_0000_0000;
 
 /// Memory that may be a window, since the kernel uses it for nothing else: only this module's neighbors make one.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
     physical: u64,
     size: u64,
+    shared: bool,
 }
 
 impl Memory {
-    pub(super) fn new(physical: u64, size: u64) -> Self {
-        Self { physical, size }
+    /// Memory of a device, which others see too.
+    pub(super) fn shared(physical: u64, size: u64) -> Self {
+        Self { physical, size, shared: true }
+    }
+
+    /// Memory of this node, which nobody else sees.
+    pub(super) fn own(physical: u64, size: u64) -> Self {
+        Self { physical, size, shared: false }
     }
 
     pub(super) fn physical(&self) -> u64 {
@@ -41,7 +51,15 @@ impl Memory {
 #[derive(Clone, Copy, Debug)]
 pub struct Window(Memory);
 
-/// Where an offset in the window is.
+/// The node's ends of a channel's rings.
+pub struct Channel {
+    /// Requests to the daemon.
+    pub requests: Lock<Producer<'static, Request>>,
+    /// The daemon's replies.
+    pub replies: Lock<Consumer<'static, Reply>>,
+}
+
+/// The address of an offset in the window.
 pub(super) fn place<T>(offset: u64) -> *mut T {
     (WINDOW_VA + offset) as *mut T
 }
@@ -115,8 +133,29 @@ impl Window {
         copy(layout::JOB_AT)
     }
 
-    /// The rings of a channel.
-    pub fn rings(&self, channel: usize) -> (&'static Ring<Request>, &'static Ring<Reply>) {
+    /// The channels, one a CPU. There is one of each, so the second call panics.
+    pub fn channels(&self) -> [Channel; CPUS] {
+        static MADE: AtomicBool = AtomicBool::new(false);
+        assert!(!MADE.swap(true, SeqCst), "the channels are there already");
+        core::array::from_fn(|n| {
+            let (requests, replies) = self.rings(n);
+            // SAFETY: the kernel has one window and makes these once; the daemon has the other ends.
+            let (requests, replies) = unsafe { (Producer::new(requests), Consumer::new(replies)) };
+            Channel { requests: Lock::new(requests), replies: Lock::new(replies) }
+        })
+    }
+
+    /// The daemon's ends of the rings of replies, in a window that no daemon sees: the kernel puts there what has come by
+    /// frames. There is one of each, so the second call panics.
+    pub fn reply_producers(&self) -> [Producer<'static, Reply>; CPUS] {
+        static MADE: AtomicBool = AtomicBool::new(false);
+        assert!(!self.0.shared, "the daemon puts its replies into a shared window itself");
+        assert!(!MADE.swap(true, SeqCst), "the producers are there already");
+        // SAFETY: the kernel has one window, nobody else sees it, and these are made once.
+        core::array::from_fn(|n| unsafe { Producer::new(self.rings(n).1) })
+    }
+
+    fn rings(&self, channel: usize) -> (&'static Ring<Request>, &'static Ring<Reply>) {
         let at = layout::channel_at(channel);
         let (requests, replies) = (at + layout::REQUESTS_IN_CHANNEL, at + layout::REPLIES_IN_CHANNEL);
         // SAFETY: the channels are in the control area, aligned, and mapped for good.
@@ -166,7 +205,7 @@ impl Bank {
     /// Of no process.
     pub const NONE: Self = Self { first: 0, size: 0, physical: 0 };
 
-    /// Where it begins in the window.
+    /// Its first offset in the window.
     pub fn first(&self) -> u64 {
         self.first
     }

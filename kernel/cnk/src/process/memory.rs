@@ -12,12 +12,12 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::machine::window::Bank;
 
-/// What a process has, and what it may do with it.
+/// The memory of a process, and its rights to it.
 #[derive(Clone, Copy)]
 pub struct User {
     /// The memory.
     pub bank: Bank,
-    /// What may be done with it.
+    /// The rights to it.
     pub access: Access,
 }
 
@@ -71,7 +71,7 @@ impl User {
     /// As [`spans::each`]; the code of it is here once.
     ///
     /// # Errors
-    /// Those of [`spans::each`].
+    /// The errors of [`spans::each`].
     pub fn each_span(
         &self,
         call: &Call,

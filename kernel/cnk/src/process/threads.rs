@@ -1,63 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Threads: one on each CPU. In coprocessor mode a process may start a second one, on the second CPU.
 
+use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+
 use cnk_logic::ensure;
 use cnk_logic::signals::Thread as Signals;
-
-use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+use colony_fship::Errno;
 
 use crate::cpu::{self, Start, cpu};
 use crate::machine::CPUS;
-use crate::process::{self, Process, signals};
-use colony_fship::Errno;
-
-/// A thread.
-#[derive(Clone, Copy, Debug)]
-pub struct Thread {
-    /// It runs.
-    pub alive: bool,
-    /// Its mask and the like.
-    pub signals: Signals,
-    /// The exception that its next handler is told of: vector, error code, address.
-    pub fault: (u64, u64, u64),
-    /// Address of a word that is cleared, and whose waiters are woken, when the thread ends; 0 for none.
-    pub clear_tid: u64,
-    /// Head of its list of robust locks.
-    pub robust: u64,
-    /// It waits at this address, for wakers of these bits.
-    pub futex: Option<(u64, u32)>,
-}
-
-impl Thread {
-    /// None.
-    pub const NONE: Self =
-        Self { alive: false, signals: Signals::NEW, fault: (0, 0, 0), clear_tid: 0, robust: 0, futex: None };
-}
-
-/// What makes the number of the second thread from that of the first.
-const SECOND: u32 = 1 << 21;
+use crate::node::node;
+use crate::process::{self, Process, Thread, signals};
 
 impl Process {
-    /// Whether a thread runs on CPU `n`.
-    pub fn runs_on(&self, n: usize) -> bool {
-        self.threads[n].alive
-    }
-
-    /// CPU of the thread with number `id`.
-    pub fn thread_with(&self, id: u32) -> Option<usize> {
-        (0..CPUS).find(|&n| self.threads[n].alive && self.id_on(n) == id)
-    }
-
-    /// What `gettid` says on CPU `n`.
-    pub fn id_on(&self, n: usize) -> u32 {
-        if n > 0 && process::count() == 1 { self.block.pid ^ SECOND } else { self.block.pid }
-    }
-
-    /// Threads that run.
-    pub fn threads_len(&self) -> usize {
-        self.threads.iter().filter(|t| t.alive).count()
-    }
-
     /// Wakes at most `count` threads that wait at `address` for one of `bits`; how many.
     pub fn wake(&mut self, n: usize, address: u64, count: u32, bits: u32) -> u32 {
         let mut woken = 0;
@@ -111,7 +66,7 @@ impl Process {
     }
 }
 
-/// What `gettid` says on CPU `n`.
+/// The result of `gettid` on CPU `n`.
 pub fn id(n: usize) -> u32 {
     process::on(n).id_on(n)
 }
@@ -122,7 +77,7 @@ pub fn id(n: usize) -> u32 {
 /// `EAGAIN` if there is none, or it has a thread already.
 pub fn start(n: usize, start: Start, clear_tid: u64) -> Result<u32, Errno> {
     let other = cpu::other(n);
-    let has_cpu = process::count() == 1 && other == 1 && crate::boot::node().cpus == CPUS;
+    let has_cpu = process::count() == 1 && other == 1 && node().cpus == CPUS;
     ensure(has_cpu && !process::on(n).runs_on(other), Errno::EAGAIN)?;
     // a thread that has just ended may not have left its CPU yet
     while cpu(other).busy.load(Acquire) {

@@ -6,10 +6,10 @@ use crate::machine::ops;
 use crate::process::{signals, timers};
 use crate::time;
 
-/// Why a wait has ended.
+/// The end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken<T> {
-    /// What was waited for.
+    /// The condition is met, with its value.
     Done(T),
     /// A signal is to be delivered.
     Signal,

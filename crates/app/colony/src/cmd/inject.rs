@@ -92,7 +92,7 @@ struct Replay {
     /// The node of the trace
     #[arg(long, default_value_t = 0, value_name = "N")]
     from_node: u32,
-    /// Which CPU here gets which of the trace: in-order, same, or pairs such as 0=2,1=3
+    /// CPUs of the trace on CPUs of this node: in-order, same, or pairs such as 0=2,1=3
     #[arg(long, default_value_t, value_name = "MAP")]
     cpu_map: CpuMap,
     /// Speed of the replay: the factor by which intervals between detours shrink

@@ -52,6 +52,9 @@ pub(crate) struct Args {
     /// Keep the trace: one row a detour, Parquet or what else the name says (.csv, .json)
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Do not keep the trace for `colony doctor`
+    #[arg(long)]
+    no_keep: bool,
     /// Print JSON for programs instead of tables
     #[arg(long)]
     json: bool,
@@ -82,6 +85,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     drop(bar);
     if let Some(out) = &args.out {
         colony_trace::convert::write(&trace, out, None)?;
+    }
+    if !args.no_keep {
+        crate::state::keep_trace(trace);
     }
     super::print(args.json, &measurement, colony_view::measurement::render)?;
     Ok(ExitCode::SUCCESS)

@@ -4,6 +4,7 @@
 pub(crate) mod bench;
 pub(crate) mod clock;
 pub(crate) mod cnk;
+pub(crate) mod doctor;
 pub(crate) mod inject;
 pub(crate) mod measure;
 pub(crate) mod noise;
@@ -12,6 +13,7 @@ pub(crate) mod shell;
 pub(crate) mod sim;
 pub(crate) mod study;
 pub(crate) mod top;
+pub(crate) mod tune;
 pub(crate) mod vm;
 
 use std::io::Write;
@@ -54,7 +56,7 @@ fn print_text(text: &str) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
-/// Whether a result can be written to `path`: asked before the work that makes it.
+/// Checks that a result can be written to `path`, before the work that makes it.
 fn can_write(path: &Path) -> anyhow::Result<()> {
     colony_node::file::check_writable(path).with_context(|| format!("writing {}", path.display()))
 }

@@ -90,7 +90,7 @@ struct DiffArgs {
     json: bool,
 }
 
-/// What `colony noise show --json` prints.
+/// JSON document of `colony noise show --json`.
 #[derive(Serialize)]
 struct Shown {
     schema: &'static str,

@@ -9,10 +9,12 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use colony_node::cpu::CpuSet;
+use colony_pages::PagePolicy;
 use colony_sched::agent::RegularClass;
 use colony_sched::backend::BackendChoice;
 use colony_sched::ext::{Exempt, ExtOptions, KthreadPolicy};
 use colony_sched::run::{RunConfig, RunReport, run as run_job};
+use colony_sched::spare::SpareCores;
 use colony_time::{DutyCycle, Windows};
 
 use crate::exit::WrongUse;
@@ -29,6 +31,7 @@ use crate::words::{Ns, cpus, duty, ns};
   sudo colony run --period 100ms --duty 95% -- mpirun -n 2 ./app
   sudo colony run --period 0xffffffff --duty 0xf4000000 -- ./app    in Blue Gene/L cycles
   sudo colony run --backend sched-ext --exempt 'll_*' -- ./app     Lustre's threads are never held
+  colony run --pages huge --backend none -- ./app     text, data, bss, heap and stack on 2 MiB pages
   sudo colony run --backend none -- ./app       only measure what the windows would have held back")]
 pub(crate) struct Args {
     /// Length of one favored and one regular window together
@@ -58,9 +61,16 @@ pub(crate) struct Args {
     /// CPUs of the job, to which the program is bound [default: all this process may use]
     #[arg(long, value_parser = cpus, value_name = "LIST")]
     cpus: Option<CpuSet>,
+    /// Cores that everything but the job runs on: a count, or a list of CPUs (0-1; one CPU: 3-3)
+    #[arg(long, value_name = "CORES")]
+    spare_cores: Option<SpareCores>,
     /// Class of the job in regular windows
     #[arg(long, value_enum, default_value_t)]
     regular: RegularArg,
+    /// Page size of the program's memory; the report then shows each segment by page size [default: as the node's settings
+    /// make it]
+    #[arg(long, value_enum, value_name = "SIZE")]
+    pages: Option<PagesArg>,
     /// Keep the report as JSON
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -96,13 +106,32 @@ impl ValueEnum for BackendArg {
 
 #[derive(Clone, Copy, Default, ValueEnum)]
 enum KthreadArg {
-    /// Those of one CPU run at once
+    /// Kernel threads bound to one CPU run at once
     Bypass,
     /// All wait but ksoftirqd, which the edges may need
     #[default]
     Hold,
     /// All wait
     HoldAll,
+}
+
+/// A [`PagePolicy`] as a word of the command line.
+#[derive(Clone, Copy)]
+struct PagesArg(PagePolicy);
+
+impl ValueEnum for PagesArg {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[Self(PagePolicy::Huge), Self(PagePolicy::Medium), Self(PagePolicy::Base)]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let help = match self.0 {
+            PagePolicy::Huge => "2 MiB, where a segment has room for them",
+            PagePolicy::Medium => "64 KiB, if this node has them enabled",
+            PagePolicy::Base => "4 KiB alone, whatever the node's settings",
+        };
+        Some(PossibleValue::new(self.0.name()).help(help))
+    }
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]
@@ -123,6 +152,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         windows,
         backend: args.backend.0,
         cpus: args.cpus,
+        spare: args.spare_cores,
         regular: match args.regular {
             RegularArg::Idle => RegularClass::Idle,
             RegularArg::Own => RegularClass::Own,
@@ -139,6 +169,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             demote: args.demote,
             watchdog_ms: u32::try_from(args.watchdog.0 / 1_000_000).unwrap_or(u32::MAX),
         },
+        pages: args.pages.map(|pages| pages.0),
         command: args.command,
     })?;
     // the program has ended: what becomes of the report does not change how

@@ -8,7 +8,7 @@ use colony_nodes::programs::static_program;
 use colony_nodes::{Captured, Capturing, Machine, Partition, Running};
 use colony_vm::testing::missing;
 
-/// What a job printed, and what became of it.
+/// Output and outcome of a job.
 pub(crate) struct Ran(Captured);
 
 impl std::ops::Deref for Ran {

@@ -13,7 +13,7 @@ use colony_nodes::Machine;
 
 use crate::common::{boot, folder, programs, run, spec};
 
-/// What may differ: a case, and why. Everything else is as on Linux.
+/// Cases that may differ from Linux, each with the reason.
 const DIFFERENT: &[(&str, &str)] = &[(
     "read nowhere, at the end",
     "a node looks at the address before it knows that there is nothing to read",
@@ -51,7 +51,7 @@ pub(crate) fn as_on_linux(machine: Machine) {
     eprintln!("{} cases are as on Linux", linux.lines().count());
 }
 
-/// What the program says on Linux, where it finds what a node has: the usual umask, and no descriptors but three.
+/// Output of the program on Linux with a node's surroundings: the usual umask, and no descriptors but three.
 fn on_linux(program: &Path, folder: &Path) -> String {
     const PATIENCE: Duration = Duration::from_secs(240);
     let mut said = tempfile::tempfile().expect("a file");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the end-to-end tests share.
+//! Helpers of the end-to-end tests.
 
 // colony-sched's tests want the CPUs for themselves too
 #[path = "../../../../windows/sched/tests/common/lock.rs"]
@@ -14,10 +14,13 @@ use assert_cmd::Command;
 
 /// The built command.
 pub(crate) fn colony() -> Command {
-    Command::new(program())
+    let mut command = Command::new(program());
+    // measurements leave their last trace there, not in the home of the person who tests
+    command.env("XDG_STATE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("state"));
+    command
 }
 
-/// Where the built command is.
+/// Path of the built command.
 pub(crate) fn program() -> PathBuf {
     assert_cmd::cargo::cargo_bin!("colony").to_path_buf()
 }
@@ -65,7 +68,7 @@ pub(crate) fn failed(what: &str, out: &Output, code: i32, part: &str) {
     assert!(!error.contains("panicked") && !error.contains('\u{1b}'), "{what}: {error}");
 }
 
-/// What a run said on standard error.
+/// Standard error of a run.
 pub(crate) fn error(out: &Output) -> String {
     String::from_utf8_lossy(&out.stderr).into_owned()
 }
@@ -81,7 +84,7 @@ pub(crate) fn alone() -> File {
     lock::job_cpu()
 }
 
-/// Whether this process may do what root may; says that the test is skipped, if not.
+/// Returns `true` if this process has root's rights; otherwise records that the test is skipped.
 pub(crate) fn is_root() -> bool {
     let root = nix::unistd::geteuid().is_root();
     if !root {
@@ -90,7 +93,7 @@ pub(crate) fn is_root() -> bool {
     root
 }
 
-/// Whether MPI and `colony-bench` are here; says why the test is skipped, if not.
+/// Returns `true` if MPI and `colony-bench` are here; otherwise records why the test is skipped.
 pub(crate) fn has_mpi() -> bool {
     let missing = if !program().with_file_name("colony-bench").exists() {
         "colony-bench is not built (cargo build -p colony-bench --features mpi)"

@@ -94,7 +94,7 @@ fn programs() -> &'static Path {
     assert_cmd::cargo::cargo_bin!("colony").parent().expect("a folder")
 }
 
-/// Why something that a block needs is missing here; `None` where it is there.
+/// Reason why something that a block needs is missing here; `None` if it is present.
 fn missing(need: &str) -> Option<String> {
     let on_path = |name: &str| {
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -185,6 +185,7 @@ fn run(script: &str) -> Ran {
         .env("TERM", "xterm-256color")
         .env("SAMPLES", place("samples"))
         .env("STATIC", static_folder().unwrap_or_default())
+        .env("XDG_STATE_HOME", place("state"))
         .env("COLONY_BENCH", programs().join("colony-bench"))
         .env_remove("COLONY_MOUNT")
         .stdin(Stdio::null())
@@ -250,7 +251,7 @@ fn every_link_between_pages_leads_somewhere() {
     }
 }
 
-/// What a link to a heading of this page says behind its `#`.
+/// Anchor of a heading: the part of a link behind its `#`.
 fn anchors(page: &str) -> impl Iterator<Item = String> {
     let headings = page.lines().filter(|l| l.starts_with('#')).map(|l| l.trim_start_matches('#').trim());
     let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');

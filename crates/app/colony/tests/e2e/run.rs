@@ -115,6 +115,10 @@ fn what_cannot_be_run_is_told() {
         (&["--backend", "agent", "--period", "1us", "--", "true"], 2, "outside this node's limits"),
         (&["--backend", "agent", "--period", "1h", "--duty", "50%", "--", "true"], 2, "outside this node's"),
         (&["--backend", "agent", "--duty", "99%", "--", "true"], 2, "would starve"),
+        (&["--spare-cores", "0", "--", "true"], 2, "no count of cores"),
+        (&["--spare-cores", "1000", "--", "true"], 2, "no core is left to the job"),
+        (&["--spare-cores", "900-900", "--", "true"], 2, "CPU 900 cannot be spare"),
+        (&["--spare-cores", "1-", "--", "true"], 2, "no number"),
         (&[], 2, "<CMD>"),
     ] {
         fails(&[&["run"], args].concat(), code, part);
@@ -205,4 +209,44 @@ fn without_privileges_the_windows_are_measured_and_that_is_said() {
     is_plain(&error(&out));
     let out = public.colony().args(["run", "--backend", "agent", "--", "true"]).output().expect("runs");
     failed("the agent by nobody", &out, 1, "CAP_SYS_NICE");
+}
+
+#[test]
+fn without_privileges_spare_cores_bind_the_job_and_what_is_left_out_is_said() {
+    let Some(public) = Public::new() else { return };
+    let usable = colony_node::cpu::usable().expect("linux");
+    if usable.len() < 2 {
+        return colony_testing::skip("one CPU cannot be divided");
+    }
+    let job = usable.without(&usable.first().into_iter().collect());
+    let list = format!("{0}-{0}", usable.first().expect("a CPU"));
+    // the job binds itself to every CPU, and waits until that is undone
+    let script = "taskset -pc 0-63 $$ >&2; grep Cpus_allowed_list /proc/$$/status; \
+        for i in $(seq 600); do grep -q \"list:.$0$\" /proc/$$/status && exit 0; sleep 0.1; done; exit 4";
+    let mut run = public.colony();
+    run.args([
+        "run",
+        "--backend",
+        "none",
+        "--spare-cores",
+        &list,
+        "--json",
+        "--",
+        "sh",
+        "-c",
+        script,
+        &job.to_string(),
+    ]);
+    let out = run.output().expect("runs");
+    assert_eq!(out.status.code(), Some(0), "{}", error(&out));
+    let text = String::from_utf8(out.stdout).expect("text");
+    let report: Value = serde_json::from_str(text.lines().last().expect("a line")).expect("the report");
+    let spare = &report["spare"];
+    assert_eq!(
+        (spare["partition"].as_str(), report["cpus"].as_str()),
+        (Some("affinity"), Some(&*job.to_string()))
+    );
+    assert!(spare["brought_back"].as_u64() > Some(0), "{spare}");
+    assert!(spare["fallbacks"][0].as_str().is_some_and(|why| why.contains("needs root")), "{spare}");
+    assert_eq!(spare["settings"].as_array().map(Vec::len), Some(0));
 }

@@ -23,7 +23,7 @@ fn pieces(sample: &[String]) -> Vec<&[String]> {
     sample.split(|l| l == LEFT_OUT).collect()
 }
 
-/// Whether `printed` is what `sample` shows.
+/// Returns `true` if `printed` matches `sample`.
 fn shows(sample: &[String], printed: &[&str]) -> bool {
     let same =
         |piece: &[String], lines: &[&str]| piece.iter().zip(lines).all(|(a, b)| a.trim_end() == b.trim_end());
@@ -53,7 +53,7 @@ fn label(line: &str) -> String {
     head.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
 
-/// What `printed` is with the lines left out that `sample` leaves out; `None` if a line in the middle is not found.
+/// Leaves the lines out of `printed` that `sample` leaves out; `None` if a line in the middle is not found.
 fn shortened(sample: &[String], printed: &[&str]) -> Option<Vec<String>> {
     let own = |lines: &[&str]| lines.iter().map(|l| l.trim_end().to_owned()).collect::<Vec<_>>();
     let pieces = pieces(sample);
@@ -77,7 +77,7 @@ fn shortened(sample: &[String], printed: &[&str]) -> Option<Vec<String>> {
 /// Holds the samples of `page` against what was printed, by the sample's first line.
 ///
 /// # Panics
-/// Where one differs, unless `update` says to write it anew.
+/// If a sample differs and `update` is not set (which writes it anew).
 pub(crate) fn check(
     name: &str,
     page: &Path,

@@ -83,6 +83,9 @@ fn mistakes_are_explained_before_anything_runs() {
         (&["--progress", "asynchronous"], "--goal"),
         (&["--queue", "loggopsim"], "--goal"),
         (&["--what-if", "x", "--trace", "y"], "--trace"),
+        (&["--choose"], "--what-if"),
+        (&["--what-if", "x", "--choose", "--ranks-per-node", "2"], "--ranks-per-node"),
+        (&["--what-if", "x", "--choose", "--cores", "0"], "--cores"),
     ] {
         fails(&[&["sim"], args].concat(), 2, part);
     }
@@ -232,6 +235,39 @@ fn one_table_says_what_each_source_costs_and_what_would_help() {
 }
 
 #[test]
+fn a_table_compares_spare_cores_and_windows_on_each_node_count() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let trace = trace(dir.path());
+    let args = ["sim", "--what-if", &trace, "--choose", "--cores", "8", "--nodes", "1,128"];
+    let table = text(&args);
+    for part in [
+        "nothing changed",
+        "1 spare core",
+        "4 spare cores",
+        "windows 95 %",
+        "128 nodes",
+        "Best for throughput",
+    ] {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+    assert!(
+        table.contains(" * ") && table.lines().all(|l| l.chars().count() <= 80 && !l.ends_with(' ')),
+        "{table}"
+    );
+    let found = json(&[&args[..], &["--json"]].concat());
+    assert_eq!(found["schema"], "colony.sim.choose/1");
+    let answer = &found["answer"];
+    assert_eq!((&answer["cores"], &answer["bound"][0]), (&8.into(), &"irq:local_timer".into()));
+    assert_eq!(answer["choices"][1]["taken"][0], "thread:kworker");
+    let one = |scale: usize| answer["scales"][scale]["throughput"][1]["share"].as_f64().expect("a number");
+    assert!(one(0) <= 7.0 / 8.0 && one(1) <= one(0) + 0.01, "{answer}");
+    let shorter = json(&[&args[..], &["--duty", "70%", "--json"]].concat());
+    let windows =
+        shorter["answer"]["choices"].as_array().expect("choices").iter().filter(|c| !c["favored"].is_null());
+    assert_eq!(windows.map(|c| c["favored"].as_f64()).collect::<Vec<_>>(), [Some(0.7)]);
+}
+
+#[test]
 fn a_schedule_runs_to_the_nanosecond_and_a_deadlock_names_its_ranks() {
     let dir = tempfile::tempdir().expect("temp dir");
     let goal = |name: &str, text: &str| {
@@ -284,7 +320,7 @@ fn fitted_models_stand_in_a_scenario() {
     assert!(table.contains("irq:local_timer"), "{table}");
 }
 
-/// What a run prints for programs: lines as long as they need be.
+/// Output of a run without line breaks at the terminal's width, as programs read it.
 fn text_unwrapped(args: &[&str]) -> String {
     let out = colony().args(args).output().expect("runs");
     assert!(out.status.success(), "{args:?}: {}", error(&out));
@@ -326,11 +362,11 @@ fn a_report_has_the_sweep_and_what_makes_it_again() {
 fn benchmarks(folder: &Path) -> Vec<String> {
     let runs = [("barrier", 0, 1), ("allreduce", 1001, 1), ("alltoall", 10_001, 1), ("ring", 100_001, 2)];
     let file = |(program, bytes, messages): (&str, u64, u64)| {
-        let p50_us = messages as f64 * (0.9 + bytes.saturating_sub(1) as f64 * 1e-4);
+        let p50_ns = messages * (900 + bytes.saturating_sub(1) / 10);
         let result = serde_json::json!({
-            "schema": "colony.bench/1",
+            "schema": "colony.bench/2",
             "params": { "program": program, "bytes": bytes },
-            "results": [{ "ranks": 2, "all": { "p50_us": p50_us } }],
+            "results": [{ "ranks": 2, "all": { "p50_ns": p50_ns } }],
         });
         let path = folder.join(format!("{program}.json"));
         std::fs::write(&path, result.to_string()).expect("written");
@@ -380,6 +416,13 @@ fn a_machine_fitted_to_benchmarks_is_one_to_simulate() {
     let other = dir.path().join("other.json");
     let other = other.to_str().expect("plain");
     fails(&["sim", "--fit-machine", other], 2, "other.json is no result of `colony bench --json`");
+    let old = std::fs::read_to_string(&files[0]).expect("written").replace("bench/2", "bench/1");
+    let file = dir.path().join("old.json");
+    std::fs::write(&file, old).expect("written");
+    let file = file.to_str().expect("plain");
+    for part in ["`colony.bench/1`", "`colony.bench/2`", "run the benchmark again"] {
+        fails(&["sim", "--fit-machine", file], 2, part);
+    }
     fails(&["sim", "--fit-machine", &files[0]], 2, "measure say 32 and 16384 bytes");
     fails(&["sim", "--fit-machine", "/nonexistent.json"], 1, "/nonexistent.json");
     fails(&["sim", "--fit-machine", &files[0], "--out", "x.json"], 2, ".toml");

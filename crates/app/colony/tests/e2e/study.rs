@@ -51,7 +51,7 @@ fn wrong_wishes_are_told_before_anything_runs() {
     }
 }
 
-/// What both files must be, whoever ran the study.
+/// Checks of both files that hold for every user who runs the study.
 fn check(folder: &Path) -> Value {
     let results: Value =
         serde_json::from_slice(&std::fs::read(folder.join("results.json")).expect("written")).expect("JSON");
@@ -77,6 +77,11 @@ fn the_whole_study_measures_projects_and_reports() {
     is_plain(&table);
     assert!(table.contains("unmodified") || !has_mpi(), "{table}");
     let results = check(&folder);
+    let first = ["stolen", "worst source", "on 16,384 nodes", "What to change"];
+    let places: Vec<_> = first.iter().map(|text| table.find(text)).collect();
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{table}");
+    assert!(table.find(first[3]) < table.find("published experiments"), "{table}");
+    assert!(results["card"]["doctor"]["noise"]["all"]["share"].as_f64() > Some(0.0), "{}", results["card"]);
     let cells = results["allreduce"].as_array().expect("a list").len();
     let real_time = results["privileges"]["real_time"] == true;
     assert!(!has_mpi() || cells == if real_time { 6 } else { 3 }, "{}", results["not_done"]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the tests in virtual nodes share.
+//! Helpers of the tests in virtual nodes.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -74,4 +74,19 @@ pub(crate) fn colonyd() -> Option<PathBuf> {
         return None;
     }
     Some(stripped(&built))
+}
+
+/// The rows of `colony study NAME`, which runs virtual nodes; `None`, with the reason printed, where machines cannot be started.
+pub(crate) fn study(name: &str) -> Option<Vec<serde_json::Value>> {
+    if let Some(reason) = missing() {
+        colony_testing::skip(reason);
+        return None;
+    }
+    let out = assert_cmd::Command::new(assert_cmd::cargo::cargo_bin!("colony"))
+        .args(["study", name, "--json"])
+        .output()
+        .expect("it runs");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let outcome: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    Some(outcome["rows"].as_array().expect("rows").clone())
 }

@@ -2,7 +2,7 @@
 //! The scheduler in the kernel ends well, however it ends.
 
 use colony_client::Backend;
-use colony_vm::Vm;
+use colony_vm::{Accel, Vm};
 
 use crate::common::{collecting, colonyd, node_with, report, sh};
 
@@ -72,7 +72,7 @@ fn whatever_is_killed_beside_the_scheduler_demoted_tasks_are_real_time_again() {
 #[test]
 fn cpus_may_come_and_go_and_clocks_be_set() {
     let Some(vm) = node_with(&[]) else { return };
-    let vm = collecting(vm.cpus(2).one_thread().append("nohz_full=1"), &["hotplug", "step"]);
+    let vm = collecting(vm.cpus(2).accel(Accel::SingleThread).append("nohz_full=1"), &["hotplug", "step"]);
     // the first run in the node: after another one, a CPU that goes can wait ten seconds for the worker that frees it
     let out = sh(
         &vm,
@@ -123,12 +123,12 @@ fn windows_go_on_after_the_jobs_only_cpu_was_offline_and_under_the_next_daemon()
 #[test]
 fn ticks_stop_where_one_task_of_the_job_has_a_cpu() {
     let Some(vm) = node_with(&[]) else { return };
-    let vm = collecting(vm.cpus(2).one_thread().append("nohz_full=1"), &["ticks", "tickless"]);
+    let vm = collecting(vm.cpus(2).accel(Accel::SingleThread).append("nohz_full=1"), &["ticks", "tickless"]);
     // two emulated CPUs in ordinary time: a bad minute of this host says nothing of Colony
     assert!((0..3).any(|_| ticks_stop(&vm)), "the tick goes on, in each of three runs");
 }
 
-/// Whether 20 of 21 ticks, at least, stop.
+/// Returns `true` if at least 20 of 21 ticks stop.
 fn ticks_stop(vm: &Vm) -> bool {
     let out = sh(
         vm,

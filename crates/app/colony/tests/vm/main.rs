@@ -4,10 +4,14 @@
 
 mod common;
 mod daemon;
+mod doctor;
 mod kernels;
 mod lifecycle;
 mod limits;
 mod mpi;
+mod pages;
 mod shares;
+mod spare;
 mod study;
+mod tune;
 mod windows;

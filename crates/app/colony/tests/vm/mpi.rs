@@ -12,8 +12,8 @@ use colony_vm::{Exit, Kernel, Link, Outcome, Recipe, Vm, fleet};
 
 const NODES: u32 = 2;
 
-/// What node 0 has for its scripts. `way NAME PROGRAM FLAGS…` runs a job on both nodes that leaves its reports in /tmp, and
-/// looks whether it left something else.
+/// Shell functions of node 0. `way NAME PROGRAM FLAGS…` runs a job on both nodes that leaves its reports in /tmp, and
+/// checks that it left nothing else.
 const FUNCTIONS: &str = r#"
 hosts="-n 2 --host n0,n1"
 windows="--period 200ms --duty 80%"
@@ -63,7 +63,7 @@ fn json<T: serde::de::DeserializeOwned>(out: &Outcome, name: &str) -> T {
     serde_json::from_slice(bytes).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
-/// What a way of running came to.
+/// Reports and times of one way of running.
 struct Way {
     nodes: Vec<RunReport>,
     result: BenchResult,
@@ -78,8 +78,8 @@ impl Way {
             way.nodes.iter().map(|n| format!("{:.2} %", 100.0 * share(&n.proof.favored))).collect();
         eprintln!(
             "{name}: operation {:.0} us in the mean, {:.0} us at 99 %; stolen in favored windows {}",
-            all.mean_us,
-            all.p99_us,
+            all.mean_ns / 1e3,
+            all.p99_ns as f64 / 1e3,
             shares.join(", ")
         );
         way
@@ -103,7 +103,7 @@ impl Way {
         }
     }
 
-    /// Whether more was stolen in regular windows than in favored ones, twice as much at least.
+    /// Returns `true` if regular windows lost at least twice the share that favored windows lost.
     fn daemons_have_their_window(&self) -> bool {
         self.nodes.iter().all(|n| share(&n.proof.regular) > 2.0 * share(&n.proof.favored))
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who shares a CPU with whom, and how: nobody starves, and work goes where there is room.
+//! Tasks that share a CPU: none starves, and work moves to CPUs with room.
 
 use colony_client::ExtStats;
 use colony_client::StatsReport;
-use colony_vm::{Outcome, Vm};
+use colony_vm::{Accel, Outcome, Vm};
 
 use crate::common::{collecting, colonyd, node_with, report, sh};
 
@@ -49,7 +49,7 @@ fn who_never_sleeps_starves_nobody() {
 fn what_joins_the_job_while_it_runs_is_the_jobs_and_the_rest_goes_where_there_is_room() {
     let Some(daemon) = colonyd() else { return };
     let Some(vm) = node_with(&[daemon.to_str().expect("a path")]) else { return };
-    let vm = collecting(vm.cpus(2).one_thread(), &["before", "joined", "after", "unbound"]);
+    let vm = collecting(vm.cpus(2).accel(Accel::SingleThread), &["before", "joined", "after", "unbound"]);
     // two emulated CPUs in ordinary time: a bad minute of this host says nothing of Colony
     assert!((0..3).any(|_| joins_and_moves(vm.clone())), "not in any of three runs");
 }

@@ -1,24 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony study vm`: what the scheduler in the kernel is worth, from a virtual node to thousands.
 
-use colony_vm::testing::missing;
+use crate::common::study;
 
 #[test]
 fn windows_kept_in_the_kernel_are_worth_more_with_every_node() {
-    if let Some(reason) = missing() {
-        colony_testing::skip(reason);
-        return;
-    }
-    let out = assert_cmd::Command::new(assert_cmd::cargo::cargo_bin!("colony"))
-        .args(["study", "vm", "--json"])
-        .output()
-        .expect("it runs");
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    let outcome: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    let Some(rows) = study("vm") else { return };
     let value = |what: &str| {
-        let rows = outcome["rows"].as_array().expect("rows");
         let row =
-            rows.iter().find(|r| r["what"] == what).unwrap_or_else(|| panic!("no row {what}: {outcome}"));
+            rows.iter().find(|r| r["what"] == what).unwrap_or_else(|| panic!("no row {what}: {rows:?}"));
         assert!(row["note"].as_str().is_some_and(|n| !n.is_empty()));
         row["value"].as_f64().expect("a value")
     };

@@ -8,11 +8,11 @@ pub(super) struct Figure<'a> {
     /// Element id; the script draws by it.
     pub(super) id: &'a str,
     pub(super) title: &'a str,
-    /// What to see.
+    /// One sentence that tells a reader what the figure shows.
     pub(super) caption: &'a str,
     /// Makes it again; empty where the page says it elsewhere.
     pub(super) command: &'a str,
-    /// What the numbers are.
+    /// Heading of the table of numbers.
     pub(super) summary: &'a str,
     /// Headings of the numbers; none where the page has them elsewhere.
     pub(super) headings: &'a [&'a str],

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The figures of a study.
 
+use super::card;
 use super::figure::Figure;
 use super::html::Html;
 use crate::format::{NOT_SEEN, count, counted, percent, seen, time};
@@ -10,6 +11,9 @@ use crate::table::noise_name;
 /// All figures there is data for, in the order of the story.
 pub(super) fn all(h: &mut Html, r: &Results) {
     let mut number = 0;
+    if let Some(card) = &r.card {
+        card::figures(h, card, &mut number);
+    }
     scaling(h, r, &mut number);
     distribution(h, r, &mut number);
     split(h, r, &mut number);

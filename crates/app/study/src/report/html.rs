@@ -89,6 +89,12 @@ impl Html {
         )
     }
 
+    /// Lines to copy that are no command of an ordinary user's shell.
+    pub(super) fn file(&mut self, lines: &str) -> &mut Self {
+        self.raw("<div class=\"command file\"><code>").text(lines).raw("</code>");
+        self.raw("<button type=\"button\" class=\"copy\" aria-label=\"Copy the lines\">Copy</button></div>\n")
+    }
+
     pub(super) fn finish(self) -> String {
         self.0
     }

@@ -4,6 +4,7 @@
 //! Text, tables and captions are written here, escaped in one place (`html.rs`); the script in the page
 //! only draws. Names of threads come from other programs: nothing of them may become markup.
 
+mod card;
 mod figure;
 mod figures;
 mod html;
@@ -23,7 +24,7 @@ pub use simulation::Simulated;
 const CHART_JS: &str = include_str!("../../assets/chart.umd.min.js");
 const CHART_LICENCE: &str = include_str!("../../assets/chart.LICENSE.md");
 const STYLE: &str = include_str!("../../assets/report.css");
-/// What all plots have in common.
+/// Script that all plots share.
 const PLOTS: &str = include_str!("../../assets/plots.js");
 const STUDY: &str = include_str!("../../assets/study.js");
 const SIM: &str = include_str!("../../assets/sim.js");

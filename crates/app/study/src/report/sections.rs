@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The top of the page, the published figures, the foot.
 
+use super::card;
 use super::html::Html;
 use crate::neighbours::Neighbours;
 use crate::results::{Published, Results, SchedulerKind};
@@ -13,12 +14,23 @@ pub(super) fn top(h: &mut Html, r: &Results) {
     if let Some(busy) = r.neighbours.as_ref().and_then(Neighbours::warning) {
         h.prose("p class=\"busy\" role=\"note\"", &busy).raw("\n");
     }
-    let (main, more) = r.headline.split_once(". ").unwrap_or((&r.headline, ""));
-    h.prose("h1", &format!("{}.", main.trim_end_matches('.'))).raw("\n");
-    if !more.is_empty() {
+    let (main, more) = match r.card.as_ref().and_then(card::lead) {
+        Some(main) => {
+            (main, [table::windows_here(r), Some(r.headline.clone())].into_iter().flatten().collect())
+        }
+        None => {
+            let (main, more) = r.headline.split_once(". ").unwrap_or((&r.headline, ""));
+            (format!("{}.", main.trim_end_matches('.')), vec![more.to_owned()])
+        }
+    };
+    h.prose("h1", &main).raw("\n");
+    for more in more.iter().filter(|m| !m.is_empty()) {
         h.prose("p class=\"lead\"", more).raw("\n");
     }
     tiles(h, r);
+    if let Some(card) = &r.card {
+        card::changes(h, card);
+    }
     h.raw("<div class=\"columns\">\n<section class=\"card\"><h2>The node</h2>\n<dl>\n");
     for (name, value) in node(r) {
         h.raw("<div>").element("dt", name).element("dd", &value).raw("</div>\n");
@@ -35,8 +47,8 @@ pub(super) fn top(h: &mut Html, r: &Results) {
 }
 
 fn tiles(h: &mut Html, r: &Results) {
-    let mut tiles: Vec<(String, String)> = Vec::new();
-    if let Some(n) = &r.noise {
+    let mut tiles = r.card.as_ref().map(card::figures_of_node).unwrap_or_default();
+    if let Some(n) = r.noise.as_ref().filter(|_| tiles.is_empty()) {
         let alone = r.neighbours.as_ref().is_none_or(Neighbours::are_quiet);
         let by = if alone { "this node's own noise" } else { "this node's noise and its other programs" };
         tiles.push((format::percent(n.stolen_share), format!("of processor time stolen by {by}")));

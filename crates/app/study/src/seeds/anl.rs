@@ -120,7 +120,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
 
 /// The paper varied the frequency and does not say which these values belong to.
 const EVERY_NS: u64 = 500_000;
-/// What the timer's interrupt takes before and after the detour it makes: "a fast interrupt can be handled
+/// Time of the timer's interrupt before and after the detour it makes: "a fast interrupt can be handled
 /// in 1.8 microseconds".
 const INTERRUPT_NS: u64 = 1800;
 

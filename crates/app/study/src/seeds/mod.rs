@@ -6,7 +6,9 @@ mod anl;
 mod colony;
 mod compute_node;
 mod jaguar;
+mod pages;
 mod progress;
+mod spare_core;
 mod virtual_node;
 
 use serde::Serialize;
@@ -46,7 +48,7 @@ impl Document {
     }
 }
 
-/// Where our figure comes from.
+/// Origin of our figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
@@ -79,17 +81,17 @@ impl Method {
     }
 }
 
-/// What an experiment gets.
+/// Inputs of an experiment.
 pub struct Context<'a> {
     /// Parameters: seed, windows, node counts.
     pub params: &'a Params,
     /// The machine; `None`: projection and arithmetic only.
     pub node: Option<&'a mut dyn Node>,
-    /// Who is told how far it is.
+    /// Receiver of the experiment's progress.
     pub progress: &'a dyn Progress,
 }
 
-/// What an experiment found: rows of published values beside ours.
+/// Outcome of an experiment: rows of published values beside ours.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     /// [`Outcome::SCHEMA`].
@@ -112,13 +114,13 @@ pub struct Experiment {
     pub name: &'static str,
     /// The document.
     pub document: Document,
-    /// Where in it.
+    /// Section, figure or table of the document.
     pub place: &'static str,
-    /// What it shows.
+    /// Subject of the experiment.
     pub what: &'static str,
-    /// What is published, word for word.
+    /// The published statement, word for word.
     pub published: &'static [&'static str],
-    /// How it is reproduced here.
+    /// Method of the reproduction.
     pub method: Method,
     #[serde(skip)]
     run: fn(&Experiment, &mut Context<'_>) -> Result<Vec<Published>, StudyError>,
@@ -187,9 +189,11 @@ impl Ours {
 pub fn all() -> impl Iterator<Item = &'static Experiment> {
     let colony = colony::EXPERIMENTS.iter().chain(virtual_node::EXPERIMENTS);
     colony
+        .chain(pages::EXPERIMENTS)
         .chain(progress::EXPERIMENTS)
         .chain(anl::EXPERIMENTS)
         .chain(jaguar::EXPERIMENTS)
+        .chain(spare_core::EXPERIMENTS)
         .chain(compute_node::EXPERIMENTS)
 }
 

@@ -67,7 +67,7 @@ fn overhead(runs: &Runs) -> f64 {
     runs.quiet_sched_ext.job_cpu_ns as f64 / runs.quiet.job_cpu_ns as f64 - 1.0
 }
 
-/// What was measured of a case, and what it would cost a job on many such nodes.
+/// Rows of one case: the measurement, and its cost to a job on many such nodes.
 fn rows_of(
     e: &Experiment,
     params: &crate::Params,
@@ -137,7 +137,7 @@ fn pieces(threads: &[Deferred]) -> impl Iterator<Item = (&Deferred, u64)> {
     taking.map(|t| (t, (t.favored_ns + t.regular_ns) / t.times)).filter(|(_, ns)| *ns > 0)
 }
 
-/// How long the thread that takes most keeps the CPU before the job has its turn again.
+/// Time for which the thread that takes most keeps the CPU before the job's next turn.
 fn turn_ns(threads: &[Deferred]) -> Option<u64> {
     pieces(threads).max_by_key(|(t, _)| t.favored_ns + t.regular_ns).map(|(_, ns)| ns)
 }
@@ -145,20 +145,24 @@ fn turn_ns(threads: &[Deferred]) -> Option<u64> {
 /// The fewest pieces in a run that make a rate.
 const LEAST_PIECES: f64 = 2.0;
 
-/// What was left in favored windows, a source a thread: pieces as long as the thread's are on average, at any instant
-/// with equal probability, as many as make up its time there. Nothing holds them back. One piece has no rate: it is
+/// Noise left in favored windows, one source for each thread: pieces as long as the thread's are on average, at
+/// any instant with equal probability, as many as make up its time there. Nothing holds them back. One piece has no rate: it is
 /// the start of a run, before the windows were kept.
 fn left(report: &RunReport) -> Vec<Source> {
     let observed_ns = report.proof.favored.observed_ns as f64;
     let source = |(thread, piece_ns): (&Deferred, u64)| {
         let pieces = thread.favored_ns as f64 / piece_ns as f64;
-        if pieces < LEAST_PIECES {
-            return None;
-        }
-        let model = Model::poisson(observed_ns / pieces, Dist::Fixed(piece_ns));
-        Some(Source::new(format!("left:{}", thread.comm), model).class(Class::Local))
+        rate(format!("left:{}", thread.comm), pieces, piece_ns, observed_ns)
     };
     pieces(&report.proof.threads).filter_map(source).collect()
+}
+
+/// A source that stays on its core: so many pieces in the time observed, each at any instant; `None` if they make no rate.
+pub(super) fn rate(name: String, pieces: f64, piece_ns: u64, observed_ns: f64) -> Option<Source> {
+    (pieces >= LEAST_PIECES).then(|| {
+        let model = Model::poisson(observed_ns / pieces, Dist::Fixed(piece_ns));
+        Source::new(name, model).class(Class::Local)
+    })
 }
 
 #[cfg(test)]
@@ -203,6 +207,8 @@ mod tests {
             },
             agent: windows.then(|| AgentStats { lateness, ..AgentStats::default() }),
             sched_ext: None,
+            spare: None,
+            pages: None,
             left_running: Vec::new(),
             warnings: Vec::new(),
         }

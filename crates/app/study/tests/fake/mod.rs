@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A made-up machine: what a node with a noise daemon would say, always the same.
 
+use colony_doctor::{Examination, ThreadSeen};
+use colony_node::cpu::CpuSet;
 use colony_node::privilege::Privileges;
 use colony_node::record::NodeRecord;
+use colony_pages::PagePolicy;
 use colony_project::{Steal, node_noise};
 use colony_sim::noise::Detour as Stolen;
 use colony_sim::{CpuNoise, NodeNoise};
 use colony_study::neighbours::Usage;
-use colony_study::node::{BenchRun, Injection};
-use colony_study::results::{Bucket, Cell, Edges, Explained, Noise, SchedulerKind, SourceRow, Split};
+use colony_study::node::{BenchRun, Injection, OwnNoise};
+use colony_study::pages::{PageRun, PageRuns, measure};
+use colony_study::results::{Bucket, Cell, Edges, Explained, SchedulerKind, SourceRow, Split};
 use colony_study::{Node, StudyError, noise};
 use colony_time::Windows;
 use colony_trace::{Detour, Source, Trace, TraceMeta};
@@ -120,6 +124,7 @@ fn trace() -> Trace {
         dropped: 0,
         observer: None,
         node: None,
+        classes: Default::default(),
     };
     Trace { meta, sources: names.to_vec(), detours }
 }
@@ -161,6 +166,25 @@ impl Node for Fake {
         Err(StudyError::Step { what: "compute node".into(), reason: "a made-up machine has none".into() })
     }
 
+    fn spare_node(&mut self) -> Result<colony_study::spare_node::SpareRuns, StudyError> {
+        Err(StudyError::Step { what: "virtual node".into(), reason: "there is none here".into() })
+    }
+
+    fn pages(&mut self, _: &str, _: &str, rounds: usize) -> Result<Vec<PageRuns>, StudyError> {
+        self.check("pages")?;
+        let mut turn = 0.0;
+        measure(
+            rounds,
+            |_| None,
+            |policy| {
+                turn += 1.0;
+                let large = if policy == PagePolicy::Base { 0.0 } else { 0.9 };
+                let seconds = 1.0 - large / 2.0 + turn / 1e3;
+                Ok(PageRun { seconds, faults: 1000, large: Some(large), misses: Ok(100_000) })
+            },
+        )
+    }
+
     fn virtual_node(&mut self) -> Result<colony_study::virtual_node::Runs, StudyError> {
         Err(StudyError::Step { what: "virtual node".into(), reason: "there is none here".into() })
     }
@@ -196,7 +220,29 @@ impl Node for Fake {
         Some(u.clone())
     }
 
-    fn noise(&mut self, _: f64) -> Result<(Noise, NodeNoise), StudyError> {
+    fn job(&self) -> Result<CpuSet, StudyError> {
+        self.check("examine")?;
+        Ok("1".parse().expect("a list"))
+    }
+
+    fn examine(&self, job: &CpuSet, threads: Vec<ThreadSeen>) -> Result<Examination, StudyError> {
+        self.check("examine")?;
+        let root = tempfile::tempdir().expect("temp dir");
+        let file = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("writable");
+            std::fs::write(path, text).expect("writable");
+        };
+        file("sys/devices/system/cpu/online", "0-1\n");
+        file("sys/devices/system/cpu/isolated", "\n");
+        file("proc/cmdline", "quiet\n");
+        file("proc/sys/kernel/osrelease", "6.12.0\n");
+        file("proc/sys/kernel/nmi_watchdog", "1\n");
+        let node = colony_doctor::Node::open(root.path(), Some(job)).expect("files");
+        Ok(colony_doctor::examine(&node.with_threads(threads)))
+    }
+
+    fn noise(&mut self, _: f64) -> Result<OwnNoise, StudyError> {
         self.check("noise")?;
         let trace = trace();
         let mut n = noise::summarise(&trace, "colony measure --seconds 15 --out trace.parquet");
@@ -209,13 +255,14 @@ impl Node for Fake {
             max_ns: 0,
         });
         n.periodic = vec!["irq:local_timer is periodic: 1000 Hz, 1.5 µs each, phase-locked".into()];
-        n.explained = Some(Explained {
+        n.explained = self.privileges.bpf.then_some(Explained {
             of_stolen: 0.983,
             of_detours: 0.834,
             of_stolen_without_throttle: 0.983,
             of_detours_without_throttle: 0.834,
         });
-        Ok((n, node_noise(&trace, Steal::Excluded)?))
+        let merged = node_noise(&trace, Steal::Excluded)?;
+        Ok(OwnNoise { summary: n, merged, trace, started: ["sshd".into()].into() })
     }
 
     fn detours(

@@ -21,7 +21,7 @@ fn page() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/seeds.md")
 }
 
-/// Where the figure at the end of `text` begins: a number, and its unit if it has one.
+/// Byte index of the figure at the end of `text`: a number, and its unit if it has one.
 fn figure_at(text: &str) -> usize {
     let number =
         text.trim_end_matches(|c: char| c.is_alphabetic() || matches!(c, '%' | '×')).trim_end_matches(' ');
@@ -51,7 +51,7 @@ fn named<'a>(all: &'a [Published], wanted: &str) -> Result<&'a Published, String
     }
 }
 
-/// What `wanted` stands for, in the form of `shown`: a row's figure, or one that follows from rows.
+/// Figure that `wanted` names, in the form of `shown`: a row's figure, or one that follows from rows.
 fn figure(all: &[Published], wanted: &str, shown: &str) -> Result<String, String> {
     let value = |row: &str| {
         let row = named(all, row)?;

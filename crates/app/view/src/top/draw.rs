@@ -59,7 +59,7 @@ fn headline(state: &State) -> Paragraph<'_> {
     Paragraph::new(format!("colony top · {paused}{windows} · {attributed}")).style(Style::new().bold())
 }
 
-/// What keeps the windows and what it did, and the rows that takes: at most a third of the screen.
+/// Paragraph on the backend and its counters, and the rows it takes: at most a third of the screen.
 fn kept(state: &State, area: Rect) -> Option<(Paragraph<'static>, u16)> {
     let (heading, sentences) = keeper::of_daemon(&state.windows.as_ref()?.stats)?;
     let width = usize::from(area.width).max(1);
@@ -140,9 +140,9 @@ mod tests {
     use colony_client::{Coordination, Mode};
     use colony_client::{CpuTimes, ExtStats, Waited};
     use colony_client::{JobReport, StatsReport};
-    use colony_clock::ClockQuality;
     use colony_measure::{Frame, FrameCpu};
     use colony_stats::Distribution;
+    use colony_time::ClockQuality;
     use colony_time::{DutyCycle, Windows};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
@@ -228,7 +228,7 @@ mod tests {
         }
     }
 
-    /// What a scheduler in the kernel did that held back seven threads, the last one with a hostile name.
+    /// Counters of a scheduler in the kernel that held back seven threads, the last one with a hostile name.
     fn ext() -> ExtStats {
         let waited = |i: u64| Waited {
             comm: if i == 7 { "evil\u{1b}[2J".into() } else { format!("daemon{i}") },

@@ -17,10 +17,10 @@ use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 
 pub use state::State;
 
-/// How `colony top` looks.
+/// Settings of `colony top`.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Time between two looks.
+    /// Time between two frames.
     pub every: Duration,
     /// End by itself after this long; `None`: when asked to.
     pub duration: Option<Duration>,
@@ -55,7 +55,7 @@ pub fn run(
             Ok(None) => {
                 next = Instant::now() + options.every;
                 let now = windows();
-                let frame = live.look(now.as_ref().map(|w| &w.windows));
+                let frame = live.next_frame(now.as_ref().map(|w| &w.windows));
                 state.add(&frame, now);
             }
         }
@@ -69,9 +69,9 @@ pub fn run(
 pub struct InForce {
     /// The windows, on this node's clock.
     pub windows: Windows,
-    /// Whether they are kept together with other nodes, in a word or two.
+    /// State of the coordination with other nodes, in a word or two.
     pub coordinated: String,
-    /// What keeps them, and what it did.
+    /// Backend that enforces the windows, and its counters.
     pub stats: StatsReport,
 }
 

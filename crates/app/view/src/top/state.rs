@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `colony top` knows: frames added up.
+//! State of `colony top`: frames added up.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,7 +16,7 @@ const TREND: usize = 240;
 /// The present look and the sum since the start.
 #[derive(Debug)]
 pub struct State {
-    /// Whether new frames are put aside.
+    /// New frames are not shown while this is set.
     pub paused: bool,
     pub(super) not_attributed: Option<String>,
     pub(super) windows: Option<InForce>,

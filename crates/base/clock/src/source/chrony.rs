@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 
 use colony_time::clock::Clock;
 
-use super::{PATIENCE, Reading, Source, SourceError, error_ns};
+use super::{Reading, Source, SourceError, TIMEOUT, error_ns};
 
 const NAME: &str = "chronyd";
-/// Where chronyd listens as delivered.
+/// The default port of chronyd.
 const PORT: u16 = 323;
 const SOCKET: &str = "/run/chrony/chronyd.sock";
 
@@ -34,23 +34,23 @@ const TRACKED: u16 = 5;
 const LENGTH: usize = 104;
 /// `LEAP_Unsynchronised`.
 const UNSYNCHRONISED: u16 = 3;
-/// What chronyd adds to the error of every clock, in ppm (`maxclockerror` as delivered).
+/// The drift that chronyd assumes of every clock, in ppm (the default of `maxclockerror`).
 const CLOCK_PPM: f64 = 1.0;
 
-/// What chronyd says of the clock.
+/// The state of the clock according to chronyd.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tracking {
     /// Steps to a reference clock; 0 where there is none.
     pub stratum: u16,
     /// Leap status: 3 while the clock is not synchronised.
     pub leap: u16,
-    /// How far the clock is from where chronyd wants it, seconds.
+    /// Difference between the clock and the time that chronyd steers it to, seconds.
     pub correction_s: f64,
     /// Round trips to the reference clock, seconds.
     pub root_delay_s: f64,
     /// Error beside that, seconds.
     pub root_dispersion_s: f64,
-    /// How far the rate may be off, parts per million.
+    /// Error bound of the rate, parts per million.
     pub skew_ppm: f64,
     /// The part of the rate that is not corrected, parts per million.
     pub residual_ppm: f64,
@@ -159,7 +159,7 @@ impl Default for Chrony {
 }
 
 impl Chrony {
-    /// One that listens at other places than as delivered.
+    /// A chronyd that listens at other places than the default ones.
     #[must_use]
     pub const fn at(address: SocketAddr, socket: PathBuf) -> Self {
         Self { address, socket, sequence: 0 }
@@ -174,7 +174,7 @@ impl Chrony {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
         // connected: only what comes from there is received
         socket.connect(self.address).map_err(failed)?;
-        socket.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+        socket.set_read_timeout(Some(TIMEOUT)).map_err(failed)?;
         self.ask(&self.address, |b| socket.send(b), |b| socket.recv(b))
     }
 
@@ -182,8 +182,8 @@ impl Chrony {
         let failed = |e| Self::silent(&self.socket.display(), e);
         let local = Bound::beside(&self.socket).map_err(failed)?;
         local.socket.connect(&self.socket).map_err(failed)?;
-        local.socket.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-        local.socket.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
+        local.socket.set_read_timeout(Some(TIMEOUT)).map_err(failed)?;
+        local.socket.set_write_timeout(Some(TIMEOUT)).map_err(failed)?;
         self.ask(&self.socket.display(), |b| local.socket.send(b), |b| local.socket.recv(b))
     }
 
@@ -345,7 +345,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_cut_is_an_error(cut in 0usize..100) {
+        fn a_truncated_answer_is_an_error(cut in 0usize..100) {
             prop_assert!(Tracking::parse(&reply(7)[..cut], 7).is_err());
         }
     }

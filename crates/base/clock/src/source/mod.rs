@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the programs that discipline this node's clock know of its error.
+//! The error of this node's clock according to the program that disciplines it.
 //!
 //! The kernel's figure (`maxerror` of adjtimex(2)) grows by 500 µs a second between two updates, and is missing where
 //! nobody tells the kernel. The programs themselves know better:
@@ -7,7 +7,7 @@
 //! * [`chrony`]: chronyd's root delay, root dispersion and remaining correction;
 //! * [`ptp4l`]: ptp4l's offset and path delay, with software time stamps.
 //!
-//! Every answer is foreign input: it is decoded with bounds, and a program that does not answer costs [`PATIENCE`] at most.
+//! Every answer is foreign input: it is decoded with bounds, and a program that does not answer costs [`TIMEOUT`] at most.
 
 pub mod chrony;
 pub mod ptp4l;
@@ -16,22 +16,22 @@ use std::io;
 use std::time::Duration;
 
 /// The longest wait for an answer: the programs run on this node.
-pub const PATIENCE: Duration = Duration::from_millis(200);
+pub const TIMEOUT: Duration = Duration::from_millis(200);
 /// The oldest reading that is used, nanoseconds.
 pub const OLDEST_NS: i64 = 60_000_000_000;
 /// The largest error that means anything: beyond, a clock is not synchronised. Ten seconds.
 const MOST_S: f64 = 10.0;
 
-/// What a program says of the clock it disciplines.
+/// The state of a clock according to the program that disciplines it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
     /// The program.
     pub source: &'static str,
-    /// When it said so, on `CLOCK_MONOTONIC`.
+    /// The instant of the answer, on `CLOCK_MONOTONIC`.
     pub monotonic_ns: i64,
     /// The largest error of the clock then, nanoseconds; `None` where the clock is not synchronised.
     pub bound_ns: Option<u64>,
-    /// How fast that error grows at most, parts per million.
+    /// The largest growth of that error, parts per million.
     pub growth_ppm: f64,
 }
 
@@ -50,11 +50,11 @@ pub trait Source: Send + std::fmt::Debug {
     /// Asks it.
     ///
     /// # Errors
-    /// Where it does not run, does not answer, or its answer is not understood.
+    /// If the program does not run, does not answer, or its answer is not understood.
     fn read(&mut self) -> Result<Reading, SourceError>;
 }
 
-/// Why a source has said nothing.
+/// A source without an answer.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// It does not run, or may not be asked.
@@ -80,7 +80,7 @@ pub enum SourceError {
     Form {
         /// The program.
         name: &'static str,
-        /// What is wrong with it.
+        /// The problem with it.
         what: &'static str,
     },
 }

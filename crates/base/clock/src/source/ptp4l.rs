@@ -12,10 +12,10 @@ use std::path::PathBuf;
 
 use colony_time::clock::Clock;
 
-use super::{PATIENCE, Reading, Source, SourceError};
+use super::{Reading, Source, SourceError, TIMEOUT};
 
 const NAME: &str = "ptp4l";
-/// Where ptp4l listens by default (`uds_address`).
+/// The default address of ptp4l (`uds_address`).
 const SOCKET: &str = "/var/run/ptp4l";
 /// Bytes of a message before the data of its management TLV.
 const HEADER: usize = 54;
@@ -27,7 +27,7 @@ const RESPONSE: u8 = 2;
 /// `tlvType` of what was asked, and of an error.
 const TLV: u16 = 1;
 const TLV_ERROR: u16 = 2;
-/// What is asked.
+/// The management message `CURRENT_DATA_SET`.
 const CURRENT_DATA_SET: u16 = 0x2001;
 const TIME_STATUS: u16 = 0xc000;
 const PORT_PROPERTIES: u16 = 0xc004;
@@ -35,17 +35,17 @@ const PORT_PROPERTIES: u16 = 0xc004;
 const SILENCE_NS: i64 = 10_000_000_000;
 /// Offsets that are remembered: the largest counts.
 const REMEMBERED: usize = 16;
-/// How far a steered clock may run off, parts per million.
+/// The largest drift of a steered clock, parts per million.
 const GROWTH_PPM: f64 = 1.0;
 
-/// What ptp4l says of the clock.
+/// The state of the clock according to ptp4l.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status {
     /// This clock less the grandmaster's at the last Sync message, nanoseconds.
     pub offset_ns: i64,
-    /// When that came, on this clock.
+    /// The instant when that arrived, on this clock.
     pub ingress_ns: i64,
-    /// Whether there is a grandmaster that is not this node.
+    /// True if there is a grandmaster that is not this node.
     pub follows: bool,
     /// Half of the round trip to the master, nanoseconds.
     pub delay_ns: i64,
@@ -150,8 +150,8 @@ impl Ptp4l {
         let name = format!("colony-clock-{}-{:x}", std::process::id(), rand::random::<u64>());
         let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
         socket.connect(&self.socket)?;
-        socket.set_read_timeout(Some(PATIENCE))?;
-        socket.set_write_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(TIMEOUT))?;
+        socket.set_write_timeout(Some(TIMEOUT))?;
         Ok(socket)
     }
 
@@ -168,7 +168,7 @@ impl Ptp4l {
         Err(SourceError::Form { name: NAME, what: "responses to other requests" })
     }
 
-    /// What `status` means at `monotonic_ns`, when this clock read `realtime_ns`.
+    /// Interprets `status`, received at `monotonic_ns`, when this clock read `realtime_ns`.
     fn reading(&mut self, status: Status, monotonic_ns: i64, realtime_ns: i64) -> Reading {
         let age_ns = realtime_ns.saturating_sub(status.ingress_ns);
         let synchronised = status.follows

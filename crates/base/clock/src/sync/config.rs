@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a node takes part: its rank, its peers, its clock.
+//! The configuration of a node: its rank, its peers, its clock.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::key::Key;
 
 /// The clock of a node.
 pub trait LocalClock {
-    /// What it reads, nanoseconds.
+    /// The reading of the clock, nanoseconds.
     fn now_ns(&self) -> i64;
 }
 
@@ -25,27 +25,27 @@ impl LocalClock for SystemClock {
     }
 }
 
-/// How to compare.
+/// The configuration of a node.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// All nodes, the same on each of them.
     pub hosts: Vec<Host>,
-    /// Which of them this is.
+    /// The rank of this node: its index in `hosts`.
     pub rank: u32,
-    /// How long a child asks its parent.
+    /// Time for which a child asks its parent.
     pub round: Duration,
     /// Time between two questions.
     pub interval: Duration,
-    /// How long a node may be silent.
-    pub patience: Duration,
-    /// What drifts are believed to change by, parts per million.
+    /// Time after which a silent node counts as failed.
+    pub silence_timeout: Duration,
+    /// The assumed change of drifts, parts per million.
     pub wander_ppm: f64,
     /// The key that all nodes share; with it, only datagrams signed by it are taken.
     pub key: Option<Key>,
 }
 
 impl Config {
-    /// Rounds of 2 s, a question each 5 ms, 10 s of patience.
+    /// Rounds of 2 s, a question each 5 ms, 10 s of silence_timeout.
     #[must_use]
     pub const fn new(hosts: Vec<Host>, rank: u32) -> Self {
         Self {
@@ -53,7 +53,7 @@ impl Config {
             rank,
             round: Duration::from_secs(2),
             interval: Duration::from_millis(5),
-            patience: Duration::from_secs(10),
+            silence_timeout: Duration::from_secs(10),
             wander_ppm: History::WANDER_PPM,
             key: None,
         }

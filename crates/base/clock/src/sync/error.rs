@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Why clocks could not be compared.
+//! Failures of the comparison of clocks.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use crate::fit::FitError;
 use crate::hosts;
 use crate::wire::WireError;
 
-/// Why clocks were not compared.
+/// A failure of the comparison of clocks.
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
     /// A rank the list has not.
@@ -25,7 +25,7 @@ pub enum SyncError {
     /// A system call failed.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The operation that failed.
         what: String,
         /// The system's answer.
         source: io::Error,
@@ -44,9 +44,9 @@ pub enum SyncError {
         host: String,
         /// Its port.
         port: u16,
-        /// The patience it had.
+        /// The timeout.
         seconds: f64,
-        /// Who told, where it was not this node that waited.
+        /// The node that reported it, if it was not this one.
         told_by: Option<String>,
         /// Datagrams that were not taken.
         dropped: Dropped,
@@ -58,7 +58,7 @@ pub enum SyncError {
         rank: u32,
         /// Its name.
         host: String,
-        /// Who told.
+        /// The node that reported it.
         told_by: String,
     },
     /// A node has another list of hosts.
@@ -74,7 +74,7 @@ pub enum SyncError {
     OtherVersion {
         /// Its name.
         host: String,
-        /// Which.
+        /// The fault of the datagram.
         source: WireError,
     },
     /// The trips say nothing.
@@ -84,13 +84,13 @@ pub enum SyncError {
         rank: u32,
         /// Its name.
         host: String,
-        /// Why.
+        /// The reason.
         source: FitError,
     },
 }
 
 impl SyncError {
-    /// Whether other words of the user would have done it.
+    /// Returns `true` for an error of use: a corrected configuration would work.
     #[must_use]
     pub const fn is_wrong_use(&self) -> bool {
         matches!(self, Self::Rank { .. } | Self::Hosts(_))

@@ -24,7 +24,7 @@ pub(super) struct Heard {
     pub(super) from: u32,
     pub(super) cycle: u32,
     pub(super) message: Message,
-    /// When it came, on the node's clock.
+    /// The instant of its arrival, on the node's clock.
     pub(super) at_ns: i64,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Link {
     /// Ranks whose last datagram was of another version or list, and which.
     complaints: BTreeMap<u32, Complaint>,
     buffer: Box<[u8]>,
-    /// How long a receive waits now.
+    /// The timeout of a receive.
     slice: Duration,
 }
 
@@ -175,13 +175,13 @@ impl Link {
         self.complaints.clear();
     }
 
-    /// What is wrong with the datagrams of `rank`, of which none was taken since.
+    /// The fault of the datagrams of `rank`, if none was accepted since.
     pub(super) fn complaint(&self, rank: u32) -> Option<Complaint> {
         self.complaints.get(&rank).copied()
     }
 }
 
-/// Why a datagram of a node in the list was not taken.
+/// The reason for which a datagram of a node in the list was not accepted.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Complaint {
     List,

@@ -3,7 +3,7 @@
 //!
 //! A node first compares its clock with its parent's, then serves its children one after the other, then passes
 //! what came out to its parent, so that rank 0 knows of all. A node that is not yet ready says that it is there;
-//! one from which nothing comes for as long as [`Config::patience`] is named in the error, on every node.
+//! a node that is silent for [`Config::silence_timeout`] is named in the error, on every node.
 
 mod config;
 mod error;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a walk of the tree finds.
+//! The result of a walk of the tree.
 
+use colony_time::Estimate;
 use serde::{Deserialize, Serialize};
-
-use crate::Estimate;
 
 /// Datagrams that were dropped in a walk, by why.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,7 +20,7 @@ pub struct Dropped {
 }
 
 impl Dropped {
-    /// Whether there were any.
+    /// Returns `true` if datagrams were dropped.
     #[must_use]
     pub fn any(&self) -> bool {
         *self != Self::default()
@@ -46,7 +45,7 @@ impl std::fmt::Display for Dropped {
     }
 }
 
-/// What came out for a node.
+/// The result of one node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeResult {
     /// Its rank.
@@ -67,12 +66,12 @@ pub struct NodeResult {
     pub lost: u32,
 }
 
-/// What came out of one walk of the tree.
+/// The result of one walk of the tree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SyncReport {
     /// [`SyncReport::SCHEMA`].
     pub schema: String,
-    /// How often the tree has been walked, this time included.
+    /// Number of walks of the tree, this one included.
     pub cycle: u32,
     /// Nodes that took part.
     pub node_count: u32,
@@ -82,7 +81,7 @@ pub struct SyncReport {
     pub round_ns: u64,
     /// Time between two questions, nanoseconds.
     pub interval_ns: u64,
-    /// What drifts are believed to change by, parts per million.
+    /// The assumed change of drifts, parts per million.
     pub wander_ppm: f64,
     /// This node's rank.
     pub rank: u32,
@@ -97,7 +96,7 @@ impl SyncReport {
     /// The schema this version writes.
     pub const SCHEMA: &str = "colony.clock.sync/1";
 
-    /// What came out for the node that made the report.
+    /// The result of the node that made the report.
     #[must_use]
     pub fn own(&self) -> Option<&NodeResult> {
         self.nodes.iter().find(|n| n.rank == self.rank)

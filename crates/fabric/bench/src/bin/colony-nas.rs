@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use colony_bench::nas::{self, Class, Faults, Kernel, NasResult};
 
-/// NAS kernels is, ep, cg, mg: runs them in this one process and verifies their results.
+/// NAS kernels is, ep, cg, mg, and random access (ra): runs them in this one process and verifies their results.
 #[derive(Debug, Parser)]
 #[command(name = "colony-nas", version)]
 struct Cli {
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether all results were verified.
+/// True if all results were verified.
 fn run(cli: &Cli) -> Result<bool, String> {
     let mut verified = true;
     for &kernel in &cli.kernels {

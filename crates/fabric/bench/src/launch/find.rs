@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where things are: the program, launchers, CPUs of different cores.
+//! Search for the program, for launchers, and for CPUs of different cores.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use colony_node::cpu::CpuSet;
+use colony_node::cpu::{self, CpuSet};
 
 use crate::BenchError;
 
@@ -46,11 +46,7 @@ pub(super) fn is_program(path: &Path) -> bool {
 
 /// `cpus` with one of each core first: two ranks on one core would disturb each other.
 pub(super) fn cores_first(cpus: &CpuSet) -> Vec<usize> {
-    let first_sibling = |cpu: usize| {
-        let file = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
-        let siblings: CpuSet = std::fs::read_to_string(file).ok()?.parse().ok()?;
-        siblings.and(cpus).first()
-    };
+    let first_sibling = |cpu: usize| cpu::threads_of_core(cpu)?.and(cpus).first();
     let (cores, rest): (Vec<_>, Vec<_>) =
         cpus.iter().partition(|&c| first_sibling(c).is_none_or(|first| first == c));
     [cores, rest].concat()

@@ -146,7 +146,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn launchers_are_recognised_by_what_they_say() {
+    fn launchers_are_recognised_by_their_version_text() {
         for (text, flavour) in [
             ("mpirun (Open MPI) 4.1.4\n\nReport bugs to", Flavour::OpenMpi { major: 4 }),
             ("mpirun (Open MPI) 5.0.7", Flavour::OpenMpi { major: 5 }),

@@ -16,7 +16,7 @@ pub use self::plan::{Launch, LauncherChoice};
 use crate::BenchError;
 use flavour::Flavour;
 
-/// What a launch found on this node.
+/// The programs and CPUs that a launch found on this node.
 #[derive(Clone, Debug)]
 struct Found {
     flavour: Flavour,
@@ -83,7 +83,7 @@ impl Launch {
         }
     }
 
-    /// Whether the ranks may be on several nodes, so that their number says nothing of CPUs.
+    /// True if the ranks may be on several nodes, so that their number does not limit the CPUs of this one.
     fn spread(&self, found: &Found) -> bool {
         self.hostfile.is_some() || found.flavour == Flavour::Srun
     }
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_run_is_refused_before_anything_starts() {
+    fn an_impossible_launch_is_refused_before_anything_starts() {
         let ring = Launch::new(Params::new(Program::Ring), 1);
         assert!(matches!(ring.command(), Err(BenchError::Ranks { least: 2, .. })));
         let none = Launch::new(Params::new(Program::Barrier), 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What to launch, where, and by which launcher.
+//! The plan of a launch: program, CPUs and launcher.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use colony_node::cpu::CpuSet;
 
 use crate::Params;
 
-/// What launches the ranks.
+/// The launcher of the ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum LauncherChoice {
     /// srun inside a Slurm job, else mpirun
@@ -30,14 +30,14 @@ pub enum LauncherChoice {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// What to run.
+    /// The benchmark and its parameters.
     pub params: Params,
-    /// How many ranks.
+    /// Number of ranks.
     pub ranks: u32,
     /// CPUs of the ranks, on each node; `None` leaves the choice to the launch (see
     /// [`command`](Self::command)).
     pub cpus: Option<CpuSet>,
-    /// What launches them.
+    /// The launcher.
     pub launcher: LauncherChoice,
     /// Nodes to run on (mpirun's host file); `None` is this node, or what Slurm has allocated.
     pub hostfile: Option<PathBuf>,

@@ -85,7 +85,7 @@ struct Running {
 
 impl Running {
     const POLL: Duration = Duration::from_millis(20);
-    /// What a launcher gets to end its ranks before all of them are killed.
+    /// Time for a launcher to end its ranks before all of them are killed.
     const GRACE: Duration = Duration::from_secs(3);
 
     fn start(mut command: Command, text: &str) -> Result<Self, BenchError> {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_ends_the_whole_tree_even_what_ignores_the_request() {
+    fn a_timeout_ends_the_whole_tree_even_processes_that_ignore_the_request() {
         let file = tempfile::NamedTempFile::new().expect("temp file");
         let script = format!(
             "trap '' TERM; setsid sh -c 'trap \"\" TERM; echo $$ > {}; sleep 60; sleep 60' & sleep 60; sleep 60",

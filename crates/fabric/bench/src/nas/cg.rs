@@ -142,7 +142,7 @@ fn vectors(problem: &Problem) -> Vec<Sparse> {
 
 /// A matrix in the making: rows with room for what will come, each in the order of its columns.
 struct Rows {
-    /// Where row `i` may go: `rooms[i]..rooms[i + 1]`.
+    /// The room for row `i`: `rooms[i]..rooms[i + 1]`.
     rooms: Vec<usize>,
     lengths: Vec<usize>,
     columns: Vec<u32>,

@@ -155,7 +155,7 @@ impl Sort {
         }
     }
 
-    /// Whether the tested key has the published rank, the number of smaller keys.
+    /// True if the tested key has the published rank, the number of smaller keys.
     fn is_right(&self, test: usize, key: u32, iteration: u32) -> bool {
         let (sign, offset) = self.problem.shift[test];
         let expected = self.problem.ranks[test] + sign * (i64::from(iteration) + offset);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The NAS kernels `is`, `ep`, `cg` and `mg`: serial, in our own Rust.
+//! The NAS kernels `is`, `ep`, `cg` and `mg`, and random access: serial, in our own Rust.
 //!
 //! Written from the specification (The NAS Parallel Benchmarks, report RNR-94-007) and the sizes, seeds
 //! and verification values of NPB 3: with the same random numbers and the same order of operations, so
@@ -12,6 +12,7 @@ mod cg;
 mod ep;
 mod is;
 mod mg;
+mod ra;
 mod random;
 mod timer;
 
@@ -20,7 +21,7 @@ use serde::{Deserialize, Serialize};
 pub use timer::Faults;
 use timer::{Timed, Timer};
 
-/// A kernel of the NAS Parallel Benchmarks.
+/// A kernel: of the NAS Parallel Benchmarks, but for the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Kernel {
@@ -32,11 +33,13 @@ pub enum Kernel {
     Cg,
     /// Multigrid: V-cycles on a cube with periodic borders
     Mg,
+    /// Random access: updates all over one table (HPC Challenge, not NAS)
+    Ra,
 }
 
 impl Kernel {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Is, Self::Ep, Self::Cg, Self::Mg];
+    pub const ALL: [Self; 5] = [Self::Is, Self::Ep, Self::Cg, Self::Mg, Self::Ra];
 
     /// Its name on the command line.
     #[must_use]
@@ -46,6 +49,7 @@ impl Kernel {
             Self::Ep => "ep",
             Self::Cg => "cg",
             Self::Mg => "mg",
+            Self::Ra => "ra",
         }
     }
 }
@@ -67,7 +71,7 @@ impl Class {
     pub const ALL: [Self; 3] = [Self::S, Self::W, Self::A];
 }
 
-/// Why a kernel did not run.
+/// The reasons for a kernel not to run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NasError {
     /// The problem is larger than the memory.
@@ -80,7 +84,7 @@ pub enum NasError {
         kernel: Kernel,
         /// The class.
         class: Class,
-        /// What was asked for last.
+        /// Bytes of the last request.
         bytes: usize,
     },
 }
@@ -88,7 +92,7 @@ pub enum NasError {
 /// A value that a run is verified by.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Check {
-    /// What it is.
+    /// Name of the value.
     pub name: String,
     /// As computed here.
     pub value: f64,
@@ -103,7 +107,7 @@ impl Check {
         Self { name: name.into(), value, expected, tolerance }
     }
 
-    /// Whether the value is the published one.
+    /// True if the value is the published one.
     #[must_use]
     pub fn holds(&self) -> bool {
         // written so that NaN does not hold
@@ -111,7 +115,7 @@ impl Check {
     }
 }
 
-/// What a run of a kernel found.
+/// The result of a run of a kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NasResult {
     /// [`SCHEMA`](Self::SCHEMA).
@@ -122,20 +126,20 @@ pub struct NasResult {
     pub kernel: Kernel,
     /// The class.
     pub class: Class,
-    /// Whether every check holds.
+    /// True if every check holds.
     pub verified: bool,
     /// Timed iterations.
     pub iterations: u32,
     /// Time of the timed part.
     pub seconds: f64,
     /// Millions of operations a second, counted as NPB counts them: floating-point operations in `cg` and
-    /// `mg`, ranked keys in `is`, random numbers in `ep`.
+    /// `mg`, ranked keys in `is`, random numbers in `ep`, updates in `ra`.
     pub mops: f64,
     /// Page faults in the timed part; `None` where the kernel does not count them.
     pub faults: Option<Faults>,
     /// Page faults of the whole process up to the end of the timed part.
     pub faults_whole: Option<Faults>,
-    /// What it was verified by.
+    /// The checks that verified it.
     pub checks: Vec<Check>,
 }
 
@@ -144,7 +148,7 @@ impl NasResult {
     pub const SCHEMA: &str = "colony.nas/1";
 }
 
-/// What a kernel's module gives back.
+/// The return value of a kernel's module.
 struct Outcome {
     iterations: u32,
     /// Operations of the timed part, by NPB's formula.
@@ -175,6 +179,7 @@ pub fn run(kernel: Kernel, class: Class) -> Result<NasResult, NasError> {
         Kernel::Ep => ep::run(class),
         Kernel::Cg => cg::run(class),
         Kernel::Mg => mg::run(class),
+        Kernel::Ra => ra::run(class),
     }
     .map_err(|OutOfMemory(bytes)| NasError::Memory { kernel, class, bytes })?;
     Ok(NasResult {
@@ -218,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_an_error_and_no_abort() {
+    fn a_problem_too_large_for_memory_is_an_error_and_no_abort() {
         let OutOfMemory(bytes) = filled(usize::MAX / 8, 0.0f64).expect_err("more than any machine has");
         assert!(bytes > 1 << 60);
     }

@@ -31,7 +31,7 @@ impl Faults {
     }
 }
 
-/// What the timed part took.
+/// Time and page faults of the timed part.
 pub(super) struct Timed {
     pub(super) seconds: f64,
     pub(super) faults: Option<Faults>,

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The programs: which operation on which communicator.
 
+use colony_comm::Comm;
+
+use super::Session;
 use super::measure::measure;
 use super::operation::{Allreduce, Alltoall, Barrier, Bsp, MyAllreduce, Ring};
 use super::work::Work;
-use super::{Comm, Session};
 use crate::{Measurement, Program, WorkRecord};
 
 /// Runs the program; one measurement for each communicator, `None` where this rank was not in it.
@@ -34,7 +36,7 @@ fn bsp(session: &Session, world: &impl Comm) -> Result<Measurement, String> {
 fn glob(session: &Session, world: &impl Comm) -> Result<Vec<Option<Measurement>>, String> {
     let mut found = Vec::new();
     for size in (1..31).map(|power| 1 << power).take_while(|&size| size <= world.size()) {
-        let part = world.first(size).map_err(|e| e.to_string())?;
+        let part = world.first_ranks(size).map_err(|e| e.to_string())?;
         let measured =
             part.map(|comm| measure(session, &comm, &mut Allreduce::new(&comm, session.params.bytes)));
         world.wait_for_all().map_err(|e| e.to_string())?;

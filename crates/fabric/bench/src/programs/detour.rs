@@ -13,7 +13,7 @@ use crate::{DetourRecord, Detours};
 /// Lengths kept for the median.
 const KEPT: usize = 4096;
 
-/// What the handler reads and writes. It runs on one thread, the one the timer signals, so that plain
+/// The state that the handler reads and writes. The handler runs on one thread, the one that the timer signals, so plain
 /// stores would do; atomics make them visible to that same thread outside the handler.
 struct Shared {
     vdso: AtomicBool,
@@ -148,7 +148,7 @@ impl Timer {
     pub(crate) fn stop(self) -> DetourRecord {
         let (calibration, s) = (self.calibration, &SHARED);
         drop(self);
-        let us = |counts: u64| calibration.to_ns(counts) / 1e3;
+        let ns = |counts: u64| calibration.to_ns(counts);
         let ran = s.ran.load(Relaxed);
         let kept = usize::try_from(ran).unwrap_or(usize::MAX).min(KEPT);
         let mut last: Vec<u32> = s.last[..kept].iter().map(|l| l.load(Relaxed)).collect();
@@ -157,10 +157,10 @@ impl Timer {
             timed: s.timed.load(Relaxed),
             ran,
             missed: s.missed.load(Relaxed),
-            mean_us: us(s.sum.load(Relaxed)) / ran.max(1) as f64,
-            p50_us: last.get(kept / 2).map_or(0.0, |&l| us(l.into())),
-            max_us: us(s.max.load(Relaxed)),
-            stolen_s: us(s.timed_sum.load(Relaxed)) / 1e6,
+            mean_ns: ns(s.sum.load(Relaxed)) / ran.max(1) as f64,
+            p50_ns: last.get(kept / 2).map_or(0, |&l| ns(l.into()).round() as u64),
+            max_ns: ns(s.max.load(Relaxed)).round() as u64,
+            stolen_s: ns(s.timed_sum.load(Relaxed)) / 1e9,
         }
     }
 }

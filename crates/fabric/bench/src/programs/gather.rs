@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From all ranks to rank 0, merged on the way in a binomial tree: no rank ever holds them all.
 
-use super::Comm;
+use colony_comm::Comm;
+
 use crate::Measurement;
 
 /// The measurements of all ranks, at rank 0; `None` elsewhere.

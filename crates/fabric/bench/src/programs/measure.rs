@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The timed loop.
 
+use colony_comm::{Comm, Op};
 use colony_time::tsc::{ClockMap, Counter, CounterKind, Tsc, Vdso};
 
 use super::detour::{self, Timer};
-use super::{Comm, Operation, Session};
+use super::{Operation, Session};
 use crate::{DetourRecord, Measurement, Pace, RankRecord, Recorder};
 
 /// Measures `op` on `comm`; all its ranks do.
@@ -58,8 +59,8 @@ fn signed(session: &Session, mut m: Measurement, detours: Option<DetourRecord>) 
         host: session.host.clone(),
         cpu: nix::sched::sched_getcpu().unwrap_or(usize::MAX),
         seconds: m.seconds,
-        mean_us: m.all.mean_us,
-        max_us: m.all.max_us,
+        mean_ns: m.all.mean_ns,
+        max_ns: m.all.max_ns,
         detours,
     });
     m
@@ -68,16 +69,18 @@ fn signed(session: &Session, mut m: Measurement, detours: Option<DetourRecord>) 
 /// Rank 0's `next`, at every rank; none goes on before all are here.
 ///
 /// # Errors
-/// Those of the network.
+/// Errors of the network.
 pub fn agreed<C: Comm>(comm: &C, next: usize) -> Result<usize, C::Error> {
     let mine = if comm.rank() == 0 { next as u64 } else { 0 };
-    Ok(comm.largest(mine)? as usize)
+    let mut largest = [0];
+    comm.allreduce(&[mine], &mut largest, Op::Max)?;
+    Ok(largest[0] as usize)
 }
 
 /// Makes as many operations as there are stamps, and stamps the end of each. Gives the start.
 ///
 /// # Errors
-/// Those of the network.
+/// Errors of the network.
 #[inline(never)]
 pub fn stretch<C: Comm, R: Counter>(op: &mut impl Operation<C>, stamps: &mut [u64]) -> Result<u64, C::Error> {
     let start = R::read();

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The benchmark programs: one source for every network that is a [`Comm`].
+//! The benchmark programs: one source for every network with a [`Comm`], which is MPI in `colony-bench` and the compute
+//! nodes' window in `colony-bench-cnk`.
 //!
-//! * [`Comm`]: what they ask of the network; MPI in `colony-bench`, the compute nodes' window in
-//!   `colony-bench-cnk`;
 //! * `operation`: what is measured, each with a check of the values it left;
 //! * `measure`: the timed loop; `detour`: detours made inside it; `work`: a fixed amount of work;
 //! * `gather`: from all ranks to rank 0.
 
 mod choose;
-mod comm;
 mod detour;
 mod gather;
 mod measure;
@@ -16,11 +14,11 @@ mod operation;
 mod output;
 mod work;
 
+use colony_comm::Comm;
 use colony_node::record::NodeRecord;
 use colony_time::clock::Clock;
 use colony_time::tsc::{Calibration, CounterKind};
 
-pub use comm::{Combine, Comm, Op};
 pub use measure::{agreed, stretch};
 pub use operation::{Allreduce, Operation};
 pub use output::Output;
@@ -51,7 +49,7 @@ impl Session {
     /// Sets who this rank is, the name of its node, and the counter to read.
     ///
     /// # Errors
-    /// What to say where the program needs more ranks; the same at every rank.
+    /// A message, if the program needs more ranks; the same at every rank.
     pub fn join(mut self, world: &impl Comm, host: String, calibration: Calibration) -> Result<Self, String> {
         let (program, ranks) = (self.params.program, world.size());
         let least = program.min_ranks();
@@ -77,7 +75,7 @@ impl Session {
     /// Runs the program; one measurement for each group of ranks, `None` where this rank was not in it.
     ///
     /// # Errors
-    /// What to say, at this rank.
+    /// A message of this rank.
     pub fn run(&self, world: &impl Comm) -> Result<Vec<Option<Measurement>>, String> {
         choose::run(self, world)
     }
@@ -85,7 +83,7 @@ impl Session {
     /// The result of all ranks, at rank 0; `None` elsewhere.
     ///
     /// # Errors
-    /// What to say, at this rank.
+    /// A message of this rank.
     pub fn result(
         self,
         world: &impl Comm,
@@ -120,7 +118,7 @@ impl Session {
 fn complete(result: &mut BenchResult) {
     for m in &mut result.results {
         if let Some(work) = &mut m.work {
-            work.slowdown = m.all.mean_us * 1e3 / (work.loops as f64 * work.turn_ns);
+            work.slowdown = m.all.mean_ns / (work.loops as f64 * work.turn_ns);
         }
     }
     let mut hosts: Vec<String> =

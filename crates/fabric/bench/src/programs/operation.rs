@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The operations that are measured, each with a check of the values it left.
 
+use colony_comm::{Combine, Comm, Op};
+
 use super::work::Work;
-use super::{Combine, Comm, Op};
 
 /// One operation, over and over.
 pub trait Operation<C: Comm> {
     /// Makes it once; all ranks do.
     ///
     /// # Errors
-    /// Those of the network.
+    /// Errors of the network.
     fn once(&mut self) -> Result<(), C::Error>;
 
-    /// Whether the last one left the values it should.
+    /// True if the last operation left the right values.
     fn is_right(&self) -> bool {
         true
     }
@@ -33,9 +34,9 @@ impl<C: Comm> Operation<C> for Barrier<'_, C> {
 #[derive(Debug)]
 pub struct Allreduce<'a, C> {
     comm: &'a C,
-    /// What this rank gives.
+    /// The values that this rank gives.
     pub send: Vec<f64>,
-    /// What it gets.
+    /// The values that it gets.
     pub recv: Vec<f64>,
 }
 
@@ -68,7 +69,7 @@ impl<C: Comm> Operation<C> for Allreduce<'_, C> {
 /// Allreduce with an operation of our own: the value of larger magnitude, the positive one of two equal.
 pub(crate) struct MyAllreduce<'a, C: Comm> {
     comm: &'a C,
-    operation: C::Own,
+    operation: C::UserOp,
     send: Vec<f64>,
     recv: Vec<f64>,
 }
@@ -85,7 +86,7 @@ impl Combine for LargerMagnitude {
 
 impl<'a, C: Comm> MyAllreduce<'a, C> {
     pub(crate) fn new(comm: &'a C, bytes: u64) -> Self {
-        let operation = comm.own::<LargerMagnitude>();
+        let operation = comm.create_op::<LargerMagnitude>();
         let send: Vec<f64> = (0..bytes / 8).map(|i| Self::value(comm.rank(), i as usize)).collect();
         Self { comm, operation, recv: vec![f64::NAN; send.len()], send }
     }
@@ -100,7 +101,7 @@ impl<'a, C: Comm> MyAllreduce<'a, C> {
 impl<C: Comm> Operation<C> for MyAllreduce<'_, C> {
     #[inline]
     fn once(&mut self) -> Result<(), C::Error> {
-        self.comm.allreduce_own(&self.send, &mut self.recv, &self.operation)
+        self.comm.allreduce_with(&self.send, &mut self.recv, &self.operation)
     }
 
     fn is_right(&self) -> bool {
@@ -125,7 +126,7 @@ impl<'a, C: Comm> Alltoall<'a, C> {
         Self { comm, each, recv: vec![0; send.len()], send }
     }
 
-    /// What `from` sends `to`, each byte of it.
+    /// The value of each byte that `from` sends to `to`.
     fn letter(from: u32, to: u32) -> u8 {
         ((1 + u64::from(from) * 31 + u64::from(to) * 7) % 251) as u8
     }
@@ -158,7 +159,7 @@ impl<'a, C: Comm> Ring<'a, C> {
         Self { comm, token: vec![0; bytes as usize], rounds: 0 }
     }
 
-    /// How often the token was passed on, in its first bytes.
+    /// Number of times that the token was passed on, in its first bytes.
     fn count(&self) -> u64 {
         self.token.first_chunk().map_or(0, |first| u64::from_ne_bytes(*first))
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is done with a result.
+//! Output of a result.
 
 use std::io::Write;
 use std::path::PathBuf;
 
 use crate::BenchResult;
 
-/// Where a result goes: options of `colony-bench` and `colony-bench-cnk`.
+/// The output of a result: options of `colony-bench` and `colony-bench-cnk`.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Output {
     /// Write the result to this file, as JSON
@@ -21,7 +21,7 @@ impl Output {
     /// Gives the result to whoever asked for it.
     ///
     /// # Errors
-    /// What to say: the result could not be written, or it is wrong.
+    /// A message: the result could not be written, or it is wrong.
     pub fn write(&self, result: &BenchResult) -> Result<(), String> {
         let mut text = serde_json::to_string(result).map_err(|e| format!("cannot write the result: {e}"))?;
         text.push('\n');

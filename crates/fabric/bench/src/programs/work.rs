@@ -3,9 +3,8 @@
 
 use std::hint::black_box;
 
+use colony_comm::{Comm, Op};
 use colony_time::tsc::Calibration;
-
-use super::{Comm, Op};
 
 /// Turns of a loop in which each waits for the one before.
 #[derive(Clone, Copy, Debug)]

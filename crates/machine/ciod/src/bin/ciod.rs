@@ -23,7 +23,7 @@ struct Args {
 enum Command {
     /// Serve compute nodes, and a control system that connects to a socket
     Serve {
-        /// Where the control system connects
+        /// Socket to which the control system connects
         #[arg(long)]
         socket: PathBuf,
         /// Number of compute nodes
@@ -41,7 +41,7 @@ enum Command {
     },
     /// Start a job by a daemon that serves, with these streams, and wait for it
     Launch {
-        /// Where the daemon listens
+        /// Socket on which the daemon listens
         #[arg(long)]
         socket: PathBuf,
         /// Numbers of the nodes
@@ -61,10 +61,10 @@ enum Command {
         /// The job, in TOML
         job: PathBuf,
     },
-    /// What a daemon starts for each job
+    /// The process that a daemon starts for each job
     #[command(hide = true)]
     Worker,
-    /// What a daemon starts for each node that it reaches over a network
+    /// The process that a daemon starts for each node that it reaches over a network
     #[command(hide = true)]
     Proxy,
 }

@@ -12,7 +12,7 @@ use zerocopy::IntoBytes as _;
 
 use super::network::Network;
 
-/// What is not acknowledged after this time is sent again.
+/// Frames that are not acknowledged after this time are sent again.
 const AGAIN: Duration = Duration::from_millis(10);
 /// Address of the proxy: locally administered.
 const ADDRESS: [u8; 6] = [0x02, b'c', b'i', b'o', b'd', 0];
@@ -25,7 +25,7 @@ pub(super) struct Link {
     /// Frames that the node has not acknowledged.
     sent: VecDeque<Vec<u8>>,
     peer: [u8; 6],
-    /// When the oldest of them went, or was acknowledged.
+    /// Time at which the oldest of them was sent, or the last one was acknowledged.
     since: Instant,
     /// Frames that came or went, to lose some.
     count: u32,
@@ -49,12 +49,12 @@ impl Link {
         frame::room(self.network.mtu)
     }
 
-    /// Whether one more frame may go.
+    /// Returns `true` if one more frame may be sent.
     pub(super) fn has_room(&self) -> bool {
         self.flow.has_room()
     }
 
-    /// When frames are to be sent again, unless they are acknowledged.
+    /// Time at which frames are sent again, unless they are acknowledged.
     pub(super) fn due(&self) -> Option<Instant> {
         (self.flow.in_flight() > 0).then(|| self.since + AGAIN)
     }
@@ -106,7 +106,7 @@ impl Link {
         frame
     }
 
-    /// Whether the next frame gets lost.
+    /// Returns `true` if the next frame is to be lost.
     fn loses(&mut self) -> bool {
         self.count = self.count.wrapping_add(1);
         self.network.lose_every.is_some_and(|n| n > 0 && self.count.is_multiple_of(n))

@@ -31,7 +31,7 @@ use relay::Relay;
 /// The user and the group without rights.
 const NOBODY: u32 = 65534;
 
-/// What the process is told first; window, bells and socket follow.
+/// The first message to the process; window, bells and socket follow.
 #[derive(Serialize, Deserialize)]
 struct Setup {
     window: u64,

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What the link is like.
+/// Properties of the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {
     /// Bytes that it carries behind an Ethernet header, 1500 … 9000; the node's device must have the same.

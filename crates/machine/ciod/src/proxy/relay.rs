@@ -25,7 +25,7 @@ use super::link::Link;
 use crate::node::ring;
 use crate::worker::window::Window;
 
-/// How often the daemon is rung for a node that waits for work.
+/// Period at which the daemon is rung for a node that waits for work.
 const RING_AGAIN: Duration = Duration::from_millis(100);
 /// Calls of a node without a reply, at most: rings hold less.
 const OPEN: usize = 64;
@@ -33,7 +33,7 @@ const OPEN: usize = 64;
 /// Answers that may wait for a node that acknowledges nothing. Beyond that the proxy takes no more of its messages.
 const WAITING: usize = 4096;
 
-/// What waits for its turn.
+/// An item that waits for its turn.
 enum Item {
     Frame(u8, u64, Vec<u8>),
     /// A piece of the window, as it is when its turn comes.
@@ -84,8 +84,10 @@ impl Relay {
         link: Link,
     ) -> Self {
         let rings = Rings {
-            requests: std::array::from_fn(|n| Producer::new(window.requests(n))),
-            replies: std::array::from_fn(|n| Consumer::new(window.replies(n))),
+            // SAFETY: the process's one relay plays the node, which shares no memory and so has no rings of its own here
+            requests: std::array::from_fn(|n| unsafe { Producer::new(window.requests(n)) }),
+            // SAFETY: as above
+            replies: std::array::from_fn(|n| unsafe { Consumer::new(window.replies(n)) }),
             open: HashMap::new(),
             banks: 1,
         };
@@ -278,7 +280,7 @@ impl Rings {
         if self.banks == 1 { 0 } else { channel }
     }
 
-    /// Where its memory begins.
+    /// First offset of its memory in the window.
     fn first_of(&self, channel: usize, window: u64) -> u64 {
         self.bank_of(channel) as u64 * (window / self.banks as u64)
     }
@@ -311,7 +313,7 @@ impl Rings {
         Ok(true)
     }
 
-    /// What is to be known when the reply to a request comes; `None` if none will.
+    /// The state to keep until the reply to a request comes; `None` if there is no reply.
     fn open(&self, window: &Window, channel: usize, request: &Request) -> Option<Open> {
         Some(match request.call {
             call if !own::has_reply(call) => return None,

@@ -18,7 +18,7 @@ use crate::worker::waits::Progress;
 use crate::worker::window::Window;
 
 const SIZE: u64 = 16 << 20;
-/// Where the input's memory begins.
+/// First address of the input's memory.
 const AT: u64 = LARGE_PAGE + 4096 - 64;
 
 /// Bytes as numbers, in the ways that find corners.

@@ -24,8 +24,8 @@ pub use fuzz::fuzz_calls;
 use crate::node::{self, NodeLink};
 use crate::worker::window::{Bank, Window};
 
-/// How long a reply may take before a test gives up.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Timeout of a test for a reply.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// See the module.
 pub struct SyntheticNode {
@@ -38,7 +38,7 @@ pub struct SyntheticNode {
     /// Replies that came while another was waited for.
     early: Vec<(usize, Reply)>,
     muted: bool,
-    /// Whether it looks for replies for ever, as a kernel in polled mode.
+    /// True if it looks for replies for ever, as a kernel in polled mode.
     pub polled: bool,
 }
 
@@ -72,8 +72,10 @@ impl SyntheticNode {
     }
 
     fn with(window: Window, daemon: OwnedFd, bells: [OwnedFd; CHANNELS]) -> Self {
-        let channel = |n| (Producer::new(window.requests(n)), Consumer::new(window.replies(n)));
-        let channels = std::array::from_fn(channel);
+        let channels = std::array::from_fn(|n| {
+            // SAFETY: each `SyntheticNode` has a mapping of its own, and a test plays a node by one of them at a time
+            unsafe { (Producer::new(window.requests(n)), Consumer::new(window.replies(n))) }
+        });
         Self {
             window,
             banks: 1,
@@ -152,11 +154,11 @@ impl SyntheticNode {
     /// # Panics
     /// If the ring stays full.
     pub fn send(&mut self, channel: usize, call: u32, args: [u64; 6]) -> u32 {
-        let patience = Instant::now();
+        let start = Instant::now();
         loop {
             match self.try_send(channel, call, args) {
                 Some(seq) => return seq,
-                None => assert!(patience.elapsed() < PATIENCE, "the daemon takes no requests"),
+                None => assert!(start.elapsed() < TIMEOUT, "the daemon takes no requests"),
             }
             std::thread::yield_now();
         }
@@ -176,17 +178,17 @@ impl SyntheticNode {
         }
     }
 
-    /// Whether the daemon has taken all requests of a channel.
+    /// Returns `true` if the daemon has taken all requests of a channel.
     pub fn drained(&self, channel: usize) -> bool {
         self.channels[channel].0.drained()
     }
 
     /// The next reply on a channel, if one comes in time.
-    pub fn reply(&mut self, channel: usize, patience: Duration) -> Option<Reply> {
+    pub fn reply(&mut self, channel: usize, timeout: Duration) -> Option<Reply> {
         if let Some(n) = self.early.iter().position(|(c, _)| *c == channel) {
             return Some(self.early.remove(n).1);
         }
-        self.fresh(channel, patience)
+        self.fresh(channel, timeout)
     }
 
     /// The next reply on a channel, if it is there.
@@ -197,7 +199,7 @@ impl SyntheticNode {
         self.channels[channel].1.pop().expect("a sound daemon")
     }
 
-    fn fresh(&mut self, channel: usize, patience: Duration) -> Option<Reply> {
+    fn fresh(&mut self, channel: usize, timeout: Duration) -> Option<Reply> {
         let start = Instant::now();
         loop {
             let replies = &mut self.channels[channel].1;
@@ -207,7 +209,7 @@ impl SyntheticNode {
                 }
                 std::hint::spin_loop();
             }
-            let left = patience.saturating_sub(start.elapsed());
+            let left = timeout.saturating_sub(start.elapsed());
             if left.is_zero() {
                 return None;
             }
@@ -219,9 +221,9 @@ impl SyntheticNode {
     }
 
     /// Waits for the bell of a channel.
-    pub fn listen(&self, channel: usize, patience: Duration) {
+    pub fn listen(&self, channel: usize, timeout: Duration) {
         let bell = &self.bells[channel];
-        let timeout = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
+        let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
         let _ = poll(&mut [PollFd::new(bell.as_fd(), PollFlags::POLLIN)], timeout);
         let _ = nix::unistd::read(bell, &mut [0; 8]);
     }
@@ -231,17 +233,17 @@ impl SyntheticNode {
     /// # Panics
     /// If it does not come.
     pub fn answer(&mut self, channel: usize, seq: u32) -> i64 {
-        self.answer_within(channel, seq, PATIENCE).expect("a reply")
+        self.answer_within(channel, seq, TIMEOUT).expect("a reply")
     }
 
     /// The reply to one request, if it comes in time.
-    pub fn answer_within(&mut self, channel: usize, seq: u32, patience: Duration) -> Option<i64> {
+    pub fn answer_within(&mut self, channel: usize, seq: u32, timeout: Duration) -> Option<i64> {
         if let Some(n) = self.early.iter().position(|(c, r)| (*c, r.seq) == (channel, seq)) {
             return Some(self.early.remove(n).1.result);
         }
         let start = Instant::now();
         loop {
-            let reply = self.fresh(channel, patience.saturating_sub(start.elapsed()))?;
+            let reply = self.fresh(channel, timeout.saturating_sub(start.elapsed()))?;
             if reply.seq == seq {
                 return Some(reply.result);
             }

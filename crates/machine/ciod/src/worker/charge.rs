@@ -53,7 +53,7 @@ impl Charge {
         self.taken.get().saturating_add(self.account.0.get())
     }
 
-    /// Whether the program may add seals.
+    /// Returns `true` if the program may add seals.
     pub(crate) fn is_sealable(&self) -> bool {
         self.sealable
     }
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_account_gets_back_what_files_took_unless_they_were_sent() {
+    fn an_account_gets_back_the_bytes_of_files_unless_they_were_sent() {
         let account = Account::new(10 * LEAST);
         let left = || account.0.get() / LEAST;
         let first = Charge::new(&account, false).expect("room");

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_program_may_ask_for_is_refused_to_the_worker() {
+    fn calls_that_no_program_may_make_are_refused_to_the_worker() {
         for call in [
             libc::SYS_execve,
             libc::SYS_ptrace,

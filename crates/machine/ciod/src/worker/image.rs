@@ -14,7 +14,7 @@ use crate::elf::Program;
 /// Bytes of the strings and pointers of arguments and environment, at most: as on Linux, a quarter of the stack.
 pub(super) const ARGUMENTS: u64 = STACK / 4;
 
-/// What a program is started with.
+/// Arguments, environment and identity with which a program is started.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Start {
     pub(super) arguments: Vec<CString>,
@@ -58,7 +58,7 @@ mod auxiliary {
     pub(super) const EXECFN: u64 = 31;
 }
 
-/// What every 64-bit x86 processor has, as CPUID leaf 1 tells it in edx: the daemon does not know the node's.
+/// Features of every 64-bit x86 processor (CPUID leaf 1, edx): the daemon does not know the node's processor.
 const X86_64: u64 = 0x078b_fbff;
 
 /// Reads the segments of `program` from `file` straight into clean memory, and writes the stack. Fills what depends
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_arguments_are_told() {
+    fn too_many_arguments_are_an_error() {
         let bank = Window::anonymous(16 << 20).expect("memory").bank(0, 1);
         let program = Program { loads: vec![], entry: 0, headers: None, headers_len: 0, end: 0 };
         let long = CString::new(vec![b'a'; 100_000]).expect("no zero");

@@ -13,7 +13,7 @@ use colony_fship::{Reply, Request};
 use super::window::Window;
 use crate::{JobError, Rule, node};
 
-/// How far a node is in the job.
+/// Progress of a node in the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// It has not asked for work yet.
@@ -42,18 +42,19 @@ pub(super) struct Channel {
     pub(super) hot: bool,
     /// It was cold since its last request.
     slept: bool,
-    /// When its last request was done.
+    /// Time at which its last request was done.
     pub(super) active: Instant,
-    /// Whether looking for requests is worth it: how often one came, lately, while it was looked for.
+    /// Value of looking for requests: it grows with each request that came while the worker looked, and falls with each
+    /// sleep.
     worth: u8,
-    /// How often it went cold.
+    /// Number of times it went cold.
     sleeps: u32,
 }
 
 impl Channel {
-    /// How long to look for the next request. Where it was not worth it lately no time is spent on it, but for a
+    /// Time to look for the next request. If looking was not worth it lately, no time is spent on it, except for a
     /// trial now and then.
-    pub(super) fn patience(&self, spin: Duration) -> Duration {
+    pub(super) fn spin_time(&self, spin: Duration) -> Duration {
         if self.worth > 0 || self.sleeps.is_multiple_of(TRIAL) { spin } else { Duration::ZERO }
     }
 
@@ -70,7 +71,7 @@ pub(super) struct Node {
     pub(super) number: u32,
     pub(super) window: Window,
     pub(super) stage: Stage,
-    /// When it must have asked for more work, after its processes ended.
+    /// Deadline for it to ask for more work, after its processes ended.
     pub(super) deadline: Option<Instant>,
     pub(super) channels: Vec<Channel>,
     /// It has rung. Before, its bell may not work yet: a virtual machine runs its program even before it has taken
@@ -84,8 +85,10 @@ pub(super) struct Node {
 impl Node {
     pub(super) fn new(number: u32, window: Window, bell: OwnedFd, bells: [OwnedFd; CHANNELS]) -> Self {
         let channel = |n| Channel {
-            requests: Consumer::new(window.requests(n)),
-            replies: Producer::new(window.replies(n)),
+            // SAFETY: the supervisor gives a node to one worker at a time, whose one `Node` of it this is
+            requests: unsafe { Consumer::new(window.requests(n)) },
+            // SAFETY: as above
+            replies: unsafe { Producer::new(window.replies(n)) },
             process: None,
             open: 0,
             hot: false,
@@ -164,17 +167,17 @@ impl Node {
         }
     }
 
-    /// Whether something is expected of it, and its bell was never heard.
+    /// Returns `true` if something is expected of it, and its bell was never heard.
     pub(super) fn is_unheard(&self) -> bool {
         !self.heard && matches!(self.stage, Stage::Booting | Stage::Running | Stage::Ended)
     }
 
-    /// Whether channel `n` asks for something that was not taken yet.
+    /// Returns `true` if channel `n` has a request that was not taken yet.
     pub(super) fn asks(&self, n: usize) -> bool {
         self.channels[n].requests.waiting()
     }
 
-    /// Whether it asks for a job next.
+    /// Returns `true` if its next request is for a job.
     pub(super) fn wants_job(&self) -> bool {
         matches!(self.channels[0].requests.peek(), Ok(Some(request)) if request.call == own::NEXT_JOB)
     }
@@ -202,7 +205,7 @@ impl Node {
         }
     }
 
-    /// What the last process on channel `n` left when it ended by a fault.
+    /// The crash record of the last process on channel `n` that ended by a fault.
     pub(super) fn crash(&self, n: usize) -> layout::CrashRecord {
         self.window.get(layout::crash_at(n))
     }

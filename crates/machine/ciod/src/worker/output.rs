@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Standard output and standard error of the job, written by all its processes and read by somebody who may be slow.
 //!
-//! What the reader does not take at once waits here, up to a bound; a process that writes more waits itself, and
+//! Output that the reader does not take at once waits here, up to a bound; a process that writes more waits itself, and
 //! nobody else does.
 
 use std::collections::VecDeque;
@@ -21,7 +21,7 @@ const QUEUE: usize = 1 << 20;
 /// Bytes of a labeled line at most: a longer one is cut in two.
 const LINE: usize = 64 << 10;
 
-/// How to write without waiting.
+/// Ways to write without waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
     /// A regular file: what it does not take there is no room for.
@@ -60,7 +60,7 @@ impl Output {
         self.fd.as_fd()
     }
 
-    /// Whether something waits for the reader.
+    /// Returns `true` if output waits for the reader.
     pub(crate) fn waits(&self) -> bool {
         !self.queue.is_empty()
     }
@@ -73,7 +73,7 @@ impl Output {
     /// Takes as much of `bytes` as there is room for; what the reader takes at once needs none.
     ///
     /// # Errors
-    /// What the last write met, once the reader has what came before.
+    /// The error of the last write, once the reader has all output before it.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<usize, Errno> {
         let mut taken = 0;
         if self.queue.is_empty() {
@@ -144,7 +144,7 @@ impl Output {
     }
 }
 
-/// How a stream of the job is used without changing it for others.
+/// Ways to use a stream of the job without changing it for others.
 pub(crate) enum Own {
     /// It is a regular file or a directory, which never blocks.
     File,

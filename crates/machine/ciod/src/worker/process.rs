@@ -14,12 +14,12 @@ use super::window::Bank;
 /// Descriptors of a process at most (`RLIMIT_NOFILE`, the usual soft limit).
 pub(crate) const DESCRIPTORS: usize = 1024;
 
-/// What a descriptor leads to, as far as it matters who waits for it.
+/// The kind of file behind a descriptor, as far as it matters for waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A regular file, a directory, a block device: never blocks for long.
     File,
-    /// What may block: a pipe, a terminal, a device.
+    /// A file that may block: a pipe, a terminal, a device.
     Stream,
     /// A FIFO opened by name for reading.
     Fifo,
@@ -35,9 +35,9 @@ pub(crate) enum Kind {
 #[derive(Debug)]
 pub(crate) struct Description {
     pub(crate) kind: Kind,
-    /// Whether the program wants `EAGAIN`; to the operating system, all that may block are so.
+    /// True if the program wants `EAGAIN`; to the operating system, all files that may block are non-blocking.
     pub(crate) nonblocking: Cell<bool>,
-    /// Whether others than this worker share it, so that it could not be made non-blocking.
+    /// True if other processes than this worker share it, so that it could not be made non-blocking.
     pub(crate) shared: bool,
     /// A socket whose connection is being made.
     pub(crate) connecting: Cell<bool>,
@@ -131,7 +131,7 @@ impl Table {
         (first..self.0.len().min(last.saturating_add(1))).filter(open).collect()
     }
 
-    /// What `execve` does.
+    /// Closes the descriptors that `execve` closes.
     pub(crate) fn close_on_exec(&mut self) {
         for place in &mut self.0 {
             if place.as_ref().is_some_and(|d| d.close_on_exec) {
@@ -150,7 +150,7 @@ pub(crate) struct Process {
     /// The directory it is in; its own descriptor of it, shared while nobody changes it.
     pub(crate) directory: Rc<OwnedFd>,
     pub(crate) umask: u32,
-    /// What `/proc/self/exe` is.
+    /// The target of `/proc/self/exe`.
     pub(crate) executable: PathBuf,
     /// The unfinished lines of standard output and standard error, where lines are labeled.
     pub(crate) lines: [Vec<u8>; 2],

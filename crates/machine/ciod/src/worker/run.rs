@@ -5,7 +5,7 @@
 //! A round gives each hot channel a few requests, so that none waits for another's flood.
 
 mod ends;
-mod look;
+mod events;
 mod requests;
 
 use std::io;
@@ -30,12 +30,12 @@ use crate::control::{self, Report, Setup};
 
 /// Requests that a channel has done in one round.
 const BURST: usize = 4;
-/// How often a busy worker looks for bells and descriptors.
+/// Period at which a busy worker looks for bells and descriptors.
 const LOOK: Duration = Duration::from_micros(20);
-/// How often a node is looked at whose bell was never heard.
+/// Period at which a node is looked at whose bell was never heard.
 const UNHEARD: Duration = Duration::from_millis(5);
 
-/// What an event of `epoll` is about: kind in the upper half, number in the lower.
+/// Data of an event of `epoll`: kind in the upper half, number in the lower.
 mod token {
     pub(super) const CONTROL: u64 = 0;
     pub(super) const NODE: u64 = 1 << 60;
@@ -68,7 +68,7 @@ struct Worker {
     listened: [bool; 2],
     spin: Option<Duration>,
     grace: Duration,
-    /// When nodes must be ready, later: when the job must end.
+    /// Deadline for nodes to be ready; later, for the job to end.
     deadline: Option<Instant>,
     started: bool,
     error: Option<JobError>,
@@ -77,12 +77,12 @@ struct Worker {
 
 /// Runs the job to its end.
 pub(super) fn run(control: UnixStream, prepared: Prepared) -> ExitCode {
-    let told = match Worker::new(control.try_clone(), prepared) {
+    let result = match Worker::new(control.try_clone(), prepared) {
         Ok(mut worker) => worker.run(),
         Err(error) => Ok(Some(error)),
     };
     // without a supervisor there is nobody to tell, and nothing to do
-    match told.and_then(|error| control::send(&control, &Report::Done(error))) {
+    match result.and_then(|error| control::send(&control, &Report::Done(error))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
@@ -155,7 +155,7 @@ impl Worker {
             if self.finished() {
                 break;
             }
-            self.look(if hot { Some(self.now) } else { self.wake_at() })?;
+            self.poll_events(if hot { Some(self.now) } else { self.wake_at() })?;
             looked = self.now;
         }
         self.drain();
@@ -234,7 +234,7 @@ impl Worker {
                 if !channel.hot {
                     continue;
                 }
-                let spin = self.spin.map(|s| channel.patience(s));
+                let spin = self.spin.map(|s| channel.spin_time(s));
                 let tired =
                     spin.is_some_and(|spin| self.now.saturating_duration_since(channel.active) >= spin);
                 hot |= !(tired && node.may_sleep(c));

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use colony_fship::layout::{self, JobBlock, Personality};
+use colony_fship::layout::{self, JobBlock};
 
 use super::image::{self, Start};
 use super::node::Node;
@@ -34,14 +34,14 @@ pub(crate) fn open(path: &Path, memory: u64) -> Result<Opened, ProgramError> {
         io::ErrorKind::PermissionDenied => ProgramError::NotExecutable,
         _ => ProgramError::Read(e.to_string()),
     })?;
-    look(file, path.to_owned(), memory)
+    inspect(file, path.to_owned(), memory)
 }
 
-/// How programs are opened: for reading, without waiting for whatever it is.
+/// Flags for opening programs: for reading, without waiting whatever the file is.
 pub(super) const OPEN: i32 = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
 
-/// Looks at what was opened.
-pub(super) fn look(file: File, path: PathBuf, memory: u64) -> Result<Opened, ProgramError> {
+/// Checks a file that was opened, and reads its headers.
+pub(super) fn inspect(file: File, path: PathBuf, memory: u64) -> Result<Opened, ProgramError> {
     let kind = file.metadata().map_err(|e| ProgramError::Read(e.to_string()))?.file_type();
     if !kind.is_file() {
         return Err(ProgramError::NotAFile);
@@ -58,7 +58,7 @@ pub(super) fn look(file: File, path: PathBuf, memory: u64) -> Result<Opened, Pro
     Ok(Opened { file, program, path })
 }
 
-/// What every process of the job has from its start.
+/// State that every process of the job has from its start.
 pub(super) struct Job {
     pub(super) directory: Rc<OwnedFd>,
     programs: BTreeMap<PathBuf, Opened>,
@@ -116,7 +116,7 @@ impl Job {
         z ^ (z >> 31)
     }
 
-    /// What a rank is started with.
+    /// The start of a rank: arguments, environment, identity.
     fn start(&self, setup: &Setup, rank: u32, size: u32, dims: [u32; 3]) -> Result<Start, JobError> {
         let spec = &setup.spec;
         let (path, arguments) = program_of(spec, rank);
@@ -153,14 +153,13 @@ impl Job {
         let spec = &setup.spec;
         let banks = spec.mode.processes();
         let nodes = setup.nodes.len() as u32;
-        let dims = spec.torus.unwrap_or([nodes, 1, 1]);
         let first = n as u32 * banks;
         let mut block = JobBlock {
             version: colony_fship::VERSION,
             processes_len: size.saturating_sub(first).min(banks),
             realtime_ns: 0,
             random: std::array::from_fn(|i| self.mixed(first, 8 + i as u64)),
-            personality: personality(n as u32, nodes, dims, spec.pset),
+            personality: setup.nodes[n].personality,
             processes: Default::default(),
         };
         let mut all = Vec::new();
@@ -211,7 +210,7 @@ impl Job {
     }
 }
 
-/// Who a process is.
+/// Writes the identity of a process into its block.
 pub(super) fn identify(to: &mut layout::Process, setup: &Setup, rank: u32) {
     let identity = &setup.identity;
     (to.rank, to.pid, to.ppid) = (rank, rank + 2, 1);
@@ -221,33 +220,9 @@ pub(super) fn identify(to: &mut layout::Process, setup: &Setup, rank: u32) {
     to.groups_len = known as u32;
 }
 
-/// A node's place in the torus: x first, then y, then z.
-fn personality(node: u32, nodes: u32, dims: [u32; 3], pset: Option<u32>) -> Personality {
-    let [x, y, _] = dims.map(|d| d.max(1));
-    let pset = pset.unwrap_or(nodes).max(1);
-    let mut host = [0; 32];
-    for (to, from) in host.iter_mut().take(31).zip(format!("node{node}").bytes()) {
-        *to = from;
-    }
-    let coords = [node % x, node / x % y, node / x / y];
-    Personality { node, nodes, dims, coords, pset: node / pset, in_pset: node % pset, host }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn places_in_the_torus_are_each_there_once() {
-        let mut all: Vec<_> = (0..24).map(|n| personality(n, 24, [2, 3, 4], Some(8)).coords).collect();
-        assert_eq!(all[1], [1, 0, 0], "x first");
-        assert_eq!(all[23], [1, 2, 3]);
-        all.sort_unstable();
-        all.dedup();
-        assert_eq!(all.len(), 24);
-        let p = personality(17, 24, [2, 3, 4], Some(8));
-        assert_eq!((p.pset, p.in_pset), (2, 1));
-    }
 
     #[test]
     fn programs_that_cannot_run_say_why() {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use colony_fship::Request;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
-/// What a call waits for.
+/// The events for which a call waits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wait {
     /// Descriptors of the system, with the events of `epoll`.
@@ -39,12 +39,12 @@ impl Wait {
     }
 }
 
-/// How far a call has come that is made again.
+/// Progress of a call that is made again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     /// Bytes moved.
     pub(crate) done: u64,
-    /// When it gives up.
+    /// Its deadline.
     pub(crate) deadline: Option<Instant>,
     /// It was made before.
     pub(crate) again: bool,
@@ -54,7 +54,7 @@ pub(crate) struct Progress {
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) process: usize,
-    /// Where the reply goes.
+    /// Channel of the reply.
     pub(super) channel: usize,
     pub(super) request: Request,
     pub(super) progress: Progress,
@@ -70,7 +70,7 @@ pub(super) struct Queue {
     next: u64,
     all: BTreeMap<u64, Waiting>,
     timers: BTreeSet<(Instant, u64)>,
-    /// Those that go on when the others have had their turn.
+    /// Calls that continue when the others have had their turn.
     turn: VecDeque<u64>,
 }
 
@@ -140,7 +140,7 @@ impl Queue {
         due
     }
 
-    /// When [`Queue::due`] has something; at once if it has.
+    /// The time at which [`Queue::due`] returns something; `now` if it does already.
     pub(super) fn next(&self, now: Instant) -> Option<Instant> {
         if !self.turn.is_empty() {
             return Some(now);

@@ -129,7 +129,7 @@ impl Bank {
         self.length
     }
 
-    /// Where `length` bytes at `address` are for the operating system.
+    /// Pointer to `length` bytes at `address`, for the operating system.
     pub(crate) fn pointer(&self, address: u64, length: u64) -> Result<*mut u8, Errno> {
         if !self.holds(address, length, false) {
             return Err(Errno::EFAULT);

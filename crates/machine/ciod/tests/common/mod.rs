@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the tests share: a daemon, its nodes, and a place for files.
+//! Parts that the tests share: a daemon, its nodes, and a folder for files.
 #![allow(dead_code, reason = "each test uses some of it")]
 
 use std::fs::File;
@@ -39,7 +39,7 @@ impl House {
     pub(crate) fn with(nodes: u32, config: Config) -> Self {
         colony_node::descriptor::raise_limit();
         let ciod = Ciod::new(config).expect("a daemon");
-        let links = (0..nodes).map(|n| ciod.node(n, WINDOW).expect("a node")).collect();
+        let links = (0..nodes).map(|n| ciod.attach(n, WINDOW).expect("a node")).collect();
         let folder = tempfile::tempdir().expect("folder");
         // other users than the test's own go through it
         std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("mode");
@@ -65,7 +65,12 @@ impl House {
         let (reader, writer) = std::io::pipe().expect("pipe");
         let err = writer.try_clone().expect("dup");
         let streams = Streams::output(writer.into(), err.into()).expect("streams");
-        (self.ciod.launch(spec, &self.links, streams).expect("launched"), reader)
+        (self.ciod.launch(spec, &self.numbers(), streams).expect("launched"), reader)
+    }
+
+    /// Numbers of all nodes.
+    pub(crate) fn numbers(&self) -> Vec<u32> {
+        self.links.iter().map(NodeLink::number).collect()
     }
 
     pub(crate) fn synthetic(&self, n: usize) -> SyntheticNode {
@@ -101,7 +106,7 @@ pub(crate) fn read(from: &mut PipeReader) -> String {
     text
 }
 
-/// Whether the test runs as root; says that it is skipped otherwise.
+/// Returns `true` if the test runs as root; otherwise the test is skipped.
 pub(crate) fn root() -> bool {
     let root = nix::unistd::geteuid().is_root();
     if !root {

@@ -14,7 +14,7 @@ use colony_fship::calls::number as n;
 use colony_fship::message::own;
 use serde::Serialize;
 
-/// What is printed.
+/// The report, as it is printed.
 #[derive(Serialize)]
 struct Report {
     schema: &'static str,

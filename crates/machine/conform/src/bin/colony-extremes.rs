@@ -31,7 +31,7 @@ const WAITS: [u32; 6] =
 const SIGALRM: u64 = libc::SIGALRM as u64;
 const ALARM_BIT: u64 = 1 << (SIGALRM - 1);
 
-/// What the arguments point to: each four words fill a row. Two are a `timespec`, four an `itimerval`.
+/// Memory that the arguments point to: each four words fill a row. Two are a `timespec`, four an `itimerval`.
 const FILLS: [[u64; 4]; 12] = [
     [0; 4],
     [1 << 63; 4],
@@ -100,7 +100,7 @@ fn return_to(frame: u64) -> ! {
 
 extern "C" fn on_alarm(_: i32) {}
 
-/// What the program needs for itself, and how to have it back.
+/// State that the program needs for itself, to be restored after each call.
 struct Own {
     fs_base: u64,
     action: [u64; 4],
@@ -185,7 +185,7 @@ fn values(memory: u64) -> [u64; VALUES] {
     all
 }
 
-/// Whether the program is there after the call: nothing kills it, and no wait is without an end.
+/// Returns `true` if the program survives the call: nothing kills it, and no wait is without an end.
 fn survivable(number: u32, args: &[u64; 6]) -> bool {
     match number {
         n::kill | n::tkill => args[1] as u32 != 9,

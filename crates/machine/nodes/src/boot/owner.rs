@@ -18,10 +18,10 @@ use colony_vm::{VmError, qemu};
 use super::protocol::{Refusal, Report, Request, VERSION, pair, receive, send};
 use crate::CnkError;
 
-/// How long an emulator that is killed may take to end, on a busy machine with much memory to give back.
+/// Timeout for the end of a killed emulator, on a busy machine with much memory to give back.
 const KILLED: Duration = Duration::from_secs(10);
 
-/// How long the boot process may take to start an emulator.
+/// Timeout for the boot process to start an emulator.
 const BOOTED: Duration = Duration::from_secs(60);
 
 /// A boot process. Dropping it ends it, and all emulators that it has started.
@@ -45,7 +45,7 @@ struct Link {
 struct State {
     /// Its answer to the last request to boot.
     answer: Option<Report>,
-    /// How the emulators that have ended did.
+    /// The ends of the emulators that have ended, by number.
     ended: BTreeMap<u64, String>,
     /// It has ended, and so has every emulator.
     over: bool,
@@ -112,7 +112,7 @@ impl Booter {
         }
     }
 
-    /// Whether it has ended, and so every emulator.
+    /// Returns `true` if the boot process has ended, and with it every emulator.
     pub(crate) fn is_over(&self) -> bool {
         self.link.lock().over
     }
@@ -183,7 +183,7 @@ impl Emulator {
         self.pid
     }
 
-    /// How it has ended, if it has.
+    /// The way it ended, if it has.
     pub(crate) fn ended(&self) -> Option<String> {
         let state = self.link.lock();
         let over = || state.over.then(|| "its boot process ended".to_owned());

@@ -38,7 +38,7 @@ pub(crate) enum Report {
     Ended { number: u64, how: String },
 }
 
-/// Why an emulator does not start.
+/// The reason why an emulator does not start.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Refusal {
     /// QEMU cannot be started.

@@ -96,7 +96,7 @@ fn without_huge_pages() -> io::Result<()> {
 #[derive(Debug, Default)]
 struct Emulators {
     running: BTreeMap<u64, (Child, OwnedFd)>,
-    /// How many have been started.
+    /// Number of emulators started so far.
     started: u64,
 }
 
@@ -165,7 +165,7 @@ fn kill(pidfd: &OwnedFd) {
     unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), libc::SIGKILL, none, 0) };
 }
 
-/// How a process has ended.
+/// A description of a process's end.
 fn description(status: ExitStatus) -> String {
     match (status.code(), status.signal().map(Signal::try_from)) {
         (Some(code), _) => format!("exit status {code}"),

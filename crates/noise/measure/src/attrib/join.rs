@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::spans::Span;
-use colony_trace::Source;
+use colony_trace::{Class, Source};
 
 /// A detour as the observer saw it, on the events' clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub struct Seen {
     pub duration_ns: u64,
 }
 
-/// What one source took.
+/// The time that one source took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cause {
     /// Its time, with what was nested in it taken out.
@@ -29,15 +29,17 @@ pub struct Cause {
 pub struct Attributed {
     /// The largest part of each detour, in the order given.
     pub main: Vec<Source>,
-    /// What each source took in all.
+    /// The time that each source took in all.
     pub causes: BTreeMap<Source, Cause>,
+    /// The class of every source in `causes`.
+    pub classes: BTreeMap<Source, Class>,
     /// Entry and exit of the kernel around the events: part of the causes above, told apart here.
     pub residue_ns: u64,
     /// Detours explained for at least half of their time.
     pub explained: u64,
 }
 
-/// How far the events' clock and the observer's may be apart.
+/// The largest difference between the events' clock and the observer's.
 const SLACK_NS: i64 = 500;
 /// Most time the kernel's entry and exit may take beside each event: interrupt delivery, register
 /// saving, mitigations, and the BPF programs themselves (0.1–0.6 µs each). More than that is unexplained.
@@ -54,7 +56,7 @@ struct Parts {
 /// took from this CPU in the whole run: so much of the unexplained time, longest first, is its doing.
 #[must_use]
 pub fn attribute(detours: &[Seen], spans: &[Span], steal_ns: u64) -> Attributed {
-    let mut out = Attributed::default();
+    let mut out = Attributed { classes: classes_of(spans), ..Attributed::default() };
     let mut next = 0;
     let mut all: Vec<Parts> = detours
         .iter()
@@ -83,6 +85,18 @@ pub fn attribute(detours: &[Seen], spans: &[Span], steal_ns: u64) -> Attributed 
     out
 }
 
+/// The classes of the sources of `spans`, and of the two that no event names.
+fn classes_of(spans: &[Span]) -> BTreeMap<Source, Class> {
+    let unseen = [Source::Unexplained, Source::Hypervisor].map(|source| (source, Class::Local));
+    let mut classes = BTreeMap::from(unseen);
+    for Span { origin, .. } in spans {
+        if !classes.contains_key(&origin.source) {
+            classes.insert(origin.source.clone(), origin.class);
+        }
+    }
+    classes
+}
+
 impl Parts {
     fn add(&mut self, source: &Source, ns: u64) {
         match self.by_source.iter_mut().find(|(s, _)| s == source) {
@@ -108,10 +122,10 @@ fn parts_of(detour: &Seen, spans: &[Span], next: &mut usize) -> (Parts, u64) {
     let (mut left_ns, mut count) = (detour.duration_ns, 0);
     while let Some(span) = spans.get(*next).filter(|s| s.start_ns < to_ns) {
         // a fault's end is not told: it counts only in the detour it began in
-        let began_before = matches!(span.source, Source::Fault(_)) && span.start_ns < from_ns;
+        let began_before = matches!(span.origin.source, Source::Fault(_)) && span.start_ns < from_ns;
         let ns = (span.end_ns.min(to_ns) - span.start_ns.max(from_ns)).max(0) as u64;
         if ns > 0 && !began_before {
-            parts.add(&span.source, ns.min(left_ns));
+            parts.add(&span.origin.source, ns.min(left_ns));
             left_ns -= ns.min(left_ns);
             count += 1;
         }
@@ -151,10 +165,13 @@ fn take_steal(all: &mut [Parts], mut steal_ns: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attrib::event::Origin;
     use proptest::prelude::*;
 
     fn span(start_ns: i64, end_ns: i64, source: &str) -> Span {
-        Span { start_ns, end_ns, source: source.into(), begins: true }
+        let source = Source::from(source);
+        let origin = Origin { class: source.class(), source };
+        Span { start_ns, end_ns, origin, begins: true }
     }
 
     fn seen(start_ns: i64, duration_ns: u64) -> Seen {
@@ -174,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_event_covers_stays_unexplained() {
+    fn time_without_an_event_stays_unexplained() {
         let spans = [span(1_000, 2_000, "irq:local_timer")];
         let a = attribute(&[seen(1_000, 1_000_000), seen(5_000_000, 300)], &spans, 0);
         assert_eq!(a.main, [Source::Unexplained, Source::Unexplained]);
@@ -192,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_of_a_preemption_are_told_apart() {
+    fn a_preemption_is_split_by_source() {
         let spans = [
             span(10, 50_000, "thread:make"),
             span(50_000, 52_000, "softirq:RCU"),
@@ -202,6 +219,9 @@ mod tests {
         assert_eq!(a.main, ["thread:make".into()]);
         assert_eq!(stolen(&a, "softirq:RCU"), 2_000);
         assert_eq!(stolen(&a, "thread:make"), 88_100);
+        let classes =
+            ["thread:make", "softirq:RCU", "unexplained", "hypervisor"].map(|s| a.classes[&s.into()]);
+        assert_eq!(classes, [Class::Task, Class::Irq, Class::Local, Class::Local]);
     }
 
     proptest! {
@@ -228,6 +248,7 @@ mod tests {
             prop_assert_eq!(a.causes.values().map(|c| c.stolen_ns).sum::<u64>(), total);
             prop_assert_eq!(a.causes.values().map(|c| c.detours).sum::<u64>(), detours.len() as u64);
             prop_assert!(stolen(&a, "hypervisor") <= steal_ns);
+            prop_assert!(a.causes.keys().all(|source| a.classes.contains_key(source)));
             prop_assert!(a.explained <= detours.len() as u64);
         }
     }

@@ -15,7 +15,7 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use super::event::Event;
 use super::skel::{self, types};
 
-/// Why detours cannot be attributed here.
+/// The reasons for a measurement without attribution.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// BPF is not open to this process or this kernel.

@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use super::event::{Event, Kind};
+use super::event::{Event, Kind, Origin};
 use colony_trace::Source;
 
 /// A stretch of time the CPU gave to something else than the observer.
@@ -14,9 +14,9 @@ pub struct Span {
     pub start_ns: i64,
     /// End.
     pub end_ns: i64,
-    /// What ran: the innermost of what was nested.
-    pub source: Source,
-    /// Whether it began here; an event with others nested in it has several spans and begins in the first.
+    /// The source that ran: the innermost of those that were nested.
+    pub origin: Origin,
+    /// True if the event began with this span; an event with others nested in it has several spans.
     pub begins: bool,
 }
 
@@ -28,13 +28,13 @@ const MAX_DEPTH: usize = 16;
 pub struct Tracker {
     observer: i32,
     observer_prio: Option<u16>,
-    /// What runs in place of the observer; `None` while the observer itself does.
-    task: Option<Source>,
+    /// The task that runs in place of the observer; `None` while the observer itself runs.
+    task: Option<Origin>,
     observer_wants_cpu: bool,
-    nested: Vec<Source>,
+    nested: Vec<Origin>,
     /// A fault of the observer: its end is not told, so it lasts until the next event; the detour it
     /// began in says how long it was.
-    fault: Option<Source>,
+    fault: Option<Origin>,
     /// Threads of the program that measures.
     own: HashSet<i32>,
     /// Since when the present top is on the CPU, and
@@ -76,7 +76,7 @@ impl Tracker {
     /// Takes the next event; they must come in order of time.
     pub fn event(&mut self, event: &Event) {
         match &event.kind {
-            Kind::Past(source, length_ns) => self.past(event.at_ns, source, *length_ns),
+            Kind::Past(origin, length_ns) => self.past(event.at_ns, origin, *length_ns),
             kind => {
                 self.close(event.at_ns);
                 self.change(kind);
@@ -107,7 +107,7 @@ impl Tracker {
         self.unkept
     }
 
-    fn top(&self) -> Option<&Source> {
+    fn top(&self) -> Option<&Origin> {
         self.nested.last().or(self.task.as_ref()).or(self.fault.as_ref())
     }
 
@@ -119,7 +119,7 @@ impl Tracker {
             Kind::Switch { .. } | Kind::Exit | Kind::Past(..) => false,
         };
         match kind {
-            Kind::Enter(source) if self.nested.len() < MAX_DEPTH => self.nested.push(source.clone()),
+            Kind::Enter(origin) if self.nested.len() < MAX_DEPTH => self.nested.push(origin.clone()),
             Kind::Exit => {
                 self.nested.pop();
             }
@@ -131,45 +131,46 @@ impl Tracker {
                 }
                 let task = (*to != self.observer).then(|| self.name_task(*to, *prio, name));
                 // one throttling, however many tasks run in it
-                self.begins = task.is_some() && (task != Some(Source::Throttle) || task != self.task);
+                let throttled = task.as_ref().is_some_and(|t| t.source == Source::Throttle);
+                self.begins = task.is_some() && (!throttled || task != self.task);
                 self.task = task;
             }
-            Kind::Begin(source) if self.task.is_none() => self.fault = Some(source.clone()),
+            Kind::Begin(origin) if self.task.is_none() => self.fault = Some(origin.clone()),
             Kind::Enter(_) | Kind::Begin(_) | Kind::Past(..) => {}
         }
     }
 
     /// Another task's name, or `throttle` where it could only run because the observer was held back.
-    fn name_task(&self, pid: i32, prio: u16, name: &str) -> Source {
+    fn name_task(&self, pid: i32, prio: u16, name: &str) -> Origin {
         let held_back = match self.observer_prio {
             Some(observer) => prio > observer,
             None => pid == 0,
         };
         match () {
-            () if self.observer_wants_cpu && held_back => Source::Throttle,
-            () if self.own.contains(&pid) => Source::Observer,
-            () => Source::Thread(name.to_owned()),
+            () if self.observer_wants_cpu && held_back => Origin::local(Source::Throttle),
+            () if self.own.contains(&pid) => Origin::local(Source::Observer),
+            () => Origin::thread(name),
         }
     }
 
     /// Ends the stretch that is open, if any.
     fn close(&mut self, at_ns: i64) {
-        if let (Some(start_ns), Some(source)) = (self.since_ns.take(), self.top().cloned()) {
-            self.push(Span { start_ns, end_ns: at_ns.max(start_ns), source, begins: self.begins });
+        if let (Some(start_ns), Some(origin)) = (self.since_ns.take(), self.top().cloned()) {
+            self.push(Span { start_ns, end_ns: at_ns.max(start_ns), origin, begins: self.begins });
         }
     }
 
     /// Something of known length that ended now: cut out of whatever it lies in.
-    fn past(&mut self, end_ns: i64, source: &Source, length_ns: u64) {
+    fn past(&mut self, end_ns: i64, origin: &Origin, length_ns: u64) {
         let start_ns = end_ns.saturating_sub_unsigned(length_ns);
         if let (Some(since_ns), Some(top)) = (self.since_ns, self.top().cloned()) {
             if start_ns > since_ns {
-                self.push(Span { start_ns: since_ns, end_ns: start_ns, source: top, begins: self.begins });
+                self.push(Span { start_ns: since_ns, end_ns: start_ns, origin: top, begins: self.begins });
                 self.begins = false;
             }
             self.since_ns = Some(end_ns);
         }
-        self.push(Span { start_ns, end_ns, source: source.clone(), begins: true });
+        self.push(Span { start_ns, end_ns, origin: origin.clone(), begins: true });
     }
 
     fn push(&mut self, span: Span) {
@@ -190,8 +191,12 @@ mod tests {
 
     const ME: i32 = 100;
 
-    fn irq(name: &str) -> Source {
-        Source::Irq(name.into())
+    fn irq(name: &str) -> Origin {
+        origin(Source::Irq(name.into()))
+    }
+
+    fn origin(source: Source) -> Origin {
+        Origin { class: source.class(), source }
     }
 
     fn switch(from: i32, runnable: bool, to: i32, prio: u16, name: &str) -> Kind {
@@ -203,7 +208,7 @@ mod tests {
         for (at_ns, kind) in events {
             t.event(&Event { at_ns: *at_ns, kind: kind.clone() });
         }
-        t.finish(end_ns).into_iter().map(|s| (s.start_ns, s.end_ns, s.source.to_string())).collect()
+        t.finish(end_ns).into_iter().map(|s| (s.start_ns, s.end_ns, s.origin.source.to_string())).collect()
     }
 
     #[test]
@@ -211,7 +216,7 @@ mod tests {
         let events = [
             (10, switch(ME, true, 7, 120, "kworker/0:1")),
             (20, Kind::Enter(irq("local_timer"))),
-            (23, Kind::Past(Source::Nmi, 1)),
+            (23, Kind::Past(origin(Source::Nmi), 1)),
             (25, Kind::Exit),
             (30, switch(7, false, ME, 120, "selfish/0")),
         ];
@@ -252,18 +257,19 @@ mod tests {
         let events = [
             (10, switch(ME, true, 7, 120, "make")),
             (20, Kind::Enter(irq("local_timer"))),
-            (23, Kind::Past(Source::Nmi, 1)),
+            (23, Kind::Past(origin(Source::Nmi), 1)),
             (25, Kind::Exit),
             (30, Kind::Enter(irq("local_timer"))),
             (35, Kind::Exit),
             (40, switch(7, false, ME, 120, "selfish/0")),
-            (50, Kind::Begin(Source::Fault("page".into()))),
+            (50, Kind::Begin(origin(Source::Fault("page".into())))),
             (60, Kind::Enter(irq("local_timer"))),
             (65, Kind::Exit),
         ];
         events.into_iter().for_each(|(at_ns, kind)| t.event(&Event { at_ns, kind }));
         let spans = t.finish(99);
-        let count = |name: &str| spans.iter().filter(|s| s.begins && s.source.to_string() == name).count();
+        let count =
+            |name: &str| spans.iter().filter(|s| s.begins && s.origin.source.to_string() == name).count();
         let names = ["thread:make", "irq:local_timer", "nmi", "fault:page"];
         assert_eq!(names.map(count), [1, 3, 1, 1], "{spans:?}");
     }
@@ -283,14 +289,14 @@ mod tests {
     }
 
     #[test]
-    fn threads_of_the_measuring_program_are_told_from_the_nodes() {
+    fn threads_of_the_measuring_program_have_the_source_observer() {
         let mut t = Tracker::new(ME, None);
         t.own(&[ME, 7]);
         for (at_ns, from, to) in [(10, ME, 7), (20, 7, 8), (30, 8, ME)] {
             t.event(&Event { at_ns, kind: switch(from, true, to, 120, "colony") });
         }
         let spans = t.finish(40);
-        let sources: Vec<String> = spans.iter().map(|s| s.source.to_string()).collect();
+        let sources: Vec<String> = spans.iter().map(|s| s.origin.source.to_string()).collect();
         assert_eq!(sources, ["observer", "thread:colony"]);
     }
 
@@ -308,9 +314,9 @@ mod tests {
     fn kinds() -> impl Strategy<Value = Kind> {
         prop_oneof![
             Just(Kind::Enter(irq("a"))),
-            Just(Kind::Enter(Source::Softirq("RCU".into()))),
+            Just(Kind::Enter(origin(Source::Softirq("RCU".into())))),
             Just(Kind::Exit),
-            (0u64..30).prop_map(|n| Kind::Past(Source::Nmi, n)),
+            (0u64..30).prop_map(|n| Kind::Past(origin(Source::Nmi), n)),
             (99i32..103, any::<bool>(), 99i32..103, 0u16..140)
                 .prop_map(|(f, r, t, p)| switch(f, r, t, p, "x")),
         ]

@@ -18,12 +18,12 @@ use rtrb::Consumer;
 use colony_selfish::hot::{self, LoopCost};
 use colony_selfish::recorder::{Gap, Recorder};
 
-/// How to observe.
+/// The parameters of an observation.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// CPUs to observe, a thread each.
     pub cpus: CpuSet,
-    /// How long, nanoseconds.
+    /// Duration, nanoseconds.
     pub duration_ns: u64,
     /// Gaps shorter than this, the loop's own turn taken off, are not detours. At least [`Config::MIN_THRESHOLD_NS`].
     pub threshold_ns: u64,
@@ -51,8 +51,8 @@ impl Config {
     /// [`SelfishError`] names the wish that cannot be fulfilled.
     pub fn check(&self) -> Result<(), SelfishError> {
         cpu::check(&self.cpus)?;
-        let wish = |what, found: &dyn std::fmt::Display, range| SelfishError::Range {
-            what,
+        let wish = |parameter, found: &dyn std::fmt::Display, range| SelfishError::Range {
+            parameter,
             found: found.to_string(),
             range,
         };
@@ -77,20 +77,20 @@ impl Config {
     }
 }
 
-/// Why an observation did not happen.
+/// The reasons for an observation to fail.
 #[derive(Debug, thiserror::Error)]
 pub enum SelfishError {
     /// The node said no.
     #[error(transparent)]
     Node(#[from] NodeError),
     /// A wish out of range.
-    #[error("{what} is {found}; it must be {range}")]
+    #[error("{parameter} is {found}; it must be {range}")]
     Range {
-        /// What was wished for.
-        what: &'static str,
+        /// The parameter.
+        parameter: &'static str,
         /// The wish.
         found: String,
-        /// What is possible.
+        /// The range of the parameter.
         range: &'static str,
     },
     /// A real-time observer on every CPU would starve the node.
@@ -107,7 +107,7 @@ pub enum SelfishError {
 }
 
 impl SelfishError {
-    /// Whether the caller asked for something that cannot be (exit code 2), rather than the run having failed.
+    /// True if the caller's request is impossible (exit code 2), false if the run failed (exit code 1).
     #[must_use]
     pub const fn is_wrong_use(&self) -> bool {
         match self {
@@ -118,7 +118,7 @@ impl SelfishError {
     }
 }
 
-/// What one CPU's observer saw. Counts are of the counter in use.
+/// The record of one CPU's observer. Counts are of the counter in use.
 #[derive(Debug)]
 pub struct ObservedCpu {
     /// The CPU.
@@ -173,7 +173,7 @@ struct Shared {
 
 /// The longest the loop goes without looking at the stop flag.
 const LOOK_EVERY_NS: f64 = 10e6;
-/// How long after its end the watchdog lets an observer go on.
+/// Time after the end of the observation for which the watchdog lets an observer go on.
 const GRACE_NS: i64 = 500_000_000;
 
 impl Observers {
@@ -273,7 +273,7 @@ impl Observers {
         Ok(())
     }
 
-    /// Whether every observer has ended.
+    /// True if every observer has ended.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.shared.finished.load(Ordering::Acquire) >= self.threads.len()

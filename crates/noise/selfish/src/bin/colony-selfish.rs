@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
-use colony_selfish::alone::{self, Look};
+use colony_selfish::alone::{self, Settings};
 use colony_time::text::parse_ns;
 use colony_time::tsc::{Calibration, CounterKind};
 
@@ -16,7 +16,7 @@ use colony_time::tsc::{Calibration, CounterKind};
 #[derive(Debug, Parser)]
 #[command(name = "colony-selfish", version)]
 struct Cli {
-    /// How long to look, in seconds
+    /// Duration of the observation, in seconds
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
     seconds: f64,
     /// Shorter gaps are no detours
@@ -25,7 +25,7 @@ struct Cli {
     /// Single detours to list; further ones are only counted
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(..=10_000_000))]
     list: u32,
-    /// What to read: the time-stamp counter needs no kernel; the clock is right where its rate changes
+    /// Counter to read: the time-stamp counter needs no kernel; the clock is right where its rate changes
     #[arg(long, value_enum, default_value_t = Read::Tsc)]
     counter: Read,
 }
@@ -54,12 +54,12 @@ fn main() -> ExitCode {
         },
         spin,
     );
-    let look = Look {
+    let settings = Settings {
         duration_ns: (cli.seconds * 1e9) as u64,
         threshold_ns: cli.threshold,
         keep: cli.list as usize,
     };
-    let seen = alone::run(&look, calibration);
+    let seen = alone::run(&settings, calibration);
     let written = serde_json::to_string(&seen)
         .map_err(std::io::Error::from)
         .and_then(|text| writeln!(std::io::stdout(), "{text}"));

@@ -81,14 +81,15 @@ impl Event {
         if self.ph.as_deref() != Some("X") {
             return Ok(None);
         }
-        fn number<T: TryFrom<i128>>(what: &str, value: Option<&RawValue>, places: i32) -> Result<T, String> {
+        fn number<T: TryFrom<i128>>(field: &str, value: Option<&RawValue>, places: i32) -> Result<T, String> {
             let text = value.map_or("", RawValue::get);
             decimal(text, places).and_then(|v| v.try_into().ok()).ok_or_else(|| {
                 let shown: String = text.chars().take(40).collect();
-                format!("an event's `{what}` must be a number in its range and is `{shown}`")
+                format!("an event's `{field}` must be a number in its range and is `{shown}`")
             })
         }
-        let optional = |what, value: Option<&RawValue>| value.map_or(Ok(0u32), |v| number(what, Some(v), 0));
+        let optional =
+            |field, value: Option<&RawValue>| value.map_or(Ok(0u32), |v| number(field, Some(v), 0));
         let tid = optional("tid", self.tid.as_deref())?;
         let detour = Detour {
             node: optional("pid", self.pid.as_deref())?,

@@ -3,15 +3,15 @@
 
 use std::io::{BufRead, Write};
 
-use super::text::{Header, LineLimit, Lines};
+use super::text::{Header, LineLimit, Lines, write_meta};
 use crate::Source;
-use crate::trace::{Detour, Problem, Trace, TraceBuilder, parquet::META_KEY};
+use crate::trace::{Detour, Problem, Trace, TraceBuilder, TraceMeta};
 
 const COLUMNS: [&str; 5] = ["node", "cpu", "start_ns", "duration_ns", "source"];
 
 pub(super) fn write(trace: &Trace, out: &mut impl Write) -> Result<(), Problem> {
-    writeln!(out, "# {META_KEY}: {}", trace.meta.to_json()?)?;
-    for (key, value) in trace.meta.plain() {
+    write_meta(&trace.meta, out)?;
+    for (key, value) in trace.meta.plain().into_iter().filter(|(key, _)| *key != TraceMeta::CLASSES) {
         writeln!(out, "# {key}: {}", value.replace(['\n', '\r'], " "))?;
     }
     // the library would hide the kind of the error, a broken pipe's for one
@@ -30,7 +30,7 @@ pub(super) fn write(trace: &Trace, out: &mut impl Write) -> Result<(), Problem> 
     Ok(())
 }
 
-/// Where each column stands; `node`, `cpu` and `source` may be missing.
+/// The place of each column; `node`, `cpu` and `source` may be missing.
 struct Layout([Option<usize>; 5]);
 
 impl Layout {
@@ -101,12 +101,12 @@ pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
         detour.source = trace.source(&source)?;
         trace.push(detour)?;
     }
-    match header.meta {
+    match header.meta() {
         Some(meta) => trace.build(meta),
         None if trace.is_empty() => Err(Problem::Empty("a row for each detour below the header")),
         None => {
             let mut meta = trace.foreign_meta();
-            header.told(&mut meta);
+            header.overrule(&mut meta);
             trace.build(meta)
         }
     }

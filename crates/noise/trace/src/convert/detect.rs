@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which format a file is in.
+//! The formats of trace files, and their detection by content and by name.
 
 use std::{fmt, path::Path, str::FromStr};
 

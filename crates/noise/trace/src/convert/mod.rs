@@ -5,7 +5,7 @@
 //! |---|---|---|---|
 //! | [Parquet](Format::Parquet) | yes | yes | nothing |
 //! | [CSV](Format::Csv) | yes | yes | nothing |
-//! | [Netgauge](Format::Netgauge) | yes | yes | sources, nodes, CPUs, most metadata |
+//! | [Netgauge](Format::Netgauge) | yes | yes | sources with their classes, nodes, CPUs, most metadata |
 //! | [osnoise](Format::Osnoise) | yes | yes | sources other than irq, softirq, thread, nmi |
 //! | [Chrome trace](Format::Chrome) | yes | yes | nothing |
 //! | [HdrHistogram log](Format::Hdr) | no | yes | instants, sources |
@@ -97,8 +97,8 @@ pub fn write(trace: &Trace, path: &Path, format: Option<Format>) -> Result<(), T
     .map_err(TraceError::writing(path))
 }
 
-/// Whether [`write()`] would know the format of `path` and could make the file: to be asked before the work that
-/// makes the trace.
+/// Checks that [`write()`] would know the format of `path` and could make the file. Call it before the work that makes
+/// the trace.
 ///
 /// # Errors
 /// As [`write()`].
@@ -110,10 +110,10 @@ pub fn check_writable(path: &Path, format: Option<Format>) -> Result<(), TraceEr
     .map_err(TraceError::writing(path))
 }
 
-/// What the fuzzers call: parses `bytes` as `format` and checks what a reader of a trace relies on.
+/// The entry of the fuzzers: parses `bytes` as `format` and checks the properties that readers of a trace rely on.
 ///
 /// # Panics
-/// Where a parser lets through what it should not.
+/// If a parser accepts a trace without these properties.
 #[doc(hidden)]
 pub fn fuzz_parse(bytes: &[u8], format: Format) {
     let _ = Format::of_content(bytes);

@@ -66,7 +66,7 @@ pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
     trace.shift(start_ns);
     let mut meta = trace.foreign_meta();
     let first_ns = meta.start_ns;
-    header.told(&mut meta);
+    header.overrule(&mut meta);
     // offsets count from the start of the observation
     meta.start_ns = first_ns.min(start_ns);
     trace.build(meta)

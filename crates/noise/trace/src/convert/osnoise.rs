@@ -14,16 +14,17 @@
 use std::collections::HashMap;
 use std::io::{BufRead, Write};
 
-use super::text::{Header, Lines, decimal};
+use super::text::{Header, Lines, decimal, write_meta};
 use crate::Source;
-use crate::trace::{Detour, Problem, Trace, TraceBuilder, parquet::META_KEY};
+use crate::trace::{Detour, Problem, Trace, TraceBuilder, TraceMeta};
 
 /// The tracepoints, as they stand before their fields.
 pub(super) const EVENTS: [&str; 5] =
     ["softirq_noise: ", "irq_noise: ", "thread_noise: ", "nmi_noise: ", "sample_threshold: "];
 
 pub(super) fn write(trace: &Trace, out: &mut impl Write) -> Result<(), Problem> {
-    writeln!(out, "# tracer: osnoise\n#\n# {META_KEY}: {}", trace.meta.to_json()?)?;
+    writeln!(out, "# tracer: osnoise\n#")?;
+    write_meta(&trace.meta, out)?;
     if let Some(d) = trace.detours.iter().find(|d| d.start_ns < 0) {
         return Err(Problem::BeforeEpoch(d.start_ns));
     }
@@ -154,13 +155,17 @@ pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
     for cause in &left {
         push(&mut trace, cause, cause.cause.as_ref())?;
     }
-    match header.meta {
+    match header.meta() {
         Some(meta) => trace.build(meta),
         None if trace.is_empty() => Err(Problem::Empty(
             "lines of the osnoise tracepoints (irq_noise, softirq_noise, thread_noise, nmi_noise, \
              sample_threshold); a summary of rtla or of the tracer holds no single detours",
         )),
-        None => trace.build_foreign(),
+        None => {
+            let classes = header.classes;
+            let meta = TraceMeta { classes, ..trace.foreign_meta() };
+            trace.build(meta)
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 use super::*;
-use crate::Source;
 use crate::trace::synthetic::{any_trace, sample};
 use crate::trace::{Detour, Lane, TraceMeta};
+use crate::{Class, Source};
 use proptest::prelude::*;
 
 fn bytes(trace: &Trace, format: Format) -> Result<Vec<u8>, TraceError> {
@@ -65,7 +65,7 @@ osnoise/1   961 [001]  3.000001: osnoise:nmi_noise: start 3.000000000 duration 3
 }
 
 #[test]
-fn netgauge_text_is_what_loggopsim_reads() {
+fn loggopsim_can_read_the_netgauge_text() {
     let trace = sample(200);
     let lane = Lane { node: 0, cpu: 1 };
     let mut one = Vec::new();
@@ -143,7 +143,7 @@ fn base64_decode(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn formats_are_told_from_content_and_name() {
+fn content_and_name_identify_the_format() {
     let trace = sample(50);
     for format in Format::ALL {
         let content = bytes(&trace, format).expect("written");
@@ -162,7 +162,7 @@ fn formats_are_told_from_content_and_name() {
 }
 
 #[test]
-fn wrong_files_say_where_and_what() {
+fn an_error_in_a_file_names_the_place_and_the_fault() {
     let csv = "node,cpu,start_ns,duration_ns,source\n0,0,5,7,nmi\n0,0,5,x,nmi\n";
     for (format, text, says) in [
         (Format::Csv, csv, "line 3: `x` is no duration_ns"),
@@ -171,6 +171,11 @@ fn wrong_files_say_where_and_what() {
         (Format::Csv, "start_ns,duration_ns\n", "no detour"),
         (Format::Csv, "start_ns,duration_ns,cpu\n1,2,60000\n", "CPU 60000 cannot be"),
         (Format::Csv, "# colony.meta: {\"schema\":\"colony.trace/7\"}\n", "colony.trace/7"),
+        (
+            Format::Csv,
+            "# classes: {\"nmi\":\"moved\"}\nstart_ns,duration_ns\n1,2\n",
+            "`local`, `irq`, `task`",
+        ),
         (Format::Netgauge, "# x\n12\n", "line 2: expected `offset<TAB>duration`"),
         (Format::Netgauge, "12 -5\n", "line 1: a number is out of range"),
         (Format::Netgauge, "# only comments\n", "no detour"),
@@ -187,13 +192,73 @@ fn wrong_files_say_where_and_what() {
 }
 
 #[test]
-fn what_osnoise_text_cannot_say_is_refused() {
+fn a_trace_that_osnoise_text_cannot_hold_is_refused() {
     let mut trace = sample(3);
     trace.detours[0].start_ns = -1;
     assert!(bytes(&trace, Format::Osnoise).expect_err("before 1970").to_string().contains("1970"));
     let mut trace = sample(3);
     trace.detours[1].node = 9;
     assert!(bytes(&trace, Format::Osnoise).expect_err("two nodes").to_string().contains("one node"));
+}
+
+/// The network card's interrupt, bound to its CPU, and a thread.
+fn with_classes() -> Trace {
+    let sources = [Source::Irq("eth0".into()), Source::Thread("kworker/0:1".into())];
+    let mut trace = sample(10);
+    let meta = TraceMeta {
+        classes: sources.iter().cloned().zip([Class::Local, Class::Task]).collect(),
+        ..trace.meta.clone()
+    };
+    trace.detours.iter_mut().for_each(|d| d.source %= 2);
+    Trace::from_parts(meta, sources.into(), trace.detours).expect("sources are there")
+}
+
+#[test]
+fn a_file_holds_the_class_of_its_sources() {
+    let trace = with_classes();
+    let [eth0, kworker] = ["irq:eth0", "thread:kworker/0:1"].map(Source::from);
+    for format in [Format::Parquet, Format::Csv, Format::Chrome, Format::Osnoise] {
+        let back = round_trip(&trace, format);
+        assert_eq!(back.meta.classes, trace.meta.classes, "{format}");
+        assert_eq!((back.class(&eth0), back.class(&kworker)), (Class::Local, Class::Task), "{format}");
+        let mut without = trace.clone();
+        without.meta.classes.clear();
+        let back = round_trip(&without, format);
+        assert_eq!((back.class(&eth0), back.class(&kworker)), (Class::Irq, Class::Task), "{format}: by name");
+    }
+}
+
+#[test]
+fn csv_holds_the_classes_of_as_many_sources_as_a_trace_may_have() {
+    let sources: Vec<Source> =
+        (0..crate::MAX_SOURCES).map(|i| Source::Irq(format!("card-{i:020}"))).collect();
+    let rows =
+        (0..crate::MAX_SOURCES as u16).map(|source| Detour { start_ns: i64::from(source), source, ..ROW });
+    let meta = TraceMeta {
+        classes: sources.iter().map(|s| (s.clone(), Class::Local)).collect(),
+        ..TraceMeta::default()
+    };
+    let trace = Trace::from_parts(meta, sources.clone(), rows.collect()).expect("sources are there");
+    let text = bytes(&trace, Format::Csv).expect("written");
+    assert!(text.split(|&b| b == b'\n').all(|line| line.len() < super::text::MAX_LINE / 2));
+    assert_eq!(parse(&text, Format::Csv).expect("own file").meta.classes, trace.meta.classes);
+}
+
+const ROW: Detour = Detour { node: 0, cpu: 0, start_ns: 5, duration_ns: 7, source: 0 };
+
+#[test]
+fn text_of_other_tools_can_state_classes() {
+    let csv =
+        "# classes: {\"irq:eth0\":\"local\"}\nstart_ns,duration_ns,source\n5,7,irq:eth0\n9,7,irq:eth1\n";
+    let trace = parse(csv.as_bytes(), Format::Csv).expect("sound");
+    let classes = trace.sources.iter().map(|s| trace.class(s)).collect::<Vec<_>>();
+    assert_eq!(classes, [Class::Local, Class::Irq]);
+    let osnoise = format!("# classes: {{\"irq:local_timer\":\"task\"}}\n{KERNEL_EXAMPLE}");
+    let trace = parse(osnoise.as_bytes(), Format::Osnoise).expect("sound");
+    assert_eq!(trace.class(&Source::Irq("local_timer".into())), Class::Task);
+    // a comment that only looks like one is none
+    let comment = csv.replace("{\"irq:eth0\":\"local\"}", "two interrupts");
+    assert!(parse(comment.as_bytes(), Format::Csv).expect("sound").meta.classes.is_empty());
 }
 
 prop_compose! {
@@ -226,7 +291,7 @@ proptest! {
     }
 
     #[test]
-    fn osnoise_keeps_what_it_can_say(trace in osnoise_trace()) {
+    fn osnoise_text_keeps_irqs_softirqs_threads_and_nmis(trace in osnoise_trace()) {
         prop_assert_eq!(round_trip(&trace, Format::Osnoise), trace);
     }
 
@@ -284,6 +349,7 @@ fn pieces() -> impl Strategy<Value = String> {
             "#",
             "# colony.meta: {",
             "# start_ns: -9223372036854775808",
+            "# classes: {",
             "start_ns,duration_ns\n",
             "node,cpu,",
             "é",

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the text formats share: bounded lines, exact decimals, metadata in comments.
+//! Parts that the text formats share: bounded lines, exact decimals, metadata in comments.
 
-use std::io::{self, BufRead, Read};
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, Read, Write};
 
 use crate::trace::{Problem, TraceMeta, parquet::META_KEY};
+use crate::{Class, Source};
 
 /// The longest line a text format may have.
 pub(super) const MAX_LINE: usize = 1 << 20;
@@ -45,7 +47,7 @@ impl<R: BufRead> Lines<R> {
         Ok(())
     }
 
-    /// What follows.
+    /// The input after the lines that were read.
     pub(super) fn into_rest(self) -> R {
         self.input
     }
@@ -55,11 +57,37 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
-/// What the comments of a file say of the trace.
+/// Length of a `# classes: …` line at which the next one begins; far below [`MAX_LINE`].
+const CLASSES_LINE: usize = 64 * 1024;
+
+/// Writes the metadata as the line `# colony.meta: …`, and the classes in `# classes: …` lines below it: those of
+/// many sources would not fit one line.
+pub(super) fn write_meta(meta: &TraceMeta, out: &mut impl Write) -> Result<(), Problem> {
+    let short = TraceMeta { classes: BTreeMap::new(), ..meta.clone() };
+    writeln!(out, "# {META_KEY}: {}", short.to_json()?)?;
+    let json = |text: &str| serde_json::Value::from(text).to_string();
+    let mut line = String::new();
+    for (source, class) in &meta.classes {
+        if line.len() > CLASSES_LINE {
+            writeln!(out, "# {}: {{{line}}}", TraceMeta::CLASSES)?;
+            line.clear();
+        }
+        let comma = if line.is_empty() { "" } else { "," };
+        line.push_str(&format!("{comma}{}:{}", json(&source.to_string()), json(class.name())));
+    }
+    if !line.is_empty() {
+        writeln!(out, "# {}: {{{line}}}", TraceMeta::CLASSES)?;
+    }
+    Ok(())
+}
+
+/// The metadata in the comments of a text file.
 #[derive(Debug, Default)]
 pub(super) struct Header {
-    /// All of it, where Colony wrote the file.
-    pub(super) meta: Option<TraceMeta>,
+    /// All of it but the classes, where Colony wrote the file.
+    meta: Option<TraceMeta>,
+    /// Classes of sources, of all `# classes: …` lines.
+    pub(super) classes: BTreeMap<Source, Class>,
     /// Pairs `# key: value`.
     pub(super) pairs: Vec<(String, String)>,
 }
@@ -71,14 +99,26 @@ impl Header {
         let (key, value) = (key.trim(), value.trim());
         if key == META_KEY {
             self.meta = Some(TraceMeta::from_json(value)?);
+        } else if key == TraceMeta::CLASSES && value.starts_with('{') {
+            let classes: BTreeMap<Source, Class> = serde_json::from_str(value)
+                .map_err(|e| Problem::Meta(format!("`classes` must map sources to classes: {e}")))?;
+            self.classes.extend(classes);
         } else if self.pairs.len() < 100 {
             self.pairs.push((key.into(), value.into()));
         }
         Ok(())
     }
 
-    /// Puts what the pairs say of the observation into `meta`, which holds what the detours say.
-    pub(super) fn told(&self, meta: &mut TraceMeta) {
+    /// The metadata of a file that Colony wrote, with the classes; `None` for files of other tools.
+    pub(super) fn meta(&self) -> Option<TraceMeta> {
+        let mut meta = self.meta.clone()?;
+        meta.classes.extend(self.classes.clone());
+        Some(meta)
+    }
+
+    /// Replaces values of `meta`, which were derived from the detours, by those that the pairs and classes state.
+    pub(super) fn overrule(&self, meta: &mut TraceMeta) {
+        meta.classes.clone_from(&self.classes);
         meta.threshold_ns = self.get("threshold_ns").unwrap_or(meta.threshold_ns);
         meta.start_ns = self.get("start_ns").unwrap_or(meta.start_ns);
         meta.cpus = self.get("cpus").unwrap_or_else(|| std::mem::take(&mut meta.cpus));

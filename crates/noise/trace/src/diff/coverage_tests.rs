@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether the intervals of a comparison cover differences that are known.
+//! Tests that the intervals of a comparison cover known differences.
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -121,7 +121,7 @@ fn seeds(usual: u64) -> u64 {
     std::env::var("COLONY_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
 }
 
-/// How many of the seeds' intervals cover the true difference, and how many seeds have one, by figure.
+/// By figure: the number of seeds whose interval covers the true difference, and the number of seeds that have one.
 fn covered(noise: [Noise; 2], cpus: usize, observed_s: [f64; 2], seeds: u64) -> BTreeMap<Figure, [u64; 2]> {
     let truth = [0, 1].map(|i| noise[i].truth(cpus, observed_s[i]));
     let mut covered: BTreeMap<Figure, [u64; 2]> = BTreeMap::new();

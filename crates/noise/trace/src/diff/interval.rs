@@ -21,7 +21,7 @@ pub(super) struct Range {
     pub(super) ends: Option<(f64, f64)>,
 }
 
-/// What happened in each slice, and the CPU seconds of one.
+/// The value of a figure in each slice, and the CPU seconds of a slice.
 pub(super) struct Rates {
     per_slice: Vec<f64>,
     cpu_s: f64,
@@ -107,8 +107,8 @@ pub(super) fn difference(before: &Range, after: &Range) -> Option<(f64, f64)> {
     Some((difference - down, difference + up))
 }
 
-/// How probable it is that the longest detours of both traces, from `slices` slices of the one observed for `long_s`,
-/// are all of this one, if the noise is the same in the other, observed for `other_s`.
+/// Probability that the longest detours of both traces, from `slices` slices of the one observed for `long_s`, are all
+/// of this one, if the noise is the same in the other, observed for `other_s`.
 pub(super) fn chance_of_longest(slices: usize, long_s: f64, other_s: f64) -> f64 {
     (long_s / (long_s + other_s)).powi(slices.try_into().unwrap_or(i32::MAX))
 }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_that_are_alike_say_less() {
+    fn correlated_neighbours_widen_the_interval() {
         let apart = [1.0, 3.0, 1.0, 3.0, 1.0, 3.0, 1.0, 3.0];
         let alike = [1.0, 1.0, 1.0, 1.0, 3.0, 3.0, 3.0, 3.0];
         assert!(variance_of_sum(&alike) > 2.0 * variance_of_sum(&apart));

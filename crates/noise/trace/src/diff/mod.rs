@@ -31,7 +31,7 @@ pub enum DiffError {
     NotTimed(&'static str, f64),
 }
 
-/// What a comparison of one figure comes to. Less noise is better.
+/// The verdict on one figure. Less noise is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -77,7 +77,7 @@ pub enum Figure {
 /// One figure of both traces.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Change {
-    /// Which.
+    /// The figure.
     pub figure: Figure,
     /// In the first trace.
     pub before: f64,
@@ -87,7 +87,7 @@ pub struct Change {
     pub difference: f64,
     /// 95 % confidence interval of the difference, from low to high; none where there are too few detours for one.
     pub interval: Option<(f64, f64)>,
-    /// What that says.
+    /// The verdict on the change.
     pub verdict: Verdict,
 }
 
@@ -98,7 +98,7 @@ pub struct Diff {
     pub schema: String,
     /// Figures of all detours, then of single sources, most stolen first.
     pub changes: Vec<Change>,
-    /// Why the comparison should be read with care.
+    /// Warnings about the validity of the comparison.
     pub warnings: Vec<String>,
     /// Detours shorter than this were left out of both, so that they can be compared.
     pub threshold_ns: u64,
@@ -198,7 +198,7 @@ fn top_sources(before: &Trace, after: &Trace, threshold_ns: u64) -> Vec<Source> 
     ranked.into_iter().take(MAX_SOURCES).map(|(_, s)| s.clone()).collect()
 }
 
-/// What differs in how the traces were made.
+/// Warnings about differences in how the traces were made.
 fn warnings(before: &Trace, after: &Trace, threshold_ns: u64) -> Vec<String> {
     let (a, b) = (&before.meta, &after.meta);
     let mut found = Vec::new();
@@ -208,9 +208,9 @@ fn warnings(before: &Trace, after: &Trace, threshold_ns: u64) -> Vec<String> {
             a.threshold_ns, b.threshold_ns
         ));
     }
-    let mut differs = |what: &str, a: String, b: String| {
+    let mut differs = |property: &str, a: String, b: String| {
         if a != b {
-            found.push(format!("{what} differs: {a} and {b}"));
+            found.push(format!("{property} differs: {a} and {b}"));
         }
     };
     let class = |m: &crate::TraceMeta| m.observer.map_or_else(|| "unknown".into(), |c| c.to_string());

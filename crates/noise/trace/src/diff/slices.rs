@@ -13,7 +13,7 @@ const SLICE_S: f64 = 0.25;
 const FEWEST: f64 = 20.0;
 const MOST: f64 = 100.0;
 
-/// What happened in one slice of time.
+/// The detours of one slice of time.
 #[derive(Clone, Default)]
 pub(super) struct Slice {
     pub(super) stolen_s: f64,

@@ -4,7 +4,7 @@
 /// Rates timers usually run at, in Hz.
 const USUAL_HZ: [f64; 10] = [1.0, 2.0, 4.0, 10.0, 50.0, 100.0, 200.0, 250.0, 300.0, 1000.0];
 
-/// How many neighbours a detour's distance is taken to: as many foreign detours may lie between two ticks.
+/// Number of neighbours to which a detour's distance is taken: as many foreign detours may lie between two ticks.
 const LAGS: usize = 8;
 
 /// Widths of a class of distances, as a share of the distance: sharp timers, and those with jitter. With each, how

@@ -42,7 +42,7 @@ struct Comb {
     width: f64,
 }
 
-/// How well a comb fits.
+/// The quality of a comb's fit.
 #[derive(Clone, Copy, Debug)]
 struct Fit {
     comb: Comb,
@@ -86,7 +86,7 @@ impl Comb {
         hits
     }
 
-    /// How many ticks there are in the time of the stretches.
+    /// Number of ticks in the time of the stretches.
     fn ticks(&self, stretches: &[&[f64]]) -> f64 {
         let in_one = |s: &&[f64]| {
             let first = ((s[0] - self.width - self.phase) / self.period).ceil();
@@ -306,8 +306,8 @@ fn measure(events: &Events, comb: Comb) -> Option<Found> {
     Some(Found { period, members })
 }
 
-/// Whether ticks drift around their instants instead of scattering: each is near the one before (von Neumann's
-/// ratio), though all together they are spread widely.
+/// True if ticks drift around their instants instead of scattering: each is near the one before (von Neumann's ratio),
+/// though all together they are spread widely.
 fn wanders(off: &[f64], period: f64) -> bool {
     let square = |v: f64| v * v;
     let spread = off.iter().copied().map(square).sum::<f64>();

@@ -62,7 +62,7 @@ fn rates(found: &[Period]) -> Vec<f64> {
 }
 
 #[test]
-fn two_timers_and_noise_are_told_apart() {
+fn two_timers_are_found_in_noise() {
     for seed in 0..10 {
         let mix =
             Mix::new(seed, 10.0).train(1000.0, 0.2, 0.002, 1.0, 1400).train(250.0, 0.6, 0.002, 1.0, 9000);

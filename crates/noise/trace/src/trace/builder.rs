@@ -62,7 +62,7 @@ impl TraceBuilder {
         self.detours.len()
     }
 
-    /// Whether there is none yet.
+    /// True if there is no detour yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.detours.is_empty()
@@ -93,7 +93,7 @@ impl TraceBuilder {
         self.build(meta)
     }
 
-    /// What the detours alone say of their trace: CPUs, start and time span.
+    /// Metadata derived from the detours alone: CPUs, start and time span.
     pub(crate) fn foreign_meta(&self) -> TraceMeta {
         let start_ns = self.detours.iter().map(|d| d.start_ns).min().unwrap_or(0);
         let end_ns = self.detours.iter().map(Detour::end_ns).max().unwrap_or(0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can be wrong with a trace, or with a file that should hold one.
+//! Errors in a trace, or in a file that should hold one.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub struct TraceError {
     pub doing: &'static str,
     /// The file.
     pub path: PathBuf,
-    /// What was wrong.
+    /// The problem.
     pub problem: Problem,
 }
 
@@ -31,7 +31,7 @@ impl TraceError {
 }
 
 impl TraceError {
-    /// Whether the caller named something that cannot be (exit code 2), rather than the file being wrong.
+    /// True if the caller's request is impossible (exit code 2), false if the file is wrong (exit code 1).
     #[must_use]
     pub fn is_wrong_use(&self) -> bool {
         matches!(self.problem, Problem::WriteOnly)
@@ -39,7 +39,7 @@ impl TraceError {
     }
 }
 
-/// What is wrong with the content of a trace.
+/// Problems in the content of a trace.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
     /// The file system or the stream failed.
@@ -88,20 +88,20 @@ pub enum Problem {
     Cpu(u64),
     /// A row that no measurement can have left.
     #[error(
-        "row {row} of the trace is impossible: {what}; correct the row or the metadata, or measure again"
+        "row {row} of the trace is impossible: {contradiction}; correct the row or the metadata, or measure again"
     )]
     Row {
         /// Counted from 1, in the order of the file.
         row: usize,
-        /// What the row says, and what contradicts it.
-        what: String,
+        /// The row's values, and the metadata that they contradict.
+        contradiction: String,
     },
     /// One line of a text file.
     #[error("line {line}: {reason}")]
     Line {
         /// Counted from 1.
         line: u64,
-        /// What was expected and what was found.
+        /// The expected text, and the text found.
         reason: String,
     },
     /// No JSON, or not of the expected shape.

@@ -3,8 +3,8 @@
 
 use super::{Detour, Problem, Trace, TraceMeta};
 
-/// How far outside of the observation a row may lie, as a share of the observation. The observers of the CPUs
-/// do not start at one instant, and `start_ns` is that of the first.
+/// Distance from the observation within which a row is accepted, as a share of the observation. The observers of the
+/// CPUs do not start at one instant, and `start_ns` is that of the first.
 const SLACK_SHARE: f64 = 0.01;
 /// The same for short observations, nanoseconds.
 const SLACK_NS: i128 = 1_000_000_000;
@@ -43,7 +43,7 @@ pub(super) fn check(meta: &TraceMeta, detours: &[Detour]) -> Result<(), Problem>
         None
     };
     match detours.iter().enumerate().find_map(|(i, d)| Some((i, wrong(d)?))) {
-        Some((i, what)) => Err(Problem::Row { row: i + 1, what }),
+        Some((i, contradiction)) => Err(Problem::Row { row: i + 1, contradiction }),
         None => Ok(()),
     }
 }

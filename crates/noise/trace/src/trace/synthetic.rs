@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Traces for tests.
 
-use colony_node::class::Class;
+use colony_node::class::Class as SchedulingClass;
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::{Detour, Trace, TraceMeta};
-use crate::Source;
+use crate::{Class, Source};
 
 /// Metadata of a run of `observed_s` seconds on `cpus` CPUs.
 pub(crate) fn meta(cpus: usize, observed_s: f64) -> TraceMeta {
@@ -18,7 +18,7 @@ pub(crate) fn meta(cpus: usize, observed_s: f64) -> TraceMeta {
         cpus: (0..cpus).collect(),
         observed_s,
         start_ns: 1_700_000_037_000_000_000,
-        observer: Some(Class::Fifo(1)),
+        observer: Some(SchedulingClass::Fifo(1)),
         ..TraceMeta::default()
     }
 }
@@ -62,6 +62,11 @@ pub(crate) fn sample(n: usize) -> Trace {
     Trace::from_parts(meta, sources, detours).expect("sources are there")
 }
 
+/// Any class that a measurement can state.
+pub(crate) fn any_class() -> impl Strategy<Value = Class> {
+    prop::sample::select(&Class::ALL[..])
+}
+
 /// Any source a measurement can name.
 pub(crate) fn any_source() -> impl Strategy<Value = Source> {
     prop_oneof![
@@ -78,9 +83,10 @@ pub(crate) fn any_source() -> impl Strategy<Value = Source> {
 }
 
 prop_compose! {
-    /// Any trace with up to `n` detours, of any node, CPU, instant of the observation and length.
+    /// Any trace with up to `n` detours, of any node, CPU, instant of the observation and length. The class of some
+    /// sources is stated.
     pub(crate) fn any_trace(n: usize)(
-        sources in prop::collection::hash_set(any_source(), 1..8),
+        sources in prop::collection::hash_map(any_source(), prop::option::of(any_class()), 1..8),
         rows in prop::collection::vec(
             (any::<u32>(), 0u16..1024, 0.0..1f64, 0.0..1f64, any::<prop::sample::Index>()), 0..n),
         observed_s in 0.0..2e9f64,
@@ -88,7 +94,8 @@ prop_compose! {
         start_ns in -1i64 << 61..1 << 61,
         threshold_ns: u64,
     ) -> Trace {
-        let sources: Vec<Source> = sources.into_iter().collect();
+        let classes = sources.iter().filter_map(|(source, class)| Some((source.clone(), (*class)?))).collect();
+        let sources: Vec<Source> = sources.into_keys().collect();
         let detours = rows.into_iter().map(|(node, cpu, start, length, source)| Detour {
             node,
             cpu,
@@ -96,7 +103,7 @@ prop_compose! {
             duration_ns: (length * observed_s * 1e9) as u64,
             source: source.index(sources.len()) as u16,
         }).collect();
-        let meta = TraceMeta { observed_s, tsc_hz, start_ns, threshold_ns, ..meta(1024, 1.0) };
+        let meta = TraceMeta { observed_s, tsc_hz, start_ns, threshold_ns, classes, ..meta(1024, 1.0) };
         Trace::from_parts(meta, sources, detours).expect("sources are there")
     }
 }

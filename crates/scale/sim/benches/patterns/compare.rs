@@ -53,7 +53,7 @@ fn row(
     Ok(())
 }
 
-/// What LogGOPSim would print, from here; none: ranks wait for ever.
+/// The times that LogGOPSim would print, computed here; `None`: ranks wait for ever.
 fn ours(schedule: &Schedule) -> Result<Option<Vec<u64>>, Failed> {
     let network = Machine::loggopsim().network(schedule.ranks())?;
     match run(schedule, &network, &Node::quiet(), Rules::LOGGOPSIM, Key::new(1), 0) {

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use super::matching::{Channels, Letter, Open};
-use super::queue::{Event, Happening, Queue, Sorter, What};
+use super::queue::{Event, Happening, Packed, Queue, Sorter};
 use super::queues::{Blocked, Waiting};
 use super::{EventError, Outcome, Progress, check_sizes, deadlock, unreceived};
 use crate::MessageCost;
@@ -45,26 +45,26 @@ pub(super) struct Engine<'a> {
     /// Of each shape.
     costs: Vec<MessageCost>,
     pub(super) cpus: usize,
-    /// When each CPU of each rank is free.
+    /// The instant at which each CPU of each rank is free.
     pub(super) free: Vec<u64>,
     /// Interfaces of a rank: one for sends and one for receives each.
     pub(super) slots: usize,
-    /// When each is free; empty where they are never busier than the CPU.
+    /// The instant at which each interface is free; empty if interfaces are never busier than the CPU.
     pub(super) interfaces: Vec<u64>,
-    /// What waits on each rank; empty where interfaces are never busier than the CPU, as a CPU is then taken in
-    /// advance. While something waits, an event is to come that looks after it.
+    /// The work that waits on each rank; empty if interfaces are never busier than the CPU, since a CPU is then taken
+    /// in advance. While work waits, an event that serves it is in the queue.
     pub(super) waiting: Vec<Option<Box<Waiting>>>,
     noise: Option<Cpus>,
     /// Operations that wait for a message or a receive, or have.
     begun: Bits,
-    /// Those whose message or receive has come; before `begun`, where the message comes first.
+    /// Operations whose message or receive has come; set before `begun` if the message comes first.
     met: Bits,
     joins: Vec<u32>,
-    /// Whether anything waits for an operation to begin.
+    /// True if any operation waits for another one to begin.
     any_starts: bool,
     channels: Channels,
     open: HashMap<u32, Open>,
-    /// When the receipt of a message began and ended that came before its receive was reached; by its send.
+    /// By send: start and end of the receipt of a message that arrived before the program reached its receive.
     early: HashMap<u32, (u64, u64)>,
     queue: Queue,
     sorter: Sorter,
@@ -136,7 +136,7 @@ impl<'a> Engine<'a> {
             events.extend(free.map(|(number, _)| Event {
                 time_ns: self.begin_ns,
                 rank,
-                what: What::new(Happening::Ready(number)),
+                happening: Packed::new(Happening::Ready(number)),
             }));
             self.batch(&events);
         }
@@ -166,12 +166,12 @@ impl<'a> Engine<'a> {
     }
 
     pub(super) fn push(&mut self, time_ns: u64, rank: u32, happening: Happening) {
-        let event = Event { time_ns, rank, what: What::new(happening) };
+        let event = Event { time_ns, rank, happening: Packed::new(happening) };
         if self.queue.is_now(time_ns) { self.soon.push(Reverse(event.key())) } else { self.queue.push(event) }
     }
 
-    fn happen(&mut self, Event { time_ns, rank, what }: Event) {
-        match what.happening() {
+    fn happen(&mut self, Event { time_ns, rank, happening }: Event) {
+        match happening.happening() {
             Happening::Ready(operation) => self.ready(time_ns, rank, operation),
             Happening::Met(join) => {
                 let left = &mut self.joins[join as usize];
@@ -237,7 +237,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// What has begun by an operation's start.
+    /// Reports the start of an operation to the operations that wait for it.
     fn begins(&mut self, rank: u32, i: usize, at_ns: u64) {
         if self.any_starts {
             self.fire(rank, i, at_ns, true);

@@ -19,7 +19,7 @@ use crate::network::{MachineNetwork, Network};
 use crate::node::Node;
 use crate::rng::Key;
 
-/// What a message costs, with LogGOPSim's arithmetic modulo 2^64.
+/// The cost of a message, with LogGOPSim's arithmetic modulo 2^64.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     overhead_ns: u64,
@@ -75,7 +75,7 @@ pub(super) struct LogGopsim<'a> {
     costs: Vec<Cost>,
     cpus: usize,
     nics: usize,
-    /// When each CPU, and each interface for its next send and receive, is free, rank by rank.
+    /// The instants at which each CPU, and each interface for its next send and receive, is free, rank by rank.
     cpu_ns: Vec<u64>,
     send_ns: Vec<u64>,
     recv_ns: Vec<u64>,

@@ -32,20 +32,20 @@ use crate::node::Node;
 use crate::rng::Key;
 use crate::words::number_of;
 
-/// When a rank's CPU takes the overhead of a receive.
+/// The instant at which a rank's CPU takes the overhead of a receive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Progress {
-    /// When the program has reached the receive and the message is there: an MPI library that works in
-    /// calls only. The level engine's rule.
+    /// The program has reached the receive and the message has arrived: an MPI library that works in calls only.
+    /// The level engine's rule.
     #[default]
     ProgramOrder,
-    /// When the message arrives, whether the program has reached its receive or not, on the CPU and the
-    /// interface of the numbers that its send names: a progress thread. LogGOPSim's rule.
+    /// The message arrives, even if the program has not reached its receive, on the CPU and the interface of the
+    /// numbers that its send names: a progress thread. LogGOPSim's rule.
     Asynchronous,
 }
 
-/// Which operation or message a CPU and an interface serve next.
+/// The rule by which a CPU and an interface select the operation or message to serve next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Queue {
@@ -57,12 +57,12 @@ pub enum Queue {
     Loggopsim,
 }
 
-/// How the ranks of a run work.
+/// The rules of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Rules {
-    /// When a rank's CPU takes the overhead of a receive.
+    /// The instant at which a rank's CPU takes the overhead of a receive.
     pub progress: Progress,
-    /// Which operation or message is served next.
+    /// The rule that selects the next operation or message.
     pub queue: Queue,
 }
 
@@ -77,10 +77,10 @@ impl From<Progress> for Rules {
     }
 }
 
-/// What a run says.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// When the CPUs of each rank had done all their work, nanoseconds after the job began.
+    /// The end of each rank's last work on its CPUs, nanoseconds after the job began.
     pub ends_ns: Vec<u64>,
     /// Operations and messages, counted as LogGOPSim does.
     pub events: u64,
@@ -136,13 +136,13 @@ pub enum EventError {
     Deadlock {
         /// Ranks that wait.
         ranks: u32,
-        /// What the first ten of them wait for.
+        /// The operations for which the first ten of them wait.
         first: Vec<Waiting>,
     },
     /// Messages were left over.
     #[error("{} never received: {}", were(*messages), list(first, *messages, goes))]
     Unreceived {
-        /// How many.
+        /// Number of messages.
         messages: u32,
         /// The first ten of them.
         first: Vec<Unreceived>,
@@ -251,7 +251,7 @@ pub fn run(
     }
 }
 
-/// Whether a message has as many bytes as the receive that takes it; both by their numbers among all operations.
+/// Checks that a message has as many bytes as the receive that takes it; both by their numbers among all operations.
 fn check_sizes(schedule: &Schedule, receive: u32, send: u32) -> Result<(), EventError> {
     let operation = |i: u32| &schedule.operations[i as usize];
     let bytes = |i: u32| schedule.shapes[operation(i).shape()].bytes;
@@ -279,7 +279,7 @@ fn deadlock(schedule: &Schedule, waits: impl Fn(usize) -> bool) -> EventError {
     EventError::Deadlock { ranks, first }
 }
 
-/// Whether ranks with open receives have received all messages.
+/// Checks that ranks with open receives have received all messages.
 fn unreceived(open: &HashMap<u32, Open>) -> Result<(), EventError> {
     let mut left: Vec<(u32, &Open)> = open.iter().map(|(&rank, open)| (rank, open)).collect();
     left.sort_unstable_by_key(|(rank, _)| *rank);

@@ -7,14 +7,14 @@
 pub(super) struct Event {
     pub(super) time_ns: u64,
     pub(super) rank: u32,
-    pub(super) what: What,
+    pub(super) happening: Packed,
 }
 
-/// What happens: a kind and a number in one word. Kinds at one instant happen in the order of this list.
+/// An event: its kind and a number in one word. Kinds at one instant happen in the order of this list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct What(u32);
+pub(super) struct Packed(u32);
 
-/// [`What`], unpacked.
+/// [`Packed`], unpacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Happening {
     /// All that operation requires is done.
@@ -27,11 +27,11 @@ pub(super) enum Happening {
     Letter(u32),
     /// The receive of a rendezvous send has begun.
     Released(u32),
-    /// A CPU or an interface is free for what waits for it.
+    /// A CPU or an interface is free for happening waits for it.
     Free,
 }
 
-impl What {
+impl Packed {
     /// Of an operation's number on its rank, or a join's.
     const BITS: u32 = 29;
     /// A message may have a number of one bit more.
@@ -65,17 +65,17 @@ impl What {
 impl Event {
     /// Order of events in a window: rank by rank, each in the order of time.
     pub(super) const fn key(&self) -> u128 {
-        (self.rank as u128) << 96 | (self.time_ns as u128) << 32 | self.what.0 as u128
+        (self.rank as u128) << 96 | (self.time_ns as u128) << 32 | self.happening.0 as u128
     }
 
     /// Order of the events of one rank.
     pub(super) const fn order(&self) -> u128 {
-        (self.time_ns as u128) << 32 | self.what.0 as u128
+        (self.time_ns as u128) << 32 | self.happening.0 as u128
     }
 
     /// The event with that key.
     pub(super) const fn of_key(key: u128) -> Self {
-        Self { time_ns: (key >> 32) as u64, rank: (key >> 96) as u32, what: What(key as u32) }
+        Self { time_ns: (key >> 32) as u64, rank: (key >> 96) as u32, happening: Packed(key as u32) }
     }
 }
 
@@ -98,7 +98,7 @@ impl Queue {
         Self { shift, window: now_ns >> shift, buckets: vec![Vec::new(); 64], spare: Vec::new() }
     }
 
-    /// Whether an event at that time is in the window under way, and none of the queue's business.
+    /// True if an event at that time is in the current window, which the queue does not hold.
     pub(super) const fn is_now(&self, time_ns: u64) -> bool {
         time_ns >> self.shift == self.window
     }
@@ -137,7 +137,7 @@ impl Queue {
 /// Sorts the events of a window.
 #[derive(Debug, Default)]
 pub(super) struct Sorter {
-    /// Where the events of each rank begin, and how far they have been put there.
+    /// The place at which the events of each rank begin, then the place for its next event.
     begin: Vec<u32>,
     end: Vec<u32>,
 }
@@ -194,7 +194,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_happens_is_packed_and_unpacked() {
+    fn events_are_packed_and_unpacked() {
         for n in [0, 1, (1 << 29) - 1] {
             for h in [
                 Happening::Ready(n),
@@ -204,12 +204,12 @@ mod tests {
                 Happening::Released(n),
                 Happening::Free,
             ] {
-                let e = Event { time_ns: u64::MAX - 5, rank: u32::MAX, what: What::new(h) };
-                assert_eq!((e.what.happening(), Event::of_key(e.key())), (h, e));
+                let e = Event { time_ns: u64::MAX - 5, rank: u32::MAX, happening: Packed::new(h) };
+                assert_eq!((e.happening.happening(), Event::of_key(e.key())), (h, e));
             }
         }
         let last = Happening::Letter((1 << 30) - 1);
-        assert_eq!(What::new(last).happening(), last);
+        assert_eq!(Packed::new(last).happening(), last);
     }
 
     proptest! {
@@ -217,7 +217,7 @@ mod tests {
         fn a_window_is_sorted_by_counting_as_by_comparing(
             events in prop::collection::vec((0u64..4, 0u32..40, 0u32..6), 0..300),
         ) {
-            let event = |(time_ns, rank, n)| Event { time_ns, rank, what: What::new(Happening::Ready(n)) };
+            let event = |(time_ns, rank, n)| Event { time_ns, rank, happening: Packed::new(Happening::Ready(n)) };
             let mut events: Vec<Event> = events.into_iter().map(event).collect();
             let mut compared = events.clone();
             compared.sort_unstable_by_key(Event::key);
@@ -231,13 +231,13 @@ mod tests {
             steps in prop::collection::vec((0u64..1 << 40, 0u32..64), 1..200),
         ) {
             let mut queue = Queue::new(shift, 7);
-            let what = What::new(Happening::Ready(0));
+            let happening = Packed::new(Happening::Ready(0));
             let (mut last, mut got, mut batch) = (7u64 >> shift, 0, Vec::new());
             let mut left = steps.iter();
             loop {
                 for &(far, by) in left.by_ref().take(3) {
                     let time_ns = ((last + 1) << shift) + (far >> by);
-                    queue.push(Event { time_ns, rank: 0, what });
+                    queue.push(Event { time_ns, rank: 0, happening });
                 }
                 if !queue.next_window(&mut batch) {
                     break;

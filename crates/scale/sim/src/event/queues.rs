@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-/// What waits for a CPU or an interface.
+/// Work that waits for a CPU or an interface.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Blocked {
     Calc(u32),
@@ -29,6 +29,6 @@ pub(super) struct Waiting {
     pub(super) lines: Vec<Line>,
     /// Entries so far.
     pub(super) entered: u64,
-    /// When the next look after them is due.
+    /// The instant of the event that serves them next.
     pub(super) wake_ns: Option<u64>,
 }

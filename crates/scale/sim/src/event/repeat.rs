@@ -63,7 +63,7 @@ impl<'a> Runs<'a> {
     /// The run without noise.
     ///
     /// # Errors
-    /// Those of [`run`].
+    /// As [`run`].
     pub fn quiet(&self) -> Result<Outcome, EventError> {
         self.run(&Node::quiet(), 0)
     }

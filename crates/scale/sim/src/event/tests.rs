@@ -88,7 +88,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn a_program_takes_as_long_as_the_level_engine_says(
+    fn both_engines_give_a_program_the_same_time(
         body in prop::collection::vec(step(), 1..4),
         iterations in 1u64..4,
         machine in machine(),
@@ -145,7 +145,7 @@ fn dissemination(ranks: u32, bytes: u64) -> Schedule {
 }
 
 #[test]
-fn collectives_take_as_long_as_loggopsim_says() {
+fn collectives_take_the_time_that_loggopsim_computes() {
     let barriers = [(10, 55_420), (12, 66_504), (14, 77_588), (16, 88_672)];
     for (log, ns) in barriers {
         assert_eq!(lgs(&dissemination(1 << log, 8)), ns);
@@ -182,7 +182,7 @@ fn collectives_take_as_long_as_loggopsim_says() {
 }
 
 #[test]
-fn rabenseifners_allreduce_takes_as_long_as_loggopsim_says() {
+fn rabenseifners_allreduce_takes_the_time_that_loggopsim_computes() {
     // halving up to the highest bit, then doubling back
     let schedule = rounds(1 << 16, 32, |r, k| {
         let bit = k.min(31 - k);
@@ -279,7 +279,7 @@ fn a_message_nobody_receives_is_an_error() {
 }
 
 #[test]
-fn any_source_takes_who_comes_first() {
+fn a_receive_from_any_source_takes_the_first_message() {
     // rank 1 is late: the first receive is rank 2's message, and rank 0 goes on after it
     let schedule = text(
         "num_ranks 3\nrank 0 {\na: recv 8b from -1 tag -1\nb: calc 100000\nb requires a\nc: recv 8b from -1 tag -1\n}\n\
@@ -290,7 +290,7 @@ fn any_source_takes_who_comes_first() {
 }
 
 #[test]
-fn what_cannot_be_run_is_an_error() {
+fn a_schedule_that_cannot_run_is_an_error() {
     let long = text(&format!("num_ranks 1\nrank 0 {{\ncalc {}\n}}\n", u64::MAX / 4));
     let machine = Machine::loggopsim();
     assert_eq!(quiet(&long, &machine, Progress::ProgramOrder), Err(EventError::TooLong));

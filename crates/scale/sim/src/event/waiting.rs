@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What waits until its CPU and its interface are both free.
+//! Work that waits until its CPU and its interface are both free.
 
 use std::collections::VecDeque;
 
@@ -8,9 +8,9 @@ use super::queue::Happening;
 use super::queues::{Blocked, Line};
 
 impl Engine<'_> {
-    /// Whether work may begin now. Else it waits until its CPU and its interface are both free, and holds neither
-    /// of them meanwhile. Where interfaces do not matter, it may begin at once: what becomes ready later is behind
-    /// it on its only CPU.
+    /// True if work may begin now. Otherwise it waits until its CPU and its interface are both free, and holds neither
+    /// of them meanwhile. If interfaces do not matter, it may begin at once: work that becomes ready later is behind it
+    /// on its only CPU.
     pub(super) fn may_begin(
         &mut self,
         now_ns: u64,
@@ -40,7 +40,7 @@ impl Engine<'_> {
         false
     }
 
-    /// When both a CPU and an interface are free.
+    /// The instant at which both a CPU and an interface are free.
     fn free_ns(&self, rank: u32, cpu: u8, slot: Option<u32>) -> u64 {
         let cpu_ns = self.free[rank as usize * self.cpus + cpu as usize];
         match slot {

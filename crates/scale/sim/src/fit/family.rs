@@ -65,7 +65,7 @@ pub(crate) fn quantiles(sorted: &[u64]) -> Dist {
     )
 }
 
-/// What the most likely parameters are made of.
+/// The moments from which the most likely parameters follow.
 struct Moments {
     n: f64,
     least: f64,

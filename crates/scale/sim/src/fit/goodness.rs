@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How far a distribution is from the times it was fitted to.
+//! The distance of a distribution from the times it was fitted to.
 
 use serde::{Deserialize, Serialize};
 
-/// How well a distribution fits times.
+/// The quality of a distribution's fit to times.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Goodness {
     /// Kolmogorov and Smirnov's distance: the largest difference of the two cumulative distributions. Of a
@@ -21,7 +21,7 @@ pub struct Goodness {
     pub spread: f64,
 }
 
-/// What a distance means.
+/// The rating of a distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -34,7 +34,7 @@ pub enum Verdict {
 }
 
 impl Goodness {
-    /// What the distance of `n` times means.
+    /// The rating of the distance of `n` times.
     pub(crate) fn verdict(&self, n: usize) -> Verdict {
         // the distance that one in twenty samples of `n` exceeds
         let chance = if self.p_value.is_some() { 1.36 / (n as f64).sqrt() } else { 0.0 };

@@ -23,14 +23,14 @@ use crate::source::{Arrivals, Dist, Model, Noise};
 pub enum FitError {
     /// Too few of them.
     #[error(
-        "{found} {what} are too few to fit a model to ({needed} are needed); measure for longer, or replay the trace"
+        "{found} {values} are too few to fit a model to ({needed} are needed); measure for longer, or replay the trace"
     )]
     TooFew {
         /// Of what.
-        what: &'static str,
-        /// How many there are.
+        values: &'static str,
+        /// Number found.
         found: usize,
-        /// How many are needed.
+        /// Number that a fit needs.
         needed: usize,
     },
     /// All of no length.
@@ -55,7 +55,7 @@ pub struct Candidate {
     pub family: Family,
     /// With its most likely parameters.
     pub dist: Dist,
-    /// How well it fits.
+    /// Distance of the distribution from the times.
     pub goodness: Goodness,
 }
 
@@ -66,7 +66,7 @@ pub struct DistFit {
     pub dist: Dist,
     /// The best family first, by Akaike's information criterion.
     pub candidates: Vec<Candidate>,
-    /// How well the best family fits.
+    /// Rating of the best family's fit.
     pub verdict: Verdict,
     /// Times it was fitted to.
     pub n: usize,
@@ -107,8 +107,8 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// How well the worse of its two families fits. Where it is [`Verdict::Poor`] the model has the times'
-    /// own quantiles, and may still miss how they follow one another.
+    /// Rating of the worse of its two fits. If it is [`Verdict::Poor`], the model has the quantiles of the times, and
+    /// may still miss the order in which they follow one another.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         self.gaps.verdict.max(self.lengths.verdict)
@@ -162,7 +162,7 @@ pub fn fit(noise: &NodeNoise) -> Result<Fit, FitError> {
     Ok(Fit { model, detours: lengths.n, gaps, lengths, measured_load, model_load })
 }
 
-/// Whether gaps are better counted from the end of a detour than from its start.
+/// True if the source sleeps after its work: gaps fit better from the end of a detour than from its start.
 fn sleeps_after_work(gaps: &DistFit, sleeps: &DistFit) -> bool {
     // both are likelihoods of the same arrivals; a tie goes to the simpler process
     const CLEARLY: f64 = 10.0;
@@ -187,10 +187,10 @@ pub fn fit_dist(times_ns: &[u64]) -> Result<DistFit, FitError> {
     fit_times("times", times_ns.to_vec())
 }
 
-fn fit_times(what: &'static str, mut times: Vec<u64>) -> Result<DistFit, FitError> {
+fn fit_times(values: &'static str, mut times: Vec<u64>) -> Result<DistFit, FitError> {
     let n = times.len();
     if n < LEAST_TIMES {
-        return Err(FitError::TooFew { what, found: n, needed: LEAST_TIMES });
+        return Err(FitError::TooFew { values, found: n, needed: LEAST_TIMES });
     }
     times.sort_unstable();
     if times[n - 1] == 0 {

@@ -13,7 +13,7 @@ fn draws(dist: &Dist, n: u64) -> Vec<u64> {
     (0..n).map(|i| dist.draw(Key::new(11).part(i), 0)).collect()
 }
 
-/// What `cpus` CPUs see of a model on its own, `n` bursts each.
+/// The noise of a model alone on `cpus` CPUs, `n` bursts each.
 fn observed(model: &Model, cpus: u32, n: usize) -> Result<NodeNoise, SimError> {
     let source = Source::new("m", model.clone());
     let mut all = Vec::new();
@@ -72,7 +72,7 @@ fn draws_of_each_family_are_fitted_back_with_their_parameters() {
 }
 
 #[test]
-fn a_bad_fit_says_so_and_keeps_the_times_as_they_are() {
+fn a_poor_fit_is_rated_poor_and_keeps_the_times_quantiles() {
     // two kinds of detours: none of the families
     let mut times = draws(&Dist::Uniform { from_ns: 1000, to_ns: 1100 }, 5000);
     times.extend(draws(&Dist::Uniform { from_ns: 90_000, to_ns: 95_000 }, 5000));
@@ -86,7 +86,7 @@ fn a_bad_fit_says_so_and_keeps_the_times_as_they_are() {
 }
 
 #[test]
-fn models_are_fitted_back_from_what_they_do() {
+fn a_fit_finds_the_model_that_made_the_noise() {
     let short = Dist::LogNormal { median_ns: 2000.0, sigma: 0.5 };
     let renewal = Dist::LogNormal { median_ns: 1e6, sigma: 1.0 };
     let cases = [

@@ -23,7 +23,7 @@ use super::schedule::{Kind, Operation, Requirement, Schedule};
 use super::{BuildError, GoalError};
 use crate::Layout;
 
-/// What a file begins with.
+/// The first word of a file.
 pub(super) const MAGIC: u64 = 4223;
 const HEAD: u64 = 14;
 pub(super) const OPERATION: u64 = 39;
@@ -44,7 +44,7 @@ pub fn read_binary(from: impl BufRead, name: &str) -> Result<Schedule, GoalError
     })
 }
 
-/// Where each rank's part begins and ends in a file, from byte 8 on.
+/// Begin and end of each rank's part in a file, from byte 8 on.
 pub(super) fn table(from: impl BufRead, name: &str) -> Result<Vec<(u64, u64)>, GoalError> {
     head(&mut Bytes { from, name, at: 0 })
 }
@@ -101,7 +101,7 @@ fn all_parts<R: BufRead>(
     Ok(operations_at)
 }
 
-/// Where each rank's part begins and ends.
+/// Begin and end of each rank's part.
 fn parts<R: BufRead>(bytes: &mut Bytes<'_, R>, ranks: u32) -> Result<Vec<(u64, u64)>, GoalError> {
     let mut parts: Vec<(u64, u64)> = Vec::new();
     let mut least = 6 + 16 * u64::from(ranks);
@@ -110,10 +110,10 @@ fn parts<R: BufRead>(bytes: &mut Bytes<'_, R>, ranks: u32) -> Result<Vec<(u64, u
         let begin = u64::from_le_bytes(bytes.array("where a rank begins")?);
         let end = u64::from_le_bytes(bytes.array("where a rank ends")?);
         if begin < least || end < begin || end - begin < 8 || end > u64::MAX / 2 {
-            let what = format!(
+            let fault = format!(
                 "a rank's part from {begin} to {end}; expected one of 8 bytes or more from {least} on"
             );
-            return Err(bytes.bad(at, what));
+            return Err(bytes.bad(at, fault));
         }
         least = end;
         parts.push((begin, end));
@@ -127,8 +127,8 @@ fn part<R: BufRead>(bytes: &mut Bytes<'_, R>, size: u64, builder: &mut Builder) 
     let (n, free) = (bytes.u32("the number of operations")?, bytes.u32("the number that require nothing")?);
     let list = size.checked_sub(8 + 4 * u64::from(free) + OPERATION * u64::from(n));
     let Some(list) = list.filter(|_| free <= n) else {
-        let what = format!("{n} operations, {free} of which require nothing, do not fit into {size} bytes");
-        return Err(bytes.bad(begin, what));
+        let fault = format!("{n} operations, {free} of which require nothing, do not fit into {size} bytes");
+        return Err(bytes.bad(begin, fault));
     };
     // which are free is plain from the requirements too
     bytes.skip_to(begin + 8 + 4 * u64::from(free))?;
@@ -154,8 +154,8 @@ fn part<R: BufRead>(bytes: &mut Bytes<'_, R>, size: u64, builder: &mut Builder) 
     for (first, count, on, start_only) in lists {
         let record = operations_at + OPERATION * u64::from(on);
         if first < at || (first + count) * 4 > list {
-            let what = format!("its list of {count} operations from {first} on is not its own, or too long");
-            return Err(bytes.bad(record, what));
+            let fault = format!("its list of {count} operations from {first} on is not its own, or too long");
+            return Err(bytes.bad(record, fault));
         }
         at = first + count;
         bytes.skip_to(operations_at + OPERATION * u64::from(n) + 4 * first)?;
@@ -171,7 +171,7 @@ fn part<R: BufRead>(bytes: &mut Bytes<'_, R>, size: u64, builder: &mut Builder) 
 /// An operation as it is in the file.
 pub(super) struct Record {
     pub(super) operation: Option<Operation>,
-    /// How many require it, and where the first of them is in the list.
+    /// The number of operations that require it, and the place of the first of them in the list.
     pub(super) require: (u32, u32),
     /// The same for those that require its start.
     pub(super) require_start: (u32, u32),
@@ -204,32 +204,32 @@ struct Bytes<'a, R> {
 }
 
 impl<R: BufRead> Bytes<'_, R> {
-    fn bad(&self, offset: u64, what: impl Into<String>) -> GoalError {
-        GoalError::Binary { file: self.name.into(), offset, what: what.into() }
+    fn bad(&self, offset: u64, fault: impl Into<String>) -> GoalError {
+        GoalError::Binary { file: self.name.into(), offset, fault: fault.into() }
     }
 
     fn build(&self, e: &BuildError, operations_at: u64) -> GoalError {
         self.bad(operations_at + OPERATION * u64::from(e.operation), e.fault.to_string())
     }
 
-    fn failed(&self, error: std::io::Error, what: &str) -> GoalError {
+    fn failed(&self, error: std::io::Error, expected: &str) -> GoalError {
         match error.kind() {
             std::io::ErrorKind::UnexpectedEof => {
-                self.bad(self.at, format!("the file ends here; expected {what}"))
+                self.bad(self.at, format!("the file ends here; expected {expected}"))
             }
             _ => GoalError::Io { file: self.name.into(), error },
         }
     }
 
-    fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N], GoalError> {
+    fn array<const N: usize>(&mut self, expected: &str) -> Result<[u8; N], GoalError> {
         let mut a = [0; N];
-        self.from.read_exact(&mut a).map_err(|e| self.failed(e, what))?;
+        self.from.read_exact(&mut a).map_err(|e| self.failed(e, expected))?;
         self.at += N as u64;
         Ok(a)
     }
 
-    fn u32(&mut self, what: &str) -> Result<u32, GoalError> {
-        Ok(u32::from_le_bytes(self.array(what)?))
+    fn u32(&mut self, expected: &str) -> Result<u32, GoalError> {
+        Ok(u32::from_le_bytes(self.array(expected)?))
     }
 
     /// Goes forward to a byte of the file.
@@ -241,8 +241,8 @@ impl<R: BufRead> Bytes<'_, R> {
                 Err(error) => return Err(GoalError::Io { file: self.name.into(), error }),
             };
             if there == 0 {
-                let what = format!("the file ends here; expected more at byte {offset}");
-                return Err(self.bad(self.at, what));
+                let fault = format!("the file ends here; expected more at byte {offset}");
+                return Err(self.bad(self.at, fault));
             }
             let skip = there.min(offset - self.at);
             self.from.consume(skip as usize);
@@ -255,7 +255,7 @@ impl<R: BufRead> Bytes<'_, R> {
 /// Writes `schedule` in binary form for LogGOPSim.
 ///
 /// # Errors
-/// Those of `to`.
+/// The errors of `to`.
 pub fn write_binary(schedule: &Schedule, mut to: impl Write) -> std::io::Result<()> {
     let ranks = schedule.ranks();
     let (cpus, nics) = schedule.cpus_and_nics();

@@ -124,11 +124,11 @@ impl Builder {
         }
         if number >= Edge::MOST {
             return Err(
-                self.error(number, Fault::TooLarge { what: "operations on a rank", most: Edge::MOST })
+                self.error(number, Fault::TooLarge { items: "operations on a rank", most: Edge::MOST })
             );
         }
         if self.made.operations.len() >= Self::MOST as usize {
-            return Err(self.error(number, Fault::TooLarge { what: "operations", most: Self::MOST }));
+            return Err(self.error(number, Fault::TooLarge { items: "operations", most: Self::MOST }));
         }
         let calc = o.kind == Kind::Calc;
         let bytes = if calc { 0 } else { o.size };
@@ -164,13 +164,13 @@ impl Builder {
     pub(super) fn append(&mut self, part: &Self, shapes: &mut Vec<u32>) -> Result<(), BuildError> {
         let (operations, edges) = (self.made.operations.len(), self.made.edges.len());
         let joins = self.made.joins.len();
-        for (what, most, here, more) in [
+        for (items, most, here, more) in [
             ("operations", Self::MOST, operations, part.made.operations.len()),
             ("requirements", u32::MAX, edges, part.made.edges.len()),
             ("joins", Edge::MOST, joins, part.made.joins.len()),
         ] {
             if here + more >= most as usize {
-                return Err(self.error(0, Fault::TooLarge { what, most }));
+                return Err(self.error(0, Fault::TooLarge { items, most }));
             }
         }
         // the same numbers as if all had been added to one
@@ -238,7 +238,7 @@ impl Builder {
     fn add_edges(&mut self, waits: &mut [u32]) -> Result<(), BuildError> {
         let begin = self.begin();
         if self.made.edges.len() + self.requirements.len() >= u32::MAX as usize {
-            return Err(self.error(0, Fault::TooLarge { what: "requirements", most: u32::MAX }));
+            return Err(self.error(0, Fault::TooLarge { items: "requirements", most: u32::MAX }));
         }
         let mut requirements = std::mem::take(&mut self.requirements);
         // stable: the operations that require another keep their order, in which LogGOPSim frees them
@@ -260,7 +260,7 @@ impl Builder {
         requirements.clear();
         self.requirements = requirements;
         if self.made.joins.len() > Edge::MOST as usize {
-            return Err(self.error(0, Fault::TooLarge { what: "joins", most: Edge::MOST }));
+            return Err(self.error(0, Fault::TooLarge { items: "joins", most: Edge::MOST }));
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can be wrong with a schedule.
+//! The faults of schedules.
 
-/// Why a schedule makes no sense, and where.
+/// A schedule that cannot run: the fault and its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("rank {rank}, operation {operation}: {fault}")]
 pub struct BuildError {
@@ -9,11 +9,11 @@ pub struct BuildError {
     pub rank: u32,
     /// Number of the operation at fault among those of the rank, from 0.
     pub operation: u32,
-    /// What is wrong.
+    /// The fault.
     pub fault: Fault,
 }
 
-/// What can be wrong with a schedule.
+/// The faults of schedules.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// A message to or from a rank that there is not.
@@ -71,10 +71,10 @@ pub enum Fault {
         received: u64,
     },
     /// More than can be counted.
-    #[error("the schedule has more than {most} {what}; split it")]
+    #[error("the schedule has more than {most} {items}; split it")]
     TooLarge {
         /// Of what.
-        what: &'static str,
+        items: &'static str,
         /// As many as can be.
         most: u32,
     },

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which receive a send meets, as far as that is known before the schedule runs.
+//! Matching of sends with receives, as far as it is known before the schedule runs.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -142,7 +142,7 @@ type Letter = [u32; 5];
 /// The sends of some ranks, by block of receivers, and in each in the order of the senders.
 struct Sends {
     letters: Vec<Letter>,
-    /// Where those to each block end; one more in front.
+    /// The ends of the messages to each block; one more in front.
     end: Vec<u32>,
 }
 
@@ -190,7 +190,7 @@ fn sends(s: &Schedule, kinds: &[Kind], blocks: Blocks) -> Vec<Sends> {
     (0..parts).into_par_iter().map(part).collect()
 }
 
-/// What a block of ranks finds. Its channels are numbered from 0.
+/// The links that a block of ranks finds. Its channels are numbered from 0.
 struct Found<'a> {
     schedule: &'a Schedule,
     /// Of all operations; each is written once, by the block of the receiver.

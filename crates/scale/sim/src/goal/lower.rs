@@ -35,7 +35,7 @@ pub fn lower(program: &Program, machine: &Machine, nodes: u32, seed: Key) -> Res
     // what a message costs tells its size, on a machine that takes 1 ns a byte for it
     let rule = LogGops { gap_per_byte_ps: 1000, overhead_per_byte_ps: 0, ..machine.loggops };
     let plan = Plan::new(program, &Machine { loggops: rule, ..machine.clone() }, nodes)?;
-    let bad = |what: String| SimError::BadProgram { program: program.name.clone(), what };
+    let bad = |fault: String| SimError::BadProgram { program: program.name.clone(), fault };
     let ranks = machine.layout(nodes)?.ranks();
     let each = operations(&plan.body)
         .ok_or_else(|| bad("has a collective in hardware, which a schedule cannot have".into()))?;
@@ -93,7 +93,7 @@ struct Writer {
     /// Every message of a rank has its own.
     tag: u32,
     computes: u64,
-    /// What the next operation requires: its number, and whether only its start.
+    /// The operations that the next one requires: number, and true if it requires the start only.
     after: Vec<(u32, bool)>,
 }
 
@@ -146,8 +146,8 @@ impl Writer {
         self.add(Kind::Recv, self.bytes(cost), from, tag).map(|_| ())
     }
 
-    /// What comes next waits for what was received, and for `sent` where that waits for its receive or is
-    /// all there was.
+    /// The next operation waits for the receives, and for `sent` if the send waits for its receive or if nothing was
+    /// received.
     fn end_of_exchange(&mut self, cost: &MessageCost, sent: impl IntoIterator<Item = u32>) {
         self.after.retain(|(_, start_only)| !start_only);
         if cost.rendezvous || self.after.is_empty() {

@@ -40,33 +40,33 @@ pub enum GoalError {
     Io {
         /// Its name.
         file: String,
-        /// Why.
+        /// The system's answer.
         error: std::io::Error,
     },
     /// Text that is no GOAL, or a schedule that makes no sense.
-    #[error("{file}:{line}: {what}")]
+    #[error("{file}:{line}: {fault}")]
     Text {
         /// The file's name.
         file: String,
         /// Line, from 1.
         line: u64,
-        /// What is wrong, and what was expected.
-        what: String,
+        /// The text found, and the text expected.
+        fault: String,
     },
     /// Bytes that are no binary GOAL, or a schedule that makes no sense.
-    #[error("{file}, byte {offset}: {what}")]
+    #[error("{file}, byte {offset}: {fault}")]
     Binary {
         /// The file's name.
         file: String,
-        /// Where, from 0.
+        /// The place, from 0.
         offset: u64,
-        /// What is wrong, and what was expected.
-        what: String,
+        /// The text found, and the text expected.
+        fault: String,
     },
 }
 
 impl GoalError {
-    /// Whether the schedule itself is at fault, and not the system that should give it.
+    /// True if the schedule itself is at fault, and not the system that should give it.
     #[must_use]
     pub const fn is_wrong_use(&self) -> bool {
         matches!(self, Self::Text { .. } | Self::Binary { .. })

@@ -70,7 +70,7 @@ impl Builder {
         Some(())
     }
 
-    /// Who waits where `operation` does; `waits` says for how many, and keeps the numbers of joins.
+    /// The waiter for the requirements of `operation`; `waits` has their number, and keeps the numbers of joins.
     pub(super) fn waiter(&mut self, operation: u32, waits: &mut [u32]) -> Waiter {
         const JOIN: u32 = 1 << 31;
         let requirements = &mut waits[operation as usize];

@@ -19,7 +19,7 @@ use super::{binary, text};
 const PART: u64 = 1 << 22;
 /// Bytes of a binary file that are read at once.
 const PIECE: u64 = 1 << 20;
-/// What is read at once.
+/// Bytes that are read at once.
 const BUFFER: usize = 1 << 18;
 
 /// Reads a schedule, if its file has no fault, and is large enough if it is a text.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which receive a send meets: packed, one number an operation.
+//! The partner of each send and receive: packed, one number an operation.
 
-/// How a send and its receive find each other.
+/// The link by which a send and its receive find each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link(pub(super) u32);
 
@@ -35,7 +35,7 @@ impl Link {
         }
     }
 
-    /// Whether a message may meet a receive of another size.
+    /// True if a message may meet a receive of another size.
     pub(crate) const fn is_mixed(self) -> bool {
         self.0 >= Self::CHANNEL | Self::MIXED
     }

@@ -6,7 +6,7 @@ use super::partner::Link;
 /// Any source, or any tag, of a receive.
 pub const ANY: u32 = u32::MAX;
 
-/// What an operation does.
+/// The work of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Sends a message to a rank.
@@ -20,7 +20,7 @@ pub enum Kind {
 /// An operation of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// What it does.
+    /// The work.
     pub kind: Kind,
     /// Bytes of the message, or nanoseconds of computing.
     pub size: u64,
@@ -45,7 +45,7 @@ pub struct Requirement {
     pub start_only: bool,
 }
 
-/// What operations share: few of these stand for millions.
+/// Values that operations share: a few shapes stand for millions of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
     pub(crate) kind: Kind,
@@ -85,7 +85,7 @@ impl Packed {
     }
 }
 
-/// Who waits for an operation.
+/// An operation or a join that waits for an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Edge(pub(crate) u32);
 
@@ -114,7 +114,7 @@ impl Edge {
     }
 }
 
-/// Who waits: an operation that waits for nothing else, or one that does.
+/// The waiting side of an edge: an operation with one requirement, or the join of an operation with several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiter {
     /// An operation of the rank.
@@ -130,14 +130,14 @@ pub(crate) struct Join {
     pub(crate) requirements: u32,
 }
 
-/// What every rank does: sends, receives and computing, each as soon as what it requires is done.
+/// The operations of every rank: sends, receives and computing, each as soon as its requirements are done.
 ///
 /// About 20 bytes an operation and 4 a requirement (12 more for an operation with several). Made by the
 /// readers of GOAL ([`read`](super::read)), by [`lower`](super::lower) and by [`Builder`](super::Builder);
 /// every send has its receive in it, and nothing waits for itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    /// Where the operations of each rank begin, and where the last's end.
+    /// The place at which the operations of each rank begin, and the end of the last rank's.
     pub(crate) first: Vec<u32>,
     /// One more than there are operations: the last only ends the edges.
     pub(crate) operations: Vec<Packed>,
@@ -148,8 +148,7 @@ pub struct Schedule {
     pub(crate) links: Vec<Link>,
     /// Pairs of ranks with a tag that have more than one message, or unlike ends.
     pub(crate) channels: u32,
-    /// Whether a message may meet a receive of another size: a rank has open receives, or a channel has several
-    /// sizes.
+    /// True if a message may meet a receive of another size: a rank has open receives, or a channel has several sizes.
     pub(crate) mixed: bool,
 }
 
@@ -191,7 +190,7 @@ impl Schedule {
         self.operations[range].iter().map(|o| self.unpack(o))
     }
 
-    /// What the operations of `rank` require, in the order of the operations required.
+    /// The requirements of the operations of `rank`, in the order of the operations required.
     pub fn requirements(&self, rank: u32) -> impl Iterator<Item = Requirement> + '_ {
         let range = if rank < self.ranks() { self.range(rank) } else { 0..0 };
         let first = range.start;

@@ -63,7 +63,7 @@ fn schedule() -> impl Strategy<Value = Schedule> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_again(s in schedule()) {
+    fn a_written_schedule_reads_back(s in schedule()) {
         prop_assert_eq!(&read_text(as_text(&s).as_slice(), "t").expect("text"), &s);
         prop_assert_eq!(&read_binary(as_binary(&s).as_slice(), "b").expect("binary"), &s);
     }
@@ -168,7 +168,7 @@ fn tempfile_dir() -> std::path::PathBuf {
 }
 
 #[test]
-fn a_file_that_parts_cannot_tell_is_left_to_the_reader_from_its_beginning() {
+fn a_file_that_cannot_be_split_is_read_from_its_beginning() {
     let dir = tempfile_dir();
     let path = dir.join("x.goal");
     let read = |goal: &str| {
@@ -187,7 +187,7 @@ fn a_file_that_parts_cannot_tell_is_left_to_the_reader_from_its_beginning() {
 }
 
 #[test]
-fn labels_of_any_form_are_told_apart() {
+fn labels_of_any_form_are_distinct() {
     let far = "num_ranks 1\nrank 0 {\nl99999999: calc 1\nl01: calc 2\nl1: calc 3\nl2: calc 4\nl2 requires l99999999\nl1 requires l01\n}\n";
     let s = of_text(far).expect("a schedule");
     let required: Vec<_> = s.requirements(0).map(|r| (r.operation, r.on)).collect();
@@ -224,7 +224,7 @@ fn a_schedule_as_people_write_it() {
 }
 
 #[test]
-fn what_is_wrong_in_a_text_is_told_with_its_line() {
+fn an_error_in_a_text_names_its_line() {
     let two = |a: &str, b: &str| format!("num_ranks 2\nrank 0 {{\n{a}\n}}\nrank 1 {{\n{b}\n}}\n");
     let cases = [
         ("", "x.goal:0: the file has no schedule"),
@@ -275,7 +275,7 @@ fn what_is_wrong_in_a_text_is_told_with_its_line() {
 }
 
 #[test]
-fn what_is_wrong_in_a_binary_is_told_with_its_byte() {
+fn an_error_in_a_binary_names_its_byte() {
     let s = of_text("num_ranks 2\nrank 0 {\nsend 8b to 1\n}\nrank 1 {\nrecv 8b from 0\ncalc 1\n}\n")
         .expect("one");
     let good = as_binary(&s);

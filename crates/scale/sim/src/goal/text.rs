@@ -59,21 +59,21 @@ pub(super) fn part(mut from: impl BufRead, whole: bool, ranks: u32) -> Option<Bu
     if parser.in_comment || parser.in_rank { None } else { parser.builder }
 }
 
-/// Why reading ends early.
+/// The reasons to stop reading early.
 enum Stop {
     Bad(Bad),
     Io(std::io::Error),
 }
 
-/// What is wrong on a line.
+/// The fault of a line.
 struct Bad {
     line: u64,
-    what: String,
+    fault: String,
 }
 
 impl Bad {
     fn of(self, name: &str) -> GoalError {
-        GoalError::Text { file: name.into(), line: self.line, what: self.what }
+        GoalError::Text { file: name.into(), line: self.line, fault: self.fault }
     }
 }
 
@@ -83,9 +83,9 @@ struct Parser {
     in_comment: bool,
     ranks: u32,
     builder: Option<Builder>,
-    /// Whether this is a part of a file; nobody asks for its lines.
+    /// True if this is a part of a file; the lines of its operations are not needed.
     part: bool,
-    /// Where the operations of each rank begin among `lines`.
+    /// The place in `lines` at which the operations of each rank begin.
     first: Vec<usize>,
     /// Line of each operation.
     lines: Vec<u32>,
@@ -151,8 +151,8 @@ impl Parser {
         self.line(line)
     }
 
-    fn bad(&self, what: impl Into<String>) -> Bad {
-        Bad { line: self.line, what: what.into() }
+    fn bad(&self, fault: impl Into<String>) -> Bad {
+        Bad { line: self.line, fault: fault.into() }
     }
 
     fn line(&mut self, line: &[u8]) -> Result<(), Bad> {
@@ -279,7 +279,7 @@ impl Parser {
                 match &mut self.builder {
                     Some(b) => b
                         .require(operation, on, start_only)
-                        .map_err(|e| Bad { line, what: e.fault.to_string() }),
+                        .map_err(|e| Bad { line, fault: e.fault.to_string() }),
                     None => Ok(()),
                 }
             }
@@ -330,19 +330,19 @@ impl Parser {
         }
     }
 
-    fn number(&self, words: &mut Words<'_>, what: &str, most: u64) -> Result<u64, Bad> {
+    fn number(&self, words: &mut Words<'_>, expected: &str, most: u64) -> Result<u64, Bad> {
         let word = words.next();
         let digits = word.and_then(|w| std::str::from_utf8(w).ok());
         match digits.filter(|d| d.starts_with(|c: char| c.is_ascii_digit())).map(str::parse::<u64>) {
             Some(Ok(n)) if n <= most => Ok(n),
-            Some(_) => Err(self.bad(format!("{} is too large for {what}: at most {most}", shown(word)))),
-            None => Err(self.bad(format!("expected {what}, found {}", shown(word)))),
+            Some(_) => Err(self.bad(format!("{} is too large for {expected}: at most {most}", shown(word)))),
+            None => Err(self.bad(format!("expected {expected}, found {}", shown(word)))),
         }
     }
 
     /// A number, or -1 for any.
-    fn number_or_any(&self, words: &mut Words<'_>, what: &str) -> Result<u32, Bad> {
-        if words.eat("-1") { Ok(ANY) } else { Ok(self.number(words, what, u64::from(ANY) - 1)? as u32) }
+    fn number_or_any(&self, words: &mut Words<'_>, expected: &str) -> Result<u32, Bad> {
+        if words.eat("-1") { Ok(ANY) } else { Ok(self.number(words, expected, u64::from(ANY) - 1)? as u32) }
     }
 
     fn operation(&mut self, kind: &[u8], words: &mut Words<'_>) -> Result<u32, Bad> {
@@ -351,8 +351,8 @@ impl Parser {
             b"recv" => Kind::Recv,
             _ => Kind::Calc,
         };
-        let what = if kind == Kind::Calc { "a time in nanoseconds" } else { "a number of bytes" };
-        let size = self.number(words, what, u64::MAX)?;
+        let expected = if kind == Kind::Calc { "a time in nanoseconds" } else { "a number of bytes" };
+        let size = self.number(words, expected, u64::MAX)?;
         let mut o = Operation { kind, size, peer: 0, tag: 0, cpu: 0, nic: 0 };
         if kind != Kind::Calc {
             let towards = if kind == Kind::Send { "to" } else { "from" };
@@ -378,7 +378,7 @@ impl Parser {
         }
         let line = self.line;
         match &mut self.builder {
-            Some(b) => b.add(o).map_err(|e| Bad { line, what: e.fault.to_string() }),
+            Some(b) => b.add(o).map_err(|e| Bad { line, fault: e.fault.to_string() }),
             None => Err(self.bad("expected `num_ranks …` first")),
         }
     }
@@ -400,7 +400,7 @@ impl Parser {
     fn at(&self, e: &BuildError) -> Bad {
         let first = self.first.get(e.rank as usize).copied().unwrap_or(0);
         let line = self.lines.get(first + e.operation as usize).map_or(self.line, |&l| u64::from(l));
-        Bad { line, what: e.fault.to_string() }
+        Bad { line, fault: e.fault.to_string() }
     }
 
     fn finish(mut self) -> Result<Schedule, Bad> {
@@ -424,7 +424,7 @@ impl Parser {
 /// Writes `schedule` as text that LogGOPSim's `txt2bin` reads; the operations' labels are `l1`, `l2` …
 ///
 /// # Errors
-/// Those of `to`.
+/// The errors of `to`.
 pub fn write_text(schedule: &Schedule, mut to: impl Write) -> std::io::Result<()> {
     let or_any = |n: u32| if n == ANY { "-1".to_owned() } else { n.to_string() };
     writeln!(to, "num_ranks {}", schedule.ranks())?;

@@ -18,7 +18,7 @@ pub(crate) struct Block {
     pub(crate) first: u32,
     /// Their CPUs.
     pub(crate) cpus: Cpus,
-    /// When the interface is free to send and to receive; empty where it always is.
+    /// The instants at which the interface is free to send and to receive; empty if it is always free.
     pub(super) send_free: Vec<u64>,
     pub(super) recv_free: Vec<u64>,
 }

@@ -20,7 +20,7 @@ pub(crate) struct Collective {
     pub(crate) ranks: u32,
 }
 
-/// How it is done.
+/// The algorithm chosen.
 pub(crate) enum Chosen<'a> {
     Hardware(&'a HardwareCollective),
     Software(Algorithm),
@@ -39,17 +39,18 @@ impl Collective {
             Operation::Allreduce | Operation::Bcast => machine.hardware_reduce.as_ref(),
             Operation::Allgather | Operation::Alltoall => None,
         };
-        let what = crate::words::a(self.operation.name());
+        let operation_name = crate::words::a(self.operation.name());
         match (self.algorithm, hardware) {
-            (Some(Algorithm::Hardware), _) if !all => {
-                Err(format!("asks for {what} by hardware of only some ranks: the machine serves all or none"))
-            }
-            (Some(Algorithm::Hardware), _) if self.combine_ns > 0 => Err(format!(
-                "asks for {what} by hardware with an operation of its own (combine_ns): that is software"
+            (Some(Algorithm::Hardware), _) if !all => Err(format!(
+                "asks for {operation_name} by hardware of only some ranks: the machine serves all or none"
             )),
-            (Some(Algorithm::Hardware), None) => {
-                Err(format!("asks for {what} by hardware, and machine `{}` has none for it", machine.name))
-            }
+            (Some(Algorithm::Hardware), _) if self.combine_ns > 0 => Err(format!(
+                "asks for {operation_name} by hardware with an operation of its own (combine_ns): that is software"
+            )),
+            (Some(Algorithm::Hardware), None) => Err(format!(
+                "asks for {operation_name} by hardware, and machine `{}` has none for it",
+                machine.name
+            )),
             (Some(Algorithm::Hardware), Some(h)) => Ok(Chosen::Hardware(h)),
             (None, Some(h)) if all && self.combine_ns == 0 => Ok(Chosen::Hardware(h)),
             (Some(algorithm), _) => Ok(Chosen::Software(algorithm)),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether the intervals of simulations cover what long simulations say.
+//! Tests that the intervals of simulations cover the results of long simulations.
 
 use crate::machine::Machine;
 use crate::node::Node;

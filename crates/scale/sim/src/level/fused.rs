@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rounds in which all ranks exchange messages, the fast way: one pass over the ranks a round.
 //!
-//! Where a send costs its CPU nothing after the message has left, and neither interface nor rendezvous
-//! holds anyone up, the instant the message leaves is also when the sender's CPU is free. So one array
+//! If a send costs its CPU nothing after the message has left, and neither interface nor rendezvous delays a rank,
+//! the message leaves at the instant at which the sender's CPU is free. So one array
 //! holds both, and a receive and the send of the next round are one piece of work:
 //! `leave' = done(max(leave, leave of the other + L) + transfer, recv + combine + overhead)`.
 
@@ -13,7 +13,7 @@ use super::pattern::Pattern;
 use crate::cpus::Cpus;
 use crate::kernels::{self, CHUNK, PART};
 
-/// How many of the first `rounds` can be fused: exchanges among the same ranks.
+/// Number of the first `rounds` that can be fused: exchanges among the same ranks.
 pub(crate) fn fusable(rounds: &[Round]) -> usize {
     let ranks = |r: &Round| match r.pattern {
         Pattern::Shift { ranks, .. } | Pattern::Flip { ranks, .. } => Some(ranks),
@@ -91,14 +91,14 @@ struct Part<'a> {
     rank: usize,
     /// Its number in its block.
     at: usize,
-    /// What each receives.
+    /// The instants at which the messages to each rank left.
     from: &'a [u64],
-    /// When each is free.
+    /// The instants at which each rank is free.
     own: &'a [u64],
 }
 
 impl Pass<'_> {
-    /// Whether messages stay in their block.
+    /// True if messages stay in their block.
     fn is_near(&self) -> bool {
         matches!(self.pattern, Pattern::Flip { bit, .. } if (bit as usize) < BLOCK)
     }

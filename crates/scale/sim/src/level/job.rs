@@ -31,26 +31,26 @@ pub(crate) struct Job<'a> {
     network: &'a MachineNetwork,
     latencies: Latencies<'a>,
     blocks: Vec<Block>,
-    /// When each rank's CPU is free.
+    /// The instant at which each rank's CPU is free.
     now: Vec<u64>,
-    /// When the message of each rank left.
+    /// The instant at which the message of each rank left.
     leave: Vec<u64>,
-    /// When the receive of each rank began; empty without rendezvous.
+    /// The instant at which the receive of each rank began; empty without rendezvous.
     begun: Vec<u64>,
     key: Key,
     computes: u64,
     parallel: bool,
 }
 
-/// What a job does again and again.
+/// A state that a job repeats.
 pub(crate) struct Cycle {
-    /// How much later it is each time.
+    /// Time from one repetition to the next.
     pub(crate) shift_ns: u64,
-    /// How many ranks up each rank's state has moved: messages that all go up by the same carry it there.
+    /// Number of ranks by which each rank's state has moved up: messages that all go up by this number carry it there.
     turn: u32,
 }
 
-/// When CPUs and interfaces are free.
+/// The instants at which CPUs and interfaces are free.
 pub(crate) struct Snapshot {
     now: Vec<u64>,
     send_free: Vec<u64>,
@@ -105,7 +105,7 @@ impl<'a> Job<'a> {
         self.run(&plan.body);
     }
 
-    /// When the last rank is done.
+    /// The instant at which the last rank is done.
     pub(crate) fn last_ns(&self) -> u64 {
         kernels::latest(&self.now)
     }
@@ -122,7 +122,7 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// How the job is `before` again, `iterations` later.
+    /// The cycle by which the job has the state `before` again, `iterations` later.
     pub(crate) fn cycle_since(&self, before: &Snapshot, iterations: u64) -> Option<Cycle> {
         let turn = self.plan.turn.filter(|_| iterations == 1);
         self.shift_ns(before, 0)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long the first byte takes to each rank, pattern by pattern.
+//! Latency of the first byte to each rank, pattern by pattern.
 
 use std::collections::HashMap;
 
@@ -48,7 +48,7 @@ impl<'a> Latencies<'a> {
         self.kept.extend(all.map(|all| (pattern, all)));
     }
 
-    /// Those of messages of `pattern`.
+    /// The latencies of messages of `pattern`.
     pub(crate) fn of(&self, pattern: Pattern) -> Latency<'_> {
         match (self.network.uniform_ns(), self.kept.get(&pattern)) {
             (Some(ns), _) => Latency::Uniform(ns),

@@ -78,7 +78,7 @@ pub(crate) fn run_for(simulation: &Simulation, number: u32, span_ns: u64) -> Res
     one(simulation, &plan, limits, number)
 }
 
-/// How often an iteration deals with each rank.
+/// Number of times that an iteration deals with each rank.
 ///
 /// # Errors
 /// As [`simulate`].

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a user relies on under noise, and the limits that are known in closed form.
+//! Properties under noise that users rely on, and limits that are known in closed form.
 
 use colony_time::{DutyCycle, Windows};
 use proptest::prelude::*;
@@ -118,7 +118,7 @@ proptest! {
     }
 
     #[test]
-    fn one_pass_a_round_gives_what_two_give(
+    fn fused_rounds_give_the_times_of_separate_rounds(
         step in prop::sample::select(all_collectives()),
         nodes in prop_oneof![1u32..40, 120u32..140, 250u32..400, Just(512)],
         torus in any::<bool>(),
@@ -140,7 +140,7 @@ proptest! {
     }
 
     #[test]
-    fn one_node_loses_what_its_cpu_loses(work_ns in 1u64..3_000_000, iterations in 1u64..50, seed in 0u64..1000) {
+    fn one_node_loses_the_time_that_its_cpu_loses(work_ns in 1u64..3_000_000, iterations in 1u64..50, seed in 0u64..1000) {
         let node = Node::new(vec![Source::new("daemon", Model::leibniz(100_000, 700_000))], Preempt);
         let program = Program::bsp(work_ns, iterations);
         let s = Simulation { seed, ..with(node.clone(), quiet(program, 1)) };
@@ -151,7 +151,7 @@ proptest! {
     }
 
     #[test]
-    fn aligned_noise_costs_many_nodes_what_it_costs_one(
+    fn aligned_noise_costs_many_nodes_as_much_as_one(
         work_ns in 1u64..3_000_000, nodes in 2u32..40, seed in 0u64..1000,
     ) {
         let source = Source::new("daemon", Model::poisson(1e6, Dist::Exponential { mean_ns: 2e5 }))

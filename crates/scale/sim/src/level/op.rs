@@ -4,7 +4,7 @@
 use super::pattern::Pattern;
 use crate::MessageCost;
 
-/// What all ranks do next.
+/// The next step of all ranks.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     /// CPU work of each rank.
@@ -24,11 +24,11 @@ pub(crate) enum Op {
 /// A round: each rank sends if it is a sender, then receives if it is a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Round {
-    /// Who with whom, in the first of `times` rounds; see [`Pattern::round`].
+    /// The pairs in the first of `times` rounds; see [`Pattern::round`].
     pub(crate) pattern: Pattern,
     /// Rounds of this cost.
     pub(crate) times: u32,
-    /// Whether the pattern shifts by one more in each.
+    /// True if the pattern shifts by one more in each round.
     pub(crate) advances: bool,
     /// Cost of its messages.
     pub(crate) cost: MessageCost,
@@ -79,7 +79,7 @@ impl Messages {
         }
     }
 
-    /// Who sends message `k` to whom.
+    /// Sender and receiver of message `k`.
     pub(crate) fn pattern(&self, k: u32) -> Pattern {
         match self {
             Self::All { ranks } => Pattern::Shift { by: k + 1, ranks: *ranks },
@@ -89,7 +89,7 @@ impl Messages {
 }
 
 impl Op {
-    /// How often each rank is dealt with.
+    /// Number of times that each rank is dealt with.
     pub(super) fn passes(&self) -> u64 {
         match self {
             Self::Compute { .. } | Self::RingTrip(_) => 1,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who sends to whom in one round.
+//! Patterns: the pairs of senders and receivers in one round.
 
 /// The messages of one round: at most one from each rank, and at most one to each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

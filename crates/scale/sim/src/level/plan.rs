@@ -15,20 +15,20 @@ use crate::{LogGops, MessageCost, SimError};
 pub(crate) struct Plan {
     /// Its body.
     pub(crate) body: Vec<Op>,
-    /// How often.
+    /// Number of iterations.
     pub(crate) iterations: u64,
-    /// Whether the network interface can be busy when the CPU is free.
+    /// True if the network interface can be busy while the CPU is free.
     pub(crate) interfaces: bool,
-    /// Whether any send waits for its receive.
+    /// True if any send waits for its receive.
     pub(crate) rendezvous: bool,
-    /// Whether random numbers decide how long work takes.
+    /// True if random numbers decide the duration of work.
     pub(crate) random: bool,
-    /// Where every rank does the same to those around it: how many ranks up an iteration's messages go.
+    /// Number of ranks by which an iteration's messages go up; `None` unless every rank does the same.
     pub(crate) turn: Option<u32>,
 }
 
 impl Plan {
-    /// How often an iteration deals with each rank: what its simulation costs.
+    /// Number of times that an iteration deals with each rank: the cost of its simulation.
     pub(crate) fn passes(&self) -> u64 {
         self.body.iter().map(Op::passes).fold(0, u64::saturating_add)
     }
@@ -47,7 +47,7 @@ impl Plan {
         let turn = machine.network(nodes)?.uniform_ns().and_then(|_| turn(&body, ranks));
         let iterations = program.iterations;
         let mut plan = Self { body, iterations, interfaces: false, rendezvous: false, random, turn };
-        plan.look(&machine.loggops);
+        plan.find_waits(&machine.loggops);
         plan.turn = plan.turn.filter(|_| !plan.interfaces);
         let all = time_at_most(&plan.body, ranks, most_latency_ns(machine, nodes)?)
             .saturating_mul(u128::from(plan.iterations));
@@ -57,7 +57,8 @@ impl Plan {
         Ok(plan)
     }
 
-    fn look(&mut self, p: &LogGops) {
+    /// Sets whether interfaces and rendezvous can make ranks wait.
+    fn find_waits(&mut self, p: &LogGops) {
         let (mut interfaces, mut rendezvous) = (false, false);
         visit(&self.body, &mut |cost, exchange| {
             rendezvous |= cost.rendezvous;
@@ -86,7 +87,7 @@ fn most_latency_ns(machine: &Machine, nodes: u32) -> Result<u128, SimError> {
     Ok(u128::from(inside) + hops * u128::from(hop_ns))
 }
 
-/// How many ranks up the messages of `body` go in all, around `all` ranks; `None` where some go otherwise.
+/// Number of ranks by which the messages of `body` go up in all, around `all` ranks; `None` if some go otherwise.
 fn turn(body: &[Op], all: u32) -> Option<u32> {
     let sum = body.iter().try_fold(0u64, |sum, op| {
         let more = match op {
@@ -167,8 +168,8 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    fn bad(&self, what: String) -> SimError {
-        SimError::BadProgram { program: self.program.name.clone(), what }
+    fn bad(&self, fault: String) -> SimError {
+        SimError::BadProgram { program: self.program.name.clone(), fault }
     }
 
     fn ops(&self, body: &[Step]) -> Result<Vec<Op>, SimError> {
@@ -192,13 +193,13 @@ impl Planner<'_> {
                     combine_ns: *combine_ns,
                     ranks: n,
                 };
-                match c.choose(self.machine, n == all).map_err(|what| self.bad(what))? {
+                match c.choose(self.machine, n == all).map_err(|fault| self.bad(fault))? {
                     Chosen::Hardware(h) => Op::Hardware {
                         cpu_ns: h.cpu_ns,
                         wire_ns: h.wire_ns(u64::from(self.nodes)),
                         phases: h.phases,
                     },
-                    Chosen::Software(algorithm) => c.op(algorithm, p).map_err(|what| self.bad(what))?,
+                    Chosen::Software(algorithm) => c.op(algorithm, p).map_err(|fault| self.bad(fault))?,
                 }
             }
             Step::Halo { bytes, dims } => Op::Burst(Burst {

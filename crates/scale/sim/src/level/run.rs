@@ -5,7 +5,7 @@ use super::job::{Job, Snapshot};
 use crate::SimError;
 use crate::simulation::{MOST_NS, Run};
 
-/// How far a run goes, and how.
+/// The limits of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Iterations of the program.
@@ -14,7 +14,7 @@ pub(crate) struct Limits {
     pub(crate) most: u64,
     /// The run ends with the iteration that goes on at this time after its beginning.
     pub(crate) span_ns: u64,
-    /// Whether any may be skipped.
+    /// True if iterations may be skipped.
     pub(crate) skip: bool,
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn run(job: &mut Job<'_>, limits: Limits, begin_ns: u64, program: &st
         push(&mut run.iterations, now - last, 1);
         if let Some(mut w) = watch.take() {
             push(&mut w.times, now - last, 1);
-            watch = w.look(job, now, &mut left, &mut run);
+            watch = w.skip_repeats(job, now, &mut left, &mut run);
             last = job.last_ns();
         } else {
             last = now;
@@ -52,9 +52,10 @@ pub(crate) fn run(job: &mut Job<'_>, limits: Limits, begin_ns: u64, program: &st
 /// algorithm", BIT 1980, has this way of finding the cycle).
 struct Watch {
     before: Snapshot,
-    /// Iterations since then, and how many until the next look at it all.
+    /// Iterations since then.
     times: Vec<(u64, u64)>,
-    patience: u64,
+    /// Iterations after which the next snapshot is taken.
+    snapshot_after: u64,
     quiet_until_ns: u64,
 }
 
@@ -64,12 +65,12 @@ impl Watch {
         let quiet_until_ns = job.quiet_until();
         let worth_it = quiet_until_ns > now_ns.saturating_add(iteration_ns.saturating_mul(2));
         let before = if worth_it { job.snapshot()? } else { return None };
-        Some(Self { before, times: Vec::new(), patience: 1, quiet_until_ns })
+        Some(Self { before, times: Vec::new(), snapshot_after: 1, quiet_until_ns })
     }
 
-    /// Looks at the job, an iteration having ended at `now_ns` with `left` to go, this one included: skips
-    /// what can be skipped, or returns to go on watching.
-    fn look(mut self, job: &mut Job<'_>, now_ns: u64, left: &mut u64, run: &mut Run) -> Option<Self> {
+    /// Compares the job with the snapshot after an iteration that ended at `now_ns` with `left` to go, this one
+    /// included. Skips the iterations that repeat, or returns the watch to go on.
+    fn skip_repeats(mut self, job: &mut Job<'_>, now_ns: u64, left: &mut u64, run: &mut Run) -> Option<Self> {
         let quiet_ns = self.quiet_until_ns.checked_sub(now_ns)?;
         let count = self.times.iter().map(|t| t.1).sum::<u64>();
         if let Some(cycle) = job.cycle_since(&self.before, count) {
@@ -80,10 +81,10 @@ impl Watch {
             *left -= cycles * count;
             return None;
         }
-        if count == self.patience {
+        if count == self.snapshot_after {
             self.before = job.snapshot()?;
             self.times.clear();
-            self.patience *= 2;
+            self.snapshot_after *= 2;
         }
         Some(self)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a user relies on, of the engine as a whole.
+//! Properties of the whole engine that users rely on.
 
 use crate::machine::{HardwareCollective, Machine};
 use crate::node::Node;

@@ -54,7 +54,7 @@ impl Machine {
         let file = path.display().to_string();
         match std::fs::read_to_string(path) {
             Ok(text) => Self::from_toml(&text, &file),
-            Err(e) => Err(SimError::BadProfile { at: file, what: format!("cannot be read: {e}") }),
+            Err(e) => Err(SimError::BadProfile { at: file, fault: format!("cannot be read: {e}") }),
         }
     }
 
@@ -68,7 +68,7 @@ impl Machine {
             let line = e.span().map(|s| 1 + text.bytes().take(s.start).filter(|&b| b == b'\n').count());
             let at = line.map_or_else(|| file.into(), |line| format!("{file}:{line}"));
             let path = e.span().and_then(|s| crate::spec::path_at(text, s.start));
-            SimError::BadProfile { at, what: crate::spec::plain(e.message(), path.as_deref()) }
+            SimError::BadProfile { at, fault: crate::spec::plain(e.message(), path.as_deref()) }
         })?;
         machine.check()?;
         Ok(machine)
@@ -80,7 +80,8 @@ impl Machine {
     /// [`SimError::BadMachine`] where its figures make no sense.
     pub fn to_toml(&self) -> Result<String, SimError> {
         self.check()?;
-        let bad = |e: toml::ser::Error| SimError::BadMachine { name: self.name.clone(), what: e.to_string() };
+        let bad =
+            |e: toml::ser::Error| SimError::BadMachine { name: self.name.clone(), fault: e.to_string() };
         toml::to_string_pretty(self).map_err(bad)
     }
 }
@@ -91,7 +92,7 @@ mod tests {
     use crate::network::Topology;
 
     #[test]
-    fn every_profile_reads_says_its_sources_and_survives_writing() {
+    fn every_profile_reads_names_its_sources_and_survives_writing() {
         for name in Machine::NAMES {
             let m = Machine::named(name).expect(name);
             assert_eq!(m.name, name);
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_names_are_told_those_there_are() {
+    fn the_error_for_an_unknown_name_lists_the_known_names() {
         let e = Machine::named("bg").expect_err("no such machine").to_string();
         assert!(e.contains("`bg`") && e.contains("bgl, jaguar-xt5, loggopsim, local"), "{e}");
     }

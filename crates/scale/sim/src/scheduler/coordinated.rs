@@ -9,19 +9,19 @@ use crate::SimError;
 use crate::noise::Detour;
 use crate::source::normal;
 
-/// How far a node's clock is from true time: at `t` it reads `t + offset_ns + drift_ppm · t / 10⁶`.
+/// The error of a node's clock: at true time `t` it reads `t + offset_ns + drift_ppm · t / 10⁶`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeClock {
     /// Its reading less true time when the node booted, nanoseconds. A clock that is ahead has its windows
     /// early.
     pub offset_ns: i64,
-    /// What it gains on true time, parts per million.
+    /// Its gain on true time, parts per million.
     #[serde(default)]
     pub drift_ppm: f64,
 }
 
-/// How far the nodes' clocks are from one another.
+/// The errors of the nodes' clocks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClockError {
@@ -61,7 +61,7 @@ impl NodeClock {
         since_boot.saturating_sub((since_boot as f64 * (drift / (1.0 + drift))).round() as i64)
     }
 
-    /// What the clock reads at `true_ns`.
+    /// The reading of the clock at `true_ns`.
     fn reading_ns(&self, true_ns: i64) -> i64 {
         let gained = true_ns as f64 * self.drift_ppm * 1e-6;
         true_ns.saturating_add(self.offset_ns).saturating_add(gained.round() as i64)
@@ -82,7 +82,7 @@ const PICK: u64 = 4;
 pub struct Coordinated {
     /// The windows, the same on every node; their instants are nanoseconds since boot.
     pub windows: Windows,
-    /// What the nodes' clocks make of them.
+    /// The errors of the nodes' clocks, which shift the windows.
     pub clock: ClockError,
     /// Measured lateness of edges, one of which every edge of every node has; may be empty. Until a favored
     /// window opens, threads run on; until a regular one opens, they wait on. An edge comes at the latest
@@ -100,7 +100,7 @@ impl Coordinated {
         Self { windows, clock: ClockError::default(), edge_lateness_ns: Vec::new() }
     }
 
-    /// When the clock says that a window of period `period` opens, in true time.
+    /// The instant, in true time, at which a window of period `period` opens by the node's clock.
     fn due_ns(&self, clock: &NodeClock, period: i64, opens: WindowKind) -> i64 {
         let favored = self.windows.epoch_ns().saturating_add(period.saturating_mul(self.period_ns()));
         clock.true_ns(match opens {
@@ -109,7 +109,7 @@ impl Coordinated {
         })
     }
 
-    /// When it opens.
+    /// The instant at which it opens, lateness of the edge included.
     fn opens_ns(&self, cpu: &Cpu, clock: &NodeClock, period: i64, opens: WindowKind) -> i64 {
         let due_ns = self.due_ns(clock, period, opens);
         let (edge, next_due_ns) = match opens {
@@ -175,8 +175,9 @@ impl Scheduler for Coordinated {
     }
 
     fn check(&self) -> Result<(), SimError> {
-        let bad =
-            |what, found, must| Err(SimError::Scheduler { scheduler: "coordinated", what, found, must });
+        let bad = |parameter, found, must| {
+            Err(SimError::Scheduler { scheduler: "coordinated", parameter, found, must })
+        };
         let drift_fits = |ppm: f64| ppm.abs() <= Self::MOST_DRIFT_PPM;
         let ClockError { offset_sigma_ns, drift_sigma_ppm, measured } = &self.clock;
         if !(0.0..=3.6e12).contains(offset_sigma_ns) {

@@ -50,7 +50,7 @@ impl Scheduler for Fair {
         match self.noise_slice_ns {
             0 => Err(SimError::Scheduler {
                 scheduler: self.name(),
-                what: "noise slice (ns)",
+                parameter: "noise slice (ns)",
                 found: 0.0,
                 must: "at least 1",
             }),
@@ -60,7 +60,7 @@ impl Scheduler for Fair {
 }
 
 impl Fair {
-    /// Which thread has the next turn, and when it begins.
+    /// The thread that has the next turn, and the instant at which the turn begins.
     fn turn(&self, now_ns: u64, tasks: &Tasks<'_>) -> Option<(usize, u64)> {
         // `turn` is one more than the thread that ran last, 0 before any did
         let ran = *tasks.turn as usize;

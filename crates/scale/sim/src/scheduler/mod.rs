@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a node's scheduler makes of the noise: which of it reaches the CPUs of the job, and when.
+//! Schedulers: they decide which noise of a node reaches the CPUs of the job, and when.
 
 mod coordinated;
 mod fair;
@@ -26,7 +26,7 @@ use crate::source::Class;
 /// A core as a scheduler sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Cpu {
-    /// Which.
+    /// The core.
     pub core: Core,
     nodes: Key,
 }
@@ -43,14 +43,14 @@ impl Cpu {
     }
 }
 
-/// When the threads among the noise run on the job's CPUs.
+/// A scheduler decides when the threads among the noise run on the job's CPUs.
 ///
 /// The job always has work or polls for messages: it takes any time the noise does not.
 pub trait Scheduler: Debug + Send + Sync {
     /// Name in results.
     fn name(&self) -> &'static str;
 
-    /// Whether sources of `class` come to the job's CPUs at all.
+    /// True if sources of `class` reach the job's CPUs at all.
     fn admits(&self, _class: Class) -> bool {
         true
     }
@@ -60,14 +60,14 @@ pub trait Scheduler: Debug + Send + Sync {
     /// a stretch longer that they fall into. `None`: never again.
     fn next(&self, cpu: &Cpu, now_ns: u64, tasks: &mut Tasks<'_>) -> Option<Detour>;
 
-    /// When a stretch that holds `at_ns` has to end, even when interrupts have made it longer; what is left
-    /// of it waits. A scheduler that says so serves threads in order of arrival.
+    /// The instant at which a stretch that holds `at_ns` has to end, even if interrupts have made it longer; the rest of
+    /// its work waits. A scheduler with such an instant serves threads in order of arrival.
     fn until_ns(&self, _cpu: &Cpu, _at_ns: u64) -> u64 {
         u64::MAX
     }
 
-    /// Whether threads run as soon as they come, one after the other: then noise that is known in advance need
-    /// not be gone through.
+    /// True if threads run as soon as they come, one after the other: then noise that is known in advance can be looked
+    /// up.
     fn goes_first(&self) -> bool {
         false
     }
@@ -78,7 +78,7 @@ pub trait Scheduler: Debug + Send + Sync {
         None
     }
 
-    /// How long noise has to have come for the threads that wait to be as many as later on.
+    /// Time after the start of the noise from which as many threads wait as later on.
     fn settle_ns(&self) -> u64 {
         0
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the schedulers promise, done again in the plainest way: nanosecond by nanosecond, with no stretch
+//! The schedulers' promises, implemented again in the plainest way: nanosecond by nanosecond, with no stretch
 //! computed ahead. `Cpus` must agree.
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::source::{Arrivals, Burst, Class, Dist, Done, Model, Phase, Source, St
 
 const CORE: Core = Core { node: 0, core: 0 };
 
-/// Who takes the CPU from the job.
+/// The rule by which threads take the CPU from the job.
 #[derive(Clone, Copy, Debug)]
 enum Policy {
     Preempt,
@@ -78,7 +78,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// Who has been waiting longest at `t`.
+/// The thread that has waited longest at `t`.
 fn first_come(workers: &[Worker<'_>], t: u64) -> Option<usize> {
     (0..workers.len())
         .filter(|&i| workers[i].arrived(t))
@@ -99,7 +99,7 @@ struct Rounds {
 }
 
 impl Rounds {
-    /// Who runs from `t` on.
+    /// The thread that runs from `t` on.
     fn decide(&mut self, threads: &[Worker<'_>], t: u64) -> Option<usize> {
         let lowest = |from: usize| (from..threads.len()).find(|&i| threads[i].arrived(t));
         match self.state {
@@ -142,7 +142,7 @@ impl Rounds {
     }
 }
 
-/// Whether the job has the CPU, for each of the first `end` nanoseconds.
+/// For each of the first `end` nanoseconds: true if the job has the CPU.
 fn timeline(sources: &[Source], policy: Policy, seed: Key, end: u64) -> Vec<bool> {
     let workers = |interrupts: bool| -> Vec<Worker<'_>> {
         (sources.iter().enumerate())
@@ -186,7 +186,7 @@ fn timeline(sources: &[Source], policy: Policy, seed: Key, end: u64) -> Vec<bool
     free
 }
 
-/// When `work` begun at `at` is done; `None`: not in this timeline.
+/// The end of `work` that begins at `at`; `None`: not in this timeline.
 fn done(free: &[bool], at: u64, work: u64) -> Option<u64> {
     match work {
         0 => Some(at),
@@ -238,7 +238,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn work_is_done_when_a_simulation_by_the_nanosecond_says(
+    fn work_ends_when_the_nanosecond_reference_ends_it(
         sources in prop::collection::vec(source(), 0..4),
         policy in policy(),
         seed: u64,

@@ -8,9 +8,9 @@ use crate::source::{Burst, Done, Phase, Source, Stream, Trace};
 /// A burst that a source waits for, or is in the middle of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Demand {
-    /// When it arrived, or will; [`Demand::NEVER`]: the source has no more.
+    /// Arrival, past or future; [`Demand::NEVER`]: the source has no more bursts.
     pub(crate) arrival_ns: u64,
-    /// What is left of it; 0 once it is done and the next is not drawn.
+    /// The rest of its work; 0 once it is done and the next is not drawn.
     left_ns: u64,
     /// Its number.
     index: u64,
@@ -52,8 +52,8 @@ impl Numbered {
         self.source.stream(self.keys, core, self.cores)
     }
 
-    /// What `core` waits for at first, where the job begins `begin_ns` after boot under a scheduler that
-    /// needs `settle_ns`. Sources begin no sooner than they must: bursts long before the job cost time.
+    /// The first demands on `core`, if the job begins `begin_ns` after boot under a scheduler that needs `settle_ns`.
+    /// Sources begin no sooner than they must: bursts long before the job cost time.
     pub(crate) fn first(&self, core: Core, begin_ns: u64, settle_ns: u64) -> Demand {
         let from_ns = match self.source.phase {
             Phase::Together { .. } => 0,
@@ -114,13 +114,13 @@ impl<'a> Tasks<'a> {
         self.sources.len()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.sources.is_empty()
     }
 
-    /// When the burst at the front of source `task` arrived or will; `None`: it has no more.
+    /// Arrival, past or future, of the burst at the front of source `task`; `None`: the source has no more.
     #[must_use]
     pub fn arrival_ns(&self, task: usize) -> Option<u64> {
         let at = self.demands.get(task)?.arrival_ns;
@@ -134,7 +134,7 @@ impl<'a> Tasks<'a> {
         (d.arrival_ns != Demand::NEVER).then_some((task, d.arrival_ns))
     }
 
-    /// What is left of the burst at the front of source `task`.
+    /// The rest of the burst at the front of source `task`.
     #[must_use]
     pub fn left_ns(&self, task: usize) -> u64 {
         self.demands.get(task).map_or(0, |d| d.left_ns)
@@ -148,7 +148,7 @@ impl<'a> Tasks<'a> {
         taken
     }
 
-    /// Whether source `task`, its burst done at `at_ns`, has another one waiting, which then is at the front.
+    /// True if source `task`, its burst done at `at_ns`, has another one waiting, which then is at the front.
     pub fn goes_on(&mut self, task: usize, at_ns: u64) -> bool {
         match (self.demands.get_mut(task), self.sources.get(task)) {
             (Some(d), Some(s)) if d.left_ns == 0 && !s.source.noise.sleeps() => {

@@ -11,7 +11,7 @@ use crate::rng::Key;
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Dist {
     /// Always the same.
-    Fixed(#[serde(deserialize_with = "crate::spec::notation::ns_or_time")] u64),
+    Fixed(#[serde(deserialize_with = "colony_time::notation::ns_or_time")] u64),
     /// Any time from `from_ns` to `to_ns` (the Leibniz daemon of the Colony report: 0 to twice the mean).
     Uniform {
         /// Least.
@@ -41,7 +41,7 @@ pub enum Dist {
         most_ns: f64,
     },
     /// Quantiles at equal steps of probability, rising, straight lines between: a measured distribution.
-    Quantiles(#[serde(deserialize_with = "crate::spec::notation::all_ns_or_time")] Vec<u64>),
+    Quantiles(#[serde(deserialize_with = "colony_time::notation::all_ns_or_time")] Vec<u64>),
 }
 
 impl Dist {
@@ -80,7 +80,7 @@ impl Dist {
         }
     }
 
-    /// What is left of a time at an instant that falls into it: of times one after the other, each instant
+    /// The rest of a time at an instant that falls into it: of times one after the other, each instant
     /// meets a long one more often than a short one, and any part of it with equal probability (Cox,
     /// "Renewal Theory", 1962, section 5). From 1 to all of the time; `key` gives the random numbers, those
     /// from `index` on.
@@ -143,10 +143,10 @@ impl Dist {
     /// # Errors
     /// [`SimError::Dist`] where a parameter makes no sense.
     pub fn check(&self) -> Result<(), SimError> {
-        let bad = |what, found| Err(SimError::Dist { what, found });
-        let positive = |what, found: f64| match found > 0.0 && found <= Self::MOST_NS {
+        let bad = |parameter, found| Err(SimError::Dist { parameter, found });
+        let positive = |parameter, found: f64| match found > 0.0 && found <= Self::MOST_NS {
             true => Ok(()),
-            false => bad(what, found),
+            false => bad(parameter, found),
         };
         match self {
             Self::Fixed(ns) | Self::Uniform { to_ns: ns, .. } if *ns as f64 > Self::MOST_NS => {
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_instant_meets_is_what_it_meets_in_times_one_after_the_other() {
+    fn the_rest_of_a_time_is_distributed_as_in_a_renewal_process() {
         for d in all() {
             let (key, n) = (Key::new(11), 400_000);
             // squares of the times of a long row over the row: the mean time around an instant
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_drawn_has_the_mean_that_is_promised() {
+    fn random_times_have_the_mean_of_their_distribution() {
         for d in all() {
             d.check().expect("sound");
             let (key, n) = (Key::new(3), 400_000);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where noise comes from: sources that want a CPU's time, each a stream of bursts.
+//! Sources of noise: they want a CPU's time, each as a stream of bursts.
 //!
 //! A source says when it wants how much; a [`Scheduler`](crate::scheduler::Scheduler) says when it gets
 //! it, and that is what the job sees as detours. One stream is one source on one core (or node); it needs
@@ -14,10 +14,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+pub use colony_source::Class;
 pub use dist::Dist;
 pub(crate) use dist::normal;
 pub use model::{Arrivals, Model};
-pub use trace::{Trace, sources_of, sources_of_nodes};
+pub use trace::{MeasuredSource, Trace, sources_of, sources_of_nodes};
 
 use crate::SimError;
 use crate::layout::Core;
@@ -31,9 +32,9 @@ const CYCLES: f64 = 4.0;
 pub struct Burst {
     /// Its number in the stream, rising by one from burst to burst; the first has any number.
     pub index: u64,
-    /// When it is wanted, nanoseconds since the nodes booted.
+    /// Arrival, nanoseconds since the nodes booted.
     pub arrival_ns: u64,
-    /// How much.
+    /// The CPU time wanted.
     pub length_ns: u64,
 }
 
@@ -42,9 +43,9 @@ pub struct Burst {
 pub struct Done {
     /// Its number.
     pub index: u64,
-    /// When it had arrived.
+    /// Arrival.
     pub arrival_ns: u64,
-    /// When its work was done: a daemon that sleeps between bursts begins its sleep then.
+    /// End of its work: a daemon that sleeps between bursts begins its sleep then.
     pub done_ns: u64,
 }
 
@@ -82,20 +83,20 @@ pub trait Noise: Debug + Send + Sync {
     /// CPU time wanted over time, when nothing holds it back.
     fn load(&self) -> f64;
 
-    /// Whether when a burst arrives depends on when the one before was done: a thread that sleeps after its
-    /// work. Such a thread never has two bursts waiting.
+    /// True if the arrival of a burst depends on the end of the burst before: a thread that sleeps after its work.
+    /// Such a thread never has two bursts waiting.
     fn sleeps(&self) -> bool {
         true
     }
 
-    /// How long after its first burst a stream is like at any later time: a job that begins then meets
-    /// what it would meet after weeks.
+    /// Time after its first burst from which a stream is like at any later time: a job that begins then meets the same
+    /// noise as after weeks.
     fn settle_ns(&self) -> u64 {
         // at random phases most models need less than one cycle; some gaps vary much
         (CYCLES * self.cycle_ns()) as u64
     }
 
-    /// How long before an instant the stream has to begin to be right at that instant.
+    /// Time before an instant at which the stream has to begin in order to be right at that instant.
     fn memory_ns(&self) -> u64 {
         self.settle_ns()
     }
@@ -106,64 +107,13 @@ pub trait Noise: Debug + Send + Sync {
     }
 
     /// # Errors
-    /// Where its parameters make no sense.
+    /// If its parameters make no sense.
     fn check(&self) -> Result<(), SimError> {
         Ok(())
     }
 }
 
-/// How much a burst is bound to its CPU, and who can hold it back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Class {
-    /// Bound to its CPU and held by nothing: timer ticks, inter-processor interrupts, the hypervisor.
-    Local,
-    /// Device interrupts: held by nothing, but a spare core can take them.
-    Irq,
-    /// Threads: a scheduler decides when they run, a spare core can take them.
-    #[default]
-    Task,
-}
-
-impl Class {
-    /// The class of a source of a measured trace, by its name: threads are tasks, softirqs and the
-    /// interrupts of devices can be moved to a spare core, what comes from the CPU itself (its timer, calls
-    /// from other CPUs, NMIs, page faults) or from outside (the hypervisor) cannot.
-    ///
-    /// ```
-    /// use colony_sim::source::Class;
-    /// assert_eq!(Class::of("thread:kworker/0:1"), Class::Task);
-    /// assert_eq!(Class::of("irq:eth0"), Class::Irq);
-    /// assert_eq!(Class::of("irq:local_timer"), Class::Local);
-    /// ```
-    #[must_use]
-    pub fn of(name: &str) -> Self {
-        // vectors of the local APIC, and the softirqs that a CPU's own tick raises, as Linux names them
-        const LOCAL_IRQS: [&str; 11] = [
-            "local_timer",
-            "call_function",
-            "call_function_single",
-            "reschedule",
-            "irq_work",
-            "x86_platform_ipi",
-            "thermal",
-            "threshold",
-            "deferred_error",
-            "error",
-            "spurious",
-        ];
-        const LOCAL_SOFTIRQS: [&str; 3] = ["TIMER", "HRTIMER", "SCHED"];
-        match name.split_once(':') {
-            Some(("thread", _)) => Self::Task,
-            Some(("irq", which)) if LOCAL_IRQS.contains(&which) => Self::Local,
-            Some(("softirq", which)) if LOCAL_SOFTIRQS.contains(&which) => Self::Local,
-            Some(("irq" | "softirq", _)) => Self::Irq,
-            _ => Self::Local,
-        }
-    }
-}
-
-/// How the streams of different nodes lie to one another in time.
+/// Phase of the streams of different nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
@@ -186,7 +136,7 @@ pub enum Phase {
     },
 }
 
-/// On which cores of a node a source is.
+/// The cores of a node that have a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Placement {
@@ -203,15 +153,15 @@ pub enum Placement {
 /// A source of noise on every node.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// What it is, as `thread:kworker`.
+    /// Name, as `thread:kworker`.
     pub name: String,
-    /// How its bursts follow one another.
+    /// The stream of its bursts.
     pub noise: Arc<dyn Noise>,
-    /// Who can hold it back.
+    /// Class: the remedies that can keep it away from the job.
     pub class: Class,
-    /// How nodes lie to one another.
+    /// Phase of the nodes.
     pub phase: Phase,
-    /// Which cores.
+    /// The cores that have it.
     pub placement: Placement,
     /// Sources measured together: those of one group replay from one instant of one measured node.
     pub group: Option<u32>,
@@ -255,13 +205,13 @@ impl Source {
         Self { group: Some(group), ..self }
     }
 
-    /// How long before a job its streams have to begin under a scheduler that needs `scheduler_ns`. One that
-    /// holds noise back changes the rhythm of threads that sleep: those need some cycles to find it.
+    /// Time before a job at which its streams have to begin under a scheduler that needs `scheduler_ns`. A scheduler
+    /// that holds noise back changes the rhythm of threads that sleep: those need some cycles to find it.
     pub(crate) fn settle_ns(&self, scheduler_ns: u64) -> u64 {
         self.before_ns(self.noise.settle_ns(), scheduler_ns)
     }
 
-    /// How long before an instant its streams have to begin to be right there, where they have gone on for
+    /// Time before an instant at which its streams have to begin in order to be right there, if they have gone on for
     /// long enough.
     pub(crate) fn memory_ns(&self, scheduler_ns: u64) -> u64 {
         self.before_ns(self.noise.memory_ns(), scheduler_ns)
@@ -316,7 +266,7 @@ impl Source {
     }
 }
 
-/// How far a stream's random numbers reach.
+/// The reach of a stream's random numbers.
 #[derive(Clone, Copy, Debug)]
 enum Own {
     Core,
@@ -383,7 +333,7 @@ impl Stream {
         }
     }
 
-    /// How much later the node is than those it is aligned with.
+    /// Lateness of the node against those it is aligned with.
     #[must_use]
     pub fn late_ns(&self) -> u64 {
         match self.phase {
@@ -392,7 +342,7 @@ impl Stream {
         }
     }
 
-    /// Where the stream begins in a cycle of `cycle_ns`.
+    /// The begin of the stream in a cycle of `cycle_ns`.
     #[must_use]
     pub fn phase_ns(&self, cycle_ns: u64) -> u64 {
         match self.phase {
@@ -401,7 +351,7 @@ impl Stream {
         }
     }
 
-    /// Where in a measurement of `span_ns`, which goes round, the node begins to replay it: the same for
+    /// The place in a measurement of `span_ns`, which goes round, at which the node begins to replay it: the same for
     /// all of its cores, and for all sources of a group.
     #[must_use]
     pub fn replay_from_ns(&self, span_ns: u64) -> u64 {
@@ -418,7 +368,7 @@ impl Stream {
         }
     }
 
-    /// Which of `nodes` measured nodes this one replays.
+    /// The number, of `nodes` measured nodes, of the node that this one replays.
     #[must_use]
     pub fn replays(&self, nodes: usize) -> usize {
         if nodes < 2 { 0 } else { up_to(self.node(), PICK, nodes as u64) as usize }

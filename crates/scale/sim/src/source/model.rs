@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Burst, Dist, Done, Noise, Stream};
 use crate::SimError;
 
-/// When bursts arrive.
+/// Arrivals of bursts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Arrivals {
@@ -22,9 +22,9 @@ pub enum Arrivals {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
-    /// When.
+    /// The arrivals.
     pub arrivals: Arrivals,
-    /// How long.
+    /// The lengths.
     pub length: Dist,
 }
 

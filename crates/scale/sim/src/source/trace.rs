@@ -51,7 +51,7 @@ impl Trace {
         Arc::clone(self.profiles.get_or_init(|| self.cpus().map(Profile::new).collect()))
     }
 
-    /// Which of them `stream` replays.
+    /// The number of the CPU among them that `stream` replays.
     pub(crate) fn profile_number(&self, stream: &Stream) -> usize {
         let node = stream.replays(self.nodes.len());
         let before: usize = self.nodes[..node].iter().map(|n| n.cpus().len()).sum();
@@ -59,39 +59,69 @@ impl Trace {
     }
 }
 
-/// The sources of one measured node, by name, each with its own detours. They keep their places in time to
-/// one another: together they are the whole measurement, and one can be taken away.
+/// A source of a measured node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MeasuredSource {
+    /// Its name, as `thread:kworker`.
+    pub name: String,
+    /// Its class, as the measurement stated it.
+    pub class: Class,
+    /// Its detours on the node's CPUs.
+    pub noise: NodeNoise,
+}
+
+impl MeasuredSource {
+    /// A source of unstated class: it gets the default class of its name.
+    #[must_use]
+    pub fn named(name: impl Into<String>, noise: NodeNoise) -> Self {
+        let name = name.into();
+        Self { class: default_class(&name), name, noise }
+    }
+
+    /// True if the class is not the default class of the name.
+    pub(crate) fn overrules_name(&self) -> bool {
+        self.class != default_class(&self.name)
+    }
+}
+
+fn default_class(name: &str) -> Class {
+    colony_source::Source::from(name).class()
+}
+
+/// The sources of one measured node, each with its own detours. They keep their places in time to one another:
+/// together they are the whole measurement, and one can be taken away.
 #[must_use]
-pub fn sources_of(measured: &[(String, NodeNoise)]) -> Vec<Source> {
-    let source = |(name, noise): &(String, NodeNoise)| {
-        Source::new(name, Trace::new(noise.clone())).class(Class::of(name)).group(0)
-    };
+pub fn sources_of(measured: &[MeasuredSource]) -> Vec<Source> {
+    let source =
+        |s: &MeasuredSource| Source::new(&s.name, Trace::new(s.noise.clone())).class(s.class).group(0);
     measured.iter().map(source).collect()
 }
 
-/// As [`sources_of`], of several nodes measured, of which every simulated node replays one.
+/// As [`sources_of`], of several nodes measured, of which every simulated node replays one. A name to which two
+/// nodes give different classes becomes one source for each class.
 ///
 /// # Errors
 /// [`SimError::NoTrace`] without nodes, [`SimError::Spans`] where the sources of a node were observed for
 /// different spans.
-pub fn sources_of_nodes(measured: &[Vec<(String, NodeNoise)>]) -> Result<Vec<Source>, SimError> {
+pub fn sources_of_nodes(measured: &[Vec<MeasuredSource>]) -> Result<Vec<Source>, SimError> {
     if measured.is_empty() {
         return Err(SimError::NoTrace);
     }
-    let mut by_name: BTreeMap<&str, Vec<NodeNoise>> = BTreeMap::new();
+    let mut by_name: BTreeMap<(&str, Class), Vec<NodeNoise>> = BTreeMap::new();
     for (n, node) in measured.iter().enumerate() {
-        let Some((_, first)) = node.first() else { continue };
-        for (name, noise) in node {
+        let Some(MeasuredSource { noise: first, .. }) = node.first() else { continue };
+        for MeasuredSource { name, class, noise } in node {
             if noise.span_ns() != first.span_ns() {
                 return Err(SimError::Spans(first.span_ns(), noise.span_ns()));
             }
             // a source that a node does not have is quiet there
-            let nodes = by_name.entry(name).or_insert_with(|| vec![NodeNoise::quiet(); measured.len()]);
+            let nodes =
+                by_name.entry((name, *class)).or_insert_with(|| vec![NodeNoise::quiet(); measured.len()]);
             nodes[n] = noise.clone();
         }
     }
     let source =
-        |(name, nodes)| Ok(Source::new(name, Trace::of_nodes(nodes)?).class(Class::of(name)).group(0));
+        |((name, class), nodes)| Ok(Source::new(name, Trace::of_nodes(nodes)?).class(class).group(0));
     by_name.into_iter().map(source).collect()
 }
 

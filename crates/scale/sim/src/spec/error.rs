@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can be wrong with a scenario, and where.
+//! The faults of scenarios, with their places.
 
 use std::path::{Path, PathBuf};
 
@@ -19,46 +19,46 @@ pub enum SpecError {
         source: std::io::Error,
     },
     /// Something in the text is wrong.
-    #[error("{}{line}: {what}", file.as_ref().map_or_else(|| "line ".into(), |f| format!("{}:", f.display())))]
+    #[error("{}{line}: {fault}", file.as_ref().map_or_else(|| "line ".into(), |f| format!("{}:", f.display())))]
     Line {
         /// The file, where it is one.
         file: Option<PathBuf>,
         /// The line, from 1.
         line: usize,
-        /// What is wrong, and what to do.
-        what: String,
+        /// The fault, and the remedy.
+        fault: String,
     },
     /// A value makes no sense.
-    #[error("{path}: {what}")]
+    #[error("{path}: {fault}")]
     Value {
-        /// Where, as `program.bytes`.
+        /// The place, as `program.bytes`.
         path: String,
-        /// What is wrong, and what to do.
-        what: String,
+        /// The fault, and the remedy.
+        fault: String,
     },
     /// A trace that was not given.
     #[error("the trace {0} was not read")]
     Trace(String),
-    /// What the simulator says.
+    /// An error of the simulator.
     #[error(transparent)]
     Sim(#[from] SimError),
 }
 
 impl SpecError {
-    /// Whether another scenario would have done it.
+    /// True if another scenario would have worked.
     #[must_use]
     pub const fn is_wrong_use(&self) -> bool {
         matches!(self, Self::Line { .. } | Self::Value { .. })
     }
 
-    pub(crate) fn value(path: impl Into<String>, what: impl ToString) -> Self {
-        Self::Value { path: path.into(), what: what.to_string() }
+    pub(crate) fn value(path: impl Into<String>, fault: impl ToString) -> Self {
+        Self::Value { path: path.into(), fault: fault.to_string() }
     }
 
     /// The same below `path`.
     pub(crate) fn inside(self, outer: &str) -> Self {
         match self {
-            Self::Value { path, what } => Self::Value { path: format!("{outer}.{path}"), what },
+            Self::Value { path, fault } => Self::Value { path: format!("{outer}.{path}"), fault },
             other => other,
         }
     }
@@ -66,15 +66,15 @@ impl SpecError {
     pub(crate) fn toml(text: &str, e: &toml::de::Error) -> Self {
         let line = e.span().map_or(1, |s| line_at(text, s.start));
         let path = e.span().and_then(|s| super::plain::path_at(text, s.start));
-        Self::Line { file: None, line, what: super::plain(e.message(), path.as_deref()) }
+        Self::Line { file: None, line, fault: super::plain(e.message(), path.as_deref()) }
     }
 
     /// The same with the line of the value in `text`.
     pub(crate) fn in_text(self, text: &str) -> Self {
         match self {
-            Self::Value { path, what } => {
+            Self::Value { path, fault } => {
                 let line = line_of(text, &path);
-                Self::Line { file: None, line, what: format!("{path}: {what}") }
+                Self::Line { file: None, line, fault: format!("{path}: {fault}") }
             }
             other => other,
         }
@@ -83,7 +83,7 @@ impl SpecError {
     /// The same with the file.
     pub(crate) fn in_file(self, path: &Path) -> Self {
         match self {
-            Self::Line { line, what, .. } => Self::Line { file: Some(path.to_owned()), line, what },
+            Self::Line { line, fault, .. } => Self::Line { file: Some(path.to_owned()), line, fault },
             other => other,
         }
     }

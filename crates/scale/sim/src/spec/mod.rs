@@ -21,7 +21,6 @@
 mod error;
 mod machine;
 mod noise;
-pub(crate) mod notation;
 mod plain;
 mod point;
 mod program;
@@ -43,7 +42,7 @@ pub use scheduler::{SchedulerSpec, Slices, Windowed};
 /// Values by the path of what they replace, as `program.bytes`.
 pub type Settings = std::collections::BTreeMap<String, toml::Value>;
 
-/// What to simulate: every node count with every scheduler, and with every combination of the values swept.
+/// A scenario: every node count with every scheduler, and with every combination of the values swept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scenario {
@@ -56,13 +55,16 @@ pub struct Scenario {
     /// Ranks on each node, one a core, instead of the machine's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks_per_node: Option<u32>,
-    /// When the job begins after the boot of the nodes. Without it: late enough for every daemon to have
-    /// found its rhythm.
-    #[serde(with = "notation::maybe_ns", rename = "begin", skip_serializing_if = "Option::is_none")]
+    /// Begin of the job after the boot of the nodes. Without it: late enough for every daemon to have found its rhythm.
+    #[serde(
+        with = "colony_time::notation::some_ns",
+        rename = "begin",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub begin_ns: Option<u64>,
     /// Name of a machine profile, or a machine.
     pub machine: MachineSpec,
-    /// Who decides when noise runs.
+    /// The schedulers, which decide when noise runs.
     pub schedulers: Vec<SchedulerSpec>,
     /// The program.
     pub program: ProgramSpec,
@@ -139,8 +141,8 @@ impl Scenario {
             return Err(SpecError::value("nodes", crate::SimError::Nodes));
         }
         if self.repetitions == 0 || self.repetitions > Self::MOST_REPETITIONS {
-            let what = format!("choose 1 to {}", Self::MOST_REPETITIONS);
-            return Err(SpecError::value("repetitions", what));
+            let fault = format!("choose 1 to {}", Self::MOST_REPETITIONS);
+            return Err(SpecError::value("repetitions", fault));
         }
         if self.schedulers.is_empty() {
             return Err(SpecError::value("schedulers", format!("name one: {}", SchedulerSpec::NAMES)));
@@ -186,11 +188,11 @@ impl Scenario {
 
 /// A scenario that is no TOML.
 fn unwritable() -> SpecError {
-    let what = format!(
+    let fault = format!(
         "one of its numbers is beyond {}, the largest that TOML can write; give a smaller one",
         i64::MAX
     );
-    SpecError::value("scenario", what)
+    SpecError::value("scenario", fault)
 }
 
 #[cfg(test)]

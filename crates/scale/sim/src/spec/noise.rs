@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{SpecError, notation};
-use crate::source::{Class, Dist, Model, Noise as _, Phase, Placement, Source, Trace};
+use super::SpecError;
+use crate::source::{Class, Dist, MeasuredSource, Model, Noise as _, Phase, Placement, Source, Trace};
 use crate::{CpuNoise, NodeNoise, SimError};
 
 /// A source of noise on every node: exactly one of `trace`, `traces`, `model`, `leibniz`, `periodic` and `poisson`.
@@ -38,13 +38,13 @@ pub struct SourceSpec {
     /// A detour at any instant with equal probability.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub poisson: Option<Repeated>,
-    /// Who can hold it back; by the names of its sources for a trace.
+    /// The class of the source. Default: `task`; for a trace, the class that the trace gives each of its sources.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<Class>,
-    /// How nodes lie to one another.
+    /// Phase of the nodes.
     #[serde(skip_serializing_if = "is_default")]
     pub phase: Phase,
-    /// On which cores.
+    /// The cores that have it.
     #[serde(skip_serializing_if = "is_default")]
     pub placement: Placement,
 }
@@ -58,10 +58,10 @@ fn is_default<T: Default + PartialEq>(x: &T) -> bool {
 #[serde(deny_unknown_fields)]
 pub struct Leibniz {
     /// Mean calculation.
-    #[serde(with = "notation::ns", rename = "mean")]
+    #[serde(with = "colony_time::notation::ns", rename = "mean")]
     pub mean_ns: u64,
     /// Sleep.
-    #[serde(with = "notation::ns", rename = "sleep")]
+    #[serde(with = "colony_time::notation::ns", rename = "sleep")]
     pub sleep_ns: u64,
 }
 
@@ -70,25 +70,26 @@ pub struct Leibniz {
 #[serde(deny_unknown_fields)]
 pub struct Repeated {
     /// From one to the next; the mean, where they are random.
-    #[serde(with = "notation::ns", rename = "every")]
+    #[serde(with = "colony_time::notation::ns", rename = "every")]
     pub every_ns: u64,
     /// Length of each.
-    #[serde(with = "notation::ns", rename = "length")]
+    #[serde(with = "colony_time::notation::ns", rename = "length")]
     pub length_ns: u64,
 }
 
-/// What was measured on one node, by source.
+/// The noise measured on one node, by source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// Name and noise of each source, on one timeline.
-    pub sources: Vec<(String, NodeNoise)>,
+    /// The sources, on one timeline.
+    pub sources: Vec<MeasuredSource>,
 }
 
 /// Traces by the names of their files.
 pub type Traces = BTreeMap<String, Arc<Measured>>;
 
 impl Measured {
-    /// A number that differs between different traces (FNV-1a over all their figures).
+    /// A number that differs between different traces: FNV-1a over all their figures, and over the classes that
+    /// overrule names.
     #[must_use]
     pub fn digest(&self) -> u64 {
         let mut hash = 0xcbf2_9ce4_8422_2325u64;
@@ -97,9 +98,13 @@ impl Measured {
                 hash = (hash ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3);
             }
         };
-        for (name, noise) in &self.sources {
-            add(name.as_bytes());
-            for cpu in noise.cpus() {
+        for source in &self.sources {
+            add(source.name.as_bytes());
+            if source.overrules_name() {
+                add(&[0]);
+                add(source.class.name().as_bytes());
+            }
+            for cpu in source.noise.cpus() {
                 add(&cpu.span_ns().to_le_bytes());
                 for d in cpu.detours() {
                     add(&d.start_ns.to_le_bytes());
@@ -113,12 +118,12 @@ impl Measured {
     /// The same without the sources that `leave_out` names.
     #[must_use]
     pub fn without(&self, leave_out: &[String]) -> Self {
-        let kept = self.sources.iter().filter(|(name, _)| !leave_out.contains(name)).cloned();
+        let kept = self.sources.iter().filter(|s| !leave_out.contains(&s.name)).cloned();
         Self { sources: kept.collect() }
     }
 
     fn has(&self, source: &str) -> bool {
-        self.sources.iter().any(|(name, _)| name == source)
+        self.sources.iter().any(|s| s.name == source)
     }
 }
 
@@ -168,10 +173,10 @@ impl Measured {
 
     /// All of some classes together; `None` where there is none.
     fn merged(&self, of: impl Fn(Class) -> bool) -> Result<Option<NodeNoise>, SimError> {
-        let of_class = || self.sources.iter().filter(|(name, _)| of(Class::of(name)));
-        let Some((_, first)) = of_class().next() else { return Ok(None) };
+        let of_class = || self.sources.iter().filter(|s| of(s.class)).map(|s| &s.noise);
+        let Some(first) = of_class().next() else { return Ok(None) };
         let cpus = (0..first.cpus().len()).map(|c| {
-            let all = of_class().filter_map(|(_, noise)| noise.cpus().get(c));
+            let all = of_class().filter_map(|noise| noise.cpus().get(c));
             CpuNoise::new(first.span_ns(), all.flat_map(|cpu| cpu.detours().iter().copied()))
         });
         NodeNoise::new(cpus.collect::<Result<_, _>>()?).map(Some)
@@ -180,7 +185,7 @@ impl Measured {
     /// CPUs measured.
     #[must_use]
     pub fn cpus(&self) -> usize {
-        self.sources.first().map_or(0, |(_, noise)| noise.cpus().len())
+        self.sources.first().map_or(0, |s| s.noise.cpus().len())
     }
 
     /// The node as nodes of `cores` CPUs, which together have all of its noise: for simulations of fewer
@@ -197,7 +202,8 @@ impl Measured {
             let of = |noise: &NodeNoise| {
                 NodeNoise::new((first..first + cores).map(|c| noise.cpus()[c % cpus].clone()).collect())
             };
-            let sources = self.sources.iter().map(|(name, noise)| Ok((name.clone(), of(noise)?)));
+            let source = |s: &MeasuredSource| Ok(MeasuredSource { noise: of(&s.noise)?, ..s.clone() });
+            let sources = self.sources.iter().map(source);
             Ok(Self { sources: sources.collect::<Result<_, SimError>>()? })
         };
         (0..cpus).step_by(cores).map(part).collect()
@@ -275,12 +281,12 @@ impl SourceSpec {
             .collect::<Result<Vec<_>, _>>()?;
         if let Some(name) = self.leave_out.iter().find(|n| !measured.iter().any(|m| m.has(n))) {
             let mut names: Vec<&str> =
-                measured.iter().flat_map(|m| &m.sources).map(|(n, _)| n.as_str()).collect();
+                measured.iter().flat_map(|m| &m.sources).map(|s| s.name.as_str()).collect();
             names.sort_unstable();
             names.dedup();
             let names = names.join(", ");
-            let what = format!("the trace has no source `{name}`; it has: {names}");
-            return Err(SpecError::value("leave_out", what));
+            let fault = format!("the trace has no source `{name}`; it has: {names}");
+            return Err(SpecError::value("leave_out", fault));
         }
         let kept: Vec<Measured> = measured.iter().map(|m| m.without(&self.leave_out)).collect();
         let kept: Vec<&Measured> = kept.iter().collect();

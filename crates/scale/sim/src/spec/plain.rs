@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the decoder says of a wrong value, in the words of scenarios instead of Rust's.
+//! The decoder's errors about wrong values, in the words of scenarios instead of Rust's.
 
 use toml::de::{DeTable, DeValue};
 
@@ -167,7 +167,7 @@ const JARGON: [&str; 27] = [
     "untagged",
 ];
 
-/// Whether `text` has a word of Rust, what users wrote (in quotes) apart.
+/// True if `text` has a word of Rust, apart from the user's words (in quotes).
 fn has_jargon(text: &str) -> bool {
     let plain: String = text.split(['`', '"']).step_by(2).collect::<Vec<_>>().join(" ");
     plain.split(|c: char| !c.is_alphanumeric()).any(|word| JARGON.contains(&word))
@@ -358,7 +358,7 @@ seed = [1, 2]
     }
 
     #[test]
-    fn no_mistake_in_a_scenario_is_told_in_words_of_rust() {
+    fn no_error_about_a_scenario_has_words_of_rust() {
         Scenario::parse(EVERYTHING).expect("right as it stands");
         let (mut wrong, mut vague) = (0, Vec::new());
         for text in mutated() {
@@ -376,7 +376,7 @@ seed = [1, 2]
     }
 
     #[test]
-    fn no_mistake_in_a_profile_is_told_in_words_of_rust() {
+    fn no_error_about_a_profile_has_words_of_rust() {
         let profile: String =
             EVERYTHING.lines().filter_map(|l| l.strip_prefix("machine.")).map(|l| format!("{l}\n")).collect();
         Machine::from_toml(&profile, "m.toml").expect("right as it stands");
@@ -391,7 +391,7 @@ seed = [1, 2]
     }
 
     #[test]
-    fn mistakes_are_told_with_the_value_and_what_to_give() {
+    fn an_error_names_the_value_and_the_remedy() {
         for (text, says) in [
             ("seed = \"ten\"", "line 1: `seed` is the text \"ten\"; give a whole number of 0 or more"),
             (

@@ -17,7 +17,7 @@ pub struct Point {
     pub nodes: u32,
     /// The scheduler.
     pub scheduler: SchedulerSpec,
-    /// What the sweep set for it.
+    /// The values that the sweep set for it.
     #[serde(default, skip_serializing_if = "Settings::is_empty")]
     pub set: Settings,
     /// The scenario with these values.
@@ -36,8 +36,8 @@ impl Scenario {
             [self.nodes.len(), self.schedulers.len()].into_iter().chain(self.sweep.values().map(Vec::len));
         let count = sizes.fold(1usize, |n, size| n.saturating_mul(size));
         if count > Self::MOST_POINTS {
-            let what = format!("{count} combinations are more than {}", Self::MOST_POINTS);
-            return Err(SpecError::value("sweep", what));
+            let fault = format!("{count} combinations are more than {}", Self::MOST_POINTS);
+            return Err(SpecError::value("sweep", fault));
         }
         let cases = self.cases()?;
         let (most_nodes, most_schedulers) =
@@ -98,7 +98,7 @@ impl Scenario {
             for (path, value) in &set {
                 let parts: Vec<&str> = path.split('.').collect();
                 put(&mut tree, &parts, value)
-                    .map_err(|what| SpecError::value(format!("sweep.{path}"), what))?;
+                    .map_err(|fault| SpecError::value(format!("sweep.{path}"), fault))?;
             }
             let tried = || set.iter().map(|(p, v)| format!("{p} = {v}")).collect::<Vec<_>>().join(", ");
             // one value swept is the one to blame
@@ -106,7 +106,7 @@ impl Scenario {
                 Some(path) if set.len() == 1 => format!("sweep.{path}"),
                 _ => "sweep".into(),
             };
-            let wrong = |what: String| SpecError::value(&place, format!("with {}: {what}", tried()));
+            let wrong = |fault: String| SpecError::value(&place, format!("with {}: {fault}", tried()));
             let scenario: Self =
                 tree.try_into().map_err(|e: toml::de::Error| wrong(super::plain(e.message(), None)))?;
             scenario.check().map_err(|e| wrong(e.to_string()))?;
@@ -116,7 +116,7 @@ impl Scenario {
     }
 }
 
-/// Whether the value at `path` has to do with `scheduler`, number `number` of the scenario.
+/// True if the value at `path` concerns `scheduler`, number `number` of the scenario.
 fn concerns(path: &str, scenario: &Scenario, scheduler: &SchedulerSpec, number: usize) -> bool {
     match path.strip_prefix("schedulers.").and_then(|rest| rest.split('.').next()) {
         None => true,
@@ -169,7 +169,7 @@ fn put(tree: &mut Value, path: &[&str], value: &Value) -> Result<(), String> {
 }
 
 impl Point {
-    /// What is to be simulated.
+    /// The simulation of this point.
     ///
     /// # Errors
     /// [`SpecError::Trace`] for a trace that is not among `traces`, else as [`Scenario::check`].

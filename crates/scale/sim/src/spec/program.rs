@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{SpecError, notation};
+use super::SpecError;
 use crate::program::{Algorithm, Operation, Program, Solver, Step};
 
 /// A program. Parameters that are left out have usual values; those the program does
@@ -13,17 +13,22 @@ use crate::program::{Algorithm, Operation, Program, Solver, Step};
 pub struct ProgramSpec {
     /// One of [`ProgramSpec::NAMES`]; with steps, any name.
     pub name: String,
-    /// How often all of it is done.
+    /// Number of times that all of it is done.
     #[serde(default = "iterations")]
     pub iterations: u64,
     /// Bytes each rank gives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// How the collective is done.
+    /// The algorithm of the collective.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub algorithm: Option<Algorithm>,
     /// Work of each rank before it communicates.
-    #[serde(default, with = "notation::maybe_ns", rename = "work", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        with = "colony_time::notation::some_ns",
+        rename = "work",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub work_ns: Option<u64>,
     /// Standard deviation of the work over its mean.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -31,7 +36,7 @@ pub struct ProgramSpec {
     /// Time to combine two contributions by the user's operation.
     #[serde(
         default,
-        with = "notation::maybe_ns",
+        with = "colony_time::notation::some_ns",
         rename = "combine",
         skip_serializing_if = "Option::is_none"
     )]
@@ -42,7 +47,7 @@ pub struct ProgramSpec {
     /// Work of a pass.
     #[serde(
         default,
-        with = "notation::maybe_ns",
+        with = "colony_time::notation::some_ns",
         rename = "solver_work",
         skip_serializing_if = "Option::is_none"
     )]
@@ -133,19 +138,19 @@ impl ProgramSpec {
             Some(parameters) => parameters,
             None => {
                 let names = Self::NAMES.join(", ");
-                let what =
+                let fault =
                     format!("no program `{}`; there are: {names}; or give its [[program.step]]s", self.name);
-                return Err(SpecError::value("program.name", what));
+                return Err(SpecError::value("program.name", fault));
             }
         };
         match self.given().find(|parameter| !has.contains(parameter)) {
             None => Ok(()),
             Some(parameter) => {
-                let what = match has {
+                let fault = match has {
                     [] => "a program of steps has its parameters in them".into(),
                     has => format!("`{}` has no such parameter; it has: {}", self.name, has.join(", ")),
                 };
-                Err(SpecError::value(format!("program.{parameter}"), what))
+                Err(SpecError::value(format!("program.{parameter}"), fault))
             }
         }
     }
@@ -225,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_is_a_program_and_says_which_parameters_it_has() {
+    fn every_name_is_a_program_with_its_parameters() {
         for name in ProgramSpec::NAMES {
             let spec = ProgramSpec::named(name);
             let program = spec.program(64).unwrap_or_else(|e| panic!("{name}: {e}"));

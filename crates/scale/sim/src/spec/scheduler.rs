@@ -6,7 +6,7 @@ use std::sync::Arc;
 use colony_time::{DutyCycle, Windows};
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-use super::{SpecError, notation};
+use super::SpecError;
 use crate::scheduler::{ClockError, Coordinated, Fair, NodeClock, Preempt, Quiet, Scheduler, SpareCore};
 
 /// A scheduler: its name alone, or with its parameters.
@@ -30,10 +30,10 @@ pub enum SchedulerSpec {
 #[serde(deny_unknown_fields, default)]
 pub struct Slices {
     /// Longest turn of a thread.
-    #[serde(with = "notation::ns", rename = "noise_slice")]
+    #[serde(with = "colony_time::notation::ns", rename = "noise_slice")]
     pub noise_slice_ns: u64,
     /// The job's turn between two.
-    #[serde(with = "notation::ns", rename = "job_slice")]
+    #[serde(with = "colony_time::notation::ns", rename = "job_slice")]
     pub job_slice_ns: u64,
 }
 
@@ -49,13 +49,13 @@ impl Default for Slices {
 #[serde(deny_unknown_fields, default)]
 pub struct Windowed {
     /// A favored window and the regular one after it.
-    #[serde(with = "notation::ns", rename = "period")]
+    #[serde(with = "colony_time::notation::ns", rename = "period")]
     pub period_ns: u64,
     /// Favored share.
-    #[serde(with = "notation::duty")]
+    #[serde(with = "colony_time::notation::duty")]
     pub duty_cycle: DutyCycle,
     /// Standard deviation of the nodes' clock offsets.
-    #[serde(with = "notation::ns", rename = "clock_offset", skip_serializing_if = "is_zero")]
+    #[serde(with = "colony_time::notation::ns", rename = "clock_offset", skip_serializing_if = "is_zero")]
     pub clock_offset_ns: u64,
     /// Standard deviation of the nodes' clock drifts, parts per million.
     #[serde(skip_serializing_if = "is_none")]
@@ -123,7 +123,7 @@ impl SchedulerSpec {
     /// # Errors
     /// [`SpecError::Value`] for windows that are not possible, turns of no length, a drift that is none.
     pub fn scheduler(&self) -> Result<Arc<dyn Scheduler>, SpecError> {
-        let wrong = |what: String| SpecError::value(format!("schedulers.{}", self.name()), what);
+        let wrong = |fault: String| SpecError::value(format!("schedulers.{}", self.name()), fault);
         let scheduler: Arc<dyn Scheduler> = match self {
             Self::None => Arc::new(Quiet),
             Self::Preempt => Arc::new(Preempt),
@@ -174,8 +174,8 @@ impl<'de> de::Visitor<'de> for Visitor {
             "fair" => SchedulerSpec::Fair(map.next_value()?),
             "coordinated" => SchedulerSpec::Coordinated(map.next_value()?),
             other => {
-                let what = "it has no parameters: write its name alone";
-                let named = SchedulerSpec::named(other).map(|_| what);
+                let fault = "it has no parameters: write its name alone";
+                let named = SchedulerSpec::named(other).map(|_| fault);
                 return Err(de::Error::custom(format!(
                     "`{other}`: {}",
                     named.unwrap_or("no such scheduler")

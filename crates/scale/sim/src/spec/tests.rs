@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::noise::Detour;
-use crate::source::Class;
+use crate::source::{Class, MeasuredSource};
 use crate::{CpuNoise, NodeNoise};
 
 const FULL: &str = r#"
@@ -66,7 +66,7 @@ fn a_whole_scenario_is_read_and_written_back() {
 }
 
 #[test]
-fn mistakes_are_told_with_their_line() {
+fn an_error_in_a_scenario_names_its_line() {
     for (text, line, part) in [
         ("nodes = [1]\nnods = 3", 2, "nods"),
         ("nodes = []", 1, "node counts"),
@@ -94,9 +94,9 @@ fn mistakes_are_told_with_their_line() {
         ("a = [", 1, ""),
     ] {
         match Scenario::parse(text) {
-            Err(SpecError::Line { line: found, what, .. }) => {
-                assert!(what.contains(part), "{text}: {what}");
-                assert!(found == line || (line == 1 && found <= 3), "{text}: line {found}: {what}");
+            Err(SpecError::Line { line: found, fault, .. }) => {
+                assert!(fault.contains(part), "{text}: {fault}");
+                assert!(found == line || (line == 1 && found <= 3), "{text}: line {found}: {fault}");
             }
             other => panic!("{text}: {other:?}"),
         }
@@ -139,9 +139,9 @@ fn noise(starts: &[u64]) -> NodeNoise {
 #[test]
 fn a_trace_replays_by_class_and_sources_can_be_left_out() {
     let sources = vec![
-        ("irq:eth0".to_owned(), noise(&[0])),
-        ("thread:a".to_owned(), noise(&[100_000, 300_000])),
-        ("thread:b".to_owned(), noise(&[200_000])),
+        MeasuredSource::named("irq:eth0", noise(&[0])),
+        MeasuredSource::named("thread:a", noise(&[100_000, 300_000])),
+        MeasuredSource::named("thread:b", noise(&[200_000])),
     ];
     let measured = Measured { sources };
     let traces: Traces = [("t.parquet".to_owned(), std::sync::Arc::new(measured.clone()))].into();
@@ -163,11 +163,38 @@ fn a_trace_replays_by_class_and_sources_can_be_left_out() {
 }
 
 #[test]
+fn a_stated_class_overrules_the_name_and_the_simulation_follows_it() {
+    // windows hold threads back: what is a thread to the measurement waits for a regular window
+    let outcome = |class| {
+        let mut source = MeasuredSource::named("irq:eth0", noise(&[200_000, 700_000]));
+        assert_eq!((source.class, source.overrules_name()), (Class::Irq, false));
+        source.class = class;
+        let measured = Measured { sources: vec![source] };
+        let traces: Traces = [("t".to_owned(), Arc::new(measured.clone()))].into();
+        let text = "nodes = [8]\nrepetitions = 3\nschedulers = [\"coordinated\"]\n\
+            program = { name = \"barrier\", iterations = 2000 }\nnoise = [{ trace = \"t\" }]";
+        let point = Scenario::parse(text).expect("right").points().expect("points").swap_remove(0);
+        let simulation = point.simulation(&traces).expect("makes sense");
+        let classes: Vec<_> = simulation.node.sources.iter().map(|s| s.class).collect();
+        let outcome = crate::simulate::simulate(&simulation).expect("runs");
+        (classes, outcome.mean_ns, measured.digest())
+    };
+    let (irq, task, local) = (outcome(Class::Irq), outcome(Class::Task), outcome(Class::Local));
+    assert_eq!(
+        (&irq.0[..], &task.0[..], &local.0[..]),
+        (&[Class::Irq][..], &[Class::Task][..], &[Class::Local][..])
+    );
+    assert!(task.1 < irq.1, "{task:?} {irq:?}");
+    assert_eq!(local.1, irq.1, "windows hold neither back");
+    assert!(irq.2 != task.2 && irq.2 != local.2 && task.2 != local.2, "a digest tells them apart");
+}
+
+#[test]
 fn of_several_traces_each_node_replays_one() {
     let of = |length_ns: u64| {
         let detours = (0..100).map(|i| Detour { start_ns: i * 1_000_000, duration_ns: length_ns });
         let noise = NodeNoise::new(vec![CpuNoise::new(100_000_000, detours).expect("time")]).expect("a CPU");
-        Arc::new(Measured { sources: vec![("thread:t".to_owned(), noise)] })
+        Arc::new(Measured { sources: vec![MeasuredSource::named("thread:t", noise)] })
     };
     let traces: Traces = [("a".to_owned(), of(1000)), ("b".to_owned(), of(100_000))].into();
     let text = "nodes = [64]\nnoise = [{ traces = [\"a\", \"b\"] }]";

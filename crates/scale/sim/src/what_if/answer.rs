@@ -13,13 +13,13 @@ pub struct Answer {
     pub cpus: u32,
     /// One for each node count.
     pub scales: Vec<Scale>,
-    /// What each source takes and costs; the dearest at the largest scale first.
+    /// The time that each source takes, and its cost; the dearest at the largest scale first.
     pub sources: Vec<SourceCost>,
-    /// What would give time back.
+    /// The remedies that give time back.
     pub remedies: Vec<Remedy>,
-    /// What a spare core of the node measured would have to do; `None` where it could not.
+    /// The load of a spare core of the node measured; `None` if the core could not bear it.
     pub spare: Option<SpareLoad>,
-    /// What a reader should know.
+    /// Warnings about the validity of the figures.
     pub warnings: Vec<String>,
 }
 
@@ -30,9 +30,9 @@ pub struct Scale {
     pub nodes: u32,
     /// Ranks.
     pub ranks: u32,
-    /// What was simulated with all noise; the same for each source and for a spare core.
+    /// The runs with all noise; as many for each source and for a spare core.
     pub runs: Runs,
-    /// What was simulated of the windows.
+    /// The runs with windows.
     pub windowed: Option<Runs>,
     /// Time of an iteration without noise.
     pub quiet_ns: f64,
@@ -40,7 +40,7 @@ pub struct Scale {
     pub noisy: Time,
 }
 
-/// How much was simulated.
+/// Number and length of the runs simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Runs {
     /// Runs, each with random numbers of its own.
@@ -62,7 +62,7 @@ pub struct Time {
 }
 
 impl Time {
-    /// Whether it cannot be told from nothing.
+    /// True if it cannot be told from 0.
     #[must_use]
     pub fn is_about_nothing(&self) -> bool {
         self.ns.abs() <= self.ci95_ns.unwrap_or(0.0)
@@ -88,6 +88,6 @@ pub struct Remedy {
     pub scheduler: SchedulerSpec,
     /// Mean time of an iteration with it, for each node count.
     pub time: Vec<Time>,
-    /// What it gives back of the time with all noise.
+    /// The part of the time with all noise that it gives back.
     pub gives_back: Vec<Time>,
 }

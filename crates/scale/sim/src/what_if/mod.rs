@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What each source of a measured node's noise costs a program at scale, and what would give it back.
+//! The cost of each source of a measured node's noise to a program at scale, and the remedies.
 
 mod answer;
+mod parts;
 mod sample;
 #[cfg(test)]
 mod tests;
@@ -10,6 +11,7 @@ use colony_time::Windows;
 use rayon::prelude::*;
 
 pub use self::answer::{Answer, Remedy, Runs, Scale, SourceCost, Time};
+pub use self::parts::{Part, Parts};
 use self::sample::{Estimate, Plan, Sampled, WindowedPlan};
 use crate::level::MANY_RANKS;
 use crate::node::Node;
@@ -30,7 +32,7 @@ pub struct WhatIf {
     pub measured: Measured,
     /// The windows to try.
     pub windows: SchedulerSpec,
-    /// Whether the scenario's iterations stand; else each node count has as many as can be afforded.
+    /// True if the scenario gives the number of iterations; otherwise each node count has as many as can be afforded.
     pub iterations_given: bool,
 }
 
@@ -75,7 +77,7 @@ enum Kind {
     Under(SchedulerSpec),
 }
 
-/// What is known of one node count.
+/// The results so far of one node count.
 struct Known {
     sampled: Sampled,
     ranks: u32,
@@ -87,15 +89,15 @@ struct Known {
 }
 
 impl WhatIf {
-    /// Simulates what is asked. `step` is called with how many of [`WhatIf::steps`] were done, `look` with what is
-    /// known so far: first of the smaller node counts, later of all, then better.
+    /// Simulates what is asked. `step` is called with how many of [`WhatIf::steps`] were done, `report` with the
+    /// answer so far: first of the smaller node counts, later of all, then better.
     ///
     /// # Errors
     /// [`SpecError`] where the question makes no sense.
     pub fn answer(
         &self,
         step: impl Fn(u64) + Sync,
-        mut look: impl FnMut(&Answer),
+        mut report: impl FnMut(&Answer),
     ) -> Result<Answer, SpecError> {
         let (cases, warnings) = self.cases()?;
         // late enough for whatever waits for windows to have come
@@ -110,13 +112,13 @@ impl WhatIf {
             if let Some(k) = known.last_mut() {
                 k.round(&cases, &step)?;
             }
-            look(&self.put_together(&nodes[..known.len()], &known, &cases, (spare, &warnings)));
+            report(&self.put_together(&nodes[..known.len()], &known, &cases, (spare, &warnings)));
         }
         // the largest decides what comes first
         for n in (0..known.len()).rev() {
             while known[n].rounds < known[n].plan.rounds && !known[n].is_sure(&cases) {
                 known[n].round(&cases, &step)?;
-                look(&self.put_together(&nodes, &known, &cases, (spare, &warnings)));
+                report(&self.put_together(&nodes, &known, &cases, (spare, &warnings)));
             }
             step(u64::from(known[n].plan.rounds - known[n].rounds) * cases.len() as u64);
         }
@@ -174,15 +176,15 @@ impl WhatIf {
     /// together.
     fn groups(&self) -> Vec<Group> {
         let longest = |name: &str| {
-            let noise = self.measured.sources.iter().find(|(n, _)| n == name).map(|(_, noise)| noise);
+            let noise = self.measured.sources.iter().find(|s| s.name == name).map(|s| &s.noise);
             let detours = noise.into_iter().flat_map(|n| n.cpus()).flat_map(|c| c.detours());
             detours.map(|d| d.duration_ns).max()
         };
         let mut groups: Vec<Group> = (self.measured.sources.iter())
-            .map(|(name, noise)| Group {
-                name: name.clone(),
-                sources: vec![name.clone()],
-                stolen_share: noise.stolen_share(),
+            .map(|s| Group {
+                name: s.name.clone(),
+                sources: vec![s.name.clone()],
+                stolen_share: s.noise.stolen_share(),
             })
             .collect();
         groups.sort_by(|a, b| b.stolen_share.total_cmp(&a.stolen_share).then_with(|| a.name.cmp(&b.name)));
@@ -198,7 +200,7 @@ impl WhatIf {
         groups
     }
 
-    /// What is simulated for each node count; and why a remedy is not.
+    /// The cases to simulate for each node count; and the reasons for remedies that are left out.
     fn cases(&self) -> Result<(Vec<Case>, Vec<String>), SpecError> {
         let cores = self.scenario.machine()?.ranks_per_node;
         let parts = self.measured.in_parts(cores as usize)?;
@@ -218,8 +220,8 @@ impl WhatIf {
             cases.push(Case { kind: Kind::Without(group), node, favored: None });
         }
         let mut impossible = Vec::new();
-        let names = self.measured.sources.iter().map(|(name, _)| name);
-        let threads: Vec<String> = names.filter(|n| Class::of(n) == Class::Task).cloned().collect();
+        let threads = self.measured.sources.iter().filter(|s| s.class == Class::Task);
+        let threads: Vec<String> = threads.map(|s| s.name.clone()).collect();
         let layout = Layout::one_a_node(1)?;
         for remedy in [self.windows.clone(), SchedulerSpec::SpareCore] {
             let node = node_of(&[], &remedy)?;
@@ -239,7 +241,7 @@ impl WhatIf {
         Ok((cases, impossible))
     }
 
-    /// What a spare core would have to do; or why it cannot.
+    /// The load of a spare core; or the reason for its failure.
     fn spare(&self) -> Result<Result<SpareLoad, SimError>, SpecError> {
         let scheduler = SchedulerSpec::SpareCore.scheduler()?;
         let node = Node { sources: self.measured.sources(0)?, scheduler };
@@ -347,7 +349,7 @@ impl Known {
         }
     }
 
-    /// How much less time everything takes without the source of case `case`.
+    /// The time that the program gains without the source of case `case`.
     fn less(&self, case: usize) -> Option<Time> {
         self.estimate(0).paired_minus(&self.estimate(case))
     }
@@ -364,7 +366,7 @@ impl Known {
         }
     }
 
-    /// Whether it is known which source costs more than which, of those that cost enough to matter.
+    /// True if the order of the sources' costs is known, for those that cost enough to matter.
     fn is_sure(&self, cases: &[Case]) -> bool {
         let everything = self.estimate(0).time().ns;
         let sources = || (0..cases.len()).filter(|&c| matches!(cases[c].kind, Kind::Without(_)));

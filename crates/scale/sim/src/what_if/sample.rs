@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How much of a program is simulated, and what that says of all of it.
+//! Samples: the part of a program that is simulated, and the conclusion from it to the whole program.
 //!
 //! Few ranks meet a rare detour rarely, so they are followed for long, in runs whose nodes are at other places of
 //! the trace each time. Many ranks meet in every iteration all that there is: some iterations of one run are
@@ -23,9 +23,9 @@ const FEW_COST: f64 = 0.15e9;
 const MANY_COST: f64 = 0.4e9;
 /// The same for coordinated windows, which are simulated once.
 const WINDOWED_COST: f64 = 1e9;
-/// What a further round may take.
+/// The most that a further round may cost.
 const ROUND_COST: f64 = 0.8e9;
-/// What a pass over a rank costs, and its noise in an iteration, nanoseconds of a core, about.
+/// Cost of a pass over a rank, and of its noise in an iteration, nanoseconds of a core, about.
 const PASS_COST: f64 = 3.0;
 const NOISE_COST: f64 = 180.0;
 /// Runs of a round on few ranks.
@@ -55,11 +55,11 @@ pub(super) struct Sampled {
     pub(super) quiet_ns: f64,
     /// Iterations of each run, if the question says so.
     pub(super) iterations: Option<u64>,
-    /// When runs begin at the earliest; all cases alike, for their noise to be the same.
+    /// Earliest begin of a run; the same for all cases, so that their noise is the same.
     pub(super) begin_ns: u64,
 }
 
-/// What is simulated of it.
+/// The part of the program that is simulated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Plan {
     /// Runs of a round.
@@ -79,7 +79,7 @@ enum Part {
     Iterations { from: u64, count: u64 },
 }
 
-/// Which part of the windows' period is simulated.
+/// The part of the windows' period that is simulated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct WindowedPlan {
     pub(super) runs: u32,
@@ -94,7 +94,7 @@ impl Sampled {
         self.simulation.machine.layout(self.simulation.nodes)
     }
 
-    /// What an iteration costs.
+    /// The cost of an iteration.
     fn cost(&self) -> Result<f64, SimError> {
         let passes = passes(&self.simulation)? as f64;
         Ok(f64::from(self.layout()?.ranks()) * (passes * PASS_COST + NOISE_COST))
@@ -119,7 +119,7 @@ impl Sampled {
         Ok(affordable.clamp(*MEASURED.start(), *MEASURED.end()) as u64)
     }
 
-    /// What is simulated of every case, `everything` among them.
+    /// The plan of every case, `everything` among them.
     pub(super) fn plan(&self, everything: &Node) -> Result<Plan, SimError> {
         let (runs, rounds) = self.rounds()?;
         if let Some(count) = self.iterations {
@@ -162,8 +162,8 @@ impl Sampled {
         simulation
     }
 
-    /// What run `number` of `plan` under `node` says. Runs of one number meet the same noise, as far as nodes have
-    /// the same.
+    /// The result of run `number` of `plan` under `node`. Runs of one number meet the same noise, as far as the nodes
+    /// have the same sources.
     pub(super) fn run(&self, plan: &Plan, node: &Node, number: u32) -> Result<Vec<f64>, SimError> {
         match plan.part {
             Part::Time { from_ns, span_ns } => {
@@ -223,7 +223,7 @@ impl Sampled {
 }
 
 impl Plan {
-    /// What `runs` of it, which had so many iterations, were.
+    /// Number and length of the runs of this plan that found `found`.
     pub(super) fn runs(&self, found: &[Vec<f64>], time: &Time) -> Runs {
         let runs = found.len() as u32;
         match self.part {
@@ -249,7 +249,7 @@ impl Plan {
 }
 
 impl WindowedPlan {
-    /// What runs of it were that had so many iterations in a period.
+    /// Number and length of the runs of this plan, each with its iterations in a period.
     pub(super) fn runs(&self, found: &[f64]) -> Runs {
         Runs { runs: found.len() as u32, span_ns: self.period_ns, iterations: found.iter().sum() }
     }
@@ -276,7 +276,7 @@ fn linear(span_ns: f64, iterations: &[f64]) -> Vec<f64> {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Estimate {
     runs: Vec<Vec<f64>>,
-    /// Whether those of a run follow one another.
+    /// True if the values of a run follow one another in time.
     in_order: bool,
 }
 

@@ -4,6 +4,7 @@
 use super::*;
 use crate::noise::Detour;
 use crate::rng::Key;
+use crate::source::MeasuredSource;
 use crate::spec::{ProgramSpec, Windowed};
 use crate::stats::tests::seeds;
 use crate::{CpuNoise, NodeNoise};
@@ -25,9 +26,9 @@ fn anywhere(seed: u64, count: u64, length_ns: u64) -> NodeNoise {
 /// Noise whose sources have no rhythm in common.
 fn irregular() -> WhatIf {
     let sources = vec![
-        ("irq:local_timer".to_owned(), anywhere(1, 5_000, 10_000)),
-        ("thread:kworker".to_owned(), anywhere(2, 10, 1_000_000)),
-        ("hypervisor".to_owned(), anywhere(3, 2, 4_000_000)),
+        MeasuredSource::named("irq:local_timer", anywhere(1, 5_000, 10_000)),
+        MeasuredSource::named("thread:kworker", anywhere(2, 10, 1_000_000)),
+        MeasuredSource::named("hypervisor", anywhere(3, 2, 4_000_000)),
     ];
     WhatIf { measured: Measured { sources }, ..question() }
 }
@@ -38,8 +39,8 @@ fn cost(source: &SourceCost, n: usize) -> Time {
 
 fn question() -> WhatIf {
     let sources = vec![
-        ("irq:local_timer".to_owned(), periodic(4_000_000, 2_000, 100_000)),
-        ("thread:kworker".to_owned(), periodic(50_000_000, 300_000, 1_000_000)),
+        MeasuredSource::named("irq:local_timer", periodic(4_000_000, 2_000, 100_000)),
+        MeasuredSource::named("thread:kworker", periodic(50_000_000, 300_000, 1_000_000)),
     ];
     WhatIf {
         scenario: Scenario {
@@ -60,14 +61,14 @@ fn question() -> WhatIf {
 
 #[test]
 fn the_rare_long_detour_costs_most_at_scale_and_remedies_give_it_back() {
-    let (steps, mut looks) = (std::sync::atomic::AtomicU64::new(0), Vec::new());
+    let (steps, mut reported) = (std::sync::atomic::AtomicU64::new(0), Vec::new());
     let question = question();
     let count = |n| {
         steps.fetch_add(n, std::sync::atomic::Ordering::Relaxed);
     };
-    let answer = question.answer(count, |a| looks.push(a.scales.len())).expect("makes sense");
+    let answer = question.answer(count, |a| reported.push(a.scales.len())).expect("makes sense");
     assert_eq!(steps.into_inner(), question.steps());
-    assert_eq!(looks[..2], [1, 2], "the smaller first");
+    assert_eq!(reported[..2], [1, 2], "the smaller first");
     let thread = &answer.sources[0];
     assert_eq!(thread.name, "thread:kworker");
     assert!(cost(thread, 1).ns > 5.0 * cost(thread, 0).ns.max(1.0), "{answer:#?}");
@@ -84,6 +85,7 @@ fn the_smallest_of_many_sources_are_looked_at_together() {
     let mut question = question();
     question.measured.sources = (0..40u64)
         .map(|i| (format!("thread:{i}"), periodic(50_000_000, 1_000 * (i + 1), 1_000_000 * (i + 1))))
+        .map(|(name, noise)| MeasuredSource::named(name, noise))
         .collect();
     let groups = question.groups();
     assert_eq!(
@@ -94,7 +96,7 @@ fn the_smallest_of_many_sources_are_looked_at_together() {
 }
 
 #[test]
-fn what_a_source_costs_is_known_better_than_the_times_it_is_the_difference_of() {
+fn the_cost_of_a_source_is_surer_than_the_times_it_is_the_difference_of() {
     let mut question = irregular();
     question.scenario.nodes = vec![1, 64];
     let answer = question.answer(|_| (), |_| ()).expect("makes sense");
@@ -131,7 +133,7 @@ fn nodes_of_fewer_ranks_than_cpus_have_the_noise_of_all_cpus_between_them() {
     let quiet = CpuNoise::quiet(noisy.span_ns()).expect("a span");
     let cpus = vec![quiet.clone(), quiet.clone(), quiet, noisy];
     let noise = NodeNoise::new(cpus).expect("CPUs");
-    question.measured.sources = vec![("thread:kworker".into(), noise)];
+    question.measured.sources = vec![MeasuredSource::named("thread:kworker", noise)];
     question.scenario.nodes = vec![256];
     let answer = question.answer(|_| (), |_| ()).expect("makes sense");
     assert_eq!((answer.cpus, answer.scales[0].ranks), (4, 256));
@@ -146,14 +148,14 @@ fn figures(nodes: u32, seed: u64, iterations: Option<u64>) -> Vec<Option<Time>> 
     question.iterations_given = iterations.is_some();
     question.scenario.program.iterations = iterations.unwrap_or(1);
     let answer = question.answer(|_| (), |_| ()).expect("makes sense");
-    let cost = |(name, _): &(String, NodeNoise)| {
-        answer.sources.iter().find(|s| s.name == *name).and_then(|s| s.cost[0])
+    let cost = |source: &MeasuredSource| {
+        answer.sources.iter().find(|s| s.name == source.name).and_then(|s| s.cost[0])
     };
     [Some(answer.scales[0].noisy)].into_iter().chain(question.measured.sources.iter().map(cost)).collect()
 }
 
 #[test]
-fn intervals_cover_what_long_runs_say_on_few_nodes_and_on_many() {
+fn intervals_cover_the_results_of_long_runs_on_few_nodes_and_on_many() {
     let seeds = seeds(20);
     for (nodes, iterations) in [(64, 20_000), (2048, 400)] {
         let truth = figures(nodes, 1_000_000, Some(iterations));
@@ -172,11 +174,11 @@ fn intervals_cover_what_long_runs_say_on_few_nodes_and_on_many() {
 }
 
 #[test]
-fn what_no_run_met_is_not_seen_and_not_nothing() {
+fn a_source_that_no_run_met_is_not_seen_instead_of_zero() {
     let mut question = question();
     let quiet = CpuNoise::quiet(100_000_000).expect("a span");
     let never = NodeNoise::new(vec![quiet]).expect("a CPU");
-    question.measured.sources.push(("thread:never".into(), never));
+    question.measured.sources.push(MeasuredSource::named("thread:never", never));
     let answer = question.answer(|_| (), |_| ()).expect("makes sense");
     let never = answer.sources.iter().find(|s| s.name == "thread:never").expect("there");
     assert_eq!(never.cost, [None, None]);

@@ -11,7 +11,7 @@ fn quoted(cell: &str) -> BTreeSet<String> {
     cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// What each crate may depend on, by the table's last column.
+/// Allowed dependencies of each crate, by the table's last column.
 fn allowed(text: &str) -> BTreeMap<String, BTreeSet<String>> {
     let table = text.lines().skip_while(|l| !l.ends_with("| may depend on |")).skip(2);
     let rows = table.map_while(|l| l.strip_prefix("| `")?.strip_suffix(" |"));
@@ -52,7 +52,7 @@ fn dependencies(package: &serde_json::Value) -> (&str, impl Iterator<Item = &ser
     (package["name"].as_str().expect("a name"), dependencies.filter(|d| d["kind"] != "dev"))
 }
 
-/// What each crate of the workspace depends on in the workspace, tests apart.
+/// Dependencies of each crate of the workspace in the workspace, without those of tests.
 fn actual() -> BTreeMap<String, BTreeSet<String>> {
     let short = |name: &str| name.strip_prefix("colony-").unwrap_or(name).to_owned();
     let of = |package: &serde_json::Value| {
@@ -98,6 +98,48 @@ fn only_colonyd_depends_on_the_crates_of_its_servers() {
     }
     assert_eq!(with_servers, BTreeSet::from(["colonyd"]), "crates that depend on one of {servers:?}");
     assert_eq!(on_colonyd, BTreeSet::new(), "crates that depend on colonyd, and so on its servers");
+}
+
+/// The crates that a program gets with `package`, as `cargo tree` lists them.
+fn all_below(package: &str) -> BTreeSet<String> {
+    let out = Command::new(env!("CARGO"))
+        .args([
+            "tree",
+            "--offline",
+            "--locked",
+            "--edges=normal",
+            "--prefix=none",
+            "--format={p}",
+            "--package",
+        ])
+        .arg(package)
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let text = String::from_utf8_lossy(&out.stdout);
+    text.lines().filter_map(|l| l.split_whitespace().next()).map(str::to_owned).collect()
+}
+
+/// A plugin of a job manager links the client: types, serde, and what opens files.
+#[test]
+fn the_client_brings_no_runtime_no_server_and_no_random_numbers() {
+    let all = all_below("colony-client");
+    assert!(all.contains("colony-time") && all.contains("serde"), "the list is read: {all:?}");
+    let heavy = [
+        "colony-clock",
+        "fuser",
+        "hmac",
+        "hyper",
+        "libbpf-rs",
+        "libbpf-sys",
+        "rand",
+        "rayon",
+        "sha2",
+        "tokio",
+    ];
+    let found: Vec<_> = heavy.into_iter().filter(|name| all.contains(*name)).collect();
+    assert!(found.is_empty(), "colony-client brings {found:?}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ fn licence(name: &str) -> &'static str {
     if in_the_kernel { "GPL-2.0" } else { "MIT OR Apache-2.0" }
 }
 
-/// Whether a tracked file is a source of ours; the minified chart library has its licence beside it.
+/// Returns `true` if a tracked file is a source of ours; the minified chart library has its licence beside it.
 fn is_source(name: &str) -> bool {
     const KINDS: [&str; 11] = ["rs", "c", "h", "s", "ld", "sh", "py", "pyi", "sql", "js", "css"];
     let kind = name.rsplit_once('.').map_or("", |(_, kind)| kind);

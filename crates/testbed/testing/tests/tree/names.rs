@@ -20,7 +20,7 @@ fn files_of(program: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Whether the text has a test function of this name.
+/// Returns `true` if the text has a test function of this name.
 fn has_test(text: &str, name: &str) -> bool {
     let function = format!("fn {name}(");
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
@@ -33,7 +33,7 @@ fn has_test(text: &str, name: &str) -> bool {
     })
 }
 
-/// Whether the tree has this test.
+/// Returns `true` if the tree has this test.
 pub(crate) fn exists(name: &str) -> bool {
     let parts: Vec<&str> = name.split("::").collect();
     let [program, modules @ .., function] = &parts[..] else { return false };

@@ -9,7 +9,7 @@ const REGULAR: u32 = 0o100_000;
 const LINK: u32 = 0o120_000;
 const TRAILER: &str = "TRAILER!!!";
 
-/// What an entry is.
+/// The kind of an entry.
 pub(crate) enum Kind<'a> {
     /// A folder.
     Folder,
@@ -78,7 +78,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
-    fn the_archive_is_what_cpio_reads() {
+    fn cpio_reads_the_archive() {
         let mut w = Writer::new(Vec::new());
         w.add(b"/d", 0o755, &Kind::Folder).expect("memory");
         w.add(b"/d/file", 0o640, &Kind::File(b"five5")).expect("memory");

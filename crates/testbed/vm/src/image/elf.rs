@@ -14,11 +14,11 @@ use crate::VmError;
 
 type Header = FileHeader64<Endianness>;
 
-/// Where the loader looks last.
+/// Folders that the loader searches last.
 const DEFAULTS: [&str; 6] =
     ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"];
 
-/// What the dynamic section of a file asks for.
+/// Needs of a file, by its dynamic section.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Needs {
     /// The loader, for a program that is not static.

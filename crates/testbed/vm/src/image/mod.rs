@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a machine's memory holds when it starts: our first program, programs with their libraries, files, kernel
+//! The content of a machine's memory at its start: our first program, programs with their libraries, files, kernel
 //! modules. It is made in memory for every start; nothing is kept that could grow old.
 
 mod cpio;
@@ -25,10 +25,10 @@ static INIT: &[u8] = include_bytes!(env!("COLONY_INIT"));
 /// Folders that are links into `/usr`, as on every current distribution.
 const MERGED: [&str; 4] = ["bin", "lib", "lib64", "sbin"];
 
-/// Where a guest looks for programs.
+/// Folders in which a guest looks for programs.
 const PROGRAM_FOLDERS: [&str; 4] = ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"];
 
-/// What lies at a path of the guest.
+/// The entry at a path of the guest.
 #[derive(Debug, Clone)]
 enum Entry {
     Folder { permissions: u32 },
@@ -40,7 +40,7 @@ enum Entry {
 /// Something in an image.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Content<'a> {
-    /// Where in the guest.
+    /// Path in the guest.
     pub path: &'a Path,
     /// Bytes of a file; of a program before its symbols are left out.
     pub bytes: u64,
@@ -120,7 +120,7 @@ impl Image {
         Ok(self)
     }
 
-    /// Whether a program of this name is in the image where guests look for programs.
+    /// Returns `true` if the image has a program of this name where guests look for programs.
     #[must_use]
     pub fn has_program(&self, name: &str) -> bool {
         PROGRAM_FOLDERS.iter().any(|f| self.entries.contains_key(&Path::new(f).join(name)))
@@ -203,7 +203,7 @@ impl Image {
         self
     }
 
-    /// What is in the image, in the order of paths. Libraries and modules are added when it is
+    /// The content of the image, in the order of paths. Libraries and modules are added when it is
     /// [completed](Image::complete).
     pub fn contents(&self) -> impl Iterator<Item = Content<'_>> {
         self.entries.iter().map(|(path, entry)| match entry {

@@ -105,7 +105,7 @@ fn read(file: &Path) -> Result<Vec<u8>, VmError> {
     tool::output(command, tool, package, &format!("uncompressing {}", file.display()))
 }
 
-/// What the module says it depends on.
+/// The modules on which a module depends, by its own record.
 fn depends(module: &[u8]) -> Result<Vec<String>, String> {
     let file: ElfFile64<'_> = ElfFile::parse(module).map_err(|e| format!("it is no kernel module ({e})"))?;
     let section = file.section_by_name(".modinfo").ok_or("it is no kernel module: it has no .modinfo")?;
@@ -121,7 +121,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_is_built_in_needs_nothing_and_what_is_nowhere_is_named() {
+    fn built_in_modules_need_nothing_and_missing_ones_are_named() {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("modules.builtin"), "kernel/fs/fuse/fuse.ko\n").expect("a file");
         std::fs::create_dir(folder.path().join("kernel")).expect("a folder");

@@ -16,11 +16,11 @@ const KNOWN: [(&str, &str); 3] = [
     ("shell", include_str!("../../../../../images/shell.toml")),
 ];
 
-/// What an image is made of.
+/// The parts of an image.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Recipe {
-    /// Whether busybox and its programs are in it.
+    /// True if busybox and its programs are in it.
     pub busybox: bool,
     /// Programs of the host, with the libraries they need ([`Image::program`]).
     pub programs: Vec<PathBuf>,
@@ -38,7 +38,7 @@ pub struct Recipe {
     pub links: BTreeMap<PathBuf, PathBuf>,
     /// Kernel modules, loaded before the job starts ([`Image::module`]).
     pub modules: Vec<String>,
-    /// Whether programs keep symbols and debugging information.
+    /// True if programs keep symbols and debugging information.
     pub keep_symbols: bool,
 }
 
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_it_does_not_know_is_told_with_its_line() {
+    fn an_unknown_word_is_an_error_with_its_line() {
         let error =
             Recipe::parse("busybox = true\nprogramms = []", Path::new("x.toml")).expect_err("misspelt");
         assert!(error.to_string().contains("line 2") && error.to_string().contains("x.toml"), "{error}");

@@ -14,10 +14,10 @@ use crate::{VmError, digest, tool};
 /// Suites that have kernels: the stable release's own, and the newer ones that are rebuilt for it.
 const SUITES: &str = "trixie trixie-backports";
 
-/// What signs the archive's indexes.
+/// Keyring and package of the keys that sign the archive's indexes.
 const KEYRING: (&str, &str) = ("/usr/share/keyrings/debian-archive-keyring.gpg", "debian-archive-keyring");
 
-/// How long the archive's indexes are taken for current.
+/// Time for which the archive's indexes are taken for current.
 const FRESH: Duration = Duration::from_secs(24 * 3600);
 
 /// A package as the archive's signed index records it.
@@ -29,7 +29,7 @@ pub(super) struct Package {
     pub version: String,
     /// Digest of its file.
     pub sha256: String,
-    /// What it depends on, as written.
+    /// Its dependencies, as written.
     #[serde(skip)]
     depends: String,
 }

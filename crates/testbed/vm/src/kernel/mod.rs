@@ -23,9 +23,9 @@ pub const DEFAULT: &str = include_str!("../../../../../images/kernel").trim_asci
 pub struct Available {
     /// As `uname -r` says it.
     pub release: String,
-    /// Whether it is in the cache.
+    /// True if it is in the cache.
     pub cached: bool,
-    /// Whether it is taken unless another is asked for.
+    /// True if it is the default.
     pub default: bool,
 }
 

@@ -25,14 +25,14 @@ fn pieces(release: &str) -> impl Iterator<Item = (u64, &str)> {
     })
 }
 
-/// Whether `wanted`, such as `7.3`, means `release`: the whole of it, or its beginning up to a mark.
-pub(super) fn means(wanted: &str, release: &str) -> bool {
+/// Returns `true` if `wanted`, such as `7.3`, names `release`: the whole of it, or its beginning up to a separator.
+pub(super) fn matches(wanted: &str, release: &str) -> bool {
     release.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '+', '-']))
 }
 
 /// The newest of `releases` that `wanted` means.
 pub(super) fn newest<'a>(wanted: &str, releases: impl IntoIterator<Item = &'a String>) -> Option<&'a String> {
-    releases.into_iter().filter(|r| means(wanted, r)).max_by(|a, b| order(a, b))
+    releases.into_iter().filter(|r| matches(wanted, r)).max_by(|a, b| order(a, b))
 }
 
 #[cfg(test)]
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_means_the_newest_release_that_begins_so() {
+    fn a_prefix_selects_the_newest_matching_release() {
         let all = ["7.2.12+deb13-cloud-amd64", "7.2.9+deb13-cloud-amd64", "7.3.4+deb13-cloud-amd64"];
         let all = all.map(str::to_owned);
         assert_eq!(newest("7.2", &all), Some(&all[0]));

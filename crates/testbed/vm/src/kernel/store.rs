@@ -15,15 +15,15 @@ use crate::{VmError, digest};
 /// Name of the record in a kernel's folder.
 const RECORD: &str = "colony.json";
 
-/// What a folder of the cache holds.
+/// The record of a folder of the cache.
 #[derive(Debug, Serialize, Deserialize)]
 struct Record {
     release: String,
-    /// Where the kernel lies in the folder.
+    /// Path of the kernel in the folder.
     file: PathBuf,
     /// Its digest, taken when it was unpacked from a package that the archive vouches for.
     sha256: String,
-    /// Where its modules lie, if the archive had them.
+    /// Path of its modules, if the archive had them.
     modules: Option<PathBuf>,
     packages: Vec<Package>,
 }

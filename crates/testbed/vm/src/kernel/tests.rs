@@ -82,7 +82,7 @@ impl Fake {
     }
 }
 
-/// What is enough to be taken for a kernel.
+/// A file with just enough content to be taken for a kernel.
 fn kernel_file(release: &str) -> Vec<u8> {
     let mut data = vec![0; 0x400];
     data[0x202..0x206].copy_from_slice(b"HdrS");
@@ -165,7 +165,7 @@ fn a_superseded_kernel_whose_modules_are_gone_still_starts() {
 }
 
 #[test]
-fn the_default_gives_way_to_the_newest_and_what_is_nowhere_is_an_error() {
+fn the_default_gives_way_to_the_newest_and_an_unknown_release_is_an_error() {
     if !apt_is_here() {
         return;
     }
@@ -181,7 +181,7 @@ fn the_default_gives_way_to_the_newest_and_what_is_nowhere_is_an_error() {
 }
 
 #[test]
-fn a_package_that_is_not_what_the_index_says_is_refused_and_nothing_stays() {
+fn a_package_that_differs_from_the_index_is_refused_and_removed() {
     if !apt_is_here() {
         return;
     }

@@ -52,7 +52,7 @@ fn word(text: &[u8]) -> Option<String> {
     (!word.is_empty()).then(|| word.to_owned())
 }
 
-/// Whether `data` is a kernel that can be entered by PVH.
+/// Succeeds if `data` is a kernel that can be entered by PVH.
 fn pvh(data: &[u8]) -> Option<()> {
     let header = FileHeader64::<Endianness>::parse(data).ok()?;
     let endian = header.endian().ok()?;

@@ -7,9 +7,8 @@ use std::process::Child;
 
 use colony_init::PORT;
 
-use super::{Prepared, Speed};
-use crate::qemu::{self, CPU};
-use crate::{VmError, net};
+use super::Prepared;
+use crate::{Accel, VmError, net, qemu};
 
 /// Descriptors of the emulator: the kernel, the image, the port to the guest, the first network card.
 const KERNEL_FD: i32 = qemu::FIRST_FD;
@@ -42,19 +41,13 @@ pub(super) fn start(prepared: Prepared) -> Result<Emulator, VmError> {
 
 fn arguments(prepared: &Prepared) -> Vec<String> {
     let vm = &prepared.vm;
-    let mut all: Vec<String> = Vec::new();
+    let mut all = vm.accel.options(None);
     let mut add = |words: &[&str]| all.extend(words.iter().map(|&w| w.to_owned()));
     add(&["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
     add(&["-machine", "pc-q35-7.0", "-m", &prepared.memory_mib.to_string(), "-smp", &vm.cpus.to_string()]);
-    match vm.speed {
-        Speed::Emulated => add(&["-accel", "tcg,thread=multi", "-cpu", CPU]),
-        Speed::Turns => add(&["-accel", "tcg,thread=single", "-cpu", CPU]),
-        Speed::Accelerated => add(&["-accel", "kvm", "-cpu", "host"]),
-        Speed::Counted { shift } => {
-            add(&["-accel", "tcg,thread=single", "-icount", &format!("shift={shift},sleep=off")]);
-            // no randomness from the host's processor, and always the same date
-            add(&["-cpu", &format!("{CPU},-rdrand,-rdseed"), "-rtc", "base=2026-01-01T00:00:00,clock=vm"]);
-        }
+    if matches!(vm.accel, Accel::Counted { .. }) {
+        // always the same date
+        add(&["-rtc", "base=2026-01-01T00:00:00,clock=vm"]);
     }
     add(&["-kernel", &format!("/proc/self/fd/{KERNEL_FD}"), "-initrd", &format!("/proc/self/fd/{INITRD}")]);
     add(&["-append", &format!("{COMMAND_LINE}{}", vm.append)]);

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -21,20 +21,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use crate::net::Network;
 use crate::qemu;
 use crate::slots::Slots;
-use crate::{Image, Kernel, VmError};
-
-/// How the guest's instructions are done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Speed {
-    /// Emulated, a thread of the host for every CPU, time as on the host.
-    Emulated,
-    /// Emulated, all CPUs in turns on one thread of the host, time as on the host.
-    Turns,
-    /// Emulated, time counted in instructions of `1 << shift` ns.
-    Counted { shift: u8 },
-    /// By the host's processor.
-    Accelerated,
-}
+use crate::{Accel, Image, Kernel, VmError};
 
 /// A machine to be started.
 #[derive(Debug, Clone)]
@@ -44,7 +31,7 @@ pub struct Vm {
     name: String,
     cpus: u32,
     memory_mib: Option<u32>,
-    speed: Speed,
+    accel: Accel,
     append: String,
     timeout: Duration,
     silence: Duration,
@@ -54,10 +41,10 @@ pub struct Vm {
     notice: fn(&str),
 }
 
-/// What a machine's program did.
+/// The outcome of a machine's program.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// How it ended.
+    /// Its end.
     pub exit: Exit,
     /// All it wrote to standard output.
     pub stdout: Vec<u8>,
@@ -71,13 +58,13 @@ pub struct Outcome {
     pub kernel: String,
     /// The guest's own account of the program.
     pub guest: Finished,
-    /// What it took to come to the start of the program.
+    /// Times until the start of the program.
     pub boot: Boot,
     /// Processor time of the host, all in all, ns.
     pub host_cpu_ns: u64,
 }
 
-/// What a start took.
+/// Times of a start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Boot {
     /// Time of the guest since its kernel began, ns.
@@ -100,7 +87,7 @@ impl Outcome {
     }
 }
 
-/// What a running machine tells.
+/// An event of a running machine.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// The program starts.
@@ -121,7 +108,7 @@ impl Vm {
             name: String::new(),
             cpus: 1,
             memory_mib: None,
-            speed: Speed::Emulated,
+            accel: Accel::Emulated,
             append: String::new(),
             timeout: Duration::from_secs(300),
             silence: Duration::from_secs(120),
@@ -154,27 +141,18 @@ impl Vm {
         self
     }
 
-    /// Counts instructions instead of time: each takes `1 << shift` ns of the guest's time, and while the guest
-    /// idles its clock jumps to the next timer. What the host does besides cannot be seen in the guest. One CPU only.
+    /// Execution of the machine's instructions. Where several CPUs of an emulated machine run at a time, Linux's code patching
+    /// kills some guests (`Oops: int3`): [`Accel::SingleThread`] avoids that.
     #[must_use]
-    pub const fn icount(mut self, shift: u8) -> Self {
-        self.speed = Speed::Counted { shift };
+    pub const fn accel(mut self, accel: Accel) -> Self {
+        self.accel = accel;
         self
     }
 
-    /// Emulates all CPUs in turns on one thread of the host. Where they run at a time, Linux's code patching kills some
-    /// guests (`Oops: int3`).
+    /// [`Accel::Counted`]: each instruction takes `1 << shift` ns of the guest's time. One CPU only.
     #[must_use]
-    pub const fn one_thread(mut self) -> Self {
-        self.speed = Speed::Turns;
-        self
-    }
-
-    /// Lets the host's processor run the guest, which needs `/dev/kvm`.
-    #[must_use]
-    pub const fn kvm(mut self) -> Self {
-        self.speed = Speed::Accelerated;
-        self
+    pub const fn icount(self, shift: u8) -> Self {
+        self.accel(Accel::Counted { shift })
     }
 
     /// Adds to the kernel's command line.
@@ -243,7 +221,7 @@ impl Vm {
         self
     }
 
-    /// Where to tell what takes long before the start, such as waiting for other machines to end.
+    /// Receiver of notices about delays before the start, such as waiting for other machines to end.
     #[must_use]
     pub const fn notice(mut self, notice: fn(&str)) -> Self {
         self.notice = notice;
@@ -350,24 +328,9 @@ impl Vm {
     }
 
     fn check(&self) -> Result<(), VmError> {
-        let wrong = |text: String| Err(VmError::Wrong(text));
-        match self.speed {
-            Speed::Counted { .. } if self.cpus != 1 => {
-                let cpus = self.cpus;
-                return wrong(format!(
-                    "{cpus} CPUs cannot count instructions together: they would share one time; use 1 CPU with icount"
-                ));
-            }
-            Speed::Counted { shift } if shift > 10 => {
-                return wrong(format!("an instruction of 2^{shift} ns is too slow; give icount at most 10"));
-            }
-            Speed::Accelerated if !Path::new("/dev/kvm").exists() => {
-                return wrong("there is no /dev/kvm here; run without KVM".into());
-            }
-            _ => {}
-        }
+        self.accel.check(self.cpus)?;
         if self.cpus == 0 || self.cpus > 255 {
-            return wrong(format!("{} CPUs: give 1 to 255", self.cpus));
+            return Err(VmError::Wrong(format!("{} CPUs: give 1 to 255", self.cpus)));
         }
         Ok(())
     }

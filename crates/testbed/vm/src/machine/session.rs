@@ -14,7 +14,7 @@ use super::emulator::{self, Emulator, cpu_ns, read_now};
 use super::{Boot, Event, Outcome, Prepared};
 use crate::{Cause, Failure, VmError};
 
-/// How much of the console and of the emulator's own words is kept, bytes.
+/// Bytes of the console and of the emulator's own messages that are kept.
 const TAIL: usize = 16 << 10;
 
 /// The end of a text that may be long.
@@ -36,7 +36,7 @@ impl Tail {
     }
 }
 
-/// What has come so far.
+/// Output received so far.
 #[derive(Default)]
 struct Received {
     decoder: Decoder,
@@ -105,16 +105,16 @@ impl Received {
     }
 }
 
-/// When to give up.
-struct Patience {
+/// Deadlines of a session: for the job, and for silence of the guest.
+struct Deadlines {
     timeout: Duration,
     silence: Duration,
     start: Instant,
     heard: Instant,
 }
 
-impl Patience {
-    /// How long may be waited now, or what has run out.
+impl Deadlines {
+    /// Time left until the next deadline, or the cause if one has passed.
     fn left(&self) -> Result<Duration, Cause> {
         let total = self.timeout.saturating_sub(self.start.elapsed());
         let quiet = self.silence.saturating_sub(self.heard.elapsed());
@@ -136,10 +136,10 @@ pub(super) fn run(
     let name = prepared.vm.name.clone();
     let now = Instant::now();
     let (timeout, silence) = (prepared.vm.timeout, prepared.vm.silence);
-    let mut patience = Patience { timeout, silence, start: now, heard: now };
+    let mut deadlines = Deadlines { timeout, silence, start: now, heard: now };
     let mut emulator = Guarded(emulator::start(prepared)?);
     let mut received = Received::default();
-    let end = listen_to(&mut emulator.0, stop, &mut patience, &mut received, listen)?;
+    let end = listen_to(&mut emulator.0, stop, &mut deadlines, &mut received, listen)?;
     let host_cpu_ns = cpu_ns(&emulator.0.child);
     match (end, received.finished) {
         (End::Done, Some(guest)) => {
@@ -161,7 +161,7 @@ pub(super) fn run(
     }
 }
 
-/// How listening ends.
+/// The end of a session.
 enum End {
     Done,
     Cause(Cause),
@@ -171,7 +171,7 @@ enum End {
 fn listen_to(
     emulator: &mut Emulator,
     stop: Option<&EventFd>,
-    patience: &mut Patience,
+    deadlines: &mut Deadlines,
     received: &mut Received,
     listen: &mut dyn FnMut(Event<'_>),
 ) -> Result<End, VmError> {
@@ -181,7 +181,7 @@ fn listen_to(
     let mut buffer = vec![0; 64 << 10];
     let mut open = [true; 3];
     while open != [false; 3] {
-        let left = match patience.left() {
+        let left = match deadlines.left() {
             Ok(left) => left,
             Err(cause) => return Ok(End::Cause(cause)),
         };
@@ -198,7 +198,7 @@ fn listen_to(
                 open[i] = false;
                 continue;
             };
-            patience.heard = Instant::now();
+            deadlines.heard = Instant::now();
             let bytes = &buffer[..n];
             match i {
                 0 => match received.port(bytes, || cpu_ns(&emulator.child), listen) {
@@ -214,7 +214,7 @@ fn listen_to(
     Ok(End::Cause(how_it_ended(emulator, received)))
 }
 
-/// What can be read.
+/// The sources that can be read.
 struct Ready {
     files: [bool; 3],
     stop: bool,

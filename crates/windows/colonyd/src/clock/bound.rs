@@ -3,8 +3,8 @@
 
 use std::io;
 
-use colony_clock::ClockQuality;
 use colony_clock::source::{Reading, Source};
+use colony_time::ClockQuality;
 
 use super::held::AHEAD_NS;
 use super::rules::ClockRules;
@@ -12,12 +12,12 @@ use super::rules::ClockRules;
 /// The upper bound of the error of this node's own clock in nanoseconds, and its source; or why there is none.
 pub(super) fn own_bound(
     rules: &ClockRules,
-    told: &Result<Reading, Vec<String>>,
+    answer: &Result<Reading, Vec<String>>,
     kernel: Result<&ClockQuality, &io::Error>,
     monotonic_ns: i64,
 ) -> Result<(u64, &'static str), String> {
     // until the next look; the kernel's figure is coarser, and missing without chronyd's rtcsync
-    let reading = told.as_ref().ok().zip(monotonic_ns.checked_add(AHEAD_NS));
+    let reading = answer.as_ref().ok().zip(monotonic_ns.checked_add(AHEAD_NS));
     if let Some((reading, bound_ns)) = reading.and_then(|(r, at)| Some((r, r.bound_at(at)?))) {
         let configured = rules.error_bound_ns.map(|b| (b, "configuration"));
         return Ok(configured.unwrap_or((bound_ns, reading.source)));
@@ -30,7 +30,7 @@ pub(super) fn own_bound(
             Some(source) => {
                 // chronyd without rtcsync is synchronised, and only says so itself
                 let asked = if source == "phc2sys" { "ptp4l" } else { source };
-                let why = told.as_ref().err().and_then(|all| all.iter().find(|w| w.starts_with(asked)));
+                let why = answer.as_ref().err().and_then(|all| all.iter().find(|w| w.starts_with(asked)));
                 let why = why.map(|w| format!("; {w}")).unwrap_or_default();
                 format!("{source} runs, but has not synchronised the kernel's clock{why}")
             }

@@ -39,7 +39,7 @@ pub(super) fn guards(
     fits.or_else(|_| windows.guarded(bound_ns).map(|w| (w, bound_ns))).map_err(|e| e.to_string())
 }
 
-/// Whether keeping `old` instead of `new` would show from `tai_ns` on.
+/// Returns `true` if `old` and `new` differ noticeably from `tai_ns` on.
 pub(super) fn differ(old: &Windows, new: &Windows, tai_ns: i64) -> bool {
     let apart = |t: i64| {
         let d = old.phase(t).abs_diff(new.phase(t));

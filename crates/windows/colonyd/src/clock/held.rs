@@ -2,14 +2,14 @@
 //! An estimate of the cluster's clock in force: what it says on this node's clock as that is now, and what has been
 //! added to its error since it was made.
 
-use colony_clock::Estimate;
 use colony_clock::anchor::Anchor;
-use colony_clock::estimate::Feed;
+use colony_time::Estimate;
 use colony_time::clock::Clock;
+use colony_time::estimate::Feed;
 
-/// How far ahead a guard must hold: the next judgement may come late.
+/// Time for which a guard must hold: the next judgement may come late.
 pub(super) const AHEAD_NS: i64 = 2_000_000_000;
-/// What reading clocks, rounding periods and following the drift in steps may add.
+/// Upper bound of the error from reading clocks, rounding periods and following the drift in steps.
 pub(super) const SLACK_NS: u64 = 1_000;
 /// The shortest time the clock's rate is measured over.
 const MEASURE_NS: i64 = 500_000_000;
@@ -37,13 +37,13 @@ pub(super) struct Held {
     pub(super) feed: Feed,
     /// The kernel's correction of the clock's rate when the estimate was made: another rate is another drift.
     frequency_ppm: f64,
-    /// What another rate added to the error until the estimate came.
+    /// The error that a change of rate added until the estimate arrived.
     before_ns: f64,
     /// The clocks when it came.
     came: Now,
-    /// When the rate was last measured, and what was added to the error until then.
+    /// The instant at which the rate was last measured, and the error added until then.
     measured: (i64, f64),
-    /// How much faster or slower than when the estimate was made the clock ran at last.
+    /// The last rate of the clock relative to its rate when the estimate was made, parts per million.
     off_ppm: f64,
 }
 
@@ -65,7 +65,7 @@ impl Held {
         }
     }
 
-    /// How far the clock is from where it would be had its rate stayed as it was when the estimate came. Against the
+    /// Difference between the clock and the time it would show if its rate had not changed since the estimate arrived. Against the
     /// raw clock, since the kernel steers in more ways than by the frequency it tells of.
     fn astray_ns(&self, now: Now) -> f64 {
         let span_ns = now.monotonic_ns.saturating_sub(self.came.monotonic_ns);
@@ -73,7 +73,7 @@ impl Held {
         steered_ns as f64 - self.frequency_ppm * 1e-6 * span_ns.saturating_sub(steered_ns) as f64
     }
 
-    /// What another rate than the estimate was made at may add to its error until the next look.
+    /// The error that a change of rate since the estimate may add until the next judgement.
     fn extra_ns(&mut self, now: Now) -> u64 {
         let astray_ns = self.astray_ns(now);
         let span_ns = now.monotonic_ns.saturating_sub(self.measured.0);

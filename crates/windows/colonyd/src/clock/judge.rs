@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use colony_client::{Cluster, Coordination, Mode};
 use colony_clock::anchor::Anchor;
-use colony_clock::estimate::Feed;
 use colony_clock::source::Reading;
-use colony_clock::{ClockQuality, quality};
+use colony_time::estimate::Feed;
+use colony_time::{ClockQuality, quality};
 use colony_time::{Windows, text};
 
 use super::bound::own_bound;
@@ -30,12 +30,12 @@ pub struct StaleFeed(i64);
 pub(crate) struct ClockJudge {
     rules: ClockRules,
     held: Option<Held>,
-    /// Whose clock was lost while the node slept: it went on, and nobody knows how far.
+    /// The reference whose clock was lost while the node slept: it went on by an unknown time.
     lost: Option<String>,
-    /// When the node had slept, by its monotonic clock: estimates from before are worth nothing.
+    /// The instant at which the node woke from sleep, by its monotonic clock: earlier estimates are discarded.
     woke_ns: i64,
-    /// What the program that disciplines the clock said last, or why none said anything.
-    told: Result<Reading, Vec<String>>,
+    /// The last answer of the program that disciplines the clock, or the reasons for which no program answered.
+    reading: Result<Reading, Vec<String>>,
     anchor: Anchor,
     steps: u64,
     last_step_ns: Option<i64>,
@@ -44,13 +44,13 @@ pub(crate) struct ClockJudge {
     wanted: Windows,
 }
 
-/// How often the clock is judged.
+/// Interval at which the clock is judged.
 pub(crate) const EVERY: Duration = Duration::from_secs(1);
 /// The oldest estimate that is taken.
 const OLDEST_NS: i64 = 3_600_000_000_000;
 
 impl ClockJudge {
-    pub(crate) fn new(rules: ClockRules, wanted: Windows, told: Result<Reading, Vec<String>>) -> Self {
+    pub(crate) fn new(rules: ClockRules, wanted: Windows, reading: Result<Reading, Vec<String>>) -> Self {
         let now = Now::read();
         let blank = Coordination {
             mode: Mode::OwnPhase,
@@ -70,7 +70,7 @@ impl ClockJudge {
             held: None,
             lost: None,
             woke_ns: i64::MIN,
-            told,
+            reading,
             anchor: now.anchor,
             steps: 0,
             last_step_ns: None,
@@ -88,16 +88,16 @@ impl ClockJudge {
     }
 
     /// Judges the clock for the `wanted` windows. Returns whether the windows to enforce have changed.
-    pub(crate) fn look(&mut self, wanted: Windows) -> bool {
-        self.look_with(wanted, ClockQuality::now(), Now::read())
+    pub(crate) fn update(&mut self, wanted: Windows) -> bool {
+        self.update_with(wanted, ClockQuality::now(), Now::read())
     }
 
     /// Takes the answer of the program that disciplines the clock, for the next look.
-    pub(crate) fn told(&mut self, told: Result<Reading, Vec<String>>) {
-        self.told = told;
+    pub(crate) fn set_reading(&mut self, reading: Result<Reading, Vec<String>>) {
+        self.reading = reading;
     }
 
-    fn look_with(&mut self, wanted: Windows, kernel: io::Result<ClockQuality>, now: Now) -> bool {
+    fn update_with(&mut self, wanted: Windows, kernel: io::Result<ClockQuality>, now: Now) -> bool {
         let step = now.anchor.step_since(&self.anchor);
         if now.anchor.sleep_since(&self.anchor).is_some() {
             self.woke_ns = now.monotonic_ns;
@@ -154,7 +154,7 @@ impl ClockJudge {
                     "the node slept, and the clock of {reference} went on; compare anew (colony clock sync --feed), or \
                      write none into clock"
                 )),
-                None => own_bound(&self.rules, &self.told, kernel.as_ref(), now.monotonic_ns),
+                None => own_bound(&self.rules, &self.reading, kernel.as_ref(), now.monotonic_ns),
             },
         };
         let (bound, source) = match bound {
@@ -219,7 +219,7 @@ impl ClockJudge {
 
 #[cfg(test)]
 mod tests {
-    use colony_clock::Estimate;
+    use colony_time::Estimate;
 
     use super::super::guards::MOVE_NS;
     use super::*;
@@ -263,14 +263,14 @@ mod tests {
     #[test]
     fn a_good_clock_gets_guards_and_a_worse_one_wider_ones() {
         let mut k = judge(ClockRules::default());
-        k.look_with(wanted(), Ok(good(20_000)), at(1.0, 0));
+        k.update_with(wanted(), Ok(good(20_000)), at(1.0, 0));
         let narrow = k.state().clone();
         assert_eq!((narrow.mode, narrow.reason), (Mode::Coordinated, None));
         assert!(narrow.guard_ns >= 21_000, "{}", narrow.guard_ns);
         let kept = narrow.kept.expect("kept");
         assert_eq!(kept.favored_ns(), 95_000_000 + 2 * narrow.guard_ns);
-        assert!(!k.look_with(wanted(), Ok(good(21_000)), at(2.0, 0)), "a guard wide enough stays");
-        assert!(k.look_with(wanted(), Ok(good(400_000)), at(3.0, 0)));
+        assert!(!k.update_with(wanted(), Ok(good(21_000)), at(2.0, 0)), "a guard wide enough stays");
+        assert!(k.update_with(wanted(), Ok(good(400_000)), at(3.0, 0)));
         assert!(k.state().guard_ns > narrow.guard_ns);
         assert_eq!(k.state().max_error_ns, 500_000);
     }
@@ -293,7 +293,7 @@ mod tests {
                 [(Fallback::OwnPhase, Mode::OwnPhase, Some(wanted())), (Fallback::Off, Mode::Off, None)]
             {
                 let mut k = judge(ClockRules { fallback, ..ClockRules::default() });
-                k.look_with(wanted(), Ok(kernel.clone()), at(1.0, 0));
+                k.update_with(wanted(), Ok(kernel.clone()), at(1.0, 0));
                 let s = k.state();
                 assert_eq!((s.mode, s.kept, s.guard_ns), (mode, kept, 0));
                 assert!(s.reason.as_ref().is_some_and(|r| r.contains(part)), "{part}: {s:?}");
@@ -309,11 +309,11 @@ mod tests {
             fallback: Fallback::Off,
         };
         let mut k = judge(rules);
-        k.look_with(wanted(), Ok(ClockQuality { error_bound_ns: None, ..good(0) }), at(1.0, 0));
+        k.update_with(wanted(), Ok(ClockQuality { error_bound_ns: None, ..good(0) }), at(1.0, 0));
         assert_eq!((k.state().mode, k.state().error_bound_ns), (Mode::Coordinated, Some(3_000)));
         let mut k = judge(ClockRules { max_error_ns: Some(u64::MAX), ..ClockRules::default() });
         assert_eq!(max_error_ns(&k.rules, &wanted()), 1_250_000, "guards never eat more than half");
-        k.look_with(wanted(), Ok(good(1_200_000)), at(1.0, 0));
+        k.update_with(wanted(), Ok(good(1_200_000)), at(1.0, 0));
         assert!(k.state().kept.is_some_and(|w| w.regular_ns() >= 2_400_000), "{:?}", k.state());
     }
 
@@ -323,7 +323,7 @@ mod tests {
         k.held = Some(held(500.0, -7_654_321_000));
         for second in 1..30 {
             let now = at(f64::from(second), 0);
-            k.look_with(wanted(), nobody(), now);
+            k.update_with(wanted(), nobody(), now);
             let s = k.state();
             assert_eq!(s.mode, Mode::Coordinated, "{second}: {:?}", s.reason);
             // at any instant until the next look the kept window is open where the cluster's clock says so
@@ -347,7 +347,7 @@ mod tests {
             k.state().cluster.as_ref().is_some_and(|c| c.reference == "node0" && c.age_ns == 29_000_000_000)
         );
         k.feed(None).expect("forgetting works always");
-        k.look_with(wanted(), nobody(), at(31.0, 0));
+        k.update_with(wanted(), nobody(), at(31.0, 0));
         assert_eq!((k.state().mode, k.state().cluster.clone()), (Mode::OwnPhase, None));
     }
 
@@ -356,12 +356,12 @@ mod tests {
     }
 
     #[test]
-    fn what_chronyd_says_counts_whatever_the_kernel_says() {
+    fn the_bound_of_chronyd_replaces_that_of_the_kernel() {
         let mut k = judge(ClockRules::default());
         // 16 s after the last update, or without rtcsync
         for kernel in [Ok(good(8_000_000)), nobody()] {
-            k.told(Ok(reading(1.0, Some(100_000))));
-            k.look_with(wanted(), kernel, at(1.0, 0));
+            k.set_reading(Ok(reading(1.0, Some(100_000))));
+            k.update_with(wanted(), kernel, at(1.0, 0));
             let s = k.state();
             assert_eq!(s.mode, Mode::Coordinated, "{:?}", s.reason);
             assert_eq!(s.error_bound_source.as_deref(), Some("chronyd"));
@@ -373,9 +373,9 @@ mod tests {
     #[test]
     fn a_source_that_falls_silent_is_believed_for_a_minute_and_less_and_less() {
         let mut k = judge(ClockRules::default());
-        k.told(Ok(reading(1.0, Some(100_000))));
+        k.set_reading(Ok(reading(1.0, Some(100_000))));
         let mut bound = |seconds, kernel| {
-            k.look_with(wanted(), kernel, at(seconds, 0));
+            k.update_with(wanted(), kernel, at(seconds, 0));
             (k.state().error_bound_ns, k.state().error_bound_source.clone())
         };
         let (first, _) = bound(2.0, nobody());
@@ -388,12 +388,12 @@ mod tests {
     #[test]
     fn a_source_that_is_not_synchronised_leaves_it_to_the_kernel_and_a_configured_bound_is_first() {
         let mut k = judge(ClockRules::default());
-        k.told(Ok(reading(1.0, None)));
-        k.look_with(wanted(), nobody(), at(1.0, 0));
+        k.set_reading(Ok(reading(1.0, None)));
+        k.update_with(wanted(), nobody(), at(1.0, 0));
         assert_eq!(k.state().mode, Mode::OwnPhase);
         let mut k = judge(ClockRules { error_bound_ns: Some(50_000), ..ClockRules::default() });
-        k.told(Ok(reading(1.0, Some(900_000))));
-        k.look_with(wanted(), nobody(), at(1.0, 0));
+        k.set_reading(Ok(reading(1.0, Some(900_000))));
+        k.update_with(wanted(), nobody(), at(1.0, 0));
         let s = k.state();
         assert_eq!((s.mode, s.error_bound_source.as_deref()), (Mode::Coordinated, Some("configuration")));
     }
@@ -402,10 +402,10 @@ mod tests {
     fn an_estimate_that_is_not_renewed_wears_out() {
         let mut k = judge(ClockRules::default());
         k.held = Some(held(1.0, 5));
-        k.look_with(wanted(), nobody(), at(10.0, 0));
+        k.update_with(wanted(), nobody(), at(10.0, 0));
         assert_eq!(k.state().mode, Mode::Coordinated);
         // 2 ppm of 240 s are 480 us
-        k.look_with(wanted(), nobody(), at(300.0, 0));
+        k.update_with(wanted(), nobody(), at(300.0, 0));
         assert_eq!(k.state().mode, Mode::OwnPhase);
     }
 
@@ -413,17 +413,17 @@ mod tests {
     fn a_step_of_the_clock_moves_the_windows_by_as_much_and_is_counted() {
         let mut k = judge(ClockRules::default());
         k.held = Some(held(0.0, 123_456));
-        k.look_with(wanted(), nobody(), at(1.0, 0));
+        k.update_with(wanted(), nobody(), at(1.0, 0));
         let before = k.state().kept.expect("kept");
         let step = 37_000_000_123;
-        assert!(k.look_with(wanted(), nobody(), at(2.0, step)));
+        assert!(k.update_with(wanted(), nobody(), at(2.0, step)));
         let s = k.state();
         assert_eq!((s.steps, s.last_step_ns), (1, Some(step)));
         let after = s.kept.expect("kept");
         let (t, u) = (at(2.0, 0).tai_ns(), at(2.0, step).tai_ns());
         let apart = before.phase(t).abs_diff(after.phase(u));
         assert!(apart <= MOVE_NS, "the same instant is in the same place of its window: {apart}");
-        assert!(!k.look_with(wanted(), nobody(), at(3.0, step)), "nothing more to do");
+        assert!(!k.update_with(wanted(), nobody(), at(3.0, step)), "nothing more to do");
     }
 
     #[test]
@@ -436,15 +436,15 @@ mod tests {
         let bound = |k: &ClockJudge| k.state().error_bound_ns.expect("known");
         let mut k = judge(ClockRules::default());
         k.held = Some(held(0.0, 0));
-        k.look_with(wanted(), nobody(), at(1.0, 0));
+        k.update_with(wanted(), nobody(), at(1.0, 0));
         let before = bound(&k);
-        k.look_with(wanted(), nobody(), steered(2.0, 50_000));
+        k.update_with(wanted(), nobody(), steered(2.0, 50_000));
         assert!(
             bound(&k) >= before + 50_000 + 2 * 50_000,
             "until now, and until the next look: {:?}",
             k.state()
         );
-        k.look_with(wanted(), nobody(), steered(3.0, 50_000));
+        k.update_with(wanted(), nobody(), steered(3.0, 50_000));
         let after = bound(&k);
         assert!((before + 50_000..before + 100_000).contains(&after), "it went, its trace stays: {after}");
     }
@@ -453,23 +453,23 @@ mod tests {
     fn an_estimate_does_not_outlive_sleep() {
         let mut k = judge(ClockRules::default());
         k.held = Some(held(0.0, 123_456));
-        k.look_with(wanted(), Ok(good(20_000)), at(1.0, 0));
+        k.update_with(wanted(), Ok(good(20_000)), at(1.0, 0));
         assert!(k.state().cluster.is_some());
         let hour = 3_600_000_000_000;
         let slept = |seconds: f64| {
             let now = at(seconds, hour);
             Now { anchor: Anchor { slept_ns: hour, ..now.anchor }, ..now }
         };
-        assert!(k.look_with(wanted(), Ok(good(20_000)), slept(2.0)));
+        assert!(k.update_with(wanted(), Ok(good(20_000)), slept(2.0)));
         for seconds in [2.5, 3.0] {
-            k.look_with(wanted(), Ok(good(20_000)), slept(seconds));
+            k.update_with(wanted(), Ok(good(20_000)), slept(seconds));
             let s = k.state();
             assert_eq!((s.mode, s.cluster.clone()), (Mode::OwnPhase, None), "others count on another clock");
             assert!(s.reason.as_ref().is_some_and(|r| r.contains("slept") && r.contains("node0")), "{s:?}");
         }
         assert_eq!(k.woke_ns, slept(2.0).monotonic_ns);
         k.feed(None).expect("forgetting works always");
-        k.look_with(wanted(), Ok(good(20_000)), slept(4.0));
+        k.update_with(wanted(), Ok(good(20_000)), slept(4.0));
         assert_eq!(k.state().mode, Mode::Coordinated, "by its own clock");
         let now = Clock::Monotonic.now_ns();
         k.woke_ns = now;
@@ -480,7 +480,7 @@ mod tests {
     #[test]
     fn a_kernel_that_may_not_be_asked_is_the_reason() {
         let mut k = judge(ClockRules::default());
-        k.look_with(wanted(), Err(io::Error::from_raw_os_error(libc::EPERM)), at(1.0, 0));
+        k.update_with(wanted(), Err(io::Error::from_raw_os_error(libc::EPERM)), at(1.0, 0));
         let reason = k.state().reason.clone().expect("a reason");
         assert!(reason.contains("adjtimex") && reason.contains("not permitted"), "{reason}");
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How well the windows of this node agree with those of other nodes: by the node's own clock, as its kernel judges it, or
+//! The agreement of this node's windows with those of other nodes: by the node's own clock, as its kernel judges it, or
 //! by an estimate of the cluster's clock (`colony clock sync`).
 //!
 //! Windows get guards as wide as the clock error may be. If the error may exceed the limit, or is not known, colonyd stops

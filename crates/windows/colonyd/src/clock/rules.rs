@@ -10,23 +10,23 @@ pub struct ClockRules {
     /// The largest clock error with which windows are coordinated. Default: a tenth of the regular window. At most a quarter
     /// of the regular window counts, so that the guards leave half of it.
     #[serde(
-        with = "colony_sched::notation::some_ns",
+        with = "colony_time::notation::some_ns",
         rename = "max_error",
         skip_serializing_if = "Option::is_none"
     )]
     pub max_error_ns: Option<u64>,
     /// The error bound of a disciplined clock, instead of the bound that the kernel reports.
     #[serde(
-        with = "colony_sched::notation::some_ns",
+        with = "colony_time::notation::some_ns",
         rename = "error_bound",
         skip_serializing_if = "Option::is_none"
     )]
     pub error_bound_ns: Option<u64>,
-    /// What to do if the windows cannot be coordinated.
+    /// The fallback if the windows cannot be coordinated.
     pub fallback: Fallback,
 }
 
-/// What a node does if its clock error is too large or unknown.
+/// The action of a node whose clock error is too large or unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fallback {

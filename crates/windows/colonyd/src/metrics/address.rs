@@ -108,13 +108,13 @@ pub enum MetricsError {
     Hidden {
         /// The socket.
         socket: PathBuf,
-        /// Where the tree appears.
+        /// The directory of the tree.
         mount: PathBuf,
     },
 }
 
 impl MetricsNames {
-    /// Where the figures are, if they are wanted, for a daemon whose files appear at `mount`.
+    /// The place of the metrics, if they are wanted, for a daemon whose files appear at `mount`.
     ///
     /// # Errors
     /// [`MetricsError`]: the first thing that cannot be.
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_said_before_anything_starts() {
+    fn impossible_addresses_are_refused_before_anything_starts() {
         let mount = Path::new("/run/colony");
         let names = |listen: &str, group: Option<&str>| MetricsNames {
             listen: Some(listen.parse().expect("an address")),

@@ -128,7 +128,7 @@ fn quoted(text: &str) -> Option<(String, &str)> {
 }
 
 #[test]
-fn what_is_no_open_metrics_is_not_read() {
+fn text_that_is_no_open_metrics_is_refused() {
     let good = "# HELP a_seconds x.\n# TYPE a_seconds counter\n# UNIT a_seconds seconds\na_seconds_total{k=\"v\"} 1\n# EOF\n";
     assert_eq!(read(good).expect("good").len(), 1);
     for (from, to) in [

@@ -24,7 +24,7 @@ use tokio::task::AbortHandle;
 
 use super::socket::Listener;
 
-/// What the text is, as the OpenMetrics specification has it (1.0.0, "Protocol Negotiation").
+/// The media type of the text according to the OpenMetrics specification (1.0.0, "Protocol Negotiation").
 const OPEN_METRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
 const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -39,7 +39,7 @@ const TIMES: Times = Times { to_ask: Duration::from_secs(2), to_end: Duration::f
 /// The rest after a connection that could not be accepted, for want of descriptors for example.
 const REST: Duration = Duration::from_millis(100);
 
-/// How long a monitor may take.
+/// The timeouts of a monitor.
 #[derive(Clone, Copy, Debug)]
 struct Times {
     to_ask: Duration,
@@ -127,7 +127,7 @@ struct Visits {
 #[derive(Debug)]
 struct Visit {
     uid: Option<u32>,
-    /// Whether its request has come.
+    /// True once its request has arrived.
     asked: bool,
     task: AbortHandle,
 }
@@ -256,7 +256,7 @@ mod tests {
     const REQUEST: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
 
     #[test]
-    fn those_who_say_nothing_keep_nobody_away() {
+    fn silent_connections_do_not_block_others() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         listener.set_nonblocking(true).expect("ours");
         let address = listener.local_addr().expect("bound");

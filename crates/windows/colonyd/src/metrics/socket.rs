@@ -24,7 +24,7 @@ pub enum ListenError {
     /// The system refused a socket file.
     #[error("[metrics] {what} {path}: {source}; its directory must exist, and root be able to write there")]
     File {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
         /// The socket.
         path: PathBuf,
@@ -48,7 +48,7 @@ pub(crate) struct Listening {
     pub(crate) file: Option<OwnedSocket>,
 }
 
-/// What connections come in by; it waits for none.
+/// A listening socket that does not block.
 #[derive(Debug)]
 pub(crate) enum Listener {
     Unix(UnixListener),

@@ -24,7 +24,7 @@ const REST: &str = "all other threads";
 /// Bounds of the histograms: 1 µs and its doubles up to a second. They never change, so that nodes can be added up.
 const BOUNDS: u32 = 21;
 
-/// What the daemon reports, in OpenMetrics 1.0.
+/// Writes the daemon's report as OpenMetrics 1.0.
 pub(crate) fn open_metrics(report: StatsReport, totals: Totals) -> String {
     let mut registry = Registry::with_prefix("colony");
     registry.register_collector(Box::new(Figures { report, totals }));

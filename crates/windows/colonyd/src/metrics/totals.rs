@@ -19,15 +19,15 @@ pub(crate) struct Totals {
     pub(crate) agent: Edges,
     /// Tasks put into idle favored windows.
     pub(crate) filled: u64,
-    /// How often an exempt task took the CPU from a job task in a favored window.
+    /// Number of times an exempt task took the CPU from a job task in a favored window.
     pub(crate) preempted: u64,
     /// Times the scheduler in the kernel was loaded again, after CPUs came or went.
     pub(crate) restarts: u64,
-    /// How often threads were held back.
+    /// Number of times threads were held back.
     pub(crate) deferred: u64,
     /// Sum of these waits, in nanoseconds.
     pub(crate) deferred_ns: u64,
-    /// What else the agent counts; its distributions are in `agent` and `switching`.
+    /// The other counters of the agent; its distributions are in `agent` and `switching`.
     pub(crate) switching: Switching,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a lost standard error and users without rights can do to the daemon: nothing.
+//! A lost standard error, and users without rights, do no harm to the daemon.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who may do what.
+//! The rights of users.
 
 use crate::support::{Daemon, NOBODY, possible, text};
 

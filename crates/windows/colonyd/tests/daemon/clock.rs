@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How well windows are kept, and the cluster's clock.
+//! The accuracy of windows, and the cluster's clock.
 
 use colony_client::Mode;
-use colony_clock::Estimate;
 use colony_clock::anchor::Anchor;
-use colony_clock::estimate::Feed;
+use colony_time::Estimate;
 use colony_time::clock::Clock;
+use colony_time::estimate::Feed;
 
 use crate::support::{Daemon, NOBODY, possible, real_time, text, wait_until};
 

@@ -237,7 +237,7 @@ fn a_thread_that_joins_brings_its_process() {
 
 const HELPER: &str = "COLONY_TEST_JOIN_FROM_THREAD";
 
-/// What the test above starts; nothing otherwise.
+/// The program that the test above starts; does nothing otherwise.
 #[test]
 fn the_program_whose_thread_joins() {
     let Some(mount) = std::env::var_os(HELPER) else { return };
@@ -305,7 +305,7 @@ fn every_process_of_the_daemon_killed_at_once_leaves_nothing() {
 }
 
 #[test]
-fn what_was_left_behind_is_undone_on_request() {
+fn changes_left_behind_are_undone_on_request() {
     let out = crate::support::program().arg("--restore").output().expect("colonyd starts");
     assert!(out.status.success(), "{}", text(&out));
     let wrong = crate::support::program().args(["--restore", "--check"]).output().expect("colonyd starts");

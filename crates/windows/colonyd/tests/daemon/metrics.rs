@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What monitors see, asked as they ask.
+//! The metrics, read as monitors read them.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

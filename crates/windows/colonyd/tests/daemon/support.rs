@@ -17,10 +17,10 @@ use tempfile::TempDir;
 /// Somebody with no rights.
 pub(crate) const NOBODY: u32 = 65534;
 
-/// How long anything may take on a machine that is busy with other things.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time that any operation may take on a machine that is busy with other things.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Why these tests cannot run here.
+/// The reason for which these tests cannot run here.
 fn missing() -> Option<&'static str> {
     if !nix::unistd::geteuid().is_root() {
         return Some("not root");
@@ -29,7 +29,7 @@ fn missing() -> Option<&'static str> {
     device.is_err().then_some("/dev/fuse cannot be opened")
 }
 
-/// Whether to go on; says why not.
+/// Returns `true` if these tests can run here; otherwise the skip is recorded with its reason.
 pub(crate) fn possible() -> bool {
     match missing() {
         None => true,
@@ -40,7 +40,7 @@ pub(crate) fn possible() -> bool {
     }
 }
 
-/// Whether tasks may be given a real-time class; says why not.
+/// Returns `true` if tasks may be given a real-time class; otherwise the skip is recorded with its reason.
 pub(crate) fn real_time() -> bool {
     let given = std::thread::spawn(|| class::set(0, Class::Fifo(1)).is_ok()).join().expect("no panic");
     if !given {
@@ -53,7 +53,7 @@ pub(crate) fn real_time() -> bool {
 pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
-        assert!(start.elapsed() < PATIENCE, "never happened: {what}");
+        assert!(start.elapsed() < TIMEOUT, "never happened: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -106,7 +106,7 @@ impl Daemon {
         Self::start_at(folder, mount, config)
     }
 
-    /// Where its configuration is, and its log.
+    /// The folder of its configuration and its log.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -181,7 +181,7 @@ pub(crate) fn program() -> Command {
     command
 }
 
-/// Whether anything is mounted at `path`.
+/// Returns `true` if a file system is mounted at `path`.
 pub(crate) fn mounted(path: &Path) -> bool {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("linux");
     mounts.lines().any(|l| l.split(' ').nth(4) == path.to_str())

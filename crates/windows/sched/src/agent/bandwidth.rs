@@ -12,28 +12,28 @@ use super::slots::Slots;
 use super::table::{Mark, Table};
 use crate::cgroup;
 
-/// How often tasks that joined earlier are looked at again: a limit may be set, or a task moved, at any time.
+/// Interval at which tasks that joined earlier are checked again: a limit may be set, or a task moved, at any time.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Which processes a limit covers.
+/// The processes that a limit covers.
 #[derive(Debug)]
 pub(super) struct Bandwidth {
-    /// How many CPUs the job has.
+    /// Number of CPUs of the job.
     cpus: usize,
-    /// Where the cgroups are; `None` without those of version 2.
+    /// The root of the cgroups; `None` without those of version 2.
     root: Option<PathBuf>,
     looked: Instant,
     /// The cgroups that were warned of.
-    told: BTreeSet<PathBuf>,
+    warned: BTreeSet<PathBuf>,
     news: Vec<String>,
 }
 
 impl Bandwidth {
     pub(super) fn new(cpus: usize) -> Self {
-        Self { cpus, root: cgroup::root(), looked: Instant::now(), told: BTreeSet::new(), news: Vec::new() }
+        Self { cpus, root: cgroup::root(), looked: Instant::now(), warned: BTreeSet::new(), news: Vec::new() }
     }
 
-    /// Whether a limit covers process `pid`.
+    /// Returns `true` if a limit covers process `pid`.
     pub(super) fn covers(&mut self, pid: i32) -> bool {
         let Some(group) = self.root.as_ref().and_then(|_| cgroup_of(pid)) else { return false };
         self.limits(&group)
@@ -45,7 +45,7 @@ impl Bandwidth {
         else {
             return false;
         };
-        if self.told.insert(limiting.clone()) {
+        if self.warned.insert(limiting.clone()) {
             self.news.push(format!(
                 "cgroup {} may use {share:.2} CPUs (cpu.max) and the job has {}: the kernel does not limit real-time tasks, so \
                  the agent does not favor the tasks of this cgroup; raise cpu.max, or use --backend sched-ext, which favors them \
@@ -76,7 +76,7 @@ impl Bandwidth {
         }
     }
 
-    /// What the user should know since the last time.
+    /// Warnings for the user since the last call.
     pub(super) fn take_news(&mut self) -> Vec<String> {
         std::mem::take(&mut self.news)
     }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How an agent works.
+//! The configuration of an agent.
 
 use colony_node::cpu::CpuSet;
 use colony_time::Windows;
 use serde::{Deserialize, Serialize};
+
+use crate::cgroup::ThreadEntry;
 
 /// The class job tasks have in regular windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,7 +18,7 @@ pub enum RegularClass {
     Own,
 }
 
-/// How an agent works.
+/// The configuration of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentConfig {
     /// The windows to keep.
@@ -30,12 +32,15 @@ pub struct AgentConfig {
     pub agent_priority: u8,
     /// The class of job tasks in regular windows.
     pub regular: RegularClass,
+    /// The way of the threads on the job's CPUs into the job's group, if the kernel keeps others off these CPUs.
+    pub entry: Option<ThreadEntry>,
 }
 
 impl AgentConfig {
     /// The usual priorities and classes with these windows on these CPUs.
     #[must_use]
     pub const fn new(windows: Windows, cpus: CpuSet) -> Self {
-        Self { windows, cpus, favored_priority: 50, agent_priority: 60, regular: RegularClass::Idle }
+        let regular = RegularClass::Idle;
+        Self { windows, cpus, favored_priority: 50, agent_priority: 60, regular, entry: None }
     }
 }

@@ -16,16 +16,16 @@ use super::table::{Mark, Table};
 use crate::binding::{self, Bound};
 use crate::job::JobTask;
 
-/// How often the tasks of a process are brought back before it is not favored any more.
+/// Number of times the tasks of a process are brought back before it is not favored any more.
 const BROUGHT_BACK: u32 = 3;
 
-/// Which processes have left the job's CPUs, and what was done about it.
+/// The processes that have left the job's CPUs.
 #[derive(Debug)]
 pub(super) struct Confinement {
     cpus: CpuSet,
-    /// Whether this node has CPUs that are not the job's.
+    /// True if this node has CPUs that are not the job's.
     matters: bool,
-    /// How often each process was seen elsewhere, by its number and start of its first thread.
+    /// Number of times each process was seen elsewhere, by its number and the start of its first thread.
     left: BTreeMap<(i32, u64), u32>,
     bound: Vec<Bound>,
     news: bool,
@@ -37,7 +37,7 @@ impl Confinement {
         Self { cpus: cpus.clone(), matters: others, left: BTreeMap::new(), bound: Vec::new(), news: false }
     }
 
-    /// Whether there is anything to confine the job from.
+    /// Returns `true` if this node has CPUs that are not the job's.
     pub(super) const fn matters(&self) -> bool {
         self.matters
     }
@@ -69,13 +69,10 @@ impl Confinement {
     }
 
     fn bring_back(&mut self, task: &JobTask) {
-        let Ok(old) = cpu::affinity(task.tid) else { return };
-        let shared = old.and(&self.cpus);
-        let new = if shared.is_empty() { self.cpus.clone() } else { shared };
-        // it may have ended just now
-        if task.id().lives() && cpu::bind(task.tid, &new).is_ok() && !self.is_known(task) {
+        let known = self.is_known(task);
+        if let Some(bound) = binding::confine(task.id(), &self.cpus).filter(|_| !known) {
             binding::prune(&mut self.bound);
-            self.bound.push(Bound { task: task.id(), old, new });
+            self.bound.push(bound);
             self.news = true;
         }
     }
@@ -84,7 +81,7 @@ impl Confinement {
         self.bound.iter().any(|b| b.task == task.id())
     }
 
-    /// Whether a task that joins is of a process that is not favored, or of one that such a process has started.
+    /// Returns `true` if a task that joins belongs to a process that is not favored, or to one that such a process has started.
     pub(super) fn is_barred(&self, task: &JobTask) -> bool {
         let barred = |pid: i32| self.left.iter().any(|(&(p, _), &times)| p == pid && times > BROUGHT_BACK);
         let any = self.left.values().any(|&times| times > BROUGHT_BACK);
@@ -98,7 +95,7 @@ impl Confinement {
         &self.bound
     }
 
-    /// Whether tasks were bound since the last time.
+    /// Returns `true` if tasks were bound since the last call.
     pub(super) fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.news)
     }

@@ -14,15 +14,16 @@ use colony_time::{Edge, WindowKind, Windows};
 use rtrb::{Consumer, Producer};
 
 use super::table::{Mark, Switched, Table};
+use crate::cgroup::ThreadEntry;
 
-/// How long before an edge a thread gets ready for it. Until then new windows, or the end, reach it at once.
+/// Time before an edge at which a thread gets ready for it. Until then new windows, or the end, reach it at once.
 const LEAD_NS: i64 = 1_000_000;
 
-/// How long a job task has its CPU while others of the job wait for it: longer than what a switch costs by far, and short
+/// Time slice of a job task while others of the job wait for its CPU: far longer than the cost of a switch, and short
 /// beside the windows.
 const TURN_NS: i64 = 4_000_000;
 
-/// What the threads of one agent share.
+/// The state that the threads of one agent share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) table: Table,
@@ -76,8 +77,10 @@ pub(super) struct EdgeThread {
     /// Its position among the agent's threads: the home of its tasks.
     pub(super) home: usize,
     pub(super) priority: u8,
+    /// The way into the job's group, if it must enter it.
+    pub(super) entry: Option<ThreadEntry>,
     pub(super) windows: Windows,
-    /// When it last met an edge, or began: those since then are still to be met.
+    /// The instant of the last edge it met, or of its start: later edges are still to be met.
     pub(super) met_ns: i64,
     pub(super) shared: Arc<Shared>,
     pub(super) records: Producer<Record>,
@@ -91,8 +94,8 @@ impl EdgeThread {
     pub(super) fn run(mut self, ready: &SyncSender<Result<(), NodeError>>) {
         let prepared = self.prepare();
         let failed = prepared.is_err();
-        let told = ready.send(prepared);
-        if failed || told.is_err() {
+        let sent = ready.send(prepared);
+        if failed || sent.is_err() {
             return;
         }
         while let Some(edge) = self.wait() {
@@ -103,6 +106,10 @@ impl EdgeThread {
     fn prepare(&mut self) -> Result<(), NodeError> {
         // in this order: an ordinary thread might wait long for a CPU that is busy
         class::set_not_inherited(0, Class::Fifo(self.priority))?;
+        if let Some(entry) = &self.entry {
+            let what = "entering the job's control group".to_owned();
+            entry.enter().map_err(|source| NodeError::System { what, source, hint: None })?;
+        }
         cpu::pin(self.cpu)?;
         // real-time threads have no slack in current kernels; others round a sleep up by 50 µs
         let _ = nix::sys::prctl::set_timerslack(1);
@@ -215,6 +222,7 @@ mod tests {
         let mut thread = EdgeThread {
             cpu: 0,
             home: 0,
+            entry: None,
             priority: 1,
             windows,
             met_ns: now - 100_000_000,

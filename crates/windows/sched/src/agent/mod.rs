@@ -136,23 +136,23 @@ impl Agent {
             }
             thread.unpark();
         }
-        self.look();
+        self.rescan_tasks();
     }
 
-    /// Looks for new tasks now, not only at the next scan.
-    pub fn look(&self) {
+    /// Scans for new tasks now, before the next scan is due.
+    pub fn rescan_tasks(&self) {
         if let Some(scanner) = &self.scanner {
             scanner.thread().unpark();
         }
     }
 
-    /// Whether it still switches; after it gave up, [`AgentStats::stopped`] says why.
+    /// Returns `true` while it switches tasks. After it has stopped, [`AgentStats::stopped`] has the reason.
     #[must_use]
     pub fn is_running(&self) -> bool {
         !self.shared.stop.load(Ordering::Acquire)
     }
 
-    /// What was done so far.
+    /// The statistics so far.
     #[must_use]
     pub fn stats(&self) -> AgentStats {
         let counts = &self.shared.counts;
@@ -223,7 +223,9 @@ fn on_fault() -> MlockAllFlags {
 }
 
 fn check(config: &AgentConfig) -> Result<(), SchedError> {
-    cpu::check(&config.cpus)?;
+    if config.entry.is_none() {
+        cpu::check(&config.cpus)?;
+    }
     let (favored, agent) = (config.favored_priority, config.agent_priority);
     // job tasks that share a CPU take turns one step above their priority
     if favored < 1 || agent <= favored.saturating_add(1) || agent > 99 {
@@ -290,6 +292,7 @@ fn start_thread(
         cpu,
         home,
         priority: config.agent_priority,
+        entry: config.entry.clone(),
         windows: config.windows,
         met_ns: clock::Clock::Tai.now_ns(),
         shared: Arc::clone(shared),
@@ -329,7 +332,7 @@ fn spawn<T: Send + 'static>(
         .map_err(|source| SchedError::System { what: "starting a thread of the agent", source })
 }
 
-/// What a user should know about these windows on this node.
+/// Warnings for the user about these windows on this node.
 fn warnings(windows: &Windows) -> Vec<String> {
     let mut found = Vec::new();
     if let Some(share) = NodeRecord::now().rt_share.filter(|&share| windows.duty() > share) {

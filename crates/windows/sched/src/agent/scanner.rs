@@ -39,14 +39,14 @@ const INTERVAL: Duration = Duration::from_millis(20);
 const LONGEST_REST: Duration = Duration::from_millis(200);
 /// The scanner's class: it must not take the job's time.
 const ORDINARY: Class = Class::Other(-10);
-/// How often a guardian that died is replaced before the agent gives up.
+/// Number of times a guardian that died is replaced before the agent stops.
 const RESTARTS: u64 = 20;
 /// Without news on the node, only every so many-th scan looks at each task, for the CPU it is on.
 const LAZY: u32 = 10;
-/// How often the guardian hears that the agent lives; it waits for a second at least.
+/// Interval at which the guardian is told that the agent lives; its timeout is a second at least.
 const BEAT: Duration = Duration::from_millis(200);
 
-/// What the scanner has found out, for [`stats`](super::Agent::stats).
+/// The findings of the scanner, for [`stats`](super::Agent::stats).
 #[derive(Debug)]
 pub(super) struct Findings {
     pub(super) lateness: Histogram<u64>,
@@ -57,7 +57,7 @@ pub(super) struct Findings {
     pub(super) joined: u64,
     pub(super) overflow: u64,
     pub(super) guardian_restarts: u64,
-    /// What the user should know of the job.
+    /// Warnings for the user about the job.
     pub(super) warnings: Vec<String>,
     pub(super) stopped: Option<String>,
 }
@@ -103,11 +103,11 @@ pub(super) struct Scanner {
     pub(super) bandwidth: Bandwidth,
     /// For the death of the agent and its guardian; `None` where there is no place for it.
     pub(super) undo: Option<UndoFile<Tasks>>,
-    /// Whether the guardian has ended.
+    /// True once the guardian has ended.
     pub(super) guardian_gone: Arc<AtomicBool>,
 }
 
-/// When the scanner last did what it does not do every time.
+/// The pace of the scanner's work that not every scan does.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     newest: Option<i32>,
@@ -116,14 +116,14 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Whether a task may have been started on this node since the last time, or it is time to look anyway.
-    fn look(&mut self) -> bool {
+    /// Returns `true` if a task may have been started on this node since the last scan, or a full scan is due.
+    fn is_due(&mut self) -> bool {
         // read before looking: what starts meanwhile is news the next time
         let newest = task::newest();
-        let look = newest.is_none() || newest != self.newest || self.skipped >= LAZY;
+        let due = newest.is_none() || newest != self.newest || self.skipped >= LAZY;
         self.newest = newest;
-        self.skipped = if look { 0 } else { self.skipped + 1 };
-        look
+        self.skipped = if due { 0 } else { self.skipped + 1 };
+        due
     }
 
     fn beat(&mut self) -> bool {
@@ -173,9 +173,9 @@ impl Scanner {
         self.findings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One look at the job; an error ends the agent.
+    /// Scans the job once; an error ends the agent.
     fn scan(&mut self) -> Result<(), String> {
-        if self.pace.look() {
+        if self.pace.is_due() {
             self.job.refresh();
         }
         let gone = self.slots.settle_the_left();

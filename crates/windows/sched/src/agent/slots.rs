@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which task of the job is in which slot of the table.
+//! The tasks of the job by their slots in the table.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::table::Table;
 use crate::job::JobTask;
 use crate::restore::can_be_put_back;
 
-/// Which task is in which slot of the table.
+/// The tasks by their slots in the table.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     /// Slot of each task; none for one that cannot be switched.
@@ -22,7 +22,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// What has joined and left since the table was brought up to date.
+    /// The tasks that have joined, and the numbers of those that have left, since the last update of the table.
     pub(super) fn difference(&self, tasks: &[JobTask]) -> (Vec<JobTask>, Vec<i32>) {
         let starts: BTreeMap<i32, u64> = tasks.iter().map(|t| (t.tid, t.start_ticks)).collect();
         let left = self.of.iter().filter(|(tid, (_, task))| starts.get(tid) != Some(&task.start_ticks));

@@ -61,9 +61,9 @@ struct Slot {
     given: AtomicU64,
     /// The class it was found in instead, packed; [`NOTHING`] where there is no news for the scanner.
     chosen: AtomicU64,
-    /// Whether it is never favored.
+    /// True if it is never favored.
     barred: AtomicBool,
-    /// Whether it ran, or waited for a CPU, at the last scan.
+    /// True if it ran, or waited for a CPU, at the last scan.
     runnable: AtomicBool,
     /// The [`Mark`] it was last switched for.
     mark: AtomicU64,
@@ -72,7 +72,7 @@ struct Slot {
 /// No class.
 const NOTHING: u64 = u64::MAX;
 
-/// What switching a set of tasks came to.
+/// The result of switching a set of tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Switched {
     /// Tasks switched.
@@ -161,7 +161,7 @@ impl Table {
         }
     }
 
-    /// Whether the task of slot `index` is never favored.
+    /// Returns `true` if the task of slot `index` is never favored.
     pub(super) fn is_barred(&self, index: usize) -> bool {
         self.slots.get(index).is_some_and(|slot| slot.barred.load(Ordering::Acquire))
     }
@@ -179,7 +179,7 @@ impl Table {
         }
     }
 
-    /// Whether task `tid` may run on the job's CPUs only. True for a task that has ended.
+    /// Returns `true` if task `tid` may run on the job's CPUs only, or has ended.
     pub(super) fn is_confined(&self, tid: i32) -> bool {
         self.cpus.confines(tid).unwrap_or(true)
     }
@@ -221,7 +221,7 @@ impl Table {
         switched
     }
 
-    /// Whether every task is as `now` wants it.
+    /// Returns `true` if every task is in the class that `now` demands.
     pub(super) fn is_settled(&self, now: Mark) -> bool {
         self.used().all(|(_, slot, _)| slot.mark.load(Ordering::Acquire) == now.0)
     }
@@ -259,7 +259,7 @@ impl Table {
         }
     }
 
-    /// Whether runnable tasks at home with thread `home` have to take turns: FIFO gives the first one the CPU for the
+    /// Returns `true` if runnable tasks at home with thread `home` have to take turns: FIFO gives the first one the CPU for the
     /// whole window.
     pub(super) fn is_crowded(&self, home: usize) -> bool {
         self.in_turn(home).nth(1).is_some()
@@ -307,7 +307,7 @@ impl Table {
         })
     }
 
-    /// Whether this is a class that tasks have in favored windows.
+    /// Returns `true` if tasks have this class in favored windows.
     fn is_favored(&self, class: Class) -> bool {
         matches!(class, Class::Fifo(p) if p == self.favored || p == self.favored + 1)
     }
@@ -352,7 +352,7 @@ impl Table {
     }
 }
 
-/// Whether two classes differ in their nice values only. A program changes its nice value in whatever class it is, and gets
+/// Returns `true` if two classes differ in their nice values only. A program changes its nice value in whatever class it is, and gets
 /// back what it has then.
 fn same_but_nice(a: Class, b: Class) -> bool {
     a.with_nice(0) == b.with_nice(0)

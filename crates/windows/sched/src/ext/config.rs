@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the scheduler is told before it starts.
+//! The configuration of the scheduler.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use crate::cgroup::ThreadEntry;
 use colony_node::cpu::CpuSet;
 use colony_time::Windows;
 use serde::{Deserialize, Serialize};
@@ -12,11 +13,11 @@ use serde::{Deserialize, Serialize};
 use super::error::ExtError;
 use super::skel::{MAX_EXEMPT_GROUPS, MAX_JOB_GROUPS, MAX_NAMES};
 
-/// What favored windows do to kernel threads.
+/// The treatment of kernel threads in favored windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KthreadPolicy {
-    /// Those bound to one CPU run at once; others wait for the regular window.
+    /// Kernel threads bound to one CPU run at once; others wait for the regular window.
     Bypass,
     /// All wait but `ksoftirqd`, which runs the timers of the edges when interrupts come thick.
     #[default]
@@ -25,7 +26,7 @@ pub enum KthreadPolicy {
     HoldAll,
 }
 
-/// Who runs at once, whatever the window: the threads of a parallel file system, for example, which every
+/// Threads that run at once in every window: those of a parallel file system, for example, which every
 /// other node may be waiting for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
@@ -34,7 +35,7 @@ pub enum Exempt {
     Name {
         /// The name, or its beginning.
         name: String,
-        /// Whether it is the beginning.
+        /// True if the name is a prefix.
         prefix: bool,
     },
     /// Tasks in this cgroup (version 2) or below it.
@@ -99,17 +100,17 @@ impl fmt::Display for Exempt {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExtOptions {
-    /// What happens to kernel threads in favored windows.
+    /// The treatment of kernel threads in favored windows.
     pub kthreads: KthreadPolicy,
-    /// Who is not held in favored windows.
+    /// Threads that are not held in favored windows.
     pub exempt: Vec<Exempt>,
     /// Cgroups (version 2, absolute path in that tree) whose tasks are the job's, beside those registered.
     pub job_cgroups: Vec<PathBuf>,
-    /// Whether a favored window stays idle while every job task sleeps.
+    /// True if a favored window stays idle while every job task sleeps.
     pub strict: bool,
     /// Real-time tasks, by name, that are put into `SCHED_OTHER` while the scheduler runs.
     pub demote: Vec<Exempt>,
-    /// How long a runnable task may wait before the kernel ends this scheduler, up to 30 s.
+    /// Time for which a runnable task may wait before the kernel ends this scheduler, up to 30 s.
     pub watchdog_ms: u32,
 }
 
@@ -127,17 +128,19 @@ impl Default for ExtOptions {
 }
 
 impl ExtOptions {
-    /// The longest patience the kernel has.
+    /// The longest timeout that the kernel accepts.
     pub const MAX_WATCHDOG_MS: u32 = 30_000;
 }
 
-/// How the scheduler works.
+/// The configuration of the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtConfig {
     /// The windows to keep.
     pub windows: Windows,
     /// The job's CPUs; on the others tasks share the time by weight.
     pub cpus: CpuSet,
+    /// The way of single threads into the job's group, if the kernel keeps others off the job's CPUs.
+    pub entry: Option<ThreadEntry>,
     /// Everything else.
     pub options: ExtOptions,
 }
@@ -146,7 +149,7 @@ impl ExtConfig {
     /// The usual settings with these windows on these CPUs.
     #[must_use]
     pub fn new(windows: Windows, cpus: CpuSet) -> Self {
-        Self { windows, cpus, options: ExtOptions::default() }
+        Self { windows, cpus, entry: None, options: ExtOptions::default() }
     }
 
     /// Checks that the scheduler can work with these settings.
@@ -189,7 +192,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn who_is_exempt_is_named_by_thread_beginning_or_cgroup() {
+    fn exempt_threads_are_named_by_name_prefix_or_cgroup() {
         for text in ["mmfsd", "ll_*", "cgroup:/system.slice/gpfs.service"] {
             assert_eq!(text.parse::<Exempt>().expect("possible").to_string(), text);
         }

@@ -16,20 +16,20 @@ use crate::undo::{TASKS, Tasks, UndoFile};
 
 /// Real-time priority of the guardian: above those it puts back would be above everything.
 const PRIORITY: u8 = 60;
-/// How long the guardian waits for a sign of life before it puts the tasks back.
+/// Timeout after which the guardian puts the tasks back if it has no sign of life.
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// The demoted tasks; they are in their own class again when this is dropped, or this process dies.
 #[derive(Debug, Default)]
 pub(super) struct Demoted {
     pub(super) tasks: Vec<RtTask>,
-    /// Why a task that was named could not be demoted.
+    /// The reason for which a task that was named could not be demoted.
     pub(super) problem: Option<String>,
     /// Their processes with all that descends from these: what they make meanwhile goes back with them, and what was
     /// ordinary before stays so.
     job: Job,
     /// Tasks of these that the guardian knows of.
-    told: BTreeSet<(i32, u64)>,
+    guarded: BTreeSet<(i32, u64)>,
     guardian: Option<(Starter, Guardian)>,
     /// For the death of this process and the guardian.
     undo: Option<UndoFile<Tasks>>,
@@ -81,8 +81,8 @@ impl Demoted {
         let tasks = self.job.tasks();
         self.save(&tasks).map_err(|e| format!("the undo file: {e}"))?;
         let now = tasks.iter().map(|t| (t.tid, t.start_ticks)).collect();
-        let told = std::mem::replace(&mut self.told, now);
-        let news = tasks.into_iter().filter(|t| *t == task || !told.contains(&(t.tid, t.start_ticks)));
+        let before = std::mem::replace(&mut self.guarded, now);
+        let news = tasks.into_iter().filter(|t| *t == task || !before.contains(&(t.tid, t.start_ticks)));
         for task in news {
             self.guardian()?.tell(Message::Joined(task)).map_err(|e| format!("its guardian: {e}"))?;
         }

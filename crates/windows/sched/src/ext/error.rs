@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/// Why the scheduler did not start, or ended.
+/// The error with which the scheduler did not start, or ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExtError {
     /// The kernel has no sched_ext.
@@ -26,9 +26,9 @@ pub enum ExtError {
     /// Something in the configuration cannot be.
     #[error("{what}; {advice}")]
     Config {
-        /// What was found.
+        /// The problem that was found.
         what: String,
-        /// What to do.
+        /// The remedy.
         advice: &'static str,
     },
     /// The kernel did not take the programs.

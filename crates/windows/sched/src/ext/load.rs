@@ -17,7 +17,7 @@ use super::config::{Exempt, ExtConfig, KthreadPolicy};
 use super::error::ExtError;
 use super::skel::{self, MAX_CPUS, types};
 use super::support;
-/// How much earlier favored windows are opened, so that they are open when they begin; at most a twentieth of the
+/// Time by which favored windows are opened early, so that they are open when they begin; at most a twentieth of the
 /// regular window.
 const LEAD_NS: u64 = 20_000;
 
@@ -30,7 +30,7 @@ const EXIT_UNREG_KERN: i32 = 66;
 const EXIT_ERROR: i32 = 1024;
 const RESTART: i64 = 1 << 48;
 
-/// How the kernel ended the scheduler.
+/// The way in which the kernel ended the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     /// CPUs came or went: it may be loaded again at once.
@@ -42,7 +42,7 @@ pub(super) enum Ended {
 /// The scheduler in the kernel, while this value lives.
 pub(super) struct Loaded {
     cpus: CpuSet,
-    /// Whether the timer runs that lets tasks of limited cgroups go on.
+    /// True if the timer runs that releases tasks of limited cgroups.
     releasing: bool,
     link: Option<Link>,
     skel: skel::ScxColonySkel<'static>,
@@ -64,7 +64,7 @@ impl Loaded {
         let mut loaded = Self::load(config)?;
         loaded.set_windows(&config.windows);
         loaded.attach()?;
-        loaded.start_timers()?;
+        loaded.start_timers(config)?;
         if let Some(bss) = loaded.skel.maps.bss_data.as_deref_mut() {
             bss.enabled = 1;
         }
@@ -101,9 +101,17 @@ impl Loaded {
     }
 
     /// Starts the timer of each CPU, from that CPU.
-    fn start_timers(&self) -> Result<(), ExtError> {
+    fn start_timers(&self, config: &ExtConfig) -> Result<(), ExtError> {
         let here = cpu::affinity(0).map_err(|e| ExtError::Load(e.to_string()))?;
-        let started = self.cpus.iter().try_for_each(|cpu| self.start_timer(cpu));
+        let inside = config.entry.as_ref().map_or_else(CpuSet::default, |_| config.cpus.clone());
+        let (inside, outside): (Vec<_>, Vec<_>) = self.cpus.iter().partition(|&cpu| inside.contains(cpu));
+        let mut started = outside.into_iter().try_for_each(|cpu| self.start_timer(cpu));
+        if let (Some(entry), Ok(())) = (&config.entry, &started) {
+            let failed = |e: std::io::Error| ExtError::Load(format!("the job's control group: {e}"));
+            entry.enter().map_err(failed)?;
+            started = inside.into_iter().try_for_each(|cpu| self.start_timer(cpu));
+            entry.leave().map_err(failed)?;
+        }
         let _ = cpu::bind(0, &here);
         started
     }
@@ -155,7 +163,7 @@ impl Loaded {
         }
     }
 
-    /// How it was ended, if it was.
+    /// The way in which it was ended, if it was.
     pub(super) fn ended(&self) -> Option<Ended> {
         let record = &self.skel.maps.bss_data.as_deref()?.exit_record;
         // SAFETY: a valid, aligned i32 in a map of the kernel, which writes it last.
@@ -175,7 +183,7 @@ impl Loaded {
         Some(Ended::Because(if message.is_empty() { reason } else { format!("{reason}: {message}") }))
     }
 
-    /// What it did so far, but what only the worker knows.
+    /// The statistics so far, without those that only the worker has.
     pub(super) fn stats(&self) -> ExtStats {
         let mut stats = ExtStats { cpus: self.cpus.clone(), ..ExtStats::default() };
         let (mut late, mut latest) = (histogram(), 0);
@@ -394,7 +402,7 @@ mod tests {
         assert!(bucket_ns(buckets - 1) > 1 << 33);
     }
 
-    /// What `late_bucket` of `bpf/scx_late.h` says for each of `values`, compiled for this machine.
+    /// The result of `late_bucket` of `bpf/scx_late.h` for each of `values`, compiled for this machine.
     fn buckets_of_the_kernel_side(values: impl Iterator<Item = u64>) -> Vec<usize> {
         let folder = tempfile::tempdir().expect("temp dir");
         let (source, program) = (folder.path().join("late.c"), folder.path().join("late"));

@@ -17,9 +17,8 @@ const KTHREADD: i32 = 2;
 /// rarely, and nobody can hold them.
 #[must_use]
 pub fn tasks_on(cpus: &CpuSet, except: i32) -> Vec<RtTask> {
-    let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let numbers = processes.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    let mut found: Vec<RtTask> = numbers
+    let mut found: Vec<RtTask> = task::processes()
+        .into_iter()
         .filter(|&pid| pid != except)
         .flat_map(task::threads)
         .filter_map(|tid| real_time(tid, cpus))
@@ -44,7 +43,7 @@ fn real_time(tid: i32, cpus: &CpuSet) -> Option<RtTask> {
     })
 }
 
-/// Whether `task` is meant by one of these names.
+/// Returns `true` if one of these names covers `task`.
 #[must_use]
 pub fn is_named(task: &RtTask, names: &[Exempt]) -> bool {
     names.iter().any(|n| match n {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether this kernel can run the scheduler, and who is in the way.
+//! The conditions under which this kernel can run the scheduler.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::error::ExtError;
 
 const DIRECTORY: &str = "/sys/kernel/sched_ext";
 
-/// Whether the scheduler could start here now, as far as can be told without loading it.
+/// Checks that the scheduler could start here now, as far as that is possible without loading it.
 ///
 /// # Errors
 /// [`ExtError`] says what is missing, or which other scheduler is loaded.
@@ -26,7 +26,7 @@ pub fn check() -> Result<(), ExtError> {
     }
 }
 
-/// Whether this kernel has sched_ext.
+/// Returns `true` if this kernel has sched_ext.
 #[must_use]
 pub fn exists() -> bool {
     Path::new(DIRECTORY).exists()
@@ -41,7 +41,7 @@ pub fn active() -> Option<String> {
     Some(read("root/ops").unwrap_or_else(|| "unnamed".into()))
 }
 
-/// Whether the kernel is ending a scheduler: it then runs every task in turn, whatever the scheduler wants.
+/// Returns `true` if the kernel is ending a scheduler: it then runs every task in turn, and ignores the scheduler.
 pub(super) fn ending() -> bool {
     read("state").is_some_and(|state| state == "disabling")
 }
@@ -51,7 +51,7 @@ fn read(file: &str) -> Option<String> {
     Some(text.trim().to_owned())
 }
 
-/// Whether the kernel's type information is whole: since 7.1 a function with hidden arguments is described twice, by
+/// Returns `true` if the kernel's type information is complete: since 7.1 a function with hidden arguments is described twice, by
 /// what a program passes and, as `…_impl`, by what it takes. Some builds lack the second for some functions, and then
 /// refuse every scheduler that calls them.
 pub(super) fn check_types(kernel: &Btf<'_>) -> Result<(), ExtError> {
@@ -67,7 +67,7 @@ pub(super) fn check_types(kernel: &Btf<'_>) -> Result<(), ExtError> {
     Ok(())
 }
 
-/// Those of the operations' flags (`enum scx_ops_flags`) the kernel knows, as one word.
+/// The operations' flags (`enum scx_ops_flags`) that the kernel knows, of those wanted, as one word.
 pub(super) fn known_flags(kernel: &Btf<'_>, wanted: &[&str]) -> u64 {
     let wanted = |name: Option<&OsStr>| name.and_then(OsStr::to_str).is_some_and(|n| wanted.contains(&n));
     // 64 bits wide where one of them needs more than 32

@@ -18,20 +18,20 @@ use super::{rt, support};
 use crate::binding::keep_off;
 use crate::job::Job;
 
-/// How often it looks for the scheduler's end and for processes that joined the job.
+/// Interval at which it checks for the scheduler's end and for processes that joined the job.
 const LOOK: Duration = Duration::from_millis(250);
 /// An ending of the scheduler that took longer is worth a warning.
 const LONG_ENDING: Duration = Duration::from_secs(1);
-/// How often it looks for real-time tasks.
+/// Interval at which it searches for real-time tasks.
 const LOOK_FOR_RT: Duration = Duration::from_secs(2);
-/// How long CPUs may come and go before the scheduler is given up.
+/// Time for which CPUs may go on- and offline before the worker stops loading the scheduler again.
 const RESTARTS: Duration = Duration::from_secs(10);
 
-/// What the thread can be asked.
+/// A request to the thread.
 enum Ask {
-    Look,
+    Rescan,
     Windows(Windows),
-    /// Whether what this thread forks is the job's.
+    /// Sets whether the processes that this thread forks belong to the job.
     Parent(i32, bool, SyncSender<()>),
     Stats(SyncSender<ExtStats>),
     Stop,
@@ -90,9 +90,9 @@ impl ExtScheduler {
         let _ = self.ask.send(Ask::Windows(windows));
     }
 
-    /// Looks for tasks added to the job now, not only at the next look.
-    pub fn look(&self) {
-        let _ = self.ask.send(Ask::Look);
+    /// Scans for tasks added to the job now, before the next scan is due.
+    pub fn rescan_tasks(&self) {
+        let _ = self.ask.send(Ask::Rescan);
     }
 
     /// Does `start` on this thread; every process it forks is the job's from the fork on.
@@ -108,19 +108,19 @@ impl ExtScheduler {
         started
     }
 
-    /// Why the kernel ended it, if it did.
+    /// The reason for which the kernel ended it, if it did.
     #[must_use]
     pub fn why_stopped(&self) -> Option<String> {
         self.stopped.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether the kernel has it now: not while it waits for one of the job's CPUs to come back.
+    /// Returns `true` while the scheduler is loaded: not while it waits for one of the job's CPUs to go online.
     #[must_use]
     pub fn is_loaded(&self) -> bool {
         self.is_loaded.load(Ordering::Acquire)
     }
 
-    /// What it did so far.
+    /// The statistics so far.
     #[must_use]
     pub fn stats(&self) -> ExtStats {
         let (give, get) = sync_channel(1);
@@ -155,16 +155,16 @@ struct Worker {
     loaded: Option<Loaded>,
     /// Since when it is to be loaded again, for CPUs came or went.
     restarting: Option<Instant>,
-    /// How long the kernel was seen to be ending a scheduler.
+    /// Time during which the kernel was seen to be ending a scheduler.
     unkept: Duration,
     ending: Option<Instant>,
-    /// What schedulers before this one did.
+    /// Statistics of the schedulers before this one.
     before: ExtStats,
     started: Instant,
     looked_for_rt: Option<Instant>,
     real_time: Vec<RtTask>,
     demoted: Demoted,
-    /// Tasks that were told of.
+    /// Tasks that carry the mark.
     marked: std::collections::BTreeMap<i32, u64>,
     stopped: Arc<Mutex<Option<String>>>,
     is_loaded: Arc<AtomicBool>,
@@ -200,7 +200,7 @@ impl Worker {
     fn run(&mut self, asked: &Receiver<Ask>) -> ExtStats {
         loop {
             match asked.recv_timeout(LOOK) {
-                Ok(Ask::Look) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(Ask::Rescan) | Err(RecvTimeoutError::Timeout) => {}
                 Ok(Ask::Windows(windows)) => {
                     self.config.windows = windows;
                     if let Some(loaded) = &mut self.loaded {
@@ -224,8 +224,8 @@ impl Worker {
                 }
             }
             self.demoted.beat();
-            self.mind_the_ending();
-            self.mind_the_end();
+            self.measure_ending();
+            self.handle_end();
             self.is_loaded.store(self.loaded.is_some(), Ordering::Release);
             self.mark();
             if let Some(loaded) = &mut self.loaded {
@@ -263,8 +263,8 @@ impl Worker {
         self.demoted.demote(named);
     }
 
-    /// Takes the time in which the kernel is ending the scheduler: a CPU that goes away can make that long.
-    fn mind_the_ending(&mut self) {
+    /// Measures the time in which the kernel is ending the scheduler: it can be long if a CPU goes offline.
+    fn measure_ending(&mut self) {
         let ending = self.loaded.is_some() && support::ending();
         if let Some(since) = self.ending.take() {
             self.unkept += since.elapsed();
@@ -272,8 +272,8 @@ impl Worker {
         self.ending = ending.then(Instant::now);
     }
 
-    /// Loads the scheduler again after CPUs came or went; remembers any other end.
-    fn mind_the_end(&mut self) {
+    /// Handles the scheduler's end: loads it again after CPUs went on- or offline, and records any other reason.
+    fn handle_end(&mut self) {
         if let Some(ended) = self.loaded.as_ref().and_then(Loaded::ended) {
             self.before = self.accounts();
             self.loaded = None;
@@ -300,7 +300,7 @@ impl Worker {
         }
     }
 
-    /// Whether every CPU of the job is offline.
+    /// Returns `true` if every CPU of the job is offline.
     fn is_without_cpu(&self) -> bool {
         colony_node::cpu::online().is_ok_and(|online| self.config.cpus.and(&online).is_empty())
     }
@@ -320,7 +320,7 @@ impl Worker {
         Ok(())
     }
 
-    /// What the user should know of real-time tasks: the kernel's own run rarely, and nobody can hold them.
+    /// A warning about real-time tasks: the kernel's own run rarely, and no scheduler can hold them.
     fn above_us(&self) -> Option<String> {
         let job = self.job.tasks();
         let foreign = |t: &&RtTask| !t.kernel && !job.iter().any(|j| j.tid == t.tid);
@@ -337,7 +337,7 @@ impl Worker {
         ))
     }
 
-    /// What the schedulers so far did, as the kernel has it.
+    /// Statistics of all schedulers so far, as the kernel counts them.
     fn accounts(&self) -> ExtStats {
         let mut accounts = self.before.clone();
         if let Some(loaded) = &self.loaded {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the agent and its guardian tell each other.
+//! The messages between the agent and its guardian.
 
 use colony_node::task::TaskId;
 use serde::{Deserialize, Serialize};
 
 use crate::job::JobTask;
 
-/// What a guardian says when it is ready.
+/// The byte with which a guardian reports that it is ready.
 pub(super) const READY: u8 = b'!';
 
-/// What the agent tells its guardian: one line of JSON each.
+/// A message of the agent to its guardian: one line of JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Message {
     /// A task is about to be switched for the first time.

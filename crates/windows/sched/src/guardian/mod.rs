@@ -33,8 +33,8 @@ pub(crate) use message::Message;
 
 /// The first argument of a guardian.
 const ARGUMENT: &str = "--colony-guardian";
-/// How long a guardian may take to get ready, or to take a message.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Timeout for a guardian to get ready, or to take a message.
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 static ASKED: AtomicBool = AtomicBool::new(false);
 
@@ -115,8 +115,8 @@ impl Guardian {
         }
         let error = |e: io::Error| SchedError::Guardian(e.to_string());
         let (link, its) = UnixStream::pair().map_err(error)?;
-        link.set_read_timeout(Some(PATIENCE)).map_err(error)?;
-        link.set_write_timeout(Some(PATIENCE)).map_err(error)?;
+        link.set_read_timeout(Some(TIMEOUT)).map_err(error)?;
+        link.set_write_timeout(Some(TIMEOUT)).map_err(error)?;
         let child = Command::new("/proc/self/exe")
             .args([ARGUMENT, &priority.to_string(), &silence.as_millis().to_string()])
             .args(undo)
@@ -160,7 +160,7 @@ impl Guardian {
     /// Tells it something.
     ///
     /// # Errors
-    /// Where it has died, or does not listen any more.
+    /// If the guardian has died, or does not read any more.
     pub(crate) fn tell(&mut self, message: Message) -> io::Result<()> {
         let mut line = serde_json::to_vec(&message)?;
         line.push(b'\n');
@@ -173,7 +173,7 @@ impl Drop for Guardian {
     fn drop(&mut self) {
         let _ = self.link.shutdown(std::net::Shutdown::Both);
         let asked = Instant::now();
-        while asked.elapsed() < PATIENCE {
+        while asked.elapsed() < TIMEOUT {
             match self.child.try_wait() {
                 Ok(None) => std::thread::sleep(Duration::from_millis(2)),
                 // ended, or waited for by someone else

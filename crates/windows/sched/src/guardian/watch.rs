@@ -18,7 +18,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use super::message::{Message, READY};
 use crate::job::Job;
 
-/// How long the agent's link may stay open after the thread that started the guardian has ended.
+/// Time for which the agent's link may stay open after the thread that started the guardian has ended.
 const DYING: Duration = Duration::from_secs(2);
 
 /// Watches over the agent at the other end of standard input; the exit code.
@@ -32,7 +32,7 @@ pub(super) fn watch(priority: u8, silence: Duration, undo: Option<&Path>) -> i32
     let _ = mlockall(MlockAllFlags::MCL_CURRENT);
     let Some((link, death)) = listen() else { return 1 };
     let mut watch = Watch { job: Job::new(), link, unread: Vec::new() };
-    match watch.until_the_end(&death, silence) {
+    match watch.wait_for_end(&death, silence) {
         End::Done => return 0,
         End::Closed => watch.job.restore(),
         End::Dying => watch.outlast(),
@@ -56,7 +56,7 @@ fn listen() -> Option<(UnixStream, SignalFd)> {
     Some((link, death))
 }
 
-/// How the agent ended.
+/// The way in which the agent ended.
 enum End {
     /// It said that nothing is left to do.
     Done,
@@ -74,14 +74,14 @@ struct Watch {
 }
 
 impl Watch {
-    fn until_the_end(&mut self, death: &SignalFd, silence: Duration) -> End {
-        let patience = PollTimeout::try_from(silence).unwrap_or(PollTimeout::MAX);
+    fn wait_for_end(&mut self, death: &SignalFd, silence: Duration) -> End {
+        let timeout = PollTimeout::try_from(silence).unwrap_or(PollTimeout::MAX);
         loop {
             let mut sources = [
                 PollFd::new(self.link.as_fd(), PollFlags::POLLIN),
                 PollFd::new(death.as_fd(), PollFlags::POLLIN),
             ];
-            match poll(&mut sources, patience) {
+            match poll(&mut sources, timeout) {
                 // The agent is stopped or held up, its tasks perhaps favored for ever: put them back now. If
                 // it goes on, its next edge switches them again.
                 Ok(0) => self.job.restore(),

@@ -19,10 +19,10 @@ pub struct JobTask {
     pub cpu: usize,
     /// The class it has of its own, and gets back.
     pub own: Class,
-    /// Whether its children start in `SCHED_OTHER` in its own class too (`SCHED_RESET_ON_FORK`).
+    /// True if its children start in `SCHED_OTHER` in its own class too (`SCHED_RESET_ON_FORK`).
     #[serde(default)]
     pub own_reset: bool,
-    /// Whether it was running, or waited for a CPU, when last looked at.
+    /// True if it was running, or waited for a CPU, at the last scan.
     #[serde(skip)]
     pub runnable: bool,
 }

@@ -19,15 +19,15 @@ pub(super) struct Members {
     pub(super) roots: BTreeSet<i32>,
     /// The own class of the first task.
     pub(super) first_own: Option<Own>,
-    /// Whether tasks may be in a class somebody gave them, and pass it on to their children.
+    /// True if tasks may be in a class that the agent gave them, and pass it on to their children.
     pub(super) switching: bool,
-    /// Whether a real-time class is a task's own only if it could give it itself: the job is any user's.
+    /// True if a real-time class counts as a task's own only if the task could set it itself: any user may own the job.
     pub(super) strict: bool,
     /// The process whose new children are the job's orphans.
     pub(super) subreaper: Option<i32>,
     /// Processes that are never part of the job.
     pub(super) strangers: BTreeSet<i32>,
-    /// Where the kernel keeps what the job forks, also what has lost its parent.
+    /// The control group of the processes that the job forks, orphans included.
     pub(super) group: Option<JobGroup>,
 }
 

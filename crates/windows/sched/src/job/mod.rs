@@ -107,7 +107,7 @@ impl Job {
         }
     }
 
-    /// Keeps process `pid` out of the job, whoever its parent is.
+    /// Keeps process `pid` out of the job, even if its parent is a member.
     pub fn exclude(&self, pid: i32) {
         self.lock().strangers.insert(pid);
     }
@@ -135,7 +135,7 @@ impl Job {
         self.lock().processes.iter().map(|(&tid, &start_ticks)| TaskId { tid, start_ticks }).collect()
     }
 
-    /// Whether no process of the job lives, as of the last [`refresh`](Self::refresh).
+    /// Returns `true` if no process of the job was alive at the last [`refresh`](Self::refresh).
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.lock().processes.is_empty()
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_demoted_task_made_meanwhile_goes_back_with_it_and_what_was_ordinary_stays_so() {
+    fn children_of_a_demoted_task_are_restored_and_ordinary_tasks_stay_ordinary() {
         let mut parent = shell("sleep 60 & echo $!; read go; sleep 60 & echo $!; read wait");
         let (job, pid) = (Job::new(), parent.id().cast_signed());
         let ordinary = first_line(&mut parent);

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Where the figures of a proof come from.
+/// The source of a proof's figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProofSource {
@@ -44,21 +44,21 @@ pub struct Deferred {
     pub favored_ns: u64,
     /// Its time in regular windows while a job task waited: deferred to where it belongs.
     pub regular_ns: u64,
-    /// How often it took a CPU from a job task.
+    /// Number of times it took a CPU from a job task.
     pub times: u64,
 }
 
-/// What was stolen from the job.
+/// The CPU time that was stolen from the job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Proof {
-    /// Where the figures come from.
+    /// The source of the figures.
     pub source: ProofSource,
     /// Favored windows.
     pub favored: WindowTimes,
     /// Regular windows.
     pub regular: WindowTimes,
-    /// Who ran while the job waited, most first; empty without BPF.
+    /// The threads that ran while the job waited, most first; empty without BPF.
     pub threads: Vec<Deferred>,
-    /// What a reader must know about these figures.
+    /// Notes for the reader of these figures.
     pub notes: Vec<String>,
 }

@@ -20,12 +20,12 @@ pub use figures::{Deferred, Proof, ProofSource, WindowTimes};
 #[derive(Debug)]
 pub struct Observer {
     job: Arc<Job>,
-    by: By,
+    method: Method,
     notes: Vec<String>,
 }
 
 #[derive(Debug)]
-enum By {
+enum Method {
     Bpf(Box<Mutex<BpfProof>>),
     Schedstat(Sampler),
 }
@@ -37,7 +37,8 @@ impl Observer {
     pub fn start(windows: Windows, cpus: &CpuSet, job: Arc<Job>) -> Self {
         match BpfProof::start(&windows, cpus) {
             Ok(bpf) => {
-                let observer = Self { job, by: By::Bpf(Box::new(Mutex::new(bpf))), notes: Vec::new() };
+                let observer =
+                    Self { job, method: Method::Bpf(Box::new(Mutex::new(bpf))), notes: Vec::new() };
                 observer.follow();
                 observer
             }
@@ -52,21 +53,21 @@ impl Observer {
             "stolen time is from /proc/<tid>/schedstat, read just after each edge: {reason}. It includes the time \
              job tasks waited for each other, it misses what ended between two reads, and nobody is named"
         )];
-        Self { by: By::Schedstat(Sampler::start(windows, cpus, Arc::clone(&job))), job, notes }
+        Self { method: Method::Schedstat(Sampler::start(windows, cpus, Arc::clone(&job))), job, notes }
     }
 
-    /// Where the figures come from.
+    /// The source of the figures.
     #[must_use]
     pub const fn source(&self) -> ProofSource {
-        match self.by {
-            By::Bpf(_) => ProofSource::Bpf,
-            By::Schedstat(_) => ProofSource::Schedstat,
+        match self.method {
+            Method::Bpf(_) => ProofSource::Bpf,
+            Method::Schedstat(_) => ProofSource::Schedstat,
         }
     }
 
     /// Looks for tasks added to the job; what they fork is followed by itself.
     pub fn follow(&self) {
-        if let By::Bpf(bpf) = &self.by {
+        if let Method::Bpf(bpf) = &self.method {
             let bpf = bpf.lock().unwrap_or_else(PoisonError::into_inner);
             // what a task forks before it is followed is found by the second look, what it forks after by the kernel
             for _ in 0..2 {
@@ -79,7 +80,7 @@ impl Observer {
     /// Does `start` on this thread and follows every process it forks, from the fork on.
     pub(crate) fn following<T>(&self, start: impl FnOnce() -> T) -> T {
         let follow = |tid| {
-            if let By::Bpf(bpf) = &self.by {
+            if let Method::Bpf(bpf) = &self.method {
                 bpf.lock().unwrap_or_else(PoisonError::into_inner).follow_children_of(tid);
             }
         };
@@ -91,18 +92,18 @@ impl Observer {
 
     /// Splits at these windows from now on.
     pub fn set_windows(&self, windows: Windows) {
-        match &self.by {
-            By::Bpf(bpf) => bpf.lock().unwrap_or_else(PoisonError::into_inner).set_windows(&windows),
-            By::Schedstat(sampler) => sampler.set_windows(windows),
+        match &self.method {
+            Method::Bpf(bpf) => bpf.lock().unwrap_or_else(PoisonError::into_inner).set_windows(&windows),
+            Method::Schedstat(sampler) => sampler.set_windows(windows),
         }
     }
 
     /// The figures so far.
     #[must_use]
     pub fn proof(&self) -> Proof {
-        let mut proof = match &self.by {
-            By::Bpf(bpf) => bpf.lock().unwrap_or_else(PoisonError::into_inner).proof(),
-            By::Schedstat(sampler) => sampler.proof(),
+        let mut proof = match &self.method {
+            Method::Bpf(bpf) => bpf.lock().unwrap_or_else(PoisonError::into_inner).proof(),
+            Method::Schedstat(sampler) => sampler.proof(),
         };
         proof.notes.extend(self.notes.iter().cloned());
         proof

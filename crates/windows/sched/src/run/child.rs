@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The program of a run: started, signalled, waited for.
 
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use colony_client::Client;
 use colony_node::cpu::{self, CpuSet};
 use colony_node::task;
+use colony_pages::Launch;
 use nix::errno::Errno;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{SigSet, Signal, kill};
@@ -19,6 +20,7 @@ use nix::unistd::Pid;
 use super::config::{Ending, RunConfig};
 use crate::SchedError;
 use crate::job::Job;
+use crate::spare::Reservation;
 use crate::undo::release;
 
 /// Signals that are meant for the program.
@@ -41,6 +43,11 @@ impl Signals {
         Ok(Self { fd, before })
     }
 
+    /// The mask of before: bit n-1 for signal n.
+    fn before_bits(&self) -> u64 {
+        self.before.iter().fold(0, |bits, signal| bits | 1 << (signal as i32 - 1))
+    }
+
     /// Waits for a signal: one to forward, or `None` for the news that a child changed.
     fn next(&self) -> Result<Option<Signal>, SchedError> {
         match self.fd.read_signal() {
@@ -58,7 +65,7 @@ impl Signals {
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        // What came after the program's end is nobody's: it must not kill us on the way out.
+        // A signal that arrives after the program's end has no receiver: it must not kill this process on the way out.
         while let Ok(pending) = nix::poll::poll(
             &mut [nix::poll::PollFd::new(std::os::fd::AsFd::as_fd(&self.fd), nix::poll::PollFlags::POLLIN)],
             nix::poll::PollTimeout::ZERO,
@@ -71,7 +78,7 @@ impl Drop for Signals {
     }
 }
 
-/// How a program ended.
+/// The end of a program.
 pub(super) struct Ended {
     pub(super) ending: Ending,
     pub(super) cpu_ns: u64,
@@ -91,6 +98,8 @@ impl Child {
         cpus: &CpuSet,
         signals: &Signals,
         daemon: Option<&Client>,
+        reservation: Option<&Reservation>,
+        mut pages: Option<&mut Launch>,
     ) -> Result<Self, SchedError> {
         let Some((program, arguments)) = config.command.split_first() else {
             return Err(SchedError::Config {
@@ -100,33 +109,43 @@ impl Child {
         };
         let mut command = Command::new(program);
         command.args(arguments);
-        let bound = config.cpus.is_some().then(|| cpus.clone());
+        let bound = (config.cpus.is_some() || reservation.is_some()).then(|| cpus.clone());
+        let entry = reservation.and_then(Reservation::entry).map(AsRawFd::as_raw_fd);
         let mask = signals.before;
         let way_out = release::way_out();
         let prepare = move || {
             mask.thread_set_mask()?;
-            leave(way_out);
+            // out of the group whose end the kernel tells of: that is for what serves the job, not for the job
+            move_to(way_out);
+            move_to(entry);
             bound.as_ref().map_or(Ok(()), |cpus| cpu::bind(0, cpus)).map_err(std::io::Error::other)
         };
-        // SAFETY: between fork and exec only three system calls are made; they take no lock and, on their
+        // SAFETY: between fork and exec only four system calls are made; they take no lock and, on their
         // good path, no memory.
         unsafe { command.pre_exec(prepare) };
         if let Some(daemon) = daemon {
             daemon.join_on_start(&mut command).map_err(|e| SchedError::Daemon(e.to_string()))?;
+        }
+        if let Some(pages) = &mut pages {
+            pages.prepare(&mut command, signals.before_bits());
         }
         let cpu_before_ns = children_cpu_ns();
         let child = command.spawn().map_err(|source| match daemon.map(Client::last_error) {
             Some(refusal) if !refusal.trim().is_empty() => SchedError::Daemon(refusal.trim().into()),
             _ => SchedError::Command { command: program.to_string_lossy().into_owned(), source },
         })?;
-        Ok(Self { pid: Pid::from_raw(child.id().cast_signed()), cpu_before_ns })
+        let pid = child.id().cast_signed();
+        if let Some(pages) = pages {
+            pages.place(pid);
+        }
+        Ok(Self { pid: Pid::from_raw(pid), cpu_before_ns })
     }
 
     pub(super) fn pid(&self) -> i32 {
         self.pid.as_raw()
     }
 
-    /// Whether it has ended already and waits to be waited for.
+    /// Returns `true` if it has ended and is a zombie.
     pub(super) fn has_ended(&self) -> bool {
         task::stat(self.pid()).is_ok_and(|s| s.state == b'Z')
     }
@@ -164,9 +183,9 @@ impl Child {
     }
 }
 
-/// Leaves the group whose end the kernel tells of: that is for what serves the job, not for the job.
-fn leave(way_out: Option<RawFd>) {
-    if let Some(fd) = way_out {
+/// Enters the group whose `cgroup.procs` is open.
+fn move_to(group: Option<RawFd>) {
+    if let Some(fd) = group {
         // SAFETY: the descriptor is open as long as the process that was forked.
         let _ = nix::unistd::write(unsafe { BorrowedFd::borrow_raw(fd) }, b"0");
     }

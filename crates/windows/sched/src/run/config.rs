@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What to run, and what a run reports.
+//! The configuration and the report of a run.
 
 use std::ffi::OsString;
 
 use colony_client::{AgentStats, Backend, ExtStats};
 use colony_node::cpu::CpuSet;
+use colony_pages::{PagePolicy, PagesReport};
 use colony_time::Windows;
 use serde::{Deserialize, Serialize};
 
@@ -12,8 +13,9 @@ use crate::agent::RegularClass;
 use crate::backend::BackendChoice;
 use crate::ext::ExtOptions;
 use crate::proof::Proof;
+use crate::spare::{SpareCores, SpareReport};
 
-/// What to run, and how.
+/// The configuration of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunConfig {
     /// The windows.
@@ -22,15 +24,19 @@ pub struct RunConfig {
     pub backend: BackendChoice,
     /// The job's CPUs, to which the program is bound; `None`: all it may use.
     pub cpus: Option<CpuSet>,
+    /// The cores that are left to the system; `None`: the job shares its CPUs.
+    pub spare: Option<SpareCores>,
     /// The class of job tasks in regular windows.
     pub regular: RegularClass,
     /// Settings of the scheduler in the kernel.
     pub ext: ExtOptions,
+    /// Page size of the program; `None`: as the node's settings make it.
+    pub pages: Option<PagePolicy>,
     /// The program and its arguments.
     pub command: Vec<OsString>,
 }
 
-/// How the program ended.
+/// The end of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
@@ -64,7 +70,7 @@ pub struct RunReport {
     pub backend: Backend,
     /// The job's CPUs.
     pub cpus: CpuSet,
-    /// How the program ended.
+    /// The end of the program.
     pub ending: Ending,
     /// Wall time of the run, in nanoseconds.
     pub wall_ns: u64,
@@ -76,6 +82,12 @@ pub struct RunReport {
     pub agent: Option<AgentStats>,
     /// Statistics of the scheduler in the kernel; `None` without one.
     pub sched_ext: Option<ExtStats>,
+    /// The reservation of cores; `None` without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spare: Option<SpareReport>,
+    /// The job's memory by page size; `None` unless a page size was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pages: Option<PagesReport>,
     /// Processes of the job that outlived the program; they are in their own class.
     pub left_running: Vec<i32>,
     /// Warnings for the user.

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use colony_node::cpu::{self, CpuSet};
+use colony_node::task;
+use colony_pages::{Launch, Watch};
 use colony_time::Windows;
 use nix::sys::prctl;
 
@@ -17,6 +19,7 @@ use crate::job::Job;
 use crate::keeper::{Keeper, KeeperConfig};
 use crate::limits::Limits;
 use crate::proof::Observer;
+use crate::spare::{Reservation, Split};
 use child::{Child, Signals};
 
 use colony_client::Client;
@@ -35,29 +38,41 @@ pub fn run(config: &RunConfig) -> Result<RunReport, SchedError> {
     let plan = Plan::of(config)?;
     let signals = Signals::block()?;
     let job = Arc::new(Job::new());
+    let mut reservation = plan.split.clone().map(|split| Reservation::make(split, &job)).transpose()?;
     let _subreaper = Subreaper::become_one(&job)?;
     let observer = Observer::start(plan.windows, &plan.cpus, Arc::clone(&job));
-    let (enforcement, mut warnings) = Enforcement::start(config, &plan, &job)?;
+    let (enforcement, mut warnings) = Enforcement::start(config, &plan, &job, reservation.as_ref())?;
     warnings.extend(plan.warnings);
+    if let Some(reservation) = &mut reservation {
+        reservation.job_starts();
+    }
     let started = Instant::now();
-    let start = || Child::start(config, &plan.cpus, &signals, plan.daemon.as_ref());
+    let mut pages = config.pages.map(Launch::new);
+    let mut start = || {
+        let (daemon, reservation) = (plan.daemon.as_ref(), reservation.as_ref());
+        Child::start(config, &plan.cpus, &signals, daemon, reservation, pages.as_mut())
+    };
     let child = observer.following(|| match &enforcement.keeper {
         Some(keeper) => keeper.following(start),
         None => start(),
     })?;
     job.add(child.pid()).or_else(|e| if child.has_ended() { Ok(()) } else { Err(e) })?;
     if let Some(keeper) = &enforcement.keeper {
-        keeper.look();
+        keeper.rescan_tasks();
     }
     observer.follow();
+    let program = child.pid();
+    let pages = pages.map(|launch| launch.watch(move || task::tree(program)));
 
     let ended = child.wait(&signals, &job)?;
     let wall_ns = started.elapsed().as_nanos() as u64;
     let proof = observer.proof();
     drop(observer);
+    let pages = pages.map(Watch::finish);
     let backend = enforcement.backend();
     let did = enforcement.finish();
     job.refresh();
+    let spare = reservation.map(Reservation::end);
     warnings.extend(did.warnings);
     let (agent, sched_ext) = (did.agent, did.sched_ext);
     warnings.extend(sched_ext.iter().flat_map(|s| s.warnings.iter().cloned()));
@@ -77,16 +92,20 @@ pub fn run(config: &RunConfig) -> Result<RunReport, SchedError> {
         proof,
         agent,
         sched_ext,
+        spare,
+        pages,
         left_running: job.processes(),
         warnings,
     })
 }
 
-/// What a run comes to on this node.
+/// The run that the configuration asks for, resolved for this node.
 struct Plan {
     daemon: Option<Client>,
     windows: Windows,
     cpus: CpuSet,
+    /// The CPUs of the job and of the system, if cores are to be spare.
+    split: Option<Split>,
     warnings: Vec<String>,
 }
 
@@ -105,10 +124,14 @@ impl Plan {
             })?),
             BackendChoice::SchedExt | BackendChoice::Agent | BackendChoice::None => None,
         };
-        match daemon {
-            Some(daemon) => Self::of_daemon(config, daemon, &cpus),
-            None => Ok(Self { daemon: None, windows: config.windows, cpus, warnings: Vec::new() }),
-        }
+        let split = config.spare.as_ref().map(|spare| spare.split(config.cpus.as_ref())).transpose()?;
+        let cpus = split.as_ref().map_or(cpus, |split| split.job.clone());
+        let mut plan = match daemon {
+            Some(daemon) => Self::of_daemon(config, daemon, &cpus)?,
+            None => Self { daemon: None, windows: config.windows, cpus, split: None, warnings: Vec::new() },
+        };
+        plan.split = split.map(|split| Split { job: plan.cpus.clone(), ..split });
+        Ok(plan)
     }
 
     /// The daemon's windows and CPUs hold, whatever was asked for.
@@ -133,12 +156,13 @@ impl Plan {
             daemon: Some(daemon),
             windows: stats.coordination.kept.unwrap_or(stats.windows),
             cpus,
+            split: None,
             warnings,
         })
     }
 }
 
-/// What enforces the windows of a run; neither if they are only measured.
+/// The backend that enforces the windows of a run; neither field is set if they are only measured.
 #[derive(Default)]
 struct Enforcement {
     daemon: Option<Client>,
@@ -147,7 +171,12 @@ struct Enforcement {
 
 impl Enforcement {
     /// Starts what enforces the windows, as far as this node lets it, and says what it does not.
-    fn start(config: &RunConfig, plan: &Plan, job: &Arc<Job>) -> Result<(Self, Vec<String>), SchedError> {
+    fn start(
+        config: &RunConfig,
+        plan: &Plan,
+        job: &Arc<Job>,
+        reservation: Option<&Reservation>,
+    ) -> Result<(Self, Vec<String>), SchedError> {
         if plan.daemon.is_some() {
             return Ok((Self { daemon: plan.daemon.clone(), keeper: None }, Vec::new()));
         }
@@ -160,10 +189,16 @@ impl Enforcement {
             windows: plan.windows,
             cpus: plan.cpus.clone(),
             regular: config.regular,
+            entry: reservation.and_then(Reservation::thread_entry),
             ext: config.ext.clone(),
         };
         match Keeper::start(keeper, Arc::clone(job)) {
-            Ok(keeper) => Ok((Self { daemon: None, keeper: Some(keeper) }, Vec::new())),
+            Ok(keeper) => {
+                if let Some(reservation) = reservation.filter(|_| keeper.backend() == Backend::SchedExt) {
+                    reservation.is_balanced_otherwise();
+                }
+                Ok((Self { daemon: None, keeper: Some(keeper) }, Vec::new()))
+            }
             Err(e @ SchedError::NoRealTime(_)) if config.backend == BackendChoice::Auto => {
                 let warning = format!("the windows are only measured, nothing is held back: {e}");
                 Ok((Self::default(), vec![warning]))

@@ -47,7 +47,7 @@ impl<T: Serialize> UndoFile<T> {
         Ok(Self { path, content: PhantomData })
     }
 
-    /// Where the file is.
+    /// The path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -68,8 +68,8 @@ impl<T: Serialize> UndoFile<T> {
     }
 }
 
-/// Where the files are: of this user alone, and gone with the next boot.
-pub(super) fn folder() -> io::Result<PathBuf> {
+/// The folder of the files: accessible to this user alone, and empty after the next boot.
+fn folder() -> io::Result<PathBuf> {
     let parent = if nix::unistd::geteuid().is_root() {
         PathBuf::from("/run")
     } else {
@@ -79,6 +79,13 @@ pub(super) fn folder() -> io::Result<PathBuf> {
     let folder = parent.join("colony-undo");
     make_private(&folder)?;
     Ok(folder)
+}
+
+/// Keeps all others from what the lock file `name` of the folder stands for, until it is dropped.
+pub(crate) fn lock(name: &str) -> io::Result<fs::File> {
+    let lock = fs::File::create(folder()?.join(name))?;
+    lock.lock()?;
+    Ok(lock)
 }
 
 /// The files of this `kind` whose process is dead, or is `ended`. Files of another boot are removed.

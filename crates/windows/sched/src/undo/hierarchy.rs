@@ -12,7 +12,7 @@ use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
-use super::file::folder;
+use super::file::lock;
 
 /// The name of the hierarchy.
 const NAME: &std::ffi::CStr = c"colony-undo";
@@ -100,7 +100,7 @@ pub(super) fn owner(name: &str) -> Option<TaskId> {
     Some(TaskId { tid: numbers.next()?.parse().ok()?, start_ticks: numbers.next()?.parse().ok()? })
 }
 
-/// Whether process `pid` is in a group that a release agent is for.
+/// Returns `true` if process `pid` is in a group that has a release agent.
 pub(super) fn serves_a_job(pid: i32) -> bool {
     let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
     groups.lines().any(|l| l.contains(":name=colony-undo:/colony-undo."))
@@ -108,12 +108,10 @@ pub(super) fn serves_a_job(pid: i32) -> bool {
 
 /// Keeps all others from the hierarchy until it is dropped.
 pub(super) fn alone() -> io::Result<File> {
-    let lock = File::create(folder()?.join("lock"))?;
-    lock.lock()?;
-    Ok(lock)
+    lock("lock")
 }
 
-/// Whether the hierarchy is there.
+/// Returns `true` if the hierarchy exists.
 pub(super) fn is_present() -> bool {
     let text = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     text.lines().any(|l| l.split(':').nth(1) == Some("name=colony-undo"))

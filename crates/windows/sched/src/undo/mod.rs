@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What has to be undone on this node if every process that could undo it is killed.
+//! The changes to undo on this node if every process that could undo them is killed.
 //!
 //! The agent and its [guardian](crate::guardian) put tasks back into their own class when one of them dies, and `colonyd` and
 //! its guard do the same for mounts and CPU bindings. For the death of all of them there are files in
@@ -25,6 +25,7 @@ pub use file::UndoFile;
 pub use node::{DAEMON, NodeChanges, SocketFile};
 pub use release::arm;
 
+pub(crate) use file::{left_behind, lock, read};
 pub(crate) use group::JobGroup;
 pub(crate) use node::restore_node;
 pub(crate) use tasks::{TASKS, Tasks, finish, restore_tasks};

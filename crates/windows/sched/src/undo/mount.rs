@@ -16,10 +16,10 @@ use nix::mount::MntFlags;
 /// The source name our mounts carry in `/proc/self/mountinfo`.
 pub const SOURCE: &str = "colonyd";
 
-/// How long a daemon that is there may take to answer.
+/// Timeout for the answer of a daemon that exists.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// What is mounted at a path.
+/// The file system that is mounted at a path.
 #[derive(Debug)]
 pub enum Found {
     /// No mount.
@@ -35,7 +35,7 @@ pub enum Found {
 /// Detaches the tree at `path` if its daemon is dead. Returns whether no tree of a `colonyd` is there any more.
 #[must_use]
 pub fn detach_dead(path: &Path) -> bool {
-    match look(path) {
+    match inspect(path) {
         Ok(Found::Dead(mount)) => detach(&mount).is_ok(),
         Ok(Found::Alive) | Err(_) => false,
         Ok(Found::Nothing | Found::Foreign(_)) => true,
@@ -82,11 +82,11 @@ pub fn detach(mount: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// Looks what is mounted at `path`, without asking a daemon that is dead or stopped.
+/// Finds out which file system is mounted at `path`, without waiting for a daemon that is dead or stopped.
 ///
 /// # Errors
 /// The system does not tell.
-pub fn look(path: &Path) -> io::Result<Found> {
+pub fn inspect(path: &Path) -> io::Result<Found> {
     // O_PATH asks the file system nothing, so that a dead one does not answer with an error
     let place =
         std::fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(path);
@@ -118,15 +118,15 @@ fn canonical(path: &Path) -> PathBuf {
     }
 }
 
-/// Whether a FUSE file system still has its daemon; `None` where the daemon is there and does not answer.
+/// Returns `Some(true)` if the daemon of a FUSE file system answers, `Some(false)` if it has ended, and `None` if it is stopped.
 fn answers(mount: &OwnedFd) -> Option<bool> {
     let mount = mount.try_clone().ok()?;
-    let (tell, told) = mpsc::channel();
+    let (send, answer) = mpsc::channel();
     // a stopped daemon would keep the question waiting for ever: let it wait alone
     std::thread::spawn(move || {
-        let _ = tell.send(nix::sys::statfs::fstatfs(mount.as_fd()).map(drop));
+        let _ = send.send(nix::sys::statfs::fstatfs(mount.as_fd()).map(drop));
     });
-    match told.recv_timeout(ANSWER) {
+    match answer.recv_timeout(ANSWER) {
         Ok(Err(Errno::ENOTCONN | Errno::ECONNABORTED)) => Some(false),
         Ok(_) => Some(true),
         Err(_) => None,
@@ -197,18 +197,18 @@ mod tests {
         }
         let mount = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(dir.path());
         let mount = OwnedFd::from(mount.expect("there"));
-        assert!(matches!(look(dir.path()), Ok(Found::Foreign(_))));
+        assert!(matches!(inspect(dir.path()), Ok(Found::Foreign(_))));
         detach(&mount).expect("it is there");
-        assert!(matches!(look(dir.path()), Ok(Found::Nothing)));
+        assert!(matches!(inspect(dir.path()), Ok(Found::Nothing)));
         detach(&mount).expect("it is not there any more, as it should be");
     }
 
     #[test]
     fn places_without_a_mount_are_free_and_others_are_not_ours() {
         let dir = tempfile::tempdir().expect("temp dir");
-        assert!(matches!(look(dir.path()), Ok(Found::Nothing)));
-        assert!(matches!(look(&dir.path().join("missing")), Ok(Found::Nothing)));
-        assert!(matches!(look(Path::new("/proc")), Ok(Found::Foreign(_))));
+        assert!(matches!(inspect(dir.path()), Ok(Found::Nothing)));
+        assert!(matches!(inspect(&dir.path().join("missing")), Ok(Found::Nothing)));
+        assert!(matches!(inspect(Path::new("/proc")), Ok(Found::Foreign(_))));
     }
 
     proptest! {

@@ -50,7 +50,7 @@ impl SocketFile {
 pub struct NodeChanges {
     /// The mount point.
     pub mount: PathBuf,
-    /// Whether to remove the directory of the mount point.
+    /// True if the directory of the mount point is to be removed.
     pub remove: bool,
     /// Tasks that were bound to the job's CPUs.
     pub bound: Vec<Bound>,

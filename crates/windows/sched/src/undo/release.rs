@@ -25,7 +25,7 @@ use colony_node::task::TaskId;
 use super::group::JobGroup;
 use super::hierarchy::{Hierarchy, JOB, PROCESS, alone, is_present, owner};
 
-/// How often the last one tries to have the hierarchy go, and how long it rests before the first time: the kernel frees
+/// Number of attempts of the last process to remove the hierarchy, and its pause before the first one: the kernel frees
 /// groups a while after their removal.
 const TRIES: u32 = 5;
 const REST: Duration = Duration::from_millis(20);
@@ -47,7 +47,7 @@ struct Armed {
 /// Has the kernel start this very program when this process and all it starts from now on are dead. Once for a process.
 ///
 /// # Errors
-/// Why it cannot be here.
+/// The reason for which there can be no release agent on this node.
 pub fn arm() -> Result<(), String> {
     ARMED.get_or_init(|| set_up().map_err(|e| e.to_string())).as_ref().map(drop).map_err(Clone::clone)
 }

@@ -19,7 +19,7 @@ pub(crate) const TASKS: &str = "tasks";
 pub(crate) struct Tasks {
     /// With the class each has of its own.
     pub(crate) tasks: Vec<JobTask>,
-    /// Those that were brought back to the job's CPUs.
+    /// The tasks that were brought back to the job's CPUs.
     pub(crate) bound: Vec<Bound>,
     /// The name of the job's group.
     #[serde(default)]
@@ -49,7 +49,7 @@ pub(crate) fn restore_tasks(ended: Option<TaskId>) -> usize {
     let files = left_behind::<Tasks>(TASKS, ended);
     for (path, tasks) in &files {
         if tasks.restore() {
-            // whoever comes next would only do it again
+            // the next process would only do it again
             let _ = std::fs::remove_file(path);
         }
     }

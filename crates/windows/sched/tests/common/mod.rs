@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the tests share. The test program is also the guardian, the agent's process and the job's program:
+//! The common part of the tests. The test program is also the guardian, the agent's process and the job's program:
 //! it starts itself again, and what it then is gets decided before the test harness runs.
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -165,7 +165,9 @@ fn run_and_print(backend: &str, command: Vec<OsString>) {
         backend,
         cpus: Some(last_cpu()),
         ext: colony_sched::ext::ExtOptions::default(),
+        spare: None,
         regular: RegularClass::Idle,
+        pages: None,
         command,
     };
     match run(&config) {
@@ -223,7 +225,7 @@ pub(crate) fn the_job_cpu() -> Option<File> {
     Some(lock::job_cpu())
 }
 
-/// Whether the exact proof can be had here; says why not.
+/// Returns `true` if the exact proof works here; otherwise the skip is recorded with its reason.
 pub(crate) fn can_prove() -> bool {
     match colony_bpf::check() {
         Ok(()) => true,
@@ -288,7 +290,7 @@ pub(crate) fn wait_until_ready(mut command: Command) -> Owned {
     agent
 }
 
-/// Whether `what` becomes true within a generous time; the time it took.
+/// Waits until `what` is true. Returns the time that it took, or `None` after a generous timeout.
 pub(crate) fn eventually(mut what: impl FnMut() -> bool) -> Option<Duration> {
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(10) {
@@ -316,7 +318,7 @@ pub(crate) fn guardians_of(pid: i32) -> Vec<i32> {
     task::children(pid).into_iter().filter(|&c| task::name(c).as_deref() == Some("colony-guardian")).collect()
 }
 
-/// Whether a process has ended (or waits to be waited for).
+/// Returns `true` if a process has ended, zombies included.
 pub(crate) fn is_gone(pid: i32) -> bool {
     task::stat(pid).is_ok_and(|s| s.state == b'Z') || task::stat(pid).is_err()
 }

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use colony_client::Client;
 use colony_client::ClockReport;
-use colony_clock::ClockQuality;
+use colony_time::ClockQuality;
 use colony_time::clock::Clock;
 use colony_view::clock as view;
 use serde::Serialize;
@@ -39,7 +39,7 @@ struct Show {
     json: bool,
 }
 
-/// What `colony clock show --json` prints.
+/// JSON document of `colony clock show --json`.
 #[derive(Serialize)]
 struct Shown {
     schema: &'static str,

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use colony_client::Client;
 use colony_clock::anchor::Anchor;
-use colony_clock::estimate::Feed;
 use colony_clock::fit::History;
 use colony_clock::hosts::{self, Host};
 use colony_clock::key::Key;
-use colony_clock::quality;
 use colony_clock::sync::{Config, Node, SyncError, SyncReport, SystemClock};
 use colony_clock::tree;
+use colony_time::estimate::Feed;
+use colony_time::quality;
 use colony_view::clock as view;
 use colony_view::progress::Progress;
 
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// All nodes, one a line (name, or name:port) [default: Slurm's list]
     #[arg(long, value_name = "FILE")]
     hosts: Option<PathBuf>,
-    /// Which of them this is, from 0 [default: the launcher's rank, or this host's place in the list]
+    /// This node's place in the list, from 0 [default: the launcher's rank, or the place of this host's name]
     #[arg(long, value_name = "N")]
     rank: Option<u32>,
     /// UDP port, where the list names none
@@ -150,7 +150,7 @@ impl std::fmt::Display for ClockSet {
 
 impl std::error::Error for ClockSet {}
 
-/// Whether it is worth trying again.
+/// Returns `true` if another attempt may succeed.
 fn passes(e: &anyhow::Error) -> bool {
     e.is::<ClockSet>()
         || matches!(
@@ -186,7 +186,7 @@ fn config(a: &Args) -> anyhow::Result<Config> {
     Ok(Config {
         round: duration(a.round),
         interval: duration(a.interval),
-        patience: duration(a.patience),
+        silence_timeout: duration(a.patience),
         wander_ppm: a.wander,
         key: a.key.as_deref().map(key).transpose()?,
         ..Config::new(hosts, rank)

@@ -21,7 +21,8 @@ use super::flags::Flags;
   colony sim mine.toml --report mine.html        plots, numbers, and how to make them again
   colony sim --goal app.goal --noise 'leibniz 2%'
   colony sim --fit-machine --out here.toml       this machine's network, from its own benchmarks
-  colony sim --what-if node.parquet              which source costs how much, and what would help")]
+  colony sim --what-if node.parquet              which source costs how much, and what would help
+  colony sim --what-if node.parquet --choose --cores 64 --work 10ms    how many cores should be spare?")]
 pub(crate) struct Args {
     /// The scenario, TOML
     #[arg(value_name = "SCENARIO")]
@@ -29,6 +30,12 @@ pub(crate) struct Args {
     /// Say what each source of this trace costs at scale, and what windows or a spare core give back
     #[arg(long, value_name = "TRACE", conflicts_with_all = ["trace", "noise", "schedulers", "sweep", "out"])]
     pub(super) what_if: Option<PathBuf>,
+    /// Compare spare cores and coordinated windows for the noise of --what-if: throughput on each node count
+    #[arg(long, requires = "what_if", conflicts_with = "ranks_per_node")]
+    pub(super) choose: bool,
+    /// Cores of a node [default: those of the node that the trace is from]
+    #[arg(long, value_name = "N", requires = "choose", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) cores: Option<u32>,
     /// Run this schedule in GOAL, text or binary, instead of a program; its ranks are one a node
     #[arg(long, value_name = "FILE", conflicts_with_all = ["what_if", "op", "bytes", "work", "algorithm",
         "iterations", "nodes", "ranks_per_node", "sweep", "out", "print_scenario"])]
@@ -38,10 +45,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "RESULT", num_args = 0.., conflicts_with_all = ["scenario", "what_if", "goal", "Flags",
         "print_scenario", "resume", "report"])]
     pub(super) fit_machine: Option<Vec<PathBuf>>,
-    /// When a rank's CPU takes the overhead of a receive [default: program-order]
+    /// Instant at which a rank's CPU takes the overhead of a receive [default: program-order]
     #[arg(long, value_enum, requires = "goal")]
     pub(super) progress: Option<Progress>,
-    /// Which operation or message of a rank is served next
+    /// Order in which a rank's ready operations and messages are served
     #[arg(long, value_enum, default_value_t, requires = "goal")]
     pub(super) queue: Queue,
     #[command(flatten)]
@@ -63,16 +70,16 @@ pub(crate) struct Args {
     pub(super) json: bool,
 }
 
-/// When the overhead of a receive is paid.
+/// Instant at which the overhead of a receive is paid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Progress {
-    /// When the program has reached the receive: a library that works in calls only
+    /// As the program reaches the receive: a library that works in calls only
     ProgramOrder,
-    /// When the message arrives: a progress thread, as LogGOPSim has it
+    /// As the message arrives: a progress thread, as LogGOPSim has it
     Asynchronous,
 }
 
-/// Which of several ready operations is served first.
+/// Order in which several ready operations are served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Queue {
     /// The one that has been ready longest, of those whose CPU and interface are free

@@ -28,7 +28,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// What `colony noise fit --json` prints.
+/// JSON document of `colony noise fit --json`.
 #[derive(Serialize)]
 struct Document {
     schema: &'static str,

@@ -12,7 +12,7 @@ use colony_time::DutyCycle;
 
 use crate::words::{Ns, duty, ns};
 
-/// What can be said about a scenario without a file.
+/// Flags that describe a scenario without a file.
 #[derive(clap::Args)]
 pub(crate) struct Flags {
     /// A measured node's noise, in any format `colony noise convert` reads; of several, each node replays one
@@ -50,7 +50,7 @@ pub(crate) struct Flags {
     period: Option<Ns>,
     /// Favored share of the period
     #[arg(long, value_parser = duty, value_name = "DUTY")]
-    duty: Option<DutyCycle>,
+    pub(super) duty: Option<DutyCycle>,
     /// Machine: a profile's name, or a TOML file
     #[arg(long, value_name = "MACHINE")]
     machine: Option<String>,
@@ -75,7 +75,7 @@ enum Noise {
     Source(Box<SourceSpec>),
 }
 
-/// What runs without any words: the noise daemon of the Colony report at 21 % on Blue Gene/L, as it was,
+/// Scenario of `colony sim` without arguments: the noise daemon of the Colony report at 21 % on Blue Gene/L,
 /// unmodified, and coordinated.
 pub(super) fn example() -> Scenario {
     Scenario {
@@ -88,12 +88,12 @@ pub(super) fn example() -> Scenario {
 }
 
 impl Flags {
-    /// Whether the noise is neither measured nor named.
+    /// Returns `true` if no flag measures or names the noise.
     pub(super) fn say_no_noise(&self) -> bool {
         self.trace.is_empty() && self.noise.is_empty()
     }
 
-    /// Whether the program has its own work or name.
+    /// Returns `true` if a flag names the program or its work.
     pub(super) fn names_program(&self) -> bool {
         self.op.is_some() || self.work.is_some()
     }
@@ -153,7 +153,7 @@ impl Flags {
         }
     }
 
-    /// Whether ranks were placed by a word.
+    /// Returns `true` if a flag or the machine's name places the ranks.
     pub(super) fn places_ranks(&self) -> bool {
         self.ranks_per_node.is_some() || self.machine.as_deref().is_some_and(|m| m.contains('.'))
     }

@@ -32,7 +32,7 @@ fn rules(args: &Args) -> anyhow::Result<Rules> {
     }
 }
 
-/// What `colony sim --goal --json` prints.
+/// JSON document of `colony sim --goal --json`.
 #[derive(Serialize)]
 struct Document<'a> {
     schema: &'static str,
@@ -42,7 +42,7 @@ struct Document<'a> {
     queue: event::Queue,
     ranks: u32,
     events: u64,
-    /// When each rank ended without noise, nanoseconds after the job began.
+    /// End of each rank without noise, nanoseconds after the job began.
     quiet_ends_ns: &'a [u64],
     scenario: &'a Scenario,
     results: Vec<ByRank<'a>>,

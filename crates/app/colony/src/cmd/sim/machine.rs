@@ -21,7 +21,7 @@ const RANKS: u32 = 2;
 /// Sizes they are run with, where they have any.
 const BYTES: [u64; 5] = [32, 256, 2048, 16_384, 131_072];
 
-/// What `colony sim --fit-machine --json` prints.
+/// JSON document of `colony sim --fit-machine --json`.
 #[derive(Serialize)]
 struct Document<'a> {
     schema: &'static str,
@@ -97,10 +97,8 @@ fn report(file: &Path) -> anyhow::Result<BenchReport> {
     let text = std::fs::read_to_string(file).with_context(|| format!("reading {name}"))?;
     let none = |why: String| wrong(format!("{name} is no result of `colony bench --json` ({why})"));
     let value: serde_json::Value = serde_json::from_str(&text).map_err(|e| none(e.to_string()))?;
-    match value.get("schema").and_then(|s| s.as_str()) {
-        Some(BenchResult::SCHEMA) => serde_json::from_value(value).map_err(|e| none(e.to_string())),
-        _ => Err(none(format!("its schema is not {}", BenchResult::SCHEMA))),
-    }
+    BenchResult::check_schema(&value).map_err(none)?;
+    serde_json::from_value(value).map_err(|e| none(e.to_string()))
 }
 
 /// Medians of the benchmarks, run here one after the other, a second each at most.

@@ -95,7 +95,7 @@ fn simulate(scenario: Scenario, args: &Args) -> anyhow::Result<Results> {
     Ok(results)
 }
 
-/// Whether two points are the same one of a scenario.
+/// Returns `true` if `a` and `b` are the same point of a scenario.
 fn same(a: &colony_sim::spec::Point, b: &colony_sim::spec::Point) -> bool {
     (a.nodes, &a.scheduler, &a.set) == (b.nodes, &b.scheduler, &b.set)
 }

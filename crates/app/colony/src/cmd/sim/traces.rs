@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use colony_sim::spec::{Measured, Traces};
+use colony_trace::Trace;
 
 /// Reads all of `files`.
 pub(super) fn read_all(files: &[String]) -> anyhow::Result<Traces> {
@@ -14,6 +15,16 @@ pub(super) fn read_all(files: &[String]) -> anyhow::Result<Traces> {
 
 /// Reads a trace as noise by source.
 pub(super) fn read(path: &Path) -> anyhow::Result<Measured> {
+    measured(path, &read_trace(path)?)
+}
+
+/// The noise of the trace in `path` by source.
+pub(super) fn measured(path: &Path, trace: &Trace) -> anyhow::Result<Measured> {
+    colony_project::measured(trace).with_context(|| format!("the trace {}", path.display()))
+}
+
+/// Reads a trace of one node.
+pub(super) fn read_trace(path: &Path) -> anyhow::Result<Trace> {
     let trace = crate::cmd::read_trace(path)?;
     if let nodes @ [_, _, ..] = &trace.nodes()[..] {
         return Err(crate::exit::wrong(format!(
@@ -26,5 +37,5 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Measured> {
             nodes[0]
         )));
     }
-    colony_project::measured(&trace).with_context(|| format!("the trace {}", path.display()))
+    Ok(trace)
 }

@@ -4,9 +4,11 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use colony_sim::spec::{MachineSpec, ProgramSpec, Scenario, SchedulerSpec};
+use colony_project::{Budget, choose};
+use colony_sim::spec::{MachineSpec, Measured, ProgramSpec, Scenario, SchedulerSpec};
 use colony_sim::sweep::TraceFile;
 use colony_sim::what_if::{Answer, WhatIf, ranks_per_node};
+use colony_time::Windows;
 use colony_view::progress::Progress;
 use colony_view::sim as view;
 use serde::Serialize;
@@ -15,7 +17,7 @@ use super::args::Args;
 use super::traces;
 use crate::exit::wrong;
 
-/// What `colony sim --what-if --json` prints.
+/// JSON document of `colony sim --what-if --json`.
 #[derive(Serialize)]
 struct Document<'a> {
     schema: &'static str,
@@ -26,20 +28,88 @@ struct Document<'a> {
     answer: &'a Answer,
 }
 
+/// JSON document of `colony sim --what-if --choose --json`.
+#[derive(Serialize)]
+struct Choices<'a> {
+    schema: &'static str,
+    version: &'static str,
+    trace: TraceFile,
+    scenario: &'a Scenario,
+    answer: &'a choose::Answer,
+}
+
 pub(super) fn run(args: &Args, trace: &Path) -> anyhow::Result<ExitCode> {
+    if args.print_scenario {
+        return Err(wrong("--what-if makes its scenarios itself: leave out --print-scenario"));
+    }
+    if args.choose { choice(args, trace) } else { costs(args, trace) }
+}
+
+/// Spare cores and windows compared.
+fn choice(args: &Args, file: &Path) -> anyhow::Result<ExitCode> {
+    let mut scenario = scenario(args, vec![64, 1024, 16_384, 1 << 20])?;
+    scenario.schedulers = SchedulerSpec::named("coordinated").into_iter().collect();
+    args.flags.apply(&mut scenario)?;
+    let trace = traces::read_trace(file)?;
+    let measured = traces::measured(file, &trace)?;
+    let of_node = trace.meta.node.as_ref().map_or(0, |n| n.online.len());
+    let cores = of_node.max(trace.meta.cpus.len()).max(1);
+    let question = choose::Question {
+        iterations_given: args.scenario.is_some() || args.flags.iterations.is_some(),
+        cores: args.cores.unwrap_or(u32::try_from(cores).unwrap_or(u32::MAX)),
+        favored: match args.flags.duty {
+            Some(_) => scenario.schedulers.iter().map(favored).collect::<Result<_, _>>()?,
+            None => choose::FAVORED.into(),
+        },
+        scenario,
+        measured,
+    };
+    let bar = Progress::steps_of_work("simulations", question.steps());
+    let answer = question.answer(Budget::UNLIMITED, || bar.step())?;
+    drop(bar);
+    let document = Choices {
+        schema: "colony.sim.choose/1",
+        version: env!("CARGO_PKG_VERSION"),
+        trace: trace_file(file, &question.measured),
+        scenario: &question.scenario,
+        answer: &answer,
+    };
+    crate::cmd::print(args.json, &document, |d| colony_view::choose::choices(d.scenario, d.answer))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The favored share of a period.
+fn favored(windows: &SchedulerSpec) -> anyhow::Result<f64> {
+    let SchedulerSpec::Coordinated(spec) = windows else { return Ok(1.0) };
+    let windows = Windows::new(spec.period_ns, spec.duty_cycle, 0).map_err(|e| wrong(e.to_string()))?;
+    Ok(windows.favored_ns() as f64 / spec.period_ns as f64)
+}
+
+/// The scenario asked for; without a file, a program on `nodes`.
+fn scenario(args: &Args, nodes: Vec<u32>) -> anyhow::Result<Scenario> {
     let mut scenario = match &args.scenario {
         Some(path) => Scenario::read(path)?,
         None => Scenario {
-            nodes: vec![1024, 16_384, 65_536, 1 << 20],
+            nodes,
             machine: MachineSpec::Named("loggopsim".into()),
             program: program(args),
             repetitions: RUNS,
             ..Scenario::default()
         },
     };
+    scenario.noise.clear();
+    Ok(scenario)
+}
+
+fn trace_file(file: &Path, measured: &Measured) -> TraceFile {
+    TraceFile { file: file.display().to_string(), digest: format!("{:016x}", measured.digest()) }
+}
+
+/// Prints the cost of each source, and the gain by windows and by a spare core.
+fn costs(args: &Args, trace: &Path) -> anyhow::Result<ExitCode> {
+    let mut scenario = scenario(args, vec![1024, 16_384, 65_536, 1 << 20])?;
     // its noise is the trace's; of its schedulers only the windows are looked at
     let is_windows = |s: &SchedulerSpec| matches!(s, SchedulerSpec::Coordinated(_));
-    scenario.noise.clear();
     scenario.schedulers.retain(is_windows);
     if scenario.schedulers.is_empty() {
         scenario.schedulers = SchedulerSpec::named("coordinated").into_iter().collect();
@@ -47,17 +117,14 @@ pub(super) fn run(args: &Args, trace: &Path) -> anyhow::Result<ExitCode> {
     args.flags.apply(&mut scenario)?;
     let windows = scenario.schedulers[0].clone();
     let measured = traces::read(trace)?;
-    let Some((_, first)) = measured.sources.first() else {
+    if measured.sources.is_empty() {
         return Err(anyhow::anyhow!("{} holds no noise: there is nothing to leave out", trace.display()));
-    };
+    }
     if args.scenario.is_none() && !args.flags.places_ranks() {
-        scenario.ranks_per_node = Some(ranks_per_node(first.cpus().len(), &scenario.nodes));
+        scenario.ranks_per_node = Some(ranks_per_node(measured.cpus(), &scenario.nodes));
     }
     scenario.check()?;
-    if args.print_scenario {
-        return Err(wrong("--what-if makes its scenarios itself: leave out --print-scenario"));
-    }
-    let file = TraceFile { file: trace.display().to_string(), digest: format!("{:016x}", measured.digest()) };
+    let file = trace_file(trace, &measured);
     let question = WhatIf {
         iterations_given: args.scenario.is_some() || args.flags.iterations.is_some(),
         windows,

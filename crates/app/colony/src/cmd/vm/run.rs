@@ -13,7 +13,7 @@ use colony_view::progress::Progress;
 use colony_vm::fleet::{self, NodeEvent};
 use colony_vm::machine::Event;
 use colony_vm::report::{NodeReport, Report, SCHEMA};
-use colony_vm::{Image, Kernel, Link, Outcome, Recipe, Vm};
+use colony_vm::{Accel, Image, Kernel, Link, Outcome, Recipe, Vm};
 
 use crate::exit::WrongUse;
 use crate::words::{Ns, ns};
@@ -45,7 +45,7 @@ pub(super) struct Args {
     icount: Option<u8>,
     /// Accelerator that executes the guest's instructions
     #[arg(long, value_enum, default_value_t)]
-    accel: Accel,
+    accel: AccelWord,
     /// More for the kernel's command line
     #[arg(
         long,
@@ -85,7 +85,7 @@ pub(super) struct Args {
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-enum Accel {
+enum AccelWord {
     /// Emulation: works everywhere
     #[default]
     Tcg,
@@ -96,7 +96,7 @@ enum Accel {
 }
 
 pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    if args.accel != Accel::Tcg && args.icount.is_some() {
+    if args.accel != AccelWord::Tcg && args.icount.is_some() {
         return Err(WrongUse(
             "--icount counts instructions with its own emulation: leave out --accel or --icount".into(),
         )
@@ -164,9 +164,9 @@ fn machine(args: &Args, collected: &[(PathBuf, PathBuf)], kernel: &Kernel, image
         vm = vm.icount(shift);
     }
     match args.accel {
-        Accel::Tcg => {}
-        Accel::TcgSingle => vm = vm.one_thread(),
-        Accel::Kvm => vm = vm.kvm(),
+        AccelWord::Tcg => {}
+        AccelWord::TcgSingle => vm = vm.accel(Accel::SingleThread),
+        AccelWord::Kvm => vm = vm.accel(Accel::Kvm),
     }
     collected.iter().fold(vm, |vm, (guest, _)| vm.collect(guest))
 }

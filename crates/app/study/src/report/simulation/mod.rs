@@ -17,7 +17,7 @@ use plots::Plots;
 /// Results of `colony sim`, to be shown as a page.
 #[derive(Clone, Copy, Debug)]
 pub struct Simulated<'a> {
-    /// What came out.
+    /// Results of the sweep.
     pub results: &'a Results,
     /// The scenario in a sentence.
     pub what: &'a str,
@@ -25,7 +25,7 @@ pub struct Simulated<'a> {
     pub command: &'a str,
 }
 
-/// What the script draws, and everything for other programs.
+/// Data that the script draws, and all results for other programs.
 #[derive(Serialize)]
 struct Data<'a> {
     results: &'a Results,
@@ -84,7 +84,7 @@ impl Simulated<'_> {
         h.raw("</section>\n</div>\n</header>\n");
     }
 
-    /// What each scheduler costs on the most nodes.
+    /// Cost of each scheduler on the largest number of nodes.
     fn headline(&self) -> String {
         let points = &self.results.points;
         let most = points.iter().map(|p| p.outcome.nodes).max().unwrap_or(0);
@@ -232,7 +232,7 @@ mod tests {
     use colony_sim::spec::{Scenario, Traces};
     use colony_sim::sweep::{self, Finished};
 
-    /// What comes of a small scenario with `more` in it.
+    /// Results of a small scenario with `more` in it.
     pub(super) fn results(more: &str) -> Results {
         let text = format!(
             "nodes = [2, 8]\nprogram = {{ name = \"allreduce\", iterations = 3 }}\n\

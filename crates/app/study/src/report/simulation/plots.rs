@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is drawn of a sweep: one line a scheduler, a line style or a figure a value swept.
+//! Plots of a sweep: one line a scheduler, a line style or a figure a value swept.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -83,7 +83,7 @@ pub(super) fn swept(r: &Results) -> BTreeMap<&str, &str> {
     paths.iter().map(|path| (*path, if alone(path) { &path[last(path)..] } else { *path })).collect()
 }
 
-/// What each point's scheduler is called: its name, and what tells it from others of that name.
+/// Label of each point's scheduler: its name, and the parameters that differ from others of that name.
 pub(super) fn schedulers(r: &Results) -> Vec<String> {
     let mut seen: BTreeMap<(u32, &str, String), usize> = BTreeMap::new();
     let mut place = |f: &Finished| {

@@ -312,7 +312,7 @@ fn scaled(
     Ok(rows)
 }
 
-/// How much longer the unmodified run takes, at what was chosen and at what might have been.
+/// Slowdown of the unmodified run, with the chosen parameters and with the other possible ones.
 fn gains(
     e: &Experiment,
     c: &Context<'_>,

@@ -33,16 +33,16 @@ const LOOK: u64 = 20_000;
 /// They do where the last so many took a hundred times as long as one without noise.
 const PACE: u64 = 2_000;
 
-/// What the text leaves open.
+/// Parameters that the text leaves open.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Chosen {
     /// Turns of daemon and job.
     pub(super) turns: Fair,
-    /// How the daemons of the nodes lie to one another.
+    /// Phase of the nodes' daemons relative to one another.
     pub(super) phase: Phase,
-    /// When the job begins, nanoseconds after the boot; `None`: long after.
+    /// Begin of the job, nanoseconds after the boot; `None`: long after.
     pub(super) begin_ns: Option<u64>,
-    /// How often in an allreduce all wait for the last.
+    /// Number of times in an allreduce that all ranks wait for the last.
     pub(super) phases: u32,
 }
 
@@ -63,7 +63,7 @@ impl Chosen {
         (percent > 0.0).then(source).into_iter().collect()
     }
 
-    /// Whether it is what all figures are made with.
+    /// Returns `true` for the choice behind all figures.
     pub(super) fn is_usual(&self) -> bool {
         *self == Self::default()
     }

@@ -3,8 +3,9 @@
 
 use std::time::{Duration, Instant};
 
+use colony_time::Estimate;
+
 use super::Node;
-use crate::Estimate;
 use crate::fit::{Fit, FitError, Probe, Sample};
 use crate::sync::config::LocalClock;
 use crate::sync::error::SyncError;
@@ -12,13 +13,13 @@ use crate::sync::link::Heard;
 use crate::tree;
 use crate::wire::{MOST_RECORDS, Message, Record};
 
-/// How long a question is waited for before it is asked again.
+/// Time after which a question without an answer is sent again.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// How often a round is tried.
+/// Number of attempts at a round.
 const ROUNDS: usize = 3;
 
-/// What one round with the parent gave.
+/// The result of one round with the parent.
 struct Round {
     samples: Vec<Sample>,
     trips: u32,
@@ -32,7 +33,8 @@ impl<C: LocalClock> Node<C> {
         let Some(parent) = tree::parent(rank) else {
             let estimate = Estimate { at_ns: self.clock.now_ns(), ..Estimate::EXACT };
             self.state.known = Some(estimate);
-            return Ok(Record { rank, estimate, round_trip_ns: 0, residual_ns: 0.0, trips: 0, lost: 0 });
+            let (rank, estimate) = (rank.into(), estimate.into());
+            return Ok(Record { rank, estimate, ..Record::default() });
         };
         self.wait_for_turn(parent)?;
         let (round, fit) = self.measure(parent)?;
@@ -40,12 +42,12 @@ impl<C: LocalClock> Node<C> {
         let estimate = fit.estimate.then(&upper);
         self.state.known = Some(estimate);
         Ok(Record {
-            rank,
-            estimate,
-            round_trip_ns: fit.round_trip_ns,
-            residual_ns: fit.residual_ns,
-            trips: round.trips,
-            lost: round.lost,
+            rank: rank.into(),
+            estimate: estimate.into(),
+            round_trip_ns: fit.round_trip_ns.into(),
+            residual_ns: fit.residual_ns.into(),
+            trips: round.trips.into(),
+            lost: round.lost.into(),
         })
     }
 
@@ -88,7 +90,7 @@ impl<C: LocalClock> Node<C> {
         .map(|cycle| self.cycle = cycle)
     }
 
-    /// What the parent knows of the reference.
+    /// Asks the parent for its estimate of the reference.
     fn ask_known(&mut self, parent: u32) -> Result<Estimate, SyncError> {
         let expected = rand::random();
         self.ask_until(
@@ -114,7 +116,7 @@ impl<C: LocalClock> Node<C> {
                     round.trips += 1;
                     round.samples.extend(probe.sample());
                 }
-                None if heard_last.elapsed() > self.config.patience => return Err(self.silent(parent)),
+                None if heard_last.elapsed() > self.config.silence_timeout => return Err(self.silent(parent)),
                 None => round.lost += 1,
             }
             std::thread::sleep(next.saturating_duration_since(Instant::now()));
@@ -180,7 +182,7 @@ impl<C: LocalClock> Node<C> {
                 }
                 // busy: time enough to ask again
             }
-            if heard_last.elapsed() > self.config.patience {
+            if heard_last.elapsed() > self.config.silence_timeout {
                 return Err(self.silent(parent));
             }
         }

@@ -8,17 +8,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use colony_time::Estimate;
+
 use super::config::{Config, LocalClock};
 use super::error::SyncError;
 use super::link::{Complaint, Link};
 use super::report::{NodeResult, SyncReport};
-use crate::Estimate;
 use crate::fit::History;
 use crate::hosts;
 use crate::tree;
 use crate::wire::{Record, WireError};
 
-/// How long a node that is done answers children whose last words were lost.
+/// Time for which a node that is done still answers children whose last datagram was lost.
 const LINGER: Duration = Duration::from_millis(300);
 
 /// A node among others.
@@ -36,7 +37,7 @@ pub struct Node<C> {
     state: Walk,
 }
 
-/// What is known in one walk.
+/// The state of one walk.
 #[derive(Debug, Default)]
 struct Walk {
     /// The reference on this clock, once it is known.
@@ -45,11 +46,11 @@ struct Walk {
     turn: Option<u32>,
     /// Children that have had theirs.
     served: BTreeSet<u32>,
-    /// What came out, here and below.
+    /// The results of this node and those below it.
     records: BTreeMap<u32, Record>,
-    /// How many of them came from each child.
+    /// The number of results from each child.
     arrived: BTreeMap<u32, usize>,
-    /// When a child was heard of last.
+    /// The instant of the last datagram from each child.
     heard: BTreeMap<u32, Instant>,
 }
 
@@ -108,7 +109,7 @@ impl<C: LocalClock> Node<C> {
         self.state = Walk { heard: self.children.iter().map(|&c| (c, now)).collect(), ..Walk::default() };
         self.link.begin();
         let done = self.compare().and_then(|record| {
-            self.state.records.insert(record.rank, record);
+            self.state.records.insert(record.rank.get(), record);
             self.serve()?;
             self.gather()?;
             self.hand_up()
@@ -148,15 +149,16 @@ impl<C: LocalClock> Node<C> {
 
     fn report(&self) -> SyncReport {
         let nodes = self.state.records.values().filter_map(|r| {
+            let rank = r.rank.get();
             Some(NodeResult {
-                rank: r.rank,
-                host: self.config.hosts.get(r.rank as usize)?.name.clone(),
-                depth: tree::depth(r.rank),
-                estimate: r.estimate,
-                round_trip_ns: r.round_trip_ns,
-                residual_ns: r.residual_ns,
-                trips: r.trips,
-                lost: r.lost,
+                rank,
+                host: self.config.hosts.get(rank as usize)?.name.clone(),
+                depth: tree::depth(rank),
+                estimate: r.estimate.into(),
+                round_trip_ns: r.round_trip_ns.get(),
+                residual_ns: r.residual_ns.get(),
+                trips: r.trips.get(),
+                lost: r.lost.get(),
             })
         });
         let node_count = self.config.hosts.len() as u32;
@@ -192,7 +194,7 @@ impl<C: LocalClock> Node<C> {
             rank,
             host,
             port: self.config.hosts.get(rank as usize).map_or(hosts::DEFAULT_PORT, |h| h.port),
-            seconds: self.config.patience.as_secs_f64(),
+            seconds: self.config.silence_timeout.as_secs_f64(),
             told_by: None,
             dropped: self.link.dropped,
         }

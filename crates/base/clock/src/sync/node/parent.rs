@@ -10,9 +10,9 @@ use crate::sync::link::Heard;
 use crate::tree;
 use crate::wire::Message;
 
-/// How often a node says to its parent that it is there.
+/// Interval at which a node tells its parent that it is there.
 const ALIVE: Duration = Duration::from_millis(250);
-/// How often the end is told: datagrams may be lost.
+/// Number of times that the end is sent: datagrams may be lost.
 const TELLINGS: usize = 3;
 
 impl<C: LocalClock> Node<C> {
@@ -32,7 +32,7 @@ impl<C: LocalClock> Node<C> {
         self.pump(|node| node.state.records.len() == all)
     }
 
-    /// Answers whoever asks until `done`; a child from which nothing comes ends it.
+    /// Answers every child that asks, until `done`; a silent child is an error.
     fn pump(&mut self, done: impl Fn(&Self) -> bool) -> Result<(), SyncError> {
         let parent = tree::parent(self.config.rank);
         let mut next_alive = Instant::now();
@@ -52,7 +52,8 @@ impl<C: LocalClock> Node<C> {
 
     fn check_children(&self) -> Result<(), SyncError> {
         let all_in = |child: &u32| self.state.arrived.get(child) == self.sizes.get(child);
-        let late = |(child, at): &(&u32, &Instant)| at.elapsed() > self.config.patience && !all_in(child);
+        let late =
+            |(child, at): &(&u32, &Instant)| at.elapsed() > self.config.silence_timeout && !all_in(child);
         let late = self.state.heard.iter().find(late);
         late.map_or(Ok(()), |(&child, _)| Err(self.silent(child)))
     }
@@ -79,7 +80,8 @@ impl<C: LocalClock> Node<C> {
             }
             Message::Records { nonce, records } if this_walk => {
                 for r in records {
-                    if self.is_below(child, r.rank) && self.state.records.insert(r.rank, *r).is_none() {
+                    let rank = r.rank.get();
+                    if self.is_below(child, rank) && self.state.records.insert(rank, *r).is_none() {
                         *self.state.arrived.entry(child).or_default() += 1;
                     }
                 }
@@ -90,13 +92,13 @@ impl<C: LocalClock> Node<C> {
         self.link.send(child, self.cycle, reply);
     }
 
-    /// Whether `rank` is `child` or below it.
+    /// Returns `true` if `rank` is `child` or below it.
     fn is_below(&self, child: u32, rank: u32) -> bool {
         let up = std::iter::successors(Some(rank), |&r| tree::parent(r));
         (rank as usize) < self.config.hosts.len() && up.take_while(|&r| r >= child).any(|r| r == child)
     }
 
-    /// Fails where parent or child say that it comes to nothing.
+    /// Returns an error if parent or child report that the walk has failed.
     pub(super) fn check_abort(&self, heard: &Heard) -> Result<(), SyncError> {
         let Message::Abort { rank, silent } = heard.message else { return Ok(()) };
         let neighbour =
@@ -115,7 +117,7 @@ impl<C: LocalClock> Node<C> {
         Err(error)
     }
 
-    /// Tells parent and children that it comes to nothing.
+    /// Tells parent and children that the walk has failed.
     pub(super) fn abort(&self, error: &SyncError) {
         let (rank, silent) = match error {
             SyncError::Silent { rank, .. } => (*rank, true),

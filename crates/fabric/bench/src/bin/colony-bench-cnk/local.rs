@@ -14,7 +14,7 @@ use crate::Failure;
 
 /// Set for ranks that [`run`] started.
 const LAUNCHED: &str = "COLONY_LAUNCHED";
-/// What ranks get to end by themselves after one has failed.
+/// Time for ranks to end by themselves after one has failed.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Makes sure that a rank does not outlive the launcher that started it here.

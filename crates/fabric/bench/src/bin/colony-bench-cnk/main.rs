@@ -4,7 +4,6 @@
 //! On a compute node its environment says which rank it is. On Linux `--ranks` makes the window and starts
 //! the ranks, each a process.
 
-mod comm;
 mod local;
 
 use std::process::ExitCode;
@@ -12,10 +11,10 @@ use std::process::ExitCode;
 use clap::{Parser, ValueEnum};
 use colony_bench::programs::{Output, Session};
 use colony_bench::{MpiRecord, Options, Params, Program};
+use colony_comm::Comm;
+use colony_comm::torus::TorusComm;
 use colony_time::tsc::{Calibration, CounterKind};
 use colony_torus::{Torus, layout};
-
-use comm::Nodes;
 
 /// The benchmark programs of the seeds, over the shared window of compute nodes.
 ///
@@ -31,7 +30,7 @@ struct Cli {
     /// Start this many ranks here, each a process
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     ranks: Option<u32>,
-    /// What to read: auto is the time-stamp counter on a compute node, and on Linux where that trusts it
+    /// Counter to read: auto is the time-stamp counter on a compute node, and on Linux where that trusts it
     #[arg(long, value_enum, default_value_t = Read::Auto)]
     counter: Read,
     #[command(flatten)]
@@ -90,20 +89,20 @@ fn run(cli: &Cli, params: Params) -> Result<(), Failure> {
     let torus = Torus::join()
         .map_err(|e| (2, format!("{e}; outside a compute node, --ranks N starts the ranks here")))?;
     let rank = torus.rank();
-    let world = Nodes(torus.world());
+    let world = TorusComm::world(&torus);
     let calibration = Calibration::measure_kind(cli.counter.kind(torus.is_on_node()));
     let session = session
         .join(&world, host(), calibration)
         .map_err(|e| (2, if rank == 0 { e } else { String::new() }))?;
     let failed = |e: String| {
         // the others wait for a rank that fails: it ends them
-        torus.abort();
+        world.abort();
         (1, format!("rank {rank}: {e}"))
     };
     let mine = session.run(&world).map_err(failed)?;
     let result = session.result(&world, mine, None, network(&torus)).map_err(failed)?;
     // nobody leaves before the result is at rank 0
-    world.0.barrier().map_err(|e| failed(e.to_string()))?;
+    world.barrier().map_err(|e| failed(e.to_string()))?;
     result.map_or(Ok(()), |result| cli.output.write(&result)).map_err(|e| (1, e))
 }
 
@@ -112,7 +111,7 @@ fn host() -> String {
     name.map(|u| u.nodename().to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// What stands in the place of the MPI library.
+/// The record of the network, in the place of the MPI library's.
 fn network(torus: &Torus) -> MpiRecord {
     let [x, y, z] = torus.dims().sides();
     MpiRecord {

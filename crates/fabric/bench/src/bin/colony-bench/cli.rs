@@ -22,18 +22,18 @@ pub(crate) struct Cli {
     pub(crate) output: Output,
 }
 
-/// Where launchers tell a process its rank among those on its node: Open MPI, Hydra, Slurm, PALS.
+/// Variables in which launchers give a process its rank on its node: Open MPI, Hydra, Slurm, PALS.
 const LOCAL_RANK: [&str; 4] =
     ["OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID", "PALS_LOCAL_RANKID"];
 
-/// Where they tell it its rank in the world.
+/// Variables in which launchers give a process its rank in the world.
 const WORLD_RANK: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"];
 
 fn number(names: &[&str]) -> Option<usize> {
     names.iter().find_map(|name| std::env::var(name).ok()?.parse().ok())
 }
 
-/// Whether this process speaks for all of them, before MPI has said who is who.
+/// True if this process prints for all of them, before MPI has given it a rank.
 pub(crate) fn speaks() -> bool {
     number(&WORLD_RANK).unwrap_or(0) == 0
 }

@@ -5,11 +5,8 @@ use std::os::raw::c_int;
 
 use colony_bench::programs::{Allreduce, Session, agreed, stretch};
 use colony_bench::{Comparison, Pace};
+use colony_comm::mpi::{MPI_Comm, MpiComm, MpiError};
 use colony_time::tsc::{CounterKind, Tsc, Vdso};
-use mpi::ffi::MPI_Comm;
-use mpi::traits::AsRaw;
-
-use crate::mpi_comm::Mpi;
 
 unsafe extern "C" {
     fn colony_c_allreduce(
@@ -32,62 +29,67 @@ enum Loop {
 
 const LOOPS: [Loop; 3] = [Loop::Rust, Loop::C { stamps: true }, Loop::C { stamps: false }];
 
-/// Runs the comparison where it was asked for; all ranks do.
-pub(crate) fn run(session: &Session, world: &Mpi) -> Option<Comparison> {
+/// Runs the comparison if it was asked for; all ranks do.
+pub(crate) fn run(session: &Session, world: &MpiComm) -> Result<Option<Comparison>, MpiError> {
     let (params, calibration) = (session.params(), *session.calibration());
     let (blocks, ops) = (params.compare_blocks as usize, params.compare_ops.max(1));
     if blocks == 0 {
-        return None;
+        return Ok(None);
     }
     let mut op = Allreduce::new(world, params.bytes);
     let mut stamps = vec![1; Pace::MOST];
-    let mut mean_us = |which: Loop| {
+    let mut mean_ns = |which: Loop| {
         let mut left = ops as usize;
         let mut counts = 0;
         while left > 0 {
-            let Ok(n) = agreed(world, left.min(Pace::MOST));
-            counts += once(which, &mut op, world, calibration.kind, &mut stamps[..n]);
+            let n = agreed(world, left.min(Pace::MOST))?;
+            counts += once(which, &mut op, world, calibration.kind, &mut stamps[..n])?;
             left -= n;
         }
-        calibration.to_ns(counts) / ops as f64 / 1e3
+        Ok(calibration.to_ns(counts) / ops as f64)
     };
     // one round to warm up
-    LOOPS.iter().for_each(|&which| {
-        mean_us(which);
-    });
-    let blocks_us = (0..blocks).map(|block| {
-        let mut row = [0.0; 3];
+    for which in LOOPS {
+        mean_ns(which)?;
+    }
+    let mut blocks_ns = vec![[0.0; 3]; blocks];
+    for (block, row) in blocks_ns.iter_mut().enumerate() {
         // each loop is first, second and third equally often
         for place in 0..LOOPS.len() {
             let which = (block + place) % LOOPS.len();
-            row[which] = mean_us(LOOPS[which]);
+            row[which] = mean_ns(LOOPS[which])?;
         }
-        row
-    });
-    Some(Comparison::new(ops, blocks_us.collect()))
+    }
+    Ok(Some(Comparison::new(ops, blocks_ns)))
 }
 
-/// Counts that as many operations took as there are stamps.
-fn once(which: Loop, op: &mut Allreduce<'_, Mpi>, world: &Mpi, kind: CounterKind, stamps: &mut [u64]) -> u64 {
+/// Makes as many operations as there are stamps, and returns the counts that they took.
+fn once(
+    which: Loop,
+    op: &mut Allreduce<'_, MpiComm>,
+    world: &MpiComm,
+    kind: CounterKind,
+    stamps: &mut [u64],
+) -> Result<u64, MpiError> {
     let Loop::C { stamps: stamped } = which else {
-        let Ok(start) = match kind {
-            CounterKind::Tsc => stretch::<Mpi, Tsc>(op, stamps),
-            CounterKind::Vdso => stretch::<Mpi, Vdso>(op, stamps),
-        };
-        return stamps.last().map_or(0, |end| end.saturating_sub(start));
+        let start = match kind {
+            CounterKind::Tsc => stretch::<MpiComm, Tsc>(op, stamps),
+            CounterKind::Vdso => stretch::<MpiComm, Vdso>(op, stamps),
+        }?;
+        return Ok(stamps.last().map_or(0, |end| end.saturating_sub(start)));
     };
     let to = if stamped { stamps.as_mut_ptr() } else { std::ptr::null_mut() };
     // SAFETY: the buffers hold as many doubles as said and, where not null, `to` as many stamps; the
     // communicator lives.
-    unsafe {
+    Ok(unsafe {
         colony_c_allreduce(
             op.send.as_ptr(),
             op.recv.as_mut_ptr(),
             op.send.len() as c_int,
-            world.0.as_raw(),
+            world.as_raw(),
             c_int::from(kind == CounterKind::Vdso),
             to,
             stamps.len(),
         )
-    }
+    })
 }

@@ -5,18 +5,17 @@
 
 mod cli;
 mod compare;
-mod mpi_comm;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 use colony_bench::programs::Session;
 use colony_bench::{MpiRecord, Params};
+use colony_comm::Comm;
+use colony_comm::mpi::Mpi;
 use colony_time::tsc::Calibration;
-use mpi::traits::Communicator;
 
 use cli::Cli;
-use mpi_comm::Mpi;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -55,31 +54,22 @@ type Failure = (u8, String);
 
 fn run(cli: &Cli, params: Params) -> Result<(), Failure> {
     let session = Session::begin(params);
-    let universe = mpi::initialize().ok_or((1, "MPI cannot be initialized".to_owned()))?;
-    let world = Mpi(universe.world());
-    let rank = world.0.rank();
-    // the others wait for a rank that fails: it ends them
-    let abort = |e: String| -> ! {
+    let mpi = Mpi::initialize().map_err(|e| (1, e.to_string()))?;
+    let world = mpi.world();
+    let rank = world.rank();
+    // the others wait for a rank that fails: it ends them, and may end itself, so it speaks first
+    let failed = |e: String| {
         eprintln!("colony-bench: rank {rank}: {e}");
-        world.0.abort(1)
+        world.abort();
+        (1, String::new())
     };
-    let host =
-        mpi::environment::processor_name().unwrap_or_else(|e| abort(format!("asking MPI for the node: {e}")));
+    let host = mpi.processor_name().map_err(|e| failed(e.to_string()))?;
     let session = session
         .join(&world, host, Calibration::measure())
         .map_err(|e| (2, if rank == 0 { e } else { String::new() }))?;
-    let mine = session.run(&world).unwrap_or_else(|e| abort(e));
-    let comparison = compare::run(&session, &world);
-    let result = session.result(&world, mine, comparison, mpi_record()).unwrap_or_else(|e| abort(e));
+    let mine = session.run(&world).map_err(failed)?;
+    let comparison = compare::run(&session, &world).map_err(|e| failed(e.to_string()))?;
+    let library = MpiRecord { library: mpi.library(), standard: mpi.standard() };
+    let result = session.result(&world, mine, comparison, library).map_err(failed)?;
     result.map_or(Ok(()), |result| cli.output.write(&result)).map_err(|e| (1, e))
-}
-
-fn mpi_record() -> MpiRecord {
-    let text = mpi::environment::library_version().unwrap_or_default();
-    let first = text.lines().next().unwrap_or_default().trim_end_matches('\0');
-    let (major, minor) = mpi::environment::version();
-    MpiRecord {
-        library: first.split_whitespace().collect::<Vec<_>>().join(" "),
-        standard: format!("{major}.{minor}"),
-    }
 }

@@ -1,82 +1,74 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From one descriptor to another without the program's memory.
 
-use std::os::fd::{AsRawFd as _, RawFd};
+use colony_fship::Errno;
+use colony_fship::calls::number as nr;
 
-use colony_fship::calls::{Call, number as nr};
-use colony_fship::{Errno, Request};
-
+use super::context::{CallContext, OpenFile};
 use super::rw::ready;
-use super::{Made, TURN, World, done, next_turn, write_stopped};
-use crate::worker::process::{Description, Kind, Process};
-use crate::worker::waits::{Progress, Wait};
+use super::{Made, TURN, World, done, next_turn};
+use crate::worker::process::Kind;
 
 impl World {
-    pub(super) fn copy(
-        &mut self,
-        call: &Call,
-        process: &mut Process,
-        request: &Request,
-        progress: &mut Progress,
-    ) -> Made {
-        let args = &request.args;
-        let range = u32::from(call.number) == nr::copy_file_range;
+    pub(super) fn copy(&mut self, cx: &mut CallContext<'_>) -> Made {
+        let args = cx.args();
+        let range = cx.number() == nr::copy_file_range;
         // sendfile: out, in, offset of in, count; copy_file_range: in, offset, out, offset, count, flags
         let (from, to, total) = if range { (args[0], args[2], args[4]) } else { (args[1], args[0], args[3]) };
         let offsets = if range { [args[1], args[3]] } else { [args[2], 0] };
-        let (input, output) = (process.files.get(from)?, process.files.get(to)?);
+        let (input, output) = (cx.file(from)?, cx.file(to)?);
         if matches!(output.about.kind, Kind::Output(_)) {
             // what it prints goes in order with what others print: programs write it themselves then
             return Err(Errno::EINVAL);
         }
-        let (source, from) = (input.about.clone(), input.fd.as_raw_fd());
-        let (about, fd) = (output.about.clone(), output.fd.as_raw_fd());
-        let lacks_input = || source.kind != Kind::File && !ready(from, libc::EPOLLIN);
-        if source.shared && lacks_input() {
-            return self.no_input(&source, from, progress);
+        let lacks_input = || input.about.kind != Kind::File && !ready(input.fd, libc::EPOLLIN);
+        if input.about.shared && lacks_input() {
+            return no_input(cx, &input);
         }
-        if about.shared && !ready(fd, libc::EPOLLOUT) {
-            return self.not_ready(&about, fd, progress, Wait::on(fd, libc::EPOLLOUT));
+        if output.about.shared && !ready(output.fd, libc::EPOLLOUT) {
+            return cx.not_ready(&output, libc::EPOLLOUT);
         }
         let mut at = [0u64; 2];
         for (n, &address) in offsets.iter().enumerate().filter(|(_, a)| **a != 0) {
-            at[n] = process.bank.get(address)?;
+            at[n] = cx.process.bank.get(address)?;
         }
         let old = at;
         let mut place = |n: usize| if offsets[n] == 0 { 0 } else { &raw mut at[n] as u64 };
         // where the output may wait for room: so many there is room for
-        let turn = if about.shared { libc::PIPE_BUF as u64 } else { TURN };
-        let most = total.saturating_sub(progress.done).min(turn);
+        let turn = if output.about.shared { libc::PIPE_BUF as u64 } else { TURN };
+        let most = total.saturating_sub(cx.progress.done).min(turn);
+        let (from, to) = (input.fd as u64, output.fd as u64);
         let (number, args) = if range {
-            (libc::SYS_copy_file_range, [from as u64, place(0), fd as u64, place(1), most, args[5]])
+            (libc::SYS_copy_file_range, [from, place(0), to, place(1), most, args[5]])
         } else {
-            (libc::SYS_sendfile, [fd as u64, from as u64, place(0), most, 0, 0])
+            (libc::SYS_sendfile, [to, from, place(0), most, 0, 0])
         };
-        let copied = self.growing(fd, about.memory.as_ref(), |world| world.host.call(number, args));
+        let copied =
+            self.growing(output.fd, output.about.memory.as_ref(), |world| world.host.call(number, args));
         match copied {
             Ok(n) => {
                 for (i, &address) in offsets.iter().enumerate().filter(|(_, a)| **a != 0) {
                     if at[i] != old[i] {
-                        process.bank.write(address, &at[i].to_le_bytes())?;
+                        cx.process.bank.write(address, &at[i].to_le_bytes())?;
                     }
                 }
-                progress.done += n;
-                if n == 0 || progress.done >= total {
-                    return done(progress.done);
+                cx.progress.done += n;
+                if n == 0 || cx.progress.done >= total {
+                    return done(cx.progress.done);
                 }
                 next_turn()
             }
-            Err(Errno::EAGAIN) if lacks_input() => self.no_input(&source, from, progress),
-            Err(Errno::EAGAIN) => self.not_ready(&about, fd, progress, Wait::on(fd, libc::EPOLLOUT)),
-            Err(e) => write_stopped(process, progress, e),
+            Err(Errno::EAGAIN) if lacks_input() => no_input(cx, &input),
+            Err(Errno::EAGAIN) => cx.not_ready(&output, libc::EPOLLOUT),
+            Err(e) => cx.write_stopped(e),
         }
     }
+}
 
-    /// Nothing can be read now; of a stream, what there was is all.
-    fn no_input(&mut self, source: &Description, from: RawFd, progress: &mut Progress) -> Made {
-        if progress.done > 0 {
-            return done(progress.done);
-        }
-        self.not_ready(source, from, progress, Wait::on(from, libc::EPOLLIN))
+/// Ends or delays a copy whose source has nothing now; of a stream, all that was there has been copied.
+fn no_input(cx: &mut CallContext<'_>, source: &OpenFile) -> Made {
+    if cx.progress.done > 0 {
+        return done(cx.progress.done);
     }
+    cx.not_ready(source, libc::EPOLLIN)
 }

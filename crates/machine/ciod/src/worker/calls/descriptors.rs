@@ -3,16 +3,17 @@
 
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 
-use colony_fship::calls::{Call, number as nr};
+use colony_fship::Errno;
+use colony_fship::calls::number as nr;
 use colony_fship::spans;
-use colony_fship::{Errno, Request};
 
+use super::context::CallContext;
 use super::{Made, World, done, later};
 use crate::worker::process::{DESCRIPTORS, Descriptor, Kind, Process};
 
 impl World {
-    pub(super) fn duplicate(&mut self, call: &Call, process: &mut Process, args: &[u64; 6]) -> Made {
-        let number = u32::from(call.number);
+    pub(super) fn duplicate(&mut self, cx: &mut CallContext<'_>) -> Made {
+        let (number, args, process) = (cx.number(), cx.args(), &mut *cx.process);
         let flags = if number == nr::dup3 { args[2] } else { 0 };
         if flags & !(libc::O_CLOEXEC as u64) != 0 {
             return Err(Errno::EINVAL);
@@ -152,13 +153,14 @@ impl World {
         done(self.host.call(libc::SYS_ioctl, [fd, args[1] as u32 as u64, place, 0, 0, 0])?)
     }
 
-    pub(super) fn pipe(&mut self, call: &Call, process: &mut Process, request: &Request) -> Made {
-        spans::each(call, request, &process.bank, &mut |_| Ok(()))?;
-        let flags = if u32::from(call.number) == nr::pipe2 { request.args[1] } else { 0 };
+    pub(super) fn pipe(&mut self, cx: &mut CallContext<'_>) -> Made {
+        cx.check_memory()?;
+        let args = cx.args();
+        let flags = if cx.number() == nr::pipe2 { args[1] } else { 0 };
         let own = (libc::O_CLOEXEC | libc::O_NONBLOCK) as u64;
         let mut fds = [0i32; 2];
         self.host.call(libc::SYS_pipe2, [fds.as_mut_ptr() as u64, flags | own, 0, 0, 0, 0])?;
-        self.two(process, fds, Kind::Stream, flags, request.args[0])
+        self.two(cx.process, fds, Kind::Stream, flags, args[0])
     }
 
     /// Gives a process two new descriptors, and writes their numbers.

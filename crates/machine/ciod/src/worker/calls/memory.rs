@@ -2,15 +2,15 @@
 //! Files in memory (`memfd_create`), which no limit of the operating system counts: together, those of a job hold no more
 //! than the memory of its nodes.
 
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::rc::Rc;
 
-use colony_fship::calls::Call;
-use colony_fship::{Errno, Request};
+use colony_fship::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::fstat;
 
+use super::context::CallContext;
 use super::{Made, World, done};
 use crate::worker::charge::Charge;
 use crate::worker::process::{Descriptor, Kind, Process};
@@ -43,10 +43,9 @@ impl World {
     }
 
     /// `ftruncate` and `fallocate`.
-    pub(super) fn resize(&mut self, call: &Call, process: &mut Process, request: &Request) -> Made {
-        let file = process.files.get(request.args[0])?;
-        let (fd, about) = (file.fd.as_raw_fd(), file.about.clone());
-        self.growing(fd, about.memory.as_ref(), |world| world.replay(call, process, request))
+    pub(super) fn resize(&mut self, cx: &CallContext<'_>) -> Made {
+        let file = cx.file(cx.args()[0])?;
+        self.growing(file.fd, file.about.memory.as_ref(), |world| world.replay(cx))
     }
 
     /// Does what may make a file larger; a file in memory becomes no larger than its job's account allows (`EFBIG`).

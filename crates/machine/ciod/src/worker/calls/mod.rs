@@ -6,6 +6,7 @@
 //! and errors are its own. Calls that may wait, or that mean the worker's own state, have their own code: one file a
 //! family.
 
+mod context;
 mod copies;
 mod descriptors;
 mod exec;
@@ -19,74 +20,28 @@ mod poll;
 mod replay;
 mod rw;
 mod sockets;
+mod step;
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::rc::Rc;
-use std::time::Duration;
 
-use colony_fship::calls::{self, Call, Class, number as nr};
+use colony_fship::calls::{self, Class, number as nr};
 use colony_fship::{Errno, Request};
 
 use super::charge::Account;
 use super::host::Host;
-use super::image::Start;
 use super::output::Output;
 use super::process::Process;
-use super::start::Opened;
-use super::waits::{Progress, Wait};
+use super::waits::Progress;
 use crate::Rule;
-
-/// How a call went.
-pub(crate) enum Step {
-    /// It has this result.
-    Done(i64),
-    /// It goes on later.
-    Wait(Wait),
-    /// The process is to have another image.
-    Exec(Box<Exec>),
-}
-
-/// What `execve` needs.
-pub(crate) struct Exec {
-    pub(super) opened: Opened,
-    pub(super) start: Start,
-}
-
-/// Result of a call's own code.
-type Made = Result<Step, Errno>;
-
-fn done(result: u64) -> Made {
-    Ok(Step::Done(result as i64))
-}
-
-/// A transfer stops: what it has moved so far is its result, and the error only where that is nothing.
-fn stopped(progress: &Progress, error: Errno) -> Made {
-    if progress.done > 0 { done(progress.done) } else { Err(error) }
-}
-
-/// The same for a write, which makes a signal of it where nobody reads.
-fn write_stopped(process: &mut Process, progress: &Progress, error: Errno) -> Made {
-    if progress.done == 0 && error == Errno::EPIPE {
-        process.raise(libc::SIGPIPE as u32);
-    }
-    stopped(progress, error)
-}
-
-/// Others have their turn, then the call goes on.
-fn next_turn() -> Made {
-    Ok(Step::Wait(Wait { now: true, ..Wait::default() }))
-}
-
-/// Nothing tells when the call can go on: it is tried again now and then.
-fn later() -> Made {
-    const EVERY: Duration = Duration::from_millis(5);
-    Ok(Step::Wait(Wait { every: Some(EVERY), ..Wait::default() }))
-}
+use context::CallContext;
+pub(crate) use step::{Exec, Step};
+use step::{Made, done, later, next_turn};
 
 /// Bytes that one call moves before others have their turn.
 const TURN: u64 = 4 << 20;
 
-/// What all processes of the job share.
+/// State that all processes of the job share.
 pub(crate) struct World {
     pub(crate) host: Host,
     pub(crate) outputs: [Output; 2],
@@ -97,7 +52,7 @@ pub(crate) struct World {
     directory: Option<Rc<OwnedFd>>,
     /// The worker's mask.
     umask: u32,
-    /// Who the job is.
+    /// User and group of the job.
     ids: (u32, u32),
     /// Bytes that the job's files in memory may hold.
     memory: Account,
@@ -128,19 +83,13 @@ impl World {
     ) -> Result<Step, Rule> {
         let call = calls::find(u64::from(request.call)).filter(|c| c.class == Class::Shipped);
         let call = call.ok_or(Rule::Call(request.call))?;
-        let step = self.make(call, process, request, progress);
+        let step = self.make(&mut CallContext { call, process, request, progress });
         Ok(step.unwrap_or_else(|e| Step::Done(e.result())))
     }
 
-    fn make(
-        &mut self,
-        call: &Call,
-        process: &mut Process,
-        request: &Request,
-        progress: &mut Progress,
-    ) -> Made {
-        let args = &request.args;
-        match u32::from(call.number) {
+    fn make(&mut self, cx: &mut CallContext<'_>) -> Made {
+        let args = cx.args();
+        match cx.number() {
             nr::read
             | nr::write
             | nr::readv
@@ -150,41 +99,41 @@ impl World {
             | nr::preadv
             | nr::pwritev
             | nr::preadv2
-            | nr::pwritev2 => self.read_or_write(call, process, request, progress),
-            nr::open | nr::openat | nr::openat2 | nr::creat => self.open(call, process, request),
-            nr::memfd_create => self.memory_file(process, args),
-            nr::ftruncate | nr::fallocate => self.resize(call, process, request),
-            nr::close => process.files.remove(args[0]).and_then(|_| done(0)),
-            nr::close_range => self.close_range(process, args),
-            nr::dup | nr::dup2 | nr::dup3 => self.duplicate(call, process, args),
-            nr::fcntl => self.fcntl(process, args),
-            nr::flock => self.flock(process, args),
-            nr::ioctl => self.ioctl(process, args),
-            nr::pipe | nr::pipe2 => self.pipe(call, process, request),
-            nr::chdir => self.chdir(call, process, request),
-            nr::fchdir => self.fchdir(process, args),
+            | nr::pwritev2 => self.read_or_write(cx),
+            nr::open | nr::openat | nr::openat2 | nr::creat => self.open(cx),
+            nr::memfd_create => self.memory_file(cx.process, args),
+            nr::ftruncate | nr::fallocate => self.resize(cx),
+            nr::close => cx.process.files.remove(args[0]).and_then(|_| done(0)),
+            nr::close_range => self.close_range(cx.process, args),
+            nr::dup | nr::dup2 | nr::dup3 => self.duplicate(cx),
+            nr::fcntl => self.fcntl(cx.process, args),
+            nr::flock => self.flock(cx.process, args),
+            nr::ioctl => self.ioctl(cx.process, args),
+            nr::pipe | nr::pipe2 => self.pipe(cx),
+            nr::chdir => self.chdir(cx),
+            nr::fchdir => self.fchdir(cx.process, args),
             nr::umask => {
-                let old = std::mem::replace(&mut process.umask, args[0] as u32 & 0o777);
+                let old = std::mem::replace(&mut cx.process.umask, args[0] as u32 & 0o777);
                 done(old.into())
             }
-            nr::readlink | nr::readlinkat => self.readlink(call, process, request),
-            nr::execve => self.execve(process, args),
-            nr::poll | nr::ppoll => self.poll(call, process, request, progress),
-            nr::select | nr::pselect6 => self.select(call, process, request, progress),
-            nr::epoll_create | nr::epoll_create1 => self.epoll_create(call, process, args),
-            nr::epoll_ctl => self.epoll_ctl(process, args),
-            nr::epoll_wait | nr::epoll_pwait => self.epoll_wait(call, process, request, progress),
-            nr::socket => self.socket(process, args),
-            nr::socketpair => self.socketpair(call, process, request),
-            nr::connect => self.connect(process, args, progress),
-            nr::bind => self.bind(process, args),
-            nr::sendto | nr::sendmsg => self.send(call, process, request, progress),
-            nr::recvfrom | nr::recvmsg => self.receive(call, process, request, progress),
-            nr::getsockname | nr::getpeername => self.name(call, process, args),
-            nr::setsockopt => self.set_option(process, args),
-            nr::getsockopt => self.get_option(process, args),
-            nr::sendfile | nr::copy_file_range => self.copy(call, process, request, progress),
-            _ => self.replay(call, process, request),
+            nr::readlink | nr::readlinkat => self.readlink(cx),
+            nr::execve => self.execve(cx.process, args),
+            nr::poll | nr::ppoll => self.poll(cx),
+            nr::select | nr::pselect6 => self.select(cx),
+            nr::epoll_create | nr::epoll_create1 => self.epoll_create(cx),
+            nr::epoll_ctl => self.epoll_ctl(cx.process, args),
+            nr::epoll_wait | nr::epoll_pwait => self.epoll_wait(cx),
+            nr::socket => self.socket(cx.process, args),
+            nr::socketpair => self.socketpair(cx),
+            nr::connect => self.connect(cx),
+            nr::bind => self.bind(cx.process, args),
+            nr::sendto | nr::sendmsg => self.send(cx),
+            nr::recvfrom | nr::recvmsg => self.receive(cx),
+            nr::getsockname | nr::getpeername => self.name(cx),
+            nr::setsockopt => self.set_option(cx.process, args),
+            nr::getsockopt => self.get_option(cx.process, args),
+            nr::sendfile | nr::copy_file_range => self.copy(cx),
+            _ => self.replay(cx),
         }
     }
 

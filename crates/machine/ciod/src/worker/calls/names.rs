@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the paths of calls lead.
+//! Resolution of the paths of calls.
 //!
 //! A link in `/proc` leads to what no name leads to: to a descriptor of this worker, its directory, its memory. So the
 //! operating system walks a path with [`World::open_quietly`], which follows none of these, and the call is made on
@@ -9,14 +9,15 @@ use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 
 use colony_fship::Errno;
-use colony_fship::calls::{Arg, Call, number as nr};
+use colony_fship::calls::{Arg, number as nr};
 
 use super::World;
+use super::context::CallContext;
 use super::paths::{Itself, itself, program};
 use super::replay::Host;
 use crate::worker::process::Process;
 
-/// What a call does with the last part of a path, where that is a link.
+/// Handling of the last part of a path, if that is a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Last {
     /// It follows it.
@@ -27,7 +28,7 @@ enum Last {
     Made,
 }
 
-/// What call `number` does with the path that is its argument `n`; none for mere words.
+/// The way call `number` handles the path that is its argument `n`; none for arguments that are no paths.
 fn last(number: u32, n: usize, args: &[u64; 6]) -> Option<Last> {
     let unless = |at: usize| {
         if args[at] & libc::AT_SYMLINK_NOFOLLOW as u64 != 0 { Last::Looked } else { Last::Followed }
@@ -68,7 +69,7 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Whether a path is a name in the process's own directory, where it is what it says.
+/// Returns `true` if a path is a name in the process's own directory, which needs no resolution.
 fn is_plain(path: &CStr, last: Last) -> bool {
     path.is_empty() || last != Last::Followed && !path.to_bytes().contains(&b'/')
 }
@@ -76,15 +77,10 @@ fn is_plain(path: &CStr, last: Last) -> bool {
 impl World {
     /// Takes the process's place, and leads a call's paths to what was found there; these descriptors are to be kept
     /// until the call is made.
-    pub(super) fn lead(
-        &mut self,
-        call: &Call,
-        process: &Process,
-        host: &mut Host,
-    ) -> Result<Vec<OwnedFd>, Errno> {
+    pub(super) fn lead(&mut self, cx: &CallContext<'_>, host: &mut Host) -> Result<Vec<OwnedFd>, Errno> {
+        let (number, process) = (cx.number(), &*cx.process);
         self.become_process(process)?;
         let Some(own) = self.own.as_ref().map(|fd| fd.as_raw_fd() as u64) else { return Ok(Vec::new()) };
-        let number = u32::from(call.number);
         let args = host.args;
         let paths = host.paths.iter_mut().enumerate().filter_map(|(n, path)| {
             last(number, n, &args).and_then(|last| path.as_mut().map(|path| (n, path, last)))
@@ -97,7 +93,7 @@ impl World {
         let mut kept = Vec::new();
         let mut elsewhere = false;
         for (n, path, last) in paths.into_iter().filter(|(_, path, _)| !path.is_empty()) {
-            let directory = n.checked_sub(1).filter(|&d| call.args[d] == Arg::DirFd);
+            let directory = n.checked_sub(1).filter(|&d| cx.call.args[d] == Arg::DirFd);
             let at = directory.map_or(libc::AT_FDCWD as u64, |d| args[d]);
             *path = self.found(process, at, path, last, &mut kept)?;
             host.args[n] = path.as_ptr() as u64;

@@ -13,7 +13,7 @@ const UNKNOWN: Errno = Errno(92);
 /// Bytes of an option at most.
 const LENGTH: u64 = 4096;
 
-/// Whether an option is a plain value.
+/// Returns `true` if an option is a plain value.
 fn plain(level: u64, name: u64) -> bool {
     match (level as i32, name as i32) {
         // SO_DEBUG … SO_SNDTIMEO, SO_BINDTODEVICE, SO_TIMESTAMP, SO_ACCEPTCONN, SO_PROTOCOL, SO_DOMAIN
@@ -83,7 +83,7 @@ impl World {
         done(result)
     }
 
-    /// Why an option is refused: there is none of that name, or no socket.
+    /// The error of an unknown option: there is none of that name, or no socket.
     fn refused(&mut self, fd: u64) -> Errno {
         let (mut kind, mut length) = (0u32, 4u32);
         let (place, at) = (&raw mut kind as u64, &raw mut length as u64);

@@ -10,9 +10,10 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::rc::Rc;
 
-use colony_fship::calls::{Call, number as nr};
-use colony_fship::{Errno, Request};
+use colony_fship::Errno;
+use colony_fship::calls::number as nr;
 
+use super::context::CallContext;
 use super::replay::translate;
 use super::{Made, World, done, later};
 use crate::worker::process::{Descriptor, Kind, Process};
@@ -33,7 +34,7 @@ pub(super) enum Itself {
     Hidden,
 }
 
-/// What a path means that names a process's directory; none for all other paths.
+/// The meaning of a path that names a process's directory; none for all other paths.
 pub(super) fn itself(path: &CStr) -> Option<Itself> {
     let bytes = path.to_bytes();
     if bytes.first() != Some(&b'/') {
@@ -56,7 +57,7 @@ pub(super) fn itself(path: &CStr) -> Option<Itself> {
     }
 }
 
-/// How a file is opened, as `openat2` has it.
+/// Arguments of opening a file, as `openat2` has them.
 struct How {
     flags: u64,
     mode: u64,
@@ -100,17 +101,17 @@ impl How {
 }
 
 impl World {
-    pub(super) fn open(&mut self, call: &Call, process: &mut Process, request: &Request) -> Made {
-        let host = translate(call, process, request)?;
-        let args = host.args;
-        let (at, n, how) = match u32::from(call.number) {
+    pub(super) fn open(&mut self, cx: &mut CallContext<'_>) -> Made {
+        let host = translate(cx)?;
+        let (args, process) = (host.args, &mut *cx.process);
+        let (at, n, how) = match cx.call.number.into() {
             nr::open => (libc::AT_FDCWD as u64, 0, How::plain(args[1], args[2])),
             nr::creat => {
                 let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
                 (libc::AT_FDCWD as u64, 0, How::plain(flags as u64, args[1]))
             }
             nr::openat => (args[0], 1, How::plain(args[2], args[3])),
-            _ => (args[0], 1, extended(process, &request.args)?),
+            _ => (args[0], 1, extended(process, &cx.request.args)?),
         };
         let path = host.paths[n].as_deref().ok_or(Errno::EFAULT)?;
         match itself(path) {
@@ -159,7 +160,7 @@ impl World {
         if self.is_hidden(&fd) { Err(Errno::ENOENT) } else { Ok(fd) }
     }
 
-    /// Whether a file lies in a process's directory of `/proc`, wherever that is mounted.
+    /// Returns `true` if a file lies in a process's directory of `/proc`, wherever that is mounted.
     fn is_hidden(&mut self, fd: &OwnedFd) -> bool {
         // SAFETY: plain numbers
         let mut about: libc::statfs = unsafe { std::mem::zeroed() };
@@ -185,16 +186,16 @@ impl World {
         self.host.call(libc::SYS_newfstatat, args).is_ok() && about.st_mode & libc::S_IFMT == libc::S_IFIFO
     }
 
-    pub(super) fn chdir(&mut self, call: &Call, process: &mut Process, request: &Request) -> Made {
-        let host = translate(call, process, request)?;
+    pub(super) fn chdir(&mut self, cx: &mut CallContext<'_>) -> Made {
+        let host = translate(cx)?;
         let path = host.paths[0].as_deref().ok_or(Errno::EFAULT)?;
         if itself(path).is_some() {
             return Err(Errno::ENOENT);
         }
-        self.become_process(process)?;
+        self.become_process(cx.process)?;
         let flags = (libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC) as u64;
         let fd = self.open_quietly(libc::AT_FDCWD as u64, path, [flags, 0, 0])?;
-        self.enter(process, fd)
+        self.enter(cx.process, fd)
     }
 
     pub(super) fn fchdir(&mut self, process: &mut Process, args: &[u64; 6]) -> Made {
@@ -209,26 +210,26 @@ impl World {
         done(0)
     }
 
-    pub(super) fn readlink(&mut self, call: &Call, process: &mut Process, request: &Request) -> Made {
-        let mut host = translate(call, process, request)?;
-        let n = usize::from(u32::from(call.number) == nr::readlinkat);
+    pub(super) fn readlink(&mut self, cx: &mut CallContext<'_>) -> Made {
+        let mut host = translate(cx)?;
+        let n = usize::from(cx.number() == nr::readlinkat);
         let path = host.paths[n].as_deref().ok_or(Errno::EFAULT)?;
-        let (to, room) = (request.args[n + 1], request.args[n + 2]);
+        let (to, room) = (cx.args()[n + 1], cx.args()[n + 2]);
         match itself(path) {
             Some(Itself::Program) => {
-                let target = program(process)?;
+                let target = program(cx.process)?;
                 if room as i32 <= 0 {
                     return Err(Errno::EINVAL);
                 }
                 let bytes = target.as_bytes();
                 let length = bytes.len().min(room as usize);
-                process.bank.write(to, &bytes[..length])?;
+                cx.process.bank.write(to, &bytes[..length])?;
                 done(length as u64)
             }
             Some(_) => Err(Errno::ENOENT),
             None => {
-                let _kept = self.lead(call, process, &mut host)?;
-                done(self.host.call(i64::from(call.number), host.args)?)
+                let _kept = self.lead(cx, &mut host)?;
+                done(self.host.call(i64::from(cx.call.number), host.args)?)
             }
         }
     }
@@ -256,7 +257,7 @@ fn extended(process: &Process, args: &[u64; 6]) -> Result<How, Errno> {
     Ok(How { flags: field(0), mode: field(8), resolve: field(16) })
 }
 
-/// What a new file is.
+/// The kind of a new file.
 pub(super) fn kind(fd: &OwnedFd) -> Result<Kind, Errno> {
     let about = nix::sys::stat::fstat(fd).map_err(|e| Errno(e as i32 as u16))?;
     Ok(match about.st_mode & libc::S_IFMT {
@@ -272,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_means_the_process_itself_is_known() {
+    fn paths_of_the_process_itself_are_recognized() {
         let found = |p: &str| itself(&CString::new(p).expect("no zero"));
         assert_eq!(found("/dev/stdout"), Some(Itself::Descriptor(1)));
         assert_eq!(found("//proc/./self/fd/7"), Some(Itself::Descriptor(7)));

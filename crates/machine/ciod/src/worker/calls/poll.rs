@@ -4,14 +4,14 @@
 use std::os::fd::AsRawFd as _;
 use std::time::{Duration, Instant};
 
-use colony_fship::calls::{Call, number as nr};
-use colony_fship::spans;
-use colony_fship::{Errno, Request};
+use colony_fship::Errno;
+use colony_fship::calls::number as nr;
 use zerocopy::IntoBytes as _;
 
+use super::context::{CallContext, Timeout};
 use super::{Made, Step, World, done};
 use crate::worker::process::{DESCRIPTORS, Descriptor, Kind, Process};
-use crate::worker::waits::{Progress, Wait};
+use crate::worker::waits::Wait;
 
 /// One descriptor that is asked for.
 struct Asked {
@@ -20,11 +20,8 @@ struct Asked {
     found: i16,
 }
 
-/// How long a call may wait: `None` for ever.
-type Patience = Option<Duration>;
-
 impl World {
-    /// What there is of what is asked for; how many have something.
+    /// Finds the events of the descriptors that are asked for; returns the number of descriptors that have any.
     fn ask(&mut self, process: &Process, all: &mut [Asked]) -> Result<usize, Errno> {
         let mut fds: Vec<libc::pollfd> = all
             .iter()
@@ -54,10 +51,10 @@ impl World {
     }
 
     /// Goes on when one of them may have something, or the time is over.
-    fn until(process: &Process, all: &[Asked], progress: &mut Progress, patience: Patience) -> Step {
-        let mut wait = Wait { until: deadline(progress, patience), ..Wait::default() };
+    fn until(cx: &mut CallContext<'_>, all: &[Asked], timeout: Timeout) -> Step {
+        let mut wait = Wait { until: cx.deadline(timeout), ..Wait::default() };
         for a in all {
-            let Ok(file) = process.files.get(a.number) else { continue };
+            let Ok(file) = cx.process.files.get(a.number) else { continue };
             let mut events = a.events;
             if let Kind::Output(n) = file.about.kind
                 && events & libc::POLLOUT != 0
@@ -73,25 +70,19 @@ impl World {
         Step::Wait(wait)
     }
 
-    pub(super) fn poll(
-        &mut self,
-        call: &Call,
-        process: &mut Process,
-        request: &Request,
-        progress: &mut Progress,
-    ) -> Made {
-        let args = &request.args;
+    pub(super) fn poll(&mut self, cx: &mut CallContext<'_>) -> Made {
+        let args = cx.args();
         let count = args[1] as u32 as u64;
         if count > DESCRIPTORS as u64 {
             return Err(Errno::EINVAL);
         }
-        spans::each(call, request, &process.bank, &mut |_| Ok(()))?;
-        let patience = if u32::from(call.number) == nr::poll {
+        cx.check_memory()?;
+        let timeout = if cx.number() == nr::poll {
             u64::try_from(args[2] as i32).ok().map(Duration::from_millis)
         } else {
-            time(process, args[2], 1)?
+            time(cx.process, args[2], 1)?
         };
-        let bytes = if count == 0 { Vec::new() } else { process.bank.bytes(args[0], count * 8)? };
+        let bytes = if count == 0 { Vec::new() } else { cx.process.bank.bytes(args[0], count * 8)? };
         let mut all: Vec<Asked> = bytes
             .chunks_exact(8)
             .map(|c| Asked {
@@ -100,24 +91,18 @@ impl World {
                 found: 0,
             })
             .collect();
-        let found = self.ask(process, &mut all)?;
-        if found == 0 && !over(progress, patience) {
-            return Ok(Self::until(process, &all, progress, patience));
+        let found = self.ask(cx.process, &mut all)?;
+        if found == 0 && !cx.is_over(timeout) {
+            return Ok(Self::until(cx, &all, timeout));
         }
         for (n, a) in all.iter().enumerate() {
-            process.bank.write(args[0] + n as u64 * 8 + 6, &a.found.to_le_bytes())?;
+            cx.process.bank.write(args[0] + n as u64 * 8 + 6, &a.found.to_le_bytes())?;
         }
         done(found as u64)
     }
 
-    pub(super) fn select(
-        &mut self,
-        call: &Call,
-        process: &mut Process,
-        request: &Request,
-        progress: &mut Progress,
-    ) -> Made {
-        /// What makes a descriptor readable, writable, exceptional.
+    pub(super) fn select(&mut self, cx: &mut CallContext<'_>) -> Made {
+        /// Events that make a descriptor readable, writable, exceptional.
         const ASKED: [i16; 3] = [
             libc::POLLIN | libc::POLLRDNORM | libc::POLLRDBAND,
             libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND,
@@ -125,26 +110,26 @@ impl World {
         ];
         const FOUND: [i16; 3] =
             [ASKED[0] | libc::POLLHUP | libc::POLLERR, ASKED[1] | libc::POLLERR, libc::POLLPRI];
-        let args = &request.args;
+        let args = cx.args();
         let count = usize::try_from(args[0] as i32).map_err(|_| Errno::EINVAL)?.min(DESCRIPTORS);
-        spans::each(call, request, &process.bank, &mut |_| Ok(()))?;
-        let unit = if u32::from(call.number) == nr::select { 1000 } else { 1 };
-        let patience = time(process, args[4], unit)?;
+        cx.check_memory()?;
+        let unit = if cx.number() == nr::select { 1000 } else { 1 };
+        let timeout = time(cx.process, args[4], unit)?;
         let words = count.div_ceil(64);
         let mut sets = [vec![0u64; words], vec![0; words], vec![0; words]];
         for (set, &at) in sets.iter_mut().zip(&args[1..4]).filter(|(_, at)| **at != 0 && words > 0) {
-            colony_fship::spans::Memory::read(&process.bank, at, set.as_mut_bytes())?;
+            colony_fship::spans::Memory::read(&cx.process.bank, at, set.as_mut_bytes())?;
         }
         let has = |set: &[u64], n: usize| set[n / 64] >> (n % 64) & 1 != 0;
         let mut all = Vec::new();
         for n in 0..count {
             let events = (0..3).filter(|&s| has(&sets[s], n)).fold(0, |e, s| e | ASKED[s]);
             if events != 0 {
-                process.files.get(n as u64)?;
+                cx.process.files.get(n as u64)?;
                 all.push(Asked { number: n as u64, events, found: 0 });
             }
         }
-        self.ask(process, &mut all)?;
+        self.ask(cx.process, &mut all)?;
         let mut results = [vec![0u64; words], vec![0; words], vec![0; words]];
         let mut found = 0;
         for a in &all {
@@ -154,34 +139,36 @@ impl World {
                 found += 1;
             }
         }
-        if found == 0 && !over(progress, patience) {
-            return Ok(Self::until(process, &all, progress, patience));
+        if found == 0 && !cx.is_over(timeout) {
+            return Ok(Self::until(cx, &all, timeout));
         }
         for (set, &at) in results.iter().zip(&args[1..4]).filter(|(_, at)| **at != 0 && words > 0) {
-            process.bank.write(at, set.as_bytes())?;
+            cx.process.bank.write(at, set.as_bytes())?;
         }
         // Linux tells how much of the time is left
         if args[4] != 0 {
-            let left = progress
+            let left = cx
+                .progress
                 .deadline
-                .map_or(patience.unwrap_or_default(), |at| at.saturating_duration_since(Instant::now()));
+                .map_or(timeout.unwrap_or_default(), |at| at.saturating_duration_since(Instant::now()));
             let left = [left.as_secs(), u64::from(left.subsec_nanos()) / unit];
-            process.bank.write(args[4], left.as_bytes())?;
+            cx.process.bank.write(args[4], left.as_bytes())?;
         }
         done(found)
     }
 
-    pub(super) fn epoll_create(&mut self, call: &Call, process: &mut Process, args: &[u64; 6]) -> Made {
-        let sized = u32::from(call.number) == nr::epoll_create;
+    pub(super) fn epoll_create(&mut self, cx: &mut CallContext<'_>) -> Made {
+        let args = cx.args();
+        let sized = cx.number() == nr::epoll_create;
         if sized && args[0] as i32 <= 0 {
             return Err(Errno::EINVAL);
         }
-        process.files.free(0)?;
+        cx.process.files.free(0)?;
         let flags = if sized { 0 } else { args[0] };
         let fd =
             self.host.open(libc::SYS_epoll_create1, [flags | libc::EPOLL_CLOEXEC as u64, 0, 0, 0, 0, 0])?;
         let closes = flags & libc::EPOLL_CLOEXEC as u64 != 0;
-        done(process.files.insert(0, Descriptor::new(fd, Kind::Epoll, false, closes))?)
+        done(cx.process.files.insert(0, Descriptor::new(fd, Kind::Epoll, false, closes))?)
     }
 
     pub(super) fn epoll_ctl(&mut self, process: &mut Process, args: &[u64; 6]) -> Made {
@@ -194,38 +181,32 @@ impl World {
         done(self.host.call(libc::SYS_epoll_ctl, args)?)
     }
 
-    pub(super) fn epoll_wait(
-        &mut self,
-        call: &Call,
-        process: &mut Process,
-        request: &Request,
-        progress: &mut Progress,
-    ) -> Made {
-        let args = &request.args;
+    pub(super) fn epoll_wait(&mut self, cx: &mut CallContext<'_>) -> Made {
+        let args = cx.args();
         let most = args[2] as i32;
         if most <= 0 || most > i32::MAX / 12 {
             return Err(Errno::EINVAL);
         }
-        let fd = process.files.host(args[0])?;
-        spans::each(call, request, &process.bank, &mut |_| Ok(()))?;
+        let fd = cx.process.files.host(args[0])?;
+        cx.check_memory()?;
         // so many fit in any memory, and more than there are descriptors never come
         let most = (most as u64).min(DESCRIPTORS as u64);
         let mut events = vec![0u8; most as usize * 12];
-        let patience = u64::try_from(args[3] as i32).ok().map(Duration::from_millis);
+        let timeout = u64::try_from(args[3] as i32).ok().map(Duration::from_millis);
         let count =
             self.host.call(libc::SYS_epoll_wait, [fd as u64, events.as_mut_ptr() as u64, most, 0, 0, 0])?;
-        if count == 0 && !over(progress, patience) {
-            let until = deadline(progress, patience);
+        if count == 0 && !cx.is_over(timeout) {
+            let until = cx.deadline(timeout);
             return Ok(Step::Wait(Wait { until, ..Wait::on(fd, libc::EPOLLIN) }));
         }
         let used = (count as usize * 12).min(events.len());
-        process.bank.write(args[1], &events[..used])?;
+        cx.process.bank.write(args[1], &events[..used])?;
         done(count)
     }
 }
 
 /// A `timespec` (unit 1 ns) or `timeval` (unit 1000 ns); null is for ever.
-fn time(process: &Process, address: u64, unit: u64) -> Result<Patience, Errno> {
+fn time(process: &Process, address: u64, unit: u64) -> Result<Timeout, Errno> {
     if address == 0 {
         return Ok(None);
     }
@@ -237,17 +218,4 @@ fn time(process: &Process, address: u64, unit: u64) -> Result<Patience, Errno> {
     }
     let part = Duration::from_nanos(part.saturating_mul(unit));
     Ok(Some(Duration::from_secs(seconds).saturating_add(part)))
-}
-
-/// When the call gives up; one that is made again keeps it.
-fn deadline(progress: &mut Progress, patience: Patience) -> Option<Instant> {
-    if !progress.again {
-        progress.deadline = patience.and_then(|p| Instant::now().checked_add(p));
-    }
-    progress.deadline
-}
-
-fn over(progress: &mut Progress, patience: Patience) -> bool {
-    patience.is_some_and(|p| p.is_zero())
-        || deadline(progress, patience).is_some_and(|at| at <= Instant::now())
 }

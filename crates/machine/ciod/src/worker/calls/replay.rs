@@ -3,10 +3,10 @@
 
 use std::ffi::CString;
 
-use colony_fship::calls::{Arg, Call};
-use colony_fship::spans;
-use colony_fship::{Errno, Request};
+use colony_fship::Errno;
+use colony_fship::calls::Arg;
 
+use super::context::CallContext;
 use super::{Made, World, done};
 use crate::worker::process::Process;
 
@@ -18,10 +18,11 @@ pub(super) struct Host {
 }
 
 /// Translates the arguments of a call. What is an address leads to as many bytes of the process's as the call uses.
-pub(super) fn translate(call: &Call, process: &Process, request: &Request) -> Result<Host, Errno> {
-    spans::each(call, request, &process.bank, &mut |_| Ok(()))?;
+pub(super) fn translate(cx: &CallContext<'_>) -> Result<Host, Errno> {
+    cx.check_memory()?;
+    let process = &*cx.process;
     let mut host = Host { args: [0; 6], paths: Default::default() };
-    for (n, (&arg, &value)) in call.args.iter().zip(&request.args).enumerate() {
+    for (n, (&arg, &value)) in cx.call.args.iter().zip(cx.args()).enumerate() {
         host.args[n] = match arg {
             Arg::Val => value,
             Arg::Fd => process.files.host(value)? as u64,
@@ -60,9 +61,9 @@ fn place(process: &Process, address: u64) -> u64 {
 
 impl World {
     /// Makes a call as it is.
-    pub(super) fn replay(&mut self, call: &Call, process: &mut Process, request: &Request) -> Made {
-        let mut host = translate(call, process, request)?;
-        let _kept = self.lead(call, process, &mut host)?;
-        done(self.host.call(i64::from(call.number), host.args)?)
+    pub(super) fn replay(&mut self, cx: &CallContext<'_>) -> Made {
+        let mut host = translate(cx)?;
+        let _kept = self.lead(cx, &mut host)?;
+        done(self.host.call(i64::from(cx.call.number), host.args)?)
     }
 }

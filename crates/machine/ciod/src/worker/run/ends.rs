@@ -165,8 +165,8 @@ impl Worker {
         Ok(())
     }
 
-    /// What channel `c` of a node says whose processes have ended: that it wants work, and before that what another
-    /// thread had asked for when it was stopped, which nobody waits for.
+    /// Takes requests of channel `c` of a node whose processes have ended: a request for work, and before that requests
+    /// of another thread that was stopped, which nobody waits for.
     pub(super) fn left_over(&mut self, n: usize, c: usize) -> io::Result<()> {
         self.drop_requests(n, c)?;
         if c == 0 && self.nodes[n].wants_job() { self.asked(n) } else { Ok(()) }

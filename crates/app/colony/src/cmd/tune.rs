@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `colony tune`: the doctor's remedies as transactions.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use colony_doctor::{Examination, Node};
+use colony_node::cpu::CpuSet;
+use colony_tune::{
+    Applied, Linux, OnFailure, Plan, Profile, Progress, Reverted, Standing, Transaction, TuneError,
+};
+use colony_view::tune as view;
+use serde::Serialize;
+
+use crate::exit::wrong;
+
+/// Make the doctor's remedies on this node as one transaction, and revert them by name
+///
+/// A transaction keeps every value it changes in a journal in /run/colony-tune before the first change, reads every value back, and
+/// is undone as a whole if a change fails. A transaction that was interrupted is undone by the next `apply` or `revert`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    Show(Show),
+    Apply(Apply),
+    Revert(Revert),
+    Export(Export),
+}
+
+#[derive(clap::Args)]
+struct Target {
+    /// The job's CPUs [default: every CPU except the lowest-numbered one]
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<CpuSet>,
+    /// Changes: hpc, latency, or a TOML file
+    #[arg(long, default_value = "hpc", value_name = "PROFILE")]
+    profile: String,
+    /// Files below this directory instead of this node's /proc and /sys, for trials
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+}
+
+/// Show applied transactions, and the changes that a profile would make
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  colony tune show
+  colony tune show --profile latency --cpus 2-15
+  colony tune show --json | jq '.plan.steps'")]
+struct Show {
+    #[command(flatten)]
+    target: Target,
+    /// Print JSON for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// Make a profile's changes
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  sudo colony tune apply
+  sudo colony tune apply --profile latency --skip turbo
+  sudo colony tune apply --profile site.toml --name tonight
+
+Settings end with the next boot. `colony tune export` makes them permanent.")]
+struct Apply {
+    #[command(flatten)]
+    target: Target,
+    /// Name of the transaction [default: that of the profile]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Rule whose changes are left out; may be given more than once
+    #[arg(long, value_name = "RULE")]
+    skip: Vec<String>,
+    /// Leave out changes that fail, instead of undoing all of them
+    #[arg(long)]
+    keep_going: bool,
+    /// Print JSON for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// Restore the values that a transaction has changed
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  sudo colony tune revert hpc
+  sudo colony tune revert --all")]
+struct Revert {
+    /// Name of the transaction [default: the only one]
+    #[arg(value_name = "NAME", conflicts_with = "all")]
+    name: Option<String>,
+    /// Revert all transactions, the last one first
+    #[arg(long)]
+    all: bool,
+    /// Restore values that another program has changed since, too
+    #[arg(long)]
+    force: bool,
+    /// Files below this directory instead of this node's /proc and /sys, for trials
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+    /// Print JSON for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// Print a profile's changes for other programs: the kernel command line, or a TuneD profile
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  colony tune export kernel-command-line
+  colony tune export tuned > /etc/tuned/colony/tuned.conf")]
+struct Export {
+    /// Form of the output
+    #[arg(value_enum)]
+    form: Form,
+    #[command(flatten)]
+    target: Target,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Form {
+    /// Parameters that need a boot, on one line
+    KernelCommandLine,
+    /// A TuneD profile
+    Tuned,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    match args.action {
+        Command::Show(a) => show(&a)?,
+        Command::Apply(a) => return apply(&a),
+        Command::Revert(a) => revert(&a)?,
+        Command::Export(a) => export(&a)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Target {
+    fn examine(&self) -> anyhow::Result<Examination> {
+        let root = self.root.as_deref().unwrap_or(Path::new("/"));
+        Ok(colony_doctor::examine(&Node::open(root, self.cpus.as_ref())?))
+    }
+}
+
+/// The machine, or the files of a trial.
+fn linux(root: Option<&Path>) -> Linux {
+    root.map_or_else(Linux::new, |root| Linux::below(root, &root.join("run/colony-tune")))
+}
+
+/// JSON document of `colony tune show --json`.
+#[derive(Serialize)]
+struct Shown<'a> {
+    schema: &'static str,
+    /// `None` if this user may not read the journals.
+    transactions: Option<Vec<ShownTransaction>>,
+    profile: &'a Profile,
+    plan: Plan,
+}
+
+#[derive(Serialize)]
+struct ShownTransaction {
+    transaction: Transaction,
+    /// State of each step's setting now.
+    standings: Vec<Standing>,
+}
+
+fn show(a: &Show) -> anyhow::Result<()> {
+    let profile = Profile::find(&a.target.profile)?;
+    let plan = Plan::new(&a.target.examine()?, &profile);
+    let linux = linux(a.target.root.as_deref());
+    let transactions = match colony_tune::list(&linux) {
+        Err(TuneError::Journal { source, .. }) if source.kind() == std::io::ErrorKind::PermissionDenied => {
+            note!("applied transactions are shown to root only");
+            None
+        }
+        all => {
+            let state = |t: Transaction| {
+                let standings = t.steps.iter().map(|s| colony_tune::standing(&linux, s)).collect();
+                ShownTransaction { transaction: t, standings }
+            };
+            Some(all?.into_iter().map(state).collect::<Vec<_>>())
+        }
+    };
+    let shown = Shown { schema: "colony.tune.show/1", transactions, profile: &profile, plan };
+    super::print(a.json, &shown, |s| {
+        let pairs = |all: &Vec<ShownTransaction>| -> Vec<_> {
+            all.iter().map(|t| (t.transaction.clone(), t.standings.clone())).collect()
+        };
+        let applied = s.transactions.as_ref().map(|all| view::transactions(&pairs(all)) + "\n");
+        applied.unwrap_or_default() + &view::plan(&s.plan, s.profile)
+    })
+}
+
+/// JSON document of `colony tune apply --json`.
+#[derive(Serialize)]
+struct Made<'a> {
+    schema: &'static str,
+    transaction: &'a Transaction,
+    /// Steps whose settings had the value already.
+    unneeded: &'a [colony_tune::Step],
+    plan: &'a Plan,
+    /// Findings with steps that the doctor finds again after all changes.
+    still_found: &'a [String],
+}
+
+fn apply(a: &Apply) -> anyhow::Result<ExitCode> {
+    let mut profile = Profile::find(&a.target.profile)?;
+    profile.except.extend(a.skip.iter().cloned());
+    let plan = Plan::new(&a.target.examine()?, &profile);
+    if let Some(unknown) = a.skip.iter().find(|s| !plan.left_out.iter().any(|l| is_of_rule(&l.id, s))) {
+        return Err(wrong(format!(
+            "--skip {unknown}: the doctor finds nothing of this name; colony tune show lists all"
+        )));
+    }
+    let linux = linux(a.target.root.as_deref());
+    let _lock = lock(&linux)?;
+    let on_failure = if a.keep_going { OnFailure::KeepGoing } else { OnFailure::Undo };
+    let name = a.name.as_ref().unwrap_or(&profile.name);
+    let applied = colony_tune::apply(&linux, name, plan.steps.clone(), on_failure)?;
+    let still = still_found(&a.target.examine()?, &applied);
+    let made = Made {
+        schema: "colony.tune.apply/1",
+        transaction: &applied.transaction,
+        unneeded: &applied.unneeded,
+        plan: &plan,
+        still_found: &still,
+    };
+    super::print(a.json, &made, |_| view::applied(&applied, &plan, &still))?;
+    let failed = applied.transaction.steps.iter().any(|s| matches!(s.progress, Progress::Failed { .. }));
+    Ok(ExitCode::from(u8::from(failed)))
+}
+
+/// Returns `true` if a finding is of a rule, or has this very name.
+fn is_of_rule(id: &str, rule: &str) -> bool {
+    id == rule || id.split(':').next() == Some(rule)
+}
+
+/// Findings with steps that are found again: the change has not taken effect, or not yet.
+fn still_found(now: &Examination, applied: &Applied) -> Vec<String> {
+    let made =
+        |id: &str| applied.transaction.steps.iter().any(|s| s.progress == Progress::Done && s.reason == id);
+    now.findings.iter().filter(|f| made(&f.id)).map(|f| f.id.clone()).collect()
+}
+
+/// Keeps other transactions out, and undoes one that was interrupted.
+fn lock(linux: &Linux) -> anyhow::Result<impl Drop + use<>> {
+    let lock = linux.lock().map_err(|e| {
+        let hint = if e.kind() == std::io::ErrorKind::PermissionDenied {
+            "; only root changes settings"
+        } else {
+            ""
+        };
+        anyhow::anyhow!("the journals of transactions: {e}{hint}")
+    })?;
+    for r in colony_tune::recover(linux).context("undoing a transaction that was interrupted")? {
+        note!(
+            "the transaction {} was interrupted; its {} changes are undone",
+            r.name,
+            r.reverted.undone.len()
+        );
+    }
+    Ok(lock)
+}
+
+/// JSON document of `colony tune revert --json`.
+#[derive(Serialize)]
+struct AllReverted {
+    schema: &'static str,
+    reverted: Vec<OneReverted>,
+}
+
+#[derive(Serialize)]
+struct OneReverted {
+    name: String,
+    #[serde(flatten)]
+    reverted: Reverted,
+}
+
+fn revert(a: &Revert) -> anyhow::Result<()> {
+    let linux = linux(a.root.as_deref());
+    let _lock = lock(&linux)?;
+    let applied: Vec<String> = colony_tune::list(&linux)?.into_iter().map(|t| t.name).collect();
+    let names = match (&a.name, &applied[..]) {
+        (Some(name), _) => vec![name.clone()],
+        (None, all) if a.all => all.iter().rev().cloned().collect(),
+        (None, [only]) => vec![only.clone()],
+        (None, []) => return Err(wrong("no transaction is applied")),
+        (None, all) => return Err(wrong(format!("name one of {}, or give --all", all.join(", ")))),
+    };
+    let mut reverted = Vec::new();
+    for name in names {
+        let done = colony_tune::revert(&linux, &name, a.force)?;
+        reverted.push(OneReverted { name, reverted: done });
+    }
+    let document = AllReverted { schema: "colony.tune.revert/1", reverted };
+    super::print(a.json, &document, |d| {
+        d.reverted.iter().map(|r| view::reverted(&r.name, &r.reverted)).collect()
+    })
+}
+
+fn export(a: &Export) -> anyhow::Result<()> {
+    let profile = Profile::find(&a.target.profile)?;
+    let plan = Plan::new(&a.target.examine()?, &profile);
+    match a.form {
+        Form::KernelCommandLine => {
+            super::print_text(&format!("{}\n", colony_tune::kernel_command_line(&plan)))
+        }
+        Form::Tuned => super::print_text(&colony_tune::tuned(&plan, &profile)),
+    }
+}

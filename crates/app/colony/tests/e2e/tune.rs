@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `colony tune` on files in place of a node's settings. `vm::tune` has the same on a kernel.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::common::{Public, colony, error, failed, fails, json, text};
+
+const INTERVAL: &str = "proc/sys/vm/stat_interval";
+
+/// A node of four CPUs as files, and settings `many` of a profile beside the doctor's.
+struct Trial {
+    dir: tempfile::TempDir,
+    profile: PathBuf,
+}
+
+impl Trial {
+    fn new(many: usize) -> Self {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let mut files = vec![
+            ("sys/devices/system/cpu/online".to_owned(), "0-3\n"),
+            ("proc/sys/kernel/random/boot_id".to_owned(), "trial\n"),
+            (INTERVAL.to_owned(), "1\n"),
+        ];
+        let settings: Vec<String> = (0..many).map(|n| format!("proc/sys/trial/{n}")).collect();
+        files.extend(settings.iter().map(|f| (f.clone(), "1\n")));
+        for (file, value) in files {
+            let file = dir.path().join(file);
+            fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+            fs::write(file, value).expect("a file");
+        }
+        let profile = dir.path().join("many.toml");
+        let set = |f: &String| format!("[[set]]\nfile = \"/{f}\"\nvalue = \"0\"\n");
+        let rules = "only = [\"stat-interval\"]\nlevel = \"note\"\n";
+        let toml = format!("name = \"many\"\n{rules}{}", settings.iter().map(set).collect::<String>());
+        fs::write(&profile, toml).expect("a file");
+        Self { dir, profile }
+    }
+
+    fn root(&self) -> &str {
+        self.dir.path().to_str().expect("plain")
+    }
+
+    /// `verb` of `colony tune` with this trial's files, and its profile where the verb takes one.
+    fn args<'a>(&'a self, verb: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+        let profile = ["--profile", self.profile.to_str().expect("plain")];
+        let profile = if verb == "revert" { &[][..] } else { &profile[..] };
+        [&["tune", verb, "--root", self.root()][..], profile, more].concat()
+    }
+
+    /// Every setting with its value.
+    fn settings(&self) -> BTreeMap<PathBuf, String> {
+        fn add(folder: &Path, to: &mut BTreeMap<PathBuf, String>) {
+            for entry in fs::read_dir(folder).expect("a folder") {
+                let path = entry.expect("readable").path();
+                match path.is_dir() {
+                    true => add(&path, to),
+                    false => drop(to.insert(path.clone(), fs::read_to_string(path).expect("text"))),
+                }
+            }
+        }
+        let mut all = BTreeMap::new();
+        ["proc", "sys"].iter().for_each(|f| add(&self.dir.path().join(f), &mut all));
+        all
+    }
+
+    fn interval(&self) -> String {
+        fs::read_to_string(self.dir.path().join(INTERVAL)).expect("there")
+    }
+}
+
+#[test]
+fn a_profile_is_applied_shown_and_reverted_by_name() {
+    let trial = Trial::new(3);
+    let before = trial.settings();
+    let shown = json(&trial.args("show", &["--json"]));
+    assert_eq!(shown["plan"]["steps"].as_array().map(Vec::len), Some(4), "{shown}");
+    assert_eq!(trial.settings(), before, "show changes nothing");
+
+    let made = text(&trial.args("apply", &[]));
+    assert!(made.contains("4 of 4 changes made") && made.contains("colony tune revert many"), "{made}");
+    assert_ne!(trial.interval().trim(), "1");
+    let again = colony().args(trial.args("apply", &[])).output().expect("runs");
+    failed("a second apply", &again, 2, "the transaction many is applied already");
+    assert!(text(&trial.args("show", &[])).contains("4 of 4 changes in effect"));
+
+    // a value of somebody else's stays, and is named
+    fs::write(trial.dir.path().join("proc/sys/trial/1"), "7\n").expect("ours");
+    assert!(text(&trial.args("show", &[])).contains("changed since, now 7"));
+    let reverted = json(&trial.args("revert", &["many", "--json"]));
+    assert_eq!(reverted["reverted"][0]["changed_since"][0]["now"], "7", "{reverted}");
+    fs::write(trial.dir.path().join("proc/sys/trial/1"), "1\n").expect("ours");
+    assert_eq!(trial.settings(), before);
+    let none = colony().args(trial.args("revert", &["many"])).output().expect("runs");
+    failed("a second revert", &none, 2, "no transaction is named many; none is applied");
+}
+
+#[test]
+fn a_transaction_killed_at_any_moment_is_undone_whole() {
+    let trial = Trial::new(400);
+    let before = trial.settings();
+    let mut interrupted = 0;
+    for round in 0..25 {
+        // longer than a whole run at the end, on a quiet machine
+        let mut child = Command::new(crate::common::program())
+            .args(trial.args("apply", &[]))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("runs");
+        std::thread::sleep(Duration::from_micros(1500 * round));
+        let _ = child.kill();
+        child.wait().expect("ours");
+        // one that is killed while it undoes is undone by the next
+        let mut child = colony_revert(&trial).spawn().expect("runs");
+        std::thread::sleep(Duration::from_micros(700 * (round % 7)));
+        let _ = child.kill();
+        child.wait().expect("ours");
+        let last = colony_revert(&trial).stderr(Stdio::piped()).output().expect("runs");
+        interrupted += usize::from(error(&last).contains("was interrupted"));
+        assert!(matches!(last.status.code(), Some(0 | 2)), "{}", error(&last));
+        assert!(trial.settings() == before, "round {round}: {}", error(&last));
+    }
+    eprintln!("{interrupted} of 25 were interrupted in a transaction");
+}
+
+fn colony_revert(trial: &Trial) -> Command {
+    let mut command = Command::new(crate::common::program());
+    command.args(trial.args("revert", &["--all"])).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+#[test]
+fn a_setting_that_fails_undoes_the_others_or_is_left_out() {
+    let trial = Trial::new(3);
+    let before = trial.settings();
+    let refusing = trial.dir.path().join("proc/sys/trial/2");
+    fs::remove_file(&refusing).expect("ours");
+    fs::create_dir(&refusing).expect("a folder in place of the setting");
+    let out = colony().args(trial.args("apply", &[])).output().expect("runs");
+    failed("a folder", &out, 1, "/proc/sys/trial/2");
+    assert_eq!(trial.interval().trim(), "1", "nothing is changed");
+    let out = colony().args(trial.args("apply", &["--keep-going"])).output().expect("runs");
+    assert_eq!(out.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&out.stdout);
+    assert!(said.contains("3 of 4 changes made") && said.contains("not made"), "{said}");
+    text(&trial.args("revert", &[]));
+    fs::remove_dir(&refusing).expect("ours");
+    fs::write(&refusing, "1\n").expect("ours");
+    assert_eq!(trial.settings(), before);
+}
+
+#[test]
+fn two_transactions_at_once_and_in_either_order_leave_the_first_values() {
+    let trial = Trial::new(50);
+    let before = trial.settings();
+    let both = ["one", "two"].map(|name| {
+        let more = ["--name", name];
+        let mut command = Command::new(crate::common::program());
+        command.args(trial.args("apply", &more)).stdout(Stdio::null()).spawn().expect("runs")
+    });
+    for mut child in both {
+        assert!(child.wait().expect("ours").success());
+    }
+    // the second found every value made, and is no transaction
+    let shown = json(&trial.args("show", &["--json"]));
+    assert_eq!(shown["transactions"].as_array().map(Vec::len), Some(1), "{shown}");
+    text(&trial.args("revert", &["--all"]));
+    assert_eq!(trial.settings(), before);
+}
+
+#[test]
+fn wrong_profiles_and_names_are_told_with_the_remedy() {
+    let trial = Trial::new(1);
+    let root = trial.root();
+    fails(&["tune", "apply", "--root", root, "--profile", "/no/such.toml"], 2, "built in are hpc, latency");
+    fails(&["tune", "apply", "--root", root, "--skip", "irqs"], 2, "--skip irqs");
+    fails(&["tune", "apply", "--root", root, "--name", "a/b"], 2, "letters, digits");
+    fails(&["tune", "apply", "--root", root, "--cpus", "9"], 2, "CPU 9 is not online");
+    fails(&["tune", "show", "--root", "/no/such"], 2, "/no/such");
+    fails(&["tune", "revert", "--root", root], 2, "no transaction is applied");
+    fails(&["tune", "revert", "--root", root, "x", "--all"], 2, "--all");
+    let wrong = trial.dir.path().join("wrong.toml");
+    fs::write(&wrong, "name = \"x\"\n[[set]]\nfile = \"/etc/passwd\"\nvalue = \"\"\n").expect("ours");
+    fails(&["tune", "apply", "--root", root, "--profile", wrong.to_str().expect("plain")], 2, "/etc/passwd");
+}
+
+#[test]
+fn other_users_see_the_plan_and_change_nothing() {
+    let Some(public) = Public::new() else { return };
+    let out = public.colony().args(["tune", "apply"]).output().expect("runs");
+    assert_eq!(out.status.code(), Some(1), "{}", error(&out));
+    assert!(error(&out).contains("only root changes settings"), "{}", error(&out));
+    let out = public.colony().args(["tune", "show"]).output().expect("runs");
+    assert!(out.status.success(), "{}", error(&out));
+}
+
+#[test]
+fn a_plan_is_exported_for_other_programs() {
+    let trial = Trial::new(1);
+    let tuned = text(&[
+        "tune",
+        "export",
+        "tuned",
+        "--root",
+        trial.root(),
+        "--profile",
+        trial.profile.to_str().expect("plain"),
+    ]);
+    assert!(tuned.contains("[main]") && tuned.contains("[sysctl]\nvm.stat_interval="), "{tuned}");
+    assert!(tuned.contains("trial.0=0"), "{tuned}");
+    // one line, also where no parameter is proposed
+    let line = text(&["tune", "export", "kernel-command-line", "--root", trial.root()]);
+    assert_eq!(line.lines().count(), 1);
+}

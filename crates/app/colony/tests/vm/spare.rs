@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `colony run --spare-cores` on nodes of four CPUs: cpuset partitions, their fallbacks, and the node as before.
+
+use colony_sched::spare::Partition;
+use colony_vm::{Accel, Vm};
+
+use crate::common::{collecting, node_with, report, sh, study};
+
+/// `state` prints what a reservation changes: groups, CPUs of every task that lives on, settings.
+const STATE: &str = r#"
+G=/sys/fs/cgroup
+state() {
+    echo "groups $(ls -d $G/colony* $G/*/*/colony* 2>/dev/null | wc -l)"
+    for f in $G/cpuset.cpus.effective $G/cgroup.subtree_control $G/slurm/cgroup.subtree_control \
+        $G/slurm/step/cgroup.subtree_control $G/slurm/cpuset.cpus.exclusive /proc/sys/vm/stat_interval \
+        /sys/devices/virtual/workqueue/cpumask /proc/irq/default_smp_affinity /proc/irq/*/smp_affinity
+    do [ ! -e $f ] || echo "$f $(cat $f 2>/dev/null)"; done
+    for pid in 1 2 $KEPT; do echo "$pid $(grep Cpus_allowed_list /proc/$pid/status)"; done
+    ls /run/colony-undo 2>/dev/null | grep spare$ || true
+    ls /run/colony-tune 2>/dev/null | grep json || true
+}
+settled() { for i in $(seq 300); do state > /tmp/now; cmp -s /tmp/before /tmp/now && return; sleep 0.1; done; diff /tmp/before /tmp/now; }
+spare="colony run --spare-cores 1 --backend none"
+"#;
+
+fn four() -> Option<Vm> {
+    Some(node_with(&[])?.cpus(4).accel(Accel::SingleThread))
+}
+
+#[test]
+fn a_job_cannot_leave_its_cpus_and_others_cannot_enter() {
+    let Some(vm) = four() else { return };
+    let names = ["alone", "nested", "agent", "ext", "unbound", "affinity"];
+    let out = sh(
+        &collecting(vm, &names),
+        &format!(
+            r#"{STATE}
+        sleep 1000 & A=$!
+        sh -c 'taskset -p 4 $$ > /dev/null; exec sleep 1000' & B=$!
+        KEPT="$A $B"
+        for i in $(seq 100); do grep -q 'list:.2$' /proc/$B/status && break; sleep 0.1; done
+        state > /tmp/before
+        # the job asks for the spare CPU and for all of them, and gets its own; the others are off them
+        $spare --out /tmp/alone.json -- sh -c 'taskset -p 1 $$ && exit 3; taskset -p f $$ > /dev/null
+            grep Cpus_allowed_list /proc/$$/status > /tmp/job; cat /sys/fs/cgroup/colony-spare.*/cpuset.cpus.partition >> /tmp/job
+            grep Cpus_allowed_list /proc/'$A'/status /proc/'$B'/status > /tmp/others' 2> /tmp/err || {{ cat /tmp/err; false; }}
+        test "$(tr -d '\t' < /tmp/job)" = "Cpus_allowed_list:1-3
+isolated"
+        test "$(grep -c 'list:.0$' /tmp/others)" = 2 || {{ cat /tmp/others; false; }}
+        settled
+        # below the groups of a batch system, with the agent and with the scheduler in the kernel
+        mkdir -p $G/slurm/step; echo $$ > $G/slurm/step/cgroup.procs; state > /tmp/before
+        $spare --out /tmp/nested.json -- sh -c 'grep -q /slurm/step/colony-spare /proc/self/cgroup' 2> /tmp/err || {{ cat /tmp/err; false; }}
+        settled
+        echo $$ > $G/cgroup.procs; state > /tmp/before
+        colony run --spare-cores 1 --backend agent --out /tmp/agent.json -- sleep 1 2> /dev/null
+        settled
+        colony run --spare-cores 1 --backend sched-ext --out /tmp/ext.json -- sleep 1 2> /dev/null
+        settled
+        # threads that are not bound to a CPU are spread
+        $spare --out /tmp/unbound.json -- sh -c '
+            for i in 1 2; do (while [ ! -e /tmp/spread ]; do :; done) & done
+            for i in $(seq 600); do grep -q root /sys/fs/cgroup/colony-spare.*/cpuset.cpus.partition && break; sleep 0.1; done
+            : > /tmp/spread; wait' 2> /dev/null
+        settled
+        # a second run while the first one has the cores
+        (: > /tmp/first; exec $spare -- sh -c ': > /tmp/started; while [ -e /tmp/first ]; do sleep 0.1; done') 2> /dev/null & R=$!
+        while [ ! -e /tmp/started ]; do sleep 0.1; done
+        $spare -- true 2> /tmp/err && false || test $? = 2
+        grep -q 'no core is left to the job' /tmp/err
+        rm /tmp/first; wait $R; settled
+        # what the job leaves running gets all CPUs back
+        $spare -- sh -c 'sleep 1000 > /dev/null 2>&1 & echo $! > /tmp/left' 2> /dev/null
+        grep -q 'list:.0-3' /proc/$(cat /tmp/left)/status
+        # without control groups: affinities, and members that leave are brought back
+        umount $G; state > /tmp/before
+        $spare --out /tmp/affinity.json -- sh -c 'taskset -p 1 $$ > /dev/null
+            for i in $(seq 600); do grep -q "list:.1-3" /proc/$$/status && exit 0; sleep 0.1; done; exit 4' 2> /dev/null
+        settled
+        "#
+        ),
+    );
+    let spare = |name: &str| report(&out, name).spare.expect("a reservation");
+    for (name, partition) in [
+        ("alone", Partition::Isolated),
+        ("nested", Partition::Isolated),
+        ("agent", Partition::Isolated),
+        ("ext", Partition::Isolated),
+        ("unbound", Partition::Balanced),
+        ("affinity", Partition::Affinity),
+    ] {
+        let spare = spare(name);
+        assert_eq!(spare.partition, partition, "{name}: {:?}", spare.fallbacks);
+        assert_eq!(spare.not_undone, Vec::<String>::new(), "{name}");
+        assert!(spare.settings.iter().all(|s| s.refused.is_none()), "{name}: {:?}", spare.settings);
+        assert!(!spare.settings.is_empty() && !spare.interrupts.is_empty(), "{name}");
+        // kernel threads of their CPUs, and nothing else
+        let strange = |s: &&colony_sched::spare::Staying| s.reason != "kernel thread of its CPU";
+        assert_eq!(spare.staying.iter().find(strange), None, "{name}");
+    }
+    assert!(spare("affinity").brought_back > 0);
+}
+
+#[test]
+fn everything_is_as_before_whoever_is_killed() {
+    let Some(vm) = four() else { return };
+    sh(
+        &vm,
+        &format!(
+            r#"{STATE}
+        sh -c 'taskset -p 6 $$ > /dev/null; exec sleep 1000' & KEPT=$!
+        for i in $(seq 100); do grep -q 'list:.1-2' /proc/$KEPT/status && break; sleep 0.1; done
+        state > /tmp/before
+        guard() {{ for p in /proc/[0-9]*; do [ "$(cat $p/comm 2>/dev/null)" = colony-spare ] && tr '\0' ' ' < $p/cmdline 2>/dev/null | grep -q spare-guard && echo ${{p#/proc/}}; done; true; }}
+        begin() {{ rm -f /tmp/pid; $spare -- sh -c 'echo $$ > /tmp/pid; exec sleep 1000' 2> /dev/null & R=$!
+            while [ ! -s /tmp/pid ]; do sleep 0.1; done; J=$(cat /tmp/pid); }}
+        ended() {{ settled; grep -q 'list:.0-3' /proc/$J/status; kill -9 $J 2> /dev/null; wait $R 2> /dev/null || true; }}
+        # the command alone
+        begin; kill -9 $R; ended; echo the command
+        # the command and its guard at once
+        begin; X=$(guard); test -n "$X"; kill -9 $R $X; ended; echo both
+        # the guard first: the command itself undoes, and nothing is left when it is killed after
+        begin; kill -9 $(guard); kill $R; wait $R || true; settled
+        begin; kill -9 $(guard); kill -9 $R; ended
+        # in the middle of the reservation
+        for round in 1 2 3 4 5 6; do
+            $spare -- sleep 1000 2> /dev/null & R=$!
+            i=0; while [ ! -e /run/colony-undo/$R.*.spare ]; do i=$((i+1)); [ $i -lt 100000 ] || break; done
+            i=0; while [ $i -lt $((round * 200)) ]; do i=$((i+1)); done
+            kill -9 $R; wait $R 2> /dev/null || true; settled; echo round $round
+        done
+        # a job that forks without end is let go, too
+        $spare -- sh -c ': > /tmp/forks; while [ -e /tmp/forks ]; do sh -c : & wait; done' 2> /dev/null & R=$!
+        while [ ! -e /tmp/forks ]; do sleep 0.1; done
+        kill -9 $R; settled; rm /tmp/forks
+        "#
+        ),
+    );
+}
+
+#[test]
+fn a_spare_core_takes_the_daemons_off_the_job() {
+    let Some(rows) = study("spare-core") else { return };
+    let value = |what: &str| {
+        let row = rows.iter().find(|r| r["what"].as_str().is_some_and(|w| w.starts_with(what)));
+        row.unwrap_or_else(|| panic!("no row {what}: {rows:?}"))["value"].as_f64().expect("a value")
+    };
+    assert!(value("nothing: stolen") > 0.1, "the daemons are there");
+    for case in ["a spare core", "a spare core and windows of 80 %"] {
+        let less = value(&format!("{case}: less stolen"));
+        assert!(less > 100.0, "{case}: {less} times: {rows:?}");
+    }
+    // the detours left are few, and a host under load makes them longer
+    assert!(value("1024 nodes: allreduce") > 10.0, "{rows:?}");
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `colony tune` on a kernel's own settings: made, read back, undone, whatever ends it.
+
+use colony_vm::Accel;
+
+use crate::common::{node_with, sh};
+
+/// `values` prints every setting that a file of the kernel holds, as far as profiles change them.
+const FUNCTIONS: &str = r#"
+values() {
+    for f in /proc/sys/vm/stat_interval /proc/sys/vm/dirty_writeback_centisecs /proc/sys/vm/compaction_proactiveness \
+        /proc/sys/kernel/timer_migration /proc/sys/kernel/watchdog /proc/sys/kernel/nmi_watchdog \
+        /proc/sys/kernel/sched_rt_runtime_us /sys/devices/virtual/workqueue/cpumask \
+        /sys/kernel/mm/transparent_hugepage/enabled /sys/kernel/mm/transparent_hugepage/khugepaged/defrag \
+        /proc/irq/default_smp_affinity /proc/irq/*/smp_affinity /sys/devices/system/machinecheck/machinecheck0/check_interval
+    do [ ! -e $f ] || echo "$f $(cat $f 2>/dev/null)"; done
+}
+"#;
+
+#[test]
+fn a_profile_takes_effect_in_the_kernel_and_is_undone() {
+    let Some(vm) = node_with(&[]) else { return };
+    let out = sh(
+        &vm.cpus(2).accel(Accel::SingleThread),
+        &format!(
+            r#"{FUNCTIONS}
+        values > /tmp/before
+        colony tune apply --cpus 1 --keep-going || test $? = 1
+        values > /tmp/tuned
+        if cmp -s /tmp/before /tmp/tuned; then echo nothing is changed; false; fi
+        test "$(cat /proc/sys/vm/stat_interval)" = 10
+        colony tune show --cpus 1 --json > /tmp/show
+        if grep '"changed"' /tmp/show; then cat /tmp/show; false; fi
+        colony tune revert
+        values > /tmp/after
+        diff /tmp/before /tmp/after
+        # a full disk for the journal: nothing is changed
+        rm -rf /run/colony-tune; mkdir -m 700 /run/colony-tune
+        mount -t tmpfs -o size=4k,mode=700 none /run/colony-tune
+        : > /run/colony-tune/lock; head -c 8192 /dev/zero > /run/colony-tune/full || true
+        if colony tune apply --cpus 1 2> /tmp/error; then echo applied without a journal; false; fi
+        grep -q 'the node is unchanged' /tmp/error || {{ cat /tmp/error; false; }}
+        umount /run/colony-tune
+        values > /tmp/after
+        diff /tmp/before /tmp/after
+        # read-only settings, as in a container
+        mount -o remount,ro /sys
+        colony tune apply --cpus 1 > /tmp/out 2>&1 && made=yes || made=no
+        mount -o remount,rw /sys
+        test $made = yes || {{ values > /tmp/after; diff /tmp/before /tmp/after; }}
+        test $made = no || colony tune revert
+        values > /tmp/after
+        diff /tmp/before /tmp/after
+        "#
+        ),
+    );
+    eprintln!("{}", out.text());
+}
+
+#[test]
+fn a_transaction_killed_in_the_kernel_is_undone_by_the_next_command() {
+    let Some(vm) = node_with(&[]) else { return };
+    sh(
+        &vm.cpus(2).accel(Accel::SingleThread),
+        &format!(
+            r#"{FUNCTIONS}
+        values > /tmp/before
+        for round in 1 2 3 4 5 6 7 8; do
+            colony tune apply --cpus 1 --keep-going > /dev/null 2>&1 & A=$!
+            # until the journal is there, and some steps more
+            for wait in $(seq 2000); do ls /run/colony-tune/*.json > /dev/null 2>&1 && break; done
+            i=0; while [ $i -lt $((round * 40)) ]; do i=$((i+1)); done
+            kill -9 $A 2> /dev/null || true
+            wait $A 2> /dev/null || true
+            colony tune revert --all > /tmp/out 2>&1 || test $? = 2
+            values > /tmp/after
+            diff /tmp/before /tmp/after
+        done
+        "#
+        ),
+    );
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Findings about a node, their costs, and what to change.
+
+use std::fmt::Write;
+
+use colony_doctor::Finding;
+use colony_doctor::remedy::Remedy;
+use colony_project::changes::Added;
+use colony_study::advice::{Advice, Cost, Costed, Noise};
+use colony_study::format::NOT_SEEN;
+
+use crate::table::{self, broken, name, wrap};
+use crate::units::{count, percent, time};
+
+/// Columns of the words before a line of a finding.
+const WORD: usize = 8;
+/// Stands for a figure that the time did not suffice for.
+pub(crate) const NOT_SIMULATED: &str = "?";
+/// Evidence, and characters of a command, that are shown unless the finding is explained.
+const SHOWN: usize = 3;
+const COMMAND: usize = 300;
+
+/// Everything, in tables and text of at most 80 columns.
+#[must_use]
+pub fn advice(a: &Advice) -> String {
+    let mut out = head(a);
+    if !a.findings.is_empty() {
+        let cost =
+            a.noise.as_ref().map_or("cost".into(), |n| format!("cost on {} nodes", count(n.nodes.into())));
+        let mut t = table::new(["finding", "level", cost.as_str(), "remedy"]);
+        for f in &a.findings {
+            t.add_row([
+                name(&f.finding.id, 30),
+                f.finding.level.name().into(),
+                self::cost(&f.cost),
+                when(&f.finding).into(),
+            ]);
+        }
+        let _ = writeln!(out, "\n{t}");
+    }
+    out.push_str(&sequence(a));
+    for f in &a.findings {
+        let _ = write!(out, "\n{}", finding(f, false));
+    }
+    if !a.undecided.is_empty() {
+        let _ = writeln!(out, "\nundecided:");
+        for u in &a.undecided {
+            let _ = writeln!(out, "{}", indented(&u.id, 26, &name(&u.reason, 400)));
+        }
+    }
+    if a.findings.is_empty() {
+        out.push_str("\nno finding\n");
+    }
+    for note in notes(a) {
+        let _ = writeln!(out, "{}", wrap(&format!("note: {note}")));
+    }
+    out
+}
+
+fn head(a: &Advice) -> String {
+    let host = name(a.host.as_deref().unwrap_or("node"), 30);
+    let kernel = a.kernel.as_deref().map_or(String::new(), |k| format!(" · Linux {}", name(k, 30)));
+    let mut out = format!("{}\n", wrap(&format!("{host}{kernel} · job on CPUs {}", a.cpus)));
+    if let Some(noise) = &a.noise {
+        let _ = writeln!(out, "{}", wrap(&measured(noise)));
+    }
+    out
+}
+
+/// The noise of the job's CPUs in a sentence.
+#[must_use]
+pub fn measured(n: &Noise) -> String {
+    let worst = n.worst.as_ref().map_or(String::new(), |(source, share)| {
+        format!(", most by {} ({})", name(source, 30), percent(*share))
+    });
+    format!(
+        "stolen: {}{worst}; on {} nodes this noise adds {} to a step of {}",
+        percent(n.stolen_share),
+        count(n.nodes.into()),
+        added(&n.all),
+        time(n.quiet_ns)
+    )
+}
+
+/// The changes in order, with what each leaves.
+fn sequence(a: &Advice) -> String {
+    let Some(noise) = a.noise.as_ref().filter(|_| !a.sequence.is_empty()) else { return String::new() };
+    let mut t = table::new(["What to change, in this order", "noise left adds", "remedy"]);
+    t.add_row(["(nothing)".to_owned(), added(&noise.all), String::new()]);
+    for (number, step) in a.sequence.iter().enumerate() {
+        let when = a.finding(&step.finding).map_or("", |f| when(&f.finding));
+        t.add_row([format!("{}. {}", number + 1, name(&step.finding, 40)), added(&step.left), when.into()]);
+    }
+    format!("\n{t}\n")
+}
+
+fn notes(a: &Advice) -> Vec<String> {
+    let mut notes = a.notes.clone();
+    match &a.noise {
+        Some(n) => notes.push(format!(
+            "cost: time that the sources of this finding alone add to a step of {} (work and an allreduce), with its 95 % \
+             interval; costs do not add up; ≤: the remedy takes a part of these sources; {NOT_SEEN}: the trace has none of \
+             them; –: no trace can show them",
+            time(n.quiet_ns)
+        )),
+        None if a.notes.is_empty() => {
+            notes.push("no trace: `colony measure` makes one, then this command shows costs".into());
+        }
+        None => {}
+    }
+    if !a.findings.is_empty() {
+        notes.push("--explain FINDING prints all commands of a finding, unbroken".into());
+    }
+    notes
+}
+
+pub(crate) fn when(f: &Finding) -> &'static str {
+    match f.remedies.first() {
+        None => "advice",
+        Some(r) if r.needs_reboot() => "reboot",
+        Some(_) => "now",
+    }
+}
+
+/// A cost with its interval.
+pub(crate) fn cost(c: &Cost) -> String {
+    match c {
+        Cost::NoTrace | Cost::NoSource => "–".into(),
+        Cost::NotSeen => NOT_SEEN.into(),
+        Cost::NotSimulated => NOT_SIMULATED.into(),
+        Cost::Simulated { added: a, at_most, .. } => {
+            format!("{}{}", if *at_most { "≤ " } else { "" }, added(a))
+        }
+    }
+}
+
+/// A share of an iteration with its interval: `212 % ± 8 %`.
+#[must_use]
+pub fn added(a: &Added) -> String {
+    let half = a.ci95.map_or(String::new(), |half| format!(" ± {}", percent(half)));
+    format!("{}{half}", percent(a.share))
+}
+
+/// A finding: title, evidence, remedies with risk and undo. `whole`: nothing is shortened.
+#[must_use]
+pub fn finding(f: &Costed, whole: bool) -> String {
+    let mut out =
+        format!("{}\n", wrap(&format!("{}: {}", name(&f.finding.id, 40), name(&f.finding.title, 300))));
+    let most = if whole { usize::MAX } else { SHOWN };
+    for e in f.finding.evidence.iter().take(most) {
+        let _ =
+            writeln!(out, "{}", indented("  seen", WORD, &name(&format!("{}: {}", e.file, e.value), 400)));
+    }
+    if f.finding.evidence.len() > most {
+        let _ =
+            writeln!(out, "{}", indented("", WORD, &format!("… {} more", f.finding.evidence.len() - most)));
+    }
+    for remedy in &f.finding.remedies {
+        out.push_str(&self::remedy(remedy, whole));
+    }
+    if let Some(advice) = &f.finding.advice {
+        let _ = writeln!(out, "{}", indented("  advice", WORD, &name(advice, 400)));
+    }
+    out
+}
+
+/// The commands of a finding's first remedy below `what`, shortened.
+#[must_use]
+pub(crate) fn first_remedy(what: &str, f: &Costed) -> String {
+    format!("{what}\n{}", commands("  do", &f.commands, false))
+}
+
+/// Commands behind a word, one a line.
+fn commands(word: &str, all: &[String], whole: bool) -> String {
+    let mut out = String::new();
+    let most = if whole { usize::MAX } else { SHOWN };
+    for line in all.iter().take(most) {
+        // a command is not broken: it is there to be pasted
+        let shown = name(line, if whole { usize::MAX - 1 } else { COMMAND });
+        let _ = match whole {
+            true => writeln!(out, "{word:WORD$} {shown}"),
+            false => writeln!(out, "{}", indented(word, WORD, &shown)),
+        };
+    }
+    if all.len() > most {
+        let _ = writeln!(out, "{}", indented("", WORD, &format!("… {} more", all.len() - most)));
+    }
+    out
+}
+
+fn remedy(r: &Remedy, whole: bool) -> String {
+    let mut out = commands("  do", &r.commands(), whole);
+    out.push_str(&commands("  undo", &r.undo_commands(), whole));
+    let _ = writeln!(out, "{}", indented("  risk", WORD, &name(&r.risk, 300)));
+    if let Some(keep) = &r.keep {
+        let _ = writeln!(out, "{}", indented("  keep", WORD, &name(keep, 300)));
+    }
+    out
+}
+
+/// Text of at most 80 columns behind a word; its further lines are as far in.
+pub(crate) fn indented(word: &str, width: usize, text: &str) -> String {
+    let room = usize::from(table::WIDTH) - width - 1;
+    let lines = broken(text, room);
+    let mut out = String::new();
+    for (number, line) in lines.iter().enumerate() {
+        let word = if number == 0 { word } else { "" };
+        let _ = write!(out, "{}{word:width$} {line}", if number == 0 { "" } else { "\n" });
+    }
+    out
+}

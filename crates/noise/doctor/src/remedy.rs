@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Remedies as data: a program can apply a [`Change`] and undo it, a person can paste its command.
+
+use colony_node::cpu::CpuSet;
+use serde::{Deserialize, Serialize};
+
+/// Changes that together remove a finding.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remedy {
+    /// The changes, in order; their undos run in the opposite order.
+    pub changes: Vec<Change>,
+    /// The harm the changes may do, one sentence.
+    pub risk: String,
+    /// A way to keep the change over a restart, if the changes themselves do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<String>,
+}
+
+/// One change of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Change {
+    /// The same value into some files.
+    Write {
+        /// The files, with the value each has now.
+        files: Vec<FileNow>,
+        /// The value to write.
+        value: String,
+    },
+    /// A command, and the command that undoes it.
+    Command {
+        /// Program and arguments.
+        apply: Vec<String>,
+        /// Program and arguments; `None` if nothing is to be undone.
+        undo: Option<Vec<String>>,
+    },
+    /// A parameter of the kernel's command line; takes effect at the next boot.
+    KernelParameter {
+        /// The parameter with its value, as `nohz_full=1-3`.
+        parameter: String,
+        /// The parameter it replaces, if one is on the command line now.
+        replaces: Option<String>,
+    },
+    /// A line in a configuration file, and the command that makes a service read it.
+    Line {
+        /// The file.
+        file: String,
+        /// The line.
+        line: String,
+        /// Program and arguments.
+        reload: Vec<String>,
+    },
+}
+
+/// A file and its value before a change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileNow {
+    /// The file.
+    pub file: String,
+    /// Its value.
+    pub value: String,
+}
+
+impl Remedy {
+    /// Changes with their risk.
+    pub(crate) fn new(changes: impl IntoIterator<Item = Change>, risk: &str) -> Self {
+        Self { changes: changes.into_iter().collect(), risk: risk.into(), keep: None }
+    }
+
+    /// `value` into one file that has `now`.
+    pub(crate) fn write(file: &str, now: &str, value: &str, risk: &str) -> Self {
+        Self::new([Change::write(file, now, value)], risk)
+    }
+
+    /// `value` into `/proc/sys/…`, with the line that keeps it.
+    pub(crate) fn sysctl(file: &str, now: &str, value: &str, risk: &str) -> Self {
+        let name = file.trim_start_matches("/proc/sys/").replace('/', ".");
+        Self::write(file, now, value, risk)
+            .keep(format!("the line `{name} = {value}` in /etc/sysctl.d/90-colony.conf"))
+    }
+
+    /// A kernel parameter that takes the place of `replaces`.
+    pub(crate) fn parameter(parameter: String, replaces: Option<&str>, risk: &str) -> Self {
+        let replaces = replaces.filter(|old| *old != parameter).map(str::to_owned);
+        Self::new([Change::KernelParameter { parameter, replaces }], risk)
+    }
+
+    pub(crate) fn keep(mut self, how: impl Into<String>) -> Self {
+        self.keep = Some(how.into());
+        self
+    }
+
+    /// Returns `true` if the node must boot again before the remedy takes effect.
+    #[must_use]
+    pub fn needs_reboot(&self) -> bool {
+        self.changes.iter().any(|c| matches!(c, Change::KernelParameter { .. }))
+    }
+
+    /// The commands that apply it, one a line, for a root shell.
+    #[must_use]
+    pub fn commands(&self) -> Vec<String> {
+        self.changes.iter().flat_map(Change::commands).collect()
+    }
+
+    /// The commands that undo it, one a line, for a root shell.
+    #[must_use]
+    pub fn undo_commands(&self) -> Vec<String> {
+        self.changes.iter().rev().flat_map(Change::undo_commands).collect()
+    }
+}
+
+impl Change {
+    /// `value` into one file that has `now`.
+    pub(crate) fn write(file: &str, now: &str, value: &str) -> Self {
+        Self::writes([(file.to_owned(), now.to_owned())], value)
+    }
+
+    /// `value` into files, each with the value it has.
+    pub(crate) fn writes(files: impl IntoIterator<Item = (String, String)>, value: &str) -> Self {
+        let files = files.into_iter().map(|(file, value)| FileNow { file, value: value.trim().to_owned() });
+        Self::Write { files: files.collect(), value: value.to_owned() }
+    }
+
+    /// A command with its undo.
+    pub(crate) fn command(apply: &[&str], undo: &[&str]) -> Self {
+        let words = |all: &[&str]| all.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
+        Self::Command { apply: words(apply), undo: (!undo.is_empty()).then(|| words(undo)) }
+    }
+
+    /// The commands of a root shell that make the change.
+    #[must_use]
+    pub fn commands(&self) -> Vec<String> {
+        match self {
+            Self::Write { files, value } => write_command(files.iter().map(|f| f.file.as_str()), value),
+            Self::Command { apply, .. } => vec![shell(apply)],
+            Self::KernelParameter { parameter, replaces: None } => {
+                vec![format!("# add to the kernel command line, then reboot: {parameter}")]
+            }
+            Self::KernelParameter { parameter, replaces: Some(old) } => {
+                vec![format!("# on the kernel command line, replace {old}, then reboot: {parameter}")]
+            }
+            Self::Line { file, line, reload } => {
+                vec![format!("printf '%s\\n' {} >> {}", quote(line), quote(file)), shell(reload)]
+            }
+        }
+    }
+
+    /// The commands of a root shell that undo the change.
+    #[must_use]
+    pub fn undo_commands(&self) -> Vec<String> {
+        match self {
+            Self::Write { files, .. } => {
+                let mut values: Vec<&str> = files.iter().map(|f| f.value.as_str()).collect();
+                values.sort_unstable();
+                values.dedup();
+                let of = |value: &str| {
+                    let same = files.iter().filter(|f| f.value == value);
+                    write_command(same.map(|f| f.file.as_str()), value)
+                };
+                values.into_iter().flat_map(of).collect()
+            }
+            Self::Command { undo, .. } => undo.iter().map(|words| shell(words)).collect(),
+            Self::KernelParameter { parameter, replaces: None } => {
+                vec![format!("# remove from the kernel command line, then reboot: {parameter}")]
+            }
+            Self::KernelParameter { parameter, replaces: Some(old) } => {
+                vec![format!("# on the kernel command line, replace {parameter}, then reboot: {old}")]
+            }
+            Self::Line { file, line, reload } => {
+                // -x: the whole line; -F: as it stands
+                let keep = format!("grep -vxF {} {}", quote(line), quote(file));
+                vec![
+                    format!("{keep} > /run/colony-line; cat /run/colony-line > {}", quote(file)),
+                    shell(reload),
+                ]
+            }
+        }
+    }
+}
+
+/// `echo` into one file, `tee` into several.
+fn write_command<'a>(files: impl Iterator<Item = &'a str>, value: &str) -> Vec<String> {
+    let files: Vec<String> = files.map(quote).collect();
+    let echo = if value.is_empty() { "echo".to_owned() } else { format!("echo {}", quote(value)) };
+    match &files[..] {
+        [] => Vec::new(),
+        [file] => vec![format!("{echo} > {file}")],
+        files => vec![format!("{echo} | tee {} > /dev/null", files.join(" "))],
+    }
+}
+
+fn shell(words: &[String]) -> String {
+    words.iter().map(|w| quote(w)).collect::<Vec<_>>().join(" ")
+}
+
+/// A word that a POSIX shell reads as `text`, whatever is in it. Control characters cannot be in a command that is
+/// pasted, and are written as `printf` writes them in octal.
+#[must_use]
+pub fn quote(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    if !text.chars().any(char::is_control) {
+        return format!("'{}'", text.replace('\'', r"'\''"));
+    }
+    let octal = text.bytes().map(|b| match b {
+        b if b.is_ascii_alphanumeric() || b"/._-".contains(&b) => char::from(b).to_string(),
+        b => format!("\\0{b:03o}"),
+    });
+    format!("\"$(printf %b '{}')\"", octal.collect::<String>())
+}
+
+/// The CPUs as a hexadecimal mask in groups of 32, as the kernel's mask files read them: `1,00000000`.
+#[must_use]
+pub fn mask(cpus: &CpuSet) -> String {
+    let words = cpus.iter().last().map_or(1, |last| last / 32 + 1);
+    let mut groups = vec![0u32; words];
+    for cpu in cpus.iter() {
+        groups[cpu / 32] |= 1 << (cpu % 32);
+    }
+    let mut text = String::new();
+    for (place, group) in groups.iter().rev().enumerate() {
+        match place {
+            0 => text.push_str(&format!("{group:x}")),
+            _ => text.push_str(&format!(",{group:08x}")),
+        }
+    }
+    text
+}
+
+/// The CPUs of a mask in the kernel's form.
+#[must_use]
+pub fn parse_mask(text: &str) -> Option<CpuSet> {
+    let text = text.trim();
+    if text.is_empty() {
+        return None;
+    }
+    let mut cpus = Vec::new();
+    for (place, group) in text.rsplit(',').enumerate() {
+        let group = u32::from_str_radix(group.trim(), 16).ok()?;
+        cpus.extend((0..32).filter(|bit| group & (1 << bit) != 0).map(|bit| place * 32 + bit));
+    }
+    (cpus.iter().all(|&c| c < CpuSet::LIMIT)).then(|| cpus.into_iter().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_mask_of_many_cpus_has_commas() {
+        let mask_of = |list: &str| mask(&list.parse().expect("a list"));
+        assert_eq!(mask_of("0"), "1");
+        assert_eq!(mask_of("0-31"), "ffffffff");
+        assert_eq!(mask_of("0,32"), "1,00000001");
+        assert_eq!(mask_of("95"), "80000000,00000000,00000000");
+        assert_eq!(parse_mask("g"), None);
+    }
+
+    #[test]
+    fn undos_are_in_the_opposite_order_and_by_value() {
+        let remedy = Remedy::new(
+            [
+                Change::writes(
+                    [("/a".into(), "1\n".into()), ("/b".into(), "2".into()), ("/c".into(), "1".into())],
+                    "0",
+                ),
+                Change::command(&["swapoff", "/dev/a b"], &["swapon", "/dev/a b"]),
+            ],
+            "none",
+        );
+        assert_eq!(remedy.commands(), ["echo 0 | tee /a /b /c > /dev/null", "swapoff '/dev/a b'"]);
+        assert_eq!(
+            remedy.undo_commands(),
+            ["swapon '/dev/a b'", "echo 1 | tee /a /c > /dev/null", "echo 2 > /b"]
+        );
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn a_shell_reads_a_quoted_word_as_it_was(text in "[^\0]{0,20}") {
+            let script = format!("printf %s {}", quote(&text));
+            let out = Command::new("sh").args(["-c", &script]).output().expect("a shell");
+            // a shell takes line ends off the end of what a command printed
+            prop_assert_eq!(String::from_utf8_lossy(&out.stdout), text.trim_end_matches('\n'));
+        }
+
+        #[test]
+        fn a_mask_reads_back(cpus in prop::collection::btree_set(0usize..1000, 0..20)) {
+            let cpus: CpuSet = cpus.into_iter().collect();
+            prop_assert_eq!(parse_mask(&mask(&cpus)).expect("own print"), cpus);
+        }
+    }
+}

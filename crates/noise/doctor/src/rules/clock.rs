@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Clocks: reading one must be cheap, and coordinated windows need nodes that agree.
+
+use crate::finding::{Finding, Level};
+use crate::node::Node;
+use crate::outcome::{Checked, Outcome};
+use crate::remedy::{Change, Remedy};
+
+const ONLY_LIVE: &str = "the state of the clock is asked of the running node only (adjtimex)";
+
+/// Clocks that a program reads without a system call: TSC, those of KVM and Hyper-V pages, Arm's counter.
+const FAST: [&str; 5] =
+    ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter", "riscv_clocksource"];
+
+/// Any other clock costs a system call and an access to a device at each reading.
+pub(super) fn source(node: &Node) -> Checked {
+    const DIR: &str = "/sys/devices/system/clocksource/clocksource0";
+    let file = format!("{DIR}/current_clocksource");
+    let now = node.root.value(&file)?;
+    if FAST.contains(&now.as_str()) {
+        return Outcome::passed(file, now);
+    }
+    let available = node.root.value(&format!("{DIR}/available_clocksource"))?;
+    let better = FAST.iter().find(|fast| available.split_whitespace().any(|a| a == **fast));
+    let finding = Finding::new(Level::Medium, format!("The clock is read from a device ({now})."))
+        .seen(&file, &now)
+        .seen(format!("{DIR}/available_clocksource"), &available);
+    match better {
+        Some(better) => finding
+            .remedy(
+                Remedy::write(
+                    &file,
+                    &now,
+                    better,
+                    "the kernel may have left this clock since it was not stable",
+                )
+                .keep(format!("clocksource={better} on the kernel command line")),
+            )
+            .into(),
+        None => finding
+            .advice(
+                "The kernel found the TSC unstable: `dmesg | grep -i tsc` says why; newer firmware may help.",
+            )
+            .into(),
+    }
+}
+
+/// Windows of nodes agree as well as their clocks.
+pub(super) fn discipline(node: &Node) -> Checked {
+    let Some(clock) = node.probes.clock else { return Outcome::undecided(ONLY_LIVE) };
+    let seen = format!("maximum error {} µs", clock.max_error_us);
+    if clock.disciplined {
+        return Outcome::passed("adjtimex", format!("disciplined, {seen}"));
+    }
+    Finding::new(Level::Low, "No daemon disciplines the clock: windows of different nodes drift apart.")
+        .seen("adjtimex", format!("STA_UNSYNC, {seen}"))
+        .remedy(
+            Remedy::new(
+                [Change::command(
+                    &["systemctl", "enable", "--now", "chronyd"],
+                    &["systemctl", "disable", "--now", "chronyd"],
+                )],
+                "the clock may step once; where PTP is there, ptp4l and phc2sys are better",
+            )
+            .keep("the command itself (`chrony` is the unit's name on Debian)"),
+        )
+        .advice("`colony clock sync` aligns the windows of nodes without setting their clocks.")
+        .into()
+}
+
+/// Windows begin at multiples of their period in TAI: nodes must have the same offset of TAI from UTC.
+pub(super) fn tai_offset(node: &Node) -> Checked {
+    let Some(clock) = node.probes.clock else { return Outcome::undecided(ONLY_LIVE) };
+    let seen = format!("TAI - UTC = {} s", clock.tai_offset_s);
+    if clock.tai_offset_s != 0 {
+        return Outcome::passed("adjtimex", seen);
+    }
+    let line = Change::Line {
+        file: "/etc/chrony/chrony.conf".into(),
+        line: "leapsectz right/UTC".into(),
+        reload: ["systemctl", "restart", "chronyd"].map(str::to_owned).into(),
+    };
+    Finding::new(
+        Level::Note,
+        "The kernel does not know the offset of TAI: windows agree only with nodes that have none either.",
+    )
+    .seen("adjtimex", seen)
+    .remedy(
+        Remedy::new([line], "windows move by 37 s: change all nodes together")
+            .keep("the line itself (the file is /etc/chrony.conf on Red Hat, the unit `chrony` on Debian)"),
+    )
+    .into()
+}

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Every rule on made-up nodes: a finding, no finding, undecidable.
+
+mod arbitrary;
+mod cases;
+mod node;
+mod remedies;

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Made-up nodes: directories with the files that a rule reads.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use colony_doctor::{Examination, Finding, Node, Probes, ThreadSeen, examine};
+
+/// A node of four CPUs, whose job has 1 to 3.
+pub(crate) struct Made {
+    dir: tempfile::TempDir,
+    probes: Probes,
+    threads: Option<Vec<ThreadSeen>>,
+}
+
+/// The result of one rule.
+#[derive(Debug)]
+pub(crate) enum Ruled {
+    Found(Vec<Finding>),
+    Passed,
+    Undecided(String),
+}
+
+impl Made {
+    pub(crate) fn new(files: &[(&str, &str)]) -> Self {
+        let made =
+            Self { dir: tempfile::tempdir().expect("a folder"), probes: Probes::default(), threads: None };
+        made.put("sys/devices/system/cpu/online", "0-3\n");
+        for (file, text) in files {
+            made.put(file, text);
+        }
+        made
+    }
+
+    pub(crate) fn put(&self, file: &str, text: impl AsRef<[u8]>) {
+        let path = self.root().join(file.trim_start_matches('/'));
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        std::fs::write(path, text).expect("written");
+    }
+
+    pub(crate) fn read_only(self, file: &str) -> Self {
+        let path = self.root().join(file.trim_start_matches('/'));
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o444)).expect("there");
+        self
+    }
+
+    pub(crate) fn probes(mut self, probes: Probes) -> Self {
+        self.probes = probes;
+        self
+    }
+
+    pub(crate) fn threads(mut self, threads: Vec<ThreadSeen>) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub(crate) fn examine(&self) -> Examination {
+        let node = Node::open(self.root(), None).expect("a node").with_probes(self.probes.clone());
+        examine(&match &self.threads {
+            Some(threads) => node.with_threads(threads.clone()),
+            None => node,
+        })
+    }
+
+    pub(crate) fn rule(&self, id: &str) -> Ruled {
+        let all = self.examine();
+        let of = |found: &str| found.split(':').next() == Some(id);
+        let found: Vec<Finding> = all.findings.into_iter().filter(|f| of(&f.id)).collect();
+        if !found.is_empty() {
+            return Ruled::Found(found);
+        }
+        if let Some(undecided) = all.undecided.into_iter().find(|u| u.id == id) {
+            return Ruled::Undecided(undecided.reason);
+        }
+        assert!(all.passed.iter().any(|p| p.id == id), "{id} is no rule");
+        Ruled::Passed
+    }
+
+    pub(crate) fn finding(&self, id: &str) -> Finding {
+        match self.rule(id) {
+            Ruled::Found(mut found) => found.remove(0),
+            other => panic!("{id}: {other:?}"),
+        }
+    }
+}

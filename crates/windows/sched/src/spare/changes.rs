@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The changes of a reservation on this node, and undoing them, whoever does it.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use colony_node::cpu::{self, CpuSet};
+use colony_node::task::{self, TaskId};
+use serde::{Deserialize, Serialize};
+
+use super::affinity::Affinities;
+use super::group::Group;
+use super::settings;
+use crate::undo::{left_behind, lock, read};
+
+/// The kind of undo files that hold [`Changes`].
+pub(super) const SPARE: &str = "spare";
+
+/// The changes of a reservation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Changes {
+    /// The job's CPUs.
+    pub(super) job: CpuSet,
+    /// The CPUs of everything else.
+    pub(super) spare: CpuSet,
+    pub(super) group: Option<Group>,
+    /// Affinities of the node's tasks before.
+    pub(super) affinities: Affinities,
+    /// Name of the transaction of settings.
+    pub(super) transaction: Option<String>,
+    /// Processes of the job, if no group has them.
+    pub(super) members: Vec<TaskId>,
+}
+
+impl Changes {
+    /// Undoes all of them; returns what could not be undone.
+    pub(super) fn undo(&self) -> Vec<String> {
+        let members = self.members();
+        let mut failed = self.group.as_ref().map(Group::undo).unwrap_or_default();
+        self.affinities.restore(&self.job, &self.spare);
+        let all: CpuSet = self.job.iter().chain(self.spare.iter()).collect();
+        for tid in members {
+            // the job's tasks were bound to all CPUs of the job, unless they have bound themselves since
+            if cpu::affinity(tid).is_ok_and(|now| now == self.job) {
+                let _ = cpu::bind(tid, &all);
+            }
+        }
+        if let Some(name) = &self.transaction {
+            failed.extend(settings::restore(name));
+        }
+        failed
+    }
+
+    /// Tasks of the job that live now.
+    fn members(&self) -> Vec<i32> {
+        let in_group = self.group.as_ref().map(Group::tasks).unwrap_or_default();
+        let processes = self.members.iter().filter(|p| p.lives()).flat_map(|p| task::tree(p.tid));
+        in_group.into_iter().chain(processes.flat_map(task::threads)).collect()
+    }
+}
+
+/// Keeps all others from making and undoing reservations until it is dropped.
+pub(super) fn alone() -> io::Result<File> {
+    lock("spare.lock")
+}
+
+/// Undoes the changes in a file, unless another process has done it before; returns what could not be undone.
+pub(super) fn undo_file(path: &Path) -> Vec<String> {
+    let _alone = alone();
+    let Some(changes) = read::<Changes>(path) else { return Vec::new() };
+    let failed = changes.undo();
+    let _ = std::fs::remove_file(path);
+    failed
+}
+
+/// Undoes the reservations of dead processes, and that of process `ended`, which is about to be one.
+pub(crate) fn restore_spare(ended: Option<TaskId>) {
+    for (path, _) in left_behind::<Changes>(SPARE, ended) {
+        for failure in undo_file(&path) {
+            tracing::warn!("undoing a reservation of cores: {failure}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Settings of the node that send work to the job's CPUs, changed as a transaction of `colony tune`.
+
+use std::path::Path;
+
+use colony_doctor::{Level, Node};
+use colony_node::cpu::CpuSet;
+use colony_tune::{Action, Linux, OnFailure, Plan, Profile, Progress, Step, TuneError};
+
+use super::report::SettingChange;
+
+/// Rules of the doctor whose remedies move work from the job's CPUs to others, or make it rarer.
+const RULES: [&str; 9] = [
+    "irq-movable",
+    "irq-default",
+    "receive-steering",
+    "workqueue-unbound",
+    "workqueue-writeback",
+    "workqueue-power-efficient",
+    "timer-migration",
+    "stat-interval",
+    "writeback-interval",
+];
+/// Rules of work that only a kernel parameter takes away.
+const BOOT_RULES: [&str; 3] = ["nohz-full", "rcu-nocbs", "irq-managed"];
+
+/// The changes that were made, and the findings that stay.
+#[derive(Debug, Default)]
+pub(super) struct Changed {
+    pub(super) settings: Vec<SettingChange>,
+    pub(super) left: Vec<(String, String)>,
+}
+
+/// Changes the settings as the transaction `name`; settings that the kernel refuses are left out and named.
+pub(super) fn change(name: &str, job: &CpuSet) -> Result<Changed, String> {
+    let node = Node::open(Path::new("/"), Some(job)).map_err(|e| e.to_string())?;
+    let examination = colony_doctor::examine(&node);
+    let profile = Profile {
+        name: name.to_owned(),
+        description: "spare cores of a run".into(),
+        level: Level::Note,
+        only: RULES.iter().map(|r| (*r).to_owned()).collect(),
+        except: Vec::new(),
+        set: Vec::new(),
+    };
+    let plan = Plan::new(&examination, &profile);
+    let linux = Linux::new();
+    let lock = linux.lock().map_err(|e| e.to_string())?;
+    let undone = colony_tune::recover(&linux).map_err(|e| e.to_string())?;
+    for transaction in undone {
+        tracing::warn!("the transaction {} was interrupted; its changes are undone", transaction.name);
+    }
+    let applied =
+        colony_tune::apply(&linux, name, plan.steps, OnFailure::KeepGoing).map_err(|e| e.to_string())?;
+    drop(lock);
+    let left = examination.findings.iter().filter(|f| BOOT_RULES.contains(&f.id.as_str()));
+    Ok(Changed {
+        settings: applied.transaction.steps.iter().map(setting).collect(),
+        left: left.map(|f| (f.id.clone(), f.title.clone())).collect(),
+    })
+}
+
+fn setting(step: &Step) -> SettingChange {
+    let refused = match &step.progress {
+        Progress::Failed { reason } => Some(reason.clone()),
+        _ => None,
+    };
+    let setting = match &step.action {
+        Action::Write { file, .. } => file.clone(),
+        Action::Command { apply, .. } => apply.join(" "),
+    };
+    SettingChange { rule: step.reason.clone(), setting, refused }
+}
+
+/// Restores the settings of the transaction `name`; returns what could not be restored.
+pub(super) fn restore(name: &str) -> Vec<String> {
+    let linux = Linux::new();
+    let _lock = match linux.lock() {
+        Ok(lock) => lock,
+        Err(e) => return vec![e.to_string()],
+    };
+    let recovered = colony_tune::recover(&linux).err().map(|e| e.to_string());
+    let reverted = match colony_tune::revert(&linux, name, false) {
+        // nothing was needed, or somebody has reverted it by name
+        Ok(_) | Err(TuneError::Unknown { .. }) => None,
+        Err(e) => Some(e.to_string()),
+    };
+    recovered.into_iter().chain(reverted).collect()
+}
+
+/// Interrupts and workqueues that the doctor finds on the job's CPUs again.
+pub(super) fn found_again(job: &CpuSet) -> Vec<String> {
+    let Ok(node) = Node::open(Path::new("/"), Some(job)) else { return Vec::new() };
+    let findings = colony_doctor::examine(&node).findings;
+    findings.into_iter().map(|f| f.id).filter(|id| RULES.contains(&id.as_str())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rules_exist() {
+        for rule in RULES.iter().chain(&BOOT_RULES) {
+            assert!(colony_doctor::RULES.iter().any(|r| r.id == *rule), "{rule}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A machine in memory that crashes at a chosen operation, for tests.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+
+use crate::node::Node;
+
+/// A machine in memory. Files whose name ends in `refuses` take no value, those that end in `rounds` take tens only, and those
+/// that end in `mask` print eight digits. Command `add X` puts a word into a set, and `del X` takes it
+/// out; either fails if nothing is to be done.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fake {
+    pub(crate) files: RefCell<BTreeMap<String, String>>,
+    pub(crate) words: RefCell<Vec<String>>,
+    journals: RefCell<Vec<(String, Vec<u8>)>>,
+    /// Operations until the crash; nothing happens after it.
+    pub(crate) left: Cell<Option<u32>>,
+    /// The crashing operation has its effect, and only its answer is lost.
+    pub(crate) late: Cell<bool>,
+}
+
+impl Fake {
+    pub(crate) fn new(files: &[(&str, &str)]) -> Self {
+        let files = files.iter().map(|(f, v)| ((*f).to_owned(), (*v).to_owned())).collect();
+        Self { files: RefCell::new(files), ..Self::default() }
+    }
+
+    pub(crate) fn value(&self, file: &str) -> String {
+        self.files.borrow()[file].clone()
+    }
+
+    /// Starts the machine's processes again after a crash; settings stay.
+    pub(crate) fn revive(&self) {
+        self.left.set(None);
+    }
+
+    /// Does `operation` unless the crash is over. An operation with an effect may have it although the crash takes its answer.
+    fn step<T>(&self, operation: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let crashed = || io::Error::other("crashed");
+        match self.left.get() {
+            None => operation(),
+            Some(0) => Err(crashed()),
+            Some(1) => {
+                self.left.set(Some(0));
+                if self.late.get() {
+                    let _ = operation();
+                }
+                Err(crashed())
+            }
+            Some(n) => {
+                self.left.set(Some(n - 1));
+                operation()
+            }
+        }
+    }
+}
+
+impl Node for Fake {
+    fn read(&self, file: &str) -> io::Result<String> {
+        self.step(|| self.files.borrow().get(file).cloned().ok_or_else(|| ErrorKind::NotFound.into()))
+    }
+
+    fn write(&self, file: &str, value: &str) -> io::Result<()> {
+        self.step(|| {
+            let mut files = self.files.borrow_mut();
+            let old = files.get_mut(file).ok_or(ErrorKind::NotFound)?;
+            *old = match (file, value.parse::<u32>()) {
+                (f, _) if f.ends_with("refuses") => return Err(ErrorKind::InvalidInput.into()),
+                (f, Ok(n)) if f.ends_with("rounds") => format!("{}\n", n / 10 * 10),
+                (f, _) if f.ends_with("mask") => format!("{value:0>8}\n"),
+                _ => format!("{value}\n"),
+            };
+            Ok(())
+        })
+    }
+
+    fn run(&self, command: &[String]) -> io::Result<()> {
+        self.step(|| {
+            let mut words = self.words.borrow_mut();
+            let place = words.iter().position(|w| *w == command[1]);
+            match (command[0].as_str(), place) {
+                ("add", None) => words.push(command[1].clone()),
+                ("del", Some(place)) => drop(words.remove(place)),
+                _ => return Err(ErrorKind::AlreadyExists.into()),
+            }
+            Ok(())
+        })
+    }
+
+    fn boot(&self) -> String {
+        "boot".into()
+    }
+
+    fn journals(&self) -> io::Result<Vec<String>> {
+        self.step(|| Ok(self.journals.borrow().iter().map(|(n, _)| n.clone()).collect()))
+    }
+
+    fn load(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        self.step(|| Ok(self.journals.borrow().iter().find(|(n, _)| n == name).map(|(_, j)| j.clone())))
+    }
+
+    fn save(&self, name: &str, journal: &[u8]) -> io::Result<()> {
+        self.step(|| {
+            let mut journals = self.journals.borrow_mut();
+            match journals.iter_mut().find(|(n, _)| n == name) {
+                Some((_, old)) => *old = journal.to_vec(),
+                None => journals.push((name.to_owned(), journal.to_vec())),
+            }
+            Ok(())
+        })
+    }
+
+    fn discard(&self, name: &str) -> io::Result<()> {
+        self.step(|| {
+            self.journals.borrow_mut().retain(|(n, _)| n != name);
+            Ok(())
+        })
+    }
+}

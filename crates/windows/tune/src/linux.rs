@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The machine this process runs on.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{Flock, FlockArg, OFlag};
+
+use crate::node::Node;
+
+/// The most that is read of a setting or a journal, bytes.
+const LONGEST: u64 = 1 << 20;
+/// Time after which a command is killed.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The machine this process runs on, with its journals in a folder of root's alone.
+#[derive(Debug)]
+pub struct Linux {
+    root: PathBuf,
+    folder: PathBuf,
+}
+
+impl Linux {
+    /// Folder of the journals. It is in memory: journals mean nothing after the boot.
+    pub const FOLDER: &str = "/run/colony-tune";
+
+    /// The machine, with the journals in [`Linux::FOLDER`].
+    #[must_use]
+    pub fn new() -> Self {
+        Self { root: PathBuf::from("/"), folder: Self::FOLDER.into() }
+    }
+
+    /// Files below `root` in place of the machine's `/proc` and `/sys`, with journals in `folder`: for trials.
+    #[must_use]
+    pub fn below(root: &Path, folder: &Path) -> Self {
+        Self { root: root.to_owned(), folder: folder.to_owned() }
+    }
+
+    /// Waits until no other process changes settings through a journal of this folder, and keeps others out while the lock
+    /// is held. Makes the folder.
+    ///
+    /// # Errors
+    /// The folder cannot be made, or belongs to another user.
+    pub fn lock(&self) -> io::Result<Flock<File>> {
+        if let Some(parent) = self.folder.parent() {
+            fs::create_dir_all(parent).map_err(|e| self.at(e))?;
+        }
+        match DirBuilder::new().mode(0o700).create(&self.folder) {
+            Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(self.at(e)),
+            _ => self.check_folder()?,
+        }
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(self.folder.join("lock"));
+        Flock::lock(file.map_err(|e| self.at(e))?, FlockArg::LockExclusive)
+            .map_err(|(_, e)| self.at(e.into()))
+    }
+
+    fn at(&self, e: io::Error) -> io::Error {
+        io::Error::new(e.kind(), format!("{}: {e}", self.folder.display()))
+    }
+
+    /// Another user may be able to make the folder first.
+    fn check_folder(&self) -> io::Result<()> {
+        let found = fs::symlink_metadata(&self.folder)?;
+        let own =
+            found.is_dir() && found.uid() == nix::unistd::geteuid().as_raw() && found.mode() & 0o077 == 0;
+        if own {
+            return Ok(());
+        }
+        let text = format!("{} is no folder of this user alone; remove it", self.folder.display());
+        Err(io::Error::new(ErrorKind::PermissionDenied, text))
+    }
+
+    fn setting(&self, file: &str) -> PathBuf {
+        self.root.join(file.trim_start_matches('/'))
+    }
+
+    /// Files of journals, each with its number and name, in order.
+    fn files(&self) -> io::Result<Vec<(u64, String, PathBuf)>> {
+        let entries = match fs::read_dir(&self.folder) {
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let mut files = Vec::new();
+        for entry in entries {
+            let path = entry?.path();
+            let parsed = path.file_name().and_then(|n| n.to_str()?.strip_suffix(".json")?.split_once('.'));
+            let parsed = parsed.and_then(|(number, name)| Some((number.parse().ok()?, name.to_owned())));
+            files.extend(parsed.map(|(number, name)| (number, name, path.clone())));
+        }
+        files.sort();
+        Ok(files)
+    }
+
+    fn file_of(&self, name: &str) -> io::Result<Option<PathBuf>> {
+        Ok(self.files()?.into_iter().find(|(_, n, _)| n == name).map(|(_, _, path)| path))
+    }
+}
+
+impl Default for Linux {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Reads at most [`LONGEST`] bytes, and never waits for the other side of a pipe.
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
+    let mut bytes = Vec::new();
+    file.take(LONGEST).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+impl Node for Linux {
+    fn read(&self, file: &str) -> io::Result<String> {
+        Ok(String::from_utf8_lossy(&read_file(&self.setting(file))?).into_owned())
+    }
+
+    fn write(&self, file: &str, value: &str) -> io::Result<()> {
+        let nonblock = OFlag::O_NONBLOCK.bits();
+        let mut file =
+            OpenOptions::new().write(true).truncate(true).custom_flags(nonblock).open(self.setting(file))?;
+        // one call: the kernel takes each as a value of its own
+        file.write_all(format!("{value}\n").as_bytes())
+    }
+
+    fn run(&self, command: &[String]) -> io::Result<()> {
+        let Some((program, arguments)) = command.split_first() else {
+            return Err(io::Error::new(ErrorKind::InvalidInput, "there is no command"));
+        };
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn()?;
+        let begun = Instant::now();
+        let status = loop {
+            match child.try_wait()? {
+                Some(status) => break status,
+                None if begun.elapsed() > COMMAND_TIMEOUT => {
+                    child.kill()?;
+                    child.wait()?;
+                    return Err(io::Error::new(
+                        ErrorKind::TimedOut,
+                        "it did not end within a minute, and was killed",
+                    ));
+                }
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        if status.success() {
+            return Ok(());
+        }
+        let mut said = Vec::new();
+        if let Some(stderr) = child.stderr.take() {
+            // what it started may hold the pipe open
+            rest_of(stderr, &mut said);
+        }
+        let said = String::from_utf8_lossy(&said);
+        Err(io::Error::other(format!("{status}: {}", said.trim().lines().next_back().unwrap_or_default())))
+    }
+
+    fn boot(&self) -> String {
+        self.read("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+    }
+
+    fn journals(&self) -> io::Result<Vec<String>> {
+        Ok(self.files()?.into_iter().map(|(_, name, _)| name).collect())
+    }
+
+    fn load(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        let Some(path) = self.file_of(name)? else { return Ok(None) };
+        self.check_folder()?;
+        read_file(&path).map(Some)
+    }
+
+    fn save(&self, name: &str, journal: &[u8]) -> io::Result<()> {
+        let files = self.files()?;
+        let path = match files.iter().find(|(_, n, _)| n == name) {
+            Some((_, _, path)) => path.clone(),
+            None => {
+                let number = files.last().map_or(1, |(number, _, _)| number + 1);
+                self.folder.join(format!("{number:06}.{name}.json"))
+            }
+        };
+        colony_node::file::replace(&path, journal)
+    }
+
+    fn discard(&self, name: &str) -> io::Result<()> {
+        match self.file_of(name)?.map(fs::remove_file) {
+            Some(Err(e)) if e.kind() != ErrorKind::NotFound => Err(e),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Reads what is in a pipe now.
+fn rest_of(mut pipe: std::process::ChildStderr, into: &mut Vec<u8>) {
+    use nix::fcntl::{FcntlArg, fcntl};
+    if fcntl(&pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).is_ok() {
+        // an error says that nothing is there now
+        let _ = pipe.by_ref().take(4096).read_to_end(into);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Action, OnFailure, Step, apply, list, recover, revert};
+
+    fn trial() -> (tempfile::TempDir, Linux) {
+        let dir = tempfile::tempdir().expect("temp dir");
+        fs::create_dir_all(dir.path().join("proc/sys/kernel/random")).expect("a folder");
+        fs::write(dir.path().join("proc/sys/kernel/random/boot_id"), "b\n").expect("a file");
+        fs::write(dir.path().join("proc/sys/kernel/a"), "1\n").expect("a file");
+        let linux = Linux::below(dir.path(), &dir.path().join("journals"));
+        (dir, linux)
+    }
+
+    fn step() -> Vec<Step> {
+        vec![Step::new("a", Action::Write { file: "/proc/sys/kernel/a".into(), value: "0".into() })]
+    }
+
+    #[test]
+    fn a_setting_is_written_and_restored_and_no_journal_is_left() {
+        let (dir, linux) = trial();
+        let _lock = linux.lock().expect("a folder");
+        assert_eq!(recover(&linux).expect("nothing").len(), 0);
+        apply(&linux, "t", step(), OnFailure::Undo).expect("applied");
+        assert_eq!(linux.read("/proc/sys/kernel/a").expect("there").trim(), "0");
+        assert_eq!(list(&linux).expect("one").len(), 1);
+        revert(&linux, "t", false).expect("reverted");
+        assert_eq!(linux.read("/proc/sys/kernel/a").expect("there").trim(), "1");
+        let left: Vec<_> = fs::read_dir(dir.path().join("journals")).expect("there").collect();
+        assert_eq!(left.len(), 1, "only the lock: {left:?}");
+    }
+
+    #[test]
+    fn a_journal_of_another_boot_is_removed_and_changes_nothing() {
+        let (dir, linux) = trial();
+        let _lock = linux.lock().expect("a folder");
+        apply(&linux, "t", step(), OnFailure::Undo).expect("applied");
+        fs::write(dir.path().join("proc/sys/kernel/random/boot_id"), "c\n").expect("a file");
+        assert!(list(&linux).expect("readable").is_empty());
+        assert_eq!(linux.read("/proc/sys/kernel/a").expect("there").trim(), "0");
+        assert!(linux.journals().expect("readable").is_empty());
+    }
+
+    #[test]
+    fn a_folder_open_to_others_is_refused_and_nothing_is_changed() {
+        let (dir, linux) = trial();
+        DirBuilder::new().mode(0o777).create(dir.path().join("journals")).expect("a folder");
+        fs::set_permissions(dir.path().join("journals"), std::os::unix::fs::PermissionsExt::from_mode(0o777))
+            .expect("own");
+        let error = linux.lock().expect_err("open to others").to_string();
+        assert!(error.contains("remove it"), "{error}");
+    }
+
+    #[test]
+    fn a_failed_command_tells_its_last_words_and_one_that_is_missing_its_name() {
+        let (_dir, linux) = trial();
+        let run = |words: &[&str]| linux.run(&words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>());
+        run(&["true"]).expect("done");
+        let error = run(&["sh", "-c", "echo first >&2; echo no such swap >&2; exit 3"])
+            .expect_err("failed")
+            .to_string();
+        assert!(error.contains("exit status: 3: no such swap"), "{error}");
+        assert_eq!(run(&["/no/program"]).expect_err("missing").kind(), ErrorKind::NotFound);
+        run(&[]).expect_err("no command");
+    }
+
+    #[test]
+    fn a_pipe_in_place_of_a_setting_keeps_nobody_waiting() {
+        let (dir, linux) = trial();
+        nix::unistd::mkfifo(&dir.path().join("proc/pipe"), nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+        assert_eq!(linux.read("/proc/pipe").expect("no writer"), "");
+        linux.write("/proc/pipe", "1").expect_err("no reader");
+    }
+}

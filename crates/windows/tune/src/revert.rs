@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reverting a transaction.
+
+use std::io::ErrorKind;
+
+use serde::Serialize;
+
+use crate::error::TuneError;
+use crate::node::Node;
+use crate::transaction::{Action, Phase, Progress, Step, Transaction, check_file, check_name, list};
+use crate::value::{chosen, same};
+
+/// A setting that was left as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Kept {
+    /// The file.
+    pub file: String,
+    /// The value that the transaction wrote.
+    pub written: String,
+    /// The value now.
+    pub now: String,
+}
+
+/// A reverted transaction.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Reverted {
+    /// Files and commands that were undone.
+    pub undone: Vec<String>,
+    /// Files that a later transaction changes too: it restores the original value when it is reverted.
+    pub handed_on: Vec<String>,
+    /// Settings that another program has changed since.
+    pub changed_since: Vec<Kept>,
+    /// Files that are gone, with their device or CPU.
+    pub gone: Vec<String>,
+    /// Commands whose undo failed after an interruption: they may not have run, or may have been undone already.
+    pub uncertain: Vec<String>,
+    /// Settings that could not be restored, each with the kernel's answer.
+    #[serde(skip)]
+    pub(crate) failed: Vec<String>,
+}
+
+/// Restores every setting of the transaction `name`, the last step first. With `force`, also settings that another program has
+/// changed since.
+///
+/// # Errors
+/// [`TuneError::Unknown`]; [`TuneError::Revert`] if settings could not be restored: they stay in the journal, and the others
+/// are restored.
+pub fn revert(node: &impl Node, name: &str, force: bool) -> Result<Reverted, TuneError> {
+    check_name(name)?;
+    let Some(mut t) = Transaction::load(node, name)? else {
+        let names = list(node)?.into_iter().map(|t| t.name).collect();
+        return Err(TuneError::Unknown { name: name.to_owned(), names });
+    };
+    undo(node, &mut t, force)
+}
+
+/// Undoes a transaction and removes its journal.
+pub(crate) fn undo(node: &impl Node, t: &mut Transaction, force: bool) -> Result<Reverted, TuneError> {
+    // the values after the steps are known only if the last step was journalled
+    let interrupted = t.phase != Phase::Applied;
+    t.phase = Phase::Reverting;
+    t.save(node)?;
+    let done = undo_steps(node, t, force || interrupted)?;
+    if done.failed.is_empty() {
+        t.discard(node)?;
+        return Ok(done);
+    }
+    // these steps are as they were: in effect, and to be reverted
+    t.phase = Phase::Applied;
+    t.save(node)?;
+    Err(TuneError::Revert { name: t.name.clone(), reasons: done.failed })
+}
+
+/// Undoes the steps, the last one first, and takes those that are undone out of the transaction. With `all`, after an
+/// interruption or by force, settings are restored although their present value is not the one that the step left, and a
+/// command whose undo fails is not tried again.
+pub(crate) fn undo_steps(node: &impl Node, t: &mut Transaction, all: bool) -> Result<Reverted, TuneError> {
+    let mut done = Reverted::default();
+    let mut left = Vec::new();
+    while let Some(step) = t.steps.pop() {
+        let failed = match &step.action {
+            Action::Command { apply, undo } => {
+                let failed = undo_command(node, &step, apply, undo.as_deref(), &mut done);
+                let (uncertain, failed) = if all { (failed, None) } else { (None, failed) };
+                done.uncertain.extend(uncertain);
+                failed
+            }
+            Action::Write { file, value } => undo_write(node, &t.name, &step, file, value, all, &mut done)?,
+        };
+        let is_command = matches!(step.action, Action::Command { .. });
+        match failed {
+            Some(reason) => {
+                done.failed.push(reason);
+                left.insert(0, step);
+            }
+            // a command is not undone twice, as a value may be
+            None if is_command => {
+                let rest = [&t.steps[..], &left].concat();
+                Transaction { steps: rest, ..t.clone() }.save(node)?;
+            }
+            None => {}
+        }
+    }
+    t.steps = left;
+    Ok(done)
+}
+
+/// Returns the failure, if the undo failed.
+fn undo_command(
+    node: &impl Node,
+    step: &Step,
+    apply: &[String],
+    undo: Option<&[String]>,
+    done: &mut Reverted,
+) -> Option<String> {
+    let ran = matches!(step.progress, Progress::Started | Progress::Done);
+    let undo = undo.filter(|_| ran)?;
+    match node.run(undo) {
+        Ok(()) => done.undone.push(apply.join(" ")),
+        Err(e) => return Some(format!("{}: {e}", undo.join(" "))),
+    }
+    None
+}
+
+/// Returns the failure, if the old value could not be written.
+fn undo_write(
+    node: &impl Node,
+    name: &str,
+    step: &Step,
+    file: &str,
+    value: &str,
+    all: bool,
+    done: &mut Reverted,
+) -> Result<Option<String>, TuneError> {
+    let untouched = matches!(step.progress, Progress::Failed { .. }) && step.after.is_none();
+    if untouched || check_file(file).is_err() {
+        return Ok(None);
+    }
+    if hand_on(node, name, step, file)? {
+        done.handed_on.push(file.to_owned());
+        return Ok(None);
+    }
+    let now = match node.read(file) {
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            done.gone.push(file.to_owned());
+            return Ok(None);
+        }
+        Err(e) => return Ok(Some(format!("{file}: {e}"))),
+        Ok(now) => now,
+    };
+    if same(&now, &step.before) {
+        return Ok(None);
+    }
+    let written = step.after.as_deref().unwrap_or(value);
+    if !all && !same(&now, written) {
+        let (file, written, now) = (file.to_owned(), written.trim().to_owned(), now.trim().to_owned());
+        done.changed_since.push(Kept { file, written, now });
+        return Ok(None);
+    }
+    let before = chosen(&step.before);
+    match node.write(file, before).and_then(|()| node.read(file)) {
+        Ok(now) if same(&now, &step.before) => done.undone.push(file.to_owned()),
+        Ok(now) => return Ok(Some(format!("{file}: the kernel took {} instead of {before}", now.trim()))),
+        Err(e) => return Ok(Some(format!("{file}: {e}"))),
+    }
+    Ok(None)
+}
+
+/// Gives the original value to the next transaction that has changed the file after this one, if there is one.
+fn hand_on(node: &impl Node, name: &str, step: &Step, file: &str) -> Result<bool, TuneError> {
+    let Some(after) = &step.after else { return Ok(false) };
+    let all = list(node)?;
+    let later = all.into_iter().skip_while(|t| t.name != name).skip(1);
+    for mut other in later {
+        let mut writes = other.steps.iter_mut().filter(|s| s.has_written(file)).peekable();
+        let Some(first) = writes.peek() else { continue };
+        let inherits = same(&first.before, after) || same(&first.before, &step.before);
+        if inherits {
+            writes.for_each(|s| s.before.clone_from(&step.before));
+            other.save(node)?;
+        }
+        return Ok(inherits);
+    }
+    Ok(false)
+}

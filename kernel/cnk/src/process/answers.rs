@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Answers that the entry code gives by itself, without a way through the kernel: `getpid` and the like.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use colony_fship::calls::number;
+
+use crate::machine::area::area;
+use crate::process::{self, threads};
+
+/// Sets the quick answers of CPU `n`, where a process or thread begins.
+pub fn prepare(n: usize) {
+    let block = process::on(n).block;
+    let area = area(n);
+    for (number, value) in [
+        (number::getpid, block.pid),
+        (number::gettid, threads::id(n)),
+        (number::getppid, block.ppid),
+        (number::getpgrp, block.pid),
+        (number::getuid, block.uid),
+        (number::geteuid, block.uid),
+        (number::getgid, block.gid),
+        (number::getegid, block.gid),
+        (number::sched_yield, 0),
+    ] {
+        area.answer(number, value);
+    }
+    area.user_rsp.store(0, Relaxed);
+}
