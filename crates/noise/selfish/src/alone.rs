@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::hot;
 use crate::recorder::Recorder;
 
-/// What to look for, and how long.
+/// The parameters of an observation.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Look {
-    /// How long, nanoseconds.
+pub struct Settings {
+    /// Duration, nanoseconds.
     pub duration_ns: u64,
     /// Gaps shorter than this, the loop's own turn taken off, are not detours.
     pub threshold_ns: u64,
@@ -18,7 +18,7 @@ pub struct Look {
     pub keep: usize,
 }
 
-/// What the loop saw.
+/// The result of an observation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Seen {
     /// [`SCHEMA`](Self::SCHEMA).
@@ -46,7 +46,7 @@ pub struct Seen {
 /// Detours of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Detours {
-    /// How many.
+    /// Number of detours.
     pub count: u64,
     /// Their sum: the stolen time, nanoseconds.
     pub stolen_ns: u64,
@@ -67,23 +67,24 @@ impl Seen {
 
 /// Loops for as long as asked.
 #[must_use]
-pub fn run(look: &Look, calibration: Calibration) -> Seen {
+pub fn run(settings: &Settings, calibration: Calibration) -> Seen {
     match calibration.kind {
-        CounterKind::Tsc => observe::<Tsc>(look, calibration),
-        CounterKind::Vdso => observe::<Vdso>(look, calibration),
+        CounterKind::Tsc => observe::<Tsc>(settings, calibration),
+        CounterKind::Vdso => observe::<Vdso>(settings, calibration),
     }
 }
 
-fn observe<C: Counter>(look: &Look, calibration: Calibration) -> Seen {
+fn observe<C: Counter>(settings: &Settings, calibration: Calibration) -> Seen {
     let cost = hot::cost::<C>();
-    let (mut recorder, mut ring) = Recorder::new(look.keep.max(1), calibration.to_ns(1), cost.smallest);
+    let (mut recorder, mut ring) = Recorder::new(settings.keep.max(1), calibration.to_ns(1), cost.smallest);
     // the code that records is in memory, too, before the run
     let now = C::read();
     hot::stretch::<C>(now, now + calibration.from_ns(20e3), 0, &mut recorder);
     recorder.clear(&mut ring);
-    let threshold = calibration.from_ns(look.threshold_ns as f64) + cost.smallest;
+    let threshold = calibration.from_ns(settings.threshold_ns as f64) + cost.smallest;
     let start = C::read();
-    let end = start + calibration.from_ns(look.duration_ns as f64);
+    // ticks are whole: one more, so that the run is never shorter than asked
+    let end = start + calibration.from_ns(settings.duration_ns as f64) + 1;
     let s = hot::stretch::<C>(start, end, threshold, &mut recorder);
     let list: Vec<(u64, u64)> = std::iter::from_fn(|| ring.pop().ok())
         .map(|gap| {
@@ -91,7 +92,7 @@ fn observe<C: Counter>(look: &Look, calibration: Calibration) -> Seen {
             let length = gap.length.saturating_sub(cost.smallest);
             (calibration.to_ns(from) as u64, calibration.to_ns(length) as u64)
         })
-        .take(look.keep)
+        .take(settings.keep)
         .collect();
     let histogram = recorder.histogram();
     let buckets = histogram.iter_recorded().map(|b| (b.value_iterated_to(), b.count_at_value()));
@@ -100,7 +101,7 @@ fn observe<C: Counter>(look: &Look, calibration: Calibration) -> Seen {
         version: env!("CARGO_PKG_VERSION").into(),
         counter: calibration,
         seconds: calibration.to_ns(s.last.saturating_sub(start)) / 1e9,
-        threshold_ns: look.threshold_ns,
+        threshold_ns: settings.threshold_ns,
         smallest_loop_ns: calibration.to_ns(cost.smallest),
         loop_ns: calibration.to_ns(1) * cost.measuring,
         turns: s.turns,
@@ -121,8 +122,8 @@ mod tests {
     use super::*;
 
     fn seen(kind: CounterKind, threshold_ns: u64, keep: usize) -> Seen {
-        let look = Look { duration_ns: 20_000_000, threshold_ns, keep };
-        run(&look, Calibration::measure_kind(kind))
+        let settings = Settings { duration_ns: 20_000_000, threshold_ns, keep };
+        run(&settings, Calibration::measure_kind(kind))
     }
 
     #[test]
