@@ -169,10 +169,19 @@ impl Calibration {
         counts as f64 * crate::NS_PER_S as f64 / self.hz
     }
 
-    /// Counts of `ns`.
+    /// Counts of `ns`, rounded to the nearest.
     #[must_use]
     pub fn from_ns(&self, ns: f64) -> u64 {
         (ns * self.hz / crate::NS_PER_S as f64).round() as u64
+    }
+
+    /// The fewest counts that take `ns` or more: for thresholds and deadlines, which nothing may fall short of.
+    /// Holds in both ways of going back: [`to_ns`](Self::to_ns), and a multiple of what one count takes.
+    #[must_use]
+    pub fn at_least_ns(&self, ns: f64) -> u64 {
+        let enough = |counts: u64| self.to_ns(counts).min(counts as f64 * self.to_ns(1)) >= ns;
+        let counts = (ns * self.hz / crate::NS_PER_S as f64).floor() as u64;
+        (counts..counts.saturating_add(2)).find(|&c| enough(c)).unwrap_or(counts.saturating_add(2))
     }
 }
 
@@ -250,6 +259,7 @@ impl ClockMap {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn the_rate_is_within_10_ppm_of_the_raw_clock() {
@@ -268,9 +278,20 @@ mod tests {
     fn the_fallback_counts_nanoseconds() {
         let c = Calibration::measure_kind(CounterKind::Vdso);
         assert_eq!(c.to_ns(1234), 1234.0);
-        assert_eq!(c.from_ns(1234.0), 1234);
+        assert_eq!((c.from_ns(1234.0), c.at_least_ns(1234.0)), (1234, 1234));
         let a = Vdso::read();
         assert!(Vdso::read() >= a);
+    }
+
+    proptest! {
+        #[test]
+        fn counts_of_at_least_a_time_never_fall_short_of_it(hz in 1e6..1e10f64, ns in 0u64..100_000_000_000) {
+            let c = Calibration { kind: CounterKind::Vdso, hz, uncertainty_ppm: 0.0 };
+            let counts = c.at_least_ns(ns as f64);
+            prop_assert!(c.to_ns(counts) as u64 >= ns, "as whole nanoseconds, too");
+            prop_assert!((counts as f64 * c.to_ns(1)) as u64 >= ns);
+            prop_assert!(counts <= c.from_ns(ns as f64) + 2);
+        }
     }
 
     #[test]

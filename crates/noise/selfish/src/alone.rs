@@ -81,10 +81,9 @@ fn observe<C: Counter>(settings: &Settings, calibration: Calibration) -> Seen {
     let now = C::read();
     hot::stretch::<C>(now, now + calibration.from_ns(20e3), 0, &mut recorder);
     recorder.clear(&mut ring);
-    let threshold = calibration.from_ns(settings.threshold_ns as f64) + cost.smallest;
+    let threshold = calibration.at_least_ns(settings.threshold_ns as f64) + cost.smallest;
     let start = C::read();
-    // ticks are whole: one more, so that the run is never shorter than asked
-    let end = start + calibration.from_ns(settings.duration_ns as f64) + 1;
+    let end = start + calibration.at_least_ns(settings.duration_ns as f64);
     let s = hot::stretch::<C>(start, end, threshold, &mut recorder);
     let list: Vec<(u64, u64)> = std::iter::from_fn(|| ring.pop().ok())
         .map(|gap| {

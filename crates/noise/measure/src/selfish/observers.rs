@@ -380,10 +380,10 @@ fn observe<C: Counter>(
     if let Some(priority) = config.fifo {
         class::set(0, Class::Fifo(priority))?;
     }
-    let threshold = calibration.from_ns(config.threshold_ns as f64) + cost.smallest;
+    let threshold = calibration.at_least_ns(config.threshold_ns as f64) + cost.smallest;
     seen.start = C::read();
     seen.end = seen.start;
-    let end = seen.start + calibration.from_ns(config.duration_ns as f64);
+    let end = seen.start + calibration.at_least_ns(config.duration_ns as f64);
     let look_every = calibration.from_ns(LOOK_EVERY_NS);
     while seen.end < end && !shared.stop.load(Ordering::Relaxed) {
         let s = hot::stretch::<C>(seen.end, end.min(seen.end + look_every), threshold, &mut recorder);
