@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Addresses of objects: an array and an index in it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::index::Index;
+
+/// An array of objects, unique in a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ArrayId(pub u32);
+
+impl ArrayId {
+    /// Not an array: the PEs themselves, as senders.
+    pub(crate) const PES: Self = Self(u32::MAX);
+}
+
+/// An element of an array, wherever it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Address {
+    /// The array.
+    pub array: ArrayId,
+    /// The element's index in it.
+    pub index: Index,
+}
+
+impl Address {
+    /// The PE itself, as the sender of messages that no object sends.
+    pub(crate) const fn pe(pe: u32) -> Self {
+        Self { array: ArrayId::PES, index: Index::from_halves([0, pe as u64]) }
+    }
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Objects leave for other PEs and arrive from them.
+
+use super::{Core, Ready};
+use crate::element::Element;
+use crate::parcel::{Moved, Parcel, State, System};
+
+impl Core {
+    /// Sends an object to another PE.
+    pub(crate) fn migrate(&mut self, slot: u32, to: u32, balanced: bool) {
+        if to == self.pe() {
+            if balanced {
+                self.balancer.arrived += 1;
+            }
+            return;
+        }
+        let Some(element) = self.unsettle(slot) else { return };
+        let Some(object) = element.object else { return };
+        let (address, array) = (element.address, element.address.array);
+        let place = self.locations.departed(address, element.epoch, to);
+        let moved = Moved {
+            address,
+            epoch: place.epoch,
+            from: self.pe(),
+            state: State::Object(object),
+            outgoing: element.outgoing,
+            incoming: element.incoming,
+            broadcast: element.broadcast,
+            reduction: element.reduction,
+            requests: element.requests,
+            synced: element.synced,
+            balanced,
+            load: element.load,
+        };
+        self.counts.departed += 1;
+        if let Some(state) = self.arrays.get_mut(&array) {
+            state.leaving += 1;
+        }
+        self.post(to, Parcel::Moved(Box::new(moved)));
+        self.pass_complete(array);
+    }
+
+    /// Takes an object that arrives.
+    pub(crate) fn install(&mut self, moved: Moved) {
+        let (address, array) = (moved.address, moved.address.array);
+        let Some(class) = self.arrays.get(&array).map(|a| a.class) else {
+            return self.keep_unknown(array, Parcel::Moved(Box::new(moved)));
+        };
+        let object = match moved.state {
+            State::Object(object) => object,
+            State::Packed(bytes) => {
+                let unpack = self.classes.get(class).map(|info| info.unpack);
+                match unpack.map(|unpack| unpack(&bytes)) {
+                    Some(Ok(object)) => object,
+                    Some(Err(error)) => {
+                        let object = self.show(address);
+                        return self.fail_program(format!("{object} migrated: {error}"));
+                    }
+                    None => return,
+                }
+            }
+        };
+        let slot = self.settle(Element {
+            address,
+            class,
+            epoch: moved.epoch,
+            object: Some(object),
+            outgoing: moved.outgoing,
+            incoming: moved.incoming,
+            broadcast: moved.broadcast,
+            reduction: moved.reduction,
+            requests: moved.requests,
+            tasks: Vec::new(),
+            synced: moved.synced,
+            leaving: None,
+            removing: false,
+            load: moved.load,
+            sent: Vec::new(),
+        });
+        if let Some(home) = self.home_of(address)
+            && let Some(home) = self.locations.arrived(address, moved.epoch, home)
+            && let Some(place) = self.locations.place(address)
+        {
+            self.post(home, Parcel::System(System::Located { object: address, place }));
+        }
+        self.post(moved.from, Parcel::System(System::Installed { array }));
+        let id = self.slots.id(slot);
+        self.push(0, Ready::Arrived(id));
+        self.queue_broadcasts(slot);
+        self.release(address);
+        if moved.balanced {
+            self.balancer.arrived += 1;
+            self.check_migrated();
+        }
+    }
+
+    /// An object that left this PE has arrived.
+    pub(crate) fn installed(&mut self, array: crate::address::ArrayId) {
+        if let Some(state) = self.arrays.get_mut(&array) {
+            state.leaving = state.leaving.saturating_sub(1);
+        }
+        self.acknowledge(array);
+    }
+
+    /// Gives objects away to an idle PE of this process: those that wait in the queue, up to half of them.
+    pub(crate) fn give_to(&mut self, thief: u32) {
+        let ready = self.ready();
+        if ready < 2 {
+            return;
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        let mut give = Vec::new();
+        for ready in &self.queue {
+            let Ready::Message(Some(id), _) = ready else { continue };
+            let fixed = |e: &Element| {
+                !e.tasks.is_empty()
+                    || e.object.is_none()
+                    || self.arrays.get(&e.address.array).is_none_or(|a| a.shape == crate::shape::Shape::Group)
+            };
+            if seen.insert(id.at) && self.slots.id(id.at) == *id && self.slots.get(id.at).is_some_and(|e| !fixed(e)) {
+                give.push(id.at);
+            }
+        }
+        // the object at the head of the queue stays: it runs next
+        let half = give.len() / 2;
+        for slot in give.into_iter().rev().take(half) {
+            self.migrate(slot, thief, false);
+        }
+    }
+}

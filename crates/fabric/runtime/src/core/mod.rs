@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One PE: its objects, its queue, and the rules by which messages find objects.
+
+mod arrays;
+mod balance;
+mod broadcast;
+mod migrate;
+mod quiet;
+mod run;
+mod send;
+mod system;
+mod tasks;
+
+use std::any::Any;
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, VecDeque};
+use std::rc::Rc;
+use std::time::Instant;
+
+use rustc_hash::FxHashMap;
+
+use crate::address::{Address, ArrayId};
+use crate::broadcasts::Broadcasts;
+use crate::class::Classes;
+use crate::element::{SlotId, Slots};
+use crate::index::Index;
+use crate::load::LoadClock;
+use crate::location::Locations;
+use crate::message::{Envelope, Payload};
+use crate::order::Outgoing;
+use crate::port::Port;
+use crate::quiescence::Quiescence;
+use crate::reduction::{Callback, Reductions};
+use crate::shape::{Map, Shape};
+
+/// Why a PE cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Failure {
+    /// The program or its input is wrong; the text says how.
+    #[error("{0}")]
+    Program(String),
+    /// Another process has failed and reported it.
+    #[error("{0}")]
+    Lost(String),
+}
+
+/// Something to run.
+pub(crate) enum Ready {
+    /// A message, to the object that was in the slot when it was queued.
+    Message(Option<SlotId>, Envelope),
+    /// A broadcast of the object's array, by its number.
+    Broadcast(SlotId, u64),
+    /// `Object::resume`.
+    Resume(SlotId),
+    /// `Object::arrived`.
+    Arrived(SlotId),
+}
+
+/// Something to run that is not of the usual priority.
+struct Prior {
+    priority: i32,
+    number: u64,
+    ready: Ready,
+}
+
+impl PartialEq for Prior {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+impl Eq for Prior {}
+impl PartialOrd for Prior {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Prior {
+    // the heap gives its largest first
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.priority, other.number).cmp(&(self.priority, self.number))
+    }
+}
+
+/// A message that is sent later.
+struct Timer {
+    due: Instant,
+    number: u64,
+    from: Address,
+    to: Address,
+    entry: u16,
+    payload: Payload,
+}
+
+impl PartialEq for Timer {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+impl Eq for Timer {}
+impl PartialOrd for Timer {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Timer {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.due, other.number).cmp(&(self.due, self.number))
+    }
+}
+
+/// An array, on this PE.
+pub(crate) struct ArrayState {
+    pub(crate) class: u16,
+    pub(crate) shape: Shape,
+    pub(crate) map: Map,
+    /// Its elements here.
+    pub(crate) here: FxHashMap<Index, u32>,
+    pub(crate) broadcasts: Broadcasts,
+    pub(crate) reductions: Reductions,
+    /// At the root: all elements.
+    pub(crate) elements: u64,
+    /// At the root: the parts of reductions that PEs have passed on.
+    pub(crate) at_root: Reductions,
+    /// Elements that left this PE and whose arrival is not yet known.
+    pub(crate) leaving: u64,
+}
+
+/// Counts of one PE, for reports and tests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Entry methods that ran.
+    pub executed: u64,
+    /// Messages that this PE passed on to another.
+    pub forwarded: u64,
+    /// Objects that left this PE.
+    pub departed: u64,
+    /// Messages that arrived before one sent earlier.
+    pub early: u64,
+}
+
+/// One PE.
+pub(crate) struct Core {
+    pub(crate) port: Port,
+    pub(crate) classes: &'static Classes<Core>,
+    pub(crate) slots: Slots,
+    pub(crate) arrays: FxHashMap<ArrayId, ArrayState>,
+    /// Parcels for arrays that are not yet known here.
+    unknown: Vec<(ArrayId, crate::parcel::Parcel)>,
+    pub(crate) locations: Locations,
+    /// Messages for objects that will arrive or be created here.
+    kept: FxHashMap<Address, Vec<Envelope>>,
+    queue: VecDeque<Ready>,
+    prior: BinaryHeap<Prior>,
+    timers: BinaryHeap<Timer>,
+    /// Numbers things that have to keep their order.
+    number: u64,
+    /// Numbers of messages that no object sends.
+    outgoing: Outgoing,
+    next_array: u32,
+    pub(crate) running: Option<run::Running>,
+    pub(crate) quiescence: Quiescence,
+    pub(crate) balancer: crate::balancer::Balancer,
+    pub(crate) load: LoadClock,
+    pub(crate) counts: Counts,
+    pub(crate) exit: Option<u8>,
+    pub(crate) failure: Option<Failure>,
+    /// Work stealing inside the process.
+    pub(crate) steals: bool,
+    /// The program's arguments and whatever else users keep on a PE.
+    pub(crate) user: Rc<dyn Any>,
+}
+
+impl Core {
+    pub(crate) fn new(port: Port, classes: &'static Classes<Core>, options: &crate::options::Options) -> Self {
+        let pe = port.pe;
+        Self {
+            balancer: crate::balancer::Balancer::new(options.balance.clone()),
+            quiescence: Quiescence::new(port.pes),
+            port,
+            classes,
+            slots: Slots::default(),
+            arrays: FxHashMap::default(),
+            unknown: Vec::new(),
+            locations: Locations::new(pe),
+            kept: FxHashMap::default(),
+            queue: VecDeque::new(),
+            prior: BinaryHeap::new(),
+            timers: BinaryHeap::new(),
+            number: 0,
+            outgoing: Outgoing::default(),
+            next_array: 0,
+            running: None,
+            load: LoadClock::default(),
+            counts: Counts::default(),
+            exit: None,
+            failure: None,
+            steals: options.steal,
+            user: Rc::new(()),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn pe(&self) -> u32 {
+        self.port.pe
+    }
+
+    #[inline]
+    pub(crate) fn pes(&self) -> u32 {
+        self.port.pes
+    }
+
+    /// Keeps the first failure: the others follow from it.
+    pub(crate) fn fail(&mut self, failure: Failure) {
+        self.failure.get_or_insert(failure);
+    }
+
+    pub(crate) fn fail_program(&mut self, reason: impl ToString) {
+        self.fail(Failure::Program(reason.to_string()));
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, priority: i32, ready: Ready) {
+        if priority == 0 {
+            self.queue.push_back(ready);
+        } else {
+            self.number += 1;
+            self.prior.push(Prior { priority, number: self.number, ready });
+        }
+    }
+
+    /// The next thing to run: negative priorities first, then the usual, then positive ones.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<Ready> {
+        let urgent = self.prior.peek().is_some_and(|p| p.priority < 0);
+        if urgent || self.queue.is_empty() {
+            return self.prior.pop().map(|p| p.ready);
+        }
+        self.queue.pop_front()
+    }
+
+    #[inline]
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.queue.is_empty() || !self.prior.is_empty()
+    }
+
+    pub(crate) fn ready(&self) -> usize {
+        self.queue.len() + self.prior.len()
+    }
+
+    /// The slot of an object, if it is here.
+    #[inline]
+    pub(crate) fn slot_of(&self, address: Address) -> Option<u32> {
+        self.arrays.get(&address.array)?.here.get(&address.index).copied()
+    }
+
+    /// The PE that an object's home is on, if its array is known.
+    #[inline]
+    pub(crate) fn home_of(&self, address: Address) -> Option<u32> {
+        let array = self.arrays.get(&address.array)?;
+        let class = self.classes.get(array.class)?;
+        Some((class.home)(array.map, array.shape, address, self.pes()))
+    }
+
+    /// The PE that numbers an array's broadcasts and combines its reductions.
+    pub(crate) fn root_of(&self, array: ArrayId) -> u32 {
+        array.0 % self.pes()
+    }
+
+    /// An object as people read it, such as `Cell [3, 4]`.
+    pub(crate) fn show(&self, address: Address) -> String {
+        if address.array == ArrayId::PES {
+            return format!("PE {}", address.index.halves()[1]);
+        }
+        let class = self.arrays.get(&address.array).and_then(|a| self.classes.get(a.class));
+        class.map_or_else(
+            || format!("an element of the unknown array {}", address.array.0),
+            |class| format!("{} {}", class.name, (class.show)(address.index)),
+        )
+    }
+
+    /// Moves the timers that are due into messages. Returns when the next one is.
+    pub(crate) fn run_timers(&mut self) -> Option<Instant> {
+        if self.timers.is_empty() {
+            return None;
+        }
+        let now = Instant::now();
+        while self.timers.peek().is_some_and(|t| t.due <= now) {
+            let Some(timer) = self.timers.pop() else { break };
+            self.send_from(timer.from, timer.to, timer.entry, timer.payload, 0, 0);
+        }
+        self.timers.peek().map(|t| t.due)
+    }
+
+    pub(crate) fn has_timers(&self) -> bool {
+        !self.timers.is_empty()
+    }
+
+    pub(crate) fn add_timer(&mut self, due: Instant, from: Address, to: Address, entry: u16, payload: Payload) {
+        self.number += 1;
+        self.timers.push(Timer { due, number: self.number, from, to, entry, payload });
+    }
+
+    /// Sends the result of a reduction, or a quiescence, where it belongs.
+    pub(crate) fn call_back(&mut self, callback: Callback, payload: Payload) {
+        match callback {
+            Callback::Element { to, entry } => {
+                let from = Address::pe(self.pe());
+                self.send_from(from, to, entry, payload, 0, 0);
+            }
+            Callback::Array { array, entry } => self.broadcast(array, entry, payload),
+            Callback::Exit => self.exit_all(0),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The search for quiescence, and for programs that hang.
+
+use super::Core;
+use crate::message::Payload;
+use crate::parcel::{Parcel, System};
+use crate::quiescence::{Verdict, Wave};
+
+/// The message of a quiescence: what the callback's entry method takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Quiet;
+
+impl Core {
+    /// At PE 0: asks all PEs for their counts.
+    pub(crate) fn probe(&mut self) {
+        if self.quiescence.is_asking {
+            return;
+        }
+        let wave = self.quiescence.begin();
+        for pe in 0..self.pes() {
+            self.post(pe, Parcel::System(System::Probe { wave }));
+        }
+    }
+
+    pub(crate) fn answer_probe(&mut self, wave: u64) {
+        let tasks = self.slots.iter().map(|(_, e)| e.tasks.len() as u64).sum();
+        let synced = self.slots.iter().filter(|(_, e)| e.synced).count() as u64;
+        let counts = Wave {
+            answers: 1,
+            sent: self.quiescence.sent,
+            received: self.quiescence.received,
+            idle: !self.has_ready(),
+            open: self.has_timers(),
+            kept: self.kept.values().map(|k| k.len() as u64).sum(),
+            tasks,
+            synced,
+        };
+        self.post(0, Parcel::System(System::Counts { wave, pe: self.pe(), counts }));
+    }
+
+    pub(crate) fn take_counts(&mut self, wave: u64, counts: Wave) {
+        if self.quiescence.answer(wave, counts) != Verdict::Quiet {
+            return;
+        }
+        let callbacks = std::mem::take(&mut self.quiescence.callbacks);
+        if callbacks.is_empty() {
+            return self.fail_hang();
+        }
+        for callback in callbacks {
+            self.call_back(callback, Payload::Typed(Box::new(Quiet)));
+        }
+    }
+
+    /// The program is quiescent for good, and has not ended.
+    fn fail_hang(&mut self) {
+        let Wave { kept, tasks, synced, .. } = self.quiescence.last_wave();
+        let mut reasons = Vec::new();
+        if let Some(object) = self.kept.keys().next().copied() {
+            reasons.push(format!("{kept} messages are for elements that do not exist, such as {}", self.show(object)));
+        } else if kept > 0 {
+            reasons.push(format!("{kept} messages are for elements that do not exist"));
+        }
+        if tasks > 0 {
+            reasons.push(format!("{tasks} futures wait"));
+        }
+        if synced > 0 {
+            reasons.push(format!("{synced} objects wait in at_sync for others"));
+        }
+        let why = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join("; ")) };
+        self.fail_program(format!(
+            "the program hangs: every PE is idle and no message is under way, but exit was not called{why}"
+        ));
+    }
+}

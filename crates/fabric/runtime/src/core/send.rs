@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The way of a message: from a sender, over PEs, to an object.
+
+use super::{Core, Ready};
+use crate::address::{Address, ArrayId};
+use crate::class::AnyObject;
+use crate::location::Route;
+use crate::message::{Envelope, Malformed, Payload, pack};
+use crate::parcel::{Encoded, Parcel, System, decode, encode};
+use crate::port::Remote;
+
+/// A message that was passed on so often goes in circles.
+const MOST_HOPS: u8 = 250;
+
+impl Core {
+    /// Sends a message from an object, or from this PE.
+    #[inline]
+    pub(crate) fn send_from(
+        &mut self,
+        from: Address,
+        to: Address,
+        entry: u16,
+        payload: Payload,
+        priority: i32,
+        reply: u32,
+    ) {
+        let slot = if from.array == ArrayId::PES { None } else { self.slot_of(from) };
+        self.send_from_slot(slot, from, to, entry, payload, priority, reply);
+    }
+
+    /// The same, for a sender whose slot is known.
+    #[expect(clippy::too_many_arguments, reason = "one place, on the fast path")]
+    #[inline]
+    pub(crate) fn send_from_slot(
+        &mut self,
+        slot: Option<u32>,
+        from: Address,
+        to: Address,
+        entry: u16,
+        payload: Payload,
+        priority: i32,
+        reply: u32,
+    ) {
+        let (from, number) = match slot.and_then(|s| self.slots.get_mut(s)) {
+            Some(element) => (from, element.outgoing.next(to)),
+            // the object has left this PE, as a timer's may have: then the PE is the sender
+            None => (Address::pe(self.pe()), self.outgoing.next(to)),
+        };
+        let origin = self.pe();
+        self.deliver(Envelope { to, from, number, reply, origin, priority, entry, hops: 0, payload });
+    }
+
+    /// Queues a message for an object that is here; passes it on otherwise.
+    #[inline]
+    pub(crate) fn deliver(&mut self, envelope: Envelope) {
+        match self.slot_of(envelope.to) {
+            Some(slot) => {
+                let id = self.slots.id(slot);
+                self.push(envelope.priority, Ready::Message(Some(id), envelope));
+            }
+            None => self.pass_on(envelope),
+        }
+    }
+
+    /// The next step of a message whose object is not here.
+    pub(crate) fn pass_on(&mut self, mut envelope: Envelope) {
+        let Some(home) = self.home_of(envelope.to) else {
+            self.unknown.push((envelope.to.array, Parcel::Message(envelope)));
+            return;
+        };
+        match self.locations.route(envelope.to, home) {
+            Route::Keep => self.kept.entry(envelope.to).or_default().push(envelope),
+            Route::To(pe) => {
+                let pe_here = self.pe();
+                if envelope.origin != pe_here {
+                    self.counts.forwarded += 1;
+                    envelope.hops = envelope.hops.saturating_add(1);
+                    if let Some(place) = self.locations.place(envelope.to) {
+                        let object = envelope.to;
+                        self.post(envelope.origin, Parcel::System(System::Located { object, place }));
+                    }
+                    if envelope.hops >= MOST_HOPS {
+                        let object = self.show(envelope.to);
+                        return self.fail_program(format!(
+                            "a message for {object} was passed on {MOST_HOPS} times: this is a fault of the runtime"
+                        ));
+                    }
+                }
+                self.post(pe, Parcel::Message(envelope));
+            }
+        }
+    }
+
+    /// Releases the messages that wait for an object which is here now.
+    pub(crate) fn release(&mut self, object: Address) {
+        for envelope in self.kept.remove(&object).unwrap_or_default() {
+            self.deliver(envelope);
+        }
+    }
+
+    /// Sends a parcel to a PE.
+    pub(crate) fn post(&mut self, pe: u32, parcel: Parcel) {
+        let counted = !matches!(&parcel, Parcel::System(system) if !system.is_counted());
+        if pe == self.pe() {
+            return self.receive(parcel);
+        }
+        if counted {
+            self.quiescence.sent += 1;
+        }
+        if self.port.is_here(pe) {
+            return self.port.give(pe, parcel);
+        }
+        if let Err(error) = self.post_remote(pe, parcel) {
+            self.fail_program(error);
+        }
+    }
+
+    fn post_remote(&mut self, pe: u32, parcel: Parcel) -> Result<(), String> {
+        let rank = self.port.rank_of(pe);
+        let local = (pe % self.port.threads) as u16;
+        let Self { port, classes, arrays, .. } = self;
+        let class_of = |array: ArrayId| {
+            let state = arrays.get(&array).ok_or_else(|| Malformed::new("a message", "is for an unknown array"));
+            state.map(|a| a.class)
+        };
+        let pack_payload = |envelope: &Envelope, into: &mut Vec<u8>| match &envelope.payload {
+            Payload::Packed(bytes) => {
+                into.extend_from_slice(bytes);
+                Ok(())
+            }
+            Payload::Typed(message) => {
+                (classes.entry(class_of(envelope.to.array)?, envelope.entry)?.pack)(&**message, into)
+            }
+        };
+        let pack_state = |address: Address, object: &AnyObject, into: &mut Vec<u8>| {
+            let class = classes.get(class_of(address.array)?);
+            class.map_or(Ok(()), |class| (class.pack)(&**object, into))
+        };
+        encode(parcel, local, &pack_payload, &pack_state, port.frame(rank)).map_err(|e| e.to_string())?;
+        port.flush_if_long(rank).map_err(|e| e.to_string())
+    }
+
+    /// Takes the frames that have arrived. Returns `true` if there were any.
+    pub(crate) fn poll(&mut self) -> bool {
+        let mut any = false;
+        while let Some(mail) = self.port.mail() {
+            any = true;
+            self.take_mail(mail);
+        }
+        if !matches!(self.port.remote, Remote::Own(_)) {
+            return any;
+        }
+        // the transport is taken out while its frames are delivered: they may be answered at once
+        let Remote::Own(mut transport) =
+            std::mem::replace(&mut self.port.remote, Remote::Own(Box::new(crate::transport::Single)))
+        else {
+            return any;
+        };
+        let mut parcels = Vec::new();
+        let polled = transport.poll(&mut |from, frame| {
+            if let Err(error) = self.decode_frame(frame, &mut parcels) {
+                self.fail_program(format!("rank {from} sent {error}"));
+            }
+        });
+        self.port.remote = Remote::Own(transport);
+        match polled {
+            Ok(arrived) => any |= arrived,
+            Err(error) => self.fail(super::Failure::Lost(error.to_string())),
+        }
+        for parcel in parcels {
+            self.receive_counted(parcel);
+        }
+        any
+    }
+
+    pub(crate) fn take_mail(&mut self, mail: crate::port::Mail) {
+        match mail {
+            crate::port::Mail::Parcel(parcel) => self.receive_counted(parcel),
+            crate::port::Mail::Encoded(kind, bytes) => {
+                match decode(Encoded { kind, bytes: &bytes }, &|a, e, b| self.unpack_message(a, e, b)) {
+                    Ok(parcel) => self.receive_counted(parcel),
+                    Err(error) => self.fail_program(error),
+                }
+            }
+            crate::port::Mail::Stop => {
+                self.fail(super::Failure::Lost("another PE of this process has failed".to_owned()));
+            }
+        }
+    }
+
+    fn decode_frame(&self, mut frame: &[u8], parcels: &mut Vec<Parcel>) -> Result<(), Malformed> {
+        while !frame.is_empty() {
+            let (_, encoded, rest) = crate::parcel::split(frame)?;
+            parcels.push(decode(encoded, &|a, e, b| self.unpack_message(a, e, b))?);
+            frame = rest;
+        }
+        Ok(())
+    }
+
+    /// A message's content, if its array is known here.
+    fn unpack_message(&self, to: Address, entry: u16, bytes: &[u8]) -> Result<Option<AnyObject>, Malformed> {
+        let Some(array) = self.arrays.get(&to.array) else { return Ok(None) };
+        (self.classes.entry(array.class, entry)?.unpack)(bytes).map(Some)
+    }
+
+    fn receive_counted(&mut self, parcel: Parcel) {
+        if !matches!(&parcel, Parcel::System(system) if !system.is_counted()) {
+            self.quiescence.received += 1;
+        }
+        self.receive(parcel);
+    }
+
+    /// Takes a parcel that is for this PE.
+    pub(crate) fn receive(&mut self, parcel: Parcel) {
+        match parcel {
+            Parcel::Message(envelope) => self.deliver(envelope),
+            Parcel::Moved(moved) => self.install(*moved),
+            Parcel::System(system) => self.receive_system(system),
+        }
+    }
+
+    /// Packs a message of a known array for [`System`] parcels.
+    pub(crate) fn pack_message(&self, array: ArrayId, entry: u16, payload: Payload) -> Result<Vec<u8>, Malformed> {
+        let message = match payload {
+            Payload::Packed(bytes) => return Ok(bytes),
+            Payload::Typed(message) => message,
+        };
+        let class = self.arrays.get(&array).map(|a| a.class);
+        let class = class.ok_or_else(|| Malformed::new("a message", "is for an unknown array"))?;
+        let mut bytes = Vec::new();
+        (self.classes.entry(class, entry)?.pack)(&*message, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Packs any value.
+    pub(crate) fn packed<T: serde::Serialize>(&mut self, value: &T) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if let Err(error) = pack(value, &mut bytes) {
+            self.fail_program(error);
+        }
+        bytes
+    }
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Messages of the runtime itself.
+
+use super::Core;
+use crate::address::ArrayId;
+use crate::parcel::{Parcel, System};
+
+/// The array that a message is about, if the receiver has to know it.
+fn array_of(system: &System) -> Option<ArrayId> {
+    match system {
+        System::Insert { object, .. } | System::Remove { object } => Some(object.array),
+        System::Count { array, .. }
+        | System::Ask { array, .. }
+        | System::Broadcast { array, .. }
+        | System::Done { array, .. }
+        | System::Trim { array, .. }
+        | System::Multicast { array, .. }
+        | System::Partial { array, .. } => Some(*array),
+        _ => None,
+    }
+}
+
+impl Core {
+    /// Takes a message of the runtime.
+    pub(crate) fn receive_system(&mut self, system: System) {
+        if let Some(array) = array_of(&system).filter(|array| !self.arrays.contains_key(array)) {
+            return self.keep_unknown(array, Parcel::System(system));
+        }
+        match system {
+            System::Located { object, place } => {
+                self.locations.learn(object, place);
+                // messages that wait here for the object's creation, or for a place
+                if place.pe != self.pe() {
+                    self.release(object);
+                }
+            }
+            System::Create { array, class, shape, map, init } => self.add_array(array, class, shape, map, &init),
+            System::Insert { object, init } => self.insert_here(object, &init),
+            System::Remove { object } => {
+                if let Some(slot) = self.slot_of(object) {
+                    self.remove(slot);
+                }
+            }
+            System::Count { array, change } => {
+                if let Some(state) = self.arrays.get_mut(&array) {
+                    state.elements = state.elements.saturating_add_signed(change);
+                }
+                self.finish_reductions(array);
+            }
+            System::Ask { array, entry, message } => self.begin_broadcast(array, entry, message),
+            System::Broadcast { array, number, entry, message } => {
+                self.take_broadcast(array, number, entry, message);
+            }
+            System::Installed { array } => self.installed(array),
+            System::Done { array, pe, below } => self.acknowledged(array, pe, below),
+            System::Trim { array, below } => {
+                if let Some(state) = self.arrays.get_mut(&array) {
+                    state.broadcasts.trim(below);
+                }
+            }
+            System::Multicast { array, to, from, origin, entry, message } => {
+                self.take_multicast(array, to, (from, origin), entry, &message);
+            }
+            System::Partial { array, number, part } => self.take_partial(array, number, part),
+            System::Reply { to, request, message } => self.take_reply(to, request, message),
+            System::Probe { wave } => self.answer_probe(wave),
+            System::Counts { wave, pe: _, counts } => self.take_counts(wave, counts),
+            System::WhenQuiet { callback } => self.quiescence.callbacks.push(callback),
+            System::Steal { thief } => self.give_to(thief),
+            System::Loads(loads) => self.take_loads(loads),
+            System::Balance { round } => self.join_balance(round),
+            System::Migrate { round, leave, arrive } => self.take_decision(round, leave, arrive),
+            System::Migrated { round } => self.take_migrated(round),
+            System::Resume { round } => self.resume_all(round),
+            System::Exit { code } => self.exit = Some(code),
+        }
+    }
+
+    /// Ends the program on all PEs.
+    pub(crate) fn exit_all(&mut self, code: u8) {
+        for pe in (0..self.pes()).filter(|&pe| pe != self.pe()).collect::<Vec<_>>() {
+            self.post(pe, Parcel::System(System::Exit { code }));
+        }
+        self.exit = Some(code);
+    }
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Messages: what an entry method takes.
+
+use std::any::Any;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::address::Address;
+
+/// Anything that an entry method can take. Between PEs of one process a message moves as it is; to other processes it
+/// is packed with `serde`. Wrap long arrays of numbers into [`Bulk`](crate::Bulk).
+pub trait Message: Serialize + DeserializeOwned + Send + 'static {}
+
+impl<T: Serialize + DeserializeOwned + Send + 'static> Message for T {}
+
+/// Packed bytes that are not what they should be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}: {reason}")]
+pub struct Malformed {
+    /// What was packed or unpacked.
+    pub what: String,
+    /// What is wrong.
+    pub reason: String,
+}
+
+impl Malformed {
+    pub(crate) fn new(what: impl Into<String>, reason: impl ToString) -> Self {
+        Self { what: what.into(), reason: reason.to_string() }
+    }
+}
+
+/// Packs a value behind the bytes of `into`.
+pub(crate) fn pack<T: Serialize>(value: &T, into: &mut Vec<u8>) -> Result<(), Malformed> {
+    let taken = std::mem::take(into);
+    *into = postcard::to_extend(value, taken)
+        .map_err(|e| Malformed::new(std::any::type_name::<T>(), format!("cannot be packed: {e}")))?;
+    Ok(())
+}
+
+/// Packs a value.
+pub(crate) fn packed<T: Serialize>(value: &T) -> Result<Vec<u8>, Malformed> {
+    let mut bytes = Vec::new();
+    pack(value, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Unpacks a value that takes all the bytes.
+pub(crate) fn unpack<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Malformed> {
+    let wrong = |reason: String| Malformed::new(std::any::type_name::<T>(), reason);
+    let (value, rest) = postcard::take_from_bytes(bytes)
+        .map_err(|e| wrong(format!("cannot be unpacked from {} bytes: {e}", bytes.len())))?;
+    match rest.len() {
+        0 => Ok(value),
+        left => Err(wrong(format!(
+            "unpacks {} of the {} bytes that were packed: its Serialize and Deserialize differ",
+            bytes.len() - left,
+            bytes.len()
+        ))),
+    }
+}
+
+/// The content of a message.
+#[derive(Debug)]
+pub(crate) enum Payload {
+    /// The message itself.
+    Typed(Box<dyn Any + Send>),
+    /// Its bytes.
+    Packed(Vec<u8>),
+}
+
+/// A message on its way to an object.
+#[derive(Debug)]
+pub(crate) struct Envelope {
+    pub(crate) to: Address,
+    pub(crate) from: Address,
+    /// The message's number among those of this sender to this receiver.
+    pub(crate) number: u64,
+    /// The sender's request that waits for a reply; 0 is none.
+    pub(crate) reply: u32,
+    /// The PE that sent it, which is told if the message had to be forwarded.
+    pub(crate) origin: u32,
+    /// Messages of lower priority values go first.
+    pub(crate) priority: i32,
+    /// The entry method, a number of the receiver's class.
+    pub(crate) entry: u16,
+    /// PEs that have forwarded it.
+    pub(crate) hops: u8,
+    pub(crate) payload: Payload,
+}

@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What PEs send each other, and its bytes between processes.
+
+use serde::{Deserialize, Serialize};
+use zerocopy::byteorder::little_endian::{I32, U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::address::{Address, ArrayId};
+use crate::class::AnyObject;
+use crate::index::Index;
+use crate::location::Place;
+use crate::message::{Envelope, Malformed, Payload, pack, unpack};
+use crate::order::{Incoming, Outgoing};
+use crate::quiescence::Wave;
+use crate::reduction::{Callback, Partial};
+use crate::shape::{Map, Shape};
+
+/// Anything that one PE sends another.
+#[derive(Debug)]
+pub(crate) enum Parcel {
+    /// A message to an object.
+    Message(Envelope),
+    /// An object that migrates.
+    Moved(Box<Moved>),
+    /// A message of the runtime itself.
+    System(System),
+}
+
+/// An object that migrates, with all that belongs to it.
+#[derive(Debug)]
+pub(crate) struct Moved {
+    pub(crate) address: Address,
+    pub(crate) epoch: u32,
+    /// The PE that it left.
+    pub(crate) from: u32,
+    pub(crate) state: State,
+    pub(crate) outgoing: Outgoing,
+    pub(crate) incoming: Incoming<Envelope>,
+    /// The array's next broadcast for this object.
+    pub(crate) broadcast: u64,
+    /// The array's next reduction of this object.
+    pub(crate) reduction: u64,
+    /// Requests that the object has made.
+    pub(crate) requests: u32,
+    /// The object waits in `at_sync`.
+    pub(crate) synced: bool,
+    /// The object moves because of a decision of load balancing, which counts arrivals.
+    pub(crate) balanced: bool,
+    /// CPU seconds since the last load balancing.
+    pub(crate) load: f64,
+}
+
+/// An object's state.
+#[derive(Debug)]
+pub(crate) enum State {
+    /// The object itself, between PEs of one process.
+    Object(AnyObject),
+    /// Its bytes.
+    Packed(Vec<u8>),
+}
+
+/// The load of one object, for load balancing.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ObjectLoad {
+    pub(crate) address: Address,
+    /// CPU seconds.
+    pub(crate) load: f64,
+    /// Bytes of its packed state, if known.
+    pub(crate) bytes: u64,
+    pub(crate) migratable: bool,
+    /// Messages and bytes that it sent, by receiver.
+    pub(crate) sent: Vec<(Address, u64, u64)>,
+}
+
+/// The loads of one PE, for load balancing.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Loads {
+    pub(crate) round: u64,
+    pub(crate) pe: u32,
+    pub(crate) objects: Vec<ObjectLoad>,
+    /// Seconds taken from the PE by others since the last round.
+    pub(crate) stolen: f64,
+    /// Seconds since the last round.
+    pub(crate) wall: f64,
+}
+
+/// A message of the runtime itself.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum System {
+    /// A newer place of an object.
+    Located { object: Address, place: Place },
+    /// Creates an array's elements on every PE.
+    Create { array: ArrayId, class: u16, shape: Shape, map: Map, init: Vec<u8> },
+    /// Creates one element, on its home PE.
+    Insert { object: Address, init: Vec<u8> },
+    /// Removes an element.
+    Remove { object: Address },
+    /// The number of an array's elements has changed, at its root.
+    Count { array: ArrayId, change: i64 },
+    /// Asks an array's root for a broadcast.
+    Ask { array: ArrayId, entry: u16, message: Vec<u8> },
+    /// A broadcast on its way down the tree of PEs.
+    Broadcast { array: ArrayId, number: u64, entry: u16, message: Vec<u8> },
+    /// An object that left the receiver has arrived.
+    Installed { array: ArrayId },
+    /// A PE needs no broadcast below this number any more.
+    Done { array: ArrayId, pe: u32, below: u64 },
+    /// No PE needs a broadcast below this number any more.
+    Trim { array: ArrayId, below: u64 },
+    /// A message to some elements that the sender believes on this PE: each with its message number.
+    Multicast { array: ArrayId, to: Vec<(Index, u64)>, from: Address, origin: u32, entry: u16, message: Vec<u8> },
+    /// A part of a reduction, for the array's root.
+    Partial { array: ArrayId, number: u64, part: Partial },
+    /// The reply to a request.
+    Reply { to: Address, request: u32, message: Vec<u8> },
+    /// Asks for the counts of parcels.
+    Probe { wave: u64 },
+    /// The counts.
+    Counts { wave: u64, pe: u32, counts: Wave },
+    /// Calls back when no message is under way.
+    WhenQuiet { callback: Callback },
+    /// An idle PE asks another of its process for an object.
+    Steal { thief: u32 },
+    /// A PE's objects have all reached `at_sync`; their loads.
+    Loads(Loads),
+    /// Load balancing has begun: PEs without objects report too.
+    Balance { round: u64 },
+    /// The decision: objects that leave the receiver, and how many will arrive.
+    Migrate { round: u64, leave: Vec<(Address, u32)>, arrive: u32 },
+    /// A PE has sent and received all objects of a decision.
+    Migrated { round: u64 },
+    /// All objects are at their places.
+    Resume { round: u64 },
+    /// Ends the program.
+    Exit { code: u8 },
+}
+
+impl System {
+    /// Parcels of the search for quiescence are not counted by it.
+    pub(crate) const fn is_counted(&self) -> bool {
+        !matches!(self, Self::Probe { .. } | Self::Counts { .. } | Self::Steal { .. })
+    }
+}
+
+/// An address as bytes.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawAddress {
+    array: U32,
+    index: [U64; 2],
+}
+
+impl From<Address> for RawAddress {
+    #[inline]
+    fn from(address: Address) -> Self {
+        Self { array: address.array.0.into(), index: address.index.halves().map(Into::into) }
+    }
+}
+
+impl From<RawAddress> for Address {
+    #[inline]
+    fn from(raw: RawAddress) -> Self {
+        Self { array: ArrayId(raw.array.get()), index: Index::from_halves(raw.index.map(U64::get)) }
+    }
+}
+
+/// The bytes before each parcel: its length without them, the PE of the receiving process, and its kind.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawParcel {
+    length: U32,
+    local: U16,
+    kind: u8,
+}
+
+/// The bytes of an [`Envelope`] before its message.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawEnvelope {
+    to: RawAddress,
+    from: RawAddress,
+    number: U64,
+    reply: U32,
+    origin: U32,
+    priority: I32,
+    entry: U16,
+    hops: u8,
+}
+
+const MESSAGE: u8 = 1;
+const MOVED: u8 = 2;
+const SYSTEM: u8 = 3;
+
+/// An [`Envelope`] in serde's form: early messages inside an object that migrates.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct PackedEnvelope {
+    head: [Address; 2],
+    number: u64,
+    reply: u32,
+    origin: u32,
+    priority: i32,
+    entry: u16,
+    hops: u8,
+    message: Vec<u8>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PackedMoved {
+    address: Address,
+    epoch: u32,
+    from: u32,
+    state: Vec<u8>,
+    outgoing: Outgoing,
+    incoming: Incoming<PackedEnvelope>,
+    broadcast: u64,
+    reduction: u64,
+    requests: u32,
+    flags: [bool; 2],
+    load: f64,
+}
+
+/// Packs the content of a message.
+pub(crate) type PackPayload<'a> = &'a dyn Fn(&Envelope, &mut Vec<u8>) -> Result<(), Malformed>;
+
+/// Appends a parcel's bytes, for a PE of the process that they go to.
+pub(crate) fn encode(
+    parcel: Parcel,
+    local: u16,
+    pack_payload: PackPayload<'_>,
+    pack_state: &dyn Fn(Address, &AnyObject, &mut Vec<u8>) -> Result<(), Malformed>,
+    into: &mut Vec<u8>,
+) -> Result<(), Malformed> {
+    let start = into.len();
+    into.extend_from_slice(&[0; size_of::<RawParcel>()]);
+    let kind = match parcel {
+        Parcel::Message(envelope) => {
+            into.extend_from_slice(raw(&envelope).as_bytes());
+            pack_payload(&envelope, into)?;
+            MESSAGE
+        }
+        Parcel::Moved(moved) => {
+            let mut state = Vec::new();
+            match moved.state {
+                State::Object(object) => pack_state(moved.address, &object, &mut state)?,
+                State::Packed(bytes) => state = bytes,
+            }
+            let mut failed = None;
+            let incoming = moved.incoming.map(|envelope| {
+                let mut message = Vec::new();
+                if let Err(e) = pack_payload(&envelope, &mut message) {
+                    failed = Some(e);
+                }
+                packed_envelope(&envelope, message)
+            });
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            let moved = PackedMoved {
+                address: moved.address,
+                epoch: moved.epoch,
+                from: moved.from,
+                state,
+                outgoing: moved.outgoing,
+                incoming,
+                broadcast: moved.broadcast,
+                reduction: moved.reduction,
+                requests: moved.requests,
+                flags: [moved.synced, moved.balanced],
+                load: moved.load,
+            };
+            pack(&moved, into)?;
+            MOVED
+        }
+        Parcel::System(system) => {
+            pack(&system, into)?;
+            SYSTEM
+        }
+    };
+    let length = u32::try_from(into.len() - start - size_of::<RawParcel>()).map_err(|_| {
+        Malformed::new("a message", format!("has {} bytes; at most {} are possible", into.len() - start, u32::MAX))
+    })?;
+    let head = RawParcel { length: length.into(), local: local.into(), kind };
+    into[start..start + size_of::<RawParcel>()].copy_from_slice(head.as_bytes());
+    Ok(())
+}
+
+#[inline]
+fn raw(envelope: &Envelope) -> RawEnvelope {
+    RawEnvelope {
+        to: envelope.to.into(),
+        from: envelope.from.into(),
+        number: envelope.number.into(),
+        reply: envelope.reply.into(),
+        origin: envelope.origin.into(),
+        priority: envelope.priority.into(),
+        entry: envelope.entry.into(),
+        hops: envelope.hops,
+    }
+}
+
+fn packed_envelope(envelope: &Envelope, message: Vec<u8>) -> PackedEnvelope {
+    PackedEnvelope {
+        head: [envelope.to, envelope.from],
+        number: envelope.number,
+        reply: envelope.reply,
+        origin: envelope.origin,
+        priority: envelope.priority,
+        entry: envelope.entry,
+        hops: envelope.hops,
+        message,
+    }
+}
+
+fn unpacked_envelope(envelope: PackedEnvelope) -> Envelope {
+    Envelope {
+        to: envelope.head[0],
+        from: envelope.head[1],
+        number: envelope.number,
+        reply: envelope.reply,
+        origin: envelope.origin,
+        priority: envelope.priority,
+        entry: envelope.entry,
+        hops: envelope.hops,
+        payload: Payload::Packed(envelope.message),
+    }
+}
+
+/// Splits the first parcel off a frame: the PE of this process that it is for, its kind and bytes, and the rest.
+#[inline]
+pub(crate) fn split(frame: &[u8]) -> Result<(u16, Encoded<'_>, &[u8]), Malformed> {
+    let wrong = |reason: &str| Malformed::new("a frame", reason);
+    let (head, rest) = RawParcel::ref_from_prefix(frame).map_err(|_| wrong("ends inside the head of a parcel"))?;
+    let (bytes, rest) =
+        rest.split_at_checked(head.length.get() as usize).ok_or_else(|| wrong("ends inside a parcel"))?;
+    Ok((head.local.get(), Encoded { kind: head.kind, bytes }, rest))
+}
+
+/// The bytes of one parcel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Encoded<'a> {
+    pub(crate) kind: u8,
+    pub(crate) bytes: &'a [u8],
+}
+
+/// Unpacks a message's content at once where its type is known; `None` keeps the bytes.
+pub(crate) type UnpackPayload<'a> = &'a dyn Fn(Address, u16, &[u8]) -> Result<Option<AnyObject>, Malformed>;
+
+/// Decodes a parcel.
+pub(crate) fn decode(encoded: Encoded<'_>, unpack_payload: UnpackPayload<'_>) -> Result<Parcel, Malformed> {
+    match encoded.kind {
+        MESSAGE => {
+            let (head, bytes) = RawEnvelope::ref_from_prefix(encoded.bytes)
+                .map_err(|_| Malformed::new("a message", "ends inside its head"))?;
+            let (to, entry) = (head.to.into(), head.entry.get());
+            let payload = match unpack_payload(to, entry, bytes)? {
+                Some(message) => Payload::Typed(message),
+                None => Payload::Packed(bytes.to_vec()),
+            };
+            Ok(Parcel::Message(Envelope {
+                to,
+                from: head.from.into(),
+                number: head.number.get(),
+                reply: head.reply.get(),
+                origin: head.origin.get(),
+                priority: head.priority.get(),
+                entry,
+                hops: head.hops,
+                payload,
+            }))
+        }
+        MOVED => {
+            let moved: PackedMoved = unpack(encoded.bytes)?;
+            Ok(Parcel::Moved(Box::new(Moved {
+                address: moved.address,
+                epoch: moved.epoch,
+                from: moved.from,
+                state: State::Packed(moved.state),
+                outgoing: moved.outgoing,
+                incoming: moved.incoming.map(unpacked_envelope),
+                broadcast: moved.broadcast,
+                reduction: moved.reduction,
+                requests: moved.requests,
+                synced: moved.flags[0],
+                balanced: moved.flags[1],
+                load: moved.load,
+            })))
+        }
+        SYSTEM => Ok(Parcel::System(unpack(encoded.bytes)?)),
+        kind => Err(Malformed::new("a parcel", format!("is of kind {kind}, which does not exist"))),
+    }
+}
