@@ -39,6 +39,8 @@ pub(crate) struct ClassInfo<C> {
     pub(crate) arrived: fn(&mut (dyn Any + Send), &mut C, u32),
     /// Runs `Object::resume`.
     pub(crate) resume: fn(&mut (dyn Any + Send), &mut C, u32),
+    /// Bytes of an object's state, about.
+    pub(crate) bytes: fn(&(dyn Any + Send)) -> u64,
     /// The home PE of an element, on this number of PEs.
     pub(crate) home: fn(Map, Shape, Address, u32) -> u32,
     /// Calls a function with each index whose home is the first PE, of the second number of PEs.

@@ -27,6 +27,8 @@ pub(crate) struct LoadClock {
     anchor: (u64, i64),
     /// Time taken from the thread while it had work, in seconds.
     pub(crate) stolen: f64,
+    /// When the interval began.
+    interval: i64,
 }
 
 impl Default for LoadClock {
@@ -43,6 +45,7 @@ impl Default for LoadClock {
             lap: now,
             anchor: (now, thread_cpu_ns()),
             stolen: 0.0,
+            interval: Clock::Monotonic.now_ns(),
         }
     }
 }
@@ -94,6 +97,13 @@ impl LoadClock {
             self.long = (LONG_NS as f64 / self.ns_per_count) as u64;
             self.is_calibrated = true;
         }
+    }
+
+    /// Ends an interval: the seconds that were taken from the thread in it, and its length.
+    pub(crate) fn take_interval(&mut self) -> (f64, f64) {
+        let now = Clock::Monotonic.now_ns();
+        let wall = (now - std::mem::replace(&mut self.interval, now)) as f64 * 1e-9;
+        (std::mem::take(&mut self.stolen), wall)
     }
 
     /// Begins a lap after the thread has waited: waiting is neither load nor stolen.

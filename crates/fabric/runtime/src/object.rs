@@ -30,6 +30,11 @@ pub trait Object: Serialize + DeserializeOwned + Send + 'static {
     /// Makes the element at [`Context::index`]. It may send messages, and is called on the element's home PE.
     fn new(init: Self::Init, cx: &mut Context<'_, Self>) -> Self;
 
+    /// Bytes of the packed state, about: what a migration costs. By default, the size of the type.
+    fn state_bytes(&self) -> u64 {
+        size_of::<Self>() as u64
+    }
+
     /// Called on the new PE after a migration, before the next entry method.
     fn arrived(&mut self, _cx: &mut Context<'_, Self>) {}
 

@@ -113,11 +113,15 @@ impl Core {
 
     /// Gives an element a slot, and makes it known on this PE.
     pub(crate) fn settle(&mut self, element: Element) -> u32 {
-        let (address, reduction) = (element.address, element.reduction);
+        let (address, reduction, synced) = (element.address, element.reduction, element.synced);
         let id = self.slots.insert(Box::new(element));
         if let Some(array) = self.arrays.get_mut(&address.array) {
             array.here.insert(address.index, id.at);
             array.reductions.enter(reduction);
+            if array.shape != Shape::Group {
+                self.balancer.participants += 1;
+                self.balancer.synced += u64::from(synced);
+            }
         }
         id.at
     }
@@ -128,6 +132,10 @@ impl Core {
         if let Some(array) = self.arrays.get_mut(&element.address.array) {
             array.here.remove(&element.address.index);
             array.reductions.leave(element.reduction);
+            if array.shape != Shape::Group {
+                self.balancer.participants -= 1;
+                self.balancer.synced -= u64::from(element.synced);
+            }
         }
         Some(element)
     }

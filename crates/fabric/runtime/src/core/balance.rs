@@ -7,6 +7,7 @@
 
 use super::{Core, Ready};
 use crate::address::Address;
+use crate::balancer::Balancer;
 use crate::parcel::{Loads, ObjectLoad, Parcel, System};
 use crate::shape::Shape;
 
@@ -34,23 +35,21 @@ impl Core {
 
     /// Sends the loads of this PE's objects, once all are ready.
     pub(crate) fn check_sync(&mut self) {
-        if self.balancer.is_reported || (self.balancer.synced == 0 && !self.balancer.is_called) {
+        let Balancer { is_reported, is_called, synced, participants, .. } = self.balancer;
+        if is_reported || synced < participants || (synced == 0 && !is_called) {
             return;
         }
-        let taking_part: Vec<u32> =
-            self.slots.iter().filter(|(_, e)| self.takes_part(e.address)).map(|(slot, _)| slot).collect();
-        if taking_part.iter().any(|&slot| !self.slots.get(slot).is_some_and(|e| e.synced)) {
-            return;
-        }
+        let taking_part: Vec<u32> = self.slots.iter().filter(|(_, e)| e.synced).map(|(slot, _)| slot).collect();
         self.balancer.is_reported = true;
         let mut objects = Vec::with_capacity(taking_part.len());
         for slot in taking_part {
             let Some(element) = self.slots.get_mut(slot) else { continue };
+            let info = self.classes.get(element.class);
             let load = std::mem::take(&mut element.load);
             objects.push(ObjectLoad {
                 address: element.address,
                 load,
-                bytes: element.state_bytes,
+                bytes: element.object.as_ref().map_or(0, |o| info.map_or(0, |i| (i.bytes)(&**o))),
                 migratable: element.tasks.is_empty(),
                 sent: std::mem::take(&mut element.sent),
             });

@@ -11,10 +11,8 @@ mod send;
 mod system;
 mod tasks;
 
-use std::any::Any;
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
-use std::rc::Rc;
 use std::time::Instant;
 
 use rustc_hash::FxHashMap;
@@ -32,6 +30,9 @@ use crate::port::Port;
 use crate::quiescence::Quiescence;
 use crate::reduction::{Callback, Reductions};
 use crate::shape::{Map, Shape};
+
+pub use broadcast::Reduced;
+pub use quiet::Quiet;
 
 /// Why a PE cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -136,6 +137,8 @@ pub struct Counts {
     pub departed: u64,
     /// Messages that arrived before one sent earlier.
     pub early: u64,
+    /// Requests for objects of other PEs of the process.
+    pub steals: u64,
 }
 
 /// One PE.
@@ -166,8 +169,6 @@ pub(crate) struct Core {
     pub(crate) failure: Option<Failure>,
     /// Work stealing inside the process.
     pub(crate) steals: bool,
-    /// The program's arguments and whatever else users keep on a PE.
-    pub(crate) user: Rc<dyn Any>,
 }
 
 impl Core {
@@ -195,7 +196,6 @@ impl Core {
             exit: None,
             failure: None,
             steals: options.steal,
-            user: Rc::new(()),
         }
     }
 

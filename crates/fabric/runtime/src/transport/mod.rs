@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Networks between the processes of a job.
 
-#[cfg(feature = "mpi")]
-pub mod mpi;
-pub mod sockets;
-pub mod torus;
+pub mod memory;
+
 
 use std::time::Duration;
 

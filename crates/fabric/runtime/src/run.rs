@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Running a program in this process.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use crate::balancer::BalanceReport;
+use crate::class::Classes;
+use crate::core::{Core, Counts, Failure};
+use crate::object::Context;
+use crate::options::Options;
+use crate::port::{Mail, Port, Remote};
+use crate::program::Program;
+use crate::scheduler;
+use crate::transport::{Single, Transport};
+
+/// The program's beginning, as a receiver of messages it is none.
+#[derive(Debug)]
+pub enum Main {}
+
+/// How a program ended.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// The code that the program gave to `exit`.
+    pub code: u8,
+    /// Counts of each PE of this process.
+    pub counts: Vec<Counts>,
+    /// Load balancing, in the process of PE 0.
+    pub balance: Vec<BalanceReport>,
+}
+
+/// A program that did not end by `exit`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    /// The program or its input is wrong. Reported by the process in which it happened.
+    #[error("{0}")]
+    Program(String),
+    /// Another process has failed, and has said why.
+    #[error("{0}")]
+    Lost(String),
+}
+
+/// What a PE leaves.
+struct Ended {
+    failure: Option<Failure>,
+    exit: Option<u8>,
+    counts: Counts,
+    balance: Vec<BalanceReport>,
+}
+
+/// The text of a panic.
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a text")
+}
+
+/// Runs one PE.
+fn run_pe(
+    port: Port,
+    classes: &'static Classes<Core>,
+    options: &Options,
+    main: Option<Box<dyn FnOnce(&mut Context<'_, Main>) + Send>>,
+) -> (Ended, Remote) {
+    let mut core = Core::new(port, classes, options);
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        if let Some(main) = main {
+            main(&mut Context::new(&mut core, None));
+        }
+        scheduler::run(&mut core);
+    }));
+    if let Err(panic) = panicked {
+        let what = core.show_running().unwrap_or_else(|| "the program's beginning".to_owned());
+        core.fail_program(format!("{what} panicked: {}", panic_text(&*panic)));
+    }
+    if core.failure.is_some() {
+        for sibling in &core.port.siblings {
+            let _ = sibling.send(Mail::Stop);
+        }
+    }
+    let Core { failure, exit, counts, balancer, port, .. } = core;
+    (Ended { failure, exit, counts, balance: balancer.reports }, port.remote)
+}
+
+/// Runs a program in this process, which is one rank of `transport`. `main` is called on PE 0.
+///
+/// # Errors
+/// [`RunError`]. The transport has been told to end the other processes.
+pub fn run_on(
+    program: Program,
+    options: &Options,
+    transport: Box<dyn Transport>,
+    main: impl FnOnce(&mut Context<'_, Main>) + Send + 'static,
+) -> Result<Outcome, RunError> {
+    let classes: &'static Classes<Core> = Box::leak(Box::new(program.into_classes()));
+    let threads = options.threads.max(1);
+    let (rank, ranks) = (transport.rank(), transport.size());
+    let pes = ranks * threads;
+    let mut main: Option<Box<dyn FnOnce(&mut Context<'_, Main>) + Send>> =
+        if rank == 0 { Some(Box::new(main)) } else { None };
+    if threads == 1 {
+        let port = Port::new(rank, (pes, 1), Vec::new(), None, Remote::Own(transport));
+        return match run_pe(port, classes, options, main) {
+            (ended, Remote::Own(mut transport)) => finish(vec![ended], &mut *transport),
+            (ended, Remote::Thread(_)) => finish(vec![ended], &mut Single),
+        };
+    }
+    let (senders, receivers): (Vec<Sender<Mail>>, Vec<Receiver<Mail>>) = (0..threads).map(|_| channel()).unzip();
+    let (frames, outgoing) = channel();
+    let mut transport = transport;
+    let ended = std::thread::scope(|scope| {
+        let mut handles = Vec::new();
+        for (local, inbox) in receivers.into_iter().enumerate() {
+            let (siblings, frames) = (senders.clone(), frames.clone());
+            let pe = rank * threads + local as u32;
+            let main = main.take();
+            handles.push(scope.spawn(move || {
+                let port = Port::new(pe, (pes, threads), siblings, Some(inbox), Remote::Thread(frames));
+                run_pe(port, classes, options, main).0
+            }));
+        }
+        drop(frames);
+        let network = scheduler::run_transport(&mut *transport, &outgoing, &senders);
+        if network.is_err() {
+            for sender in &senders {
+                let _ = sender.send(Mail::Stop);
+            }
+        }
+        drop(outgoing);
+        let mut ended: Vec<Ended> = handles.into_iter().filter_map(|h| h.join().ok()).collect();
+        if let (Err(failure), Some(first)) = (network, ended.first_mut()) {
+            first.failure = Some(failure);
+        }
+        ended
+    });
+    finish(ended, &mut *transport)
+}
+
+/// Ends the process's part of the job.
+fn finish(ended: Vec<Ended>, transport: &mut dyn Transport) -> Result<Outcome, RunError> {
+    // the first program failure says more than those that follow from it
+    let failures = || ended.iter().filter_map(|e| e.failure.clone());
+    let failure = failures().find(|f| matches!(f, Failure::Program(_))).or_else(|| failures().next());
+    if let Some(failure) = failure {
+        if matches!(failure, Failure::Program(_)) {
+            transport.abort(1);
+        }
+        return Err(match failure {
+            Failure::Program(text) => RunError::Program(text),
+            Failure::Lost(text) => RunError::Lost(text),
+        });
+    }
+    transport.finish().map_err(|e| RunError::Lost(e.to_string()))?;
+    Ok(Outcome {
+        code: ended.iter().find_map(|e| e.exit).unwrap_or(0),
+        counts: ended.iter().map(|e| e.counts).collect(),
+        balance: ended.into_iter().flat_map(|e| e.balance).collect(),
+    })
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The loop of a PE: take what has arrived, run what is ready, wait when there is nothing.
+
+use std::time::{Duration, Instant};
+
+use crate::core::{Core, Failure};
+use crate::parcel::{Parcel, System};
+use crate::port::Remote;
+
+/// Entry methods between two looks at the network.
+const TURN: u32 = 64;
+/// Looks at the network that find nothing before the CPU is offered to others.
+const SPINS: u32 = 200;
+/// The same, before the thread sleeps.
+const YIELDS: u32 = 2000;
+/// The longest sleep.
+const SLEEP: Duration = Duration::from_millis(1);
+/// A program that has been idle for so long may hang.
+const HANG: Duration = Duration::from_secs(1);
+
+/// What an idle PE remembers.
+struct Idle {
+    looks: u32,
+    since: Option<Instant>,
+    probed: Option<Instant>,
+    stole: Option<Instant>,
+}
+
+/// Runs a PE until the program ends or fails.
+pub(crate) fn run(core: &mut Core) {
+    let mut idle = Idle { looks: 0, since: None, probed: None, stole: None };
+    while core.exit.is_none() && core.failure.is_none() {
+        let arrived = core.poll();
+        let due = core.run_timers();
+        core.load.lap();
+        let mut ran = 0;
+        while ran < TURN && core.run_one() {
+            ran += 1;
+            if core.failure.is_some() || core.exit.is_some() {
+                break;
+            }
+        }
+        flush(core);
+        if ran > 0 || arrived {
+            idle.looks = 0;
+            idle.since = None;
+        } else {
+            rest(core, &mut idle, due);
+        }
+    }
+    if core.failure.is_none() {
+        flush(core);
+    }
+}
+
+fn flush(core: &mut Core) {
+    if let Err(error) = core.port.flush() {
+        core.fail(Failure::Lost(error.to_string()));
+    }
+}
+
+/// There is nothing to do.
+fn rest(core: &mut Core, idle: &mut Idle, due: Option<Instant>) {
+    idle.looks += 1;
+    if idle.looks <= SPINS {
+        return std::hint::spin_loop();
+    }
+    let now = Instant::now();
+    let since = *idle.since.get_or_insert(now);
+    if core.pe() == 0 {
+        look_for_quiescence(core, idle, now, since);
+    }
+    if core.steals && core.port.threads > 1 {
+        steal(core, idle, now);
+    }
+    if idle.looks <= YIELDS {
+        return std::thread::yield_now();
+    }
+    let limit = due.map_or(SLEEP, |due| due.saturating_duration_since(now).min(SLEEP));
+    let mail = core.port.wait(limit);
+    core.load.resume();
+    match mail {
+        Ok(Some(mail)) => core.take_mail(mail),
+        Ok(None) => {}
+        Err(error) => core.fail(Failure::Lost(error.to_string())),
+    }
+}
+
+/// PE 0 asks for quiescence at once if an object wants to know, and after a second to find a program that hangs.
+fn look_for_quiescence(core: &mut Core, idle: &mut Idle, now: Instant, since: Instant) {
+    let wanted = !core.quiescence.callbacks.is_empty();
+    let interval = if wanted { Duration::from_micros(50) } else { HANG / 4 };
+    if !wanted && now.duration_since(since) < HANG {
+        return;
+    }
+    if idle.probed.is_none_or(|at| now.duration_since(at) >= interval) {
+        idle.probed = Some(now);
+        core.probe();
+        flush(core);
+    }
+}
+
+/// Asks another PE of the process for objects, each in turn.
+fn steal(core: &mut Core, idle: &mut Idle, now: Instant) {
+    if idle.stole.is_some_and(|at| now.duration_since(at) < Duration::from_micros(100)) {
+        return;
+    }
+    idle.stole = Some(now);
+    let (pe, threads) = (core.pe(), core.port.threads);
+    let first = pe - pe % threads;
+    let turn = 1 + core.counts.steals as u32 % (threads - 1);
+    core.counts.steals += 1;
+    let victim = first + (pe - first + turn) % threads;
+    core.post(victim, Parcel::System(System::Steal { thief: pe }));
+}
+
+/// Passes on frames between the transport and the PEs of a process, until all of them have ended.
+pub(crate) fn run_transport(
+    transport: &mut dyn crate::transport::Transport,
+    frames: &std::sync::mpsc::Receiver<(u32, Vec<u8>)>,
+    siblings: &[std::sync::mpsc::Sender<crate::port::Mail>],
+) -> Result<(), Failure> {
+    use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
+    let lost = |e: crate::transport::TransportError| Failure::Lost(e.to_string());
+    let mut looks = 0;
+    loop {
+        let mut any = false;
+        loop {
+            match frames.try_recv() {
+                Ok((to, mut frame)) => {
+                    any = true;
+                    transport.send(to, &mut frame).map_err(lost)?;
+                }
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return Ok(()),
+            }
+        }
+        let mut failure = None;
+        any |= transport
+            .poll(&mut |from, frame| {
+                if let Err(error) = pass_on(frame, siblings) {
+                    failure = Some(Failure::Program(format!("rank {from} sent {error}")));
+                }
+            })
+            .map_err(lost)?;
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
+        looks = if any { 0 } else { looks + 1 };
+        if looks > YIELDS {
+            match frames.recv_timeout(Duration::from_micros(100)) {
+                Ok((to, mut frame)) => transport.send(to, &mut frame).map_err(lost)?,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+        } else if looks > SPINS {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Gives the parcels of a frame to their PEs.
+fn pass_on(
+    mut frame: &[u8],
+    siblings: &[std::sync::mpsc::Sender<crate::port::Mail>],
+) -> Result<(), crate::message::Malformed> {
+    while !frame.is_empty() {
+        let (local, encoded, rest) = crate::parcel::split(frame)?;
+        if let Some(sibling) = siblings.get(local as usize) {
+            let _ = sibling.send(crate::port::Mail::Encoded(encoded.kind, encoded.bytes.to_vec()));
+        }
+        frame = rest;
+    }
+    Ok(())
+}
+
+/// Returns `true` if this PE polls the transport itself.
+pub(crate) fn owns_transport(core: &Core) -> bool {
+    matches!(core.port.remote, Remote::Own(_))
+}
