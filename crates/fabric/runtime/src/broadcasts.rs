@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Broadcasts to the elements of an array, as a state machine that sends nothing itself.
 //!
-//! An array's root numbers its broadcasts. Every PE keeps each broadcast until no element can arrive that has not had
-//! it, and every element knows the number of its next one. So each element gets each broadcast once, in order, although
-//! it migrates meanwhile: a PE gives an element that arrives the broadcasts that it missed, and does not give it those
-//! that it had elsewhere.
+//! An array's root numbers its broadcasts. Every PE keeps each broadcast until no element can arrive that has not been
+//! given it, and every element knows the number of the next one. So each element gets each broadcast once, in order,
+//! although it migrates meanwhile: a PE gives an element that arrives the broadcasts that it missed, and does not give
+//! it those that it was given elsewhere. Broadcasts that an element was given and has not run migrate with it.
 
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
 
 /// A broadcast.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Broadcast {
     pub(crate) entry: u16,
-    pub(crate) message: Rc<[u8]>,
+    pub(crate) message: Arc<[u8]>,
 }
 
 /// Broadcasts that a PE acknowledges at once.
@@ -87,7 +89,7 @@ mod tests {
         let mut root = Broadcasts::default();
         for _ in 0..BATCH {
             assert_eq!(root.acknowledge(0), None);
-            root.arrive(Broadcast { entry: 0, message: Rc::new([]) });
+            root.arrive(Broadcast { entry: 0, message: Arc::new([]) });
         }
         assert_eq!(root.acknowledge(1), None, "an element may still arrive elsewhere without them");
         assert_eq!(root.acknowledge(0), Some(BATCH));

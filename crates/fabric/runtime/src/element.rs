@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Objects on a PE, with all that belongs to them, in slots.
 
+use std::collections::VecDeque;
+
 use crate::address::Address;
+use crate::broadcasts::Broadcast;
 use crate::class::AnyObject;
 use crate::message::Envelope;
 use crate::order::{Incoming, Outgoing};
@@ -17,7 +20,9 @@ pub(crate) struct Element {
     pub(crate) object: Option<AnyObject>,
     pub(crate) outgoing: Outgoing,
     pub(crate) incoming: Incoming<Envelope>,
+    /// The array's next broadcast for this object, and those that it was given and has not run.
     pub(crate) broadcast: u64,
+    pub(crate) given: VecDeque<Broadcast>,
     pub(crate) reduction: u64,
     /// Requests it has made.
     pub(crate) requests: u32,

@@ -119,6 +119,15 @@ impl<M> Incoming<M> {
         Some(message)
     }
 
+    /// Takes all messages that are kept, with their senders in no order. An object that migrates may leave while some of
+    /// them are the next ones: on its new PE they arrive again.
+    pub fn take_early(&mut self) -> Vec<M> {
+        let Table { few, many } = &mut self.0;
+        let few = few.iter_mut().map(|(_, from)| from);
+        let all = few.chain(many.iter_mut().flat_map(|m| m.values_mut()));
+        all.flat_map(|from| std::mem::take(&mut from.early).into_values()).collect()
+    }
+
     /// The number of messages that are kept.
     #[must_use]
     pub fn early(&self) -> usize {

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What PEs send each other, and its bytes between processes.
 
+use std::collections::VecDeque;
+
 use serde::{Deserialize, Serialize};
 use zerocopy::byteorder::little_endian::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::address::{Address, ArrayId};
+use crate::broadcasts::Broadcast;
 use crate::class::AnyObject;
 use crate::index::Index;
 use crate::location::Place;
@@ -38,6 +41,8 @@ pub(crate) struct Moved {
     pub(crate) incoming: Incoming<Envelope>,
     /// The array's next broadcast for this object.
     pub(crate) broadcast: u64,
+    /// Broadcasts that it was given and has not run.
+    pub(crate) given: VecDeque<Broadcast>,
     /// The array's next reduction of this object.
     pub(crate) reduction: u64,
     /// Requests that the object has made.
@@ -213,6 +218,7 @@ struct PackedMoved {
     outgoing: Outgoing,
     incoming: Incoming<PackedEnvelope>,
     broadcast: u64,
+    given: VecDeque<Broadcast>,
     reduction: u64,
     requests: u32,
     flags: [bool; 2],
@@ -263,6 +269,7 @@ pub(crate) fn encode(
                 outgoing: moved.outgoing,
                 incoming,
                 broadcast: moved.broadcast,
+                given: moved.given,
                 reduction: moved.reduction,
                 requests: moved.requests,
                 flags: [moved.synced, moved.balanced],
@@ -378,6 +385,7 @@ pub(crate) fn decode(encoded: Encoded<'_>, unpack_payload: UnpackPayload<'_>) ->
                 outgoing: moved.outgoing,
                 incoming: moved.incoming.map(unpacked_envelope),
                 broadcast: moved.broadcast,
+                given: moved.given,
                 reduction: moved.reduction,
                 requests: moved.requests,
                 synced: moved.flags[0],

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Arrays and their elements: creation, insertion, removal.
 
-use std::rc::Rc;
-
 use super::{ArrayState, Core, Ready};
 use crate::address::{Address, ArrayId};
 use crate::broadcasts::Broadcasts;
@@ -88,6 +86,7 @@ impl Core {
             outgoing: Outgoing::default(),
             incoming: Incoming::default(),
             broadcast: array.broadcasts.count(),
+            given: Default::default(),
             reduction: 0,
             requests: 0,
             tasks: Vec::new(),
@@ -170,19 +169,17 @@ impl Core {
         self.arrays.get(&array).map_or_else(Vec::new, |a| a.here.iter().map(|(i, s)| (*i, *s)).collect())
     }
 
-    /// Queues the broadcasts that an element has not had.
-    pub(crate) fn queue_broadcasts(&mut self, slot: u32) {
-        let Some(element) = self.slots.get(slot) else { return };
-        let count = self.arrays.get(&element.address.array).map_or(0, |a| a.broadcasts.count());
+    /// Gives an element that has arrived the broadcasts that it missed, and queues all that it has not run.
+    pub(crate) fn give_broadcasts(&mut self, slot: u32) {
         let id = self.slots.id(slot);
-        for number in element.broadcast..count {
-            self.push(0, Ready::Broadcast(id, number));
+        let Some(element) = self.slots.get_mut(slot) else { return };
+        let Some(array) = self.arrays.get(&element.address.array) else { return };
+        while let Some(missed) = array.broadcasts.get(element.broadcast) {
+            element.given.push_back(missed.clone());
+            element.broadcast += 1;
         }
-    }
-
-    /// The message of a broadcast.
-    pub(crate) fn broadcast_of(&self, array: ArrayId, number: u64) -> Option<(u16, Rc<[u8]>)> {
-        let broadcast = self.arrays.get(&array)?.broadcasts.get(number)?;
-        Some((broadcast.entry, Rc::clone(&broadcast.message)))
+        for _ in 0..element.given.len() {
+            self.push(0, Ready::Broadcast(id));
+        }
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Broadcasts and reductions: the parcels around [`Broadcasts`](crate::broadcasts) and [`Reductions`](crate::reduction).
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::Core;
 use crate::address::{Address, ArrayId};
@@ -73,11 +73,14 @@ impl Core {
         if state.broadcasts.count() != number {
             return self.fail_program("a broadcast arrived out of order: this is a fault of the runtime");
         }
-        state.broadcasts.arrive(Broadcast { entry, message: Rc::from(message) });
+        let broadcast = Broadcast { entry, message: Arc::from(message) };
+        state.broadcasts.arrive(broadcast.clone());
         for (_, slot) in self.elements_here(array) {
-            if self.slots.get(slot).is_some_and(|e| e.broadcast <= number) {
-                let id = self.slots.id(slot);
-                self.push(0, super::Ready::Broadcast(id, number));
+            let id = self.slots.id(slot);
+            if let Some(element) = self.slots.get_mut(slot).filter(|e| e.broadcast == number) {
+                element.broadcast += 1;
+                element.given.push_back(broadcast.clone());
+                self.push(0, super::Ready::Broadcast(id));
             }
         }
         self.acknowledge(array);

@@ -26,6 +26,7 @@ impl Core {
             outgoing: element.outgoing,
             incoming: element.incoming,
             broadcast: element.broadcast,
+            given: element.given,
             reduction: element.reduction,
             requests: element.requests,
             synced: element.synced,
@@ -68,6 +69,7 @@ impl Core {
             outgoing: moved.outgoing,
             incoming: moved.incoming,
             broadcast: moved.broadcast,
+            given: moved.given,
             reduction: moved.reduction,
             requests: moved.requests,
             tasks: Vec::new(),
@@ -86,7 +88,11 @@ impl Core {
         self.post(moved.from, Parcel::System(System::Installed { array }));
         let id = self.slots.id(slot);
         self.push(0, Ready::Arrived(id));
-        self.queue_broadcasts(slot);
+        self.give_broadcasts(slot);
+        let early = self.slots.get_mut(slot).map(|e| e.incoming.take_early()).unwrap_or_default();
+        for envelope in early {
+            self.push(envelope.priority, Ready::Message(Some(id), envelope));
+        }
         self.release(address);
         if moved.balanced {
             self.balancer.arrived += 1;

@@ -49,8 +49,8 @@ pub(crate) enum Failure {
 pub(crate) enum Ready {
     /// A message, to the object that was in the slot when it was queued.
     Message(Option<SlotId>, Envelope),
-    /// A broadcast of the object's array, by its number.
-    Broadcast(SlotId, u64),
+    /// The next broadcast that the object was given.
+    Broadcast(SlotId),
     /// `Object::resume`.
     Resume(SlotId),
     /// `Object::arrived`.

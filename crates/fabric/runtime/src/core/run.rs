@@ -3,6 +3,7 @@
 
 use super::{Core, Ready};
 use crate::address::Address;
+use crate::broadcasts::Broadcast;
 use crate::class::AnyObject;
 use crate::element::SlotId;
 use crate::message::{Envelope, Payload};
@@ -25,7 +26,7 @@ impl Core {
         let Some(ready) = self.pop() else { return false };
         match ready {
             Ready::Message(id, envelope) => self.dispatch(id, envelope),
-            Ready::Broadcast(id, number) => self.run_broadcast(id, number),
+            Ready::Broadcast(id) => self.run_broadcast(id),
             Ready::Resume(id) => self.run_hook(id, "resume", |class| class.resume),
             Ready::Arrived(id) => self.run_hook(id, "arrived", |class| class.arrived),
         }
@@ -111,15 +112,10 @@ impl Core {
         self.post(pe, Parcel::System(System::Reply { to, request, message }));
     }
 
-    fn run_broadcast(&mut self, id: SlotId, number: u64) {
+    fn run_broadcast(&mut self, id: SlotId) {
         let Some(element) = self.slots.current(id) else { return };
-        // it had this one on another PE, or has it twice in the queue
-        if element.broadcast != number {
-            return;
-        }
-        element.broadcast += 1;
         let (to, class) = (element.address, element.class);
-        let Some((entry, message)) = self.broadcast_of(to.array, number) else { return };
+        let Some(Broadcast { entry, message }) = element.given.pop_front() else { return };
         let unpacked = self.classes.entry(class, entry).and_then(|info| (info.unpack)(&message));
         let payload = match unpacked {
             Ok(message) => Payload::Typed(message),
