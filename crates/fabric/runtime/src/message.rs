@@ -38,13 +38,6 @@ pub(crate) fn pack<T: Serialize>(value: &T, into: &mut Vec<u8>) -> Result<(), Ma
     Ok(())
 }
 
-/// Packs a value.
-pub(crate) fn packed<T: Serialize>(value: &T) -> Result<Vec<u8>, Malformed> {
-    let mut bytes = Vec::new();
-    pack(value, &mut bytes)?;
-    Ok(bytes)
-}
-
 /// Unpacks a value that takes all the bytes.
 pub(crate) fn unpack<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Malformed> {
     let wrong = |reason: String| Malformed::new(std::any::type_name::<T>(), reason);

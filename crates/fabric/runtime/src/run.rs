@@ -91,6 +91,21 @@ pub fn run_on(
     transport: Box<dyn Transport>,
     main: impl FnOnce(&mut Context<'_, Main>) + Send + 'static,
 ) -> Result<Outcome, RunError> {
+    run_and_report(program, options, transport, main, |_| {})
+}
+
+/// The same, and calls `report` with a failure of this process before the other processes are told to end: MPI ends
+/// this one too, so that nothing can be reported after.
+///
+/// # Errors
+/// As [`run_on`].
+pub fn run_and_report(
+    program: Program,
+    options: &Options,
+    transport: Box<dyn Transport>,
+    main: impl FnOnce(&mut Context<'_, Main>) + Send + 'static,
+    report: impl FnOnce(&str),
+) -> Result<Outcome, RunError> {
     let classes: &'static Classes<Core> = Box::leak(Box::new(program.into_classes()));
     let threads = options.threads.max(1);
     let (rank, ranks) = (transport.rank(), transport.size());
@@ -100,8 +115,8 @@ pub fn run_on(
     if threads == 1 {
         let port = Port::new(rank, (pes, 1), Vec::new(), None, Remote::Own(transport));
         return match run_pe(port, classes, options, main) {
-            (ended, Remote::Own(mut transport)) => finish(vec![ended], &mut *transport),
-            (ended, Remote::Thread(_)) => finish(vec![ended], &mut Single),
+            (ended, Remote::Own(mut transport)) => finish(vec![ended], &mut *transport, report),
+            (ended, Remote::Thread(_)) => finish(vec![ended], &mut Single, report),
         };
     }
     let (senders, receivers): (Vec<Sender<Mail>>, Vec<Receiver<Mail>>) = (0..threads).map(|_| channel()).unzip();
@@ -132,16 +147,21 @@ pub fn run_on(
         }
         ended
     });
-    finish(ended, &mut *transport)
+    finish(ended, &mut *transport, report)
 }
 
 /// Ends the process's part of the job.
-fn finish(ended: Vec<Ended>, transport: &mut dyn Transport) -> Result<Outcome, RunError> {
+fn finish(
+    ended: Vec<Ended>,
+    transport: &mut dyn Transport,
+    report: impl FnOnce(&str),
+) -> Result<Outcome, RunError> {
     // the first program failure says more than those that follow from it
     let failures = || ended.iter().filter_map(|e| e.failure.clone());
     let failure = failures().find(|f| matches!(f, Failure::Program(_))).or_else(|| failures().next());
     if let Some(failure) = failure {
-        if matches!(failure, Failure::Program(_)) {
+        if let Failure::Program(text) = &failure {
+            report(text);
             transport.abort(1);
         }
         return Err(match failure {

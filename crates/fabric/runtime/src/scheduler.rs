@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use crate::core::{Core, Failure};
 use crate::parcel::{Parcel, System};
-use crate::port::Remote;
 
 /// Entry methods between two looks at the network.
 const TURN: u32 = 64;
@@ -172,9 +171,4 @@ fn pass_on(
         frame = rest;
     }
     Ok(())
-}
-
-/// Returns `true` if this PE polls the transport itself.
-pub(crate) fn owns_transport(core: &Core) -> bool {
-    matches!(core.port.remote, Remote::Own(_))
 }

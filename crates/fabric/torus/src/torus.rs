@@ -35,6 +35,9 @@ impl Drop for Torus {
 }
 
 impl Torus {
+    /// Bytes of a packet.
+    pub const PACKET_BYTES: usize = PAYLOAD_BYTES;
+
     /// Joins the window that the environment names, as the rank that it says:
     ///
     /// | variable | |
@@ -207,6 +210,39 @@ impl Torus {
             Ok((progress, next))
         })?;
         receiving.length()
+    }
+
+    /// Puts one packet of a message into the ring to a rank, at most [`PACKET_BYTES`](Self::PACKET_BYTES) of it; `more` says
+    /// that the message goes on. Returns `false` if there is no room now. For programs that never wait; such a program
+    /// makes no use of [`send`](Self::send) and its kind.
+    ///
+    /// # Errors
+    /// [`Error`], of its second half.
+    pub fn try_send(&self, to: usize, packet: &[u8], more: bool) -> Result<bool, Error> {
+        self.check_rank(to)?;
+        self.window.check_abort()?;
+        let packet = &packet[..packet.len().min(PAYLOAD_BYTES)];
+        self.push(to, packet, more, Kind::Message)
+    }
+
+    /// Appends the next packet of a rank to `into`, if there is one. Returns whether its message goes on.
+    ///
+    /// # Errors
+    /// [`Error`], of its second half.
+    pub fn try_recv(&self, from: usize, into: &mut Vec<u8>) -> Result<Option<bool>, Error> {
+        self.check_rank(from)?;
+        let mut payload = [0; PAYLOAD_BYTES];
+        let Some((length, more)) = self.pop(from, &mut payload, Kind::Message)? else { return Ok(None) };
+        into.extend_from_slice(&payload[..length]);
+        Ok(Some(more))
+    }
+
+    /// Returns an error if a rank has ended the job.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`].
+    pub fn check_abort(&self) -> Result<(), Error> {
+        self.window.check_abort()
     }
 
     fn check_rank(&self, rank: usize) -> Result<(), Error> {

@@ -2,6 +2,10 @@
 //! Networks between the processes of a job.
 
 pub mod memory;
+#[cfg(feature = "mpi")]
+pub mod mpi;
+pub mod sockets;
+pub mod torus;
 
 
 use std::time::Duration;

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The `main` of a program of objects.
+
+use std::process::ExitCode;
+
+use crate::launch::{LOST, transport_from_environment};
+use crate::object::Context;
+use crate::options::Options;
+use crate::program::Program;
+use crate::run::{Main, Outcome, RunError, run_and_report};
+
+/// Runs a program on the processes that a launcher has started (see [`transport_from_environment`]), or on this one
+/// alone. `begin` is called on PE 0. Errors are printed once, on the rank where they happened.
+///
+/// ```no_run
+/// use colony_runtime::{Options, Program};
+///
+/// fn main() -> std::process::ExitCode {
+///     colony_runtime::main(Program::new(), &Options::default(), |cx| {
+///         println!("{} PEs", cx.pes());
+///         cx.exit(0);
+///     })
+/// }
+/// ```
+pub fn main(
+    program: Program,
+    options: &Options,
+    begin: impl FnOnce(&mut Context<'_, Main>) + Send + 'static,
+) -> ExitCode {
+    main_with(program, options, begin, |_| {})
+}
+
+/// The same, and calls `end` on each process if the program has ended by `exit`.
+pub fn main_with(
+    program: Program,
+    options: &Options,
+    begin: impl FnOnce(&mut Context<'_, Main>) + Send + 'static,
+    end: impl FnOnce(&Outcome),
+) -> ExitCode {
+    let transport = match transport_from_environment() {
+        Ok(transport) => transport,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    let report = |text: &str| eprintln!("error: {text}");
+    match run_and_report(program, options, transport, begin, report) {
+        Ok(outcome) => {
+            end(&outcome);
+            ExitCode::from(outcome.code)
+        }
+        Err(RunError::Program(_)) => ExitCode::from(1),
+        // the rank that failed has said why
+        Err(RunError::Lost(_)) => ExitCode::from(LOST),
+    }
+}

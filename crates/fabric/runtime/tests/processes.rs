@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Programs on several processes: over sockets, and over MPI.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// An example of this package, which cargo builds before its tests.
+fn example(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("this program");
+    let folder = test.parent().and_then(Path::parent).expect("the profile's folder");
+    folder.join("examples").join(name)
+}
+
+fn run(ranks: u32, program: &str, words: &[&str]) -> Command {
+    let mut command = Command::new(example("run"));
+    command.arg(ranks.to_string()).arg(example(program)).args(words).stdin(Stdio::null());
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn output(mut command: Command) -> Output {
+    command.output().expect("the launcher starts")
+}
+
+/// Lines of an error that the program or the launcher has printed.
+fn errors(output: &Output) -> Vec<String> {
+    text(&output.stderr).lines().filter(|l| l.starts_with("error:")).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_program_runs_on_any_number_of_processes_with_the_same_result() {
+    let mut sums = Vec::new();
+    for ranks in [1, 2, 3] {
+        let output = output(run(ranks, "stencil", &["12", "2", "5"]));
+        assert!(output.status.success(), "{ranks}: {}", text(&output.stderr));
+        sums.push(text(&output.stdout));
+    }
+    assert!(sums[0].starts_with("sum of all cells") && sums.iter().all(|s| *s == sums[0]), "{sums:?}");
+    let output = output(run(3, "ring", &["50"]));
+    assert_eq!(text(&output.stdout), "50 rounds over 3 PEs\n");
+}
+
+#[test]
+fn frames_longer_than_a_connection_takes_at_once_arrive() {
+    let one = output(run(1, "stencil", &["96", "2", "2"]));
+    let two = output(run(2, "stencil", &["96", "2", "2"]));
+    assert_eq!((one.status.success(), text(&one.stdout)), (two.status.success(), text(&two.stdout)));
+}
+
+#[test]
+fn threads_and_processes_can_be_combined() {
+    let mut command = run(2, "stencil", &["12", "2", "5"]);
+    command.env("THREADS", "2");
+    let both = output(command);
+    assert!(both.status.success(), "{}", text(&both.stderr));
+    assert_eq!(text(&both.stdout), text(&output(run(1, "stencil", &["12", "2", "5"])).stdout));
+}
+
+#[test]
+fn a_rank_that_panics_ends_the_job_with_one_error() {
+    let output = output(run(3, "ring", &["1000000", "--fail", "1"]));
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert_eq!(errors(&output), ["error: the entry method Token of Node 1 panicked: PE 1 fails, as asked"]);
+}
+
+/// Processes that a launcher has started.
+fn ranks_of(launcher: &Child, count: usize) -> Vec<u32> {
+    let began = Instant::now();
+    loop {
+        let path = format!("/proc/{0}/task/{0}/children", launcher.id());
+        let children = std::fs::read_to_string(path).unwrap_or_default();
+        let ranks: Vec<u32> = children.split_whitespace().filter_map(|p| p.parse().ok()).collect();
+        if ranks.len() == count {
+            return ranks;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "{ranks:?} of {count} ranks");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn kill(pid: u32) {
+    let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("it runs");
+}
+
+/// Waits until a process is gone, or is a zombie that nobody has to fear.
+fn wait_until_gone(pid: u32) {
+    let began = Instant::now();
+    loop {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let state = stat.rsplit(')').next().unwrap_or_default().trim_start().chars().next();
+        if matches!(state, None | Some('Z' | 'X')) {
+            return;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "process {pid} is left");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn start(ranks: u32) -> Child {
+    let mut command = run(ranks, "ring", &["1", "--stay"]);
+    command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the launcher starts")
+}
+
+#[test]
+fn a_killed_rank_ends_the_job_and_the_launcher_says_which() {
+    let launcher = start(3);
+    let ranks = ranks_of(&launcher, 3);
+    kill(ranks[1]);
+    let output = launcher.wait_with_output().expect("the launcher ends");
+    assert_eq!(output.status.code(), Some(137));
+    assert_eq!(errors(&output), ["error: rank 1 was killed by signal 9; the job ends"]);
+    ranks.into_iter().for_each(wait_until_gone);
+}
+
+#[test]
+fn no_rank_outlives_a_killed_launcher() {
+    let mut launcher = start(3);
+    let ranks = ranks_of(&launcher, 3);
+    kill(launcher.id());
+    launcher.wait().expect("it was killed");
+    ranks.into_iter().for_each(wait_until_gone);
+}
+
+#[test]
+fn launcher_and_rank_killed_at_once_leave_nothing() {
+    let mut launcher = start(3);
+    let ranks = ranks_of(&launcher, 3);
+    kill(ranks[0]);
+    kill(launcher.id());
+    launcher.wait().expect("it was killed");
+    ranks.into_iter().for_each(wait_until_gone);
+}
+
+#[test]
+fn ranks_of_different_builds_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let other = folder.path().join("ring");
+    let mut bytes = std::fs::read(example("ring")).expect("the example");
+    bytes.push(0);
+    std::fs::write(&other, bytes).expect("a copy");
+    std::fs::set_permissions(&other, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("its mode");
+    let script = format!(
+        "if [ $COLONY_JOB_RANK = 1 ]; then exec {} 5; else exec {} 5; fi",
+        other.display(),
+        example("ring").display()
+    );
+    let output = Command::new(example("run")).args(["2", "/bin/sh", "-c", &script]).output().expect("starts");
+    assert_eq!(output.status.code(), Some(2));
+    let last = errors(&output).pop().unwrap_or_default();
+    assert!(last.contains("ranks 0 and 1 run different builds"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn wrong_use_is_refused() {
+    for (ranks, expected) in [("0", "0 ranks"), ("5000", "5000 ranks")] {
+        let output = Command::new(example("run")).args([ranks, "/bin/true"]).output().expect("starts");
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains(expected), "{}", text(&output.stderr));
+    }
+    let output = Command::new(example("run")).args(["2", "/no/such/program"]).output().expect("starts");
+    assert!(text(&output.stderr).contains("starting rank 0, /no/such/program"), "{}", text(&output.stderr));
+    for (name, value) in [("COLONY_JOB_RANK", "7"), ("COLONY_JOB_SECRET", "short"), ("COLONY_JOB_SIZE", "many")] {
+        let mut ring = Command::new(example("ring"));
+        ring.envs([
+            ("COLONY_JOB", "unix:nobody"),
+            ("COLONY_JOB_RANK", "0"),
+            ("COLONY_JOB_SIZE", "2"),
+            ("COLONY_JOB_SECRET", &"00".repeat(32)),
+        ]);
+        let output = ring.env(name, value).output().expect("starts");
+        assert_eq!(output.status.code(), Some(2), "{name}");
+        assert!(text(&output.stderr).contains(name), "{}", text(&output.stderr));
+    }
+}
+
+#[cfg(feature = "mpi")]
+#[test]
+fn the_same_program_runs_over_mpi_with_the_same_result() {
+    let mpi = |ranks: &str, program: &str, words: &[&str]| {
+        let mut command = Command::new("mpirun");
+        command.args(["--oversubscribe", "-n", ranks]).arg(example(program)).args(words);
+        command.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
+        output(command)
+    };
+    let over_mpi = mpi("2", "stencil", &["96", "2", "3"]);
+    assert!(over_mpi.status.success(), "{}", text(&over_mpi.stderr));
+    assert_eq!(text(&over_mpi.stdout), text(&output(run(1, "stencil", &["96", "2", "3"])).stdout));
+    let failed = mpi("2", "ring", &["1000000", "--fail", "1"]);
+    assert!(!failed.status.success());
+    let expected = "error: the entry method Token of Node 1 panicked: PE 1 fails, as asked";
+    assert_eq!(errors(&failed), [expected]);
+}
