@@ -19,7 +19,13 @@ fn main() {
         if kind == 1 {
             // uniform 0.5..1.5
             let shape = Shape::lb_test((1 << (LOG - 6)), 1 << LOG);
-            let factor: Vec<f64> = { let mut s = vec![0.0; (1 << (LOG - 6))]; for i in 0..db.objects() { s[db.placement()[i] as usize] += db.loads_s()[i]; } s };
+            let factor: Vec<f64> = {
+                let mut s = vec![0.0; (1 << (LOG - 6))];
+                for i in 0..db.objects() {
+                    s[db.placement()[i] as usize] += db.loads_s()[i];
+                }
+                s
+            };
             let _ = shape;
             for i in 0..1u32 << 20 {
                 let u = ((i as u64).wrapping_mul(0x9e3779b97f4a7c15) >> 11) as f64 / (1u64 << 53) as f64;
@@ -28,9 +34,12 @@ fn main() {
             }
         }
         if kind == 2 {
-            for i in 0..1u32 << 20 { let l = db.loads_s()[i as usize]; let _ = l;
+            for i in 0..1u32 << 20 {
+                let l = db.loads_s()[i as usize];
+                let _ = l;
                 let u = ((i as u64).wrapping_mul(0x9e3779b97f4a7c15) >> 11) as f64 / (1u64 << 53) as f64;
-                db.set_load(i, 1e-3 * u.max(1e-9).powf(-0.4)).unwrap(); }
+                db.set_load(i, 1e-3 * u.max(1e-9).powf(-0.4)).unwrap();
+            }
         }
         let q = Quality::of(&db, db.placement(), &Topology::Flat).unwrap();
         println!("kind {kind} before {:.4}", q.imbalance);
@@ -40,7 +49,13 @@ fn main() {
             let o = s.assign(&db, &Topology::Flat).unwrap();
             let t = cpu() - t;
             let q = Quality::of(&db, &o.placement, &Topology::Flat).unwrap();
-            println!("{a:30} {:.5} moved {:.2} % {:.3} s  db {:.2} MB", q.imbalance, q.moved_objects as f64 / ((1u64 << LOG) as f64 / 100.0), t, o.effort.database_bytes_one_pe as f64 / 1e6);
+            println!(
+                "{a:30} {:.5} moved {:.2} % {:.3} s  db {:.2} MB",
+                q.imbalance,
+                q.moved_objects as f64 / ((1u64 << LOG) as f64 / 100.0),
+                t,
+                o.effort.database_bytes_one_pe as f64 / 1e6
+            );
         }
     }
 }

@@ -22,7 +22,9 @@ impl std::str::FromStr for Pattern {
         match text {
             "mesh2d" => Ok(Self::Mesh2d),
             "random" => Ok(Self::Random),
-            _ => Err(BalanceError::Generate(format!("there is no pattern `{text}`; known are mesh2d, random"))),
+            _ => {
+                Err(BalanceError::Generate(format!("there is no pattern `{text}`; known are mesh2d, random")))
+            }
         }
     }
 }
@@ -89,8 +91,14 @@ impl Generator {
         if !(1.0..=f64::from(pes)).contains(&imbalance) {
             return fail(format!("an imbalance of {imbalance} is not from 1 to the number of PEs, {pes}"));
         }
-        let mut generator =
-            Self { pes, objects, pattern, key: Key::new(seed), state_bytes, factors: vec![1.0; pes as usize] };
+        let mut generator = Self {
+            pes,
+            objects,
+            pattern,
+            key: Key::new(seed),
+            state_bytes,
+            factors: vec![1.0; pes as usize],
+        };
         let mut sums = vec![0.0; pes as usize];
         for number in 0..objects {
             sums[generator.pe(number) as usize] += generator.base_load(number);
@@ -210,7 +218,8 @@ mod tests {
         for imbalance in [1.0, 1.2, 1.86, 7.0] {
             let shape = Shape { imbalance, ..Shape::lb_test(64, 4096) };
             let database = Generator::new(shape).and_then(|g| g.database()).expect("a database");
-            let quality = Quality::of(&database, database.placement(), &Topology::Flat).expect("its placement");
+            let quality =
+                Quality::of(&database, database.placement(), &Topology::Flat).expect("its placement");
             assert!((quality.imbalance - imbalance).abs() < 1e-6, "{imbalance}: {}", quality.imbalance);
         }
     }

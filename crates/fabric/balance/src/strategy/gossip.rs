@@ -35,16 +35,18 @@ pub struct Gossip {
 
 impl Default for Gossip {
     fn default() -> Self {
-        Self { seed: 1, fanout: 3, rounds: 6, iterations: 8, known: 64, tolerance: 1.01 }
+        Self { seed: 1, fanout: 3, rounds: 5, iterations: 4, known: 64, tolerance: 1.01 }
     }
 }
 
 impl Checked for Gossip {
     fn problem(&self) -> Option<String> {
-        let bounds = [("fanout", self.fanout, 64), ("rounds", self.rounds, 64), ("iterations", self.iterations, 256)];
+        let bounds =
+            [("fanout", self.fanout, 64), ("rounds", self.rounds, 64), ("iterations", self.iterations, 256)];
         let bounds = bounds.into_iter().chain([("known", self.known, 65_536)]);
         let outside = |(name, value, most): (&str, u32, u32)| {
-            (value == 0 || value > most).then(|| format!("{name} is {value}; it must be a number from 1 to {most}"))
+            (value == 0 || value > most)
+                .then(|| format!("{name} is {value}; it must be a number from 1 to {most}"))
         };
         bounds.filter_map(outside).next().or_else(|| tolerance_problem(self.tolerance))
     }
@@ -72,7 +74,9 @@ impl Gossip {
         let most = self.known as usize;
         let mut known = Knowledge { of: vec![Vec::new(); times_s.len()], most, messages: 0 };
         let mut speakers: Vec<u32> = (0..pes).filter(|&pe| times_s[pe as usize] < level_s).collect();
-        speakers.iter().for_each(|&pe| known.of[pe as usize].push(Heard { pe, time_s: times_s[pe as usize] }));
+        speakers
+            .iter()
+            .for_each(|&pe| known.of[pe as usize].push(Heard { pe, time_s: times_s[pe as usize] }));
         for round in 0..self.rounds {
             let key = key.part(round.into());
             let sent: Vec<(u32, Vec<Heard>)> =
@@ -132,12 +136,24 @@ struct State<'a> {
     database: &'a Database,
     placement: Vec<u32>,
     times_s: Vec<f64>,
+    messages: u64,
 }
+
+/// PEs that an object is offered to before it stays.
+const PROPOSALS: usize = 4;
 
 impl State<'_> {
     /// One PE gives objects, the heaviest that fit first, to PEs that it has heard of: at random, with the probability of
-    /// their room. It counts what it gives, but not what others give.
-    fn give_from(&mut self, pe: u32, objects: &[u32], heard: &mut [Heard], level_s: f64, limit_s: f64, key: Key) {
+    /// their room. A PE that has no room any more refuses, and says how full it is.
+    fn give_from(
+        &mut self,
+        pe: u32,
+        objects: &[u32],
+        heard: &mut [Heard],
+        level_s: f64,
+        limit_s: f64,
+        key: Key,
+    ) {
         let pes = self.database.pes();
         let mut draws = 0u64;
         for &number in objects {
@@ -149,26 +165,35 @@ impl State<'_> {
             if load / pes[pe as usize].speed > excess_s * 1.5 {
                 continue;
             }
-            let room = |h: &Heard| {
-                let room_s = limit_s - h.time_s;
-                if load / pes[h.pe as usize].speed <= room_s { room_s } else { 0.0 }
-            };
-            let all: f64 = heard.iter().map(room).sum();
-            if all <= 0.0 {
-                continue;
-            }
-            let mut drawn = key.uniform(draws) * all;
-            draws += 1;
-            let chosen = heard.iter_mut().find(|h| {
-                drawn -= room(h);
-                drawn <= 0.0 && room(h) > 0.0
-            });
-            if let Some(target) = chosen {
-                let there_s = load / pes[target.pe as usize].speed;
-                target.time_s += there_s;
-                self.times_s[target.pe as usize] += there_s;
-                self.times_s[pe as usize] -= load / pes[pe as usize].speed;
-                self.placement[number as usize] = target.pe;
+            for _ in 0..PROPOSALS {
+                let room = |h: &Heard| {
+                    let room_s = limit_s - h.time_s;
+                    if load / pes[h.pe as usize].speed <= room_s { room_s } else { 0.0 }
+                };
+                let all: f64 = heard.iter().map(room).sum();
+                if all <= 0.0 {
+                    break;
+                }
+                let mut drawn = key.uniform(draws) * all;
+                draws += 1;
+                let chosen = heard.iter_mut().find(|h| {
+                    drawn -= room(h);
+                    drawn <= 0.0 && room(h) > 0.0
+                });
+                let Some(target) = chosen else { break };
+                self.messages += 2;
+                let (there, there_s) = (target.pe as usize, load / pes[target.pe as usize].speed);
+                let accepted = self.times_s[there] + there_s <= limit_s;
+                if accepted {
+                    self.times_s[there] += there_s;
+                    self.times_s[pe as usize] -= load / pes[pe as usize].speed;
+                    self.placement[number as usize] = target.pe;
+                }
+                // the reply says how full the other is
+                target.time_s = self.times_s[there];
+                if accepted {
+                    break;
+                }
             }
         }
     }
@@ -181,18 +206,18 @@ impl Strategy for Gossip {
 
     fn assign(&self, database: &Database, _: &Topology) -> Result<Outcome, BalanceError> {
         let placement = database.placement().to_vec();
-        let mut state = State { database, times_s: step_times_s(database, &placement), placement };
+        let mut state =
+            State { database, times_s: step_times_s(database, &placement), placement, messages: 0 };
         let slowest = |state: &State| state.times_s.iter().copied().fold(0.0, f64::max);
         let level_s = ideal_step_s(database);
         let mut best = (slowest(&state), state.placement.clone());
-        let mut messages = 0;
         for iteration in 0..self.iterations {
             if best.0 <= level_s * self.tolerance {
                 break;
             }
             let key = Key::new(self.seed).part(iteration.into());
             let mut known = self.spread(&state.times_s, level_s, key);
-            messages += known.messages;
+            state.messages += known.messages;
             self.give(&mut state, &mut known, level_s, key.part(u64::MAX));
             // sums that are changed again and again lose their last digits
             state.times_s = step_times_s(database, &state.placement);
@@ -206,6 +231,6 @@ impl Strategy for Gossip {
         let most = counts.into_iter().max().unwrap_or(0);
         let database_bytes_one_pe =
             Database::bytes_for(1, most, 0) + u64::from(self.known) * size_of::<Heard>() as u64;
-        Ok(Outcome { placement: best.1, effort: Effort { database_bytes_one_pe, messages } })
+        Ok(Outcome { placement: best.1, effort: Effort { database_bytes_one_pe, messages: state.messages } })
     }
 }

@@ -80,7 +80,8 @@ impl Earliest {
         let mut best = (f64::INFINITY, 0);
         for (i, class) in classes.iter_mut().enumerate() {
             // entries from before a load was given are out of date
-            while class.heap.peek().is_some_and(|Reverse((bits, pe))| *bits != ordered(free_s[*pe as usize])) {
+            while class.heap.peek().is_some_and(|Reverse((bits, pe))| *bits != ordered(free_s[*pe as usize]))
+            {
                 class.heap.pop();
             }
             let Some(Reverse((free, _))) = class.heap.peek() else { continue };
@@ -127,7 +128,8 @@ impl Strategy for Greedy {
     fn assign(&self, database: &Database, _: &Topology) -> Result<Outcome, BalanceError> {
         // an object without load stays: all of them would go to one PE
         let moves = |i: &u32| database.is_migratable(*i as usize) && database.loads_s()[*i as usize] > 0.0;
-        let order = heaviest_first(database.loads_s(), (0..database.objects() as u32).filter(moves).collect());
+        let order =
+            heaviest_first(database.loads_s(), (0..database.objects() as u32).filter(moves).collect());
         let speeds = database.pes().iter().map(|p| p.speed).collect();
         let mut pes = Earliest::new(speeds, fixed_times_s(database));
         let mut placement = database.placement().to_vec();

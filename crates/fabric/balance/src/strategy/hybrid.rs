@@ -34,7 +34,9 @@ impl Checked for Hybrid {
     fn problem(&self) -> Option<String> {
         let domain = self.domain;
         let problem = format!("the domain is {domain}; it must be a number from 1 to {}", Domain::MAX_PES);
-        (domain == 0 || domain > Domain::MAX_PES).then_some(problem).or_else(|| tolerance_problem(self.tolerance))
+        (domain == 0 || domain > Domain::MAX_PES)
+            .then_some(problem)
+            .or_else(|| tolerance_problem(self.tolerance))
     }
 }
 
@@ -106,7 +108,8 @@ impl Hybrid {
         let transfers = self.transfers(&mut summaries);
         let root_bytes = (size_of_val(&summaries[..]) + size_of_val(&transfers[..])) as u64;
         let (departures, mut arrivals) = self.departures(source, &transfers);
-        let mut effort = TreeEffort { root_bytes, domains, messages: 2 * u64::from(pes - 1), ..TreeEffort::default() };
+        let mut effort =
+            TreeEffort { root_bytes, domains, messages: 2 * u64::from(pes - 1), ..TreeEffort::default() };
         effort.between_domains = departures.len() as u64;
         arrivals.sort_unstable_by_key(|a| (a.0, a.1));
         let mut times_s: Vec<f64> = (0..pes).map(|pe| source.pe(pe).0).collect();
@@ -193,7 +196,9 @@ impl Hybrid {
         let mut arrivals = Vec::new();
         for of_one in transfers.chunk_by(|a, b| a.from == b.from) {
             let mut objects = Vec::new();
-            source.objects(self.range(of_one[0].from, source.pes()), |number, _, load| objects.push((load, number)));
+            source.objects(self.range(of_one[0].from, source.pes()), |number, _, load| {
+                objects.push((load, number))
+            });
             objects.sort_unstable_by_key(|&(load, number)| (!ordered(load), number));
             let mut given = vec![false; objects.len()];
             for transfer in of_one {

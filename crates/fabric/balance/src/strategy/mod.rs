@@ -12,6 +12,9 @@ mod rotate;
 mod shed;
 mod topology;
 
+#[cfg(test)]
+mod tests;
+
 use crate::database::Database;
 use crate::error::BalanceError;
 use crate::topology::Topology;

@@ -206,7 +206,13 @@ impl<'a> Refinement<'a> {
         self.overloaded().is_empty()
     }
 
-    fn exchange_one(&mut self, pe: u32, partners: usize, gaps: &mut BTreeSet<(u64, u32)>, groups: &mut Groups) {
+    fn exchange_one(
+        &mut self,
+        pe: u32,
+        partners: usize,
+        gaps: &mut BTreeSet<(u64, u32)>,
+        groups: &mut Groups,
+    ) {
         // a bound of tries: each brings the PE closer to the limit
         for _ in 0..8 {
             let excess = -self.room(pe);

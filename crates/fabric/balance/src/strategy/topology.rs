@@ -34,8 +34,9 @@ impl Default for TopologyAware {
 
 impl Checked for TopologyAware {
     fn problem(&self) -> Option<String> {
-        tolerance_problem(self.tolerance)
-            .or_else(|| (self.passes > 100).then(|| format!("passes is {}; at most 100 are possible", self.passes)))
+        tolerance_problem(self.tolerance).or_else(|| {
+            (self.passes > 100).then(|| format!("passes is {}; at most 100 are possible", self.passes))
+        })
     }
 }
 
@@ -205,9 +206,11 @@ impl TopologyAware {
             candidates.dedup();
             let load = database.loads_s()[number as usize];
             let fits = |pe: u32| {
-                pe != home && state.times_s[pe as usize] + load / database.pes()[pe as usize].speed <= state.limit_s
+                pe != home
+                    && state.times_s[pe as usize] + load / database.pes()[pe as usize].speed <= state.limit_s
             };
-            let better = candidates.iter().filter(|&&pe| fits(pe)).map(|&pe| (cost(&state.placement, pe), pe));
+            let better =
+                candidates.iter().filter(|&&pe| fits(pe)).map(|&pe| (cost(&state.placement, pe), pe));
             let best = better.min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
             if let Some((_, pe)) = best.filter(|(cost, _)| *cost < now) {
                 state.times_s[home as usize] -= load / database.pes()[home as usize].speed;
@@ -239,7 +242,8 @@ impl Strategy for TopologyAware {
         let movable: Vec<u32> =
             (0..database.objects() as u32).filter(|&n| database.is_migratable(n as usize)).collect();
         let work = movable.iter().map(|&n| database.loads_s()[n as usize]).sum();
-        let pes: Vec<Pe> = database.pes().iter().zip(&floors_s).map(|(p, &f)| Pe { background_s: f, ..*p }).collect();
+        let pes: Vec<Pe> =
+            database.pes().iter().zip(&floors_s).map(|(p, &f)| Pe { background_s: f, ..*p }).collect();
         let level_s = water_level(&pes, work);
         let mut placement = database.placement().to_vec();
         if self.anew && work > 0.0 {
@@ -254,7 +258,8 @@ impl Strategy for TopologyAware {
         let _ = refinement.shed(Pick::Heaviest) || refinement.shed(Pick::Lightest);
         let times_s = step_times_s(database, &refinement.placement);
         // a move may fill a PE up to the limit, and never makes the slowest slower
-        let limit_s = (refinement.limit_s() * self.tolerance).min(refinement.max_s().max(level_s * self.tolerance));
+        let limit_s =
+            (refinement.limit_s() * self.tolerance).min(refinement.max_s().max(level_s * self.tolerance));
         let mut state = Moves { placement: refinement.placement, times_s, limit_s };
         for _ in 0..self.passes {
             if self.pass(database, topology, &partners, &mut state) == 0 {
