@@ -35,7 +35,7 @@ pub struct Gossip {
 
 impl Default for Gossip {
     fn default() -> Self {
-        Self { seed: 1, fanout: 3, rounds: 5, iterations: 4, known: 64, tolerance: 1.01 }
+        Self { seed: 1, fanout: 3, rounds: 5, iterations: 10, known: 64, tolerance: 1.01 }
     }
 }
 
