@@ -7,7 +7,7 @@ use colony_balance::quality::Quality;
 use serde::Serialize;
 
 use crate::table;
-use crate::units::{bytes, counted, percent, three};
+use crate::units::{bytes, counted, percent, time};
 
 /// What `colony lb replay` found.
 #[derive(Clone, Debug, Serialize)]
@@ -53,7 +53,7 @@ pub struct Row {
 /// The strategies in one table of 80 columns.
 #[must_use]
 pub fn table(r: &Replay) -> String {
-    let mut t = table::new(["strategy", "max/avg", "moved", "bytes moved", "hop-bytes", "CPU s", "bytes/PE"]);
+    let mut t = table::new(["strategy", "max/avg", "moved", "bytes moved", "hop-bytes", "CPU", "on one PE"]);
     let name = |text: &str| table::name(text, 24);
     let imbalance = |q: &Quality| format!("{:.4}", q.imbalance);
     let hop_bytes = |q: &Quality| bytes(q.hop_bytes as u64);
@@ -67,7 +67,7 @@ pub fn table(r: &Replay) -> String {
             percent(q.moved_objects as f64 / r.objects.max(1) as f64),
             bytes(q.moved_bytes),
             hop_bytes(q),
-            three(row.cpu_s),
+            time(row.cpu_s * 1e9),
             bytes(row.database_bytes_one_pe),
         ]);
     }
@@ -109,11 +109,7 @@ pub fn page(r: &Replay) -> String {
         &each(&|row| (row.quality.moved_bytes as f64, bytes(row.quality.moved_bytes))),
     );
     plot(&mut out, "Hop-bytes of a step", &with_before(&|q| (q.hop_bytes, bytes(q.hop_bytes as u64))));
-    plot(
-        &mut out,
-        "CPU seconds of the strategy",
-        &each(&|row| (row.cpu_s, format!("{} s", three(row.cpu_s)))),
-    );
+    plot(&mut out, "CPU seconds of the strategy", &each(&|row| (row.cpu_s, time(row.cpu_s * 1e9))));
     let held = |row: &Row| (row.database_bytes_one_pe as f64, bytes(row.database_bytes_one_pe));
     plot(&mut out, "Load database on the PE that has most of it", &each(&held));
     out + "</body>\n</html>\n"
