@@ -21,7 +21,7 @@
 //! * [`strategy`]: from a database to a new placement; [`quality`]: how good it is, and what moves,
 //! * [`trigger`], [`config`]: when a strategy runs, and whether its placement is worth the migrations,
 //! * [`estimate`]: loads from measurements that contain the noise of the operating system,
-//! * [`generate`]: databases of a seed, to try strategies on; [`file`]: load files, ours and those of DARMA/vt.
+//! * [`generate`]: databases of a seed, to try strategies on; [`mod@file`]: load files, ours and those of DARMA/vt.
 
 pub mod config;
 pub mod database;

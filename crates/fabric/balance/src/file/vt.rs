@@ -252,7 +252,7 @@ pub fn write_rank(
             time,
             user_defined: HashMap::from([(STATE_BYTES, bytes)]),
         };
-        write!(to, "{comma}\n")?;
+        writeln!(to, "{comma}")?;
         serde_json::to_writer(&mut to, &task)?;
         comma = ",";
     }
@@ -261,7 +261,7 @@ pub fn write_rank(
     for e in database.edges().iter().filter(|e| placement[e.from as usize] == rank) {
         let (from, target) = (entity(e.from as usize), entity(e.to as usize));
         let (bytes, messages) = (e.bytes as f64, e.messages);
-        write!(to, "{comma}\n")?;
+        writeln!(to, "{comma}")?;
         serde_json::to_writer(
             &mut to,
             &CommunicationOut { r#type: "SendRecv", from, to: target, bytes, messages },

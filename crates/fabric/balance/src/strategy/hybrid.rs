@@ -191,7 +191,6 @@ impl Hybrid {
 
     /// The objects that leave their domains, sorted, and where they go: domain, object, load. Each domain chooses: the
     /// heaviest that fit into what it shall give.
-    #[expect(clippy::type_complexity, reason = "two lists of one walk")]
     fn departures(&self, source: &impl Source, transfers: &[Transfer]) -> (Vec<u32>, Vec<(u32, u32, f64)>) {
         let mut arrivals = Vec::new();
         for of_one in transfers.chunk_by(|a, b| a.from == b.from) {
@@ -282,7 +281,7 @@ impl<'a> Grouped<'a> {
         let of = |number: u32| database.placement()[number as usize] / domain;
         let inner = || {
             let edges = database.edges().iter().zip(0u32..).filter(|_| communication);
-            edges.filter_map(move |(e, i)| (of(e.from) == of(e.to)).then(|| (of(e.from) as usize, i)))
+            edges.filter(move |(e, _)| of(e.from) == of(e.to)).map(move |(e, i)| (of(e.from) as usize, i))
         };
         inner().for_each(|(d, _)| edge_starts[d + 1] += 1);
         (1..=domains).for_each(|i| edge_starts[i] += edge_starts[i - 1]);
