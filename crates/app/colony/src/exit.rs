@@ -3,6 +3,8 @@
 
 use std::process::ExitCode;
 
+use colony_balance::BalanceError;
+use colony_balance::file::FileError;
 use colony_bench::{BenchError, ParamsError};
 use colony_clock::simulate::ModelError;
 use colony_clock::sync::SyncError;
@@ -101,6 +103,8 @@ fn is_wrong_use(e: &anyhow::Error) -> bool {
             || c.is::<ParamsError>()
             || c.is::<ModelError>()
             || asked!(
+                BalanceError,
+                FileError,
                 NodeError,
                 SelfishError,
                 MeasureError,

@@ -103,6 +103,20 @@ fn colony_duty_cycle_gains_three_per_cent_a_step() {
 }
 
 #[test]
+fn hybrid_load_balancing_needs_less_memory_than_published_and_the_central_one_more() {
+    let r = rows("hybrid-lb");
+    for (pes, published_mb) in [("4096", 6.8), ("8192", 22.57), ("16384", 22.63)] {
+        let ours = value(&r, &format!("{pes} PEs, load database of the fullest PE"));
+        assert!(ours <= 2e6 && ours < published_mb * 1e6, "{ours}");
+        assert!(value(&r, &format!("{pes} PEs, central load database")) > 15.0 * ours);
+        assert!(value(&r, &format!("{pes} PEs, imbalance after")) <= 1.01);
+        // 1,024 messages of one PE are what takes the time, and their bytes decide how long
+        let own = value(&r, &format!("{pes} PEs, multicast, each PE its own"));
+        assert!(value(&r, &format!("{pes} PEs, multicast, each PE its domain's")) > 100.0 * own);
+    }
+}
+
+#[test]
 fn colony_coordination_costs_nothing_without_noise() {
     within(0.001, value(&rows("overhead"), "no noise, 16,384 nodes"), 1.0);
 }

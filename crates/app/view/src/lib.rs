@@ -10,6 +10,7 @@ pub mod cnk;
 pub mod doctor;
 pub mod injection;
 mod keeper;
+pub mod lb;
 pub mod machine;
 pub mod measurement;
 pub mod pages;

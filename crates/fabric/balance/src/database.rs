@@ -182,6 +182,18 @@ impl Database {
         Ok(())
     }
 
+    /// Adds equal PEs without objects until there are `pes`.
+    ///
+    /// # Errors
+    /// There are already more, or that is more than there can be.
+    pub fn grow(&mut self, pes: u32) -> Result<(), BalanceError> {
+        if (pes as usize) < self.pes.len() || pes > MAX_PES {
+            return Err(BalanceError::Pes(pes.into()));
+        }
+        self.pes.resize(pes as usize, Pe::default());
+        Ok(())
+    }
+
     /// Moves every object to the PE that `placement` names.
     ///
     /// # Errors

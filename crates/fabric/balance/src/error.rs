@@ -88,3 +88,18 @@ pub enum BalanceError {
     #[error("generating a load database: {0}")]
     Generate(String),
 }
+
+impl BalanceError {
+    /// Whether other arguments would have succeeded: the name of a strategy, an option, a topology, a shape.
+    #[must_use]
+    pub const fn is_wrong_use(&self) -> bool {
+        matches!(
+            self,
+            Self::UnknownStrategy { .. }
+                | Self::Option { .. }
+                | Self::Topology { .. }
+                | Self::Generate(_)
+                | Self::Pes(_)
+        )
+    }
+}

@@ -20,12 +20,15 @@
 //! * [`database`]: PEs, objects, messages; [`topology`]: links between PEs,
 //! * [`strategy`]: from a database to a new placement; [`quality`]: how good it is, and what moves,
 //! * [`trigger`], [`config`]: when a strategy runs, and whether its placement is worth the migrations,
-//! * [`estimate`]: loads from measurements that contain the noise of the operating system.
+//! * [`estimate`]: loads from measurements that contain the noise of the operating system,
+//! * [`generate`]: databases of a seed, to try strategies on; [`mod@file`]: load files, ours and those of DARMA/vt.
 
 pub mod config;
 pub mod database;
 mod error;
 pub mod estimate;
+pub mod file;
+pub mod generate;
 pub mod limits;
 pub mod quality;
 mod random;

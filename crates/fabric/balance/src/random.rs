@@ -37,7 +37,7 @@ impl Key {
 
     /// A uniform number below `bound`, which must not be 0.
     pub(crate) const fn below(self, index: u64, bound: u32) -> u32 {
-        ((self.bits(index) >> 32) * bound as u64 >> 32) as u32
+        (((self.bits(index) >> 32) * bound as u64) >> 32) as u32
     }
 }
 

@@ -8,6 +8,7 @@ mod common;
 mod docs;
 mod doctor;
 mod inject;
+mod lb;
 mod measure;
 mod noise;
 mod pages;

@@ -5,6 +5,7 @@
 mod anl;
 mod colony;
 mod compute_node;
+mod hybrid_lb;
 mod jaguar;
 mod pages;
 mod progress;
@@ -191,6 +192,7 @@ pub fn all() -> impl Iterator<Item = &'static Experiment> {
     colony
         .chain(pages::EXPERIMENTS)
         .chain(progress::EXPERIMENTS)
+        .chain(hybrid_lb::EXPERIMENTS)
         .chain(anl::EXPERIMENTS)
         .chain(jaguar::EXPERIMENTS)
         .chain(spare_core::EXPERIMENTS)

@@ -31,7 +31,7 @@ impl BackgroundEstimator {
     /// Adds a round: the time stolen from this PE in one step, and the wall time of the step, in seconds. Samples that
     /// are no numbers are ignored; a negative stolen time counts as 0.
     pub fn add(&mut self, stolen_s: f64, step_s: f64) {
-        if !stolen_s.is_finite() || !(step_s.is_finite() && step_s > 0.0) {
+        if !(stolen_s.is_finite() && step_s.is_finite() && step_s > 0.0) {
             return;
         }
         let bound = crate::limits::MAX_LOAD_S as f32 / 2.0;

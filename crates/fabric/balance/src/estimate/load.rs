@@ -13,8 +13,9 @@ const ROUNDS: usize = 5;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LoadEstimator {
     last_s: [f32; ROUNDS],
-    /// Rounds seen, as far as they matter, in the upper bits the place of the next one.
+    /// Rounds seen, at most 5.
     seen: u8,
+    /// The place of the next one.
     next: u8,
 }
 

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::options::Checked;
 use super::{Effort, Outcome, Strategy};
-use crate::database::{Database, Pe};
+use crate::database::Database;
 use crate::error::BalanceError;
 use crate::topology::Topology;
 
@@ -30,7 +30,9 @@ const MAX_CLASSES: usize = 16;
 /// PEs that can be asked for the one that finishes a load first.
 pub(super) struct Earliest {
     classes: Vec<Class>,
+    class_of: Vec<u8>,
     speeds: Vec<f64>,
+    free_s: Vec<f64>,
 }
 
 /// Bits of a time, in the order of times: all are at least 0.
@@ -39,43 +41,60 @@ pub(super) const fn ordered(time_s: f64) -> u64 {
 }
 
 impl Earliest {
-    /// PEs that are free at `free_s`.
-    pub(super) fn new(pes: &[Pe], free_s: &[f64]) -> Self {
-        let mut distinct: Vec<f64> = pes.iter().map(|p| p.speed).collect();
+    /// PEs with these speeds that are free at `free_s`.
+    pub(super) fn new(speeds: Vec<f64>, free_s: Vec<f64>) -> Self {
+        let mut distinct = speeds.clone();
         distinct.sort_unstable_by(f64::total_cmp);
         distinct.dedup();
-        if distinct.len() > MAX_CLASSES {
-            distinct.dedup_by(|next, kept| *next < *kept * 1.03);
+        let mut closeness = 1.03;
+        while distinct.len() > MAX_CLASSES {
+            distinct.dedup_by(|next, kept| *next < *kept * closeness);
+            closeness *= 1.1;
         }
+        let class = |speed: &f64| distinct.partition_point(|s| s <= speed).saturating_sub(1) as u8;
+        let class_of: Vec<u8> = speeds.iter().map(class).collect();
         let mut heaps: Vec<Vec<Reverse<(u64, u32)>>> = distinct.iter().map(|_| Vec::new()).collect();
-        for ((number, pe), &free) in (0u32..).zip(pes).zip(free_s) {
-            let class = distinct.partition_point(|&s| s <= pe.speed).saturating_sub(1);
-            heaps[class].push(Reverse((ordered(free), number)));
+        for ((number, &class), &free) in (0u32..).zip(&class_of).zip(&free_s) {
+            heaps[usize::from(class)].push(Reverse((ordered(free), number)));
         }
-        let classes = distinct.into_iter().zip(heaps);
-        Self {
-            classes: classes.map(|(speed, heap)| Class { speed, heap: heap.into() }).collect(),
-            speeds: pes.iter().map(|p| p.speed).collect(),
-        }
+        let classes = distinct.into_iter().zip(heaps).map(|(speed, heap)| Class { speed, heap: heap.into() });
+        Self { classes: classes.collect(), class_of, speeds, free_s }
+    }
+
+    /// The time at which a PE would have finished a load.
+    pub(super) fn done_s(&self, pe: u32, load_s: f64) -> f64 {
+        self.free_s[pe as usize] + load_s / self.speeds[pe as usize]
+    }
+
+    /// Gives a load to a PE.
+    pub(super) fn give_to(&mut self, pe: u32, load_s: f64) {
+        let done = self.done_s(pe, load_s);
+        self.free_s[pe as usize] = done;
+        let class = usize::from(self.class_of[pe as usize]);
+        self.classes[class].heap.push(Reverse((ordered(done), pe)));
     }
 
     /// Gives a load to the PE that finishes it first, and returns the PE.
     pub(super) fn give(&mut self, load_s: f64) -> u32 {
-        let done = |class: &Class| {
-            let Reverse((free, _)) = *class.heap.peek()?;
-            Some(f64::from_bits(free) + load_s / class.speed)
-        };
-        let best = match self.classes.len() {
-            1 => 0,
-            _ => {
-                let at = |i: usize| done(&self.classes[i]).unwrap_or(f64::INFINITY);
-                (0..self.classes.len()).min_by(|&a, &b| at(a).total_cmp(&at(b))).unwrap_or(0)
+        let Self { classes, free_s, speeds, .. } = self;
+        let mut best = (f64::INFINITY, 0);
+        for (i, class) in classes.iter_mut().enumerate() {
+            // entries from before a load was given are out of date
+            while class.heap.peek().is_some_and(|Reverse((bits, pe))| *bits != ordered(free_s[*pe as usize]))
+            {
+                class.heap.pop();
             }
-        };
-        let mut top =
-            self.classes[best].heap.peek_mut().expect("a class has a PE, and there is one class at least");
+            let Some(Reverse((free, _))) = class.heap.peek() else { continue };
+            let done = f64::from_bits(*free) + load_s / class.speed;
+            if done < best.0 {
+                best = (done, i);
+            }
+        }
+        let mut top = classes[best.1].heap.peek_mut().expect("each class has a PE, and each PE an entry");
         let Reverse((free, pe)) = *top;
-        *top = Reverse((ordered(f64::from_bits(free) + load_s / self.speeds[pe as usize]), pe));
+        let done = f64::from_bits(free) + load_s / speeds[pe as usize];
+        free_s[pe as usize] = done;
+        *top = Reverse((ordered(done), pe));
         pe
     }
 }
@@ -107,10 +126,12 @@ impl Strategy for Greedy {
     }
 
     fn assign(&self, database: &Database, _: &Topology) -> Result<Outcome, BalanceError> {
-        let movable =
-            (0..database.objects() as u32).filter(|&i| database.is_migratable(i as usize)).collect();
-        let order = heaviest_first(database.loads_s(), movable);
-        let mut pes = Earliest::new(database.pes(), &fixed_times_s(database));
+        // an object without load stays: all of them would go to one PE
+        let moves = |i: &u32| database.is_migratable(*i as usize) && database.loads_s()[*i as usize] > 0.0;
+        let order =
+            heaviest_first(database.loads_s(), (0..database.objects() as u32).filter(moves).collect());
+        let speeds = database.pes().iter().map(|p| p.speed).collect();
+        let mut pes = Earliest::new(speeds, fixed_times_s(database));
         let mut placement = database.placement().to_vec();
         for number in order {
             placement[number as usize] = pes.give(database.loads_s()[number as usize]);

@@ -1,18 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Strategies: pure functions from a load database to a new PE for each object.
 
+mod domain;
+mod gossip;
 mod greedy;
+mod hybrid;
 mod options;
 mod random;
+mod refine;
 mod rotate;
+mod shed;
+mod topology;
+
+#[cfg(test)]
+mod tests;
 
 use crate::database::Database;
 use crate::error::BalanceError;
 use crate::topology::Topology;
 
+pub use gossip::Gossip;
 pub use greedy::Greedy;
+pub use hybrid::{Hybrid, TreeEffort};
 pub use random::Random;
+pub use refine::{GreedyRefine, Refine};
 pub use rotate::Rotate;
+pub use topology::TopologyAware;
 
 /// What a strategy decided, and what it cost.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,6 +75,11 @@ pub struct Strategies;
 impl Strategies {
     const ALL: &'static [(&'static str, Maker)] = &[
         ("greedy", options::make::<Greedy>),
+        ("greedy-refine", options::make::<GreedyRefine>),
+        ("refine", options::make::<Refine>),
+        ("hybrid", options::make::<Hybrid>),
+        ("gossip", options::make::<Gossip>),
+        ("topology", options::make::<TopologyAware>),
         ("rotate", options::make::<Rotate>),
         ("random", options::make::<Random>),
     ];

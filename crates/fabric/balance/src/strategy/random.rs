@@ -30,7 +30,8 @@ impl Strategy for Random {
     }
 
     fn assign(&self, database: &Database, _: &Topology) -> Result<Outcome, BalanceError> {
-        let (key, pes) = (Key::new(self.seed), database.pes().len() as u32);
+        // a stream of its own: a generated database of the same seed draws its loads from the key itself
+        let (key, pes) = (Key::new(self.seed).part(u64::MAX), database.pes().len() as u32);
         // by id, so that an object's PE does not depend on the order of the objects
         let moved = |(i, &pe): (usize, &u32)| match database.is_migratable(i) {
             true => key.below(database.ids()[i], pes),

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Load files: one of ours for all PEs (`colony.loads/1`), or one of DARMA/vt for each rank (`LBDatafile`).
+
+mod own;
+pub mod vt;
+
+use serde::Deserialize;
+
+use crate::database::Database;
+use crate::error::BalanceError;
+
+pub use own::{SCHEMA, write, write_generated};
+
+/// A load file that cannot be read.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum FileError {
+    /// It is compressed.
+    #[error("the file is compressed with {0}; uncompress it first, as with `brotli -d` or `gzip -d`")]
+    Compressed(&'static str),
+    /// It is no JSON, or not what its schema says.
+    #[error("{0}")]
+    Json(String),
+    /// It has a schema that is not known.
+    #[error("the file is neither of schema `{SCHEMA}` nor of type `LBDatafile`; its schema is `{0}`")]
+    Schema(String),
+    /// It has no such phase.
+    #[error("the file has no phase {wanted}; it has {there}")]
+    Phase {
+        /// The phase asked for.
+        wanted: u64,
+        /// The phases there are.
+        there: String,
+    },
+    /// Files that do not belong together, or values that the format does not allow.
+    #[error("{0}")]
+    Content(String),
+    /// Values that no load database can have.
+    #[error(transparent)]
+    Database(#[from] BalanceError),
+}
+
+impl FileError {
+    /// Whether other arguments would have succeeded: another phase.
+    #[must_use]
+    pub const fn is_wrong_use(&self) -> bool {
+        matches!(self, Self::Phase { .. })
+    }
+}
+
+impl From<serde_json::Error> for FileError {
+    fn from(e: serde_json::Error) -> Self {
+        Self::Json(e.to_string())
+    }
+}
+
+/// The format of a load file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// One file for all PEs.
+    Own,
+    /// A file of DARMA/vt: one rank's.
+    Vt,
+}
+
+#[derive(Deserialize)]
+struct Head {
+    schema: Option<String>,
+    r#type: Option<String>,
+    metadata: Option<Metadata>,
+    phases: Option<serde::de::IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    r#type: Option<String>,
+}
+
+impl Format {
+    /// The format of a file's content.
+    ///
+    /// # Errors
+    /// It is compressed, no JSON, or of another schema.
+    pub fn of(content: &[u8]) -> Result<Self, FileError> {
+        let start = content.iter().find(|b| !b.is_ascii_whitespace());
+        match content {
+            [0x1f, 0x8b, ..] => return Err(FileError::Compressed("gzip")),
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => return Err(FileError::Compressed("zstd")),
+            // brotli has no magic number, and vt writes nothing else that is no JSON
+            _ if start.is_some()
+                && std::str::from_utf8(&content[..content.len().min(64)])
+                    .is_err_and(|e| e.error_len().is_some()) =>
+            {
+                return Err(FileError::Compressed("brotli"));
+            }
+            _ => {}
+        }
+        // our files begin with their schema: they need not be read twice
+        let text = &content[..content.len().min(256)];
+        let squeezed: Vec<u8> = text.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
+        if squeezed.starts_with(format!("{{\"schema\":\"{SCHEMA}\"").as_bytes()) {
+            return Ok(Self::Own);
+        }
+        let head: Head = serde_json::from_slice(content)?;
+        let kind = head.r#type.or(head.metadata.and_then(|m| m.r#type));
+        match (head.schema.as_deref(), kind.as_deref()) {
+            (Some(SCHEMA), _) => Ok(Self::Own),
+            (None, Some("LBDatafile")) => Ok(Self::Vt),
+            // both of vt's fields are optional
+            (None, None) if head.phases.is_some() => Ok(Self::Vt),
+            (schema, kind) => {
+                Err(FileError::Schema(schema.or(kind).unwrap_or("none").chars().take(60).collect()))
+            }
+        }
+    }
+}
+
+/// Reads a database from one file of ours, or from the files of all of vt's ranks. Of vt's phases, the one asked for or
+/// else the last one is taken.
+///
+/// # Errors
+/// A file cannot be read, or the files do not belong together. The error begins with the file's name.
+pub fn read(files: &[(String, Vec<u8>)], phase: Option<u64>) -> Result<Read, (String, FileError)> {
+    let mut ranks = vt::Ranks::new(phase);
+    for (name, content) in files {
+        let fail = |e: FileError| (name.clone(), e);
+        match Format::of(content).map_err(fail)? {
+            Format::Own if files.len() == 1 => {
+                if phase.is_some_and(|p| p != 0) {
+                    return Err(fail(FileError::Phase { wanted: phase.unwrap_or(0), there: "0".to_owned() }));
+                }
+                return Ok(Read { database: own::read(content).map_err(fail)?, skipped_edges: 0 });
+            }
+            Format::Own => {
+                let text =
+                    format!("a file of schema `{SCHEMA}` holds all PEs: give it alone, not with others");
+                return Err(fail(FileError::Content(text)));
+            }
+            Format::Vt => ranks.add(content).map_err(fail)?,
+        }
+    }
+    let last = files.last().map(|f| f.0.clone()).unwrap_or_default();
+    ranks.finish().map_err(|e| (last, e))
+}
+
+/// A database that was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Read {
+    /// The database.
+    pub database: Database,
+    /// Messages left out: an end of theirs is a node, or an object that no file has.
+    pub skipped_edges: u64,
+}
+
+/// For fuzzers: reads any bytes as each format. What is read must survive being written and read again.
+///
+/// # Panics
+/// A database that was read cannot be written and read again.
+pub fn fuzz_read(content: &[u8]) {
+    let files = [("fuzz".to_owned(), content.to_vec())];
+    let _ = own::read(content);
+    let Ok(read) = read(&files, None) else { return };
+    let mut text = Vec::new();
+    write(&read.database, &mut text).expect("memory takes every byte");
+    let again = own::read(&text).expect("what was written can be read");
+    assert_eq!(again, read.database, "a database changes when it is written");
+    if read.database.pes().len() <= 1024 {
+        let strategy = crate::strategy::Strategies::parse("greedy-refine").expect("it exists");
+        let outcome = strategy.assign(&again, &crate::topology::Topology::Flat).expect("flat fits");
+        again.check_placement(&outcome.placement).expect("a valid placement");
+    }
+}
+
+#[cfg(test)]
+mod tests;
