@@ -22,7 +22,7 @@ const BLOCK: usize = 1 << 20;
 /// The largest part of a stack that is made ready for large pages.
 const STACK: u64 = 8 << 20;
 /// The most memory of a program's libraries that is copied.
-const LIBRARIES: u64 = 1 << 30;
+const LIBRARIES: u64 = 256 << 20;
 /// Left of a stack's limit for what the kernel may count with it.
 const SPARE: u64 = 128 << 10;
 
@@ -118,7 +118,7 @@ pub(crate) fn place_libraries(tracee: &mut Tracee, pages: Pages, placed: &mut Pl
         match left.checked_sub(inside.end - inside.start) {
             Some(rest) => left = rest,
             None => {
-                placer.refuse(&piece.file, "libraries of this program are larger than 1 GiB");
+                placer.refuse(&piece.file, "more than 256 MiB of libraries");
                 continue;
             }
         }
