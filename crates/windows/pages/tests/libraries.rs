@@ -55,8 +55,13 @@ impl Fixture {
         (String::from_utf8(out.stdout).expect("text"), out.status)
     }
 
-    /// Output, status and report of the program on huge pages.
+    /// Output, status and report of the program on huge pages, at its entry point in time: a busy machine may need another try.
     fn run(&self, constructor: Option<&str>, arguments: &[&str]) -> (String, ExitStatus, PagesReport) {
+        let mut tries = (0..50).map(|_| self.run_once(constructor, arguments));
+        tries.find(|(_, _, report)| !is_late(report)).expect("in time, of fifty tries")
+    }
+
+    fn run_once(&self, constructor: Option<&str>, arguments: &[&str]) -> (String, ExitStatus, PagesReport) {
         let (child, launch) = start(self.command(constructor, arguments), PagePolicy::Huge);
         let pid = child.id().cast_signed();
         let watch = launch.watch(move || vec![pid]);
@@ -75,6 +80,10 @@ fn start(mut command: Command, policy: PagePolicy) -> (Child, Launch) {
     let child = command.spawn().expect("starts");
     launch.place(child.id().cast_signed());
     (child, launch)
+}
+
+fn is_late(report: &PagesReport) -> bool {
+    report.warnings.iter().any(|w| w.contains("within a second"))
 }
 
 fn has_huge_pages() -> bool {
@@ -132,9 +141,9 @@ fn constructors_do_what_they_do_without_large_pages() {
 fn a_program_that_is_late_or_stopped_before_its_entry_point_is_let_go() {
     let fixture = Fixture::new();
     let (output, _) = fixture.alone(Some("fork"), &["0"]);
-    let (late, status, report) = fixture.run(Some("sleep"), &["0"]);
+    let (late, status, report) = fixture.run_once(Some("sleep"), &["0"]);
     assert_eq!(late, output, "{status:?}");
-    assert!(report.warnings.iter().any(|w| w.contains("within a second")), "{report:?}");
+    assert!(is_late(&report), "{report:?}");
 
     let (child, launch) = start(fixture.command(Some("stop"), &["0"]), PagePolicy::Huge);
     let pid = Pid::from_raw(child.id().cast_signed());
@@ -151,7 +160,7 @@ fn a_program_that_is_late_or_stopped_before_its_entry_point_is_let_go() {
 #[test]
 fn a_signal_before_the_entry_point_ends_the_program_as_it_always_does() {
     let fixture = Fixture::new();
-    let mut command = fixture.command(Some("sleep"), &["0"]);
+    let mut command = fixture.command(Some("wait"), &["0"]);
     let killer = std::thread::spawn(|| {
         // it has blocked no signal by then, and is not at its entry point
         until("a constructor sleeps", || asleep("caller").is_some());
