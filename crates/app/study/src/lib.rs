@@ -30,6 +30,7 @@ mod quiet;
 pub mod report;
 pub mod results;
 pub mod seeds;
+pub mod spare_here;
 pub mod spare_node;
 pub mod study;
 pub mod table;

@@ -14,6 +14,7 @@ use colony_trace::Trace;
 use crate::StudyError;
 use crate::neighbours::Usage;
 use crate::results::{Cell, Noise};
+use crate::spare_here::SpareHere;
 
 /// The machine an experiment runs on: measuring, benchmark, injection and scheduler behind one door.
 /// The command wires it to the crates that do the work; tests give a made-up one.
@@ -64,6 +65,12 @@ pub trait Node {
     /// # Errors
     /// As [`Node::noise`].
     fn bench(&mut self, run: &BenchRun) -> Result<Cell, StudyError>;
+
+    /// Runs a job for `seconds` without and with a spare core, on the same CPUs (see [`crate::spare_here`]).
+    ///
+    /// # Errors
+    /// As [`Node::noise`].
+    fn spare_core(&mut self, seconds: f64) -> Result<SpareHere, StudyError>;
 
     /// Noise that the Leibniz daemon makes with each upper bound of terms, as a share (0 to 1) of the pause
     /// after each calculation (Colony Linux kernel technical report, section 3.1.7 and figure 4).

@@ -21,6 +21,8 @@ pub struct PageRun {
     pub large: Option<f64>,
     /// Misses of the data TLB in the whole run, or why they were not counted.
     pub misses: Result<u64, String>,
+    /// The event that counted them; `None` if none did.
+    pub event: Option<String>,
 }
 
 impl PageRun {
@@ -39,6 +41,7 @@ impl PageRun {
                 Counted::Count(n) => Ok(*n),
                 Counted::NotCounted(reason) => Err(reason.clone()),
             },
+            event: report.dtlb_event.clone(),
         }
     }
 }
@@ -108,7 +111,7 @@ mod tests {
             |policy| (policy == PagePolicy::Medium).then(|| "off".to_owned()),
             |policy| {
                 order.push(policy);
-                Ok(PageRun { seconds: 1.0, faults: 0, large: None, misses: Ok(0) })
+                Ok(PageRun { seconds: 1.0, faults: 0, large: None, misses: Ok(0), event: None })
             },
         )
         .expect("no run fails");

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::card::Card;
 use crate::neighbours::Neighbours;
+use crate::spare_here::SpareHere;
 use crate::{Params, StudyError};
 
 /// A study's result.
@@ -47,6 +48,9 @@ pub struct Results {
     pub card: Option<Card>,
     /// `allreduce` on this node: noise levels × schedulers.
     pub allreduce: Vec<Cell>,
+    /// A spare core on this node; `None` if it was not measured.
+    #[serde(default)]
+    pub spare_core: Option<SpareHere>,
     /// The projection.
     pub scaling: Option<Scaling>,
     /// The seeds' figures beside ours.

@@ -12,9 +12,9 @@ use colony_sched::run::RunReport;
 use colony_sched::spare::Partition;
 use colony_vm::{Accel, Outcome};
 
-use crate::StudyError;
 use crate::error::step;
 use crate::virtual_node::{node, report, run_script};
+use crate::{StudyError, spare_here};
 
 /// Name of this step in errors.
 const WHAT: &str = "measuring spare cores on a virtual node";
@@ -60,9 +60,7 @@ impl Case {
     /// Share of the job's CPUs that others took while the job could have run.
     #[must_use]
     pub fn stolen(&self) -> f64 {
-        let proof = &self.report.proof;
-        let stolen = proof.favored.stolen_ns + proof.regular.stolen_ns;
-        stolen as f64 / (proof.favored.observed_ns + proof.regular.observed_ns).max(1) as f64
+        spare_here::stolen(&self.report).unwrap_or(0.0)
     }
 
     /// The same in favored windows alone, where windows promise it.

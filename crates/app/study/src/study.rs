@@ -36,6 +36,7 @@ pub fn run(params: &Params, node: &mut dyn Node, progress: &dyn Progress) -> Res
         noise: None,
         card: None,
         allreduce: Vec::new(),
+        spare_core: None,
         scaling: None,
         published: Vec::new(),
     };
@@ -43,6 +44,7 @@ pub fn run(params: &Params, node: &mut dyn Node, progress: &dyn Progress) -> Res
     let quiet = steps.noise();
     steps.allreduce()?;
     let levels = steps.levels(quiet.as_ref().map(|q| &q.merged))?;
+    steps.spare_core();
     steps.projection(levels)?;
     // simulations last: they use every CPU, and what is measured should not meet them
     steps.card(quiet.as_ref());
@@ -58,6 +60,8 @@ pub fn run(params: &Params, node: &mut dyn Node, progress: &dyn Progress) -> Res
     Ok(results)
 }
 
+/// Seconds of each of the two runs that compare a spare core with none.
+const SPARE_CORE_S: f64 = 3.0;
 /// Reason why a level has no coordinated curve.
 const NO_WINDOWS: &str = "what coordinated windows would gain on many nodes: the noise they leave was not measured \
                           here, which needs the right to real-time classes (root, CAP_SYS_NICE)";
@@ -138,6 +142,13 @@ impl Steps<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The same job without and with a spare core.
+    fn spare_core(&mut self) {
+        let seconds = SPARE_CORE_S / self.params.faster;
+        self.results.spare_core =
+            self.step("measuring a spare core", 2.0 * seconds, |n| n.spare_core(seconds));
     }
 
     /// Measures each noise level; levels that cannot be measured are left out.

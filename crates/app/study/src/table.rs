@@ -94,6 +94,19 @@ pub fn windows_here(results: &Results) -> Option<String> {
     ))
 }
 
+/// The difference that a spare core makes to the node's own noise, in one sentence; `None` if it was not measured.
+#[must_use]
+pub fn spare_core_here(results: &Results) -> Option<String> {
+    let spare = results.spare_core.as_ref()?;
+    Some(format!(
+        "A spare core (--spare-cores 1, {}), measured here: {} of the time of CPUs {} is stolen by this node's own noise, {} without.",
+        spare.partition.describe(),
+        format::percent(spare.stolen_with),
+        spare.job,
+        format::percent(spare.stolen_without)
+    ))
+}
+
 /// The main result in one sentence, as far as it was measured.
 #[must_use]
 pub fn headline(results: &Results) -> String {

@@ -17,6 +17,7 @@ use colony_node::record::NodeRecord;
 use colony_pages::{PagePolicy, Request, Support};
 use colony_project::{Steal, favored_only};
 use colony_sched::run::RunReport;
+use colony_sched::spare::SpareCores;
 use colony_sim::NodeNoise;
 use colony_time::text::Ns;
 use colony_time::{DutyCycle, Windows};
@@ -31,6 +32,7 @@ use crate::node::{BenchRun, Injection, OwnNoise};
 use crate::noise::bucketed;
 use crate::pages::{self, PageRun, PageRuns};
 use crate::results::{Bucket, Cell, Edges, SchedulerKind, Split};
+use crate::spare_here::{self, SpareHere};
 use crate::{Node, Params, StudyError};
 
 /// Time for the noise daemon to calibrate and settle before a run; its own sleep is 500 ms.
@@ -121,6 +123,26 @@ impl ThisNode {
             self.measuring.beside(injection, SETTLE, seconds + GRACE_S, || self.colony(what, &args))?;
         ran?;
         Ok((read_json(what, &report)?, injected))
+    }
+
+    /// A job that never stops on `cpus`, under `colony run` with these options and no windows: its command and its report.
+    fn observed_job(
+        &self,
+        options: &[&str],
+        cpus: &CpuSet,
+        seconds: f64,
+    ) -> Result<(String, RunReport), StudyError> {
+        let report = self.scratch.path().join("spare.json");
+        let run: Vec<&str> =
+            ["run", "--backend", "none"].into_iter().chain(options.iter().copied()).collect();
+        let (cpus, duration) = (cpus.to_string(), format!("{seconds}s"));
+        let job = ["measure", "--no-keep", "--cpus", &cpus, "--duration", &duration];
+        let command = format!("colony {} -- colony {}", run.join(" "), job.join(" "));
+        let (kept, colony) = (text(&report), text(&self.colony));
+        let out = ["--out", &kept, "--", &colony];
+        let args: Vec<String> = run.into_iter().chain(out).chain(job).map(str::to_owned).collect();
+        self.colony(spare_here::WHAT, &args)?;
+        Ok((command, read_json(spare_here::WHAT, &report)?))
     }
 
     /// A NAS kernel under `colony run --pages`, on one CPU.
@@ -256,6 +278,19 @@ impl Node for ThisNode {
 
     fn spare_node(&mut self) -> Result<crate::spare_node::SpareRuns, StudyError> {
         crate::spare_node::run(&self.colony)
+    }
+
+    fn spare_core(&mut self, seconds: f64) -> Result<SpareHere, StudyError> {
+        if !nix::unistd::geteuid().is_root() {
+            let reason = "to move interrupts, kernel threads and other users' tasks needs root";
+            return Err(step(spare_here::WHAT, &reason));
+        }
+        let split = SpareCores::Count(1).split(Some(&self.measuring.cpus));
+        let job = split.map_err(|e| step(spare_here::WHAT, &e))?.job;
+        let (without, alone) = self.observed_job(&["--cpus", &job.to_string()], &job, seconds)?;
+        let usable = self.measuring.cpus.to_string();
+        let spared = self.observed_job(&["--cpus", &usable, "--spare-cores", "1"], &job, seconds)?;
+        SpareHere::compare((without, &alone), (spared.0, &spared.1))
     }
 
     fn compute_node(

@@ -71,6 +71,27 @@ fn the_card_begins_the_report_and_leaves_out_what_the_study_started() {
 }
 
 #[test]
+fn a_spare_core_stands_beside_the_windows_or_the_reason_why_it_was_not_measured() {
+    let results = study::run(&quick(), &mut Fake::default(), &()).expect("a study");
+    let line = table::spare_core_here(&results).expect("measured");
+    assert!(
+        line.contains("isolated cpuset partition") && line.contains("0.125 % of the time of CPUs 1"),
+        "{line}"
+    );
+    assert!(line.contains("4.25 % without"), "{line}");
+    let page = colony_study::report::page(&results);
+    let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("no {text}"));
+    assert!(
+        place("Coordinated windows (") < place("A spare core (")
+            && place("A spare core (") < place("id=\"changes\"")
+    );
+    let broken = study::run(&quick(), &mut Fake { broken: &["spare core"], ..Fake::default() }, &());
+    let broken = broken.expect("goes on");
+    assert!(table::spare_core_here(&broken).is_none());
+    assert!(broken.not_done.iter().any(|l| l.starts_with("spare core")), "{:?}", broken.not_done);
+}
+
+#[test]
 fn an_ordinary_user_gets_a_study_and_is_told_what_is_missing() {
     let privileges = Privileges { real_time: false, bpf: false, mount: false };
     let results =

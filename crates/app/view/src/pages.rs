@@ -25,7 +25,13 @@ pub fn render(p: &PagesReport) -> String {
     }
     let faults = format!("page faults: {} minor, {} major", count(p.faults.minor), count(p.faults.major));
     let misses = match &p.dtlb_misses {
-        Counted::Count(n) => format!("dTLB load misses: {}", count(*n)),
+        Counted::Count(n) => {
+            format!(
+                "dTLB load misses: {} ({})",
+                count(*n),
+                p.dtlb_event.as_deref().unwrap_or("event not named")
+            )
+        }
         Counted::NotCounted(reason) => format!("dTLB load misses: not counted here: {reason}"),
     };
     let _ = writeln!(w, "{}", wrap(&format!("{faults} · {misses}")));

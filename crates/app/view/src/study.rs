@@ -29,8 +29,13 @@ pub fn results(r: &Results) -> String {
     if let Some(card) = &r.card {
         let _ = write!(out, "\n{}", crate::card::card(card));
     }
-    if let Some(line) = figures::windows_here(r) {
-        let _ = writeln!(out, "\n{}", wrap(&line));
+    let here: Vec<String> = [figures::windows_here(r), figures::spare_core_here(r)]
+        .into_iter()
+        .flatten()
+        .map(|l| wrap(&l))
+        .collect();
+    if !here.is_empty() {
+        let _ = writeln!(out, "\n{}", here.join("\n"));
     }
     let _ = writeln!(out, "\nThe published experiments' noise on this node:\n{}\n", wrap(&r.headline));
     if !r.allreduce.is_empty() {

@@ -33,6 +33,7 @@ use colony_study::card::{Card, SourceShare};
 use colony_study::neighbours::{Load, Neighbours, Share};
 use colony_study::results::{Cell, Results, SchedulerKind, Split};
 use colony_study::seeds::{self, Context};
+use colony_study::spare_here::SpareHere;
 use colony_time::{DutyCycle, Windows};
 use colony_trace::diff::Diff;
 use colony_trace::summary::Summary;
@@ -208,6 +209,7 @@ fn pages() -> PagesReport {
         }),
         faults: Faults { minor: MANY, major: MANY },
         dtlb_misses: Counted::NotCounted(WARNING.into()),
+        dtlb_event: None,
         perf_map: Some("/tmp/perf-4194304.map".into()),
         warnings: vec![WARNING.into()],
     }
@@ -414,6 +416,14 @@ fn a_study() {
             .into_iter()
             .flat_map(|p| [cell(p, SchedulerKind::Unmodified), cell(p, SchedulerKind::Coordinated)])
             .collect(),
+        spare_core: Some(SpareHere {
+            commands: [WARNING, HOSTILE].map(str::to_owned),
+            job: "1".parse().expect("a list"),
+            spare: "0".parse().expect("a list"),
+            partition: Partition::CpusetV1,
+            stolen_without: 0.3,
+            stolen_with: 1e-9,
+        }),
         scaling: None,
         published: Vec::new(),
         params,

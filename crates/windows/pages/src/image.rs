@@ -6,7 +6,7 @@ use std::io::Read;
 use std::ops::Range;
 
 use object::Endianness;
-use object::elf::{FileHeader64, PF_W, PT_LOAD, ProgramHeader64};
+use object::elf::{FileHeader64, PF_W, PT_INTERP, PT_LOAD, ProgramHeader64};
 use object::read::elf::{FileHeader, ProgramHeader};
 use serde::{Deserialize, Serialize};
 
@@ -33,14 +33,24 @@ pub enum Segment {
     Stack,
     /// Private memory without a name: large blocks of the allocator, stacks of threads.
     Mmap,
-    /// Libraries, files, shared memory.
+    /// Code, constants and variables of libraries.
+    Libraries,
+    /// Files, shared memory.
     Other,
 }
 
 impl Segment {
     /// All of them, in the order of tables.
-    pub const ALL: [Self; 7] =
-        [Self::Text, Self::Data, Self::Bss, Self::Heap, Self::Stack, Self::Mmap, Self::Other];
+    pub const ALL: [Self; 8] = [
+        Self::Text,
+        Self::Data,
+        Self::Bss,
+        Self::Heap,
+        Self::Stack,
+        Self::Mmap,
+        Self::Libraries,
+        Self::Other,
+    ];
 
     /// Its name in tables.
     #[must_use]
@@ -52,6 +62,7 @@ impl Segment {
             Self::Heap => "heap",
             Self::Stack => "stack",
             Self::Mmap => "mmap",
+            Self::Libraries => "libraries",
             Self::Other => "other",
         }
     }
@@ -74,6 +85,10 @@ pub(crate) struct Image {
     pub(crate) parts: Vec<Part>,
     /// Address in the process minus address in the file.
     pub(crate) bias: u64,
+    /// Address of the entry point in the process.
+    pub(crate) entry: u64,
+    /// True if a dynamic linker runs before the entry point.
+    pub(crate) is_dynamic: bool,
 }
 
 impl Image {
@@ -90,10 +105,13 @@ impl Image {
     fn parse(file: &[u8], entry: u64, page: u64) -> Option<Self> {
         let header = FileHeader64::<Endianness>::parse(file).ok()?;
         let endian = header.endian().ok().filter(|&e| e == NATIVE)?;
-        let mut image = Self { parts: Vec::new(), bias: entry.wrapping_sub(header.e_entry(endian)) };
+        let bias = entry.wrapping_sub(header.e_entry(endian));
+        let mut image = Self { parts: Vec::new(), bias, entry, is_dynamic: false };
         for header in header.program_headers(endian, file).ok()? {
-            if header.p_type(endian) == PT_LOAD {
-                image.add(header, endian, page)?;
+            match header.p_type(endian) {
+                PT_LOAD => image.add(header, endian, page)?,
+                PT_INTERP => image.is_dynamic = true,
+                _ => {}
             }
         }
         Some(image)

@@ -11,14 +11,16 @@ use std::time::Instant;
 
 use nix::sys::resource::{UsageWho, getrusage};
 
+use crate::fallbacks;
+use crate::image::Segment;
 use crate::misses::Misses;
-use crate::place::{Pages, Placed, place};
+use crate::place::{Pages, Placed, place, place_libraries};
 use crate::policy::PagePolicy;
 use crate::report::{Counted, Faults, PagesReport};
-use crate::sample::Sample;
+use crate::sample::{Moves, Sample};
 use crate::support::{Request, Support};
 use crate::symbols;
-use crate::tracee::{self, Tracee};
+use crate::tracee::{self, Reached, Tracee};
 use crate::watch::{Processes, Watcher};
 
 /// The variable with settings of the GNU C library.
@@ -40,6 +42,7 @@ pub struct Launch {
     perf_map: Option<PathBuf>,
     started: Instant,
     faults_before: Faults,
+    fallbacks_before: Option<u64>,
     warnings: Vec<String>,
 }
 
@@ -60,6 +63,7 @@ impl Launch {
             perf_map: None,
             started: Instant::now(),
             faults_before: faults(),
+            fallbacks_before: fallbacks::so_far(policy),
         }
     }
 
@@ -106,8 +110,12 @@ impl Launch {
         if request != Request::None {
             let huge = self.policy == PagePolicy::Huge;
             let bytes = if huge { self.node.huge_bytes } else { PagePolicy::MEDIUM_BYTES };
-            match place(tracee, Pages { bytes, huge, ask: request == Request::Ask }) {
-                Ok(placed) => self.placed = placed,
+            let pages = Pages { bytes, huge, ask: request == Request::Ask };
+            match place(tracee, pages) {
+                Ok(placed) => {
+                    self.placed = placed;
+                    self.place_libraries(tracee, pages);
+                }
                 Err(reason) => {
                     self.warnings
                         .push(format!("text, data, bss and stack are as the kernel made them: {reason}"));
@@ -119,13 +127,35 @@ impl Launch {
                 Err(e) => self.warnings.push(format!("perf will not name functions: no map of them: {e}")),
             }
         }
-        self.first = Sample::take(&[tracee.pid()], 0);
+        self.first = Sample::take(&[tracee.pid()], 0, &self.moves());
+    }
+
+    /// Huge pages alone: smaller ones are worth less than the sharing of libraries between processes.
+    fn place_libraries(&mut self, tracee: &mut Tracee, pages: Pages) {
+        if !pages.huge || !self.placed.image.is_dynamic {
+            return;
+        }
+        let reason = match tracee.run_to_entry(self.placed.image.entry) {
+            Reached::Entry => place_libraries(tracee, pages, &mut self.placed).err(),
+            Reached::End => None,
+            Reached::Elsewhere(reason) => Some(reason.to_owned()),
+        };
+        self.warnings.extend(reason.map(|r| format!("libraries are as the kernel made them: {r}")));
+    }
+
+    fn moves(&self) -> Moves {
+        let libraries = self.placed.moved.iter().filter(|m| m.segment == Segment::Libraries);
+        Moves {
+            image: self.placed.image.clone(),
+            libraries: libraries.map(|m| m.start..m.start + m.bytes).collect(),
+        }
     }
 
     /// Looks at the memory of `processes` from now on.
     #[must_use]
     pub fn watch(mut self, processes: impl Fn() -> Vec<i32> + Send + 'static) -> Watch {
-        let watcher = Watcher::start(self.started, Box::new(processes) as Processes, self.first.take());
+        let (first, moves) = (self.first.take(), self.moves());
+        let watcher = Watcher::start(self.started, Box::new(processes) as Processes, first, moves);
         Watch { launch: self, watcher }
     }
 }
@@ -149,6 +179,8 @@ impl Watch {
                 None
             }
         };
+        let fallbacks = fallbacks::so_far(launch.policy);
+        warnings.extend(fallbacks::warning(launch.policy, launch.fallbacks_before, fallbacks));
         let now = faults();
         let since = |now: u64, before: u64| now.saturating_sub(before);
         PagesReport {
@@ -160,6 +192,7 @@ impl Watch {
                 minor: since(now.minor, launch.faults_before.minor),
                 major: since(now.major, launch.faults_before.major),
             },
+            dtlb_event: launch.misses.as_ref().ok().map(|m| m.name().to_owned()),
             dtlb_misses: match launch.misses.and_then(|mut m| m.count()) {
                 Ok(count) => Counted::Count(count),
                 Err(reason) => Counted::NotCounted(reason),

@@ -13,12 +13,15 @@
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!("colony-pages knows the system call instruction of x86-64 and 64-bit ARM only");
 
+mod fallbacks;
 mod folios;
 mod image;
 mod launch;
+mod libraries;
 mod misses;
 mod place;
 mod policy;
+mod processor;
 mod report;
 mod sample;
 mod smaps;

@@ -4,13 +4,14 @@
 //! Text whose file the kernel can map by large pages keeps its file (`MADV_COLLAPSE`). Other text, and data, are copied to
 //! anonymous memory, which is then moved to the segment's own addresses. bss and the stack are anonymous already: the kernel is asked
 //! for large pages when they are touched. Only whole large pages between the ends of a segment are moved, so the ends keep
-//! their file, and by it debuggers find the program's name.
+//! their file, and by it debuggers find the program's name. Libraries are treated alike, once the dynamic linker has mapped them.
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::image::{Image, Part, Segment, page_bytes};
+use crate::image::{Image, Segment, page_bytes};
+use crate::libraries::{self, Kind, Piece};
 use crate::smaps::{self, Mapping};
 use crate::tracee::{CallError, Tracee};
 
@@ -20,6 +21,8 @@ const MADV_COLLAPSE: u64 = 25;
 const BLOCK: usize = 1 << 20;
 /// The largest part of a stack that is made ready for large pages.
 const STACK: u64 = 8 << 20;
+/// The most memory of a program's libraries that is copied.
+const LIBRARIES: u64 = 256 << 20;
 /// Left of a stack's limit for what the kernel may count with it.
 const SPARE: u64 = 128 << 10;
 
@@ -54,6 +57,8 @@ pub(crate) struct Placed {
     pub(crate) refused: Vec<String>,
     /// The program's segments.
     pub(crate) image: Image,
+    /// Code of libraries that was copied.
+    pub(crate) code: Vec<Piece>,
 }
 
 /// The pages that segments are put on.
@@ -79,7 +84,10 @@ pub(crate) fn place(tracee: &mut Tracee, pages: Pages) -> Result<Placed, String>
     for part in &image.parts {
         match part.segment {
             Segment::Bss => placer.advise("bss", &part.pages),
-            _ => placer.segment(part),
+            segment => {
+                let file = (segment == Segment::Text).then_some(part.offset);
+                placer.segment(segment, &part.pages, file);
+            }
         }
     }
     if let Some(stack) = mappings.iter().find(|m| m.name == "[stack]") {
@@ -87,6 +95,43 @@ pub(crate) fn place(tracee: &mut Tracee, pages: Pages) -> Result<Placed, String>
     }
     placer.placed.image = image;
     Ok(placer.placed)
+}
+
+/// Puts the libraries of a program that is stopped at its entry point on large pages.
+///
+/// # Errors
+/// The reason for which nothing was done.
+pub(crate) fn place_libraries(tracee: &mut Tracee, pages: Pages, placed: &mut Placed) -> Result<(), String> {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", tracee.pid())).map(Iterator::count);
+    if !threads.is_ok_and(|n| n == 1) {
+        return Err("a library has started threads".into());
+    }
+    let pieces = libraries::pieces(&read_mappings(tracee.pid())?, &placed.image);
+    let mut placer = Placer { tracee, pages, placed: std::mem::take(placed) };
+    let mut left = LIBRARIES;
+    for piece in pieces {
+        let Some(inside) = placer.inside(&piece.pages) else { continue };
+        if piece.kind == Kind::Bss {
+            placer.advise("a library's bss", &inside);
+            continue;
+        }
+        match left.checked_sub(inside.end - inside.start) {
+            Some(rest) => left = rest,
+            None => {
+                placer.refuse(&piece.file, "more than 256 MiB of libraries");
+                continue;
+            }
+        }
+        let code = piece.kind == Kind::Code;
+        placer.segment(Segment::Libraries, &piece.pages, code.then_some(piece.offset));
+        let last = placer.placed.moved.last();
+        if code && last.is_some_and(|m| m.start == inside.start && m.how == How::Copied) {
+            let offset = piece.offset + (inside.start - piece.pages.start);
+            placer.placed.code.push(Piece { pages: inside, offset, ..piece });
+        }
+    }
+    *placed = placer.placed;
+    Ok(())
 }
 
 fn read_mappings(pid: i32) -> Result<Vec<Mapping>, String> {
@@ -108,20 +153,21 @@ impl Placer<'_> {
         (start < end).then_some(start..end)
     }
 
-    /// Text or data.
-    fn segment(&mut self, part: &Part) {
-        let Some(inside) = self.inside(&part.pages) else { return };
-        let how = if self.collapse_in_place(part, &inside) {
+    /// Text or data. `file`: the place of text in its file.
+    fn segment(&mut self, segment: Segment, pages: &Range<u64>, file: Option<u64>) {
+        let Some(inside) = self.inside(pages) else { return };
+        let place = file.map(|offset| inside.start - pages.start + offset);
+        let how = if place.is_some_and(|place| self.collapse_in_place(place, &inside)) {
             Ok(How::Collapsed)
         } else {
-            self.copy(part.segment, &inside).map(|()| How::Copied)
+            self.copy(segment, &inside).map(|()| How::Copied)
         };
         match how {
             Ok(how) => {
                 let bytes = inside.end - inside.start;
-                self.placed.moved.push(Moved { segment: part.segment, start: inside.start, bytes, how });
+                self.placed.moved.push(Moved { segment, start: inside.start, bytes, how });
             }
-            Err(reason) => self.refuse(part.segment.name(), &reason),
+            Err(reason) => self.refuse(segment.name(), &reason),
         }
     }
 
@@ -130,10 +176,8 @@ impl Placer<'_> {
     }
 
     /// Text that lies in its file as it does in memory, on a file system that can have large pages of programs.
-    fn collapse_in_place(&mut self, part: &Part, inside: &Range<u64>) -> bool {
-        let place = inside.start - part.pages.start + part.offset;
-        let possible =
-            self.pages.huge && part.segment == Segment::Text && place.is_multiple_of(self.pages.bytes);
+    fn collapse_in_place(&mut self, place: u64, inside: &Range<u64>) -> bool {
+        let possible = self.pages.huge && place.is_multiple_of(self.pages.bytes);
         possible && self.madvise(inside, MADV_COLLAPSE).is_ok()
     }
 

@@ -44,6 +44,9 @@ pub struct PagesReport {
     pub faults: Faults,
     /// Misses of the data TLB by loads in user mode.
     pub dtlb_misses: Counted,
+    /// The event that was counted for it; `None` if none was.
+    #[serde(default)]
+    pub dtlb_event: Option<String>,
     /// The functions in moved text, for `perf report`.
     pub perf_map: Option<PathBuf>,
     /// What the program did not get, and the remedy.

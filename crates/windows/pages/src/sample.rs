@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Segments of running processes by page size.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use crate::folios::Folios;
 use crate::image::{Image, Segment};
+use crate::libraries;
 use crate::smaps::{self, Mapping};
 
 /// The most memory whose frames are looked at: 16 MiB of entries.
@@ -53,9 +56,18 @@ pub struct Sample {
     pub segments: Vec<SegmentBytes>,
 }
 
+/// Moves within a program, which hide the names of its memory.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Moves {
+    /// The program.
+    pub(crate) image: Image,
+    /// Addresses of libraries' memory that has no file any more.
+    pub(crate) libraries: Vec<Range<u64>>,
+}
+
 impl Sample {
     /// Looks at these processes; `None` if none of them has memory.
-    pub(crate) fn take(pids: &[i32], at_ns: u64) -> Option<Self> {
+    pub(crate) fn take(pids: &[i32], at_ns: u64, program: &Moves) -> Option<Self> {
         let folios = Folios::open();
         let mut left = LARGEST;
         let mut segments = Segment::ALL.map(SegmentBytes::none);
@@ -64,6 +76,9 @@ impl Sample {
             let Ok(text) = std::fs::read(format!("/proc/{pid}/smaps")) else { continue };
             let mappings = smaps::parse(&String::from_utf8_lossy(&text));
             let image = Image::of(pid).unwrap_or_default();
+            let files = libraries::files(&mappings);
+            // of the program, and of what it forks
+            let moved: &[Range<u64>] = if image == program.image { &program.libraries } else { &[] };
             processes += usize::from(!mappings.is_empty());
             for mapping in mappings.iter().filter(|m| m.resident > 0) {
                 left = left.saturating_sub(mapping.resident);
@@ -71,7 +86,10 @@ impl Sample {
                     folios.as_ref().filter(|_| left > 0).and_then(|f| f.bytes_in(pid, &mapping.range));
                 // huge pages are folios too
                 let medium = medium.map(|bytes| bytes.min(mapping.resident).saturating_sub(mapping.huge));
-                let segment = segment_of(mapping, &image);
+                let segment = image
+                    .segment_at(mapping.range.start)
+                    .or_else(|| libraries::segment_of(mapping, &files, moved))
+                    .unwrap_or_else(|| segment_by_name(mapping));
                 if let Some(sum) = segments.iter_mut().find(|s| s.segment == segment) {
                     sum.add(mapping.resident, mapping.huge, medium);
                 }
@@ -93,12 +111,11 @@ impl Sample {
     }
 }
 
-fn segment_of(mapping: &Mapping, image: &Image) -> Segment {
-    match (image.segment_at(mapping.range.start), mapping.name.as_str()) {
-        (Some(segment), _) => segment,
-        (None, "[heap]") => Segment::Heap,
-        (None, "[stack]") => Segment::Stack,
-        (None, name) if !mapping.shared && (name.is_empty() || name.starts_with("[anon:")) => Segment::Mmap,
+fn segment_by_name(mapping: &Mapping) -> Segment {
+    match mapping.name.as_str() {
+        "[heap]" => Segment::Heap,
+        "[stack]" => Segment::Stack,
+        name if !mapping.shared && (name.is_empty() || name.starts_with("[anon:")) => Segment::Mmap,
         _ => Segment::Other,
     }
 }
@@ -110,15 +127,15 @@ mod tests {
     #[test]
     fn this_process_has_text_stack_and_libraries() {
         let pid = std::process::id().cast_signed();
-        let sample = Sample::take(&[pid], 0).expect("it runs");
+        let sample = Sample::take(&[pid], 0, &Moves::default()).expect("it runs");
         assert_eq!(sample.processes, 1);
-        for segment in [Segment::Text, Segment::Data, Segment::Stack] {
+        for segment in [Segment::Text, Segment::Data, Segment::Stack, Segment::Libraries] {
             assert!(sample.of(segment).is_some_and(|s| s.resident > 0), "{segment:?}: {sample:?}");
         }
         for s in &sample.segments {
             assert_eq!(s.base() + s.huge + s.medium.unwrap_or(0), s.resident, "{s:?}");
         }
-        assert_eq!(Sample::take(&[0], 0), None);
+        assert_eq!(Sample::take(&[0], 0, &Moves::default()), None);
     }
 
     #[test]

@@ -12,6 +12,8 @@ pub(crate) struct Mapping {
     pub(crate) protection: i32,
     /// True if changes are shared with other processes.
     pub(crate) shared: bool,
+    /// Place of its first byte in its file.
+    pub(crate) offset: u64,
     /// File or name; empty for memory without one.
     pub(crate) name: String,
     /// Bytes in memory.
@@ -53,13 +55,15 @@ fn header(line: &str) -> Option<Mapping> {
     let (start, end) = words.next()?.split_once('-')?;
     let [start, end] = [start, end].map(|n| u64::from_str_radix(n, 16).ok());
     let permissions = words.next()?;
-    // offset, device and inode; the name after them may hold spaces
-    words.nth(2)?;
+    let offset = u64::from_str_radix(words.next()?, 16).ok();
+    // device and inode; the name after them may hold spaces
+    words.nth(1)?;
     let name = line.splitn(6, ' ').nth(5).unwrap_or("").trim_start();
     Some(Mapping {
         range: start?..end?,
         protection: protection(permissions),
         shared: permissions.ends_with('s'),
+        offset: offset?,
         name: name.to_owned(),
         resident: 0,
         huge: 0,

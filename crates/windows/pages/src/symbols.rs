@@ -6,24 +6,38 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
+use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use object::{Object, ObjectSymbol, ReadCache, SymbolKind};
+use object::{Object, ObjectSegment, ObjectSymbol, ReadCache, SymbolKind};
 
-use crate::image::Segment;
+use crate::image::{Segment, page_bytes};
+use crate::libraries::Piece;
 use crate::place::{How, Moved, Placed};
 
 /// Writes the functions in text that was copied; `None` if no text was copied or the program has no symbols.
 pub(crate) fn write_map(pid: i32, placed: &Placed) -> io::Result<Option<PathBuf>> {
     let copied = |m: &&Moved| m.segment == Segment::Text && m.how == How::Copied;
     let ranges: Vec<_> = placed.moved.iter().filter(copied).map(|m| m.start..m.start + m.bytes).collect();
-    if ranges.is_empty() {
+    if ranges.is_empty() && placed.code.is_empty() {
         return Ok(None);
     }
-    let program = File::open(format!("/proc/{pid}/exe"))?;
-    let mut functions = functions(program, placed.image.bias)?;
-    functions.retain(|f| ranges.iter().any(|r| f.start < r.end && r.start < f.start.saturating_add(f.bytes)));
+    let mut functions = Vec::new();
+    if !ranges.is_empty() {
+        let program = File::open(format!("/proc/{pid}/exe"))?;
+        functions = read_functions(program, |_| Some(placed.image.bias))?;
+        keep(&mut functions, &ranges);
+    }
+    for piece in &placed.code {
+        // a library whose file has been replaced stays without names
+        let Ok(library) = File::open(&piece.file) else { continue };
+        let mut more = read_functions(library, |file| bias_of(file, piece)).unwrap_or_default();
+        keep(&mut more, std::slice::from_ref(&piece.pages));
+        functions.append(&mut more);
+    }
+    functions.sort_by_key(|f| f.start);
+    functions.dedup_by_key(|f| f.start);
     if functions.is_empty() {
         return Ok(None);
     }
@@ -32,16 +46,36 @@ pub(crate) fn write_map(pid: i32, placed: &Placed) -> io::Result<Option<PathBuf>
     Ok(Some(path))
 }
 
+type Elf<'a> = object::File<'a, &'a ReadCache<File>>;
+
 struct Function {
     start: u64,
     bytes: u64,
     name: String,
 }
 
-/// The functions of a program, by address: those of its symbol table, or else those it exports.
-fn functions(program: File, bias: u64) -> io::Result<Vec<Function>> {
+/// Leaves the functions that lie in these addresses.
+fn keep(functions: &mut Vec<Function>, ranges: &[Range<u64>]) {
+    functions.retain(|f| ranges.iter().any(|r| f.start < r.end && r.start < f.start.saturating_add(f.bytes)));
+}
+
+/// Address in the process minus address in the file; `None` if the file has no such piece.
+fn bias_of(file: &Elf<'_>, piece: &Piece) -> Option<u64> {
+    // a mapping begins at the page in which its segment begins
+    let last = piece.offset.checked_add(page_bytes())?;
+    let segment = file.segments().find(|s| {
+        let (start, bytes) = s.file_range();
+        start < last && piece.offset < start.saturating_add(bytes)
+    })?;
+    let address = segment.address().wrapping_add(piece.offset).wrapping_sub(segment.file_range().0);
+    Some(piece.pages.start.wrapping_sub(address))
+}
+
+/// The functions of a program or library: those of its symbol table, or else those it exports.
+fn read_functions(program: File, bias: impl Fn(&Elf<'_>) -> Option<u64>) -> io::Result<Vec<Function>> {
     let cache = ReadCache::new(program);
     let file = object::File::parse(&cache).map_err(io::Error::other)?;
+    let Some(bias) = bias(&file) else { return Ok(Vec::new()) };
     let function = |symbol: object::Symbol<'_, '_, _>| {
         let is_function = symbol.kind() == SymbolKind::Text && symbol.is_definition();
         // a name with a line break would begin another entry
@@ -53,8 +87,6 @@ fn functions(program: File, bias: u64) -> io::Result<Vec<Function>> {
     if functions.is_empty() {
         functions = file.dynamic_symbols().filter_map(function).collect();
     }
-    functions.sort_by_key(|f| f.start);
-    functions.dedup_by_key(|f| f.start);
     Ok(functions)
 }
 

@@ -5,6 +5,8 @@
 //! and to the address of a system call instruction in the vDSO, and the process makes a single step. Afterwards the
 //! registers are restored: the program's memory is changed by the calls alone, and its code not at all.
 
+mod entry;
+
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -12,6 +14,8 @@ use std::os::unix::fs::FileExt;
 use nix::errno::Errno;
 
 use crate::smaps::Mapping;
+
+pub(crate) use entry::Reached;
 
 type Registers = libc::user_regs_struct;
 
@@ -56,7 +60,7 @@ pub(crate) enum CallError {
     Refused(#[from] Errno),
 }
 
-/// A process that is stopped at its first instruction. Dropping it lets the program run.
+/// A process that is stopped before the program's own instructions. Dropping it lets the program run.
 pub(crate) struct Tracee {
     pid: i32,
     memory: File,
@@ -76,7 +80,7 @@ impl Tracee {
     /// # Errors
     /// The reason for which the process cannot be stopped; it runs.
     pub(crate) fn new(pid: i32, mask: u64) -> Result<Self, String> {
-        if tracer(pid) != Some(std::process::id().cast_signed()) {
+        if tracer(pid) != Some(nix::unistd::gettid().as_raw()) {
             return Err(
                 "the program cannot be stopped at its start: another tracer, kernel.yama.ptrace_scope of 3, or a filter of system calls"
                     .into(),
@@ -235,6 +239,15 @@ fn request(what: libc::c_uint, pid: i32, address: usize, data: usize) -> Result<
 
 /// Waits until a traced child stops, and returns the signal that it stopped with. The end of the child is left to be waited for.
 fn wait_for_stop(pid: i32) -> Result<i32, CallError> {
+    stopped(pid, 0).map(|status| status.unwrap_or(0) & 0xff)
+}
+
+/// The status of a traced child that has stopped; `None` if it runs. As [`wait_for_stop`] without waiting.
+fn has_stopped(pid: i32) -> Result<Option<i32>, CallError> {
+    stopped(pid, libc::WNOHANG)
+}
+
+fn stopped(pid: i32, more: libc::c_int) -> Result<Option<i32>, CallError> {
     let wait = |options: libc::c_int| {
         // SAFETY: the information is plain integers, for which zero is a value.
         let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
@@ -248,16 +261,20 @@ fn wait_for_stop(pid: i32) -> Result<i32, CallError> {
             }
         }
     };
-    let info = wait(libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT)?;
+    let info = wait(libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT | more)?;
+    // SAFETY: the kernel has filled in the fields of a child's change, or left them zero.
+    if unsafe { info.si_pid() } == 0 {
+        return Ok(None);
+    }
     if !matches!(info.si_code, libc::CLD_TRAPPED | libc::CLD_STOPPED) {
         return Err(CallError::Gone);
     }
     wait(libc::WSTOPPED | libc::WNOHANG)?;
     // SAFETY: the kernel has filled in the fields of a child's change.
-    Ok(unsafe { info.si_status() } & 0xff)
+    Ok(Some(unsafe { info.si_status() }))
 }
 
-/// The process that traces this one.
+/// The thread that traces this process.
 fn tracer(pid: i32) -> Option<i32> {
     let status = std::fs::read(format!("/proc/{pid}/status")).ok()?;
     let status = String::from_utf8_lossy(&status);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::time::ClockId;
 
-use crate::sample::Sample;
+use crate::sample::{Moves, Sample};
 
 /// The first pause; each is half as long again as the one before.
 const FIRST: Duration = Duration::from_millis(2);
@@ -31,6 +31,7 @@ impl Watcher {
         started: Instant,
         processes: Processes,
         first: Option<Sample>,
+        moves: Moves,
     ) -> std::io::Result<Self> {
         let (end, ended) = mpsc::channel::<()>();
         let look = move || {
@@ -38,7 +39,7 @@ impl Watcher {
             while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(pause) {
                 let before = cpu_time();
                 let at_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-                let sample = Sample::take(&processes(), at_ns);
+                let sample = Sample::take(&processes(), at_ns, &moves);
                 // of samples alike, the latest
                 best = match (best, sample) {
                     (Some(best), Some(new)) if new.resident() < best.resident() => Some(best),
@@ -82,13 +83,13 @@ mod tests {
     #[test]
     fn the_largest_sample_is_kept() {
         let me = std::process::id().cast_signed();
-        let watcher = Watcher::start(Instant::now(), Box::new(move || vec![me]), None).expect("a thread");
-        assert!(
-            Watcher::start(Instant::now(), Box::new(Vec::new), None).expect("a thread").finish().is_none()
-        );
-        let first = Sample::take(&[me], 7);
-        let none = Watcher::start(Instant::now(), Box::new(Vec::new), first.clone()).expect("a thread");
-        assert_eq!(none.finish(), first);
+        let start = |processes: Processes, first| {
+            Watcher::start(Instant::now(), processes, first, Moves::default()).expect("a thread")
+        };
+        let watcher = start(Box::new(move || vec![me]), None);
+        assert!(start(Box::new(Vec::new), None).finish().is_none());
+        let first = Sample::take(&[me], 7, &Moves::default());
+        assert_eq!(start(Box::new(Vec::new), first.clone()).finish(), first);
         drop(watcher.finish());
     }
 }

@@ -152,7 +152,7 @@ fn undo_write(
         return Ok(None);
     }
     let written = step.after.as_deref().unwrap_or(value);
-    if !all && !same(&now, written) {
+    if !all && !same(&now, written) && !is_moved_by_the_kernel(file) {
         let (file, written, now) = (file.to_owned(), written.trim().to_owned(), now.trim().to_owned());
         done.changed_since.push(Kept { file, written, now });
         return Ok(None);
@@ -164,6 +164,12 @@ fn undo_write(
         Err(e) => return Ok(Some(format!("{file}: {e}"))),
     }
     Ok(None)
+}
+
+/// The kernel gives an interrupt other CPUs when those that it was bound to go offline: another value does not tell that a program
+/// has chosen it.
+fn is_moved_by_the_kernel(file: &str) -> bool {
+    file.strip_prefix("/proc/irq/").is_some_and(|rest| rest.contains("/smp_affinity"))
 }
 
 /// Gives the original value to the next transaction that has changed the file after this one, if there is one.

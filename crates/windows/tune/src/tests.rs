@@ -98,6 +98,17 @@ fn a_value_that_somebody_changed_since_is_left_alone_unless_forced() {
 }
 
 #[test]
+fn an_interrupt_that_the_kernel_has_moved_since_is_restored() {
+    const IRQ: &str = "/proc/irq/4/smp_affinity_list";
+    let node = Fake::new(&[(IRQ, "0-3\n")]);
+    apply(&node, "t", vec![write(IRQ, "3")], OnFailure::Undo).expect("applied");
+    // its CPU went offline
+    node.files.borrow_mut().insert(IRQ.into(), "0\n".into());
+    let reverted = revert(&node, "t", false).expect("reverted");
+    assert!(reverted.changed_since.is_empty() && node.value(IRQ).trim() == "0-3", "{reverted:?}");
+}
+
+#[test]
 fn an_interrupted_value_is_restored_although_the_kernel_has_rounded_it() {
     let node = machine();
     node.left.set(Some(4));

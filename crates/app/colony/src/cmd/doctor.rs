@@ -55,7 +55,7 @@ pub(crate) struct Args {
     #[arg(long)]
     check: bool,
     /// Highest severity (note, low, medium, high) or cost (such as 2%) that --check accepts
-    #[arg(long, value_name = "LEVEL|PERCENT", default_value = "low", value_parser = tolerated)]
+    #[arg(long, value_name = "LEVEL|PERCENT", default_value = "low", value_parser = tolerated, allow_hyphen_values = true)]
     tolerate: Tolerated,
     /// Write metrics for node_exporter's textfile collector
     #[arg(long, value_name = "FILE")]

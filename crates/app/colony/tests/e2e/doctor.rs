@@ -96,6 +96,7 @@ fn a_check_fails_above_what_is_tolerated() {
     assert_eq!((costs("0%"), costs("100000%")), (Some(1), Some(0)));
     fails(&["doctor", "--root", root, "--check", "--tolerate", "2%"], 2, "needs a trace");
     fails(&["doctor", "--root", root, "--tolerate", "severe"], 2, "write note, low, medium, high");
+    fails(&["doctor", "--root", root, "--tolerate", "-5%"], 2, "write note, low, medium, high");
 }
 
 #[test]

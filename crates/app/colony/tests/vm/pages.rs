@@ -33,15 +33,59 @@ fn large(report: &PagesReport, segment: Segment) -> (u64, u64) {
     (s.huge, s.medium.expect("root sees it"))
 }
 
+/// A static program of the fixtures.
+fn fixture(folder: &Path, name: &str) -> String {
+    let fixture = folder.join(name);
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/fixtures");
+    let mut cc = Command::new("cc");
+    cc.args(["-O1", "-static-pie", "-fno-toplevel-reorder", "-o"]).arg(&fixture);
+    assert!(cc.arg(sources.join(format!("{name}.c"))).status().expect("cc is there").success());
+    fixture.to_str().expect("a path").to_owned()
+}
+
+#[test]
+fn a_node_without_a_free_large_page_runs_the_program_and_the_report_says_so() {
+    let folder = tempfile::tempdir().expect("temp dir");
+    let programs = ["segments", "scatter"].map(|name| fixture(folder.path(), name));
+    let Some(vm) = node_with(&programs.each_ref().map(String::as_str)) else { return };
+    let vm = collecting(vm.cpus(2).accel(Accel::SingleThread), &["before", "after"]);
+    let out = sh(
+        &vm,
+        r#"
+        echo madvise > /sys/kernel/mm/transparent_hugepage/enabled
+        echo 0 > /proc/sys/vm/compact_unevictable_allowed
+        echo 4096 > /proc/sys/vm/min_free_kbytes
+        echo 1000000 > /proc/sys/vm/max_map_count
+        pages() {
+            colony run --backend none --pages huge --json -- segments 0 > /tmp/out
+            head -n 1 /tmp/out
+            tail -n 1 /tmp/out > /tmp/$1.json
+        }
+        pages before
+        scatter > /tmp/scatter &
+        i=0; until grep -q scattered /tmp/scatter; do sleep 0.1; i=$((i+1)); [ $i -lt 6000 ]; kill -0 $!; done
+        pages after
+        "#,
+    );
+    let text = out.text();
+    let sums: Vec<&str> = text.lines().filter(|l| l.parse::<u64>().is_ok()).collect();
+    assert!(sums.len() == 2 && sums[0] == sums[1], "other results: {text}");
+    let [before, after] = ["before", "after"].map(|name| report(&out, name));
+    assert!(after.ending == before.ending, "{after:?}");
+    let [before, after] = [before, after].map(|r| r.pages.expect("pages were asked for"));
+    let no_page_is_free = |r: &PagesReport| {
+        let says = |w: &&String| w.contains("no large page is free") || w.contains("gave no large page");
+        (r.warnings.iter().filter(says).count(), r.warnings.iter().any(|w| w.contains("huge pages ran out")))
+    };
+    assert_eq!(no_page_is_free(&before), (0, false), "{before:?}");
+    let (segments, faults) = no_page_is_free(&after);
+    assert!(segments > 0 && faults, "{after:?}");
+}
+
 #[test]
 fn the_nodes_settings_decide_what_a_program_gets_and_the_report_says_it() {
     let folder = tempfile::tempdir().expect("temp dir");
-    let fixture = folder.path().join("segments");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/fixtures/segments.c");
-    let mut cc = Command::new("cc");
-    cc.args(["-O1", "-static-pie", "-fno-toplevel-reorder", "-o"]).arg(&fixture).arg(source);
-    assert!(cc.status().expect("cc is there").success());
-    let Some(vm) = node_with(&[fixture.to_str().expect("a path")]) else { return };
+    let Some(vm) = node_with(&[&fixture(folder.path(), "segments")]) else { return };
     let names = RUNS.each_ref().map(name);
     let vm = collecting(vm.cpus(2).accel(Accel::SingleThread), &names.each_ref().map(String::as_str));
     let mut script = String::from(

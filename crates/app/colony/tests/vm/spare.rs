@@ -69,6 +69,13 @@ isolated"
         $spare -- true 2> /tmp/err && false || test $? = 2
         grep -q 'no core is left to the job' /tmp/err
         rm /tmp/first; wait $R; settled
+        # many at once: none of them shares a core with another
+        for round in 1 2 3; do
+            for n in 1 2 3; do $spare -- sh -c 'mkdir /tmp/alone && sleep 1 && rmdir /tmp/alone' 2> /tmp/err$n & eval R$n=$!; done
+            won=0
+            for n in 1 2 3; do eval "wait \$R$n" && won=$((won+1)) || grep -q 'no core is left to the job' /tmp/err$n || {{ cat /tmp/err$n; false; }}; done
+            test $won -ge 1; settled
+        done
         # what the job leaves running gets all CPUs back
         $spare -- sh -c 'sleep 1000 > /dev/null 2>&1 & echo $! > /tmp/left' 2> /dev/null
         grep -q 'list:.0-3' /proc/$(cat /tmp/left)/status
@@ -99,6 +106,77 @@ isolated"
         assert_eq!(spare.staying.iter().find(strange), None, "{name}");
     }
     assert!(spare("affinity").brought_back > 0);
+}
+
+#[test]
+fn a_node_that_refuses_is_told_and_left_as_before() {
+    let Some(vm) = four() else { return };
+    let out = sh(
+        &collecting(vm, &["container", "unjournalled", "gone", "moved", "v1"]),
+        &format!(
+            r#"{STATE}
+        sleep 1000 & KEPT=$!
+        state > /tmp/before
+        fails() {{ code=$1; shift; "$@" 2> /tmp/err && false || test $? = $code || {{ cat /tmp/err; false; }}; }}
+        # read-only files of the kernel, as in a container
+        mount -o remount,ro /sys; mount -o remount,ro $G; mount -o bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys
+        $spare --out /tmp/container.json -- sh -c 'grep -q "list:.1-3" /proc/$$/status' 2> /tmp/err || {{ cat /tmp/err; false; }}
+        umount /proc/sys; mount -o remount,rw /sys; mount -o remount,rw $G
+        settled; echo container
+        # a full disk for what has to be undone: the job does not start
+        full() {{ mkdir -p -m 700 $1; mount -t tmpfs -o size=4k,mode=700 none $1; : > $1/spare; : > $1/lock; head -c 8192 /dev/zero > $1/full || true; }}
+        full /run/colony-undo
+        fails 1 $spare -- touch /tmp/ran
+        grep -q 'undo file' /tmp/err && grep -q 'No space left' /tmp/err || {{ cat /tmp/err; false; }}
+        test ! -e /tmp/ran
+        umount /run/colony-undo; settled; echo full
+        # for the journal of settings alone: the job runs without changed settings
+        full /run/colony-tune
+        $spare --out /tmp/unjournalled.json -- true 2> /dev/null
+        umount /run/colony-tune; settled
+        # CPUs that vanish while the job runs: one of the job's, then the spare one
+        C=/sys/devices/system/cpu/cpu3/online
+        $spare --out /tmp/gone.json -- sh -c "echo 0 > $C; sleep 1; grep -q 'list:.1-[23]' /proc/\$\$/status" 2> /tmp/err || {{ cat /tmp/err; false; }}
+        echo 1 > $C; settled; echo gone
+        colony run --spare-cores 3-3 --backend none --out /tmp/moved.json -- sh -c "echo 0 > $C; sleep 1" 2> /tmp/err || {{ cat /tmp/err; false; }}
+        echo 1 > $C; settled; echo moved
+        # a CPU that is not there any more when the run begins
+        echo 0 > $C
+        fails 2 colony run --spare-cores 3-3 --backend none -- true
+        grep -q 'CPU 3' /tmp/err || {{ cat /tmp/err; false; }}
+        fails 2 colony run --cpus 3 --spare-cores 1 --backend none -- true
+        echo 1 > $C; settled; echo missing
+        # control groups of version 1, with the other version beside it or without
+        umount $G; mkdir -p /tmp/v1
+        if mount -t cgroup -o cpuset none /tmp/v1; then
+            state > /tmp/before
+            $spare --out /tmp/v1.json -- sh -c 'taskset -p f $$ > /dev/null; grep -q "list:.1-3" /proc/$$/status' 2> /tmp/err || {{ cat /tmp/err; false; }}
+            settled; rmdir /tmp/v1/colony* 2> /dev/null && {{ echo a group is left; false; }}
+        else
+            echo null > /tmp/v1.json
+        fi
+        "#
+        ),
+    );
+    let spare = |name: &str| report(&out, name).spare.expect("a reservation");
+    let container = spare("container");
+    assert_eq!(container.partition, Partition::Affinity, "{:?}", container.fallbacks);
+    let read_only = |text: &str| text.contains("Read-only file system");
+    assert!(container.settings.iter().any(|s| s.refused.as_deref().is_some_and(read_only)), "{container:?}");
+    assert!(container.fallbacks.iter().any(|why| read_only(why)), "{:?}", container.fallbacks);
+    let unjournalled = spare("unjournalled");
+    assert!(unjournalled.settings.is_empty(), "{unjournalled:?}");
+    let told =
+        |why: &String| why.contains("settings of the node are unchanged") && why.contains("No space left");
+    assert!(unjournalled.fallbacks.iter().any(told), "{:?}", unjournalled.fallbacks);
+    for name in ["container", "unjournalled", "gone", "moved"] {
+        assert_eq!(spare(name).not_undone, Vec::<String>::new(), "{name}");
+    }
+    let v1 = &out.files[std::path::Path::new("/tmp/v1.json")];
+    if v1.as_ref().is_ok_and(|json| json.starts_with(b"null")) {
+        return eprintln!("{} has no cpuset of control groups of version 1", out.kernel);
+    }
+    assert_eq!(spare("v1").partition, Partition::CpusetV1, "{:?}", spare("v1").fallbacks);
 }
 
 #[test]

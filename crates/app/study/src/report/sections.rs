@@ -16,7 +16,8 @@ pub(super) fn top(h: &mut Html, r: &Results) {
     }
     let (main, more) = match r.card.as_ref().and_then(card::lead) {
         Some(main) => {
-            (main, [table::windows_here(r), Some(r.headline.clone())].into_iter().flatten().collect())
+            let here = [table::windows_here(r), table::spare_core_here(r), Some(r.headline.clone())];
+            (main, here.into_iter().flatten().collect())
         }
         None => {
             let (main, more) = r.headline.split_once(". ").unwrap_or((&r.headline, ""));

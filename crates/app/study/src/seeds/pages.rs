@@ -83,13 +83,22 @@ impl Table<'_> {
         // one row says why nothing is counted
         for &policy in ends.iter().take(if self.counts_misses() { 2 } else { 1 }) {
             let misses = |r: &PageRun| r.misses.clone().ok().map(|n| n as f64);
-            rows.push(self.row("–", policy, "dTLB load misses", count, misses));
+            let mut row = self.row("–", policy, "dTLB load misses", count, misses);
+            if let Some(event) = self.counted_event().filter(|_| row.value.is_some()) {
+                row.note += &format!("; counted by {event}");
+            }
+            rows.push(row);
         }
         rows
     }
 
     fn counts_misses(&self) -> bool {
         self.runs.iter().filter_map(|r| r.runs.as_ref().ok()).flatten().any(|r| r.misses.is_ok())
+    }
+
+    /// The event that counted misses.
+    fn counted_event(&self) -> Option<&str> {
+        self.runs.iter().filter_map(|r| r.runs.as_ref().ok()).flatten().find_map(|r| r.event.as_deref())
     }
 
     fn runs(&self, policy: PagePolicy) -> Result<&[PageRun], String> {
@@ -169,8 +178,13 @@ mod tests {
     use super::*;
 
     fn runs(policy: PagePolicy, seconds: &[f64]) -> PageRuns {
-        let run =
-            |&seconds: &f64| PageRun { seconds, faults: 9, large: Some(0.5), misses: Err("hidden".into()) };
+        let run = |&seconds: &f64| PageRun {
+            seconds,
+            faults: 9,
+            large: Some(0.5),
+            misses: Err("hidden".into()),
+            event: None,
+        };
         PageRuns { policy, runs: Ok(seconds.iter().map(run).collect()) }
     }
 
@@ -189,5 +203,16 @@ mod tests {
         assert_eq!((misses.value, misses.ours.as_str()), (None, "not seen"));
         assert!(misses.note.ends_with("not counted here: hidden"), "{misses:?}");
         assert_eq!(row("is.A, huge pages: memory on large pages").ours, "50 %");
+    }
+
+    #[test]
+    fn misses_name_the_event_that_counted_them() {
+        let mut all = PagePolicy::ALL.map(|policy| runs(policy, &[1.0]));
+        for run in all.iter_mut().filter_map(|r| r.runs.as_mut().ok()).flatten() {
+            (run.misses, run.event) = (Ok(7), Some("LsL1DTlbMiss.AllL2Miss (raw event 0xf045)".into()));
+        }
+        let rows = Table { e: &EXPERIMENTS[0], name: "is.A".into(), runs: &all }.rows("–");
+        let counted: Vec<_> = rows.iter().filter(|r| r.note.ends_with("(raw event 0xf045)")).collect();
+        assert!(counted.len() == 2 && counted.iter().all(|r| r.value == Some(7.0)), "{counted:?}");
     }
 }

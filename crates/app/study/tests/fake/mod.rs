@@ -7,12 +7,14 @@ use colony_node::privilege::Privileges;
 use colony_node::record::NodeRecord;
 use colony_pages::PagePolicy;
 use colony_project::{Steal, node_noise};
+use colony_sched::spare::Partition;
 use colony_sim::noise::Detour as Stolen;
 use colony_sim::{CpuNoise, NodeNoise};
 use colony_study::neighbours::Usage;
 use colony_study::node::{BenchRun, Injection, OwnNoise};
 use colony_study::pages::{PageRun, PageRuns, measure};
 use colony_study::results::{Bucket, Cell, Edges, Explained, SchedulerKind, SourceRow, Split};
+use colony_study::spare_here::SpareHere;
 use colony_study::{Node, StudyError, noise};
 use colony_time::Windows;
 use colony_trace::{Detour, Source, Trace, TraceMeta};
@@ -170,6 +172,19 @@ impl Node for Fake {
         Err(StudyError::Step { what: "virtual node".into(), reason: "there is none here".into() })
     }
 
+    fn spare_core(&mut self, seconds: f64) -> Result<SpareHere, StudyError> {
+        self.check("spare core")?;
+        assert!(seconds <= 4.0, "both runs together take 8 s at most");
+        Ok(SpareHere {
+            commands: ["--cpus 1", "--spare-cores 1"].map(|o| format!("colony run {o} --backend none")),
+            job: "1".parse().expect("a list"),
+            spare: "0".parse().expect("a list"),
+            partition: Partition::Isolated,
+            stolen_without: 0.0425,
+            stolen_with: 0.00125,
+        })
+    }
+
     fn pages(&mut self, _: &str, _: &str, rounds: usize) -> Result<Vec<PageRuns>, StudyError> {
         self.check("pages")?;
         let mut turn = 0.0;
@@ -180,7 +195,7 @@ impl Node for Fake {
                 turn += 1.0;
                 let large = if policy == PagePolicy::Base { 0.0 } else { 0.9 };
                 let seconds = 1.0 - large / 2.0 + turn / 1e3;
-                Ok(PageRun { seconds, faults: 1000, large: Some(large), misses: Ok(100_000) })
+                Ok(PageRun { seconds, faults: 1000, large: Some(large), misses: Ok(100_000), event: None })
             },
         )
     }

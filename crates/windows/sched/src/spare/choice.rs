@@ -48,6 +48,29 @@ pub struct Split {
     pub spare: CpuSet,
 }
 
+impl Split {
+    /// Checks that this process may still use the job's CPUs.
+    ///
+    /// # Errors
+    /// [`SchedError::Config`] if it may not: another run has reserved them.
+    pub(super) fn check(&self) -> Result<(), SchedError> {
+        self.check_among(&cpu::usable()?)
+    }
+
+    fn check_among(&self, usable: &CpuSet) -> Result<(), SchedError> {
+        let taken = self.job.without(usable);
+        if taken.is_empty() {
+            return Ok(());
+        }
+        Err(SchedError::Config {
+            what: format!(
+                "no core is left to the job: another run has just reserved CPUs {taken}, which this process may no longer use"
+            ),
+            advice: "wait until that run has ended, or choose other CPUs (--cpus)",
+        })
+    }
+}
+
 impl SpareCores {
     /// Splits the CPUs that this process may use. `wanted`: the CPUs that the user gives the job. Cores outside of it count
     /// as spare; where they are not enough, the lowest-numbered ones of `wanted` are taken.
@@ -143,6 +166,14 @@ mod tests {
         assert!(error.is_wrong_use() && error.to_string().contains("4 cores"), "{error}");
         let error = split(SpareCores::List(set("9")), "0-7").expect_err("no such CPU");
         assert!(error.is_wrong_use() && error.to_string().contains("CPU 9"), "{error}");
+    }
+
+    #[test]
+    fn cpus_that_another_run_has_reserved_meanwhile_are_refused() {
+        let split = Split { job: set("1-3"), spare: set("0") };
+        split.check_among(&set("0-3")).expect("all are there");
+        let error = split.check_among(&set("0,3")).expect_err("two are gone");
+        assert!(error.is_wrong_use() && error.to_string().contains("reserved CPUs 1-2"), "{error}");
     }
 
     #[test]

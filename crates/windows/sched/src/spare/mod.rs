@@ -63,7 +63,7 @@ impl Reservation {
     /// [report](SpareReport). The tasks of `job` are kept on the job's CPUs.
     ///
     /// # Errors
-    /// [`SchedError::System`] if the undo file cannot be written, [`SchedError::Guardian`] if the guard does not start: nothing is
+    /// [`SchedError::Config`] if another run has reserved the CPUs meanwhile, [`SchedError::System`] if the undo file cannot be written, [`SchedError::Guardian`] if the guard does not start: nothing is
     /// changed then.
     pub fn make(split: Split, job: &Arc<Job>) -> Result<Self, SchedError> {
         let interrupts = Comparison::sample(&split.job);
@@ -85,6 +85,8 @@ impl Reservation {
             tracing::debug!("nobody undoes the death of this process and its guard at once: {why}");
         }
         let _alone = alone().map_err(failed("locking the reservations of this node"))?;
+        // another run may have reserved them since the CPUs were split
+        reservation.split.check()?;
         let undo = UndoFile::new(SPARE).map_err(failed("making an undo file"))?;
         let mut changes = Changes {
             job: reservation.split.job.clone(),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use colony_doctor::{Level, Node};
 use colony_node::cpu::CpuSet;
-use colony_tune::{Action, Linux, OnFailure, Plan, Profile, Progress, Step, TuneError};
+use colony_tune::{Action, Kept, Linux, OnFailure, Plan, Profile, Progress, Step, TuneError};
 
 use super::report::SettingChange;
 
@@ -72,6 +72,13 @@ fn setting(step: &Step) -> SettingChange {
     SettingChange { rule: step.reason.clone(), setting, refused }
 }
 
+fn left_alone(kept: &Kept) -> String {
+    format!(
+        "{} is left at {}: another program has changed it since ({} was written)",
+        kept.file, kept.now, kept.written
+    )
+}
+
 /// Restores the settings of the transaction `name`; returns what could not be restored.
 pub(super) fn restore(name: &str) -> Vec<String> {
     let linux = Linux::new();
@@ -81,9 +88,10 @@ pub(super) fn restore(name: &str) -> Vec<String> {
     };
     let recovered = colony_tune::recover(&linux).err().map(|e| e.to_string());
     let reverted = match colony_tune::revert(&linux, name, false) {
+        Ok(reverted) => reverted.changed_since.iter().map(left_alone).collect(),
         // nothing was needed, or somebody has reverted it by name
-        Ok(_) | Err(TuneError::Unknown { .. }) => None,
-        Err(e) => Some(e.to_string()),
+        Err(TuneError::Unknown { .. }) => Vec::new(),
+        Err(e) => vec![e.to_string()],
     };
     recovered.into_iter().chain(reverted).collect()
 }
