@@ -17,15 +17,10 @@
 enum { START, GHOST };
 static const char *const entries[] = {"start", "ghost"};
 
-/* The whole program, as every block knows it. */
-typedef struct {
-    int32_t n, blocks, steps;
-} plan;
+typedef struct { int32_t n, blocks, steps; } plan; /* N, B, STEPS */
 
 /* A face of a block: it came from direction `side` (0 to 5: -x, +x, -y, +y, -z, +z). Cells follow. */
-typedef struct {
-    int32_t step, side;
-} face;
+typedef struct { int32_t step, side; } face;
 
 typedef struct {
     plan plan;
@@ -37,11 +32,15 @@ typedef struct {
 
 static size_t side_of(const block *b) { return (size_t)(b->plan.n / b->plan.blocks); }
 static size_t volume(size_t m) { return (m + 2) * (m + 2) * (m + 2); }
-static size_t size_of(const plan *p) {
-    size_t m = (size_t)(p->n / p->blocks);
-    return sizeof(block) + 2 * volume(m) * sizeof(double);
-}
+static size_t size_of(const plan *p) { return sizeof(block) + 2 * volume((size_t)(p->n / p->blocks)) * sizeof(double); }
 static size_t cell(size_t m, size_t x, size_t y, size_t z) { return (x * (m + 2) + y) * (m + 2) + z; }
+#define FOR_CELLS(m) \
+    for (size_t x = 1; x <= (m); x++) \
+        for (size_t y = 1; y <= (m); y++) \
+            for (size_t z = 1; z <= (m); z++)
+
+/* The place of a cell in the cube. */
+static uint64_t place(const block *b, int d, size_t x) { return (uint64_t)b->at[d] * side_of(b) + x - 1; }
 static double *field(block *b, int which) { return b->cells + (size_t)(which & 1) * volume(side_of(b)); }
 
 /* The cell (i, j) of the layer of a face, inside (depth 1) or in the ghost cells (depth 0). */
@@ -51,29 +50,21 @@ static size_t of_face(size_t m, int side, size_t i, size_t j, size_t depth) {
 }
 
 /* The value of a cell at the beginning: exact, so that every order of work gives the same bits. */
-static double initial(int64_t x, int64_t y, int64_t z) { return (double)((x * 31 + y * 17 + z * 7) % 64) / 64.0; }
+static double initial(uint64_t x, uint64_t y, uint64_t z) { return (double)((x * 31 + y * 17 + z * 7) % 64) / 64.0; }
 
 static void *create(const void *init, size_t length, colony_context *context) {
-    plan p;
-    if (length != sizeof p) return NULL;
-    memcpy(&p, init, sizeof p);
     colony_element this;
     colony_this(context, &this);
-    block *b = calloc(1, size_of(&p));
+    block *b = length == sizeof(plan) ? calloc(1, size_of(init)) : NULL;
     if (!b) return NULL;
-    b->plan = p;
+    b->plan = *(const plan *)init;
     b->is_waiting = 1;
     size_t m = side_of(b);
     for (int d = 0; d < 3; d++) {
         b->at[d] = this.index.at[d];
-        b->wanted += (b->at[d] > 0) + (b->at[d] < p.blocks - 1);
+        b->wanted += (b->at[d] > 0) + (b->at[d] < b->plan.blocks - 1);
     }
-    for (size_t x = 1; x <= m; x++)
-        for (size_t y = 1; y <= m; y++)
-            for (size_t z = 1; z <= m; z++)
-                field(b, 0)[cell(m, x, y, z)] =
-                    initial(b->at[0] * (int64_t)m + (int64_t)x, b->at[1] * (int64_t)m + (int64_t)y,
-                            b->at[2] * (int64_t)m + (int64_t)z);
+    FOR_CELLS(m) field(b, 0)[cell(m, x, y, z)] = initial(place(b, 0, x), place(b, 1, y), place(b, 2, z));
     return b;
 }
 
@@ -114,15 +105,14 @@ static int compute(block *b, colony_context *context) {
     size_t m = side_of(b);
     const double *old = field(b, b->step);
     double *new = field(b, b->step + 1), change = 0;
-    for (size_t x = 1; x <= m; x++)
-        for (size_t y = 1; y <= m; y++)
-            for (size_t z = 1; z <= m; z++) {
-                double sum = old[cell(m, x - 1, y, z)] + old[cell(m, x + 1, y, z)] + old[cell(m, x, y - 1, z)] +
-                             old[cell(m, x, y + 1, z)] + old[cell(m, x, y, z - 1)] + old[cell(m, x, y, z + 1)];
-                double value = 0.5 * old[cell(m, x, y, z)] + sum / 12.0;
-                change = fmax(change, fabs(value - old[cell(m, x, y, z)]));
-                new[cell(m, x, y, z)] = value;
-            }
+    FOR_CELLS(m) {
+        double was = old[cell(m, x, y, z)];
+        double sum = old[cell(m, x - 1, y, z)] + old[cell(m, x + 1, y, z)] + old[cell(m, x, y - 1, z)] +
+                     old[cell(m, x, y + 1, z)] + old[cell(m, x, y, z - 1)] + old[cell(m, x, y, z + 1)];
+        double value = 0.5 * was + sum / 12.0;
+        change = fmax(change, fabs(value - was));
+        new[cell(m, x, y, z)] = value;
+    }
     b->step++;
     b->is_waiting = 1; /* until the reduction says that all blocks have this step */
     b->got = 0;
@@ -141,12 +131,12 @@ static int entry(void *state, uint32_t number, const void *message, size_t lengt
     if (number == START) return go_on(b, context);
     size_t m = side_of(b);
     const face *head = message;
-    const double *cells = (const double *)(head + 1);
     /* all blocks have ended the step before, so a face is always for the step that this block computes next */
     if (length != sizeof *head + m * m * sizeof(double) || head->step != b->step)
         return colony_fail(context, "a face has a wrong size or step");
     for (size_t i = 0; i < m; i++)
-        for (size_t j = 0; j < m; j++) field(b, b->step)[of_face(m, head->side, i + 1, j + 1, 0)] = cells[i * m + j];
+        for (size_t j = 0; j < m; j++)
+            field(b, b->step)[of_face(m, head->side, i + 1, j + 1, 0)] = ((const double *)(head + 1))[i * m + j];
     b->got++;
     return compute(b, context);
 }
@@ -154,15 +144,11 @@ static int entry(void *state, uint32_t number, const void *message, size_t lengt
 /* A sum of the bits of all cells, each with a weight of its place: one wrong bit changes it. */
 static int64_t checksum(block *b) {
     size_t m = side_of(b);
-    uint64_t sum = 0, n = (uint64_t)b->plan.n;
-    for (size_t x = 0; x < m; x++)
-        for (size_t y = 0; y < m; y++)
-            for (size_t z = 0; z < m; z++) {
-                uint64_t bits, at[3] = {x, y, z};
-                for (int d = 0; d < 3; d++) at[d] += (uint64_t)b->at[d] * m;
-                memcpy(&bits, &field(b, b->step)[cell(m, x + 1, y + 1, z + 1)], sizeof bits);
-                sum += bits * (2 * ((at[0] * n + at[1]) * n + at[2]) + 1);
-            }
+    uint64_t bits, sum = 0, n = (uint64_t)b->plan.n;
+    FOR_CELLS(m) {
+        memcpy(&bits, &field(b, b->step)[cell(m, x, y, z)], sizeof bits);
+        sum += bits * (2 * ((place(b, 0, x) * n + place(b, 1, y)) * n + place(b, 2, z)) + 1);
+    }
     return (int64_t)sum;
 }
 
@@ -170,12 +156,12 @@ static int reduced(void *state, const colony_reduction *result, colony_context *
     block *b = state;
     colony_element this;
     colony_this(context, &this);
-    int is_first = !this.index.at[0] && !this.index.at[1] && !this.index.at[2];
     if (result->type == COLONY_INT64) {
         printf("checksum %016llx\n", (unsigned long long)result->integers[0]);
         return colony_exit(context, 0);
     }
-    if (is_first) printf("step %d: largest change %.17g\n", b->step, result->doubles[0]);
+    if (!(this.index.at[0] | this.index.at[1] | this.index.at[2]))
+        printf("step %d: largest change %.17g\n", b->step, result->doubles[0]);
     if (b->step == b->plan.steps) {
         int64_t sum = checksum(b);
         return colony_contribute(context, COLONY_INT64, COLONY_SUM, &sum, 1,
