@@ -2,7 +2,7 @@
 //! The C interface of the runtime of objects, as `include/colony.h` documents it.
 //!
 //! A C class cannot be a Rust type of its own, because types are known when the library is built. So one Rust class of
-//! each number of dimensions, [`Foreign`](foreign), stands for all C classes: its messages and packed states carry
+//! each number of dimensions, `Foreign`, stands for all C classes: its messages and packed states carry
 //! the number of the C class, and the table of classes has the callbacks. Nothing of C is called while the table is
 //! locked, and no panic passes a C function.
 //!

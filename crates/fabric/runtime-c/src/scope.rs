@@ -5,6 +5,7 @@
 //! number is the one of the innermost callback that runs.
 
 use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::abi::{ColonyContext, ColonyElement};
@@ -130,7 +131,13 @@ pub(crate) fn with<R>(
     // SAFETY: the frame is on the stack, so `enter` has not returned, and both pointers are valid. `is_busy` and the
     // rule of the innermost frame keep a second reference from being made until `body` returns.
     let (calls, who) = unsafe { (&mut *calls, &*who) };
-    body(calls, who)
+    let result = catch_unwind(AssertUnwindSafe(|| body(calls, who)));
+    result.unwrap_or_else(|panic| {
+        // the PE may be left in any state: it must not go on
+        let text = status::panic_text(&*panic);
+        fail(&format!("{}: {text}: this is a fault of the runtime", who.show()));
+        Err(Refusal::Panic(text))
+    })
 }
 
 /// The program fails because of a callback of this thread.

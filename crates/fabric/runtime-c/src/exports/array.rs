@@ -53,7 +53,6 @@ fn checked_extents(extents: &[u32]) -> Result<[u32; 6], Refusal> {
 /// # Safety
 /// As `colony.h` says.
 #[unsafe(no_mangle)]
-#[expect(clippy::too_many_arguments, reason = "as colony.h has it")]
 pub unsafe extern "C" fn colony_create_array(
     context: *mut ColonyContext,
     class: i32,

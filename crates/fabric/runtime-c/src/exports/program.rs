@@ -9,7 +9,7 @@ use crate::abi::{ColonyClass, ColonyOptions, StartFn};
 use crate::launch;
 use crate::run::{Start, read_options, run_over};
 use crate::status::{Refusal, guard, keep, last};
-use crate::table::Program;
+use crate::table::{Program, install};
 
 /// The version of `colony.h` that this library has.
 #[unsafe(no_mangle)]
@@ -85,7 +85,10 @@ pub unsafe extern "C" fn colony_run(
         let options = unsafe { read_options(options) }?;
         let transport = launch::transport_from_environment().map_err(|e| Refusal::Invalid(e.to_string()))?;
         let is_first = transport.rank() == 0;
-        Ok((run_over(&program.table(), &options, transport, Start::new(start, argc, argv)), is_first))
+        let table = program.table();
+        // a program that runs already is wrong use, not a run that failed
+        let _installed = install(&table)?;
+        Ok((run_over(&table, &options, transport, Start::new(start, argc, argv)), is_first))
     });
     match ran {
         Ok((Ok(code), _)) => c_int::from(code),

@@ -231,7 +231,7 @@ fn a_program_that_runs_keeps_others_out_of_its_process() {
         colony_exit(cx, 0)
     });
     assert_eq!(ran.outcomes, [Ok(0)]);
-    assert_eq!(ran.notes, ["run: 1 a program runs in this process already: wait for its end"]);
+    assert_eq!(ran.notes, ["run: 2 a program runs in this process already: wait for its end"]);
 }
 
 #[test]
