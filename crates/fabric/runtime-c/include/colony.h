@@ -11,7 +11,7 @@
  * callback on the same PE). Any other use returns COLONY_CONTEXT.
  *
  * Failures. Functions return COLONY_OK (0) or a negative colony_status. colony_last_error() has the text. A callback
- * that returns another code than 0 ends the job: colony_run() prints one message and returns 1 in every process.
+ * that returns another code than 0 ends the job: colony_run() prints one message in that process.
  *
  * Threads. The callbacks of one object never run at the same time, but may run on different threads. Different
  * objects run at the same time if a process has several PEs: data outside objects needs locks.
@@ -192,8 +192,9 @@ int32_t colony_program_class(colony_program *program, const colony_class *descri
 /*
  * Runs a program in this process, which is one process of the job. `start` is called once in the whole job, on PE 0,
  * which may be another thread than the caller's. `options` may be NULL.
- * Returns the exit code of the job: that of colony_exit(), 1 if the job failed, 2 if an argument is wrong. The text of a
- * failure is printed on standard error and kept for colony_last_error().
+ * Returns what the process has to return: the code of colony_exit(), 1 if the job failed in this process, 141 if it failed
+ * in another one, 2 if an argument is wrong. The text of a failure is printed on standard error by the process in which it
+ * happened, and kept for colony_last_error().
  */
 int colony_run(colony_program *program, const colony_options *options, int argc, char **argv,
                int (*start)(int argc, char **argv, colony_context *context));

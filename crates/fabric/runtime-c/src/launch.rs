@@ -7,6 +7,8 @@ use crate::status::Refusal;
 
 /// Variable with the PEs of each process.
 const THREADS: &str = "COLONY_THREADS";
+/// The exit code of a process that ends because another has failed and has said why.
+pub(crate) const LOST: u8 = 141;
 /// The most PEs of a process: more would be a mistake.
 const MOST_THREADS: u32 = 4096;
 

@@ -84,21 +84,20 @@ pub unsafe extern "C" fn colony_run(
         // SAFETY: the caller's promise.
         let options = unsafe { read_options(options) }?;
         let transport = launch::transport_from_environment().map_err(|e| Refusal::Invalid(e.to_string()))?;
-        let is_first = transport.rank() == 0;
         let table = program.table();
         // a program that runs already is wrong use, not a run that failed
         let _installed = install(&table)?;
-        Ok((run_over(&table, &options, transport, Start::new(start, argc, argv)), is_first))
+        Ok(run_over(&table, &options, transport, Start::new(start, argc, argv)))
     });
     match ran {
-        Ok((Ok(code), _)) => c_int::from(code),
-        // the process in which the program failed reports it; of the others, only the first one adds a line
-        Ok((Err(RunError::Lost(text)), false)) => {
+        Ok(Ok(code)) => c_int::from(code),
+        // the process in which the program failed has said why
+        Ok(Err(RunError::Lost(text))) => {
             keep(&text);
-            1
+            c_int::from(launch::LOST)
         }
-        Ok((Err(failed), _)) => {
-            report(&failed.to_string());
+        Ok(Err(RunError::Program(text))) => {
+            report(&text);
             1
         }
         Err(code) => {
