@@ -13,7 +13,8 @@ fn licence(name: &str) -> &'static str {
 
 /// Returns `true` if a tracked file is a source of ours; the minified chart library has its licence beside it.
 fn is_source(name: &str) -> bool {
-    const KINDS: [&str; 11] = ["rs", "c", "h", "s", "ld", "sh", "py", "pyi", "sql", "js", "css"];
+    const KINDS: [&str; 14] =
+        ["rs", "c", "h", "cpp", "hpp", "f90", "s", "ld", "sh", "py", "pyi", "sql", "js", "css"];
     let kind = name.rsplit_once('.').map_or("", |(_, kind)| kind);
     (KINDS.contains(&kind) && !name.ends_with(".min.js")) || ["x", ".ci/run"].contains(&name)
 }
