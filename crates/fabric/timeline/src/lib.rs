@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Time lines of an object program: what every processing element (PE: a scheduler thread) did, and when.
 //!
-//! * [`Recorder`] records the events of one PE on its own thread,
-//! * [`Names`] has the names of classes, entry methods and events.
+//! * [`Recorder`] records the events of one PE on its own thread, [`Recording`] those of a process,
+//! * [`Timeline`] holds the tracks of a run, and reads and writes files,
+//! * [`analysis`] computes utilization, entry methods, messages and stragglers,
+//! * [`Noise`] lays noise traces under the tracks: which detour hit which execution.
+//!
+//! Instants are TAI nanoseconds, as in noise traces, so that both have one clock.
 
+pub mod analysis;
 mod file;
 mod names;
+mod noise;
 mod record;
 mod recorder;
 mod recording;
@@ -14,6 +20,7 @@ mod synthetic;
 mod timeline;
 
 pub use names::{EntryName, Names, NoNumberLeft};
+pub use noise::{Detour, Noise, Observed, Stolen};
 pub use record::{ALL_PES, Event, MAX_DURATION, MAX_PES, MessageId, Migration, NO_CPU, Record, Timed};
 pub use recorder::{Recorder, Stamp};
 pub use recording::{DEFAULT_EVENTS, Recording};

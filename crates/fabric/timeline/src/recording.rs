@@ -23,7 +23,7 @@ pub const DEFAULT_EVENTS: usize = 1 << 20;
 /// let mut recorder = recording.recorder(0, colony_timeline::DEFAULT_EVENTS)?;
 /// // … the PE runs …
 /// let timeline = recording.end(Meta::default(), Process::here(0), Names::default(), vec![recorder])?;
-/// assert_eq!(timeline.tracks().len(), 1);
+/// timeline.write("run.0.timeline".as_ref())?;
 /// # Ok::<(), colony_timeline::TimelineError>(())
 /// ```
 #[derive(Debug)]
@@ -86,17 +86,21 @@ impl Recording {
 fn track(map: &ClockMap, process: u32, end_ns: i64, recorder: Recorder) -> Track {
     let pe = recorder.pe();
     let (begin, mut records, dropped) = recorder.into_records();
+    // events are recorded as they end: those dropped had ended when the oldest that is left began, or contain it
+    let kept_from = records.first().filter(|_| dropped > 0).map_or(begin, Record::begin);
     for record in &mut records {
         let from = map.tai_ns(record.begin());
         let to = map.tai_ns(record.begin().saturating_add(record.duration()));
         record.set_time(from, to.saturating_sub(from).max(0) as u64);
     }
     let begin_ns = map.tai_ns(begin);
-    Track { pe, process, begin_ns, end_ns: end_ns.max(begin_ns), dropped, records: sorted(records) }
+    let kept_from_ns = map.tai_ns(kept_from).max(begin_ns);
+    let end_ns = end_ns.max(kept_from_ns);
+    Track { pe, process, begin_ns, kept_from_ns, end_ns, dropped, records: sorted(records) }
 }
 
 /// By begin; of those that begin together the longest first, since it contains the others.
-fn sorted(mut records: Vec<Record>) -> Vec<Record> {
+pub(crate) fn sorted(mut records: Vec<Record>) -> Vec<Record> {
     records.sort_by_key(|r| (r.begin() as i64, std::cmp::Reverse(r.duration())));
     records
 }

@@ -66,6 +66,8 @@ pub struct Track {
     pub process: u32,
     /// Begin of the recording: TAI nanoseconds.
     pub begin_ns: i64,
+    /// From here on, every event is kept: `begin_ns`, or later if events were dropped.
+    pub kept_from_ns: i64,
     /// End of the recording: TAI nanoseconds.
     pub end_ns: i64,
     /// Events dropped since the ring was full: the oldest.
@@ -80,15 +82,10 @@ impl Track {
         self.records.iter().filter_map(Record::timed)
     }
 
-    /// The part of the run that the events cover: if some were dropped, it begins with the first that was kept.
+    /// Nanoseconds of the run that the events cover.
     #[must_use]
-    pub fn covered(&self) -> (i64, i64) {
-        let first = self.records.first().map(|r| r.begin() as i64);
-        let begin = match (self.dropped, first) {
-            (0, _) | (_, None) => self.begin_ns,
-            (_, Some(first)) => first.max(self.begin_ns),
-        };
-        (begin.min(self.end_ns), self.end_ns)
+    pub fn covered_ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.kept_from_ns).max(0) as u64
     }
 }
 
