@@ -4,6 +4,7 @@
 //! * [`Recorder`] records the events of one PE on its own thread, [`Recording`] those of a process,
 //! * [`Timeline`] holds the tracks of a run, and reads and writes files,
 //! * [`analysis`] computes utilization, entry methods, messages and stragglers,
+//! * [`projections`] and [`perfetto`] write files for other viewers,
 //! * [`Noise`] lays noise traces under the tracks: which detour hit which execution.
 //!
 //! Instants are TAI nanoseconds, as in noise traces, so that both have one clock.
@@ -12,9 +13,13 @@ pub mod analysis;
 mod file;
 mod names;
 mod noise;
+pub mod perfetto;
+pub mod projections;
+mod protobuf;
 mod record;
 mod recorder;
 mod recording;
+pub mod sample;
 #[cfg(test)]
 mod synthetic;
 mod timeline;
