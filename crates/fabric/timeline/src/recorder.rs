@@ -22,8 +22,7 @@ enum Mode {
 #[repr(align(32))]
 struct Slot(Record);
 
-/// Records what one PE does. It belongs to the PE's thread, allocates only when it is made, and makes no system call but in
-/// [`Recorder::look_at_cpu`].
+/// Records what one PE does. It belongs to the PE's thread, allocates only when it is made, and makes no system call.
 ///
 /// The ring keeps the newest events; older ones are dropped and counted. An event costs a reading of the counter and a store of
 /// 32 bytes. A method that ends an interval returns the instant of its end, which is the begin of what follows, so a scheduler
@@ -105,7 +104,7 @@ impl Recorder {
         }
     }
 
-    /// Asks the kernel on which CPU the thread runs (`getcpu` of the vDSO, some 20 ns). The events from here on carry this CPU. Call it
+    /// Asks the kernel on which CPU the thread runs (`getcpu`; no system call, some nanoseconds). The events from here on carry this CPU. Call it
     /// when the thread has been pinned; a thread that is not pinned calls it once for each pass of its scheduler.
     #[inline]
     pub fn look_at_cpu(&mut self) {

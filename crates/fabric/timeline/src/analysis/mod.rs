@@ -9,4 +9,5 @@ pub mod entries;
 pub mod messages;
 pub mod segments;
 pub mod stragglers;
+pub mod summary;
 pub mod utilization;
