@@ -400,11 +400,11 @@
     for (let i = 0; i < n; i += 1) {
       for (let k = 0; k < n; k += 1) {
         const cell = all.get(i * n + k);
-        const share = cell ? cell[3] / most : 0;
-        c.fillStyle = cell ? alpha(colour('c0'), 0.12 + 0.88 * Math.sqrt(share)) : colour('idle');
+        const shade = cell ? 0.12 + 0.88 * Math.sqrt(cell[3] / most) : 0;
+        c.fillStyle = cell ? alpha(colour('c0'), shade) : colour('idle');
         c.fillRect(left + k * size, top + i * size, size - (size > 8 ? 1.5 : 0.25), size - (size > 8 ? 1.5 : 0.25));
         if (cell && size >= 54) {
-          c.fillStyle = share > 0.25 ? colour('card') : colour('ink');
+          c.fillStyle = shade > 0.65 ? colour('card') : colour('ink');
           c.fillText(bytes(cell[3]), left + (k + 0.5) * size, top + (i + 0.5) * size);
         }
       }

@@ -24,7 +24,8 @@ pub fn summary(s: &Summary) -> String {
     // writing to a String cannot fail
     let _ = writeln!(w, "{}", wrap(&headline(s)));
     let _ = writeln!(w, "\n{}", utilization(&s.utilization));
-    let _ = writeln!(w, "{}", wrap(&balance(s)));
+    let _ = writeln!(w, "busiest PE over the mean: {}", three(s.utilization.imbalance()));
+    let _ = writeln!(w, "{}", wrap(&messages(s)));
     let _ = writeln!(w, "\n{}", entries(s));
     let _ = writeln!(w, "\n{}", stragglers(s));
     for note in &s.notes {
@@ -51,14 +52,9 @@ fn headline(s: &Summary) -> String {
     text
 }
 
-fn balance(s: &Summary) -> String {
+fn messages(s: &Summary) -> String {
     let m = &s.messages;
-    let mut text = format!(
-        "busiest PE over the mean: {}; {}, {}",
-        three(s.utilization.imbalance()),
-        counted(m.messages, "message"),
-        bytes(m.bytes)
-    );
+    let mut text = format!("{}, {}", counted(m.messages, "message"), bytes(m.bytes));
     if m.not_executed > 0 {
         let _ = write!(text, " ({} without a known execution)", count(m.not_executed));
     }

@@ -12,15 +12,10 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use zerocopy::IntoBytes;
 
+use crate::error::{MAGIC, Problem, SCHEMA, TimelineError};
 use crate::names::Names;
 use crate::record::{ALL_PES, Event, MAX_PES, Record};
-use crate::timeline::{Meta, Problem, Process, Timeline, TimelineError, Track};
-
-/// The schema this version writes.
-pub(crate) const SCHEMA: &str = "colony.timeline/1";
-
-/// What every file of a time line begins with, whatever its version.
-pub(crate) const MAGIC_TEXT: &str = "colony.timeline/";
+use crate::timeline::{Meta, Process, Timeline, Track};
 
 /// The longest header: names of 65,535 entry methods, and 16 million tracks would not fit a file anyway.
 const MAX_HEADER: u64 = 256 << 20;
@@ -134,7 +129,7 @@ impl Timeline {
 
 /// Reads a time line of `length` bytes.
 fn read(mut from: impl BufRead, length: u64) -> Result<Timeline, Problem> {
-    let schema = line(&mut from, 80)?.filter(|l| l.starts_with(MAGIC_TEXT)).ok_or(Problem::NotATimeline)?;
+    let schema = line(&mut from, 80)?.filter(|l| l.starts_with(MAGIC)).ok_or(Problem::NotATimeline)?;
     if schema != SCHEMA {
         return Err(Problem::Schema(schema));
     }

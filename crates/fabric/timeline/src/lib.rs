@@ -10,6 +10,7 @@
 //! Instants are TAI nanoseconds, as in noise traces, so that both have one clock.
 
 pub mod analysis;
+mod error;
 mod file;
 mod names;
 mod noise;
@@ -24,9 +25,10 @@ pub mod sample;
 mod synthetic;
 mod timeline;
 
+pub use error::{Problem, TimelineError};
 pub use names::{EntryName, Names, NoNumberLeft};
 pub use noise::{Detour, Noise, Observed, Stolen};
 pub use record::{ALL_PES, Event, MAX_DURATION, MAX_PES, MessageId, Migration, NO_CPU, Record, Timed};
 pub use recorder::{Recorder, Stamp};
 pub use recording::{DEFAULT_EVENTS, Recording};
-pub use timeline::{Meta, Problem, Process, Timeline, TimelineError, Track};
+pub use timeline::{Meta, Process, Timeline, Track};

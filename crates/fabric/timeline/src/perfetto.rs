@@ -8,10 +8,11 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::{self, Write};
 use std::path::Path;
 
+use crate::error::{Problem, TimelineError};
 use crate::noise::Noise;
 use crate::protobuf::Message;
 use crate::record::{ALL_PES, Event, MessageId, NO_CPU, Timed};
-use crate::timeline::{Problem, Timeline, TimelineError, Track};
+use crate::timeline::{Timeline, Track};
 
 /// Numbers of fields.
 mod field {

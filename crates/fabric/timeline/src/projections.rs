@@ -9,9 +9,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::analysis::segments::{Segment, State, of_track};
+use crate::error::{Problem, TimelineError};
 use crate::names::Names;
 use crate::record::{ALL_PES, Event, MessageId, Timed};
-use crate::timeline::{Problem, Timeline, TimelineError, Track};
+use crate::timeline::{Timeline, Track};
 
 /// Numbers of Projections' events.
 mod kind {
@@ -120,7 +121,9 @@ pub fn write(timeline: &Timeline, sts: &Path) -> Result<(), TimelineError> {
 fn write_sts(timeline: &Timeline, tables: &Tables<'_>, out: &mut impl Write) -> io::Result<()> {
     let meta = timeline.meta();
     let pes = timeline.tracks().last().map_or(0, |t| t.pe + 1).max(meta.pes);
-    let hosts: Vec<&str> = timeline.processes().iter().map(|p| p.host.as_str()).collect();
+    let mut hosts: Vec<&str> = timeline.processes().iter().map(|p| p.host.as_str()).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
     let command = if meta.command.is_empty() { meta.program.clone() } else { meta.command.join(" ") };
     writeln!(out, "PROJECTIONS_ID\nVERSION 11.0\nTOTAL_PHASES 1\nMACHINE \"colony\"\nPROCESSORS {pes}")?;
     writeln!(out, "HOSTNAME \"{}\"\nCOMMANDLINE \"{}\"", word(&hosts.join(" ")), word(&command))?;

@@ -6,10 +6,11 @@ use std::sync::Mutex;
 use colony_time::clock::tai_offset_s;
 use colony_time::tsc::{Calibration, ClockMap};
 
+use crate::error::TimelineError;
 use crate::names::Names;
 use crate::record::{MAX_PES, Record};
 use crate::recorder::Recorder;
-use crate::timeline::{Meta, Process, Timeline, TimelineError, Track};
+use crate::timeline::{Meta, Process, Timeline, Track};
 
 /// Room for events of a PE unless the program chooses another: 1,048,576 events, 32 MiB.
 pub const DEFAULT_EVENTS: usize = 1 << 20;

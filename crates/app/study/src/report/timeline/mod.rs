@@ -73,7 +73,6 @@ fn top(h: &mut Html, s: &Summary) {
         (share(State::Overhead), "was overhead of the runtime"),
         (share(State::Balancing), "was load balancing"),
         (share(State::Idle), "was idle"),
-        (format!("{}×", number(s.utilization.imbalance())), "load of the busiest PE, over the mean"),
     ] {
         h.raw("<div class=\"tile\">").element("b", &value).prose("span", what).raw("</div>\n");
     }
@@ -129,6 +128,10 @@ fn facts(s: &Summary) -> Vec<(&'static str, String)> {
         ("Events", format!("{}, {} dropped", count(s.events), count(s.dropped))),
         ("Messages", format!("{}, {}", count(s.messages.messages), bytes(s.messages.bytes))),
         ("Migrations", format!("{}, {}", count(s.migrations.arrived), bytes(s.migrations.bytes))),
+        (
+            "Imbalance",
+            format!("the busiest PE had {}× the mean busy time", number(s.utilization.imbalance())),
+        ),
         ("Seeds", s.meta.seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")),
         ("Command", s.meta.command.join(" ")),
     ];
