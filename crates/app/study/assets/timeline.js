@@ -165,8 +165,8 @@
         c.fillText(narrow() ? String(lane.pe) : `PE ${lane.pe}`, g.left - 8, top + g.bar / 2 + 0.5);
       }
     });
-    byId('range').textContent = `${instant(view.from)} to ${instant(view.to)}`;
   };
+  const tell = () => { byId('range').textContent = `${instant(view.from)} to ${instant(view.to)}`; };
 
   let queued = false;
   const repaint = () => {
@@ -179,6 +179,7 @@
     const length = Math.min(whole, Math.max(least, to - from));
     view.from = Math.min(Math.max(0, from), whole - length);
     view.to = view.from + length;
+    tell();
     repaint();
   };
   const zoom = (factor, around = (view.from + view.to) / 2) => {
@@ -329,6 +330,7 @@
     canvas = element;
     if (first) listen();
     key();
+    tell();
     paint();
   };
 

@@ -55,7 +55,7 @@ impl Recorded<'_> {
             figures(h, &summary);
             stragglers(h, &summary);
             entries(h, &summary);
-            again(h, self.command);
+            run(h, &summary, self.command);
             h.raw("</main>\n<footer>\n");
             super::licence(h);
             h.raw("<p>Made by Colony ").text(env!("CARGO_PKG_VERSION"));
@@ -76,16 +76,12 @@ fn top(h: &mut Html, s: &Summary) {
     ] {
         h.raw("<div class=\"tile\">").element("b", &value).prose("span", what).raw("</div>\n");
     }
-    h.raw("</div>\n<div class=\"columns\">\n<section class=\"card\"><h2>The run</h2>\n<dl>\n");
-    for (name, value) in facts(s) {
-        h.raw("<div>").element("dt", name).element("dd", &value).raw("</div>\n");
-    }
-    h.raw("</dl></section>\n");
+    h.raw("</div>\n");
     if !s.notes.is_empty() {
         h.raw("<section class=\"card\" id=\"care\"><h2>Read with care</h2>\n");
         h.list(s.notes.iter().map(String::as_str)).raw("</section>\n");
     }
-    h.raw("</div>\n</header>\n");
+    h.raw("</header>\n");
 }
 
 fn headline(s: &Summary) -> String {
@@ -318,10 +314,12 @@ fn entries(h: &mut Html, s: &Summary) {
     h.raw("</section>\n");
 }
 
-fn again(h: &mut Html, command: &str) {
-    h.raw("<section class=\"card wide\" id=\"again\"><h2>Make it again</h2>\n")
-        .command(command)
-        .raw("</section>\n");
+fn run(h: &mut Html, s: &Summary, command: &str) {
+    h.raw("<section class=\"card wide\" id=\"run\"><h2>The run</h2>\n<dl>\n");
+    for (name, value) in facts(s) {
+        h.raw("<div>").element("dt", name).element("dd", &value).raw("</div>\n");
+    }
+    h.raw("</dl>\n<h3>Make this page again</h3>\n").command(command).raw("</section>\n");
 }
 
 /// Bytes with a binary unit.
