@@ -19,6 +19,7 @@ use colony_sim::goal::GoalError;
 use colony_sim::spec::SpecError;
 use colony_study::StudyError;
 use colony_study::failure::{self, Failure};
+use colony_timeline::TimelineError;
 use colony_trace::{Problem, TraceError};
 use colony_tune::TuneError;
 use colony_vm::VmError;
@@ -117,6 +118,7 @@ fn is_wrong_use(e: &anyhow::Error) -> bool {
                 DoctorError,
                 GoalError,
                 StudyError,
+                TimelineError,
                 TuneError,
                 VmError,
                 CnkError

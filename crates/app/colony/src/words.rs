@@ -31,3 +31,35 @@ pub(crate) fn some_of(numbers: &[u32]) -> String {
     }
     shown.join(", ")
 }
+
+/// The command that was given, for a shell.
+pub(crate) fn command() -> String {
+    let words = std::env::args_os().skip(1).map(|w| quoted(&w.to_string_lossy()));
+    std::iter::once("colony".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+/// `word` as a shell takes it for itself.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=@%+".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn words_come_through_a_shell_as_they_are() {
+        for word in ["plain-1.toml", "16us every 1ms", "it's", "", "$HOME", "a\nb", "program.bytes=8,1024"] {
+            let out = std::process::Command::new("sh")
+                .arg("-c")
+                .arg(format!("printf %s {}", quoted(word)))
+                .output();
+            assert_eq!(String::from_utf8(out.expect("sh").stdout).expect("text"), word);
+        }
+        assert_eq!(quoted("program.bytes=8,1024"), "program.bytes=8,1024");
+    }
+}

@@ -117,9 +117,13 @@ const plots = (() => {
       const canvas = document.querySelector(`#${CSS.escape(id)} canvas`);
       if (!canvas) continue;
       try {
-        const { bare, ...config } = make();
-        if (bare) config.options.plugins.legend.display = false;
-        charts.push(new Chart(canvas, config));
+        const made = make(canvas);
+        // a figure that the chart library cannot draw has painted itself
+        if (made) {
+          const { bare, ...config } = made;
+          if (bare) config.options.plugins.legend.display = false;
+          charts.push(new Chart(canvas, config));
+        }
         drawn += 1;
       } catch (e) {
         problem(e);

@@ -9,8 +9,9 @@ use std::process::Command;
 use colony_sim::simulate::simulate;
 use colony_sim::spec::{Scenario, Traces};
 use colony_sim::sweep::{Finished, Results};
-use colony_study::report::Simulated;
+use colony_study::report::{Recorded, Simulated};
 use colony_study::{Params, study};
+use colony_timeline::{Names, Noise, Timeline, sample};
 use fake::{Fake, HOSTILE};
 
 /// Chromium, or `None` with the reason printed.
@@ -149,6 +150,92 @@ fn simulated(more: &str) -> String {
     });
     results.points = finished.collect();
     Simulated { results: &results, what: HOSTILE, command: HOSTILE }.page().expect("a page")
+}
+
+/// The page of the sample run with a hostile entry method and a hostile source of noise.
+fn recorded(tracks: usize, noisy: bool) -> String {
+    let ([a, b], rows) = sample::stencil();
+    let t = a.merge(b).expect("one run");
+    let mut names: Names = t.names().clone();
+    names.entries[3].name = HOSTILE.into();
+    let tracks = t.tracks().iter().take(tracks).cloned().collect();
+    let t = Timeline::new(t.meta().clone(), t.processes().to_vec(), names, tracks).expect("a run");
+    let (begin_ns, end_ns) = t.span();
+    let mut noise = Noise::default();
+    let hostile = rows.iter().map(|&(cpu, from, to, _)| (cpu, from, to, HOSTILE));
+    noise.add(sample::HOST, colony_timeline::Observed { begin_ns, end_ns }, hostile);
+    Recorded { timeline: &t, noise: noisy.then_some(&noise), command: HOSTILE }.page()
+}
+
+/// Uses the time lines by keys and buttons, and keeps what they show.
+const DRIVE: &str = r#"<script>
+addEventListener('load', () => {
+  const canvas = document.querySelector('#timeline canvas');
+  const key = (key) => canvas.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true }));
+  const range = () => document.getElementById('range').textContent;
+  const seen = [];
+  const keep = () => seen.push(range());
+  keep();
+  for (const k of ['+', 'ArrowRight', 'Home']) { key(k); keep(); }
+  key('ArrowDown'); key('n'); key('n');
+  const first = document.getElementById('reading').textContent;
+  key('p');
+  const second = document.getElementById('reading').textContent;
+  document.querySelector('[data-straggler]').click(); keep();
+  document.body.dataset.ranges = seen.join('|');
+  document.body.dataset.stepped = first !== second && /^PE [0-9]+ on sample/.test(first);
+  document.body.dataset.straggler = document.getElementById('reading').textContent.replace(/[<>"]/g, '');
+});
+</script>"#;
+
+#[test]
+fn time_lines_are_drawn_and_used_by_keys() {
+    let Some(browser) = browser() else { return };
+    let dir = tempfile::tempdir().expect("temp dir");
+    let html = recorded(4, true);
+    assert!(!html.contains(HOSTILE) && !html.contains("<img"));
+    // COLONY_KEEP_TIMELINE=FILE keeps it for a look
+    if let Some(kept) = std::env::var_os("COLONY_KEEP_TIMELINE") {
+        std::fs::write(kept, &html).expect("writable");
+    }
+    assert_draws(browser, dir.path(), &html, 4);
+    let driven = dir.path().join("driven.html");
+    std::fs::write(&driven, html.replace("</body>", &format!("{DRIVE}</body>"))).expect("writable");
+    let (dom, log) = open(browser, &dir.path().join("keys"), &driven, &["--window-size=1280,900"]);
+    let body = dom.split_once("<body").and_then(|(_, rest)| rest.split_once('>')).expect("a body").0;
+    let field = |name: &str| {
+        body.split_once(&format!("data-{name}=\"")).and_then(|(_, r)| r.split_once('"')).expect(name).0
+    };
+    let ranges: Vec<&str> = field("ranges").split('|').collect();
+    assert_eq!(ranges.len(), 5, "{ranges:?}");
+    assert!(
+        ranges[1] != ranges[0] && ranges[2] != ranges[1] && ranges[3] == ranges[0] && ranges[4] != ranges[0],
+        "{ranges:?}"
+    );
+    assert_eq!((field("stepped"), field("errors")), ("true", ""), "{body}");
+    assert!(
+        field("straggler").starts_with("PE 2 on sample") && field("straggler").contains("Detours meanwhile"),
+        "{body}"
+    );
+    assert!(!log.contains("CONSOLE"), "{log}");
+}
+
+#[test]
+fn a_run_of_nothing_and_one_without_noise_are_drawn() {
+    let Some(browser) = browser() else { return };
+    let dir = tempfile::tempdir().expect("temp dir");
+    for (tracks, painted) in [(1, 4), (0, 4)] {
+        let html = recorded(tracks, false);
+        let page = dir.path().join("run.html");
+        std::fs::write(&page, &html).expect("writable");
+        let (dom, log) = open(browser, &dir.path().join("profile"), &page, &["--window-size=500,900"]);
+        let body = dom.split_once("<body").and_then(|(_, rest)| rest.split_once('>')).expect("a body").0;
+        assert!(
+            body.contains("data-errors=\"\"") && body.contains(&format!("data-plots=\"{painted}\"")),
+            "{body}"
+        );
+        assert!(!log.contains("CONSOLE"), "{log}");
+    }
 }
 
 #[test]

@@ -20,6 +20,7 @@ pub mod sim;
 mod spare;
 pub mod study;
 pub mod table;
+pub mod timeline;
 pub mod top;
 pub mod trace;
 pub mod tune;

@@ -35,6 +35,8 @@ use colony_study::results::{Cell, Results, SchedulerKind, Split};
 use colony_study::seeds::{self, Context};
 use colony_study::spare_here::SpareHere;
 use colony_time::{DutyCycle, Windows};
+use colony_timeline::analysis::summary::Summary as RunSummary;
+use colony_timeline::{Names, Observed, Timeline, sample};
 use colony_trace::diff::Diff;
 use colony_trace::summary::Summary;
 use colony_trace::{Detour, Source, Trace, TraceMeta, periodic};
@@ -370,6 +372,32 @@ fn a_trace_and_two_of_them_compared() {
     other.meta.threshold_ns = 5000;
     let diff = Diff::of(&t, &other).expect("comparable");
     check(&colony_view::trace::diff(&diff));
+}
+
+#[test]
+fn time_lines_of_few_and_many_pes() {
+    let ([a, b], rows) = sample::stencil();
+    let t = a.merge(b).expect("one run");
+    let mut names: Names = t.names().clone();
+    names.entries.iter_mut().for_each(|e| e.name = HOSTILE.into());
+    let many = (0..1_000_000).step_by(99_991).map(|pe| {
+        let mut track = t.tracks()[pe as usize % 4].clone();
+        track.pe = pe;
+        track.dropped = MANY;
+        track
+    });
+    let mut noise = colony_timeline::Noise::default();
+    let (begin_ns, end_ns) = t.span();
+    let hostile = rows.iter().map(|&(cpu, from, to, _)| (cpu, from, to, HOSTILE));
+    noise.add(sample::HOST, Observed { begin_ns, end_ns }, hostile);
+    for tracks in [t.tracks().to_vec(), many.collect(), Vec::new()] {
+        let mut meta = t.meta().clone();
+        meta.program = HOSTILE.into();
+        let run = Timeline::new(meta, t.processes().to_vec(), names.clone(), tracks).expect("a run");
+        for noise in [None, Some(&noise)] {
+            check(&colony_view::timeline::summary(&RunSummary::of(&run, noise, 10, 20)));
+        }
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ pub(crate) mod run;
 pub(crate) mod shell;
 pub(crate) mod sim;
 pub(crate) mod study;
+pub(crate) mod timeline;
 pub(crate) mod top;
 pub(crate) mod tune;
 pub(crate) mod vm;

@@ -16,6 +16,7 @@ mod run;
 mod samples;
 mod sim;
 mod study;
+mod timeline;
 mod top;
 mod traces;
 mod tune;

@@ -10,6 +10,7 @@ mod figures;
 mod html;
 mod sections;
 mod simulation;
+mod timeline;
 
 use std::io::Write as _;
 use std::path::Path;
@@ -20,6 +21,7 @@ use crate::{Results, StudyError};
 use html::Html;
 
 pub use simulation::Simulated;
+pub use timeline::Recorded;
 
 const CHART_JS: &str = include_str!("../../assets/chart.umd.min.js");
 const CHART_LICENCE: &str = include_str!("../../assets/chart.LICENSE.md");
@@ -28,6 +30,7 @@ const STYLE: &str = include_str!("../../assets/report.css");
 const PLOTS: &str = include_str!("../../assets/plots.js");
 const STUDY: &str = include_str!("../../assets/study.js");
 const SIM: &str = include_str!("../../assets/sim.js");
+const TIMELINE: &str = include_str!("../../assets/timeline.js");
 
 impl Results {
     /// Writes `results.json` and `report.html` into `folder`, which is made if need be.
@@ -96,7 +99,7 @@ fn licence(h: &mut Html) {
 mod tests {
     #[test]
     fn what_is_built_in_cannot_end_its_element() {
-        for script in [super::CHART_JS, super::PLOTS, super::STUDY, super::SIM] {
+        for script in [super::CHART_JS, super::PLOTS, super::STUDY, super::SIM, super::TIMELINE] {
             assert!(!script.to_ascii_lowercase().contains("</script"));
             assert!(!script.contains("<!--"));
         }
