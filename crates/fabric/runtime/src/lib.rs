@@ -12,6 +12,8 @@ mod index;
 mod load;
 pub mod location;
 mod message;
+#[cfg(test)]
+mod model;
 mod object;
 mod options;
 pub mod order;
