@@ -15,6 +15,8 @@ mod load;
 pub mod location;
 mod main_function;
 mod message;
+#[cfg(test)]
+mod model;
 mod object;
 mod options;
 pub mod order;

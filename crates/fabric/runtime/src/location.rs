@@ -6,7 +6,8 @@
 //!
 //! | event | action |
 //! |---|---|
-//! | a message for an object that is not here | [`Locations::route`]: to the newest place known here; with none, to the home |
+//! | a message for an object that is not here | [`Locations::pass_on`]: to the newest place known here, with its epoch; with none, to the home |
+//! | a message that was sent to this PE with an epoch | the object comes here at this epoch: as if this PE had been told |
 //! | the newest place known is this PE, and the object is not here | keep the message: the object is on its way here |
 //! | this PE is the home, and no place is known | keep the message: the object is not yet created |
 //! | the object leaves | [`Locations::departed`]: the PE keeps where it went and forwards from then on |
@@ -14,8 +15,13 @@
 //! | a forwarded message | tell the PE that sent it the newest place ([`Locations::learn`]) |
 //!
 //! A PE never forgets where an object went. That is why a message may wait at a PE which is the newest place known: if
-//! the object had come and gone, this PE would know a newer place. Tests check the protocol exhaustively together with
+//! the object had come and gone, this PE would know a newer place. Since a message carries the epoch of the place that
+//! it is sent to, each PE that passes it on sends it to a newer place than the one before: a message crosses at most one
+//! channel more than its object migrates. Without the epoch, messages would go in circles between PEs that the object
+//! has left for as long as the object is under way. Tests check the protocol exhaustively together with
 //! [`order`](crate::order), on the code of this file.
+
+use std::hash::{Hash, Hasher};
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -34,8 +40,8 @@ pub struct Place {
 /// The next step of a message whose receiver is not here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// Send it to this PE.
-    To(u32),
+    /// Send it to this place. The epoch is 0 if no place is known: then the PE is the home.
+    To(Place),
     /// Keep it: the object will arrive or be created here.
     Keep,
 }
@@ -47,6 +53,15 @@ pub struct Locations {
     known: FxHashMap<Address, Place>,
 }
 
+/// The hash does not depend on the order in which places were learned.
+impl Hash for Locations {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        let mut known: Vec<_> = self.known.iter().collect();
+        known.sort_unstable_by_key(|(address, _)| **address);
+        (self.pe, known).hash(hasher);
+    }
+}
+
 impl Locations {
     /// Of a PE that knows nothing.
     #[must_use]
@@ -54,11 +69,20 @@ impl Locations {
         Self { pe, known: FxHashMap::default() }
     }
 
-    /// The next step of a message for an object that is not here.
+    /// The next step of a message that is sent here, for an object that is not here.
     #[must_use]
     pub fn route(&self, to: Address, home: u32) -> Route {
-        let next = self.known.get(&to).map_or(home, |place| place.pe);
-        if next == self.pe { Route::Keep } else { Route::To(next) }
+        let next = self.place(to).unwrap_or(Place { pe: home, epoch: 0 });
+        if next.pe == self.pe { Route::Keep } else { Route::To(next) }
+    }
+
+    /// The next step of a message that has arrived, for an object that is not here. `epoch` is that of the place to
+    /// which the message was sent; 0 says nothing.
+    pub fn pass_on(&mut self, to: Address, home: u32, epoch: u32) -> Route {
+        if epoch > 0 {
+            self.learn(to, Place { pe: self.pe, epoch });
+        }
+        self.route(to, home)
     }
 
     /// The newest place known here.

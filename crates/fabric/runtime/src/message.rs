@@ -77,7 +77,7 @@ pub(crate) struct Envelope {
     pub(crate) priority: i32,
     /// The entry method, a number of the receiver's class.
     pub(crate) entry: u16,
-    /// PEs that have forwarded it.
-    pub(crate) hops: u8,
+    /// The epoch of the place that it was sent to; 0 if that was not known.
+    pub(crate) epoch: u32,
     pub(crate) payload: Payload,
 }

@@ -5,6 +5,7 @@
 //! tables are part of the objects' state and migrate with them, so the order holds whichever way a message takes.
 
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,7 @@ use crate::address::Address;
 const FEW: usize = 8;
 
 /// A table by address: a list while it is short, then a map. Most objects have a handful of neighbours.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Table<T> {
     few: Vec<(Address, T)>,
     many: Option<Box<FxHashMap<Address, T>>>,
@@ -45,10 +46,32 @@ impl<T> Table<T> {
     fn values(&self) -> impl Iterator<Item = &T> {
         self.few.iter().map(|(_, t)| t).chain(self.many.iter().flat_map(|m| m.values()))
     }
+
+    fn sorted(&self) -> Vec<(&Address, &T)> {
+        let few = self.few.iter().map(|(address, t)| (address, t));
+        let mut all: Vec<_> = few.chain(self.many.iter().flat_map(|m| m.iter())).collect();
+        all.sort_unstable_by_key(|(address, _)| **address);
+        all
+    }
+}
+
+/// Tables are equal if they hold the same, in whatever order it was entered.
+impl<T: PartialEq> PartialEq for Table<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.sorted() == other.sorted()
+    }
+}
+
+impl<T: Eq> Eq for Table<T> {}
+
+impl<T: Hash> Hash for Table<T> {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.sorted().hash(hasher);
+    }
 }
 
 /// The numbers that a sender gives to its messages, by receiver.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Outgoing(Table<u64>);
 
 impl Outgoing {
@@ -62,7 +85,7 @@ impl Outgoing {
 }
 
 /// Messages from one sender that a receiver has not yet delivered.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct FromSender<M> {
     /// The number of the next message to deliver.
     expected: u64,
@@ -71,7 +94,7 @@ struct FromSender<M> {
 }
 
 /// The numbers that a receiver has delivered, by sender, and messages that arrived before their turn.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Incoming<M>(Table<FromSender<M>>);
 
 impl<M> Default for Incoming<M> {

@@ -189,7 +189,7 @@ struct RawEnvelope {
     origin: U32,
     priority: I32,
     entry: U16,
-    hops: u8,
+    epoch: U32,
 }
 
 const MESSAGE: u8 = 1;
@@ -205,7 +205,7 @@ pub(crate) struct PackedEnvelope {
     origin: u32,
     priority: i32,
     entry: u16,
-    hops: u8,
+    epoch: u32,
     message: Vec<u8>,
 }
 
@@ -301,7 +301,7 @@ fn raw(envelope: &Envelope) -> RawEnvelope {
         origin: envelope.origin.into(),
         priority: envelope.priority.into(),
         entry: envelope.entry.into(),
-        hops: envelope.hops,
+        epoch: envelope.epoch.into(),
     }
 }
 
@@ -313,7 +313,7 @@ fn packed_envelope(envelope: &Envelope, message: Vec<u8>) -> PackedEnvelope {
         origin: envelope.origin,
         priority: envelope.priority,
         entry: envelope.entry,
-        hops: envelope.hops,
+        epoch: envelope.epoch,
         message,
     }
 }
@@ -327,7 +327,7 @@ fn unpacked_envelope(envelope: PackedEnvelope) -> Envelope {
         origin: envelope.origin,
         priority: envelope.priority,
         entry: envelope.entry,
-        hops: envelope.hops,
+        epoch: envelope.epoch,
         payload: Payload::Packed(envelope.message),
     }
 }
@@ -371,7 +371,7 @@ pub(crate) fn decode(encoded: Encoded<'_>, unpack_payload: UnpackPayload<'_>) ->
                 origin: head.origin.get(),
                 priority: head.priority.get(),
                 entry,
-                hops: head.hops,
+                epoch: head.epoch.get(),
                 payload,
             }))
         }

@@ -127,7 +127,7 @@ impl Core {
             };
             let pe = match (self.slot_of(address), self.home_of(address)) {
                 (None, Some(home)) => match self.locations.route(address, home) {
-                    Route::To(pe) => pe,
+                    Route::To(place) => place.pe,
                     Route::Keep => self.pe(),
                 },
                 _ => self.pe(),
@@ -159,7 +159,7 @@ impl Core {
                 origin,
                 priority: 0,
                 entry,
-                hops: 0,
+                epoch: 0,
                 payload: Payload::Packed(message.to_vec()),
             });
         }

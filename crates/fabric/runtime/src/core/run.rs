@@ -125,7 +125,7 @@ impl Core {
         let (from, origin) = (Address::pe(pe), pe);
         self.execute(
             id.at,
-            Envelope { to, from, number: 0, reply: 0, origin, priority: 0, entry, hops: 0, payload },
+            Envelope { to, from, number: 0, reply: 0, origin, priority: 0, entry, epoch: 0, payload },
         );
     }
 

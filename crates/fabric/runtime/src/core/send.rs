@@ -9,9 +9,6 @@ use crate::message::{Envelope, Malformed, Payload, pack};
 use crate::parcel::{Encoded, Parcel, System, decode, encode};
 use crate::port::Remote;
 
-/// A message that was passed on so often goes in circles.
-const MOST_HOPS: u8 = 250;
-
 impl Core {
     /// Sends a message from an object, or from this PE.
     #[inline]
@@ -47,7 +44,7 @@ impl Core {
             None => (Address::pe(self.pe()), self.outgoing.next(to)),
         };
         let origin = self.pe();
-        self.deliver(Envelope { to, from, number, reply, origin, priority, entry, hops: 0, payload });
+        self.deliver(Envelope { to, from, number, reply, origin, priority, entry, epoch: 0, payload });
     }
 
     /// Queues a message for an object that is here; passes it on otherwise.
@@ -68,25 +65,18 @@ impl Core {
             self.unknown.push((envelope.to.array, Parcel::Message(envelope)));
             return;
         };
-        match self.locations.route(envelope.to, home) {
+        match self.locations.pass_on(envelope.to, home, envelope.epoch) {
             Route::Keep => self.kept.entry(envelope.to).or_default().push(envelope),
-            Route::To(pe) => {
-                let pe_here = self.pe();
-                if envelope.origin != pe_here {
+            Route::To(place) => {
+                envelope.epoch = place.epoch;
+                if envelope.origin != self.pe() {
                     self.counts.forwarded += 1;
-                    envelope.hops = envelope.hops.saturating_add(1);
-                    if let Some(place) = self.locations.place(envelope.to) {
+                    if place.epoch > 0 {
                         let object = envelope.to;
                         self.post(envelope.origin, Parcel::System(System::Located { object, place }));
                     }
-                    if envelope.hops >= MOST_HOPS {
-                        let object = self.show(envelope.to);
-                        return self.fail_program(format!(
-                            "a message for {object} was passed on {MOST_HOPS} times: this is a fault of the runtime"
-                        ));
-                    }
                 }
-                self.post(pe, Parcel::Message(envelope));
+                self.post(place.pe, Parcel::Message(envelope));
             }
         }
     }

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Models of the runtime's protocols, checked in every interleaving (with `stateright`).
+//!
+//! The models drive the state machines of the runtime itself; only the parcels between them and the scheduler around
+//! them are modelled. PEs are connected by channels: parcels of one PE to another arrive in order, parcels of different
+//! pairs of PEs in any order. Each model also has faulty variants. The checker has to find a counterexample for each:
+//! a model that finds nothing in a faulty protocol would prove nothing about the correct one.
+//!
+//! | model | drives | rules of |
+//! |---|---|---|
+//! | [`delivery`] | `Locations`, `Incoming`, `Outgoing` | `core/send.rs`, `core/run.rs`, `core/migrate.rs` |
+
+mod delivery;
+
+use std::fmt::Debug;
+use std::hash::Hash;
+
+use stateright::{Checker, HasDiscoveries, Model};
+
+/// Checks all states of a model. With `is_covered`, the states that make the check worth something have to occur.
+fn check<M>(name: &str, model: M, is_covered: bool)
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + Debug + Hash + PartialEq + Send + Sync,
+    M::Action: Clone + Debug + PartialEq + Send + Sync,
+{
+    let checker = model.checker().threads(2).spawn_dfs().join();
+    println!("{name}: {} states, at most {} steps", checker.unique_state_count(), checker.max_depth());
+    if is_covered {
+        return checker.assert_properties();
+    }
+    for property in checker.model().properties() {
+        if property.expectation == stateright::Expectation::Always {
+            checker.assert_no_discovery(property.name);
+        }
+    }
+}
+
+/// Looks for a fault of a model: the checker finds that `property` does not hold.
+fn finds<M>(name: &str, model: M, property: &'static str)
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + Debug + Hash + PartialEq + Send + Sync,
+    M::Action: Clone + Debug + PartialEq + Send + Sync,
+{
+    let checker = model.checker().finish_when(HasDiscoveries::AnyFailures).spawn_dfs().join();
+    let found = checker.discoveries();
+    println!("{name}: found after {} states: {:?}", checker.unique_state_count(), found.keys());
+    let path = found.get(property).unwrap_or_else(|| panic!("{name}: no counterexample to {property}"));
+    println!("{:?}", path.clone().into_actions());
+}
