@@ -6,7 +6,7 @@ from __future__ import annotations
 import copyreg
 import types
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -14,8 +14,8 @@ from . import _core
 from ._core import Array, Element, Method
 from ._future import Future
 
-Op = Literal["sum", "min", "max", "gather"]
-Target = Method | Future
+Op: TypeAlias = Literal["sum", "min", "max", "gather"]
+Target: TypeAlias = Method | Future
 
 
 def _is_entry(attribute: object) -> bool:
@@ -38,6 +38,8 @@ class Object:
     this_index: Any
     #: The array of this element.
     this_proxy: Array
+
+    _colony_class: ClassVar[_core.Class]
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -21,12 +21,30 @@ pub(crate) type Coordinates = [i32; MOST_DIMENSIONS];
 macro_rules! by_dimensions {
     ($dimensions:expr, $D:ident => $body:expr) => {
         match $dimensions {
-            1 => { const $D: usize = 1; $body }
-            2 => { const $D: usize = 2; $body }
-            3 => { const $D: usize = 3; $body }
-            4 => { const $D: usize = 4; $body }
-            5 => { const $D: usize = 5; $body }
-            _ => { const $D: usize = 6; $body }
+            1 => {
+                const $D: usize = 1;
+                $body
+            }
+            2 => {
+                const $D: usize = 2;
+                $body
+            }
+            3 => {
+                const $D: usize = 3;
+                $body
+            }
+            4 => {
+                const $D: usize = 4;
+                $body
+            }
+            5 => {
+                const $D: usize = 5;
+                $body
+            }
+            _ => {
+                const $D: usize = 6;
+                $body
+            }
         }
     };
 }

@@ -149,13 +149,20 @@ impl Serialize for Live<'_> {
             Ok(state) => {
                 let written = pickle::serialize(&state, serializer);
                 if written.is_err() {
-                    session::note_kept(py, &format!("the state of {}, which migrates", self.array.show(self.index)));
+                    session::note_kept(
+                        py,
+                        &format!("the state of {}, which migrates", self.array.show(self.index)),
+                    );
                 }
                 written
             }
             Err(error) => {
                 let reason = error.to_string();
-                session::note(py, &error, &format!("the state of {}, which migrates", self.array.show(self.index)));
+                session::note(
+                    py,
+                    &error,
+                    &format!("the state of {}, which migrates", self.array.show(self.index)),
+                );
                 session::keep(error);
                 Err(S::Error::custom(reason))
             }

@@ -35,8 +35,8 @@ mod _core {
     use super::future::{check_owner, open_future, send_future};
     #[pymodule_export]
     use super::proxy::{
-        Array, Element, Method, Section, create_group, insert, restore_array, restore_element, restore_method,
-        restore_section,
+        Array, Element, Method, Section, create_group, insert, restore_array, restore_element,
+        restore_method, restore_section,
     };
     #[pymodule_export]
     use super::run::{ProgramError, RankLost, run};

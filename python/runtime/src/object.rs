@@ -81,7 +81,9 @@ where
         if !matches!(self.body, Body::Packed(..)) {
             return Ok(());
         }
-        let Body::Packed(array, packed) = std::mem::replace(&mut self.body, Body::Dead) else { return Ok(()) };
+        let Body::Packed(array, packed) = std::mem::replace(&mut self.body, Body::Dead) else {
+            return Ok(());
+        };
         let (array, index) = (array.unpack()?, cx.this().address().index);
         let object = blank(&array, array.form.to_python(py, index)?, proxy::of_array(py, &array)?)?;
         set_state(&object, packed.load(py)?)?;
@@ -251,8 +253,7 @@ where
     [i32; N]: ArrayIndex,
 {
     let address = cx.this().address();
-    let mut running =
-        Running { cx, state, object: object.clone().unbind(), array: array.clone(), address };
+    let mut running = Running { cx, state, object: object.clone().unbind(), array: array.clone(), address };
     scope::enter(&mut running as &mut dyn Pe, || code(object, array))
 }
 
@@ -372,7 +373,9 @@ where
                 Receiver::Future(_) => Args::one(py.None().into_bound(py)),
             };
             match args {
-                Ok(args) => send(cx, to.place, to.dimensions, Call { receiver: to.receiver, reply: None, args }),
+                Ok(args) => {
+                    send(cx, to.place, to.dimensions, Call { receiver: to.receiver, reply: None, args })
+                }
                 Err(error) => fail(py, cx, error, "quiescence"),
             }
         });
@@ -390,9 +393,9 @@ pub(crate) fn program() -> Program {
     add::<6>(add::<5>(add::<4>(add::<3>(add::<2>(add::<1>(Program::new()))))))
 }
 
-/// Sends the first message: to the object that runs `main`.
+/// Sends the first message: to the object that runs `main`. It is in a group, which load balancing does not wait for.
 pub(crate) fn begin(cx: &mut Context<'_, colony_runtime::Main>, init: Init, main: Args) {
-    let element = cx.create_one::<Held<1>>(init);
+    let element = cx.create_group::<Held<1>>(init).at([0]);
     let call = Call { receiver: Receiver::Method(0), reply: None, args: main };
     send(cx, Place::Element(element.address()), 1, call);
 }

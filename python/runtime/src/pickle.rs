@@ -58,7 +58,7 @@ impl Serialize for Bytes<'_> {
 pub(crate) fn serialize<S: Serializer>(value: &Bound<'_, PyAny>, serializer: S) -> Result<S::Ok, S::Error> {
     let (text, buffers) = dump(value).map_err(|error| {
         let reason = error.to_string();
-        session::keep(error);
+        session::keep_unpickled(value.py(), error);
         S::Error::custom(reason)
     })?;
     write(serializer, text.as_bytes(), buffers.iter().map(|b| Bytes(b.as_bytes())))

@@ -17,25 +17,23 @@ use crate::class::Class;
 use crate::scope::{self, Kind};
 
 /// `object.__getattribute__`, for attributes that are not entry methods.
-fn own_attribute<'py>(
-    this: &Bound<'py, PyAny>,
-    class: &Class,
-    name: &Bound<'py, PyString>,
-) -> PyResult<Bound<'py, PyAny>> {
+fn own_attribute<'py>(this: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
     static OWN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = this.py();
-    if !name.to_str()?.starts_with("__") {
-        return Err(PyAttributeError::new_err(format!(
-            "{} has no entry method {:?}; it has: {}",
-            class.name,
-            name.to_str()?,
-            class.list(py)
-        )));
-    }
     let own = OWN.get_or_try_init(py, || {
         py.import("builtins")?.getattr("object")?.getattr("__getattribute__").map(Bound::unbind)
     })?;
     own.bind(py).call1((this, name))
+}
+
+/// The exception for an attribute that a proxy does not have.
+fn unknown(class: &Class, name: &Bound<'_, PyString>) -> PyErr {
+    PyAttributeError::new_err(format!(
+        "{} has no entry method {:?}; it has: {}",
+        class.name,
+        name.to_string(),
+        class.list(name.py())
+    ))
 }
 
 /// An array of objects. Its attributes are the entry methods of the class; a call of one is sent to every element.
@@ -75,7 +73,9 @@ fn map_of(name: &str) -> PyResult<Map> {
 fn constructor_args(args: &Bound<'_, PyAny>) -> PyResult<Args> {
     let py = args.py();
     if args.is_instance_of::<PyString>() {
-        return Err(PyTypeError::new_err("args is a sequence of arguments, and a string is given: write args=(…,)"));
+        return Err(PyTypeError::new_err(
+            "args is a sequence of arguments, and a string is given: write args=(…,)",
+        ));
     }
     let args: Bound<'_, PyTuple> = py.get_type::<PyTuple>().call1((args,))?.cast_into()?;
     Ok(Args::Objects(args.unbind(), None))
@@ -115,7 +115,9 @@ impl Array {
             })?,
         };
         if ndim.is_some_and(|ndim| ndim != extents.len()) {
-            return Err(PyValueError::new_err(format!("ndim is for sparse arrays; the shape is {extents:?}")));
+            return Err(PyValueError::new_err(format!(
+                "ndim is for sparse arrays; the shape is {extents:?}"
+            )));
         }
         create(class, Kind::Dense(map), Form::dense(&extents)?, args)
     }
@@ -127,15 +129,22 @@ impl Array {
     }
 
     #[inline]
-    fn __getattribute__<'py>(this: &Bound<'py, Self>, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
+    fn __getattribute__<'py>(
+        this: &Bound<'py, Self>,
+        name: &Bound<'py, PyString>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let array = &this.get().0;
         match array.class.number(name)? {
             Some(method) => {
                 let target = Target::Place(Place::Array(array.id));
                 Ok(Method { array: array.clone(), target, method }.into_pyobject(this.py())?.into_any())
             }
-            None => own_attribute(this.as_any(), &array.class, name),
+            None => own_attribute(this.as_any(), name),
         }
+    }
+
+    fn __getattr__(&self, name: &Bound<'_, PyString>) -> PyResult<()> {
+        Err(unknown(&self.0.class, name))
     }
 
     fn __len__(&self) -> PyResult<usize> {
@@ -155,7 +164,11 @@ impl Array {
     fn __repr__(&self) -> String {
         match self.0.form.extents {
             Some(extents) => {
-                format!("<Array of {} {:?}>", self.0.class.name, &extents[..usize::from(self.0.form.dimensions)])
+                format!(
+                    "<Array of {} {:?}>",
+                    self.0.class.name,
+                    &extents[..usize::from(self.0.form.dimensions)]
+                )
             }
             None => format!("<sparse Array of {}>", self.0.class.name),
         }
@@ -195,7 +208,11 @@ pub(crate) fn restore_element(array: Packed, index: [u64; 2]) -> PyResult<Elemen
 
 /// An entry method that was pickled.
 #[pyfunction]
-pub(crate) fn restore_method(array: Packed, element: Option<[u64; 2]>, name: &Bound<'_, PyString>) -> PyResult<Method> {
+pub(crate) fn restore_method(
+    array: Packed,
+    element: Option<[u64; 2]>,
+    name: &Bound<'_, PyString>,
+) -> PyResult<Method> {
     let array = unpack(array)?;
     let method = array.class.number(name)?.ok_or_else(|| {
         PyAttributeError::new_err(format!("{} has no entry method {name} in this process", array.class.name))
@@ -238,15 +255,24 @@ impl Hash for Element {
 #[pymethods]
 impl Element {
     #[inline]
-    fn __getattribute__<'py>(this: &Bound<'py, Self>, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
+    fn __getattribute__<'py>(
+        this: &Bound<'py, Self>,
+        name: &Bound<'py, PyString>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let element = this.get();
         match element.array.class.number(name)? {
             Some(method) => {
                 let target = Target::Place(Place::Element(element.address()));
-                Ok(Method { array: element.array.clone(), target, method }.into_pyobject(this.py())?.into_any())
+                Ok(Method { array: element.array.clone(), target, method }
+                    .into_pyobject(this.py())?
+                    .into_any())
             }
-            None => own_attribute(this.as_any(), &element.array.class, name),
+            None => own_attribute(this.as_any(), name),
         }
+    }
+
+    fn __getattr__(&self, name: &Bound<'_, PyString>) -> PyResult<()> {
+        Err(unknown(&self.array.class, name))
     }
 
     fn __repr__(&self) -> String {
@@ -277,15 +303,24 @@ impl Section {
         Ok(Self { array, indices: all.into() })
     }
 
-    fn __getattribute__<'py>(this: &Bound<'py, Self>, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
+    fn __getattribute__<'py>(
+        this: &Bound<'py, Self>,
+        name: &Bound<'py, PyString>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let section = this.get();
         match section.array.class.number(name)? {
             Some(method) => {
                 let target = Target::Section(Arc::clone(&section.indices));
-                Ok(Method { array: section.array.clone(), target, method }.into_pyobject(this.py())?.into_any())
+                Ok(Method { array: section.array.clone(), target, method }
+                    .into_pyobject(this.py())?
+                    .into_any())
             }
-            None => own_attribute(this.as_any(), &section.array.class, name),
+            None => own_attribute(this.as_any(), name),
         }
+    }
+
+    fn __getattr__(&self, name: &Bound<'_, PyString>) -> PyResult<()> {
+        Err(unknown(&self.array.class, name))
     }
 
     fn __len__(&self) -> usize {
@@ -297,7 +332,10 @@ impl Section {
     }
 
     fn __reduce__(&self, py: Python<'_>) -> PyResult<(Py<PyAny>, (Packed, Vec<[u64; 2]>))> {
-        Ok((restore(py, "restore_section")?, (pack(&self.array), self.indices.iter().map(|i| i.halves()).collect())))
+        Ok((
+            restore(py, "restore_section")?,
+            (pack(&self.array), self.indices.iter().map(|i| i.halves()).collect()),
+        ))
     }
 }
 
@@ -351,7 +389,11 @@ impl Method {
     }
 
     fn call<'py>(&self, args: &Bound<'py, PyTuple>, named: Option<Bound<'py, PyDict>>) -> PyResult<Call> {
-        Ok(Call { receiver: Receiver::Method(self.method), reply: None, args: Args::of(args.clone(), named)? })
+        Ok(Call {
+            receiver: Receiver::Method(self.method),
+            reply: None,
+            args: Args::of(args.clone(), named)?,
+        })
     }
 
     /// Sends a call to one object, and returns the future of its reply.
@@ -429,7 +471,9 @@ impl Method {
         Ok(match &self.target {
             Target::Place(Place::Element(address)) => format!("<{}.{name}>", self.array.show(address.index)),
             Target::Place(Place::Array(_)) => format!("<{}[all].{name}>", self.array.class.name),
-            Target::Section(indices) => format!("<{}[{} elements].{name}>", self.array.class.name, indices.len()),
+            Target::Section(indices) => {
+                format!("<{}[{} elements].{name}>", self.array.class.name, indices.len())
+            }
         })
     }
 

@@ -50,7 +50,7 @@ impl Job {
     /// Runs the program on one rank. Returns its exit code.
     fn run(self, py: Python<'_>, transport: Attached) -> PyResult<u8> {
         let Self { starter, main, options, copy } = self;
-        let form = Form::dense(&[1])?;
+        let form = Form::dense(&[transport.size()])?;
         let none = Args::none(py);
         let init = Init { class: starter.key.clone(), form, args: none };
         let main = Args::Objects(PyTuple::new(py, [main])?.unbind(), None);
@@ -60,7 +60,9 @@ impl Job {
         match (outcome, session::take_failure()) {
             (Ok(outcome), None) => Ok(outcome.code),
             (_, Some(failure)) => Err(failure),
-            (Err(RunError::Program(text)), None) => Err(ProgramError::new_err(text)),
+            (Err(RunError::Program(text)), None) => {
+                Err(session::take_unpickled().unwrap_or_else(|| ProgramError::new_err(text)))
+            }
             (Err(RunError::Lost(text)), None) => Err(RankLost::new_err(text)),
         }
     }

@@ -12,6 +12,8 @@ thread_local! {
     static COPY: Cell<bool> = const { Cell::new(false) };
     /// An exception that the caller of the runtime raises next.
     static PENDING: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+    /// The first exception of a value that could not be pickled: the runtime ends the job also if it was caught.
+    static UNPICKLED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
     /// The exception that ends the job.
     static FAILURE: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
@@ -20,6 +22,7 @@ pub(crate) fn begin(copy: bool) {
     COPY.set(copy);
     PENDING.take();
     FAILURE.take();
+    UNPICKLED.take();
 }
 
 #[inline]
@@ -32,6 +35,14 @@ pub(crate) fn keep(error: PyErr) {
     PENDING.with_borrow_mut(|pending| {
         pending.get_or_insert(error);
     });
+}
+
+/// Keeps the exception of a value that cannot be pickled.
+pub(crate) fn keep_unpickled(py: Python<'_>, error: PyErr) {
+    UNPICKLED.with_borrow_mut(|unpickled| {
+        unpickled.get_or_insert_with(|| error.clone_ref(py));
+    });
+    keep(error);
 }
 
 pub(crate) fn has_kept() -> bool {
@@ -53,6 +64,11 @@ pub(crate) fn set_failure(error: PyErr) {
 /// The exception that ended the job, if one did.
 pub(crate) fn take_failure() -> Option<PyErr> {
     FAILURE.take().or_else(|| PENDING.take())
+}
+
+/// The exception of a value that could not be pickled, if there is one.
+pub(crate) fn take_unpickled() -> Option<PyErr> {
+    UNPICKLED.take()
 }
 
 /// Prints the exception that ends the job: after `abort`, the process may not get to it any more.
