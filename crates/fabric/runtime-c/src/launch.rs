@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The network of the job and the PEs of this process, from the environment.
 
-use colony_runtime::transport::{Single, Transport, TransportError};
+pub(crate) use colony_runtime::launch::{LOST, transport_from_environment};
 
 use crate::status::Refusal;
 
 /// Variable with the PEs of each process.
 const THREADS: &str = "COLONY_THREADS";
-/// The exit code of a process that ends because another has failed and has said why.
-pub(crate) const LOST: u8 = 141;
 /// The most PEs of a process: more would be a mistake.
 const MOST_THREADS: u32 = 4096;
-
-/// The network between the processes of the job.
-pub(crate) fn transport_from_environment() -> Result<Box<dyn Transport>, TransportError> {
-    Ok(Box::new(Single))
-}
 
 /// PEs of this process: as the program says, else as the environment says, else 1.
 pub(crate) fn threads(asked: u32) -> Result<u32, Refusal> {

@@ -204,9 +204,12 @@ fn seconds() -> f64 {
 
 fn main() -> ExitCode {
     let words: Vec<usize> = std::env::args().skip(1).filter_map(|w| w.parse().ok()).collect();
-    let [cells, blocks, iterations] = std::array::from_fn(|i| words.get(i).copied().unwrap_or([32, 2, 20][i]));
+    let [cells, blocks, iterations] =
+        std::array::from_fn(|i| words.get(i).copied().unwrap_or([32, 2, 20][i]));
     if cells == 0 || blocks == 0 || iterations == 0 || !cells.is_multiple_of(blocks) {
-        eprintln!("error: {cells} cells are no multiple of {blocks} blocks: stencil [CELLS [BLOCKS [ITERATIONS]]]");
+        eprintln!(
+            "error: {cells} cells are no multiple of {blocks} blocks: stencil [CELLS [BLOCKS [ITERATIONS]]]"
+        );
         return ExitCode::from(2);
     }
     let threads = std::env::var("THREADS").ok().and_then(|t| t.parse().ok()).unwrap_or(1);

@@ -12,7 +12,11 @@ use crate::shape::{Map, Shape};
 pub(crate) type AnyObject = Box<dyn Any + Send>;
 
 /// Runs an entry method on an object in a slot; returns the reply, if it has one.
-pub(crate) type Call<C> = fn(&mut (dyn Any + Send), Payload, &mut C, u32) -> Result<Option<Payload>, Malformed>;
+pub(crate) type Call<C> =
+    fn(&mut (dyn Any + Send), Payload, &mut C, u32) -> Result<Option<Payload>, Malformed>;
+
+/// Calls a function with each index of an array whose home is the first PE, of the second number of PEs.
+pub(crate) type ForEachAt = fn(Map, Shape, ArrayId, (u32, u32), &mut dyn FnMut(Index));
 
 /// An entry method.
 pub(crate) struct EntryInfo<C> {
@@ -44,7 +48,7 @@ pub(crate) struct ClassInfo<C> {
     /// The home PE of an element, on this number of PEs.
     pub(crate) home: fn(Map, Shape, Address, u32) -> u32,
     /// Calls a function with each index whose home is the first PE, of the second number of PEs.
-    pub(crate) for_each_at: fn(Map, Shape, ArrayId, (u32, u32), &mut dyn FnMut(Index)),
+    pub(crate) for_each_at: ForEachAt,
     /// An index in the form that people read.
     pub(crate) show: fn(Index) -> String,
     pub(crate) entries: Vec<EntryInfo<C>>,
@@ -78,7 +82,10 @@ impl<C> Classes<C> {
     #[inline]
     pub(crate) fn entry(&self, class: u16, entry: u16) -> Result<&EntryInfo<C>, Malformed> {
         self.get(class).and_then(|c| c.entries.get(entry as usize)).ok_or_else(|| {
-            Malformed::new("a message", format!("names the entry method {entry} of class {class}, which this program lacks"))
+            Malformed::new(
+                "a message",
+                format!("names the entry method {entry} of class {class}, which this program lacks"),
+            )
         })
     }
 }

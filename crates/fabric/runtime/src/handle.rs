@@ -38,8 +38,9 @@ impl<T: Object> Handle<T> {
 
     /// Waits until a condition of the object holds. It is looked at after each of the object's entry methods.
     pub async fn until(&self, condition: impl Fn(&T) -> bool + 'static) {
-        let condition =
-            move |object: &(dyn Any + Send)| condition(object.downcast_ref::<T>().expect("a future of this class"));
+        let condition = move |object: &(dyn Any + Send)| {
+            condition(object.downcast_ref::<T>().expect("a future of this class"))
+        };
         self.at_desk(Request::Until(Box::new(condition))).await;
     }
 

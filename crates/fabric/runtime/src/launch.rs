@@ -84,11 +84,8 @@ impl Launch {
     }
 
     fn command(&self, rank: u32, launcher: &str) -> Result<Command, LaunchError> {
-        let variables = [
-            (LAUNCHER, launcher.to_owned()),
-            (RANK, rank.to_string()),
-            (SIZE, self.ranks.to_string()),
-        ];
+        let variables =
+            [(LAUNCHER, launcher.to_owned()), (RANK, rank.to_string()), (SIZE, self.ranks.to_string())];
         if self.hosts.is_empty() {
             let mut command = Command::new(&self.program);
             command.args(&self.arguments).envs(variables);
@@ -105,7 +102,9 @@ impl Launch {
         }
         line.push_str("; exec");
         for word in std::iter::once(&self.program).chain(&self.arguments) {
-            let word = word.to_str().ok_or_else(|| LaunchError::Wrong(format!("{} is not UTF-8", word.display())))?;
+            let word = word
+                .to_str()
+                .ok_or_else(|| LaunchError::Wrong(format!("{} is not UTF-8", word.display())))?;
             line.push(' ');
             line.push_str(&quoted(word));
         }
@@ -156,7 +155,10 @@ impl Launch {
     /// [`LaunchError`]. No rank is left then.
     pub fn run(&self) -> Result<u8, LaunchError> {
         if self.ranks == 0 || self.ranks > MOST_RANKS {
-            return Err(LaunchError::Wrong(format!("{} ranks are asked for; 1 to {MOST_RANKS} are possible", self.ranks)));
+            return Err(LaunchError::Wrong(format!(
+                "{} ranks are asked for; 1 to {MOST_RANKS} are possible",
+                self.ranks
+            )));
         }
         let listener = self.listen()?;
         let secret = Secret::new().map_err(system("making the job's secret"))?;
@@ -170,7 +172,12 @@ impl Launch {
     }
 
     /// Waits until all ranks have said hello, and sends each the addresses of all.
-    fn gather(&self, listener: &Listener, secret: &Secret, ranks: &mut Ranks) -> Result<Gathered, LaunchError> {
+    fn gather(
+        &self,
+        listener: &Listener,
+        secret: &Secret,
+        ranks: &mut Ranks,
+    ) -> Result<Gathered, LaunchError> {
         let mut hellos: Vec<Option<(Hello, Stream)>> = (0..self.ranks).map(|_| None).collect();
         let began = Instant::now();
         listener.set_nonblocking(true).map_err(system("listening"))?;
@@ -178,7 +185,10 @@ impl Launch {
             if let Some((rank, status)) = first_failure(ranks)? {
                 return Ok(Gathered::Ended(self.end(ranks, rank, status)));
             }
-            let ended = (0..).zip(&mut ranks.0).filter_map(|(r, c)| Some((r, c.try_wait().ok()??))).collect::<Vec<_>>();
+            let ended = (0..)
+                .zip(&mut ranks.0)
+                .filter_map(|(r, c)| Some((r, c.try_wait().ok()??)))
+                .collect::<Vec<_>>();
             if ended.len() == ranks.0.len() {
                 return Ok(Gathered::Ended(0));
             }
@@ -188,7 +198,9 @@ impl Launch {
                 )));
             }
             if began.elapsed() > JOIN {
-                return Err(LaunchError::Wrong("not all ranks have joined the job within a minute".to_owned()));
+                return Err(LaunchError::Wrong(
+                    "not all ranks have joined the job within a minute".to_owned(),
+                ));
             }
             match listener.accept() {
                 Ok(stream) => {
@@ -198,7 +210,9 @@ impl Launch {
                         *place = Some((hello, stream));
                     }
                 }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(Duration::from_millis(1)),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    std::thread::sleep(Duration::from_millis(1))
+                }
                 Err(e) => return Err(system("taking a rank's connection")(e)),
             }
         }
@@ -209,7 +223,8 @@ impl Launch {
             None => Ok(hellos.iter().map(|(h, _)| h.address.clone()).collect()),
         };
         for (hello, stream) in &mut hellos {
-            write_value(stream, &table).map_err(system(format!("telling rank {} the others' addresses", hello.rank)))?;
+            write_value(stream, &table)
+                .map_err(system(format!("telling rank {} the others' addresses", hello.rank)))?;
         }
         if let Err(why) = table {
             return Err(LaunchError::Wrong(why));
@@ -246,8 +261,8 @@ impl Launch {
             std::thread::sleep(Duration::from_millis(2));
         }
         // the code of a rank that failed by itself says more than that of one that lost it
-        let codes = ranks.0.iter_mut().filter_map(|c| c.try_wait().ok()?).filter_map(|s| s.code());
-        let own = codes.filter(|&c| c != 0 && c != i32::from(LOST)).next();
+        let mut codes = ranks.0.iter_mut().filter_map(|c| c.try_wait().ok()?).filter_map(|s| s.code());
+        let own = codes.find(|&c| c != 0 && c != i32::from(LOST));
         let by_signal = status.signal().map(|s| 128 + s);
         by_signal.or(own).or(status.code()).map_or(1, |code| code as u8)
     }

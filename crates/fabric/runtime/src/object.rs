@@ -105,7 +105,11 @@ impl<T: Object> Array<T> {
     /// Some elements of the array, to which one message can be sent.
     #[must_use]
     pub fn section(self, indices: impl IntoIterator<Item = T::Index>) -> Section<T> {
-        Section { array: self.id, indices: indices.into_iter().map(T::Index::pack).collect(), class: PhantomData }
+        Section {
+            array: self.id,
+            indices: indices.into_iter().map(T::Index::pack).collect(),
+            class: PhantomData,
+        }
     }
 
     /// The array without its type.
@@ -382,7 +386,10 @@ impl<T: Object> Context<'_, T> {
         }
         let shape = self.core.arrays.get(&self.address.array).map(|a| a.shape);
         if shape == Some(Shape::Group) {
-            return self.core.fail_program(format!("{}, an element of a group, cannot migrate", self.core.show(self.address)));
+            return self.core.fail_program(format!(
+                "{}, an element of a group, cannot migrate",
+                self.core.show(self.address)
+            ));
         }
         if let Some(element) = self.slot.and_then(|s| self.core.slots.get_mut(s)) {
             element.leaving = Some((pe, false));

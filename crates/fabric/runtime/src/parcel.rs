@@ -113,7 +113,14 @@ pub(crate) enum System {
     /// No PE needs a broadcast below this number any more.
     Trim { array: ArrayId, below: u64 },
     /// A message to some elements that the sender believes on this PE: each with its message number.
-    Multicast { array: ArrayId, to: Vec<(Index, u64)>, from: Address, origin: u32, entry: u16, message: Vec<u8> },
+    Multicast {
+        array: ArrayId,
+        to: Vec<(Index, u64)>,
+        from: Address,
+        origin: u32,
+        entry: u16,
+        message: Vec<u8>,
+    },
     /// A part of a reduction, for the array's root.
     Partial { array: ArrayId, number: u64, part: Partial },
     /// The reply to a request.
@@ -228,12 +235,15 @@ struct PackedMoved {
 /// Packs the content of a message.
 pub(crate) type PackPayload<'a> = &'a dyn Fn(&Envelope, &mut Vec<u8>) -> Result<(), Malformed>;
 
+/// Packs the state of an object.
+pub(crate) type PackState<'a> = &'a dyn Fn(Address, &AnyObject, &mut Vec<u8>) -> Result<(), Malformed>;
+
 /// Appends a parcel's bytes, for a PE of the process that they go to.
 pub(crate) fn encode(
     parcel: Parcel,
     local: u16,
     pack_payload: PackPayload<'_>,
-    pack_state: &dyn Fn(Address, &AnyObject, &mut Vec<u8>) -> Result<(), Malformed>,
+    pack_state: PackState<'_>,
     into: &mut Vec<u8>,
 ) -> Result<(), Malformed> {
     let start = into.len();
@@ -284,7 +294,10 @@ pub(crate) fn encode(
         }
     };
     let length = u32::try_from(into.len() - start - size_of::<RawParcel>()).map_err(|_| {
-        Malformed::new("a message", format!("has {} bytes; at most {} are possible", into.len() - start, u32::MAX))
+        Malformed::new(
+            "a message",
+            format!("has {} bytes; at most {} are possible", into.len() - start, u32::MAX),
+        )
     })?;
     let head = RawParcel { length: length.into(), local: local.into(), kind };
     into[start..start + size_of::<RawParcel>()].copy_from_slice(head.as_bytes());
@@ -336,7 +349,8 @@ fn unpacked_envelope(envelope: PackedEnvelope) -> Envelope {
 #[inline]
 pub(crate) fn split(frame: &[u8]) -> Result<(u16, Encoded<'_>, &[u8]), Malformed> {
     let wrong = |reason: &str| Malformed::new("a frame", reason);
-    let (head, rest) = RawParcel::ref_from_prefix(frame).map_err(|_| wrong("ends inside the head of a parcel"))?;
+    let (head, rest) =
+        RawParcel::ref_from_prefix(frame).map_err(|_| wrong("ends inside the head of a parcel"))?;
     let (bytes, rest) =
         rest.split_at_checked(head.length.get() as usize).ok_or_else(|| wrong("ends inside a parcel"))?;
     Ok((head.local.get(), Encoded { kind: head.kind, bytes }, rest))

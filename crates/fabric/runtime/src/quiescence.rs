@@ -144,7 +144,11 @@ mod tests {
         let mut search = Quiescence::new(1);
         for _ in 0..3 {
             let wave = search.begin();
-            assert_eq!(search.answer(wave, Wave { open: true, ..one(1, 1, true) }), Verdict::Active, "a timer is set");
+            assert_eq!(
+                search.answer(wave, Wave { open: true, ..one(1, 1, true) }),
+                Verdict::Active,
+                "a timer is set"
+            );
         }
     }
 }

@@ -62,7 +62,9 @@ impl<const N: usize> From<[i64; N]> for Values {
 
 /// Contributions that cannot be combined.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("elements of one reduction contribute {0}: all have to give as many values of one type, one operation and one target")]
+#[error(
+    "elements of one reduction contribute {0}: all have to give as many values of one type, one operation and one target"
+)]
 pub struct Mismatch(pub String);
 
 fn each<T: Copy>(into: &mut [T], from: &[T], f: impl Fn(T, T) -> T) {

@@ -40,6 +40,9 @@ pub enum RunError {
     Lost(String),
 }
 
+/// The program's beginning.
+type Begin = Box<dyn FnOnce(&mut Context<'_, Main>) + Send>;
+
 /// What a PE leaves.
 struct Ended {
     failure: Option<Failure>,
@@ -59,7 +62,7 @@ fn run_pe(
     port: Port,
     classes: &'static Classes<Core>,
     options: &Options,
-    main: Option<Box<dyn FnOnce(&mut Context<'_, Main>) + Send>>,
+    main: Option<Begin>,
 ) -> (Ended, Remote) {
     let mut core = Core::new(port, classes, options);
     let panicked = catch_unwind(AssertUnwindSafe(|| {
@@ -110,7 +113,7 @@ pub fn run_and_report(
     let threads = options.threads.max(1);
     let (rank, ranks) = (transport.rank(), transport.size());
     let pes = ranks * threads;
-    let mut main: Option<Box<dyn FnOnce(&mut Context<'_, Main>) + Send>> =
+    let mut main: Option<Begin> =
         if rank == 0 { Some(Box::new(main)) } else { None };
     if threads == 1 {
         let port = Port::new(rank, (pes, 1), Vec::new(), None, Remote::Own(transport));
@@ -119,7 +122,8 @@ pub fn run_and_report(
             (ended, Remote::Thread(_)) => finish(vec![ended], &mut Single, report),
         };
     }
-    let (senders, receivers): (Vec<Sender<Mail>>, Vec<Receiver<Mail>>) = (0..threads).map(|_| channel()).unzip();
+    let (senders, receivers): (Vec<Sender<Mail>>, Vec<Receiver<Mail>>) =
+        (0..threads).map(|_| channel()).unzip();
     let (frames, outgoing) = channel();
     let mut transport = transport;
     let ended = std::thread::scope(|scope| {

@@ -70,7 +70,9 @@ impl Map {
         let pe = match (self, shape) {
             (_, Shape::Group) => index.coordinates()[0].cast_unsigned() % pes,
             (Self::Block, Shape::Dense(extents)) => match Shape::place(extents, index) {
-                Some(place) => (u128::from(place) * u128::from(pes) / u128::from(shape.elements(1).max(1))) as u64,
+                Some(place) => {
+                    (u128::from(place) * u128::from(pes) / u128::from(shape.elements(1).max(1))) as u64
+                }
                 None => hash(address) % pes,
             },
             (Self::RoundRobin, Shape::Dense(extents)) => {
@@ -82,7 +84,14 @@ impl Map {
     }
 
     /// Calls `f` with the index of each element whose home is `pe`.
-    pub fn for_each_at<I: ArrayIndex>(self, shape: Shape, array: ArrayId, pe: u32, pes: u32, mut f: impl FnMut(I)) {
+    pub fn for_each_at<I: ArrayIndex>(
+        self,
+        shape: Shape,
+        array: ArrayId,
+        pe: u32,
+        pes: u32,
+        mut f: impl FnMut(I),
+    ) {
         let (Shape::Dense(extents), all) = (shape, shape.elements(pes)) else {
             if shape == Shape::Group {
                 f(I::from_coordinates([i64::from(pe), 0, 0, 0, 0, 0]));

@@ -164,7 +164,9 @@ fn wrong_use_is_refused() {
     }
     let output = Command::new(example("run")).args(["2", "/no/such/program"]).output().expect("starts");
     assert!(text(&output.stderr).contains("starting rank 0, /no/such/program"), "{}", text(&output.stderr));
-    for (name, value) in [("COLONY_JOB_RANK", "7"), ("COLONY_JOB_SECRET", "short"), ("COLONY_JOB_SIZE", "many")] {
+    for (name, value) in
+        [("COLONY_JOB_RANK", "7"), ("COLONY_JOB_SECRET", "short"), ("COLONY_JOB_SIZE", "many")]
+    {
         let mut ring = Command::new(example("ring"));
         ring.envs([
             ("COLONY_JOB", "unix:nobody"),

@@ -20,7 +20,9 @@ impl Core {
         let id = ArrayId(self.next_array * self.pes() + self.pe());
         self.next_array += 1;
         if shape.elements(self.pes()) > MOST_ELEMENTS {
-            self.fail_program(format!("an array of {shape:?} has too many elements; {MOST_ELEMENTS} are possible"));
+            self.fail_program(format!(
+                "an array of {shape:?} has too many elements; {MOST_ELEMENTS} are possible"
+            ));
             return id;
         }
         for pe in (0..self.pes()).filter(|&pe| pe != self.pe()).collect::<Vec<_>>() {
@@ -57,7 +59,8 @@ impl Core {
                 return;
             }
         }
-        let (of_this, others) = std::mem::take(&mut self.unknown).into_iter().partition(|(array, _)| *array == id);
+        let (of_this, others) =
+            std::mem::take(&mut self.unknown).into_iter().partition(|(array, _)| *array == id);
         self.unknown = others;
         let of_this: Vec<_> = of_this;
         for (_, parcel) in of_this {
@@ -73,7 +76,9 @@ impl Core {
     /// Creates an element on this PE, which is its home.
     pub(crate) fn create_element(&mut self, address: Address, init: &[u8]) {
         let Some(array) = self.arrays.get(&address.array) else { return };
-        if array.here.contains_key(&address.index) || self.locations.place(address).is_some_and(|p| p.epoch > 0) {
+        if array.here.contains_key(&address.index)
+            || self.locations.place(address).is_some_and(|p| p.epoch > 0)
+        {
             let object = self.show(address);
             return self.fail_program(format!("{object} is inserted twice"));
         }

@@ -39,7 +39,8 @@ impl Core {
         if is_reported || synced < participants || (synced == 0 && !is_called) {
             return;
         }
-        let taking_part: Vec<u32> = self.slots.iter().filter(|(_, e)| e.synced).map(|(slot, _)| slot).collect();
+        let taking_part: Vec<u32> =
+            self.slots.iter().filter(|(_, e)| e.synced).map(|(slot, _)| slot).collect();
         self.balancer.is_reported = true;
         let mut objects = Vec::with_capacity(taking_part.len());
         for slot in taking_part {

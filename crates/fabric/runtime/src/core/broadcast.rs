@@ -113,7 +113,15 @@ impl Core {
     }
 
     /// Sends a message to some elements: one parcel a PE.
-    pub(crate) fn multicast(&mut self, slot: Option<u32>, from: Address, array: ArrayId, to: &[Index], entry: u16, payload: Payload) {
+    pub(crate) fn multicast(
+        &mut self,
+        slot: Option<u32>,
+        from: Address,
+        array: ArrayId,
+        to: &[Index],
+        entry: u16,
+        payload: Payload,
+    ) {
         let message = match self.pack_message(array, entry, payload) {
             Ok(message) => message,
             Err(error) => return self.fail_program(error),
@@ -184,7 +192,9 @@ impl Core {
     /// Passes on what is complete on this PE.
     pub(crate) fn pass_complete(&mut self, array: ArrayId) {
         let root = self.root_of(array);
-        while let Some((number, part)) = self.arrays.get_mut(&array).and_then(|a| a.reductions.take_complete()) {
+        while let Some((number, part)) =
+            self.arrays.get_mut(&array).and_then(|a| a.reductions.take_complete())
+        {
             self.post(root, Parcel::System(System::Partial { array, number, part }));
         }
     }

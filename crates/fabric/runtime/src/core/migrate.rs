@@ -123,7 +123,10 @@ impl Core {
                     || e.object.is_none()
                     || self.arrays.get(&e.address.array).is_none_or(|a| a.shape == crate::shape::Shape::Group)
             };
-            if seen.insert(id.at) && self.slots.id(id.at) == *id && self.slots.get(id.at).is_some_and(|e| !fixed(e)) {
+            if seen.insert(id.at)
+                && self.slots.id(id.at) == *id
+                && self.slots.get(id.at).is_some_and(|e| !fixed(e))
+            {
                 give.push(id.at);
             }
         }

@@ -172,7 +172,11 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(port: Port, classes: &'static Classes<Core>, options: &crate::options::Options) -> Self {
+    pub(crate) fn new(
+        port: Port,
+        classes: &'static Classes<Core>,
+        options: &crate::options::Options,
+    ) -> Self {
         let pe = port.pe;
         Self {
             balancer: crate::balancer::Balancer::new(options.balance.clone()),
@@ -295,7 +299,14 @@ impl Core {
         !self.timers.is_empty()
     }
 
-    pub(crate) fn add_timer(&mut self, due: Instant, from: Address, to: Address, entry: u16, payload: Payload) {
+    pub(crate) fn add_timer(
+        &mut self,
+        due: Instant,
+        from: Address,
+        to: Address,
+        entry: u16,
+        payload: Payload,
+    ) {
         self.number += 1;
         self.timers.push(Timer { due, number: self.number, from, to, entry, payload });
     }

@@ -56,7 +56,10 @@ impl Core {
         let Wave { kept, tasks, synced, .. } = self.quiescence.last_wave();
         let mut reasons = Vec::new();
         if let Some(object) = self.kept.keys().next().copied() {
-            reasons.push(format!("{kept} messages are for elements that do not exist, such as {}", self.show(object)));
+            reasons.push(format!(
+                "{kept} messages are for elements that do not exist, such as {}",
+                self.show(object)
+            ));
         } else if kept > 0 {
             reasons.push(format!("{kept} messages are for elements that do not exist"));
         }

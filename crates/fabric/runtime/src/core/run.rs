@@ -50,7 +50,9 @@ impl Core {
                 }
             }
             Arrival::Early => self.counts.early += 1,
-            Arrival::Duplicate => self.fail_program("a message arrived twice: this is a fault of the runtime"),
+            Arrival::Duplicate => {
+                self.fail_program("a message arrived twice: this is a fault of the runtime")
+            }
         }
     }
 

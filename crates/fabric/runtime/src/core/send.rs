@@ -110,7 +110,8 @@ impl Core {
         let local = (pe % self.port.threads) as u16;
         let Self { port, classes, arrays, .. } = self;
         let class_of = |array: ArrayId| {
-            let state = arrays.get(&array).ok_or_else(|| Malformed::new("a message", "is for an unknown array"));
+            let state =
+                arrays.get(&array).ok_or_else(|| Malformed::new("a message", "is for an unknown array"));
             state.map(|a| a.class)
         };
         let pack_payload = |envelope: &Envelope, into: &mut Vec<u8>| match &envelope.payload {
@@ -210,7 +211,12 @@ impl Core {
     }
 
     /// Packs a message of a known array for [`System`] parcels.
-    pub(crate) fn pack_message(&self, array: ArrayId, entry: u16, payload: Payload) -> Result<Vec<u8>, Malformed> {
+    pub(crate) fn pack_message(
+        &self,
+        array: ArrayId,
+        entry: u16,
+        payload: Payload,
+    ) -> Result<Vec<u8>, Malformed> {
         let message = match payload {
             Payload::Packed(bytes) => return Ok(bytes),
             Payload::Typed(message) => message,

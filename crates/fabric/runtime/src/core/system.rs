@@ -34,7 +34,9 @@ impl Core {
                     self.release(object);
                 }
             }
-            System::Create { array, class, shape, map, init } => self.add_array(array, class, shape, map, &init),
+            System::Create { array, class, shape, map, init } => {
+                self.add_array(array, class, shape, map, &init)
+            }
             System::Insert { object, init } => self.insert_here(object, &init),
             System::Remove { object } => {
                 if let Some(slot) = self.slot_of(object) {

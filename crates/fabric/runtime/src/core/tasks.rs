@@ -52,7 +52,7 @@ impl Core {
                 }
                 Request::Until(condition) => {
                     let object = self.slots.get(slot).and_then(|e| e.object.as_deref());
-                    if !object.is_some_and(|object| condition(object)) {
+                    if !object.is_some_and(&condition) {
                         *desk.borrow_mut() = Request::Until(condition);
                         return (false, ran);
                     }

@@ -7,7 +7,6 @@ pub mod mpi;
 pub mod sockets;
 pub mod torus;
 
-
 use std::time::Duration;
 
 /// A failure of a transport. The job cannot go on.

@@ -70,7 +70,9 @@ impl MpiTransport {
     /// Returns `true` if an MPI launcher has started this process.
     #[must_use]
     pub fn is_launched() -> bool {
-        ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "PMI_RANK"].iter().any(|v| std::env::var_os(v).is_some())
+        ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "PMI_RANK"]
+            .iter()
+            .any(|v| std::env::var_os(v).is_some())
     }
 
     /// Initializes MPI.
@@ -157,7 +159,12 @@ impl MpiTransport {
     }
 
     /// Takes an eager message.
-    fn take(&mut self, from: usize, bytes: &[u8], deliver: &mut dyn FnMut(u32, &[u8])) -> Result<(), TransportError> {
+    fn take(
+        &mut self,
+        from: usize,
+        bytes: &[u8],
+        deliver: &mut dyn FnMut(u32, &[u8]),
+    ) -> Result<(), TransportError> {
         let wrong = || TransportError::Lost(format!("rank {from} sent what is no frame"));
         let (&kind, content) = bytes.split_last().ok_or_else(wrong)?;
         let waits = self.held[from].long.is_some();
@@ -166,7 +173,8 @@ impl MpiTransport {
             FRAME => self.held[from].behind.push_back(Ok(content.to_vec())),
             ANNOUNCEMENT => {
                 let length = u64::from_le_bytes(content.try_into().map_err(|_| wrong())?);
-                let length = usize::try_from(length).ok().filter(|&l| l <= c_int::MAX as usize).ok_or_else(wrong)?;
+                let length =
+                    usize::try_from(length).ok().filter(|&l| l <= c_int::MAX as usize).ok_or_else(wrong)?;
                 if waits {
                     self.held[from].behind.push_back(Err(length));
                 } else {

@@ -92,7 +92,9 @@ impl Transport for TorusTransport {
         let mut any = false;
         for from in 0..self.input.len() {
             let input = &mut self.input[from];
-            while let Some(more) = self.torus.try_recv(from, input).map_err(failed("receiving on the torus"))? {
+            while let Some(more) =
+                self.torus.try_recv(from, input).map_err(failed("receiving on the torus"))?
+            {
                 if !more {
                     deliver(from as u32, input);
                     input.clear();

@@ -70,8 +70,10 @@ fn objects_migrate_from_the_pe_that_has_most_load_and_go_on() {
     for place in PLACES {
         let strategy = Strategies::parse("greedy").expect("known");
         let config = Arc::new(Config::always(strategy, Trigger::AtSync));
-        let options =
-            Options { balance: Some(BalanceOptions { config, topology: Topology::Flat }), ..Options::default() };
+        let options = Options {
+            balance: Some(BalanceOptions { config, topology: Topology::Flat }),
+            ..Options::default()
+        };
         let outcomes = run_with(place, &options, program, |cx| {
             let workers = cx.create_array::<Worker>(&[32], ());
             cx.broadcast(workers, Go);

@@ -78,8 +78,7 @@ impl Entry<Told> for Asker {
 
 #[test]
 fn futures_wait_for_replies_while_their_objects_answer_others() {
-    let program =
-        || Program::new().class::<Asker>(|c| c.respond::<Ask>().entry::<Start>().entry::<Told>());
+    let program = || Program::new().class::<Asker>(|c| c.respond::<Ask>().entry::<Start>().entry::<Told>());
     for place in PLACES {
         let told: Vec<u32> = run(place, program, |cx, key| {
             let array = cx.create_array::<Asker>(&[8], key);

@@ -106,7 +106,10 @@ fn a_program_that_hangs_says_what_waits() {
             let array = cx.create_array::<Bad>(&[2], ());
             cx.send(array.at([7]), Fault::Panic);
         });
-        assert!(text.contains("hangs") && text.contains("1 messages are for elements that do not exist"), "{text}");
+        assert!(
+            text.contains("hangs") && text.contains("1 messages are for elements that do not exist"),
+            "{text}"
+        );
     }
 }
 

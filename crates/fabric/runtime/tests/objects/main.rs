@@ -51,7 +51,9 @@ where
     for outcome in outcomes {
         assert_eq!(outcome.expect("the program ends").code, 0, "{place:?}");
     }
-    from.try_iter().map(|any: Box<dyn std::any::Any + Send>| *any.downcast::<R>().expect("a result")).collect()
+    from.try_iter()
+        .map(|any: Box<dyn std::any::Any + Send>| *any.downcast::<R>().expect("a result"))
+        .collect()
 }
 
 type Results = Sender<Box<dyn std::any::Any + Send>>;

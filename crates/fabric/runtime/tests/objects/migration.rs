@@ -35,7 +35,8 @@ struct Numbered {
 
 impl Walker {
     fn random(&mut self) -> u64 {
-        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.random =
+            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.random >> 33
     }
 }
@@ -190,7 +191,8 @@ impl Entry<Quiet> for End {
 
 #[test]
 fn every_element_hears_every_broadcast_once_while_it_migrates() {
-    let program = || Program::new().class::<Listener>(|c| c.entry::<Say>()).class::<End>(|c| c.entry::<Quiet>());
+    let program =
+        || Program::new().class::<Listener>(|c| c.entry::<Say>()).class::<End>(|c| c.entry::<Quiet>());
     for place in PLACES {
         let said = 100;
         let heard: Vec<u32> = run(place, program, move |cx, key| {

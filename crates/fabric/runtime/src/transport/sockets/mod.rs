@@ -92,7 +92,9 @@ impl Sockets {
     pub fn join() -> Result<Self, TransportError> {
         let (rank, size) = (number(RANK)?, number(SIZE)?);
         if rank >= size {
-            return Err(TransportError::Environment(format!("{RANK} is {rank}, and the job has {size} ranks")));
+            return Err(TransportError::Environment(format!(
+                "{RANK} is {rank}, and the job has {size} ranks"
+            )));
         }
         let launcher = variable(LAUNCHER)?;
         let secret = Secret::from_hex(&variable(SECRET)?)
@@ -104,12 +106,14 @@ impl Sockets {
         }
         .map_err(failed("listening for other ranks"))?;
         let hello = Hello { rank, address: listener.address(), build: crate::build::id() };
-        let (control, table) = greet(&launcher, &secret, &hello).map_err(failed("joining the job at its launcher"))?;
+        let (control, table) =
+            greet(&launcher, &secret, &hello).map_err(failed("joining the job at its launcher"))?;
         let table = table.map_err(TransportError::Environment)?;
         if table.len() != size as usize {
             return Err(TransportError::Environment(format!("{} addresses of {size} ranks", table.len())));
         }
-        let peers = connect_all(rank, &table, &listener, &secret).map_err(failed("connecting to the other ranks"))?;
+        let peers =
+            connect_all(rank, &table, &listener, &secret).map_err(failed("connecting to the other ranks"))?;
         Self::with(rank, peers, control).map_err(failed("preparing the connections"))
     }
 
@@ -160,7 +164,10 @@ fn lost_or(rank: usize, error: &io::Error) -> TransportError {
         io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
             TransportError::Lost(format!("rank {rank} has ended"))
         }
-        _ => TransportError::Failed { doing: format!("exchanging messages with rank {rank}"), reason: error.to_string() },
+        _ => TransportError::Failed {
+            doing: format!("exchanging messages with rank {rank}"),
+            reason: error.to_string(),
+        },
     }
 }
 
@@ -175,7 +182,12 @@ fn greet(launcher: &str, secret: &Secret, hello: &Hello) -> io::Result<(Stream, 
 }
 
 /// Connects to the ranks below, and takes connections of those above.
-fn connect_all(rank: u32, table: &[String], listener: &Listener, secret: &Secret) -> io::Result<Vec<Option<Peer>>> {
+fn connect_all(
+    rank: u32,
+    table: &[String],
+    listener: &Listener,
+    secret: &Secret,
+) -> io::Result<Vec<Option<Peer>>> {
     let mut peers: Vec<Option<Peer>> = table.iter().map(|_| None).collect();
     for below in 0..rank as usize {
         let mut stream = Stream::connect(&table[below])?;
@@ -196,7 +208,9 @@ fn connect_all(rank: u32, table: &[String], listener: &Listener, secret: &Secret
         }
         let from: u32 = read_value(&mut stream)?;
         let place = peers.get_mut(from as usize).filter(|p| p.is_none() && from > rank);
-        let place = place.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("rank {from} connects twice")))?;
+        let place = place.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidData, format!("rank {from} connects twice"))
+        })?;
         *place = Some(Peer::new(stream));
         missing -= 1;
     }

@@ -60,7 +60,12 @@ impl Stream {
                 stream.set_nodelay(true)?;
                 Self::Tcp(stream)
             }
-            _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("`{address:.80}` is no address"))),
+            _ => {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    format!("`{address:.80}` is no address"),
+                ));
+            }
         };
         Ok(stream)
     }
@@ -155,7 +160,10 @@ pub(crate) fn read_value<T: serde::de::DeserializeOwned>(stream: &mut Stream) ->
     stream.read_exact(&mut length)?;
     let length = u32::from_le_bytes(length);
     if length > MOST_BYTES {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a message of {length} bytes is too long")));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("a message of {length} bytes is too long"),
+        ));
     }
     let mut bytes = vec![0; length as usize];
     stream.read_exact(&mut bytes)?;
