@@ -3,14 +3,14 @@
 
 use std::time::Duration;
 
-use colony_runtime::transport::{Single, Transport, TransportError};
+use colony_runtime::transport::{Transport, TransportError};
 use pyo3::prelude::*;
 
 use crate::session;
 
 /// The transport that the environment describes.
 pub(crate) fn from_environment() -> Result<Box<dyn Transport>, TransportError> {
-    Ok(Box::new(Single))
+    colony_runtime::launch::transport_from_environment()
 }
 
 /// A transport whose waits release the interpreter's lock.

@@ -47,7 +47,7 @@ impl Block {
 
     /// The place of cell (a, b) of the layer at `depth` below a side.
     fn on_side(&self, side: usize, depth: usize, a: usize, b: usize) -> usize {
-        let layer = if side % 2 == 0 { depth } else { self.n + 1 - depth };
+        let layer = if side.is_multiple_of(2) { depth } else { self.n + 1 - depth };
         match side / 2 {
             0 => self.at(layer, a, b),
             1 => self.at(a, layer, b),
@@ -58,7 +58,7 @@ impl Block {
     fn neighbour(&self, side: usize, cx: &Context<'_, Self>) -> Element<Self> {
         let mut index = cx.index();
         let blocks = self.size.blocks as i32;
-        let step = if side % 2 == 0 { blocks - 1 } else { 1 };
+        let step = if side.is_multiple_of(2) { blocks - 1 } else { 1 };
         index[side / 2] = (index[side / 2] + step) % blocks;
         cx.array().at(index)
     }

@@ -113,8 +113,7 @@ pub fn run_and_report(
     let threads = options.threads.max(1);
     let (rank, ranks) = (transport.rank(), transport.size());
     let pes = ranks * threads;
-    let mut main: Option<Begin> =
-        if rank == 0 { Some(Box::new(main)) } else { None };
+    let mut main: Option<Begin> = if rank == 0 { Some(Box::new(main)) } else { None };
     if threads == 1 {
         let port = Port::new(rank, (pes, 1), Vec::new(), None, Remote::Own(transport));
         return match run_pe(port, classes, options, main) {

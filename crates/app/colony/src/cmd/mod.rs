@@ -6,6 +6,7 @@ pub(crate) mod clock;
 pub(crate) mod cnk;
 pub(crate) mod doctor;
 pub(crate) mod inject;
+pub(crate) mod launch;
 pub(crate) mod lb;
 pub(crate) mod measure;
 pub(crate) mod noise;
