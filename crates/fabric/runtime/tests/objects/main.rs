@@ -46,7 +46,7 @@ where
     F: FnOnce(&mut Context<'_, Main>, u32) + Send + Clone + 'static,
 {
     let (to, from) = channel();
-    let key = results::<R>(to);
+    let key = results(to);
     let outcomes = run_with(place, &Options::default(), program, move |cx| main(cx, key));
     for outcome in outcomes {
         assert_eq!(outcome.expect("the program ends").code, 0, "{place:?}");
@@ -60,7 +60,7 @@ type Results = Sender<Box<dyn std::any::Any + Send>>;
 static RESULTS: std::sync::Mutex<Vec<Results>> = std::sync::Mutex::new(Vec::new());
 
 /// A number by which objects find the test that waits for their results: a channel cannot be packed.
-fn results<R>(to: Results) -> u32 {
+fn results(to: Results) -> u32 {
     let mut all = RESULTS.lock().expect("no panic");
     all.push(to);
     all.len() as u32 - 1

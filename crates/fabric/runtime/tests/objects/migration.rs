@@ -71,7 +71,7 @@ impl Entry<Numbered> for Walker {
         let next = &mut self.next[message.from as usize];
         assert_eq!(*next, message.number, "in order, from {} to {}", message.from, cx.index());
         *next += 1;
-        if self.random() % 4 == 0 {
+        if self.random().is_multiple_of(4) {
             let to = self.random() % u64::from(cx.pes());
             cx.migrate_to(to as u32);
         }
