@@ -12,7 +12,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 /// A broadcast.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Broadcast {
     pub(crate) entry: u16,
     pub(crate) message: Arc<[u8]>,
@@ -22,7 +22,7 @@ pub(crate) struct Broadcast {
 const BATCH: u64 = 16;
 
 /// The broadcasts of one array, on one PE.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Broadcasts {
     /// The number of the first one in the log.
     first: u64,
@@ -54,7 +54,12 @@ impl Broadcasts {
     /// What this PE can acknowledge: it has received all broadcasts below, and every element that left it before has
     /// arrived elsewhere. `None` if that is not worth a message.
     pub(crate) fn acknowledge(&mut self, leaving: u64) -> Option<u64> {
-        if leaving > 0 || self.count() < self.acknowledged + BATCH {
+        self.acknowledge_some(leaving, BATCH)
+    }
+
+    /// The same, for at least `batch` broadcasts.
+    pub(crate) fn acknowledge_some(&mut self, leaving: u64, batch: u64) -> Option<u64> {
+        if leaving > 0 || self.count() < self.acknowledged + batch {
             return None;
         }
         self.acknowledged = self.count();

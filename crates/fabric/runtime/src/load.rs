@@ -124,10 +124,11 @@ mod tests {
         let mut clock = LoadClock::default();
         let began = std::time::Instant::now();
         std::thread::sleep(std::time::Duration::from_millis(30));
+        let slept = began.elapsed().as_secs_f64();
         let load = clock.lap();
         let wall = began.elapsed().as_secs_f64();
         assert!(load < wall / 3.0, "{load} of {wall}");
-        assert!(clock.stolen > wall / 2.0, "{} of {wall}", clock.stolen);
+        assert!(clock.stolen > slept / 2.0, "{} of {slept}", clock.stolen);
         assert!(load + clock.stolen <= wall * 1.05, "the parts are at most the whole");
     }
 
@@ -150,8 +151,11 @@ mod tests {
     fn waiting_is_neither_load_nor_stolen() {
         let mut clock = LoadClock::default();
         std::thread::sleep(std::time::Duration::from_millis(10));
+        let began = std::time::Instant::now();
         clock.resume();
-        assert!(clock.lap() < 0.005);
-        assert!(clock.stolen < 0.005);
+        let load = clock.lap();
+        let since = began.elapsed().as_secs_f64();
+        // another task may have had the processor in between
+        assert!(load + clock.stolen <= since * 1.05, "{load} + {} of {since}", clock.stolen);
     }
 }

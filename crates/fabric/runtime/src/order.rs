@@ -142,13 +142,16 @@ impl<M> Incoming<M> {
         Some(message)
     }
 
-    /// Takes all messages that are kept, with their senders in no order. An object that migrates may leave while some of
-    /// them are the next ones: on its new PE they arrive again.
-    pub fn take_early(&mut self) -> Vec<M> {
+    /// Takes the kept messages that are the next of their senders, in no order of the senders. An object may migrate
+    /// after a message while the next ones are here: on its new PE the first of them arrives again, and the others
+    /// follow it.
+    pub fn take_due(&mut self) -> Vec<M> {
         let Table { few, many } = &mut self.0;
         let few = few.iter_mut().map(|(_, from)| from);
         let all = few.chain(many.iter_mut().flat_map(|m| m.values_mut()));
-        all.flat_map(|from| std::mem::take(&mut from.early).into_values()).collect()
+        all.filter(|from| !from.early.is_empty())
+            .filter_map(|from| from.early.remove(&from.expected))
+            .collect()
     }
 
     /// The number of messages that are kept.
@@ -207,6 +210,30 @@ mod tests {
             }
             for numbers in &delivered {
                 prop_assert!(numbers.windows(2).all(|two| two[0] + 1 == two[1]));
+            }
+        }
+
+        #[test]
+        fn messages_that_are_due_are_taken_once_for_each_sender(count in 2u64..20, senders in 1u32..12) {
+            let mut incoming = Incoming::default();
+            for sender in 0..senders {
+                for number in (0..count).rev() {
+                    let arrival = incoming.arrive(Address::pe(sender), number, (sender, number));
+                    let expected = if number == 0 { Arrival::Deliver((sender, 0)) } else { Arrival::Early };
+                    prop_assert_eq!(arrival, expected);
+                }
+            }
+            let mut due = incoming.take_due();
+            due.sort_unstable();
+            prop_assert_eq!(due, (0..senders).map(|sender| (sender, 1)).collect::<Vec<_>>());
+            prop_assert_eq!(incoming.take_due(), Vec::new(), "the next ones follow those that were taken");
+            prop_assert_eq!(incoming.early() as u64, u64::from(senders) * (count - 2));
+            for sender in 0..senders {
+                let from = Address::pe(sender);
+                prop_assert_eq!(incoming.arrive(from, 1, (sender, 1)), Arrival::Deliver((sender, 1)));
+                for number in 2..count {
+                    prop_assert_eq!(incoming.next_early(from), Some((sender, number)));
+                }
             }
         }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::reduction::Callback;
 
 /// One wave of counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Wave {
     pub(crate) answers: u32,
     pub(crate) sent: u64,
@@ -38,7 +38,7 @@ pub(crate) enum Verdict {
 }
 
 /// The search for quiescence: counts on every PE, waves on PE 0.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Quiescence {
     pes: u32,
     /// Parcels that this PE sent to others.

@@ -113,7 +113,7 @@ impl Values {
 }
 
 /// The object, or all objects of an array, that get a result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Callback {
     /// Calls an entry method of one object.
     Element {
@@ -162,12 +162,14 @@ impl Partial {
 }
 
 /// The reductions of one array, on one PE.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reductions {
     /// What has been combined, by the reduction's number.
     partial: BTreeMap<u64, Partial>,
     /// Elements here, by the number of the reduction that they contribute to next.
     next: BTreeMap<u64, u64>,
+    /// The number of the next whole reduction: at the root.
+    whole: u64,
 }
 
 impl Reductions {
@@ -216,13 +218,15 @@ impl Reductions {
         if number < behind { self.partial.pop_first() } else { None }
     }
 
-    /// Takes a part in which all elements of the array are combined: at the root.
+    /// Takes a part in which all elements of the array are combined: at the root. The last part of one reduction may
+    /// come after all parts of the next, from another PE; all the same results are taken in order.
     pub fn take_whole(&mut self, elements: u64) -> Option<(u64, Partial)> {
         let (number, part) = self.partial.first_key_value()?;
         let number = *number;
-        if part.count < elements {
+        if number > self.whole || part.count < elements {
             return None;
         }
+        self.whole = number + 1;
         self.partial.remove(&number).map(|mut part| {
             part.values.finish();
             (number, part)
@@ -291,6 +295,17 @@ mod tests {
             }
             prop_assert_eq!(root.pending(), 0);
         }
+    }
+
+    #[test]
+    fn a_result_waits_for_those_before_it() {
+        let mut root = Reductions::default();
+        root.add(1, part(2)).expect("the first");
+        assert_eq!(root.take_whole(1), None, "the part of reduction 0 is still under way");
+        root.add(0, part(1)).expect("the first");
+        assert_eq!(root.take_whole(1), Some((0, part(1))));
+        assert_eq!(root.take_whole(1), Some((1, part(2))));
+        assert_eq!(root.take_whole(1), None);
     }
 
     #[test]

@@ -89,8 +89,8 @@ impl Core {
         let id = self.slots.id(slot);
         self.push(0, Ready::Arrived(id));
         self.give_broadcasts(slot);
-        let early = self.slots.get_mut(slot).map(|e| e.incoming.take_early()).unwrap_or_default();
-        for envelope in early {
+        let due = self.slots.get_mut(slot).map(|e| e.incoming.take_due()).unwrap_or_default();
+        for envelope in due {
             self.push(envelope.priority, Ready::Message(Some(id), envelope));
         }
         self.release(address);

@@ -92,10 +92,10 @@ pub(super) enum Action {
 /// Something that an implementation may get wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// Early messages of an object that has arrived are not delivered again.
-    EarlyStay,
-    /// Early messages do not migrate with the object.
-    EarlyLost,
+    /// Messages that were early and are the next ones when the object arrives are not delivered then.
+    DueStay,
+    /// Messages that are the next ones when the object leaves do not migrate with it.
+    DueLost,
     /// A PE does not note where an object went.
     NoPointer,
     /// A PE takes any place that it is told, also an older one.
@@ -210,8 +210,8 @@ impl Delivery {
         let Some(mut moved) = state.pes[at].here[object].take() else { return };
         let epoch = moved.epoch;
         moved.epoch += u32::from(!self.has(Fault::NoEpochs));
-        if self.has(Fault::EarlyLost) {
-            moved.incoming.take_early();
+        if self.has(Fault::DueLost) {
+            moved.incoming.take_due();
         }
         if self.has(Fault::NumbersStay) {
             moved.outgoing = Outgoing::default();
@@ -230,14 +230,14 @@ impl Delivery {
     fn install(&self, state: &mut State, at: usize, object: usize, moved: Object) {
         let epoch = moved.epoch;
         let pe = &mut state.pes[at];
-        let early = pe.here[object].insert(moved);
-        let early = if self.has(Fault::EarlyStay) { Vec::new() } else { early.incoming.take_early() };
+        let here = pe.here[object].insert(moved);
+        let due = if self.has(Fault::DueStay) { Vec::new() } else { here.incoming.take_due() };
         if let Some(home) = pe.locations.arrived(address(object), epoch, self.home(object))
             && let Some(place) = pe.locations.place(address(object))
         {
             self.post(state, at, home as usize, Parcel::Located(object, place));
         }
-        state.pes[at].queue.extend(early);
+        state.pes[at].queue.extend(due);
         if !self.has(Fault::KeptStay) {
             self.release(state, at, object);
         }
@@ -538,8 +538,8 @@ mod tests {
     #[test]
     fn a_faulty_protocol_is_found() {
         for (fault, property) in [
-            (Fault::EarlyStay, "complete at the end"),
-            (Fault::EarlyLost, "complete at the end"),
+            (Fault::DueStay, "complete at the end"),
+            (Fault::DueLost, "complete at the end"),
             (Fault::NoPointer, "complete at the end"),
             (Fault::OlderPlaces, "complete at the end"),
             (Fault::NoEpochs, "complete at the end"),

@@ -9,8 +9,14 @@
 //! | model | drives | rules of |
 //! |---|---|---|
 //! | [`delivery`] | `Locations`, `Incoming`, `Outgoing` | `core/send.rs`, `core/run.rs`, `core/migrate.rs` |
+//! | [`broadcasts`] | `Broadcasts` | `core/broadcast.rs`, `core/migrate.rs` |
+//! | [`reductions`] | `Reductions` | `core/broadcast.rs`, `core/migrate.rs` |
+//! | [`quiescence`] | `Quiescence` | `core/quiet.rs`, `scheduler.rs` |
 
+mod broadcasts;
 mod delivery;
+mod quiescence;
+mod reductions;
 
 use std::fmt::Debug;
 use std::hash::Hash;
