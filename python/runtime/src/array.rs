@@ -148,7 +148,7 @@ impl Form {
     }
 
     /// The index as Python's objects have it.
-    pub(crate) fn to_python<'py>(&self, py: Python<'py>, index: Index) -> PyResult<Bound<'py, PyAny>> {
+    pub(crate) fn to_python<'py>(self, py: Python<'py>, index: Index) -> PyResult<Bound<'py, PyAny>> {
         let coordinates = self.coordinates(index);
         if self.dimensions == 1 {
             return Ok(coordinates[0].into_pyobject(py)?.into_any());

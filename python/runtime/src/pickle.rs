@@ -25,7 +25,7 @@ type Dumped<'py> = (Bound<'py, PyBytes>, Vec<Bound<'py, PyBytes>>);
 /// Pickles a value into its text and its buffers.
 fn dump<'py>(value: &Bound<'py, PyAny>) -> PyResult<Dumped<'py>> {
     static DUMP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    DUMP.import(value.py(), "colony_runtime._pickle", "dump")?.call1((value,))?.extract().map_err(Into::into)
+    DUMP.import(value.py(), "colony_runtime._pickle", "dump")?.call1((value,))?.extract()
 }
 
 impl Packed {

@@ -279,6 +279,7 @@ impl Element {
         format!("<{}>", self.array.show(self.index))
     }
 
+    #[expect(clippy::type_complexity, reason = "what pickle asks for: a function and its arguments")]
     fn __reduce__(&self, py: Python<'_>) -> PyResult<(Py<PyAny>, (Packed, [u64; 2]))> {
         Ok((restore(py, "restore_element")?, (pack(&self.array), self.index.halves())))
     }
@@ -331,6 +332,7 @@ impl Section {
         format!("<Section of {} elements of {}>", self.indices.len(), self.array.class.name)
     }
 
+    #[expect(clippy::type_complexity, reason = "what pickle asks for: a function and its arguments")]
     fn __reduce__(&self, py: Python<'_>) -> PyResult<(Py<PyAny>, (Packed, Vec<[u64; 2]>))> {
         Ok((
             restore(py, "restore_section")?,
@@ -477,6 +479,7 @@ impl Method {
         })
     }
 
+    #[expect(clippy::type_complexity, reason = "what pickle asks for: a function and its arguments")]
     fn __reduce__(&self, py: Python<'_>) -> PyResult<(Py<PyAny>, (Packed, Option<[u64; 2]>, Py<PyString>))> {
         let element = match &self.target {
             Target::Place(Place::Element(address)) => Some(address.index.halves()),
