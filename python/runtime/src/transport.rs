@@ -70,10 +70,6 @@ impl Transport for Attached {
         Ok(arrived)
     }
 
-    fn is_drained(&self) -> bool {
-        self.inner.is_drained()
-    }
-
     fn wait(&mut self, limit: Duration) -> Result<(), TransportError> {
         let waited = detached(&mut *self.inner, |inner| inner.wait(limit));
         Python::attach(|py| py.check_signals()).map_err(|signal| {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Words of the command line: times, lists of CPUs, duty cycles.
 
+use colony_doctor::remedy::quote;
 use colony_node::cpu::CpuSet;
 
 /// A time as people write it.
@@ -34,22 +35,13 @@ pub(crate) fn some_of(numbers: &[u32]) -> String {
 
 /// The command that was given, for a shell.
 pub(crate) fn command() -> String {
-    let words = std::env::args_os().skip(1).map(|w| quoted(&w.to_string_lossy()));
+    let words = std::env::args_os().skip(1).map(|w| quote(&w.to_string_lossy()));
     std::iter::once("colony".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
-}
-
-/// `word` as a shell takes it for itself.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=@%+".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::quoted;
+    use super::quote as quoted;
 
     #[test]
     fn words_come_through_a_shell_as_they_are() {

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::table;
 use crate::units::{bytes, counted, percent, time};
 
-/// What `colony lb replay` found.
+/// The result of `colony lb replay`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Replay {
     /// [`Replay::SCHEMA`].

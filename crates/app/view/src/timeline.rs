@@ -156,7 +156,7 @@ fn cause(s: &Straggler) -> String {
     }
 }
 
-/// What noise took from all executions.
+/// The time that noise took from all executions.
 fn noise(found: &Stragglers) -> Option<String> {
     let n = found.noise.as_ref()?;
     let mut text = format!("detours hit {} of {}", count(n.hit), counted(n.observed, "observed execution"),);

@@ -13,7 +13,7 @@ pub const SCHEMA: &str = "colony.balance/1";
 /// The largest configuration file, in bytes.
 const MAX_BYTES: usize = 1 << 20;
 
-/// What to do at each point where objects can move.
+/// The load balancing of each iteration.
 ///
 /// ```
 /// let config = colony_balance::config::Config::parse(r#"
@@ -39,7 +39,7 @@ pub struct Config {
     rules: Vec<Rule>,
 }
 
-/// What to do in a range of iterations.
+/// The load balancing in a range of iterations.
 #[derive(Debug)]
 pub struct Rule {
     /// Name of the program's phase that it is for, or any.
@@ -54,7 +54,7 @@ pub struct Rule {
     pub trigger: Trigger,
     /// Synchronization points between two decisions; 1 unless the trigger is periodic.
     pub period: u64,
-    /// What migrations cost.
+    /// The cost of migrations.
     pub cost: CostModel,
 }
 

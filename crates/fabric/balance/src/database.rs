@@ -30,7 +30,7 @@ pub struct Object {
     pub load_s: f64,
     /// Bytes of its packed state: the cost of moving it.
     pub bytes: u64,
-    /// Whether it may move.
+    /// True if it may move.
     pub migratable: bool,
 }
 

@@ -29,7 +29,7 @@ impl std::str::FromStr for Pattern {
     }
 }
 
-/// What to generate. Objects and edges are functions of their number, so that a part can be had without the whole.
+/// The database to generate. Objects and edges are functions of their number, so that a part can be had without the whole.
 #[derive(Clone, Debug)]
 pub struct Generator {
     pes: u32,

@@ -17,7 +17,7 @@ pub enum Trigger {
     WhenItPays,
 }
 
-/// What migrations cost.
+/// The cost of migrations.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CostModel {
@@ -40,7 +40,7 @@ pub struct Verdict {
     pub gain_s: f64,
     /// Seconds that the strategy takes, and the migrations of the PE that has most of them.
     pub cost_s: f64,
-    /// Whether the gain exceeds the cost.
+    /// True if the gain exceeds the cost.
     pub pays: bool,
 }
 

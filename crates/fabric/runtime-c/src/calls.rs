@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a callback can do, without types, so that C functions need to know neither class nor dimensions.
+//! The operations of a callback, without types, so that C functions need to know neither class nor dimensions.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(crate) struct Packet {
     pub(crate) bytes: Bytes,
 }
 
-/// What an object of C is made from.
+/// The argument that an object of C is made from.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Init {
     pub(crate) class: u16,
@@ -57,7 +57,7 @@ pub(crate) enum Elements {
     Group,
 }
 
-/// What every callback with a context can do.
+/// Operations of every callback with a context.
 pub(crate) trait Calls {
     fn pe(&self) -> u32;
     fn pes(&self) -> u32;
@@ -70,11 +70,11 @@ pub(crate) trait Calls {
     fn when_quiet(&mut self, to: At);
     fn exit(&mut self, code: u8);
     fn callback(&mut self, target: Target) -> Callback;
-    /// What only objects can do; none in `start`.
+    /// Operations of objects alone; none in `start`.
     fn object(&mut self) -> Option<&mut dyn ObjectCalls>;
 }
 
-/// What an object can do.
+/// Operations of an object.
 pub(crate) trait ObjectCalls {
     fn load(&self) -> f64;
     fn contribute(&mut self, values: Values, op: Op, to: Callback);

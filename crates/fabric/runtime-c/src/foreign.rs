@@ -136,7 +136,7 @@ pub(crate) fn check(code: c_int, who: &Who<'_>) {
     }
 }
 
-/// What the runtime calls, for each number of dimensions.
+/// The functions that the runtime calls, for each number of dimensions.
 impl<const D: usize> Foreign<D>
 where
     Self: Object,

@@ -31,7 +31,7 @@ pub(crate) enum Callback<'a> {
 }
 
 impl Who<'_> {
-    /// Who runs, as people read it.
+    /// The running callback, for an error message.
     pub(crate) fn show(&self) -> String {
         let callback = match self.callback {
             Callback::Entry(name) => format!("the entry method {name}"),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use colony_balance::BalanceError;
 use colony_balance::config::Config;
-use colony_balance::database::{Database, Edge, Object, Pe};
+use colony_balance::database::{Database, Object, Pe};
 use colony_balance::estimate::{BackgroundEstimator, LoadEstimator};
 use colony_balance::quality::Quality;
 use colony_balance::topology::Topology;
@@ -116,12 +116,11 @@ impl Balancer {
         }
         let mut database = Database::new(of_pes)?;
         let mut addresses = Vec::new();
-        let mut numbers: FxHashMap<Address, u32> = FxHashMap::default();
         let all = loads.iter().flat_map(|l| l.objects.iter().map(move |o| (l.pe, o)));
-        for (pe, object) in all.clone() {
+        for (pe, object) in all {
             let estimator = estimators.entry(object.address).or_default();
             estimator.add(object.load);
-            let number = database.push_object(Object {
+            database.push_object(Object {
                 id: addresses.len() as u64,
                 pe,
                 load_s: estimator.estimate_s().unwrap_or(0.0),
@@ -129,14 +128,6 @@ impl Balancer {
                 migratable: object.migratable,
             })?;
             addresses.push(object.address);
-            numbers.insert(object.address, number);
-        }
-        for (_, object) in all {
-            for (to, messages, bytes) in &object.sent {
-                if let (Some(&from), Some(&to)) = (numbers.get(&object.address), numbers.get(to)) {
-                    database.push_edge(Edge { from, to, bytes: *bytes, messages: *messages })?;
-                }
-            }
         }
         Ok((database, addresses))
     }

@@ -51,7 +51,7 @@ impl Broadcasts {
         self.log.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
-    /// What this PE can acknowledge: it has received all broadcasts below, and every element that left it before has
+    /// The number below which this PE can acknowledge broadcasts: it has received all broadcasts below, and every element that left it before has
     /// arrived elsewhere. `None` if that is not worth a message.
     pub(crate) fn acknowledge(&mut self, leaving: u64) -> Option<u64> {
         self.acknowledge_some(leaving, BATCH)

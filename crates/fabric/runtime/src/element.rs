@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Objects on a PE, with all that belongs to them, in slots.
 
-use std::collections::VecDeque;
-
 use crate::address::Address;
-use crate::broadcasts::Broadcast;
 use crate::class::AnyObject;
+use crate::ledger::Ledger;
 use crate::message::Envelope;
-use crate::order::{Incoming, Outgoing};
 use crate::task::Tasks;
 
 /// An object on this PE.
@@ -18,23 +15,11 @@ pub(crate) struct Element {
     pub(crate) epoch: u32,
     /// `None` while one of its entry methods runs.
     pub(crate) object: Option<AnyObject>,
-    pub(crate) outgoing: Outgoing,
-    pub(crate) incoming: Incoming<Envelope>,
-    /// The array's next broadcast for this object, and those that it was given and has not run.
-    pub(crate) broadcast: u64,
-    pub(crate) given: VecDeque<Broadcast>,
-    pub(crate) reduction: u64,
-    /// Requests it has made.
-    pub(crate) requests: u32,
+    pub(crate) ledger: Ledger<Envelope>,
     pub(crate) tasks: Tasks,
-    pub(crate) synced: bool,
     /// Where it goes when its entry method ends, and whether load balancing counts that.
     pub(crate) leaving: Option<(u32, bool)>,
     pub(crate) removing: bool,
-    /// CPU seconds since the last load balancing.
-    pub(crate) load: f64,
-    /// Messages and bytes sent since then, by receiver; kept only if load balancing wants them.
-    pub(crate) sent: Vec<(Address, u64, u64)>,
 }
 
 /// A place in [`Slots`]. A slot that is used again has another generation.

@@ -12,7 +12,7 @@ use crate::message::{Message, Payload, unpack};
 use crate::object::{Context, Element, Object, Respond};
 use crate::task::{AtDesk, Desk, Request, Task};
 
-/// What a future has of its object: it asks, and the scheduler answers between two of the object's entry methods.
+/// A future's access to its object: the future asks, and the scheduler answers between two of the object's entry methods.
 pub struct Handle<T> {
     desk: Desk<Core>,
     class: PhantomData<fn() -> T>,
@@ -48,8 +48,8 @@ impl<T: Object> Handle<T> {
     pub async fn ask<U: Respond<M>, M: Message>(&self, to: Element<U>, message: M) -> U::Reply {
         let send = move |_: &mut (dyn Any + Send), core: &mut Core, slot: u32| -> Box<dyn Any> {
             let Some(element) = core.slots.get_mut(slot) else { return Box::new(0u32) };
-            element.requests = element.requests.wrapping_add(1).max(1);
-            let (from, request) = (element.address, element.requests);
+            element.ledger.requests = element.ledger.requests.wrapping_add(1).max(1);
+            let (from, request) = (element.address, element.ledger.requests);
             match core.classes.entry_of(TypeId::of::<U>(), TypeId::of::<M>()) {
                 Some((_, entry)) => {
                     let payload = Payload::Typed(Box::new(message));

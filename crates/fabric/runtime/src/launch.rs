@@ -42,9 +42,9 @@ pub enum LaunchError {
     /// The system refused something.
     #[error("{doing}: {source}")]
     System {
-        /// What was tried.
+        /// The operation.
         doing: String,
-        /// What the system said.
+        /// The system's answer.
         source: io::Error,
     },
 }
@@ -268,7 +268,7 @@ impl Launch {
     }
 }
 
-/// What a launcher got of its ranks.
+/// The outcome of waiting for all ranks to join.
 enum Gathered {
     /// The connections of all.
     All(Vec<Stream>),

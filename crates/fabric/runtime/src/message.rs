@@ -3,8 +3,8 @@
 
 use std::any::Any;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::address::Address;
 
@@ -18,9 +18,9 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Message for T {}
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {reason}")]
 pub struct Malformed {
-    /// What was packed or unpacked.
+    /// The value that was packed or unpacked.
     pub what: String,
-    /// What is wrong.
+    /// The problem.
     pub reason: String,
 }
 
@@ -63,8 +63,8 @@ pub(crate) enum Payload {
 }
 
 /// A message on its way to an object.
-#[derive(Debug)]
-pub(crate) struct Envelope {
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Envelope<P = Payload> {
     pub(crate) to: Address,
     pub(crate) from: Address,
     /// The message's number among those of this sender to this receiver.
@@ -79,5 +79,13 @@ pub(crate) struct Envelope {
     pub(crate) entry: u16,
     /// The epoch of the place that it was sent to; 0 if that was not known.
     pub(crate) epoch: u32,
-    pub(crate) payload: Payload,
+    pub(crate) payload: P,
+}
+
+impl<P> Envelope<P> {
+    /// The same message with its content in another form.
+    pub(crate) fn map<Q>(self, f: impl FnOnce(P) -> Q) -> Envelope<Q> {
+        let Self { to, from, number, reply, origin, priority, entry, epoch, payload } = self;
+        Envelope { to, from, number, reply, origin, priority, entry, epoch, payload: f(payload) }
+    }
 }

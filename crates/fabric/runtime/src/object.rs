@@ -21,7 +21,7 @@ pub trait Object: Serialize + DeserializeOwned + Send + 'static {
     /// The index of an element.
     type Index: ArrayIndex;
 
-    /// What every element of an array is made from.
+    /// The argument that every element of an array is made from.
     type Init: Message;
 
     /// The name of the class in reports: by default, that of the type.
@@ -194,7 +194,7 @@ impl<T> fmt::Debug for Section<T> {
     }
 }
 
-/// What an entry method of `T`, or the program's beginning, can do.
+/// The operations of an entry method of `T`, or of the program's beginning.
 pub struct Context<'a, T> {
     pub(crate) core: &'a mut Core,
     /// The object's slot; none at the program's beginning.
@@ -414,6 +414,6 @@ impl<T: Object> Context<'_, T> {
     /// CPU seconds that this object's entry methods have used since the last load balancing.
     #[must_use]
     pub fn load(&self) -> f64 {
-        self.slot.and_then(|s| self.core.slots.get(s)).map_or(0.0, |e| e.load)
+        self.slot.and_then(|s| self.core.slots.get(s)).map_or(0.0, |e| e.ledger.load)
     }
 }

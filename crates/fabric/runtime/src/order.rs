@@ -103,7 +103,7 @@ impl<M> Default for Incoming<M> {
     }
 }
 
-/// What becomes of a message that has arrived.
+/// The fate of a message that has arrived.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Arrival<M> {
     /// It is the next one: deliver it, then those that [`Incoming::next_early`] gives.

@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What PEs send each other, and its bytes between processes.
-
-use std::collections::VecDeque;
+//! Parcels between PEs, and their bytes between processes.
 
 use serde::{Deserialize, Serialize};
 use zerocopy::byteorder::little_endian::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::address::{Address, ArrayId};
-use crate::broadcasts::Broadcast;
 use crate::class::AnyObject;
 use crate::index::Index;
+use crate::ledger::Ledger;
 use crate::location::Place;
 use crate::message::{Envelope, Malformed, Payload, pack, unpack};
-use crate::order::{Incoming, Outgoing};
 use crate::quiescence::Wave;
 use crate::reduction::{Callback, Partial};
 use crate::shape::{Map, Shape};
@@ -29,31 +26,28 @@ pub(crate) enum Parcel {
     System(System),
 }
 
-/// An object that migrates, with all that belongs to it.
-#[derive(Debug)]
-pub(crate) struct Moved {
+impl Parcel {
+    /// Parcels of the search for quiescence are not counted by it.
+    pub(crate) fn is_counted(&self) -> bool {
+        !matches!(self, Self::System(System::Probe { .. } | System::Counts { .. } | System::Steal { .. }))
+    }
+}
+
+/// An object that migrates, with all that belongs to it. `S` and `M` are the forms of its state and its messages.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Moved<S = State, M = Envelope> {
     pub(crate) address: Address,
     pub(crate) epoch: u32,
     /// The PE that it left.
     pub(crate) from: u32,
-    pub(crate) state: State,
-    pub(crate) outgoing: Outgoing,
-    pub(crate) incoming: Incoming<Envelope>,
-    /// The array's next broadcast for this object.
-    pub(crate) broadcast: u64,
-    /// Broadcasts that it was given and has not run.
-    pub(crate) given: VecDeque<Broadcast>,
-    /// The array's next reduction of this object.
-    pub(crate) reduction: u64,
-    /// Requests that the object has made.
-    pub(crate) requests: u32,
-    /// The object waits in `at_sync`.
-    pub(crate) synced: bool,
+    pub(crate) state: S,
+    pub(crate) ledger: Ledger<M>,
     /// The object moves because of a decision of load balancing, which counts arrivals.
     pub(crate) balanced: bool,
-    /// CPU seconds since the last load balancing.
-    pub(crate) load: f64,
 }
+
+/// An object that migrates to another process.
+type PackedMoved = Moved<Vec<u8>, Envelope<Vec<u8>>>;
 
 /// An object's state.
 #[derive(Debug)]
@@ -73,8 +67,6 @@ pub(crate) struct ObjectLoad {
     /// Bytes of its packed state, if known.
     pub(crate) bytes: u64,
     pub(crate) migratable: bool,
-    /// Messages and bytes that it sent, by receiver.
-    pub(crate) sent: Vec<(Address, u64, u64)>,
 }
 
 /// The loads of one PE, for load balancing.
@@ -98,8 +90,6 @@ pub(crate) enum System {
     Create { array: ArrayId, class: u16, shape: Shape, map: Map, init: Vec<u8> },
     /// Creates one element, on its home PE.
     Insert { object: Address, init: Vec<u8> },
-    /// Removes an element.
-    Remove { object: Address },
     /// The number of an array's elements has changed, at its root.
     Count { array: ArrayId, change: i64 },
     /// Asks an array's root for a broadcast.
@@ -128,7 +118,7 @@ pub(crate) enum System {
     /// Asks for the counts of parcels.
     Probe { wave: u64 },
     /// The counts.
-    Counts { wave: u64, pe: u32, counts: Wave },
+    Counts { wave: u64, counts: Wave },
     /// Calls back when no message is under way.
     WhenQuiet { callback: Callback },
     /// An idle PE asks another of its process for an object.
@@ -145,13 +135,6 @@ pub(crate) enum System {
     Resume { round: u64 },
     /// Ends the program.
     Exit { code: u8 },
-}
-
-impl System {
-    /// Parcels of the search for quiescence are not counted by it.
-    pub(crate) const fn is_counted(&self) -> bool {
-        !matches!(self, Self::Probe { .. } | Self::Counts { .. } | Self::Steal { .. })
-    }
 }
 
 /// An address as bytes.
@@ -203,35 +186,6 @@ const MESSAGE: u8 = 1;
 const MOVED: u8 = 2;
 const SYSTEM: u8 = 3;
 
-/// An [`Envelope`] in serde's form: early messages inside an object that migrates.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct PackedEnvelope {
-    head: [Address; 2],
-    number: u64,
-    reply: u32,
-    origin: u32,
-    priority: i32,
-    entry: u16,
-    epoch: u32,
-    message: Vec<u8>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct PackedMoved {
-    address: Address,
-    epoch: u32,
-    from: u32,
-    state: Vec<u8>,
-    outgoing: Outgoing,
-    incoming: Incoming<PackedEnvelope>,
-    broadcast: u64,
-    given: VecDeque<Broadcast>,
-    reduction: u64,
-    requests: u32,
-    flags: [bool; 2],
-    load: f64,
-}
-
 /// Packs the content of a message.
 pub(crate) type PackPayload<'a> = &'a dyn Fn(&Envelope, &mut Vec<u8>) -> Result<(), Malformed>;
 
@@ -255,36 +209,27 @@ pub(crate) fn encode(
             MESSAGE
         }
         Parcel::Moved(moved) => {
-            let mut state = Vec::new();
-            match moved.state {
-                State::Object(object) => pack_state(moved.address, &object, &mut state)?,
-                State::Packed(bytes) => state = bytes,
-            }
+            let Moved { address, epoch, from, state, ledger, balanced } = *moved;
+            let state = match state {
+                State::Object(object) => {
+                    let mut bytes = Vec::new();
+                    pack_state(address, &object, &mut bytes)?;
+                    bytes
+                }
+                State::Packed(bytes) => bytes,
+            };
             let mut failed = None;
-            let incoming = moved.incoming.map(|envelope| {
+            let ledger = ledger.map(|envelope| {
                 let mut message = Vec::new();
                 if let Err(e) = pack_payload(&envelope, &mut message) {
                     failed = Some(e);
                 }
-                packed_envelope(&envelope, message)
+                envelope.map(|_| message)
             });
             if let Some(error) = failed {
                 return Err(error);
             }
-            let moved = PackedMoved {
-                address: moved.address,
-                epoch: moved.epoch,
-                from: moved.from,
-                state,
-                outgoing: moved.outgoing,
-                incoming,
-                broadcast: moved.broadcast,
-                given: moved.given,
-                reduction: moved.reduction,
-                requests: moved.requests,
-                flags: [moved.synced, moved.balanced],
-                load: moved.load,
-            };
+            let moved: PackedMoved = Moved { address, epoch, from, state, ledger, balanced };
             pack(&moved, into)?;
             MOVED
         }
@@ -315,33 +260,6 @@ fn raw(envelope: &Envelope) -> RawEnvelope {
         priority: envelope.priority.into(),
         entry: envelope.entry.into(),
         epoch: envelope.epoch.into(),
-    }
-}
-
-fn packed_envelope(envelope: &Envelope, message: Vec<u8>) -> PackedEnvelope {
-    PackedEnvelope {
-        head: [envelope.to, envelope.from],
-        number: envelope.number,
-        reply: envelope.reply,
-        origin: envelope.origin,
-        priority: envelope.priority,
-        entry: envelope.entry,
-        epoch: envelope.epoch,
-        message,
-    }
-}
-
-fn unpacked_envelope(envelope: PackedEnvelope) -> Envelope {
-    Envelope {
-        to: envelope.head[0],
-        from: envelope.head[1],
-        number: envelope.number,
-        reply: envelope.reply,
-        origin: envelope.origin,
-        priority: envelope.priority,
-        entry: envelope.entry,
-        epoch: envelope.epoch,
-        payload: Payload::Packed(envelope.message),
     }
 }
 
@@ -390,22 +308,10 @@ pub(crate) fn decode(encoded: Encoded<'_>, unpack_payload: UnpackPayload<'_>) ->
             }))
         }
         MOVED => {
-            let moved: PackedMoved = unpack(encoded.bytes)?;
-            Ok(Parcel::Moved(Box::new(Moved {
-                address: moved.address,
-                epoch: moved.epoch,
-                from: moved.from,
-                state: State::Packed(moved.state),
-                outgoing: moved.outgoing,
-                incoming: moved.incoming.map(unpacked_envelope),
-                broadcast: moved.broadcast,
-                given: moved.given,
-                reduction: moved.reduction,
-                requests: moved.requests,
-                synced: moved.flags[0],
-                balanced: moved.flags[1],
-                load: moved.load,
-            })))
+            let Moved { address, epoch, from, state, ledger, balanced }: PackedMoved = unpack(encoded.bytes)?;
+            let ledger = ledger.map(|envelope| envelope.map(Payload::Packed));
+            let state = State::Packed(state);
+            Ok(Parcel::Moved(Box::new(Moved { address, epoch, from, state, ledger, balanced })))
         }
         SYSTEM => Ok(Parcel::System(unpack(encoded.bytes)?)),
         kind => Err(Malformed::new("a parcel", format!("is of kind {kind}, which does not exist"))),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What connects a PE to the others: channels inside the process, a transport to other processes.
+//! The connections of a PE to the others: channels inside the process, a transport to other processes.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::parcel::Parcel;
 use crate::transport::{Transport, TransportError};
 
-/// What a PE receives from its process.
+/// Mail of a PE from its process.
 pub(crate) enum Mail {
     /// A parcel of another PE of the process.
     Parcel(Parcel),

@@ -26,7 +26,7 @@ pub(crate) struct Wave {
     pub(crate) synced: u64,
 }
 
-/// What is known after a wave.
+/// The result of a wave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Answers are missing.
@@ -50,7 +50,7 @@ pub(crate) struct Quiescence {
     wave: Wave,
     last: Option<Wave>,
     pub(crate) is_asking: bool,
-    /// What is called back at quiescence.
+    /// Callbacks at quiescence.
     pub(crate) callbacks: Vec<Callback>,
 }
 

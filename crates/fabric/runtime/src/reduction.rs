@@ -133,7 +133,7 @@ pub enum Callback {
     Exit,
 }
 
-/// What has been combined of one reduction.
+/// The combined contributions of one reduction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Partial {
     /// Contributions in it.
@@ -164,7 +164,7 @@ impl Partial {
 /// The reductions of one array, on one PE.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reductions {
-    /// What has been combined, by the reduction's number.
+    /// The combined contributions, by the reduction's number.
     partial: BTreeMap<u64, Partial>,
     /// Elements here, by the number of the reduction that they contribute to next.
     next: BTreeMap<u64, u64>,

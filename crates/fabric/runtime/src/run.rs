@@ -43,7 +43,7 @@ pub enum RunError {
 /// The program's beginning.
 type Begin = Box<dyn FnOnce(&mut Context<'_, Main>) + Send>;
 
-/// What a PE leaves.
+/// The end of a PE: its result and its counts.
 struct Ended {
     failure: Option<Failure>,
     exit: Option<u8>,

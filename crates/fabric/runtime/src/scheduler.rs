@@ -17,7 +17,7 @@ const SLEEP: Duration = Duration::from_millis(1);
 /// A program that has been idle for so long may hang.
 const HANG: Duration = Duration::from_secs(1);
 
-/// What an idle PE remembers.
+/// The state of an idle PE.
 struct Idle {
     looks: u32,
     since: Option<Instant>,

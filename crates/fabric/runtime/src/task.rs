@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// What runs with the object and the PE: `C` is the PE, the number the object's slot.
+/// A function that runs with the object and the PE: `C` is the PE, the number the object's slot.
 pub(crate) type Action<C> = Box<dyn FnOnce(&mut (dyn Any + Send), &mut C, u32) -> Box<dyn Any>>;
 /// A condition of the object.
 pub(crate) type Condition = Box<dyn Fn(&(dyn Any + Send)) -> bool>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an event costs: beside a bare reading of the counter, and with the recorder off.
+//! The cost of an event: beside a bare reading of the counter, and with the recorder off.
 #![allow(missing_docs, reason = "criterion's macros define undocumented items")]
 
 use std::hint::black_box;

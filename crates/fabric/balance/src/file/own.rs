@@ -147,7 +147,7 @@ impl<'de> Visitor<'de> for Rows<'_> {
 /// Writes a database as a file of ours.
 ///
 /// # Errors
-/// Those of the writer.
+/// Errors of the writer.
 pub fn write(database: &Database, mut to: impl Write) -> std::io::Result<()> {
     let equal = database.pes().iter().all(|p| *p == Pe::default());
     let pes = if equal {
@@ -163,7 +163,7 @@ pub fn write(database: &Database, mut to: impl Write) -> std::io::Result<()> {
 /// Writes a generated database, in the memory of its PEs. `progress` is told each object's number.
 ///
 /// # Errors
-/// Those of the writer.
+/// Errors of the writer.
 pub fn write_generated(
     generator: &Generator,
     mut to: impl Write,

@@ -225,7 +225,7 @@ const COLLECTION: u32 = 7;
 /// Writes the file of one rank, with one phase: the tasks that `placement` puts there, and the messages that they send.
 ///
 /// # Errors
-/// Those of the writer.
+/// Errors of the writer.
 ///
 /// # Panics
 /// The placement is not of this database; see [`Database::check_placement`].

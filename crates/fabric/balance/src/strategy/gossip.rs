@@ -59,7 +59,7 @@ struct Heard {
     time_s: f64,
 }
 
-/// What each PE has heard in one iteration.
+/// The loads that each PE has heard of in one iteration.
 struct Knowledge {
     of: Vec<Vec<Heard>>,
     most: usize,

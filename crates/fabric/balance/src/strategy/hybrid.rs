@@ -20,7 +20,7 @@ pub struct Hybrid {
     pub domain: u32,
     /// Load of a domain that the root allows, over its share.
     pub tolerance: f64,
-    /// Whether objects that exchange messages are put together where loads allow it.
+    /// True if objects that exchange messages are put together where loads allow it.
     pub communication: bool,
 }
 
@@ -72,7 +72,7 @@ struct Transfer {
     work: f64,
 }
 
-/// What a run of the tree took.
+/// The effort of a run of the tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TreeEffort {
     /// Bytes of load database on the PE that has most of it.

@@ -27,16 +27,16 @@ pub use refine::{GreedyRefine, Refine};
 pub use rotate::Rotate;
 pub use topology::TopologyAware;
 
-/// What a strategy decided, and what it cost.
+/// A strategy's decision and its effort.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// The new PE of each object, in the order of the objects' numbers.
     pub placement: Vec<u32>,
-    /// What the strategy took.
+    /// The strategy's effort.
     pub effort: Effort,
 }
 
-/// What a strategy took besides time.
+/// A strategy's effort besides time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effort {
     /// Bytes of load database on the PE that has most of it: the whole database for a central strategy.

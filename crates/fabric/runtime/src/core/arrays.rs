@@ -5,8 +5,7 @@ use super::{ArrayState, Core, Ready};
 use crate::address::{Address, ArrayId};
 use crate::broadcasts::Broadcasts;
 use crate::element::Element;
-use crate::index::Index;
-use crate::order::{Incoming, Outgoing};
+use crate::ledger::Ledger;
 use crate::parcel::{Parcel, System};
 use crate::reduction::Reductions;
 use crate::shape::{Map, Shape};
@@ -25,10 +24,7 @@ impl Core {
             ));
             return id;
         }
-        for pe in (0..self.pes()).filter(|&pe| pe != self.pe()).collect::<Vec<_>>() {
-            let system = System::Create { array: id, class, shape, map, init: init.clone() };
-            self.post(pe, Parcel::System(system));
-        }
+        self.post_to_others(|| System::Create { array: id, class, shape, map, init: init.clone() });
         self.add_array(id, class, shape, map, &init);
         id
     }
@@ -88,18 +84,10 @@ impl Core {
             class,
             epoch: 0,
             object: None,
-            outgoing: Outgoing::default(),
-            incoming: Incoming::default(),
-            broadcast: array.broadcasts.count(),
-            given: Default::default(),
-            reduction: 0,
-            requests: 0,
+            ledger: Ledger::new(array.broadcasts.count()),
             tasks: Vec::new(),
-            synced: false,
             leaving: None,
             removing: false,
-            load: 0.0,
-            sent: Vec::new(),
         });
         let classes = self.classes;
         let Some(info) = classes.get(class) else { return };
@@ -117,7 +105,7 @@ impl Core {
 
     /// Gives an element a slot, and makes it known on this PE.
     pub(crate) fn settle(&mut self, element: Element) -> u32 {
-        let (address, reduction, synced) = (element.address, element.reduction, element.synced);
+        let (address, reduction, synced) = (element.address, element.ledger.reduction, element.ledger.synced);
         let id = self.slots.insert(Box::new(element));
         if let Some(array) = self.arrays.get_mut(&address.array) {
             array.here.insert(address.index, id.at);
@@ -135,10 +123,10 @@ impl Core {
         let element = self.slots.remove(slot)?;
         if let Some(array) = self.arrays.get_mut(&element.address.array) {
             array.here.remove(&element.address.index);
-            array.reductions.leave(element.reduction);
+            array.reductions.leave(element.ledger.reduction);
             if array.shape != Shape::Group {
                 self.balancer.participants -= 1;
-                self.balancer.synced -= u64::from(element.synced);
+                self.balancer.synced -= u64::from(element.ledger.synced);
             }
         }
         Some(element)
@@ -169,21 +157,16 @@ impl Core {
         self.check_sync();
     }
 
-    /// All elements of an array on this PE.
-    pub(crate) fn elements_here(&self, array: ArrayId) -> Vec<(Index, u32)> {
-        self.arrays.get(&array).map_or_else(Vec::new, |a| a.here.iter().map(|(i, s)| (*i, *s)).collect())
-    }
-
     /// Gives an element that has arrived the broadcasts that it missed, and queues all that it has not run.
     pub(crate) fn give_broadcasts(&mut self, slot: u32) {
         let id = self.slots.id(slot);
         let Some(element) = self.slots.get_mut(slot) else { return };
         let Some(array) = self.arrays.get(&element.address.array) else { return };
-        while let Some(missed) = array.broadcasts.get(element.broadcast) {
-            element.given.push_back(missed.clone());
-            element.broadcast += 1;
+        while let Some(missed) = array.broadcasts.get(element.ledger.broadcast) {
+            element.ledger.given.push_back(missed.clone());
+            element.ledger.broadcast += 1;
         }
-        for _ in 0..element.given.len() {
+        for _ in 0..element.ledger.given.len() {
             self.push(0, Ready::Broadcast(id));
         }
     }

@@ -20,14 +20,14 @@ impl Core {
     pub(crate) fn at_sync(&mut self, slot: u32) {
         let Some(element) = self.slots.get_mut(slot) else { return };
         let address = element.address;
-        if element.synced || !self.takes_part(address) {
+        if element.ledger.synced || !self.takes_part(address) {
             let object = self.show(address);
             return self.fail_program(format!(
                 "{object} calls at_sync: an element of a group, or one that has called it before resume, cannot"
             ));
         }
         if let Some(element) = self.slots.get_mut(slot) {
-            element.synced = true;
+            element.ledger.synced = true;
         }
         self.balancer.synced += 1;
         self.check_sync();
@@ -40,19 +40,18 @@ impl Core {
             return;
         }
         let taking_part: Vec<u32> =
-            self.slots.iter().filter(|(_, e)| e.synced).map(|(slot, _)| slot).collect();
+            self.slots.iter().filter(|(_, e)| e.ledger.synced).map(|(slot, _)| slot).collect();
         self.balancer.is_reported = true;
         let mut objects = Vec::with_capacity(taking_part.len());
         for slot in taking_part {
             let Some(element) = self.slots.get_mut(slot) else { continue };
             let info = self.classes.get(element.class);
-            let load = std::mem::take(&mut element.load);
+            let load = std::mem::take(&mut element.ledger.load);
             objects.push(ObjectLoad {
                 address: element.address,
                 load,
                 bytes: element.object.as_ref().map_or(0, |o| info.map_or(0, |i| (i.bytes)(&**o))),
                 migratable: element.tasks.is_empty(),
-                sent: std::mem::take(&mut element.sent),
             });
         }
         let (stolen, wall) = self.load.take_interval();
@@ -140,10 +139,11 @@ impl Core {
         self.balancer.synced = 0;
         self.balancer.is_reported = false;
         self.balancer.is_called = false;
-        let synced: Vec<u32> = self.slots.iter().filter(|(_, e)| e.synced).map(|(slot, _)| slot).collect();
+        let synced: Vec<u32> =
+            self.slots.iter().filter(|(_, e)| e.ledger.synced).map(|(slot, _)| slot).collect();
         for slot in synced {
             if let Some(element) = self.slots.get_mut(slot) {
-                element.synced = false;
+                element.ledger.synced = false;
             }
             let id = self.slots.id(slot);
             self.push(0, Ready::Resume(id));

@@ -75,11 +75,12 @@ impl Core {
         }
         let broadcast = Broadcast { entry, message: Arc::from(message) };
         state.broadcasts.arrive(broadcast.clone());
-        for (_, slot) in self.elements_here(array) {
+        let slots: Vec<u32> = state.here.values().copied().collect();
+        for slot in slots {
             let id = self.slots.id(slot);
-            if let Some(element) = self.slots.get_mut(slot).filter(|e| e.broadcast == number) {
-                element.broadcast += 1;
-                element.given.push_back(broadcast.clone());
+            if let Some(element) = self.slots.get_mut(slot).filter(|e| e.ledger.broadcast == number) {
+                element.ledger.broadcast += 1;
+                element.ledger.given.push_back(broadcast.clone());
                 self.push(0, super::Ready::Broadcast(id));
             }
         }
@@ -104,9 +105,7 @@ impl Core {
         let pes = self.pes();
         let Some(state) = self.arrays.get_mut(&array) else { return };
         let Some(below) = state.broadcasts.done(pe, pes, below) else { return };
-        for pe in (0..pes).filter(|&pe| pe != self.pe()).collect::<Vec<_>>() {
-            self.post(pe, Parcel::System(System::Trim { array, below }));
-        }
+        self.post_to_others(|| System::Trim { array, below });
         if let Some(state) = self.arrays.get_mut(&array) {
             state.broadcasts.trim(below);
         }
@@ -130,7 +129,7 @@ impl Core {
         for &index in to {
             let address = Address { array, index };
             let number = match slot.and_then(|s| self.slots.get_mut(s)) {
-                Some(element) => element.outgoing.next(address),
+                Some(element) => element.ledger.outgoing.next(address),
                 None => self.outgoing.next(address),
             };
             let pe = match (self.slot_of(address), self.home_of(address)) {
@@ -176,8 +175,8 @@ impl Core {
     /// An element contributes to its next reduction.
     pub(crate) fn contribute(&mut self, slot: u32, values: Values, op: Op, callback: Callback) {
         let Some(element) = self.slots.get_mut(slot) else { return };
-        let (address, number) = (element.address, element.reduction);
-        element.reduction += 1;
+        let (address, number) = (element.address, element.ledger.reduction);
+        element.ledger.reduction += 1;
         let values =
             if op == Op::Gather { Values::Gathered(vec![(address.index.halves(), values)]) } else { values };
         let part = Partial { count: 1, op, values, callback };

@@ -23,15 +23,8 @@ impl Core {
             epoch: place.epoch,
             from: self.pe(),
             state: State::Object(object),
-            outgoing: element.outgoing,
-            incoming: element.incoming,
-            broadcast: element.broadcast,
-            given: element.given,
-            reduction: element.reduction,
-            requests: element.requests,
-            synced: element.synced,
+            ledger: element.ledger,
             balanced,
-            load: element.load,
         };
         self.counts.departed += 1;
         if let Some(state) = self.arrays.get_mut(&array) {
@@ -66,18 +59,10 @@ impl Core {
             class,
             epoch: moved.epoch,
             object: Some(object),
-            outgoing: moved.outgoing,
-            incoming: moved.incoming,
-            broadcast: moved.broadcast,
-            given: moved.given,
-            reduction: moved.reduction,
-            requests: moved.requests,
+            ledger: moved.ledger,
             tasks: Vec::new(),
-            synced: moved.synced,
             leaving: None,
             removing: false,
-            load: moved.load,
-            sent: Vec::new(),
         });
         if let Some(home) = self.home_of(address)
             && let Some(home) = self.locations.arrived(address, moved.epoch, home)
@@ -89,7 +74,7 @@ impl Core {
         let id = self.slots.id(slot);
         self.push(0, Ready::Arrived(id));
         self.give_broadcasts(slot);
-        let due = self.slots.get_mut(slot).map(|e| e.incoming.take_due()).unwrap_or_default();
+        let due = self.slots.get_mut(slot).map(|e| e.ledger.incoming.take_due()).unwrap_or_default();
         for envelope in due {
             self.push(envelope.priority, Ready::Message(Some(id), envelope));
         }

@@ -11,7 +11,6 @@ mod send;
 mod system;
 mod tasks;
 
-use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Instant;
 
@@ -27,6 +26,7 @@ use crate::location::Locations;
 use crate::message::{Envelope, Payload};
 use crate::order::Outgoing;
 use crate::port::Port;
+use crate::queued::Queued;
 use crate::quiescence::Quiescence;
 use crate::reduction::{Callback, Reductions};
 use crate::shape::{Map, Shape};
@@ -57,56 +57,12 @@ pub(crate) enum Ready {
     Arrived(SlotId),
 }
 
-/// Something to run that is not of the usual priority.
-struct Prior {
-    priority: i32,
-    number: u64,
-    ready: Ready,
-}
-
-impl PartialEq for Prior {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-impl Eq for Prior {}
-impl PartialOrd for Prior {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Prior {
-    // the heap gives its largest first
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.priority, other.number).cmp(&(self.priority, self.number))
-    }
-}
-
 /// A message that is sent later.
 struct Timer {
-    due: Instant,
-    number: u64,
     from: Address,
     to: Address,
     entry: u16,
     payload: Payload,
-}
-
-impl PartialEq for Timer {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-impl Eq for Timer {}
-impl PartialOrd for Timer {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Timer {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.due, other.number).cmp(&(self.due, self.number))
-    }
 }
 
 /// An array, on this PE.
@@ -153,8 +109,10 @@ pub(crate) struct Core {
     /// Messages for objects that will arrive or be created here.
     kept: FxHashMap<Address, Vec<Envelope>>,
     queue: VecDeque<Ready>,
-    prior: BinaryHeap<Prior>,
-    timers: BinaryHeap<Timer>,
+    /// Ready items of another priority than 0, by priority and number.
+    prior: BinaryHeap<Queued<(i32, u64), Ready>>,
+    /// By when they are due and number.
+    timers: BinaryHeap<Queued<(Instant, u64), Timer>>,
     /// Numbers things that have to keep their order.
     number: u64,
     /// Numbers of messages that no object sends.
@@ -228,16 +186,16 @@ impl Core {
             self.queue.push_back(ready);
         } else {
             self.number += 1;
-            self.prior.push(Prior { priority, number: self.number, ready });
+            self.prior.push(Queued { key: (priority, self.number), item: ready });
         }
     }
 
     /// The next thing to run: negative priorities first, then the usual, then positive ones.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Ready> {
-        let urgent = self.prior.peek().is_some_and(|p| p.priority < 0);
+        let urgent = self.prior.peek().is_some_and(|p| p.key.0 < 0);
         if urgent || self.queue.is_empty() {
-            return self.prior.pop().map(|p| p.ready);
+            return self.prior.pop().map(|p| p.item);
         }
         self.queue.pop_front()
     }
@@ -288,11 +246,11 @@ impl Core {
             return None;
         }
         let now = Instant::now();
-        while self.timers.peek().is_some_and(|t| t.due <= now) {
-            let Some(timer) = self.timers.pop() else { break };
+        while self.timers.peek().is_some_and(|t| t.key.0 <= now) {
+            let Some(Queued { item: timer, .. }) = self.timers.pop() else { break };
             self.send_from(timer.from, timer.to, timer.entry, timer.payload, 0, 0);
         }
-        self.timers.peek().map(|t| t.due)
+        self.timers.peek().map(|t| t.key.0)
     }
 
     pub(crate) fn has_timers(&self) -> bool {
@@ -308,7 +266,7 @@ impl Core {
         payload: Payload,
     ) {
         self.number += 1;
-        self.timers.push(Timer { due, number: self.number, from, to, entry, payload });
+        self.timers.push(Queued { key: (due, self.number), item: Timer { from, to, entry, payload } });
     }
 
     /// Sends the result of a reduction, or a quiescence, where it belongs.

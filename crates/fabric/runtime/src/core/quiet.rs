@@ -24,7 +24,7 @@ impl Core {
 
     pub(crate) fn answer_probe(&mut self, wave: u64) {
         let tasks = self.slots.iter().map(|(_, e)| e.tasks.len() as u64).sum();
-        let synced = self.slots.iter().filter(|(_, e)| e.synced).count() as u64;
+        let synced = self.slots.iter().filter(|(_, e)| e.ledger.synced).count() as u64;
         let counts = Wave {
             answers: 1,
             sent: self.quiescence.sent,
@@ -35,7 +35,7 @@ impl Core {
             tasks,
             synced,
         };
-        self.post(0, Parcel::System(System::Counts { wave, pe: self.pe(), counts }));
+        self.post(0, Parcel::System(System::Counts { wave, counts }));
     }
 
     pub(crate) fn take_counts(&mut self, wave: u64, counts: Wave) {

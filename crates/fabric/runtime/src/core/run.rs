@@ -42,10 +42,11 @@ impl Core {
         };
         let (id, from) = (self.slots.id(slot), envelope.from);
         let Some(element) = self.slots.get_mut(slot) else { return };
-        match element.incoming.arrive(from, envelope.number, envelope) {
+        match element.ledger.incoming.arrive(from, envelope.number, envelope) {
             Arrival::Deliver(envelope) => {
                 self.execute(slot, envelope);
-                while let Some(next) = self.slots.current(id).and_then(|e| e.incoming.next_early(from)) {
+                while let Some(next) = self.slots.current(id).and_then(|e| e.ledger.incoming.next_early(from))
+                {
                     self.execute(slot, next);
                 }
             }
@@ -69,7 +70,7 @@ impl Core {
         let cpu = self.load.lap();
         if let Some(element) = self.slots.get_mut(slot) {
             element.object = Some(object);
-            element.load += cpu;
+            element.ledger.load += cpu;
         }
     }
 
@@ -117,7 +118,7 @@ impl Core {
     fn run_broadcast(&mut self, id: SlotId) {
         let Some(element) = self.slots.current(id) else { return };
         let (to, class) = (element.address, element.class);
-        let Some(Broadcast { entry, message }) = element.given.pop_front() else { return };
+        let Some(Broadcast { entry, message }) = element.ledger.given.pop_front() else { return };
         let unpacked = self.classes.entry(class, entry).and_then(|info| (info.unpack)(&message));
         let payload = match unpacked {
             Ok(message) => Payload::Typed(message),
@@ -148,7 +149,7 @@ impl Core {
         self.after_entry(id.at);
     }
 
-    /// What an object asked for while its entry method ran: to wait, to leave, to be removed.
+    /// Carries out the object's requests during its entry method: to wait, to leave, to be removed.
     #[inline]
     pub(crate) fn after_entry(&mut self, slot: u32) {
         let Some(element) = self.slots.get(slot) else { return };
@@ -173,7 +174,7 @@ impl Core {
         }
     }
 
-    /// What runs, as people read it.
+    /// The running entry method or hook, for an error message.
     pub(crate) fn show_running(&self) -> Option<String> {
         Some(match self.running? {
             Running::Entry(to, class, entry) => {

@@ -39,7 +39,7 @@ impl Core {
         reply: u32,
     ) {
         let (from, number) = match slot.and_then(|s| self.slots.get_mut(s)) {
-            Some(element) => (from, element.outgoing.next(to)),
+            Some(element) => (from, element.ledger.outgoing.next(to)),
             // the object has left this PE, as a timer's may have: then the PE is the sender
             None => (Address::pe(self.pe()), self.outgoing.next(to)),
         };
@@ -90,11 +90,10 @@ impl Core {
 
     /// Sends a parcel to a PE.
     pub(crate) fn post(&mut self, pe: u32, parcel: Parcel) {
-        let counted = !matches!(&parcel, Parcel::System(system) if !system.is_counted());
         if pe == self.pe() {
             return self.receive(parcel);
         }
-        if counted {
+        if parcel.is_counted() {
             self.quiescence.sent += 1;
         }
         if self.port.is_here(pe) {
@@ -102,6 +101,15 @@ impl Core {
         }
         if let Err(error) = self.post_remote(pe, parcel) {
             self.fail_program(error);
+        }
+    }
+
+    /// Sends a message of the runtime to every other PE.
+    pub(crate) fn post_to_others(&mut self, system: impl Fn() -> System) {
+        for pe in 0..self.pes() {
+            if pe != self.pe() {
+                self.post(pe, Parcel::System(system()));
+            }
         }
     }
 
@@ -195,7 +203,7 @@ impl Core {
     }
 
     fn receive_counted(&mut self, parcel: Parcel) {
-        if !matches!(&parcel, Parcel::System(system) if !system.is_counted()) {
+        if parcel.is_counted() {
             self.quiescence.received += 1;
         }
         self.receive(parcel);

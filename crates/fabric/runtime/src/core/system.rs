@@ -8,7 +8,7 @@ use crate::parcel::{Parcel, System};
 /// The array that a message is about, if the receiver has to know it.
 fn array_of(system: &System) -> Option<ArrayId> {
     match system {
-        System::Insert { object, .. } | System::Remove { object } => Some(object.array),
+        System::Insert { object, .. } => Some(object.array),
         System::Count { array, .. }
         | System::Ask { array, .. }
         | System::Broadcast { array, .. }
@@ -38,11 +38,6 @@ impl Core {
                 self.add_array(array, class, shape, map, &init)
             }
             System::Insert { object, init } => self.insert_here(object, &init),
-            System::Remove { object } => {
-                if let Some(slot) = self.slot_of(object) {
-                    self.remove(slot);
-                }
-            }
             System::Count { array, change } => {
                 if let Some(state) = self.arrays.get_mut(&array) {
                     state.elements = state.elements.saturating_add_signed(change);
@@ -66,7 +61,7 @@ impl Core {
             System::Partial { array, number, part } => self.take_partial(array, number, part),
             System::Reply { to, request, message } => self.take_reply(to, request, message),
             System::Probe { wave } => self.answer_probe(wave),
-            System::Counts { wave, pe: _, counts } => self.take_counts(wave, counts),
+            System::Counts { wave, counts } => self.take_counts(wave, counts),
             System::WhenQuiet { callback } => self.quiescence.callbacks.push(callback),
             System::Steal { thief } => self.give_to(thief),
             System::Loads(loads) => self.take_loads(loads),
@@ -80,9 +75,7 @@ impl Core {
 
     /// Ends the program on all PEs.
     pub(crate) fn exit_all(&mut self, code: u8) {
-        for pe in (0..self.pes()).filter(|&pe| pe != self.pe()).collect::<Vec<_>>() {
-            self.post(pe, Parcel::System(System::Exit { code }));
-        }
+        self.post_to_others(|| System::Exit { code });
         self.exit = Some(code);
     }
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use stateright::{Model, Property};
 
+use super::{Channels, PES};
 use crate::broadcasts::{Broadcast, Broadcasts};
 
-const PES: usize = 3;
 const ELEMENTS: usize = 2;
 
 /// The PE that numbers the broadcasts.
@@ -46,7 +46,7 @@ struct Pe {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct State {
     pes: [Pe; PES],
-    channels: [[VecDeque<Parcel>; PES]; PES],
+    channels: Channels<Parcel>,
     unsent: u64,
     migrations: u8,
     /// A broadcast ran twice or out of order, or reached a PE out of order.
@@ -104,7 +104,7 @@ impl BroadcastModel {
         if from == to {
             return self.receive(state, from, to, parcel);
         }
-        state.channels[from][to].push_back(parcel);
+        state.channels.send(from, to, parcel);
     }
 
     fn receive(&self, state: &mut State, from: usize, at: usize, parcel: Parcel) {
@@ -189,7 +189,7 @@ impl Model for BroadcastModel {
         };
         vec![State {
             pes: std::array::from_fn(pe),
-            channels: Default::default(),
+            channels: Channels::default(),
             unsent: self.broadcasts,
             migrations: self.migrations,
             is_wrong: false,
@@ -214,11 +214,7 @@ impl Model for BroadcastModel {
                     actions.extend((0..PES).filter(|&to| to != at).map(|to| Action::Migrate(at, number, to)));
                 }
             }
-            for (to, channel) in state.channels[at].iter().enumerate() {
-                if !channel.is_empty() {
-                    actions.push(Action::Receive(at, to));
-                }
-            }
+            actions.extend(state.channels.filled(at).map(|to| Action::Receive(at, to)));
         }
     }
 
@@ -232,7 +228,7 @@ impl Model for BroadcastModel {
                 self.take_broadcast(&mut state, ROOT, number);
             }
             Action::Receive(from, to) => {
-                let parcel = state.channels[from][to].pop_front()?;
+                let parcel = state.channels.receive(from, to)?;
                 self.receive(&mut state, from, to, parcel);
             }
             Action::Run(at, element) => {
@@ -288,13 +284,13 @@ impl Model for BroadcastModel {
                 |_, state| {
                     let has =
                         |p: &Parcel| matches!(p, Parcel::Moved(_, element) if !element.given.is_empty());
-                    state.channels.iter().flatten().flatten().any(has)
+                    state.channels.parcels().any(has)
                 },
             ),
             Property::<Self>::sometimes("a log is trimmed while an element is under way", |_, state| {
                 let is_moved = |p: &Parcel| matches!(p, Parcel::Moved(..));
                 let is_trimmed = |pe: &Pe| pe.broadcasts.count() > 0 && pe.broadcasts.get(0).is_none();
-                state.channels.iter().flatten().flatten().any(is_moved) && state.pes.iter().any(is_trimmed)
+                state.channels.parcels().any(is_moved) && state.pes.iter().any(is_trimmed)
             }),
         ]
     }

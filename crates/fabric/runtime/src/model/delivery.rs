@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 
 use stateright::{Model, Property};
 
+use super::{Channels, PES};
 use crate::address::{Address, ArrayId};
 use crate::index::Index;
 use crate::location::{Locations, Place, Route};
 use crate::order::{Arrival, Incoming, Outgoing};
 
-const PES: usize = 3;
 const OBJECTS: usize = 2;
 
 /// A message that crosses so many channels goes in circles, if it is not sent to newer and newer places.
@@ -59,8 +59,7 @@ struct Pe {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct State {
     pes: [Pe; PES],
-    /// `channels[from][to]`
-    channels: [[VecDeque<Parcel>; PES]; PES],
+    channels: Channels<Parcel>,
     /// Migrations that may still happen.
     migrations: u8,
     /// Messages that each object may still send.
@@ -112,7 +111,7 @@ pub(super) enum Fault {
     NumbersStay,
 }
 
-/// What is checked.
+/// The model's parameters.
 #[derive(Clone, Debug)]
 pub(super) struct Delivery {
     pub(super) homes: [usize; OBJECTS],
@@ -146,7 +145,7 @@ impl Delivery {
         if let Parcel::Message(message) = &mut parcel {
             message.hops += u8::from(self.has(Fault::NoEpochInMessages));
         }
-        state.channels[from][to].push_back(parcel);
+        state.channels.send(from, to, parcel);
     }
 
     /// `Core::receive`
@@ -290,9 +289,10 @@ impl Delivery {
         if self.fault.is_some() {
             return None;
         }
-        for (from, channels) in state.channels.iter().enumerate() {
-            for (to, channel) in channels.iter().enumerate() {
-                let Some(Parcel::Located(object, place)) = channel.front() else { continue };
+        for from in 0..PES {
+            for to in 0..PES {
+                let first = state.channels.between(from, to).front();
+                let Some(Parcel::Located(object, place)) = first else { continue };
                 let pe = &state.pes[to];
                 let known = pe.locations.place(address(*object));
                 if known.is_some_and(|known| known.epoch >= place.epoch) && pe.kept[*object].is_empty() {
@@ -335,7 +335,7 @@ impl Delivery {
     }
 
     fn messages<'a>(&self, state: &'a State) -> impl Iterator<Item = &'a Message> + use<'a> {
-        let under_way = state.channels.iter().flatten().flatten().filter_map(|p| match p {
+        let under_way = state.channels.parcels().filter_map(|p| match p {
             Parcel::Message(message) => Some(message),
             _ => None,
         });
@@ -365,7 +365,7 @@ impl Model for Delivery {
         };
         vec![State {
             pes: std::array::from_fn(pe),
-            channels: Default::default(),
+            channels: Channels::default(),
             migrations: self.migrations,
             unsent: self.messages,
             delivered: [0; OBJECTS],
@@ -405,11 +405,7 @@ impl Model for Delivery {
                     }
                 }
             }
-            for (to, channel) in state.channels[at].iter().enumerate() {
-                if !channel.is_empty() {
-                    actions.push(Action::Receive(at, to));
-                }
-            }
+            actions.extend(state.channels.filled(at).map(|to| Action::Receive(at, to)));
         }
     }
 
@@ -436,7 +432,7 @@ impl Model for Delivery {
             }
             Action::Migrate(object, to) => self.migrate(&mut state, place_of(object)?, object, to),
             Action::Receive(from, to) => {
-                let parcel = state.channels[from][to].pop_front()?;
+                let parcel = state.channels.receive(from, to)?;
                 self.receive(&mut state, to, parcel);
             }
             Action::Run(at, place, leave) => {
@@ -461,7 +457,7 @@ impl Model for Delivery {
             }),
             Property::<Self>::sometimes("early messages migrate", |_, state| {
                 let moved = |p: &Parcel| matches!(p, Parcel::Moved(_, object) if object.incoming.early() > 0);
-                state.channels.iter().flatten().flatten().any(moved)
+                state.channels.parcels().any(moved)
             }),
             Property::<Self>::sometimes("a message waits", |_, state| {
                 state.pes.iter().any(|pe| pe.kept.iter().any(|kept| !kept.is_empty()))

@@ -18,10 +18,49 @@ mod delivery;
 mod quiescence;
 mod reductions;
 
+use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::hash::Hash;
 
 use stateright::{Checker, HasDiscoveries, Model};
+
+/// PEs of every model.
+const PES: usize = 3;
+
+/// The parcels between PEs: in order from one PE to another.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Channels<P>([[VecDeque<P>; PES]; PES]);
+
+impl<P> Default for Channels<P> {
+    fn default() -> Self {
+        Self(Default::default())
+    }
+}
+
+impl<P> Channels<P> {
+    fn send(&mut self, from: usize, to: usize, parcel: P) {
+        self.0[from][to].push_back(parcel);
+    }
+
+    fn receive(&mut self, from: usize, to: usize) -> Option<P> {
+        self.0[from][to].pop_front()
+    }
+
+    /// The parcels from one PE to another.
+    fn between(&self, from: usize, to: usize) -> &VecDeque<P> {
+        &self.0[from][to]
+    }
+
+    /// All parcels under way.
+    fn parcels(&self) -> impl Iterator<Item = &P> {
+        self.0.iter().flatten().flatten()
+    }
+
+    /// PEs to which a parcel of this one can arrive next.
+    fn filled(&self, from: usize) -> impl Iterator<Item = usize> {
+        (0..PES).filter(move |&to| !self.0[from][to].is_empty())
+    }
+}
 
 /// Checks all states of a model. With `is_covered`, the states that make the check worth something have to occur.
 fn check<M>(name: &str, model: M, is_covered: bool)

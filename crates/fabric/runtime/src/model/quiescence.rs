@@ -5,9 +5,8 @@ use std::collections::VecDeque;
 
 use stateright::{Model, Property};
 
+use super::{Channels, PES};
 use crate::quiescence::{Quiescence, Verdict, Wave};
-
-const PES: usize = 3;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Parcel {
@@ -24,7 +23,7 @@ pub(super) struct State {
     pes: [Quiescence; PES],
     /// Things that are ready to run.
     ready: [u8; PES],
-    channels: [[VecDeque<Parcel>; PES]; PES],
+    channels: Channels<Parcel>,
     /// Parcels that may still be sent.
     unsent: u8,
     waves: u8,
@@ -71,12 +70,12 @@ impl QuiescenceModel {
         if from == to {
             return self.receive(state, to, parcel);
         }
-        state.channels[from][to].push_back(parcel);
+        state.channels.send(from, to, parcel);
     }
 
     fn send_work(state: &mut State, from: usize, to: usize) {
         state.pes[from].sent += 1;
-        state.channels[from][to].push_back(Parcel::Work);
+        state.channels.send(from, to, Parcel::Work);
     }
 
     fn receive(&self, state: &mut State, at: usize, parcel: Parcel) {
@@ -121,7 +120,7 @@ impl Model for QuiescenceModel {
         vec![State {
             pes: std::array::from_fn(|_| Quiescence::new(PES as u32)),
             ready: [0, 1, 1],
-            channels: Default::default(),
+            channels: Channels::default(),
             unsent: self.parcels,
             waves: self.waves,
             steals: self.steals,
@@ -145,11 +144,7 @@ impl Model for QuiescenceModel {
             } else if state.steals > 0 {
                 actions.extend((0..PES).filter(|&to| to != at).map(|to| Action::Steal(at, to)));
             }
-            for (to, channel) in state.channels[at].iter().enumerate() {
-                if !channel.is_empty() {
-                    actions.push(Action::Receive(at, to));
-                }
-            }
+            actions.extend(state.channels.filled(at).map(|to| Action::Receive(at, to)));
         }
     }
 
@@ -164,7 +159,7 @@ impl Model for QuiescenceModel {
                 Self::send_work(&mut state, at, to);
             }
             Action::Receive(from, to) => {
-                let parcel = state.channels[from][to].pop_front()?;
+                let parcel = state.channels.receive(from, to)?;
                 self.receive(&mut state, to, parcel);
             }
             Action::Probe => {
@@ -186,14 +181,16 @@ impl Model for QuiescenceModel {
         vec![
             Property::<Self>::always("announced only if nothing is under way", |_, state| {
                 let is_work = |p: &Parcel| *p == Parcel::Work;
-                let under_way = state.channels.iter().flatten().flatten().any(is_work);
+                let under_way = state.channels.parcels().any(is_work);
                 !state.is_announced || (!under_way && state.ready == [0; PES])
             }),
             Property::<Self>::sometimes("announced", |_, state| state.is_announced),
             Property::<Self>::sometimes("a PE is asked while a parcel is on its way to it", |_, state| {
                 let both = |c: &VecDeque<Parcel>| c.front() == Some(&Parcel::Work);
                 let probed = |c: &VecDeque<Parcel>| matches!(c.front(), Some(Parcel::Probe(_)));
-                (1..PES).any(|pe| probed(&state.channels[0][pe]) && both(&state.channels[PES - pe][pe]))
+                (1..PES).any(|pe| {
+                    probed(state.channels.between(0, pe)) && both(state.channels.between(PES - pe, pe))
+                })
             }),
         ]
     }

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reductions over elements that migrate: each result has one contribution of each element, and results come in order.
 
-use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 
 use stateright::{Model, Property};
 
+use super::{Channels, PES};
 use crate::reduction::{Callback, Op, Partial, Reductions, Values};
 
-const PES: usize = 3;
 const ELEMENTS: usize = 2;
 
 /// The PE that combines what the others pass on.
@@ -26,7 +25,7 @@ pub(super) struct State {
     pes: [Reductions; PES],
     root: Reductions,
     here: [[Option<u64>; ELEMENTS]; PES],
-    channels: [[VecDeque<Parcel>; PES]; PES],
+    channels: Channels<Parcel>,
     migrations: u8,
     /// Results so far.
     results: u64,
@@ -74,7 +73,7 @@ impl ReductionModel {
         if from == to {
             return self.receive(state, to, parcel);
         }
-        state.channels[from][to].push_back(parcel);
+        state.channels.send(from, to, parcel);
     }
 
     fn receive(&self, state: &mut State, at: usize, parcel: Parcel) {
@@ -119,7 +118,7 @@ impl Model for ReductionModel {
             pes,
             root: Reductions::default(),
             here,
-            channels: Default::default(),
+            channels: Channels::default(),
             migrations: self.migrations,
             results: 0,
             is_wrong: false,
@@ -141,11 +140,7 @@ impl Model for ReductionModel {
                         .extend((0..PES).filter(|&to| to != at).map(|to| Action::Migrate(at, element, to)));
                 }
             }
-            for (to, channel) in state.channels[at].iter().enumerate() {
-                if !channel.is_empty() {
-                    actions.push(Action::Receive(at, to));
-                }
-            }
+            actions.extend(state.channels.filled(at).map(|to| Action::Receive(at, to)));
         }
     }
 
@@ -171,7 +166,7 @@ impl Model for ReductionModel {
                 }
             }
             Action::Receive(from, to) => {
-                let parcel = state.channels[from][to].pop_front()?;
+                let parcel = state.channels.receive(from, to)?;
                 self.receive(&mut state, to, parcel);
             }
         }

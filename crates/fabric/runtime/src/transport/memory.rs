@@ -76,10 +76,6 @@ impl Transport for Memory {
         Ok(any)
     }
 
-    fn is_drained(&self) -> bool {
-        true
-    }
-
     fn wait(&mut self, limit: Duration) -> Result<(), TransportError> {
         self.check()?;
         match self.from.recv_timeout(limit) {

@@ -18,9 +18,9 @@ pub enum TransportError {
     /// The network failed.
     #[error("{doing}: {reason}")]
     Failed {
-        /// What was tried.
+        /// The operation.
         doing: String,
-        /// What the system said.
+        /// The system's answer.
         reason: String,
     },
     /// The environment does not describe a job.
@@ -56,9 +56,6 @@ pub trait Transport {
     /// # Errors
     /// [`TransportError`].
     fn poll(&mut self, deliver: &mut dyn FnMut(u32, &[u8])) -> Result<bool, TransportError>;
-
-    /// Returns `true` if all frames are handed to the network, so that this process may end or wait.
-    fn is_drained(&self) -> bool;
 
     /// Waits until a frame may have arrived, at most for `limit`. May return earlier.
     ///
@@ -100,10 +97,6 @@ impl Transport for Single {
 
     fn poll(&mut self, _deliver: &mut dyn FnMut(u32, &[u8])) -> Result<bool, TransportError> {
         Ok(false)
-    }
-
-    fn is_drained(&self) -> bool {
-        true
     }
 
     fn wait(&mut self, limit: Duration) -> Result<(), TransportError> {

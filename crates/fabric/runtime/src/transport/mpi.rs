@@ -299,17 +299,13 @@ impl Transport for MpiTransport {
         Ok(any)
     }
 
-    fn is_drained(&self) -> bool {
-        self.sends.is_empty()
-    }
-
     fn wait(&mut self, limit: Duration) -> Result<(), TransportError> {
         std::thread::sleep(limit.min(Duration::from_micros(50)));
         Ok(())
     }
 
     fn finish(&mut self) -> Result<(), TransportError> {
-        while !self.is_drained() {
+        while !self.sends.is_empty() {
             self.poll(&mut |_, _| {})?;
         }
         let _ = self.mpi.world().wait_for_all();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What programs of objects can rely on, on one process, on several PEs of one, and on several processes.
+//! Guarantees to programs of objects: on one process, on several PEs of one, and on several processes.
 
 mod balance;
 mod calls;

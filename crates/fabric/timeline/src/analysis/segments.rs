@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::record::Event;
 use crate::timeline::Track;
 
-/// What a PE does.
+/// The state of a PE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {

@@ -47,7 +47,7 @@ pub struct SourceTime {
     pub ns: u64,
 }
 
-/// What noise took from all executions.
+/// The time that noise took from all executions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NoiseTotals {
     /// Executions whose CPU was observed all the time.

@@ -21,7 +21,7 @@ pub struct Times {
 
 impl Times {
     /// Adds time of a state.
-    fn add(&mut self, state: State, ns: u64) {
+    pub fn add(&mut self, state: State, ns: u64) {
         let sum = match state {
             State::Busy => &mut self.busy_ns,
             State::Overhead => &mut self.overhead_ns,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the script of the page draws: bounded, whatever the run has.
+//! The data that the page's script draws. Its size is bounded for every run.
 
 use colony_timeline::analysis::messages::Messages;
 use colony_timeline::analysis::segments::{Segment, State, of_track};
@@ -35,7 +35,7 @@ pub(super) struct Lane {
     gaps: Vec<u64>,
     lengths: Vec<u64>,
     kinds: Vec<i32>,
-    /// The PE that sent the message of an execution; -1 if there is none.
+    /// For each segment, the PE that sent the message; -1 if no message caused the segment.
     sources: Vec<i32>,
     /// Detours of the CPU the PE ran on: begin after the run's begin, length, source.
     detours: Vec<(i64, i64, u16)>,
@@ -251,12 +251,10 @@ fn group_name(first: u32, last: u32) -> String {
 fn groups(u: &Utilization) -> Vec<(String, Times)> {
     let of = |pes: &[colony_timeline::analysis::utilization::PeTimes]| {
         let name = group_name(pes[0].pe, pes[pes.len() - 1].pe);
-        let sum = pes.iter().fold(Times::default(), |sum, p| Times {
-            busy_ns: sum.busy_ns + p.times.busy_ns,
-            overhead_ns: sum.overhead_ns + p.times.overhead_ns,
-            balancing_ns: sum.balancing_ns + p.times.balancing_ns,
-            idle_ns: sum.idle_ns + p.times.idle_ns,
-        });
+        let mut sum = Times::default();
+        for times in pes.iter().map(|p| p.times) {
+            State::ALL.iter().for_each(|&state| sum.add(state, times.of(state)));
+        }
         (name, sum)
     };
     u.pes.chunks(group_size(u.pes.len())).map(of).collect()

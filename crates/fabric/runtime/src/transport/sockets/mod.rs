@@ -36,7 +36,7 @@ const BEGIN: Duration = Duration::from_secs(60);
 /// The longest wait for other ranks while a job ends.
 const END: Duration = Duration::from_secs(10);
 
-/// What a rank tells the launcher.
+/// A rank's first message to the launcher.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Hello {
     pub(crate) rank: u32,
@@ -44,7 +44,7 @@ pub(crate) struct Hello {
     pub(crate) build: String,
 }
 
-/// What the launcher tells every rank: the ranks' addresses, or why there is no job.
+/// The launcher's answer to every rank: the ranks' addresses, or the reason why there is no job.
 pub(crate) type Table = Result<Vec<String>, String>;
 
 /// A rank of a job on sockets.
@@ -283,10 +283,6 @@ impl Transport for Sockets {
             }
         }
         Ok(any)
-    }
-
-    fn is_drained(&self) -> bool {
-        !self.has_output
     }
 
     fn wait(&mut self, limit: Duration) -> Result<(), TransportError> {

@@ -17,7 +17,7 @@ impl std::fmt::Debug for Secret {
 }
 
 /// Random bytes of the kernel.
-pub(super) fn random() -> io::Result<[u8; 32]> {
+fn random() -> io::Result<[u8; 32]> {
     let mut bytes = [0; 32];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes)

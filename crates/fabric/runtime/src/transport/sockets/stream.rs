@@ -8,7 +8,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::Duration;
 
-use super::secret::random;
+use super::secret::Secret;
 
 /// A connection.
 #[derive(Debug)]
@@ -105,8 +105,7 @@ impl AsFd for Listener {
 impl Listener {
     /// Under a random name that is no file: nothing is left behind.
     pub(crate) fn unix() -> io::Result<Self> {
-        let name: String = random()?.iter().map(|b| format!("{b:02x}")).collect();
-        let name = format!("colony-{name}");
+        let name = format!("colony-{}", Secret::new()?.to_hex());
         UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?).map(|l| Self::Unix(l, name))
     }
 

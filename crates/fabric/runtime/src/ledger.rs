@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the runtime keeps for an object beside its state, and what migrates with it.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+
+use crate::broadcasts::Broadcast;
+use crate::order::{Incoming, Outgoing};
+
+/// Tables and counters of one object. `M` is the form of messages that arrived early.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Ledger<M> {
+    pub(crate) outgoing: Outgoing,
+    pub(crate) incoming: Incoming<M>,
+    /// The array's next broadcast for this object, and those that it was given and has not run.
+    pub(crate) broadcast: u64,
+    pub(crate) given: VecDeque<Broadcast>,
+    /// The array's next reduction of this object.
+    pub(crate) reduction: u64,
+    /// Requests that the object has made.
+    pub(crate) requests: u32,
+    /// The object waits in `at_sync`.
+    pub(crate) synced: bool,
+    /// CPU seconds since the last load balancing.
+    pub(crate) load: f64,
+}
+
+impl<M> Ledger<M> {
+    /// Of a new object, which gets the broadcasts from this number on.
+    pub(crate) fn new(broadcast: u64) -> Self {
+        Self {
+            outgoing: Outgoing::default(),
+            incoming: Incoming::default(),
+            broadcast,
+            given: VecDeque::new(),
+            reduction: 0,
+            requests: 0,
+            synced: false,
+            load: 0.0,
+        }
+    }
+
+    /// The same ledger with early messages in another form.
+    pub(crate) fn map<N>(self, f: impl FnMut(M) -> N) -> Ledger<N> {
+        let Self { outgoing, incoming, broadcast, given, reduction, requests, synced, load } = self;
+        let incoming = incoming.map(f);
+        Ledger { outgoing, incoming, broadcast, given, reduction, requests, synced, load }
+    }
+}
