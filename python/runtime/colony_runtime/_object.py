@@ -73,7 +73,10 @@ class Object:
         _core.migrate(self, pe)
 
     def at_sync(self) -> None:
-        """Says that this object is ready for load balancing. Then :meth:`resume` is called."""
+        """Says that this object is ready for load balancing.
+
+        Once all objects of all arrays but groups are ready, objects may migrate, and :meth:`resume` is called on each.
+        """
         _core.at_sync(self)
 
     def remove(self) -> None:

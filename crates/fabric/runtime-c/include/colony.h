@@ -237,14 +237,17 @@ int colony_create_sparse(colony_context *context, int32_t type, uint32_t dimensi
 int colony_create_group(colony_context *context, int32_t type, const void *init, size_t length,
                         colony_array *array);
 
-/* Creates one object. */
+/* Creates one object. It takes no part in load balancing. */
 int colony_create_one(colony_context *context, int32_t type, const void *init, size_t length,
                       colony_element *element);
 
-/* Inserts an element. Insert elements before the array's first reduction, or wait for quiescence. */
+/*
+ * Inserts an element. If an element of the same array inserts it, it takes part in the reduction that its inserter
+ * contributes to next, and in those after it.
+ */
 int colony_insert(colony_context *context, colony_element element, const void *init, size_t length);
 
-/* Removes this object when its callback has returned. */
+/* Removes this object when its callback has returned. From then on, its index may be inserted again. */
 int colony_remove(colony_context *context);
 
 /* ---- Messages ---- */
@@ -288,8 +291,8 @@ int colony_when_quiet(colony_context *context, colony_element element);
 int colony_migrate_to(colony_context *context, uint32_t pe);
 
 /*
- * This object is ready for load balancing. When all objects (groups excepted) have said so, objects may migrate, and
- * `resume` is called on each of them.
+ * This object is ready for load balancing. When all objects have said so, objects may migrate, and `resume` is called
+ * on each of them. Groups and objects of colony_create_one() take no part.
  */
 int colony_at_sync(colony_context *context);
 

@@ -10,10 +10,11 @@ use colony_balance::estimate::{BackgroundEstimator, LoadEstimator};
 use colony_balance::quality::Quality;
 use colony_balance::topology::Topology;
 use colony_balance::trigger::Trigger;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::address::Address;
 use crate::parcel::Loads;
+use crate::sync::{Detector, Local};
 
 /// Load balancing: strategies, and when they run.
 #[derive(Clone, Debug)]
@@ -46,13 +47,9 @@ pub(crate) type Decision = Vec<(Vec<(Address, u32)>, u32)>;
 #[derive(Debug, Default)]
 pub(crate) struct Balancer {
     options: Option<BalanceOptions>,
-    pub(crate) round: u64,
-    /// Objects here that take part, and those of them that are ready.
-    pub(crate) participants: u64,
-    pub(crate) synced: u64,
-    pub(crate) is_reported: bool,
-    /// Load balancing has begun on another PE.
-    pub(crate) is_called: bool,
+    pub(crate) sync: Local,
+    /// At PE 0.
+    pub(crate) detector: Detector,
     /// Objects that have arrived, and how many have to.
     pub(crate) arrived: u32,
     pub(crate) expected: Option<u32>,
@@ -66,17 +63,17 @@ pub(crate) struct Balancer {
 }
 
 impl Balancer {
-    pub(crate) fn new(options: Option<BalanceOptions>) -> Self {
-        Self { options, ..Self::default() }
+    pub(crate) fn new(options: Option<BalanceOptions>, pes: u32) -> Self {
+        Self { options, detector: Detector::new(pes), ..Self::default() }
     }
 
-    /// Decides where objects go.
-    pub(crate) fn decide(&mut self, pes: u32) -> Result<Decision, BalanceError> {
+    /// Decides where objects go, by the loads that were reported.
+    pub(crate) fn decide(&mut self, round: u64, pes: u32) -> Result<Decision, BalanceError> {
         let mut decision: Decision = (0..pes).map(|_| (Vec::new(), 0)).collect();
+        let loads = std::mem::take(&mut self.loads);
         let Some(options) = self.options.clone() else { return Ok(decision) };
-        let round = self.round;
         let began = std::time::Instant::now();
-        let (database, addresses) = self.database(pes)?;
+        let (database, addresses) = self.database(pes, loads)?;
         let mut report =
             BalanceReport { round, strategy: None, moved: 0, imbalance: [0.0; 2], decision_s: 0.0 };
         let rule = options.config.rule(round).filter(|rule| rule.runs_at(round + 1));
@@ -104,11 +101,16 @@ impl Balancer {
         Ok(decision)
     }
 
-    /// The load database of this round, and the objects' addresses in its order.
-    fn database(&mut self, pes: u32) -> Result<(Database, Vec<Address>), BalanceError> {
+    /// The load database of a round, and the objects' addresses in its order. An object that migrates while PEs answer
+    /// may be listed twice, or not at all: it stays where it is.
+    fn database(
+        &mut self,
+        pes: u32,
+        mut loads: Vec<Loads>,
+    ) -> Result<(Database, Vec<Address>), BalanceError> {
         self.backgrounds.resize_with(pes as usize, BackgroundEstimator::default);
-        self.loads.sort_by_key(|l| l.pe);
-        let Self { loads, estimators, backgrounds, .. } = self;
+        loads.sort_by_key(|l| l.pe);
+        let Self { estimators, backgrounds, .. } = self;
         let mut of_pes = Vec::with_capacity(pes as usize);
         for (loads, background) in loads.iter().zip(backgrounds.iter_mut()) {
             background.add(loads.stolen, loads.wall);
@@ -128,6 +130,11 @@ impl Balancer {
                 migratable: object.migratable,
             })?;
             addresses.push(object.address);
+        }
+        // those of objects that have been removed are forgotten now and then
+        if estimators.len() > 2 * addresses.len() {
+            let left: FxHashSet<Address> = addresses.iter().copied().collect();
+            estimators.retain(|address, _| left.contains(address));
         }
         Ok((database, addresses))
     }

@@ -51,19 +51,21 @@ impl Broadcasts {
         self.log.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
-    /// The number below which this PE can acknowledge broadcasts: it has received all broadcasts below, and every element that left it before has
-    /// arrived elsewhere. `None` if that is not worth a message.
-    pub(crate) fn acknowledge(&mut self, leaving: u64) -> Option<u64> {
+    /// The number below which this PE acknowledges broadcasts: it has received them, and no element that left it needs
+    /// them. `leaving` is the lowest number of a broadcast that an element under way has not been given. `None` if the
+    /// acknowledgement is not worth a message.
+    pub(crate) fn acknowledge(&mut self, leaving: Option<u64>) -> Option<u64> {
         self.acknowledge_some(leaving, BATCH)
     }
 
     /// The same, for at least `batch` broadcasts.
-    pub(crate) fn acknowledge_some(&mut self, leaving: u64, batch: u64) -> Option<u64> {
-        if leaving > 0 || self.count() < self.acknowledged + batch {
+    pub(crate) fn acknowledge_some(&mut self, leaving: Option<u64>, batch: u64) -> Option<u64> {
+        let below = leaving.map_or(self.count(), |leaving| leaving.min(self.count()));
+        if below < self.acknowledged + batch {
             return None;
         }
-        self.acknowledged = self.count();
-        Some(self.acknowledged)
+        self.acknowledged = below;
+        Some(below)
     }
 
     /// At the root: a PE's acknowledgement. Returns what all have acknowledged, if that is more than before.
@@ -93,11 +95,11 @@ mod tests {
     fn the_log_is_trimmed_once_every_pe_has_acknowledged() {
         let mut root = Broadcasts::default();
         for _ in 0..BATCH {
-            assert_eq!(root.acknowledge(0), None);
+            assert_eq!(root.acknowledge(None), None);
             root.arrive(Broadcast { entry: 0, message: Arc::new([]) });
         }
-        assert_eq!(root.acknowledge(1), None, "an element may still arrive elsewhere without them");
-        assert_eq!(root.acknowledge(0), Some(BATCH));
+        assert_eq!(root.acknowledge(Some(BATCH - 1)), None, "an element under way needs the last of them");
+        assert_eq!(root.acknowledge(Some(BATCH + 1)), Some(BATCH), "one under way was given them elsewhere");
         assert_eq!(root.done(0, 2, BATCH), None);
         assert_eq!(root.done(1, 2, BATCH), Some(BATCH));
         root.trim(BATCH - 1);

@@ -17,8 +17,8 @@ pub(crate) struct Element {
     pub(crate) object: Option<AnyObject>,
     pub(crate) ledger: Ledger<Envelope>,
     pub(crate) tasks: Tasks,
-    /// Where it goes when its entry method ends, and whether load balancing counts that.
-    pub(crate) leaving: Option<(u32, bool)>,
+    /// The PE that it goes to when its entry method has ended.
+    pub(crate) leaving: Option<u32>,
     pub(crate) removing: bool,
 }
 

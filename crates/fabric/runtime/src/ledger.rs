@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::broadcasts::Broadcast;
 use crate::order::{Incoming, Outgoing};
+use crate::sync::Turn;
 
 /// Tables and counters of one object. `M` is the form of messages that arrived early.
 #[derive(Debug, Serialize, Deserialize)]
@@ -20,31 +21,36 @@ pub(crate) struct Ledger<M> {
     pub(crate) reduction: u64,
     /// Requests that the object has made.
     pub(crate) requests: u32,
-    /// The object waits in `at_sync`.
-    pub(crate) synced: bool,
+    pub(crate) turn: Turn,
     /// CPU seconds since the last load balancing.
     pub(crate) load: f64,
 }
 
 impl<M> Ledger<M> {
-    /// Of a new object, which gets the broadcasts from this number on.
-    pub(crate) fn new(broadcast: u64) -> Self {
+    /// Of a new object, which takes part in broadcasts and reductions from these numbers on.
+    pub(crate) fn new(broadcast: u64, reduction: u64) -> Self {
         Self {
             outgoing: Outgoing::default(),
             incoming: Incoming::default(),
             broadcast,
             given: VecDeque::new(),
-            reduction: 0,
+            reduction,
             requests: 0,
-            synced: false,
+            turn: Turn::default(),
             load: 0.0,
         }
     }
 
+    /// Of the next object at the same index. Numbers of messages go on, and early messages are kept.
+    pub(crate) fn renew(self, broadcast: u64, reduction: u64) -> Self {
+        let Self { outgoing, incoming, requests, .. } = self;
+        Self { outgoing, incoming, requests, ..Self::new(broadcast, reduction) }
+    }
+
     /// The same ledger with early messages in another form.
     pub(crate) fn map<N>(self, f: impl FnMut(M) -> N) -> Ledger<N> {
-        let Self { outgoing, incoming, broadcast, given, reduction, requests, synced, load } = self;
+        let Self { outgoing, incoming, broadcast, given, reduction, requests, turn, load } = self;
         let incoming = incoming.map(f);
-        Ledger { outgoing, incoming, broadcast, given, reduction, requests, synced, load }
+        Ledger { outgoing, incoming, broadcast, given, reduction, requests, turn, load }
     }
 }

@@ -85,6 +85,7 @@ pub mod reduction;
 mod run;
 mod scheduler;
 mod shape;
+mod sync;
 mod task;
 pub mod transport;
 

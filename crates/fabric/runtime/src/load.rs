@@ -99,11 +99,15 @@ impl LoadClock {
         }
     }
 
-    /// Ends an interval: the seconds that were taken from the thread in it, and its length.
-    pub(crate) fn take_interval(&mut self) -> (f64, f64) {
-        let now = Clock::Monotonic.now_ns();
-        let wall = (now - std::mem::replace(&mut self.interval, now)) as f64 * 1e-9;
-        (std::mem::take(&mut self.stolen), wall)
+    /// The seconds that were taken from the thread in this interval, and the length of the interval so far.
+    pub(crate) fn interval(&self) -> (f64, f64) {
+        (self.stolen, (Clock::Monotonic.now_ns() - self.interval) as f64 * 1e-9)
+    }
+
+    /// Begins an interval.
+    pub(crate) fn begin_interval(&mut self) {
+        self.interval = Clock::Monotonic.now_ns();
+        self.stolen = 0.0;
     }
 
     /// Begins a lap after the thread has waited: waiting is neither load nor stolen.

@@ -27,6 +27,10 @@ pub trait Object: Serialize + DeserializeOwned + Send + 'static {
     /// The name of the class in reports: by default, that of the type.
     const NAME: &'static str = "";
 
+    /// Elements of this class take part in load balancing, which waits until each of them has called
+    /// [`Context::at_sync`]. Groups and objects of [`Context::create_one`] never take part.
+    const BALANCED: bool = true;
+
     /// Makes the element at [`Context::index`]. It may send messages, and is called on the element's home PE.
     fn new(init: Self::Init, cx: &mut Context<'_, Self>) -> Self;
 
@@ -291,14 +295,14 @@ impl<'a, T> Context<'a, T> {
         self.core.when_quiet(callback);
     }
 
-    fn create<U: Object>(&mut self, shape: Shape, map: Map, init: &U::Init) -> Array<U> {
+    fn create<U: Object>(&mut self, shape: Shape, map: Map, balanced: bool, init: &U::Init) -> Array<U> {
         let init = self.core.packed(init);
         let Some(class) = self.core.classes.class_of(TypeId::of::<U>()) else {
             let name = std::any::type_name::<U>();
             self.core.fail_program(format!("the class {name} is not registered: add it to the program"));
             return Array { id: ArrayId(0), class: PhantomData };
         };
-        Array { id: self.core.create_array(class, shape, map, init), class: PhantomData }
+        Array { id: self.core.create_array(class, shape, map, balanced, init), class: PhantomData }
     }
 
     /// Creates an array with all elements of a box that begins at 0, of as many dimensions as the index has.
@@ -317,32 +321,33 @@ impl<'a, T> Context<'a, T> {
             ));
         }
         let all = std::array::from_fn(|d| extents.get(d).copied().unwrap_or(1));
-        self.create(Shape::Dense(all), map, &init)
+        self.create(Shape::Dense(all), map, U::BALANCED, &init)
     }
 
     /// Creates an array without elements, for [`insert`](Self::insert).
     pub fn create_sparse<U: Object>(&mut self, init: U::Init) -> Array<U> {
-        self.create(Shape::Sparse, Map::Hash, &init)
+        self.create(Shape::Sparse, Map::Hash, U::BALANCED, &init)
     }
 
     /// Creates one object on each PE, which stays there. The indices are the PEs.
     pub fn create_group<U: Object>(&mut self, init: U::Init) -> Array<U> {
-        self.create(Shape::Group, Map::Block, &init)
+        self.create(Shape::Group, Map::Block, false, &init)
     }
 
-    /// Creates one object: an array of one element, at index 0.
+    /// Creates one object: an array of one element, at index 0. It takes no part in load balancing.
     pub fn create_one<U: Object>(&mut self, init: U::Init) -> Element<U> {
         let mut extents = [0u32; 6];
         extents[..].fill(1);
-        let array: Array<U> = self.create(Shape::Dense(extents), Map::Block, &init);
+        let array: Array<U> = self.create(Shape::Dense(extents), Map::Block, false, &init);
         array.at(U::Index::from_coordinates([0; 6]))
     }
 
-    /// Inserts an element. Messages to it may be sent at once. A reduction counts it from the time when the array's root
-    /// knows of it: insert elements before the array's first reduction, or wait for quiescence.
+    /// Inserts an element. Messages to it may be sent at once. If an element of the same array inserts it, it takes part
+    /// in the reduction that its inserter contributes to next, and in those after it. Otherwise it takes part from the
+    /// first reduction on that is not complete when the array's root learns of it.
     pub fn insert<U: Object>(&mut self, at: Element<U>, init: U::Init) {
         let init = self.core.packed(&init);
-        self.core.insert(at.address, init);
+        self.core.insert(self.slot, at.address, init);
     }
 
     /// Ends the program on all PEs. The exit code of the job is `code`.
@@ -392,19 +397,21 @@ impl<T: Object> Context<'_, T> {
             ));
         }
         if let Some(element) = self.slot.and_then(|s| self.core.slots.get_mut(s)) {
-            element.leaving = Some((pe, false));
+            element.leaving = Some(pe);
         }
     }
 
-    /// Says that this object is ready for load balancing. When all objects of all arrays but groups have said so,
-    /// objects may migrate, and then [`Object::resume`] is called. Until then the object may get messages.
+    /// Says that this object is ready for load balancing. When all objects that [take part](Object::BALANCED) have said
+    /// so, objects may migrate, and then [`Object::resume`] is called. Until then the object may get messages, and may
+    /// migrate as well.
     pub fn at_sync(&mut self) {
         if let Some(slot) = self.slot {
             self.core.at_sync(slot);
         }
     }
 
-    /// Removes this object once its entry method has ended. Messages to it then wait for an element with its index.
+    /// Removes this object once its entry method has ended. From then on, messages to it wait for another element
+    /// at its index, which may be [inserted](Self::insert) at once.
     pub fn remove(&mut self) {
         if let Some(element) = self.slot.and_then(|s| self.core.slots.get_mut(s)) {
             element.removing = true;

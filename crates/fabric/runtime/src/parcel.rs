@@ -14,6 +14,7 @@ use crate::message::{Envelope, Malformed, Payload, pack, unpack};
 use crate::quiescence::Wave;
 use crate::reduction::{Callback, Partial};
 use crate::shape::{Map, Shape};
+use crate::sync::Status;
 
 /// Anything that one PE sends another.
 #[derive(Debug)]
@@ -44,10 +45,12 @@ pub(crate) struct Moved<S = State, M = Envelope> {
     pub(crate) ledger: Ledger<M>,
     /// The object moves because of a decision of load balancing, which counts arrivals.
     pub(crate) balanced: bool,
+    /// The round of load balancing in which the object is due next; none if it takes no part.
+    pub(crate) due: Option<u64>,
 }
 
-/// An object that migrates to another process.
-type PackedMoved = Moved<Vec<u8>, Envelope<Vec<u8>>>;
+/// An object that migrates to another process; without a state, it has been removed.
+type PackedMoved = Moved<Option<Vec<u8>>, Envelope<Vec<u8>>>;
 
 /// An object's state.
 #[derive(Debug)]
@@ -56,6 +59,8 @@ pub(crate) enum State {
     Object(AnyObject),
     /// Its bytes.
     Packed(Vec<u8>),
+    /// The object has been removed. What the runtime keeps for it goes home, for the next object at its index.
+    Removed,
 }
 
 /// The load of one object, for load balancing.
@@ -72,7 +77,6 @@ pub(crate) struct ObjectLoad {
 /// The loads of one PE, for load balancing.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Loads {
-    pub(crate) round: u64,
     pub(crate) pe: u32,
     pub(crate) objects: Vec<ObjectLoad>,
     /// Seconds taken from the PE by others since the last round.
@@ -87,17 +91,19 @@ pub(crate) enum System {
     /// A newer place of an object.
     Located { object: Address, place: Place },
     /// Creates an array's elements on every PE.
-    Create { array: ArrayId, class: u16, shape: Shape, map: Map, init: Vec<u8> },
+    Create { array: ArrayId, class: u16, shape: Shape, map: Map, balanced: bool, init: Vec<u8> },
+    /// Asks an array's root for an element. The number is that of the first reduction in which the element takes part.
+    Insert { object: Address, init: Vec<u8>, reduction: Option<u64> },
     /// Creates one element, on its home PE.
-    Insert { object: Address, init: Vec<u8> },
-    /// The number of an array's elements has changed, at its root.
-    Count { array: ArrayId, change: i64 },
+    Place { object: Address, init: Vec<u8>, reduction: u64 },
+    /// An element has been removed that would have contributed to `reduction` next: to the array's root.
+    Leave { array: ArrayId, reduction: u64 },
     /// Asks an array's root for a broadcast.
     Ask { array: ArrayId, entry: u16, message: Vec<u8> },
     /// A broadcast on its way down the tree of PEs.
     Broadcast { array: ArrayId, number: u64, entry: u16, message: Vec<u8> },
-    /// An object that left the receiver has arrived.
-    Installed { array: ArrayId },
+    /// An object that left the receiver has arrived. `broadcast` is the number of the next one that it was to be given.
+    Installed { array: ArrayId, broadcast: u64 },
     /// A PE needs no broadcast below this number any more.
     Done { array: ArrayId, pe: u32, below: u64 },
     /// No PE needs a broadcast below this number any more.
@@ -123,12 +129,18 @@ pub(crate) enum System {
     WhenQuiet { callback: Callback },
     /// An idle PE asks another of its process for an object.
     Steal { thief: u32 },
-    /// A PE's objects have all reached `at_sync`; their loads.
-    Loads(Loads),
+    /// No object of a PE is due in a round of load balancing.
+    Report { pe: u32, status: Status },
     /// Load balancing has begun: PEs without objects report too.
     Balance { round: u64 },
+    /// PE 0 asks whether a report still holds.
+    Confirm { wave: u64 },
+    /// The answer, and the loads of the PE's objects if none of them is due.
+    Answer { wave: u64, status: Status, loads: Loads },
     /// The decision: objects that leave the receiver, and how many will arrive.
     Migrate { round: u64, leave: Vec<(Address, u32)>, arrive: u32 },
+    /// Some objects that the decision moves to the receiver stay where they are.
+    Stay { count: u32 },
     /// A PE has sent and received all objects of a decision.
     Migrated { round: u64 },
     /// All objects are at their places.
@@ -209,14 +221,15 @@ pub(crate) fn encode(
             MESSAGE
         }
         Parcel::Moved(moved) => {
-            let Moved { address, epoch, from, state, ledger, balanced } = *moved;
+            let Moved { address, epoch, from, state, ledger, balanced, due } = *moved;
             let state = match state {
                 State::Object(object) => {
                     let mut bytes = Vec::new();
                     pack_state(address, &object, &mut bytes)?;
-                    bytes
+                    Some(bytes)
                 }
-                State::Packed(bytes) => bytes,
+                State::Packed(bytes) => Some(bytes),
+                State::Removed => None,
             };
             let mut failed = None;
             let ledger = ledger.map(|envelope| {
@@ -229,7 +242,7 @@ pub(crate) fn encode(
             if let Some(error) = failed {
                 return Err(error);
             }
-            let moved: PackedMoved = Moved { address, epoch, from, state, ledger, balanced };
+            let moved: PackedMoved = Moved { address, epoch, from, state, ledger, balanced, due };
             pack(&moved, into)?;
             MOVED
         }
@@ -308,10 +321,11 @@ pub(crate) fn decode(encoded: Encoded<'_>, unpack_payload: UnpackPayload<'_>) ->
             }))
         }
         MOVED => {
-            let Moved { address, epoch, from, state, ledger, balanced }: PackedMoved = unpack(encoded.bytes)?;
+            let moved: PackedMoved = unpack(encoded.bytes)?;
+            let Moved { address, epoch, from, state, ledger, balanced, due } = moved;
             let ledger = ledger.map(|envelope| envelope.map(Payload::Packed));
-            let state = State::Packed(state);
-            Ok(Parcel::Moved(Box::new(Moved { address, epoch, from, state, ledger, balanced })))
+            let state = state.map_or(State::Removed, State::Packed);
+            Ok(Parcel::Moved(Box::new(Moved { address, epoch, from, state, ledger, balanced, due })))
         }
         SYSTEM => Ok(Parcel::System(unpack(encoded.bytes)?)),
         kind => Err(Malformed::new("a parcel", format!("is of kind {kind}, which does not exist"))),

@@ -24,6 +24,8 @@ pub(crate) struct Wave {
     pub(crate) tasks: u64,
     /// Objects that wait for load balancing.
     pub(crate) synced: u64,
+    /// Insertions that wait for a removal.
+    pub(crate) insertions: u64,
 }
 
 /// The result of a wave.
@@ -94,6 +96,7 @@ impl Quiescence {
         self.wave.kept += one.kept;
         self.wave.tasks += one.tasks;
         self.wave.synced += one.synced;
+        self.wave.insertions += one.insertions;
         if self.wave.answers < self.pes {
             return Verdict::Waiting;
         }
@@ -114,7 +117,7 @@ mod tests {
     use super::*;
 
     const fn one(sent: u64, received: u64, idle: bool) -> Wave {
-        Wave { answers: 1, sent, received, idle, open: false, kept: 0, tasks: 0, synced: 0 }
+        Wave { answers: 1, sent, received, idle, open: false, kept: 0, tasks: 0, synced: 0, insertions: 0 }
     }
 
     #[test]

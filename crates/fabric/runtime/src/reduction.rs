@@ -170,6 +170,9 @@ pub struct Reductions {
     next: BTreeMap<u64, u64>,
     /// The number of the next whole reduction: at the root.
     whole: u64,
+    /// The elements that contribute to it, and by how many more contribute from a later number on: at the root.
+    elements: u64,
+    changes: BTreeMap<u64, i64>,
 }
 
 impl Reductions {
@@ -218,12 +221,35 @@ impl Reductions {
         if number < behind { self.partial.pop_first() } else { None }
     }
 
+    /// The root's view of an array with this number of elements.
+    #[must_use]
+    pub fn at_root(elements: u64) -> Self {
+        Self { elements, ..Self::default() }
+    }
+
+    /// Elements are inserted, or removed if `change` is negative: they contribute, or contribute no more, from reduction
+    /// `from` on. Returns the number from which on the root counts the change: reductions before it are complete.
+    pub fn change_elements(&mut self, from: u64, change: i64) -> u64 {
+        let from = from.max(self.whole);
+        *self.changes.entry(from).or_default() += change;
+        from
+    }
+
+    /// The number of the next whole reduction.
+    #[must_use]
+    pub fn whole(&self) -> u64 {
+        self.whole
+    }
+
     /// Takes a part in which all elements of the array are combined: at the root. The last part of one reduction may
     /// come after all parts of the next, from another PE; all the same results are taken in order.
-    pub fn take_whole(&mut self, elements: u64) -> Option<(u64, Partial)> {
+    pub fn take_whole(&mut self) -> Option<(u64, Partial)> {
+        while let Some(change) = self.changes.first_entry().filter(|change| *change.key() <= self.whole) {
+            self.elements = self.elements.saturating_add_signed(change.remove());
+        }
         let (number, part) = self.partial.first_key_value()?;
         let number = *number;
-        if number > self.whole || part.count < elements {
+        if number > self.whole || part.count < self.elements {
             return None;
         }
         self.whole = number + 1;
@@ -258,7 +284,7 @@ mod tests {
             steps in prop::collection::vec((0usize..6, 0usize..5, any::<bool>()), 0..200),
         ) {
             let mut all: Vec<Reductions> = (0..pes).map(|_| Reductions::default()).collect();
-            let mut root = Reductions::default();
+            let mut root = Reductions::at_root(elements as u64);
             let mut at: Vec<(usize, u64)> = (0..elements).map(|e| (e % pes, 0)).collect();
             for (pe, next) in &at {
                 all[*pe].enter(*next);
@@ -283,7 +309,7 @@ mod tests {
                         root.add(number, part).expect("alike");
                     }
                 }
-                while let Some(whole) = root.take_whole(elements as u64) {
+                while let Some(whole) = root.take_whole() {
                     results.push(whole);
                 }
             }
@@ -299,13 +325,13 @@ mod tests {
 
     #[test]
     fn a_result_waits_for_those_before_it() {
-        let mut root = Reductions::default();
+        let mut root = Reductions::at_root(1);
         root.add(1, part(2)).expect("the first");
-        assert_eq!(root.take_whole(1), None, "the part of reduction 0 is still under way");
+        assert_eq!(root.take_whole(), None, "the part of reduction 0 is still under way");
         root.add(0, part(1)).expect("the first");
-        assert_eq!(root.take_whole(1), Some((0, part(1))));
-        assert_eq!(root.take_whole(1), Some((1, part(2))));
-        assert_eq!(root.take_whole(1), None);
+        assert_eq!(root.take_whole(), Some((0, part(1))));
+        assert_eq!(root.take_whole(), Some((1, part(2))));
+        assert_eq!(root.take_whole(), None);
     }
 
     #[test]

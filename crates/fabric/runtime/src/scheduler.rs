@@ -39,6 +39,9 @@ pub(crate) fn run(core: &mut Core) {
                 break;
             }
         }
+        if core.balancer.sync.is_changed && core.failure.is_none() {
+            core.balance_step();
+        }
         flush(core);
         if ran > 0 || arrived {
             idle.looks = 0;

@@ -1,21 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Arrays and their elements: creation, insertion, removal.
 
-use super::{ArrayState, Core, Ready};
+use super::{ArrayState, Core, Ready, Vacant};
 use crate::address::{Address, ArrayId};
 use crate::broadcasts::Broadcasts;
 use crate::element::Element;
 use crate::ledger::Ledger;
-use crate::parcel::{Parcel, System};
+use crate::location::Place;
+use crate::message::Envelope;
+use crate::parcel::{Moved, Parcel, State, System};
 use crate::reduction::Reductions;
 use crate::shape::{Map, Shape};
+use crate::sync::Turn;
 
 /// The most elements of a dense array: more would be a mistake in its extents.
 const MOST_ELEMENTS: u64 = 1 << 36;
 
 impl Core {
     /// Creates an array on all PEs.
-    pub(crate) fn create_array(&mut self, class: u16, shape: Shape, map: Map, init: Vec<u8>) -> ArrayId {
+    pub(crate) fn create_array(
+        &mut self,
+        class: u16,
+        shape: Shape,
+        map: Map,
+        balanced: bool,
+        init: Vec<u8>,
+    ) -> ArrayId {
         let id = ArrayId(self.next_array * self.pes() + self.pe());
         self.next_array += 1;
         if shape.elements(self.pes()) > MOST_ELEMENTS {
@@ -24,13 +34,23 @@ impl Core {
             ));
             return id;
         }
-        self.post_to_others(|| System::Create { array: id, class, shape, map, init: init.clone() });
-        self.add_array(id, class, shape, map, &init);
+        // due objects are under way, for all rounds
+        (1..self.pes()).for_each(|_| self.balancer.sync.send(0));
+        self.post_to_others(|| System::Create { array: id, class, shape, map, balanced, init: init.clone() });
+        self.add_array(id, class, shape, map, balanced, &init);
         id
     }
 
     /// Creates this PE's part of an array.
-    pub(crate) fn add_array(&mut self, id: ArrayId, class: u16, shape: Shape, map: Map, init: &[u8]) {
+    pub(crate) fn add_array(
+        &mut self,
+        id: ArrayId,
+        class: u16,
+        shape: Shape,
+        map: Map,
+        balanced: bool,
+        init: &[u8],
+    ) {
         let state = ArrayState {
             class,
             shape,
@@ -38,9 +58,11 @@ impl Core {
             here: Default::default(),
             broadcasts: Broadcasts::default(),
             reductions: Reductions::default(),
-            elements: shape.elements(self.pes()),
-            at_root: Reductions::default(),
-            leaving: 0,
+            at_root: Reductions::at_root(shape.elements(self.pes())),
+            leaving: Default::default(),
+            balanced,
+            vacant: Default::default(),
+            insertions: Default::default(),
         };
         self.arrays.insert(id, state);
         let classes = self.classes;
@@ -50,7 +72,7 @@ impl Core {
         let mut mine = Vec::new();
         (info.for_each_at)(map, shape, id, (self.pe(), self.pes()), &mut |index| mine.push(index));
         for index in mine {
-            self.create_element(Address { array: id, index }, init);
+            self.create_element(Address { array: id, index }, init, 0);
             if self.failure.is_some() {
                 return;
             }
@@ -69,50 +91,70 @@ impl Core {
         self.unknown.push((array, parcel));
     }
 
-    /// Creates an element on this PE, which is its home.
-    pub(crate) fn create_element(&mut self, address: Address, init: &[u8]) {
-        let Some(array) = self.arrays.get(&address.array) else { return };
-        if array.here.contains_key(&address.index)
-            || self.locations.place(address).is_some_and(|p| p.epoch > 0)
-        {
-            let object = self.show(address);
-            return self.fail_program(format!("{object} is inserted twice"));
+    /// Creates an element on this PE, which is its home. It takes part in reductions from `reduction` on. Returns `false`
+    /// if the element has to wait until the one before it at its index has been removed.
+    fn create_element(&mut self, address: Address, init: &[u8], reduction: u64) -> bool {
+        let round = self.balancer.sync.round();
+        let Some(array) = self.arrays.get_mut(&address.array) else { return false };
+        let (class, broadcast) = (array.class, array.broadcasts.count());
+        let vacant = array.vacant.remove(&address.index);
+        let here = array.here.get(&address.index).and_then(|&slot| self.slots.get(slot));
+        let has_migrated = self.locations.place(address).is_some_and(|place| place.epoch > 0);
+        if here.is_some() || (vacant.is_none() && has_migrated) {
+            let stays = here.is_some_and(|element| !element.removing);
+            let waiting = array.insertions.insert(address.index, (init.to_vec(), reduction));
+            if stays || waiting.is_some() {
+                let object = self.show(address);
+                self.fail_program(format!(
+                    "{object} is inserted, but exists: an element can be inserted again once it has called remove"
+                ));
+            }
+            return false;
         }
-        let class = array.class;
+        let (epoch, mut ledger) = vacant.map_or_else(
+            || (0, Ledger::new(broadcast, reduction)),
+            |vacant| (vacant.epoch, vacant.ledger.renew(broadcast, reduction)),
+        );
+        ledger.turn = Turn::new(round);
+        let due = ledger.incoming.take_due();
         let slot = self.settle(Element {
             address,
             class,
-            epoch: 0,
+            epoch,
             object: None,
-            ledger: Ledger::new(array.broadcasts.count()),
+            ledger,
             tasks: Vec::new(),
             leaving: None,
             removing: false,
         });
-        let classes = self.classes;
-        let Some(info) = classes.get(class) else { return };
+        let id = self.slots.id(slot);
+        let Some(info) = self.classes.get(class) else { return false };
         match (info.create)(init, address, self, slot) {
             Ok(object) => {
                 if let Some(element) = self.slots.get_mut(slot) {
                     element.object = Some(object);
                 }
-                self.after_entry(slot);
+                for envelope in due {
+                    self.push(envelope.priority, Ready::Message(Some(id), envelope));
+                }
                 self.release(address);
+                self.after_entry(slot);
             }
             Err(error) => self.fail_program(error),
         }
+        true
     }
 
     /// Gives an element a slot, and makes it known on this PE.
     pub(crate) fn settle(&mut self, element: Element) -> u32 {
-        let (address, reduction, synced) = (element.address, element.ledger.reduction, element.ledger.synced);
+        let (address, reduction) = (element.address, element.ledger.reduction);
+        let waits = element.ledger.turn.waits();
         let id = self.slots.insert(Box::new(element));
         if let Some(array) = self.arrays.get_mut(&address.array) {
             array.here.insert(address.index, id.at);
             array.reductions.enter(reduction);
-            if array.shape != Shape::Group {
-                self.balancer.participants += 1;
-                self.balancer.synced += u64::from(synced);
+            if array.balanced {
+                self.balancer.sync.enter(waits);
             }
         }
         id.at
@@ -124,37 +166,63 @@ impl Core {
         if let Some(array) = self.arrays.get_mut(&element.address.array) {
             array.here.remove(&element.address.index);
             array.reductions.leave(element.ledger.reduction);
-            if array.shape != Shape::Group {
-                self.balancer.participants -= 1;
-                self.balancer.synced -= u64::from(element.ledger.synced);
+            if array.balanced {
+                self.balancer.sync.leave(element.ledger.turn.waits());
             }
         }
         Some(element)
     }
 
-    /// Inserts an element into an array: on its home PE.
-    pub(crate) fn insert(&mut self, object: Address, init: Vec<u8>) {
-        match self.home_of(object) {
-            Some(home) => self.post(home, Parcel::System(System::Insert { object, init })),
-            None => self.keep_unknown(object.array, Parcel::System(System::Insert { object, init })),
-        }
+    /// Inserts an element into an array. The root counts it before it counts a later contribution of the inserter.
+    pub(crate) fn insert(&mut self, inserter: Option<u32>, object: Address, init: Vec<u8>) {
+        let inserter = inserter.and_then(|slot| self.slots.get(slot));
+        let reduction =
+            inserter.filter(|e| e.address.array == object.array).map(|element| element.ledger.reduction);
+        self.balancer.sync.send(0);
+        let root = self.root_of(object.array);
+        self.post(root, Parcel::System(System::Insert { object, init, reduction }));
+    }
+
+    /// At the root: counts an element that is to be created, and passes it on to its home.
+    pub(crate) fn place(&mut self, object: Address, init: Vec<u8>, reduction: Option<u64>) {
+        let Some(home) = self.home_of(object) else { return };
+        let Some(array) = self.arrays.get_mut(&object.array) else { return };
+        let reduction = array.at_root.change_elements(reduction.unwrap_or(0), 1);
+        self.post(home, Parcel::System(System::Place { object, init, reduction }));
     }
 
     /// An element is inserted here.
-    pub(crate) fn insert_here(&mut self, object: Address, init: &[u8]) {
-        self.create_element(object, init);
-        let root = self.root_of(object.array);
-        self.post(root, Parcel::System(System::Count { array: object.array, change: 1 }));
+    pub(crate) fn insert_here(&mut self, object: Address, init: Vec<u8>, reduction: u64) {
+        if self.create_element(object, &init, reduction) {
+            self.balancer.sync.receive(0);
+        }
     }
 
-    /// Removes an element whose entry method has ended.
+    /// Removes an element whose entry method has ended. What the runtime keeps for it goes to its home.
     pub(crate) fn remove(&mut self, slot: u32) {
         let Some(element) = self.unsettle(slot) else { return };
-        let array = element.address.array;
-        let root = self.root_of(array);
-        self.post(root, Parcel::System(System::Count { array, change: -1 }));
+        let Element { address, epoch, ledger, .. } = *element;
+        let (array, reduction) = (address.array, ledger.reduction);
+        let (root, pe) = (self.root_of(array), self.pe());
+        self.post(root, Parcel::System(System::Leave { array, reduction }));
+        if let Some(home) = self.home_of(address) {
+            let place = self.locations.departed(address, epoch, home);
+            let state = State::Removed;
+            let moved =
+                Moved { address, epoch: place.epoch, from: pe, state, ledger, balanced: false, due: None };
+            self.post(home, Parcel::Moved(Box::new(moved)));
+        }
         self.pass_complete(array);
-        self.check_sync();
+    }
+
+    /// At the home: an element has been removed. Messages to it are kept here from now on.
+    pub(crate) fn vacate(&mut self, address: Address, epoch: u32, ledger: Ledger<Envelope>) {
+        self.locations.learn(address, Place { pe: self.pe(), epoch });
+        let Some(array) = self.arrays.get_mut(&address.array) else { return };
+        array.vacant.insert(address.index, Vacant { epoch, ledger });
+        if let Some((init, reduction)) = array.insertions.remove(&address.index) {
+            self.insert_here(address, init, reduction);
+        }
     }
 
     /// Gives an element that has arrived the broadcasts that it missed, and queues all that it has not run.

@@ -1,79 +1,108 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Load balancing: the parcels around [`Balancer`](crate::balancer).
+//! Load balancing: the parcels around [`sync`](crate::sync) and [`Balancer`](crate::balancer).
 //!
-//! 1. Each PE whose objects have all called `at_sync` sends their loads to PE 0, which asks PEs without objects too.
-//! 2. PE 0 decides, and tells each PE which objects leave it and how many will arrive.
+//! 1. Each PE without a due object reports to PE 0, which calls PEs that have no objects too. Once no object is due
+//!    anywhere or under way, the PEs' answers bring the loads of their objects.
+//! 2. PE 0 decides, and tells each PE which objects leave it and how many will arrive. An object that has left by then,
+//!    or that a future holds, stays: its PE tells the PE that waits for it.
 //! 3. A PE that has sent and received all of them says so to PE 0, which lets all objects resume.
+//!
+//! Nothing of this runs inside an entry method: [`Core::balance_step`] is called between them.
+
+use std::collections::BTreeMap;
 
 use super::{Core, Ready};
 use crate::address::Address;
-use crate::balancer::Balancer;
 use crate::parcel::{Loads, ObjectLoad, Parcel, System};
-use crate::shape::Shape;
+use crate::sync::{Progress, Status};
 
 impl Core {
     fn takes_part(&self, address: Address) -> bool {
-        self.arrays.get(&address.array).is_some_and(|a| a.shape != Shape::Group)
+        self.arrays.get(&address.array).is_some_and(|array| array.balanced)
     }
 
     /// An object is ready for load balancing.
     pub(crate) fn at_sync(&mut self, slot: u32) {
-        let Some(element) = self.slots.get_mut(slot) else { return };
+        let round = self.balancer.sync.round();
+        let Some(element) = self.slots.get(slot) else { return };
         let address = element.address;
-        if element.ledger.synced || !self.takes_part(address) {
-            let object = self.show(address);
-            return self.fail_program(format!(
-                "{object} calls at_sync: an element of a group, or one that has called it before resume, cannot"
-            ));
-        }
-        if let Some(element) = self.slots.get_mut(slot) {
-            element.ledger.synced = true;
-        }
-        self.balancer.synced += 1;
-        self.check_sync();
+        let wrong = if !self.takes_part(address) {
+            "an element of a group, an object made by create_one, and one of a class that is not balanced cannot"
+        } else if self.slots.get_mut(slot).is_some_and(|element| element.ledger.turn.wait(round)) {
+            self.balancer.sync.leave(false);
+            return self.balancer.sync.enter(true);
+        } else {
+            "it has called at_sync before, and resume has not been called since"
+        };
+        let object = self.show(address);
+        self.fail_program(format!("{object} calls at_sync: {wrong}"));
     }
 
-    /// Sends the loads of this PE's objects, once all are ready.
-    pub(crate) fn check_sync(&mut self) {
-        let Balancer { is_reported, is_called, synced, participants, .. } = self.balancer;
-        if is_reported || synced < participants || (synced == 0 && !is_called) {
-            return;
+    /// Reports to PE 0 what it has to know.
+    pub(crate) fn balance_step(&mut self) {
+        if let Some(status) = self.balancer.sync.report() {
+            let pe = self.pe();
+            self.post(0, Parcel::System(System::Report { pe, status }));
         }
-        let taking_part: Vec<u32> =
-            self.slots.iter().filter(|(_, e)| e.ledger.synced).map(|(slot, _)| slot).collect();
-        self.balancer.is_reported = true;
-        let mut objects = Vec::with_capacity(taking_part.len());
-        for slot in taking_part {
-            let Some(element) = self.slots.get_mut(slot) else { continue };
-            let info = self.classes.get(element.class);
-            let load = std::mem::take(&mut element.ledger.load);
-            objects.push(ObjectLoad {
-                address: element.address,
-                load,
-                bytes: element.object.as_ref().map_or(0, |o| info.map_or(0, |i| (i.bytes)(&**o))),
-                migratable: element.tasks.is_empty(),
-            });
-        }
-        let (stolen, wall) = self.load.take_interval();
-        let loads = Loads { round: self.balancer.round, pe: self.pe(), objects, stolen, wall };
-        self.post(0, Parcel::System(System::Loads(loads)));
     }
 
-    /// At PE 0: the loads of a PE.
-    pub(crate) fn take_loads(&mut self, loads: Loads) {
-        let is_first = self.balancer.loads.is_empty();
-        let round = loads.round;
-        self.balancer.loads.push(loads);
-        if is_first {
+    /// At PE 0: a PE reports.
+    pub(crate) fn take_report(&mut self, pe: u32, status: Status) {
+        if self.balancer.detector.report(pe, status) {
+            let round = status.round;
             for pe in 0..self.pes() {
                 self.post(pe, Parcel::System(System::Balance { round }));
             }
         }
-        if self.balancer.loads.len() < self.pes() as usize {
-            return;
+        self.ask();
+    }
+
+    /// At PE 0: asks all PEs, if it is time.
+    fn ask(&mut self) {
+        if let Some(wave) = self.balancer.detector.next_wave() {
+            for pe in 0..self.pes() {
+                self.post(pe, Parcel::System(System::Confirm { wave }));
+            }
         }
-        let pes = self.pes();
-        match self.balancer.decide(pes) {
+    }
+
+    /// Answers PE 0.
+    pub(crate) fn answer_wave(&mut self, wave: u64) {
+        let status = self.balancer.sync.answer();
+        let loads = self.loads(status.due == 0);
+        self.post(0, Parcel::System(System::Answer { wave, status, loads }));
+    }
+
+    /// The loads of this PE, with those of its objects if `all`.
+    fn loads(&self, all: bool) -> Loads {
+        let mut objects = Vec::new();
+        for (_, element) in self.slots.iter().filter(|_| all) {
+            let info = self.classes.get(element.class);
+            objects.push(ObjectLoad {
+                address: element.address,
+                load: element.ledger.load,
+                bytes: element.object.as_ref().map_or(0, |o| info.map_or(0, |i| (i.bytes)(&**o))),
+                migratable: element.tasks.is_empty() && element.ledger.turn.waits(),
+            });
+        }
+        let (stolen, wall) = self.load.interval();
+        Loads { pe: self.pe(), objects, stolen, wall }
+    }
+
+    /// At PE 0: a PE answers. Decides once all objects wait.
+    pub(crate) fn take_answer(&mut self, wave: u64, status: Status, loads: Loads) {
+        let pe = loads.pe;
+        self.balancer.loads.push(loads);
+        match self.balancer.detector.answer(wave, pe, status) {
+            Progress::Waiting => return,
+            Progress::Changed => {
+                self.balancer.loads.clear();
+                return self.ask();
+            }
+            Progress::Complete => {}
+        }
+        let (round, pes) = (status.round, self.pes());
+        match self.balancer.decide(round, pes) {
             Ok(decision) => {
                 for (pe, (leave, arrive)) in decision.into_iter().enumerate() {
                     self.post(pe as u32, Parcel::System(System::Migrate { round, leave, arrive }));
@@ -83,31 +112,31 @@ impl Core {
         }
     }
 
-    /// Load balancing has begun on another PE.
-    pub(crate) fn join_balance(&mut self, round: u64) {
-        if round == self.balancer.round {
-            self.balancer.is_called = true;
-            self.check_sync();
-        }
-    }
-
     /// The decision: some objects leave.
     pub(crate) fn take_decision(&mut self, round: u64, leave: Vec<(Address, u32)>, arrive: u32) {
-        debug_assert_eq!(round, self.balancer.round);
         self.balancer.expected = Some(arrive);
+        let mut staying = BTreeMap::<u32, u32>::new();
         for (address, pe) in leave {
-            if let Some(slot) = self.slot_of(address) {
-                // an object whose entry method runs leaves at its end
-                let is_running = self.slots.get(slot).is_some_and(|e| e.object.is_none());
-                if is_running {
-                    if let Some(element) = self.slots.get_mut(slot) {
-                        element.leaving = Some((pe, true));
-                    }
-                } else {
-                    self.migrate(slot, pe, true);
-                }
+            let slot = self.slot_of(address).filter(|&slot| {
+                let free = |e: &crate::element::Element| {
+                    e.tasks.is_empty() && e.ledger.turn.waits_for(round) && e.object.is_some()
+                };
+                self.slots.get(slot).is_some_and(free)
+            });
+            match slot {
+                Some(slot) => self.migrate(slot, pe, true),
+                None => *staying.entry(pe).or_default() += 1,
             }
         }
+        for (pe, count) in staying {
+            self.post(pe, Parcel::System(System::Stay { count }));
+        }
+        self.check_migrated();
+    }
+
+    /// Some objects that were to arrive stay where they are.
+    pub(crate) fn take_stay(&mut self, count: u32) {
+        self.balancer.arrived += count;
         self.check_migrated();
     }
 
@@ -116,7 +145,7 @@ impl Core {
         if self.balancer.expected.is_some_and(|expected| self.balancer.arrived >= expected) {
             self.balancer.expected = None;
             self.balancer.arrived = 0;
-            let round = self.balancer.round;
+            let round = self.balancer.sync.round();
             self.post(0, Parcel::System(System::Migrated { round }));
         }
     }
@@ -126,27 +155,30 @@ impl Core {
         self.balancer.migrated += 1;
         if self.balancer.migrated == self.pes() {
             self.balancer.migrated = 0;
-            self.balancer.loads.clear();
+            self.balancer.detector.end_round();
             for pe in 0..self.pes() {
                 self.post(pe, Parcel::System(System::Resume { round }));
             }
         }
     }
 
-    /// Lets all objects go on.
+    /// Lets all objects go on that wait for this round. One under way goes on where it arrives.
     pub(crate) fn resume_all(&mut self, round: u64) {
-        self.balancer.round = round + 1;
-        self.balancer.synced = 0;
-        self.balancer.is_reported = false;
-        self.balancer.is_called = false;
-        let synced: Vec<u32> =
-            self.slots.iter().filter(|(_, e)| e.ledger.synced).map(|(slot, _)| slot).collect();
-        for slot in synced {
-            if let Some(element) = self.slots.get_mut(slot) {
-                element.ledger.synced = false;
+        let next = self.balancer.sync.end_round();
+        debug_assert_eq!(round + 1, next);
+        self.load.begin_interval();
+        let slots: Vec<u32> = self.slots.iter().map(|(slot, _)| slot).collect();
+        for slot in slots {
+            let Some(element) = self.slots.get_mut(slot) else { continue };
+            if element.ledger.turn.end_wait(next) {
+                element.ledger.load = 0.0;
+                self.balancer.sync.leave(true);
+                self.balancer.sync.enter(false);
+                let id = self.slots.id(slot);
+                self.push(0, Ready::Resume(id));
+            } else if !element.ledger.turn.waits() {
+                element.ledger.load = 0.0;
             }
-            let id = self.slots.id(slot);
-            self.push(0, Ready::Resume(id));
         }
     }
 }

@@ -90,7 +90,7 @@ impl Core {
     /// Acknowledges broadcasts to the root, if there are enough.
     pub(crate) fn acknowledge(&mut self, array: ArrayId) {
         let Some(state) = self.arrays.get_mut(&array) else { return };
-        let leaving = state.leaving;
+        let leaving = state.leaving.keys().next().copied();
         let Some(below) = state.broadcasts.acknowledge(leaving) else { return };
         let (root, pe) = (self.root_of(array), self.pe());
         if root == pe {
@@ -209,7 +209,7 @@ impl Core {
 
     /// At the root: calls back with the results that are complete.
     pub(crate) fn finish_reductions(&mut self, array: ArrayId) {
-        let whole = |a: &mut super::ArrayState| a.at_root.take_whole(a.elements.max(1));
+        let whole = |a: &mut super::ArrayState| a.at_root.take_whole();
         while let Some((number, part)) = self.arrays.get_mut(&array).and_then(whole) {
             let result = Reduced { number, values: part.values };
             self.call_back(part.callback, Payload::Typed(Box::new(result)));

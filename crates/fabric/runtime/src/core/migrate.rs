@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Objects leave for other PEs and arrive from them.
 
+use std::collections::btree_map::Entry;
+
 use super::{Core, Ready};
 use crate::element::Element;
 use crate::parcel::{Moved, Parcel, State, System};
@@ -9,15 +11,21 @@ impl Core {
     /// Sends an object to another PE.
     pub(crate) fn migrate(&mut self, slot: u32, to: u32, balanced: bool) {
         if to == self.pe() {
-            if balanced {
-                self.balancer.arrived += 1;
-            }
             return;
         }
         let Some(element) = self.unsettle(slot) else { return };
         let Some(object) = element.object else { return };
         let (address, array) = (element.address, element.address.array);
         let place = self.locations.departed(address, element.epoch, to);
+        self.counts.departed += 1;
+        let mut due = None;
+        if let Some(state) = self.arrays.get_mut(&array) {
+            *state.leaving.entry(element.ledger.broadcast).or_default() += 1;
+            due = state.balanced.then(|| element.ledger.turn.due(self.balancer.sync.round()));
+        }
+        if let Some(due) = due {
+            self.balancer.sync.send(due);
+        }
         let moved = Moved {
             address,
             epoch: place.epoch,
@@ -25,17 +33,14 @@ impl Core {
             state: State::Object(object),
             ledger: element.ledger,
             balanced,
+            due,
         };
-        self.counts.departed += 1;
-        if let Some(state) = self.arrays.get_mut(&array) {
-            state.leaving += 1;
-        }
         self.post(to, Parcel::Moved(Box::new(moved)));
         self.pass_complete(array);
     }
 
     /// Takes an object that arrives.
-    pub(crate) fn install(&mut self, moved: Moved) {
+    pub(crate) fn install(&mut self, mut moved: Moved) {
         let (address, array) = (moved.address, moved.address.array);
         let Some(class) = self.arrays.get(&array).map(|a| a.class) else {
             return self.keep_unknown(array, Parcel::Moved(Box::new(moved)));
@@ -53,7 +58,16 @@ impl Core {
                     None => return,
                 }
             }
+            State::Removed => return self.vacate(address, moved.epoch, moved.ledger),
         };
+        if let Some(due) = moved.due {
+            self.balancer.sync.receive(due);
+        }
+        // the round may have ended while the object was under way
+        if moved.ledger.turn.end_wait(self.balancer.sync.round()) {
+            moved.ledger.load = 0.0;
+        }
+        let (broadcast, is_resuming) = (moved.ledger.broadcast, moved.ledger.turn.is_resuming());
         let slot = self.settle(Element {
             address,
             class,
@@ -70,9 +84,13 @@ impl Core {
         {
             self.post(home, Parcel::System(System::Located { object: address, place }));
         }
-        self.post(moved.from, Parcel::System(System::Installed { array }));
+        self.post(moved.from, Parcel::System(System::Installed { array, broadcast }));
         let id = self.slots.id(slot);
-        self.push(0, Ready::Arrived(id));
+        // before any message, however urgent
+        self.push(i32::MIN, Ready::Arrived(id));
+        if is_resuming {
+            self.push(0, Ready::Resume(id));
+        }
         self.give_broadcasts(slot);
         let due = self.slots.get_mut(slot).map(|e| e.ledger.incoming.take_due()).unwrap_or_default();
         for envelope in due {
@@ -86,9 +104,14 @@ impl Core {
     }
 
     /// An object that left this PE has arrived.
-    pub(crate) fn installed(&mut self, array: crate::address::ArrayId) {
-        if let Some(state) = self.arrays.get_mut(&array) {
-            state.leaving = state.leaving.saturating_sub(1);
+    pub(crate) fn installed(&mut self, array: crate::address::ArrayId, broadcast: u64) {
+        if let Some(state) = self.arrays.get_mut(&array)
+            && let Entry::Occupied(mut count) = state.leaving.entry(broadcast)
+        {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
         }
         self.acknowledge(array);
     }

@@ -11,7 +11,7 @@ mod send;
 mod system;
 mod tasks;
 
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::time::Instant;
 
 use rustc_hash::FxHashMap;
@@ -21,6 +21,7 @@ use crate::broadcasts::Broadcasts;
 use crate::class::Classes;
 use crate::element::{SlotId, Slots};
 use crate::index::Index;
+use crate::ledger::Ledger;
 use crate::load::LoadClock;
 use crate::location::Locations;
 use crate::message::{Envelope, Payload};
@@ -74,12 +75,23 @@ pub(crate) struct ArrayState {
     pub(crate) here: FxHashMap<Index, u32>,
     pub(crate) broadcasts: Broadcasts,
     pub(crate) reductions: Reductions,
-    /// At the root: all elements.
-    pub(crate) elements: u64,
     /// At the root: the parts of reductions that PEs have passed on.
     pub(crate) at_root: Reductions,
-    /// Elements that left this PE and whose arrival is not yet known.
-    pub(crate) leaving: u64,
+    /// Elements that left this PE and whose arrival is not yet known, by the next broadcast that they are given.
+    pub(crate) leaving: BTreeMap<u64, u64>,
+    /// The elements take part in load balancing.
+    pub(crate) balanced: bool,
+    /// At their home: elements that have been removed.
+    pub(crate) vacant: FxHashMap<Index, Vacant>,
+    /// At their home: elements to be created once one at the same index has been removed, with the first reduction in
+    /// which they take part.
+    pub(crate) insertions: FxHashMap<Index, (Vec<u8>, u64)>,
+}
+
+/// What the runtime keeps of a removed element for the next one at its index.
+pub(crate) struct Vacant {
+    pub(crate) epoch: u32,
+    pub(crate) ledger: Ledger<Envelope>,
 }
 
 /// Counts of one PE, for reports and tests.
@@ -137,7 +149,7 @@ impl Core {
     ) -> Self {
         let pe = port.pe;
         Self {
-            balancer: crate::balancer::Balancer::new(options.balance.clone()),
+            balancer: crate::balancer::Balancer::new(options.balance.clone(), port.pes),
             quiescence: Quiescence::new(port.pes),
             port,
             classes,

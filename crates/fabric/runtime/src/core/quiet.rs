@@ -24,16 +24,17 @@ impl Core {
 
     pub(crate) fn answer_probe(&mut self, wave: u64) {
         let tasks = self.slots.iter().map(|(_, e)| e.tasks.len() as u64).sum();
-        let synced = self.slots.iter().filter(|(_, e)| e.ledger.synced).count() as u64;
+        let synced = self.slots.iter().filter(|(_, e)| e.ledger.turn.waits()).count() as u64;
         let counts = Wave {
             answers: 1,
             sent: self.quiescence.sent,
             received: self.quiescence.received,
-            idle: !self.has_ready(),
+            idle: !self.has_ready() && !self.balancer.sync.is_changed,
             open: self.has_timers(),
             kept: self.kept.values().map(|k| k.len() as u64).sum(),
             tasks,
             synced,
+            insertions: self.arrays.values().map(|array| array.insertions.len() as u64).sum(),
         };
         self.post(0, Parcel::System(System::Counts { wave, counts }));
     }
@@ -53,7 +54,7 @@ impl Core {
 
     /// The program is quiescent for good, and has not ended.
     fn fail_hang(&mut self) {
-        let Wave { kept, tasks, synced, .. } = self.quiescence.last_wave();
+        let Wave { kept, tasks, synced, insertions, .. } = self.quiescence.last_wave();
         let mut reasons = Vec::new();
         if let Some(object) = self.kept.keys().next().copied() {
             reasons.push(format!(
@@ -68,6 +69,11 @@ impl Core {
         }
         if synced > 0 {
             reasons.push(format!("{synced} objects wait in at_sync for others"));
+        }
+        if insertions > 0 {
+            reasons.push(format!(
+                "{insertions} inserted elements wait until those at their indices call remove"
+            ));
         }
         let why = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join("; ")) };
         self.fail_program(format!(

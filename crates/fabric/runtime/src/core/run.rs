@@ -5,7 +5,7 @@ use super::{Core, Ready};
 use crate::address::Address;
 use crate::broadcasts::Broadcast;
 use crate::class::AnyObject;
-use crate::element::SlotId;
+use crate::element::{Element, SlotId};
 use crate::message::{Envelope, Payload};
 use crate::order::Arrival;
 use crate::parcel::{Parcel, System};
@@ -27,7 +27,7 @@ impl Core {
         match ready {
             Ready::Message(id, envelope) => self.dispatch(id, envelope),
             Ready::Broadcast(id) => self.run_broadcast(id),
-            Ready::Resume(id) => self.run_hook(id, "resume", |class| class.resume),
+            Ready::Resume(id) => self.run_resume(id),
             Ready::Arrived(id) => self.run_hook(id, "arrived", |class| class.arrived),
         }
         true
@@ -132,6 +132,13 @@ impl Core {
         );
     }
 
+    fn run_resume(&mut self, id: SlotId) {
+        let is_resuming = |element: &mut Element| element.ledger.turn.take_resuming();
+        if self.slots.current(id).is_some_and(is_resuming) {
+            self.run_hook(id, "resume", |class| class.resume);
+        }
+    }
+
     fn run_hook(
         &mut self,
         id: SlotId,
@@ -168,9 +175,9 @@ impl Core {
         }
         // a future cannot migrate: the object leaves when it has none
         if element.tasks.is_empty()
-            && let Some((pe, balanced)) = element.leaving.take()
+            && let Some(pe) = element.leaving.take()
         {
-            self.migrate(slot, pe, balanced);
+            self.migrate(slot, pe, false);
         }
     }
 

@@ -8,8 +8,8 @@ use crate::parcel::{Parcel, System};
 /// The array that a message is about, if the receiver has to know it.
 fn array_of(system: &System) -> Option<ArrayId> {
     match system {
-        System::Insert { object, .. } => Some(object.array),
-        System::Count { array, .. }
+        System::Insert { object, .. } | System::Place { object, .. } => Some(object.array),
+        System::Leave { array, .. }
         | System::Ask { array, .. }
         | System::Broadcast { array, .. }
         | System::Done { array, .. }
@@ -34,13 +34,15 @@ impl Core {
                     self.release(object);
                 }
             }
-            System::Create { array, class, shape, map, init } => {
-                self.add_array(array, class, shape, map, &init)
+            System::Create { array, class, shape, map, balanced, init } => {
+                self.balancer.sync.receive(0);
+                self.add_array(array, class, shape, map, balanced, &init);
             }
-            System::Insert { object, init } => self.insert_here(object, &init),
-            System::Count { array, change } => {
+            System::Insert { object, init, reduction } => self.place(object, init, reduction),
+            System::Place { object, init, reduction } => self.insert_here(object, init, reduction),
+            System::Leave { array, reduction } => {
                 if let Some(state) = self.arrays.get_mut(&array) {
-                    state.elements = state.elements.saturating_add_signed(change);
+                    state.at_root.change_elements(reduction, -1);
                 }
                 self.finish_reductions(array);
             }
@@ -48,7 +50,7 @@ impl Core {
             System::Broadcast { array, number, entry, message } => {
                 self.take_broadcast(array, number, entry, message);
             }
-            System::Installed { array } => self.installed(array),
+            System::Installed { array, broadcast } => self.installed(array, broadcast),
             System::Done { array, pe, below } => self.acknowledged(array, pe, below),
             System::Trim { array, below } => {
                 if let Some(state) = self.arrays.get_mut(&array) {
@@ -64,9 +66,12 @@ impl Core {
             System::Counts { wave, counts } => self.take_counts(wave, counts),
             System::WhenQuiet { callback } => self.quiescence.callbacks.push(callback),
             System::Steal { thief } => self.give_to(thief),
-            System::Loads(loads) => self.take_loads(loads),
-            System::Balance { round } => self.join_balance(round),
+            System::Report { pe, status } => self.take_report(pe, status),
+            System::Balance { round } => self.balancer.sync.call(round),
+            System::Confirm { wave } => self.answer_wave(wave),
+            System::Answer { wave, status, loads } => self.take_answer(wave, status, loads),
             System::Migrate { round, leave, arrive } => self.take_decision(round, leave, arrive),
+            System::Stay { count } => self.take_stay(count),
             System::Migrated { round } => self.take_migrated(round),
             System::Resume { round } => self.resume_all(round),
             System::Exit { code } => self.exit = Some(code),

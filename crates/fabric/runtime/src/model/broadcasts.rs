@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Broadcasts to elements that migrate: each element runs each broadcast once, in order, and no log is trimmed too early.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use stateright::{Model, Property};
@@ -29,7 +29,7 @@ pub(super) struct Element {
 enum Parcel {
     Broadcast(u64),
     Moved(usize, Element),
-    Installed,
+    Installed(u64),
     Done(u32, u64),
     Trim(u64),
 }
@@ -37,8 +37,8 @@ enum Parcel {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Pe {
     broadcasts: Broadcasts,
-    /// Elements that left and are not yet known to have arrived.
-    leaving: u64,
+    /// Elements that left and are not yet known to have arrived, by their next broadcast.
+    leaving: BTreeMap<u64, u64>,
     /// Elements here, with the number of broadcasts that are queued for them.
     here: [Option<(Element, u64)>; ELEMENTS],
 }
@@ -111,8 +111,12 @@ impl BroadcastModel {
         match parcel {
             Parcel::Broadcast(number) => self.take_broadcast(state, at, number),
             Parcel::Moved(element, moved) => self.install(state, (from, at), element, moved),
-            Parcel::Installed => {
-                state.pes[at].leaving -= 1;
+            Parcel::Installed(next) => {
+                let leaving = &mut state.pes[at].leaving;
+                if let Some(count) = leaving.get_mut(&next) {
+                    *count -= 1;
+                    leaving.retain(|_, count| *count > 0);
+                }
                 self.acknowledge(state, at);
             }
             Parcel::Done(pe, below) => self.acknowledged(state, pe, below),
@@ -142,7 +146,8 @@ impl BroadcastModel {
     /// `Core::acknowledge`
     fn acknowledge(&self, state: &mut State, at: usize) {
         let pe = &mut state.pes[at];
-        let leaving = if self.has(Fault::LeavingIgnored) { 0 } else { pe.leaving };
+        let lowest = pe.leaving.keys().next().copied();
+        let leaving = if self.has(Fault::LeavingIgnored) { None } else { lowest };
         if let Some(below) = pe.broadcasts.acknowledge_some(leaving, self.batch) {
             self.post(state, at, ROOT, Parcel::Done(at as u32, below));
         }
@@ -160,6 +165,7 @@ impl BroadcastModel {
     /// `Core::install`, `Core::give_broadcasts`
     fn install(&self, state: &mut State, (from, at): (usize, usize), element: usize, mut moved: Element) {
         let pe = &mut state.pes[at];
+        let next = moved.next;
         if self.has(Fault::NextOfPe) {
             moved.next = pe.broadcasts.count();
         }
@@ -173,7 +179,7 @@ impl BroadcastModel {
         }
         let queued = if self.has(Fault::GivenNotQueued) { 0 } else { moved.given.len() as u64 };
         pe.here[element] = Some((moved, queued));
-        self.post(state, at, from, Parcel::Installed);
+        self.post(state, at, from, Parcel::Installed(next));
     }
 }
 
@@ -184,7 +190,7 @@ impl Model for BroadcastModel {
     fn init_states(&self) -> Vec<State> {
         let pe = |pe| Pe {
             broadcasts: Broadcasts::default(),
-            leaving: 0,
+            leaving: BTreeMap::new(),
             here: std::array::from_fn(|e| (e + 1 == pe).then(|| (Element::default(), 0))),
         };
         vec![State {
@@ -245,7 +251,7 @@ impl Model for BroadcastModel {
                     element.given.clear();
                 }
                 state.migrations -= 1;
-                state.pes[at].leaving += 1;
+                *state.pes[at].leaving.entry(element.next).or_default() += 1;
                 self.post(&mut state, at, to, Parcel::Moved(number, element));
             }
         }

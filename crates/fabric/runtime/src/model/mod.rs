@@ -12,11 +12,13 @@
 //! | [`broadcasts`] | `Broadcasts` | `core/broadcast.rs`, `core/migrate.rs` |
 //! | [`reductions`] | `Reductions` | `core/broadcast.rs`, `core/migrate.rs` |
 //! | [`quiescence`] | `Quiescence` | `core/quiet.rs`, `scheduler.rs` |
+//! | [`sync`] | `Local`, `Detector`, `Turn` | `core/balance.rs`, `core/migrate.rs` |
 
 mod broadcasts;
 mod delivery;
 mod quiescence;
 mod reductions;
+mod sync;
 
 use std::collections::VecDeque;
 use std::fmt::Debug;

@@ -80,8 +80,7 @@ impl ReductionModel {
         match parcel {
             Parcel::Partial(number, part) => {
                 state.is_wrong |= state.root.add(number, part).is_err();
-                let elements = if self.has(Fault::Incomplete) { 1 } else { ELEMENTS as u64 };
-                while let Some((number, whole)) = state.root.take_whole(elements) {
+                while let Some((number, whole)) = state.root.take_whole() {
                     let all = Values::from([(1i64 << ELEMENTS) - 1]);
                     state.is_wrong |= number != state.results || whole.values != all;
                     state.results += 1;
@@ -116,7 +115,7 @@ impl Model for ReductionModel {
         }
         vec![State {
             pes,
-            root: Reductions::default(),
+            root: Reductions::at_root(if self.has(Fault::Incomplete) { 1 } else { ELEMENTS as u64 }),
             here,
             channels: Channels::default(),
             migrations: self.migrations,

@@ -128,5 +128,5 @@ fn wrong_pes_extents_and_classes_are_errors() {
         let array = cx.create_array::<Bad>(&[1], ());
         cx.insert(array.at([0]), ());
     });
-    assert!(text.contains("inserted twice"), "{text}");
+    assert!(text.contains("is inserted, but exists"), "{text}");
 }

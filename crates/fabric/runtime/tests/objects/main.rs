@@ -5,6 +5,7 @@ mod balance;
 mod calls;
 mod failures;
 mod groups;
+mod lifetimes;
 mod migration;
 mod reductions;
 
