@@ -72,7 +72,7 @@ fn options(balance: Option<&str>) -> PyResult<Options> {
     let balance = balance.map(Config::parse).transpose().map_err(|e| PyValueError::new_err(e.to_string()))?;
     let balance =
         balance.map(|config| BalanceOptions { config: Arc::new(config), topology: Topology::default() });
-    Ok(Options { threads: 1, steal: false, balance })
+    Ok(Options { threads: 1, balance, ..Options::default() })
 }
 
 /// Runs a program on the ranks that the environment describes, or on ranks that are threads. Returns the exit code.

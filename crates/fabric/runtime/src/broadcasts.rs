@@ -15,6 +15,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Broadcast {
     pub(crate) entry: u16,
+    /// The broadcast in the time line.
+    pub(crate) id: u64,
     pub(crate) message: Arc<[u8]>,
 }
 
@@ -96,7 +98,7 @@ mod tests {
         let mut root = Broadcasts::default();
         for _ in 0..BATCH {
             assert_eq!(root.acknowledge(None), None);
-            root.arrive(Broadcast { entry: 0, message: Arc::new([]) });
+            root.arrive(Broadcast { entry: 0, id: 0, message: Arc::new([]) });
         }
         assert_eq!(root.acknowledge(Some(BATCH - 1)), None, "an element under way needs the last of them");
         assert_eq!(root.acknowledge(Some(BATCH + 1)), Some(BATCH), "one under way was given them elsewhere");

@@ -87,6 +87,7 @@ mod scheduler;
 mod shape;
 mod sync;
 mod task;
+mod track;
 pub mod transport;
 
 pub use crate::core::{Counts, Quiet, Reduced};
@@ -103,3 +104,4 @@ pub use program::{Class, Program};
 pub use reduction::{Callback, Op, Values};
 pub use run::{Main, Outcome, RunError, run_and_report, run_on};
 pub use shape::{Map, Shape};
+pub use track::TimelineOptions;

@@ -62,6 +62,16 @@ pub(crate) enum Payload {
     Packed(Vec<u8>),
 }
 
+impl Payload {
+    /// Bytes of the content: packed, or without what it points to.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Typed(message) => size_of_val(&**message),
+            Self::Packed(bytes) => bytes.len(),
+        }
+    }
+}
+
 /// A message on its way to an object.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Envelope<P = Payload> {
@@ -79,13 +89,15 @@ pub(crate) struct Envelope<P = Payload> {
     pub(crate) entry: u16,
     /// The epoch of the place that it was sent to; 0 if that was not known.
     pub(crate) epoch: u32,
+    /// The message in the time line.
+    pub(crate) id: u64,
     pub(crate) payload: P,
 }
 
 impl<P> Envelope<P> {
     /// The same message with its content in another form.
     pub(crate) fn map<Q>(self, f: impl FnOnce(P) -> Q) -> Envelope<Q> {
-        let Self { to, from, number, reply, origin, priority, entry, epoch, payload } = self;
-        Envelope { to, from, number, reply, origin, priority, entry, epoch, payload: f(payload) }
+        let Self { to, from, number, reply, origin, priority, entry, epoch, id, payload } = self;
+        Envelope { to, from, number, reply, origin, priority, entry, epoch, id, payload: f(payload) }
     }
 }

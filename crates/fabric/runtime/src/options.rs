@@ -2,6 +2,7 @@
 //! How a program runs: PEs a process, work stealing, load balancing.
 
 use crate::balancer::BalanceOptions;
+use crate::track::TimelineOptions;
 
 /// Options of a run.
 #[derive(Clone, Debug, Default)]
@@ -12,4 +13,6 @@ pub struct Options {
     pub steal: bool,
     /// Load balancing; without, objects resume where they are.
     pub balance: Option<BalanceOptions>,
+    /// A time line of the run. By default, that of [`TimelineOptions::from_environment`].
+    pub timeline: Option<TimelineOptions>,
 }

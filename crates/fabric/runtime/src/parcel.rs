@@ -99,9 +99,9 @@ pub(crate) enum System {
     /// An element has been removed that would have contributed to `reduction` next: to the array's root.
     Leave { array: ArrayId, reduction: u64 },
     /// Asks an array's root for a broadcast.
-    Ask { array: ArrayId, entry: u16, message: Vec<u8> },
+    Ask { array: ArrayId, entry: u16, id: u64, message: Vec<u8> },
     /// A broadcast on its way down the tree of PEs.
-    Broadcast { array: ArrayId, number: u64, entry: u16, message: Vec<u8> },
+    Broadcast { array: ArrayId, number: u64, entry: u16, id: u64, message: Vec<u8> },
     /// An object that left the receiver has arrived. `broadcast` is the number of the next one that it was to be given.
     Installed { array: ArrayId, broadcast: u64 },
     /// A PE needs no broadcast below this number any more.
@@ -115,6 +115,7 @@ pub(crate) enum System {
         from: Address,
         origin: u32,
         entry: u16,
+        id: u64,
         message: Vec<u8>,
     },
     /// A part of a reduction, for the array's root.
@@ -145,6 +146,8 @@ pub(crate) enum System {
     Migrated { round: u64 },
     /// All objects are at their places.
     Resume { round: u64 },
+    /// The number of the run, for its time line.
+    Run { run: u64 },
     /// Ends the program.
     Exit { code: u8 },
 }
@@ -192,6 +195,7 @@ struct RawEnvelope {
     priority: I32,
     entry: U16,
     epoch: U32,
+    id: U64,
 }
 
 const MESSAGE: u8 = 1;
@@ -273,6 +277,7 @@ fn raw(envelope: &Envelope) -> RawEnvelope {
         priority: envelope.priority.into(),
         entry: envelope.entry.into(),
         epoch: envelope.epoch.into(),
+        id: envelope.id.into(),
     }
 }
 
@@ -317,6 +322,7 @@ pub(crate) fn decode(encoded: Encoded<'_>, unpack_payload: UnpackPayload<'_>) ->
                 priority: head.priority.get(),
                 entry,
                 epoch: head.epoch.get(),
+                id: head.id.get(),
                 payload,
             }))
         }

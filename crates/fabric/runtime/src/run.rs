@@ -2,6 +2,7 @@
 //! Running a program in this process.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::balancer::BalanceReport;
@@ -9,9 +10,11 @@ use crate::class::Classes;
 use crate::core::{Core, Counts, Failure};
 use crate::object::Context;
 use crate::options::Options;
+use crate::parcel::System;
 use crate::port::{Mail, Port, Remote};
 use crate::program::Program;
 use crate::scheduler;
+use crate::track::{Shared, TimelineOptions, Track};
 use crate::transport::{Single, Transport};
 
 /// The program's beginning, as a receiver of messages it is none.
@@ -49,6 +52,7 @@ struct Ended {
     exit: Option<u8>,
     counts: Counts,
     balance: Vec<BalanceReport>,
+    track: Option<Track>,
 }
 
 /// The text of a panic.
@@ -62,10 +66,17 @@ fn run_pe(
     port: Port,
     classes: &'static Classes<Core>,
     options: &Options,
+    recording: Option<Arc<Shared>>,
     main: Option<Begin>,
 ) -> (Ended, Remote) {
-    let mut core = Core::new(port, classes, options);
+    let is_first = port.pe.is_multiple_of(port.threads);
+    let track = Track::new(recording, port.pe, is_first, classes);
+    let mut core = Core::new(port, classes, options, track);
     let panicked = catch_unwind(AssertUnwindSafe(|| {
+        if core.pe() == 0 && core.track.is_on() {
+            let run = core.track.run;
+            core.post_to_others(|| System::Run { run });
+        }
         if let Some(main) = main {
             main(&mut Context::new(&mut core, None));
         }
@@ -80,8 +91,9 @@ fn run_pe(
             let _ = sibling.send(Mail::Stop);
         }
     }
-    let Core { failure, exit, counts, balancer, port, .. } = core;
-    (Ended { failure, exit, counts, balance: balancer.reports }, port.remote)
+    let Core { failure, exit, counts, balancer, port, mut track, .. } = core;
+    track.end();
+    (Ended { failure, exit, counts, balance: balancer.reports, track: Some(track) }, port.remote)
 }
 
 /// Runs a program in this process, which is one rank of `transport`. `main` is called on PE 0.
@@ -113,27 +125,41 @@ pub fn run_and_report(
     let threads = options.threads.max(1);
     let (rank, ranks) = (transport.rank(), transport.size());
     let pes = ranks * threads;
+    let timeline = match &options.timeline {
+        Some(timeline) => Ok(Some(timeline.clone())),
+        None => TimelineOptions::from_environment(),
+    };
+    let mut transport = transport;
+    let recording = match timeline {
+        Ok(timeline) => timeline.map(Shared::begin),
+        Err(text) => {
+            report(&text);
+            transport.abort(1);
+            return Err(RunError::Program(text));
+        }
+    };
+    let process = Process { rank, pes, classes, recording };
+    let recording = process.recording.clone();
     let mut main: Option<Begin> = if rank == 0 { Some(Box::new(main)) } else { None };
     if threads == 1 {
         let port = Port::new(rank, (pes, 1), Vec::new(), None, Remote::Own(transport));
-        return match run_pe(port, classes, options, main) {
-            (ended, Remote::Own(mut transport)) => finish(vec![ended], &mut *transport, report),
-            (ended, Remote::Thread(_)) => finish(vec![ended], &mut Single, report),
+        return match run_pe(port, classes, options, recording, main) {
+            (ended, Remote::Own(mut transport)) => process.end(vec![ended], &mut *transport, report),
+            (ended, Remote::Thread(_)) => process.end(vec![ended], &mut Single, report),
         };
     }
     let (senders, receivers): (Vec<Sender<Mail>>, Vec<Receiver<Mail>>) =
         (0..threads).map(|_| channel()).unzip();
     let (frames, outgoing) = channel();
-    let mut transport = transport;
     let ended = std::thread::scope(|scope| {
         let mut handles = Vec::new();
         for (local, inbox) in receivers.into_iter().enumerate() {
             let (siblings, frames) = (senders.clone(), frames.clone());
             let pe = rank * threads + local as u32;
-            let main = main.take();
+            let (main, recording) = (main.take(), recording.clone());
             handles.push(scope.spawn(move || {
                 let port = Port::new(pe, (pes, threads), siblings, Some(inbox), Remote::Thread(frames));
-                run_pe(port, classes, options, main).0
+                run_pe(port, classes, options, recording, main).0
             }));
         }
         drop(frames);
@@ -150,32 +176,59 @@ pub fn run_and_report(
         }
         ended
     });
-    finish(ended, &mut *transport, report)
+    drop(recording);
+    process.end(ended, &mut *transport, report)
 }
 
-/// Ends the process's part of the job.
-fn finish(
-    ended: Vec<Ended>,
-    transport: &mut dyn Transport,
-    report: impl FnOnce(&str),
-) -> Result<Outcome, RunError> {
-    // the first program failure says more than those that follow from it
-    let failures = || ended.iter().filter_map(|e| e.failure.clone());
-    let failure = failures().find(|f| matches!(f, Failure::Program(_))).or_else(|| failures().next());
-    if let Some(failure) = failure {
-        if let Failure::Program(text) = &failure {
-            report(text);
-            transport.abort(1);
+/// A process of the job.
+struct Process {
+    rank: u32,
+    pes: u32,
+    classes: &'static Classes<Core>,
+    recording: Option<Arc<Shared>>,
+}
+
+impl Process {
+    /// Ends the process's part of the job.
+    fn end(
+        self,
+        mut ended: Vec<Ended>,
+        transport: &mut dyn Transport,
+        report: impl FnOnce(&str),
+    ) -> Result<Outcome, RunError> {
+        let tracks = ended.iter_mut().filter_map(|ended| ended.track.take()).collect();
+        // the first program failure says more than those that follow from it
+        let failures = || ended.iter().filter_map(|e| e.failure.clone());
+        let failure = failures().find(|f| matches!(f, Failure::Program(_))).or_else(|| failures().next());
+        if let Some(failure) = failure {
+            if let Failure::Program(text) = &failure {
+                report(text);
+            }
+            // the time line shows what came before the failure; if it cannot be written, the failure says more
+            let _ = self.write(tracks);
+            return Err(match failure {
+                Failure::Program(text) => {
+                    transport.abort(1);
+                    RunError::Program(text)
+                }
+                Failure::Lost(text) => RunError::Lost(text),
+            });
         }
-        return Err(match failure {
-            Failure::Program(text) => RunError::Program(text),
-            Failure::Lost(text) => RunError::Lost(text),
-        });
+        transport.finish().map_err(|e| RunError::Lost(e.to_string()))?;
+        if let Err(text) = self.write(tracks) {
+            report(&text);
+            return Err(RunError::Program(text));
+        }
+        Ok(Outcome {
+            code: ended.iter().find_map(|e| e.exit).unwrap_or(0),
+            counts: ended.iter().map(|e| e.counts).collect(),
+            balance: ended.into_iter().flat_map(|e| e.balance).collect(),
+        })
     }
-    transport.finish().map_err(|e| RunError::Lost(e.to_string()))?;
-    Ok(Outcome {
-        code: ended.iter().find_map(|e| e.exit).unwrap_or(0),
-        counts: ended.iter().map(|e| e.counts).collect(),
-        balance: ended.into_iter().flat_map(|e| e.balance).collect(),
-    })
+
+    /// Writes the time line, if there is one.
+    fn write(self, tracks: Vec<Track>) -> Result<(), String> {
+        let Self { rank, pes, classes, recording } = self;
+        recording.map_or(Ok(()), |recording| Shared::write(recording, (rank, pes), classes, tracks))
+    }
 }

@@ -29,6 +29,7 @@ struct Idle {
 pub(crate) fn run(core: &mut Core) {
     let mut idle = Idle { looks: 0, since: None, probed: None, stole: None };
     while core.exit.is_none() && core.failure.is_none() {
+        let begin = core.track.begin_pass();
         let arrived = core.poll();
         let due = core.run_timers();
         core.load.lap();
@@ -48,6 +49,7 @@ pub(crate) fn run(core: &mut Core) {
             idle.since = None;
         } else {
             rest(core, &mut idle, due);
+            core.track.idle(begin);
         }
     }
     if core.failure.is_none() {

@@ -61,6 +61,30 @@ fn threads_and_processes_can_be_combined() {
 }
 
 #[test]
+fn a_run_writes_a_time_line_in_which_every_message_is_executed() {
+    use colony_timeline::Timeline;
+    use colony_timeline::analysis::messages::Messages;
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = run(2, "stencil", &["12", "2", "5"]);
+    command.env("COLONY_TIMELINE", folder.path().join("run")).env("THREADS", "2");
+    let output = output(command);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let files = ["run.0.timeline", "run.1.timeline"].map(|name| folder.path().join(name));
+    let timeline = Timeline::read_all(&files).expect("files of one run");
+    assert_eq!((timeline.meta().program.as_str(), timeline.meta().pes), ("stencil", 4));
+    assert_eq!(timeline.tracks().len(), 4);
+    let messages = Messages::of(&timeline);
+    assert_eq!((messages.not_executed, messages.not_sent), (0, 0), "{messages:?}");
+    let mut wrong = run(1, "stencil", &["12", "2", "5"]);
+    wrong.envs([("COLONY_TIMELINE", "run"), ("COLONY_TIMELINE_EVENTS", "many")]);
+    let output = self::output(wrong);
+    assert_eq!(
+        errors(&output)[0],
+        "error: COLONY_TIMELINE_EVENTS is \"many\"; it has to be a number of events from 1 to 268435456"
+    );
+}
+
+#[test]
 fn a_rank_that_panics_ends_the_job_with_one_error() {
     let output = output(run(3, "ring", &["1000000", "--fail", "1"]));
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));

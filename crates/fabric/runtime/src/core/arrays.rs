@@ -12,6 +12,7 @@ use crate::parcel::{Moved, Parcel, State, System};
 use crate::reduction::Reductions;
 use crate::shape::{Map, Shape};
 use crate::sync::Turn;
+use crate::track::Hook;
 
 /// The most elements of a dense array: more would be a mistake in its extents.
 const MOST_ELEMENTS: u64 = 1 << 36;
@@ -129,7 +130,10 @@ impl Core {
         });
         let id = self.slots.id(slot);
         let Some(info) = self.classes.get(class) else { return false };
-        match (info.create)(init, address, self, slot) {
+        let begin = self.track.now();
+        let created = (info.create)(init, address, self, slot);
+        self.track.hooked(begin, class, info.entries.len(), Hook::New);
+        match created {
             Ok(object) => {
                 if let Some(element) = self.slots.get_mut(slot) {
                     element.object = Some(object);

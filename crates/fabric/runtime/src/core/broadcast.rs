@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use colony_timeline::ALL_PES;
+
 use super::Core;
 use crate::address::{Address, ArrayId};
 use crate::broadcasts::Broadcast;
@@ -44,14 +46,15 @@ impl Core {
         match self.pack_message(array, entry, payload) {
             Ok(message) => {
                 let root = self.root_of(array);
-                self.post(root, Parcel::System(System::Ask { array, entry, message }));
+                let id = self.note_sent(ALL_PES, array, entry, message.len());
+                self.post(root, Parcel::System(System::Ask { array, entry, id, message }));
             }
             Err(error) => self.fail_program(error),
         }
     }
 
     /// At the root: numbers a broadcast.
-    pub(crate) fn begin_broadcast(&mut self, array: ArrayId, entry: u16, message: Vec<u8>) {
+    pub(crate) fn begin_broadcast(&mut self, array: ArrayId, entry: (u16, u64), message: Vec<u8>) {
         let Some(state) = self.arrays.get_mut(&array) else { return };
         let number = state.broadcasts.next;
         state.broadcasts.next += 1;
@@ -59,21 +62,27 @@ impl Core {
     }
 
     /// Takes a broadcast: passes it on, and queues it for the elements here.
-    pub(crate) fn take_broadcast(&mut self, array: ArrayId, number: u64, entry: u16, message: Vec<u8>) {
+    pub(crate) fn take_broadcast(
+        &mut self,
+        array: ArrayId,
+        number: u64,
+        (entry, id): (u16, u64),
+        message: Vec<u8>,
+    ) {
         let (pes, root) = (self.pes(), self.root_of(array));
         let place = (self.pe() + pes - root) % pes;
         for child in (1..=BRANCHES).map(|b| u64::from(place) * u64::from(BRANCHES) + u64::from(b)) {
             if child < u64::from(pes) {
                 let pe = ((child + u64::from(root)) % u64::from(pes)) as u32;
                 let message = message.clone();
-                self.post(pe, Parcel::System(System::Broadcast { array, number, entry, message }));
+                self.post(pe, Parcel::System(System::Broadcast { array, number, entry, id, message }));
             }
         }
         let Some(state) = self.arrays.get_mut(&array) else { return };
         if state.broadcasts.count() != number {
             return self.fail_program("a broadcast arrived out of order: this is a fault of the runtime");
         }
-        let broadcast = Broadcast { entry, message: Arc::from(message) };
+        let broadcast = Broadcast { entry, id, message: Arc::from(message) };
         state.broadcasts.arrive(broadcast.clone());
         let slots: Vec<u32> = state.here.values().copied().collect();
         for slot in slots {
@@ -144,7 +153,8 @@ impl Core {
         let origin = self.pe();
         for (pe, to) in by_pe {
             let message = message.clone();
-            self.post(pe, Parcel::System(System::Multicast { array, to, from, origin, entry, message }));
+            let id = self.note_sent(pe, array, entry, message.len());
+            self.post(pe, Parcel::System(System::Multicast { array, to, from, origin, entry, id, message }));
         }
     }
 
@@ -154,7 +164,7 @@ impl Core {
         array: ArrayId,
         to: Vec<(Index, u64)>,
         (from, origin): (Address, u32),
-        entry: u16,
+        (entry, id): (u16, u64),
         message: &[u8],
     ) {
         for (index, number) in to {
@@ -167,6 +177,7 @@ impl Core {
                 priority: 0,
                 entry,
                 epoch: 0,
+                id,
                 payload: Payload::Packed(message.to_vec()),
             });
         }

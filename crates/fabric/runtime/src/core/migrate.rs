@@ -4,6 +4,8 @@
 use std::collections::btree_map::Entry;
 
 use super::{Core, Ready};
+use crate::address::Address;
+use crate::class::AnyObject;
 use crate::element::Element;
 use crate::parcel::{Moved, Parcel, State, System};
 
@@ -18,6 +20,7 @@ impl Core {
         let (address, array) = (element.address, element.address.array);
         let place = self.locations.departed(address, element.epoch, to);
         self.counts.departed += 1;
+        self.note_migration(true, element.class, address, (to, &object));
         let mut due = None;
         if let Some(state) = self.arrays.get_mut(&array) {
             *state.leaving.entry(element.ledger.broadcast).or_default() += 1;
@@ -37,6 +40,15 @@ impl Core {
         };
         self.post(to, Parcel::Moved(Box::new(moved)));
         self.pass_complete(array);
+    }
+
+    /// Records a migration in the time line.
+    fn note_migration(&mut self, leaves: bool, class: u16, of: Address, (peer, object): (u32, &AnyObject)) {
+        if self.track.is_on() {
+            let bytes = self.classes.get(class).map_or(0, |info| (info.bytes)(&**object));
+            let number = of.index.halves()[1];
+            self.track.migrated(leaves, class, number, peer, usize::try_from(bytes).unwrap_or(usize::MAX));
+        }
     }
 
     /// Takes an object that arrives.
@@ -63,6 +75,7 @@ impl Core {
         if let Some(due) = moved.due {
             self.balancer.sync.receive(due);
         }
+        self.note_migration(false, class, address, (moved.from, &object));
         // the round may have ended while the object was under way
         if moved.ledger.turn.end_wait(self.balancer.sync.round()) {
             moved.ledger.load = 0.0;

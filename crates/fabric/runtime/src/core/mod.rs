@@ -31,6 +31,7 @@ use crate::queued::Queued;
 use crate::quiescence::Quiescence;
 use crate::reduction::{Callback, Reductions};
 use crate::shape::{Map, Shape};
+use crate::track::Track;
 
 pub use broadcast::Reduced;
 pub use quiet::Quiet;
@@ -134,6 +135,7 @@ pub(crate) struct Core {
     pub(crate) quiescence: Quiescence,
     pub(crate) balancer: crate::balancer::Balancer,
     pub(crate) load: LoadClock,
+    pub(crate) track: Track,
     pub(crate) counts: Counts,
     pub(crate) exit: Option<u8>,
     pub(crate) failure: Option<Failure>,
@@ -146,6 +148,7 @@ impl Core {
         port: Port,
         classes: &'static Classes<Core>,
         options: &crate::options::Options,
+        track: Track,
     ) -> Self {
         let pe = port.pe;
         Self {
@@ -166,6 +169,7 @@ impl Core {
             next_array: 0,
             running: None,
             load: LoadClock::default(),
+            track,
             counts: Counts::default(),
             exit: None,
             failure: None,

@@ -9,6 +9,7 @@ use crate::element::{Element, SlotId};
 use crate::message::{Envelope, Payload};
 use crate::order::Arrival;
 use crate::parcel::{Parcel, System};
+use crate::track::Hook;
 
 /// The entry method that runs, for the report if it panics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +29,7 @@ impl Core {
             Ready::Message(id, envelope) => self.dispatch(id, envelope),
             Ready::Broadcast(id) => self.run_broadcast(id),
             Ready::Resume(id) => self.run_resume(id),
-            Ready::Arrived(id) => self.run_hook(id, "arrived", |class| class.arrived),
+            Ready::Arrived(id) => self.run_hook(id, Hook::Arrived, |class| class.arrived),
         }
         true
     }
@@ -76,8 +77,10 @@ impl Core {
 
     #[inline]
     fn execute(&mut self, slot: u32, envelope: Envelope) {
-        let Envelope { to, entry, reply, origin, from, payload, .. } = envelope;
+        let Envelope { to, entry, reply, origin, from, id, payload, .. } = envelope;
         let Some((class, mut object)) = self.take_object(slot) else { return };
+        let bytes = if self.track.is_on() { payload.bytes() } else { 0 };
+        let begin = self.track.now();
         let result = match self.classes.entry(class, entry) {
             Ok(info) => {
                 self.running = Some(Running::Entry(to, class, entry));
@@ -86,6 +89,7 @@ impl Core {
             Err(error) => Err(error),
         };
         self.running = None;
+        self.track.executed(begin, (class, entry), id, bytes);
         self.put_object(slot, object);
         self.counts.executed += 1;
         match result {
@@ -118,7 +122,9 @@ impl Core {
     fn run_broadcast(&mut self, id: SlotId) {
         let Some(element) = self.slots.current(id) else { return };
         let (to, class) = (element.address, element.class);
-        let Some(Broadcast { entry, message }) = element.ledger.given.pop_front() else { return };
+        let Some(Broadcast { entry, id: message_id, message }) = element.ledger.given.pop_front() else {
+            return;
+        };
         let unpacked = self.classes.entry(class, entry).and_then(|info| (info.unpack)(&message));
         let payload = match unpacked {
             Ok(message) => Payload::Typed(message),
@@ -128,28 +134,41 @@ impl Core {
         let (from, origin) = (Address::pe(pe), pe);
         self.execute(
             id.at,
-            Envelope { to, from, number: 0, reply: 0, origin, priority: 0, entry, epoch: 0, payload },
+            Envelope {
+                to,
+                from,
+                number: 0,
+                reply: 0,
+                origin,
+                priority: 0,
+                entry,
+                epoch: 0,
+                id: message_id,
+                payload,
+            },
         );
     }
 
     fn run_resume(&mut self, id: SlotId) {
         let is_resuming = |element: &mut Element| element.ledger.turn.take_resuming();
         if self.slots.current(id).is_some_and(is_resuming) {
-            self.run_hook(id, "resume", |class| class.resume);
+            self.run_hook(id, Hook::Resume, |class| class.resume);
         }
     }
 
     fn run_hook(
         &mut self,
         id: SlotId,
-        name: &'static str,
+        which: Hook,
         hook: impl Fn(&crate::class::ClassInfo<Self>) -> fn(&mut (dyn std::any::Any + Send), &mut Self, u32),
     ) {
         let Some(element) = self.slots.current(id) else { return };
-        self.running = Some(Running::Hook(element.address, name));
+        self.running = Some(Running::Hook(element.address, which.name()));
         let Some((class, mut object)) = self.take_object(id.at) else { return };
+        let begin = self.track.now();
         if let Some(info) = self.classes.get(class) {
             hook(info)(&mut *object, self, id.at);
+            self.track.hooked(begin, class, info.entries.len(), which);
         }
         self.running = None;
         self.put_object(id.at, object);

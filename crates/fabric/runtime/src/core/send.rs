@@ -8,6 +8,7 @@ use crate::location::Route;
 use crate::message::{Envelope, Malformed, Payload, pack};
 use crate::parcel::{Encoded, Parcel, System, decode, encode};
 use crate::port::Remote;
+use crate::track::NO_MESSAGE;
 
 impl Core {
     /// Sends a message from an object, or from this PE.
@@ -44,19 +45,35 @@ impl Core {
             None => (Address::pe(self.pe()), self.outgoing.next(to)),
         };
         let origin = self.pe();
-        self.deliver(Envelope { to, from, number, reply, origin, priority, entry, epoch: 0, payload });
+        let id = NO_MESSAGE;
+        self.deliver(Envelope { to, from, number, reply, origin, priority, entry, epoch: 0, id, payload });
     }
 
     /// Queues a message for an object that is here; passes it on otherwise.
     #[inline]
-    pub(crate) fn deliver(&mut self, envelope: Envelope) {
+    pub(crate) fn deliver(&mut self, mut envelope: Envelope) {
         match self.slot_of(envelope.to) {
             Some(slot) => {
+                if self.track.is_on() && envelope.id == NO_MESSAGE {
+                    let Envelope { to, entry, ref payload, .. } = envelope;
+                    envelope.id = self.note_sent(self.pe(), to.array, entry, payload.bytes());
+                }
                 let id = self.slots.id(slot);
                 self.push(envelope.priority, Ready::Message(Some(id), envelope));
             }
             None => self.pass_on(envelope),
         }
+    }
+
+    /// Gives a message a number in the time line, and records that it is sent.
+    pub(crate) fn note_sent(&mut self, pe: u32, array: ArrayId, entry: u16, bytes: usize) -> u64 {
+        if !self.track.is_on() {
+            return NO_MESSAGE;
+        }
+        let id = self.track.next_message();
+        let class = self.arrays.get(&array).map_or(u16::MAX, |array| array.class);
+        self.track.sent(id, pe, (class, entry), bytes);
+        id
     }
 
     /// The next step of a message whose object is not here.
@@ -89,7 +106,7 @@ impl Core {
     }
 
     /// Sends a parcel to a PE.
-    pub(crate) fn post(&mut self, pe: u32, parcel: Parcel) {
+    pub(crate) fn post(&mut self, pe: u32, mut parcel: Parcel) {
         if pe == self.pe() {
             return self.receive(parcel);
         }
@@ -97,6 +114,11 @@ impl Core {
             self.quiescence.sent += 1;
         }
         if self.port.is_here(pe) {
+            if let Parcel::Message(envelope) = &mut parcel
+                && envelope.id == NO_MESSAGE
+            {
+                envelope.id = self.note_sent(pe, envelope.to.array, envelope.entry, envelope.payload.bytes());
+            }
             return self.port.give(pe, parcel);
         }
         if let Err(error) = self.post_remote(pe, parcel) {
@@ -113,10 +135,17 @@ impl Core {
         }
     }
 
-    fn post_remote(&mut self, pe: u32, parcel: Parcel) -> Result<(), String> {
+    fn post_remote(&mut self, pe: u32, mut parcel: Parcel) -> Result<(), String> {
+        let noted = match &mut parcel {
+            Parcel::Message(envelope) if self.track.is_on() && envelope.id == NO_MESSAGE => {
+                envelope.id = self.track.next_message();
+                Some((envelope.id, envelope.to.array, envelope.entry))
+            }
+            _ => None,
+        };
         let rank = self.port.rank_of(pe);
         let local = (pe % self.port.threads) as u16;
-        let Self { port, classes, arrays, .. } = self;
+        let Self { port, classes, arrays, track, .. } = self;
         let class_of = |array: ArrayId| {
             let state =
                 arrays.get(&array).ok_or_else(|| Malformed::new("a message", "is for an unknown array"));
@@ -135,7 +164,13 @@ impl Core {
             let class = classes.get(class_of(address.array)?);
             class.map_or(Ok(()), |class| (class.pack)(&**object, into))
         };
-        encode(parcel, local, &pack_payload, &pack_state, port.frame(rank)).map_err(|e| e.to_string())?;
+        let frame = port.frame(rank);
+        let before = frame.len();
+        encode(parcel, local, &pack_payload, &pack_state, frame).map_err(|e| e.to_string())?;
+        if let Some((id, array, entry)) = noted {
+            let class = arrays.get(&array).map_or(u16::MAX, |array| array.class);
+            track.sent(id, pe, (class, entry), frame.len() - before);
+        }
         port.flush_if_long(rank).map_err(|e| e.to_string())
     }
 

@@ -46,9 +46,9 @@ impl Core {
                 }
                 self.finish_reductions(array);
             }
-            System::Ask { array, entry, message } => self.begin_broadcast(array, entry, message),
-            System::Broadcast { array, number, entry, message } => {
-                self.take_broadcast(array, number, entry, message);
+            System::Ask { array, entry, id, message } => self.begin_broadcast(array, (entry, id), message),
+            System::Broadcast { array, number, entry, id, message } => {
+                self.take_broadcast(array, number, (entry, id), message);
             }
             System::Installed { array, broadcast } => self.installed(array, broadcast),
             System::Done { array, pe, below } => self.acknowledged(array, pe, below),
@@ -57,8 +57,8 @@ impl Core {
                     state.broadcasts.trim(below);
                 }
             }
-            System::Multicast { array, to, from, origin, entry, message } => {
-                self.take_multicast(array, to, (from, origin), entry, &message);
+            System::Multicast { array, to, from, origin, entry, id, message } => {
+                self.take_multicast(array, to, (from, origin), (entry, id), &message);
             }
             System::Partial { array, number, part } => self.take_partial(array, number, part),
             System::Reply { to, request, message } => self.take_reply(to, request, message),
@@ -66,6 +66,16 @@ impl Core {
             System::Counts { wave, counts } => self.take_counts(wave, counts),
             System::WhenQuiet { callback } => self.quiescence.callbacks.push(callback),
             System::Steal { thief } => self.give_to(thief),
+            System::Run { run } => self.track.run = run,
+            System::Exit { code } => self.exit = Some(code),
+            balancing => self.receive_balancing(balancing),
+        }
+    }
+
+    /// Takes a message of load balancing, whose time is its own.
+    fn receive_balancing(&mut self, system: System) {
+        let begin = self.track.now();
+        match system {
             System::Report { pe, status } => self.take_report(pe, status),
             System::Balance { round } => self.balancer.sync.call(round),
             System::Confirm { wave } => self.answer_wave(wave),
@@ -74,8 +84,9 @@ impl Core {
             System::Stay { count } => self.take_stay(count),
             System::Migrated { round } => self.take_migrated(round),
             System::Resume { round } => self.resume_all(round),
-            System::Exit { code } => self.exit = Some(code),
+            _ => {}
         }
+        self.track.balanced(begin);
     }
 
     /// Ends the program on all PEs.

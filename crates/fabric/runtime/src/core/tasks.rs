@@ -7,10 +7,20 @@ use std::cell::RefCell;
 use super::Core;
 use crate::address::Address;
 use crate::task::{Request, Task};
+use crate::track::Hook;
 
 impl Core {
     /// Lets the futures of an object go on as far as they can.
     pub(crate) fn run_tasks(&mut self, slot: u32) {
+        let class = self.slots.get(slot).filter(|element| !element.tasks.is_empty()).map(|e| e.class);
+        let begin = self.track.now();
+        self.run_tasks_of(slot);
+        if let Some((class, info)) = class.and_then(|class| Some((class, self.classes.get(class)?))) {
+            self.track.hooked(begin, class, info.entries.len(), Hook::Future);
+        }
+    }
+
+    fn run_tasks_of(&mut self, slot: u32) {
         loop {
             let Some(element) = self.slots.get_mut(slot) else { return };
             let mut tasks = std::mem::take(&mut element.tasks);

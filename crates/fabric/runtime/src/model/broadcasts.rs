@@ -92,7 +92,7 @@ pub(super) struct BroadcastModel {
 }
 
 fn broadcast(number: u64) -> Broadcast {
-    Broadcast { entry: number as u16, message: Arc::from([]) }
+    Broadcast { entry: number as u16, id: 0, message: Arc::from([]) }
 }
 
 impl BroadcastModel {
