@@ -15,6 +15,8 @@ use crate::transport::{Single, Transport, TransportError};
 const JOIN: Duration = Duration::from_secs(60);
 /// The time that ranks have to end by themselves after another has failed.
 const GRACE: Duration = Duration::from_millis(500);
+/// The time that a failed rank has to end after another rank has lost it.
+const FAILING: Duration = Duration::from_secs(10);
 /// The most ranks of one job.
 const MOST_RANKS: u32 = 4096;
 
@@ -192,7 +194,10 @@ impl Launch {
             if ended.len() == ranks.0.len() {
                 return Ok(Gathered::Ended(0));
             }
-            if let Some((rank, _)) = ended.first() {
+            // none of them may join: then all of them end
+            if let Some((rank, _)) = ended.first()
+                && hellos.iter().any(Option::is_some)
+            {
                 return Err(LaunchError::Wrong(format!(
                     "rank {rank} has ended without joining the job: is it a program of colony-runtime?"
                 )));
@@ -234,16 +239,23 @@ impl Launch {
 
     /// Waits for the end of all ranks.
     fn watch(&self, ranks: &mut Ranks) -> Result<u8, LaunchError> {
+        let mut lost_since = None;
         loop {
-            if let Some((rank, status)) = first_failure(ranks)? {
-                return Ok(self.end(ranks, rank, status));
-            }
             let mut all = true;
             for child in &mut ranks.0 {
                 all &= child.try_wait().map_err(system("waiting for a rank"))?.is_some();
             }
-            if all {
-                return Ok(0);
+            match first_failure(ranks)? {
+                // the rank that failed may still be ending: its code or signal is that of the job
+                Some((rank, status)) if status.code() == Some(i32::from(LOST)) => {
+                    let since: Instant = *lost_since.get_or_insert_with(Instant::now);
+                    if all || since.elapsed() > FAILING {
+                        return Ok(self.end(ranks, rank, status));
+                    }
+                }
+                Some((rank, status)) => return Ok(self.end(ranks, rank, status)),
+                None if all => return Ok(0),
+                None => {}
             }
             std::thread::sleep(Duration::from_millis(2));
         }
