@@ -9,6 +9,7 @@ __all__ = [
     "Array",
     "Class",
     "Element",
+    "LOST",
     "Method",
     "ProgramError",
     "RankLost",
@@ -20,6 +21,7 @@ __all__ = [
     "create_group",
     "exit",
     "insert",
+    "launch",
     "migrate",
     "my_pe",
     "open_future",
@@ -35,6 +37,7 @@ __all__ = [
     "when_quiet",
 ]
 
+LOST: int
 __version__: str
 
 _Array = tuple[int, int, Sequence[int] | None, str]
@@ -120,6 +123,7 @@ def restore_array(array: _Array) -> Array: ...
 def restore_element(array: _Array, index: _Index) -> Element: ...
 def restore_method(array: _Array, element: _Index | None, name: str) -> Method: ...
 def restore_section(array: _Array, indices: Sequence[_Index]) -> Section: ...
+def launch(ranks: int, program: str, arguments: Sequence[str]) -> int: ...
 def run(
     starter: type[Object],
     main: Callable[[], Any],

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,9 +32,9 @@ def run(
     """
     try:
         code = _core.run(_Main, main, _configuration(balance), copy, ranks)
-    except RankLost as error:
-        print(f"colony_runtime: {error}", file=sys.stderr)
-        raise SystemExit(1) from None
+    except RankLost:
+        # the process that failed has printed the reason; the launcher prefers its exit code to this one
+        raise SystemExit(_core.LOST) from None
     if code != 0:
         raise SystemExit(code)
 

@@ -12,6 +12,7 @@ mod class;
 mod functions;
 mod future;
 mod held;
+mod launch;
 mod object;
 mod pe;
 mod pickle;
@@ -34,6 +35,8 @@ mod _core {
     #[pymodule_export]
     use super::future::{check_owner, open_future, send_future};
     #[pymodule_export]
+    use super::launch::launch;
+    #[pymodule_export]
     use super::proxy::{
         Array, Element, Method, Section, create_group, insert, restore_array, restore_element,
         restore_method, restore_section,
@@ -44,6 +47,7 @@ mod _core {
 
     #[pymodule_init]
     fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
+        m.add("LOST", colony_runtime::launch::LOST)?;
         m.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -15,7 +15,7 @@ use colony_balance::topology::Topology;
 
 type Failed = Box<dyn std::error::Error>;
 
-/// Counts what is allocated, and the most at one time.
+/// Counts allocated bytes, and the most at one time.
 struct Counting;
 
 static NOW: AtomicUsize = AtomicUsize::new(0);

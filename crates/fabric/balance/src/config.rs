@@ -50,7 +50,7 @@ pub struct Rule {
     pub to: Option<u64>,
     /// The strategy.
     pub strategy: Box<dyn Strategy>,
-    /// When the strategy runs.
+    /// Condition under which the strategy runs.
     pub trigger: Trigger,
     /// Synchronization points between two decisions; 1 unless the trigger is periodic.
     pub period: u64,
@@ -86,7 +86,7 @@ impl Config {
     /// Reads a configuration.
     ///
     /// # Errors
-    /// It is no TOML, has a field, a strategy or an option that is not known, or ranges and periods that are empty.
+    /// The text is no TOML, has an unknown field, strategy or option, or has an empty range or period.
     pub fn parse(text: &str) -> Result<Self, BalanceError> {
         let fail = |problem: String| BalanceError::Config(problem);
         if text.len() > MAX_BYTES {
@@ -157,7 +157,7 @@ impl Rule {
         self.from <= iteration && (self.to.is_none() || matches!(self.to, Some(to) if iteration < to))
     }
 
-    /// Whether the strategy runs at this synchronization point; points are numbered from 1 within the run.
+    /// Returns `true` if the strategy runs at this synchronization point. Points are numbered from 1 within the run.
     #[must_use]
     pub const fn runs_at(&self, point: u64) -> bool {
         point.is_multiple_of(self.period)

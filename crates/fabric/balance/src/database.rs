@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The load database: what every strategy reads.
+//! The load database, the input of every strategy.
 
 use crate::error::BalanceError;
 use crate::limits::{MAX_LOAD_S, MAX_OBJECTS, MAX_PES, MAX_SPEED, MIN_SPEED};
@@ -288,7 +288,7 @@ impl Database {
         &self.bytes
     }
 
-    /// Whether the object with this number may move.
+    /// Returns `true` if the object with this number may move.
     ///
     /// # Panics
     /// There is no such object.
@@ -297,7 +297,7 @@ impl Database {
         self.fixed[number / 64] >> (number % 64) & 1 == 0
     }
 
-    /// Whether some object may not move.
+    /// Returns `true` if at least one object may not move.
     #[must_use]
     pub fn has_fixed(&self) -> bool {
         self.fixed.iter().any(|&word| word != 0)

@@ -90,7 +90,7 @@ pub enum BalanceError {
 }
 
 impl BalanceError {
-    /// Whether other arguments would have succeeded: the name of a strategy, an option, a topology, a shape.
+    /// Returns `true` if the arguments caused the error: the name of a strategy, an option, a topology or a shape.
     #[must_use]
     pub const fn is_wrong_use(&self) -> bool {
         matches!(

@@ -6,7 +6,7 @@ use crate::error::BalanceError;
 use crate::limits::{MAX_OBJECTS, MAX_PES};
 use crate::random::Key;
 
-/// Which objects exchange messages.
+/// Pairs of objects that exchange messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
     /// A mesh of two dimensions: every object sends to its neighbours, as the report's Lb test does.
@@ -54,7 +54,7 @@ pub struct Shape {
     pub pes: u32,
     /// Number of objects.
     pub objects: u32,
-    /// Which objects exchange messages.
+    /// Pairs of objects that exchange messages.
     pub pattern: Pattern,
     /// Load of the PE with most of it over the average.
     pub imbalance: f64,

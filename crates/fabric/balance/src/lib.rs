@@ -18,8 +18,8 @@
 //! ```
 //!
 //! * [`database`]: PEs, objects, messages; [`topology`]: links between PEs,
-//! * [`strategy`]: from a database to a new placement; [`quality`]: how good it is, and what moves,
-//! * [`trigger`], [`config`]: when a strategy runs, and whether its placement is worth the migrations,
+//! * [`strategy`]: from a database to a new placement; [`quality`]: its imbalance, and the objects that move,
+//! * [`trigger`], [`config`]: conditions under which a strategy runs, and the cost of its migrations,
 //! * [`estimate`]: loads from measurements that contain the noise of the operating system,
 //! * [`generate`]: databases of a seed, to try strategies on; [`mod@file`]: load files, ours and those of DARMA/vt.
 

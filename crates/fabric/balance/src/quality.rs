@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How good a placement is, and what it costs to reach.
+//! Quality of a placement, and the cost of the migrations to it.
 
 use serde::Serialize;
 

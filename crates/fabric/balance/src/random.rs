@@ -20,7 +20,7 @@ impl Key {
         Self(mix(seed.wrapping_add(STEP)))
     }
 
-    /// A key for part `number` of what this key stands for.
+    /// A key for part `number` of the thing that this key is for.
     pub(crate) const fn part(self, number: u64) -> Self {
         Self(mix(self.0 ^ mix(number.wrapping_mul(STEP).wrapping_add(STEP))))
     }

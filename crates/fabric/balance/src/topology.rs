@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where PEs are on the network, and how many links lie between two of them.
+//! Places of PEs on the network, and the number of links between two PEs.
 
 use crate::error::BalanceError;
 
@@ -62,7 +62,7 @@ impl Topology {
     /// Checks that this network has so many PEs.
     ///
     /// # Errors
-    /// It has another number.
+    /// The network has another number of PEs.
     pub fn check(&self, pes: usize) -> Result<(), BalanceError> {
         match self.pes() {
             Some(own) if own != pes as u64 => Err(BalanceError::Topology {

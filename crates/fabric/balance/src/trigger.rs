@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! When to balance, and whether a new placement is worth its migrations.
+//! Triggers of load balancing, and the cost model that compares the gain of a placement with its migrations.
 
 use serde::{Deserialize, Serialize};
 
 use crate::quality::Quality;
 
-/// When a strategy runs.
+/// Condition under which a strategy runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trigger {
@@ -45,9 +45,9 @@ pub struct Verdict {
 }
 
 impl CostModel {
-    /// Whether to migrate from the placement `before` to the placement `after`, if `steps` follow until the next decision
-    /// and the strategy took `strategy_s` seconds. PEs migrate at the same time, so the cost is that of the PE with
-    /// most bytes; the objects are counted as if evenly divided among `pes` PEs.
+    /// Compares the gain and the cost of the migrations from the placement `before` to the placement `after`, if `steps`
+    /// follow until the next decision and the strategy took `strategy_s` seconds. PEs migrate at the same time, so the
+    /// cost is that of the PE with most bytes. The objects are counted as if evenly divided among `pes` PEs.
     #[must_use]
     pub fn verdict(
         &self,

@@ -35,7 +35,7 @@ extern "C" {
 /* Dimensions that an array may have. */
 #define COLONY_MAX_DIMENSIONS 6
 
-/* What functions return. */
+/* Return values of the functions. */
 typedef enum colony_status {
     COLONY_OK = 0,
     COLONY_INVALID = -1,    /* an argument is NULL or has a value that is not possible */
@@ -46,7 +46,7 @@ typedef enum colony_status {
     COLONY_PANIC = -6       /* a fault of the runtime */
 } colony_status;
 
-/* What a callback may use of the runtime while it runs. */
+/* Access of a callback to the runtime, while the callback runs. */
 typedef struct colony_context colony_context;
 /* The classes of a program. */
 typedef struct colony_program colony_program;
@@ -82,7 +82,7 @@ typedef struct colony_element {
 #define colony_at(array, ...) ((colony_element){(array), {{__VA_ARGS__}}})
 #endif
 
-/* How contributions to a reduction are combined, value by value. */
+/* Operation that combines contributions to a reduction, value by value. */
 typedef enum colony_op {
     COLONY_SUM = 0, /* the order of additions is not defined: the last bits of a sum of doubles may differ */
     COLONY_MIN = 1,
@@ -164,7 +164,7 @@ typedef struct colony_class {
     uint64_t (*state_bytes)(const void *state);
 } colony_class;
 
-/* How a program runs. Set all of it to 0 (and size) for the defaults. */
+/* Options of a run. Set size, and all other fields to 0 for the defaults. */
 typedef struct colony_options {
     size_t size;         /* sizeof(colony_options) */
     uint32_t threads;    /* PEs of each process; 0: COLONY_THREADS of the environment, else 1 */

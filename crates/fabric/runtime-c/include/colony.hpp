@@ -138,7 +138,7 @@ template <class M> constexpr void check_message() {
 
 } // namespace detail
 
-/// What a callback can do. Valid until the callback returns.
+/// The functions that a callback can call. A context is valid until its callback returns.
 class Context {
 public:
     explicit Context(colony_context *raw) : raw(raw) {}

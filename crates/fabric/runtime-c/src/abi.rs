@@ -84,7 +84,7 @@ pub struct ColonyReduction {
     pub integers: *const i64,
     /// Elements that contributed to a gather.
     pub indices: *const ColonyIndex,
-    /// Where the values of each begin, and where the last ones end.
+    /// Index of the first value of each element, and of the end of the last one's values.
     pub offsets: *const usize,
 }
 

@@ -111,7 +111,7 @@ impl<'de> Deserialize<'de> for Bytes {
 #[derive(Debug, Default)]
 pub struct Buffer {
     pub(crate) bytes: Bytes,
-    /// It belongs to the runtime, which has passed it to `pack`.
+    /// `true` if the buffer belongs to the runtime, which has passed it to `pack`.
     pub(crate) is_lent: bool,
 }
 

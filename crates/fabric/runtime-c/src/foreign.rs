@@ -121,7 +121,7 @@ impl Running<'_> {
         scope::end_if_failed();
     }
 
-    /// The program fails because of what this object has got.
+    /// Ends the program with an error because of the message or state that this object has received.
     fn fail(self, text: &str) {
         scope::fail(&format!("{}: {text}", show(self.state.class(), &self.element)));
         scope::end_if_failed();

@@ -12,7 +12,7 @@
 //! | `bytes` | messages and states: bytes at aligned addresses |
 //! | `status` | error codes, the last error of a thread |
 //! | `table` | classes of a program, the table of the program that runs |
-//! | `calls` | what a callback can do, without types |
+//! | `calls` | functions that a callback can call, without types |
 //! | `scope` | contexts: handles that are valid until their callback returns |
 //! | `foreign` | the Rust class behind all C classes |
 //! | `context` | `calls` for the contexts of the Rust interface |

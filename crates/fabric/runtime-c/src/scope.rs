@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Contexts: handles that are valid until their callback returns, on its thread, outside nested callbacks.
 //!
-//! A handle is a number, unique in the process, and never dereferenced. The thread's stack of callbacks says whether the
-//! number is the one of the innermost callback that runs.
+//! A handle is a number, unique in the process, and never dereferenced. A number is valid if it is that of the innermost
+//! callback on the thread's stack of callbacks.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -79,7 +79,7 @@ impl Drop for Leave {
     }
 }
 
-/// Runs a callback with a context, and returns what it returned.
+/// Runs a callback with a context, and returns the callback's result.
 pub(crate) fn enter<R>(
     calls: &mut dyn Calls,
     who: &Who<'_>,

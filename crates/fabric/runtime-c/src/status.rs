@@ -45,7 +45,7 @@ impl Refusal {
 #[derive(Default)]
 struct Last {
     text: CString,
-    /// It came up since the running callback began.
+    /// `true` if the error occurred after the running callback began.
     is_new: bool,
 }
 

@@ -181,7 +181,7 @@ struct Current {
 
 /// The table of this process. Objects that arrive from other processes find their class by it.
 static CURRENT: RwLock<Option<Current>> = RwLock::new(None);
-/// Why the program of this process has failed, in the words of C.
+/// Message of the failure that ends the program of this process.
 static FAILURE: Mutex<Option<String>> = Mutex::new(None);
 
 /// The table of the program that runs here.

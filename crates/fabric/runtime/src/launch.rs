@@ -14,7 +14,9 @@ use crate::transport::{Single, Transport, TransportError};
 /// The longest wait for all ranks to join.
 const JOIN: Duration = Duration::from_secs(60);
 /// The time that ranks have to end by themselves after another has failed.
-const GRACE: Duration = Duration::from_millis(500);
+const GRACE: Duration = Duration::from_secs(2);
+/// The time that a failed rank has to end after another rank has lost it.
+const FAILING: Duration = Duration::from_secs(10);
 /// The most ranks of one job.
 const MOST_RANKS: u32 = 4096;
 
@@ -62,14 +64,22 @@ fn quoted(word: &str) -> String {
 /// The ranks' processes. Those that still run when this is dropped are killed.
 struct Ranks(Vec<Child>);
 
-impl Drop for Ranks {
-    fn drop(&mut self) {
+impl Ranks {
+    /// Kills those that still run. As long as they run, the launcher keeps its connections to them: a rank that loses
+    /// the launcher reports that as an error.
+    fn kill(&mut self) {
         for child in &mut self.0 {
             let _ = child.kill();
         }
         for child in &mut self.0 {
             let _ = child.wait();
         }
+    }
+}
+
+impl Drop for Ranks {
+    fn drop(&mut self) {
+        self.kill();
     }
 }
 
@@ -192,12 +202,17 @@ impl Launch {
             if ended.len() == ranks.0.len() {
                 return Ok(Gathered::Ended(0));
             }
-            if let Some((rank, _)) = ended.first() {
+            // none of them may join: then all of them end
+            if let Some((rank, _)) = ended.first()
+                && hellos.iter().any(Option::is_some)
+            {
+                ranks.kill();
                 return Err(LaunchError::Wrong(format!(
                     "rank {rank} has ended without joining the job: is it a program of colony-runtime?"
                 )));
             }
             if began.elapsed() > JOIN {
+                ranks.kill();
                 return Err(LaunchError::Wrong(
                     "not all ranks have joined the job within a minute".to_owned(),
                 ));
@@ -234,16 +249,23 @@ impl Launch {
 
     /// Waits for the end of all ranks.
     fn watch(&self, ranks: &mut Ranks) -> Result<u8, LaunchError> {
+        let mut lost_since = None;
         loop {
-            if let Some((rank, status)) = first_failure(ranks)? {
-                return Ok(self.end(ranks, rank, status));
-            }
             let mut all = true;
             for child in &mut ranks.0 {
                 all &= child.try_wait().map_err(system("waiting for a rank"))?.is_some();
             }
-            if all {
-                return Ok(0);
+            match first_failure(ranks)? {
+                // the rank that failed may still be ending: its code or signal is that of the job
+                Some((rank, status)) if status.code() == Some(i32::from(LOST)) => {
+                    let since: Instant = *lost_since.get_or_insert_with(Instant::now);
+                    if all || since.elapsed() > FAILING {
+                        return Ok(self.end(ranks, rank, status));
+                    }
+                }
+                Some((rank, status)) => return Ok(self.end(ranks, rank, status)),
+                None if all => return Ok(0),
+                None => {}
             }
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -264,6 +286,7 @@ impl Launch {
         let mut codes = ranks.0.iter_mut().filter_map(|c| c.try_wait().ok()?).filter_map(|s| s.code());
         let own = codes.find(|&c| c != 0 && c != i32::from(LOST));
         let by_signal = status.signal().map(|s| 128 + s);
+        ranks.kill();
         by_signal.or(own).or(status.code()).map_or(1, |code| code as u8)
     }
 }

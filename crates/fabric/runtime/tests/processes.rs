@@ -180,6 +180,17 @@ fn ranks_of_different_builds_are_refused() {
 }
 
 #[test]
+fn all_ranks_of_a_program_join_the_job_or_none_does() {
+    let output = Command::new(example("run")).args(["3", "/bin/true"]).output().expect("starts");
+    assert_eq!((output.status.code(), errors(&output)), (Some(0), Vec::new()));
+    let script = format!("[ $COLONY_JOB_RANK = 1 ] || exec {} 5", example("ring").display());
+    let output = Command::new(example("run")).args(["3", "/bin/sh", "-c", &script]).output().expect("starts");
+    assert_eq!(output.status.code(), Some(2));
+    let last = errors(&output).pop().unwrap_or_default();
+    assert!(last.contains("rank 1 has ended without joining the job"), "{}", text(&output.stderr));
+}
+
+#[test]
 fn wrong_use_is_refused() {
     for (ranks, expected) in [("0", "0 ranks"), ("5000", "5000 ranks")] {
         let output = Command::new(example("run")).args([ranks, "/bin/true"]).output().expect("starts");

@@ -9,13 +9,13 @@ use crate::record::MAX_PES;
 /// The schema this version writes.
 pub(crate) const SCHEMA: &str = "colony.timeline/1";
 
-/// What every file of a time line begins with, whatever its version.
+/// First bytes of every time line file, of any version.
 pub(crate) const MAGIC: &str = "colony.timeline/";
 
-/// A time line that cannot be.
+/// A time line that cannot be recorded or put together.
 #[derive(Debug, thiserror::Error)]
 pub enum TimelineError {
-    /// A PE number beyond what a message names.
+    /// A PE number that is too large for a message number.
     #[error("PE {0} cannot be recorded: PE numbers are below {MAX_PES}")]
     Pe(u32),
     /// Two tracks of one PE.
@@ -35,7 +35,7 @@ pub enum TimelineError {
     /// Files of different runs.
     #[error("these files are of different runs: {what} is `{first}` in one and `{other}` in another")]
     OtherRun {
-        /// What differs.
+        /// The property that differs.
         what: &'static str,
         /// The value in the first file.
         first: String,

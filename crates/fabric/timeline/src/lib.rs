@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Time lines of an object program: what every processing element (PE: a scheduler thread) did, and when.
+//! Time lines of an object program: the events of every processing element (PE: a scheduler thread), with their instants.
 //!
 //! * [`Recorder`] records the events of one PE on its own thread, [`Recording`] those of a process,
 //! * [`Timeline`] holds the tracks of a run, and reads and writes files,
 //! * [`analysis`] computes utilization, entry methods, messages and stragglers,
 //! * [`projections`] and [`perfetto`] write files for other viewers,
-//! * [`Noise`] lays noise traces under the tracks: which detour hit which execution.
+//! * [`Noise`] lays noise traces under the tracks, and finds the detours that hit an execution.
 //!
 //! Instants are TAI nanoseconds, as in noise traces, so that both have one clock.
 

@@ -142,7 +142,7 @@ pub struct Stolen {
     pub all_ns: u64,
     /// Detours.
     pub detours: u64,
-    /// Time by source, nanoseconds: the sums are `all_ns`. What two share is the earlier one's.
+    /// Time by source, nanoseconds; the sum is `all_ns`. Time that two detours share belongs to the earlier one.
     pub by_source: Vec<(u16, u64)>,
 }
 

@@ -84,7 +84,7 @@ pub fn write(timeline: &Timeline, noise: Option<&Noise>, path: &Path) -> Result<
 /// Writes the bytes of a trace.
 ///
 /// # Errors
-/// What `out` fails with.
+/// An error of `out`.
 pub fn write_to(timeline: &Timeline, noise: Option<&Noise>, out: impl Write) -> io::Result<()> {
     let mut w = Writer { out, names: HashMap::new(), broadcasts: broadcasts(timeline), timeline };
     w.begin(noise)?;

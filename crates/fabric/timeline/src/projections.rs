@@ -2,7 +2,7 @@
 //! Files for Projections, the viewer of Charm++: one `.sts` of names and a `.log` for each PE, version 11.0.
 //!
 //! Projections reads whole microseconds, so shorter executions have length 0 there. It knows neither nested executions (an outer one is
-//! written in parts) nor load balancing (written as an entry method of the runtime); what is neither execution nor
+//! written in parts) nor load balancing (written as an entry method of the runtime). Time that is neither execution nor
 //! idle time is overhead. Migrations are user events, without their object.
 
 use std::io::{self, Write};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Just enough of the protobuf encoding to write messages: varints, fixed 64-bit numbers, and what is delimited by its length.
+//! The part of the protobuf encoding that messages need: varints, fixed 64-bit numbers, and fields with a length.
 
 /// A message as it grows.
 #[derive(Default)]

@@ -23,7 +23,7 @@ pub const MAX_DURATION: u64 = (1 << 48) - 1;
 pub struct MessageId(u64);
 
 impl MessageId {
-    /// No message: what runs without one, such as a timer or the start of the program.
+    /// No message: for executions without one, such as a timer or the start of the program.
     pub const NONE: Self = Self(u64::MAX);
 
     const SEQUENCE_BITS: u32 = 40;
@@ -62,7 +62,7 @@ impl MessageId {
     }
 }
 
-/// What happened.
+/// An event of a PE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// An entry method ran from the event's begin to its end.
@@ -181,7 +181,7 @@ impl Record {
     /// Bytes of a record.
     pub const SIZE: usize = 32;
 
-    /// What a ring is filled with; not an event.
+    /// Initial content of a ring; not an event.
     pub(crate) const BLANK: Self = Self {
         begin: U64::ZERO,
         what_and_length: U64::ZERO,

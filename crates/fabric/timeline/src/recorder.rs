@@ -9,7 +9,7 @@ use crate::record::{Event, MAX_PES, MessageId, Migration, NO_CPU, Record};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stamp(u64);
 
-/// How a recorder reads the time.
+/// Clock that a recorder reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Off,
@@ -22,10 +22,10 @@ enum Mode {
 #[repr(align(32))]
 struct Slot(Record);
 
-/// Records what one PE does. It belongs to the PE's thread, allocates only when it is made, and makes no system call.
+/// Records the events of one PE. A recorder belongs to the PE's thread, allocates only when it is made, and makes no system call.
 ///
 /// The ring keeps the newest events; older ones are dropped and counted. An event costs a reading of the counter and a store of
-/// 32 bytes. A method that ends an interval returns the instant of its end, which is the begin of what follows, so a scheduler
+/// 32 bytes. A method that ends an interval returns the instant of its end, which is the begin of the next one, so a scheduler
 /// needs one reading for each interval. Every method of a recorder that is off costs one branch.
 ///
 /// ```

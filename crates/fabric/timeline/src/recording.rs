@@ -59,7 +59,7 @@ impl Recording {
         self.map.lock().unwrap_or_else(std::sync::PoisonError::into_inner).anchor();
     }
 
-    /// Ends the recording: makes the process's time line of what its recorders hold.
+    /// Ends the recording: makes the process's time line of the events in its recorders.
     ///
     /// # Errors
     /// [`TimelineError::TwicePe`] if two recorders are of one PE.

@@ -28,7 +28,7 @@ const SCHEDULE_NS: i64 = 450;
 /// A detour: CPU, begin, end (TAI nanoseconds), source.
 pub type Row = (u16, i64, i64, &'static str);
 
-/// What of a block's message is for whom.
+/// Kind of a message to a block.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Work {
     Start,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a run recorded: the tracks of its PEs, and what is known of the run.
+//! The time line of a run: the tracks of its PEs, and facts about the run.
 
 use std::collections::BTreeSet;
 
@@ -157,7 +157,7 @@ impl Timeline {
         Self::new(self.meta, processes, self.names, tracks)
     }
 
-    /// What is known of the run.
+    /// Facts about the run.
     #[must_use]
     pub fn meta(&self) -> &Meta {
         &self.meta

@@ -150,7 +150,7 @@ impl Line {
     }
 }
 
-/// What Projections shows: executions and idle intervals (begin, end, entry or -1), and messages.
+/// Intervals that Projections shows: executions and idle intervals (begin, end, entry or -1).
 fn intervals(lines: &[Line]) -> Vec<(i64, i64, i64)> {
     let mut open: Option<(i64, i64)> = None;
     let mut all = Vec::new();

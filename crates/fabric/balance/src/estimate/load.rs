@@ -6,10 +6,11 @@ const ROUNDS: usize = 5;
 /// The load of one object: the median of its last 5 rounds, so that up to 2 disturbed rounds of 5 do not change it, and
 /// a load that changes is followed after 3. 24 bytes.
 ///
-/// Samples are CPU seconds of the object's thread, not wall time: then a detour that the kernel accounts to another task
-/// is not in them at all. The estimator removes what is: interrupts, cache misses after a detour, time of a hypervisor.
+/// Samples are CPU seconds of the object's thread, not wall time. So they do not contain detours that the kernel accounts
+/// to another task. The estimator removes the noise that they do contain: interrupts, cache misses after a detour, time
+/// of a hypervisor.
 ///
-/// With one or two rounds, the estimate is the smaller: noise only adds.
+/// With one or two rounds, the estimate is the smaller sample, because noise only adds time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LoadEstimator {
     last_s: [f32; ROUNDS],

@@ -14,21 +14,21 @@ pub use own::{SCHEMA, write, write_generated};
 /// A load file that cannot be read.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum FileError {
-    /// It is compressed.
+    /// The file is compressed.
     #[error("the file is compressed with {0}; uncompress it first, as with `brotli -d` or `gzip -d`")]
     Compressed(&'static str),
-    /// It is no JSON, or not what its schema says.
+    /// The file is no JSON, or its content does not follow its schema.
     #[error("{0}")]
     Json(String),
-    /// It has a schema that is not known.
+    /// The schema of the file is unknown.
     #[error("the file is neither of schema `{SCHEMA}` nor of type `LBDatafile`; its schema is `{0}`")]
     Schema(String),
-    /// It has no such phase.
+    /// The file does not have the phase.
     #[error("the file has no phase {wanted}; it has {there}")]
     Phase {
         /// The phase asked for.
         wanted: u64,
-        /// The phases there are.
+        /// The phases that the file has.
         there: String,
     },
     /// Files that do not belong together, or values that the format does not allow.
@@ -40,7 +40,7 @@ pub enum FileError {
 }
 
 impl FileError {
-    /// Whether other arguments would have succeeded: another phase.
+    /// Returns `true` if the arguments caused the error: the file does not have the phase.
     #[must_use]
     pub const fn is_wrong_use(&self) -> bool {
         matches!(self, Self::Phase { .. })
@@ -79,7 +79,7 @@ impl Format {
     /// The format of a file's content.
     ///
     /// # Errors
-    /// It is compressed, no JSON, or of another schema.
+    /// The content is compressed, no JSON, or of another schema.
     pub fn of(content: &[u8]) -> Result<Self, FileError> {
         let start = content.iter().find(|b| !b.is_ascii_whitespace());
         match content {
@@ -151,7 +151,7 @@ pub struct Read {
     pub skipped_edges: u64,
 }
 
-/// For fuzzers: reads any bytes as each format. What is read must survive being written and read again.
+/// For fuzzers: reads any bytes as each format. A database that was read is the same after it is written and read again.
 ///
 /// # Panics
 /// A database that was read cannot be written and read again.

@@ -103,7 +103,7 @@ impl Domain {
 /// 255 links, those with most bytes.
 #[derive(Default)]
 struct Links {
-    /// Where the links of each 16th object begin.
+    /// Index of the first link of each 16th object.
     starts: Vec<u32>,
     /// Number of links of each object.
     degrees: Vec<u8>,

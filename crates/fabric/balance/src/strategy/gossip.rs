@@ -13,7 +13,7 @@ use crate::topology::Topology;
 
 /// Distributed balancing by gossip, in the manner of Grapevine (Menon and Kalé, "A distributed dynamic load balancer for
 /// iterative applications", SC13) and vt's TemperedLB: PEs below the average tell random others, who pass it on; PEs above it give
-/// objects to PEs that they have heard of. No PE knows more than its own objects, the average, and what gossip told it.
+/// objects to PEs that they have heard of. A PE knows its own objects, the average, and the PEs that gossip told it of.
 ///
 /// The exchange is simulated from the seed, so the decisions are the same in every run.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
@@ -21,7 +21,7 @@ use crate::topology::Topology;
 pub struct Gossip {
     /// Seed of the random numbers.
     pub seed: u64,
-    /// PEs to which a PE passes on what it knows, in each round.
+    /// PEs to which a PE sends the loads that it knows, in each round.
     pub fanout: u32,
     /// Rounds of gossip before objects move.
     pub rounds: u32,
@@ -67,8 +67,8 @@ struct Knowledge {
 }
 
 impl Gossip {
-    /// Gossip begins at the PEs below the average. Rounds are synchronous: a message carries what its sender knew when the
-    /// round began.
+    /// Gossip begins at the PEs below the average. Rounds are synchronous: a message carries the loads that its sender
+    /// knew when the round began.
     fn spread(&self, times_s: &[f64], level_s: f64, key: Key) -> Knowledge {
         let pes = times_s.len() as u32;
         let most = self.known as usize;
@@ -96,7 +96,7 @@ impl Gossip {
         known
     }
 
-    /// Moves objects away from PEs above the limit; each decides with what it knows.
+    /// Moves objects away from PEs above the limit. Each PE decides by the loads that it knows.
     fn give(&self, state: &mut State, known: &mut Knowledge, level_s: f64, key: Key) {
         let limit_s = level_s * self.tolerance;
         let overloaded: Vec<u32> =
@@ -114,7 +114,7 @@ impl Gossip {
 }
 
 impl Knowledge {
-    /// Adds news to what a PE knows. If there is no room, a random entry is replaced.
+    /// Adds news to the loads that a PE knows. If there is no room, a random entry is replaced.
     fn merge(&mut self, pe: u32, news: &[Heard], key: Key) {
         self.messages += 1;
         let known = &mut self.of[pe as usize];

@@ -100,7 +100,7 @@ impl Hybrid {
         self.run(generator, |_, _| ()).0
     }
 
-    /// Returns what it took, and the step time of each PE. Decisions go to `decide`, as object and PE.
+    /// Returns the effort, and the step time of each PE. Passes each decision to `decide`, as object and PE.
     fn run(&self, source: &impl Source, mut decide: impl FnMut(u32, u32)) -> (TreeEffort, Vec<f64>) {
         let pes = source.pes();
         let domains = pes.div_ceil(self.domain);
@@ -189,8 +189,8 @@ impl Hybrid {
         transfers
     }
 
-    /// The objects that leave their domains, sorted, and where they go: domain, object, load. Each domain chooses: the
-    /// heaviest that fit into what it shall give.
+    /// The objects that leave their domains, sorted, and their new places: domain, object, load. Each domain chooses its
+    /// heaviest objects that fit into the load that it has to give.
     fn departures(&self, source: &impl Source, transfers: &[Transfer]) -> (Vec<u32>, Vec<(u32, u32, f64)>) {
         let mut arrivals = Vec::new();
         for of_one in transfers.chunk_by(|a, b| a.from == b.from) {

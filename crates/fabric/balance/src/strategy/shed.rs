@@ -15,12 +15,12 @@ pub(super) struct Refinement<'a> {
     limit_s: f64,
 }
 
-/// Which objects an overloaded PE gives away.
+/// Selection of the objects that an overloaded PE gives away.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Pick {
-    /// The heaviest that fit into the excess: fewest objects.
+    /// The heaviest objects that fit into the excess, so that few objects move.
     Heaviest,
-    /// The lightest, until the excess is gone: they fit into small gaps.
+    /// The lightest objects, until the PE is not overloaded. Light objects fit into small gaps.
     Lightest,
 }
 
@@ -62,7 +62,7 @@ impl Groups {
         Self { place, starts, numbers }
     }
 
-    /// Where the objects of each chosen PE begin, and the objects.
+    /// Index of the first object of each chosen PE, and the objects.
     pub(super) fn into_parts(self) -> (Vec<u32>, Vec<u32>) {
         (self.starts, self.numbers)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What holds for every strategy, and what each promises.
+//! Properties of every strategy, and the promises of each one.
 
 use proptest::prelude::*;
 

@@ -20,7 +20,7 @@ use crate::topology::Topology;
 pub struct TopologyAware {
     /// Step time allowed, over the ideal one.
     pub tolerance: f64,
-    /// Whether to map anew; otherwise the placement that there is is improved.
+    /// `true`: computes a new mapping. `false`: improves the present placement.
     pub anew: bool,
     /// Passes over all objects that move them next to their partners.
     pub passes: u32,

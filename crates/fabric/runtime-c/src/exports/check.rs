@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checks of what C passes.
+//! Checks of arguments from C.
 
 use colony_runtime::ArrayId;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The functions of `colony.h`. The header says what they mean; here are their checks.
+//! The functions of `colony.h`. The header documents them; these modules check their arguments.
 
 pub(crate) mod array;
 pub(crate) mod buffer;

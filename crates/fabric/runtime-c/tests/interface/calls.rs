@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the functions do, on one PE, several PEs and several processes.
+//! Effects of the functions, on one PE, several PEs and several processes.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null;

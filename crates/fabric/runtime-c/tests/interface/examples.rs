@@ -181,7 +181,7 @@ fn the_ring_in_fortran_runs_if_a_compiler_is_here() {
     }
 }
 
-/// A program of C++ whose members throw, or whose objects do not unpack all of what they have packed.
+/// A program of C++ whose members throw, or whose objects unpack fewer bytes than they have packed.
 #[test]
 fn an_exception_in_cpp_ends_the_job_with_its_text() {
     let temporary = tempfile::tempdir().expect("a folder");

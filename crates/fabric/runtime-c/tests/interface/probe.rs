@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A class of C that does what a test wants: its messages carry functions of this process.
+//! A class of C whose messages carry functions of this process, so that a test decides the behaviour of its callbacks.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use colony_runtime::transport::memory::Memory;
 use colony_runtime::{Options, RunError};
 use colony_runtime_c::*;
 
-/// What a callback does.
+/// A function that a callback runs.
 pub(crate) type Action = fn(*mut ColonyContext) -> c_int;
 
 /// One program runs in a process at a time.
@@ -55,7 +55,7 @@ fn action_of(message: *const c_void, length: usize) -> Option<Action> {
     Some(unsafe { std::mem::transmute::<usize, Action>(*message.cast::<usize>()) })
 }
 
-/// The state: what an object of C has.
+/// The state of an object of C.
 struct State {
     acted: u64,
 }
@@ -197,7 +197,7 @@ pub(crate) fn class(name: &'static CStr) -> ColonyClass {
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 pub(crate) struct Ran {
     pub(crate) outcomes: Vec<Result<u8, RunError>>,
     pub(crate) notes: Vec<String>,

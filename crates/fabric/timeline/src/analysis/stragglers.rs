@@ -67,7 +67,7 @@ pub struct Stragglers {
     pub list: Vec<Straggler>,
     /// Executions of the run.
     pub executions: u64,
-    /// What noise took; `None` without a noise trace.
+    /// Time that noise took from executions; `None` without a noise trace.
     pub noise: Option<NoiseTotals>,
 }
 

@@ -68,7 +68,7 @@ fn failed(doing: impl Into<String>) -> impl FnOnce(io::Error) -> TransportError 
 
 fn variable(name: &'static str) -> Result<String, TransportError> {
     std::env::var(name).map_err(|_| {
-        TransportError::Environment(format!("{name} is not set; start the program with colony runtime run"))
+        TransportError::Environment(format!("{name} is not set; start the program with colony launch"))
     })
 }
 
