@@ -2,8 +2,7 @@
 //! Particles in boxes: a dense cloud drifts over a periodic square, so the boxes' loads move with it. Particles of a box
 //! that approach each other exchange their velocities, and a particle that leaves its box goes to a neighbour.
 //!
-//! Coordinates are integers, so the result is the same on any number of PEs. At the end, a reduction checks that no
-//! particle, no momentum and no energy is lost.
+//! All numbers are integers: the result is the same on any number of PEs, and no momentum or energy may be lost.
 
 mod support;
 
@@ -140,14 +139,8 @@ impl Object for Cell {
             let velocity = [WIDTH / 8 + draw(2, WIDTH / 16), WIDTH / 6 + draw(3, WIDTH / 16)];
             Particle { id, at: [draw(0, WIDTH), draw(1, WIDTH)], velocity }
         });
-        Self {
-            setup,
-            particles: particles.collect(),
-            step: 0,
-            arrived: Default::default(),
-            waits: true,
-            before: Vec::new(),
-        }
+        let particles = particles.collect();
+        Self { setup, particles, step: 0, arrived: Default::default(), waits: true, before: Vec::new() }
     }
 
     fn resume(&mut self, cx: &mut Context<'_, Self>) {
