@@ -17,7 +17,7 @@ struct Size {
     iterations: u32,
 }
 
-/// A block of `n`³ cells, with one layer of its neighbours' cells around it.
+/// A block of `n`³ cells.
 #[derive(Serialize, Deserialize)]
 struct Block {
     size: Size,
@@ -41,17 +41,16 @@ struct Face {
 }
 
 impl Block {
-    /// The distance in memory of neighbours in each dimension.
-    fn steps(&self) -> [usize; 3] {
-        [(self.n + 2) * (self.n + 2), self.n + 2, 1]
-    }
-
-    /// The layer at `depth` below a side: where its rows begin, and the step between cells of a row.
-    fn layer(&self, side: usize, depth: usize) -> (impl Iterator<Item = usize> + use<>, usize) {
-        let at = if side.is_multiple_of(2) { depth } else { self.n + 1 - depth };
-        let [x, y, z] = self.steps();
-        let (across, row, cell) = [(x, y, z), (y, x, z), (z, x, y)][side / 2];
-        ((1..=self.n).map(move |a| at * across + a * row + cell), cell)
+    /// Copies the cells at a side, which are rows of a plane.
+    fn face(&self, side: usize) -> Bulk<f64> {
+        let n = self.n;
+        let (across, row, cell) = [(n * n, n, 1), (n, n * n, 1), (1, n * n, n)][side / 2];
+        let first = if side.is_multiple_of(2) { 0 } else { (n - 1) * across };
+        let mut cells = Vec::with_capacity(n * n);
+        for start in (0..n).map(|a| first + a * row) {
+            cells.extend((0..n).map(|b| self.cells[start + b * cell]));
+        }
+        Bulk(cells)
     }
 
     fn neighbour(&self, side: usize, cx: &Context<'_, Self>) -> Element<Self> {
@@ -64,48 +63,54 @@ impl Block {
 
     fn send_faces(&self, cx: &mut Context<'_, Self>) {
         for side in 0..6 {
-            let (rows, step) = self.layer(side, 1);
-            let mut cells = Vec::with_capacity(self.n * self.n);
-            rows.for_each(|row| cells.extend(self.cells[row..].iter().step_by(step).take(self.n)));
-            let face = Face { iteration: self.iteration, side: side ^ 1, cells: Bulk(cells) };
+            let face = Face { iteration: self.iteration, side: side ^ 1, cells: self.face(side) };
             cx.send(self.neighbour(side, cx), face);
         }
     }
 
-    fn take(&mut self, face: &Face) {
-        let (rows, step) = self.layer(face.side, 0);
-        for (row, values) in rows.zip(face.cells.chunks_exact(self.n)) {
-            let cells = self.cells[row..].iter_mut().step_by(step);
-            cells.zip(values).for_each(|(cell, value)| *cell = *value);
-        }
-    }
-
-    /// Replaces the cells plane by plane, from copies of this plane and of the one before as they were.
-    fn compute(&mut self) {
-        let (n, [plane, line, _]) = (self.n, self.steps());
-        let mut before = self.cells[..plane].to_vec();
-        for x in 1..=n {
-            let (new, after) = self.cells[x * plane..].split_at_mut(plane);
-            let old = new.to_vec();
-            for at in (1..=n).map(|y| y * line + 1) {
-                let (c, w, e) = (&old[at..at + n], &before[at..at + n], &after[at..at + n]);
-                let (s, t) = (&old[at - line..at - line + n], &old[at + line..at + line + n]);
-                let (d, u) = (&old[at - 1..at - 1 + n], &old[at + 1..at + 1 + n]);
-                for (i, cell) in new[at..at + n].iter_mut().enumerate() {
-                    *cell = (c[i] + w[i] + e[i] + s[i] + t[i] + d[i] + u[i]) / 7.0;
+    /// Replaces the cells plane by plane. The old cells of a plane and of the one before it are kept in planes with a
+    /// margin for the neighbours' cells.
+    fn compute(&mut self, faces: [&[f64]; 6]) {
+        let (n, line) = (self.n, self.n + 2);
+        let inside = |to: &mut [f64], from: &[f64]| {
+            for (to, from) in to.chunks_exact_mut(line).skip(1).zip(from.chunks_exact(n)) {
+                to[1..=n].copy_from_slice(from);
+            }
+        };
+        let (mut before, mut old) = (vec![0.0; line * line], vec![0.0; line * line]);
+        inside(&mut before, faces[0]);
+        for x in 0..n {
+            let (plane, rest) = self.cells[x * n * n..].split_at_mut(n * n);
+            let after = if rest.is_empty() { faces[1] } else { &*rest };
+            let [low_y, high_y, low_z, high_z] = [2, 3, 4, 5].map(|side: usize| &faces[side][x * n..][..n]);
+            inside(&mut old, plane);
+            old[1..=n].copy_from_slice(low_y);
+            old[(n + 1) * line + 1..][..n].copy_from_slice(high_y);
+            for y in 0..n {
+                old[(y + 1) * line] = low_z[y];
+                old[(y + 1) * line + n + 1] = high_z[y];
+            }
+            for (y, new) in plane.chunks_exact_mut(n).enumerate() {
+                let at = (y + 1) * line + 1;
+                let (c, w, e) = (&old[at..][..n], &before[at..][..n], &after[y * n..][..n]);
+                let (s, t) = (&old[at - line..][..n], &old[at + line..][..n]);
+                let (d, u) = (&old[at - 1..][..n], &old[at + 1..][..n]);
+                let new = &mut new[..n];
+                for i in 0..n {
+                    new[i] = (c[i] + w[i] + e[i] + s[i] + t[i] + d[i] + u[i]) / 7.0;
                 }
             }
-            before = old;
+            std::mem::swap(&mut before, &mut old);
         }
     }
 
     fn go_on(&mut self, cx: &mut Context<'_, Self>) {
         while self.faces.iter().filter(|f| f.iteration == self.iteration).count() == 6 {
             let all = std::mem::take(&mut self.faces).into_iter();
-            let (due, early): (Vec<_>, _) = all.partition(|f| f.iteration == self.iteration);
+            let (mut due, early): (Vec<_>, _) = all.partition(|f| f.iteration == self.iteration);
             self.faces = early;
-            due.iter().for_each(|face| self.take(face));
-            self.compute();
+            due.sort_unstable_by_key(|face| face.side);
+            self.compute(std::array::from_fn(|side| due[side].cells.as_slice()));
             self.iteration += 1;
             if self.iteration == self.size.iterations {
                 return self.report(cx);
@@ -115,13 +120,8 @@ impl Block {
     }
 
     fn report(&self, cx: &mut Context<'_, Self>) {
-        let (mut sum, mut squares) = (0.0, 0.0);
-        for row in (1..=self.n).flat_map(|x| self.layer(0, x).0) {
-            for cell in &self.cells[row..row + self.n] {
-                sum += cell;
-                squares += cell * cell;
-            }
-        }
+        let sum: f64 = self.cells.iter().sum();
+        let squares: f64 = self.cells.iter().map(|cell| cell * cell).sum();
         let to = cx.reply_to(cx.array().at([0, 0, 0]));
         cx.contribute([sum, squares], Op::Gather, to);
     }
@@ -133,18 +133,12 @@ impl Object for Block {
 
     fn new(size: Size, cx: &mut Context<'_, Self>) -> Self {
         let n = size.cells / size.blocks;
-        let cells = Bulk(vec![0.0; (n + 2).pow(3)]);
-        let mut block = Self { size, n, cells, iteration: 0, faces: Vec::new(), began: None };
         let [bx, by, bz] = cx.index().map(|i| i as usize * n);
-        for x in 1..=n {
-            for (y, row) in (1..=n).zip(block.layer(0, x).0) {
-                for z in 1..=n {
-                    let value = ((bx + x) * 7 + (by + y) * 5 + (bz + z) * 3) % 11;
-                    block.cells[row + z - 1] = value as f64;
-                }
-            }
+        let mut cells = Vec::with_capacity(n.pow(3));
+        for (x, y) in (1..=n).flat_map(|x| (1..=n).map(move |y| (bx + x, by + y))) {
+            cells.extend((1..=n).map(|z| ((x * 7 + y * 5 + (bz + z) * 3) % 11) as f64));
         }
-        block
+        Self { size, n, cells: Bulk(cells), iteration: 0, faces: Vec::new(), began: None }
     }
 }
 
