@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Jacobi iterations of a 7-point stencil on a cube of blocks: `stencil [CELLS [BLOCKS [ITERATIONS]]]`. Each block is
-//! an object that sends its faces to its neighbours. Prints the sum of all cells, which no number of PEs changes.
+//! an object that sends its faces to its neighbours. Prints the sum of all cells and that of their squares, which no
+//! number of PEs changes.
 
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 use colony_runtime::{Bulk, Context, Element, Entry, Object, Op, Options, Program, Reduced, Values};
 use serde::{Deserialize, Serialize};
@@ -15,18 +17,16 @@ struct Size {
     iterations: u32,
 }
 
-/// A block of `n`³ cells, with one layer of its neighbours' cells around it.
+/// A block of `n`³ cells.
 #[derive(Serialize, Deserialize)]
 struct Block {
     size: Size,
     n: usize,
-    now: Bulk<f64>,
-    next: Bulk<f64>,
+    cells: Bulk<f64>,
     iteration: u32,
-    /// Faces that have arrived for this iteration, and those for the next.
-    arrived: usize,
-    early: Vec<Face>,
-    began: Option<f64>,
+    /// Faces that have arrived, of this iteration and of the next.
+    faces: Vec<Face>,
+    began: Option<SystemTime>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -41,18 +41,16 @@ struct Face {
 }
 
 impl Block {
-    fn at(&self, x: usize, y: usize, z: usize) -> usize {
-        (x * (self.n + 2) + y) * (self.n + 2) + z
-    }
-
-    /// The place of cell (a, b) of the layer at `depth` below a side.
-    fn on_side(&self, side: usize, depth: usize, a: usize, b: usize) -> usize {
-        let layer = if side.is_multiple_of(2) { depth } else { self.n + 1 - depth };
-        match side / 2 {
-            0 => self.at(layer, a, b),
-            1 => self.at(a, layer, b),
-            _ => self.at(a, b, layer),
+    /// Copies the cells at a side, which are rows of a plane.
+    fn face(&self, side: usize) -> Bulk<f64> {
+        let n = self.n;
+        let (across, row, cell) = [(n * n, n, 1), (n, n * n, 1), (1, n * n, n)][side / 2];
+        let first = if side.is_multiple_of(2) { 0 } else { (n - 1) * across };
+        let mut cells = Vec::with_capacity(n * n);
+        for start in (0..n).map(|a| first + a * row) {
+            cells.extend((0..n).map(|b| self.cells[start + b * cell]));
         }
+        Bulk(cells)
     }
 
     fn neighbour(&self, side: usize, cx: &Context<'_, Self>) -> Element<Self> {
@@ -65,73 +63,67 @@ impl Block {
 
     fn send_faces(&self, cx: &mut Context<'_, Self>) {
         for side in 0..6 {
-            let mut cells = Vec::with_capacity(self.n * self.n);
-            for a in 1..=self.n {
-                cells.extend((1..=self.n).map(|b| self.now[self.on_side(side, 1, a, b)]));
-            }
-            let face = Face { iteration: self.iteration, side: side ^ 1, cells: Bulk(cells) };
+            let face = Face { iteration: self.iteration, side: side ^ 1, cells: self.face(side) };
             cx.send(self.neighbour(side, cx), face);
         }
     }
 
-    fn take(&mut self, face: &Face) {
-        for a in 1..=self.n {
-            for b in 1..=self.n {
-                let at = self.on_side(face.side, 0, a, b);
-                self.now[at] = face.cells[(a - 1) * self.n + b - 1];
+    /// Replaces the cells plane by plane. The old cells of a plane and of the one before it are kept in planes with a
+    /// margin for the neighbours' cells.
+    fn compute(&mut self, faces: [&[f64]; 6]) {
+        let (n, line) = (self.n, self.n + 2);
+        let inside = |to: &mut [f64], from: &[f64]| {
+            for (to, from) in to.chunks_exact_mut(line).skip(1).zip(from.chunks_exact(n)) {
+                to[1..=n].copy_from_slice(from);
             }
-        }
-        self.arrived += 1;
-    }
-
-    fn compute(&mut self) {
-        let (n, plane, line) = (self.n, (self.n + 2) * (self.n + 2), self.n + 2);
-        for x in 1..=n {
-            for y in 1..=n {
-                let start = self.at(x, y, 1);
-                let next = &mut self.next[start..start + n];
-                let old = |from: usize| &self.now[from..from + n];
-                let (c, w, e, s, t, d, u) = (
-                    old(start),
-                    old(start - plane),
-                    old(start + plane),
-                    old(start - line),
-                    old(start + line),
-                    old(start - 1),
-                    old(start + 1),
-                );
+        };
+        let (mut before, mut old) = (vec![0.0; line * line], vec![0.0; line * line]);
+        inside(&mut before, faces[0]);
+        for x in 0..n {
+            let (plane, rest) = self.cells[x * n * n..].split_at_mut(n * n);
+            let after = if rest.is_empty() { faces[1] } else { &*rest };
+            let [low_y, high_y, low_z, high_z] = [2, 3, 4, 5].map(|side: usize| &faces[side][x * n..][..n]);
+            inside(&mut old, plane);
+            old[1..=n].copy_from_slice(low_y);
+            old[(n + 1) * line + 1..][..n].copy_from_slice(high_y);
+            for y in 0..n {
+                old[(y + 1) * line] = low_z[y];
+                old[(y + 1) * line + n + 1] = high_z[y];
+            }
+            for (y, new) in plane.chunks_exact_mut(n).enumerate() {
+                let at = (y + 1) * line + 1;
+                let (c, w, e) = (&old[at..][..n], &before[at..][..n], &after[y * n..][..n]);
+                let (s, t) = (&old[at - line..][..n], &old[at + line..][..n]);
+                let (d, u) = (&old[at - 1..][..n], &old[at + 1..][..n]);
+                let new = &mut new[..n];
                 for i in 0..n {
-                    next[i] = (c[i] + w[i] + e[i] + s[i] + t[i] + d[i] + u[i]) / 7.0;
+                    new[i] = (c[i] + w[i] + e[i] + s[i] + t[i] + d[i] + u[i]) / 7.0;
                 }
             }
+            std::mem::swap(&mut before, &mut old);
         }
-        std::mem::swap(&mut self.now, &mut self.next);
     }
 
     fn go_on(&mut self, cx: &mut Context<'_, Self>) {
-        while self.arrived == 6 {
-            self.compute();
+        while self.faces.iter().filter(|f| f.iteration == self.iteration).count() == 6 {
+            let all = std::mem::take(&mut self.faces).into_iter();
+            let (mut due, early): (Vec<_>, _) = all.partition(|f| f.iteration == self.iteration);
+            self.faces = early;
+            due.sort_unstable_by_key(|face| face.side);
+            self.compute(std::array::from_fn(|side| due[side].cells.as_slice()));
             self.iteration += 1;
-            self.arrived = 0;
             if self.iteration == self.size.iterations {
                 return self.report(cx);
             }
             self.send_faces(cx);
-            for face in std::mem::take(&mut self.early) {
-                self.take(&face);
-            }
         }
     }
 
     fn report(&self, cx: &mut Context<'_, Self>) {
-        let mut sum = 0.0;
-        for x in 1..=self.n {
-            for y in 1..=self.n {
-                sum += self.now[self.at(x, y, 1)..][..self.n].iter().sum::<f64>();
-            }
-        }
+        let sum: f64 = self.cells.iter().sum();
+        let squares: f64 = self.cells.iter().map(|cell| cell * cell).sum();
         let to = cx.reply_to(cx.array().at([0, 0, 0]));
-        cx.contribute([sum], Op::Gather, to);
+        cx.contribute([sum, squares], Op::Gather, to);
     }
 }
 
@@ -141,33 +133,18 @@ impl Object for Block {
 
     fn new(size: Size, cx: &mut Context<'_, Self>) -> Self {
         let n = size.cells / size.blocks;
-        let all = (n + 2).pow(3);
-        let mut block = Self {
-            size,
-            n,
-            now: Bulk(vec![0.0; all]),
-            next: Bulk(vec![0.0; all]),
-            iteration: 0,
-            arrived: 0,
-            early: Vec::new(),
-            began: None,
-        };
         let [bx, by, bz] = cx.index().map(|i| i as usize * n);
-        for x in 1..=n {
-            for y in 1..=n {
-                for z in 1..=n {
-                    let at = block.at(x, y, z);
-                    block.now[at] = ((bx + x) * 7 + (by + y) * 5 + (bz + z) * 3).rem_euclid(11) as f64;
-                }
-            }
+        let mut cells = Vec::with_capacity(n.pow(3));
+        for (x, y) in (1..=n).flat_map(|x| (1..=n).map(move |y| (bx + x, by + y))) {
+            cells.extend((1..=n).map(|z| ((x * 7 + y * 5 + (bz + z) * 3) % 11) as f64));
         }
-        block
+        Self { size, n, cells: Bulk(cells), iteration: 0, faces: Vec::new(), began: None }
     }
 }
 
 impl Entry<Start> for Block {
     fn call(&mut self, _: Start, cx: &mut Context<'_, Self>) {
-        self.began = Some(seconds());
+        self.began = Some(SystemTime::now());
         self.send_faces(cx);
         self.go_on(cx);
     }
@@ -175,10 +152,7 @@ impl Entry<Start> for Block {
 
 impl Entry<Face> for Block {
     fn call(&mut self, face: Face, cx: &mut Context<'_, Self>) {
-        if face.iteration > self.iteration {
-            return self.early.push(face);
-        }
-        self.take(&face);
+        self.faces.push(face);
         if self.began.is_some() {
             self.go_on(cx);
         }
@@ -188,36 +162,30 @@ impl Entry<Face> for Block {
 impl Entry<Reduced> for Block {
     fn call(&mut self, result: Reduced, cx: &mut Context<'_, Self>) {
         let Values::Gathered(all) = result.values else { return cx.exit(1) };
-        let one = |values: &Values| if let Values::F64(v) = values { v[0] } else { 0.0 };
-        let sum: f64 = all.iter().map(|(_, values)| one(values)).sum();
-        println!("sum of all cells: {sum:.6}");
-        let elapsed = seconds() - self.began.unwrap_or_default();
-        eprintln!("{:.3} ms an iteration", elapsed * 1e3 / f64::from(self.size.iterations));
+        let mut sums = [0.0, 0.0];
+        for (_, values) in &all {
+            let Values::F64(values) = values else { return cx.exit(1) };
+            sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+        }
+        println!("sum of all cells: {:.6}, of their squares: {:.6}", sums[0], sums[1]);
+        let elapsed = self.began.and_then(|began| began.elapsed().ok()).unwrap_or_default();
+        eprintln!("{:.3} ms an iteration", elapsed.as_secs_f64() * 1e3 / f64::from(self.size.iterations));
         cx.exit(0);
     }
 }
 
-fn seconds() -> f64 {
-    static BEGAN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
-    BEGAN.get_or_init(std::time::Instant::now).elapsed().as_secs_f64()
-}
-
 fn main() -> ExitCode {
     let words: Vec<usize> = std::env::args().skip(1).filter_map(|w| w.parse().ok()).collect();
-    let [cells, blocks, iterations] =
-        std::array::from_fn(|i| words.get(i).copied().unwrap_or([32, 2, 20][i]));
-    if cells == 0 || blocks == 0 || iterations == 0 || !cells.is_multiple_of(blocks) {
-        eprintln!(
-            "error: {cells} cells are no multiple of {blocks} blocks: stencil [CELLS [BLOCKS [ITERATIONS]]]"
-        );
+    let [cells, blocks, steps] = std::array::from_fn(|i| words.get(i).copied().unwrap_or([32, 2, 20][i]));
+    if cells == 0 || blocks == 0 || steps == 0 || !cells.is_multiple_of(blocks) {
+        eprintln!("error: {cells} cells are no multiple of {blocks} blocks; give CELLS BLOCKS ITERATIONS");
         return ExitCode::from(2);
     }
     let threads = std::env::var("THREADS").ok().and_then(|t| t.parse().ok()).unwrap_or(1);
     let program = Program::new().class::<Block>(|c| c.entry::<Start>().entry::<Face>().entry::<Reduced>());
     colony_runtime::main(program, &Options { threads, ..Options::default() }, move |cx| {
-        let extent = blocks as u32;
-        let size = Size { cells, blocks, iterations: iterations as u32 };
-        let array = cx.create_array::<Block>(&[extent, extent, extent], size);
+        let size = Size { cells, blocks, iterations: steps as u32 };
+        let array = cx.create_array::<Block>(&[blocks as u32; 3], size);
         cx.broadcast(array, Start);
     })
 }

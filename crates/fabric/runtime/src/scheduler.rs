@@ -67,7 +67,11 @@ fn flush(core: &mut Core) {
 fn rest(core: &mut Core, idle: &mut Idle, due: Option<Instant>) {
     idle.looks += 1;
     if idle.looks <= SPINS {
-        return std::hint::spin_loop();
+        // a look at a network takes longer than a pause
+        if core.port.inbox.is_some() {
+            std::hint::spin_loop();
+        }
+        return;
     }
     let now = Instant::now();
     let since = *idle.since.get_or_insert(now);

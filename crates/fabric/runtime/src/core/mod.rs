@@ -119,6 +119,8 @@ pub(crate) struct Core {
     /// Parcels for arrays that are not yet known here.
     unknown: Vec<(ArrayId, crate::parcel::Parcel)>,
     pub(crate) locations: Locations,
+    /// Empty: memory for the parcels of a frame.
+    arrived: Vec<crate::parcel::Parcel>,
     /// Messages for objects that will arrive or be created here.
     kept: FxHashMap<Address, Vec<Envelope>>,
     queue: VecDeque<Ready>,
@@ -160,6 +162,7 @@ impl Core {
             arrays: FxHashMap::default(),
             unknown: Vec::new(),
             locations: Locations::new(pe),
+            arrived: Vec::new(),
             kept: FxHashMap::default(),
             queue: VecDeque::new(),
             prior: BinaryHeap::new(),

@@ -190,7 +190,7 @@ impl Core {
         else {
             return any;
         };
-        let mut parcels = Vec::new();
+        let mut parcels = std::mem::take(&mut self.arrived);
         let polled = transport.poll(&mut |from, frame| {
             if let Err(error) = self.decode_frame(frame, &mut parcels) {
                 self.fail_program(format!("rank {from} sent {error}"));
@@ -201,9 +201,10 @@ impl Core {
             Ok(arrived) => any |= arrived,
             Err(error) => self.fail(super::Failure::Lost(error.to_string())),
         }
-        for parcel in parcels {
+        for parcel in parcels.drain(..) {
             self.receive_counted(parcel);
         }
+        self.arrived = parcels;
         any
     }
 

@@ -12,8 +12,8 @@ use std::time::Duration;
 use colony_comm::Comm;
 use colony_comm::mpi::{MPI_Comm, Mpi};
 use mpi::ffi::{
-    MPI_Cancel, MPI_Get_count, MPI_Iprobe, MPI_Irecv, MPI_Isend, MPI_Request, MPI_Status, MPI_Test, MPI_Wait,
-    RSMPI_ANY_SOURCE, RSMPI_UINT8_T,
+    MPI_Cancel, MPI_Get_count, MPI_Ibarrier, MPI_Iprobe, MPI_Irecv, MPI_Isend, MPI_Recv_init, MPI_Request,
+    MPI_Request_free, MPI_Start, MPI_Status, MPI_Test, MPI_Wait, RSMPI_ANY_SOURCE, RSMPI_UINT8_T,
 };
 
 use super::{Transport, TransportError};
@@ -28,7 +28,7 @@ const LONG: c_int = 2;
 const FRAME: u8 = 0;
 const ANNOUNCEMENT: u8 = 1;
 
-/// A posted receive.
+/// A receive that is posted again and again.
 struct Slot {
     request: MPI_Request,
     buffer: Vec<u8>,
@@ -47,8 +47,10 @@ struct Held {
 pub struct MpiTransport {
     // finalized last
     slots: Vec<Slot>,
+    /// The slot that gets the next frame.
     head: usize,
-    spare: Vec<u8>,
+    /// Slots before it that are not posted.
+    idle: usize,
     sends: VecDeque<(MPI_Request, Vec<u8>)>,
     free: Vec<Vec<u8>>,
     held: Vec<Held>,
@@ -86,7 +88,7 @@ impl MpiTransport {
         let mut this = Self {
             slots: Vec::new(),
             head: 0,
-            spare: vec![0; EAGER_BYTES],
+            idle: SLOTS,
             sends: VecDeque::new(),
             free: Vec::new(),
             held: (0..size).map(|_| Held::default()).collect(),
@@ -99,10 +101,35 @@ impl MpiTransport {
         };
         for _ in 0..SLOTS {
             let mut buffer = vec![0; EAGER_BYTES];
-            let request = this.receive(buffer.as_mut_ptr(), EAGER_BYTES, any_source(), FRAMES);
+            let mut request = MaybeUninit::uninit();
+            // SAFETY: as in `receive`; the buffer is kept beside the request and has its memory until both are dropped.
+            let request = unsafe {
+                MPI_Recv_init(
+                    buffer.as_mut_ptr().cast::<c_void>(),
+                    EAGER_BYTES as c_int,
+                    RSMPI_UINT8_T,
+                    any_source(),
+                    FRAMES,
+                    comm,
+                    request.as_mut_ptr(),
+                );
+                request.assume_init()
+            };
             this.slots.push(Slot { request, buffer });
         }
+        this.post_receives();
         Ok(this)
+    }
+
+    /// Posts the receives whose frames have been delivered, in their order: posted receives match in the order in which
+    /// they were posted.
+    #[inline]
+    fn post_receives(&mut self) {
+        for behind in (1..=std::mem::take(&mut self.idle)).rev() {
+            let slot = &mut self.slots[(self.head + SLOTS - behind) % SLOTS];
+            // SAFETY: a request of `MPI_Recv_init` that is complete or new; its buffer is kept beside it.
+            unsafe { MPI_Start(&raw mut slot.request) };
+        }
     }
 
     /// Posts a receive into memory that stays where it is until the request is complete.
@@ -273,23 +300,20 @@ impl Transport for MpiTransport {
         if !self.sends.is_empty() {
             self.complete_sends();
         }
+        self.post_receives();
         let mut any = false;
-        // posted receives match in the order in which they were posted
-        for _ in 0..SLOTS {
-            let head = self.head;
-            let Some(status) = test(&mut self.slots[head].request) else { break };
+        let head = self.head;
+        // one frame: its answer need not wait for a look at the next
+        if let Some(status) = test(&mut self.slots[head].request) {
             let mut bytes: c_int = 0;
             // SAFETY: MPI has filled the status.
             unsafe { MPI_Get_count(&raw const status, RSMPI_UINT8_T, &raw mut bytes) };
-            // the receive is posted again with other memory before the message is looked at
-            std::mem::swap(&mut self.slots[head].buffer, &mut self.spare);
-            let at = self.slots[head].buffer.as_mut_ptr();
-            self.slots[head].request = self.receive(at, EAGER_BYTES, any_source(), FRAMES);
             self.head = (head + 1) % SLOTS;
+            self.idle += 1;
             let length = (bytes.max(0) as usize).min(EAGER_BYTES);
-            let full = std::mem::take(&mut self.spare);
-            let taken = self.take(status.MPI_SOURCE as usize, &full[..length], deliver);
-            self.spare = full;
+            let buffer = std::mem::take(&mut self.slots[head].buffer);
+            let taken = self.take(status.MPI_SOURCE as usize, &buffer[..length], deliver);
+            self.slots[head].buffer = buffer;
             taken?;
             any = true;
         }
@@ -308,23 +332,33 @@ impl Transport for MpiTransport {
         while !self.sends.is_empty() {
             self.poll(&mut |_, _| {})?;
         }
-        let _ = self.mpi.world().wait_for_all();
+        // other ranks enter the barrier once their long frames have been received: this one goes on receiving meanwhile
+        let mut barrier = MaybeUninit::uninit();
+        // SAFETY: MPI is initialized, and writes the request.
+        let mut barrier = unsafe {
+            MPI_Ibarrier(self.comm, barrier.as_mut_ptr());
+            barrier.assume_init()
+        };
+        while test(&mut barrier).is_none() {
+            self.poll(&mut |_, _| {})?;
+        }
         // what is still under way was sent before the barrier: MPI has it here, and takes it
         let mut flag = 1;
-        while flag != 0 {
-            self.poll(&mut |_, _| {})?;
-            // SAFETY: as in `receive`; without a place for the status none is written.
+        while self.poll(&mut |_, _| {})? || flag != 0 {
+            // SAFETY: as in `receive`; MPI writes the flag, and the status if there is a message.
             unsafe {
                 let mut status = MaybeUninit::uninit();
                 MPI_Iprobe(any_source(), FRAMES, self.comm, &raw mut flag, status.as_mut_ptr());
             }
         }
+        self.post_receives();
         for slot in &mut self.slots {
             let mut status = MaybeUninit::uninit();
             // SAFETY: a posted receive that nobody will match; the buffer lives until the wait has returned.
             unsafe {
                 MPI_Cancel(&raw mut slot.request);
                 MPI_Wait(&raw mut slot.request, status.as_mut_ptr());
+                MPI_Request_free(&raw mut slot.request);
             }
         }
         self.finished = true;
