@@ -73,7 +73,12 @@ pub(crate) unsafe fn read_options(options: *const ColonyOptions) -> Result<Optio
         let config = Arc::new(Config::always(strategy, Trigger::AtSync));
         Some(BalanceOptions { config, topology: Topology::Flat })
     };
-    Ok(Options { threads: launch::threads(options.threads)?, steal: options.steal != 0, balance, ..Options::default() })
+    Ok(Options {
+        threads: launch::threads(options.threads)?,
+        steal: options.steal != 0,
+        balance,
+        ..Options::default()
+    })
 }
 
 /// Runs a program of C as one rank of a network. Ranks that are threads of one process share one table.
