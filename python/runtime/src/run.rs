@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use colony_balance::config::Config;
-use colony_balance::topology::Topology;
 use colony_runtime::transport::Transport;
 use colony_runtime::transport::memory::Memory;
 use colony_runtime::{BalanceOptions, Options, RunError, run_on};
@@ -70,8 +69,7 @@ impl Job {
 
 fn options(balance: Option<&str>) -> PyResult<Options> {
     let balance = balance.map(Config::parse).transpose().map_err(|e| PyValueError::new_err(e.to_string()))?;
-    let balance =
-        balance.map(|config| BalanceOptions { config: Arc::new(config), topology: Topology::default() });
+    let balance = balance.map(BalanceOptions::new);
     Ok(Options { threads: 1, balance, ..Options::default() })
 }
 

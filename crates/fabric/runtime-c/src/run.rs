@@ -4,10 +4,6 @@
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
-use colony_balance::config::Config;
-use colony_balance::strategy::Strategies;
-use colony_balance::topology::Topology;
-use colony_balance::trigger::Trigger;
 use colony_runtime::transport::Transport;
 use colony_runtime::{BalanceOptions, Context, Main, Options, RunError, run_on};
 
@@ -69,9 +65,7 @@ pub(crate) unsafe fn read_options(options: *const ColonyOptions) -> Result<Optio
     } else {
         // SAFETY: the caller's promise.
         let name = unsafe { text_of(options.balance, "the strategy of load balancing") }?;
-        let strategy = Strategies::parse(&name).map_err(|e| Refusal::Invalid(e.to_string()))?;
-        let config = Arc::new(Config::always(strategy, Trigger::AtSync));
-        Some(BalanceOptions { config, topology: Topology::Flat })
+        Some(BalanceOptions::strategy(&name).map_err(Refusal::Invalid)?)
     };
     Ok(Options {
         threads: launch::threads(options.threads)?,

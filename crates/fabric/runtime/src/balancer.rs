@@ -1,29 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The decision of a load balancing: from the loads that PEs report to the objects that each of them sends away.
 
-use std::sync::Arc;
-
 use colony_balance::BalanceError;
-use colony_balance::config::Config;
-use colony_balance::database::{Database, Object, Pe};
+use colony_balance::database::{Database, Edge, Object, Pe};
 use colony_balance::estimate::{BackgroundEstimator, LoadEstimator};
 use colony_balance::quality::Quality;
-use colony_balance::topology::Topology;
 use colony_balance::trigger::Trigger;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::address::Address;
+use crate::balance_options::BalanceOptions;
 use crate::parcel::Loads;
 use crate::sync::{Detector, Local};
-
-/// Load balancing: strategies, and when they run.
-#[derive(Clone, Debug)]
-pub struct BalanceOptions {
-    /// Strategies and triggers by iteration; an iteration is one `at_sync` of all objects.
-    pub config: Arc<Config>,
-    /// Links between PEs.
-    pub topology: Topology,
-}
 
 /// One load balancing, for reports.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +24,9 @@ pub struct BalanceReport {
     pub moved: u64,
     /// The largest load of a PE over the mean before, and as the strategy expects it after.
     pub imbalance: [f64; 2],
+    /// Bytes of messages between objects times the links between their PEs, before and after. None if the strategy does
+    /// not consider communication.
+    pub hop_bytes: Option<[f64; 2]>,
     /// Seconds that the decision took.
     pub decision_s: f64,
 }
@@ -43,10 +34,23 @@ pub struct BalanceReport {
 /// Objects that leave each PE with their new PE, and how many arrive there.
 pub(crate) type Decision = Vec<(Vec<(Address, u32)>, u32)>;
 
+/// Load balancing that cannot decide.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum DecisionError {
+    /// The strategy cannot work on these loads.
+    #[error(transparent)]
+    Balance(#[from] BalanceError),
+    /// The load database cannot be written.
+    #[error("{0}")]
+    Record(String),
+}
+
 /// The state of load balancing on one PE; the decisions are made on PE 0.
 #[derive(Debug, Default)]
 pub(crate) struct Balancer {
     options: Option<BalanceOptions>,
+    /// Messages of objects are recorded.
+    pub(crate) records_traffic: bool,
     pub(crate) sync: Local,
     /// At PE 0.
     pub(crate) detector: Detector,
@@ -64,18 +68,31 @@ pub(crate) struct Balancer {
 
 impl Balancer {
     pub(crate) fn new(options: Option<BalanceOptions>, pes: u32) -> Self {
-        Self { options, detector: Detector::new(pes), ..Self::default() }
+        let records_traffic = options.as_ref().is_some_and(BalanceOptions::records_traffic);
+        Self { options, records_traffic, detector: Detector::new(pes), ..Self::default() }
+    }
+
+    /// Returns `true` if the decision of the round under way has to know the messages between objects.
+    pub(crate) fn wants_traffic(&self) -> bool {
+        self.options.as_ref().is_some_and(|options| options.wants_traffic(self.sync.round()))
     }
 
     /// Decides where objects go, by the loads that were reported.
-    pub(crate) fn decide(&mut self, round: u64, pes: u32) -> Result<Decision, BalanceError> {
+    pub(crate) fn decide(&mut self, round: u64, pes: u32) -> Result<Decision, DecisionError> {
         let mut decision: Decision = (0..pes).map(|_| (Vec::new(), 0)).collect();
         let loads = std::mem::take(&mut self.loads);
         let Some(options) = self.options.clone() else { return Ok(decision) };
         let began = std::time::Instant::now();
         let (database, addresses) = self.database(pes, loads)?;
-        let mut report =
-            BalanceReport { round, strategy: None, moved: 0, imbalance: [0.0; 2], decision_s: 0.0 };
+        options.write(round, &database).map_err(DecisionError::Record)?;
+        let mut report = BalanceReport {
+            round,
+            strategy: None,
+            moved: 0,
+            imbalance: [0.0; 2],
+            hop_bytes: None,
+            decision_s: 0.0,
+        };
         let rule = options.config.rule(round).filter(|rule| rule.runs_at(round + 1));
         if let Some(rule) = rule {
             let outcome = rule.strategy.assign(&database, &options.topology)?;
@@ -83,6 +100,7 @@ impl Balancer {
             let after = Quality::of(&database, &outcome.placement, &options.topology)?;
             report.decision_s = began.elapsed().as_secs_f64();
             report.imbalance = [before.imbalance, after.imbalance];
+            report.hop_bytes = options.wants_traffic(round).then_some([before.hop_bytes, after.hop_bytes]);
             let steps = rule.period as f64;
             let verdict = rule.cost.verdict(&before, &after, steps, report.decision_s, pes);
             if rule.trigger != Trigger::WhenItPays || verdict.pays {
@@ -123,7 +141,7 @@ impl Balancer {
             let estimator = estimators.entry(object.address).or_default();
             estimator.add(object.load);
             database.push_object(Object {
-                id: addresses.len() as u64,
+                id: id_of(object.address),
                 pe,
                 load_s: estimator.estimate_s().unwrap_or(0.0),
                 bytes: object.bytes,
@@ -131,6 +149,7 @@ impl Balancer {
             })?;
             addresses.push(object.address);
         }
+        add_traffic(&mut database, &addresses, &loads)?;
         // those of objects that have been removed are forgotten now and then
         if estimators.len() > 2 * addresses.len() {
             let left: FxHashSet<Address> = addresses.iter().copied().collect();
@@ -138,4 +157,33 @@ impl Balancer {
         }
         Ok((database, addresses))
     }
+}
+
+/// An id of an object that is the same in every round: its address, mixed into 64 bits.
+fn id_of(Address { array, index }: Address) -> u64 {
+    let [high, low] = index.halves();
+    [u64::from(array.0), high, low].into_iter().fold(0, |id, part| {
+        let mixed = (id ^ part).wrapping_add(0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (mixed ^ mixed >> 31).wrapping_mul(0x94d0_49bb_1331_11eb)
+    })
+}
+
+/// Adds the messages between objects. Those to objects that are not in the database are left out: they have been removed,
+/// or migrate while PEs answer.
+fn add_traffic(database: &mut Database, addresses: &[Address], loads: &[Loads]) -> Result<(), BalanceError> {
+    if loads.iter().all(|loads| loads.traffic.is_empty()) {
+        return Ok(());
+    }
+    let numbers: FxHashMap<Address, u32> = addresses.iter().copied().zip(0..).collect();
+    let mut first = 0;
+    for loads in loads {
+        for sent in &loads.traffic {
+            if let Some(&to) = numbers.get(&sent.to) {
+                let (bytes, messages) = (sent.traffic.bytes, sent.traffic.messages.into());
+                database.push_edge(Edge { from: first + sent.from, to, bytes, messages })?;
+            }
+        }
+        first += loads.objects.len() as u32;
+    }
+    Ok(())
 }

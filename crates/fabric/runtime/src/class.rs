@@ -27,6 +27,8 @@ pub(crate) struct EntryInfo<C> {
     /// Packs a message behind other bytes.
     pub(crate) pack: fn(&(dyn Any + Send), &mut Vec<u8>) -> Result<(), Malformed>,
     pub(crate) unpack: fn(&[u8]) -> Result<AnyObject, Malformed>,
+    /// Bytes of a message when it is packed.
+    pub(crate) size: fn(&(dyn Any + Send)) -> usize,
     /// Packs a reply.
     pub(crate) pack_reply: fn(&(dyn Any + Send), &mut Vec<u8>) -> Result<(), Malformed>,
 }

@@ -47,6 +47,12 @@ impl<M> Ledger<M> {
         Self { outgoing, incoming, requests, ..Self::new(broadcast, reduction) }
     }
 
+    /// Begins an interval between two load balancings.
+    pub(crate) fn begin_interval(&mut self) {
+        self.load = 0.0;
+        self.outgoing.forget_traffic();
+    }
+
     /// The same ledger with early messages in another form.
     pub(crate) fn map<N>(self, f: impl FnMut(M) -> N) -> Ledger<N> {
         let Self { outgoing, incoming, broadcast, given, reduction, requests, turn, load } = self;

@@ -56,6 +56,7 @@
 //! `mpi`), or the torus of compute nodes. [`Options::threads`] gives a process several PEs.
 
 mod address;
+mod balance_options;
 mod balancer;
 mod broadcasts;
 mod build;
@@ -92,7 +93,8 @@ pub mod transport;
 
 pub use crate::core::{Counts, Quiet, Reduced};
 pub use address::{Address, ArrayId};
-pub use balancer::{BalanceOptions, BalanceReport};
+pub use balance_options::BalanceOptions;
+pub use balancer::BalanceReport;
 pub use bulk::Bulk;
 pub use handle::Handle;
 pub use index::{ArrayIndex, Index};

@@ -38,6 +38,11 @@ pub(crate) fn pack<T: Serialize>(value: &T, into: &mut Vec<u8>) -> Result<(), Ma
     Ok(())
 }
 
+/// The bytes of a value when it is packed; 0 if it cannot be.
+pub(crate) fn packed_size<T: Serialize>(value: &T) -> usize {
+    postcard::serialize_with_flavor(value, postcard::ser_flavors::Size::default()).unwrap_or(0)
+}
+
 /// Unpacks a value that takes all the bytes.
 pub(crate) fn unpack<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Malformed> {
     let wrong = |reason: String| Malformed::new(std::any::type_name::<T>(), reason);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How a program runs: PEs a process, work stealing, load balancing.
 
-use crate::balancer::BalanceOptions;
+use crate::balance_options::BalanceOptions;
 use crate::track::TimelineOptions;
 
 /// Options of a run.
@@ -11,8 +11,24 @@ pub struct Options {
     pub threads: u32,
     /// Idle PEs take objects from others of their process.
     pub steal: bool,
-    /// Load balancing; without, objects resume where they are.
+    /// Load balancing; without, objects resume where they are. The environment may change it
+    /// ([`BalanceOptions::with_environment`]).
     pub balance: Option<BalanceOptions>,
     /// A time line of the run. By default, that of [`TimelineOptions::from_environment`].
     pub timeline: Option<TimelineOptions>,
+}
+
+impl Options {
+    /// These options with those of the environment, for a job of so many PEs.
+    pub(crate) fn with_environment(&self, pes: u32) -> Result<Self, String> {
+        let balance = BalanceOptions::with_environment(self.balance.clone())?;
+        if let Some(balance) = &balance {
+            balance.topology.check(pes as usize).map_err(|e| format!("load balancing: {e}"))?;
+        }
+        let timeline = match &self.timeline {
+            Some(timeline) => Some(timeline.clone()),
+            None => TimelineOptions::from_environment()?,
+        };
+        Ok(Self { balance, timeline, ..self.clone() })
+    }
 }

@@ -47,9 +47,18 @@ impl<T> Table<T> {
         self.few.iter().map(|(_, t)| t).chain(self.many.iter().flat_map(|m| m.values()))
     }
 
-    fn sorted(&self) -> Vec<(&Address, &T)> {
+    fn iter(&self) -> impl Iterator<Item = (&Address, &T)> {
         let few = self.few.iter().map(|(address, t)| (address, t));
-        let mut all: Vec<_> = few.chain(self.many.iter().flat_map(|m| m.iter())).collect();
+        few.chain(self.many.iter().flat_map(|m| m.iter()))
+    }
+
+    fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        let many = self.many.iter_mut().flat_map(|m| m.values_mut());
+        self.few.iter_mut().map(|(_, t)| t).chain(many)
+    }
+
+    fn sorted(&self) -> Vec<(&Address, &T)> {
+        let mut all: Vec<_> = self.iter().collect();
         all.sort_unstable_by_key(|(address, _)| **address);
         all
     }
@@ -70,17 +79,51 @@ impl<T: Hash> Hash for Table<T> {
     }
 }
 
-/// The numbers that a sender gives to its messages, by receiver.
+/// Messages to one receiver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Outgoing(Table<u64>);
+struct Sent {
+    /// The number of the next message.
+    next: u64,
+    traffic: Traffic,
+}
+
+/// Messages from one object to another since the last load balancing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Traffic {
+    /// Bytes of the packed messages.
+    pub bytes: u64,
+    /// The number of messages.
+    pub messages: u32,
+}
+
+/// The numbers that a sender gives to its messages, by receiver, and its traffic where that is recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Outgoing(Table<Sent>);
 
 impl Outgoing {
     /// The number of the next message to a receiver.
     #[inline]
     pub fn next(&mut self, receiver: Address) -> u64 {
-        let next = self.0.entry(receiver, || 0);
-        *next += 1;
-        *next - 1
+        let sent = self.0.entry(receiver, Sent::default);
+        sent.next += 1;
+        sent.next - 1
+    }
+
+    /// Records a message as traffic.
+    pub fn record(&mut self, receiver: Address, bytes: u64) {
+        let traffic = &mut self.0.entry(receiver, Sent::default).traffic;
+        traffic.bytes = traffic.bytes.saturating_add(bytes);
+        traffic.messages = traffic.messages.saturating_add(1);
+    }
+
+    /// The traffic to each receiver that has been sent a message since [`forget_traffic`](Self::forget_traffic).
+    pub fn traffic(&self) -> impl Iterator<Item = (Address, Traffic)> {
+        self.0.iter().filter(|(_, sent)| sent.traffic.messages > 0).map(|(to, sent)| (*to, sent.traffic))
+    }
+
+    /// Begins a new interval of traffic.
+    pub fn forget_traffic(&mut self) {
+        self.0.values_mut().for_each(|sent| sent.traffic = Traffic::default());
     }
 }
 

@@ -11,6 +11,7 @@ use crate::index::Index;
 use crate::ledger::Ledger;
 use crate::location::Place;
 use crate::message::{Envelope, Malformed, Payload, pack, unpack};
+use crate::order::Traffic;
 use crate::quiescence::Wave;
 use crate::reduction::{Callback, Partial};
 use crate::shape::{Map, Shape};
@@ -74,11 +75,21 @@ pub(crate) struct ObjectLoad {
     pub(crate) migratable: bool,
 }
 
+/// Messages of one object to another, for load balancing.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ObjectTraffic {
+    /// The sender, by its place among the PE's objects.
+    pub(crate) from: u32,
+    pub(crate) to: Address,
+    pub(crate) traffic: Traffic,
+}
+
 /// The loads of one PE, for load balancing.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Loads {
     pub(crate) pe: u32,
     pub(crate) objects: Vec<ObjectLoad>,
+    pub(crate) traffic: Vec<ObjectTraffic>,
     /// Seconds taken from the PE by others since the last round.
     pub(crate) stolen: f64,
     /// Seconds since the last round.

@@ -8,7 +8,7 @@ use crate::address::Address;
 use crate::class::{AnyObject, ClassInfo, Classes, EntryInfo};
 use crate::core::Core;
 use crate::index::ArrayIndex;
-use crate::message::{Malformed, Message, Payload, pack, unpack};
+use crate::message::{Malformed, Message, Payload, pack, packed_size, unpack};
 use crate::object::{Context, Entry, Object, Respond};
 
 /// The classes of a program, in the same order in every process.
@@ -140,6 +140,7 @@ impl<T: Object> Class<T> {
                 Ok(None)
             },
             pack: pack_any::<M>,
+            size: |message| message.downcast_ref::<M>().map_or(0, packed_size),
             unpack: unpack_any::<M>,
             pack_reply: |_, _| Ok(()),
         });
@@ -161,6 +162,7 @@ impl<T: Object> Class<T> {
                 Ok(Some(Payload::Typed(Box::new(reply))))
             },
             pack: pack_any::<M>,
+            size: |message| message.downcast_ref::<M>().map_or(0, packed_size),
             unpack: unpack_any::<M>,
             pack_reply: pack_any::<T::Reply>,
         });

@@ -4,6 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
 
 use crate::balancer::BalanceReport;
 use crate::class::Classes;
@@ -14,7 +15,7 @@ use crate::parcel::System;
 use crate::port::{Mail, Port, Remote};
 use crate::program::Program;
 use crate::scheduler;
-use crate::track::{Shared, TimelineOptions, Track};
+use crate::track::{Shared, Track};
 use crate::transport::{Single, Transport};
 
 /// The program's beginning, as a receiver of messages it is none.
@@ -125,19 +126,13 @@ pub fn run_and_report(
     let threads = options.threads.max(1);
     let (rank, ranks) = (transport.rank(), transport.size());
     let pes = ranks * threads;
-    let timeline = match &options.timeline {
-        Some(timeline) => Ok(Some(timeline.clone())),
-        None => TimelineOptions::from_environment(),
-    };
     let mut transport = transport;
-    let recording = match timeline {
-        Ok(timeline) => timeline.map(Shared::begin),
-        Err(text) => {
-            report(&text);
-            transport.abort(1);
-            return Err(RunError::Program(text));
-        }
+    let options = match options.with_environment(pes) {
+        Ok(options) => options,
+        Err(text) => return Err(refuse_environment(text, &mut *transport, report)),
     };
+    let options = &options;
+    let recording = options.timeline.clone().map(Shared::begin);
     let process = Process { rank, pes, classes, recording };
     let recording = process.recording.clone();
     let mut main: Option<Begin> = if rank == 0 { Some(Box::new(main)) } else { None };
@@ -178,6 +173,21 @@ pub fn run_and_report(
     });
     drop(recording);
     process.end(ended, &mut *transport, report)
+}
+
+/// Ends the job because of a wrong variable. All ranks find it, so rank 0 reports it; another rank does if rank 0 has not
+/// ended the job in time.
+fn refuse_environment(text: String, transport: &mut dyn Transport, report: impl FnOnce(&str)) -> RunError {
+    let began = Instant::now();
+    while transport.rank() != 0 && began.elapsed() < Duration::from_secs(5) {
+        if let Err(lost) = transport.poll(&mut |_, _| {}) {
+            return RunError::Lost(lost.to_string());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    report(&text);
+    transport.abort(1);
+    RunError::Program(text)
 }
 
 /// A process of the job.

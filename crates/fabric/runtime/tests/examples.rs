@@ -86,6 +86,43 @@ fn lb_test_migrates_objects_and_lowers_the_imbalance() {
 }
 
 #[test]
+fn the_environment_chooses_the_strategy_and_records_load_databases() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = |strategy: &str, prefix: &str| {
+        let mut command = Command::new(example("run"));
+        command.arg("2").arg(example("lb_test")).args(LB_TEST).args(["--strategy", "none"]);
+        command.env("COLONY_BALANCE", strategy).env("COLONY_BALANCE_RECORD", folder.path().join(prefix));
+        command.stdin(Stdio::null()).output().expect("the launcher starts")
+    };
+    let rotated = run("rotate", "rotated");
+    let report = text(&rotated.stdout);
+    assert!(balancings(&report).iter().all(|(moved, _)| *moved == 36), "{report}");
+    assert!(report.contains(&same_line("lb_test", &LB_TEST, "checksum")), "{report}");
+    for iteration in [0, 1] {
+        let name = format!("rotated.{iteration}.json");
+        let bytes = std::fs::read(folder.path().join(&name)).expect("a load database");
+        let database = colony_balance::file::read(&[(name, bytes)], None).expect("one of ours").database;
+        assert_eq!((database.pes().len(), database.objects(), database.edges().len()), (2, 36, 4 * 36));
+        // one message to each neighbour in each of the 4 iterations
+        assert!(database.edges().iter().all(|e| e.messages == 4 && e.bytes > 0), "{:?}", database.edges());
+    }
+    let file = folder.path().join("wrong.toml");
+    std::fs::write(&file, "schema = \"colony.balance/1\"\n[[phase]]\nstrategy = \"greedy\"\n").expect("room");
+    let missing = folder.path().join("no/prefix").display().to_string();
+    for (strategy, prefix, part) in [
+        ("gredy", "a", "COLONY_BALANCE: there is no strategy `gredy`"),
+        (&file.display().to_string(), "a", "trigger"),
+        ("/nowhere", "a", "COLONY_BALANCE: cannot read /nowhere"),
+        ("greedy", &missing, "cannot write the load database"),
+    ] {
+        let output = run(strategy, prefix);
+        let errors = text(&output.stderr);
+        assert!(errors.contains(part) && output.status.code() != Some(0), "{strategy}: {errors}");
+        assert_eq!(errors.lines().filter(|line| line.starts_with("error: ")).count(), 1, "{errors}");
+    }
+}
+
+#[test]
 fn no_particle_is_lost_and_none_depends_on_the_number_of_pes() {
     let small = ["--boxes", "5", "--steps", "12", "--period", "3", "--density", "60"];
     let line = same_line("particles", &small, "particles");

@@ -351,6 +351,10 @@ impl Strategy for Hybrid {
         "hybrid"
     }
 
+    fn uses_communication(&self) -> bool {
+        self.communication
+    }
+
     fn assign(&self, database: &Database, _: &Topology) -> Result<Outcome, BalanceError> {
         let mut placement = database.placement().to_vec();
         let source = Grouped::new(database, self.domain, self.communication);

@@ -59,6 +59,11 @@ pub trait Strategy: std::fmt::Debug + Send + Sync {
     /// Its name, as [`Strategies::parse`] takes it.
     fn name(&self) -> &'static str;
 
+    /// Returns `true` if the decision depends on the messages between objects.
+    fn uses_communication(&self) -> bool {
+        false
+    }
+
     /// The new PE of each object.
     ///
     /// # Errors

@@ -235,6 +235,10 @@ impl Strategy for TopologyAware {
         "topology"
     }
 
+    fn uses_communication(&self) -> bool {
+        true
+    }
+
     fn assign(&self, database: &Database, topology: &Topology) -> Result<Outcome, BalanceError> {
         topology.check(database.pes().len())?;
         let partners = Partners::of(database);

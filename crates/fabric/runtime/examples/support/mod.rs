@@ -6,12 +6,7 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
-use std::sync::Arc;
 
-use colony_balance::config::Config;
-use colony_balance::strategy::Strategies;
-use colony_balance::topology::Topology;
-use colony_balance::trigger::Trigger;
 use colony_runtime::{BalanceOptions, BalanceReport, Options};
 
 /// Mixes two numbers: the work of objects, checksums, and random numbers of a key.
@@ -67,11 +62,7 @@ impl Arguments {
         let name = self.text("strategy").unwrap_or(strategy);
         let balance = match name {
             "none" => None,
-            name => {
-                let strategy = Strategies::parse(name).map_err(|e| e.to_string())?;
-                let config = Arc::new(Config::always(strategy, Trigger::AtSync));
-                Some(BalanceOptions { config, topology: Topology::Flat })
-            }
+            name => Some(BalanceOptions::strategy(name)?),
         };
         Ok(Options { threads, balance, ..Options::default() })
     }

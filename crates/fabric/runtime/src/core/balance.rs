@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use super::{Core, Ready};
 use crate::address::Address;
-use crate::parcel::{Loads, ObjectLoad, Parcel, System};
+use crate::parcel::{Loads, ObjectLoad, ObjectTraffic, Parcel, System};
 use crate::sync::{Progress, Status};
 
 impl Core {
@@ -75,9 +75,15 @@ impl Core {
 
     /// The loads of this PE, with those of its objects if `all`.
     fn loads(&self, all: bool) -> Loads {
-        let mut objects = Vec::new();
+        let (mut objects, mut traffic) = (Vec::new(), Vec::new());
+        let wants_traffic = all && self.balancer.wants_traffic();
         for (_, element) in self.slots.iter().filter(|_| all) {
             let info = self.classes.get(element.class);
+            if wants_traffic {
+                let from = objects.len() as u32;
+                let sent = element.ledger.outgoing.traffic();
+                traffic.extend(sent.map(|(to, traffic)| ObjectTraffic { from, to, traffic }));
+            }
             objects.push(ObjectLoad {
                 address: element.address,
                 load: element.ledger.load,
@@ -86,7 +92,7 @@ impl Core {
             });
         }
         let (stolen, wall) = self.load.interval();
-        Loads { pe: self.pe(), objects, stolen, wall }
+        Loads { pe: self.pe(), objects, traffic, stolen, wall }
     }
 
     /// At PE 0: a PE answers. Decides once all objects wait.
@@ -171,13 +177,13 @@ impl Core {
         for slot in slots {
             let Some(element) = self.slots.get_mut(slot) else { continue };
             if element.ledger.turn.end_wait(next) {
-                element.ledger.load = 0.0;
+                element.ledger.begin_interval();
                 self.balancer.sync.leave(true);
                 self.balancer.sync.enter(false);
                 let id = self.slots.id(slot);
                 self.push(0, Ready::Resume(id));
             } else if !element.ledger.turn.waits() {
-                element.ledger.load = 0.0;
+                element.ledger.begin_interval();
             }
         }
     }

@@ -141,6 +141,7 @@ impl Core {
                 Some(element) => element.ledger.outgoing.next(address),
                 None => self.outgoing.next(address),
             };
+            self.record_bytes(slot, address, message.len());
             let pe = match (self.slot_of(address), self.home_of(address)) {
                 (None, Some(home)) => match self.locations.route(address, home) {
                     Route::To(place) => place.pe,

@@ -78,7 +78,7 @@ impl Core {
         self.note_migration(false, class, address, (moved.from, &object));
         // the round may have ended while the object was under way
         if moved.ledger.turn.end_wait(self.balancer.sync.round()) {
-            moved.ledger.load = 0.0;
+            moved.ledger.begin_interval();
         }
         let (broadcast, is_resuming) = (moved.ledger.broadcast, moved.ledger.turn.is_resuming());
         let slot = self.settle(Element {

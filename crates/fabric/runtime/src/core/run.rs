@@ -93,7 +93,7 @@ impl Core {
         self.put_object(slot, object);
         self.counts.executed += 1;
         match result {
-            Ok(Some(answer)) if reply != 0 => self.reply((from, origin), reply, class, entry, answer),
+            Ok(Some(answer)) if reply != 0 => self.reply(slot, (from, origin), reply, (class, entry), answer),
             Ok(_) => {}
             Err(error) => {
                 let object = self.show(to);
@@ -104,7 +104,14 @@ impl Core {
     }
 
     /// Sends the reply to a request.
-    fn reply(&mut self, (to, pe): (Address, u32), request: u32, class: u16, entry: u16, answer: Payload) {
+    fn reply(
+        &mut self,
+        slot: u32,
+        (to, pe): (Address, u32),
+        request: u32,
+        (class, entry): (u16, u16),
+        answer: Payload,
+    ) {
         let message = match answer {
             Payload::Packed(bytes) => bytes,
             Payload::Typed(answer) => {
@@ -116,6 +123,7 @@ impl Core {
                 bytes
             }
         };
+        self.record_bytes(Some(slot), to, message.len());
         self.post(pe, Parcel::System(System::Reply { to, request, message }));
     }
 

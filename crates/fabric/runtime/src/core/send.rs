@@ -44,9 +44,33 @@ impl Core {
             // the object has left this PE, as a timer's may have: then the PE is the sender
             None => (Address::pe(self.pe()), self.outgoing.next(to)),
         };
+        if self.balancer.records_traffic {
+            self.record_traffic(slot, to, entry, &payload);
+        }
         let origin = self.pe();
         let id = NO_MESSAGE;
         self.deliver(Envelope { to, from, number, reply, origin, priority, entry, epoch: 0, id, payload });
+    }
+
+    /// Records a message of an object for load balancing.
+    fn record_traffic(&mut self, slot: Option<u32>, to: Address, entry: u16, payload: &Payload) {
+        let bytes = match payload {
+            Payload::Packed(bytes) => bytes.len(),
+            Payload::Typed(message) => {
+                let class = self.arrays.get(&to.array).map_or(u16::MAX, |array| array.class);
+                self.classes.entry(class, entry).map_or(0, |info| (info.size)(&**message))
+            }
+        };
+        self.record_bytes(slot, to, bytes);
+    }
+
+    /// The same, for a message of known size.
+    pub(crate) fn record_bytes(&mut self, slot: Option<u32>, to: Address, bytes: usize) {
+        if self.balancer.records_traffic
+            && let Some(element) = slot.and_then(|slot| self.slots.get_mut(slot))
+        {
+            element.ledger.outgoing.record(to, bytes as u64);
+        }
     }
 
     /// Queues a message for an object that is here; passes it on otherwise.

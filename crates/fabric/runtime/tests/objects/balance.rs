@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Load balancing inside a program.
 
-use std::sync::Arc;
-
-use colony_balance::config::Config;
-use colony_balance::strategy::Strategies;
-use colony_balance::topology::Topology;
-use colony_balance::trigger::Trigger;
 use colony_runtime::{BalanceOptions, Context, Entry, Object, Op, Options, Program, Reduced};
 use serde::{Deserialize, Serialize};
 
@@ -14,9 +8,7 @@ use crate::{PLACES, give, run_with};
 
 /// Load balancing at every `at_sync`.
 fn options(strategy: &str) -> Options {
-    let strategy = Strategies::parse(strategy).expect("known");
-    let config = Arc::new(Config::always(strategy, Trigger::AtSync));
-    Options { balance: Some(BalanceOptions { config, topology: Topology::Flat }), ..Options::default() }
+    Options { balance: Some(BalanceOptions::strategy(strategy).expect("known")), ..Options::default() }
 }
 
 /// An object whose work does not end with its turn: the first ones have most of it.

@@ -7,7 +7,9 @@ mod failures;
 mod groups;
 mod lifetimes;
 mod migration;
+mod noise;
 mod reductions;
+mod traffic;
 
 use std::sync::mpsc::{Sender, channel};
 
