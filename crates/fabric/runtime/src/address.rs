@@ -29,3 +29,11 @@ impl Address {
         Self { array: ArrayId::PES, index: Index::from_halves([0, pe as u64]) }
     }
 }
+
+/// Mixes numbers into an id of 64 bits.
+pub(crate) fn mixed(parts: impl IntoIterator<Item = u64>) -> u64 {
+    parts.into_iter().fold(0, |id, part| {
+        let mixed = (id ^ part).wrapping_add(0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (mixed ^ mixed >> 31).wrapping_mul(0x94d0_49bb_1331_11eb)
+    })
+}

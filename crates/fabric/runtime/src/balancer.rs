@@ -8,7 +8,7 @@ use colony_balance::quality::Quality;
 use colony_balance::trigger::Trigger;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::address::Address;
+use crate::address::{Address, mixed};
 use crate::balance_options::BalanceOptions;
 use crate::parcel::Loads;
 use crate::sync::{Detector, Local};
@@ -162,10 +162,7 @@ impl Balancer {
 /// An id of an object that is the same in every round: its address, mixed into 64 bits.
 fn id_of(Address { array, index }: Address) -> u64 {
     let [high, low] = index.halves();
-    [u64::from(array.0), high, low].into_iter().fold(0, |id, part| {
-        let mixed = (id ^ part).wrapping_add(0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        (mixed ^ mixed >> 31).wrapping_mul(0x94d0_49bb_1331_11eb)
-    })
+    mixed([u64::from(array.0), high, low])
 }
 
 /// Adds the messages between objects. Those to objects that are not in the database are left out: they have been removed,

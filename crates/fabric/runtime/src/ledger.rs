@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the runtime keeps for an object beside its state, and what migrates with it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +19,8 @@ pub(crate) struct Ledger<M> {
     pub(crate) given: VecDeque<Broadcast>,
     /// The array's next reduction of this object.
     pub(crate) reduction: u64,
+    /// The next reductions of sections that the object has contributed to, by the sections' ids.
+    pub(crate) sections: Option<Box<BTreeMap<u64, u64>>>,
     /// Requests that the object has made.
     pub(crate) requests: u32,
     pub(crate) turn: Turn,
@@ -35,6 +37,7 @@ impl<M> Ledger<M> {
             broadcast,
             given: VecDeque::new(),
             reduction,
+            sections: None,
             requests: 0,
             turn: Turn::default(),
             load: 0.0,
@@ -43,8 +46,8 @@ impl<M> Ledger<M> {
 
     /// Of the next object at the same index. Numbers of messages go on, and early messages are kept.
     pub(crate) fn renew(self, broadcast: u64, reduction: u64) -> Self {
-        let Self { outgoing, incoming, requests, .. } = self;
-        Self { outgoing, incoming, requests, ..Self::new(broadcast, reduction) }
+        let Self { outgoing, incoming, requests, sections, .. } = self;
+        Self { outgoing, incoming, requests, sections, ..Self::new(broadcast, reduction) }
     }
 
     /// Begins an interval between two load balancings.
@@ -55,8 +58,8 @@ impl<M> Ledger<M> {
 
     /// The same ledger with early messages in another form.
     pub(crate) fn map<N>(self, f: impl FnMut(M) -> N) -> Ledger<N> {
-        let Self { outgoing, incoming, broadcast, given, reduction, requests, turn, load } = self;
+        let Self { outgoing, incoming, broadcast, given, reduction, sections, requests, turn, load } = self;
         let incoming = incoming.map(f);
-        Ledger { outgoing, incoming, broadcast, given, reduction, requests, turn, load }
+        Ledger { outgoing, incoming, broadcast, given, reduction, sections, requests, turn, load }
     }
 }

@@ -11,9 +11,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::address::{Address, ArrayId};
 use crate::core::{Core, Quiet, Reduced};
-use crate::index::{ArrayIndex, Index};
+use crate::index::ArrayIndex;
 use crate::message::{Message, Payload};
 use crate::reduction::{Callback, Op, Values};
+use crate::section::{Section, SectionKey};
 use crate::shape::{Map, Shape};
 
 /// A class of objects that are elements of arrays. The runtime moves an object to another process by its `serde` form.
@@ -106,14 +107,10 @@ impl<T: Object> Array<T> {
         Element { address: Address { array: self.id, index: index.pack() }, class: PhantomData }
     }
 
-    /// Some elements of the array, to which one message can be sent.
+    /// Some elements of the array, each once: to send them one message, and for their own reductions.
     #[must_use]
     pub fn section(self, indices: impl IntoIterator<Item = T::Index>) -> Section<T> {
-        Section {
-            array: self.id,
-            indices: indices.into_iter().map(T::Index::pack).collect(),
-            class: PhantomData,
-        }
+        Section::new(self.id, indices.into_iter().map(T::Index::pack).collect())
     }
 
     /// The array without its type.
@@ -174,27 +171,6 @@ impl<T: Object> Element<T> {
     #[must_use]
     pub fn address(self) -> Address {
         self.address
-    }
-}
-
-/// Some elements of an array.
-#[derive(Serialize, Deserialize)]
-#[serde(bound = "")]
-pub struct Section<T> {
-    array: ArrayId,
-    indices: Vec<Index>,
-    class: PhantomData<fn() -> T>,
-}
-
-impl<T> Clone for Section<T> {
-    fn clone(&self) -> Self {
-        Self { array: self.array, indices: self.indices.clone(), class: PhantomData }
-    }
-}
-
-impl<T> fmt::Debug for Section<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} elements of {}", self.indices.len(), std::any::type_name::<T>())
     }
 }
 
@@ -272,7 +248,7 @@ impl<'a, T> Context<'a, T> {
     pub fn multicast<U: Entry<M>, M: Message>(&mut self, to: &Section<U>, message: M) {
         let Some(entry) = self.entry::<U, M>() else { return };
         let payload = Payload::Typed(Box::new(message));
-        self.core.multicast(self.slot, self.address, to.array, &to.indices, entry, payload);
+        self.core.multicast(self.slot, self.address, to.array(), to.indices(), entry, payload);
     }
 
     /// Calls back an object with the result of a reduction.
@@ -380,6 +356,15 @@ impl<T: Object> Context<'_, T> {
     pub fn contribute(&mut self, values: impl Into<Values>, op: Op, to: Callback) {
         if let Some(slot) = self.slot {
             self.core.contribute(slot, values.into(), op, to);
+        }
+    }
+
+    /// Contributes to a section's next reduction. Every element of the section contributes once to each, as for those of
+    /// the array ([`contribute`](Self::contribute)), with which they have nothing to do. Results come in order, and their
+    /// numbers are the section's.
+    pub fn contribute_to(&mut self, section: SectionKey<T>, values: impl Into<Values>, op: Op, to: Callback) {
+        if let Some(slot) = self.slot {
+            self.core.contribute_to_section(slot, section.name, values.into(), op, to);
         }
     }
 

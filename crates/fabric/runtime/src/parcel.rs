@@ -14,6 +14,7 @@ use crate::message::{Envelope, Malformed, Payload, pack, unpack};
 use crate::order::Traffic;
 use crate::quiescence::Wave;
 use crate::reduction::{Callback, Partial};
+use crate::section::SectionName;
 use crate::shape::{Map, Shape};
 use crate::sync::Status;
 
@@ -131,6 +132,8 @@ pub(crate) enum System {
     },
     /// A part of a reduction, for the array's root.
     Partial { array: ArrayId, number: u64, part: Partial },
+    /// A part of a reduction of a section, for its root.
+    SectionPart { section: SectionName, number: u64, part: Partial },
     /// The reply to a request.
     Reply { to: Address, request: u32, message: Vec<u8> },
     /// Asks for the counts of parcels.

@@ -147,6 +147,16 @@ pub struct Partial {
 }
 
 impl Partial {
+    /// The contribution of one element.
+    #[must_use]
+    pub fn of(element: Address, values: Values, op: Op, callback: Callback) -> Self {
+        let values = match op {
+            Op::Gather => Values::Gathered(vec![(element.index.halves(), values)]),
+            _ => values,
+        };
+        Self { count: 1, op, values, callback }
+    }
+
     /// Combines another part into this one.
     ///
     /// # Errors
@@ -257,6 +267,12 @@ impl Reductions {
             part.values.finish();
             (number, part)
         })
+    }
+
+    /// The most contributions to one reduction that is not complete.
+    #[must_use]
+    pub fn most(&self) -> u64 {
+        self.partial.values().map(|part| part.count).max().unwrap_or(0)
     }
 
     /// Reductions that are not complete.

@@ -40,6 +40,9 @@ pub(crate) fn run(core: &mut Core) {
                 break;
             }
         }
+        if !core.section_parts.is_empty() {
+            core.pass_sections();
+        }
         if core.balancer.sync.is_changed && core.failure.is_none() {
             core.balance_step();
         }

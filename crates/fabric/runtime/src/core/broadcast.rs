@@ -189,9 +189,7 @@ impl Core {
         let Some(element) = self.slots.get_mut(slot) else { return };
         let (address, number) = (element.address, element.ledger.reduction);
         element.ledger.reduction += 1;
-        let values =
-            if op == Op::Gather { Values::Gathered(vec![(address.index.halves(), values)]) } else { values };
-        let part = Partial { count: 1, op, values, callback };
+        let part = Partial::of(address, values, op, callback);
         let Some(array) = self.arrays.get_mut(&address.array) else { return };
         if let Err(mismatch) = array.reductions.contribute(number, part) {
             let object = self.show(address);
@@ -223,9 +221,14 @@ impl Core {
     pub(crate) fn finish_reductions(&mut self, array: ArrayId) {
         let whole = |a: &mut super::ArrayState| a.at_root.take_whole();
         while let Some((number, part)) = self.arrays.get_mut(&array).and_then(whole) {
-            let result = Reduced { number, values: part.values };
-            self.call_back(part.callback, Payload::Typed(Box::new(result)));
+            self.finish_reduction(number, part);
         }
+    }
+
+    /// Calls back with a result.
+    pub(crate) fn finish_reduction(&mut self, number: u64, part: Partial) {
+        let result = Reduced { number, values: part.values };
+        self.call_back(part.callback, Payload::Typed(Box::new(result)));
     }
 
     /// Asks to be called back at quiescence.

@@ -7,6 +7,7 @@ mod broadcast;
 mod migrate;
 mod quiet;
 mod run;
+mod sections;
 mod send;
 mod system;
 mod tasks;
@@ -29,7 +30,8 @@ use crate::order::Outgoing;
 use crate::port::Port;
 use crate::queued::Queued;
 use crate::quiescence::Quiescence;
-use crate::reduction::{Callback, Reductions};
+use crate::reduction::{Callback, Partial, Reductions};
+use crate::section::SectionName;
 use crate::shape::{Map, Shape};
 use crate::track::Track;
 
@@ -133,6 +135,10 @@ pub(crate) struct Core {
     /// Numbers of messages that no object sends.
     outgoing: Outgoing,
     next_array: u32,
+    /// Contributions to reductions of sections that have not been passed on.
+    pub(crate) section_parts: FxHashMap<(SectionName, u64), Partial>,
+    /// At a section's root: its reductions.
+    sections: FxHashMap<SectionName, Reductions>,
     pub(crate) running: Option<run::Running>,
     pub(crate) quiescence: Quiescence,
     pub(crate) balancer: crate::balancer::Balancer,
@@ -170,6 +176,8 @@ impl Core {
             number: 0,
             outgoing: Outgoing::default(),
             next_array: 0,
+            section_parts: FxHashMap::default(),
+            sections: FxHashMap::default(),
             running: None,
             load: LoadClock::default(),
             track,

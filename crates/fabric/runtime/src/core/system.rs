@@ -16,6 +16,7 @@ fn array_of(system: &System) -> Option<ArrayId> {
         | System::Trim { array, .. }
         | System::Multicast { array, .. }
         | System::Partial { array, .. } => Some(*array),
+        System::SectionPart { section, .. } => Some(section.array),
         _ => None,
     }
 }
@@ -61,6 +62,7 @@ impl Core {
                 self.take_multicast(array, to, (from, origin), (entry, id), &message);
             }
             System::Partial { array, number, part } => self.take_partial(array, number, part),
+            System::SectionPart { section, number, part } => self.take_section_part(section, number, part),
             System::Reply { to, request, message } => self.take_reply(to, request, message),
             System::Probe { wave } => self.answer_probe(wave),
             System::Counts { wave, counts } => self.take_counts(wave, counts),

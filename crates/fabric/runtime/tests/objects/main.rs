@@ -9,6 +9,7 @@ mod lifetimes;
 mod migration;
 mod noise;
 mod reductions;
+mod sections;
 mod traffic;
 
 use std::sync::mpsc::{Sender, channel};
