@@ -20,6 +20,7 @@ pub(crate) struct Ledger<M> {
     /// The array's next reduction of this object.
     pub(crate) reduction: u64,
     /// The next reductions of sections that the object has contributed to, by the sections' ids.
+    #[expect(clippy::box_collection, reason = "8 bytes in each object; few objects use them")]
     pub(crate) sections: Option<Box<BTreeMap<u64, u64>>>,
     /// Requests that the object has made.
     pub(crate) requests: u32,
