@@ -6,7 +6,7 @@
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use colony_runtime::{Bulk, Context, Element, Entry, Object, Op, Options, Program, Reduced, Values};
+use colony_runtime::{Bulk, Context, Entry, Object, Op, Options, Program, Reduced, Values};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
@@ -40,38 +40,38 @@ struct Face {
     cells: Bulk<f64>,
 }
 
+/// The cells at the six sides of a block.
+type Sides = [Vec<f64>; 6];
+
+/// Adds the cells of plane `x` of `n` that are at sides, while the plane is in the cache.
+fn add_plane([low_x, high_x, low_y, high_y, low_z, high_z]: &mut Sides, x: usize, n: usize, plane: &[f64]) {
+    for (_, side) in [(0, low_x), (n - 1, high_x)].into_iter().filter(|(at, _)| *at == x) {
+        side.extend_from_slice(plane);
+    }
+    low_y.extend_from_slice(&plane[..n]);
+    high_y.extend_from_slice(&plane[(n - 1) * n..]);
+    low_z.extend(plane.chunks_exact(n).map(|row| row[0]));
+    high_z.extend(plane.chunks_exact(n).map(|row| row[n - 1]));
+}
+
 impl Block {
-    /// Copies the cells at a side, which are rows of a plane.
-    fn face(&self, side: usize) -> Bulk<f64> {
-        let n = self.n;
-        let (across, row, cell) = [(n * n, n, 1), (n, n * n, 1), (1, n * n, n)][side / 2];
-        let first = if side.is_multiple_of(2) { 0 } else { (n - 1) * across };
-        let mut cells = Vec::with_capacity(n * n);
-        for start in (0..n).map(|a| first + a * row) {
-            cells.extend((0..n).map(|b| self.cells[start + b * cell]));
+    fn send_faces(&self, sides: Sides, cx: &mut Context<'_, Self>) {
+        for (side, cells) in sides.into_iter().enumerate() {
+            let (blocks, mut index) = (self.size.blocks as i32, cx.index());
+            index[side / 2] = (index[side / 2] + if side % 2 == 0 { blocks - 1 } else { 1 }) % blocks;
+            let face = Face { iteration: self.iteration, side: side ^ 1, cells: Bulk(cells) };
+            cx.send(cx.array().at(index), face);
         }
-        Bulk(cells)
     }
 
-    fn neighbour(&self, side: usize, cx: &Context<'_, Self>) -> Element<Self> {
-        let mut index = cx.index();
-        let blocks = self.size.blocks as i32;
-        let step = if side.is_multiple_of(2) { blocks - 1 } else { 1 };
-        index[side / 2] = (index[side / 2] + step) % blocks;
-        cx.array().at(index)
-    }
-
-    fn send_faces(&self, cx: &mut Context<'_, Self>) {
-        for side in 0..6 {
-            let face = Face { iteration: self.iteration, side: side ^ 1, cells: self.face(side) };
-            cx.send(self.neighbour(side, cx), face);
-        }
+    fn no_sides(&self) -> Sides {
+        std::array::from_fn(|_| Vec::with_capacity(self.n * self.n))
     }
 
     /// Replaces the cells plane by plane. The old cells of a plane and of the one before it are kept in planes with a
-    /// margin for the neighbours' cells.
-    fn compute(&mut self, faces: [&[f64]; 6]) {
-        let (n, line) = (self.n, self.n + 2);
+    /// margin for the neighbours' cells. Returns the new cells at the sides.
+    fn compute(&mut self, faces: [&[f64]; 6]) -> Sides {
+        let (n, line, mut sides) = (self.n, self.n + 2, self.no_sides());
         let inside = |to: &mut [f64], from: &[f64]| {
             for (to, from) in to.chunks_exact_mut(line).skip(1).zip(from.chunks_exact(n)) {
                 to[1..=n].copy_from_slice(from);
@@ -100,8 +100,10 @@ impl Block {
                     new[i] = (c[i] + w[i] + e[i] + s[i] + t[i] + d[i] + u[i]) / 7.0;
                 }
             }
+            add_plane(&mut sides, x, n, plane);
             std::mem::swap(&mut before, &mut old);
         }
+        sides
     }
 
     fn go_on(&mut self, cx: &mut Context<'_, Self>) {
@@ -110,12 +112,12 @@ impl Block {
             let (mut due, early): (Vec<_>, _) = all.partition(|f| f.iteration == self.iteration);
             self.faces = early;
             due.sort_unstable_by_key(|face| face.side);
-            self.compute(std::array::from_fn(|side| due[side].cells.as_slice()));
+            let sides = self.compute(std::array::from_fn(|side| due[side].cells.as_slice()));
             self.iteration += 1;
             if self.iteration == self.size.iterations {
                 return self.report(cx);
             }
-            self.send_faces(cx);
+            self.send_faces(sides, cx);
         }
     }
 
@@ -145,7 +147,11 @@ impl Object for Block {
 impl Entry<Start> for Block {
     fn call(&mut self, _: Start, cx: &mut Context<'_, Self>) {
         self.began = Some(SystemTime::now());
-        self.send_faces(cx);
+        let mut sides = self.no_sides();
+        for (x, plane) in self.cells.chunks_exact(self.n.pow(2)).enumerate() {
+            add_plane(&mut sides, x, self.n, plane);
+        }
+        self.send_faces(sides, cx);
         self.go_on(cx);
     }
 }

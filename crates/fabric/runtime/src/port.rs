@@ -41,6 +41,8 @@ pub(crate) struct Port {
     pub(crate) remote: Remote,
     frames: Vec<Vec<u8>>,
     filled: Vec<u32>,
+    /// The transport is delivering frames, and takes none.
+    pub(crate) is_polling: bool,
 }
 
 impl Port {
@@ -53,7 +55,7 @@ impl Port {
     ) -> Self {
         let ranks = pes / threads.max(1);
         let frames = (0..ranks).map(|_| Vec::new()).collect();
-        Self { pe, pes, threads, siblings, inbox, remote, frames, filled: Vec::new() }
+        Self { pe, pes, threads, siblings, inbox, remote, frames, filled: Vec::new(), is_polling: false }
     }
 
     /// The process of a PE.
@@ -85,9 +87,10 @@ impl Port {
         frame
     }
 
-    /// Sends a frame that is long enough.
+    /// Sends a frame that is long enough, unless frames are being delivered.
     pub(crate) fn flush_if_long(&mut self, rank: u32) -> Result<(), TransportError> {
-        if self.frames[rank as usize].len() >= FRAME_BYTES { self.flush_one(rank) } else { Ok(()) }
+        let is_long = self.frames[rank as usize].len() >= FRAME_BYTES && !self.is_polling;
+        if is_long { self.flush_one(rank) } else { Ok(()) }
     }
 
     fn flush_one(&mut self, rank: u32) -> Result<(), TransportError> {

@@ -8,6 +8,8 @@ use crate::parcel::{Parcel, System};
 
 /// Entry methods between two looks at the network.
 const TURN: u32 = 64;
+/// Looks at the network in a row, by a PE that has nothing to do.
+const BRISK: u32 = 8;
 /// Looks at the network that find nothing before the CPU is offered to others.
 const SPINS: u32 = 200;
 /// The same, before the thread sleeps.
@@ -30,7 +32,7 @@ pub(crate) fn run(core: &mut Core) {
     let mut idle = Idle { looks: 0, since: None, probed: None, stole: None };
     while core.exit.is_none() && core.failure.is_none() {
         let begin = core.track.begin_pass();
-        let arrived = core.poll();
+        let arrived = look(core, &mut idle);
         let due = core.run_timers();
         core.load.lap();
         let mut ran = 0;
@@ -58,6 +60,21 @@ pub(crate) fn run(core: &mut Core) {
     if core.failure.is_none() {
         flush(core);
     }
+}
+
+/// Looks at the network: once, or several times if there is nothing else to do. What arrives is found at once so.
+#[inline]
+fn look(core: &mut Core, idle: &mut Idle) -> bool {
+    if idle.looks == 0 || idle.looks >= SPINS || core.port.inbox.is_some() {
+        return core.poll();
+    }
+    for _ in 0..BRISK {
+        if core.poll() {
+            return true;
+        }
+        idle.looks += 1;
+    }
+    false
 }
 
 fn flush(core: &mut Core) {

@@ -121,8 +121,6 @@ pub(crate) struct Core {
     /// Parcels for arrays that are not yet known here.
     unknown: Vec<(ArrayId, crate::parcel::Parcel)>,
     pub(crate) locations: Locations,
-    /// Empty: memory for the parcels of a frame.
-    arrived: Vec<crate::parcel::Parcel>,
     /// Messages for objects that will arrive or be created here.
     kept: FxHashMap<Address, Vec<Envelope>>,
     queue: VecDeque<Ready>,
@@ -168,7 +166,6 @@ impl Core {
             arrays: FxHashMap::default(),
             unknown: Vec::new(),
             locations: Locations::new(pe),
-            arrived: Vec::new(),
             kept: FxHashMap::default(),
             queue: VecDeque::new(),
             prior: BinaryHeap::new(),
@@ -220,9 +217,11 @@ impl Core {
     /// The next thing to run: negative priorities first, then the usual, then positive ones.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Ready> {
-        let urgent = self.prior.peek().is_some_and(|p| p.key.0 < 0);
-        if urgent || self.queue.is_empty() {
-            return self.prior.pop().map(|p| p.item);
+        if !self.prior.is_empty() {
+            let urgent = self.prior.peek().is_some_and(|p| p.key.0 < 0);
+            if urgent || self.queue.is_empty() {
+                return self.prior.pop().map(|p| p.item);
+            }
         }
         self.queue.pop_front()
     }

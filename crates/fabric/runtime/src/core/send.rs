@@ -208,27 +208,24 @@ impl Core {
         if !matches!(self.port.remote, Remote::Own(_)) {
             return any;
         }
-        // the transport is taken out while its frames are delivered: they may be answered at once
+        // the transport is taken out while its frames are delivered: they may be answered at once, by frames that wait
         let Remote::Own(mut transport) =
             std::mem::replace(&mut self.port.remote, Remote::Own(Box::new(crate::transport::Single)))
         else {
             return any;
         };
-        let mut parcels = std::mem::take(&mut self.arrived);
+        self.port.is_polling = true;
         let polled = transport.poll(&mut |from, frame| {
-            if let Err(error) = self.decode_frame(frame, &mut parcels) {
+            if let Err(error) = self.receive_frame(frame) {
                 self.fail_program(format!("rank {from} sent {error}"));
             }
         });
+        self.port.is_polling = false;
         self.port.remote = Remote::Own(transport);
         match polled {
             Ok(arrived) => any |= arrived,
             Err(error) => self.fail(super::Failure::Lost(error.to_string())),
         }
-        for parcel in parcels.drain(..) {
-            self.receive_counted(parcel);
-        }
-        self.arrived = parcels;
         any
     }
 
@@ -247,10 +244,11 @@ impl Core {
         }
     }
 
-    fn decode_frame(&self, mut frame: &[u8], parcels: &mut Vec<Parcel>) -> Result<(), Malformed> {
+    fn receive_frame(&mut self, mut frame: &[u8]) -> Result<(), Malformed> {
         while !frame.is_empty() {
             let (_, encoded, rest) = crate::parcel::split(frame)?;
-            parcels.push(decode(encoded, &|a, e, b| self.unpack_message(a, e, b))?);
+            let parcel = decode(encoded, &|a, e, b| self.unpack_message(a, e, b))?;
+            self.receive_counted(parcel);
             frame = rest;
         }
         Ok(())
