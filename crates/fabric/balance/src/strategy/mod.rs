@@ -5,6 +5,8 @@ mod domain;
 mod gossip;
 mod greedy;
 mod hybrid;
+#[cfg(feature = "metis")]
+mod metis;
 mod options;
 mod random;
 mod refine;
@@ -22,6 +24,8 @@ use crate::topology::Topology;
 pub use gossip::Gossip;
 pub use greedy::Greedy;
 pub use hybrid::{Hybrid, TreeEffort};
+#[cfg(feature = "metis")]
+pub use metis::Metis;
 pub use random::Random;
 pub use refine::{GreedyRefine, Refine};
 pub use rotate::Rotate;
@@ -85,6 +89,8 @@ impl Strategies {
         ("hybrid", options::make::<Hybrid>),
         ("gossip", options::make::<Gossip>),
         ("topology", options::make::<TopologyAware>),
+        #[cfg(feature = "metis")]
+        ("metis", options::make::<Metis>),
         ("rotate", options::make::<Rotate>),
         ("random", options::make::<Random>),
     ];
