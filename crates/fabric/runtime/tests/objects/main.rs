@@ -8,6 +8,7 @@ mod groups;
 mod lifetimes;
 mod migration;
 mod reductions;
+mod torus;
 
 use std::sync::mpsc::{Sender, channel};
 
