@@ -4,19 +4,14 @@
 use std::path::Path;
 use std::process::Command;
 
+use colony_nodes::Machine;
 use colony_nodes::ciod::{End, JobSpec, LOST, Mode, Program};
-use colony_nodes::{Machine, Partition};
 
 use crate::common::{Ran, boot, folder, programs, run, spec};
 
 const STENCIL: [&str; 3] = ["16", "4", "6"];
 const LB_TEST: [&str; 10] =
     ["--mesh", "6", "--iterations", "12", "--period", "4", "--bytes", "40000", "--work", "2000"];
-
-/// Nodes with as little memory as the programs need: a test has several.
-fn nodes(count: u32) -> Partition {
-    boot(Machine { memory: 32 << 20, ..Machine::default() }, count)
-}
 
 /// A job on the first `ranks` nodes.
 fn on(ranks: u32, program: &Path, folder: &Path, words: &[&str]) -> JobSpec {
@@ -40,7 +35,7 @@ fn first_line(text: &str) -> String {
 fn programs_of_objects_have_on_nodes_the_result_of_one_process() {
     let Some([stencil, lb_test]) = programs(["stencil", "lb_test"]) else { return };
     let place = folder();
-    let mut partition = nodes(4);
+    let mut partition = boot(Machine::default(), 4);
     let sum = alone(&stencil, &STENCIL);
     assert!(sum.starts_with("sum of all cells: "), "{sum}");
     for ranks in [2, 4] {
@@ -76,7 +71,7 @@ fn only_failure(ran: &Ran, ranks: usize) -> (u32, End) {
 fn a_rank_that_fails_ends_the_job_on_all_nodes_with_one_error() {
     let Some([ring, busybox]) = programs(["ring", "busybox"]) else { return };
     let place = folder();
-    let mut partition = nodes(3);
+    let mut partition = boot(Machine::default(), 3);
     let ran = run(&mut partition, on(3, &ring, place.path(), &["1000", "--fail", "1"]));
     assert_eq!(only_failure(&ran, 3), (1, End::Exited(1)));
     assert!(
@@ -86,15 +81,22 @@ fn a_rank_that_fails_ends_the_job_on_all_nodes_with_one_error() {
     );
     assert_eq!(ran.outcome.code(), 1);
 
-    // a rank that never joins, and one that is killed
-    for (script, end, code) in [("exit 3", End::Exited(3), 3), ("kill -KILL $$", End::Signaled(9), 137)] {
+    // a rank that never joins, and one that is killed, with which the daemon kills all others
+    let busybox_ends = |script: &str| {
         let mut job = on(3, &ring, place.path(), &["1000", "--stay"]);
         let arguments = ["sh", "-c", script].map(str::to_owned).to_vec();
         job.programs = vec![Program { first: 2, last: 2, executable: busybox.clone(), arguments }];
-        let ran = run(&mut partition, job);
-        let failed = &ran.outcome.processes[2];
-        assert_eq!((&failed.end, ran.outcome.code()), (&end, code), "{}", ran.outcome);
-    }
+        job
+    };
+    let ran = run(&mut partition, busybox_ends("exit 3"));
+    assert_eq!((only_failure(&ran, 3), ran.outcome.code()), ((2, End::Exited(3)), 3));
+    let ran = run(&mut partition, busybox_ends("kill -KILL $$"));
+    assert_eq!(
+        (&ran.outcome.processes[2].end, ran.outcome.code()),
+        (&End::Signaled(9), 137),
+        "{}",
+        ran.outcome
+    );
     let ran = run(&mut partition, on(3, &ring, place.path(), &["20"]));
     assert_eq!(ran.output(), "20 rounds over 3 PEs\n", "the nodes go on");
 }
@@ -103,7 +105,7 @@ fn a_rank_that_fails_ends_the_job_on_all_nodes_with_one_error() {
 fn a_second_thread_on_a_node_and_wrong_options_are_one_error() {
     let Some([lb_test]) = programs(["lb_test"]) else { return };
     let place = folder();
-    let mut partition = nodes(2);
+    let mut partition = boot(Machine::default(), 2);
     let ran = run(&mut partition, spec(&lb_test, place.path(), &["--threads", "2"]));
     assert_eq!(only_failure(&ran, 2), (0, End::Exited(1)));
     assert!(ran.stderr.contains("cannot start thread 1 of 2"), "{}", ran.stderr);
