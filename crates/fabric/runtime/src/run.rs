@@ -70,7 +70,11 @@ fn no_thread((local, threads): (usize, u32), error: &std::io::Error, transport: 
         "cannot start thread {local} of {threads}: {error}; use fewer threads, and on compute nodes one \
          (`colony cnk run --mode virtual-node` runs two processes on a node)"
     );
-    if transport.name() == "torus" && transport.rank() > 0 { Failure::Lost(text) } else { Failure::Program(text) }
+    if transport.name() == "torus" && transport.rank() > 0 {
+        Failure::Lost(text)
+    } else {
+        Failure::Program(text)
+    }
 }
 
 /// The text of a panic.

@@ -143,12 +143,11 @@ pub(crate) fn run_transport(
             }
         }
         let mut failure = None;
-        any |= transport
-            .poll(&mut |from, frame| {
-                if let Err(error) = pass_on(frame, siblings) {
-                    failure = Some(Failure::Program(format!("rank {from} sent {error}")));
-                }
-            })?;
+        any |= transport.poll(&mut |from, frame| {
+            if let Err(error) = pass_on(frame, siblings) {
+                failure = Some(Failure::Program(format!("rank {from} sent {error}")));
+            }
+        })?;
         if let Some(failure) = failure {
             return Err(failure);
         }
