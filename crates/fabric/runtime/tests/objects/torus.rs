@@ -132,15 +132,16 @@ where
 {
     let (_folder, window) = window(ranks);
     let options = Options { threads, ..Options::default() };
+    // before any rank runs: one that joins after a failure would be refused
+    let joined: Vec<_> = (0..ranks as usize)
+        .map(|rank| Torus::attach(window.clone(), rank).expect("the rank is free"))
+        .collect();
     std::thread::scope(|scope| {
-        let start = |rank| {
-            let (main, options, window) = (main.clone(), options.clone(), window.clone());
-            scope.spawn(move || {
-                let torus = Torus::attach(window, rank as usize).expect("the rank is free");
-                run_on(program(), &options, Box::new(TorusTransport::new(torus)), main)
-            })
+        let start = |torus| {
+            let (main, options) = (main.clone(), options.clone());
+            scope.spawn(move || run_on(program(), &options, Box::new(TorusTransport::new(torus)), main))
         };
-        let handles: Vec<_> = (0..ranks).map(start).collect();
+        let handles: Vec<_> = joined.into_iter().map(start).collect();
         handles.into_iter().map(|h| h.join().expect("a rank")).collect()
     })
 }
