@@ -20,14 +20,18 @@ Usage: cargo xtask COMMAND
 
 ./x runs both where they are needed.";
 
-/// The programs that run unmodified on the compute node kernel and on Linux: one file each, without an interpreter.
-const STATIC_PROGRAMS: [(&str, &str); 6] = [
-    ("colony-bench", "colony-nas"),
-    ("colony-bench", "colony-bench-cnk"),
-    ("colony-selfish", "colony-selfish"),
-    ("colony-conform", "colony-conform"),
-    ("colony-conform", "colony-calls"),
-    ("colony-conform", "colony-extremes"),
+/// The programs that run unmodified on the compute node kernel and on Linux: one file each, without an interpreter. Package,
+/// kind of target, name.
+const STATIC_PROGRAMS: [(&str, &str, &str); 9] = [
+    ("colony-bench", "bin", "colony-nas"),
+    ("colony-bench", "bin", "colony-bench-cnk"),
+    ("colony-selfish", "bin", "colony-selfish"),
+    ("colony-conform", "bin", "colony-conform"),
+    ("colony-conform", "bin", "colony-calls"),
+    ("colony-conform", "bin", "colony-extremes"),
+    ("colony-runtime", "example", "ring"),
+    ("colony-runtime", "example", "stencil"),
+    ("colony-runtime", "example", "lb_test"),
 ];
 
 fn main() -> ExitCode {
@@ -134,15 +138,17 @@ fn static_programs(to: &Path) -> Done {
     let to = root.join(to);
     let flags = format!("{} -C target-feature=+crt-static", std::env::var("RUSTFLAGS").unwrap_or_default());
     let mut arguments = vec!["--config", "profile.release.strip=\"debuginfo\"", "--target", TARGET];
-    for (package, program) in &STATIC_PROGRAMS {
-        arguments.extend(["--package", package, "--bin", program]);
+    for &(package, kind, program) in &STATIC_PROGRAMS {
+        let target = if kind == "example" { "--example" } else { "--bin" };
+        arguments.extend(["--package", package, target, program]);
     }
     let folder = to.to_str().ok_or("the folder's name is not UTF-8")?;
     arguments.extend(["--target-dir", folder]);
     cargo(&root, Some(flags.trim()), &arguments)?;
-    for (_, program) in &STATIC_PROGRAMS {
-        let file = to.join(program);
-        replace(&to.join(TARGET).join("release").join(program), &file, None)
+    for (_, kind, program) in &STATIC_PROGRAMS {
+        let (built, file) = (to.join(TARGET).join("release"), to.join(program));
+        let built = if *kind == "example" { built.join("examples") } else { built };
+        replace(&built.join(program), &file, None)
             .map_err(|e| format!("cannot write {}: {e}", file.display()))?;
         println!("{}", file.display());
     }

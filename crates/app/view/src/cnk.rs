@@ -20,7 +20,7 @@ pub fn calls<'a>(rows: impl Iterator<Item = (u16, &'a str, &'a str, Option<&'a s
 /// Ranks of which details are shown; the others are counted.
 const SHOWN: usize = 8;
 
-/// Failures of a job; empty if there were none.
+/// Failures of a job, without those of processes that ended because another one failed; empty if there were none.
 #[must_use]
 pub fn outcome(outcome: &JobOutcome) -> String {
     let mut out = String::new();
@@ -28,7 +28,7 @@ pub fn outcome(outcome: &JobOutcome) -> String {
     if let Some(error) = &outcome.error {
         let _ = writeln!(out, "{}", wrap(&format!("error: {error}")));
     }
-    let failed: Vec<_> = outcome.failed().collect();
+    let failed: Vec<_> = outcome.causes().collect();
     for p in failed.iter().take(SHOWN) {
         let _ = writeln!(out, "{}", wrap(&format!("rank {} on node {} {}", p.rank, p.node, p.end)));
         if let Some(crash) = &p.crash {

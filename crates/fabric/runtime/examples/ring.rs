@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A token goes round a ring of objects, one on each PE: `ring [ROUNDS]`. Prints the time of one hop. With `--fail PE`,
-//! the object on that PE panics on the way; with `--stay`, the program does not end by itself.
+//! the object on that PE panics on the way; with `--spin PE`, the object on that PE computes for ever; with `--stay`, the
+//! program does not end by itself.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -22,9 +23,12 @@ struct Token(u32);
 
 impl Object for Node {
     type Index = i64;
-    type Init = (u32, Option<u32>, bool);
+    type Init = (u32, [Option<u32>; 2], bool);
 
-    fn new((rounds, fail, stay): Self::Init, _: &mut Context<'_, Self>) -> Self {
+    fn new((rounds, [fail, spin], stay): Self::Init, cx: &mut Context<'_, Self>) -> Self {
+        while spin == Some(cx.pe()) {
+            std::hint::spin_loop();
+        }
         Self { rounds, fail, stay, began: None }
     }
 }
@@ -52,13 +56,15 @@ impl Entry<Token> for Node {
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let fail = words.iter().position(|w| w == "--fail").and_then(|at| words.get(at + 1)?.parse().ok());
+    let pe =
+        |option: &str| words.iter().position(|w| w == option).and_then(|at| words.get(at + 1)?.parse().ok());
+    let pes = [pe("--fail"), pe("--spin")];
     let stay = words.iter().any(|w| w == "--stay");
     let rounds = words.first().and_then(|w| w.parse().ok()).unwrap_or(1000);
     let threads = std::env::var("THREADS").ok().and_then(|t| t.parse().ok()).unwrap_or(1);
     let program = Program::new().class::<Node>(|c| c.entry::<Token>());
     colony_runtime::main(program, &Options { threads, ..Options::default() }, move |cx| {
-        let ring = cx.create_group::<Node>((rounds, fail, stay));
+        let ring = cx.create_group::<Node>((rounds, pes, stay));
         cx.send(ring.at(0), Token(0));
     })
 }

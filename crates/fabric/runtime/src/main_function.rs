@@ -8,6 +8,7 @@ use crate::object::Context;
 use crate::options::Options;
 use crate::program::Program;
 use crate::run::{Main, Outcome, RunError, run_and_report};
+use crate::transport::TransportError;
 
 /// Runs a program on the processes that a launcher has started (see [`transport_from_environment`]), or on this one
 /// alone. `begin` is called on PE 0. Errors are printed once, on the rank where they happened.
@@ -39,6 +40,8 @@ pub fn main_with(
 ) -> ExitCode {
     let transport = match transport_from_environment() {
         Ok(transport) => transport,
+        // another rank has failed before this one joined
+        Err(TransportError::Lost(_)) => return ExitCode::from(LOST),
         Err(error) => {
             eprintln!("error: {error}");
             return ExitCode::from(2);

@@ -56,6 +56,28 @@ struct Ended {
     track: Option<Track>,
 }
 
+impl Ended {
+    /// A failure beside those of the PEs.
+    fn failed(failure: Failure) -> Self {
+        let failure = Some(failure);
+        Self { failure, exit: None, counts: Counts::default(), balance: Vec::new(), track: None }
+    }
+}
+
+/// The system refuses a thread. A compute node has two at most, of which one is for the network; nodes are alike, so
+/// that rank 0 reports it for all.
+fn no_thread((local, threads): (usize, u32), error: &std::io::Error, transport: &dyn Transport) -> Failure {
+    let text = format!(
+        "cannot start thread {local} of {threads}: {error}; use fewer threads, and on compute nodes one \
+         (`colony cnk run --mode virtual-node` runs two processes on a node)"
+    );
+    if transport.name() == "torus" && transport.rank() > 0 {
+        Failure::Lost(text)
+    } else {
+        Failure::Program(text)
+    }
+}
+
 /// The text of a panic.
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
@@ -148,17 +170,28 @@ pub fn run_and_report(
     let (frames, outgoing) = channel();
     let ended = std::thread::scope(|scope| {
         let mut handles = Vec::new();
+        let mut refused = None;
         for (local, inbox) in receivers.into_iter().enumerate() {
             let (siblings, frames) = (senders.clone(), frames.clone());
             let pe = rank * threads + local as u32;
             let (main, recording) = (main.take(), recording.clone());
-            handles.push(scope.spawn(move || {
+            let run = move || {
                 let port = Port::new(pe, (pes, threads), siblings, Some(inbox), Remote::Thread(frames));
                 run_pe(port, classes, options, recording, main).0
-            }));
+            };
+            match std::thread::Builder::new().spawn_scoped(scope, run) {
+                Ok(handle) => handles.push(handle),
+                Err(error) => {
+                    refused = Some(no_thread((local, threads), &error, &*transport));
+                    break;
+                }
+            }
         }
         drop(frames);
-        let network = scheduler::run_transport(&mut *transport, &outgoing, &senders);
+        let network = match refused {
+            None => scheduler::run_transport(&mut *transport, &outgoing, &senders),
+            Some(failure) => Err(failure),
+        };
         if network.is_err() {
             for sender in &senders {
                 let _ = sender.send(Mail::Stop);
@@ -166,8 +199,8 @@ pub fn run_and_report(
         }
         drop(outgoing);
         let mut ended: Vec<Ended> = handles.into_iter().filter_map(|h| h.join().ok()).collect();
-        if let (Err(failure), Some(first)) = (network, ended.first_mut()) {
-            first.failure = Some(failure);
+        if let Err(failure) = network {
+            ended.insert(0, Ended::failed(failure));
         }
         ended
     });

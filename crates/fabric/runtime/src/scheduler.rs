@@ -79,7 +79,7 @@ fn look(core: &mut Core, idle: &mut Idle) -> bool {
 
 fn flush(core: &mut Core) {
     if let Err(error) = core.port.flush() {
-        core.fail(Failure::Lost(error.to_string()));
+        core.fail(error.into());
     }
 }
 
@@ -110,7 +110,7 @@ fn rest(core: &mut Core, idle: &mut Idle, due: Option<Instant>) {
     match mail {
         Ok(Some(mail)) => core.take_mail(mail),
         Ok(None) => {}
-        Err(error) => core.fail(Failure::Lost(error.to_string())),
+        Err(error) => core.fail(error.into()),
     }
 }
 
@@ -149,7 +149,6 @@ pub(crate) fn run_transport(
     siblings: &[std::sync::mpsc::Sender<crate::port::Mail>],
 ) -> Result<(), Failure> {
     use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
-    let lost = |e: crate::transport::TransportError| Failure::Lost(e.to_string());
     let mut looks = 0;
     loop {
         let mut any = false;
@@ -157,27 +156,25 @@ pub(crate) fn run_transport(
             match frames.try_recv() {
                 Ok((to, mut frame)) => {
                     any = true;
-                    transport.send(to, &mut frame).map_err(lost)?;
+                    transport.send(to, &mut frame)?;
                 }
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => return Ok(()),
             }
         }
         let mut failure = None;
-        any |= transport
-            .poll(&mut |from, frame| {
-                if let Err(error) = pass_on(frame, siblings) {
-                    failure = Some(Failure::Program(format!("rank {from} sent {error}")));
-                }
-            })
-            .map_err(lost)?;
+        any |= transport.poll(&mut |from, frame| {
+            if let Err(error) = pass_on(frame, siblings) {
+                failure = Some(Failure::Program(format!("rank {from} sent {error}")));
+            }
+        })?;
         if let Some(failure) = failure {
             return Err(failure);
         }
         looks = if any { 0 } else { looks + 1 };
         if looks > YIELDS {
             match frames.recv_timeout(Duration::from_micros(100)) {
-                Ok((to, mut frame)) => transport.send(to, &mut frame).map_err(lost)?,
+                Ok((to, mut frame)) => transport.send(to, &mut frame)?,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }

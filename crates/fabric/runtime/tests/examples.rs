@@ -159,6 +159,19 @@ fn jacobi_converges_to_the_same_bits() {
 }
 
 #[test]
+fn messages_between_objects_that_migrate_arrive_once_and_in_order() {
+    let words = ["--messages", "100000", "--objects", "20", "--migrate", "50"];
+    let line = same_line("delivery", &words, "messages");
+    assert!(line.starts_with("100000 messages, each once and in order, checksum "), "{line}");
+    let report = text(&run("delivery", ("3", "1"), &words).stderr);
+    let migrations: u64 = report.split(' ').next().and_then(|n| n.parse().ok()).expect("a number");
+    assert!(migrations > 500, "{report}");
+    // other messages, other checksum; fewer messages than may be under way
+    assert_ne!(same_line("delivery", &[&words[..], &["--seed", "2"]].concat(), "messages"), line);
+    same_line("delivery", &["--messages", "3"], "3 messages");
+}
+
+#[test]
 fn wrong_arguments_are_one_error_and_exit_code_2() {
     for (program, words, part) in [
         ("lb_test", &["--strategy", "gredy"][..], "known are greedy, greedy-refine"),
@@ -173,6 +186,8 @@ fn wrong_arguments_are_one_error_and_exit_code_2() {
         ("jacobi", &["--tolerance", "nan"], "--tolerance is `nan`, not a number from 0 to 1"),
         ("jacobi", &["--cells", "4", "--strips", "5"], "--strips is `5`, not a number from 1 to 4"),
         ("jacobi", &["--threads", "0"], "--threads is `0`"),
+        ("delivery", &["--messages", "0"], "--messages is `0`, not a number from 1 to"),
+        ("delivery", &["--strategy", "none"], "unknown argument `--strategy`"),
     ] {
         let alone = Command::new(example(program)).args(words).output().expect("starts");
         let launched = Command::new(example("run")).arg("2").arg(example(program)).args(words).output();

@@ -114,8 +114,10 @@ pub(crate) fn may_be_window(address: usize, bytes: usize) -> bool {
     is_node() || std::fs::read_to_string("/proc/self/maps").is_ok_and(|maps| shares(&maps, address, bytes))
 }
 
-/// Returns `true` if `uname` names the compute node kernel.
-fn is_node() -> bool {
+/// Returns `true` if this program runs on a compute node: `uname` names the compute node kernel. Its clock is the time-stamp
+/// counter, and its file system says nothing about the node: the files are those of the I/O node.
+#[must_use]
+pub fn is_node() -> bool {
     let mut names = MaybeUninit::<libc::utsname>::zeroed();
     // SAFETY: zeroes are names without letters; the system writes no more than there is room for.
     let names = unsafe {

@@ -37,8 +37,9 @@ mod wait;
 mod window;
 
 pub use dims::{Dims, Direction};
+pub use environment::is_node;
 pub use error::Error;
 pub use group::Group;
 pub use number::{Number, Op};
 pub use torus::Torus;
-pub use window::Window;
+pub use window::{RankState, Window};

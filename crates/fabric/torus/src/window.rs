@@ -15,6 +15,17 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use crate::layout::{Layout, MAGIC, VERSION, header, state};
 use crate::{Dims, Error};
 
+/// The state of a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RankState {
+    /// It has not joined.
+    Absent,
+    /// It has joined and has not left.
+    Joined,
+    /// It has left.
+    Left,
+}
+
 /// The memory that all ranks share.
 ///
 /// A launcher [creates](Self::create) it; ranks join it with [`Torus::join`](crate::Torus::join).
@@ -177,7 +188,11 @@ impl Window {
         let _ = self.all()[header::ABORT].compare_exchange(0, by, Release, Relaxed);
     }
 
-    pub(crate) fn check_abort(&self) -> Result<(), Error> {
+    /// Returns an error if a rank or the launcher has ended the job.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`].
+    pub fn check_abort(&self) -> Result<(), Error> {
         match self.all()[header::ABORT].load(Acquire) {
             0 => Ok(()),
             by => {
@@ -189,6 +204,16 @@ impl Window {
 
     pub(crate) fn state(&self, rank: usize) -> u64 {
         self.all()[Layout::state_at(rank)].load(Acquire)
+    }
+
+    /// The state of a rank, for the launcher.
+    #[must_use]
+    pub fn rank_state(&self, rank: usize) -> RankState {
+        match if rank < self.layout.dims().ranks() { self.state(rank) } else { 0 } {
+            0 => RankState::Absent,
+            state::JOINED => RankState::Joined,
+            _ => RankState::Left,
+        }
     }
 
     /// Takes the place of a rank.
@@ -259,9 +284,12 @@ mod tests {
     fn a_rank_is_taken_once() {
         let (_dir, path) = file();
         let window = Window::create(&path, Dims::new([2, 1, 1]).expect("a torus")).expect("made");
+        assert_eq!(window.rank_state(1), RankState::Absent);
         window.take(1).expect("free");
+        assert_eq!(window.rank_state(1), RankState::Joined);
         assert!(matches!(window.take(1), Err(Error::Taken { rank: 1 })));
         window.leave(1);
+        assert_eq!((window.rank_state(1), window.rank_state(9)), (RankState::Left, RankState::Absent));
         assert!(matches!(window.take(1), Err(Error::Taken { rank: 1 })));
     }
 

@@ -13,6 +13,7 @@ use nix::sys::eventfd::EventFd;
 
 use crate::control::{self, Order, Report};
 use crate::node::{self, NodeLink, NodeState};
+use crate::outcome::End;
 use crate::{CiodError, JobError, JobOutcome};
 
 /// Timeout for a worker to complete a report that it has begun, and to end after its last one.
@@ -165,6 +166,12 @@ impl Job {
     pub fn wait_timeout(&self, timeout: Duration) -> Option<JobOutcome> {
         let state = self.until(Instant::now().checked_add(timeout), |_| false);
         state.done.then(|| state.outcome.clone())
+    }
+
+    /// The ranks that have ended so far, and whether each ended by itself with code 0. Known to this only while a thread
+    /// waits.
+    pub fn ended(&self) -> Vec<(u32, bool)> {
+        self.lock().outcome.processes.iter().map(|p| (p.rank, p.end == End::Exited(0))).collect()
     }
 
     /// Returns `true` if its end is known here.

@@ -56,7 +56,7 @@ pub use check::check;
 pub use error::{CiodError, JobError, ProgramError, Rule};
 pub use job::Job;
 pub use node::{Listener, NodeLink, NodeState};
-pub use outcome::{Counters, End, JobOutcome, ProcessOutcome};
+pub use outcome::{Counters, End, JobOutcome, LOST, ProcessOutcome};
 pub use proxy::{Network, Proxy, proxy_main};
 pub use spec::{Bind, Files, JobSpec, Mode, Program};
 pub use supervisor::{Ciod, Config, Streams};

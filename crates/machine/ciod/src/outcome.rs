@@ -70,6 +70,9 @@ pub struct ProcessOutcome {
     pub crash: Option<String>,
 }
 
+/// The exit code of a process that ends because another one of its job has failed, in programs of `colony-runtime`.
+pub const LOST: i32 = 141;
+
 /// The outcome of a job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobOutcome {
@@ -94,9 +97,16 @@ impl JobOutcome {
         self.processes.iter().filter(|p| p.end != End::Exited(0))
     }
 
-    /// The code of the first process that failed, as a shell tells it; 1 if the job itself failed.
+    /// Those that failed by themselves, not because another one did ([`LOST`]); all if there is no such process.
+    pub fn causes(&self) -> impl Iterator<Item = &ProcessOutcome> {
+        let is_cause = |p: &ProcessOutcome| p.end != End::Exited(LOST);
+        let has_cause = self.failed().any(is_cause);
+        self.failed().filter(move |p| !has_cause || is_cause(p))
+    }
+
+    /// The code of the first process that failed by itself, as a shell tells it; 1 if the job itself failed.
     pub fn code(&self) -> i32 {
-        let failed = self.processes.iter().map(|p| p.end.code()).find(|&code| code != 0);
+        let failed = self.causes().map(|p| p.end.code()).find(|&code| code != 0);
         failed.unwrap_or(i32::from(self.error.is_some()))
     }
 }
@@ -106,7 +116,7 @@ impl fmt::Display for JobOutcome {
         if let Some(error) = &self.error {
             writeln!(f, "{error}")?;
         }
-        for p in self.failed() {
+        for p in self.causes() {
             writeln!(f, "rank {} (node {}) {}", p.rank, p.node, p.end)?;
             if let Some(crash) = &p.crash {
                 writeln!(f, "{crash}")?;

@@ -30,6 +30,7 @@ mod partition;
 pub mod programs;
 pub mod report;
 mod running;
+mod torus;
 
 pub use boot::boot_main;
 pub use capture::{Captured, Capturing};

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use colony_ciod::{Ciod, Config, JobError, JobOutcome, JobSpec, NodeState, Streams};
 use colony_fship::layout::LARGE_PAGE;
 use colony_node::descriptor;
-use colony_torus::Dims;
 use colony_torus::layout::Layout;
+use colony_torus::{Dims, Window};
 use colony_vm::qemu::memory_file;
 use colony_vm::slots::Slots;
 use nix::fcntl::{FallocateFlags, fallocate};
@@ -16,6 +16,7 @@ use nix::fcntl::{FallocateFlags, fallocate};
 use crate::boot::Booter;
 use crate::capture::Capturing;
 use crate::node::{self, Node};
+use crate::torus::TorusWatch;
 use crate::{Accel, Captured, CnkError, Link, Machine, Running, programs};
 
 /// Nodes that share an I/O daemon, and memory for messages.
@@ -92,16 +93,18 @@ impl Partition {
         self.restore()?;
         let nodes = self.nodes.len() as u32;
         let (size, held) = (spec.size(nodes)?, spec.mode.processes());
+        let mut torus = None;
         if let Some((file, bytes)) = &self.torus {
             spec.torus_bytes = Some(*bytes);
-            format_torus(file, *bytes, spec.process_torus(nodes, size))?;
+            let window = format_torus(file, *bytes, spec.process_torus(nodes, size))?;
+            torus = (!spec.go_on).then(|| TorusWatch::new(window));
         }
         let numbers: Vec<u32> = (0..nodes).collect();
         let ranks = |n: u32| (n * held..size.min((n + 1) * held)).collect();
         let watched = (0..).zip(&self.nodes).map(|(n, node)| (node.life().clone(), ranks(n))).collect();
         let job = self.ciod.launch(spec, &numbers, streams)?;
         self.nodes.iter_mut().for_each(Node::given_a_job);
-        Ok(Running::new(job, watched))
+        Ok(Running::new(job, watched, torus))
     }
 
     /// Runs a job to its end.
@@ -202,7 +205,7 @@ fn torus_layout(dims: [u32; 3]) -> Result<Layout, CnkError> {
 }
 
 /// Makes the shared memory ready for a job: nothing of the last one is left.
-fn format_torus(file: &File, bytes: u64, dims: [u32; 3]) -> Result<(), CnkError> {
+fn format_torus(file: &File, bytes: u64, dims: [u32; 3]) -> Result<Window, CnkError> {
     let layout = torus_layout(dims)?;
     let needed = layout.bytes() as u64;
     if needed > bytes {
@@ -216,6 +219,5 @@ fn format_torus(file: &File, bytes: u64, dims: [u32; 3]) -> Result<(), CnkError>
     let length = i64::try_from(bytes).map_err(|e| CnkError::Machine(e.to_string()))?;
     fallocate(file, hole, 0, length)
         .map_err(|e| CnkError::io("clearing the nodes' shared memory")(e.into()))?;
-    colony_torus::Window::create_in(file, layout.dims()).map_err(|e| CnkError::Machine(e.to_string()))?;
-    Ok(())
+    Window::create_in(file, layout.dims()).map_err(|e| CnkError::Machine(e.to_string()))
 }

@@ -14,6 +14,7 @@ use nix::sys::signal::Signal;
 use crate::CnkError;
 use crate::death::Death;
 use crate::life::Life;
+use crate::torus::TorusWatch;
 
 /// Period of the checks of nodes.
 const CHECK_PERIOD: Duration = Duration::from_millis(100);
@@ -24,12 +25,14 @@ pub struct Running {
     job: Job,
     /// Its nodes, and the ranks of each.
     nodes: Vec<(Life, Vec<u32>)>,
+    /// The window through which its ranks exchange messages, if their failure ends the job.
+    torus: Option<TorusWatch>,
     deaths: Mutex<Vec<Death>>,
 }
 
 impl Running {
-    pub(crate) fn new(job: Job, nodes: Vec<(Life, Vec<u32>)>) -> Self {
-        Self { job, nodes, deaths: Mutex::default() }
+    pub(crate) fn new(job: Job, nodes: Vec<(Life, Vec<u32>)>, torus: Option<TorusWatch>) -> Self {
+        Self { job, nodes, torus, deaths: Mutex::default() }
     }
 
     /// Number of its processes.
@@ -105,6 +108,12 @@ impl Running {
     }
 
     fn check_nodes(&self, end: impl Fn(&[u32]) -> Result<(), CiodError>) {
+        if let Some(torus) = &self.torus {
+            let late = torus.check(&self.job.ended());
+            if !late.is_empty() {
+                let _ = self.job.signal_ranks(Signal::SIGKILL as i32, &late);
+            }
+        }
         for (life, ranks) in &self.nodes {
             if self.lock().iter().any(|d| d.node == life.number()) {
                 continue;

@@ -12,5 +12,6 @@ mod layouts;
 mod messages;
 mod network;
 mod noise;
+mod objects;
 mod programs;
 mod watch;

@@ -78,7 +78,8 @@ pub(crate) fn balancing(report: &BalanceReport) -> String {
 /// Reads the command line by `read`. If it is wrong, ends the process with exit code 2, and one rank of a job prints why.
 pub(crate) fn arguments<S>(usage: &str, read: impl FnOnce(&Arguments) -> Result<S, String>) -> S {
     Arguments::read(usage).and_then(|given| read(&given)).unwrap_or_else(|error| {
-        if std::env::var("COLONY_JOB_RANK").is_ok_and(|rank| rank != "0") {
+        let is_other = |name| std::env::var(name).is_ok_and(|rank| rank != "0");
+        if is_other("COLONY_JOB_RANK") || is_other("COLONY_RANK") {
             std::process::exit(2);
         }
         eprintln!("error: {error}");

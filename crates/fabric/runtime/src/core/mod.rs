@@ -49,6 +49,16 @@ pub(crate) enum Failure {
     Lost(String),
 }
 
+impl From<crate::transport::TransportError> for Failure {
+    /// Only a rank that is lost has a failure of its own to report.
+    fn from(error: crate::transport::TransportError) -> Self {
+        match error {
+            crate::transport::TransportError::Lost(text) => Self::Lost(text),
+            error => Self::Program(error.to_string()),
+        }
+    }
+}
+
 /// Something to run.
 pub(crate) enum Ready {
     /// A message, to the object that was in the slot when it was queued.

@@ -224,7 +224,7 @@ impl Core {
         self.port.remote = Remote::Own(transport);
         match polled {
             Ok(arrived) => any |= arrived,
-            Err(error) => self.fail(super::Failure::Lost(error.to_string())),
+            Err(error) => self.fail(error.into()),
         }
         any
     }

@@ -10,6 +10,7 @@ mod migration;
 mod noise;
 mod reductions;
 mod sections;
+mod torus;
 mod traffic;
 
 use std::sync::mpsc::{Sender, channel};

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The commands that start the ranks of a job: here, on other hosts by `ssh`, or by Slurm.
+
+use std::process::{Command, Stdio};
+
+use crate::launch::{Launch, LaunchError};
+use crate::transport::sockets::{HOST, LAUNCHER, RANK, SECRET, SIZE};
+
+/// A word for a shell on another host.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// The name of this host.
+pub(crate) fn own_name() -> String {
+    let name = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
+    name.unwrap_or_else(|| "localhost".to_owned())
+}
+
+impl Launch {
+    /// A command for each rank, or one for all of them by Slurm.
+    pub(crate) fn commands(&self, launcher: &str) -> Result<Vec<Command>, LaunchError> {
+        if self.slurm {
+            return Ok(vec![self.by_slurm(launcher)?]);
+        }
+        (0..self.ranks).map(|rank| self.command(rank, launcher)).collect()
+    }
+
+    fn command(&self, rank: u32, launcher: &str) -> Result<Command, LaunchError> {
+        let (rank, size) = (rank.to_string(), self.ranks.to_string());
+        if self.hosts.is_empty() {
+            let mut command = Command::new(&self.program);
+            command.args(&self.arguments).envs([(LAUNCHER, launcher), (RANK, &rank), (SIZE, &size)]);
+            return Ok(command);
+        }
+        let turn: usize = rank.parse().unwrap_or(0);
+        let host = &self.hosts[turn % self.hosts.len()];
+        if host.is_empty() || host.starts_with('-') {
+            return Err(LaunchError::Wrong(format!("`{host}` is no host")));
+        }
+        let line = self.line(launcher, &quoted(host), &quoted(&rank))?;
+        let mut command = Command::new("ssh");
+        command.args(["-o", "BatchMode=yes", "--", host, &line]).stdin(Stdio::piped());
+        Ok(command)
+    }
+
+    /// One step with a task for each rank. Its standard input, with the secret, goes to all tasks.
+    fn by_slurm(&self, launcher: &str) -> Result<Command, LaunchError> {
+        if std::env::var_os("SLURM_JOB_ID").is_none() {
+            return Err(LaunchError::Wrong(
+                "this process is in no allocation of Slurm (SLURM_JOB_ID is not set): start it by `salloc` or `sbatch`"
+                    .to_owned(),
+            ));
+        }
+        let line = self.line(launcher, "\"$SLURMD_NODENAME\"", "\"$SLURM_PROCID\"")?;
+        let mut command = Command::new("srun");
+        let tasks = format!("--ntasks={}", self.ranks);
+        command
+            .args([&tasks, "--kill-on-bad-exit=1", "--input=all", "sh", "-c", &line])
+            .stdin(Stdio::piped());
+        Ok(command)
+    }
+
+    /// What a shell on another host runs. The secret goes through standard input: arguments can be read by everyone on
+    /// the host. `host` and `rank` are words of the shell.
+    fn line(&self, launcher: &str, host: &str, rank: &str) -> Result<String, LaunchError> {
+        let (launcher, size) = (quoted(launcher), self.ranks);
+        let mut line = format!(
+            "IFS= read -r {SECRET}; export {SECRET} {HOST}={host} {LAUNCHER}={launcher} {RANK}={rank} {SIZE}={size}; \
+             exec"
+        );
+        for word in std::iter::once(&self.program).chain(&self.arguments) {
+            let word = word
+                .to_str()
+                .ok_or_else(|| LaunchError::Wrong(format!("{} is not UTF-8", word.display())))?;
+            line.push(' ');
+            line.push_str(&quoted(word));
+        }
+        Ok(line)
+    }
+}
