@@ -9,7 +9,7 @@ use colony_runtime::launch::{LOST, Launch};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use super::error::LbError;
-use super::figures::{compare, figures};
+use super::figures::{compare, figures, least};
 use super::params::{NONE, Params, Program};
 use super::rank::{ARGUMENT, Task};
 use super::record::{Record, Told};
@@ -19,7 +19,7 @@ impl Params {
     /// The number of runs.
     #[must_use]
     pub fn runs(&self) -> usize {
-        self.programs.len() * self.strategies.len()
+        self.programs.len() * self.strategies.len() * self.repeat as usize
     }
 
     /// Runs every program with every strategy, one after another, and calls `after_each` after each run. Call it on a
@@ -29,18 +29,9 @@ impl Params {
     /// [`LbError`]. Nothing is started if the parameters are wrong. No rank is left.
     pub fn run(&self, mut after_each: impl FnMut()) -> Result<Comparison, LbError> {
         self.check()?;
-        let mut runs: Vec<Run> = Vec::new();
+        let mut runs = Vec::new();
         for &program in &self.programs {
-            let from = runs.len();
-            for strategy in &self.strategies {
-                let run = self.run_one(program, strategy)?;
-                if let Some(first) = runs.get(from) {
-                    check_same(first, &run)?;
-                }
-                runs.push(run);
-                after_each();
-            }
-            compare(&mut runs[from..], NONE);
+            runs.extend(self.run_program(program, &mut after_each)?);
         }
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         Ok(Comparison {
@@ -50,6 +41,23 @@ impl Params {
             cpus: colony_node::cpu::usable().ok().and_then(|cpus| u32::try_from(cpus.iter().count()).ok()),
             runs,
         })
+    }
+
+    /// Runs a program with every strategy. The strategies take turns, so that a change of the machine meets all of them.
+    fn run_program(&self, program: Program, after_each: &mut impl FnMut()) -> Result<Vec<Run>, LbError> {
+        let mut repeats: Vec<Vec<Run>> = vec![Vec::new(); self.strategies.len()];
+        let mut first: Option<Run> = None;
+        for _ in 0..self.repeat {
+            for (strategy, of_strategy) in self.strategies.iter().zip(&mut repeats) {
+                let run = self.run_one(program, strategy)?;
+                check_same(first.get_or_insert_with(|| run.clone()), &run)?;
+                of_strategy.push(run);
+                after_each();
+            }
+        }
+        let mut runs: Vec<Run> = repeats.into_iter().filter_map(least).collect();
+        compare(&mut runs, NONE);
+        Ok(runs)
     }
 
     fn run_one(&self, program: Program, strategy: &str) -> Result<Run, LbError> {
@@ -145,7 +153,7 @@ mod tests {
             checksum: checksum.into(),
             moved: 0,
             bytes_moved: 0,
-            elapsed_s: 0.0,
+            elapsed_s: Vec::new(),
             stretches: Vec::new(),
             balancings: Vec::new(),
             summary: Summary {

@@ -18,6 +18,8 @@ const WIDEST: u32 = 1024;
 const LARGEST: u64 = 1 << 30;
 /// The most iterations: records of all are kept in memory.
 const MOST_ITERATIONS: u32 = 100_000;
+/// The most runs of one strategy.
+const MOST_REPEATS: u32 = 1000;
 /// The most work of an object, in arithmetic operations.
 const MOST_WORK: u64 = 1_000_000_000;
 
@@ -44,6 +46,8 @@ pub struct Params {
     pub iterations: u32,
     /// Iterations from one load balancing to the next.
     pub period: u32,
+    /// Runs of each program with each strategy.
+    pub repeat: u32,
     /// Seed of the objects' loads and values, and of strategies that draw random numbers.
     pub seed: u64,
 }
@@ -78,6 +82,7 @@ impl Params {
         within("--work", self.work, 0, MOST_WORK)?;
         within("--iterations", self.iterations.into(), 1, MOST_ITERATIONS.into())?;
         within("--period", self.period.into(), 1, MOST_ITERATIONS.into())?;
+        within("--repeat", self.repeat.into(), 1, MOST_REPEATS.into())?;
         let (pes, objects) = (self.pes(), self.objects());
         if pes > MOST_PES {
             return Err(LbError::Params(format!(
@@ -160,6 +165,7 @@ pub(super) mod tests {
             work: 10,
             iterations: 6,
             period: 2,
+            repeat: 1,
             seed: 1,
         }
     }
@@ -179,6 +185,7 @@ pub(super) mod tests {
         wrong(|p| p.bytes = 7, "--bytes is 7; choose 8");
         wrong(|p| p.iterations = 0, "--iterations is 0");
         wrong(|p| p.period = 0, "--period is 0");
+        wrong(|p| p.repeat = 0, "--repeat is 0; choose 1 to 1000");
         wrong(|p| p.mesh = 1, "1 object(s) for 2 PEs");
         wrong(|p| p.threads = 4096, "8192 PEs");
         wrong(|p| p.strategies = vec!["gredy".into()], "known are greedy");

@@ -25,7 +25,8 @@ impl Comparison {
     pub const SCHEMA: &str = "colony.bench.lb/1";
 }
 
-/// One program with one strategy.
+/// One program with one strategy: the repetition that took the least time, with the shortest time of all repetitions for
+/// each stretch and each balancing. Other programs on the node can only make times longer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Run {
     /// The program.
@@ -38,8 +39,8 @@ pub struct Run {
     pub moved: u64,
     /// Bytes of their states.
     pub bytes_moved: u64,
-    /// Seconds from the first iteration's begin to the last one's end.
-    pub elapsed_s: f64,
+    /// Seconds from the first iteration's begin to the last one's end, in each repetition.
+    pub elapsed_s: Vec<f64>,
     /// Stretches of iterations between two balancings.
     pub stretches: Vec<Stretch>,
     /// What happened between them.
@@ -55,7 +56,7 @@ pub struct Stretch {
     pub first: u32,
     /// The number of iterations.
     pub iterations: u32,
-    /// Seconds of an iteration: the median of the stretch.
+    /// Seconds of an iteration: the median of the stretch, in the repetition in which that is least.
     pub iteration_s: f64,
     /// The largest CPU time of a PE's objects over the mean of all PEs, of an iteration: the median of the stretch. None
     /// if the clock is too coarse for the work.

@@ -9,7 +9,7 @@ use super::result::{Comparison, Run};
 /// Stands for a figure that was not seen.
 const NOT_SEEN: &str = "–";
 /// Columns for the name of a strategy.
-const NAME: usize = 14;
+const NAME: usize = 13;
 
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -22,10 +22,10 @@ impl fmt::Display for Comparison {
             writeln!(f, "{}: {objects} of {} on {pes}, {iterations}", program.name(), bytes(p.bytes))?;
             writeln!(
                 f,
-                "{:39}{:>5}{:>11}{:>13}{:>12}",
-                "", "expected", "measured", "iteration ms", "balancing ms"
+                "{:34}{:>10}{:>11}{:>13}{:>12}",
+                "", "expected", "measured", "iteration ms", "balance ms"
             )?;
-            write!(f, "{:NAME$}{:>6}{:>9}{:>5}", "strategy", "moved", "bytes", "gain")?;
+            write!(f, "{:NAME$}{:>6}{:>9}{:>6}", "strategy", "moved", "bytes", "gain")?;
             writeln!(
                 f,
                 "{:>5}{:>5}{:>6}{:>5}{:>7}{:>6}{:>7}{:>5}",
@@ -59,7 +59,7 @@ fn row(f: &mut fmt::Formatter<'_>, run: &Run) -> fmt::Result {
     let decision = (run.strategy != NONE && after.is_some()).then_some(s.decision_s);
     write!(
         f,
-        "{name:NAME$}{:>6}{:>9}{:>5}",
+        "{name:NAME$}{:>6}{:>9}{:>6}",
         short(run.moved),
         bytes(run.bytes_moved),
         seen(s.gain.map(percent))
@@ -143,7 +143,7 @@ mod tests {
             checksum: "0123456789abcdef".into(),
             moved: 123_456_789,
             bytes_moved: 123_456_789 << 19,
-            elapsed_s: 1.0,
+            elapsed_s: vec![1.0],
             stretches: Vec::new(),
             balancings: vec![Balancing {
                 moved: 1,
@@ -176,7 +176,7 @@ mod tests {
                 line.chars().count()
             );
         }
-        for part in ["greedy-refine…   123M", "<-99%", "12.34 1.00", "14.00 1.00", "the same in 2 runs"] {
+        for part in ["greedy-refin…  123M", "<-99%", "12.34 1.00", "14.00 1.00", "the same in 2 runs"] {
             assert!(text.contains(part), "{part} in\n{text}");
         }
         assert!(text.contains("2 PEs take turns on 1 CPU:") && !text.contains("not seen"), "{text}");
