@@ -49,7 +49,9 @@ pub(crate) fn code(result: anyhow::Result<ExitCode>) -> ExitCode {
         Err(e) if is_broken_pipe(&e) => ExitCode::SUCCESS,
         Err(e) => {
             let failure = Failure::new(text(&e), if is_wrong_use(&e) { 2 } else { 1 });
-            note!("error: {}", failure.error);
+            if !is_reported(&e) {
+                note!("error: {}", failure.error);
+            }
             leave(&failure);
             ExitCode::from(failure.code)
         }
@@ -93,6 +95,11 @@ fn is_broken_pipe(e: &anyhow::Error) -> bool {
         c.downcast_ref::<std::io::Error>().is_some_and(broken)
             || matches!(trace, Some(Problem::Io(e)) if broken(e))
     })
+}
+
+/// Returns `true` if the launcher of ranks has printed the error already.
+fn is_reported(e: &anyhow::Error) -> bool {
+    e.chain().any(|c| matches!(c.downcast_ref(), Some(LbError::Killed { .. })))
 }
 
 /// Returns `true` if other arguments would have succeeded, according to the library that refused these.

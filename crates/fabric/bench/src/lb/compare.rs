@@ -93,7 +93,9 @@ impl Params {
         }
         match code {
             0 => {}
-            code if code > 128 && code != LOST => return Err(LbError::Killed { of: of(), code }),
+            code if code > 128 && code != LOST => {
+                return Err(LbError::Killed { of: of(), signal: code - 128 });
+            }
             code => return Err(failed(format!("the ranks ended with exit code {code}"))),
         }
         if (ended, record.objects) != (self.processes, self.objects()) {

@@ -33,12 +33,12 @@ pub enum LbError {
         why: String,
     },
     /// A rank was killed. The launcher has printed which, and by which signal.
-    #[error("{of}: a rank was killed")]
+    #[error("{of}: a rank was killed by signal {signal}")]
     Killed {
         /// The program and the strategy.
         of: String,
-        /// 128 and the signal.
-        code: u8,
+        /// The signal.
+        signal: u8,
     },
     /// The runs' results differ.
     #[error(

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use colony_bench::lb::{LbError, LbOptions};
+use colony_bench::lb::LbOptions;
 use colony_view::progress::Progress;
 
 /// Run the Lb test and a stencil whose load moves, with each strategy of load balancing
@@ -31,19 +31,14 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let params = args.options.params();
     if let Some(out) = &args.out {
-        super::super::can_write(out)?;
+        crate::cmd::can_write(out)?;
     }
     let bar = Progress::steps_of_work("runs", params.runs() as u64);
-    let result = match params.run(|| bar.step()) {
-        Ok(result) => result,
-        // the launcher has printed which rank was killed
-        Err(LbError::Killed { code, .. }) => return Ok(ExitCode::from(code)),
-        Err(error) => return Err(error.into()),
-    };
+    let result = params.run(|| bar.step())?;
     drop(bar);
     if let Some(out) = &args.out {
-        super::super::keep(out, &result)?;
+        crate::cmd::keep(out, &result)?;
     }
-    super::super::print(args.json, &result, ToString::to_string)?;
+    crate::cmd::print(args.json, &result, ToString::to_string)?;
     Ok(ExitCode::SUCCESS)
 }
