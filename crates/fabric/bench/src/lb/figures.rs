@@ -34,11 +34,11 @@ fn began_ns(record: &Record, stretch: usize) -> Option<i64> {
     begins.copied().filter(|&ns| ns > 0).min()
 }
 
-/// The imbalance of an iteration on so many PEs.
-fn imbalance(record: &Record, iteration: u32, pes: u64) -> Option<f64> {
-    let cpu = record.pes.values().filter_map(|pe| pe.iterations.get(iteration as usize)).map(|i| i.cpu_ns);
-    let (sum, most) = cpu.fold((0, 0), |(sum, most), ns| (sum + ns, ns.max(most)));
-    (sum > 0).then(|| most as f64 * pes as f64 / sum as f64)
+/// CPU time of an iteration: that of the PE which has most of it, in seconds, and that over the mean of so many PEs.
+fn cpu(record: &Record, iteration: u32, pes: u64) -> (f64, Option<f64>) {
+    let of_pes = record.pes.values().filter_map(|pe| pe.iterations.get(iteration as usize)).map(|i| i.cpu_ns);
+    let (sum, most) = of_pes.fold((0, 0), |(sum, most), ns| (sum + ns, ns.max(most)));
+    (seconds(most), (sum > 0).then(|| most as f64 * pes as f64 / sum as f64))
 }
 
 fn stretch(record: &Record, setup: &Setup, number: usize, pes: u64) -> Option<Stretch> {
@@ -51,8 +51,9 @@ fn stretch(record: &Record, setup: &Setup, number: usize, pes: u64) -> Option<St
         times.push(seconds(end - last));
         last = end;
     }
-    let ratios = (first..first + iterations).filter_map(|i| imbalance(record, i, pes)).collect();
-    Some(Stretch { first, iterations, iteration_s: median(times)?, imbalance: median(ratios) })
+    let (most, ratios): (Vec<_>, Vec<_>) = (first..first + iterations).map(|i| cpu(record, i, pes)).unzip();
+    let imbalance = median(ratios.into_iter().flatten().collect());
+    Some(Stretch { first, iterations, iteration_s: median(times)?, cpu_s: median(most)?, imbalance })
 }
 
 /// The time before a stretch other than the first.
@@ -193,6 +194,7 @@ mod tests {
         assert!(close(b[1].decision_s, 1e-9) && close(b[1].migration_s, 2e-9), "{b:?}");
         assert_eq!((b[1].moved, b[1].expected), (1, Some([1.33, 1.0])));
         assert_eq!((run.moved, run.bytes_moved), (1, 512));
+        assert!(close(s[0].cpu_s, 8e-9) && close(s[2].cpu_s, 6e-9), "{s:?}");
         let summary = run.summary;
         assert!(close(summary.before.iteration_s, 10e-9));
         assert!(close(summary.after.expect("two stretches").iteration_s, 8e-9));
@@ -251,8 +253,9 @@ mod tests {
     #[test]
     fn an_idle_pe_counts_for_the_mean() {
         let (_, record, _) = recorded();
-        assert_eq!(imbalance(&record, 4, 4), Some(2.0));
-        assert_eq!(imbalance(&record, 99, 4), None);
+        let (most, ratio) = cpu(&record, 4, 4);
+        assert!(close(most, 6e-9) && ratio == Some(2.0), "{most} {ratio:?}");
+        assert_eq!(cpu(&record, 99, 4), (0.0, None));
     }
 
     #[test]

@@ -35,13 +35,13 @@ pub struct LbOptions {
     #[arg(long, default_value_t = 10_000, value_name = "N")]
     work: u64,
     /// Iterations of a run
-    #[arg(long, default_value_t = 80, value_name = "N")]
+    #[arg(long, default_value_t = 60, value_name = "N")]
     iterations: u32,
     /// Iterations from one load balancing to the next
-    #[arg(long, default_value_t = 5, value_name = "N")]
+    #[arg(long, default_value_t = 4, value_name = "N")]
     period: u32,
     /// Runs of each strategy, in turn; the shortest times of all count
-    #[arg(long, default_value_t = 3, value_name = "N")]
+    #[arg(long, default_value_t = 2, value_name = "N")]
     repeat: u32,
     /// Seed of the objects' loads and values, and of strategies that draw random numbers
     #[arg(long, default_value_t = 1, value_name = "N")]
@@ -130,7 +130,7 @@ mod tests {
             ["none", "refine:tolerance=1.1", "greedy"]
         );
         let all = params(&["--strategy", "all", "--program", "stencil"]);
-        assert_eq!((all.strategies.len(), all.runs()), (9, 27));
+        assert_eq!((all.strategies.len(), all.runs()), (9, 18));
         assert!(all.check().is_ok());
     }
 }

@@ -58,8 +58,11 @@ pub struct Stretch {
     pub iterations: u32,
     /// Seconds of an iteration: the median of the stretch, in the repetition in which that is least.
     pub iteration_s: f64,
-    /// The largest CPU time of a PE's objects over the mean of all PEs, of an iteration: the median of the stretch. None
-    /// if the clock is too coarse for the work.
+    /// CPU seconds of the objects on the PE that has most of it, of an iteration: the median of the stretch. An iteration
+    /// takes as long at least; what it takes beyond that goes to messages, waits and other programs.
+    pub cpu_s: f64,
+    /// That CPU time over the mean of all PEs, of an iteration: the median of the stretch. None if the clock is too coarse
+    /// for the work.
     pub imbalance: Option<f64>,
 }
 

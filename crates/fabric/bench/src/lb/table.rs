@@ -4,10 +4,12 @@
 use std::fmt;
 
 use super::params::NONE;
-use super::result::{Comparison, Run};
+use super::result::{Comparison, Run, Stretch};
 
 /// Stands for a figure that was not seen.
 const NOT_SEEN: &str = "–";
+/// The table says so if iterations take so many times the CPU time of the fullest PE.
+const MUCH_BEYOND: f64 = 1.3;
 /// Columns for the name of a strategy.
 const NAME: usize = 13;
 
@@ -80,6 +82,14 @@ fn notes(f: &mut fmt::Formatter<'_>, c: &Comparison) -> fmt::Result {
     if any(|run| run.summary.gain.is_none() || run.summary.before.imbalance.is_none()) {
         writeln!(f, "{NOT_SEEN}: not seen in these runs")?;
     }
+    if let Some(times) = beyond_cpu(c) {
+        writeln!(
+            f,
+            "iterations take {} times the CPU time of the fullest PE: other programs, or waits\n\
+             for messages, take the rest, and gains say little about balancing",
+            three(times)
+        )?;
+    }
     match c.cpus {
         Some(cpus) if u64::from(cpus) < c.params.pes() => writeln!(
             f,
@@ -89,6 +99,14 @@ fn notes(f: &mut fmt::Formatter<'_>, c: &Comparison) -> fmt::Result {
         ),
         _ => Ok(()),
     }
+}
+
+/// The time of all iterations over the CPU time of the fullest PE in them, if it is much more.
+fn beyond_cpu(c: &Comparison) -> Option<f64> {
+    let stretches = || c.runs.iter().flat_map(|run| &run.stretches);
+    let all = |of: fn(&Stretch) -> f64| stretches().map(|s| of(s) * f64::from(s.iterations)).sum::<f64>();
+    let times = all(|s| s.iteration_s) / all(|s| s.cpu_s);
+    (times.is_finite() && times > MUCH_BEYOND).then_some(times)
 }
 
 fn counted(n: u64, thing: &str) -> String {
@@ -144,7 +162,13 @@ mod tests {
             moved: 123_456_789,
             bytes_moved: 123_456_789 << 19,
             elapsed_s: vec![1.0],
-            stretches: Vec::new(),
+            stretches: vec![Stretch {
+                first: 0,
+                iterations: 9,
+                iteration_s: 1.2,
+                cpu_s: 1.0,
+                imbalance: None,
+            }],
             balancings: vec![Balancing {
                 moved: 1,
                 expected: Some([12.34, 1.0]),
@@ -191,6 +215,16 @@ mod tests {
         }
         let text = c.to_string();
         assert!(text.contains("–: not seen") && !text.contains("NaN"), "{text}");
+    }
+
+    #[test]
+    fn a_busy_machine_is_seen_by_the_cpu_time() {
+        let mut c = comparison();
+        assert!(!c.to_string().contains("iterations take"));
+        c.runs[0].stretches[0].iteration_s = 2.8;
+        assert!(c.to_string().contains("iterations take 2.00 times the CPU time"), "{c}");
+        c.runs.iter_mut().for_each(|run| run.stretches[0].cpu_s = 0.0);
+        assert!(!c.to_string().contains("iterations take"), "a clock that is too coarse says nothing");
     }
 
     #[test]
