@@ -7,7 +7,8 @@ use colony_runtime::{Bulk, Callback, Context, Entry, Main, Object, Op, Program};
 use colony_time::clock::Clock;
 use serde::{Deserialize, Serialize};
 
-use super::kernel::{Edges, Kernel, Setup, Side};
+use super::kernel::{Kernel, Setup};
+use super::mesh::{Edges, Side};
 use super::record::record;
 
 /// An object of the mesh.

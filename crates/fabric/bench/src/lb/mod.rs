@@ -11,6 +11,7 @@ mod compare;
 mod error;
 mod figures;
 mod kernel;
+mod mesh;
 mod options;
 mod params;
 mod rank;

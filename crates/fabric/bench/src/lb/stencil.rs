@@ -4,7 +4,7 @@
 use colony_runtime::Bulk;
 use serde::{Deserialize, Serialize};
 
-use super::kernel::{Edges, Side, mix};
+use super::mesh::{Edges, Side, mix};
 
 /// Rows of cells. Words of state that fill no row stay as they are.
 #[derive(Serialize, Deserialize)]
