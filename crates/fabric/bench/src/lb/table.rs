@@ -115,7 +115,7 @@ fn counted(n: u64, thing: &str) -> String {
 
 /// A share in percent, in at most five columns.
 fn percent(share: f64) -> String {
-    if share < -0.99 { "<-99%".into() } else { format!("{:.0}%", share * 100.0 + 0.0) }
+    if share < -0.99 { "<-99%".into() } else { format!("{:.0}%", (share * 100.0).round() + 0.0) }
 }
 
 /// Three digits.
@@ -232,6 +232,6 @@ mod tests {
         assert_eq!([0.123, 9.999, 99.99].map(three), ["0.12", "10.0", "100"]);
         assert_eq!([99_999, 100_000, 1_234_567].map(short), ["99999", "100k", "1.23M"]);
         assert_eq!([512, 512 << 10, 3 << 19].map(bytes), ["512 B", "512 KiB", "1.50 MiB"]);
-        assert_eq!([-0.001, 0.256, -2.0].map(percent), ["-0%", "26%", "<-99%"]);
+        assert_eq!([-0.001, 0.256, -2.0].map(percent), ["0%", "26%", "<-99%"]);
     }
 }
