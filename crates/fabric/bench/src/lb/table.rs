@@ -85,8 +85,8 @@ fn notes(f: &mut fmt::Formatter<'_>, c: &Comparison) -> fmt::Result {
     if let Some(times) = beyond_cpu(c) {
         writeln!(
             f,
-            "iterations take {} times the CPU time of the fullest PE: other programs, or waits\n\
-             for messages, take the rest, and gains say little about balancing",
+            "iterations take {} times the CPU time of the fullest PE; other programs or\n\
+             waits for messages take the rest, and gains say little about balancing",
             three(times)
         )?;
     }
@@ -192,7 +192,10 @@ mod tests {
 
     #[test]
     fn the_table_fits_into_eighty_columns() {
-        let text = comparison().to_string();
+        let mut c = comparison();
+        c.runs[1].stretches[0].iteration_s = 12_345.0;
+        let text = c.to_string();
+        assert!(text.contains("iterations take 6173 times"), "{text}");
         for line in text.lines() {
             assert!(
                 line.chars().count() <= 80 && !line.ends_with(' '),
