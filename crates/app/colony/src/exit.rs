@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use colony_balance::BalanceError;
 use colony_balance::file::FileError;
+use colony_bench::lb::LbError;
 use colony_bench::{BenchError, ParamsError};
 use colony_clock::simulate::ModelError;
 use colony_clock::sync::SyncError;
@@ -48,7 +49,9 @@ pub(crate) fn code(result: anyhow::Result<ExitCode>) -> ExitCode {
         Err(e) if is_broken_pipe(&e) => ExitCode::SUCCESS,
         Err(e) => {
             let failure = Failure::new(text(&e), if is_wrong_use(&e) { 2 } else { 1 });
-            note!("error: {}", failure.error);
+            if !is_reported(&e) {
+                note!("error: {}", failure.error);
+            }
             leave(&failure);
             ExitCode::from(failure.code)
         }
@@ -94,6 +97,11 @@ fn is_broken_pipe(e: &anyhow::Error) -> bool {
     })
 }
 
+/// Returns `true` if the launcher of ranks has printed the error already.
+fn is_reported(e: &anyhow::Error) -> bool {
+    e.chain().any(|c| matches!(c.downcast_ref(), Some(LbError::Killed { .. })))
+}
+
 /// Returns `true` if other arguments would have succeeded, according to the library that refused these.
 fn is_wrong_use(e: &anyhow::Error) -> bool {
     e.chain().any(|c| {
@@ -112,6 +120,7 @@ fn is_wrong_use(e: &anyhow::Error) -> bool {
                 InjectError,
                 TraceError,
                 BenchError,
+                LbError,
                 SchedError,
                 SyncError,
                 SpecError,

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The MPI benchmark programs of the seeds and their launcher.
 //!
-//! This library, which needs no MPI, has three parts:
+//! This library, which needs no MPI, has four parts:
 //!
 //! * what to run ([`Params`]), how to start it ([`Launch`]), and what comes back ([`BenchResult`], a table,
 //!   JSON);
 //! * the programs themselves ([`programs`]), which do the measuring, over any network of [`colony_comm`]. `colony-bench`
 //!   (feature `mpi`) runs them over MPI, `colony-bench-cnk` over the window of compute nodes;
-//! * the NAS kernels ([`nas`]), serial, and their program `colony-nas`.
+//! * the NAS kernels ([`nas`]), serial, and their program `colony-nas`;
+//! * load balancing of objects that migrate between processes ([`lb`]), without MPI.
 //!
 //! The programs are those of the seeds: `allreduce` and `glob` (Colony Linux kernel technical report,
 //! 3.1.2 and 3.1.3), `barrier`, `alltoall` and `myallreduce` with detours by timer signal (Initial
@@ -31,6 +32,7 @@
 mod distribution;
 mod error;
 pub mod launch;
+pub mod lb;
 pub mod nas;
 mod options;
 mod pace;

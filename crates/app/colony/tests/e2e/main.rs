@@ -2,6 +2,7 @@
 //! The `colony` command as its users run it. One program, so that it is linked once.
 
 mod bench;
+mod bench_lb;
 mod clock;
 mod cnk;
 mod common;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony bench`.
 
+mod lb;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -10,22 +12,28 @@ use colony_bench::{Launch, LauncherChoice, Options, Program};
 use colony_node::cpu::CpuSet;
 use colony_view::progress::Progress;
 
+use crate::exit::wrong;
 use crate::words::cpus;
 
-/// Run one of the seeds' MPI programs, with mpirun or under Slurm with srun
+/// Run one of the seeds' MPI programs, with mpirun or under Slurm with srun; or load balancing (lb)
 ///
 /// barrier, allreduce, myallreduce (a user-defined operation), alltoall, ring; glob (allreduce on
 /// sub-communicators of every power of two); bsp (work, then a barrier). Each can make detours in its own
 /// ranks by a timer signal, and keeps a histogram of single operations.
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "Examples:
   colony bench allreduce -n 2 --ops 100000
   colony bench barrier -n 2 --detour 16us --every 1ms --phase random
   colony bench bsp -n 2 --ops 1000 --json
-  colony bench allreduce -n 2 --compare-c        the same loop in C, in the same run")]
+  colony bench allreduce -n 2 --compare-c        the same loop in C, in the same run
+  colony bench lb                                load balancing of migrating objects, without MPI")]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    other: Option<Other>,
     /// The program
-    program: Program,
+    #[arg(required = true)]
+    program: Option<Program>,
     /// Ranks
     #[arg(short, long, default_value_t = 2, value_name = "N")]
     n: u32,
@@ -51,10 +59,22 @@ pub(crate) struct Args {
     options: Options,
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+/// Benchmarks that need no MPI.
+#[derive(clap::Subcommand)]
+enum Other {
+    Lb(lb::Args),
+}
+
+pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    if let Some(Other::Lb(args)) = args.other {
+        return lb::run(args);
+    }
+    let Some(program) = args.program.take() else {
+        return Err(wrong("no program is given: colony bench PROGRAM"));
+    };
     let stop = super::stop_flag()?;
     let launch = Launch {
-        params: args.options.params(args.program)?,
+        params: args.options.params(program)?,
         ranks: args.n,
         cpus: args.cpus,
         launcher: args.launcher,
@@ -67,7 +87,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let bar = Progress::busy(&format!(
         "{} on {}",
-        args.program.name(),
+        program.name(),
         colony_view::units::counted(args.n.into(), "rank")
     ));
     let result = launch.run_while(|| !stop.load(Ordering::Relaxed))?;
