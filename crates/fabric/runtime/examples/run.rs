@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Starts ranks of a program on this host: `run RANKS PROGRAM [ARGUMENT…]`.
+//! Starts ranks of a program on this host: `run RANKS PROGRAM [ARGUMENT…]`. With `RUN_HOSTS=HOST,…` they are started by
+//! `ssh`, with `RUN_SLURM=THIS-HOST` by `srun`; `colony launch` has options for that.
 
 use std::process::ExitCode;
 
@@ -12,7 +13,12 @@ fn main() -> ExitCode {
         eprintln!("error: run RANKS PROGRAM [ARGUMENT…]");
         return ExitCode::from(2);
     };
-    let launch = Launch { ranks, hosts: Vec::new(), this_host: None, program, arguments: words.collect() };
+    let given = |name: &str| std::env::var(name).ok();
+    let hosts: Vec<String> =
+        given("RUN_HOSTS").iter().flat_map(|hosts| hosts.split(',').map(str::to_owned)).collect();
+    let (slurm, arguments) = (given("RUN_SLURM").is_some(), words.collect());
+    let this_host = given("RUN_SLURM").or_else(|| hosts.first().cloned());
+    let launch = Launch { ranks, hosts, this_host, slurm, program, arguments };
     match launch.run() {
         Ok(code) => ExitCode::from(code),
         Err(error) => {

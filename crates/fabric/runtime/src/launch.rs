@@ -4,11 +4,12 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::starter::own_name;
 use crate::transport::sockets::stream::{Listener, Stream, read_value, write_value};
-use crate::transport::sockets::{HOST, Hello, LAUNCHER, RANK, SECRET, SIZE, Secret, Table};
+use crate::transport::sockets::{Hello, SECRET, Secret, Table};
 use crate::transport::{Single, Transport, TransportError};
 
 /// The longest wait for all ranks to join.
@@ -27,8 +28,10 @@ pub struct Launch {
     pub ranks: u32,
     /// Hosts, which take turns; this one if there are none. Reached by `ssh`, without a password.
     pub hosts: Vec<String>,
-    /// The name under which those hosts reach this one.
+    /// The name under which those hosts reach this one, or those of Slurm.
     pub this_host: Option<String>,
+    /// Slurm starts the ranks, as the tasks of one `srun`, on the hosts of the allocation that this process is in.
+    pub slurm: bool,
     /// The program.
     pub program: OsString,
     /// Its arguments.
@@ -56,11 +59,6 @@ fn system(doing: impl Into<String>) -> impl FnOnce(io::Error) -> LaunchError {
     move |source| LaunchError::System { doing, source }
 }
 
-/// A word for a shell on another host.
-fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
-}
-
 /// The ranks' processes. Those that still run when this is dropped are killed.
 struct Ranks(Vec<Child>);
 
@@ -84,51 +82,29 @@ impl Drop for Ranks {
 }
 
 impl Launch {
-    fn listen(&self) -> Result<Listener, LaunchError> {
-        let listener = if self.hosts.is_empty() {
-            Listener::unix()
-        } else {
-            Listener::tcp(self.this_host.as_deref().unwrap_or("127.0.0.1"))
-        };
-        listener.map_err(system("listening for the job's ranks"))
+    /// The ranks are processes of this one.
+    fn is_local(&self) -> bool {
+        self.hosts.is_empty() && !self.slurm
     }
 
-    fn command(&self, rank: u32, launcher: &str) -> Result<Command, LaunchError> {
-        let variables =
-            [(LAUNCHER, launcher.to_owned()), (RANK, rank.to_string()), (SIZE, self.ranks.to_string())];
-        if self.hosts.is_empty() {
-            let mut command = Command::new(&self.program);
-            command.args(&self.arguments).envs(variables);
-            return Ok(command);
-        }
-        let host = &self.hosts[rank as usize % self.hosts.len()];
-        if host.is_empty() || host.starts_with('-') {
-            return Err(LaunchError::Wrong(format!("`{host}` is no host")));
-        }
-        // the secret goes through standard input: arguments can be read by everyone on the host
-        let mut line = format!("IFS= read -r {SECRET}; export {SECRET} {HOST}={}", quoted(host));
-        for (name, value) in variables {
-            line.push_str(&format!(" {name}={}", quoted(&value)));
-        }
-        line.push_str("; exec");
-        for word in std::iter::once(&self.program).chain(&self.arguments) {
-            let word = word
-                .to_str()
-                .ok_or_else(|| LaunchError::Wrong(format!("{} is not UTF-8", word.display())))?;
-            line.push(' ');
-            line.push_str(&quoted(word));
-        }
-        let mut command = Command::new("ssh");
-        command.args(["-o", "BatchMode=yes", "--", host, &line]).stdin(Stdio::piped());
-        Ok(command)
+    fn listen(&self) -> Result<Listener, LaunchError> {
+        let listener = if self.is_local() {
+            Listener::unix()
+        } else if let Some(host) = &self.this_host {
+            Listener::tcp(host)
+        } else if self.slurm {
+            Listener::tcp(&own_name())
+        } else {
+            Listener::tcp("127.0.0.1")
+        };
+        listener.map_err(system("listening for the job's ranks"))
     }
 
     fn start(&self, launcher: &str, secret: &Secret) -> Result<Ranks, LaunchError> {
         let mut ranks = Ranks(Vec::new());
         let parent = nix::unistd::getpid();
-        for rank in 0..self.ranks {
-            let mut command = self.command(rank, launcher)?;
-            if self.hosts.is_empty() {
+        for (rank, mut command) in (0..).zip(self.commands(launcher)?) {
+            if self.is_local() {
                 command.env(SECRET, secret.to_hex());
                 if rank > 0 {
                     command.stdin(Stdio::null());
@@ -145,8 +121,8 @@ impl Launch {
                     Ok(())
                 });
             }
-            let program = self.program.display();
-            let mut child = command.spawn().map_err(system(format!("starting rank {rank}, {program}")))?;
+            let started = command.get_program().display().to_string();
+            let mut child = command.spawn().map_err(system(format!("starting rank {rank}, {started}")))?;
             if let Some(mut input) = child.stdin.take() {
                 use io::Write;
                 let sent = writeln!(input, "{}", secret.to_hex());
@@ -164,6 +140,9 @@ impl Launch {
     /// # Errors
     /// [`LaunchError`]. No rank is left then.
     pub fn run(&self) -> Result<u8, LaunchError> {
+        if self.slurm && !self.hosts.is_empty() {
+            return Err(LaunchError::Wrong("Slurm knows the job's hosts: give none".to_owned()));
+        }
         if self.ranks == 0 || self.ranks > MOST_RANKS {
             return Err(LaunchError::Wrong(format!(
                 "{} ranks are asked for; 1 to {MOST_RANKS} are possible",

@@ -87,6 +87,7 @@ mod run;
 mod scheduler;
 mod section;
 mod shape;
+mod starter;
 mod sync;
 mod task;
 mod track;

@@ -232,3 +232,74 @@ fn the_same_program_runs_over_mpi_with_the_same_result() {
     let expected = "error: the entry method Token of Node 1 panicked: PE 1 fails, as asked";
     assert_eq!(errors(&failed), [expected]);
 }
+
+/// A folder with a program of this name, which stands in for one of the system.
+fn stand_in(name: &str, script: &str) -> (tempfile::TempDir, std::ffi::OsString) {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join(name);
+    std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).expect("room");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).expect("ours");
+    let mut path = folder.path().as_os_str().to_owned();
+    path.push(":");
+    path.push(std::env::var_os("PATH").unwrap_or_default());
+    (folder, path)
+}
+
+const SUMS: &str = "sum of all cells";
+
+#[test]
+fn ranks_on_other_hosts_find_each_other_over_tcp() {
+    // the options before the host, the host, and the line for its shell
+    let (folder, path) =
+        stand_in("ssh", r#"for word; do last=$word; done; echo "$4" >> "${0%/*}/hosts"; exec sh -c "$last""#);
+    let mut command = run(3, "stencil", &["12", "2", "5"]);
+    command.env("PATH", path).env("RUN_HOSTS", "127.0.0.1,localhost");
+    let output = output(command);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).starts_with(SUMS), "{}", text(&output.stdout));
+    let mut hosts: Vec<String> = std::fs::read_to_string(folder.path().join("hosts"))
+        .expect("ssh was started")
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    hosts.sort_unstable();
+    assert_eq!(hosts, ["127.0.0.1", "127.0.0.1", "localhost"]);
+}
+
+/// Stands in for `srun --ntasks=N OPTIONS sh -c LINE`: all tasks on this host get the standard input.
+const SRUN: &str = r#"
+tasks=${1#--ntasks=}
+shift 3
+secret=$(cat)
+task=0
+jobs=
+while [ $task -lt $tasks ]; do
+  printf '%s\n' "$secret" | SLURM_PROCID=$task SLURMD_NODENAME=127.0.0.1 "$@" &
+  jobs="$jobs $!"
+  task=$((task + 1))
+done
+code=0
+for job in $jobs; do wait $job || code=$?; done
+exit $code"#;
+
+#[test]
+fn slurm_starts_the_ranks_as_tasks_of_one_step() {
+    let (_folder, path) = stand_in("srun", SRUN);
+    let slurm = |ranks: u32, program: &str, words: &[&str]| {
+        let mut command = run(ranks, program, words);
+        command.env("PATH", &path).env("RUN_SLURM", "127.0.0.1").env("SLURM_JOB_ID", "1");
+        output(command)
+    };
+    let ended = slurm(3, "stencil", &["12", "2", "5"]);
+    assert!(ended.status.success(), "{}", text(&ended.stderr));
+    assert!(text(&ended.stdout).starts_with(SUMS), "{}", text(&ended.stdout));
+    let failed = slurm(2, "ring", &["1000", "--fail", "1"]);
+    assert!(!failed.status.success());
+    assert_eq!(errors(&failed).len(), 1, "{}", text(&failed.stderr));
+    let mut outside = run(2, "ring", &["10"]);
+    outside.env("PATH", &path).env("RUN_SLURM", "127.0.0.1").env_remove("SLURM_JOB_ID");
+    let outside = output(outside);
+    assert_eq!(outside.status.code(), Some(2));
+    assert!(errors(&outside)[0].contains("SLURM_JOB_ID is not set"), "{}", text(&outside.stderr));
+}

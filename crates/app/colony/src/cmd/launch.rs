@@ -10,12 +10,13 @@ use crate::exit::wrong;
 
 /// Start a program of objects (colony-runtime) on several processes, without MPI
 ///
-/// The processes find each other over Unix sockets, with --hosts over TCP. If one of them fails or is killed, all end;
+/// The processes find each other over Unix sockets, with --hosts or --slurm over TCP. If one of them fails or is killed, all end;
 /// none outlives this command.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   colony launch -n 4 -- ./stencil 64 4 100
+  salloc -n 8 colony launch -n 8 --slurm -- /shared/stencil 256 8 100
   colony launch -n 8 --hosts node1,node2 --this-host login -- /shared/stencil 256 8 100
 Under MPI, the same program is started by mpirun or srun instead.")]
 pub(crate) struct Args {
@@ -25,9 +26,12 @@ pub(crate) struct Args {
     /// Hosts that take turns, reached by ssh without a password; the program has the same path on each
     #[arg(long, value_name = "HOST,…", value_delimiter = ',')]
     hosts: Vec<String>,
-    /// Name under which those hosts reach this one
-    #[arg(long, value_name = "HOST", requires = "hosts")]
+    /// Name under which those hosts reach this one [default with --slurm: the host's own]
+    #[arg(long, value_name = "HOST")]
     this_host: Option<String>,
+    /// Start the ranks by srun, on the hosts of this Slurm allocation
+    #[arg(long, conflicts_with = "hosts")]
+    slurm: bool,
     /// Program and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -35,14 +39,18 @@ pub(crate) struct Args {
 
 /// Starts the ranks and waits for their end.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let Args { ranks, hosts, this_host, command } = args;
+    let Args { ranks, hosts, this_host, slurm, command } = args;
+    if hosts.is_empty() && !slurm && this_host.is_some() {
+        return Err(wrong("--this-host has no meaning without --hosts or --slurm"));
+    }
     if !hosts.is_empty() && this_host.is_none() {
         return Err(wrong("--hosts needs --this-host NAME, the name under which those hosts reach this one"));
     }
     let Some((program, arguments)) = command.split_first() else {
         return Err(wrong("no program is given: colony launch -n 4 -- CMD"));
     };
-    let launch = Launch { ranks, hosts, this_host, program: program.clone(), arguments: arguments.to_vec() };
+    let (program, arguments) = (program.clone(), arguments.to_vec());
+    let launch = Launch { ranks, hosts, this_host, slurm, program, arguments };
     let code = launch.run().map_err(|error| wrong(error.to_string()))?;
     Ok(ExitCode::from(code))
 }

@@ -29,6 +29,11 @@ impl Params {
     /// [`LbError`]. Nothing is started if the parameters are wrong. No rank is left.
     pub fn run(&self, mut after_each: impl FnMut()) -> Result<Comparison, LbError> {
         self.check()?;
+        if std::env::var_os("COLONY_BALANCE").is_some() {
+            return Err(LbError::Params(
+                "COLONY_BALANCE is set, which replaces the strategy of every run: unset it".to_owned(),
+            ));
+        }
         let mut runs = Vec::new();
         for &program in &self.programs {
             runs.extend(self.run_program(program, &mut after_each)?);
@@ -74,6 +79,7 @@ impl Params {
             ranks: self.processes,
             hosts: Vec::new(),
             this_host: None,
+            slurm: false,
             program: "/proc/self/exe".into(),
             arguments: vec![ARGUMENT.into(), text.into()],
         };

@@ -3,12 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::sync::Arc;
 
-use colony_balance::config::Config;
-use colony_balance::strategy::Strategies;
-use colony_balance::topology::Topology;
-use colony_balance::trigger::Trigger;
 use colony_runtime::launch::{LOST, transport_from_environment};
 use colony_runtime::{BalanceOptions, Options, RunError, run_and_report};
 use serde::{Deserialize, Serialize};
@@ -55,11 +50,7 @@ fn tell(file: &mut File, what: &Told) -> bool {
 fn options(setup: &Setup) -> Result<Options, String> {
     let balance = match &*setup.strategy {
         NONE => None,
-        name => {
-            let strategy = Strategies::parse(name).map_err(|e| e.to_string())?;
-            let config = Arc::new(Config::always(strategy, Trigger::AtSync));
-            Some(BalanceOptions { config, topology: Topology::Flat })
-        }
+        name => Some(BalanceOptions::strategy(name)?),
     };
     Ok(Options { threads: setup.threads, balance, ..Options::default() })
 }
