@@ -7,7 +7,6 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::starter::own_name;
 use crate::transport::sockets::stream::{Listener, Stream, read_value, write_value};
 use crate::transport::sockets::{Hello, SECRET, Secret, Table};
 use crate::transport::{Single, Transport, TransportError};
@@ -83,20 +82,12 @@ impl Drop for Ranks {
 
 impl Launch {
     /// The ranks are processes of this one.
-    fn is_local(&self) -> bool {
+    pub(crate) fn is_local(&self) -> bool {
         self.hosts.is_empty() && !self.slurm
     }
 
     fn listen(&self) -> Result<Listener, LaunchError> {
-        let listener = if self.is_local() {
-            Listener::unix()
-        } else if let Some(host) = &self.this_host {
-            Listener::tcp(host)
-        } else if self.slurm {
-            Listener::tcp(&own_name())
-        } else {
-            Listener::tcp("127.0.0.1")
-        };
+        let listener = if self.is_local() { Listener::unix() } else { Listener::tcp(&self.reached_as()) };
         listener.map_err(system("listening for the job's ranks"))
     }
 

@@ -11,13 +11,15 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// The name of this host.
-pub(crate) fn own_name() -> String {
-    let name = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
-    name.unwrap_or_else(|| "localhost".to_owned())
-}
-
 impl Launch {
+    /// The name under which the ranks reach this host.
+    pub(crate) fn reached_as(&self) -> String {
+        let given = self.this_host.clone().filter(|_| !self.is_local());
+        let own = || nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
+        let name = given.or_else(|| if self.slurm { own() } else { None });
+        name.unwrap_or_else(|| "127.0.0.1".to_owned())
+    }
+
     /// A command for each rank, or one for all of them by Slurm.
     pub(crate) fn commands(&self, launcher: &str) -> Result<Vec<Command>, LaunchError> {
         if self.slurm {
