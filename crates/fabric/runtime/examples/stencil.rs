@@ -54,6 +54,18 @@ fn add_plane([low_x, high_x, low_y, high_y, low_z, high_z]: &mut Sides, x: usize
     high_z.extend(plane.chunks_exact(n).map(|row| row[n - 1]));
 }
 
+/// Replaces the cells of a row. `row` has the old cells with a neighbour at each end; `w` and `s` are replaced by them.
+#[inline(never)] // the compiler knows of arguments that they do not overlap
+fn replace_row(new: &mut [f64], row: &[f64], w: &mut [f64], e: &[f64], s: &mut [f64], t: &[f64]) {
+    let n = new.len();
+    let (c, d, u) = (&row[1..=n], &row[..n], &row[2..][..n]);
+    let (w, e, s, t) = (&mut w[..n], &e[..n], &mut s[..n], &t[..n]);
+    for i in 0..n {
+        new[i] = (c[i] + w[i] + e[i] + s[i] + t[i] + d[i] + u[i]) / 7.0;
+        (w[i], s[i]) = (c[i], c[i]);
+    }
+}
+
 impl Block {
     fn send_faces(&self, sides: Sides, cx: &mut Context<'_, Self>) {
         for (side, cells) in sides.into_iter().enumerate() {
@@ -68,40 +80,24 @@ impl Block {
         std::array::from_fn(|_| Vec::with_capacity(self.n * self.n))
     }
 
-    /// Replaces the cells plane by plane. The old cells of a plane and of the one before it are kept in planes with a
-    /// margin for the neighbours' cells. Returns the new cells at the sides.
+    /// Replaces the cells row by row. Old cells that are still needed are kept: a plane (`west`), a row (`south`), and the
+    /// row itself with the neighbours' cells at its ends. Returns the new cells at the sides.
     fn compute(&mut self, faces: [&[f64]; 6]) -> Sides {
-        let (n, line, mut sides) = (self.n, self.n + 2, self.no_sides());
-        let inside = |to: &mut [f64], from: &[f64]| {
-            for (to, from) in to.chunks_exact_mut(line).skip(1).zip(from.chunks_exact(n)) {
-                to[1..=n].copy_from_slice(from);
-            }
-        };
-        let (mut before, mut old) = (vec![0.0; line * line], vec![0.0; line * line]);
-        inside(&mut before, faces[0]);
+        let (n, mut sides) = (self.n, self.no_sides());
+        let (mut west, mut south, mut row) = (faces[0].to_vec(), vec![0.0; n], vec![0.0; n + 2]);
         for x in 0..n {
             let (plane, rest) = self.cells[x * n * n..].split_at_mut(n * n);
-            let after = if rest.is_empty() { faces[1] } else { &*rest };
+            let east = if rest.is_empty() { faces[1] } else { &*rest };
             let [low_y, high_y, low_z, high_z] = [2, 3, 4, 5].map(|side: usize| &faces[side][x * n..][..n]);
-            inside(&mut old, plane);
-            old[1..=n].copy_from_slice(low_y);
-            old[(n + 1) * line + 1..][..n].copy_from_slice(high_y);
+            south.copy_from_slice(low_y);
             for y in 0..n {
-                old[(y + 1) * line] = low_z[y];
-                old[(y + 1) * line + n + 1] = high_z[y];
-            }
-            for (y, new) in plane.chunks_exact_mut(n).enumerate() {
-                let at = (y + 1) * line + 1;
-                let (c, w, e) = (&old[at..][..n], &before[at..][..n], &after[y * n..][..n]);
-                let (s, t) = (&old[at - line..][..n], &old[at + line..][..n]);
-                let (d, u) = (&old[at - 1..][..n], &old[at + 1..][..n]);
-                let new = &mut new[..n];
-                for i in 0..n {
-                    new[i] = (c[i] + w[i] + e[i] + s[i] + t[i] + d[i] + u[i]) / 7.0;
-                }
+                let (new, after) = plane[y * n..].split_at_mut(n);
+                row[1..=n].copy_from_slice(new);
+                (row[0], row[n + 1]) = (low_z[y], high_z[y]);
+                let t = if after.is_empty() { high_y } else { &after[..n] };
+                replace_row(new, &row, &mut west[y * n..][..n], &east[y * n..][..n], &mut south, t);
             }
             add_plane(&mut sides, x, n, plane);
-            std::mem::swap(&mut before, &mut old);
         }
         sides
     }
