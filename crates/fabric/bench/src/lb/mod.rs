@@ -3,7 +3,7 @@
 //! load balancing.
 //!
 //! [`Params::run`] starts this program again for each rank, over sockets: its `main` calls [`main_if_asked`]. Every PE
-//! records when its objects end each iteration and what CPU time that took ([`record`]); from these records comes the
+//! records when its objects end each iteration and what CPU time that took (`record`); from these records comes the
 //! [`Comparison`]. All runs have the same objects, and must have the same checksum.
 
 mod cell;
