@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use colony_balance::config::Config;
+use colony_balance::config::{Config, Rule};
 use colony_balance::database::Database;
 use colony_balance::strategy::Strategies;
 use colony_balance::topology::Topology;
@@ -88,13 +88,15 @@ impl BalanceOptions {
         Config::parse(&text).map(Self::new).map_err(|e| format!("{shown}: {e}"))
     }
 
+    /// The rule by which this iteration is balanced, if it is.
+    pub(crate) fn rule_of(&self, iteration: u64) -> Option<&Rule> {
+        self.config.rule(iteration).filter(|rule| rule.runs_at(iteration + 1))
+    }
+
     /// Returns `true` if messages between objects of this iteration have to be known.
     pub(crate) fn wants_traffic(&self, iteration: u64) -> bool {
-        let of_strategy = || {
-            let rule = self.config.rule(iteration).filter(|rule| rule.runs_at(iteration + 1));
-            rule.is_some_and(|rule| rule.strategy.uses_communication())
-        };
-        self.record.is_some() || of_strategy()
+        self.record.is_some()
+            || self.rule_of(iteration).is_some_and(|rule| rule.strategy.uses_communication())
     }
 
     /// Returns `true` if messages between objects have to be recorded in a run.

@@ -93,8 +93,7 @@ impl Balancer {
             hop_bytes: None,
             decision_s: 0.0,
         };
-        let rule = options.config.rule(round).filter(|rule| rule.runs_at(round + 1));
-        if let Some(rule) = rule {
+        if let Some(rule) = options.rule_of(round) {
             let outcome = rule.strategy.assign(&database, &options.topology)?;
             let before = Quality::of(&database, database.placement(), &options.topology)?;
             let after = Quality::of(&database, &outcome.placement, &options.topology)?;

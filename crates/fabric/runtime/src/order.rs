@@ -44,7 +44,7 @@ impl<T> Table<T> {
     }
 
     fn values(&self) -> impl Iterator<Item = &T> {
-        self.few.iter().map(|(_, t)| t).chain(self.many.iter().flat_map(|m| m.values()))
+        self.iter().map(|(_, t)| t)
     }
 
     fn iter(&self) -> impl Iterator<Item = (&Address, &T)> {

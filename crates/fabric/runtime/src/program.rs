@@ -46,6 +46,10 @@ fn pack_any<T: Message>(value: &(dyn Any + Send), into: &mut Vec<u8>) -> Result<
     pack(value.downcast_ref::<T>().ok_or_else(wrong_type::<T>)?, into)
 }
 
+fn size_any<T: Message>(value: &(dyn Any + Send)) -> usize {
+    value.downcast_ref::<T>().map_or(0, packed_size)
+}
+
 fn unpack_any<T: Message>(bytes: &[u8]) -> Result<AnyObject, Malformed> {
     unpack::<T>(bytes).map(|value| Box::new(value) as AnyObject)
 }
@@ -140,7 +144,7 @@ impl<T: Object> Class<T> {
                 Ok(None)
             },
             pack: pack_any::<M>,
-            size: |message| message.downcast_ref::<M>().map_or(0, packed_size),
+            size: size_any::<M>,
             unpack: unpack_any::<M>,
             pack_reply: |_, _| Ok(()),
         });
@@ -162,7 +166,7 @@ impl<T: Object> Class<T> {
                 Ok(Some(Payload::Typed(Box::new(reply))))
             },
             pack: pack_any::<M>,
-            size: |message| message.downcast_ref::<M>().map_or(0, packed_size),
+            size: size_any::<M>,
             unpack: unpack_any::<M>,
             pack_reply: pack_any::<T::Reply>,
         });
