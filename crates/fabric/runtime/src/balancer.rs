@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The decision of a load balancing: from the loads that PEs report to the objects that each of them sends away.
 
+use std::collections::BTreeSet;
+
 use colony_balance::BalanceError;
 use colony_balance::database::{Database, Edge, Object, Pe};
 use colony_balance::estimate::{BackgroundEstimator, LoadEstimator};
 use colony_balance::quality::Quality;
+use colony_balance::topology::Topology;
 use colony_balance::trigger::Trigger;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -77,13 +80,24 @@ impl Balancer {
         self.options.as_ref().is_some_and(|options| options.wants_traffic(self.sync.round()))
     }
 
-    /// Decides where objects go, by the loads that were reported.
-    pub(crate) fn decide(&mut self, round: u64, pes: u32) -> Result<Decision, DecisionError> {
+    /// Decides where objects go, by the loads that were reported. PEs in `away` neither keep nor get objects.
+    pub(crate) fn decide(
+        &mut self,
+        round: u64,
+        pes: u32,
+        away: &BTreeSet<u32>,
+    ) -> Result<Decision, DecisionError> {
         let mut decision: Decision = (0..pes).map(|_| (Vec::new(), 0)).collect();
         let loads = std::mem::take(&mut self.loads);
         let Some(options) = self.options.clone() else { return Ok(decision) };
         let began = std::time::Instant::now();
-        let (database, addresses) = self.database(pes, loads)?;
+        let present: Vec<u32> = (0..pes).filter(|pe| !away.contains(pe)).collect();
+        if present.is_empty() {
+            return Ok(decision);
+        }
+        // a topology holds for all PEs only
+        let topology = if away.is_empty() { &options.topology } else { &Topology::Flat };
+        let (database, addresses) = self.database(pes, &present, loads)?;
         options.write(round, &database).map_err(DecisionError::Record)?;
         let mut report = BalanceReport {
             round,
@@ -94,19 +108,20 @@ impl Balancer {
             decision_s: 0.0,
         };
         if let Some(rule) = options.rule_of(round) {
-            let outcome = rule.strategy.assign(&database, &options.topology)?;
-            let before = Quality::of(&database, database.placement(), &options.topology)?;
-            let after = Quality::of(&database, &outcome.placement, &options.topology)?;
+            let outcome = rule.strategy.assign(&database, topology)?;
+            let before = Quality::of(&database, database.placement(), topology)?;
+            let after = Quality::of(&database, &outcome.placement, topology)?;
             report.decision_s = began.elapsed().as_secs_f64();
             report.imbalance = [before.imbalance, after.imbalance];
             report.hop_bytes = options.wants_traffic(round).then_some([before.hop_bytes, after.hop_bytes]);
             let steps = rule.period as f64;
-            let verdict = rule.cost.verdict(&before, &after, steps, report.decision_s, pes);
+            let verdict = rule.cost.verdict(&before, &after, steps, report.decision_s, present.len() as u32);
             if rule.trigger != Trigger::WhenItPays || verdict.pays {
                 report.strategy = Some(rule.strategy.name());
                 for (number, &to) in outcome.placement.iter().enumerate() {
                     let from = database.placement()[number];
                     if from != to {
+                        let [from, to] = [from, to].map(|place| present[place as usize]);
                         decision[from as usize].0.push((addresses[number], to));
                         decision[to as usize].1 += 1;
                         report.moved += 1;
@@ -118,24 +133,27 @@ impl Balancer {
         Ok(decision)
     }
 
-    /// The load database of a round, and the objects' addresses in its order. An object that migrates while PEs answer
-    /// may be listed twice, or not at all: it stays where it is.
+    /// The load database of the PEs `present`, which it numbers from 0, and the objects' addresses in its order. An object
+    /// that migrates while PEs answer may be listed twice, or not at all: it stays where it is.
     fn database(
         &mut self,
         pes: u32,
+        present: &[u32],
         mut loads: Vec<Loads>,
     ) -> Result<(Database, Vec<Address>), BalanceError> {
         self.backgrounds.resize_with(pes as usize, BackgroundEstimator::default);
+        loads.retain(|loads| present.binary_search(&loads.pe).is_ok());
         loads.sort_by_key(|l| l.pe);
         let Self { estimators, backgrounds, .. } = self;
         let mut of_pes = Vec::with_capacity(pes as usize);
-        for (loads, background) in loads.iter().zip(backgrounds.iter_mut()) {
+        for loads in &loads {
+            let background = &mut backgrounds[loads.pe as usize];
             background.add(loads.stolen, loads.wall);
             of_pes.push(Pe { background_s: background.estimate_s(), ..Pe::default() });
         }
         let mut database = Database::new(of_pes)?;
         let mut addresses = Vec::new();
-        let all = loads.iter().flat_map(|l| l.objects.iter().map(move |o| (l.pe, o)));
+        let all = (0..).zip(&loads).flat_map(|(place, l)| l.objects.iter().map(move |o| (place, o)));
         for (pe, object) in all {
             let estimator = estimators.entry(object.address).or_default();
             estimator.add(object.load);

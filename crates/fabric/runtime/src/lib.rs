@@ -87,6 +87,7 @@ mod run;
 mod scheduler;
 mod section;
 mod shape;
+mod signals;
 mod starter;
 mod sync;
 mod task;

@@ -8,10 +8,12 @@ use crate::object::Context;
 use crate::options::Options;
 use crate::program::Program;
 use crate::run::{Main, Outcome, RunError, run_and_report};
+use crate::signals;
 use crate::transport::TransportError;
 
 /// Runs a program on the processes that a launcher has started (see [`transport_from_environment`]), or on this one
-/// alone. `begin` is called on PE 0. Errors are printed once, on the rank where they happened.
+/// alone. `begin` is called on PE 0. Errors are printed once, on the rank where they happened. `SIGUSR1` evacuates the PEs
+/// of the process that gets it ([`Context::evacuate`]), `SIGUSR2` readmits them.
 ///
 /// ```no_run
 /// use colony_runtime::{Options, Program};
@@ -38,6 +40,8 @@ pub fn main_with(
     begin: impl FnOnce(&mut Context<'_, Main>) + Send + 'static,
     end: impl FnOnce(&Outcome),
 ) -> ExitCode {
+    // without handlers the signals end the process, as they would without the runtime
+    let _ = signals::listen();
     let transport = match transport_from_environment() {
         Ok(transport) => transport,
         // another rank has failed before this one joined

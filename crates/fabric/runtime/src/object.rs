@@ -326,6 +326,20 @@ impl<'a, T> Context<'a, T> {
         self.core.insert(self.slot, at.address, init);
     }
 
+    /// Evacuates a PE: its objects migrate to the other PEs while the program runs on, and load balancing gives it none
+    /// until it is [readmitted](Self::readmit). Elements of groups stay. An object with a pending future migrates once the
+    /// future has ended. The PE still forwards messages, so its process must stay alive.
+    ///
+    /// The program fails if the job has no PE of this number.
+    pub fn evacuate(&mut self, pe: u32) {
+        self.core.request_evacuation(pe, true);
+    }
+
+    /// Readmits an evacuated PE: the next load balancing gives it objects again.
+    pub fn readmit(&mut self, pe: u32) {
+        self.core.request_evacuation(pe, false);
+    }
+
     /// Ends the program on all PEs. The exit code of the job is `code`.
     pub fn exit(&mut self, code: u8) {
         self.core.exit_all(code);

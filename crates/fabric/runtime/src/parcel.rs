@@ -160,6 +160,10 @@ pub(crate) enum System {
     Migrated { round: u64 },
     /// All objects are at their places.
     Resume { round: u64 },
+    /// Requests the evacuation of the PE, or its readmission.
+    Evacuate { away: bool },
+    /// A PE has been evacuated, or readmitted.
+    Away { pe: u32, away: bool },
     /// The number of the run, for its time line.
     Run { run: u64 },
     /// Ends the program.

@@ -45,6 +45,10 @@ pub(crate) fn run(core: &mut Core) {
         if !core.section_parts.is_empty() {
             core.pass_sections();
         }
+        core.check_signals();
+        if core.evacuation.is_due {
+            core.evacuate_step();
+        }
         if core.balancer.sync.is_changed && core.failure.is_none() {
             core.balance_step();
         }
@@ -98,7 +102,7 @@ fn rest(core: &mut Core, idle: &mut Idle, due: Option<Instant>) {
     if core.pe() == 0 {
         look_for_quiescence(core, idle, now, since);
     }
-    if core.steals && core.port.threads > 1 {
+    if core.steals && core.port.threads > 1 && !core.evacuation.is_away() {
         steal(core, idle, now);
     }
     if idle.looks <= YIELDS {

@@ -233,6 +233,43 @@ fn the_same_program_runs_over_mpi_with_the_same_result() {
     assert_eq!(errors(&failed), [expected]);
 }
 
+/// Waits until a process has a handler for a signal.
+fn wait_until_handled(pid: u32, signal: i32) {
+    let began = Instant::now();
+    loop {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let caught = status.lines().find_map(|l| l.strip_prefix("SigCgt:")).map(str::trim).unwrap_or("0");
+        if u64::from_str_radix(caught, 16).is_ok_and(|mask| mask >> (signal - 1) & 1 == 1) {
+            return;
+        }
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "process {pid} handles no signal {signal}: {status}"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_signal_evacuates_the_pes_of_a_process_while_the_program_runs_on() {
+    use std::io::BufRead;
+    let mut command = run(2, "delivery", &["--messages", "1000000000000"]);
+    let mut launcher =
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the launcher starts");
+    let ranks = ranks_of(&launcher, 2);
+    // the second signal is registered last
+    ranks.iter().for_each(|rank| wait_until_handled(*rank, nix::libc::SIGUSR2));
+    let pid = |rank: u32| nix::unistd::Pid::from_raw(rank.cast_signed());
+    nix::sys::signal::kill(pid(ranks[1]), nix::sys::signal::Signal::SIGUSR1).expect("it runs");
+    let lines = std::io::BufReader::new(launcher.stderr.take().expect("a pipe")).lines();
+    let line = lines.map_while(Result::ok).find(|line| line.contains("evacuated")).expect("the PE reports");
+    assert!(line.starts_with("PE 1 evacuated: ") && line.contains(" objects migrated in "), "{line}");
+    assert!(launcher.try_wait().expect("ours").is_none(), "the program runs on");
+    kill(launcher.id());
+    launcher.wait().expect("it was killed");
+    ranks.into_iter().for_each(wait_until_gone);
+}
+
 /// A folder with a program of this name, which stands in for one of the system.
 fn stand_in(name: &str, script: &str) -> (tempfile::TempDir, std::ffi::OsString) {
     use std::os::unix::fs::PermissionsExt;

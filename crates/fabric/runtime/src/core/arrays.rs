@@ -157,6 +157,7 @@ impl Core {
         if let Some(array) = self.arrays.get_mut(&address.array) {
             array.here.insert(address.index, id.at);
             array.reductions.enter(reduction);
+            self.evacuation.look_again();
             if array.balanced {
                 self.balancer.sync.enter(waits);
             }

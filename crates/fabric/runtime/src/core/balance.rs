@@ -108,7 +108,7 @@ impl Core {
             Progress::Complete => {}
         }
         let (round, pes) = (status.round, self.pes());
-        match self.balancer.decide(round, pes) {
+        match self.balancer.decide(round, pes, &self.evacuation.away) {
             Ok(decision) => {
                 for (pe, (leave, arrive)) in decision.into_iter().enumerate() {
                     self.post(pe as u32, Parcel::System(System::Migrate { round, leave, arrive }));

@@ -4,6 +4,7 @@
 mod arrays;
 mod balance;
 mod broadcast;
+mod evacuate;
 mod migrate;
 mod quiet;
 mod run;
@@ -147,6 +148,7 @@ pub(crate) struct Core {
     pub(crate) section_parts: FxHashMap<(SectionName, u64), Partial>,
     /// At a section's root: its reductions.
     sections: FxHashMap<SectionName, Reductions>,
+    pub(crate) evacuation: evacuate::Evacuation,
     pub(crate) running: Option<run::Running>,
     pub(crate) quiescence: Quiescence,
     pub(crate) balancer: crate::balancer::Balancer,
@@ -183,6 +185,7 @@ impl Core {
             number: 0,
             outgoing: Outgoing::default(),
             next_array: 0,
+            evacuation: evacuate::Evacuation::default(),
             section_parts: FxHashMap::default(),
             sections: FxHashMap::default(),
             running: None,

@@ -196,6 +196,7 @@ impl Core {
     #[cold]
     fn after_entry_slow(&mut self, slot: u32) {
         self.run_tasks(slot);
+        self.evacuation.look_again();
         let Some(element) = self.slots.get_mut(slot) else { return };
         if element.removing {
             return self.remove(slot);

@@ -68,6 +68,8 @@ impl Core {
             System::Counts { wave, counts } => self.take_counts(wave, counts),
             System::WhenQuiet { callback } => self.quiescence.callbacks.push(callback),
             System::Steal { thief } => self.give_to(thief),
+            System::Evacuate { away } => self.take_evacuate(away),
+            System::Away { pe, away } => self.take_away(pe, away),
             System::Run { run } => self.track.run = run,
             System::Exit { code } => self.exit = Some(code),
             balancing => self.receive_balancing(balancing),

@@ -3,6 +3,7 @@
 
 mod balance;
 mod calls;
+mod evacuation;
 mod failures;
 mod groups;
 mod lifetimes;
