@@ -29,9 +29,20 @@ pub fn results(r: &Results) -> String {
             let _ = writeln!(out, "{}", wrap(&reason));
         }
     }
+    for line in KEY {
+        let _ = writeln!(out, "{}", wrap(line));
+    }
     let _ = writeln!(out, "\n{}", map(r));
     out
 }
+
+/// Columns of the tables.
+const KEY: [&str; 3] = [
+    "",
+    "time %, energy: added to those of the job without failures and schemes; ±: 95 % interval of time; interval, best between: \
+     work between checkpoints, simulated; Daly: by formula;",
+    "lost: probability that the job loses both copies of a state, by formula.",
+];
 
 /// The job and its nodes in one sentence.
 #[must_use]
@@ -59,34 +70,39 @@ fn bytes(n: f64) -> String {
 }
 
 fn schemes(rows: &[&Row]) -> String {
-    let mut t =
-        table::new(["scheme", "time added", "energy", "interval", "best between", "Daly", "both lost"]);
+    let header = ["scheme", "time %", "±", "energy", "interval", "best\u{a0}between", "Daly", "lost"];
+    let mut t = table::new(header);
     let none = || "–".to_owned();
+    let hundred = |share: f64| number(share * 100.0);
     for row in rows {
-        let Some(e) = &row.estimate else {
-            let word = if row.costs.is_some() { "no progress" } else { "impossible" };
-            t.add_row([row.scheme.name().into(), word.into(), none(), none(), none(), none(), none()]);
-            continue;
+        let e = row.estimate.as_ref();
+        let interval = match (row.daly_s, e) {
+            (None, _) | (_, None) => none(),
+            (_, Some(e)) => bound(&e.interval_s.map_or_else(|| "the job".into(), span)),
         };
-        let half = e.time.ci95.map_or_else(String::new, |half| format!(" ± {}", number(half * 100.0)));
-        let time = format!("{}{half} %", number(e.time.mean * 100.0));
-        let interval = match (row.daly_s, e.interval_s) {
-            (None, _) => none(),
-            (_, None) => "the job".into(),
-            (_, Some(s)) => span(s),
-        };
-        let flat = row.optimum.as_ref().map_or_else(none, |o| between(o.flat_s));
         t.add_row([
             row.scheme.name().into(),
-            time,
-            percent(e.energy.mean),
+            e.map_or_else(none, |e| hundred(e.time.mean)),
+            e.and_then(|e| e.time.ci95).map_or_else(none, |half| two_digits(half * 100.0)),
+            e.map_or_else(none, |e| hundred(e.energy.mean)),
             interval,
-            flat,
-            row.daly_s.map_or_else(none, span),
-            row.both_lost.map_or_else(none, |p| format!("{p:.0e}")),
+            row.optimum.as_ref().map_or_else(none, |o| bound(&between(o.flat_s))),
+            row.daly_s.map_or_else(none, |s| bound(&span(s))),
+            row.both_lost.map_or_else(none, |p| format!("{p:.1e}")),
         ]);
     }
     table::trimmed(&t)
+}
+
+/// Text that no line break separates.
+fn bound(text: &str) -> String {
+    text.replace(' ', "\u{a0}")
+}
+
+/// A positive number with two significant digits.
+fn two_digits(value: f64) -> String {
+    let digits = if value > 0.0 { (1 - value.log10().floor() as i32).clamp(0, 6) as usize } else { 0 };
+    format!("{value:.digits$}")
 }
 
 /// Two spans, with one unit if it is the same.
@@ -101,6 +117,9 @@ fn between((low, high): (f64, f64)) -> String {
         (value, unit.to_owned())
     };
     let ((a, a_unit), (b, b_unit)) = (short(low), short(high));
+    if (&a, &a_unit) == (&b, &b_unit) {
+        return format!("{a} {a_unit}");
+    }
     if a_unit == b_unit { format!("{a}–{b} {b_unit}") } else { format!("{a} {a_unit}–{b} {b_unit}") }
 }
 
@@ -134,8 +153,9 @@ fn map(r: &Results) -> String {
     };
     let cell = |p: u64, m: f64| r.map.iter().find(|c| c.pes == p && c.mtbf_s == m);
     let best = percent(r.study.as_good);
-    let title =
-        format!("Scheme to choose, by MTBF of a node and PEs: the simplest within {best} of the cheapest");
+    let title = format!(
+        "Scheme to choose, by MTBF of a node and PEs: the simplest that costs at most {best} of the work more than the cheapest"
+    );
     let mut out = format!("{}\n", wrap(&title));
     for &m in mtbf_s.iter().rev() {
         let _ = write!(out, "{:>7}", span(m));
@@ -199,7 +219,7 @@ mod tests {
     fn tables_and_map_fit_into_eighty_columns() {
         let text = results(&study().run(|| ()).expect("runs"));
         assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
-        for part in ["1024 PEs on 16 nodes", "no progress", "both lost", "1M", "ev evacuation"] {
+        for part in ["1024 PEs on 16 nodes", "no progress", "lost: probability", "1M", "ev evacuation"] {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert_eq!(text.lines().filter(|l| l.starts_with("logging ")).count(), 2, "{text}");
@@ -210,7 +230,7 @@ mod tests {
         let mut study = study();
         study.scenario.job.state_bytes = 2e9;
         let text = results(&study.run(|| ()).expect("runs"));
-        assert!(text.contains("impossible") && text.contains("double: five copies"), "{text}");
+        assert!(text.contains("double: five copies"), "{text}");
         assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
     }
 
@@ -218,5 +238,6 @@ mod tests {
     fn ends_of_a_range_share_their_unit() {
         assert_eq!(between((600.0, 2400.0)), "10–40 min");
         assert_eq!(between((90.0, 2400.0)), "90 s–40 min");
+        assert_eq!(between((600.0, 601.0)), "10 min");
     }
 }

@@ -165,7 +165,7 @@ struct SimulationArgs {
     map_pes: Vec<u64>,
     /// MTBF of a node of the map
     #[arg(long, value_delimiter = ',', value_parser = seconds, value_name = "TIMES",
-        default_value = "0.1y,0.2y,0.5y,1y,2y,5y,10y,20y,50y")]
+        default_value = "30d,90d,180d,1y,2y,5y,10y,20y,50y")]
     map_mtbf: Vec<f64>,
     /// Take the simplest scheme if it costs at most this share of the work more than the cheapest one
     #[arg(long, value_parser = share, value_name = "SHARE", default_value = "1%")]
