@@ -107,7 +107,15 @@
       sets.push(line(r.scheme, [{ x: r.daly_s, y: near.time }], { quiet: true, label: `${r.scheme}, Daly`, pointRadius: 7 }));
     }
     const points = sets.flatMap((s) => s.data);
-    const x = points.length ? logTo('work between two checkpoints (log)', span, points.map((p) => p.x)) : log('work between two checkpoints (log)', span);
+    const found = points.map((p) => p.x);
+    const [from, to] = [Math.min(...found), Math.max(...found)];
+    const rounds = [1, 2, 5, 10, 20, 30, ...[1, 2, 5, 10, 20, 30].map((v) => v * 60), ...[1, 2, 4, 8, 16].map((v) => v * 3600), ...[1, 2, 4, 8, 16, 32].map((v) => v * 86400)];
+    const ticks = rounds.filter((v) => v >= from && v <= to);
+    const x = points.length && ticks.length > 1
+      ? axis('logarithmic', 'work between two checkpoints (log)', {
+        min: from, max: to, ticks: { autoSkip: false, callback: span }, afterBuildTicks: (a) => { a.ticks = ticks.map((value) => ({ value })); },
+      })
+      : log('work between two checkpoints (log)', span);
     return chart(sets, x, logTo('time added (log)', percent, points.length ? points.map((p) => p.y).filter((v) => v > 0) : [0.01]), span);
   };
 

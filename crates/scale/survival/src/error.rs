@@ -39,9 +39,11 @@ pub enum SurvivalError {
     #[error("no {0} was given; give at least one")]
     Nothing(&'static str),
     /// A scheme without this name.
-    #[error("there is no scheme `{name}`; choose from {}", crate::scheme::Scheme::ALL.map(|s| s.name()).join(", "))]
+    #[error("there is no scheme `{name}`; choose from {}", known.join(", "))]
     Scheme {
         /// The name.
         name: String,
+        /// The schemes that there are.
+        known: Vec<&'static str>,
     },
 }

@@ -34,9 +34,10 @@ pub fn expected_wall(work_s: f64, interval_s: f64, cost_s: f64, recovery_s: f64,
     let whole = ((work_s / interval_s - 1e-9).ceil() - 1.0).max(0.0);
     let last = work_s - whole * interval_s;
     // 0 times infinity is no number
-    let before =
-        if whole > 0.0 { whole * expected_span(interval_s + cost_s, recovery_s, mtbf_s) } else { 0.0 };
-    before + expected_span(last, recovery_s, mtbf_s)
+    let spans = |count: f64, span_s: f64| {
+        if count > 0.0 && span_s > 0.0 { count * expected_span(span_s, recovery_s, mtbf_s) } else { 0.0 }
+    };
+    spans(whole, interval_s + cost_s) + spans(1.0, last)
 }
 
 /// Probability that in `time_s` some node fails within `window_s` of its buddy, so that both copies of a state are lost:
@@ -68,6 +69,13 @@ mod tests {
         let (n, theta, w, t) = (10_000_u64, 1e8_f64, 60.0, 6e5);
         let published = 1.0 - (1.0 - 2.0 * t * w / theta.powi(2)).powf(n as f64 / 2.0);
         assert!((both_lost(n, theta, w, t) / published - 1.0).abs() < 1e-4);
+    }
+
+    #[test]
+    fn an_expected_time_beyond_all_numbers_is_infinite() {
+        for interval_s in [1e-12, 1e-6, 1.0, 1e9] {
+            assert_eq!(expected_wall(6e5, interval_s, 3.0, 17.0, 1e-13), f64::INFINITY, "{interval_s}");
+        }
     }
 
     proptest! {

@@ -101,8 +101,9 @@ impl Runs {
     /// [`Refusal`] if a life does not end.
     pub fn lives(&mut self, costs: &Costs, interval_s: f64) -> Result<Vec<Life>, Refusal> {
         let (s, key) = (&self.scenario, self.key);
-        // what the formula calls hopeless is not tried; it is exact, or too low
-        if costs.expected(s, interval_s) > HOPELESS {
+        // a time that the formula calls hopeless is not simulated
+        let expected = costs.expected(s, interval_s);
+        if expected.is_nan() || expected > HOPELESS {
             return Err(Refusal::NoProgress);
         }
         let every = costs.every(s, interval_s);

@@ -60,6 +60,9 @@ impl FromStr for Scheme {
 
     fn from_str(name: &str) -> Result<Self, SurvivalError> {
         let found = Self::ALL.into_iter().find(|s| s.name() == name);
-        found.ok_or_else(|| SurvivalError::Scheme { name: name.to_owned() })
+        found.ok_or_else(|| SurvivalError::Scheme {
+            name: name.to_owned(),
+            known: Self::ALL.map(Self::name).to_vec(),
+        })
     }
 }

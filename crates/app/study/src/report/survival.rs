@@ -159,6 +159,9 @@ impl Survived<'_> {
         );
         let caption = "As figure 1, if nothing predicts failures.";
         self.figure(h, &mut number, "unwarned", "The same without warnings", caption, &[], Vec::new());
+        if self.results.rows.iter().all(|r| r.estimate.is_none()) {
+            return;
+        }
         let caption = "Time that failures and the scheme add to the work, at the best interval. Bars are 95 % confidence \
                        intervals of the mean over runs; one that is not seen is smaller than its mark.";
         let rows = self.results.rows.iter().map(row).collect();
@@ -166,6 +169,9 @@ impl Survived<'_> {
         let caption = "Energy over that of the job without failures and without a scheme. Nodes that wait for a file system, \
                        a recovery or a replay take less power.";
         self.figure(h, &mut number, "energy", "What each scheme costs in energy", caption, &[], Vec::new());
+        if self.results.rows.iter().all(|r| r.optimum.is_none()) {
+            return;
+        }
         let caption = "Time added by intervals between checkpoints on the largest job, simulated with the same failures. A \
                        filled mark is Daly's interval. The cost is flat around the optimum.";
         self.figure(h, &mut number, "interval", "How long an interval should be", caption, &[], Vec::new());
