@@ -70,6 +70,25 @@ fn one_seed_prints_one_result() {
 }
 
 #[test]
+fn new_nodes_that_die_early_cost_more_than_old_ones() {
+    let time = |ages| {
+        let found = json(&quick(&[
+            "--pes",
+            "131072",
+            "--shape",
+            "0.6",
+            "--ages",
+            ages,
+            "--schemes",
+            "double",
+            "--json",
+        ]));
+        found["rows"][0]["estimate"]["time"]["mean"].as_f64().expect("a number")
+    };
+    assert!(time("new") > 1.5 * time("steady"));
+}
+
+#[test]
 fn a_machine_that_fails_faster_than_it_saves_is_told_so() {
     for mtbf in ["1ns", "1min"] {
         let shown = text(&quick(&["--pes", "1048576", "--mtbf", mtbf]));
