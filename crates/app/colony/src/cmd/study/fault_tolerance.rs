@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony study fault-tolerance`.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -35,7 +36,7 @@ pub(crate) struct Args {
     /// PEs of the job, a table each
     #[arg(long, value_delimiter = ',', value_name = "N,N", default_values_t = [1024, 16_384, 131_072, 1_048_576])]
     pes: Vec<u64>,
-    /// Schemes to compare [default: all]
+    /// Schemes to compare, or `all` [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     schemes: Vec<String>,
     #[command(flatten)]
@@ -217,11 +218,12 @@ fn write_page(path: &Path, results: &Results) -> anyhow::Result<()> {
 }
 
 fn study(args: &Args) -> Result<Study, SurvivalError> {
-    let named = args.schemes.iter().filter(|s| *s != "all");
-    let mut schemes = named.map(|s| s.parse()).collect::<Result<Vec<Scheme>, _>>()?;
-    if schemes.is_empty() {
-        schemes = Scheme::ALL.to_vec();
-    }
+    let every = args.schemes.is_empty() || args.schemes.iter().any(|s| s == "all");
+    let named =
+        args.schemes.iter().filter(|s| *s != "all").map(|s| s.parse()).collect::<Result<Vec<Scheme>, _>>()?;
+    // each once, in one order
+    let schemes = Scheme::ALL.into_iter().filter(|s| every || named.contains(s)).collect();
+    let once = |pes: &[u64]| BTreeSet::from_iter(pes.iter().copied()).into_iter().collect();
     let s = &args.simulation;
     if !(1.0..=1000.0).contains(&s.faster) {
         let (parameter, must) = ("--faster", "a factor from 1 to 1000");
@@ -232,9 +234,9 @@ fn study(args: &Args) -> Result<Study, SurvivalError> {
     Ok(Study {
         scenario: scenario(args),
         schemes,
-        pes: args.pes.clone(),
+        pes: once(&args.pes),
         runs: faster(s.runs),
-        map_pes: s.map_pes.clone(),
+        map_pes: once(&s.map_pes),
         map_mtbf_s: s.map_mtbf.clone(),
         map_runs: faster(s.map_runs),
         as_good: s.as_good,

@@ -54,7 +54,9 @@ pub(super) fn bytes(text: &str) -> Result<f64, String> {
 
 /// A share, as 0.05 or 5%.
 pub(super) fn share(text: &str) -> Result<f64, String> {
-    read(text, &[("", 1.0), ("%", 0.01)], "0.05 or 5%")
+    // a hundredth is no binary number: 70 % is 0.7
+    let hundredths = |number: f64| if text.trim().ends_with('%') { number / 100.0 } else { number };
+    read(text, &[("", 1.0), ("%", 1.0)], "0.05 or 5%").map(hundredths)
 }
 
 #[cfg(test)]
@@ -68,7 +70,7 @@ mod tests {
         assert_eq!(seconds("-5y"), Ok(-157_680_000.0));
         assert_eq!(bytes("512MiB"), Ok(536_870_912.0));
         assert_eq!(bytes("5TB/s"), Ok(5e12));
-        assert_eq!(share("5%"), Ok(0.05));
+        assert_eq!((share("5%"), share("70 %"), share("0.7")), (Ok(0.05), Ok(0.7), Ok(0.7)));
         for wrong in ["", "5", "y", "5 years", "1e5s", "--json"] {
             assert!(seconds(wrong).is_err_and(|e| e.contains("5y, 30d")), "{wrong}");
         }
