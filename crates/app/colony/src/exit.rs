@@ -20,6 +20,7 @@ use colony_sim::goal::GoalError;
 use colony_sim::spec::SpecError;
 use colony_study::StudyError;
 use colony_study::failure::{self, Failure};
+use colony_survival::SurvivalError;
 use colony_timeline::TimelineError;
 use colony_trace::{Problem, TraceError};
 use colony_tune::TuneError;
@@ -111,6 +112,7 @@ fn is_wrong_use(e: &anyhow::Error) -> bool {
         c.is::<WrongUse>()
             || c.is::<ParamsError>()
             || c.is::<ModelError>()
+            || c.is::<SurvivalError>()
             || asked!(
                 BalanceError,
                 FileError,

@@ -53,6 +53,20 @@ pub fn time(ns: f64) -> String {
     format!("{} {name}", number(ns / unit))
 }
 
+/// Seconds with a unit that fits, up to years of 365 days.
+#[must_use]
+pub fn span(seconds: f64) -> String {
+    let (unit, name) = match seconds.abs() {
+        v if v < 0.9995 => return time(seconds * 1e9),
+        v if v < 119.5 => (1.0, "s"),
+        v if v < 119.5 * 60.0 => (60.0, "min"),
+        v if v < 72.0 * 3600.0 => (3600.0, "h"),
+        v if v < 364.0 * 86_400.0 => (86_400.0, "d"),
+        _ => (365.0 * 86_400.0, "y"),
+    };
+    format!("{} {name}", number(seconds / unit))
+}
+
 /// A share of one as per cent.
 #[must_use]
 pub fn percent(share: f64) -> String {
@@ -84,6 +98,8 @@ mod tests {
         ] {
             assert_eq!(time(ns), text);
         }
+        let spans = [0.25, 90.0, 600.0, 9600.0, 40e6, 10.0 * 365.0 * 86_400.0].map(span);
+        assert_eq!(spans, ["250 ms", "90 s", "10 min", "2.67 h", "1.27 y", "10 y"]);
         assert_eq!(
             (percent(0.0214), times(1835.7), count(16_384)),
             ("2.14 %".into(), "1836×".into(), "16,384".into())

@@ -9,8 +9,11 @@ use std::process::Command;
 use colony_sim::simulate::simulate;
 use colony_sim::spec::{Scenario, Traces};
 use colony_sim::sweep::{Finished, Results};
-use colony_study::report::{Recorded, Simulated};
+use colony_study::report::{Recorded, Simulated, Survived};
 use colony_study::{Params, study};
+use colony_survival::scenario::YEAR_S;
+use colony_survival::scheme::Scheme;
+use colony_survival::study::Study;
 use colony_timeline::{Names, Noise, Timeline, sample};
 use fake::{Fake, HOSTILE};
 
@@ -132,6 +135,35 @@ fn a_simulations_page_draws_every_plot_without_errors_or_requests() {
         ("nodes = [1]\nmachine = \"loggopsim\"", 2),
     ] {
         assert_draws(browser, dir.path(), &simulated(more), plots);
+    }
+}
+
+#[test]
+fn a_study_of_fault_tolerance_draws_every_plot_without_errors_or_requests() {
+    let Some(browser) = browser() else { return };
+    let dir = tempfile::tempdir().expect("temp dir");
+    for (schemes, sizes, plots) in [
+        (&Scheme::ALL[..], &[1024, 65_536, 1 << 20][..], 5),
+        // one point, without an interval
+        (&[Scheme::None][..], &[1024][..], 4),
+        // nothing makes progress
+        (&[Scheme::None][..], &[1 << 20][..], 2),
+    ] {
+        let study = Study {
+            scenario: colony_survival::scenario::Scenario::default(),
+            schemes: schemes.to_vec(),
+            pes: sizes.to_vec(),
+            runs: 10,
+            map_pes: vec![1024, 2048, 1 << 20],
+            map_mtbf_s: vec![0.1 * YEAR_S, YEAR_S, 20.0 * YEAR_S],
+            map_runs: 5,
+            as_good: 0.01,
+            seed: 1,
+        };
+        let results = study.run(|| ()).expect("runs");
+        let html = Survived { results: &results, command: HOSTILE }.page();
+        assert!(!html.contains(HOSTILE));
+        assert_draws(browser, dir.path(), &html, plots);
     }
 }
 

@@ -19,6 +19,7 @@ pub mod run;
 pub mod sim;
 mod spare;
 pub mod study;
+pub mod survival;
 pub mod table;
 pub mod timeline;
 pub mod top;

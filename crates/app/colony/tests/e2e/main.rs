@@ -8,6 +8,7 @@ mod cnk;
 mod common;
 mod docs;
 mod doctor;
+mod fault_tolerance;
 mod inject;
 mod lb;
 mod measure;

@@ -10,6 +10,7 @@ mod figures;
 mod html;
 mod sections;
 mod simulation;
+mod survival;
 mod timeline;
 
 use std::io::Write as _;
@@ -21,6 +22,7 @@ use crate::{Results, StudyError};
 use html::Html;
 
 pub use simulation::Simulated;
+pub use survival::Survived;
 pub use timeline::Recorded;
 
 const CHART_JS: &str = include_str!("../../assets/chart.umd.min.js");
@@ -30,6 +32,7 @@ const STYLE: &str = include_str!("../../assets/report.css");
 const PLOTS: &str = include_str!("../../assets/plots.js");
 const STUDY: &str = include_str!("../../assets/study.js");
 const SIM: &str = include_str!("../../assets/sim.js");
+const SURVIVAL: &str = include_str!("../../assets/survival.js");
 const TIMELINE: &str = include_str!("../../assets/timeline.js");
 
 impl Results {

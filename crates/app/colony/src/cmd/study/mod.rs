@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony study`.
 
+mod fault_tolerance;
+mod units;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -20,12 +23,18 @@ use crate::words::{Ns, cpus, duty, ns};
 /// with 21 % of Leibniz noise, each unmodified and coordinated; projects to 1,024 and more nodes; prints
 /// one table and writes results.json and report.html. With a NAME it reproduces one figure of the seeds.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:
   colony study                      about 3 minutes; then open study/report.html
   colony study --list               every figure and table of the seeds that can be reproduced
   colony study fig4                 one of them
-  colony study vm                   the scheduler in the kernel, on a virtual node")]
+  colony study vm                   the scheduler in the kernel, on a virtual node
+  colony study fault-tolerance      what failures cost on up to a million PEs"
+)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Option<Action>,
     /// Reproduce these figures of the seeds instead
     #[arg(value_name = "NAME")]
     names: Vec<String>,
@@ -64,7 +73,15 @@ pub(crate) struct Args {
     json: bool,
 }
 
+#[derive(clap::Subcommand)]
+enum Action {
+    FaultTolerance(Box<fault_tolerance::Args>),
+}
+
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if let Some(Action::FaultTolerance(args)) = args.action {
+        return fault_tolerance::run(&args);
+    }
     if args.list {
         let experiments: Vec<_> = seeds::all().collect();
         let list = serde_json::json!({ "schema": "colony.study.list/1", "experiments": experiments });
