@@ -14,6 +14,7 @@ from . import _core
 
 COMMAND = "python3 -m colony_runtime"
 _MOST_RANKS = 4096
+_MOST_RESTARTS = 1_000_000
 
 
 class _Parser(argparse.ArgumentParser):
@@ -32,15 +33,24 @@ def _ranks(text: str) -> int:
     return ranks
 
 
+def _restarts(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > _MOST_RESTARTS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of restarts up to {_MOST_RESTARTS}")
+    return int(text)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog=COMMAND,
-        usage=f"{COMMAND} [-n N] PROGRAM [ARGS…]",
+        usage=f"{COMMAND} [-n N] [--restarts N] PROGRAM [ARGS…]",
         description="Start a Python program of objects on several processes of this host",
-        epilog="If a process fails or is killed, the job ends with its exit code. No process outlives this command.",
+        epilog="If a process fails, the job ends with its exit code. So it does if more processes are killed than are replaced. No process outlives this command.",
         allow_abbrev=False,
     )
     parser.add_argument("-n", "--ranks", type=_ranks, default=2, metavar="N", help="processes (default: 2)")
+    parser.add_argument(
+        "--restarts", type=_restarts, default=0, metavar="N", help="processes that die and are replaced (default: 0)"
+    )
     parser.add_argument("program", metavar="PROGRAM", help="Python file, which calls colony_runtime.run")
     parser.add_argument("args", metavar="ARGS", nargs=argparse.REMAINDER, help="arguments of the program")
     return parser
@@ -66,7 +76,7 @@ def main(words: Sequence[str] | None = None) -> int:
         # the launcher waits outside of the interpreter, where a handler in Python does not run
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        return _core.launch(given.ranks, sys.executable, [given.program, *given.args])
+        return _core.launch(given.ranks, given.restarts, sys.executable, [given.program, *given.args])
     except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -7,16 +7,17 @@ use colony_runtime::launch::{Launch, LaunchError};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
-/// Starts a program on processes of this host and waits for their end. Returns the exit code of the job. The processes
+/// Starts a program on processes of this host, of which up to `restarts` are replaced, and waits for their end. Returns the exit code of the job. The processes
 /// end with the thread that calls this.
 #[pyfunction]
 pub(crate) fn launch(
     py: Python<'_>,
     ranks: u32,
+    restarts: u32,
     program: OsString,
     arguments: Vec<OsString>,
 ) -> PyResult<u8> {
-    let launch = Launch { ranks, hosts: Vec::new(), this_host: None, slurm: false, program, arguments };
+    let launch = Launch { ranks, hosts: Vec::new(), this_host: None, slurm: false, restarts, program, arguments };
     py.detach(|| launch.run()).map_err(|error| match error {
         LaunchError::Wrong(text) => PyValueError::new_err(text),
         LaunchError::System { .. } => PyOSError::new_err(error.to_string()),

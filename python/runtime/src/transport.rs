@@ -85,6 +85,22 @@ impl Transport for Attached {
         detached(&mut *self.inner, |inner| inner.finish())
     }
 
+    fn can_rejoin(&self) -> bool {
+        self.inner.can_rejoin()
+    }
+
+    fn rejoin(&mut self) -> Result<(), TransportError> {
+        detached(&mut *self.inner, |inner| inner.rejoin())
+    }
+
+    fn generation(&self) -> u32 {
+        self.inner.generation()
+    }
+
+    fn machines(&self) -> &[String] {
+        self.inner.machines()
+    }
+
     fn abort(&mut self, code: i32) {
         // the process may not return from this
         if self.inner.size() > 1 && !self.is_shared {

@@ -35,6 +35,12 @@ class Each(Object):
             raise ValueError("of rank 1")
         if how == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        if how == "die once":
+            if os.path.exists(sys.argv[2]):
+                os.remove(sys.argv[2])
+                os.kill(os.getpid(), signal.SIGKILL)
+            print("ends", flush=True)
+            return exit()
         if how == "leave":
             os._exit(9)
         exit(int(how))
@@ -139,6 +145,18 @@ def wait_for_all(launcher: subprocess.Popen[str]) -> tuple[int, str]:
     return launcher.returncode, errors
 
 
+def test_a_process_that_dies_is_replaced_if_asked_for(program: str, tmp_path: Path) -> None:
+    for restarts in ("0", "1"):
+        marker = tmp_path / "marker"
+        marker.touch()
+        done = launch("-n", "3", "--restarts", restarts, program, "die once", str(marker))
+        if restarts == "0":
+            assert (done.returncode, done.stdout) == (137, ""), done.stderr
+        else:
+            assert (done.returncode, done.stdout) == (0, "ends\n"), done.stderr
+            assert done.stderr == "warning: rank 2 was killed by signal 9; restart 1 of 1\n"
+
+
 def test_a_program_has_the_same_result_on_any_number_of_processes() -> None:
     alone = subprocess.run([sys.executable, STENCIL], cwd=HERE, capture_output=True, text=True, check=True).stdout
     assert alone.startswith("sum ")
@@ -191,7 +209,7 @@ def test_wrong_use_is_one_line_with_the_remedy(words: list[str], text: str) -> N
 def test_help_is_on_standard_output() -> None:
     done = launch("--help")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("usage: python3 -m colony_runtime [-n N] PROGRAM [ARGS…]\n")
+    assert done.stdout.startswith("usage: python3 -m colony_runtime [-n N] [--restarts N] PROGRAM [ARGS…]\n")
 
 
 @pytest.mark.parametrize("code", [0, 7, 255])

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Starts ranks of a program on this host: `run RANKS PROGRAM [ARGUMENT…]`. With `RUN_HOSTS=HOST,…` they are started by
-//! `ssh`, with `RUN_SLURM=THIS-HOST` by `srun`; `colony launch` has options for that.
+//! `ssh`, with `RUN_SLURM=THIS-HOST` by `srun`. `RUN_RESTARTS=N` replaces ranks that die. `colony launch` has options for that.
 
 use std::process::ExitCode;
 
@@ -18,7 +18,8 @@ fn main() -> ExitCode {
         given("RUN_HOSTS").iter().flat_map(|hosts| hosts.split(',').map(str::to_owned)).collect();
     let (slurm, arguments) = (given("RUN_SLURM").is_some(), words.collect());
     let this_host = given("RUN_SLURM").or_else(|| hosts.first().cloned());
-    let launch = Launch { ranks, hosts, this_host, slurm, program, arguments };
+    let restarts = given("RUN_RESTARTS").and_then(|n| n.parse().ok()).unwrap_or(0);
+    let launch = Launch { ranks, hosts, this_host, slurm, restarts, program, arguments };
     match launch.run() {
         Ok(code) => ExitCode::from(code),
         Err(error) => {

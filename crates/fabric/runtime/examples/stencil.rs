@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Jacobi iterations of a 7-point stencil on a cube of blocks: `stencil [CELLS [BLOCKS [ITERATIONS]]]`. Each block is
-//! an object that sends its faces to its neighbours. Prints the sum of all cells and that of their squares, which no
-//! number of PEs changes.
+//! Jacobi iterations of a 7-point stencil on a cube of blocks: `stencil [CELLS [BLOCKS [ITERATIONS [PERIOD]]]]`. Each block
+//! is an object that sends its faces to its neighbours, and calls `at_sync` every PERIOD iterations. Prints the sum of all
+//! cells and that of their squares, which no number of PEs changes.
 
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -15,6 +15,8 @@ struct Size {
     cells: usize,
     blocks: usize,
     iterations: u32,
+    /// Iterations between two calls of `at_sync`; 0 is never.
+    period: u32,
 }
 
 /// A block of `n`³ cells.
@@ -26,6 +28,7 @@ struct Block {
     iteration: u32,
     /// Faces that have arrived, of this iteration and of the next.
     faces: Vec<Face>,
+    waits: bool,
     began: Option<SystemTime>,
 }
 
@@ -103,7 +106,7 @@ impl Block {
     }
 
     fn go_on(&mut self, cx: &mut Context<'_, Self>) {
-        while self.faces.iter().filter(|f| f.iteration == self.iteration).count() == 6 {
+        while !self.waits && self.faces.iter().filter(|f| f.iteration == self.iteration).count() == 6 {
             let all = std::mem::take(&mut self.faces).into_iter();
             let (mut due, early): (Vec<_>, _) = all.partition(|f| f.iteration == self.iteration);
             self.faces = early;
@@ -114,13 +117,16 @@ impl Block {
                 return self.report(cx);
             }
             self.send_faces(sides, cx);
+            self.waits = self.size.period > 0 && self.iteration.is_multiple_of(self.size.period);
+            if self.waits {
+                cx.at_sync();
+            }
         }
     }
 
     fn report(&self, cx: &mut Context<'_, Self>) {
-        let sum: f64 = self.cells.iter().sum();
-        let squares: f64 = self.cells.iter().map(|cell| cell * cell).sum();
         let to = cx.reply_to(cx.array().at([0, 0, 0]));
+        let [sum, squares] = self.cells.iter().fold([0.0; 2], |[sum, squares], c| [sum + c, squares + c * c]);
         cx.contribute([sum, squares], Op::Gather, to);
     }
 }
@@ -136,13 +142,18 @@ impl Object for Block {
         for (x, y) in (1..=n).flat_map(|x| (1..=n).map(move |y| (bx + x, by + y))) {
             cells.extend((1..=n).map(|z| ((x * 7 + y * 5 + (bz + z) * 3) % 11) as f64));
         }
-        Self { size, n, cells: Bulk(cells), iteration: 0, faces: Vec::new(), began: None }
+        Self { size, n, cells: Bulk(cells), iteration: 0, faces: Vec::new(), waits: true, began: None }
+    }
+
+    fn resume(&mut self, cx: &mut Context<'_, Self>) {
+        self.waits = false;
+        self.go_on(cx);
     }
 }
 
 impl Entry<Start> for Block {
     fn call(&mut self, _: Start, cx: &mut Context<'_, Self>) {
-        self.began = Some(SystemTime::now());
+        (self.began, self.waits) = (Some(SystemTime::now()), false);
         let mut sides = self.no_sides();
         for (x, plane) in self.cells.chunks_exact(self.n.pow(2)).enumerate() {
             add_plane(&mut sides, x, self.n, plane);
@@ -155,21 +166,18 @@ impl Entry<Start> for Block {
 impl Entry<Face> for Block {
     fn call(&mut self, face: Face, cx: &mut Context<'_, Self>) {
         self.faces.push(face);
-        if self.began.is_some() {
-            self.go_on(cx);
-        }
+        self.go_on(cx);
     }
 }
 
 impl Entry<Reduced> for Block {
     fn call(&mut self, result: Reduced, cx: &mut Context<'_, Self>) {
         let Values::Gathered(all) = result.values else { return cx.exit(1) };
-        let mut sums = [0.0, 0.0];
-        for (_, values) in &all {
-            let Values::F64(values) = values else { return cx.exit(1) };
-            sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
-        }
-        println!("sum of all cells: {:.6}, of their squares: {:.6}", sums[0], sums[1]);
+        let value = |at: usize| {
+            move |(_, values): &(_, Values)| if let Values::F64(v) = values { v[at] } else { 0.0 }
+        };
+        let [sum, squares] = [0, 1].map(|at| all.iter().map(value(at)).sum::<f64>());
+        println!("sum of all cells: {sum:.6}, of their squares: {squares:.6}");
         let elapsed = self.began.and_then(|began| began.elapsed().ok()).unwrap_or_default();
         eprintln!("{:.3} ms an iteration", elapsed.as_secs_f64() * 1e3 / f64::from(self.size.iterations));
         cx.exit(0);
@@ -178,15 +186,16 @@ impl Entry<Reduced> for Block {
 
 fn main() -> ExitCode {
     let words: Vec<usize> = std::env::args().skip(1).filter_map(|w| w.parse().ok()).collect();
-    let [cells, blocks, steps] = std::array::from_fn(|i| words.get(i).copied().unwrap_or([32, 2, 20][i]));
+    let word = |(at, default)| words.get(at).copied().unwrap_or(default);
+    let [cells, blocks, steps, period] = [(0, 32), (1, 2), (2, 20), (3, 0)].map(word);
     if cells == 0 || blocks == 0 || steps == 0 || !cells.is_multiple_of(blocks) {
         eprintln!("error: {cells} cells are no multiple of {blocks} blocks; give CELLS BLOCKS ITERATIONS");
         return ExitCode::from(2);
     }
     let threads = std::env::var("THREADS").ok().and_then(|t| t.parse().ok()).unwrap_or(1);
     let program = Program::new().class::<Block>(|c| c.entry::<Start>().entry::<Face>().entry::<Reduced>());
+    let size = Size { cells, blocks, iterations: steps as u32, period: period as u32 };
     colony_runtime::main(program, &Options { threads, ..Options::default() }, move |cx| {
-        let size = Size { cells, blocks, iterations: steps as u32 };
         let array = cx.create_array::<Block>(&[blocks as u32; 3], size);
         cx.broadcast(array, Start);
     })

@@ -24,7 +24,7 @@ pub(crate) struct Broadcast {
 const BATCH: u64 = 16;
 
 /// The broadcasts of one array, on one PE.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Broadcasts {
     /// The number of the first one in the log.
     first: u64,
@@ -38,6 +38,12 @@ pub(crate) struct Broadcasts {
 }
 
 impl Broadcasts {
+    /// Of an array whose elements have run the first `count` broadcasts, on a job of `pes` PEs.
+    pub(crate) fn after(count: u64, pes: u32) -> Self {
+        let done = vec![count; pes as usize];
+        Self { first: count, log: VecDeque::new(), acknowledged: count, next: count, done }
+    }
+
     /// The number of the next broadcast that arrives here.
     pub(crate) fn count(&self) -> u64 {
         self.first + self.log.len() as u64

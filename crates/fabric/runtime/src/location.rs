@@ -112,6 +112,11 @@ impl Locations {
         (home != self.pe).then_some(home)
     }
 
+    /// All places known, for an image.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (Address, Place)> {
+        self.known.iter().map(|(address, place)| (*address, *place))
+    }
+
     /// The number of places known.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -10,9 +10,11 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::address::{Address, ArrayId};
+use crate::checkpoint::options::Period;
 use crate::core::{Core, Quiet, Reduced};
 use crate::index::ArrayIndex;
 use crate::message::{Message, Payload};
+use crate::parcel::{Parcel, System};
 use crate::reduction::{Callback, Op, Values};
 use crate::section::{Section, SectionKey};
 use crate::shape::{Map, Shape};
@@ -338,6 +340,11 @@ impl<'a, T> Context<'a, T> {
     /// Readmits an evacuated PE: the next load balancing gives it objects again.
     pub fn readmit(&mut self, pe: u32) {
         self.core.request_evacuation(pe, false);
+    }
+
+    /// Changes the period of checkpoints, or ends them. Without processes that can be replaced, no checkpoints are made.
+    pub fn checkpoint_every(&mut self, period: Option<Period>) {
+        self.core.post(0, Parcel::System(System::CheckpointEvery { period }));
     }
 
     /// Ends the program on all PEs. The exit code of the job is `code`.

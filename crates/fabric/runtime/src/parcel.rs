@@ -6,6 +6,8 @@ use zerocopy::byteorder::little_endian::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::address::{Address, ArrayId};
+use crate::checkpoint::options::Period;
+use crate::checkpoint::store::Name;
 use crate::class::AnyObject;
 use crate::index::Index;
 use crate::ledger::Ledger;
@@ -97,6 +99,15 @@ pub(crate) struct Loads {
     pub(crate) wall: f64,
 }
 
+/// The progress of a PE's image.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) enum Saved {
+    /// The PE has its own copy of so many bytes. `can_write`: it has written the one before to the second level.
+    Own { bytes: u64, can_write: bool },
+    /// The buddy has the second copy.
+    Second,
+}
+
 /// A message of the runtime itself.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum System {
@@ -164,6 +175,21 @@ pub(crate) enum System {
     Evacuate { away: bool },
     /// A PE has been evacuated, or readmitted.
     Away { pe: u32, away: bool },
+    /// Makes the image of the PE in a checkpoint, at the end of a round of load balancing.
+    Capture { number: u64, round: u64 },
+    /// The buddy has taken some parts, and asks for as many more.
+    PartsTaken { name: Name },
+    /// A PE has begun to send its image, or its buddy has all of it: for PE 0.
+    Saved { number: u64, saved: Saved },
+    /// An image cannot be made or kept: for PE 0.
+    Refuse { number: u64, why: String },
+    /// The checkpoint is complete: older ones are dropped, and the round ends. With `to_disk`, images are written to the
+    /// second level.
+    Commit { number: u64, round: u64, to_disk: bool },
+    /// The checkpoint is not made: the round ends.
+    Abandon { number: u64, round: u64 },
+    /// Changes the period of checkpoints: for PE 0.
+    CheckpointEvery { period: Option<Period> },
     /// The number of the run, for its time line.
     Run { run: u64 },
     /// Ends the program.
@@ -219,6 +245,67 @@ struct RawEnvelope {
 const MESSAGE: u8 = 1;
 const MOVED: u8 = 2;
 const SYSTEM: u8 = 3;
+/// A [`Part`], which is no [`Parcel`]: its bytes go from an image into a frame, and from a frame into an image.
+pub(crate) const PART: u8 = 4;
+
+/// A part of an image, for the buddy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part<'a> {
+    pub(crate) name: Name,
+    /// The part's place in the image.
+    pub(crate) at: u64,
+    /// Bytes of the image.
+    pub(crate) length: u64,
+    /// The checksum of the image up to the end of this part.
+    pub(crate) checksum: u32,
+    pub(crate) bytes: &'a [u8],
+}
+
+/// The bytes of a [`Part`] before those of the image.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawPart {
+    number: U64,
+    pe: U32,
+    at: U64,
+    length: U64,
+    checksum: U32,
+}
+
+impl Part<'_> {
+    /// Appends the part to a frame, for a PE of the process that it goes to.
+    pub(crate) fn encode(&self, local: u16, into: &mut Vec<u8>) -> Result<(), Malformed> {
+        let Self { name: (number, pe), at, length, checksum, bytes } = *self;
+        let part = RawPart {
+            number: number.into(),
+            pe: pe.into(),
+            at: at.into(),
+            length: length.into(),
+            checksum: checksum.into(),
+        };
+        let size = size_of::<RawPart>() + bytes.len();
+        let size = u32::try_from(size).map_err(|_| Malformed::new("a part of an image", "is too long"))?;
+        let head = RawParcel { length: size.into(), local: local.into(), kind: PART };
+        into.reserve(size_of::<RawParcel>() + size as usize);
+        into.extend_from_slice(head.as_bytes());
+        into.extend_from_slice(part.as_bytes());
+        into.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// The part in the bytes of a parcel of kind [`PART`].
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Part<'_>, Malformed> {
+        let (head, bytes) = RawPart::ref_from_prefix(bytes)
+            .map_err(|_| Malformed::new("a part of an image", "ends inside its head"))?;
+        Ok(Part {
+            name: (head.number.get(), head.pe.get()),
+            at: head.at.get(),
+            length: head.length.get(),
+            checksum: head.checksum.get(),
+            bytes,
+        })
+    }
+}
 
 /// Packs the content of a message.
 pub(crate) type PackPayload<'a> = &'a dyn Fn(&Envelope, &mut Vec<u8>) -> Result<(), Malformed>;
@@ -353,5 +440,33 @@ pub(crate) fn decode(encoded: Encoded<'_>, unpack_payload: UnpackPayload<'_>) ->
         }
         SYSTEM => Ok(Parcel::System(unpack(encoded.bytes)?)),
         kind => Err(Malformed::new("a parcel", format!("is of kind {kind}, which does not exist"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_part_of_an_image_is_decoded_as_it_was_encoded(
+            name: Name, at: u64, length: u64, checksum: u32, bytes in prop::collection::vec(any::<u8>(), 0..50),
+        ) {
+            let part = Part { name, at, length, checksum, bytes: &bytes };
+            let mut frame = vec![];
+            part.encode(3, &mut frame).expect("short");
+            part.encode(4, &mut frame).expect("short");
+            let (local, encoded, rest) = split(&frame).expect("whole");
+            prop_assert_eq!((local, encoded.kind), (3, PART));
+            prop_assert_eq!(Part::decode(encoded.bytes), Ok(part));
+            prop_assert_eq!(split(rest).map(|(local, _, rest)| (local, rest.len())), Ok((4, 0)));
+        }
+
+        #[test]
+        fn no_bytes_of_a_part_panic(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+            let _ = Part::decode(&bytes);
+        }
     }
 }

@@ -172,7 +172,7 @@ impl Partial {
 }
 
 /// The reductions of one array, on one PE.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reductions {
     /// The combined contributions, by the reduction's number.
     partial: BTreeMap<u64, Partial>,
@@ -186,6 +186,17 @@ pub struct Reductions {
 }
 
 impl Reductions {
+    /// The same without the elements here, for an image: they enter again where the image is restored.
+    #[must_use]
+    pub fn without_elements(&self) -> Self {
+        Self { next: BTreeMap::new(), ..self.clone() }
+    }
+
+    /// The parts that are not complete, by their reductions' numbers.
+    pub(crate) fn parts(self) -> impl Iterator<Item = (u64, Partial)> {
+        self.partial.into_iter()
+    }
+
     /// An element is here that contributes to `next` next.
     pub fn enter(&mut self, next: u64) {
         *self.next.entry(next).or_default() += 1;

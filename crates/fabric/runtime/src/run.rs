@@ -7,8 +7,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use crate::balancer::BalanceReport;
+use crate::checkpoint::buddies::buddies;
+use crate::checkpoint::disk::{Complete, Folder};
+use crate::checkpoint::options::{CheckpointOptions, RESTART};
+use crate::checkpoint::recovery::{Agreed, Layout, Origin, agree};
+use crate::checkpoint::store::Store;
 use crate::class::Classes;
-use crate::core::{Core, Counts, Failure};
+use crate::core::{CheckpointReport, Checkpoints, Core, Counts, Failure};
 use crate::object::Context;
 use crate::options::Options;
 use crate::parcel::System;
@@ -16,7 +21,7 @@ use crate::port::{Mail, Port, Remote};
 use crate::program::Program;
 use crate::scheduler;
 use crate::track::{Shared, Track};
-use crate::transport::{Single, Transport};
+use crate::transport::{Single, Transport, TransportError};
 
 /// The program's beginning, as a receiver of messages it is none.
 #[derive(Debug)]
@@ -29,8 +34,12 @@ pub struct Outcome {
     pub code: u8,
     /// Counts of each PE of this process.
     pub counts: Vec<Counts>,
-    /// Load balancing, in the process of PE 0.
+    /// Load balancing, in the process of PE 0, since the last recovery.
     pub balance: Vec<BalanceReport>,
+    /// Checkpoints, in the process of PE 0, since the last recovery.
+    pub checkpoints: Vec<CheckpointReport>,
+    /// How many times ranks have been replaced.
+    pub generation: u32,
 }
 
 /// A program that did not end by `exit`.
@@ -42,25 +51,30 @@ pub enum RunError {
     /// Another process has failed, and has said why.
     #[error("{0}")]
     Lost(String),
+    /// A process died before the first checkpoint, so the program begins anew, in a new process: this one has to end with
+    /// exit code 142, for the launcher.
+    #[error("a process died before the first checkpoint: the program begins anew")]
+    Again,
 }
 
 /// The program's beginning.
 type Begin = Box<dyn FnOnce(&mut Context<'_, Main>) + Send>;
 
 /// The end of a PE: its result and its counts.
+#[derive(Default)]
 struct Ended {
     failure: Option<Failure>,
     exit: Option<u8>,
     counts: Counts,
     balance: Vec<BalanceReport>,
+    checkpoints: Vec<CheckpointReport>,
     track: Option<Track>,
 }
 
 impl Ended {
     /// A failure beside those of the PEs.
     fn failed(failure: Failure) -> Self {
-        let failure = Some(failure);
-        Self { failure, exit: None, counts: Counts::default(), balance: Vec::new(), track: None }
+        Self { failure: Some(failure), ..Self::default() }
     }
 }
 
@@ -84,24 +98,37 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a text")
 }
 
+/// The beginning of a PE in one generation of the job.
+struct Start {
+    /// The program's beginning, on PE 0 of a job that begins.
+    begin: Option<Begin>,
+    /// The state from which the PE goes on.
+    origin: Origin<u64>,
+    /// Frames that other ranks have sent to this process before it goes on.
+    early: Vec<(u32, Vec<u8>)>,
+}
+
 /// Runs one PE.
-fn run_pe(
-    port: Port,
-    classes: &'static Classes<Core>,
-    options: &Options,
-    recording: Option<Arc<Shared>>,
-    main: Option<Begin>,
-) -> (Ended, Remote) {
+fn run_pe(process: &Process, port: Port, checkpoints: Checkpoints, mut start: Start) -> (Ended, Remote) {
     let is_first = port.pe.is_multiple_of(port.threads);
-    let track = Track::new(recording, port.pe, is_first, classes);
-    let mut core = Core::new(port, classes, options, track);
+    let track = Track::new(process.recording.clone(), port.pe, is_first, process.classes);
+    let mut core = Core::new(port, process.classes, &process.options, checkpoints, track);
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         if core.pe() == 0 && core.track.is_on() {
             let run = core.track.run;
             core.post_to_others(|| System::Run { run });
         }
-        if let Some(main) = main {
-            main(&mut Context::new(&mut core, None));
+        match start.origin {
+            Origin::Memory(number) => core.restore(number),
+            Origin::Disk(checkpoint) => core.restore_from_disk(&checkpoint),
+            Origin::Anew => {
+                if let Some(begin) = start.begin.take() {
+                    begin(&mut Context::new(&mut core, None));
+                }
+            }
+        }
+        for (from, frame) in std::mem::take(&mut start.early) {
+            core.take_frame(from, &frame);
         }
         scheduler::run(&mut core);
     }));
@@ -114,9 +141,11 @@ fn run_pe(
             let _ = sibling.send(Mail::Stop);
         }
     }
-    let Core { failure, exit, counts, balancer, port, mut track, .. } = core;
+    core.checkpoints.finish();
+    let Core { failure, exit, counts, balancer, checkpoints, port, mut track, .. } = core;
     track.end();
-    (Ended { failure, exit, counts, balance: balancer.reports, track: Some(track) }, port.remote)
+    let (balance, checkpoints) = (balancer.reports, checkpoints.reports);
+    (Ended { failure, exit, counts, balance, checkpoints, track: Some(track) }, port.remote)
 }
 
 /// Runs a program in this process, which is one rank of `transport`. `main` is called on PE 0.
@@ -135,77 +164,46 @@ pub fn run_on(
 /// The same, and calls `report` with a failure of this process before the other processes are told to end: MPI ends
 /// this one too, so that nothing can be reported after.
 ///
+/// If the launcher replaces ranks that die, all ranks go on from the last checkpoint, as often as that happens.
+///
 /// # Errors
 /// As [`run_on`].
 pub fn run_and_report(
     program: Program,
     options: &Options,
-    transport: Box<dyn Transport>,
+    mut transport: Box<dyn Transport>,
     main: impl FnOnce(&mut Context<'_, Main>) + Send + 'static,
     report: impl FnOnce(&str),
 ) -> Result<Outcome, RunError> {
     let classes: &'static Classes<Core> = Box::leak(Box::new(program.into_classes()));
-    let threads = options.threads.max(1);
-    let (rank, ranks) = (transport.rank(), transport.size());
-    let pes = ranks * threads;
-    let mut transport = transport;
-    let options = match options.with_environment(pes) {
-        Ok(options) => options,
+    let mut process = match Process::new(options, classes, &*transport) {
+        Ok(process) => process,
         Err(text) => return Err(refuse_environment(text, &mut *transport, report)),
     };
-    let options = &options;
-    let recording = options.timeline.clone().map(Shared::begin);
-    let process = Process { rank, pes, classes, recording };
-    let recording = process.recording.clone();
-    let mut main: Option<Begin> = if rank == 0 { Some(Box::new(main)) } else { None };
-    if threads == 1 {
-        let port = Port::new(rank, (pes, 1), Vec::new(), None, Remote::Own(transport));
-        return match run_pe(port, classes, options, recording, main) {
-            (ended, Remote::Own(mut transport)) => process.end(vec![ended], &mut *transport, report),
-            (ended, Remote::Thread(_)) => process.end(vec![ended], &mut Single, report),
-        };
+    let mut main: Option<Begin> = if process.rank == 0 { Some(Box::new(main)) } else { None };
+    let mut has_died = false;
+    loop {
+        let mut start = Start { begin: None, origin: Origin::Anew, early: Vec::new() };
+        if has_died || transport.generation() > 0 {
+            let agreed =
+                process.recover(&mut *transport, has_died).map_err(|e| RunError::Lost(e.to_string()))?;
+            (start.origin, start.early) = (agreed.origin, agreed.early);
+        } else if let Some(checkpoint) = process.restart.clone() {
+            start.origin = Origin::Disk(checkpoint);
+        }
+        if start.origin == Origin::Anew {
+            start.begin = main.take();
+            if process.rank == 0 && start.begin.is_none() {
+                return Err(RunError::Again);
+            }
+        }
+        let ended;
+        (ended, transport) = process.run_generation(transport, start);
+        match process.conclude(ended, &mut *transport) {
+            Conclusion::Ended(outcome) => return process.end(outcome, &mut *transport, report),
+            Conclusion::Died => has_died = true,
+        }
     }
-    let (senders, receivers): (Vec<Sender<Mail>>, Vec<Receiver<Mail>>) =
-        (0..threads).map(|_| channel()).unzip();
-    let (frames, outgoing) = channel();
-    let ended = std::thread::scope(|scope| {
-        let mut handles = Vec::new();
-        let mut refused = None;
-        for (local, inbox) in receivers.into_iter().enumerate() {
-            let (siblings, frames) = (senders.clone(), frames.clone());
-            let pe = rank * threads + local as u32;
-            let (main, recording) = (main.take(), recording.clone());
-            let run = move || {
-                let port = Port::new(pe, (pes, threads), siblings, Some(inbox), Remote::Thread(frames));
-                run_pe(port, classes, options, recording, main).0
-            };
-            match std::thread::Builder::new().spawn_scoped(scope, run) {
-                Ok(handle) => handles.push(handle),
-                Err(error) => {
-                    refused = Some(no_thread((local, threads), &error, &*transport));
-                    break;
-                }
-            }
-        }
-        drop(frames);
-        let network = match refused {
-            None => scheduler::run_transport(&mut *transport, &outgoing, &senders),
-            Some(failure) => Err(failure),
-        };
-        if network.is_err() {
-            for sender in &senders {
-                let _ = sender.send(Mail::Stop);
-            }
-        }
-        drop(outgoing);
-        let mut ended: Vec<Ended> = handles.into_iter().filter_map(|h| h.join().ok()).collect();
-        if let Err(failure) = network {
-            ended.insert(0, Ended::failed(failure));
-        }
-        ended
-    });
-    drop(recording);
-    process.end(ended, &mut *transport, report)
 }
 
 /// Ends the job because of a wrong variable. All ranks find it, so rank 0 reports it; another rank does if rank 0 has not
@@ -223,15 +221,204 @@ fn refuse_environment(text: String, transport: &mut dyn Transport, report: impl 
     RunError::Program(text)
 }
 
+/// The outcome of one generation.
+enum Conclusion {
+    /// The program has ended, or has failed.
+    Ended(Vec<Ended>),
+    /// A rank has died, and is replaced.
+    Died,
+}
+
 /// A process of the job.
 struct Process {
     rank: u32,
-    pes: u32,
+    ranks: u32,
+    options: Options,
     classes: &'static Classes<Core>,
     recording: Option<Arc<Shared>>,
+    store: Store,
+    /// The buddy of each rank. Empty if there are no checkpoints in memory.
+    buddies: Vec<u32>,
+    /// The checkpoint on disk from which the job begins.
+    restart: Option<Complete>,
 }
 
 impl Process {
+    fn new(
+        options: &Options,
+        classes: &'static Classes<Core>,
+        transport: &dyn Transport,
+    ) -> Result<Self, String> {
+        let (rank, ranks) = (transport.rank(), transport.size());
+        let options = options.with_environment(ranks * options.threads.max(1))?;
+        let options = Options { threads: options.threads.max(1), ..options };
+        let recording = options.timeline.clone().map(Shared::begin);
+        let (store, buddies) = (Store::default(), Vec::new());
+        let mut process = Self { rank, ranks, options, classes, recording, store, buddies, restart: None };
+        process.choose_buddies(transport)?;
+        if transport.generation() == 0 {
+            process.look_for_checkpoint()?;
+        }
+        Ok(process)
+    }
+
+    /// Looks for the checkpoint from which the job begins. A job that begins anew does not write among the checkpoints of
+    /// another.
+    fn look_for_checkpoint(&mut self) -> Result<(), String> {
+        let disk = self.options.checkpoint.as_ref().and_then(|options| options.disk.clone());
+        if let Some(folder) = &self.options.restart {
+            self.restart = Folder(folder.clone()).newest().map_err(|e| format!("{RESTART}: {e}"))?;
+            if self.restart.is_none() && self.rank == 0 {
+                let folder = folder.display();
+                eprintln!("warning: {RESTART}: {folder} has no complete checkpoint; the program begins");
+            }
+        }
+        let Some(disk) = disk else { return Ok(()) };
+        if self.options.restart.as_ref() != Some(&disk)
+            && !Folder(disk.clone()).is_empty().map_err(|e| e.to_string())?
+        {
+            return Err(format!(
+                "{} has checkpoints of another job; restart from them by {RESTART}={0}, or use another folder",
+                disk.display()
+            ));
+        }
+        Ok(())
+    }
+
+    /// Chooses the buddies of a generation: a replacement may be on another machine.
+    fn choose_buddies(&mut self, transport: &dyn Transport) -> Result<(), String> {
+        self.buddies = match &self.options.checkpoint {
+            Some(options) if options.memory && transport.can_rejoin() => {
+                buddies(transport.machines(), options.same_machine).map_err(|e| e.to_string())?
+            }
+            Some(options) if options.memory && CheckpointOptions::are_in_environment() => {
+                return Err(
+                    "COLONY_CHECKPOINT: ranks that die are not replaced, so checkpoints would be of no use: start the \
+                     program with `colony launch --restarts N`"
+                        .to_owned(),
+                );
+            }
+            _ => Vec::new(),
+        };
+        Ok(())
+    }
+
+    fn threads(&self) -> u32 {
+        self.options.threads
+    }
+
+    fn pes(&self) -> u32 {
+        self.ranks * self.threads()
+    }
+
+    /// Agrees with the other ranks on the checkpoint from which the job goes on, also if further ranks die meanwhile.
+    fn recover(&mut self, transport: &mut dyn Transport, has_died: bool) -> Result<Agreed, TransportError> {
+        let mut rejoins = has_died;
+        loop {
+            if rejoins {
+                transport.rejoin()?;
+                self.choose_buddies(transport).map_err(TransportError::Lost)?;
+            }
+            let layout = Layout { threads: self.threads(), buddies: &self.buddies };
+            let disk = || {
+                let folder = self.options.checkpoint.as_ref().and_then(|options| options.disk.clone());
+                // a folder that cannot be read has no checkpoint to go on from
+                folder.and_then(|folder| Folder(folder).newest().ok()?).or_else(|| self.restart.clone())
+            };
+            match agree(transport, &self.store, layout, &disk) {
+                Err(TransportError::Died(_)) => rejoins = true,
+                agreed => return agreed,
+            }
+        }
+    }
+
+    /// The checkpoints of a PE.
+    fn checkpoints(&self, pe: u32) -> Checkpoints {
+        let buddy =
+            self.buddies.get(self.rank as usize).map(|rank| rank * self.threads() + pe % self.threads());
+        Checkpoints::new(self.options.checkpoint.as_ref(), self.store.clone(), buddy)
+    }
+
+    /// Runs the PEs of this process until the program ends, or a rank fails.
+    fn run_generation(
+        &self,
+        transport: Box<dyn Transport>,
+        start: Start,
+    ) -> (Vec<Ended>, Box<dyn Transport>) {
+        if self.threads() > 1 {
+            let mut transport = transport;
+            return (self.run_threads(&mut *transport, start), transport);
+        }
+        let port = Port::new(self.rank, (self.pes(), 1), Vec::new(), None, Remote::Own(transport));
+        match run_pe(self, port, self.checkpoints(self.rank), start) {
+            (ended, Remote::Own(transport)) => (vec![ended], transport),
+            (ended, Remote::Thread(_)) => (vec![ended], Box::new(Single)),
+        }
+    }
+
+    fn run_threads(&self, transport: &mut dyn Transport, start: Start) -> Vec<Ended> {
+        let threads = self.threads();
+        let (senders, receivers): (Vec<Sender<Mail>>, Vec<Receiver<Mail>>) =
+            (0..threads).map(|_| channel()).unzip();
+        let (frames, outgoing) = channel();
+        let Start { mut begin, origin, early } = start;
+        std::thread::scope(|scope| {
+            let mut handles = Vec::new();
+            let mut refused = None;
+            for (local, inbox) in receivers.into_iter().enumerate() {
+                let (siblings, frames) = (senders.clone(), frames.clone());
+                let pe = self.rank * threads + local as u32;
+                let start = Start { begin: begin.take(), origin: origin.clone(), early: Vec::new() };
+                let run = move || {
+                    let remote = Remote::Thread(frames);
+                    let port = Port::new(pe, (self.pes(), threads), siblings, Some(inbox), remote);
+                    run_pe(self, port, self.checkpoints(pe), start).0
+                };
+                match std::thread::Builder::new().spawn_scoped(scope, run) {
+                    Ok(handle) => handles.push(handle),
+                    Err(error) => {
+                        refused = Some(no_thread((local, threads), &error, &*transport));
+                        break;
+                    }
+                }
+            }
+            drop(frames);
+            let network = match refused {
+                None => scheduler::run_transport(&mut *transport, early, &outgoing, &senders),
+                Some(failure) => Err(failure),
+            };
+            if network.is_err() {
+                for sender in &senders {
+                    let _ = sender.send(Mail::Stop);
+                }
+            }
+            drop(outgoing);
+            let mut ended: Vec<Ended> = handles.into_iter().filter_map(|h| h.join().ok()).collect();
+            if let Err(failure) = network {
+                ended.insert(0, Ended::failed(failure));
+            }
+            ended
+        })
+    }
+
+    /// Leaves the job, if the program has ended.
+    fn conclude(&self, mut ended: Vec<Ended>, transport: &mut dyn Transport) -> Conclusion {
+        let is_failure = |f: &Failure| matches!(f, Failure::Program(_));
+        let has_failed = ended.iter().any(|e| e.failure.as_ref().is_some_and(is_failure));
+        let has_died = ended.iter().any(|e| matches!(e.failure, Some(Failure::Died(_))));
+        if has_died && !has_failed {
+            return Conclusion::Died;
+        }
+        if ended.iter().all(|e| e.failure.is_none()) {
+            match transport.finish() {
+                Ok(()) => {}
+                Err(TransportError::Died(_)) => return Conclusion::Died,
+                Err(error) => ended.push(Ended::failed(Failure::Lost(error.to_string()))),
+            }
+        }
+        Conclusion::Ended(ended)
+    }
+
     /// Ends the process's part of the job.
     fn end(
         self,
@@ -254,10 +441,9 @@ impl Process {
                     transport.abort(1);
                     RunError::Program(text)
                 }
-                Failure::Lost(text) => RunError::Lost(text),
+                Failure::Lost(text) | Failure::Died(text) => RunError::Lost(text),
             });
         }
-        transport.finish().map_err(|e| RunError::Lost(e.to_string()))?;
         if let Err(text) = self.write(tracks) {
             report(&text);
             return Err(RunError::Program(text));
@@ -265,13 +451,15 @@ impl Process {
         Ok(Outcome {
             code: ended.iter().find_map(|e| e.exit).unwrap_or(0),
             counts: ended.iter().map(|e| e.counts).collect(),
-            balance: ended.into_iter().flat_map(|e| e.balance).collect(),
+            balance: ended.iter_mut().flat_map(|e| std::mem::take(&mut e.balance)).collect(),
+            checkpoints: ended.into_iter().flat_map(|e| e.checkpoints).collect(),
+            generation: transport.generation(),
         })
     }
 
     /// Writes the time line, if there is one.
     fn write(self, tracks: Vec<Track>) -> Result<(), String> {
-        let Self { rank, pes, classes, recording } = self;
-        recording.map_or(Ok(()), |recording| Shared::write(recording, (rank, pes), classes, tracks))
+        let (rank, pes, classes) = (self.rank, self.pes(), self.classes);
+        self.recording.map_or(Ok(()), |recording| Shared::write(recording, (rank, pes), classes, tracks))
     }
 }

@@ -53,6 +53,7 @@ pub(crate) fn run(core: &mut Core) {
             core.balance_step();
         }
         flush(core);
+        core.capture_if_due();
         if ran > 0 || arrived {
             idle.looks = 0;
             idle.since = None;
@@ -118,9 +119,9 @@ fn rest(core: &mut Core, idle: &mut Idle, due: Option<Instant>) {
     }
 }
 
-/// PE 0 asks for quiescence at once if an object wants to know, and after a second to find a program that hangs.
+/// PE 0 asks for quiescence at once if an object or a checkpoint waits for it, and after a second to find a program that hangs.
 fn look_for_quiescence(core: &mut Core, idle: &mut Idle, now: Instant, since: Instant) {
-    let wanted = !core.quiescence.callbacks.is_empty();
+    let wanted = !core.quiescence.callbacks.is_empty() || core.checkpoints.awaits_quiet();
     let interval = if wanted { Duration::from_micros(50) } else { HANG / 4 };
     if !wanted && now.duration_since(since) < HANG {
         return;
@@ -146,13 +147,18 @@ fn steal(core: &mut Core, idle: &mut Idle, now: Instant) {
     core.post(victim, Parcel::System(System::Steal { thief: pe }));
 }
 
-/// Passes on frames between the transport and the PEs of a process, until all of them have ended.
+/// Passes on frames between the transport and the PEs of a process, until all of them have ended. `early` frames have
+/// arrived before.
 pub(crate) fn run_transport(
     transport: &mut dyn crate::transport::Transport,
+    early: Vec<(u32, Vec<u8>)>,
     frames: &std::sync::mpsc::Receiver<(u32, Vec<u8>)>,
     siblings: &[std::sync::mpsc::Sender<crate::port::Mail>],
 ) -> Result<(), Failure> {
     use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
+    for (from, frame) in early {
+        pass_on(&frame, siblings).map_err(|error| Failure::Program(format!("rank {from} sent {error}")))?;
+    }
     let mut looks = 0;
     loop {
         let mut any = false;

@@ -4,7 +4,7 @@
 use std::process::{Command, Stdio};
 
 use crate::launch::{Launch, LaunchError};
-use crate::transport::sockets::{HOST, LAUNCHER, RANK, SECRET, SIZE};
+use crate::transport::sockets::entry::{HOST, LAUNCHER, RANK, RESTARTS, SECRET, SIZE};
 
 /// A word for a shell on another host.
 fn quoted(word: &str) -> String {
@@ -20,19 +20,23 @@ impl Launch {
         name.unwrap_or_else(|| "127.0.0.1".to_owned())
     }
 
-    /// A command for each rank, or one for all of them by Slurm.
-    pub(crate) fn commands(&self, launcher: &str) -> Result<Vec<Command>, LaunchError> {
-        if self.slurm {
-            return Ok(vec![self.by_slurm(launcher)?]);
-        }
-        (0..self.ranks).map(|rank| self.command(rank, launcher)).collect()
+    /// The number of commands: one a rank, or one for all ranks by Slurm.
+    pub(crate) fn commands(&self) -> u32 {
+        if self.slurm { 1 } else { self.ranks }
     }
 
-    fn command(&self, rank: u32, launcher: &str) -> Result<Command, LaunchError> {
+    /// The command that starts a rank, or all ranks by Slurm.
+    pub(crate) fn command(&self, rank: u32, launcher: &str) -> Result<Command, LaunchError> {
+        if self.slurm {
+            return self.by_slurm(launcher);
+        }
         let (rank, size) = (rank.to_string(), self.ranks.to_string());
         if self.hosts.is_empty() {
             let mut command = Command::new(&self.program);
             command.args(&self.arguments).envs([(LAUNCHER, launcher), (RANK, &rank), (SIZE, &size)]);
+            if self.restarts > 0 {
+                command.env(RESTARTS, "1");
+            }
             return Ok(command);
         }
         let turn: usize = rank.parse().unwrap_or(0);
@@ -63,13 +67,14 @@ impl Launch {
         Ok(command)
     }
 
-    /// What a shell on another host runs. The secret goes through standard input: arguments can be read by everyone on
+    /// The line that a shell on another host runs. The secret goes through standard input: arguments can be read by everyone on
     /// the host. `host` and `rank` are words of the shell.
     fn line(&self, launcher: &str, host: &str, rank: &str) -> Result<String, LaunchError> {
         let (launcher, size) = (quoted(launcher), self.ranks);
+        let restarts = if self.restarts > 0 { format!(" {RESTARTS}=1") } else { String::new() };
         let mut line = format!(
-            "IFS= read -r {SECRET}; export {SECRET} {HOST}={host} {LAUNCHER}={launcher} {RANK}={rank} {SIZE}={size}; \
-             exec"
+            "IFS= read -r {SECRET}; export {SECRET} {HOST}={host} {LAUNCHER}={launcher} {RANK}={rank} \
+             {SIZE}={size}{restarts}; exec"
         );
         for word in std::iter::once(&self.program).chain(&self.arguments) {
             let word = word

@@ -105,6 +105,11 @@ pub(crate) struct Local {
 }
 
 impl Local {
+    /// Goes on with a round that a checkpoint has ended with. The caller counts the objects by [`enter`](Self::enter).
+    pub(crate) fn restore(&mut self, round: u64) {
+        *self = Self { status: Status { round, ..Status::default() }, ..Self::default() };
+    }
+
     /// The round under way.
     pub(crate) fn round(&self) -> u64 {
         self.status.round
@@ -206,6 +211,11 @@ pub(crate) struct Detector {
 impl Detector {
     pub(crate) fn new(pes: u32) -> Self {
         Self { statuses: vec![None; pes as usize], ..Self::default() }
+    }
+
+    /// Goes on with a round.
+    pub(crate) fn restore(&mut self, round: u64) {
+        *self = Self { round, ..Self::new(self.statuses.len() as u32) };
     }
 
     /// A PE reports. Returns `true` for the first report of a round: the other PEs are to be called.

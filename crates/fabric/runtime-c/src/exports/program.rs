@@ -96,6 +96,8 @@ pub unsafe extern "C" fn colony_run(
             keep(&text);
             c_int::from(launch::LOST)
         }
+        // whatever the program would do after its run is for the process that takes the place of this one
+        Ok(Err(RunError::Again)) => std::process::exit(i32::from(launch::AGAIN)),
         Ok(Err(RunError::Program(text))) => {
             report(&text);
             1

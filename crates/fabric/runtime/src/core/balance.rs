@@ -5,7 +5,8 @@
 //!    anywhere or under way, the PEs' answers bring the loads of their objects.
 //! 2. PE 0 decides, and tells each PE which objects leave it and how many will arrive. An object that has left by then,
 //!    or that a future holds, stays: its PE tells the PE that waits for it.
-//! 3. A PE that has sent and received all of them says so to PE 0, which lets all objects resume.
+//! 3. A PE that has sent and received all of them says so to PE 0, which lets all objects resume, after a checkpoint if
+//!    one is due.
 //!
 //! Nothing of this runs inside an entry method: [`Core::balance_step`] is called between them.
 
@@ -162,6 +163,9 @@ impl Core {
         if self.balancer.migrated == self.pes() {
             self.balancer.migrated = 0;
             self.balancer.detector.end_round();
+            if self.checkpoints.is_due(round) {
+                return;
+            }
             for pe in 0..self.pes() {
                 self.post(pe, Parcel::System(System::Resume { round }));
             }

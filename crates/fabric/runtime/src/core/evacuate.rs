@@ -29,6 +29,13 @@ pub(crate) struct Evacuation {
 }
 
 impl Evacuation {
+    /// Goes on with the PEs that were evacuated in a checkpoint, on PE `pe`.
+    pub(crate) fn restore(&mut self, away: BTreeSet<u32>, pe: u32) {
+        self.is_away = away.contains(&pe);
+        self.away = away;
+        self.look_again();
+    }
+
     /// Returns `true` if this PE is evacuated.
     pub(crate) fn is_away(&self) -> bool {
         self.is_away

@@ -4,7 +4,9 @@
 mod arrays;
 mod balance;
 mod broadcast;
+mod checkpoint;
 mod evacuate;
+mod image;
 mod migrate;
 mod quiet;
 mod run;
@@ -37,6 +39,8 @@ use crate::shape::{Map, Shape};
 use crate::track::Track;
 
 pub use broadcast::Reduced;
+pub use checkpoint::CheckpointReport;
+pub(crate) use checkpoint::Checkpoints;
 pub use quiet::Quiet;
 
 /// Why a PE cannot go on.
@@ -48,6 +52,9 @@ pub(crate) enum Failure {
     /// Another process has failed and reported it.
     #[error("{0}")]
     Lost(String),
+    /// Another process has died without a word, and is replaced.
+    #[error("{0}")]
+    Died(String),
 }
 
 impl From<crate::transport::TransportError> for Failure {
@@ -55,6 +62,7 @@ impl From<crate::transport::TransportError> for Failure {
     fn from(error: crate::transport::TransportError) -> Self {
         match error {
             crate::transport::TransportError::Lost(text) => Self::Lost(text),
+            crate::transport::TransportError::Died(text) => Self::Died(text),
             error => Self::Program(error.to_string()),
         }
     }
@@ -149,6 +157,7 @@ pub(crate) struct Core {
     /// At a section's root: its reductions.
     sections: FxHashMap<SectionName, Reductions>,
     pub(crate) evacuation: evacuate::Evacuation,
+    pub(crate) checkpoints: Checkpoints,
     pub(crate) running: Option<run::Running>,
     pub(crate) quiescence: Quiescence,
     pub(crate) balancer: crate::balancer::Balancer,
@@ -166,6 +175,7 @@ impl Core {
         port: Port,
         classes: &'static Classes<Core>,
         options: &crate::options::Options,
+        checkpoints: Checkpoints,
         track: Track,
     ) -> Self {
         let pe = port.pe;
@@ -186,6 +196,7 @@ impl Core {
             outgoing: Outgoing::default(),
             next_array: 0,
             evacuation: evacuate::Evacuation::default(),
+            checkpoints,
             section_parts: FxHashMap::default(),
             sections: FxHashMap::default(),
             running: None,

@@ -40,7 +40,11 @@ impl Core {
     }
 
     pub(crate) fn take_counts(&mut self, wave: u64, counts: Wave) {
-        if self.quiescence.answer(wave, counts) != Verdict::Quiet {
+        let verdict = self.quiescence.answer(wave, counts);
+        if self.checkpoints.awaits_quiet() {
+            return self.begin_checkpoint(verdict);
+        }
+        if verdict != Verdict::Quiet {
             return;
         }
         let callbacks = std::mem::take(&mut self.quiescence.callbacks);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The way of a message: from a sender, over PEs, to an object.
 
-use super::{Core, Ready};
+use super::{Core, Failure, Ready};
 use crate::address::{Address, ArrayId};
 use crate::class::AnyObject;
 use crate::location::Route;
 use crate::message::{Envelope, Malformed, Payload, pack};
-use crate::parcel::{Encoded, Parcel, System, decode, encode};
+use crate::parcel::{Encoded, PART, Parcel, Part, System, decode, encode};
 use crate::port::Remote;
 use crate::track::NO_MESSAGE;
 
@@ -145,8 +145,8 @@ impl Core {
             }
             return self.port.give(pe, parcel);
         }
-        if let Err(error) = self.post_remote(pe, parcel) {
-            self.fail_program(error);
+        if let Err(failure) = self.post_remote(pe, parcel) {
+            self.fail(failure);
         }
     }
 
@@ -159,7 +159,7 @@ impl Core {
         }
     }
 
-    fn post_remote(&mut self, pe: u32, mut parcel: Parcel) -> Result<(), String> {
+    fn post_remote(&mut self, pe: u32, mut parcel: Parcel) -> Result<(), Failure> {
         let noted = match &mut parcel {
             Parcel::Message(envelope) if self.track.is_on() && envelope.id == NO_MESSAGE => {
                 envelope.id = self.track.next_message();
@@ -190,12 +190,13 @@ impl Core {
         };
         let frame = port.frame(rank);
         let before = frame.len();
-        encode(parcel, local, &pack_payload, &pack_state, frame).map_err(|e| e.to_string())?;
+        encode(parcel, local, &pack_payload, &pack_state, frame)
+            .map_err(|error| Failure::Program(error.to_string()))?;
         if let Some((id, array, entry)) = noted {
             let class = arrays.get(&array).map_or(u16::MAX, |array| array.class);
             track.sent(id, pe, (class, entry), frame.len() - before);
         }
-        port.flush_if_long(rank).map_err(|e| e.to_string())
+        port.flush_if_long(rank).map_err(Failure::from)
     }
 
     /// Takes the frames that have arrived. Returns `true` if there were any.
@@ -215,11 +216,7 @@ impl Core {
             return any;
         };
         self.port.is_polling = true;
-        let polled = transport.poll(&mut |from, frame| {
-            if let Err(error) = self.receive_frame(frame) {
-                self.fail_program(format!("rank {from} sent {error}"));
-            }
-        });
+        let polled = transport.poll(&mut |from, frame| self.take_frame(from, frame));
         self.port.is_polling = false;
         self.port.remote = Remote::Own(transport);
         match polled {
@@ -233,24 +230,40 @@ impl Core {
         match mail {
             crate::port::Mail::Parcel(parcel) => self.receive_counted(parcel),
             crate::port::Mail::Encoded(kind, bytes) => {
-                match decode(Encoded { kind, bytes: &bytes }, &|a, e, b| self.unpack_message(a, e, b)) {
-                    Ok(parcel) => self.receive_counted(parcel),
-                    Err(error) => self.fail_program(error),
+                if let Err(error) = self.receive_encoded(Encoded { kind, bytes: &bytes }) {
+                    self.fail_program(error);
                 }
             }
             crate::port::Mail::Stop => {
-                self.fail(super::Failure::Lost("another PE of this process has failed".to_owned()));
+                self.fail(Failure::Lost("another PE of this process has failed".to_owned()));
             }
+        }
+    }
+
+    /// Takes a frame of another rank.
+    pub(crate) fn take_frame(&mut self, from: u32, frame: &[u8]) {
+        if let Err(error) = self.receive_frame(frame) {
+            self.fail_program(format!("rank {from} sent {error}"));
         }
     }
 
     fn receive_frame(&mut self, mut frame: &[u8]) -> Result<(), Malformed> {
         while !frame.is_empty() {
             let (_, encoded, rest) = crate::parcel::split(frame)?;
-            let parcel = decode(encoded, &|a, e, b| self.unpack_message(a, e, b))?;
-            self.receive_counted(parcel);
+            self.receive_encoded(encoded)?;
             frame = rest;
         }
+        Ok(())
+    }
+
+    fn receive_encoded(&mut self, encoded: Encoded<'_>) -> Result<(), Malformed> {
+        if encoded.kind == PART {
+            self.quiescence.received += 1;
+            self.take_part(Part::decode(encoded.bytes)?);
+            return Ok(());
+        }
+        let parcel = decode(encoded, &|a, e, b| self.unpack_message(a, e, b))?;
+        self.receive_counted(parcel);
         Ok(())
     }
 

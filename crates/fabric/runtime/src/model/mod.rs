@@ -12,9 +12,11 @@
 //! | [`broadcasts`] | `Broadcasts` | `core/broadcast.rs`, `core/migrate.rs` |
 //! | [`reductions`] | `Reductions` | `core/broadcast.rs`, `core/migrate.rs` |
 //! | [`quiescence`] | `Quiescence` | `core/quiet.rs`, `scheduler.rs` |
+//! | [`checkpoints`] | `recovery::plan` | `core/checkpoint.rs`, `checkpoint/recovery.rs` |
 //! | [`sync`] | `Local`, `Detector`, `Turn` | `core/balance.rs`, `core/migrate.rs` |
 
 mod broadcasts;
+mod checkpoints;
 mod delivery;
 mod quiescence;
 mod reductions;

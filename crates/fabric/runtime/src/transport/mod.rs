@@ -23,6 +23,10 @@ pub enum TransportError {
         /// The system's answer.
         reason: String,
     },
+    /// A rank has died without a word, or is not reached any more. Ranks that [can be
+    /// replaced](Transport::can_rejoin) join the job again.
+    #[error("{0}")]
+    Died(String),
     /// The environment does not describe a job.
     #[error("{0}")]
     Environment(String),
@@ -68,6 +72,30 @@ pub trait Transport {
     /// # Errors
     /// [`TransportError`].
     fn finish(&mut self) -> Result<(), TransportError>;
+
+    /// Returns `true` if a launcher replaces ranks that die. Then a death is [`TransportError::Died`].
+    fn can_rejoin(&self) -> bool {
+        false
+    }
+
+    /// Joins the job again, with the replacements of ranks that have died. All ranks do. No frame sent before arrives
+    /// after.
+    ///
+    /// # Errors
+    /// [`TransportError`]; the job cannot go on.
+    fn rejoin(&mut self) -> Result<(), TransportError> {
+        Err(TransportError::Lost("this network cannot replace ranks".to_owned()))
+    }
+
+    /// How many times the ranks have joined the job again.
+    fn generation(&self) -> u32 {
+        0
+    }
+
+    /// The machine of each rank: an identifier that differs between machines. Empty if unknown.
+    fn machines(&self) -> &[String] {
+        &[]
+    }
 
     /// Ends all processes of the job with an exit code. Returns if it has told the others, or cannot.
     fn abort(&mut self, code: i32);

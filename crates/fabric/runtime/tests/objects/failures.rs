@@ -69,7 +69,7 @@ fn error(place: (u32, u32), main: fn(&mut Context<'_, Main>)) -> String {
     for outcome in outcomes {
         match outcome {
             Err(RunError::Program(text)) => programs.push(text),
-            Err(RunError::Lost(_)) => {}
+            Err(_) => {}
             Ok(outcome) => panic!("{place:?} ended with {outcome:?}"),
         }
     }

@@ -3,6 +3,7 @@
 
 mod balance;
 mod calls;
+mod checkpoint;
 mod evacuation;
 mod failures;
 mod groups;

@@ -5,6 +5,7 @@
 //! where it listens and which program it is. If all ranks run the same build, the launcher sends everyone's address, and
 //! every pair of ranks connects. The connection to the launcher stays: its end is the end of the job.
 
+pub(crate) mod entry;
 mod peer;
 mod secret;
 pub(crate) mod stream;
@@ -13,44 +14,22 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use serde::{Deserialize, Serialize};
 
+use self::entry::{DONE, Entry, Joined, LAUNCHER, Roster, failed};
 use self::peer::{Peer, State};
-use self::stream::{Listener, Stream, read_value, write_value};
+use self::stream::Stream;
 use super::{Transport, TransportError};
 
 pub use self::secret::Secret;
 
-/// Where the launcher listens.
-pub(crate) const LAUNCHER: &str = "COLONY_JOB";
-/// The job's secret.
-pub(crate) const SECRET: &str = "COLONY_JOB_SECRET";
-/// This rank, and the number of ranks.
-pub(crate) const RANK: &str = "COLONY_JOB_RANK";
-pub(crate) const SIZE: &str = "COLONY_JOB_SIZE";
-/// The name under which other hosts reach this one.
-pub(crate) const HOST: &str = "COLONY_JOB_HOST";
-
-/// The longest wait for the launcher and for other ranks while a job begins.
-const BEGIN: Duration = Duration::from_secs(60);
 /// The longest wait for other ranks while a job ends.
 const END: Duration = Duration::from_secs(10);
-
-/// A rank's first message to the launcher.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Hello {
-    pub(crate) rank: u32,
-    pub(crate) address: String,
-    pub(crate) build: String,
-}
-
-/// The launcher's answer to every rank: the ranks' addresses, or the reason why there is no job.
-pub(crate) type Table = Result<Vec<String>, String>;
 
 /// A rank of a job on sockets.
 #[derive(Debug)]
 pub struct Sockets {
-    rank: u32,
+    entry: Entry,
+    roster: Roster,
     /// By rank; none for this one.
     peers: Vec<Option<Peer>>,
     launcher: Stream,
@@ -60,22 +39,6 @@ pub struct Sockets {
 }
 
 const LAUNCHER_KEY: u64 = u64::MAX;
-
-fn failed(doing: impl Into<String>) -> impl FnOnce(io::Error) -> TransportError {
-    let doing = doing.into();
-    move |e| TransportError::Failed { doing, reason: e.to_string() }
-}
-
-fn variable(name: &'static str) -> Result<String, TransportError> {
-    std::env::var(name).map_err(|_| {
-        TransportError::Environment(format!("{name} is not set; start the program with colony launch"))
-    })
-}
-
-fn number(name: &'static str) -> Result<u32, TransportError> {
-    let text = variable(name)?;
-    text.parse().map_err(|_| TransportError::Environment(format!("{name} is `{text:.40}`, not a number")))
-}
 
 impl Sockets {
     /// Returns `true` if a launcher has started this process.
@@ -90,45 +53,34 @@ impl Sockets {
     /// [`TransportError`]: the environment is wrong, the launcher or a rank is not reached within a minute, another
     /// rank is another program, or somebody does not know the secret.
     pub fn join() -> Result<Self, TransportError> {
-        let (rank, size) = (number(RANK)?, number(SIZE)?);
-        if rank >= size {
-            return Err(TransportError::Environment(format!(
-                "{RANK} is {rank}, and the job has {size} ranks"
-            )));
-        }
-        let launcher = variable(LAUNCHER)?;
-        let secret = Secret::from_hex(&variable(SECRET)?)
-            .ok_or_else(|| TransportError::Environment(format!("{SECRET} is not 64 hexadecimal digits")))?;
-        let listener = if launcher.starts_with("unix:") {
-            Listener::unix()
-        } else {
-            Listener::tcp(&std::env::var(HOST).unwrap_or_else(|_| "127.0.0.1".to_owned()))
-        }
-        .map_err(failed("listening for other ranks"))?;
-        let hello = Hello { rank, address: listener.address(), build: crate::build::id() };
-        let (control, table) =
-            greet(&launcher, &secret, &hello).map_err(failed("joining the job at its launcher"))?;
-        let table = table.map_err(TransportError::Environment)?;
-        if table.len() != size as usize {
-            return Err(TransportError::Environment(format!("{} addresses of {size} ranks", table.len())));
-        }
-        let peers =
-            connect_all(rank, &table, &listener, &secret).map_err(failed("connecting to the other ranks"))?;
-        Self::with(rank, peers, control).map_err(failed("preparing the connections"))
+        let entry = Entry::from_environment()?;
+        let joined = entry.join()?;
+        Self::with(entry, joined)
     }
 
-    fn with(rank: u32, peers: Vec<Option<Peer>>, launcher: Stream) -> io::Result<Self> {
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        for (number, peer) in peers.iter().enumerate() {
-            let Some(peer) = peer else { continue };
-            peer.stream.set_timeout(None)?;
-            peer.stream.set_nonblocking(true)?;
-            epoll.add(&peer.stream, EpollEvent::new(EpollFlags::EPOLLIN, number as u64))?;
+    fn with(entry: Entry, joined: Joined) -> Result<Self, TransportError> {
+        let Joined { roster, peers, launcher } = joined;
+        let epoll = watch(&peers, &launcher, entry.restarts).map_err(failed("preparing the connections"))?;
+        Ok(Self { entry, roster, peers, launcher, epoll, has_output: false })
+    }
+
+    /// The loss of a rank that is not reported by that rank.
+    fn death(&self, text: String) -> TransportError {
+        if self.entry.restarts { TransportError::Died(text) } else { TransportError::Lost(text) }
+    }
+
+    /// A broken connection is the loss of a rank.
+    fn lost_or(&self, rank: usize, error: &io::Error) -> TransportError {
+        use io::ErrorKind::{BrokenPipe, ConnectionReset, HostUnreachable, NetworkUnreachable, TimedOut};
+        match error.kind() {
+            BrokenPipe | ConnectionReset | TimedOut | HostUnreachable | NetworkUnreachable => {
+                self.death(format!("rank {rank} has ended"))
+            }
+            _ => TransportError::Failed {
+                doing: format!("exchanging messages with rank {rank}"),
+                reason: error.to_string(),
+            },
         }
-        launcher.set_timeout(None)?;
-        launcher.set_nonblocking(true)?;
-        epoll.add(&launcher, EpollEvent::new(EpollFlags::EPOLLIN, LAUNCHER_KEY))?;
-        Ok(Self { rank, peers, launcher, epoll, has_output: false })
     }
 
     /// Writes what the connections take.
@@ -137,14 +89,17 @@ impl Sockets {
             return Ok(());
         }
         self.has_output = false;
+        let mut broken = None;
         for (rank, peer) in self.peers.iter_mut().enumerate() {
             let Some(peer) = peer else { continue };
             if !peer.is_drained() && peer.state == State::Open {
-                peer.write().map_err(|e| lost_or(rank, &e))?;
+                if let Err(error) = peer.write() {
+                    broken.get_or_insert((rank, error));
+                }
                 self.has_output |= !peer.is_drained();
             }
         }
-        Ok(())
+        broken.map_or(Ok(()), |(rank, error)| Err(self.lost_or(rank, &error)))
     }
 
     fn launcher_ended(&mut self) -> bool {
@@ -158,81 +113,27 @@ impl Sockets {
     }
 }
 
-/// A broken connection is the loss of a rank.
-fn lost_or(rank: usize, error: &io::Error) -> TransportError {
-    match error.kind() {
-        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
-            TransportError::Lost(format!("rank {rank} has ended"))
+/// An epoll instance that reports frames of the peers and the end of the launcher's connection.
+fn watch(peers: &[Option<Peer>], launcher: &Stream, restarts: bool) -> io::Result<Epoll> {
+    let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+    for (number, peer) in peers.iter().enumerate() {
+        let Some(peer) = peer else { continue };
+        peer.stream.set_timeout(None)?;
+        peer.stream.set_nonblocking(true)?;
+        if restarts {
+            peer.stream.detect_loss()?;
         }
-        _ => TransportError::Failed {
-            doing: format!("exchanging messages with rank {rank}"),
-            reason: error.to_string(),
-        },
+        epoll.add(&peer.stream, EpollEvent::new(EpollFlags::EPOLLIN, number as u64))?;
     }
-}
-
-/// Says hello to the launcher, and gets everyone's addresses.
-fn greet(launcher: &str, secret: &Secret, hello: &Hello) -> io::Result<(Stream, Table)> {
-    let mut control = Stream::connect(launcher)?;
-    control.set_timeout(Some(BEGIN))?;
-    secret.prove(&mut control, 0)?;
-    write_value(&mut control, hello)?;
-    let table = read_value(&mut control)?;
-    Ok((control, table))
-}
-
-/// Connects to the ranks below, and takes connections of those above.
-fn connect_all(
-    rank: u32,
-    table: &[String],
-    listener: &Listener,
-    secret: &Secret,
-) -> io::Result<Vec<Option<Peer>>> {
-    let mut peers: Vec<Option<Peer>> = table.iter().map(|_| None).collect();
-    for below in 0..rank as usize {
-        let mut stream = Stream::connect(&table[below])?;
-        stream.set_timeout(Some(BEGIN))?;
-        secret.prove(&mut stream, 0)?;
-        write_value(&mut stream, &rank)?;
-        peers[below] = Some(Peer::new(stream));
-    }
-    let mut missing = table.len() - rank as usize - 1;
-    let began = Instant::now();
-    while missing > 0 {
-        wait_readable(listener, BEGIN.saturating_sub(began.elapsed()))?;
-        let mut stream = listener.accept()?;
-        stream.set_timeout(Some(BEGIN))?;
-        // somebody without the secret does not end the job
-        if secret.prove(&mut stream, 1).is_err() {
-            continue;
-        }
-        let from: u32 = read_value(&mut stream)?;
-        let place = peers.get_mut(from as usize).filter(|p| p.is_none() && from > rank);
-        let place = place.ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidData, format!("rank {from} connects twice"))
-        })?;
-        *place = Some(Peer::new(stream));
-        missing -= 1;
-    }
-    Ok(peers)
-}
-
-/// Waits until a listener has a connection.
-pub(crate) fn wait_readable(listener: &Listener, limit: Duration) -> io::Result<()> {
-    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-    use std::os::fd::AsFd;
-    let mut fds = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
-    let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
-    match poll(&mut fds, limit) {
-        Ok(0) => Err(io::Error::new(io::ErrorKind::TimedOut, "another rank has not come within a minute")),
-        Ok(_) | Err(nix::Error::EINTR) => Ok(()),
-        Err(e) => Err(e.into()),
-    }
+    launcher.set_timeout(None)?;
+    launcher.set_nonblocking(true)?;
+    epoll.add(launcher, EpollEvent::new(EpollFlags::EPOLLIN, LAUNCHER_KEY))?;
+    Ok(epoll)
 }
 
 impl Transport for Sockets {
     fn rank(&self) -> u32 {
-        self.rank
+        self.entry.rank
     }
 
     fn size(&self) -> u32 {
@@ -248,9 +149,9 @@ impl Transport for Sockets {
             frame.clear();
             return Ok(());
         };
-        peer.send(frame).map_err(|e| lost_or(to as usize, &e))?;
+        let sent = peer.send(frame);
         self.has_output |= !peer.is_drained();
-        Ok(())
+        sent.map_err(|e| self.lost_or(to as usize, &e))
     }
 
     fn poll(&mut self, deliver: &mut dyn FnMut(u32, &[u8])) -> Result<bool, TransportError> {
@@ -265,21 +166,25 @@ impl Transport for Sockets {
         for event in &events[..ready] {
             if event.data() == LAUNCHER_KEY {
                 if self.launcher_ended() {
-                    return Err(TransportError::Lost("the launcher has ended".to_owned()));
+                    return Err(self.death("the launcher has closed its connection".to_owned()));
                 }
                 continue;
             }
             let rank = event.data() as usize;
             let Some(peer) = self.peers.get_mut(rank).and_then(Option::as_mut) else { continue };
-            any |= peer.read(&mut |frame| deliver(rank as u32, frame)).map_err(|e| lost_or(rank, &e))?;
-            match peer.state {
+            let read = peer.read(&mut |frame| deliver(rank as u32, frame));
+            let state = peer.state;
+            any |= read.map_err(|e| self.lost_or(rank, &e))?;
+            match state {
                 State::Open => {}
                 State::Finished => {
                     // nothing more comes; an end of file would be reported again and again
-                    let _ = self.epoll.delete(&peer.stream);
+                    if let Some(peer) = &self.peers[rank] {
+                        let _ = self.epoll.delete(&peer.stream);
+                    }
                 }
                 State::Failed => return Err(TransportError::Lost(format!("rank {rank} has failed"))),
-                State::Lost => return Err(TransportError::Lost(format!("rank {rank} has ended"))),
+                State::Lost => return Err(self.death(format!("rank {rank} has ended"))),
             }
         }
         Ok(any)
@@ -296,10 +201,16 @@ impl Transport for Sockets {
     }
 
     fn finish(&mut self) -> Result<(), TransportError> {
+        let mut broken = None;
         for (rank, peer) in self.peers.iter_mut().enumerate() {
             let Some(peer) = peer else { continue };
-            peer.say_finished().map_err(|e| lost_or(rank, &e))?;
+            if let Err(error) = peer.say_finished() {
+                broken.get_or_insert((rank, error));
+            }
             self.has_output |= !peer.is_drained();
+        }
+        if let Some((rank, error)) = broken {
+            return Err(self.lost_or(rank, &error));
         }
         let began = Instant::now();
         let open = |s: &Self| s.peers.iter().flatten().any(|p| p.state == State::Open);
@@ -312,7 +223,35 @@ impl Transport for Sockets {
                 self.wait(Duration::from_millis(10))?;
             }
         }
+        if self.entry.restarts {
+            // a launcher that has ended, or does not read, restarts nothing
+            let _ = io::Write::write(&mut self.launcher, &[DONE]);
+        }
         Ok(())
+    }
+
+    fn can_rejoin(&self) -> bool {
+        self.entry.restarts
+    }
+
+    fn rejoin(&mut self) -> Result<(), TransportError> {
+        // the other ranks and the launcher see that these connections have ended
+        self.peers.clear();
+        self.launcher.shutdown();
+        let joined = self.entry.join().map_err(|error| match error {
+            TransportError::Failed { .. } => TransportError::Lost("the launcher has ended".to_owned()),
+            error => error,
+        })?;
+        *self = Self::with(self.entry.clone(), joined)?;
+        Ok(())
+    }
+
+    fn generation(&self) -> u32 {
+        self.roster.generation
+    }
+
+    fn machines(&self) -> &[String] {
+        &self.roster.machines
     }
 
     fn abort(&mut self, _code: i32) {

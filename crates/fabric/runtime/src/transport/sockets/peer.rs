@@ -4,6 +4,9 @@
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::SndBuf;
+
 use super::stream::Stream;
 
 /// Instead of a length: this side sends nothing more.
@@ -14,6 +17,12 @@ const FAILED: u32 = u32::MAX - 1;
 const MOST_BYTES: u32 = 1 << 31;
 /// Bytes that are read at once.
 const READ_BYTES: usize = 16 << 10;
+
+/// Bytes that the system holds for the other end of a Unix socket: some long frames, so that neither end waits for the
+/// other's turn. TCP sockets find their own number.
+const SEND_BYTES: usize = 512 << 10;
+/// The most bytes of memory that are kept for the next frame.
+const MOST_SPARE: usize = 1 << 20;
 
 /// The state of the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,17 +41,33 @@ pub(crate) enum State {
 pub(crate) struct Peer {
     pub(crate) stream: Stream,
     pub(crate) state: State,
+    /// Memory for what is read, of which `taken..filled` has arrived and is not delivered.
     input: Vec<u8>,
-    /// Bytes of `input` that are delivered.
     taken: usize,
+    filled: usize,
     output: VecDeque<Vec<u8>>,
     /// Bytes of the first output that are written.
     written: usize,
+    /// The memory of an output that is written, for the next frame.
+    spare: Vec<u8>,
 }
 
 impl Peer {
     pub(crate) fn new(stream: Stream) -> Self {
-        Self { stream, state: State::Open, input: Vec::new(), taken: 0, output: VecDeque::new(), written: 0 }
+        if let Stream::Unix(stream) = &stream {
+            // a smaller buffer is only slower
+            let _ = setsockopt(stream, SndBuf, &SEND_BYTES);
+        }
+        Self {
+            stream,
+            state: State::Open,
+            input: Vec::new(),
+            taken: 0,
+            filled: 0,
+            output: VecDeque::new(),
+            written: 0,
+            spare: Vec::new(),
+        }
     }
 
     /// Queues a frame and writes what the connection takes.
@@ -64,10 +89,16 @@ impl Peer {
                 frame.clear();
                 return Ok(());
             }
-            let mut whole = length.to_vec();
-            whole.append(frame);
-            self.output.push_back(whole);
-            self.written = written;
+            if let Some(written) = written.checked_sub(length.len()) {
+                let spare = std::mem::take(&mut self.spare);
+                self.output.push_back(std::mem::replace(frame, spare));
+                self.written = written;
+            } else {
+                let mut whole = length.to_vec();
+                whole.append(frame);
+                self.output.push_back(whole);
+                self.written = written;
+            }
             return Ok(());
         }
         let mut whole = length.to_vec();
@@ -107,7 +138,11 @@ impl Peer {
                 Err(e) => return Err(e),
             }
             if self.written == first.len() {
-                self.output.pop_front();
+                let mut written = self.output.pop_front().unwrap_or_default();
+                if written.capacity() <= MOST_SPARE {
+                    written.clear();
+                    self.spare = written;
+                }
                 self.written = 0;
             }
         }
@@ -118,11 +153,13 @@ impl Peer {
     pub(crate) fn read(&mut self, deliver: &mut dyn FnMut(&[u8])) -> io::Result<bool> {
         let mut any = false;
         while self.state == State::Open {
-            let before = self.input.len();
             let wanted = self.missing().max(READ_BYTES);
-            self.input.resize(before + wanted, 0);
-            let read = self.stream.read(&mut self.input[before..]);
-            self.input.truncate(before + *read.as_ref().unwrap_or(&0));
+            let end = self.filled + wanted;
+            if self.input.len() < end {
+                self.input.resize(end, 0);
+            }
+            let read = self.stream.read(&mut self.input[self.filled..end]);
+            self.filled += *read.as_ref().unwrap_or(&0);
             match read {
                 Ok(0) => self.state = State::Lost,
                 Ok(read) => {
@@ -142,14 +179,14 @@ impl Peer {
 
     /// Bytes that are missing of the frame that has begun.
     fn missing(&self) -> usize {
-        let rest = &self.input[self.taken..];
+        let rest = &self.input[self.taken..self.filled];
         let length = rest.first_chunk::<4>().map_or(0, |l| u32::from_le_bytes(*l));
         if length >= FAILED { 0 } else { (length as usize + 4).saturating_sub(rest.len()) }
     }
 
     fn deliver(&mut self, deliver: &mut dyn FnMut(&[u8])) -> io::Result<bool> {
         let mut any = false;
-        while let Some(length) = self.input[self.taken..].first_chunk::<4>() {
+        while let Some(length) = self.input[self.taken..self.filled].first_chunk::<4>() {
             let length = u32::from_le_bytes(*length);
             match length {
                 FINISHED => self.state = State::Finished,
@@ -159,7 +196,9 @@ impl Peer {
                 }
                 length => {
                     let start = self.taken + 4;
-                    let Some(frame) = self.input.get(start..start + length as usize) else { break };
+                    let Some(frame) = self.input[..self.filled].get(start..start + length as usize) else {
+                        break;
+                    };
                     deliver(frame);
                     any = true;
                     self.taken = start + length as usize;
@@ -168,11 +207,9 @@ impl Peer {
             }
             break;
         }
-        if self.taken == self.input.len() {
-            self.input.clear();
-            self.taken = 0;
-        } else if self.taken > READ_BYTES {
-            self.input.drain(..self.taken);
+        if self.taken == self.filled || self.taken > READ_BYTES {
+            self.input.copy_within(self.taken..self.filled, 0);
+            self.filled -= self.taken;
             self.taken = 0;
         }
         Ok(any)

@@ -2,13 +2,20 @@
 //! Connections over Unix or TCP sockets, which differ in nothing but their addresses.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::Duration;
 
+use nix::sys::socket::{setsockopt, sockopt};
+
 use super::secret::Secret;
+
+/// The longest wait for a host that does not answer.
+const CONNECT: Duration = Duration::from_secs(10);
+/// The time after which a host counts as lost that acknowledges nothing.
+const UNREACHED: Duration = Duration::from_millis(1500);
 
 /// A connection.
 #[derive(Debug)]
@@ -56,7 +63,11 @@ impl Stream {
                 Self::Unix(UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?)
             }
             Some(("tcp", place)) => {
-                let stream = TcpStream::connect(place)?;
+                let mut error = io::ErrorKind::AddrNotAvailable.into();
+                let connected = place.to_socket_addrs()?.find_map(|address| {
+                    TcpStream::connect_timeout(&address, CONNECT).map_err(|e| error = e).ok()
+                });
+                let stream = connected.ok_or(error)?;
                 stream.set_nodelay(true)?;
                 Self::Tcp(stream)
             }
@@ -75,6 +86,42 @@ impl Stream {
             Self::Unix(s) => s.set_nonblocking(on),
             Self::Tcp(s) => s.set_nonblocking(on),
         }
+    }
+
+    pub(crate) fn try_clone(&self) -> io::Result<Self> {
+        match self {
+            Self::Unix(s) => s.try_clone().map(Self::Unix),
+            Self::Tcp(s) => s.try_clone().map(Self::Tcp),
+        }
+    }
+
+    /// Ends the connection, also for the other end.
+    pub(crate) fn shutdown(&self) {
+        self.end(Shutdown::Both);
+    }
+
+    /// Ends what this end writes: the other end reads an end of file, and what it writes still arrives.
+    pub(crate) fn end_writing(&self) {
+        self.end(Shutdown::Write);
+    }
+
+    fn end(&self, how: Shutdown) {
+        // the other end may have ended it before
+        let _ = match self {
+            Self::Unix(s) => s.shutdown(how),
+            Self::Tcp(s) => s.shutdown(how),
+        };
+    }
+
+    /// Makes a TCP connection fail if the other host is not reached for a while: without traffic after at most
+    /// [`UNREACHED`] and a second. By default, TCP takes many minutes.
+    pub(crate) fn detect_loss(&self) -> io::Result<()> {
+        let Self::Tcp(stream) = self else { return Ok(()) };
+        setsockopt(stream, sockopt::TcpUserTimeout, &(UNREACHED.as_millis() as u32))?;
+        setsockopt(stream, sockopt::KeepAlive, &true)?;
+        setsockopt(stream, sockopt::TcpKeepIdle, &1)?;
+        setsockopt(stream, sockopt::TcpKeepInterval, &1)?;
+        Ok(())
     }
 
     /// Bounds reads and writes, for the time before the job begins.

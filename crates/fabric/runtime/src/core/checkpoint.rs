@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Checkpoints, from PE 0's request to the commit.
+//!
+//! 1. All objects wait at the end of a round of load balancing, and a checkpoint is due. PE 0 waits for quiescence: then no
+//!    message is under way, and the images of all PEs are the state of the program.
+//! 2. Each PE makes its image and sends it to its buddy, part by part. The buddy tells PE 0 once it has all of it.
+//! 3. PE 0 commits the checkpoint. Each PE drops the images of the one before, and the objects resume. If there is a second
+//!    level, each PE writes its image there while the program runs on.
+//!
+//! If an image cannot be made or kept, PE 0 abandons the checkpoint: the one before stays valid, and the objects resume.
+
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustc_hash::FxHashMap;
+
+use super::Core;
+use crate::checkpoint::disk::{DiskError, Folder};
+use crate::checkpoint::options::{CheckpointOptions, Period};
+use crate::checkpoint::store::{self, Image, Name, Store};
+use crate::parcel::{Parcel, Part, Saved, System};
+use crate::quiescence::{Verdict, Wave};
+
+/// Bytes of an image in one part. Its copies on the way, in frames and sockets, stay in the cache.
+const PART: usize = 192 << 10;
+/// Parts that may be under way.
+const WINDOW: u64 = 8;
+/// Parts that a buddy takes before it asks for as many more.
+const STEP: u64 = 2;
+
+/// One checkpoint, for reports.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CheckpointReport {
+    /// Its number, from 0.
+    pub number: u64,
+    /// The round of load balancing that it ended.
+    pub round: u64,
+    /// Bytes of the images of all PEs, once.
+    pub bytes: u64,
+    /// Seconds from the end of the round to quiescence.
+    pub quiet_s: f64,
+    /// Seconds from quiescence to the commit.
+    pub copy_s: f64,
+}
+
+/// A checkpoint under way, at PE 0.
+struct Underway {
+    number: u64,
+    round: u64,
+    began: Instant,
+    quiet: Duration,
+    /// Copies that are there.
+    copies: u32,
+    bytes: u64,
+    /// All PEs can write their images to the second level.
+    to_disk: bool,
+}
+
+/// An image that is sent to the buddy.
+struct Sending {
+    name: Name,
+    bytes: Vec<u8>,
+    at: usize,
+    checksum: crc32fast::Hasher,
+}
+
+/// An image that arrives.
+struct Receiving {
+    bytes: Vec<u8>,
+    parts: u64,
+    checksum: crc32fast::Hasher,
+}
+
+/// The state of checkpoints on one PE.
+pub(crate) struct Checkpoints {
+    period: Option<Period>,
+    store: Store,
+    /// The PE that keeps this PE's second copy, if copies are kept in memory.
+    buddy: Option<u32>,
+    /// The second level.
+    disk: Option<Folder>,
+    /// Writes an image into the second level.
+    writer: Option<JoinHandle<Result<(), DiskError>>>,
+    /// At PE 0: the number of the next checkpoint, and when the last one was.
+    next: u64,
+    last: (Instant, u64),
+    /// At PE 0: the round that ends with a checkpoint once the program is quiescent, and since when.
+    awaits: Option<(u64, Instant)>,
+    underway: Option<Underway>,
+    /// The number and the round of the checkpoint whose image is to be made.
+    due: Option<(u64, u64)>,
+    sending: Option<Sending>,
+    receiving: FxHashMap<Name, Receiving>,
+    /// Bytes of this PE's last image.
+    length: usize,
+    has_warned: bool,
+    pub(crate) reports: Vec<CheckpointReport>,
+}
+
+impl Checkpoints {
+    /// Of a PE whose second copies are on PE `buddy`.
+    pub(crate) fn new(options: Option<&CheckpointOptions>, store: Store, buddy: Option<u32>) -> Self {
+        Self {
+            period: options.map(|options| options.period),
+            store,
+            buddy,
+            disk: options.and_then(|options| options.disk.clone()).map(Folder),
+            writer: None,
+            next: 0,
+            last: (Instant::now(), 0),
+            awaits: None,
+            underway: None,
+            due: None,
+            sending: None,
+            receiving: FxHashMap::default(),
+            length: 0,
+            has_warned: false,
+            reports: Vec::new(),
+        }
+    }
+
+    /// Goes on after a recovery from checkpoint `number`, which ended `round`.
+    pub(crate) fn restore(&mut self, number: u64, round: u64) {
+        self.next = number + 1;
+        self.last = (Instant::now(), round + 1);
+    }
+
+    /// The image of this PE in a checkpoint.
+    pub(crate) fn image(&self, number: u64, pe: u32) -> Option<Image> {
+        self.store.get((number, pe))
+    }
+
+    pub(crate) fn set_period(&mut self, period: Option<Period>) {
+        self.period = period;
+    }
+
+    /// At PE 0: a round ends. Returns `true` if a checkpoint has to be made before its objects resume.
+    pub(crate) fn is_due(&mut self, round: u64) -> bool {
+        let is_due = (self.buddy.is_some() || self.disk.is_some())
+            && match self.period {
+                None => false,
+                Some(Period::Rounds(rounds)) => round + 1 >= self.last.1 + rounds,
+                Some(Period::Time(time)) => self.last.0.elapsed() >= time,
+            };
+        if is_due {
+            self.awaits = Some((round, Instant::now()));
+        }
+        is_due
+    }
+
+    /// At PE 0: a checkpoint is made once the program is quiescent.
+    pub(crate) fn awaits_quiet(&self) -> bool {
+        self.awaits.is_some()
+    }
+
+    /// Returns `true` if there is a second level, and this PE's last image is on it.
+    fn can_write(&self) -> bool {
+        self.disk.is_some() && self.writer.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Begins to write the image of a PE of `pes` to the second level.
+    fn write(&mut self, name: Name, pes: u32) {
+        let (Some(folder), Some(image)) = (self.disk.clone(), self.store.get(name)) else { return };
+        self.finish();
+        let write = move || {
+            folder.write(name, pes, &image)?;
+            folder.clean(name.0, pes);
+            Ok(())
+        };
+        match std::thread::Builder::new().name("checkpoint".to_owned()).spawn(write) {
+            Ok(writer) => self.writer = Some(writer),
+            Err(error) => self.warn(&format!("a checkpoint is not on disk: no thread can write it: {error}")),
+        }
+    }
+
+    /// Waits until the image that is being written is on disk.
+    pub(crate) fn finish(&mut self) {
+        if let Some(Ok(Err(error))) = self.writer.take().map(JoinHandle::join) {
+            self.warn(&format!("a checkpoint is not on disk: {error}"));
+        }
+    }
+
+    /// The image is made once the messages to other PEs are on their way, so that all PEs make theirs at once.
+    pub(crate) fn capture_soon(&mut self, number: u64, round: u64) {
+        self.due = Some((number, round));
+    }
+
+    /// Prints why a checkpoint is not made, the first time.
+    fn warn(&mut self, why: &str) {
+        if !std::mem::replace(&mut self.has_warned, true) {
+            eprintln!("warning: {why}");
+        }
+    }
+}
+
+/// Why a program without messages under way cannot be captured.
+fn obstacle(wave: &Wave) -> Option<String> {
+    let Wave { open, tasks, kept, insertions, .. } = *wave;
+    if open {
+        Some("timers of send_after are set; let none be set when all objects are in at_sync".to_owned())
+    } else if tasks > 0 {
+        Some(format!("{tasks} futures wait; let none wait when all objects are in at_sync"))
+    } else if kept > 0 {
+        Some(format!("{kept} messages are for elements that do not exist"))
+    } else if insertions > 0 {
+        Some(format!("{insertions} inserted elements wait for the removal of others"))
+    } else {
+        None
+    }
+}
+
+impl Core {
+    /// At PE 0: all PEs have answered whether they are idle.
+    pub(crate) fn begin_checkpoint(&mut self, verdict: Verdict) {
+        let wave = self.quiescence.last_wave();
+        let only_timers = wave.open && wave.idle && wave.sent == wave.received;
+        let is_stuck = verdict == Verdict::Active && only_timers;
+        if verdict != Verdict::Quiet && !is_stuck {
+            return;
+        }
+        let Some((round, since)) = self.checkpoints.awaits.take() else { return };
+        let number = self.checkpoints.next;
+        if let Some(why) = obstacle(&wave) {
+            self.checkpoints.warn(&format!("a checkpoint is left out: {why}"));
+            return self.post_to_all(|| System::Abandon { number, round });
+        }
+        self.checkpoints.next += 1;
+        self.checkpoints.underway = Some(Underway {
+            number,
+            round,
+            began: Instant::now(),
+            quiet: since.elapsed(),
+            copies: 0,
+            bytes: 0,
+            to_disk: true,
+        });
+        self.post_to_all(|| System::Capture { number, round });
+    }
+
+    fn post_to_all(&mut self, system: impl Fn() -> System) {
+        for pe in 0..self.pes() {
+            self.post(pe, Parcel::System(system()));
+        }
+    }
+
+    /// Makes this PE's image if a checkpoint needs it, and begins to send it.
+    pub(crate) fn capture_if_due(&mut self) {
+        if let Some((number, round)) = self.checkpoints.due.take() {
+            self.capture(number, round);
+        }
+    }
+
+    fn capture(&mut self, number: u64, round: u64) {
+        let expected = self.checkpoints.length + (self.checkpoints.length >> 6);
+        let Ok(mut bytes) = store::memory(expected) else {
+            let why = format!("PE {} has no memory for its image of {expected} bytes", self.pe());
+            return self.post(0, Parcel::System(System::Refuse { number, why }));
+        };
+        if let Err(error) = self.write_image(number, round, &mut bytes) {
+            return self.fail_program(format!("a checkpoint: {error}"));
+        }
+        if bytes.capacity() - bytes.len() > bytes.len() >> 4 {
+            bytes.shrink_to_fit();
+        }
+        let length = bytes.len();
+        self.checkpoints.length = length;
+        let name = (number, self.pe());
+        if self.checkpoints.buddy.is_some() {
+            let checksum = crc32fast::Hasher::new();
+            self.checkpoints.sending = Some(Sending { name, bytes, at: 0, checksum });
+        } else {
+            self.checkpoints.store.put(name, Image::new(bytes));
+        }
+        let saved = Saved::Own { bytes: length as u64, can_write: self.checkpoints.can_write() };
+        self.post(0, Parcel::System(System::Saved { number, saved }));
+        for _ in 0..WINDOW {
+            self.send_part();
+        }
+    }
+
+    /// The buddy has taken some parts of an image.
+    pub(crate) fn parts_taken(&mut self, name: Name) {
+        if self.checkpoints.sending.as_ref().is_some_and(|sending| sending.name == name) {
+            (0..STEP).for_each(|_| self.send_part());
+        }
+    }
+
+    /// Sends the next part of this PE's image, if one is left.
+    fn send_part(&mut self) {
+        let Self { checkpoints, port, quiescence, .. } = self;
+        let (Some(buddy), Some(sending)) = (checkpoints.buddy, &mut checkpoints.sending) else { return };
+        let Sending { name, bytes, at, checksum } = sending;
+        let (begin, length) = (*at, bytes.len());
+        *at = (begin + PART).min(length);
+        let part = &bytes[begin..*at];
+        checksum.update(part);
+        let sum = checksum.clone().finalize();
+        let part = Part { name: *name, at: begin as u64, length: length as u64, checksum: sum, bytes: part };
+        let (rank, local) = (port.rank_of(buddy), (buddy % port.threads) as u16);
+        let encoded = part.encode(local, port.frame(rank));
+        quiescence.sent += 1;
+        // the own copy is there before the buddy can say that it has the other
+        if sending.at == length
+            && let Some(Sending { name, bytes, .. }) = checkpoints.sending.take()
+        {
+            checkpoints.store.put(name, Image { bytes: bytes.into(), checksum: sum });
+        }
+        let flushed = port.flush_if_long(rank);
+        if let Err(error) = encoded {
+            self.fail_program(error);
+        } else if let Err(error) = flushed {
+            // if the buddy has died, the job goes on from the checkpoint before
+            self.fail(error.into());
+        }
+    }
+
+    /// Takes a part of the image of a PE whose buddy this is. A part of an image that has been refused is dropped.
+    pub(crate) fn take_part(&mut self, part: Part<'_>) {
+        let Part { name, at, length, checksum, bytes: part } = part;
+        let (number, pe) = name;
+        if at == 0 {
+            let Some(bytes) = usize::try_from(length).ok().and_then(|length| store::memory(length).ok())
+            else {
+                return self.refuse_image(name, "there is no memory for it");
+            };
+            let checksum = crc32fast::Hasher::new();
+            self.checkpoints.receiving.insert(name, Receiving { bytes, parts: 0, checksum });
+        }
+        let Some(receiving) = self.checkpoints.receiving.get_mut(&name) else { return };
+        receiving.parts += 1;
+        receiving.checksum.update(part);
+        receiving.bytes.extend_from_slice(part);
+        let is_intact = receiving.checksum.clone().finalize() == checksum;
+        if !is_intact || receiving.bytes.len() as u64 > length {
+            return self.refuse_image(name, "it has changed on its way");
+        }
+        if (receiving.bytes.len() as u64) < length {
+            if receiving.parts.is_multiple_of(STEP) {
+                self.post(pe, Parcel::System(System::PartsTaken { name }));
+            }
+            return;
+        }
+        if let Some(Receiving { bytes, .. }) = self.checkpoints.receiving.remove(&name) {
+            self.checkpoints.store.put(name, Image { bytes: bytes.into(), checksum });
+            self.post(0, Parcel::System(System::Saved { number, saved: Saved::Second }));
+        }
+    }
+
+    fn refuse_image(&mut self, name: Name, why: &str) {
+        self.checkpoints.receiving.remove(&name);
+        let (number, pe) = name;
+        let why = format!("the second copy of PE {pe}: {why} (PE {})", self.pe());
+        self.post(0, Parcel::System(System::Refuse { number, why }));
+    }
+
+    /// At PE 0: a copy of an image is there. With the last one, the checkpoint is complete.
+    pub(crate) fn take_saved(&mut self, number: u64, saved: Saved) {
+        let copies = if self.checkpoints.buddy.is_some() { 2 } else { 1 };
+        let wanted = copies * self.pes();
+        let Some(underway) = self.checkpoints.underway.as_mut().filter(|one| one.number == number) else {
+            return;
+        };
+        underway.copies += 1;
+        if let Saved::Own { bytes, can_write } = saved {
+            underway.bytes += bytes;
+            underway.to_disk &= can_write;
+        }
+        if underway.copies < wanted {
+            return;
+        }
+        let Some(Underway { round, began, quiet, bytes, to_disk, .. }) = self.checkpoints.underway.take()
+        else {
+            return;
+        };
+        self.checkpoints.last = (Instant::now(), round + 1);
+        let (quiet_s, copy_s) = (quiet.as_secs_f64(), began.elapsed().as_secs_f64());
+        self.checkpoints.reports.push(CheckpointReport { number, round, bytes, quiet_s, copy_s });
+        self.post_to_all(|| System::Commit { number, round, to_disk });
+    }
+
+    /// At PE 0: an image cannot be made or kept. Copies that are under way are dropped where they arrive.
+    pub(crate) fn abandon_checkpoint(&mut self, number: u64, why: &str) {
+        let Some(underway) = self.checkpoints.underway.take_if(|one| one.number == number) else { return };
+        let round = underway.round;
+        self.checkpoints.last = (Instant::now(), round + 1);
+        self.checkpoints.warn(&format!("a checkpoint is left out: {why}"));
+        self.post_to_all(|| System::Abandon { number, round });
+    }
+
+    /// A checkpoint is complete: the objects resume, while its image is written to the second level.
+    pub(crate) fn commit(&mut self, number: u64, round: u64, to_disk: bool) {
+        self.checkpoints.store.keep_only(number);
+        if to_disk {
+            let (pe, pes) = (self.pe(), self.pes());
+            self.checkpoints.write((number, pe), pes);
+        }
+        self.resume_all(round);
+    }
+
+    /// A checkpoint is abandoned: the objects resume.
+    pub(crate) fn take_abandon(&mut self, number: u64, round: u64) {
+        self.checkpoints.sending = None;
+        self.checkpoints.receiving.clear();
+        self.checkpoints.store.drop_one(number);
+        self.resume_all(round);
+    }
+}

@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The image of a PE: its objects and all that the runtime keeps for them, when no message is under way.
+//!
+//! The packed states of the objects come first, then the [`Head`], then the head's length (8 bytes): so the states are
+//! packed without a copy, whatever their sizes.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::{ArrayState, Core, Vacant};
+use crate::address::{Address, ArrayId};
+use crate::broadcasts::Broadcasts;
+use crate::checkpoint::disk::Complete;
+use crate::element::Element;
+use crate::index::Index;
+use crate::ledger::Ledger;
+use crate::location::Place;
+use crate::message::{Envelope, Malformed, Payload, pack, unpack};
+use crate::order::Outgoing;
+use crate::reduction::{Callback, Reductions};
+use crate::section::SectionName;
+use crate::shape::{Map, Shape};
+
+/// Bytes of the head's length.
+const LENGTH: usize = 8;
+
+/// A ledger with its early messages packed.
+type PackedLedger = Ledger<Envelope<Vec<u8>>>;
+
+/// Everything of an image but the states of objects.
+#[derive(Serialize, Deserialize)]
+struct Head {
+    number: u64,
+    /// The round of load balancing that has ended.
+    round: u64,
+    pe: u32,
+    pes: u32,
+    arrays: Vec<ArrayHead>,
+    elements: Vec<ElementHead>,
+    places: Vec<(Address, Place)>,
+    outgoing: Outgoing,
+    next_array: u32,
+    sections: Vec<(SectionName, Reductions)>,
+    /// At PE 0: callbacks at quiescence.
+    callbacks: Vec<Callback>,
+    away: BTreeSet<u32>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ArrayHead {
+    id: ArrayId,
+    class: u16,
+    shape: Shape,
+    map: Map,
+    balanced: bool,
+    broadcasts: Broadcasts,
+    reductions: Reductions,
+    at_root: Reductions,
+    vacant: Vec<(Index, u32, PackedLedger)>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ElementHead {
+    address: Address,
+    epoch: u32,
+    /// Bytes of its packed state.
+    bytes: u64,
+    ledger: PackedLedger,
+}
+
+fn wrong(reason: impl ToString) -> Malformed {
+    Malformed::new("the image", reason)
+}
+
+/// The head of an image, and the states of its objects.
+fn split(bytes: &[u8]) -> Result<(Head, &[u8]), Malformed> {
+    let (rest, length) = bytes.split_last_chunk::<LENGTH>().ok_or_else(|| wrong("has no end"))?;
+    let length = usize::try_from(u64::from_le_bytes(*length)).ok();
+    let split = length.and_then(|length| rest.len().checked_sub(length));
+    let (states, head) = rest.split_at(split.ok_or_else(|| wrong("is shorter than its head"))?);
+    Ok((unpack(head)?, states))
+}
+
+impl ElementHead {
+    /// Takes the element's state off the states that are left.
+    fn state<'a>(&self, states: &mut &'a [u8]) -> Result<&'a [u8], Malformed> {
+        let bytes = usize::try_from(self.bytes).ok().and_then(|bytes| states.split_at_checked(bytes));
+        let (state, rest) = bytes.ok_or_else(|| wrong("ends inside the state of an object"))?;
+        *states = rest;
+        Ok(state)
+    }
+}
+
+/// Takes a ledger out of its place, for as long as it is packed.
+fn taken(ledger: &mut Ledger<Envelope>) -> Ledger<Envelope> {
+    std::mem::replace(ledger, Ledger::new(0, 0))
+}
+
+fn unpacked(ledger: PackedLedger) -> Ledger<Envelope> {
+    ledger.map(|envelope| envelope.map(Payload::Packed))
+}
+
+impl Core {
+    /// Packs the early messages of a ledger.
+    fn packed_ledger(&self, ledger: Ledger<Envelope>) -> Result<PackedLedger, Malformed> {
+        let mut failed = None;
+        let packed = ledger.map(
+            |Envelope { to, from, number, reply, origin, priority, entry, epoch, id, payload }| {
+                let message = self.pack_message(to.array, entry, payload);
+                let payload = message.unwrap_or_else(|error| {
+                    failed = Some(error);
+                    Vec::new()
+                });
+                Envelope { to, from, number, reply, origin, priority, entry, epoch, id, payload }
+            },
+        );
+        failed.map_or(Ok(packed), Err)
+    }
+
+    /// Appends the image of this PE to `into`, which is empty.
+    pub(crate) fn write_image(
+        &mut self,
+        number: u64,
+        round: u64,
+        into: &mut Vec<u8>,
+    ) -> Result<(), Malformed> {
+        let slots: Vec<u32> = self.slots.iter().map(|(slot, _)| slot).collect();
+        let mut elements = Vec::with_capacity(slots.len());
+        for &slot in &slots {
+            let before = into.len();
+            let Some(element) = self.slots.get_mut(slot) else { continue };
+            let (address, epoch, class) = (element.address, element.epoch, element.class);
+            if let (Some(object), Some(info)) = (&element.object, self.classes.get(class)) {
+                (info.pack)(&**object, into)?;
+            }
+            let ledger = taken(&mut element.ledger);
+            let ledger = self.packed_ledger(ledger)?;
+            elements.push(ElementHead { address, epoch, bytes: (into.len() - before) as u64, ledger });
+        }
+        let arrays = self.array_heads()?;
+        let head = Head {
+            number,
+            round,
+            pe: self.pe(),
+            pes: self.pes(),
+            arrays,
+            elements,
+            places: self.locations.all().collect(),
+            outgoing: self.outgoing.clone(),
+            next_array: self.next_array,
+            sections: self.sections.iter().map(|(name, section)| (*name, section.clone())).collect(),
+            callbacks: self.quiescence.callbacks.clone(),
+            away: self.evacuation.away.clone(),
+        };
+        let before = into.len();
+        pack(&head, into)?;
+        let length = (into.len() - before) as u64;
+        into.extend_from_slice(&length.to_le_bytes());
+        self.put_ledgers_back(head, &slots);
+        Ok(())
+    }
+
+    fn array_heads(&mut self) -> Result<Vec<ArrayHead>, Malformed> {
+        let mut heads = Vec::with_capacity(self.arrays.len());
+        let ids: Vec<ArrayId> = self.arrays.keys().copied().collect();
+        for id in ids {
+            let Some(array) = self.arrays.get_mut(&id) else { continue };
+            let vacant = std::mem::take(&mut array.vacant);
+            let mut packed = Vec::with_capacity(vacant.len());
+            for (index, Vacant { epoch, ledger }) in vacant {
+                packed.push((index, epoch, self.packed_ledger(ledger)?));
+            }
+            let Some(array) = self.arrays.get(&id) else { continue };
+            heads.push(ArrayHead {
+                id,
+                class: array.class,
+                shape: array.shape,
+                map: array.map,
+                balanced: array.balanced,
+                broadcasts: array.broadcasts.clone(),
+                reductions: array.reductions.without_elements(),
+                at_root: array.at_root.clone(),
+                vacant: packed,
+            });
+        }
+        Ok(heads)
+    }
+
+    /// Gives the ledgers back that an image was packed from.
+    fn put_ledgers_back(&mut self, head: Head, slots: &[u32]) {
+        for (element, &slot) in head.elements.into_iter().zip(slots) {
+            if let Some(place) = self.slots.get_mut(slot) {
+                place.ledger = unpacked(element.ledger);
+            }
+        }
+        for array in head.arrays {
+            if let Some(place) = self.arrays.get_mut(&array.id) {
+                place.vacant = vacancies(array.vacant);
+            }
+        }
+    }
+
+    /// Makes this PE, which is new, what it was in a checkpoint. The objects resume.
+    pub(crate) fn restore(&mut self, number: u64) {
+        let pe = self.pe();
+        let Some(image) = self.checkpoints.image(number, pe) else {
+            return self.fail_program(format!("PE {pe} has no image in checkpoint {number}"));
+        };
+        match self.read_image(&image.bytes) {
+            Ok(round) => {
+                self.checkpoints.restore(number, round);
+                self.resume_all(round);
+            }
+            Err(error) => self.fail_program(format!("the image of PE {pe} in checkpoint {number}: {error}")),
+        }
+    }
+
+    /// Returns the round of load balancing that the image was made in.
+    fn read_image(&mut self, bytes: &[u8]) -> Result<u64, Malformed> {
+        let (head, states) = split(bytes)?;
+        if (head.pe, head.pes) != (self.pe(), self.pes()) {
+            return Err(wrong(format!("is that of PE {} of {}", head.pe, head.pes)));
+        }
+        self.balancer.sync.restore(head.round);
+        // the round ends with the checkpoint
+        self.balancer.detector.restore(head.round + 1);
+        self.outgoing = head.outgoing;
+        self.next_array = head.next_array;
+        self.sections = head.sections.into_iter().collect();
+        self.quiescence.callbacks = head.callbacks;
+        head.places.into_iter().for_each(|(address, place)| self.locations.learn(address, place));
+        head.arrays.into_iter().for_each(|array| self.restore_array(array));
+        let mut states = states;
+        for element in head.elements {
+            let state = element.state(&mut states)?;
+            self.restore_element(element, state)?;
+        }
+        self.evacuation.restore(head.away, self.port.pe);
+        Ok(head.round)
+    }
+
+    /// Takes what is for this PE from the image of a PE of a job with another number of PEs. Every object is at its home
+    /// then. Called for the images of all PEs of that job, in order.
+    fn add_image(&mut self, bytes: &[u8]) -> Result<u64, Malformed> {
+        let (head, mut states) = split(bytes)?;
+        let (pe, pes) = (self.pe(), self.pes());
+        let last = head.arrays.iter().map(|array| array.id.0 / pes + 1).max();
+        self.next_array = self.next_array.max(last.unwrap_or(0));
+        for array in head.arrays {
+            self.add_part_of_array(array, (head.pe, head.pes))?;
+        }
+        for element in head.elements {
+            let state = element.state(&mut states)?;
+            if self.home_of(element.address) == Some(pe) {
+                self.restore_element(ElementHead { epoch: 0, ..element }, state)?;
+            }
+        }
+        let sections =
+            head.sections.into_iter().filter(|(name, _)| name.id % u64::from(pes) == u64::from(pe));
+        self.sections.extend(sections);
+        if head.pe == pe {
+            self.outgoing = head.outgoing;
+        }
+        if head.pe == 0 && pe == 0 {
+            self.quiescence.callbacks = head.callbacks;
+        }
+        Ok(head.round)
+    }
+
+    /// Takes what is for this PE from one PE's part of an array.
+    fn add_part_of_array(&mut self, head: ArrayHead, (from, of): (u32, u32)) -> Result<(), Malformed> {
+        let (pe, pes, id) = (self.pe(), self.pes(), head.id);
+        if head.shape == Shape::Group {
+            return Err(wrong(format!(
+                "has a group, so it can be used on {of} PEs only, and this job has {pes}"
+            )));
+        }
+        let is_root = self.root_of(id) == pe;
+        if !self.arrays.contains_key(&id) {
+            let (broadcasts, none) = (Broadcasts::after(head.broadcasts.count(), pes), Reductions::default());
+            let ArrayHead { class, shape, map, balanced, .. } = head;
+            let (reductions, at_root, vacant) = (none.clone(), none, Vec::new());
+            self.restore_array(ArrayHead {
+                id,
+                class,
+                shape,
+                map,
+                balanced,
+                broadcasts,
+                reductions,
+                at_root,
+                vacant,
+            });
+        }
+        let vacant: Vec<_> = head
+            .vacant
+            .into_iter()
+            .filter(|(index, ..)| self.home_of(Address { array: id, index: *index }) == Some(pe))
+            .collect();
+        let Some(array) = self.arrays.get_mut(&id) else { return Ok(()) };
+        array
+            .vacant
+            .extend(vacancies(vacant.into_iter().map(|(index, _, ledger)| (index, 0, ledger)).collect()));
+        if !is_root {
+            return Ok(());
+        }
+        // the root of the old job has the whole reductions; parts of all PEs are added to them
+        if id.0 % of == from {
+            let parts: Vec<_> = std::mem::replace(&mut array.at_root, head.at_root).parts().collect();
+            parts
+                .into_iter()
+                .try_for_each(|(number, part)| array.at_root.add(number, part))
+                .map_err(wrong)?;
+        }
+        let mut parts = head.reductions.parts();
+        parts.try_for_each(|(number, part)| array.at_root.add(number, part)).map_err(wrong)
+    }
+
+    /// Makes this PE, which is new, what it was in a checkpoint on disk, or a part of it on another number of PEs. The
+    /// objects resume.
+    pub(crate) fn restore_from_disk(&mut self, checkpoint: &Complete) {
+        match self.read_disk(checkpoint) {
+            Ok(round) => {
+                self.checkpoints.restore(checkpoint.number, round);
+                self.resume_all(round);
+            }
+            Err(error) => self.fail_program(format!("restarting from a checkpoint: {error}")),
+        }
+    }
+
+    fn read_disk(&mut self, checkpoint: &Complete) -> Result<u64, String> {
+        let pes = if checkpoint.pes == self.pes() { self.pe()..self.pe() + 1 } else { 0..checkpoint.pes };
+        let mut round = 0;
+        for pe in pes {
+            let bytes = checkpoint.read(pe).map_err(|e| e.to_string())?;
+            let read = if checkpoint.pes == self.pes() {
+                self.read_image(&bytes)
+            } else {
+                let head = split(&bytes).map(|(head, _)| head.round);
+                if let (0, Ok(round)) = (pe, &head) {
+                    self.balancer.sync.restore(*round);
+                    self.balancer.detector.restore(*round + 1);
+                }
+                self.add_image(&bytes)
+            };
+            round = read.map_err(|error| format!("PE {pe} of {}: {error}", checkpoint.pes))?;
+        }
+        Ok(round)
+    }
+
+    fn restore_array(&mut self, head: ArrayHead) {
+        let ArrayHead { id, class, shape, map, balanced, broadcasts, reductions, at_root, vacant } = head;
+        let state = ArrayState {
+            class,
+            shape,
+            map,
+            here: Default::default(),
+            broadcasts,
+            reductions,
+            at_root,
+            leaving: Default::default(),
+            balanced,
+            vacant: vacancies(vacant),
+            insertions: Default::default(),
+        };
+        self.arrays.insert(id, state);
+    }
+
+    fn restore_element(&mut self, head: ElementHead, state: &[u8]) -> Result<(), Malformed> {
+        let ElementHead { address, epoch, ledger, .. } = head;
+        let class = self.arrays.get(&address.array).map(|array| array.class);
+        let class = class.ok_or_else(|| Malformed::new("the image", "has an element of an unknown array"))?;
+        let unpack = self.classes.get(class).map(|info| info.unpack);
+        let unpack =
+            unpack.ok_or_else(|| Malformed::new("the image", "has an object of an unknown class"))?;
+        let element = Element {
+            address,
+            class,
+            epoch,
+            object: Some(unpack(state)?),
+            ledger: unpacked(ledger),
+            tasks: Vec::new(),
+            leaving: None,
+            removing: false,
+        };
+        self.settle(element);
+        Ok(())
+    }
+}
+
+fn vacancies(packed: Vec<(Index, u32, PackedLedger)>) -> rustc_hash::FxHashMap<Index, Vacant> {
+    packed
+        .into_iter()
+        .map(|(index, epoch, ledger)| (index, Vacant { epoch, ledger: unpacked(ledger) }))
+        .collect()
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The launcher's connections to the ranks.
+
+use std::io::{self, ErrorKind, Read};
+use std::time::{Duration, Instant};
+
+use super::heartbeat::Heart;
+use crate::transport::sockets::Secret;
+use crate::transport::sockets::entry::{Answer, DONE, Hello, Roster};
+use crate::transport::sockets::stream::{Listener, Stream, read_value, write_value};
+
+/// A launcher that has not run for this long has no opinion on its ranks.
+const PAUSE: Duration = Duration::from_millis(50);
+/// The longest wait for one rank's hello.
+const HELLO: Duration = Duration::from_secs(5);
+
+/// The connection to one rank.
+struct Connection {
+    stream: Stream,
+    heart: Heart,
+    /// The rank's hello, until the launcher has answered it.
+    hello: Option<Hello>,
+    has_ended: bool,
+    /// The rank has ended the program.
+    is_done: bool,
+}
+
+/// The connections by rank.
+pub(crate) struct Connections {
+    ranks: Vec<Option<Connection>>,
+    secret: Secret,
+    began: Instant,
+    /// The last look at the connections.
+    looked: Duration,
+}
+
+impl Connections {
+    pub(crate) fn new(ranks: u32, secret: Secret) -> Self {
+        let ranks = (0..ranks).map(|_| None).collect();
+        Self { ranks, secret, began: Instant::now(), looked: Duration::ZERO }
+    }
+
+    /// Takes the hellos that have arrived. Returns `false` if there were none.
+    pub(crate) fn accept(&mut self, listener: &Listener) -> io::Result<bool> {
+        match listener.accept() {
+            Ok(stream) => {
+                let now = self.began.elapsed();
+                if let Some((hello, stream)) = hear(stream, &self.secret)
+                    && let Some(place) = self.ranks.get_mut(hello.rank as usize)
+                {
+                    let (heart, hello) = (Heart::new(now), Some(hello));
+                    *place = Some(Connection { stream, heart, hello, has_ended: false, is_done: false });
+                }
+                Ok(true)
+            }
+            Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The hellos that have not been answered.
+    fn hellos(&self) -> impl Iterator<Item = &Hello> {
+        self.ranks.iter().flatten().filter_map(|connection| connection.hello.as_ref())
+    }
+
+    /// Returns `true` if a rank waits for the launcher's answer.
+    pub(crate) fn has_hello(&self) -> bool {
+        self.hellos().next().is_some()
+    }
+
+    /// Returns `true` if all ranks wait for the launcher's answer.
+    pub(crate) fn are_complete(&self) -> bool {
+        self.hellos().count() == self.ranks.len()
+    }
+
+    /// Forgets a rank that has died.
+    pub(crate) fn forget(&mut self, rank: u32) {
+        if let Some(place) = self.ranks.get_mut(rank as usize) {
+            *place = None;
+        }
+    }
+
+    /// Answers all ranks that wait with the roster. A rank that does not get it has died, which is found later.
+    ///
+    /// # Errors
+    /// The ranks run different programs.
+    pub(crate) fn answer(&mut self, generation: u32) -> Result<(), String> {
+        let hellos: Vec<&Hello> = self.hellos().collect();
+        let other = hellos.iter().find(|hello| hello.build != hellos[0].build);
+        let refusal =
+            other.map(|other| format!("ranks 0 and {} run different builds of the program", other.rank));
+        let answer = match &refusal {
+            Some(why) => Answer::Refused(why.clone()),
+            None => Answer::Roster(Roster {
+                generation,
+                addresses: hellos.iter().map(|hello| hello.address.clone()).collect(),
+                machines: hellos.iter().map(|hello| hello.machine.clone()).collect(),
+            }),
+        };
+        self.answer_all(&answer);
+        refusal.map_or(Ok(()), Err)
+    }
+
+    /// Tells the ranks that wait that the job is not continued.
+    pub(crate) fn refuse_all(&mut self, why: &str) {
+        self.answer_all(&Answer::Over(why.to_owned()));
+    }
+
+    fn answer_all(&mut self, answer: &Answer) {
+        for connection in self.ranks.iter_mut().flatten() {
+            if connection.hello.take().is_some() {
+                let _ = write_value(&mut connection.stream, answer);
+                let _ = connection.stream.set_nonblocking(true);
+            }
+        }
+    }
+
+    /// Ends the generation: every rank that runs greets the launcher again.
+    pub(crate) fn end_generation(&mut self) {
+        for connection in self.ranks.iter().flatten().filter(|connection| connection.hello.is_none()) {
+            connection.stream.end_writing();
+        }
+    }
+
+    /// Reads heartbeats. Returns a rank that has ended its connection, if there is one.
+    pub(crate) fn listen(&mut self) -> Option<u32> {
+        let now = self.began.elapsed();
+        let pause = now.saturating_sub(std::mem::replace(&mut self.looked, now));
+        let mut ended = None;
+        for (rank, connection) in (0..).zip(&mut self.ranks) {
+            let Some(connection) = connection else { continue };
+            if pause > PAUSE {
+                connection.heart.excuse(pause);
+            }
+            connection.read(now);
+            if connection.has_ended && connection.hello.is_none() {
+                ended = Some(rank);
+            }
+        }
+        ended
+    }
+
+    /// A rank that has been silent for longer than its timeout, with the silence. One that has ended its connection joins
+    /// again, or ends: that has no timeout here.
+    pub(crate) fn silent(&self) -> Option<(u32, Duration)> {
+        let beating = (0..).zip(&self.ranks).filter_map(|(rank, c)| Some((rank, c.as_ref()?)));
+        let mut beating = beating.filter(|(_, connection)| !connection.has_ended);
+        beating.find_map(|(rank, connection)| Some((rank, connection.heart.silence(self.looked)?)))
+    }
+
+    /// Returns `true` if a rank has ended the program, as all others have then.
+    pub(crate) fn are_done(&self) -> bool {
+        self.ranks.iter().flatten().any(|connection| connection.is_done)
+    }
+
+    /// The ranks from which the launcher waits for a hello.
+    pub(crate) fn missing(&self) -> Vec<u32> {
+        let is_missing =
+            |c: &Option<Connection>| c.as_ref().is_none_or(|connection| connection.hello.is_none());
+        (0..).zip(&self.ranks).filter(|(_, c)| is_missing(c)).map(|(rank, _)| rank).collect()
+    }
+
+    /// Returns `true` if a rank has ended its connection.
+    pub(crate) fn has_left(&self, rank: u32) -> bool {
+        self.ranks.get(rank as usize).and_then(Option::as_ref).is_none_or(|connection| connection.has_ended)
+    }
+}
+
+impl Connection {
+    /// Reads all heartbeats that have arrived.
+    fn read(&mut self, now: Duration) {
+        let mut bytes = [0; 64];
+        let mut any = false;
+        while !self.has_ended {
+            match self.stream.read(&mut bytes) {
+                Ok(0) => self.has_ended = true,
+                Ok(read) => {
+                    any = true;
+                    self.is_done |= bytes[..read].contains(&DONE);
+                }
+                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(_) => self.has_ended = true,
+            }
+        }
+        if any {
+            self.heart.beat(now);
+        }
+    }
+}
+
+/// Takes a rank's hello, if it knows the secret.
+fn hear(mut stream: Stream, secret: &Secret) -> Option<(Hello, Stream)> {
+    stream.set_nonblocking(false).ok()?;
+    stream.set_timeout(Some(HELLO)).ok()?;
+    secret.prove(&mut stream, 1).ok()?;
+    let hello = read_value(&mut stream).ok()?;
+    stream.set_nonblocking(true).ok()?;
+    Some((hello, stream))
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Detection of ranks that do not respond, from the intervals between their heartbeats.
+//!
+//! The timeout follows the intervals that were seen (mean and deviation, as Jacobson's for TCP, SIGCOMM 1988), so a noisy
+//! machine is given more time, within bounds.
+
+use std::time::Duration;
+
+use crate::transport::sockets::entry::HEARTBEAT;
+
+/// The shortest and the longest timeout.
+const TIMEOUT: [Duration; 2] = [Duration::from_millis(300), Duration::from_millis(450)];
+/// Weights of a new interval in the mean and in the deviation.
+const GAIN: [f64; 2] = [0.125, 0.25];
+/// Deviations above the mean that are no death.
+const DEVIATIONS: f64 = 8.0;
+
+/// The heartbeats of one rank. Times are since any fixed moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Heart {
+    last: Duration,
+    mean: f64,
+    deviation: f64,
+}
+
+impl Heart {
+    /// Of a rank that has connected at `now`.
+    pub(crate) fn new(now: Duration) -> Self {
+        Self { last: now, mean: HEARTBEAT.as_secs_f64(), deviation: HEARTBEAT.as_secs_f64() / 2.0 }
+    }
+
+    /// Heartbeats have arrived.
+    pub(crate) fn beat(&mut self, now: Duration) {
+        let error = now.saturating_sub(self.last).as_secs_f64() - self.mean;
+        self.mean += GAIN[0] * error;
+        self.deviation += GAIN[1] * (error.abs() - self.deviation);
+        self.last = now;
+    }
+
+    /// The launcher itself could not run for this long.
+    pub(crate) fn excuse(&mut self, pause: Duration) {
+        self.last += pause;
+    }
+
+    /// The silence after which the rank counts as dead.
+    pub(crate) fn timeout(&self) -> Duration {
+        let seconds = (self.mean + DEVIATIONS * self.deviation).max(0.0);
+        Duration::from_secs_f64(seconds.min(TIMEOUT[1].as_secs_f64())).max(TIMEOUT[0])
+    }
+
+    /// The silence so far, if it is longer than the timeout.
+    pub(crate) fn silence(&self, now: Duration) -> Option<Duration> {
+        let silence = now.saturating_sub(self.last);
+        (silence > self.timeout()).then_some(silence)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn a_rank_that_stops_is_found_within_half_a_second() {
+        let mut heart = Heart::new(ms(0));
+        (1..100).for_each(|beat| heart.beat(ms(50 * beat)));
+        assert_eq!(heart.silence(ms(50 * 99 + 290)), None);
+        assert!(heart.silence(ms(50 * 99 + 310)).is_some());
+    }
+
+    proptest! {
+        #[test]
+        fn heartbeats_late_by_up_to_a_quarter_second_are_no_death(late in prop::collection::vec(0u64..240, 1..200)) {
+            let (mut heart, mut now) = (Heart::new(ms(0)), 0);
+            for late in late {
+                now += 50 + late;
+                prop_assert_eq!(heart.silence(ms(now)), None);
+                heart.beat(ms(now));
+                prop_assert!(heart.timeout() <= ms(450));
+            }
+            prop_assert!(heart.silence(ms(now + 451)).is_some());
+        }
+    }
+
+    #[test]
+    fn a_pause_of_the_launcher_is_no_silence_of_the_ranks() {
+        let mut heart = Heart::new(ms(0));
+        heart.excuse(ms(2000));
+        assert_eq!(heart.silence(ms(2100)), None);
+    }
+}

@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Parts of the launcher: the ranks' processes, their connections, their heartbeats.
+
+pub(crate) mod connections;
+pub(crate) mod error;
+pub(crate) mod heartbeat;
+pub(crate) mod ranks;
+pub(crate) mod watch;

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The processes of a job's ranks.
+
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitStatus};
+
+/// The exit code of a rank that ends because another has failed and has said why.
+pub const LOST: u8 = 141;
+/// The exit code of a rank that has to be replaced: the job begins anew, and the rank cannot.
+pub const AGAIN: u8 = 142;
+/// The exit code of `ssh` if the connection ends, or if a signal kills the remote process.
+const SSH_LOST: i32 = 255;
+
+/// The processes by rank. Those that still run when this is dropped are killed.
+pub(crate) struct Ranks(pub(crate) Vec<Child>);
+
+/// A rank's process that has ended, and may be replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Death {
+    pub(crate) rank: u32,
+    pub(crate) status: ExitStatus,
+}
+
+impl Ranks {
+    /// Kills those that still run. As long as they run, the launcher keeps its connections to them: a rank that loses
+    /// the launcher reports that as an error.
+    pub(crate) fn kill(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+        }
+        for child in &mut self.0 {
+            let _ = child.wait();
+        }
+    }
+
+    /// Kills one rank.
+    pub(crate) fn kill_one(&mut self, rank: u32) {
+        if let Some(child) = self.0.get_mut(rank as usize) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Returns `true` if a rank's process is stopped, as by `SIGSTOP`. The process of a remote rank is not seen.
+    pub(crate) fn is_stopped(&self, rank: u32) -> bool {
+        let Some(child) = self.0.get(rank as usize) else { return false };
+        let stat = std::fs::read(format!("/proc/{}/stat", child.id())).unwrap_or_default();
+        // the state follows the name, which may have any bytes
+        let state = stat.iter().rposition(|byte| *byte == b')').and_then(|end| stat.get(end + 2));
+        state.is_some_and(|state| *state == b'T')
+    }
+
+    /// The exit statuses of the ranks that have ended.
+    pub(crate) fn ended(&mut self) -> io::Result<Vec<(u32, ExitStatus)>> {
+        let mut ended = Vec::new();
+        for (rank, child) in (0..).zip(&mut self.0) {
+            if let Some(status) = child.try_wait()? {
+                ended.push((rank, status));
+            }
+        }
+        Ok(ended)
+    }
+
+    /// Returns `true` if some still run.
+    pub(crate) fn are_running(&mut self) -> bool {
+        self.0.iter_mut().any(|child| child.try_wait().is_ok_and(|status| status.is_none()))
+    }
+
+    /// The first rank that failed. One that failed by itself comes before those that only lost another.
+    pub(crate) fn first_failure(&mut self) -> io::Result<Option<(u32, ExitStatus)>> {
+        let mut lost = None;
+        for (rank, status) in self.ended()? {
+            match status.code() {
+                Some(0) => {}
+                Some(code) if code == i32::from(LOST) => lost = Some((rank, status)),
+                _ => return Ok(Some((rank, status))),
+            }
+        }
+        Ok(lost)
+    }
+
+    /// Ranks that a signal has killed, or that ask for a replacement. `remote`: they are started by `ssh`.
+    pub(crate) fn deaths(&mut self, remote: bool) -> io::Result<Vec<Death>> {
+        let died = |status: ExitStatus| {
+            let code = status.code();
+            status.signal().is_some() || code == Some(i32::from(AGAIN)) || remote && code == Some(SSH_LOST)
+        };
+        let ended = self.ended()?.into_iter();
+        Ok(ended.filter(|(_, status)| died(*status)).map(|(rank, status)| Death { rank, status }).collect())
+    }
+}
+
+impl Drop for Ranks {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl Death {
+    /// The rank has died by itself, and not to begin the job anew.
+    pub(crate) fn is_failure(&self) -> bool {
+        self.status.code() != Some(i32::from(AGAIN))
+    }
+}
+
+impl std::fmt::Display for Death {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.status.signal() {
+            Some(signal) => write!(f, "rank {} was killed by signal {signal}", self.rank),
+            None => write!(f, "rank {} was lost with its host or connection", self.rank),
+        }
+    }
+}

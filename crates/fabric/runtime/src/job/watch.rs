@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The launcher's view of a job: it waits until all ranks have joined, then until they end, and replaces those that die.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, Instant};
+
+use super::connections::Connections;
+use super::error::{LaunchError, system};
+use super::ranks::{Death, LOST, Ranks};
+use crate::transport::sockets::stream::Listener;
+
+/// The longest wait for all ranks to join.
+const JOIN: Duration = Duration::from_secs(60);
+/// The time that ranks have to end by themselves after another has failed.
+const GRACE: Duration = Duration::from_secs(2);
+/// The time that a failed rank has to end after another rank has lost it.
+const FAILING: Duration = Duration::from_secs(10);
+/// The time from the end of a rank's connection to the end of its process, if it has died.
+const DYING: Duration = Duration::from_millis(300);
+/// The time from one look at the ranks to the next.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// The outcome of waiting for all ranks to join.
+enum Gathered {
+    /// All have joined.
+    All,
+    /// The job has ended with this code.
+    Ended(u8),
+}
+
+/// The outcome of waiting for the end of the ranks.
+enum Watched {
+    /// The job has ended with this code.
+    Ended(u8),
+    /// A rank has died, or connections have failed: the ranks join the job again.
+    Again,
+}
+
+/// A job that runs.
+pub(crate) struct Job<'a> {
+    /// Starts one rank, or all of them by Slurm.
+    start: &'a dyn Fn(u32, &Listener) -> Result<Child, LaunchError>,
+    listener: Listener,
+    ranks: Ranks,
+    connections: Connections,
+    /// The ranks are started by `ssh`.
+    is_remote: bool,
+    /// How often ranks may be replaced, and how often they have been.
+    restarts: u32,
+    restarted: u32,
+    /// The last rank that was replaced.
+    died: Option<Death>,
+}
+
+const WAITING: &str = "waiting for a rank";
+
+impl<'a> Job<'a> {
+    /// Starts the processes of a job.
+    pub(crate) fn start(
+        start: &'a dyn Fn(u32, &Listener) -> Result<Child, LaunchError>,
+        (listener, connections): (Listener, Connections),
+        processes: u32,
+        (restarts, is_remote): (u32, bool),
+    ) -> Result<Self, LaunchError> {
+        listener.set_nonblocking(true).map_err(system("listening"))?;
+        let ranks = Ranks(Vec::new());
+        let (restarted, died) = (0, None);
+        let mut job = Self { start, listener, ranks, connections, is_remote, restarts, restarted, died };
+        for rank in 0..processes {
+            let child = start(rank, &job.listener)?;
+            job.ranks.0.push(child);
+        }
+        Ok(job)
+    }
+
+    /// Runs the job to its end. Returns its exit code.
+    pub(crate) fn run(&mut self) -> Result<u8, LaunchError> {
+        for generation in 0.. {
+            // a program that uses no other rank may end before all have come
+            if let Gathered::Ended(code) = self.gather(generation)? {
+                return Ok(code);
+            }
+            if let Watched::Ended(code) = self.watch()? {
+                return Ok(code);
+            }
+            self.connections.end_generation();
+        }
+        Ok(1)
+    }
+
+    /// Waits until all ranks have said hello, and sends each the addresses of all.
+    fn gather(&mut self, generation: u32) -> Result<Gathered, LaunchError> {
+        let mut began = Instant::now();
+        let mut stopped = None;
+        while !self.connections.are_complete() {
+            if self.replaces() && self.replace_dead()? {
+                began = Instant::now();
+            }
+            if let Some((rank, status)) = self.ranks.first_failure().map_err(system(WAITING))? {
+                return Ok(Gathered::Ended(self.end(rank, status)));
+            }
+            let ended = self.ranks.ended().map_err(system(WAITING))?;
+            if ended.len() == self.ranks.0.len() {
+                return Ok(Gathered::Ended(0));
+            }
+            if generation > 0 && (self.connections.are_done() || !ended.is_empty()) {
+                return Ok(Gathered::Ended(self.give_up()));
+            }
+            // none of them may join: then all of them end
+            if let Some((rank, _)) = ended.first()
+                && self.connections.has_hello()
+            {
+                self.ranks.kill();
+                return Err(LaunchError::Wrong(format!(
+                    "rank {rank} has ended without joining the job: is it a program of colony-runtime?"
+                )));
+            }
+            if self.replaces() {
+                self.kill_stuck(&mut stopped, began.elapsed() > JOIN && generation > 0);
+            }
+            if began.elapsed() > JOIN && generation == 0 {
+                self.ranks.kill();
+                return Err(LaunchError::Wrong(
+                    "not all ranks have joined the job within a minute".to_owned(),
+                ));
+            }
+            if !self.connections.accept(&self.listener).map_err(system("taking a rank's connection"))? {
+                std::thread::sleep(LOOK);
+            }
+        }
+        self.connections.answer(generation).map_err(|why| {
+            // each rank ends by itself; one that does not is killed
+            self.ranks.kill();
+            LaunchError::Wrong(why)
+        })?;
+        Ok(Gathered::All)
+    }
+
+    /// A rank has died after others had ended the program: the job cannot be begun again without them.
+    fn give_up(&mut self) -> u8 {
+        self.leave();
+        let Some(death) = self.died else { return 1 };
+        eprintln!("error: {death} after the program had ended on other ranks");
+        code_of(death.status)
+    }
+
+    /// Gives ranks a moment to end by themselves.
+    fn leave(&mut self) {
+        let began = Instant::now();
+        while began.elapsed() < GRACE && self.ranks.are_running() {
+            if self.replaces() {
+                let _ = self.connections.accept(&self.listener);
+                self.connections.refuse_all("other ranks have ended");
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Ranks that die are replaced.
+    fn replaces(&self) -> bool {
+        self.restarts > 0
+    }
+
+    /// Kills ranks that do not respond, and replaces those that have died, as often as is allowed. Returns `true` if it
+    /// has replaced any.
+    fn replace_dead(&mut self) -> Result<bool, LaunchError> {
+        self.connections.listen();
+        if let Some((rank, silence)) = self.connections.silent() {
+            eprintln!("warning: rank {rank} has not responded for {} ms: killed", silence.as_millis());
+            self.ranks.kill_one(rank);
+        }
+        let deaths = self.ranks.deaths(self.is_remote).map_err(system(WAITING))?;
+        let mut any = false;
+        for death in deaths {
+            self.connections.forget(death.rank);
+            if death.is_failure() && self.restarted == self.restarts {
+                continue;
+            }
+            self.replace(&death)?;
+            any = true;
+        }
+        Ok(any)
+    }
+
+    fn replace(&mut self, death: &Death) -> Result<(), LaunchError> {
+        if death.is_failure() {
+            self.restarted += 1;
+            eprintln!("warning: {death}; restart {} of {}", self.restarted, self.restarts);
+        }
+        let child = (self.start)(death.rank, &self.listener)?;
+        if let Some(place) = self.ranks.0.get_mut(death.rank as usize) {
+            *place = child;
+        }
+        self.died = Some(*death);
+        Ok(())
+    }
+
+    /// Kills a rank without heartbeats that does not greet the launcher: its process is stopped for longer than `DYING`, or
+    /// it is late. A rank that runs a long entry method has heartbeats.
+    fn kill_stuck(&mut self, stopped: &mut Option<(u32, Instant)>, is_late: bool) {
+        let missing = self.connections.missing();
+        let silent: Vec<u32> = missing.into_iter().filter(|rank| self.connections.has_left(*rank)).collect();
+        let found = silent.iter().copied().find(|rank| is_late || self.ranks.is_stopped(*rank));
+        match (found, &stopped) {
+            (None, _) => *stopped = None,
+            (Some(rank), Some((known, since))) if *known == rank && since.elapsed() > DYING => {
+                eprintln!("warning: rank {rank} does not join the job: killed");
+                self.ranks.kill_one(rank);
+                *stopped = None;
+            }
+            (Some(rank), Some((known, _))) if *known == rank => {}
+            (Some(rank), _) => *stopped = Some((rank, Instant::now())),
+        }
+    }
+
+    /// Waits for the end of all ranks.
+    fn watch(&mut self) -> Result<Watched, LaunchError> {
+        let (mut lost_since, mut broken_since) = (None::<Instant>, None::<Instant>);
+        loop {
+            let ended = self.ranks.ended().map_err(system(WAITING))?;
+            let all = ended.len() == self.ranks.0.len();
+            let broken = self.connections.listen().is_some();
+            // a rank that has left the job cannot join it again
+            if self.replaces()
+                && !self.connections.are_done()
+                && !ended.iter().any(|(_, status)| status.success())
+            {
+                if self.replace_dead()? {
+                    return Ok(Watched::Again);
+                }
+                if broken && broken_since.get_or_insert_with(Instant::now).elapsed() > DYING {
+                    return Ok(self.rejoin());
+                }
+            }
+            match self.ranks.first_failure().map_err(system(WAITING))? {
+                // the rank that failed may still be ending: its code or signal is that of the job
+                Some((rank, status)) => {
+                    let is_lost = status.code() == Some(i32::from(LOST));
+                    let since = lost_since.get_or_insert_with(Instant::now);
+                    if !is_lost || all || since.elapsed() > FAILING {
+                        return Ok(Watched::Ended(self.end(rank, status)));
+                    }
+                }
+                None if all => return Ok(Watched::Ended(0)),
+                None => {}
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// A rank has left its connections, and no rank has died: all join again.
+    fn rejoin(&mut self) -> Watched {
+        const WHAT: &str = "connections between ranks have failed";
+        if self.restarted == self.restarts {
+            eprintln!("error: {WHAT}; the job ends (restarts used: {})", self.restarts);
+            self.ranks.kill();
+            return Watched::Ended(1);
+        }
+        self.restarted += 1;
+        eprintln!("warning: {WHAT}; restart {} of {}", self.restarted, self.restarts);
+        Watched::Again
+    }
+
+    /// A rank has failed: the others get a moment to end by themselves.
+    fn end(&mut self, rank: u32, status: ExitStatus) -> u8 {
+        if let Some(signal) = status.signal() {
+            let why = match self.restarts {
+                0 => String::new(),
+                restarts if self.restarted >= restarts => format!(" (restarts used: {restarts})"),
+                _ => " (the program has ended on other ranks)".to_owned(),
+            };
+            eprintln!("error: rank {rank} was killed by signal {signal}; the job ends{why}");
+        }
+        self.leave();
+        // the code of a rank that failed by itself says more than that of one that lost it
+        let ended = self.ranks.ended().unwrap_or_default();
+        let mut codes = ended.into_iter().filter_map(|(_, status)| status.code());
+        let own = codes.find(|&code| code != 0 && code != i32::from(LOST));
+        self.ranks.kill();
+        match (status.signal(), own) {
+            (None, Some(code)) => code as u8,
+            _ => code_of(status),
+        }
+    }
+}
+
+/// The exit code that says how a rank ended, as a shell's.
+fn code_of(status: ExitStatus) -> u8 {
+    status.signal().map(|signal| 128 + signal).or(status.code()).map_or(1, |code| code as u8)
+}

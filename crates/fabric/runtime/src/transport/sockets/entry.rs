@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A rank's entry into its job: it greets the launcher, gets the roster, and connects to every other rank.
+//!
+//! If the launcher replaces ranks that die, a rank enters the job once in every *generation*: when a rank has died, the
+//! launcher closes its connections to all ranks, and each survivor and each replacement greets it anew.
+
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use serde::{Deserialize, Serialize};
+
+use super::peer::Peer;
+use super::secret::Secret;
+use super::stream::{Listener, Stream, read_value, write_value};
+use crate::transport::TransportError;
+
+/// The variable with the launcher's address.
+pub(crate) const LAUNCHER: &str = "COLONY_JOB";
+/// The variable with the job's secret.
+pub(crate) const SECRET: &str = "COLONY_JOB_SECRET";
+/// The variables with this rank, and with the number of ranks.
+pub(crate) const RANK: &str = "COLONY_JOB_RANK";
+pub(crate) const SIZE: &str = "COLONY_JOB_SIZE";
+/// The variable with the name under which other hosts reach this one.
+pub(crate) const HOST: &str = "COLONY_JOB_HOST";
+/// The variable that is set if the launcher replaces ranks that die.
+pub(crate) const RESTARTS: &str = "COLONY_JOB_RESTARTS";
+
+/// The longest wait for the launcher and for other ranks while a job begins.
+const BEGIN: Duration = Duration::from_secs(60);
+/// The longest wait for ranks that run a long entry method while another is replaced.
+const REJOIN: Duration = Duration::from_secs(600);
+/// A byte to the launcher: the rank lives.
+const ALIVE: u8 = 1;
+/// A byte to the launcher: the rank and all others have ended the program, so the job is not begun again.
+pub(crate) const DONE: u8 = 2;
+/// The time from one heartbeat to the next.
+pub(crate) const HEARTBEAT: Duration = Duration::from_millis(50);
+
+const JOINING: &str = "joining the job at its launcher";
+
+/// A rank's first message to the launcher.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Hello {
+    pub(crate) rank: u32,
+    pub(crate) address: String,
+    pub(crate) build: String,
+    /// The machine's boot id.
+    pub(crate) machine: String,
+}
+
+/// The job's ranks in one generation.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Roster {
+    pub(crate) generation: u32,
+    /// By rank.
+    pub(crate) addresses: Vec<String>,
+    pub(crate) machines: Vec<String>,
+}
+
+/// The launcher's answer to every rank.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    Roster(Roster),
+    /// The reason why there is no job.
+    Refused(String),
+    /// Other ranks have left the job successfully, so it is not continued.
+    Over(String),
+}
+
+/// Parameters by which a rank enters its job.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) rank: u32,
+    size: u32,
+    launcher: String,
+    secret: Secret,
+    host: String,
+    /// The launcher replaces ranks that die.
+    pub(crate) restarts: bool,
+}
+
+/// The connections of a rank that has entered its job.
+pub(crate) struct Joined {
+    pub(crate) roster: Roster,
+    pub(crate) peers: Vec<Option<Peer>>,
+    pub(crate) launcher: Stream,
+}
+
+pub(crate) fn failed(doing: impl Into<String>) -> impl FnOnce(io::Error) -> TransportError {
+    let doing = doing.into();
+    move |e| TransportError::Failed { doing, reason: e.to_string() }
+}
+
+fn variable(name: &'static str) -> Result<String, TransportError> {
+    std::env::var(name).map_err(|_| {
+        TransportError::Environment(format!("{name} is not set; start the program with colony launch"))
+    })
+}
+
+fn number(name: &'static str) -> Result<u32, TransportError> {
+    let text = variable(name)?;
+    text.parse().map_err(|_| TransportError::Environment(format!("{name} is `{text:.40}`, not a number")))
+}
+
+/// The identifier of the running kernel: ranks with the same one die together with their machine.
+fn machine() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+impl Entry {
+    /// Reads the job that the environment describes.
+    pub(crate) fn from_environment() -> Result<Self, TransportError> {
+        let (rank, size) = (number(RANK)?, number(SIZE)?);
+        if rank >= size {
+            return Err(TransportError::Environment(format!(
+                "{RANK} is {rank}, and the job has {size} ranks"
+            )));
+        }
+        let launcher = variable(LAUNCHER)?;
+        let secret = Secret::from_hex(&variable(SECRET)?)
+            .ok_or_else(|| TransportError::Environment(format!("{SECRET} is not 64 hexadecimal digits")))?;
+        let host = std::env::var(HOST).unwrap_or_else(|_| "127.0.0.1".to_owned());
+        let restarts = std::env::var_os(RESTARTS).is_some();
+        Ok(Self { rank, size, launcher, secret, host, restarts })
+    }
+
+    /// Enters the job. If ranks are replaced, tries again when another rank dies meanwhile.
+    pub(crate) fn join(&self) -> Result<Joined, TransportError> {
+        let began = Instant::now();
+        loop {
+            match self.attempt() {
+                Err(TransportError::Died(_)) if began.elapsed() < REJOIN => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                ended => return ended,
+            }
+        }
+    }
+
+    /// An error of a connection to another rank or, after the hello, to the launcher.
+    fn died_or_failed(&self, doing: &str, error: io::Error) -> TransportError {
+        if self.restarts { TransportError::Died(format!("{doing}: {error}")) } else { failed(doing)(error) }
+    }
+
+    fn attempt(&self) -> Result<Joined, TransportError> {
+        let listener =
+            if self.launcher.starts_with("unix:") { Listener::unix() } else { Listener::tcp(&self.host) }
+                .map_err(failed("listening for other ranks"))?;
+        let hello = Hello {
+            rank: self.rank,
+            address: listener.address(),
+            build: crate::build::id(),
+            machine: machine(),
+        };
+        let mut launcher = Stream::connect(&self.launcher).map_err(failed(JOINING))?;
+        let entered = self.enter(&hello, &listener, &mut launcher);
+        if entered.is_err() {
+            // the heartbeats have a handle of their own
+            launcher.shutdown();
+        }
+        entered.map(|(roster, peers)| Joined { roster, peers, launcher })
+    }
+
+    /// Greets the launcher, and connects to all other ranks.
+    fn enter(
+        &self,
+        hello: &Hello,
+        listener: &Listener,
+        launcher: &mut Stream,
+    ) -> Result<(Roster, Vec<Option<Peer>>), TransportError> {
+        let answer = self.greet(launcher, hello).map_err(|e| self.died_or_failed(JOINING, e))?;
+        let roster = match answer {
+            Answer::Roster(roster) => roster,
+            Answer::Refused(why) => return Err(TransportError::Environment(why)),
+            Answer::Over(why) => return Err(TransportError::Lost(why)),
+        };
+        if roster.addresses.len() != self.size as usize {
+            let found = roster.addresses.len();
+            return Err(TransportError::Environment(format!("{found} addresses of {} ranks", self.size)));
+        }
+        let peers = self
+            .connect_all(&roster.addresses, listener, launcher)
+            .map_err(|e| self.died_or_failed("connecting to the other ranks", e))?;
+        Ok((roster, peers))
+    }
+
+    /// Says hello to the launcher, and gets its answer.
+    fn greet(&self, launcher: &mut Stream, hello: &Hello) -> io::Result<Answer> {
+        launcher.set_timeout(Some(BEGIN))?;
+        self.secret.prove(launcher, 0)?;
+        write_value(launcher, hello)?;
+        if self.restarts {
+            launcher.set_timeout(Some(REJOIN))?;
+            beat(launcher.try_clone()?)?;
+        }
+        read_value(launcher)
+    }
+
+    /// Connects to the ranks below, and takes connections of those above.
+    fn connect_all(
+        &self,
+        addresses: &[String],
+        listener: &Listener,
+        launcher: &Stream,
+    ) -> io::Result<Vec<Option<Peer>>> {
+        let mut peers: Vec<Option<Peer>> = addresses.iter().map(|_| None).collect();
+        for below in 0..self.rank as usize {
+            let mut stream = Stream::connect(&addresses[below])?;
+            stream.set_timeout(Some(BEGIN))?;
+            self.secret.prove(&mut stream, 0)?;
+            write_value(&mut stream, &self.rank)?;
+            peers[below] = Some(Peer::new(stream));
+        }
+        let mut missing = addresses.len() - self.rank as usize - 1;
+        let began = Instant::now();
+        while missing > 0 {
+            wait_readable(
+                listener,
+                self.restarts.then_some(launcher),
+                BEGIN.saturating_sub(began.elapsed()),
+            )?;
+            let mut stream = listener.accept()?;
+            stream.set_timeout(Some(BEGIN))?;
+            // a stranger without the secret does not end the job
+            if self.secret.prove(&mut stream, 1).is_err() {
+                continue;
+            }
+            let from: u32 = read_value(&mut stream)?;
+            let place = peers.get_mut(from as usize).filter(|p| p.is_none() && from > self.rank);
+            let place = place.ok_or_else(|| {
+                io::Error::new(ErrorKind::InvalidData, format!("rank {from} connects twice"))
+            })?;
+            *place = Some(Peer::new(stream));
+            missing -= 1;
+        }
+        Ok(peers)
+    }
+}
+
+/// Waits until a listener has a connection, or until the launcher ends this attempt.
+fn wait_readable(listener: &Listener, launcher: Option<&Stream>, limit: Duration) -> io::Result<()> {
+    let sources = std::iter::once(listener.as_fd()).chain(launcher.map(AsFd::as_fd));
+    let mut fds: Vec<PollFd<'_>> =
+        sources.map(|fd: BorrowedFd<'_>| PollFd::new(fd, PollFlags::POLLIN)).collect();
+    let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
+    match poll(&mut fds, limit) {
+        Ok(0) => Err(io::Error::new(ErrorKind::TimedOut, "another rank has not come within a minute")),
+        Ok(_) if fds.len() == 2 && fds[1].any() == Some(true) => {
+            Err(io::Error::new(ErrorKind::ConnectionAborted, "another rank has died"))
+        }
+        Ok(_) | Err(nix::Error::EINTR) => Ok(()),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Sends heartbeats to the launcher, from a thread of its own, until the connection ends: entry methods may be long.
+fn beat(mut launcher: Stream) -> io::Result<()> {
+    let beats = move || {
+        loop {
+            match launcher.write(&[ALIVE]) {
+                Ok(_) => {}
+                // the launcher does not read: it is stopped, or busy
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                Err(_) => return,
+            }
+            std::thread::sleep(HEARTBEAT);
+        }
+    };
+    std::thread::Builder::new().name("heartbeat".to_owned()).spawn(beats).map(|_| ())
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Ranks that die are replaced, and the program goes on from the last checkpoint with the same result.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// An example of this package, which cargo builds before its tests.
+fn example(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("this program");
+    let folder = test.parent().and_then(Path::parent).expect("the profile's folder");
+    folder.join("examples").join(name)
+}
+
+const CHECKPOINT: &str = "COLONY_CHECKPOINT";
+const EVERY_ROUND: &str = "memory:same-machine";
+
+/// The example whose ranks die at the points of `deaths`: `PHASE-RANK`, and how often the point is passed before.
+struct Mortal {
+    ranks: u32,
+    restarts: u32,
+    deaths: Vec<(String, u32)>,
+    variables: Vec<(&'static str, String)>,
+}
+
+impl Mortal {
+    fn new(deaths: &[(&str, u32, u32)]) -> Self {
+        let deaths = deaths.iter().map(|(phase, rank, after)| (format!("{phase}-{rank}"), *after)).collect();
+        Self { ranks: 3, restarts: 4, deaths, variables: vec![(CHECKPOINT, EVERY_ROUND.to_owned())] }
+    }
+
+    fn with(mut self, name: &'static str, value: &str) -> Self {
+        self.variables.push((name, value.to_owned()));
+        self
+    }
+
+    /// Runs the example. Every death has to have happened.
+    fn run(self) -> Output {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (name, after) in &self.deaths {
+            std::fs::write(folder.path().join(name), after.to_string()).expect("room");
+        }
+        let mut command = Command::new(example("run"));
+        command.arg(self.ranks.to_string()).arg(example("mortal")).stdin(Stdio::null());
+        command.env("MORTAL", folder.path()).env("RUN_RESTARTS", self.restarts.to_string());
+        command.envs(self.variables);
+        let output = command.output().expect("the launcher starts");
+        let left = std::fs::read_dir(folder.path()).expect("ours").count();
+        assert_eq!(left, 0, "deaths that did not happen: {}", text(&output.stderr));
+        output
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn lines(output: &Output, begin: &str) -> Vec<String> {
+    text(&output.stderr).lines().filter(|line| line.starts_with(begin)).map(str::to_owned).collect()
+}
+
+/// The result of a run in which nobody dies.
+fn undisturbed() -> String {
+    let output = Mortal::new(&[]).run();
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// A run with these deaths ends well, with the result of a run without any.
+fn assert_recovers(mortal: Mortal, expected: &str, restarts: usize) {
+    let shown = format!("{:?} {:?}", mortal.deaths, mortal.variables);
+    let output = mortal.run();
+    assert!(output.status.success(), "{shown}: {}", text(&output.stderr));
+    assert_eq!(text(&output.stdout), expected, "{shown}");
+    let warnings = lines(&output, "warning:");
+    let replaced = warnings.iter().filter(|line| line.contains("restart")).count();
+    assert_eq!(replaced, restarts, "{shown}: {warnings:?}");
+}
+
+#[test]
+fn any_rank_may_die_at_any_point_and_the_result_is_the_same() {
+    let expected = undisturbed();
+    // objects are packed first to migrate and then for a checkpoint
+    let points =
+        [("start", 0), ("entry", 3), ("entry", 50), ("pack", 1), ("pack", 6), ("unpack", 2), ("resume", 9)];
+    for (phase, after) in points {
+        for rank in 0..3 {
+            assert_recovers(Mortal::new(&[(phase, rank, after)]), &expected, 1);
+        }
+    }
+}
+
+#[test]
+fn several_deaths_also_during_a_recovery_are_survived() {
+    let expected = undisturbed();
+    for first in 0..3 {
+        let (second, third) = ((first + 1) % 3, (first + 2) % 3);
+        // the replacement of the first unpacks its objects, and dies
+        let deaths = [("entry", first, 30), ("unpack", first, 1)];
+        assert_recovers(Mortal::new(&deaths), &expected, 2);
+        let deaths = [("entry", first, 30), ("resume", second, 17), ("pack", third, 21)];
+        assert_recovers(Mortal::new(&deaths), &expected, 3);
+        // both copies of an image may be lost: then the program begins anew
+        let deaths = [("resume", first, 12), ("resume", second, 12)];
+        assert_recovers(Mortal::new(&deaths), &expected, 2);
+    }
+}
+
+#[test]
+fn if_both_copies_in_memory_are_lost_the_program_goes_on_from_disk() {
+    let expected = undisturbed();
+    for first in 0..3 {
+        let folder = tempfile::tempdir().expect("a folder");
+        let value = format!("memory:same-machine:disk={}", folder.path().join("new").display());
+        let deaths = [("resume", first, 20), ("resume", (first + 1) % 3, 20)];
+        assert_recovers(Mortal::new(&deaths).with(CHECKPOINT, &value), &expected, 2);
+    }
+}
+
+#[test]
+fn processes_with_several_pes_recover() {
+    let expected = undisturbed();
+    for rank in 0..3 {
+        let deaths = [("entry", rank, 20), ("pack", (rank + 1) % 3, 11)];
+        assert_recovers(Mortal::new(&deaths).with("THREADS", "2"), &expected, 2);
+    }
+}
+
+#[test]
+fn a_rank_that_stops_responding_is_replaced() {
+    let expected = undisturbed();
+    for rank in 0..3 {
+        let output = Mortal::new(&[("stop", rank, 25)]).run();
+        assert_eq!(text(&output.stdout), expected);
+        let warnings = lines(&output, "warning:");
+        assert!(
+            warnings[0].starts_with(&format!("warning: rank {rank} has not responded for ")),
+            "{warnings:?}"
+        );
+        assert_eq!(warnings[1], format!("warning: rank {rank} was killed by signal 9; restart 1 of 4"));
+    }
+}
+
+#[test]
+fn without_checkpoints_the_program_begins_anew() {
+    let expected = undisturbed();
+    for rank in 0..3 {
+        assert_recovers(Mortal::new(&[("entry", rank, 40)]).with(CHECKPOINT, "none"), &expected, 1);
+    }
+}
+
+#[test]
+fn a_timer_that_is_set_leaves_checkpoints_out_with_one_warning() {
+    let output = Mortal::new(&[]).with("MORTAL_TIMER", "1").run();
+    assert_eq!(text(&output.stdout), undisturbed());
+    let warnings = lines(&output, "warning:");
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("timers of send_after are set"), "{warnings:?}");
+}
+
+#[test]
+fn deaths_beyond_the_limit_end_the_job() {
+    let mut mortal = Mortal::new(&[("entry", 1, 10), ("entry", 2, 40)]);
+    mortal.restarts = 1;
+    let output = mortal.run();
+    assert_eq!(output.status.code(), Some(137), "{}", text(&output.stderr));
+    let error = "error: rank 2 was killed by signal 9; the job ends (restarts used: 1)";
+    assert_eq!(lines(&output, "error:"), [error]);
+}
+
+#[test]
+fn a_death_after_the_program_has_ended_is_reported() {
+    let expected = undisturbed();
+    for rank in 0..3 {
+        let output = Mortal::new(&[("end", rank, 0)]).run();
+        assert_eq!(text(&output.stdout), expected);
+        assert_eq!(output.status.code(), Some(137), "{}", text(&output.stderr));
+        let error = format!(
+            "error: rank {rank} was killed by signal 9; the job ends (the program has ended on other ranks)"
+        );
+        assert_eq!(lines(&output, "error:"), [error]);
+    }
+}
+
+#[test]
+fn a_program_that_fails_is_not_restarted() {
+    let mut command = Command::new(example("run"));
+    command.args(["3".as_ref(), example("ring").as_os_str()]).args(["1000000", "--fail", "1"]);
+    let output = command.env("RUN_RESTARTS", "3").env(CHECKPOINT, EVERY_ROUND).output().expect("starts");
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let error = "error: the entry method Token of Node 1 panicked: PE 1 fails, as asked";
+    assert_eq!((lines(&output, "error:"), lines(&output, "warning:")), (vec![error.to_owned()], Vec::new()));
+}
+
+#[test]
+fn checkpoints_that_cannot_be_are_refused_once() {
+    let error = |ranks: u32, restarts: u32, value: &str| {
+        let mut mortal = Mortal::new(&[]).with(CHECKPOINT, value);
+        (mortal.ranks, mortal.restarts) = (ranks, restarts);
+        let output = mortal.run();
+        assert_eq!(output.status.code(), Some(1), "{value}: {}", text(&output.stderr));
+        let mut errors = lines(&output, "error:");
+        assert_eq!(errors.len(), 1, "{value}: {errors:?}");
+        errors.remove(0)
+    };
+    assert!(error(2, 1, "disk").contains("`disk` is no scheme or option"));
+    assert!(error(2, 1, "memory:every=0").contains("`0` is no period"));
+    assert!(error(3, 1, "memory").contains("all 3 ranks are on one machine"));
+    assert!(error(1, 1, EVERY_ROUND).contains("need two processes or more"));
+    assert!(error(2, 0, EVERY_ROUND).contains("--restarts N"));
+}

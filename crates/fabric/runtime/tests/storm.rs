@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Kill storms: ranks are killed or stopped at random times, and results stay the same. `./x storm` runs many.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use colony_runtime::ranks::ranks;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// An example of this package, which cargo builds before its tests.
+fn example(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("this program");
+    let folder = test.parent().and_then(Path::parent).expect("the profile's folder");
+    folder.join("examples").join(name)
+}
+
+/// Random numbers of a seed (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    fn up_to(&mut self, limit: Duration) -> Duration {
+        limit.mul_f64(self.below(1 << 20) as f64 / f64::from(1 << 20))
+    }
+}
+
+/// A program with a result that does not depend on timing.
+#[derive(Clone, Copy, Debug)]
+struct Program {
+    words: &'static [&'static str],
+    /// The lines of the output that are the result.
+    result: &'static str,
+}
+
+const PROGRAMS: [Program; 3] = [
+    Program { words: &["stencil", "32", "4", "400", "20"], result: "sum of all cells" },
+    Program {
+        words: &["lb_test", "--iterations", "60", "--period", "4", "--bytes", "50000", "--work", "1000"],
+        result: "64 objects, checksum",
+    },
+    Program {
+        words: &["lb_test", "--iterations", "40", "--period", "4", "--bytes", "50000", "--threads", "2"],
+        result: "64 objects, checksum",
+    },
+];
+
+const RANKS: u32 = 3;
+/// The longest run: a run that hangs does not end by itself.
+const LONGEST: Duration = Duration::from_secs(120);
+
+/// A signal to a rank, after some time.
+#[derive(Clone, Copy, Debug)]
+struct Strike {
+    after: Duration,
+    rank: u32,
+    signal: Signal,
+}
+
+/// The outcome of a run.
+#[derive(Debug)]
+struct Run {
+    /// The lines of the result.
+    result: Vec<String>,
+    code: Option<i32>,
+    errors: String,
+    hit: usize,
+    time: Duration,
+}
+
+impl Program {
+    fn run(&self, strikes: &[Strike]) -> Run {
+        let mut command = Command::new(example("run"));
+        command.arg(RANKS.to_string()).arg(example(self.words[0])).args(&self.words[1..]);
+        command.env("COLONY_CHECKPOINT", "memory:same-machine").env("RUN_RESTARTS", "30");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let began = Instant::now();
+        let launcher = command.spawn().expect("the launcher starts");
+        let id = launcher.id();
+        let (done, is_done) = std::sync::mpsc::channel();
+        let output = std::thread::spawn(move || {
+            let output = launcher.wait_with_output().expect("the launcher ends");
+            let _ = done.send(());
+            output
+        });
+        let mut hit = 0;
+        for strike in strikes {
+            let left = strike.after.saturating_sub(began.elapsed());
+            if is_done.recv_timeout(left).is_ok() {
+                break;
+            }
+            let struck =
+                ranks().into_iter().filter(|one| one.launcher == id as i32 && one.rank == strike.rank);
+            hit += struck.filter(|one| kill(Pid::from_raw(one.pid), strike.signal).is_ok()).count();
+        }
+        let hangs = !output.is_finished()
+            && is_done.recv_timeout(LONGEST) == Err(std::sync::mpsc::RecvTimeoutError::Timeout);
+        if hangs {
+            let _ = kill(Pid::from_raw(id as i32), Signal::SIGKILL);
+        }
+        let output = output.join().expect("no panic");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let errors = text(&output.stderr);
+        assert!(!hangs, "{self:?} hangs after {strikes:?}: {errors}");
+        let lines = text(&output.stdout);
+        let result = lines.lines().filter(|line| line.starts_with(self.result)).map(str::to_owned).collect();
+        Run { result, code: output.status.code(), errors, hit, time: began.elapsed() }
+    }
+}
+
+/// Runs programs until so many ranks have been struck. Returns the number of runs.
+fn storm(seed: u64, strikes: usize) -> usize {
+    let expected = PROGRAMS.map(|program| program.run(&[]));
+    for run in &expected {
+        assert_eq!((run.code, run.result.len()), (Some(0), 1), "{run:?}");
+    }
+    let mut random = Random(seed);
+    let (mut hit, mut runs, mut after_end) = (0, 0, 0);
+    while hit < strikes {
+        let which = random.below(PROGRAMS.len() as u64) as usize;
+        let time = expected[which].time;
+        let mut plan: Vec<Strike> = (0..=random.below(3))
+            .map(|_| Strike {
+                after: random.up_to(time),
+                rank: random.below(u64::from(RANKS)) as u32,
+                signal: if random.below(8) == 0 { Signal::SIGSTOP } else { Signal::SIGKILL },
+            })
+            .collect();
+        plan.sort_by_key(|strike| strike.after);
+        let run = PROGRAMS[which].run(&plan);
+        hit += run.hit;
+        runs += 1;
+        // a rank that is killed while it leaves a program that has ended is not replaced
+        if run.code == Some(137) && run.errors.contains("the program ha") {
+            after_end += 1;
+            continue;
+        }
+        let shown = format!("seed {seed}, run {runs}: {:?} after {plan:?}: {run:?}", PROGRAMS[which].words);
+        assert_eq!((run.code, &run.result), (Some(0), &expected[which].result), "{shown}");
+    }
+    println!(
+        "seed {seed}: {runs} runs, {hit} ranks killed or stopped, {after_end} of them after the end; all results equal"
+    );
+    runs
+}
+
+#[test]
+fn ranks_killed_at_random_times_change_no_result() {
+    storm(1, 12);
+}
+
+#[test]
+#[ignore = "takes half an hour: ./x storm"]
+fn a_long_storm() {
+    let number =
+        |name: &str, default| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(default);
+    storm(number("STORM_SEED", 1) as u64, number("STORM_KILLS", 1000));
+}
