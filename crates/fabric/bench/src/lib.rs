@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The MPI benchmark programs of the seeds and their launcher.
 //!
-//! This library, which needs no MPI, has four parts:
+//! This library, which needs no MPI, has five parts:
 //!
 //! * what to run ([`Params`]), how to start it ([`Launch`]), and what comes back ([`BenchResult`], a table,
 //!   JSON);
 //! * the programs themselves ([`programs`]), which do the measuring, over any network of [`colony_comm`]. `colony-bench`
 //!   (feature `mpi`) runs them over MPI, `colony-bench-cnk` over the window of compute nodes;
 //! * the NAS kernels ([`nas`]), serial, and their program `colony-nas`;
-//! * load balancing of objects that migrate between processes ([`lb`]), without MPI.
+//! * load balancing of objects that migrate between processes ([`lb`]), without MPI;
+//! * checkpoints in memory of such objects ([`checkpoint`]), beside the least time that their bytes take.
 //!
 //! The programs are those of the seeds: `allreduce` and `glob` (Colony Linux kernel technical report,
 //! 3.1.2 and 3.1.3), `barrier`, `alltoall` and `myallreduce` with detours by timer signal (Initial
@@ -29,6 +30,7 @@
 //! ```
 //! It needs libclang; where it is not found by itself, set `LIBCLANG_PATH` (`/usr/lib/llvm-19/lib`).
 
+pub mod checkpoint;
 mod distribution;
 mod error;
 pub mod launch;

@@ -80,6 +80,7 @@ impl Params {
             hosts: Vec::new(),
             this_host: None,
             slurm: false,
+            restarts: 0,
             program: "/proc/self/exe".into(),
             arguments: vec![ARGUMENT.into(), text.into()],
         };

@@ -4,7 +4,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 
-use colony_runtime::launch::{LOST, transport_from_environment};
+use colony_runtime::launch::{AGAIN, LOST, transport_from_environment};
 use colony_runtime::{BalanceOptions, Options, RunError, run_and_report};
 use serde::{Deserialize, Serialize};
 
@@ -87,5 +87,6 @@ fn run(setup: &Setup, file: &mut File) -> u8 {
         }
         // the rank that failed has said why
         Err(RunError::Lost(_)) => LOST,
+        Err(RunError::Again) => AGAIN,
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony bench`.
 
+mod checkpoint;
 mod lb;
 
 use std::path::PathBuf;
@@ -15,7 +16,8 @@ use colony_view::progress::Progress;
 use crate::exit::wrong;
 use crate::words::cpus;
 
-/// Run one of the seeds' MPI programs, with mpirun or under Slurm with srun; or load balancing (lb)
+/// Run one of the seeds' MPI programs, with mpirun or under Slurm with srun; or load balancing (lb),
+/// or checkpoints in memory (checkpoint)
 ///
 /// barrier, allreduce, myallreduce (a user-defined operation), alltoall, ring; glob (allreduce on
 /// sub-communicators of every power of two); bsp (work, then a barrier). Each can make detours in its own
@@ -27,7 +29,8 @@ use crate::words::cpus;
   colony bench barrier -n 2 --detour 16us --every 1ms --phase random
   colony bench bsp -n 2 --ops 1000 --json
   colony bench allreduce -n 2 --compare-c        the same loop in C, in the same run
-  colony bench lb                                load balancing of migrating objects, without MPI")]
+  colony bench lb                                load balancing of migrating objects, without MPI
+  colony bench checkpoint                        checkpoints in memory, without MPI")]
 pub(crate) struct Args {
     #[command(subcommand)]
     other: Option<Other>,
@@ -63,11 +66,14 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand)]
 enum Other {
     Lb(lb::Args),
+    Checkpoint(checkpoint::Args),
 }
 
 pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
-    if let Some(Other::Lb(args)) = args.other {
-        return lb::run(args);
+    match args.other {
+        Some(Other::Lb(args)) => return lb::run(args),
+        Some(Other::Checkpoint(args)) => return checkpoint::run(args),
+        None => {}
     }
     let Some(program) = args.program.take() else {
         return Err(wrong("no program is given: colony bench PROGRAM"));
