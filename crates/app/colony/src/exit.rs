@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use colony_balance::BalanceError;
 use colony_balance::file::FileError;
+use colony_bench::checkpoint::CheckpointError;
 use colony_bench::lb::LbError;
 use colony_bench::{BenchError, ParamsError};
 use colony_clock::simulate::ModelError;
@@ -122,6 +123,7 @@ fn is_wrong_use(e: &anyhow::Error) -> bool {
                 InjectError,
                 TraceError,
                 BenchError,
+                CheckpointError,
                 LbError,
                 SchedError,
                 SyncError,

@@ -16,8 +16,9 @@ use clap::Parser;
 fn main() -> std::process::ExitCode {
     // a run's guardian is this program started again
     colony_sched::main_if_asked();
-    // and so is a rank of `bench lb`
+    // and so is a rank of `bench lb` or `bench checkpoint`
     colony_bench::lb::main_if_asked();
+    colony_bench::checkpoint::main_if_asked();
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::from_env(colony_sched::log::VARIABLE))
         .log_internal_errors(false)

@@ -10,13 +10,15 @@ use crate::exit::wrong;
 
 /// Start a program of objects (colony-runtime) on several processes, without MPI
 ///
-/// The processes find each other over Unix sockets, with --hosts or --slurm over TCP. If one of them fails or is killed, all end;
-/// none outlives this command.
+/// The processes find each other over Unix sockets, with --hosts or --slurm over TCP. If one of them fails, all end. So they do if
+/// one is killed, unless --restarts allows to replace it. None outlives this command.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   colony launch -n 4 -- ./stencil 64 4 100
   salloc -n 8 colony launch -n 8 --slurm -- /shared/stencil 256 8 100
+  COLONY_CHECKPOINT=memory:every=60s colony launch -n 8 --restarts 5 \
+    --hosts node1,node2 --this-host login -- /shared/stencil 256 8 100 10
   colony launch -n 8 --hosts node1,node2 --this-host login -- /shared/stencil 256 8 100
 Under MPI, the same program is started by mpirun or srun instead.")]
 pub(crate) struct Args {
@@ -32,6 +34,9 @@ pub(crate) struct Args {
     /// Start the ranks by srun, on the hosts of this Slurm allocation
     #[arg(long, conflicts_with = "hosts")]
     slurm: bool,
+    /// Replace ranks that are killed or stop responding, up to N times; the program goes on from its last checkpoint
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "slurm")]
+    restarts: u32,
     /// Program and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -39,7 +44,7 @@ pub(crate) struct Args {
 
 /// Starts the ranks and waits for their end.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let Args { ranks, hosts, this_host, slurm, command } = args;
+    let Args { ranks, hosts, this_host, slurm, restarts, command } = args;
     if hosts.is_empty() && !slurm && this_host.is_some() {
         return Err(wrong("--this-host has no meaning without --hosts or --slurm"));
     }
@@ -50,7 +55,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Err(wrong("no program is given: colony launch -n 4 -- CMD"));
     };
     let (program, arguments) = (program.clone(), arguments.to_vec());
-    let launch = Launch { ranks, hosts, this_host, slurm, program, arguments };
+    let launch = Launch { ranks, hosts, this_host, slurm, restarts, program, arguments };
     let code = launch.run().map_err(|error| wrong(error.to_string()))?;
     Ok(ExitCode::from(code))
 }

@@ -11,6 +11,7 @@ pub(crate) mod lb;
 pub(crate) mod measure;
 pub(crate) mod noise;
 pub(crate) mod run;
+pub(crate) mod runtime;
 pub(crate) mod shell;
 pub(crate) mod sim;
 pub(crate) mod study;

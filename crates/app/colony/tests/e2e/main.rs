@@ -2,6 +2,7 @@
 //! The `colony` command as its users run it. One program, so that it is linked once.
 
 mod bench;
+mod bench_checkpoint;
 mod bench_lb;
 mod clock;
 mod cnk;
@@ -15,6 +16,7 @@ mod measure;
 mod noise;
 mod pages;
 mod run;
+mod runtime;
 mod samples;
 mod sim;
 mod study;
