@@ -17,7 +17,8 @@ pub(crate) fn launch(
     program: OsString,
     arguments: Vec<OsString>,
 ) -> PyResult<u8> {
-    let launch = Launch { ranks, hosts: Vec::new(), this_host: None, slurm: false, restarts, program, arguments };
+    let launch =
+        Launch { ranks, hosts: Vec::new(), this_host: None, slurm: false, restarts, program, arguments };
     py.detach(|| launch.run()).map_err(|error| match error {
         LaunchError::Wrong(text) => PyValueError::new_err(text),
         LaunchError::System { .. } => PyOSError::new_err(error.to_string()),

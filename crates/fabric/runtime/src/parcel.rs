@@ -102,7 +102,7 @@ pub(crate) struct Loads {
 /// The progress of a PE's image.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) enum Saved {
-    /// The PE has its own copy of so many bytes. `can_write`: it has written the one before to the second level.
+    /// The PE has its own copy of so many bytes. `can_write`: it has written the one before to the second level, as files of this run.
     Own { bytes: u64, can_write: bool },
     /// The buddy has the second copy.
     Second,
@@ -171,6 +171,8 @@ pub(crate) enum System {
     Migrated { round: u64 },
     /// All objects are at their places.
     Resume { round: u64 },
+    /// A signal asks a PE to be evacuated, or readmitted: for PE 0.
+    EvacuateSoon { pe: u32, away: bool },
     /// Requests the evacuation of the PE, or its readmission.
     Evacuate { away: bool },
     /// A PE has been evacuated, or readmitted.
@@ -185,7 +187,7 @@ pub(crate) enum System {
     Refuse { number: u64, why: String },
     /// The checkpoint is complete: older ones are dropped, and the round ends. With `to_disk`, images are written to the
     /// second level.
-    Commit { number: u64, round: u64, to_disk: bool },
+    Commit { number: u64, round: u64, to_disk: Option<u64> },
     /// The checkpoint is not made: the round ends.
     Abandon { number: u64, round: u64 },
     /// Changes the period of checkpoints: for PE 0.

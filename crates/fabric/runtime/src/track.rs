@@ -253,7 +253,7 @@ impl Track {
 pub(crate) const NO_MESSAGE: u64 = MessageId::NONE.to_bits();
 
 /// A number that another run hardly has.
-fn draw() -> u64 {
+pub(crate) fn draw() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one((std::process::id(), std::time::SystemTime::now())).max(1)
 }

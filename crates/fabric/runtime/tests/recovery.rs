@@ -99,6 +99,7 @@ fn several_deaths_also_during_a_recovery_are_survived() {
         assert_recovers(Mortal::new(&deaths), &expected, 2);
         let deaths = [("entry", first, 30), ("resume", second, 17), ("pack", third, 21)];
         assert_recovers(Mortal::new(&deaths), &expected, 3);
+        assert_recovers(Mortal::new(&[("entry", 0, 30), ("entry", 1, 30), ("entry", 2, 30)]), &expected, 3);
         // both copies of an image may be lost: then the program begins anew
         let deaths = [("resume", first, 12), ("resume", second, 12)];
         assert_recovers(Mortal::new(&deaths), &expected, 2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Kill storms: ranks are killed or stopped at random times, and results stay the same. `./x storm` runs many.
+//! Kill storms: ranks are killed, stopped or evacuated at random times, and results stay the same. `./x storm` runs many.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -135,7 +135,13 @@ fn storm(seed: u64, strikes: usize) -> usize {
             .map(|_| Strike {
                 after: random.up_to(time),
                 rank: random.below(u64::from(RANKS)) as u32,
-                signal: if random.below(8) == 0 { Signal::SIGSTOP } else { Signal::SIGKILL },
+                signal: match random.below(8) {
+                    0 => Signal::SIGSTOP,
+                    // evacuates or readmits the rank, or kills it if it has just started
+                    1 => Signal::SIGUSR1,
+                    2 => Signal::SIGUSR2,
+                    _ => Signal::SIGKILL,
+                },
             })
             .collect();
         plan.sort_by_key(|strike| strike.after);
@@ -151,7 +157,7 @@ fn storm(seed: u64, strikes: usize) -> usize {
         assert_eq!((run.code, &run.result), (Some(0), &expected[which].result), "{shown}");
     }
     println!(
-        "seed {seed}: {runs} runs, {hit} ranks killed or stopped, {after_end} of them after the end; all results equal"
+        "seed {seed}: {runs} runs, {hit} ranks struck, {after_end} of them after the end; all results equal"
     );
     runs
 }

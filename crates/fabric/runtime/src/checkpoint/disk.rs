@@ -21,6 +21,8 @@ const MOST_HEAD: u32 = 1 << 16;
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Head {
     build: String,
+    /// The run that wrote it. Files of one number that were written by different runs are no checkpoint.
+    run: u64,
     number: u64,
     pe: u32,
     pes: u32,
@@ -76,13 +78,19 @@ impl Folder {
     }
 
     /// Writes the image of a PE. The file is there whole, or not at all.
-    pub(crate) fn write(&self, (number, pe): (u64, u32), pes: u32, image: &Image) -> Result<(), DiskError> {
+    pub(crate) fn write(
+        &self,
+        (number, pe): (u64, u32),
+        pes: u32,
+        run: u64,
+        image: &Image,
+    ) -> Result<(), DiskError> {
         let (folder, path) = (self.of(number), self.file(number, pe));
         fs::create_dir_all(&folder).map_err(system(&folder))?;
         let part = folder.join(format!("{pe}.part"));
         let build = crate::build::id();
         let head =
-            Head { build, number, pe, pes, length: image.bytes.len() as u64, checksum: image.checksum };
+            Head { build, run, number, pe, pes, length: image.bytes.len() as u64, checksum: image.checksum };
         let written = write_file(&part, &head, &image.bytes).and_then(|()| fs::rename(&part, &path));
         written.map_err(|source| {
             let _ = fs::remove_file(&part);
@@ -92,7 +100,7 @@ impl Folder {
 
     /// Drops the checkpoints before `number`, if that is complete.
     pub(crate) fn clean(&self, number: u64, pes: u32) {
-        if !(0..pes).all(|pe| self.file(number, pe).exists()) {
+        if !self.is_complete(number, pes) {
             return;
         }
         for older in self.numbers().unwrap_or_default().into_iter().filter(|older| *older < number) {
@@ -117,6 +125,13 @@ impl Folder {
         Ok(numbers.collect())
     }
 
+    /// Returns `true` if the files of all PEs are there, and one run has written them.
+    fn is_complete(&self, number: u64, pes: u32) -> bool {
+        let run = |pe| open(&self.file(number, pe)).ok().map(|(head, _)| head.run);
+        let first = run(0);
+        first.is_some() && (1..pes).all(|pe| run(pe) == first)
+    }
+
     /// Returns `true` if there is no checkpoint, complete or not.
     pub(crate) fn is_empty(&self) -> Result<bool, DiskError> {
         self.numbers().map(|numbers| numbers.is_empty())
@@ -135,7 +150,7 @@ impl Folder {
                 continue;
             };
             let (head, _) = open(&first)?;
-            if (0..head.pes).all(|pe| self.file(number, pe).exists()) {
+            if self.is_complete(number, head.pes) {
                 return Ok(Some(Complete { folder: self.0.clone(), number, pes: head.pes }));
             }
         }
@@ -221,14 +236,16 @@ mod tests {
         let (_dir, folder) = folder();
         assert_eq!(folder.newest().expect("no folder is no checkpoint"), None);
         for (number, pe) in [(3, 0), (3, 1), (12, 1)] {
-            folder.write((number, pe), 2, &image(number as u8)).expect("room");
+            folder.write((number, pe), 2, 1, &image(number as u8)).expect("room");
         }
         let third = Complete { folder: folder.0.clone(), number: 3, pes: 2 };
         assert_eq!(folder.newest().expect("readable"), Some(third.clone()));
         assert_eq!(third.read(1).expect("whole"), *image(3).bytes);
         folder.clean(12, 2);
-        assert_eq!(folder.newest().expect("readable"), Some(third), "the new one is not complete");
-        folder.write((12, 0), 2, &image(12)).expect("room");
+        assert_eq!(folder.newest().expect("readable"), Some(third.clone()), "the new one is not complete");
+        folder.write((12, 0), 2, 7, &image(12)).expect("room");
+        assert_eq!(folder.newest().expect("readable"), Some(third.clone()), "the new one is of two runs");
+        folder.write((12, 0), 2, 1, &image(12)).expect("room");
         (0..2).for_each(|_| folder.clean(12, 2));
         assert_eq!(folder.numbers().expect("readable"), [12]);
     }
@@ -236,7 +253,7 @@ mod tests {
     #[test]
     fn files_that_are_damaged_or_of_others_are_refused() {
         let (_dir, folder) = folder();
-        folder.write((0, 0), 1, &image(1)).expect("room");
+        folder.write((0, 0), 1, 1, &image(1)).expect("room");
         let only = Complete { folder: folder.0.clone(), number: 0, pes: 1 };
         let path = folder.file(0, 0);
         let whole = fs::read(&path).expect("written");

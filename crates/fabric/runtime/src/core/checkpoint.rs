@@ -20,6 +20,7 @@ use crate::checkpoint::options::{CheckpointOptions, Period};
 use crate::checkpoint::store::{self, Image, Name, Store};
 use crate::parcel::{Parcel, Part, Saved, System};
 use crate::quiescence::{Verdict, Wave};
+use crate::track::draw;
 
 /// Bytes of an image in one part. Its copies on the way, in frames and sockets, stay in the cache.
 const PART: usize = 192 << 10;
@@ -81,6 +82,8 @@ pub(crate) struct Checkpoints {
     disk: Option<Folder>,
     /// Writes an image into the second level.
     writer: Option<JoinHandle<Result<(), DiskError>>>,
+    /// At PE 0: a number that differs between runs and generations, for files.
+    run: u64,
     /// At PE 0: the number of the next checkpoint, and when the last one was.
     next: u64,
     last: (Instant, u64),
@@ -106,6 +109,7 @@ impl Checkpoints {
             buddy,
             disk: options.and_then(|options| options.disk.clone()).map(Folder),
             writer: None,
+            run: draw(),
             next: 0,
             last: (Instant::now(), 0),
             awaits: None,
@@ -153,17 +157,22 @@ impl Checkpoints {
         self.awaits.is_some()
     }
 
+    /// At PE 0: a checkpoint is about to be made, or under way.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.awaits.is_some() || self.underway.is_some()
+    }
+
     /// Returns `true` if there is a second level, and this PE's last image is on it.
     fn can_write(&self) -> bool {
         self.disk.is_some() && self.writer.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Begins to write the image of a PE of `pes` to the second level.
-    fn write(&mut self, name: Name, pes: u32) {
+    /// Begins to write the image of a PE of `pes` to the second level, as a file of `run`.
+    fn write(&mut self, name: Name, pes: u32, run: u64) {
         let (Some(folder), Some(image)) = (self.disk.clone(), self.store.get(name)) else { return };
         self.finish();
         let write = move || {
-            folder.write(name, pes, &image)?;
+            folder.write(name, pes, run, &image)?;
             folder.clean(name.0, pes);
             Ok(())
         };
@@ -222,7 +231,8 @@ impl Core {
         let number = self.checkpoints.next;
         if let Some(why) = obstacle(&wave) {
             self.checkpoints.warn(&format!("a checkpoint is left out: {why}"));
-            return self.post_to_all(|| System::Abandon { number, round });
+            self.post_to_all(|| System::Abandon { number, round });
+            return self.evacuate_deferred();
         }
         self.checkpoints.next += 1;
         self.checkpoints.underway = Some(Underway {
@@ -375,7 +385,9 @@ impl Core {
         self.checkpoints.last = (Instant::now(), round + 1);
         let (quiet_s, copy_s) = (quiet.as_secs_f64(), began.elapsed().as_secs_f64());
         self.checkpoints.reports.push(CheckpointReport { number, round, bytes, quiet_s, copy_s });
+        let to_disk = to_disk.then_some(self.checkpoints.run);
         self.post_to_all(|| System::Commit { number, round, to_disk });
+        self.evacuate_deferred();
     }
 
     /// At PE 0: an image cannot be made or kept. Copies that are under way are dropped where they arrive.
@@ -385,14 +397,15 @@ impl Core {
         self.checkpoints.last = (Instant::now(), round + 1);
         self.checkpoints.warn(&format!("a checkpoint is left out: {why}"));
         self.post_to_all(|| System::Abandon { number, round });
+        self.evacuate_deferred();
     }
 
     /// A checkpoint is complete: the objects resume, while its image is written to the second level.
-    pub(crate) fn commit(&mut self, number: u64, round: u64, to_disk: bool) {
+    pub(crate) fn commit(&mut self, number: u64, round: u64, to_disk: Option<u64>) {
         self.checkpoints.store.keep_only(number);
-        if to_disk {
+        if let Some(run) = to_disk {
             let (pe, pes) = (self.pe(), self.pes());
-            self.checkpoints.write((number, pe), pes);
+            self.checkpoints.write((number, pe), pes, run);
         }
         self.resume_all(round);
     }

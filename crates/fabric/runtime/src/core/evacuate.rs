@@ -24,6 +24,8 @@ pub(crate) struct Evacuation {
     leaving: Option<(Instant, u64)>,
     /// The evacuation was requested by a signal: the PE prints a line when it is empty.
     reports: bool,
+    /// At PE 0: signals that have arrived during a checkpoint.
+    deferred: Vec<(u32, bool)>,
     /// The last signal that this PE has obeyed.
     obeyed: Asked,
 }
@@ -66,7 +68,25 @@ impl Core {
         if asked != self.evacuation.obeyed {
             self.evacuation.obeyed = asked;
             self.evacuation.reports = true;
-            self.take_evacuate(asked == Asked::Evacuate);
+            let (pe, away) = (self.pe(), asked == Asked::Evacuate);
+            self.post(0, Parcel::System(System::EvacuateSoon { pe, away }));
+        }
+    }
+
+    /// At PE 0: evacuates a PE at once, or after the checkpoint under way: objects that migrate while PEs make their images
+    /// would be in none of them, or in two.
+    pub(crate) fn evacuate_soon(&mut self, pe: u32, away: bool) {
+        if self.checkpoints.is_busy() {
+            self.evacuation.deferred.push((pe, away));
+        } else {
+            self.post(pe, Parcel::System(System::Evacuate { away }));
+        }
+    }
+
+    /// At PE 0: no checkpoint is under way any more.
+    pub(crate) fn evacuate_deferred(&mut self) {
+        for (pe, away) in std::mem::take(&mut self.evacuation.deferred) {
+            self.evacuate_soon(pe, away);
         }
     }
 

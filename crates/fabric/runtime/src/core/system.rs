@@ -68,6 +68,7 @@ impl Core {
             System::Counts { wave, counts } => self.take_counts(wave, counts),
             System::WhenQuiet { callback } => self.quiescence.callbacks.push(callback),
             System::Steal { thief } => self.give_to(thief),
+            System::EvacuateSoon { pe, away } => self.evacuate_soon(pe, away),
             System::Evacuate { away } => self.take_evacuate(away),
             System::Away { pe, away } => self.take_away(pe, away),
             System::Capture { number, round } => self.checkpoints.capture_soon(number, round),

@@ -80,14 +80,10 @@ impl Ranks {
         Ok(lost)
     }
 
-    /// Ranks that a signal has killed, or that ask for a replacement. `remote`: they are started by `ssh`.
+    /// Ranks that have died. `remote`: they are started by `ssh`.
     pub(crate) fn deaths(&mut self, remote: bool) -> io::Result<Vec<Death>> {
-        let died = |status: ExitStatus| {
-            let code = status.code();
-            status.signal().is_some() || code == Some(i32::from(AGAIN)) || remote && code == Some(SSH_LOST)
-        };
         let ended = self.ended()?.into_iter();
-        Ok(ended.filter(|(_, status)| died(*status)).map(|(rank, status)| Death { rank, status }).collect())
+        Ok(ended.filter_map(|(rank, status)| Death::of(rank, status, remote)).collect())
     }
 }
 
@@ -98,6 +94,15 @@ impl Drop for Ranks {
 }
 
 impl Death {
+    /// The death of a rank that a signal has killed, or that asks for a replacement. A rank that ends otherwise has not
+    /// died. `remote`: it was started by `ssh`.
+    pub(crate) fn of(rank: u32, status: ExitStatus, remote: bool) -> Option<Self> {
+        let code = status.code();
+        let died =
+            status.signal().is_some() || code == Some(i32::from(AGAIN)) || remote && code == Some(SSH_LOST);
+        died.then_some(Self { rank, status })
+    }
+
     /// The rank has died by itself, and not to begin the job anew.
     pub(crate) fn is_failure(&self) -> bool {
         self.status.code() != Some(i32::from(AGAIN))

@@ -49,6 +49,8 @@ pub(crate) struct Job<'a> {
     /// How often ranks may be replaced, and how often they have been.
     restarts: u32,
     restarted: u32,
+    /// The program has ended on a rank: none is replaced any more.
+    is_over: bool,
     /// The last rank that was replaced.
     died: Option<Death>,
 }
@@ -65,8 +67,9 @@ impl<'a> Job<'a> {
     ) -> Result<Self, LaunchError> {
         listener.set_nonblocking(true).map_err(system("listening"))?;
         let ranks = Ranks(Vec::new());
-        let (restarted, died) = (0, None);
-        let mut job = Self { start, listener, ranks, connections, is_remote, restarts, restarted, died };
+        let (restarted, is_over, died) = (0, false, None);
+        let mut job =
+            Self { start, listener, ranks, connections, is_remote, restarts, restarted, is_over, died };
         for rank in 0..processes {
             let child = start(rank, &job.listener)?;
             job.ranks.0.push(child);
@@ -97,10 +100,10 @@ impl<'a> Job<'a> {
             if self.replaces() && self.replace_dead()? {
                 began = Instant::now();
             }
-            if let Some((rank, status)) = self.ranks.first_failure().map_err(system(WAITING))? {
+            if let Some((rank, status)) = self.failure()? {
                 return Ok(Gathered::Ended(self.end(rank, status)));
             }
-            let ended = self.ranks.ended().map_err(system(WAITING))?;
+            let ended = self.succeeded()?;
             if ended.len() == self.ranks.0.len() {
                 return Ok(Gathered::Ended(0));
             }
@@ -108,7 +111,7 @@ impl<'a> Job<'a> {
                 return Ok(Gathered::Ended(self.give_up()));
             }
             // none of them may join: then all of them end
-            if let Some((rank, _)) = ended.first()
+            if let Some(rank) = ended.first()
                 && self.connections.has_hello()
             {
                 self.ranks.kill();
@@ -162,6 +165,28 @@ impl<'a> Job<'a> {
         self.restarts > 0
     }
 
+    /// The ranks that have ended successfully.
+    fn succeeded(&mut self) -> Result<Vec<u32>, LaunchError> {
+        let ended = self.ranks.ended().map_err(system(WAITING))?;
+        Ok(ended.into_iter().filter(|(_, status)| status.success()).map(|(rank, _)| rank).collect())
+    }
+
+    /// The first rank that failed. A rank that has died since [`replace_dead`](Self::replace_dead) is replaced by the next
+    /// call of that.
+    fn failure(&mut self) -> Result<Option<(u32, ExitStatus)>, LaunchError> {
+        let failure = self.ranks.first_failure().map_err(system(WAITING))?;
+        Ok(failure.filter(|(rank, status)| {
+            let death = Death::of(*rank, *status, self.is_remote);
+            !death.is_some_and(|death| self.can_replace(&death))
+        }))
+    }
+
+    /// Returns `true` if a rank that has died is to be replaced.
+    fn can_replace(&self, death: &Death) -> bool {
+        let is_allowed = self.restarted < self.restarts || !death.is_failure();
+        self.replaces() && is_allowed && !self.is_over
+    }
+
     /// Kills ranks that do not respond, and replaces those that have died, as often as is allowed. Returns `true` if it
     /// has replaced any.
     fn replace_dead(&mut self) -> Result<bool, LaunchError> {
@@ -174,11 +199,10 @@ impl<'a> Job<'a> {
         let mut any = false;
         for death in deaths {
             self.connections.forget(death.rank);
-            if death.is_failure() && self.restarted == self.restarts {
-                continue;
+            if self.can_replace(&death) {
+                self.replace(&death)?;
+                any = true;
             }
-            self.replace(&death)?;
-            any = true;
         }
         Ok(any)
     }
@@ -218,14 +242,11 @@ impl<'a> Job<'a> {
     fn watch(&mut self) -> Result<Watched, LaunchError> {
         let (mut lost_since, mut broken_since) = (None::<Instant>, None::<Instant>);
         loop {
-            let ended = self.ranks.ended().map_err(system(WAITING))?;
-            let all = ended.len() == self.ranks.0.len();
+            let succeeded = self.succeeded()?;
             let broken = self.connections.listen().is_some();
             // a rank that has left the job cannot join it again
-            if self.replaces()
-                && !self.connections.are_done()
-                && !ended.iter().any(|(_, status)| status.success())
-            {
+            self.is_over |= self.connections.are_done() || !succeeded.is_empty();
+            if self.replaces() && !self.is_over {
                 if self.replace_dead()? {
                     return Ok(Watched::Again);
                 }
@@ -233,16 +254,16 @@ impl<'a> Job<'a> {
                     return Ok(self.rejoin());
                 }
             }
-            match self.ranks.first_failure().map_err(system(WAITING))? {
+            match self.failure()? {
                 // the rank that failed may still be ending: its code or signal is that of the job
                 Some((rank, status)) => {
                     let is_lost = status.code() == Some(i32::from(LOST));
                     let since = lost_since.get_or_insert_with(Instant::now);
-                    if !is_lost || all || since.elapsed() > FAILING {
+                    if !is_lost || !self.ranks.are_running() || since.elapsed() > FAILING {
                         return Ok(Watched::Ended(self.end(rank, status)));
                     }
                 }
-                None if all => return Ok(Watched::Ended(0)),
+                None if succeeded.len() == self.ranks.0.len() => return Ok(Watched::Ended(0)),
                 None => {}
             }
             std::thread::sleep(LOOK);
