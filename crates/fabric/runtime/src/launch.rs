@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
 use crate::job::connections::Connections;
 use crate::job::error::system;
@@ -33,6 +34,9 @@ pub struct Launch {
     pub slurm: bool,
     /// How often ranks that are killed, or that stop responding, are replaced. With 0, the job ends with the first.
     pub restarts: u32,
+    /// The silence after which a rank counts as dead, if ranks are replaced. By default 0.3 to 0.45 s, by the intervals
+    /// between its heartbeats.
+    pub timeout: Option<Duration>,
     /// The program.
     pub program: OsString,
     /// Its arguments.
@@ -103,7 +107,7 @@ impl Launch {
         self.check()?;
         let listener = self.listen()?;
         let secret = Secret::new().map_err(system("making the job's secret"))?;
-        let connections = Connections::new(self.ranks, secret.clone());
+        let connections = Connections::new(self.ranks, secret.clone(), self.timeout);
         let start = |rank, listener: &Listener| self.start(rank, &listener.address(), &secret);
         let (rule, parts) = ((self.restarts, !self.hosts.is_empty()), (listener, connections));
         Job::start(&start, parts, self.commands(), rule)?.run()

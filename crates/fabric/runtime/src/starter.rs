@@ -34,6 +34,8 @@ impl Launch {
         if self.hosts.is_empty() {
             let mut command = Command::new(&self.program);
             command.args(&self.arguments).envs([(LAUNCHER, launcher), (RANK, &rank), (SIZE, &size)]);
+            // a rank of another job may have started this launcher
+            command.env_remove(RESTARTS);
             if self.restarts > 0 {
                 command.env(RESTARTS, "1");
             }

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use colony_runtime::launch::Launch;
 
@@ -37,14 +38,25 @@ pub(crate) struct Args {
     /// Replace ranks that are killed or stop responding, up to N times; the program goes on from its last checkpoint
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "slurm")]
     restarts: u32,
+    /// Seconds of silence after which a rank counts as dead [default: 0.3 to 0.45, by its heartbeats]
+    #[arg(long, value_name = "SECONDS", requires = "restarts", value_parser = timeout)]
+    timeout: Option<Duration>,
     /// Program and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 
+/// A time that is longer than the interval between two heartbeats.
+fn timeout(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.1..=86400.0).contains(seconds));
+    seconds
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "write a number of seconds from 0.1 to 86400".to_owned())
+}
+
 /// Starts the ranks and waits for their end.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let Args { ranks, hosts, this_host, slurm, restarts, command } = args;
+    let Args { ranks, hosts, this_host, slurm, restarts, timeout, command } = args;
     if hosts.is_empty() && !slurm && this_host.is_some() {
         return Err(wrong("--this-host has no meaning without --hosts or --slurm"));
     }
@@ -55,7 +67,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Err(wrong("no program is given: colony launch -n 4 -- CMD"));
     };
     let (program, arguments) = (program.clone(), arguments.to_vec());
-    let launch = Launch { ranks, hosts, this_host, slurm, restarts, program, arguments };
+    let launch = Launch { ranks, hosts, this_host, slurm, restarts, timeout, program, arguments };
     let code = launch.run().map_err(|error| wrong(error.to_string()))?;
     Ok(ExitCode::from(code))
 }

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
+use std::time::Duration;
 
 use colony_runtime::launch::Launch;
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -68,6 +69,8 @@ impl Params {
             slurm: false,
             // without a replacement for ranks, the runtime makes no checkpoints
             restarts: 1,
+            // a rank that dies ends the benchmark, and one that waits for its CPU has not died
+            timeout: Some(Duration::from_secs(60)),
             program: "/proc/self/exe".into(),
             arguments: vec![ARGUMENT.into(), text.into()],
         };

@@ -81,6 +81,7 @@ impl Params {
             this_host: None,
             slurm: false,
             restarts: 0,
+            timeout: None,
             program: "/proc/self/exe".into(),
             arguments: vec![ARGUMENT.into(), text.into()],
         };

@@ -29,15 +29,17 @@ struct Connection {
 pub(crate) struct Connections {
     ranks: Vec<Option<Connection>>,
     secret: Secret,
+    /// The timeout of heartbeats that the user has chosen.
+    timeout: Option<Duration>,
     began: Instant,
     /// The last look at the connections.
     looked: Duration,
 }
 
 impl Connections {
-    pub(crate) fn new(ranks: u32, secret: Secret) -> Self {
+    pub(crate) fn new(ranks: u32, secret: Secret, timeout: Option<Duration>) -> Self {
         let ranks = (0..ranks).map(|_| None).collect();
-        Self { ranks, secret, began: Instant::now(), looked: Duration::ZERO }
+        Self { ranks, secret, timeout, began: Instant::now(), looked: Duration::ZERO }
     }
 
     /// Takes the hellos that have arrived. Returns `false` if there were none.
@@ -48,7 +50,7 @@ impl Connections {
                 if let Some((hello, stream)) = hear(stream, &self.secret)
                     && let Some(place) = self.ranks.get_mut(hello.rank as usize)
                 {
-                    let (heart, hello) = (Heart::new(now), Some(hello));
+                    let (heart, hello) = (Heart::new(now, self.timeout), Some(hello));
                     *place = Some(Connection { stream, heart, hello, has_ended: false, is_done: false });
                 }
                 Ok(true)

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::transport::sockets::entry::HEARTBEAT;
 
-/// The shortest and the longest timeout.
+/// The shortest and the longest timeout, unless the user has chosen one.
 const TIMEOUT: [Duration; 2] = [Duration::from_millis(300), Duration::from_millis(450)];
 /// Weights of a new interval in the mean and in the deviation.
 const GAIN: [f64; 2] = [0.125, 0.25];
@@ -21,12 +21,19 @@ pub(crate) struct Heart {
     last: Duration,
     mean: f64,
     deviation: f64,
+    bounds: [Duration; 2],
 }
 
 impl Heart {
-    /// Of a rank that has connected at `now`.
-    pub(crate) fn new(now: Duration) -> Self {
-        Self { last: now, mean: HEARTBEAT.as_secs_f64(), deviation: HEARTBEAT.as_secs_f64() / 2.0 }
+    /// Of a rank that has connected at `now`, with a timeout that the user has chosen.
+    pub(crate) fn new(now: Duration, timeout: Option<Duration>) -> Self {
+        let mean = HEARTBEAT.as_secs_f64();
+        Self {
+            last: now,
+            mean,
+            deviation: mean / 2.0,
+            bounds: timeout.map_or(TIMEOUT, |timeout| [timeout; 2]),
+        }
     }
 
     /// Heartbeats have arrived.
@@ -44,8 +51,9 @@ impl Heart {
 
     /// The silence after which the rank counts as dead.
     pub(crate) fn timeout(&self) -> Duration {
+        let [shortest, longest] = self.bounds;
         let seconds = (self.mean + DEVIATIONS * self.deviation).max(0.0);
-        Duration::from_secs_f64(seconds.min(TIMEOUT[1].as_secs_f64())).max(TIMEOUT[0])
+        Duration::from_secs_f64(seconds.min(longest.as_secs_f64())).max(shortest)
     }
 
     /// The silence so far, if it is longer than the timeout.
@@ -67,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_rank_that_stops_is_found_within_half_a_second() {
-        let mut heart = Heart::new(ms(0));
+        let mut heart = Heart::new(ms(0), None);
         (1..100).for_each(|beat| heart.beat(ms(50 * beat)));
         assert_eq!(heart.silence(ms(50 * 99 + 290)), None);
         assert!(heart.silence(ms(50 * 99 + 310)).is_some());
@@ -76,7 +84,7 @@ mod tests {
     proptest! {
         #[test]
         fn heartbeats_late_by_up_to_a_quarter_second_are_no_death(late in prop::collection::vec(0u64..240, 1..200)) {
-            let (mut heart, mut now) = (Heart::new(ms(0)), 0);
+            let (mut heart, mut now) = (Heart::new(ms(0), None), 0);
             for late in late {
                 now += 50 + late;
                 prop_assert_eq!(heart.silence(ms(now)), None);
@@ -88,8 +96,16 @@ mod tests {
     }
 
     #[test]
+    fn a_chosen_timeout_holds_whatever_the_intervals_are() {
+        let mut heart = Heart::new(ms(0), Some(ms(5000)));
+        (1..100).for_each(|beat| heart.beat(ms(50 * beat)));
+        assert_eq!((heart.silence(ms(4950 + 5000)), heart.timeout()), (None, ms(5000)));
+        assert!(heart.silence(ms(4950 + 5001)).is_some());
+    }
+
+    #[test]
     fn a_pause_of_the_launcher_is_no_silence_of_the_ranks() {
-        let mut heart = Heart::new(ms(0));
+        let mut heart = Heart::new(ms(0), None);
         heart.excuse(ms(2000));
         assert_eq!(heart.silence(ms(2100)), None);
     }

@@ -18,8 +18,9 @@ const GRACE: Duration = Duration::from_secs(2);
 const FAILING: Duration = Duration::from_secs(10);
 /// The time from the end of a rank's connection to the end of its process, if it has died.
 const DYING: Duration = Duration::from_millis(300);
-/// The time from one look at the ranks to the next.
+/// The time from one look at the ranks to the next, for each [`MANY`] ranks.
 const LOOK: Duration = Duration::from_millis(1);
+const MANY: u32 = 128;
 
 /// The outcome of waiting for all ranks to join.
 enum Gathered {
@@ -129,7 +130,7 @@ impl<'a> Job<'a> {
                 ));
             }
             if !self.connections.accept(&self.listener).map_err(system("taking a rank's connection"))? {
-                std::thread::sleep(LOOK);
+                self.pause();
             }
         }
         self.connections.answer(generation).map_err(|why| {
@@ -156,8 +157,13 @@ impl<'a> Job<'a> {
                 let _ = self.connections.accept(&self.listener);
                 self.connections.refuse_all("other ranks have ended");
             }
-            std::thread::sleep(LOOK);
+            self.pause();
         }
+    }
+
+    /// Waits until the next look at the ranks. A look at many takes long.
+    fn pause(&self) {
+        std::thread::sleep(LOOK * (1 + self.ranks.0.len() as u32 / MANY));
     }
 
     /// Ranks that die are replaced.
@@ -266,7 +272,7 @@ impl<'a> Job<'a> {
                 None if succeeded.len() == self.ranks.0.len() => return Ok(Watched::Ended(0)),
                 None => {}
             }
-            std::thread::sleep(LOOK);
+            self.pause();
         }
     }
 
