@@ -315,6 +315,30 @@ pub(crate) type PackPayload<'a> = &'a dyn Fn(&Envelope, &mut Vec<u8>) -> Result<
 /// Packs the state of an object.
 pub(crate) type PackState<'a> = &'a dyn Fn(Address, &AnyObject, &mut Vec<u8>) -> Result<(), Malformed>;
 
+/// A ledger with its early messages packed.
+pub(crate) type PackedLedger = Ledger<Envelope<Vec<u8>>>;
+
+/// Packs the early messages of a ledger.
+pub(crate) fn pack_ledger(
+    ledger: Ledger<Envelope>,
+    pack_payload: PackPayload<'_>,
+) -> Result<PackedLedger, Malformed> {
+    let mut failed = None;
+    let packed = ledger.map(|envelope| {
+        let mut message = Vec::new();
+        if let Err(error) = pack_payload(&envelope, &mut message) {
+            failed = Some(error);
+        }
+        envelope.map(|_| message)
+    });
+    failed.map_or(Ok(packed), Err)
+}
+
+/// The same ledger, whose early messages stay packed until they are delivered.
+pub(crate) fn unpack_ledger(ledger: PackedLedger) -> Ledger<Envelope> {
+    ledger.map(|envelope| envelope.map(Payload::Packed))
+}
+
 /// Appends a parcel's bytes, for a PE of the process that they go to.
 pub(crate) fn encode(
     parcel: Parcel,
@@ -342,17 +366,7 @@ pub(crate) fn encode(
                 State::Packed(bytes) => Some(bytes),
                 State::Removed => None,
             };
-            let mut failed = None;
-            let ledger = ledger.map(|envelope| {
-                let mut message = Vec::new();
-                if let Err(e) = pack_payload(&envelope, &mut message) {
-                    failed = Some(e);
-                }
-                envelope.map(|_| message)
-            });
-            if let Some(error) = failed {
-                return Err(error);
-            }
+            let ledger = pack_ledger(ledger, pack_payload)?;
             let moved: PackedMoved = Moved { address, epoch, from, state, ledger, balanced, due };
             pack(&moved, into)?;
             MOVED
@@ -436,7 +450,7 @@ pub(crate) fn decode(encoded: Encoded<'_>, unpack_payload: UnpackPayload<'_>) ->
         MOVED => {
             let moved: PackedMoved = unpack(encoded.bytes)?;
             let Moved { address, epoch, from, state, ledger, balanced, due } = moved;
-            let ledger = ledger.map(|envelope| envelope.map(Payload::Packed));
+            let ledger = unpack_ledger(ledger);
             let state = state.map_or(State::Removed, State::Packed);
             Ok(Parcel::Moved(Box::new(Moved { address, epoch, from, state, ledger, balanced, due })))
         }

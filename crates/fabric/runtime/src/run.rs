@@ -262,10 +262,14 @@ impl Process {
         Ok(process)
     }
 
+    /// The folder of the second level.
+    fn folder(&self) -> Option<Folder> {
+        self.options.checkpoint.as_ref()?.disk.clone().map(Folder)
+    }
+
     /// Looks for the checkpoint from which the job begins. A job that begins anew does not write among the checkpoints of
     /// another.
     fn look_for_checkpoint(&mut self) -> Result<(), String> {
-        let disk = self.options.checkpoint.as_ref().and_then(|options| options.disk.clone());
         if let Some(folder) = &self.options.restart {
             self.restart = Folder(folder.clone()).newest().map_err(|e| format!("{RESTART}: {e}"))?;
             if self.restart.is_none() && self.rank == 0 {
@@ -273,7 +277,7 @@ impl Process {
                 eprintln!("warning: {RESTART}: {folder} has no complete checkpoint; the program begins");
             }
         }
-        let Some(disk) = disk else { return Ok(()) };
+        let Some(Folder(disk)) = self.folder() else { return Ok(()) };
         if self.options.restart.as_ref() != Some(&disk)
             && !Folder(disk.clone()).is_empty().map_err(|e| e.to_string())?
         {
@@ -321,9 +325,8 @@ impl Process {
             }
             let layout = Layout { threads: self.threads(), buddies: &self.buddies };
             let disk = || {
-                let folder = self.options.checkpoint.as_ref().and_then(|options| options.disk.clone());
                 // a folder that cannot be read has no checkpoint to go on from
-                folder.and_then(|folder| Folder(folder).newest().ok()?).or_else(|| self.restart.clone())
+                self.folder().and_then(|folder| folder.newest().ok()?).or_else(|| self.restart.clone())
             };
             match agree(transport, &self.store, layout, &disk) {
                 Err(TransportError::Died(_)) => rejoins = true,

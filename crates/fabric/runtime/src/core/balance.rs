@@ -51,9 +51,7 @@ impl Core {
     pub(crate) fn take_report(&mut self, pe: u32, status: Status) {
         if self.balancer.detector.report(pe, status) {
             let round = status.round;
-            for pe in 0..self.pes() {
-                self.post(pe, Parcel::System(System::Balance { round }));
-            }
+            self.post_to_all(|| System::Balance { round });
         }
         self.ask();
     }
@@ -61,9 +59,7 @@ impl Core {
     /// At PE 0: asks all PEs, if it is time.
     fn ask(&mut self) {
         if let Some(wave) = self.balancer.detector.next_wave() {
-            for pe in 0..self.pes() {
-                self.post(pe, Parcel::System(System::Confirm { wave }));
-            }
+            self.post_to_all(|| System::Confirm { wave });
         }
     }
 
@@ -163,11 +159,8 @@ impl Core {
         if self.balancer.migrated == self.pes() {
             self.balancer.migrated = 0;
             self.balancer.detector.end_round();
-            if self.checkpoints.is_due(round) {
-                return;
-            }
-            for pe in 0..self.pes() {
-                self.post(pe, Parcel::System(System::Resume { round }));
+            if !self.checkpoints.is_due(round) {
+                self.post_to_all(|| System::Resume { round });
             }
         }
     }

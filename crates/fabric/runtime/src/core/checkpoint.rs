@@ -247,12 +247,6 @@ impl Core {
         self.post_to_all(|| System::Capture { number, round });
     }
 
-    fn post_to_all(&mut self, system: impl Fn() -> System) {
-        for pe in 0..self.pes() {
-            self.post(pe, Parcel::System(system()));
-        }
-    }
-
     /// Makes this PE's image if a checkpoint needs it, and begins to send it.
     pub(crate) fn capture_if_due(&mut self) {
         if let Some((number, round)) = self.checkpoints.due.take() {

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use super::send::pack_payload;
 use super::{ArrayState, Core, Vacant};
 use crate::address::{Address, ArrayId};
 use crate::broadcasts::Broadcasts;
@@ -16,17 +17,15 @@ use crate::element::Element;
 use crate::index::Index;
 use crate::ledger::Ledger;
 use crate::location::Place;
-use crate::message::{Envelope, Malformed, Payload, pack, unpack};
+use crate::message::{Envelope, Malformed, pack, unpack};
 use crate::order::Outgoing;
+use crate::parcel::{PackedLedger, pack_ledger, unpack_ledger};
 use crate::reduction::{Callback, Reductions};
 use crate::section::SectionName;
 use crate::shape::{Map, Shape};
 
 /// Bytes of the head's length.
 const LENGTH: usize = 8;
-
-/// A ledger with its early messages packed.
-type PackedLedger = Ledger<Envelope<Vec<u8>>>;
 
 /// Everything of an image but the states of objects.
 #[derive(Serialize, Deserialize)]
@@ -97,25 +96,10 @@ fn taken(ledger: &mut Ledger<Envelope>) -> Ledger<Envelope> {
     std::mem::replace(ledger, Ledger::new(0, 0))
 }
 
-fn unpacked(ledger: PackedLedger) -> Ledger<Envelope> {
-    ledger.map(|envelope| envelope.map(Payload::Packed))
-}
-
 impl Core {
     /// Packs the early messages of a ledger.
     fn packed_ledger(&self, ledger: Ledger<Envelope>) -> Result<PackedLedger, Malformed> {
-        let mut failed = None;
-        let packed = ledger.map(
-            |Envelope { to, from, number, reply, origin, priority, entry, epoch, id, payload }| {
-                let message = self.pack_message(to.array, entry, payload);
-                let payload = message.unwrap_or_else(|error| {
-                    failed = Some(error);
-                    Vec::new()
-                });
-                Envelope { to, from, number, reply, origin, priority, entry, epoch, id, payload }
-            },
-        );
-        failed.map_or(Ok(packed), Err)
+        pack_ledger(ledger, &|envelope, into| pack_payload(self.classes, &self.arrays, envelope, into))
     }
 
     /// Appends the image of this PE to `into`, which is empty.
@@ -191,7 +175,7 @@ impl Core {
     fn put_ledgers_back(&mut self, head: Head, slots: &[u32]) {
         for (element, &slot) in head.elements.into_iter().zip(slots) {
             if let Some(place) = self.slots.get_mut(slot) {
-                place.ledger = unpacked(element.ledger);
+                place.ledger = unpack_ledger(element.ledger);
             }
         }
         for array in head.arrays {
@@ -208,12 +192,22 @@ impl Core {
             return self.fail_program(format!("PE {pe} has no image in checkpoint {number}"));
         };
         match self.read_image(&image.bytes) {
-            Ok(round) => {
-                self.checkpoints.restore(number, round);
-                self.resume_all(round);
-            }
+            Ok(round) => self.go_on(number, round),
             Err(error) => self.fail_program(format!("the image of PE {pe} in checkpoint {number}: {error}")),
         }
+    }
+
+    /// The objects, which have been restored, resume at the end of the round that the checkpoint ended.
+    fn go_on(&mut self, number: u64, round: u64) {
+        self.checkpoints.restore(number, round);
+        self.resume_all(round);
+    }
+
+    /// Begins with the round that a checkpoint ended, before the first object is restored.
+    fn restore_round(&mut self, round: u64) {
+        self.balancer.sync.restore(round);
+        // PE 0 has ended the round before the checkpoint
+        self.balancer.detector.restore(round + 1);
     }
 
     /// Returns the round of load balancing that the image was made in.
@@ -222,9 +216,7 @@ impl Core {
         if (head.pe, head.pes) != (self.pe(), self.pes()) {
             return Err(wrong(format!("is that of PE {} of {}", head.pe, head.pes)));
         }
-        self.balancer.sync.restore(head.round);
-        // the round ends with the checkpoint
-        self.balancer.detector.restore(head.round + 1);
+        self.restore_round(head.round);
         self.outgoing = head.outgoing;
         self.next_array = head.next_array;
         self.sections = head.sections.into_iter().collect();
@@ -245,6 +237,9 @@ impl Core {
     fn add_image(&mut self, bytes: &[u8]) -> Result<u64, Malformed> {
         let (head, mut states) = split(bytes)?;
         let (pe, pes) = (self.pe(), self.pes());
+        if head.pe == 0 {
+            self.restore_round(head.round);
+        }
         let last = head.arrays.iter().map(|array| array.id.0 / pes + 1).max();
         self.next_array = self.next_array.max(last.unwrap_or(0));
         for array in head.arrays {
@@ -321,10 +316,7 @@ impl Core {
     /// objects resume.
     pub(crate) fn restore_from_disk(&mut self, checkpoint: &Complete) {
         match self.read_disk(checkpoint) {
-            Ok(round) => {
-                self.checkpoints.restore(checkpoint.number, round);
-                self.resume_all(round);
-            }
+            Ok(round) => self.go_on(checkpoint.number, round),
             Err(error) => self.fail_program(format!("restarting from a checkpoint: {error}")),
         }
     }
@@ -334,16 +326,8 @@ impl Core {
         let mut round = 0;
         for pe in pes {
             let bytes = checkpoint.read(pe).map_err(|e| e.to_string())?;
-            let read = if checkpoint.pes == self.pes() {
-                self.read_image(&bytes)
-            } else {
-                let head = split(&bytes).map(|(head, _)| head.round);
-                if let (0, Ok(round)) = (pe, &head) {
-                    self.balancer.sync.restore(*round);
-                    self.balancer.detector.restore(*round + 1);
-                }
-                self.add_image(&bytes)
-            };
+            let read =
+                if checkpoint.pes == self.pes() { self.read_image(&bytes) } else { self.add_image(&bytes) };
             round = read.map_err(|error| format!("PE {pe} of {}: {error}", checkpoint.pes))?;
         }
         Ok(round)
@@ -379,7 +363,7 @@ impl Core {
             class,
             epoch,
             object: Some(unpack(state)?),
-            ledger: unpacked(ledger),
+            ledger: unpack_ledger(ledger),
             tasks: Vec::new(),
             leaving: None,
             removing: false,
@@ -392,6 +376,6 @@ impl Core {
 fn vacancies(packed: Vec<(Index, u32, PackedLedger)>) -> rustc_hash::FxHashMap<Index, Vacant> {
     packed
         .into_iter()
-        .map(|(index, epoch, ledger)| (index, Vacant { epoch, ledger: unpacked(ledger) }))
+        .map(|(index, epoch, ledger)| (index, Vacant { epoch, ledger: unpack_ledger(ledger) }))
         .collect()
 }

@@ -17,9 +17,7 @@ impl Core {
             return;
         }
         let wave = self.quiescence.begin();
-        for pe in 0..self.pes() {
-            self.post(pe, Parcel::System(System::Probe { wave }));
-        }
+        self.post_to_all(|| System::Probe { wave });
     }
 
     pub(crate) fn answer_probe(&mut self, wave: u64) {

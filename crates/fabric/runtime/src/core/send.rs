@@ -1,14 +1,44 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The way of a message: from a sender, over PEs, to an object.
 
-use super::{Core, Failure, Ready};
+use rustc_hash::FxHashMap;
+
+use super::{ArrayState, Core, Failure, Ready};
 use crate::address::{Address, ArrayId};
-use crate::class::AnyObject;
+use crate::class::{AnyObject, Classes};
 use crate::location::Route;
 use crate::message::{Envelope, Malformed, Payload, pack};
 use crate::parcel::{Encoded, PART, Parcel, Part, System, decode, encode};
 use crate::port::Remote;
 use crate::track::NO_MESSAGE;
+
+/// The arrays that a PE knows.
+type Arrays = FxHashMap<ArrayId, ArrayState>;
+
+/// The class of an array to whose elements something is sent.
+fn class_of(arrays: &Arrays, array: ArrayId) -> Result<u16, Malformed> {
+    let state = arrays.get(&array).ok_or_else(|| Malformed::new("a message", "is for an unknown array"));
+    state.map(|state| state.class)
+}
+
+/// Appends the bytes of a message's content.
+pub(super) fn pack_payload(
+    classes: &Classes<Core>,
+    arrays: &Arrays,
+    envelope: &Envelope,
+    into: &mut Vec<u8>,
+) -> Result<(), Malformed> {
+    match &envelope.payload {
+        Payload::Packed(bytes) => {
+            into.extend_from_slice(bytes);
+            Ok(())
+        }
+        Payload::Typed(message) => {
+            let class = class_of(arrays, envelope.to.array)?;
+            (classes.entry(class, envelope.entry)?.pack)(&**message, into)
+        }
+    }
+}
 
 impl Core {
     /// Sends a message from an object, or from this PE.
@@ -150,6 +180,13 @@ impl Core {
         }
     }
 
+    /// Sends a message of the runtime to every PE, this one included.
+    pub(crate) fn post_to_all(&mut self, system: impl Fn() -> System) {
+        for pe in 0..self.pes() {
+            self.post(pe, Parcel::System(system()));
+        }
+    }
+
     /// Sends a message of the runtime to every other PE.
     pub(crate) fn post_to_others(&mut self, system: impl Fn() -> System) {
         for pe in 0..self.pes() {
@@ -170,22 +207,10 @@ impl Core {
         let rank = self.port.rank_of(pe);
         let local = (pe % self.port.threads) as u16;
         let Self { port, classes, arrays, track, .. } = self;
-        let class_of = |array: ArrayId| {
-            let state =
-                arrays.get(&array).ok_or_else(|| Malformed::new("a message", "is for an unknown array"));
-            state.map(|a| a.class)
-        };
-        let pack_payload = |envelope: &Envelope, into: &mut Vec<u8>| match &envelope.payload {
-            Payload::Packed(bytes) => {
-                into.extend_from_slice(bytes);
-                Ok(())
-            }
-            Payload::Typed(message) => {
-                (classes.entry(class_of(envelope.to.array)?, envelope.entry)?.pack)(&**message, into)
-            }
-        };
+        let pack_payload =
+            |envelope: &Envelope, into: &mut Vec<u8>| pack_payload(classes, arrays, envelope, into);
         let pack_state = |address: Address, object: &AnyObject, into: &mut Vec<u8>| {
-            let class = classes.get(class_of(address.array)?);
+            let class = classes.get(class_of(arrays, address.array)?);
             class.map_or(Ok(()), |class| (class.pack)(&**object, into))
         };
         let frame = port.frame(rank);
@@ -300,8 +325,7 @@ impl Core {
             Payload::Packed(bytes) => return Ok(bytes),
             Payload::Typed(message) => message,
         };
-        let class = self.arrays.get(&array).map(|a| a.class);
-        let class = class.ok_or_else(|| Malformed::new("a message", "is for an unknown array"))?;
+        let class = class_of(&self.arrays, array)?;
         let mut bytes = Vec::new();
         (self.classes.entry(class, entry)?.pack)(&*message, &mut bytes)?;
         Ok(bytes)

@@ -124,22 +124,19 @@ impl Connections {
         }
     }
 
-    /// Reads heartbeats. Returns a rank that has ended its connection, if there is one.
-    pub(crate) fn listen(&mut self) -> Option<u32> {
+    /// Reads heartbeats. Returns `true` if a rank has ended its connection.
+    pub(crate) fn listen(&mut self) -> bool {
         let now = self.began.elapsed();
         let pause = now.saturating_sub(std::mem::replace(&mut self.looked, now));
-        let mut ended = None;
-        for (rank, connection) in (0..).zip(&mut self.ranks) {
-            let Some(connection) = connection else { continue };
+        let mut has_ended = false;
+        for connection in self.ranks.iter_mut().flatten() {
             if pause > PAUSE {
                 connection.heart.excuse(pause);
             }
             connection.read(now);
-            if connection.has_ended && connection.hello.is_none() {
-                ended = Some(rank);
-            }
+            has_ended |= connection.has_ended && connection.hello.is_none();
         }
-        ended
+        has_ended
     }
 
     /// A rank that has been silent for longer than its timeout, with the silence. One that has ended its connection joins

@@ -98,8 +98,11 @@ impl<'a> Job<'a> {
         let mut began = Instant::now();
         let mut stopped = None;
         while !self.connections.are_complete() {
-            if self.replaces() && self.replace_dead()? {
-                began = Instant::now();
+            if self.replaces() {
+                self.connections.listen();
+                if self.replace_dead()? {
+                    began = Instant::now();
+                }
             }
             if let Some((rank, status)) = self.failure()? {
                 return Ok(Gathered::Ended(self.end(rank, status)));
@@ -196,7 +199,6 @@ impl<'a> Job<'a> {
     /// Kills ranks that do not respond, and replaces those that have died, as often as is allowed. Returns `true` if it
     /// has replaced any.
     fn replace_dead(&mut self) -> Result<bool, LaunchError> {
-        self.connections.listen();
         if let Some((rank, silence)) = self.connections.silent() {
             eprintln!("warning: rank {rank} has not responded for {} ms: killed", silence.as_millis());
             self.ranks.kill_one(rank);
@@ -249,14 +251,15 @@ impl<'a> Job<'a> {
         let (mut lost_since, mut broken_since) = (None::<Instant>, None::<Instant>);
         loop {
             let succeeded = self.succeeded()?;
-            let broken = self.connections.listen().is_some();
-            // a rank that has left the job cannot join it again
-            self.is_over |= self.connections.are_done() || !succeeded.is_empty();
-            if self.replaces() && !self.is_over {
-                if self.replace_dead()? {
+            if self.replaces() {
+                let broken = self.connections.listen();
+                // a rank that has left the job cannot join it again
+                self.is_over |= self.connections.are_done() || !succeeded.is_empty();
+                if !self.is_over && self.replace_dead()? {
                     return Ok(Watched::Again);
                 }
-                if broken && broken_since.get_or_insert_with(Instant::now).elapsed() > DYING {
+                if !self.is_over && broken && broken_since.get_or_insert_with(Instant::now).elapsed() > DYING
+                {
                     return Ok(self.rejoin());
                 }
             }
