@@ -41,6 +41,7 @@ mod pace;
 mod params;
 mod program;
 pub mod programs;
+mod ranks;
 mod recorder;
 mod result;
 mod table;

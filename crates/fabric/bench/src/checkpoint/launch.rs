@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The benchmark: starts the ranks of every run, and reads their times.
 
-use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use colony_runtime::launch::Launch;
-use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use super::error::CheckpointError;
 use super::floor::Connections;
@@ -14,7 +12,8 @@ use super::params::Params;
 use super::rank::{ARGUMENT, Task};
 use super::result::{CheckpointBench, Run};
 use super::simulate::ASSUMPTIONS;
-use super::told::{Checkpoint, Floor, Told, read_told};
+use super::told::{Checkpoint, Floor, Told};
+use crate::ranks::{cpus, host, read_told, report_file};
 
 /// Variables that would change the checkpoints or what else happens at a round.
 const VARIABLES: [&str; 2] = ["COLONY_CHECKPOINT", "COLONY_BALANCE"];
@@ -41,12 +40,11 @@ impl Params {
             runs.push(self.run_one(bytes)?);
             after_each();
         }
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         Ok(CheckpointBench {
             schema: CheckpointBench::SCHEMA,
             params: self.clone(),
-            host: host.trim().to_owned(),
-            cpus: colony_node::cpu::usable().ok().and_then(|cpus| u32::try_from(cpus.iter().count()).ok()),
+            host: host(),
+            cpus: cpus(),
             assumptions: ASSUMPTIONS.to_vec(),
             runs,
         })
@@ -54,10 +52,8 @@ impl Params {
 
     fn run_one(&self, bytes: u64) -> Result<Run, CheckpointError> {
         let failed = |why: String| CheckpointError::Failed { bytes, why };
-        // a file without a name, which the ranks inherit: nothing stays behind, however this ends
-        let file = memfd_create(c"colony-bench-checkpoint", MFdFlags::empty());
-        let mut file =
-            file.map(File::from).map_err(|e| system("making the file for the ranks' results")(e.into()))?;
+        let mut file = report_file(c"colony-bench-checkpoint")
+            .map_err(system("making the file for the ranks' results"))?;
         let connections = Connections::new(self.processes).map_err(system("connecting the ranks"))?;
         let floor = connections.descriptors();
         let task = Task { setup: self.setup(bytes), floor, report: file.as_raw_fd() };

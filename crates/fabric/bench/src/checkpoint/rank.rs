@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! This program as a rank of the benchmark.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 
 use colony_runtime::launch::{AGAIN, LOST, transport_from_environment};
 use colony_runtime::{CheckpointOptions, Options, Outcome, Period, RunError, run_and_report};
@@ -9,36 +9,26 @@ use serde::{Deserialize, Serialize};
 
 use super::block::{self, Setup};
 use super::floor::Descriptors;
-use super::told::{Checkpoint, Told, tell};
+use super::told::{Checkpoint, Told};
+use crate::ranks::{run_if_asked, tell};
 
 /// The first argument of a rank.
 pub(super) const ARGUMENT: &str = "--colony-bench-checkpoint-rank";
 
-/// What a rank is to do: the second argument.
+/// The task of a rank: the second argument.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Task {
     pub(super) setup: Setup,
     /// The inherited connections for the floor.
     pub(super) floor: Descriptors,
-    /// The inherited descriptor of the file for what ranks have to tell.
+    /// The inherited descriptor of the report file.
     pub(super) report: i32,
 }
 
 /// Becomes a rank if this process was started as one, and then does not return. Call it first in the `main` of every
 /// program that calls [`Params::run`](super::Params::run).
 pub fn main_if_asked() {
-    let mut arguments = std::env::args().skip(1);
-    if std::env::args_os().nth(1).is_none_or(|first| first != ARGUMENT) {
-        return;
-    }
-    let task = arguments.nth(1).and_then(|text| serde_json::from_str::<Task>(&text).ok());
-    // lines of several ranks are appended whole: each rank opens the file anew
-    let open = |task: &Task| OpenOptions::new().append(true).open(format!("/proc/self/fd/{}", task.report));
-    let code = match task.as_ref().map(|task| (task, open(task))) {
-        Some((task, Ok(mut file))) => run(task, &mut file),
-        _ => 2,
-    };
-    std::process::exit(code.into());
+    run_if_asked(ARGUMENT, |task: &Task| task.report, run);
 }
 
 /// Runs the program, then the floor. Returns the exit code.

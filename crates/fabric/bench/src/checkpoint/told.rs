@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a rank tells the command at its end: one line of JSON.
-
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+//! The report of a rank to the command at its end: one line of JSON.
 
 use serde::{Deserialize, Serialize};
 
@@ -31,23 +28,12 @@ pub(super) enum Told {
     Failed(String),
 }
 
-/// Appends a line. The command reads it once all ranks have ended.
-pub(super) fn tell(file: &mut File, told: &Told) -> bool {
-    let line = serde_json::to_string(told).map(|line| line + "\n");
-    line.is_ok_and(|line| file.write_all(line.as_bytes()).is_ok())
-}
-
-/// The lines of all ranks, in order. A line that was not written to its end is left out: its rank was killed.
-pub(super) fn read_told(file: &mut File) -> io::Result<Vec<Told>> {
-    let mut text = String::new();
-    file.seek(SeekFrom::Start(0))?;
-    file.read_to_string(&mut text)?;
-    Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
+    use crate::ranks::{read_told, tell};
 
     #[test]
     fn lines_that_were_cut_are_left_out() {
@@ -58,6 +44,6 @@ mod tests {
         };
         assert!(tell(&mut file, &told));
         file.write_all(b"{\"Failed\":\"one").expect("written");
-        assert_eq!(read_told(&mut file).expect("readable"), [told]);
+        assert_eq!(read_told::<Told>(&mut file).expect("readable"), [told]);
     }
 }

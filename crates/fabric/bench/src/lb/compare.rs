@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The comparison: starts the ranks of every run, and holds their results against each other.
 
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
 
 use colony_runtime::launch::{LOST, Launch};
-use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use super::error::LbError;
 use super::figures::{compare, figures, least};
@@ -14,6 +11,7 @@ use super::params::{NONE, Params, Program};
 use super::rank::{ARGUMENT, Task};
 use super::record::{Record, Told};
 use super::result::{Comparison, Run};
+use crate::ranks::{cpus, host, read_told, report_file};
 
 impl Params {
     /// The number of runs.
@@ -38,14 +36,7 @@ impl Params {
         for &program in &self.programs {
             runs.extend(self.run_program(program, &mut after_each)?);
         }
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        Ok(Comparison {
-            schema: Comparison::SCHEMA,
-            params: self.clone(),
-            host: host.trim().to_owned(),
-            cpus: colony_node::cpu::usable().ok().and_then(|cpus| u32::try_from(cpus.iter().count()).ok()),
-            runs,
-        })
+        Ok(Comparison { schema: Comparison::SCHEMA, params: self.clone(), host: host(), cpus: cpus(), runs })
     }
 
     /// Runs a program with every strategy. The strategies take turns, so that a change of the machine meets all of them.
@@ -69,10 +60,8 @@ impl Params {
         let of = || format!("{} with {strategy}", program.name());
         let failed = |why: String| LbError::Failed { of: of(), why };
         let setup = self.setup(program, strategy);
-        // a file without a name, which the ranks inherit: nothing stays behind, however this ends
-        let mut file = memfd_create(c"colony-bench-lb", MFdFlags::empty()).map(File::from).map_err(|e| {
-            LbError::System { doing: "making the file for the ranks' results", source: e.into() }
-        })?;
+        let mut file = report_file(c"colony-bench-lb")
+            .map_err(|source| LbError::System { doing: "making the file for the ranks' results", source })?;
         let task = Task { setup, report: file.as_raw_fd() };
         let text = serde_json::to_string(&task).map_err(|e| failed(e.to_string()))?;
         let launch = Launch {
@@ -116,14 +105,6 @@ impl Params {
         figures((&task.setup, strategy), &record, &reports, self.pes())
             .ok_or_else(|| failed("the record of an iteration is missing".into()))
     }
-}
-
-/// What ranks have told, in order. A line that was not written to its end is left out: its rank was killed.
-fn read_told(file: &mut File) -> std::io::Result<Vec<Told>> {
-    let mut text = String::new();
-    file.seek(SeekFrom::Start(0))?;
-    file.read_to_string(&mut text)?;
-    Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 
 /// Checks that two runs of a program have the same result.
