@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A program whose ranks kill or stop themselves at chosen points, for tests of recovery: `mortal [ROUNDS]`. The folder
 //! `$MORTAL` has a file for each death: `PHASE-RANK` with the number of times that the rank passes the point before. The
-//! rank that removes the file dies. With `MORTAL_TIMER`, a timer is set all the time. Prints a checksum that neither deaths
+//! rank that removes the file dies. With `MORTAL_TIMER`, a timer is set all the time; with `MORTAL_COUNTS`,
+//! each rank prints how many entry methods it ran. Prints a checksum that neither deaths
 //! nor the number of PEs change.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use colony_runtime::{BalanceOptions, Context, Entry, Main, Object, Op, Options, Outcome, Program, Reduced};
+use colony_runtime::{
+    BalanceOptions, Context, Counts, Entry, Main, Object, Op, Options, Outcome, Program, Reduced,
+};
 use nix::sys::signal::{Signal, raise};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -162,5 +165,13 @@ fn main() -> ExitCode {
         let nodes = cx.create_array::<Node>(&[NODES as u32], rounds);
         cx.broadcast(nodes, Start);
     };
-    colony_runtime::main_with(program, &options, begin, |_: &Outcome| pass("end"))
+    colony_runtime::main_with(program, &options, begin, |outcome: &Outcome| {
+        if std::env::var_os("MORTAL_COUNTS").is_some() {
+            let rank = std::env::var("COLONY_JOB_RANK").unwrap_or_default();
+            let of_pe =
+                |counts: &Counts| eprintln!("{rank}: {} run, {} again", counts.executed, counts.repeated);
+            outcome.counts.iter().for_each(of_pe);
+        }
+        pass("end");
+    })
 }

@@ -80,15 +80,15 @@ impl Balancer {
         self.options.as_ref().is_some_and(|options| options.wants_traffic(self.sync.round()))
     }
 
-    /// Decides where objects go, by the loads that were reported. PEs in `away` neither keep nor get objects.
+    /// Decides where objects go, by the loads that were reported in the round. PEs in `away` neither keep nor get objects.
     pub(crate) fn decide(
         &mut self,
         round: u64,
         pes: u32,
+        loads: Vec<Loads>,
         away: &BTreeSet<u32>,
     ) -> Result<Decision, DecisionError> {
         let mut decision: Decision = (0..pes).map(|_| (Vec::new(), 0)).collect();
-        let loads = std::mem::take(&mut self.loads);
         let Some(options) = self.options.clone() else { return Ok(decision) };
         let began = std::time::Instant::now();
         let present: Vec<u32> = (0..pes).filter(|pe| !away.contains(pe)).collect();

@@ -55,6 +55,11 @@ impl Slots {
         Some(element)
     }
 
+    /// All elements, by their slots.
+    pub(crate) fn into_elements(self) -> impl Iterator<Item = Box<Element>> {
+        self.slots.into_iter().filter_map(|(_, element)| element)
+    }
+
     #[inline]
     pub(crate) fn get(&self, at: u32) -> Option<&Element> {
         self.slots.get(at as usize)?.1.as_deref()

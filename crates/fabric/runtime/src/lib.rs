@@ -72,6 +72,7 @@ pub mod launch;
 mod ledger;
 mod load;
 pub mod location;
+mod logging;
 mod main_function;
 mod message;
 #[cfg(test)]

@@ -347,6 +347,12 @@ impl<'a, T> Context<'a, T> {
         self.core.post(0, Parcel::System(System::CheckpointEvery { period }));
     }
 
+    /// Logs messages from the next checkpoint on, or no longer, if [`CheckpointOptions::log`](crate::CheckpointOptions::log)
+    /// allows a log.
+    pub fn log_messages(&mut self, on: bool) {
+        self.core.post(0, Parcel::System(System::LogMessages { on }));
+    }
+
     /// Ends the program on all PEs. The exit code of the job is `code`.
     pub fn exit(&mut self, code: u8) {
         self.core.exit_all(code);

@@ -177,8 +177,8 @@ pub(crate) enum System {
     Evacuate { away: bool },
     /// A PE has been evacuated, or readmitted.
     Away { pe: u32, away: bool },
-    /// Makes the image of the PE in a checkpoint, at the end of a round of load balancing.
-    Capture { number: u64, round: u64 },
+    /// Makes the image of the PE in a checkpoint, at the end of a round of load balancing. Messages are logged from then on.
+    Capture { number: u64, round: u64, logs: bool },
     /// The buddy has taken some parts, and asks for as many more.
     PartsTaken { name: Name },
     /// A PE has begun to send its image, or its buddy has all of it: for PE 0.
@@ -192,6 +192,10 @@ pub(crate) enum System {
     Abandon { number: u64, round: u64 },
     /// Changes the period of checkpoints: for PE 0.
     CheckpointEvery { period: Option<Period> },
+    /// Messages are logged from the next checkpoint on, or not: for PE 0.
+    LogMessages { on: bool },
+    /// The log of a PE is long: for PE 0.
+    CheckpointSoon,
     /// The number of the run, for its time line.
     Run { run: u64 },
     /// Ends the program.
@@ -244,11 +248,15 @@ struct RawEnvelope {
     id: U64,
 }
 
-const MESSAGE: u8 = 1;
+pub(crate) const MESSAGE: u8 = 1;
 const MOVED: u8 = 2;
-const SYSTEM: u8 = 3;
+pub(crate) const SYSTEM: u8 = 3;
 /// A [`Part`], which is no [`Parcel`]: its bytes go from an image into a frame, and from a frame into an image.
 pub(crate) const PART: u8 = 4;
+/// Of the log, and no [`Parcel`]s: determinants of the sender, the mark of an epoch, the end of a repetition.
+pub(crate) const DETERMINANTS: u8 = 5;
+pub(crate) const EPOCH: u8 = 6;
+pub(crate) const REPEATED: u8 = 7;
 
 /// A part of an image, for the buddy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -418,6 +426,15 @@ pub(crate) fn split(frame: &[u8]) -> Result<(u16, Encoded<'_>, &[u8]), Malformed
 pub(crate) struct Encoded<'a> {
     pub(crate) kind: u8,
     pub(crate) bytes: &'a [u8],
+}
+
+impl Encoded<'_> {
+    /// Appends the parcel to a frame for the only PE of a process.
+    pub(crate) fn append_to(&self, frame: &mut Vec<u8>) {
+        let length = U32::new(self.bytes.len() as u32);
+        frame.extend_from_slice(RawParcel { length, local: U16::new(0), kind: self.kind }.as_bytes());
+        frame.extend_from_slice(self.bytes);
+    }
 }
 
 /// Unpacks a message's content at once where its type is known; `None` keeps the bytes.

@@ -4,8 +4,9 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::time::Duration;
 
-use crate::parcel::Parcel;
-use crate::transport::{Transport, TransportError};
+use crate::logging::log::Log;
+use crate::parcel::{DETERMINANTS, EPOCH, Encoded, Parcel};
+use crate::transport::{Single, Transport, TransportError};
 
 /// Mail of a PE from its process.
 pub(crate) enum Mail {
@@ -43,6 +44,8 @@ pub(crate) struct Port {
     filled: Vec<u32>,
     /// The transport is delivering frames, and takes none.
     pub(crate) is_polling: bool,
+    /// The log of messages, if the program may keep one.
+    pub(crate) log: Option<Box<Log>>,
 }
 
 impl Port {
@@ -55,7 +58,19 @@ impl Port {
     ) -> Self {
         let ranks = pes / threads.max(1);
         let frames = (0..ranks).map(|_| Vec::new()).collect();
-        Self { pe, pes, threads, siblings, inbox, remote, frames, filled: Vec::new(), is_polling: false }
+        let (filled, is_polling, log) = (Vec::new(), false, None);
+        Self { pe, pes, threads, siblings, inbox, remote, frames, filled, is_polling, log }
+    }
+
+    /// Takes the transport out, if this PE polls it.
+    pub(crate) fn take_transport(&mut self) -> Option<Box<dyn Transport>> {
+        match std::mem::replace(&mut self.remote, Remote::Own(Box::new(Single))) {
+            Remote::Own(transport) => Some(transport),
+            thread @ Remote::Thread(_) => {
+                self.remote = thread;
+                None
+            }
+        }
     }
 
     /// The process of a PE.
@@ -87,6 +102,33 @@ impl Port {
         frame
     }
 
+    /// Marks the first parcel of an epoch to a process, before it is appended.
+    #[inline]
+    pub(crate) fn mark_epoch(&mut self, rank: u32) {
+        if let Some(epoch) = self.log.as_mut().and_then(|log| log.mark(rank)) {
+            let bytes = &epoch.to_le_bytes();
+            Encoded { kind: EPOCH, bytes }.append_to(self.frame(rank));
+        }
+    }
+
+    /// Logs the parcel with which a frame ends, from byte `begin` on. A PE that runs again only logs it: it may have been
+    /// received.
+    #[inline]
+    pub(crate) fn log_parcel(&mut self, rank: u32, begin: usize) {
+        let Self { log: Some(log), frames, .. } = self else { return };
+        let frame = &mut frames[rank as usize];
+        log.keep(rank, &frame[begin..]);
+        if log.is_repeating() {
+            frame.clear();
+        }
+    }
+
+    /// Drops all frames: their process has died, or they are in the log.
+    pub(crate) fn clear_frames(&mut self) {
+        self.filled.clear();
+        self.frames.iter_mut().for_each(Vec::clear);
+    }
+
     /// Sends a frame that is long enough, unless frames are being delivered.
     pub(crate) fn flush_if_long(&mut self, rank: u32) -> Result<(), TransportError> {
         let is_long = self.frames[rank as usize].len() >= FRAME_BYTES && !self.is_polling;
@@ -97,6 +139,10 @@ impl Port {
         let frame = &mut self.frames[rank as usize];
         if frame.is_empty() {
             return Ok(());
+        }
+        if let Some((first, determinants)) = self.log.as_mut().and_then(|log| log.give(rank)) {
+            let bytes = postcard::to_allocvec(&(first, determinants)).unwrap_or_default();
+            Encoded { kind: DETERMINANTS, bytes: &bytes }.append_to(frame);
         }
         match &mut self.remote {
             Remote::Own(transport) => transport.send(rank, frame),

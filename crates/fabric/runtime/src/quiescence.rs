@@ -70,6 +70,12 @@ impl Quiescence {
         }
     }
 
+    /// Begins anew, when all other PEs do. Callbacks stay.
+    pub(crate) fn restart(&mut self) {
+        let callbacks = std::mem::take(&mut self.callbacks);
+        *self = Self { callbacks, ..Self::new(self.pes) };
+    }
+
     /// Begins a wave; returns its number.
     pub(crate) fn begin(&mut self) -> u64 {
         self.number += 1;

@@ -14,6 +14,8 @@ use crate::checkpoint::recovery::{Agreed, Layout, Origin, agree};
 use crate::checkpoint::store::Store;
 use crate::class::Classes;
 use crate::core::{CheckpointReport, Checkpoints, Core, Counts, Failure};
+use crate::logging::history::{History, Received};
+use crate::logging::log::Log;
 use crate::object::Context;
 use crate::options::Options;
 use crate::parcel::System;
@@ -51,9 +53,9 @@ pub enum RunError {
     /// Another process has failed, and has said why.
     #[error("{0}")]
     Lost(String),
-    /// A process died before the first checkpoint, so the program begins anew, in a new process: this one has to end with
-    /// exit code 142, for the launcher.
-    #[error("a process died before the first checkpoint: the program begins anew")]
+    /// The launcher has to replace this process, which has to end with exit code 142: a process died before the first
+    /// checkpoint, so the program begins anew, or a PE that ran again did not do what it had done before.
+    #[error("this process has to be replaced by the launcher")]
     Again,
 }
 
@@ -106,31 +108,61 @@ struct Start {
     origin: Origin<u64>,
     /// Frames that other ranks have sent to this process before it goes on.
     early: Vec<(u32, Vec<u8>)>,
+    /// The PE goes on where it was.
+    is_survivor: bool,
+    /// With [`Origin::Log`]: the rank that runs again, and what all ranks have of this one.
+    repeats: Option<u32>,
+    histories: Vec<History>,
 }
 
-/// Runs one PE.
-fn run_pe(process: &Process, port: Port, checkpoints: Checkpoints, mut start: Start) -> (Ended, Remote) {
-    let is_first = port.pe.is_multiple_of(port.threads);
-    let track = Track::new(process.recording.clone(), port.pe, is_first, process.classes);
-    let mut core = Core::new(port, process.classes, &process.options, checkpoints, track);
-    let panicked = catch_unwind(AssertUnwindSafe(|| {
-        if core.pe() == 0 && core.track.is_on() {
-            let run = core.track.run;
-            core.post_to_others(|| System::Run { run });
+impl Start {
+    fn new(origin: Origin<u64>) -> Self {
+        Self {
+            begin: None,
+            origin,
+            early: Vec::new(),
+            is_survivor: false,
+            repeats: None,
+            histories: Vec::new(),
         }
-        match start.origin {
-            Origin::Memory(number) => core.restore(number),
-            Origin::Disk(checkpoint) => core.restore_from_disk(&checkpoint),
-            Origin::Anew => {
-                if let Some(begin) = start.begin.take() {
-                    begin(&mut Context::new(&mut core, None));
-                }
+    }
+
+    fn agreed(agreed: Agreed, is_survivor: bool) -> Self {
+        let Agreed { origin, repeats, histories, early } = agreed;
+        Self { begin: None, origin, early, is_survivor, repeats, histories }
+    }
+}
+
+/// Begins one PE in one generation of the job.
+fn begin_pe(core: &mut Core, start: &mut Start) {
+    if start.is_survivor {
+        let received: Vec<Received> = start.histories.iter().map(|history| history.received).collect();
+        return core.go_on_with(&received, start.repeats);
+    }
+    if core.pe() == 0 && core.track.is_on() {
+        let run = core.track.run;
+        core.post_to_others(|| System::Run { run });
+    }
+    match &start.origin {
+        Origin::Memory(number) => core.restore(*number),
+        Origin::Log(number) => {
+            core.restore(*number);
+            core.begin_repeat(std::mem::take(&mut start.histories));
+        }
+        Origin::Disk(checkpoint) => core.restore_from_disk(checkpoint),
+        Origin::Anew => {
+            if let Some(begin) = start.begin.take() {
+                begin(&mut Context::new(core, None));
             }
         }
-        for (from, frame) in std::mem::take(&mut start.early) {
-            core.take_frame(from, &frame);
-        }
-        scheduler::run(&mut core);
+    }
+}
+
+/// Runs one PE in one generation of the job.
+fn run_pe(core: &mut Core, mut start: Start) {
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        begin_pe(core, &mut start);
+        scheduler::run(core, start.early);
     }));
     if let Err(panic) = panicked {
         let what = core.show_running().unwrap_or_else(|| "the program's beginning".to_owned());
@@ -141,6 +173,10 @@ fn run_pe(process: &Process, port: Port, checkpoints: Checkpoints, mut start: St
             let _ = sibling.send(Mail::Stop);
         }
     }
+}
+
+/// Ends one PE.
+fn end_pe(mut core: Core) -> (Ended, Remote) {
     core.checkpoints.finish();
     let Core { failure, exit, counts, balancer, checkpoints, port, mut track, .. } = core;
     track.end();
@@ -181,13 +217,14 @@ pub fn run_and_report(
         Err(text) => return Err(refuse_environment(text, &mut *transport, report)),
     };
     let mut main: Option<Begin> = if process.rank == 0 { Some(Box::new(main)) } else { None };
-    let mut has_died = false;
+    let (mut has_died, mut survivor) = (false, None::<Box<Core>>);
     loop {
-        let mut start = Start { begin: None, origin: Origin::Anew, early: Vec::new() };
+        let mut start = Start::new(Origin::Anew);
         if has_died || transport.generation() > 0 {
-            let agreed =
-                process.recover(&mut *transport, has_died).map_err(|e| RunError::Lost(e.to_string()))?;
-            (start.origin, start.early) = (agreed.origin, agreed.early);
+            let agreed = process.recover(&mut *transport, has_died, survivor.as_deref());
+            let agreed = agreed.map_err(|e| RunError::Lost(e.to_string()))?;
+            survivor = survivor.filter(|_| matches!(agreed.origin, Origin::Log(_)));
+            start = Start::agreed(agreed, survivor.is_some());
         } else if let Some(checkpoint) = process.restart.clone() {
             start.origin = Origin::Disk(checkpoint);
         }
@@ -197,11 +234,11 @@ pub fn run_and_report(
                 return Err(RunError::Again);
             }
         }
-        let ended;
-        (ended, transport) = process.run_generation(transport, start);
-        match process.conclude(ended, &mut *transport) {
+        let stopped;
+        (stopped, transport) = process.run_generation(transport, start, survivor.take());
+        match process.conclude(stopped, &mut *transport) {
             Conclusion::Ended(outcome) => return process.end(outcome, &mut *transport, report),
-            Conclusion::Died => has_died = true,
+            Conclusion::Died(core) => (has_died, survivor) = (true, core),
         }
     }
 }
@@ -225,8 +262,15 @@ fn refuse_environment(text: String, transport: &mut dyn Transport, report: impl 
 enum Conclusion {
     /// The program has ended, or has failed.
     Ended(Vec<Ended>),
-    /// A rank has died, and is replaced.
-    Died,
+    /// A rank has died, and is replaced. The PE of this process may go on.
+    Died(Option<Box<Core>>),
+}
+
+/// How the PEs of a process stopped.
+enum Stopped {
+    Ended(Vec<Ended>),
+    /// Another process has died, and the PE may go on.
+    Lost(Box<Core>),
 }
 
 /// A process of the job.
@@ -252,6 +296,13 @@ impl Process {
         let (rank, ranks) = (transport.rank(), transport.size());
         let options = options.with_environment(ranks * options.threads.max(1))?;
         let options = Options { threads: options.threads.max(1), ..options };
+        if options.threads > 1 && options.checkpoint.as_ref().is_some_and(|options| options.log.is_some()) {
+            return Err(format!(
+                "a log of messages needs one PE a process, and this program has {}: start more processes with one thread, \
+                 or leave `log` out of COLONY_CHECKPOINT",
+                options.threads
+            ));
+        }
         let recording = options.timeline.clone().map(Shared::begin);
         let (store, buddies) = (Store::default(), Vec::new());
         let mut process = Self { rank, ranks, options, classes, recording, store, buddies, restart: None };
@@ -316,7 +367,12 @@ impl Process {
     }
 
     /// Agrees with the other ranks on the checkpoint from which the job goes on, also if further ranks die meanwhile.
-    fn recover(&mut self, transport: &mut dyn Transport, has_died: bool) -> Result<Agreed, TransportError> {
+    fn recover(
+        &mut self,
+        transport: &mut dyn Transport,
+        has_died: bool,
+        core: Option<&Core>,
+    ) -> Result<Agreed, TransportError> {
         let mut rejoins = has_died;
         loop {
             if rejoins {
@@ -328,18 +384,28 @@ impl Process {
                 // a folder that cannot be read has no checkpoint to go on from
                 self.folder().and_then(|folder| folder.newest().ok()?).or_else(|| self.restart.clone())
             };
-            match agree(transport, &self.store, layout, &disk) {
+            let survivor = core.and_then(|core| Some((core.survivor()?, core.port.log.as_deref()?)));
+            match agree(transport, &self.store, layout, &disk, survivor) {
                 Err(TransportError::Died(_)) => rejoins = true,
                 agreed => return agreed,
             }
         }
     }
 
-    /// The checkpoints of a PE.
-    fn checkpoints(&self, pe: u32) -> Checkpoints {
-        let buddy =
-            self.buddies.get(self.rank as usize).map(|rank| rank * self.threads() + pe % self.threads());
-        Checkpoints::new(self.options.checkpoint.as_ref(), self.store.clone(), buddy)
+    /// The buddy of a PE.
+    fn buddy(&self, pe: u32) -> Option<u32> {
+        self.buddies.get(self.rank as usize).map(|rank| rank * self.threads() + pe % self.threads())
+    }
+
+    /// A PE of this process, which has not begun.
+    fn new_pe(&self, mut port: Port) -> Core {
+        let (pe, is_first) = (port.pe, port.pe.is_multiple_of(port.threads));
+        let options = self.options.checkpoint.as_ref();
+        let limit = options.and_then(|options| options.log).filter(|_| !self.buddies.is_empty());
+        port.log = limit.map(|limit| Box::new(Log::new(self.pes(), limit)));
+        let track = Track::new(self.recording.clone(), pe, is_first, self.classes);
+        let checkpoints = Checkpoints::new(options, self.store.clone(), self.buddy(pe));
+        Core::new(port, self.classes, &self.options, checkpoints, track)
     }
 
     /// Runs the PEs of this process until the program ends, or a rank fails.
@@ -347,15 +413,31 @@ impl Process {
         &self,
         transport: Box<dyn Transport>,
         start: Start,
-    ) -> (Vec<Ended>, Box<dyn Transport>) {
+        survivor: Option<Box<Core>>,
+    ) -> (Stopped, Box<dyn Transport>) {
         if self.threads() > 1 {
             let mut transport = transport;
-            return (self.run_threads(&mut *transport, start), transport);
+            return (Stopped::Ended(self.run_threads(&mut *transport, start)), transport);
         }
-        let port = Port::new(self.rank, (self.pes(), 1), Vec::new(), None, Remote::Own(transport));
-        match run_pe(self, port, self.checkpoints(self.rank), start) {
-            (ended, Remote::Own(transport)) => (vec![ended], transport),
-            (ended, Remote::Thread(_)) => (vec![ended], Box::new(Single)),
+        let mut core = match survivor {
+            Some(mut core) => {
+                core.port.remote = Remote::Own(transport);
+                core.checkpoints.set_buddy(self.buddy(self.rank));
+                core
+            }
+            None => {
+                let remote = Remote::Own(transport);
+                Box::new(self.new_pe(Port::new(self.rank, (self.pes(), 1), Vec::new(), None, remote)))
+            }
+        };
+        run_pe(&mut core, start);
+        if core.has_lost && core.exit.is_none() && core.failure.is_none() {
+            let transport = core.port.take_transport();
+            return (Stopped::Lost(core), transport.unwrap_or_else(|| Box::new(Single)));
+        }
+        match end_pe(*core) {
+            (ended, Remote::Own(transport)) => (Stopped::Ended(vec![ended]), transport),
+            (ended, Remote::Thread(_)) => (Stopped::Ended(vec![ended]), Box::new(Single)),
         }
     }
 
@@ -364,18 +446,20 @@ impl Process {
         let (senders, receivers): (Vec<Sender<Mail>>, Vec<Receiver<Mail>>) =
             (0..threads).map(|_| channel()).unzip();
         let (frames, outgoing) = channel();
-        let Start { mut begin, origin, early } = start;
+        let Start { mut begin, origin, early, .. } = start;
         std::thread::scope(|scope| {
             let mut handles = Vec::new();
             let mut refused = None;
             for (local, inbox) in receivers.into_iter().enumerate() {
                 let (siblings, frames) = (senders.clone(), frames.clone());
                 let pe = self.rank * threads + local as u32;
-                let start = Start { begin: begin.take(), origin: origin.clone(), early: Vec::new() };
+                let start = Start { begin: begin.take(), ..Start::new(origin.clone()) };
                 let run = move || {
                     let remote = Remote::Thread(frames);
                     let port = Port::new(pe, (self.pes(), threads), siblings, Some(inbox), remote);
-                    run_pe(self, port, self.checkpoints(pe), start).0
+                    let mut core = self.new_pe(port);
+                    run_pe(&mut core, start);
+                    end_pe(core).0
                 };
                 match std::thread::Builder::new().spawn_scoped(scope, run) {
                     Ok(handle) => handles.push(handle),
@@ -405,17 +489,21 @@ impl Process {
     }
 
     /// Leaves the job, if the program has ended.
-    fn conclude(&self, mut ended: Vec<Ended>, transport: &mut dyn Transport) -> Conclusion {
+    fn conclude(&self, stopped: Stopped, transport: &mut dyn Transport) -> Conclusion {
+        let mut ended = match stopped {
+            Stopped::Ended(ended) => ended,
+            Stopped::Lost(core) => return Conclusion::Died(Some(core)),
+        };
         let is_failure = |f: &Failure| matches!(f, Failure::Program(_));
         let has_failed = ended.iter().any(|e| e.failure.as_ref().is_some_and(is_failure));
         let has_died = ended.iter().any(|e| matches!(e.failure, Some(Failure::Died(_))));
         if has_died && !has_failed {
-            return Conclusion::Died;
+            return Conclusion::Died(None);
         }
         if ended.iter().all(|e| e.failure.is_none()) {
             match transport.finish() {
                 Ok(()) => {}
-                Err(TransportError::Died(_)) => return Conclusion::Died,
+                Err(TransportError::Died(_)) => return Conclusion::Died(None),
                 Err(error) => ended.push(Ended::failed(Failure::Lost(error.to_string()))),
             }
         }
@@ -445,6 +533,7 @@ impl Process {
                     RunError::Program(text)
                 }
                 Failure::Lost(text) | Failure::Died(text) => RunError::Lost(text),
+                Failure::Again => RunError::Again,
             });
         }
         if let Err(text) = self.write(tracks) {

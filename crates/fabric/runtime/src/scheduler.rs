@@ -27,31 +27,22 @@ struct Idle {
     stole: Option<Instant>,
 }
 
-/// Runs a PE until the program ends or fails.
-pub(crate) fn run(core: &mut Core) {
+/// Runs a PE until the program ends or fails. `early` frames have arrived before.
+pub(crate) fn run(core: &mut Core, mut early: Vec<(u32, Vec<u8>)>) {
     let mut idle = Idle { looks: 0, since: None, probed: None, stole: None };
-    while core.exit.is_none() && core.failure.is_none() {
+    if core.is_repeating() {
+        repeat(core, &mut early);
+    }
+    for (from, frame) in early {
+        core.take_frame(from, &frame);
+    }
+    while goes_on(core) && !core.has_lost {
         let begin = core.track.begin_pass();
         let arrived = look(core, &mut idle);
         let due = core.run_timers();
-        core.load.lap();
-        let mut ran = 0;
-        while ran < TURN && core.run_one() {
-            ran += 1;
-            if core.failure.is_some() || core.exit.is_some() {
-                break;
-            }
-        }
-        if !core.section_parts.is_empty() {
-            core.pass_sections();
-        }
+        let ran = run_ready(core);
         core.check_signals();
-        if core.evacuation.is_due {
-            core.evacuate_step();
-        }
-        if core.balancer.sync.is_changed && core.failure.is_none() {
-            core.balance_step();
-        }
+        move_objects(core);
         flush(core);
         core.capture_if_due();
         if ran > 0 || arrived {
@@ -61,9 +52,58 @@ pub(crate) fn run(core: &mut Core) {
             rest(core, &mut idle, due);
             core.track.idle(begin);
         }
+        core.end_pass(ran > 0);
     }
-    if core.failure.is_none() {
+    if core.failure.is_none() && !core.has_lost {
         flush(core);
+    }
+}
+
+fn goes_on(core: &Core) -> bool {
+    core.exit.is_none() && core.failure.is_none()
+}
+
+/// Runs what is ready, up to the next look at the network.
+#[inline]
+fn run_ready(core: &mut Core) -> u32 {
+    core.load.lap();
+    let mut ran = 0;
+    while ran < TURN && core.run_one() {
+        ran += 1;
+        if !goes_on(core) {
+            break;
+        }
+    }
+    if !core.section_parts.is_empty() {
+        core.pass_sections();
+    }
+    ran
+}
+
+/// Objects leave an evacuated PE, and load balancing goes on.
+#[inline]
+fn move_objects(core: &mut Core) {
+    if core.evacuation.is_due {
+        core.evacuate_step();
+    }
+    if core.balancer.sync.is_changed && core.failure.is_none() {
+        core.balance_step();
+    }
+}
+
+/// Runs again what the PE ran before its process died, pass by pass. Nothing is sent meanwhile, and frames wait in `early`.
+fn repeat(core: &mut Core, early: &mut Vec<(u32, Vec<u8>)>) {
+    while goes_on(core) && !core.has_lost && core.is_behind() {
+        core.poll_into(early);
+        core.repeat_arrivals();
+        let ran = run_ready(core);
+        core.repeat_signal();
+        move_objects(core);
+        flush(core);
+        core.repeat_end_of_pass(ran > 0);
+    }
+    if goes_on(core) && !core.has_lost {
+        core.end_repeat();
     }
 }
 
@@ -128,6 +168,7 @@ fn look_for_quiescence(core: &mut Core, idle: &mut Idle, now: Instant, since: In
     }
     if idle.probed.is_none_or(|at| now.duration_since(at) >= interval) {
         idle.probed = Some(now);
+        core.note_probe();
         core.probe();
         flush(core);
     }

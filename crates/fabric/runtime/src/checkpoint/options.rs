@@ -31,6 +31,8 @@ pub struct CheckpointOptions {
     pub memory: bool,
     /// Files in this folder, which all ranks reach under this path; for the next job, and if both copies in memory are lost.
     pub disk: Option<PathBuf>,
+    /// Logs messages, up to so many bytes on each PE: after a death, only the objects of the dead process run again.
+    pub log: Option<u64>,
     /// Allows both copies on one machine: they survive the death of processes, but not of that machine.
     pub same_machine: bool,
 }
@@ -39,7 +41,7 @@ impl CheckpointOptions {
     /// Checkpoints in memory with this period, whose two copies are on different machines.
     #[must_use]
     pub fn new(period: Period) -> Self {
-        Self { period, memory: true, disk: None, same_machine: false }
+        Self { period, memory: true, disk: None, log: None, same_machine: false }
     }
 
     /// Returns `true` if the environment has options.
@@ -65,7 +67,23 @@ impl CheckpointOptions {
     }
 }
 
-const EXAMPLE: &str = "write `memory:every=10s` (seconds), `disk=FOLDER:every=4` (calls of at_sync), `memory:disk=FOLDER` or `none`";
+/// The most bytes of a log, by default.
+const LOG: u64 = 256 << 20;
+
+/// A size such as `64M`.
+fn bytes(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text:.40}` is no size of a log; write bytes, or `64M` or `1G`");
+    let (number, shift) = match text.as_bytes().last() {
+        Some(b'K') => (&text[..text.len() - 1], 10),
+        Some(b'M') => (&text[..text.len() - 1], 20),
+        Some(b'G') => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    number.checked_mul(1 << shift).filter(|bytes| *bytes > 0).ok_or_else(wrong)
+}
+
+const EXAMPLE: &str = "write `memory:every=10s` (seconds), `disk=FOLDER:every=4` (calls of at_sync), `memory:disk=FOLDER`, `memory:log` or `none`";
 
 impl FromStr for Period {
     type Err = String;
@@ -95,8 +113,13 @@ impl FromStr for CheckpointOptions {
                 Some(("disk", folder)) if !folder.is_empty() => options.disk = Some(folder.into()),
                 Some(("every", period)) => options.period = period.parse()?,
                 None if part == "same-machine" => options.same_machine = true,
+                None if part == "log" => options.log = Some(LOG),
+                Some(("log", size)) => options.log = Some(bytes(size)?),
                 _ => return Err(format!("`{part:.40}` is no scheme or option; {EXAMPLE}")),
             }
+        }
+        if options.log.is_some() && !options.memory {
+            return Err(format!("`{text:.40}` logs messages without copies in memory; write `memory:log`"));
         }
         if !options.memory && options.disk.is_none() {
             return Err(format!("`{text:.40}` has no scheme; {EXAMPLE}"));

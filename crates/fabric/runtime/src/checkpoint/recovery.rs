@@ -4,7 +4,8 @@
 //! Each rank sends rank 0 the names of its intact images. Rank 0 chooses the newest checkpoint of which an image of every
 //! PE is left, and who sends a copy to whom, so that every image is on its PE's rank and on the buddy's again. A rank that
 //! has all its copies tells every other rank, and goes on once all others have told it so: frames of PEs come after that.
-//! Without such a checkpoint, rank 0 looks for one on disk; without any, the program begins anew.
+//! Without such a checkpoint, rank 0 looks for one on disk; without any, the program begins anew. With logs of messages, only
+//! the process that has been replaced goes back, if the others [can go on](crate::logging::exchange::go_on).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,6 +15,10 @@ use serde::{Deserialize, Serialize};
 use super::disk::Complete;
 use super::store::{Image, Name, Store};
 use crate::bulk::Bulk;
+use crate::logging::exchange::{LogNote, Notes, go_on, send};
+use crate::logging::history::History;
+use crate::logging::log::{Log, Survivor};
+use crate::message::Malformed;
 use crate::transport::{Transport, TransportError};
 
 /// Bytes of an image in one frame.
@@ -34,6 +39,8 @@ pub(crate) struct Transfer {
 pub(crate) struct Plan {
     pub(crate) number: u64,
     pub(crate) transfers: Vec<Transfer>,
+    /// With logs: the rank that runs again.
+    pub(crate) repeats: Option<u32>,
 }
 
 /// The state from which the job goes on.
@@ -41,6 +48,8 @@ pub(crate) struct Plan {
 pub(crate) enum Origin<T> {
     /// A checkpoint in memory.
     Memory(T),
+    /// The same for a process that has been replaced, which runs again; the others go on.
+    Log(T),
     /// A checkpoint on disk.
     Disk(Complete),
     /// None: the program begins.
@@ -50,7 +59,7 @@ pub(crate) enum Origin<T> {
 /// A frame of the agreement.
 #[derive(Debug, Serialize, Deserialize)]
 enum Note {
-    Inventory(Vec<Name>),
+    Inventory(Vec<Name>, Option<Survivor>),
     Plan(Origin<Plan>),
     /// A part of an image; all parts come in order.
     Part {
@@ -59,6 +68,7 @@ enum Note {
         checksum: u32,
         bytes: Bulk<u8>,
     },
+    Log(LogNote),
     Ready,
 }
 
@@ -92,7 +102,7 @@ pub(crate) fn plan(inventories: &[Vec<Name>], layout: Layout<'_>) -> Option<Plan
             }
         }
     }
-    Some(Plan { number, transfers })
+    Some(Plan { number, transfers, repeats: None })
 }
 
 /// The agreement, on one rank.
@@ -100,10 +110,11 @@ struct Agreement<'a> {
     transport: &'a mut dyn Transport,
     store: &'a Store,
     /// At rank 0.
-    inventories: BTreeMap<u32, Vec<Name>>,
+    inventories: BTreeMap<u32, (Vec<Name>, Option<Survivor>)>,
     plan: Option<Origin<Plan>>,
     /// Images of which parts have arrived.
     parts: BTreeMap<Name, (Vec<u8>, u64, u32)>,
+    logs: Notes,
     ready: BTreeSet<u32>,
     /// Frames of PEs of other ranks that went on earlier.
     early: Vec<(u32, Vec<u8>)>,
@@ -114,11 +125,15 @@ struct Agreement<'a> {
 pub(crate) struct Agreed {
     /// The checkpoint; images of one in memory are in the store now.
     pub(crate) origin: Origin<u64>,
+    /// With [`Origin::Log`]: the rank that runs again, and what all ranks have of this one, by their ranks.
+    pub(crate) repeats: Option<u32>,
+    pub(crate) histories: Vec<History>,
     /// Frames that have arrived for the PEs.
     pub(crate) early: Vec<(u32, Vec<u8>)>,
 }
 
-/// Agrees with all other ranks, which call this too. `disk` is the newest checkpoint on disk.
+/// Agrees with all other ranks, which call this too. `disk` is the newest checkpoint on disk; a process that has a log and
+/// has not been replaced gives it with what it says of itself.
 ///
 /// # Errors
 /// [`TransportError`]: another rank dies meanwhile.
@@ -127,6 +142,7 @@ pub(crate) fn agree(
     store: &Store,
     layout: Layout<'_>,
     disk: &dyn Fn() -> Option<Complete>,
+    survivor: Option<(Survivor, &Log)>,
 ) -> Result<Agreed, TransportError> {
     let (rank, size) = (transport.rank(), transport.size());
     let (intact, broken) = store.inventory();
@@ -141,26 +157,40 @@ pub(crate) fn agree(
         inventories: BTreeMap::new(),
         plan: None,
         parts: BTreeMap::new(),
+        logs: Notes::new(size),
         ready: BTreeSet::new(),
         early: Vec::new(),
     };
+    let (survivor, log) = survivor.unzip();
     if rank == 0 {
-        agreement.inventories.insert(0, intact);
+        agreement.inventories.insert(0, (intact, survivor));
         agreement.receive_until(|a| a.inventories.len() == size as usize)?;
-        let inventories: Vec<_> = std::mem::take(&mut agreement.inventories).into_values().collect();
-        let plan = match (plan(&inventories, layout), disk) {
+        let inventories = std::mem::take(&mut agreement.inventories).into_values();
+        let (inventories, survivors): (Vec<_>, Vec<_>) = inventories.unzip();
+        let plan = match (plan(&inventories, layout), go_on(&survivors)) {
+            (Some(plan), Some((epoch, repeats))) if plan.number + 1 == epoch => {
+                Origin::Log(Plan { repeats, ..plan })
+            }
             (Some(plan), _) => Origin::Memory(plan),
-            (None, disk) => disk().map_or(Origin::Anew, Origin::Disk),
+            (None, _) => disk().map_or(Origin::Anew, Origin::Disk),
         };
         for to in 1..size {
             agreement.send(to, &Note::Plan(plan.clone()))?;
         }
         agreement.plan = Some(plan);
     } else {
-        agreement.send(0, &Note::Inventory(intact))?;
+        agreement.send(0, &Note::Inventory(intact, survivor))?;
         agreement.receive_until(|a| a.plan.is_some())?;
     }
+    let mut repeats = None;
     let origin = match agreement.plan.take() {
+        Some(Origin::Log(plan)) => {
+            agreement.exchange(&plan)?;
+            agreement.store.keep_only(plan.number);
+            repeats = plan.repeats;
+            agreement.exchange_logs(log, repeats)?;
+            Origin::Log(plan.number)
+        }
         Some(Origin::Memory(plan)) => {
             agreement.exchange(&plan)?;
             agreement.store.keep_only(plan.number);
@@ -179,7 +209,7 @@ pub(crate) fn agree(
         agreement.send(to, &Note::Ready)?;
     }
     agreement.receive_until(|a| a.ready.len() + 1 == size as usize)?;
-    Ok(Agreed { origin, early: agreement.early })
+    Ok(Agreed { origin, repeats, histories: agreement.logs.histories, early: agreement.early })
 }
 
 impl Agreement<'_> {
@@ -205,6 +235,15 @@ impl Agreement<'_> {
         self.receive_until(|a| wanted.iter().all(|name| a.store.get(*name).is_some()))
     }
 
+    /// Sends and receives what PEs need to go on where they are, and what the one that runs again needs.
+    fn exchange_logs(&mut self, log: Option<&Log>, repeats: Option<u32>) -> Result<(), TransportError> {
+        let (rank, size) = (self.transport.rank(), self.transport.size());
+        for to in (0..size).filter(|to| *to != rank) {
+            send(log, to, repeats == Some(to), |note| self.send(to, &Note::Log(note)))?;
+        }
+        self.receive_until(|a| a.logs.are_complete())
+    }
+
     /// Takes notes until a condition holds.
     fn receive_until(&mut self, holds: impl Fn(&Self) -> bool) -> Result<(), TransportError> {
         while !holds(self) {
@@ -226,8 +265,8 @@ impl Agreement<'_> {
             return Ok(());
         }
         match postcard::from_bytes(&frame).map_err(|e| malformed(&e))? {
-            Note::Inventory(names) => {
-                self.inventories.insert(from, names);
+            Note::Inventory(names, survivor) => {
+                self.inventories.insert(from, (names, survivor));
             }
             Note::Plan(plan) => self.plan = Some(plan),
             Note::Part { name, length, checksum, bytes } => {
@@ -239,11 +278,18 @@ impl Agreement<'_> {
                     self.store.put(name, Image { bytes: bytes.into(), checksum });
                 }
             }
+            Note::Log(note) => self.logs.take(from, note),
             Note::Ready => {
                 self.ready.insert(from);
             }
         }
         Ok(())
+    }
+}
+
+impl From<Malformed> for TransportError {
+    fn from(error: Malformed) -> Self {
+        Self::Failed { doing: "reading the log of messages".to_owned(), reason: error.to_string() }
     }
 }
 
@@ -282,7 +328,7 @@ mod tests {
             let ranks = Memory::ranks(stores.len() as u32).into_iter().zip(stores);
             let handles: Vec<_> = ranks
                 .map(|(mut memory, store)| {
-                    scope.spawn(move || agree(&mut memory, store, LAYOUT, &|| None).expect("no death"))
+                    scope.spawn(move || agree(&mut memory, store, LAYOUT, &|| None, None).expect("no death"))
                 })
                 .collect();
             handles.into_iter().map(|h| h.join().expect("no panic").origin).collect()

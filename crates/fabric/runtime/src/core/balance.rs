@@ -105,7 +105,13 @@ impl Core {
             Progress::Complete => {}
         }
         let (round, pes) = (status.round, self.pes());
-        match self.balancer.decide(round, pes, &self.evacuation.away) {
+        let loads = std::mem::take(&mut self.balancer.loads);
+        // loads and what strategies have learned are not logged, so the decision is
+        let decide = |core: &mut Self| {
+            let decision = core.balancer.decide(round, pes, loads, &core.evacuation.away);
+            decision.map_err(|error| error.to_string())
+        };
+        match self.determined(decide) {
             Ok(decision) => {
                 for (pe, (leave, arrive)) in decision.into_iter().enumerate() {
                     self.post(pe as u32, Parcel::System(System::Migrate { round, leave, arrive }));
@@ -159,7 +165,9 @@ impl Core {
         if self.balancer.migrated == self.pes() {
             self.balancer.migrated = 0;
             self.balancer.detector.end_round();
-            if !self.checkpoints.is_due(round) {
+            if self.determined(|core| core.checkpoints.is_due(round)) {
+                self.checkpoints.await_quiet(round);
+            } else {
                 self.post_to_all(|| System::Resume { round });
             }
         }

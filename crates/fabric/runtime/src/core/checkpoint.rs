@@ -92,6 +92,12 @@ pub(crate) struct Checkpoints {
     underway: Option<Underway>,
     /// The number and the round of the checkpoint whose image is to be made.
     due: Option<(u64, u64)>,
+    /// From the order to make the image to the commit.
+    is_saving: bool,
+    /// At PE 0: the log of a PE is long.
+    is_needed: bool,
+    /// Messages are logged from the next checkpoint on.
+    pub(super) logs: bool,
     sending: Option<Sending>,
     receiving: FxHashMap<Name, Receiving>,
     /// Bytes of this PE's last image.
@@ -115,6 +121,9 @@ impl Checkpoints {
             awaits: None,
             underway: None,
             due: None,
+            is_saving: false,
+            is_needed: false,
+            logs: options.is_some_and(|options| options.log.is_some()),
             sending: None,
             receiving: FxHashMap::default(),
             length: 0,
@@ -134,22 +143,44 @@ impl Checkpoints {
         self.store.get((number, pe))
     }
 
+    /// The PE that keeps this PE's second copy has changed.
+    pub(crate) fn set_buddy(&mut self, buddy: Option<u32>) {
+        self.buddy = buddy;
+    }
+
     pub(crate) fn set_period(&mut self, period: Option<Period>) {
         self.period = period;
     }
 
     /// At PE 0: a round ends. Returns `true` if a checkpoint has to be made before its objects resume.
-    pub(crate) fn is_due(&mut self, round: u64) -> bool {
-        let is_due = (self.buddy.is_some() || self.disk.is_some())
+    pub(crate) fn is_due(&self, round: u64) -> bool {
+        (self.buddy.is_some() || self.disk.is_some())
             && match self.period {
                 None => false,
+                Some(_) if self.is_needed => true,
                 Some(Period::Rounds(rounds)) => round + 1 >= self.last.1 + rounds,
                 Some(Period::Time(time)) => self.last.0.elapsed() >= time,
-            };
-        if is_due {
-            self.awaits = Some((round, Instant::now()));
-        }
-        is_due
+            }
+    }
+
+    /// At PE 0: makes a checkpoint at the end of a round, once the program is quiescent.
+    pub(crate) fn await_quiet(&mut self, round: u64) {
+        self.awaits = Some((round, Instant::now()));
+    }
+
+    /// At PE 0: the next round ends with a checkpoint, because the log of a PE is long.
+    pub(crate) fn make_soon(&mut self) {
+        self.is_needed = true;
+    }
+
+    /// At PE 0: messages are logged from the next checkpoint on, or not.
+    pub(crate) fn log_messages(&mut self, on: bool) {
+        self.logs = on;
+    }
+
+    /// Returns `true` if this PE makes its image, or waits for the commit.
+    pub(crate) fn is_saving(&self) -> bool {
+        self.is_saving || self.underway.is_some()
     }
 
     /// At PE 0: a checkpoint is made once the program is quiescent.
@@ -190,8 +221,9 @@ impl Checkpoints {
     }
 
     /// The image is made once the messages to other PEs are on their way, so that all PEs make theirs at once.
-    pub(crate) fn capture_soon(&mut self, number: u64, round: u64) {
+    pub(crate) fn capture_soon(&mut self, number: u64, round: u64, logs: bool) {
         self.due = Some((number, round));
+        (self.is_saving, self.logs) = (true, logs);
     }
 
     /// Prints why a checkpoint is not made, the first time.
@@ -244,7 +276,8 @@ impl Core {
             bytes: 0,
             to_disk: true,
         });
-        self.post_to_all(|| System::Capture { number, round });
+        let logs = self.checkpoints.logs;
+        self.post_to_all(|| System::Capture { number, round, logs });
     }
 
     /// Makes this PE's image if a checkpoint needs it, and begins to send it.
@@ -380,7 +413,9 @@ impl Core {
         let (quiet_s, copy_s) = (quiet.as_secs_f64(), began.elapsed().as_secs_f64());
         self.checkpoints.reports.push(CheckpointReport { number, round, bytes, quiet_s, copy_s });
         let to_disk = to_disk.then_some(self.checkpoints.run);
-        self.post_to_all(|| System::Commit { number, round, to_disk });
+        // the others first: what this PE sends once it has committed is of the next epoch
+        self.post_to_others(|| System::Commit { number, round, to_disk });
+        self.commit(number, round, to_disk);
         self.evacuate_deferred();
     }
 
@@ -401,6 +436,10 @@ impl Core {
             let (pe, pes) = (self.pe(), self.pes());
             self.checkpoints.write((number, pe), pes, run);
         }
+        (self.checkpoints.is_saving, self.checkpoints.is_needed) = (false, false);
+        if self.port.log.is_some() {
+            return self.begin_epoch(number + 1, round);
+        }
         self.resume_all(round);
     }
 
@@ -409,6 +448,7 @@ impl Core {
         self.checkpoints.sending = None;
         self.checkpoints.receiving.clear();
         self.checkpoints.store.drop_one(number);
+        self.checkpoints.is_saving = false;
         self.resume_all(round);
     }
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use super::Core;
+use crate::logging::determinants::Determinant;
 use crate::parcel::{Parcel, System};
 use crate::shape::Shape;
 use crate::signals::Asked;
@@ -65,12 +66,20 @@ impl Core {
     #[inline]
     pub(crate) fn check_signals(&mut self) {
         let asked = Asked::now();
-        if asked != self.evacuation.obeyed {
+        // what a PE sends during a checkpoint is not sent again after a death
+        if asked != self.evacuation.obeyed && !self.checkpoints.is_saving() {
             self.evacuation.obeyed = asked;
             self.evacuation.reports = true;
-            let (pe, away) = (self.pe(), asked == Asked::Evacuate);
-            self.post(0, Parcel::System(System::EvacuateSoon { pe, away }));
+            let away = asked == Asked::Evacuate;
+            self.note(|pass| Determinant::Signal { pass, away });
+            self.pass_on_signal(away);
         }
+    }
+
+    /// Asks PE 0 to evacuate this PE, or to readmit it.
+    pub(super) fn pass_on_signal(&mut self, away: bool) {
+        let pe = self.pe();
+        self.post(0, Parcel::System(System::EvacuateSoon { pe, away }));
     }
 
     /// At PE 0: evacuates a PE at once, or after the checkpoint under way: objects that migrate while PEs make their images
@@ -86,6 +95,7 @@ impl Core {
     /// At PE 0: no checkpoint is under way any more.
     pub(crate) fn evacuate_deferred(&mut self) {
         for (pe, away) in std::mem::take(&mut self.evacuation.deferred) {
+            self.note(|pass| Determinant::Deferred { pass, pe, away });
             self.evacuate_soon(pe, away);
         }
     }

@@ -44,6 +44,8 @@ struct Head {
     /// At PE 0: callbacks at quiescence.
     callbacks: Vec<Callback>,
     away: BTreeSet<u32>,
+    /// Messages are logged from here on.
+    logs: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -136,6 +138,7 @@ impl Core {
             sections: self.sections.iter().map(|(name, section)| (*name, section.clone())).collect(),
             callbacks: self.quiescence.callbacks.clone(),
             away: self.evacuation.away.clone(),
+            logs: self.checkpoints.logs,
         };
         let before = into.len();
         pack(&head, into)?;
@@ -200,11 +203,14 @@ impl Core {
     /// The objects, which have been restored, resume at the end of the round that the checkpoint ended.
     fn go_on(&mut self, number: u64, round: u64) {
         self.checkpoints.restore(number, round);
+        if let Some(log) = &mut self.port.log {
+            log.restore(number + 1, self.checkpoints.logs);
+        }
         self.resume_all(round);
     }
 
     /// Begins with the round that a checkpoint ended, before the first object is restored.
-    fn restore_round(&mut self, round: u64) {
+    pub(super) fn restore_round(&mut self, round: u64) {
         self.balancer.sync.restore(round);
         // PE 0 has ended the round before the checkpoint
         self.balancer.detector.restore(round + 1);
@@ -229,6 +235,7 @@ impl Core {
             self.restore_element(element, state)?;
         }
         self.evacuation.restore(head.away, self.port.pe);
+        self.checkpoints.logs = head.logs;
         Ok(head.round)
     }
 

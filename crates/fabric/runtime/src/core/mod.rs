@@ -5,10 +5,12 @@ mod arrays;
 mod balance;
 mod broadcast;
 mod checkpoint;
+mod epoch;
 mod evacuate;
 mod image;
 mod migrate;
 mod quiet;
+mod repeat;
 mod run;
 mod sections;
 mod send;
@@ -28,6 +30,7 @@ use crate::index::Index;
 use crate::ledger::Ledger;
 use crate::load::LoadClock;
 use crate::location::Locations;
+use crate::logging::determinants::Determinant;
 use crate::message::{Envelope, Payload};
 use crate::order::Outgoing;
 use crate::port::Port;
@@ -55,6 +58,9 @@ pub(crate) enum Failure {
     /// Another process has died without a word, and is replaced.
     #[error("{0}")]
     Died(String),
+    /// This process has to be replaced.
+    #[error("the process begins anew")]
+    Again,
 }
 
 impl From<crate::transport::TransportError> for Failure {
@@ -129,6 +135,8 @@ pub struct Counts {
     pub early: u64,
     /// Requests for objects of other PEs of the process.
     pub steals: u64,
+    /// Of the entry methods that ran: those that the PE had run before its process was replaced.
+    pub repeated: u64,
 }
 
 /// One PE.
@@ -166,6 +174,8 @@ pub(crate) struct Core {
     pub(crate) counts: Counts,
     pub(crate) exit: Option<u8>,
     pub(crate) failure: Option<Failure>,
+    /// Another process has died, and this PE may go on after its replacement.
+    pub(crate) has_lost: bool,
     /// Work stealing inside the process.
     pub(crate) steals: bool,
 }
@@ -205,6 +215,7 @@ impl Core {
             counts: Counts::default(),
             exit: None,
             failure: None,
+            has_lost: false,
             steals: options.steal,
         }
     }
@@ -219,9 +230,13 @@ impl Core {
         self.port.pes
     }
 
-    /// Keeps the first failure: the others follow from it.
+    /// Keeps the first failure: the others follow from it. With a log of messages, the death of another process is none.
     pub(crate) fn fail(&mut self, failure: Failure) {
-        self.failure.get_or_insert(failure);
+        if self.port.log.is_some() && matches!(failure, Failure::Died(_)) {
+            self.has_lost = true;
+        } else {
+            self.failure.get_or_insert(failure);
+        }
     }
 
     pub(crate) fn fail_program(&mut self, reason: impl ToString) {
@@ -297,10 +312,24 @@ impl Core {
         }
         let now = Instant::now();
         while self.timers.peek().is_some_and(|t| t.key.0 <= now) {
-            let Some(Queued { item: timer, .. }) = self.timers.pop() else { break };
-            self.send_from(timer.from, timer.to, timer.entry, timer.payload, 0, 0);
+            let Some(Queued { key: (_, number), item: timer }) = self.timers.pop() else { break };
+            self.note(|pass| Determinant::Timer { pass, number });
+            self.fire(timer);
         }
         self.timers.peek().map(|t| t.key.0)
+    }
+
+    fn fire(&mut self, timer: Timer) {
+        self.send_from(timer.from, timer.to, timer.entry, timer.payload, 0, 0);
+    }
+
+    /// Takes a timer by its number, whether or not it is due.
+    fn take_timer(&mut self, number: u64) -> Option<Timer> {
+        let mut timers = std::mem::take(&mut self.timers).into_vec();
+        let at = timers.iter().position(|timer| timer.key.1 == number);
+        let timer = at.map(|at| timers.swap_remove(at).item);
+        self.timers = timers.into();
+        timer
     }
 
     pub(crate) fn has_timers(&self) -> bool {

@@ -207,6 +207,7 @@ impl Core {
         let rank = self.port.rank_of(pe);
         let local = (pe % self.port.threads) as u16;
         let Self { port, classes, arrays, track, .. } = self;
+        port.mark_epoch(rank);
         let pack_payload =
             |envelope: &Envelope, into: &mut Vec<u8>| pack_payload(classes, arrays, envelope, into);
         let pack_state = |address: Address, object: &AnyObject, into: &mut Vec<u8>| {
@@ -221,6 +222,7 @@ impl Core {
             let class = arrays.get(&array).map_or(u16::MAX, |array| array.class);
             track.sent(id, pe, (class, entry), frame.len() - before);
         }
+        port.log_parcel(rank, before);
         port.flush_if_long(rank).map_err(Failure::from)
     }
 
@@ -234,28 +236,33 @@ impl Core {
         if !matches!(self.port.remote, Remote::Own(_)) {
             return any;
         }
+        any | self.poll_transport(|core, from, frame| core.take_frame(from, frame))
+    }
+
+    /// Takes the frames that have arrived, for later.
+    pub(crate) fn poll_into(&mut self, early: &mut Vec<(u32, Vec<u8>)>) {
+        self.poll_transport(|_, from, frame| early.push((from, frame.to_vec())));
+    }
+
+    fn poll_transport(&mut self, mut take: impl FnMut(&mut Self, u32, &[u8])) -> bool {
         // the transport is taken out while its frames are delivered: they may be answered at once, by frames that wait
-        let Remote::Own(mut transport) =
-            std::mem::replace(&mut self.port.remote, Remote::Own(Box::new(crate::transport::Single)))
-        else {
-            return any;
-        };
+        let Some(mut transport) = self.port.take_transport() else { return false };
         self.port.is_polling = true;
-        let polled = transport.poll(&mut |from, frame| self.take_frame(from, frame));
+        let polled = transport.poll(&mut |from, frame| take(self, from, frame));
         self.port.is_polling = false;
         self.port.remote = Remote::Own(transport);
-        match polled {
-            Ok(arrived) => any |= arrived,
-            Err(error) => self.fail(error.into()),
-        }
-        any
+        polled.unwrap_or_else(|error| {
+            self.fail(error.into());
+            false
+        })
     }
 
     pub(crate) fn take_mail(&mut self, mail: crate::port::Mail) {
         match mail {
             crate::port::Mail::Parcel(parcel) => self.receive_counted(parcel),
             crate::port::Mail::Encoded(kind, bytes) => {
-                if let Err(error) = self.receive_encoded(Encoded { kind, bytes: &bytes }) {
+                let from = self.pe();
+                if let Err(error) = self.receive_encoded(from, Encoded { kind, bytes: &bytes }) {
                     self.fail_program(error);
                 }
             }
@@ -267,24 +274,28 @@ impl Core {
 
     /// Takes a frame of another rank.
     pub(crate) fn take_frame(&mut self, from: u32, frame: &[u8]) {
-        if let Err(error) = self.receive_frame(frame) {
+        if let Err(error) = self.take_parcels(from, frame) {
             self.fail_program(format!("rank {from} sent {error}"));
         }
     }
 
-    fn receive_frame(&mut self, mut frame: &[u8]) -> Result<(), Malformed> {
-        while !frame.is_empty() {
-            let (_, encoded, rest) = crate::parcel::split(frame)?;
-            self.receive_encoded(encoded)?;
-            frame = rest;
+    /// Takes encoded parcels of another rank.
+    pub(super) fn take_parcels(&mut self, from: u32, mut parcels: &[u8]) -> Result<(), Malformed> {
+        while !parcels.is_empty() {
+            let (_, encoded, rest) = crate::parcel::split(parcels)?;
+            self.receive_encoded(from, encoded)?;
+            parcels = rest;
         }
         Ok(())
     }
 
-    fn receive_encoded(&mut self, encoded: Encoded<'_>) -> Result<(), Malformed> {
+    fn receive_encoded(&mut self, from: u32, encoded: Encoded<'_>) -> Result<(), Malformed> {
         if encoded.kind == PART {
             self.quiescence.received += 1;
             self.take_part(Part::decode(encoded.bytes)?);
+            return Ok(());
+        }
+        if self.port.log.is_some() && !self.log_arrival(from, encoded)? {
             return Ok(());
         }
         let parcel = decode(encoded, &|a, e, b| self.unpack_message(a, e, b))?;
