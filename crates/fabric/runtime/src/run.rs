@@ -133,6 +133,19 @@ impl Start {
     }
 }
 
+/// Tells the user how the job goes on.
+fn report_recovery(agreed: &Agreed) {
+    match (&agreed.origin, agreed.repeats) {
+        (Origin::Log(number), Some(rank)) => {
+            eprintln!("rank {rank} runs again from checkpoint {number}, and the others go on");
+        }
+        (Origin::Log(_), None) => eprintln!("all ranks go on"),
+        (Origin::Memory(number), _) => eprintln!("all ranks go back to checkpoint {number}"),
+        (Origin::Disk(from), _) => eprintln!("all ranks go back to checkpoint {} on disk", from.number),
+        (Origin::Anew, _) => eprintln!("the program begins anew"),
+    }
+}
+
 /// Begins one PE in one generation of the job.
 fn begin_pe(core: &mut Core, start: &mut Start) {
     if start.is_survivor {
@@ -387,7 +400,13 @@ impl Process {
             let survivor = core.and_then(|core| Some((core.survivor()?, core.port.log.as_deref()?)));
             match agree(transport, &self.store, layout, &disk, survivor) {
                 Err(TransportError::Died(_)) => rejoins = true,
-                agreed => return agreed,
+                Ok(agreed) => {
+                    if self.rank == 0 {
+                        report_recovery(&agreed);
+                    }
+                    return Ok(agreed);
+                }
+                Err(error) => return Err(error),
             }
         }
     }

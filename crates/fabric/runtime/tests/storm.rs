@@ -43,17 +43,24 @@ struct Program {
     words: &'static [&'static str],
     /// The lines of the output that are the result.
     result: &'static str,
+    /// One PE a process: messages can be logged.
+    logs: bool,
 }
 
+/// Options of checkpoints. The logs are long enough, or too short for the time between two checkpoints.
+const CHECKPOINTS: [&str; 4] = ["", ":log", ":log:every=3", ":log=100K:every=4"];
+
 const PROGRAMS: [Program; 3] = [
-    Program { words: &["stencil", "32", "4", "400", "20"], result: "sum of all cells" },
+    Program { words: &["stencil", "32", "4", "400", "20"], result: "sum of all cells", logs: true },
     Program {
         words: &["lb_test", "--iterations", "60", "--period", "4", "--bytes", "50000", "--work", "1000"],
         result: "64 objects, checksum",
+        logs: true,
     },
     Program {
         words: &["lb_test", "--iterations", "40", "--period", "4", "--bytes", "50000", "--threads", "2"],
         result: "64 objects, checksum",
+        logs: false,
     },
 ];
 
@@ -81,10 +88,12 @@ struct Run {
 }
 
 impl Program {
-    fn run(&self, strikes: &[Strike]) -> Run {
+    fn run(&self, checkpoints: &str, strikes: &[Strike]) -> Run {
         let mut command = Command::new(example("run"));
         command.arg(RANKS.to_string()).arg(example(self.words[0])).args(&self.words[1..]);
-        command.env("COLONY_CHECKPOINT", "memory:same-machine").env("RUN_RESTARTS", "30");
+        command
+            .env("COLONY_CHECKPOINT", format!("memory:same-machine{checkpoints}"))
+            .env("RUN_RESTARTS", "30");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let began = Instant::now();
         let launcher = command.spawn().expect("the launcher starts");
@@ -113,7 +122,7 @@ impl Program {
         let output = output.join().expect("no panic");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let errors = text(&output.stderr);
-        assert!(!hangs, "{self:?} hangs after {strikes:?}: {errors}");
+        assert!(!hangs, "{self:?} {checkpoints} hangs after {strikes:?}: {errors}");
         let lines = text(&output.stdout);
         let result = lines.lines().filter(|line| line.starts_with(self.result)).map(str::to_owned).collect();
         Run { result, code: output.status.code(), errors, hit, time: began.elapsed() }
@@ -122,12 +131,12 @@ impl Program {
 
 /// Runs programs until so many ranks have been struck. Returns the number of runs.
 fn storm(seed: u64, strikes: usize) -> usize {
-    let expected = PROGRAMS.map(|program| program.run(&[]));
+    let expected = PROGRAMS.map(|program| program.run("", &[]));
     for run in &expected {
         assert_eq!((run.code, run.result.len()), (Some(0), 1), "{run:?}");
     }
     let mut random = Random(seed);
-    let (mut hit, mut runs, mut after_end) = (0, 0, 0);
+    let (mut hit, mut runs, mut after_end, mut alone) = (0, 0, 0, 0);
     while hit < strikes {
         let which = random.below(PROGRAMS.len() as u64) as usize;
         let time = expected[which].time;
@@ -145,7 +154,9 @@ fn storm(seed: u64, strikes: usize) -> usize {
             })
             .collect();
         plan.sort_by_key(|strike| strike.after);
-        let run = PROGRAMS[which].run(&plan);
+        let options = CHECKPOINTS[random.below(CHECKPOINTS.len() as u64) as usize];
+        let options = if PROGRAMS[which].logs { options } else { "" };
+        let run = PROGRAMS[which].run(options, &plan);
         hit += run.hit;
         runs += 1;
         // a rank that is killed while it leaves a program that has ended is not replaced
@@ -153,11 +164,15 @@ fn storm(seed: u64, strikes: usize) -> usize {
             after_end += 1;
             continue;
         }
-        let shown = format!("seed {seed}, run {runs}: {:?} after {plan:?}: {run:?}", PROGRAMS[which].words);
+        let words = PROGRAMS[which].words;
+        let shown = format!("seed {seed}, run {runs}: {words:?} {options} after {plan:?}: {run:?}");
+        assert!(!run.errors.contains("does not run again"), "{shown}");
+        alone += run.errors.matches("and the others go on").count();
         assert_eq!((run.code, &run.result), (Some(0), &expected[which].result), "{shown}");
     }
     println!(
-        "seed {seed}: {runs} runs, {hit} ranks struck, {after_end} of them after the end; all results equal"
+        "seed {seed}: {runs} runs, {hit} ranks struck, {after_end} of them after the end, {alone} ran again alone; all \
+         results equal"
     );
     runs
 }
