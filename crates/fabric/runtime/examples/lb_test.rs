@@ -95,7 +95,8 @@ impl Cell {
     /// The first or the last time at which an object of the mesh gets here.
     fn stamp(&self, op: Op, cx: &mut Context<'_, Self>) {
         let to = cx.reply_to(cx.array().at([0, 0]));
-        cx.contribute([Clock::Monotonic.now_ns()], op, to);
+        let now = cx.logged(|| Clock::Monotonic.now_ns());
+        cx.contribute([now], op, to);
     }
 
     fn start(&mut self, cx: &mut Context<'_, Self>) {

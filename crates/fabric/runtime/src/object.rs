@@ -347,6 +347,16 @@ impl<'a, T> Context<'a, T> {
         self.core.post(0, Parcel::System(System::CheckpointEvery { period }));
     }
 
+    /// A value that does not follow from messages, such as a time or a random number. If messages are logged and this PE runs
+    /// again after the death of its process, this is the value of the first time.
+    ///
+    /// ```ignore
+    /// let now = cx.logged(|| SystemTime::now().duration_since(UNIX_EPOCH));
+    /// ```
+    pub fn logged<V: Message>(&mut self, value: impl FnOnce() -> V) -> V {
+        self.core.determined(|_| value())
+    }
+
     /// Logs messages from the next checkpoint on, or no longer, if [`CheckpointOptions::log`](crate::CheckpointOptions::log)
     /// allows a log.
     pub fn log_messages(&mut self, on: bool) {

@@ -128,21 +128,25 @@ impl Start {
     }
 
     fn agreed(agreed: Agreed, is_survivor: bool) -> Self {
-        let Agreed { origin, repeats, histories, early } = agreed;
+        let Agreed { origin, repeats, histories, early, .. } = agreed;
         Self { begin: None, origin, early, is_survivor, repeats, histories }
     }
 }
 
 /// Tells the user how the job goes on.
 fn report_recovery(agreed: &Agreed) {
-    match (&agreed.origin, agreed.repeats) {
+    let how = match (&agreed.origin, agreed.repeats) {
         (Origin::Log(number), Some(rank)) => {
-            eprintln!("rank {rank} runs again from checkpoint {number}, and the others go on");
+            format!("rank {rank} runs again from checkpoint {number}, and the others go on")
         }
-        (Origin::Log(_), None) => eprintln!("all ranks go on"),
-        (Origin::Memory(number), _) => eprintln!("all ranks go back to checkpoint {number}"),
-        (Origin::Disk(from), _) => eprintln!("all ranks go back to checkpoint {} on disk", from.number),
-        (Origin::Anew, _) => eprintln!("the program begins anew"),
+        (Origin::Log(_), None) => "all ranks go on".to_owned(),
+        (Origin::Memory(number), _) => format!("all ranks go back to checkpoint {number}"),
+        (Origin::Disk(from), _) => format!("all ranks go back to checkpoint {} on disk", from.number),
+        (Origin::Anew, _) => "the program begins anew".to_owned(),
+    };
+    match agreed.why {
+        Some(why) => eprintln!("{how}: {why}"),
+        None => eprintln!("{how}"),
     }
 }
 

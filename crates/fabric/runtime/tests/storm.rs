@@ -51,9 +51,9 @@ struct Program {
 const CHECKPOINTS: [&str; 4] = ["", ":log", ":log:every=3", ":log=100K:every=4"];
 
 const PROGRAMS: [Program; 3] = [
-    Program { words: &["stencil", "32", "4", "400", "20"], result: "sum of all cells", logs: true },
+    Program { words: &["stencil", "32", "4", "2000", "20"], result: "sum of all cells", logs: true },
     Program {
-        words: &["lb_test", "--iterations", "60", "--period", "4", "--bytes", "50000", "--work", "1000"],
+        words: &["lb_test", "--iterations", "240", "--period", "4", "--bytes", "50000", "--work", "1000"],
         result: "64 objects, checksum",
         logs: true,
     },

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::disk::Complete;
 use super::store::{Image, Name, Store};
 use crate::bulk::Bulk;
-use crate::logging::exchange::{LogNote, Notes, go_on, send};
+use crate::logging::exchange::{GoBack, LogNote, Notes, go_on, send};
 use crate::logging::history::History;
 use crate::logging::log::{Log, Survivor};
 use crate::message::Malformed;
@@ -125,6 +125,8 @@ struct Agreement<'a> {
 pub(crate) struct Agreed {
     /// The checkpoint; images of one in memory are in the store now.
     pub(crate) origin: Origin<u64>,
+    /// At rank 0: why all ranks go back although messages are logged.
+    pub(crate) why: Option<GoBack>,
     /// With [`Origin::Log`]: the rank that runs again, and what all ranks have of this one, by their ranks.
     pub(crate) repeats: Option<u32>,
     pub(crate) histories: Vec<History>,
@@ -162,17 +164,20 @@ pub(crate) fn agree(
         early: Vec::new(),
     };
     let (survivor, log) = survivor.unzip();
+    let mut why = None;
     if rank == 0 {
         agreement.inventories.insert(0, (intact, survivor));
         agreement.receive_until(|a| a.inventories.len() == size as usize)?;
         let inventories = std::mem::take(&mut agreement.inventories).into_values();
         let (inventories, survivors): (Vec<_>, Vec<_>) = inventories.unzip();
         let plan = match (plan(&inventories, layout), go_on(&survivors)) {
-            (Some(plan), Some((epoch, repeats))) if plan.number + 1 == epoch => {
+            (Some(plan), Ok((epoch, repeats))) if plan.number + 1 == epoch => {
                 Origin::Log(Plan { repeats, ..plan })
             }
-            (Some(plan), _) => Origin::Memory(plan),
-            (None, _) => disk().map_or(Origin::Anew, Origin::Disk),
+            (plan, went_on) => {
+                why = Some(went_on.err().unwrap_or(GoBack::NoImage)).filter(|why| *why != GoBack::NoLog);
+                plan.map(Origin::Memory).or_else(|| disk().map(Origin::Disk)).unwrap_or(Origin::Anew)
+            }
         };
         for to in 1..size {
             agreement.send(to, &Note::Plan(plan.clone()))?;
@@ -209,7 +214,7 @@ pub(crate) fn agree(
         agreement.send(to, &Note::Ready)?;
     }
     agreement.receive_until(|a| a.ready.len() + 1 == size as usize)?;
-    Ok(Agreed { origin, repeats, histories: agreement.logs.histories, early: agreement.early })
+    Ok(Agreed { origin, why, repeats, histories: agreement.logs.histories, early: agreement.early })
 }
 
 impl Agreement<'_> {

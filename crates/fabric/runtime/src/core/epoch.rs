@@ -45,7 +45,7 @@ impl Core {
     }
 
     /// Decides by what a run that repeats this one does not have: it decides the same.
-    pub(super) fn determined<T: Serialize + DeserializeOwned>(
+    pub(crate) fn determined<T: Serialize + DeserializeOwned>(
         &mut self,
         decide: impl FnOnce(&mut Self) -> T,
     ) -> T {

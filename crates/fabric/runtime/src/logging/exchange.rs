@@ -27,16 +27,47 @@ pub(crate) enum LogNote {
     End,
 }
 
+/// Why all ranks go back to a checkpoint although messages are logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub(crate) enum GoBack {
+    /// No rank that has survived has a log.
+    #[error("no rank has a log of messages")]
+    NoLog,
+    /// Their logs died with them.
+    #[error("several ranks have died")]
+    Several,
+    /// It has not begun to log, has dropped its log, makes a checkpoint, or runs again itself.
+    #[error("rank {0} logs no messages at this time")]
+    NotReady(u32),
+    /// The end of the checkpoint is not known everywhere.
+    #[error("a checkpoint was being made")]
+    Epochs,
+    /// Nobody else knows what it has done since.
+    #[error("rank {0} was running again")]
+    Unfinished(u32),
+    /// The dead rank's image is lost.
+    #[error("no copy of an image is left")]
+    NoImage,
+}
+
 /// The ranks that go on, by what each says of itself; `None` is a process that has been replaced. Returns the epoch and the
-/// rank that runs again. `None` if all have to go back: several processes have died, a checkpoint was being made, a log was
-/// dropped, or a PE was still running again.
-pub(crate) fn go_on(ranks: &[Option<Survivor>]) -> Option<(u64, Option<u32>)> {
-    let mut dead = (0..).zip(ranks).filter(|(_, survivor)| survivor.is_none()).map(|(rank, _)| rank);
-    let repeats = dead.next();
-    let epoch = ranks.iter().flatten().next()?.epoch;
-    let mut survivors = ranks.iter().flatten();
-    let are_ready = survivors.all(|one| one.is_ready && one.epoch == epoch && one.unfinished.is_empty());
-    (dead.next().is_none() && are_ready).then_some((epoch, repeats))
+/// rank that runs again.
+///
+/// # Errors
+/// [`GoBack`].
+pub(crate) fn go_on(ranks: &[Option<Survivor>]) -> Result<(u64, Option<u32>), GoBack> {
+    let epoch = ranks.iter().flatten().next().ok_or(GoBack::NoLog)?.epoch;
+    let mut repeats = None;
+    for (rank, survivor) in (0..).zip(ranks) {
+        match survivor {
+            None if repeats.is_some() => return Err(GoBack::Several),
+            None => repeats = Some(rank),
+            Some(one) if one.epoch != epoch => return Err(GoBack::Epochs),
+            Some(one) if !one.is_ready => return Err(GoBack::NotReady(rank)),
+            Some(one) => one.unfinished.first().map_or(Ok(()), |rank| Err(GoBack::Unfinished(*rank)))?,
+        }
+    }
+    Ok((epoch, repeats))
 }
 
 /// Sends all notes of this PE to another one, which runs again if `repeats`. A process that has been replaced has no log.
@@ -94,17 +125,17 @@ mod tests {
 
     #[test]
     fn only_one_process_runs_again_and_only_if_all_others_can_go_on() {
-        let ready = || Some(Survivor { epoch: 3, is_ready: true, unfinished: vec![] });
-        assert_eq!(go_on(&[ready(), None, ready()]), Some((3, Some(1))));
-        assert_eq!(go_on(&[ready(), ready()]), Some((3, None)), "only connections were lost");
-        for other in [
-            None,
-            Some(Survivor { epoch: 4, ..ready().expect("one") }),
-            Some(Survivor { is_ready: false, ..ready().expect("one") }),
-            Some(Survivor { unfinished: vec![1], ..ready().expect("one") }),
+        let one = || Survivor { epoch: 3, is_ready: true, unfinished: vec![] };
+        assert_eq!(go_on(&[Some(one()), None, Some(one())]), Ok((3, Some(1))));
+        assert_eq!(go_on(&[Some(one()), Some(one())]), Ok((3, None)), "only connections were lost");
+        for (other, why) in [
+            (None, GoBack::Several),
+            (Some(Survivor { epoch: 4, ..one() }), GoBack::Epochs),
+            (Some(Survivor { is_ready: false, ..one() }), GoBack::NotReady(2)),
+            (Some(Survivor { unfinished: vec![1], ..one() }), GoBack::Unfinished(1)),
         ] {
-            assert_eq!(go_on(&[ready(), None, other]), None);
+            assert_eq!(go_on(&[Some(one()), None, other]), Err(why));
         }
-        assert_eq!(go_on(&[None, None]), None);
+        assert_eq!(go_on(&[None, None]), Err(GoBack::NoLog));
     }
 }
