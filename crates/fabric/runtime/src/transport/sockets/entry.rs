@@ -245,13 +245,21 @@ fn wait_readable(listener: &Listener, launcher: Option<&Stream>, limit: Duration
     let sources = std::iter::once(listener.as_fd()).chain(launcher.map(AsFd::as_fd));
     let mut fds: Vec<PollFd<'_>> =
         sources.map(|fd: BorrowedFd<'_>| PollFd::new(fd, PollFlags::POLLIN)).collect();
-    let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
-    match poll(&mut fds, limit) {
+    let began = Instant::now();
+    // a signal, as that of an evacuation, ends no wait: without a connection, accepting one would take for ever
+    let ready = loop {
+        let left = PollTimeout::try_from(limit.saturating_sub(began.elapsed())).unwrap_or(PollTimeout::MAX);
+        match poll(&mut fds, left) {
+            Err(nix::Error::EINTR) => {}
+            ready => break ready,
+        }
+    };
+    match ready {
         Ok(0) => Err(io::Error::new(ErrorKind::TimedOut, "another rank has not come within a minute")),
         Ok(_) if fds.len() == 2 && fds[1].any() == Some(true) => {
             Err(io::Error::new(ErrorKind::ConnectionAborted, "another rank has died"))
         }
-        Ok(_) | Err(nix::Error::EINTR) => Ok(()),
+        Ok(_) => Ok(()),
         Err(e) => Err(e.into()),
     }
 }
