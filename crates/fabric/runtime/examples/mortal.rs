@@ -2,7 +2,7 @@
 //! A program whose ranks kill or stop themselves at chosen points, for tests of recovery: `mortal [ROUNDS]`. The folder
 //! `$MORTAL` has a file for each death: `PHASE-RANK` with the number of times that the rank passes the point before. The
 //! rank that removes the file dies. With `MORTAL_TIMER`, a timer is set all the time; with `MORTAL_COUNTS`,
-//! each rank prints how many entry methods it ran. Prints a checksum that neither deaths
+//! each rank prints how many entry methods it ran; with `MORTAL_CLOCK`, messages carry the time, to which nobody looks. Prints a checksum that neither deaths
 //! nor the number of PEs change.
 
 use std::process::ExitCode;
@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use colony_runtime::{
     BalanceOptions, Context, Counts, Entry, Main, Object, Op, Options, Outcome, Program, Reduced,
 };
+use colony_time::clock::Clock;
 use nix::sys::signal::{Signal, raise};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -79,8 +80,9 @@ struct Node {
 #[derive(Serialize, Deserialize)]
 struct Start;
 
+/// A value, and the time or 0.
 #[derive(Serialize, Deserialize)]
-struct Value(u64);
+struct Value(u64, i64);
 
 impl Node {
     fn go_on(&mut self, cx: &mut Context<'_, Self>) {
@@ -101,7 +103,9 @@ impl Node {
     }
 
     fn send(&self, cx: &mut Context<'_, Self>) {
-        cx.send(cx.array().at((cx.index() + 1) % NODES), Value(self.value));
+        let clock = std::env::var_os("MORTAL_CLOCK").is_some();
+        let time = if clock { Clock::Monotonic.now_ns() } else { 0 };
+        cx.send(cx.array().at((cx.index() + 1) % NODES), Value(self.value, time));
     }
 }
 
@@ -132,7 +136,7 @@ impl Object for Node {
 impl Entry<Start> for Node {
     fn call(&mut self, _: Start, cx: &mut Context<'_, Self>) {
         if std::env::var_os("MORTAL_TIMER").is_some() {
-            cx.send_after(std::time::Duration::from_secs(3600), cx.this(), Value(0));
+            cx.send_after(std::time::Duration::from_secs(3600), cx.this(), Value(0, 0));
         }
         self.waits = false;
         self.send(cx);
@@ -141,7 +145,7 @@ impl Entry<Start> for Node {
 }
 
 impl Entry<Value> for Node {
-    fn call(&mut self, Value(value): Value, cx: &mut Context<'_, Self>) {
+    fn call(&mut self, Value(value, _): Value, cx: &mut Context<'_, Self>) {
         self.arrived.push(value);
         self.go_on(cx);
     }
@@ -168,9 +172,11 @@ fn main() -> ExitCode {
     colony_runtime::main_with(program, &options, begin, |outcome: &Outcome| {
         if std::env::var_os("MORTAL_COUNTS").is_some() {
             let rank = std::env::var("COLONY_JOB_RANK").unwrap_or_default();
-            let of_pe =
-                |counts: &Counts| eprintln!("{rank}: {} run, {} again", counts.executed, counts.repeated);
-            outcome.counts.iter().for_each(of_pe);
+            for Counts { executed, repeated, .. } in &outcome.counts {
+                // one write, so that lines of several ranks stay whole
+                let line = format!("rank {rank} ran {executed}, {repeated} again\n");
+                eprint!("{line}");
+            }
         }
         pass("end");
     })

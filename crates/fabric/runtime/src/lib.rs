@@ -87,6 +87,7 @@ mod queued;
 mod quiescence;
 pub mod ranks;
 pub mod reduction;
+mod report;
 mod run;
 mod scheduler;
 mod section;

@@ -7,6 +7,7 @@ use crate::launch::{AGAIN, LOST, transport_from_environment};
 use crate::object::Context;
 use crate::options::Options;
 use crate::program::Program;
+use crate::report::report_line;
 use crate::run::{Main, Outcome, RunError, run_and_report};
 use crate::signals;
 use crate::transport::TransportError;
@@ -47,11 +48,11 @@ pub fn main_with(
         // another rank has failed before this one joined
         Err(TransportError::Lost(_)) => return ExitCode::from(LOST),
         Err(error) => {
-            eprintln!("error: {error}");
+            report_line!("error: {error}");
             return ExitCode::from(2);
         }
     };
-    let report = |text: &str| eprintln!("error: {text}");
+    let report = |text: &str| report_line!("error: {text}");
     match run_and_report(program, options, transport, begin, report) {
         Ok(outcome) => {
             end(&outcome);

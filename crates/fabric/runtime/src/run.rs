@@ -21,6 +21,7 @@ use crate::options::Options;
 use crate::parcel::System;
 use crate::port::{Mail, Port, Remote};
 use crate::program::Program;
+use crate::report::report_line;
 use crate::scheduler;
 use crate::track::{Shared, Track};
 use crate::transport::{Single, Transport, TransportError};
@@ -145,8 +146,8 @@ fn report_recovery(agreed: &Agreed) {
         (Origin::Anew, _) => "the program begins anew".to_owned(),
     };
     match agreed.why {
-        Some(why) => eprintln!("{how}: {why}"),
-        None => eprintln!("{how}"),
+        Some(why) => report_line!("{how}: {why}"),
+        None => report_line!("{how}"),
     }
 }
 
@@ -342,7 +343,7 @@ impl Process {
             self.restart = Folder(folder.clone()).newest().map_err(|e| format!("{RESTART}: {e}"))?;
             if self.restart.is_none() && self.rank == 0 {
                 let folder = folder.display();
-                eprintln!("warning: {RESTART}: {folder} has no complete checkpoint; the program begins");
+                report_line!("warning: {RESTART}: {folder} has no complete checkpoint; the program begins");
             }
         }
         let Some(Folder(disk)) = self.folder() else { return Ok(()) };

@@ -13,6 +13,9 @@ fn example(name: &str) -> PathBuf {
 
 const CHECKPOINT: &str = "COLONY_CHECKPOINT";
 const EVERY_ROUND: &str = "memory:same-machine";
+/// Several load balancings come between two checkpoints, whose messages are logged.
+const LOG: &str = "memory:same-machine:every=4:log";
+const GO_ON: &str = "and the others go on";
 
 /// The example whose ranks die at the points of `deaths`: `PHASE-RANK`, and how often the point is passed before.
 struct Mortal {
@@ -90,6 +93,90 @@ fn any_rank_may_die_at_any_point_and_the_result_is_the_same() {
             assert_recovers(Mortal::new(&[(phase, rank, after)]), &expected, 1);
         }
     }
+}
+
+/// How many entry methods each rank ran, and how many of them again.
+fn counts(output: &Output) -> Vec<(u32, u32)> {
+    let number = |word: Option<&str>| word.and_then(|word| word.trim_end_matches(',').parse().ok());
+    let mut lines = lines(output, "rank ");
+    lines.retain(|line| line.ends_with("again"));
+    lines.sort();
+    let of_line = |line: &String| {
+        let mut words = line.split(' ').skip(3);
+        Some((number(words.next())?, number(words.next())?))
+    };
+    lines.iter().filter_map(of_line).collect()
+}
+
+#[test]
+fn with_a_log_only_the_rank_that_died_runs_again() {
+    let logged = |deaths: &[(&str, u32, u32)]| {
+        let output = Mortal::new(deaths).with(CHECKPOINT, LOG).with("MORTAL_COUNTS", "1").run();
+        assert!(output.status.success(), "{deaths:?}: {}", text(&output.stderr));
+        output
+    };
+    let expected = logged(&[]);
+    let undisturbed = counts(&expected);
+    assert_eq!(undisturbed.len(), 3);
+    for dead in 0..3 {
+        for (phase, after) in [("entry", 95), ("entry", 121), ("entry", 139), ("resume", 19), ("unpack", 25)]
+        {
+            let output = logged(&[(phase, dead, after)]);
+            assert_eq!(output.stdout, expected.stdout);
+            let again = format!("rank {dead} runs again from checkpoint 0, {GO_ON}");
+            assert_eq!(lines(&output, &again).len(), 1, "{phase} {dead} {after}: {}", text(&output.stderr));
+            for (rank, (count, before)) in (0..).zip(counts(&output).into_iter().zip(&undisturbed)) {
+                if rank != dead {
+                    assert_eq!(count, *before, "rank {rank} has not gone back");
+                }
+            }
+            // the dead rank has not run what came before the checkpoint
+            assert!(counts(&output)[dead as usize].0 < undisturbed[dead as usize].0);
+        }
+    }
+}
+
+#[test]
+fn with_a_log_ranks_die_one_after_the_other_also_while_one_runs_again() {
+    let expected = undisturbed();
+    for first in 0..3 {
+        let (second, third) = ((first + 1) % 3, (first + 2) % 3);
+        for deaths in [
+            [("entry", first, 95), ("entry", second, 101), ("entry", third, 115)],
+            [("entry", first, 95), ("entry", second, 95), ("entry", third, 160)],
+            // the replacement of the first dies when it runs again, or is restored
+            [("entry", first, 130), ("entry", first, 20), ("entry", third, 150)],
+            [("entry", first, 130), ("unpack", first, 3), ("pack", second, 20)],
+        ] {
+            // files of one rank and phase are one: only the last number is used
+            let deaths: std::collections::BTreeMap<_, _> = deaths.iter().map(|d| ((d.0, d.1), d.2)).collect();
+            let deaths: Vec<_> =
+                deaths.into_iter().map(|((phase, rank), after)| (phase, rank, after)).collect();
+            assert_recovers(Mortal::new(&deaths).with(CHECKPOINT, LOG), &expected, deaths.len());
+        }
+    }
+}
+
+#[test]
+fn a_program_that_depends_on_time_goes_back_to_the_checkpoint() {
+    let output = Mortal::new(&[("entry", 1, 121)]).with(CHECKPOINT, LOG).with("MORTAL_CLOCK", "1").run();
+    assert_eq!(text(&output.stdout), undisturbed());
+    let warnings = lines(&output, "warning: PE 1 does not run again as it ran before");
+    assert_eq!(warnings.len(), 1, "{}", text(&output.stderr));
+    assert_eq!(lines(&output, "all ranks go back to checkpoint 0: rank 1 was running again").len(), 1);
+}
+
+#[test]
+fn a_log_that_is_too_long_is_dropped_and_all_ranks_go_back() {
+    // the first message is too much
+    let log = "memory:same-machine:every=4:log=1";
+    let output = Mortal::new(&[("entry", 1, 130)]).with(CHECKPOINT, log).run();
+    assert_eq!(text(&output.stdout), undisturbed());
+    let warnings = lines(&output, "warning: the log of PE ");
+    // each process warns once in each generation
+    assert!((1..=6).contains(&warnings.len()), "{warnings:?}");
+    assert_eq!(lines(&output, "all ranks go back to checkpoint").len(), 1);
+    assert!(!text(&output.stderr).contains(GO_ON));
 }
 
 #[test]
@@ -209,6 +296,8 @@ fn checkpoints_that_cannot_be_are_refused_once() {
         assert_eq!(errors.len(), 1, "{value}: {errors:?}");
         errors.remove(0)
     };
+    assert!(error(2, 1, "disk=folder:log").contains("without copies in memory"));
+    assert!(error(2, 1, "memory:log=0").contains("`0` is no size"));
     assert!(error(2, 1, "disk").contains("`disk` is no scheme or option"));
     assert!(error(2, 1, "memory:every=0").contains("`0` is no period"));
     assert!(error(3, 1, "memory").contains("all 3 ranks are on one machine"));

@@ -19,6 +19,7 @@ use crate::logging::exchange::{GoBack, LogNote, Notes, go_on, send};
 use crate::logging::history::History;
 use crate::logging::log::{Log, Survivor};
 use crate::message::Malformed;
+use crate::report::report_line;
 use crate::transport::{Transport, TransportError};
 
 /// Bytes of an image in one frame.
@@ -149,7 +150,7 @@ pub(crate) fn agree(
     let (rank, size) = (transport.rank(), transport.size());
     let (intact, broken) = store.inventory();
     for (number, pe) in broken {
-        eprintln!(
+        report_line!(
             "warning: the copy of PE {pe} in checkpoint {number} on rank {rank} is corrupt; the other copy is used"
         );
     }

@@ -20,6 +20,7 @@ use crate::checkpoint::options::{CheckpointOptions, Period};
 use crate::checkpoint::store::{self, Image, Name, Store};
 use crate::parcel::{Parcel, Part, Saved, System};
 use crate::quiescence::{Verdict, Wave};
+use crate::report::report_line;
 use crate::track::draw;
 
 /// Bytes of an image in one part. Its copies on the way, in frames and sockets, stay in the cache.
@@ -103,6 +104,7 @@ pub(crate) struct Checkpoints {
     /// Bytes of this PE's last image.
     length: usize,
     has_warned: bool,
+    has_warned_of_log: bool,
     pub(crate) reports: Vec<CheckpointReport>,
 }
 
@@ -128,6 +130,7 @@ impl Checkpoints {
             receiving: FxHashMap::default(),
             length: 0,
             has_warned: false,
+            has_warned_of_log: false,
             reports: Vec::new(),
         }
     }
@@ -226,10 +229,17 @@ impl Checkpoints {
         (self.is_saving, self.logs) = (true, logs);
     }
 
+    /// Prints that a log is dropped, the first time.
+    pub(super) fn warn_of_log(&mut self, why: &str) {
+        if !std::mem::replace(&mut self.has_warned_of_log, true) {
+            report_line!("warning: {why}");
+        }
+    }
+
     /// Prints why a checkpoint is not made, the first time.
     fn warn(&mut self, why: &str) {
         if !std::mem::replace(&mut self.has_warned, true) {
-            eprintln!("warning: {why}");
+            report_line!("warning: {why}");
         }
     }
 }

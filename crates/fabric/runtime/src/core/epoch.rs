@@ -96,11 +96,10 @@ impl Core {
         log.end_pass(has_run);
         let needs_checkpoint = log.needs_checkpoint();
         if let Some(bytes) = log.drop_if_too_long() {
-            let (pe, mib) = (self.pe(), bytes >> 20);
-            eprintln!(
-                "warning: the log of PE {pe} had {mib} MiB and is dropped: until the next checkpoint, all ranks go back if \
-                 one dies"
-            );
+            let pe = self.pe();
+            self.checkpoints.warn_of_log(&format!(
+                "the log of PE {pe} had {bytes} bytes and is dropped: until the next checkpoint, all ranks go back if one dies"
+            ));
         }
         if needs_checkpoint {
             self.post(0, Parcel::System(System::CheckpointSoon));

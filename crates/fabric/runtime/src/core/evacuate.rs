@@ -9,6 +9,7 @@ use std::time::Instant;
 use super::Core;
 use crate::logging::determinants::Determinant;
 use crate::parcel::{Parcel, System};
+use crate::report::report_line;
 use crate::shape::Shape;
 use crate::signals::Asked;
 
@@ -157,7 +158,7 @@ impl Core {
     fn report_evacuation(&mut self, since: Instant, left: u64) {
         if std::mem::take(&mut self.evacuation.reports) {
             let ms = since.elapsed().as_secs_f64() * 1e3;
-            eprintln!("PE {} evacuated: {left} objects migrated in {ms:.1} ms", self.pe());
+            report_line!("PE {} evacuated: {left} objects migrated in {ms:.1} ms", self.pe());
         }
     }
 }

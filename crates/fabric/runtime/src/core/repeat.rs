@@ -6,6 +6,7 @@ use crate::logging::history::{Diverged, History, Left, Received, Step};
 use crate::logging::log::Survivor;
 use crate::message::Malformed;
 use crate::parcel::{Encoded, REPEATED};
+use crate::report::report_line;
 
 impl Core {
     /// Returns `true` if this PE runs again.
@@ -128,7 +129,7 @@ impl Core {
 
     /// The program depends on what is not logged: this process ends, and all ranks go back to the checkpoint.
     pub(super) fn diverge(&mut self, why: &Diverged) {
-        eprintln!(
+        report_line!(
             "warning: PE {} {why}; all ranks go back to the checkpoint. A program whose messages depend on time or random \
              numbers needs checkpoints without log",
             self.pe()

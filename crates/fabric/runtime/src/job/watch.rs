@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::connections::Connections;
 use super::error::{LaunchError, system};
 use super::ranks::{Death, LOST, Ranks};
+use crate::report::report_line;
 use crate::transport::sockets::stream::Listener;
 
 /// The longest wait for all ranks to join.
@@ -148,7 +149,7 @@ impl<'a> Job<'a> {
     fn give_up(&mut self) -> u8 {
         self.leave();
         let Some(death) = self.died else { return 1 };
-        eprintln!("error: {death} after the program had ended on other ranks");
+        report_line!("error: {death} after the program had ended on other ranks");
         code_of(death.status)
     }
 
@@ -200,7 +201,7 @@ impl<'a> Job<'a> {
     /// has replaced any.
     fn replace_dead(&mut self) -> Result<bool, LaunchError> {
         if let Some((rank, silence)) = self.connections.silent() {
-            eprintln!("warning: rank {rank} has not responded for {} ms: killed", silence.as_millis());
+            report_line!("warning: rank {rank} has not responded for {} ms: killed", silence.as_millis());
             self.ranks.kill_one(rank);
         }
         let deaths = self.ranks.deaths(self.is_remote).map_err(system(WAITING))?;
@@ -218,7 +219,7 @@ impl<'a> Job<'a> {
     fn replace(&mut self, death: &Death) -> Result<(), LaunchError> {
         if death.is_failure() {
             self.restarted += 1;
-            eprintln!("warning: {death}; restart {} of {}", self.restarted, self.restarts);
+            report_line!("warning: {death}; restart {} of {}", self.restarted, self.restarts);
         }
         let child = (self.start)(death.rank, &self.listener)?;
         if let Some(place) = self.ranks.0.get_mut(death.rank as usize) {
@@ -237,7 +238,7 @@ impl<'a> Job<'a> {
         match (found, &stopped) {
             (None, _) => *stopped = None,
             (Some(rank), Some((known, since))) if *known == rank && since.elapsed() > DYING => {
-                eprintln!("warning: rank {rank} does not join the job: killed");
+                report_line!("warning: rank {rank} does not join the job: killed");
                 self.ranks.kill_one(rank);
                 *stopped = None;
             }
@@ -283,12 +284,12 @@ impl<'a> Job<'a> {
     fn rejoin(&mut self) -> Watched {
         const WHAT: &str = "connections between ranks have failed";
         if self.restarted == self.restarts {
-            eprintln!("error: {WHAT}; the job ends (restarts used: {})", self.restarts);
+            report_line!("error: {WHAT}; the job ends (restarts used: {})", self.restarts);
             self.ranks.kill();
             return Watched::Ended(1);
         }
         self.restarted += 1;
-        eprintln!("warning: {WHAT}; restart {} of {}", self.restarted, self.restarts);
+        report_line!("warning: {WHAT}; restart {} of {}", self.restarted, self.restarts);
         Watched::Again
     }
 
@@ -300,7 +301,7 @@ impl<'a> Job<'a> {
                 restarts if self.restarted >= restarts => format!(" (restarts used: {restarts})"),
                 _ => " (the program has ended on other ranks)".to_owned(),
             };
-            eprintln!("error: rank {rank} was killed by signal {signal}; the job ends{why}");
+            report_line!("error: rank {rank} was killed by signal {signal}; the job ends{why}");
         }
         self.leave();
         // the code of a rank that failed by itself says more than that of one that lost it
