@@ -23,6 +23,7 @@ pub(crate) fn launch(
 ) -> PyResult<u8> {
     let timeout = Some(SILENCE);
     let launch = Launch {
+        spares: Vec::new(),
         ranks,
         hosts: Vec::new(),
         this_host: None,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Starts ranks of a program on this host: `run RANKS PROGRAM [ARGUMENT…]`. With `RUN_HOSTS=HOST,…` they are started by
-//! `ssh`, with `RUN_SLURM=THIS-HOST` by `srun`. `RUN_RESTARTS=N` replaces ranks that die, also those that
+//! `ssh`, with `RUN_SLURM=THIS-HOST` by `srun`. `RUN_RESTARTS=N` replaces ranks that die, on `RUN_SPARES=HOST,…` if their hosts are lost, also those that
 //! are silent for `RUN_TIMEOUT` seconds. `colony launch` has options for that.
 
 use std::process::ExitCode;
@@ -15,13 +15,16 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let given = |name: &str| std::env::var(name).ok();
-    let hosts: Vec<String> =
-        given("RUN_HOSTS").iter().flat_map(|hosts| hosts.split(',').map(str::to_owned)).collect();
+    let list = |name: &str| -> Vec<String> {
+        given(name).iter().flat_map(|hosts| hosts.split(',').map(str::to_owned)).collect()
+    };
+    let hosts = list("RUN_HOSTS");
     let (slurm, arguments) = (given("RUN_SLURM").is_some(), words.collect());
     let this_host = given("RUN_SLURM").or_else(|| hosts.first().cloned());
     let restarts = given("RUN_RESTARTS").and_then(|n| n.parse().ok()).unwrap_or(0);
     let timeout = given("RUN_TIMEOUT").and_then(|n| n.parse().ok()).map(std::time::Duration::from_secs);
-    let launch = Launch { ranks, hosts, this_host, slurm, restarts, timeout, program, arguments };
+    let spares = list("RUN_SPARES");
+    let launch = Launch { ranks, hosts, spares, this_host, slurm, restarts, timeout, program, arguments };
     match launch.run() {
         Ok(code) => ExitCode::from(code),
         Err(error) => {

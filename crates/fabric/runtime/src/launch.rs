@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Starting the ranks of a job on sockets, and watching them.
 
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use crate::job::connections::Connections;
 use crate::job::error::system;
+use crate::job::hosts::Hosts;
 use crate::job::watch::Job;
 use crate::transport::sockets::Secret;
 use crate::transport::sockets::entry::SECRET;
@@ -28,6 +30,8 @@ pub struct Launch {
     pub ranks: u32,
     /// Hosts, which take turns; this one if there are none. Reached by `ssh`, without a password.
     pub hosts: Vec<String>,
+    /// Hosts for the ranks of those that are lost. If there are no more, the ranks go to the hosts that are left.
+    pub spares: Vec<String>,
     /// The name under which those hosts reach this one, or those of Slurm.
     pub this_host: Option<String>,
     /// Slurm starts the ranks, as the tasks of one `srun`, on the hosts of the allocation that this process is in.
@@ -55,8 +59,13 @@ impl Launch {
     }
 
     /// Starts one rank, or all of them by Slurm.
-    fn start(&self, rank: u32, launcher: &str, secret: &Secret) -> Result<Child, LaunchError> {
-        let mut command = self.command(rank, launcher)?;
+    fn start(
+        &self,
+        (rank, host): (u32, Option<&str>),
+        launcher: &str,
+        secret: &Secret,
+    ) -> Result<Child, LaunchError> {
+        let mut command = self.command(rank, host, launcher)?;
         if self.is_local() {
             command.env(SECRET, secret.to_hex());
             if rank > 0 {
@@ -91,6 +100,8 @@ impl Launch {
         } else if self.slurm && self.restarts > 0 {
             "a step of Slurm cannot replace a rank: use no restarts, or start the ranks on hosts by ssh"
                 .to_owned()
+        } else if !self.spares.is_empty() && (self.hosts.is_empty() || self.restarts == 0) {
+            "spare hosts are for ranks on hosts that are replaced: give hosts and restarts, too".to_owned()
         } else if self.ranks == 0 || self.ranks > MOST_RANKS {
             format!("{} ranks are asked for; 1 to {MOST_RANKS} are possible", self.ranks)
         } else {
@@ -108,9 +119,12 @@ impl Launch {
         let listener = self.listen()?;
         let secret = Secret::new().map_err(system("making the job's secret"))?;
         let connections = Connections::new(self.ranks, secret.clone(), self.timeout);
-        let start = |rank, listener: &Listener| self.start(rank, &listener.address(), &secret);
+        let hosts = RefCell::new(Hosts::new(&self.hosts, &self.spares, self.ranks));
+        let start = |rank, listener: &Listener| {
+            self.start((rank, hosts.borrow().of(rank)), &listener.address(), &secret)
+        };
         let (rule, parts) = ((self.restarts, !self.hosts.is_empty()), (listener, connections));
-        Job::start(&start, parts, self.commands(), rule)?.run()
+        Job::start((&start, &hosts), parts, self.commands(), rule)?.run()
     }
 }
 

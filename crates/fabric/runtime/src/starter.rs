@@ -26,12 +26,17 @@ impl Launch {
     }
 
     /// The command that starts a rank, or all ranks by Slurm.
-    pub(crate) fn command(&self, rank: u32, launcher: &str) -> Result<Command, LaunchError> {
+    pub(crate) fn command(
+        &self,
+        rank: u32,
+        host: Option<&str>,
+        launcher: &str,
+    ) -> Result<Command, LaunchError> {
         if self.slurm {
             return self.by_slurm(launcher);
         }
         let (rank, size) = (rank.to_string(), self.ranks.to_string());
-        if self.hosts.is_empty() {
+        let Some(host) = host else {
             let mut command = Command::new(&self.program);
             command.args(&self.arguments).envs([(LAUNCHER, launcher), (RANK, &rank), (SIZE, &size)]);
             // a rank of another job may have started this launcher
@@ -40,15 +45,15 @@ impl Launch {
                 command.env(RESTARTS, "1");
             }
             return Ok(command);
-        }
-        let turn: usize = rank.parse().unwrap_or(0);
-        let host = &self.hosts[turn % self.hosts.len()];
+        };
         if host.is_empty() || host.starts_with('-') {
             return Err(LaunchError::Wrong(format!("`{host}` is no host")));
         }
         let line = self.line(launcher, &quoted(host), &quoted(&rank))?;
         let mut command = Command::new("ssh");
-        command.args(["-o", "BatchMode=yes", "--", host, &line]).stdin(Stdio::piped());
+        // a host without power does not answer
+        let patience = ["-o", "ConnectTimeout=10"].iter().take(if self.restarts > 0 { 2 } else { 0 });
+        command.args(["-o", "BatchMode=yes"]).args(patience).args(["--", host, &line]).stdin(Stdio::piped());
         Ok(command)
     }
 

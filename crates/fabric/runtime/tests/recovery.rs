@@ -234,6 +234,47 @@ fn a_rank_that_stops_responding_is_replaced() {
     }
 }
 
+/// Stands in for `ssh OPTIONS -- HOST LINE`. A host is lost if there is a file `down-HOST`, or once a rank on it has died and
+/// the file `frail-HOST` is there.
+const SSH: &str = r#"#!/bin/sh
+folder=${0%/*}
+for word; do host=$line; line=$word; done
+[ -e "$folder/down-$host" ] && exit 255
+echo "$host" >> "$folder/started"
+sh -c "$line"
+code=$?
+[ -e "$folder/frail-$host" ] && touch "$folder/down-$host"
+[ $code -gt 128 ] && exit 255
+exit $code
+"#;
+
+#[test]
+fn ranks_of_a_lost_host_go_on_on_a_spare_or_on_the_other_hosts() {
+    use std::os::unix::fs::PermissionsExt;
+    let expected = undisturbed();
+    for (file, spares, place) in [
+        ("frail-127.0.0.2", "127.0.0.3", "127.0.0.3"),
+        ("frail-127.0.0.2", "", "127.0.0.1"),
+        ("down-127.0.0.2", "127.0.0.3", "127.0.0.3"),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let ssh = folder.path().join("ssh");
+        std::fs::write(&ssh, SSH).expect("room");
+        std::fs::set_permissions(&ssh, std::fs::Permissions::from_mode(0o755)).expect("ours");
+        std::fs::write(folder.path().join(file), "").expect("room");
+        let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").expect("a path"));
+        let deaths: &[_] = if file.starts_with("frail") { &[("entry", 1, 50)] } else { &[] };
+        let mortal = Mortal::new(deaths).with("PATH", &path).with("RUN_HOSTS", "127.0.0.1,127.0.0.2");
+        let mortal = if spares.is_empty() { mortal } else { mortal.with("RUN_SPARES", spares) };
+        let output = mortal.run();
+        assert_eq!(text(&output.stdout), expected, "{file}: {}", text(&output.stderr));
+        let moved = lines(&output, "warning: rank 1 was lost with its host or connection; restart ");
+        assert!(moved.last().is_some_and(|line| line.ends_with(&format!(" on {place}"))), "{moved:?}");
+        let started = std::fs::read_to_string(folder.path().join("started")).expect("ssh was started");
+        assert!(started.lines().any(|host| host == place), "{started}");
+    }
+}
+
 #[test]
 fn without_checkpoints_the_program_begins_anew() {
     let expected = undisturbed();

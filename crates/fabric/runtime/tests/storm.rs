@@ -168,7 +168,6 @@ fn storm(seed: u64, strikes: usize) -> usize {
         let words = PROGRAMS[which].words;
         let shown = format!("seed {seed}, run {runs}: {words:?} {options} after {plan:?}: {run:?}");
         assert!(!run.errors.contains("does not run again"), "{shown}");
-        if std::env::var_os("STORM_VERBOSE").is_some() {
             println!("RUN {words:?} {options} {}", run.errors.replace("\n", " | "));
         }
         alone += run.errors.matches("and the others go on").count();

@@ -19,7 +19,7 @@ Examples:
   colony launch -n 4 -- ./stencil 64 4 100
   salloc -n 8 colony launch -n 8 --slurm -- /shared/stencil 256 8 100
   COLONY_CHECKPOINT=memory:every=60s colony launch -n 8 --restarts 5 \
-    --hosts node1,node2 --this-host login -- /shared/stencil 256 8 100 10
+    --hosts node1,node2 --spares node3 --this-host login -- /shared/stencil 256 8 100 10
   colony launch -n 8 --hosts node1,node2 --this-host login -- /shared/stencil 256 8 100
 Under MPI, the same program is started by mpirun or srun instead.")]
 pub(crate) struct Args {
@@ -29,6 +29,9 @@ pub(crate) struct Args {
     /// Hosts that take turns, reached by ssh without a password; the program has the same path on each
     #[arg(long, value_name = "HOST,…", value_delimiter = ',')]
     hosts: Vec<String>,
+    /// Hosts for the ranks of those that are lost; without spares, such ranks go to the other hosts
+    #[arg(long, value_name = "HOST,…", value_delimiter = ',', requires_all = ["hosts", "restarts"])]
+    spares: Vec<String>,
     /// Name under which those hosts reach this one [default with --slurm: the host's own]
     #[arg(long, value_name = "HOST")]
     this_host: Option<String>,
@@ -56,7 +59,7 @@ fn timeout(text: &str) -> Result<Duration, String> {
 
 /// Starts the ranks and waits for their end.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let Args { ranks, hosts, this_host, slurm, restarts, timeout, command } = args;
+    let Args { ranks, hosts, spares, this_host, slurm, restarts, timeout, command } = args;
     if hosts.is_empty() && !slurm && this_host.is_some() {
         return Err(wrong("--this-host has no meaning without --hosts or --slurm"));
     }
@@ -67,7 +70,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Err(wrong("no program is given: colony launch -n 4 -- CMD"));
     };
     let (program, arguments) = (program.clone(), arguments.to_vec());
-    let launch = Launch { ranks, hosts, this_host, slurm, restarts, timeout, program, arguments };
+    let launch = Launch { ranks, hosts, spares, this_host, slurm, restarts, timeout, program, arguments };
     let code = launch.run().map_err(|error| wrong(error.to_string()))?;
     Ok(ExitCode::from(code))
 }

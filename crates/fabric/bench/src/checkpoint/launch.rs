@@ -61,6 +61,7 @@ impl Params {
         let launch = Launch {
             ranks: self.processes,
             hosts: Vec::new(),
+            spares: Vec::new(),
             this_host: None,
             slurm: false,
             // without a replacement for ranks, the runtime makes no checkpoints

@@ -67,6 +67,7 @@ impl Params {
         let launch = Launch {
             ranks: self.processes,
             hosts: Vec::new(),
+            spares: Vec::new(),
             this_host: None,
             slurm: false,
             restarts: 0,

@@ -75,11 +75,9 @@ impl Connections {
         self.hellos().count() == self.ranks.len()
     }
 
-    /// Forgets a rank that has died.
-    pub(crate) fn forget(&mut self, rank: u32) {
-        if let Some(place) = self.ranks.get_mut(rank as usize) {
-            *place = None;
-        }
+    /// Forgets a rank that has died. Returns `true` if it had come since it was started.
+    pub(crate) fn forget(&mut self, rank: u32) -> bool {
+        self.ranks.get_mut(rank as usize).is_some_and(|place| place.take().is_some())
     }
 
     /// Answers all ranks that wait with the roster. A rank that does not get it has died, which is found later.

@@ -4,5 +4,6 @@
 pub(crate) mod connections;
 pub(crate) mod error;
 pub(crate) mod heartbeat;
+pub(crate) mod hosts;
 pub(crate) mod ranks;
 pub(crate) mod watch;

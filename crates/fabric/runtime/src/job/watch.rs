@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The launcher's view of a job: it waits until all ranks have joined, then until they end, and replaces those that die.
 
+use std::cell::RefCell;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
 use super::connections::Connections;
 use super::error::{LaunchError, system};
+use super::hosts::Hosts;
 use super::ranks::{Death, LOST, Ranks};
 use crate::report::report_line;
 use crate::transport::sockets::stream::Listener;
@@ -43,6 +45,7 @@ enum Watched {
 pub(crate) struct Job<'a> {
     /// Starts one rank, or all of them by Slurm.
     start: &'a dyn Fn(u32, &Listener) -> Result<Child, LaunchError>,
+    hosts: &'a RefCell<Hosts>,
     listener: Listener,
     ranks: Ranks,
     connections: Connections,
@@ -62,7 +65,7 @@ const WAITING: &str = "waiting for a rank";
 impl<'a> Job<'a> {
     /// Starts the processes of a job.
     pub(crate) fn start(
-        start: &'a dyn Fn(u32, &Listener) -> Result<Child, LaunchError>,
+        (start, hosts): (&'a dyn Fn(u32, &Listener) -> Result<Child, LaunchError>, &'a RefCell<Hosts>),
         (listener, connections): (Listener, Connections),
         processes: u32,
         (restarts, is_remote): (u32, bool),
@@ -70,8 +73,18 @@ impl<'a> Job<'a> {
         listener.set_nonblocking(true).map_err(system("listening"))?;
         let ranks = Ranks(Vec::new());
         let (restarted, is_over, died) = (0, false, None);
-        let mut job =
-            Self { start, listener, ranks, connections, is_remote, restarts, restarted, is_over, died };
+        let mut job = Self {
+            start,
+            hosts,
+            listener,
+            ranks,
+            connections,
+            is_remote,
+            restarts,
+            restarted,
+            is_over,
+            died,
+        };
         for rank in 0..processes {
             let child = start(rank, &job.listener)?;
             job.ranks.0.push(child);
@@ -207,19 +220,23 @@ impl<'a> Job<'a> {
         let deaths = self.ranks.deaths(self.is_remote).map_err(system(WAITING))?;
         let mut any = false;
         for death in deaths {
-            self.connections.forget(death.rank);
+            let has_come = self.connections.forget(death.rank);
             if self.can_replace(&death) {
-                self.replace(&death)?;
+                self.replace(&death, has_come)?;
                 any = true;
             }
         }
         Ok(any)
     }
 
-    fn replace(&mut self, death: &Death) -> Result<(), LaunchError> {
+    /// Starts a rank again; on another host, if it has not come from the one that it was started on.
+    fn replace(&mut self, death: &Death, has_come: bool) -> Result<(), LaunchError> {
         if death.is_failure() {
             self.restarted += 1;
-            report_line!("warning: {death}; restart {} of {}", self.restarted, self.restarts);
+            let mut hosts = self.hosts.borrow_mut();
+            let new = if has_come { None } else { hosts.lose(death.rank) };
+            let place = new.map(|host| format!(" on {host}")).unwrap_or_default();
+            report_line!("warning: {death}; restart {} of {}{place}", self.restarted, self.restarts);
         }
         let child = (self.start)(death.rank, &self.listener)?;
         if let Some(place) = self.ranks.0.get_mut(death.rank as usize) {
