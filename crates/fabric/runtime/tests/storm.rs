@@ -168,8 +168,6 @@ fn storm(seed: u64, strikes: usize) -> usize {
         let words = PROGRAMS[which].words;
         let shown = format!("seed {seed}, run {runs}: {words:?} {options} after {plan:?}: {run:?}");
         assert!(!run.errors.contains("does not run again"), "{shown}");
-            println!("RUN {words:?} {options} {}", run.errors.replace("\n", " | "));
-        }
         alone += run.errors.matches("and the others go on").count();
         assert_eq!((run.code, &run.result), (Some(0), &expected[which].result), "{shown}");
     }
