@@ -63,7 +63,7 @@ impl Job {
                 Err(session::take_unpickled().unwrap_or_else(|| ProgramError::new_err(text)))
             }
             // whatever the program would do after its run is for the process that takes the place of this one
-            (Err(RunError::Again), None) => std::process::exit(i32::from(colony_runtime::launch::AGAIN)),
+            (Err(RunError::Again(code)), None) => std::process::exit(i32::from(code)),
             (Err(RunError::Lost(text)), None) => Err(RankLost::new_err(text)),
         }
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The network of the job and the PEs of this process, from the environment.
 
-pub(crate) use colony_runtime::launch::{AGAIN, LOST, transport_from_environment};
+pub(crate) use colony_runtime::launch::{LOST, transport_from_environment};
 
 use crate::status::Refusal;
 

@@ -2,7 +2,8 @@
 //! A program whose ranks kill or stop themselves at chosen points, for tests of recovery: `mortal [ROUNDS]`. The folder
 //! `$MORTAL` has a file for each death: `PHASE-RANK` with the number of times that the rank passes the point before. The
 //! rank that removes the file dies. With `MORTAL_TIMER`, a timer is set all the time; with `MORTAL_COUNTS`,
-//! each rank prints how many entry methods it ran; with `MORTAL_CLOCK`, messages carry the time, to which nobody looks. Prints a checksum that neither deaths
+//! each rank prints how many entry methods it ran; with `MORTAL_CLOCK`, messages carry the time, to which nobody looks; with `MORTAL_GATE`, each rank waits for a file before it
+//! joins the job. Prints a checksum that neither deaths
 //! nor the number of PEs change.
 
 use std::process::ExitCode;
@@ -158,8 +159,18 @@ impl Entry<Reduced> for Node {
     }
 }
 
+/// Waits at the gate `$MORTAL_GATE/RANKS`, if there are gates, until it is there.
+fn wait_at_gate() {
+    if let (Some(gates), Ok(ranks)) = (std::env::var_os("MORTAL_GATE"), std::env::var("COLONY_JOB_SIZE")) {
+        while !std::path::Path::new(&gates).join(&ranks).exists() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+}
+
 fn main() -> ExitCode {
     pass("start");
+    wait_at_gate();
     let rounds = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(10);
     let threads = std::env::var("THREADS").ok().and_then(|word| word.parse().ok()).unwrap_or(1);
     let balance = BalanceOptions::strategy("rotate").ok();

@@ -5,23 +5,25 @@ use std::cell::RefCell;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
+use crate::checkpoint::options::CheckpointOptions;
 use crate::job::connections::Connections;
 use crate::job::error::system;
 use crate::job::hosts::Hosts;
-use crate::job::watch::Job;
+use crate::job::requests::{REQUESTS, Requests};
+use crate::job::session::Session;
+use crate::job::watch::{End, Job, MOST_RANKS};
+use crate::report::report_line;
 use crate::transport::sockets::Secret;
 use crate::transport::sockets::entry::SECRET;
 use crate::transport::sockets::stream::Listener;
 use crate::transport::{Single, Transport, TransportError};
 
 pub use crate::job::error::LaunchError;
-pub use crate::job::ranks::{AGAIN, LOST};
-
-/// The most ranks of one job.
-const MOST_RANKS: u32 = 4096;
+pub use crate::job::ranks::{AGAIN, LOST, RESIZED};
 
 /// A job to start.
 #[derive(Clone, Debug)]
@@ -62,12 +64,13 @@ impl Launch {
     fn start(
         &self,
         (rank, host): (u32, Option<&str>),
-        launcher: &str,
+        session: &Session,
         secret: &Secret,
     ) -> Result<Child, LaunchError> {
-        let mut command = self.command(rank, host, launcher)?;
+        let mut command = self.command(rank, host, session)?;
+        // a process of this host by which its user finds the launcher
+        command.env(REQUESTS, &session.requests).env(SECRET, secret.to_hex());
         if self.is_local() {
-            command.env(SECRET, secret.to_hex());
             if rank > 0 {
                 command.stdin(Stdio::null());
             }
@@ -116,15 +119,39 @@ impl Launch {
     /// [`LaunchError`]. No rank is left then.
     pub fn run(&self) -> Result<u8, LaunchError> {
         self.check()?;
+        let disk = CheckpointOptions::with_environment(None).ok().flatten().and_then(|options| options.disk);
+        let (mut launch, mut restart) = (self.clone(), None);
+        loop {
+            match launch.run_once(restart.as_deref(), disk.is_some())? {
+                End::Code(code) => return Ok(code),
+                End::Resized(ranks) => {
+                    report_line!("the job goes on with {ranks} ranks instead of {}", launch.ranks);
+                    (launch.ranks, restart) = (ranks, disk.clone());
+                }
+            }
+        }
+    }
+
+    /// Runs the job with one number of ranks; from a checkpoint in the folder `restart`, if that is given.
+    fn run_once(&self, restart: Option<&Path>, can_resize: bool) -> Result<End, LaunchError> {
         let listener = self.listen()?;
         let secret = Secret::new().map_err(system("making the job's secret"))?;
         let connections = Connections::new(self.ranks, secret.clone(), self.timeout);
+        let requests = Requests::listen(secret.clone()).map_err(system("listening for requests"))?;
         let hosts = RefCell::new(Hosts::new(&self.hosts, &self.spares, self.ranks));
-        let start = |rank, listener: &Listener| {
-            self.start((rank, hosts.borrow().of(rank)), &listener.address(), &secret)
+        let session = Session {
+            launcher: listener.address(),
+            requests: requests.address.clone(),
+            restart: restart.map(Path::to_owned),
         };
-        let (rule, parts) = ((self.restarts, !self.hosts.is_empty()), (listener, connections));
-        Job::start((&start, &hosts), parts, self.commands(), rule)?.run()
+        let start = |rank, _: &Listener| self.start((rank, hosts.borrow().of(rank)), &session, &secret);
+        let is_fixed = (!can_resize).then(|| {
+            "a job that is resized goes on from a checkpoint on disk: start it with COLONY_CHECKPOINT=memory:disk=FOLDER"
+                .to_owned()
+        });
+        let rule = (self.restarts, !self.hosts.is_empty(), is_fixed);
+        let parts = (listener, connections, requests);
+        Job::start((&start, &hosts), parts, (self.commands(), self.ranks), rule)?.run()
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use crate::launch::{AGAIN, LOST, transport_from_environment};
+use crate::launch::{LOST, transport_from_environment};
 use crate::object::Context;
 use crate::options::Options;
 use crate::program::Program;
@@ -61,6 +61,6 @@ pub fn main_with(
         Err(RunError::Program(_)) => ExitCode::from(1),
         // the rank that failed has said why
         Err(RunError::Lost(_)) => ExitCode::from(LOST),
-        Err(RunError::Again) => ExitCode::from(AGAIN),
+        Err(RunError::Again(code)) => ExitCode::from(code),
     }
 }

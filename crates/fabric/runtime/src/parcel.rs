@@ -32,9 +32,10 @@ pub(crate) enum Parcel {
 }
 
 impl Parcel {
-    /// Parcels of the search for quiescence are not counted by it.
+    /// Parcels of the search for quiescence are not counted by it, and those that no PE sends.
     pub(crate) fn is_counted(&self) -> bool {
-        !matches!(self, Self::System(System::Probe { .. } | System::Counts { .. } | System::Steal { .. }))
+        use System::{Counts, LeaveSoon, Probe, Steal};
+        !matches!(self, Self::System(Probe { .. } | Counts { .. } | Steal { .. } | LeaveSoon))
     }
 }
 
@@ -186,8 +187,8 @@ pub(crate) enum System {
     /// An image cannot be made or kept: for PE 0.
     Refuse { number: u64, why: String },
     /// The checkpoint is complete: older ones are dropped, and the round ends. With `to_disk`, images are written to the
-    /// second level.
-    Commit { number: u64, round: u64, to_disk: Option<u64> },
+    /// second level; with `leaves`, the processes end then.
+    Commit { number: u64, round: u64, to_disk: Option<u64>, leaves: bool },
     /// The checkpoint is not made: the round ends.
     Abandon { number: u64, round: u64 },
     /// Changes the period of checkpoints: for PE 0.
@@ -196,6 +197,8 @@ pub(crate) enum System {
     LogMessages { on: bool },
     /// The log of a PE is long: for PE 0.
     CheckpointSoon,
+    /// The launcher wants the job to go on with another number of ranks: for PE 0, from its process.
+    LeaveSoon,
     /// The number of the run, for its time line.
     Run { run: u64 },
     /// Ends the program.

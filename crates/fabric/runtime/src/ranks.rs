@@ -3,13 +3,15 @@
 
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::Serialize;
 
-use crate::transport::sockets::entry::{LAUNCHER, RANK};
+use crate::job::requests::{self, REQUESTS, ToLauncher};
+use crate::transport::sockets::Secret;
+use crate::transport::sockets::entry::{LAUNCHER, RANK, SECRET};
 
 /// A process that a launcher has started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -64,6 +66,20 @@ pub enum RequestError {
         /// The signal.
         signal: &'static str,
     },
+    /// No job runs here, or none of that launcher.
+    #[error("no job of this user has been started on this host{0}; `colony launch` starts jobs")]
+    NoJob(String),
+    /// Several jobs run here.
+    #[error("several jobs run on this host; give one by --job, the process id of its launcher: {0}")]
+    SeveralJobs(String),
+    /// The launcher refuses the request.
+    #[error("the job of launcher {launcher} is not resized: {why}")]
+    Refused {
+        /// The process id of the launcher.
+        launcher: i32,
+        /// Its reason.
+        why: String,
+    },
     /// The signal cannot be sent.
     #[error("rank {rank} (process {pid}): {reason}")]
     System {
@@ -101,24 +117,39 @@ pub fn ranks() -> Vec<Rank> {
     ranks
 }
 
+/// The environment of a process.
+struct Environment(Vec<u8>);
+
+impl Environment {
+    /// Of a process of this user; of any, for root.
+    fn read(folder: &Path, user: u32) -> Option<Self> {
+        if user != 0 && std::fs::metadata(folder).ok()?.uid() != user {
+            return None;
+        }
+        std::fs::read(folder.join("environ")).ok().map(Self)
+    }
+
+    fn variable(&self, name: &str) -> Option<&str> {
+        let mut all = self.0.split(|byte| *byte == 0);
+        let value = all.find_map(|one| one.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
+        std::str::from_utf8(value).ok()
+    }
+
+    /// Returns `true` if the process `parent` has the variable too: processes that a rank has started have its environment.
+    fn is_inherited(&self, name: &str, parent: i32) -> bool {
+        let parent = std::fs::read(format!("/proc/{parent}/environ")).map(Self);
+        parent.is_ok_and(|parent| parent.variable(name) == self.variable(name))
+    }
+}
+
 /// The rank that a process is, if it is one.
 fn rank_of(folder: &Path, user: u32) -> Option<Rank> {
     let pid: i32 = folder.file_name()?.to_str()?.parse().ok()?;
-    if user != 0 && std::fs::metadata(folder).ok()?.uid() != user {
-        return None;
-    }
-    let environment = std::fs::read(folder.join("environ")).ok()?;
-    let variable = |name: &str| {
-        let mut all = environment.split(|byte| *byte == 0);
-        let value = all.find_map(|one| one.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
-        std::str::from_utf8(value).ok()
-    };
-    let (job, rank) = (variable(LAUNCHER)?, variable(RANK)?.parse().ok()?);
+    let environment = Environment::read(folder, user)?;
+    environment.variable(LAUNCHER)?;
+    let rank = environment.variable(RANK)?.parse().ok()?;
     let status = Status::read(folder)?;
-    // processes that a rank has started have its environment, too
-    let parent = std::fs::read(PathBuf::from(format!("/proc/{}/environ", status.parent))).unwrap_or_default();
-    let inherited = format!("{LAUNCHER}={job}");
-    if parent.split(|byte| *byte == 0).any(|one| one == inherited.as_bytes()) {
+    if environment.is_inherited(LAUNCHER, status.parent) {
         return None;
     }
     let program = std::fs::read_link(folder.join("exe")).ok()?;
@@ -168,4 +199,54 @@ pub fn request(request: Request, rank: u32, launcher: Option<i32>) -> Result<Ran
         reason: error.desc().to_owned(),
     })?;
     Ok(found)
+}
+
+/// A job that is resized.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Resized {
+    /// The process id of its launcher.
+    pub launcher: i32,
+    /// Its ranks.
+    pub from: u32,
+    /// Its ranks after its next checkpoint.
+    pub to: u32,
+}
+
+/// A launcher on this host.
+struct Launcher {
+    pid: i32,
+    address: String,
+    secret: Secret,
+}
+
+/// The launcher that has started a process, if one has.
+fn launcher_of(folder: &Path, user: u32) -> Option<Launcher> {
+    let environment = Environment::read(folder, user)?;
+    let address = environment.variable(REQUESTS)?.to_owned();
+    let secret = Secret::from_hex(environment.variable(SECRET)?)?;
+    let pid = Status::read(folder)?.parent;
+    (!environment.is_inherited(REQUESTS, pid)).then_some(Launcher { pid, address, secret })
+}
+
+/// Asks the launcher of a job on this host to go on with so many ranks more, or fewer; the only launcher, without one.
+///
+/// # Errors
+/// [`RequestError`].
+pub fn resize(by: i64, launcher: Option<i32>) -> Result<Resized, RequestError> {
+    let user = nix::unistd::geteuid().as_raw();
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut found: Vec<Launcher> = processes.filter_map(|entry| launcher_of(&entry.path(), user)).collect();
+    found.retain(|one| launcher.is_none_or(|launcher| one.pid == launcher));
+    found.sort_by_key(|one| one.pid);
+    found.dedup_by_key(|one| one.pid);
+    if found.len() > 1 {
+        let all: Vec<String> = found.iter().map(|one| one.pid.to_string()).collect();
+        return Err(RequestError::SeveralJobs(all.join(", ")));
+    }
+    let whose = || launcher.map(|pid| format!(" by process {pid}")).unwrap_or_default();
+    let Launcher { pid, address, secret } = found.pop().ok_or_else(|| RequestError::NoJob(whose()))?;
+    let refused = |why: String| RequestError::Refused { launcher: pid, why };
+    let answer = requests::send(&address, &secret, ToLauncher::Resize(by));
+    let (from, to) = answer.map_err(|error| refused(error.to_string()))?.map_err(refused)?;
+    Ok(Resized { launcher: pid, from, to })
 }

@@ -14,6 +14,7 @@ use crate::checkpoint::recovery::{Agreed, Layout, Origin, agree};
 use crate::checkpoint::store::Store;
 use crate::class::Classes;
 use crate::core::{CheckpointReport, Checkpoints, Core, Counts, Failure};
+use crate::job::ranks::{AGAIN, RESIZED};
 use crate::logging::history::{History, Received};
 use crate::logging::log::Log;
 use crate::object::Context;
@@ -54,10 +55,11 @@ pub enum RunError {
     /// Another process has failed, and has said why.
     #[error("{0}")]
     Lost(String),
-    /// The launcher has to replace this process, which has to end with exit code 142: a process died before the first
-    /// checkpoint, so the program begins anew, or a PE that ran again did not do what it had done before.
+    /// The launcher has to replace this process, which has to end with this exit code: a process died before the first
+    /// checkpoint, so the program begins anew; a PE that ran again did not do what it had done before; or the job goes on with
+    /// another number of ranks.
     #[error("this process has to be replaced by the launcher")]
-    Again,
+    Again(u8),
 }
 
 /// The program's beginning.
@@ -68,6 +70,7 @@ type Begin = Box<dyn FnOnce(&mut Context<'_, Main>) + Send>;
 struct Ended {
     failure: Option<Failure>,
     exit: Option<u8>,
+    has_left: bool,
     counts: Counts,
     balance: Vec<BalanceReport>,
     checkpoints: Vec<CheckpointReport>,
@@ -196,10 +199,10 @@ fn run_pe(core: &mut Core, mut start: Start) {
 /// Ends one PE.
 fn end_pe(mut core: Core) -> (Ended, Remote) {
     core.checkpoints.finish();
-    let Core { failure, exit, counts, balancer, checkpoints, port, mut track, .. } = core;
+    let Core { failure, exit, has_left, counts, balancer, checkpoints, port, mut track, .. } = core;
     track.end();
     let (balance, checkpoints) = (balancer.reports, checkpoints.reports);
-    (Ended { failure, exit, counts, balance, checkpoints, track: Some(track) }, port.remote)
+    (Ended { failure, exit, has_left, counts, balance, checkpoints, track: Some(track) }, port.remote)
 }
 
 /// Runs a program in this process, which is one rank of `transport`. `main` is called on PE 0.
@@ -249,7 +252,7 @@ pub fn run_and_report(
         if start.origin == Origin::Anew {
             start.begin = main.take();
             if process.rank == 0 && start.begin.is_none() {
-                return Err(RunError::Again);
+                return Err(RunError::Again(AGAIN));
             }
         }
         let stopped;
@@ -557,12 +560,15 @@ impl Process {
                     RunError::Program(text)
                 }
                 Failure::Lost(text) | Failure::Died(text) => RunError::Lost(text),
-                Failure::Again => RunError::Again,
+                Failure::Again => RunError::Again(AGAIN),
             });
         }
         if let Err(text) = self.write(tracks) {
             report(&text);
             return Err(RunError::Program(text));
+        }
+        if ended.iter().any(|e| e.has_left) {
+            return Err(RunError::Again(RESIZED));
         }
         Ok(Outcome {
             code: ended.iter().find_map(|e| e.exit).unwrap_or(0),

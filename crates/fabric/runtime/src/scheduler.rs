@@ -222,6 +222,11 @@ pub(crate) fn run_transport(
         if let Some(failure) = failure {
             return Err(failure);
         }
+        if transport.is_to_leave()
+            && let Some(first) = siblings.first()
+        {
+            let _ = first.send(crate::port::Mail::Parcel(Parcel::System(System::LeaveSoon)));
+        }
         looks = if any { 0 } else { looks + 1 };
         if looks > YIELDS {
             match frames.recv_timeout(Duration::from_micros(100)) {

@@ -1,10 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The commands that start the ranks of a job: here, on other hosts by `ssh`, or by Slurm.
 
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 
+use crate::checkpoint::options::RESTART;
+use crate::job::session::Session;
 use crate::launch::{Launch, LaunchError};
 use crate::transport::sockets::entry::{HOST, LAUNCHER, RANK, RESTARTS, SECRET, SIZE};
+
+/// Variables of the launcher's environment that ranks on other hosts get: options of the runtime, not those of a job.
+fn options() -> BTreeMap<String, String> {
+    let variables = std::env::vars_os().filter_map(|(name, value)| {
+        let (name, value) = (name.into_string().ok()?, value.into_string().ok()?);
+        let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        let is_option = name.starts_with("COLONY_") && !name.starts_with(LAUNCHER) && is_name;
+        is_option.then_some((name, value))
+    });
+    variables.collect()
+}
+
+fn utf8(word: &OsStr) -> Result<&str, LaunchError> {
+    word.to_str().ok_or_else(|| LaunchError::Wrong(format!("{} is not UTF-8", word.display())))
+}
 
 /// A word for a shell on another host.
 fn quoted(word: &str) -> String {
@@ -30,15 +49,16 @@ impl Launch {
         &self,
         rank: u32,
         host: Option<&str>,
-        launcher: &str,
+        session: &Session,
     ) -> Result<Command, LaunchError> {
         if self.slurm {
-            return self.by_slurm(launcher);
+            return self.by_slurm(session);
         }
         let (rank, size) = (rank.to_string(), self.ranks.to_string());
         let Some(host) = host else {
             let mut command = Command::new(&self.program);
-            command.args(&self.arguments).envs([(LAUNCHER, launcher), (RANK, &rank), (SIZE, &size)]);
+            command.args(&self.arguments).envs([(LAUNCHER, &session.launcher), (RANK, &rank), (SIZE, &size)]);
+            command.envs(session.restart.iter().map(|folder| (RESTART, folder)));
             // a rank of another job may have started this launcher
             command.env_remove(RESTARTS);
             if self.restarts > 0 {
@@ -49,7 +69,7 @@ impl Launch {
         if host.is_empty() || host.starts_with('-') {
             return Err(LaunchError::Wrong(format!("`{host}` is no host")));
         }
-        let line = self.line(launcher, &quoted(host), &quoted(&rank))?;
+        let line = self.line(session, &quoted(host), &quoted(&rank))?;
         let mut command = Command::new("ssh");
         // a host without power does not answer
         let patience = ["-o", "ConnectTimeout=10"].iter().take(if self.restarts > 0 { 2 } else { 0 });
@@ -58,14 +78,14 @@ impl Launch {
     }
 
     /// One step with a task for each rank. Its standard input, with the secret, goes to all tasks.
-    fn by_slurm(&self, launcher: &str) -> Result<Command, LaunchError> {
+    fn by_slurm(&self, session: &Session) -> Result<Command, LaunchError> {
         if std::env::var_os("SLURM_JOB_ID").is_none() {
             return Err(LaunchError::Wrong(
                 "this process is in no allocation of Slurm (SLURM_JOB_ID is not set): start it by `salloc` or `sbatch`"
                     .to_owned(),
             ));
         }
-        let line = self.line(launcher, "\"$SLURMD_NODENAME\"", "\"$SLURM_PROCID\"")?;
+        let line = self.line(session, "\"$SLURMD_NODENAME\"", "\"$SLURM_PROCID\"")?;
         let mut command = Command::new("srun");
         let tasks = format!("--ntasks={}", self.ranks);
         command
@@ -76,19 +96,24 @@ impl Launch {
 
     /// The line that a shell on another host runs. The secret goes through standard input: arguments can be read by everyone on
     /// the host. `host` and `rank` are words of the shell.
-    fn line(&self, launcher: &str, host: &str, rank: &str) -> Result<String, LaunchError> {
-        let (launcher, size) = (quoted(launcher), self.ranks);
+    fn line(&self, session: &Session, host: &str, rank: &str) -> Result<String, LaunchError> {
+        let (launcher, size) = (quoted(&session.launcher), self.ranks);
         let restarts = if self.restarts > 0 { format!(" {RESTARTS}=1") } else { String::new() };
         let mut line = format!(
             "IFS= read -r {SECRET}; export {SECRET} {HOST}={host} {LAUNCHER}={launcher} {RANK}={rank} \
-             {SIZE}={size}{restarts}; exec"
+             {SIZE}={size}{restarts}"
         );
+        let mut options: BTreeMap<String, String> = options();
+        if let Some(folder) = &session.restart {
+            options.insert(RESTART.to_owned(), utf8(folder.as_os_str())?.to_owned());
+        }
+        for (name, value) in options {
+            line.push_str(&format!(" {name}={}", quoted(&value)));
+        }
+        line.push_str("; exec");
         for word in std::iter::once(&self.program).chain(&self.arguments) {
-            let word = word
-                .to_str()
-                .ok_or_else(|| LaunchError::Wrong(format!("{} is not UTF-8", word.display())))?;
             line.push(' ');
-            line.push_str(&quoted(word));
+            line.push_str(&quoted(utf8(word)?));
         }
         Ok(line)
     }

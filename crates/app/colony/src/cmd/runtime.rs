@@ -9,7 +9,7 @@ use colony_view::table;
 
 use crate::exit::wrong;
 
-/// List the ranks of running programs of objects, and evacuate them
+/// List the ranks of running programs of objects, evacuate them, or change their number
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -21,6 +21,8 @@ enum Action {
     Ranks(Ranks),
     Evacuate(Evacuate),
     Readmit(Readmit),
+    Grow(Grow),
+    Shrink(Shrink),
 }
 
 /// List the ranks that run on this host
@@ -52,6 +54,39 @@ struct Readmit {
     target: Target,
 }
 
+/// Give a job on this host more ranks while it runs
+///
+/// The job writes its next checkpoint to disk, ends its processes and goes on from there with the new number of ranks. It needs
+/// COLONY_CHECKPOINT with disk=FOLDER.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  colony runtime grow 4
+  colony runtime grow 4 --job 4711")]
+struct Grow {
+    #[command(flatten)]
+    change: Change,
+}
+
+/// Take ranks away from a job on this host while it runs, as grow adds them
+#[derive(clap::Args)]
+struct Shrink {
+    #[command(flatten)]
+    change: Change,
+}
+
+#[derive(clap::Args)]
+struct Change {
+    /// Number of ranks
+    #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    ranks: u32,
+    /// Process id of the job's launcher, if several jobs run on this host
+    #[arg(long, value_name = "PID")]
+    job: Option<i32>,
+    /// Print JSON for programs
+    #[arg(long)]
+    json: bool,
+}
+
 #[derive(clap::Args)]
 struct Target {
     /// Rank of the job
@@ -67,6 +102,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Action::Ranks(Ranks { json }) => list(json)?,
         Action::Evacuate(Evacuate { target }) => send(Request::Evacuate, &target)?,
         Action::Readmit(Readmit { target }) => send(Request::Readmit, &target)?,
+        Action::Grow(Grow { change }) => resize(&change, 1)?,
+        Action::Shrink(Shrink { change }) => resize(&change, -1)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -78,6 +115,21 @@ fn send(request: Request, target: &Target) -> anyhow::Result<()> {
         Request::Readmit => "readmit",
     };
     writeln!(std::io::stdout(), "requested: {verb} {rank}")?;
+    Ok(())
+}
+
+fn resize(change: &Change, sign: i64) -> anyhow::Result<()> {
+    let resized = ranks::resize(sign * i64::from(change.ranks), change.job)
+        .map_err(|error| wrong(error.to_string()))?;
+    let ranks::Resized { launcher, from, to } = resized;
+    if change.json {
+        writeln!(std::io::stdout(), "{}", serde_json::to_string_pretty(&resized)?)?;
+    } else {
+        writeln!(
+            std::io::stdout(),
+            "requested: job {launcher} goes on with {to} ranks instead of {from} after its next checkpoint"
+        )?;
+    }
     Ok(())
 }
 

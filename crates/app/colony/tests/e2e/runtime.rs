@@ -43,3 +43,12 @@ fn ranks_that_do_not_run_are_refused() {
     fails(&["runtime", "readmit", "0", "--job", "1"], 2, "no rank 0");
     fails(&["launch", "-n", "2", "--slurm", "--restarts", "1", "--", "/bin/true"], 2, "--restarts");
 }
+
+#[test]
+fn a_job_that_does_not_run_is_not_resized() {
+    for action in ["grow", "shrink"] {
+        let why = "no job of this user has been started on this host by process 1";
+        fails(&["runtime", action, "2", "--job", "1"], 2, why);
+        fails(&["runtime", action, "0"], 2, "0 is not in 1..");
+    }
+}

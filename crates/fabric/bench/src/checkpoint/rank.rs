@@ -3,7 +3,7 @@
 
 use std::fs::File;
 
-use colony_runtime::launch::{AGAIN, LOST, transport_from_environment};
+use colony_runtime::launch::{LOST, transport_from_environment};
 use colony_runtime::{CheckpointOptions, Options, Outcome, Period, RunError, run_and_report};
 use serde::{Deserialize, Serialize};
 
@@ -59,7 +59,7 @@ fn run(task: &Task, file: &mut File) -> u8 {
         Err(RunError::Program(why)) => fail(file, failure.unwrap_or(why)),
         // the rank that failed has said why
         Err(RunError::Lost(_)) => LOST,
-        Err(RunError::Again) => AGAIN,
+        Err(RunError::Again(code)) => code,
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 
-use colony_runtime::launch::{AGAIN, LOST, transport_from_environment};
+use colony_runtime::launch::{LOST, transport_from_environment};
 use colony_runtime::{BalanceOptions, Options, RunError, run_and_report};
 use serde::{Deserialize, Serialize};
 
@@ -70,6 +70,6 @@ fn run(setup: &Setup, file: &mut File) -> u8 {
         }
         // the rank that failed has said why
         Err(RunError::Lost(_)) => LOST,
-        Err(RunError::Again) => AGAIN,
+        Err(RunError::Again(code)) => code,
     }
 }

@@ -97,7 +97,7 @@ pub unsafe extern "C" fn colony_run(
             c_int::from(launch::LOST)
         }
         // whatever the program would do after its run is for the process that takes the place of this one
-        Ok(Err(RunError::Again)) => std::process::exit(i32::from(launch::AGAIN)),
+        Ok(Err(RunError::Again(code))) => std::process::exit(i32::from(code)),
         Ok(Err(RunError::Program(text))) => {
             report(&text);
             1

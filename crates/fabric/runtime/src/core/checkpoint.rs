@@ -18,6 +18,7 @@ use super::Core;
 use crate::checkpoint::disk::{DiskError, Folder};
 use crate::checkpoint::options::{CheckpointOptions, Period};
 use crate::checkpoint::store::{self, Image, Name, Store};
+use crate::job::ranks::RESIZED;
 use crate::parcel::{Parcel, Part, Saved, System};
 use crate::quiescence::{Verdict, Wave};
 use crate::report::report_line;
@@ -99,6 +100,8 @@ pub(crate) struct Checkpoints {
     is_needed: bool,
     /// Messages are logged from the next checkpoint on.
     pub(super) logs: bool,
+    /// At PE 0: all processes end with the next checkpoint on disk.
+    leaves: bool,
     sending: Option<Sending>,
     receiving: FxHashMap<Name, Receiving>,
     /// Bytes of this PE's last image.
@@ -125,6 +128,7 @@ impl Checkpoints {
             due: None,
             is_saving: false,
             is_needed: false,
+            leaves: false,
             logs: options.is_some_and(|options| options.log.is_some()),
             sending: None,
             receiving: FxHashMap::default(),
@@ -159,6 +163,7 @@ impl Checkpoints {
     pub(crate) fn is_due(&self, round: u64) -> bool {
         (self.buddy.is_some() || self.disk.is_some())
             && match self.period {
+                _ if self.leaves => true,
                 None => false,
                 Some(_) if self.is_needed => true,
                 Some(Period::Rounds(rounds)) => round + 1 >= self.last.1 + rounds,
@@ -174,6 +179,11 @@ impl Checkpoints {
     /// At PE 0: the next round ends with a checkpoint, because the log of a PE is long.
     pub(crate) fn make_soon(&mut self) {
         self.is_needed = true;
+    }
+
+    /// At PE 0: all processes end with the next checkpoint on disk, if there is a second level.
+    pub(crate) fn leave_soon(&mut self) {
+        self.leaves = self.disk.is_some();
     }
 
     /// At PE 0: messages are logged from the next checkpoint on, or not.
@@ -423,9 +433,10 @@ impl Core {
         let (quiet_s, copy_s) = (quiet.as_secs_f64(), began.elapsed().as_secs_f64());
         self.checkpoints.reports.push(CheckpointReport { number, round, bytes, quiet_s, copy_s });
         let to_disk = to_disk.then_some(self.checkpoints.run);
+        let leaves = self.checkpoints.leaves && to_disk.is_some();
         // the others first: what this PE sends once it has committed is of the next epoch
-        self.post_to_others(|| System::Commit { number, round, to_disk });
-        self.commit(number, round, to_disk);
+        self.post_to_others(|| System::Commit { number, round, to_disk, leaves });
+        self.commit(number, round, (to_disk, leaves));
         self.evacuate_deferred();
     }
 
@@ -439,12 +450,19 @@ impl Core {
         self.evacuate_deferred();
     }
 
-    /// A checkpoint is complete: the objects resume, while its image is written to the second level.
-    pub(crate) fn commit(&mut self, number: u64, round: u64, to_disk: Option<u64>) {
+    /// A checkpoint is complete: the objects resume, while its image is written to the second level. If the processes are to
+    /// leave, they do so once it is there.
+    pub(crate) fn commit(&mut self, number: u64, round: u64, (to_disk, leaves): (Option<u64>, bool)) {
         self.checkpoints.store.keep_only(number);
         if let Some(run) = to_disk {
             let (pe, pes) = (self.pe(), self.pes());
             self.checkpoints.write((number, pe), pes, run);
+        }
+        if leaves {
+            self.checkpoints.finish();
+            self.exit = Some(RESIZED);
+            self.has_left = true;
+            return;
         }
         (self.checkpoints.is_saving, self.checkpoints.is_needed) = (false, false);
         if self.port.log.is_some() {

@@ -173,6 +173,8 @@ pub(crate) struct Core {
     pub(crate) track: Track,
     pub(crate) counts: Counts,
     pub(crate) exit: Option<u8>,
+    /// The processes end so that the job goes on with another number of ranks.
+    pub(crate) has_left: bool,
     pub(crate) failure: Option<Failure>,
     /// Another process has died, and this PE may go on after its replacement.
     pub(crate) has_lost: bool,
@@ -214,6 +216,7 @@ impl Core {
             track,
             counts: Counts::default(),
             exit: None,
+            has_left: false,
             failure: None,
             has_lost: false,
             steals: options.steal,

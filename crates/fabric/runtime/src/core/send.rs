@@ -249,6 +249,9 @@ impl Core {
         let Some(mut transport) = self.port.take_transport() else { return false };
         self.port.is_polling = true;
         let polled = transport.poll(&mut |from, frame| take(self, from, frame));
+        if transport.is_to_leave() {
+            self.checkpoints.leave_soon();
+        }
         self.port.is_polling = false;
         self.port.remote = Remote::Own(transport);
         polled.unwrap_or_else(|error| {

@@ -75,10 +75,13 @@ impl Core {
             System::PartsTaken { name } => self.parts_taken(name),
             System::Saved { number, saved } => self.take_saved(number, saved),
             System::Refuse { number, why } => self.abandon_checkpoint(number, &why),
-            System::Commit { number, round, to_disk } => self.commit(number, round, to_disk),
+            System::Commit { number, round, to_disk, leaves } => {
+                self.commit(number, round, (to_disk, leaves))
+            }
             System::Abandon { number, round } => self.take_abandon(number, round),
             System::CheckpointEvery { period } => self.checkpoints.set_period(period),
             System::LogMessages { on } => self.checkpoints.log_messages(on),
+            System::LeaveSoon => self.checkpoints.leave_soon(),
             System::CheckpointSoon => self.checkpoints.make_soon(),
             System::Run { run } => self.track.run = run,
             System::Exit { code } => self.exit = Some(code),

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The launcher's connections to the ranks.
 
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
 use super::heartbeat::Heart;
 use crate::transport::sockets::Secret;
-use crate::transport::sockets::entry::{Answer, DONE, Hello, Roster};
+use crate::transport::sockets::entry::{Answer, DONE, Hello, LEAVE, Roster};
 use crate::transport::sockets::stream::{Listener, Stream, read_value, write_value};
 
 /// A launcher that has not run for this long has no opinion on its ranks.
@@ -99,6 +99,13 @@ impl Connections {
         };
         self.answer_all(&answer);
         refusal.map_or(Ok(()), Err)
+    }
+
+    /// Asks rank 0 to leave with the next checkpoint on disk. A rank that does not get it has died, which is found later.
+    pub(crate) fn ask_to_leave(&mut self) {
+        if let Some(Some(first)) = self.ranks.first_mut() {
+            let _ = first.stream.write(&[LEAVE]);
+        }
     }
 
     /// Tells the ranks that wait that the job is not continued.

@@ -6,4 +6,6 @@ pub(crate) mod error;
 pub(crate) mod heartbeat;
 pub(crate) mod hosts;
 pub(crate) mod ranks;
+pub(crate) mod requests;
+pub(crate) mod session;
 pub(crate) mod watch;

@@ -9,6 +9,8 @@ use std::process::{Child, ExitStatus};
 pub const LOST: u8 = 141;
 /// The exit code of a rank that has to be replaced: the job begins anew, and the rank cannot.
 pub const AGAIN: u8 = 142;
+/// The exit code of a rank that ends so that the job goes on with another number of ranks.
+pub const RESIZED: u8 = 143;
 /// The exit code of `ssh` if the connection ends, or if a signal kills the remote process.
 const SSH_LOST: i32 = 255;
 

@@ -9,10 +9,13 @@ use std::time::{Duration, Instant};
 use super::connections::Connections;
 use super::error::{LaunchError, system};
 use super::hosts::Hosts;
-use super::ranks::{Death, LOST, Ranks};
+use super::ranks::{Death, LOST, RESIZED, Ranks};
+use super::requests::{Requests, ToLauncher};
 use crate::report::report_line;
 use crate::transport::sockets::stream::Listener;
 
+/// The most ranks of one job.
+pub(crate) const MOST_RANKS: u32 = 4096;
 /// The longest wait for all ranks to join.
 const JOIN: Duration = Duration::from_secs(60);
 /// The time that ranks have to end by themselves after another has failed.
@@ -29,14 +32,23 @@ const MANY: u32 = 128;
 enum Gathered {
     /// All have joined.
     All,
-    /// The job has ended with this code.
-    Ended(u8),
+    /// The job has ended.
+    Ended(End),
+}
+
+/// The end of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// With this exit code.
+    Code(u8),
+    /// It goes on with so many ranks, from its last checkpoint on disk.
+    Resized(u32),
 }
 
 /// The outcome of waiting for the end of the ranks.
 enum Watched {
-    /// The job has ended with this code.
-    Ended(u8),
+    /// The job has ended.
+    Ended(End),
     /// A rank has died, or connections have failed: the ranks join the job again.
     Again,
 }
@@ -49,6 +61,12 @@ pub(crate) struct Job<'a> {
     listener: Listener,
     ranks: Ranks,
     connections: Connections,
+    requests: Requests,
+    /// The number of ranks, and that with which the job is to go on.
+    size: u32,
+    resize: Option<u32>,
+    /// Why the job cannot be resized.
+    is_fixed: Option<String>,
     /// The ranks are started by `ssh`.
     is_remote: bool,
     /// How often ranks may be replaced, and how often they have been.
@@ -66,9 +84,9 @@ impl<'a> Job<'a> {
     /// Starts the processes of a job.
     pub(crate) fn start(
         (start, hosts): (&'a dyn Fn(u32, &Listener) -> Result<Child, LaunchError>, &'a RefCell<Hosts>),
-        (listener, connections): (Listener, Connections),
-        processes: u32,
-        (restarts, is_remote): (u32, bool),
+        (listener, connections, requests): (Listener, Connections, Requests),
+        (processes, size): (u32, u32),
+        (restarts, is_remote, is_fixed): (u32, bool, Option<String>),
     ) -> Result<Self, LaunchError> {
         listener.set_nonblocking(true).map_err(system("listening"))?;
         let ranks = Ranks(Vec::new());
@@ -79,6 +97,10 @@ impl<'a> Job<'a> {
             listener,
             ranks,
             connections,
+            requests,
+            size,
+            resize: None,
+            is_fixed,
             is_remote,
             restarts,
             restarted,
@@ -92,19 +114,54 @@ impl<'a> Job<'a> {
         Ok(job)
     }
 
-    /// Runs the job to its end. Returns its exit code.
-    pub(crate) fn run(&mut self) -> Result<u8, LaunchError> {
+    /// Runs the job to its end.
+    pub(crate) fn run(&mut self) -> Result<End, LaunchError> {
         for generation in 0.. {
             // a program that uses no other rank may end before all have come
-            if let Gathered::Ended(code) = self.gather(generation)? {
-                return Ok(code);
+            if let Gathered::Ended(end) = self.gather(generation)? {
+                return Ok(end);
             }
-            if let Watched::Ended(code) = self.watch()? {
-                return Ok(code);
+            if self.resize.is_some() {
+                self.connections.ask_to_leave();
+            }
+            if let Watched::Ended(end) = self.watch()? {
+                return Ok(end);
             }
             self.connections.end_generation();
         }
-        Ok(1)
+        Ok(End::Code(1))
+    }
+
+    /// Takes requests, and waits for the end of all ranks once one has left to be resized.
+    fn resize(&mut self) -> Result<Option<End>, LaunchError> {
+        while let Some(waiting) = self.requests.next() {
+            let ToLauncher::Resize(by) = waiting.request;
+            let to = i64::from(self.size).saturating_add(by);
+            let answer =
+                match (&self.is_fixed, u32::try_from(to).ok().filter(|to| (1..=MOST_RANKS).contains(to))) {
+                    (Some(why), _) => Err(why.clone()),
+                    _ if self.resize.is_some() => Err("the job is being resized".to_owned()),
+                    _ if self.is_over => Err("the program has ended".to_owned()),
+                    (None, None) => Err(format!("{to} ranks are asked for; 1 to {MOST_RANKS} are possible")),
+                    (None, Some(to)) => {
+                        self.resize = Some(to);
+                        self.connections.ask_to_leave();
+                        Ok((self.size, to))
+                    }
+                };
+            waiting.answer(&answer);
+        }
+        let Some(to) = self.resize else { return Ok(None) };
+        let ended = self.ranks.ended().map_err(system(WAITING))?;
+        if !ended.iter().any(|(_, status)| status.code() == Some(i32::from(RESIZED))) {
+            return Ok(None);
+        }
+        let began = Instant::now();
+        while self.ranks.are_running() && began.elapsed() < JOIN {
+            self.pause();
+        }
+        self.ranks.kill();
+        Ok(Some(End::Resized(to)))
     }
 
     /// Waits until all ranks have said hello, and sends each the addresses of all.
@@ -112,6 +169,9 @@ impl<'a> Job<'a> {
         let mut began = Instant::now();
         let mut stopped = None;
         while !self.connections.are_complete() {
+            if let Some(end) = self.resize()? {
+                return Ok(Gathered::Ended(end));
+            }
             if self.replaces() {
                 self.connections.listen();
                 if self.replace_dead()? {
@@ -119,14 +179,14 @@ impl<'a> Job<'a> {
                 }
             }
             if let Some((rank, status)) = self.failure()? {
-                return Ok(Gathered::Ended(self.end(rank, status)));
+                return Ok(Gathered::Ended(End::Code(self.end(rank, status))));
             }
             let ended = self.succeeded()?;
             if ended.len() == self.ranks.0.len() {
-                return Ok(Gathered::Ended(0));
+                return Ok(Gathered::Ended(End::Code(0)));
             }
             if generation > 0 && (self.connections.are_done() || !ended.is_empty()) {
-                return Ok(Gathered::Ended(self.give_up()));
+                return Ok(Gathered::Ended(End::Code(self.give_up())));
             }
             // none of them may join: then all of them end
             if let Some(rank) = ended.first()
@@ -268,6 +328,9 @@ impl<'a> Job<'a> {
     fn watch(&mut self) -> Result<Watched, LaunchError> {
         let (mut lost_since, mut broken_since) = (None::<Instant>, None::<Instant>);
         loop {
+            if let Some(end) = self.resize()? {
+                return Ok(Watched::Ended(end));
+            }
             let succeeded = self.succeeded()?;
             if self.replaces() {
                 let broken = self.connections.listen();
@@ -287,10 +350,10 @@ impl<'a> Job<'a> {
                     let is_lost = status.code() == Some(i32::from(LOST));
                     let since = lost_since.get_or_insert_with(Instant::now);
                     if !is_lost || !self.ranks.are_running() || since.elapsed() > FAILING {
-                        return Ok(Watched::Ended(self.end(rank, status)));
+                        return Ok(Watched::Ended(End::Code(self.end(rank, status))));
                     }
                 }
-                None if succeeded.len() == self.ranks.0.len() => return Ok(Watched::Ended(0)),
+                None if succeeded.len() == self.ranks.0.len() => return Ok(Watched::Ended(End::Code(0))),
                 None => {}
             }
             self.pause();
@@ -303,7 +366,7 @@ impl<'a> Job<'a> {
         if self.restarted == self.restarts {
             report_line!("error: {WHAT}; the job ends (restarts used: {})", self.restarts);
             self.ranks.kill();
-            return Watched::Ended(1);
+            return Watched::Ended(End::Code(1));
         }
         self.restarted += 1;
         report_line!("warning: {WHAT}; restart {} of {}", self.restarted, self.restarts);

@@ -92,6 +92,11 @@ pub trait Transport {
         0
     }
 
+    /// Returns `true` once if the launcher wants the job to go on with another number of ranks.
+    fn is_to_leave(&mut self) -> bool {
+        false
+    }
+
     /// The machine of each rank: an identifier that differs between machines. Empty if unknown.
     fn machines(&self) -> &[String] {
         &[]

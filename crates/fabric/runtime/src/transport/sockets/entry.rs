@@ -5,7 +5,7 @@
 //! launcher closes its connections to all ranks, and each survivor and each replacement greets it anew.
 
 use std::io::{self, ErrorKind, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -36,6 +36,8 @@ const REJOIN: Duration = Duration::from_secs(600);
 const ALIVE: u8 = 1;
 /// A byte to the launcher: the rank and all others have ended the program, so the job is not begun again.
 pub(crate) const DONE: u8 = 2;
+/// A byte from the launcher: the job goes on with another number of ranks, from the next checkpoint on disk.
+pub(crate) const LEAVE: u8 = 3;
 /// The time from one heartbeat to the next.
 pub(crate) const HEARTBEAT: Duration = Duration::from_millis(50);
 
@@ -242,9 +244,11 @@ impl Entry {
 
 /// Waits until a listener has a connection, or until the launcher ends this attempt.
 fn wait_readable(listener: &Listener, launcher: Option<&Stream>, limit: Duration) -> io::Result<()> {
-    let sources = std::iter::once(listener.as_fd()).chain(launcher.map(AsFd::as_fd));
+    // of the launcher, only the end of its connection: a request may have come
+    let its_end = PollFlags::from_bits_retain(nix::libc::POLLRDHUP);
+    let launcher = launcher.map(|launcher| PollFd::new(launcher.as_fd(), its_end));
     let mut fds: Vec<PollFd<'_>> =
-        sources.map(|fd: BorrowedFd<'_>| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        std::iter::once(PollFd::new(listener.as_fd(), PollFlags::POLLIN)).chain(launcher).collect();
     let began = Instant::now();
     // a signal, as that of an evacuation, ends no wait: without a connection, accepting one would take for ever
     let ready = loop {
@@ -256,7 +260,7 @@ fn wait_readable(listener: &Listener, launcher: Option<&Stream>, limit: Duration
     };
     match ready {
         Ok(0) => Err(io::Error::new(ErrorKind::TimedOut, "another rank has not come within a minute")),
-        Ok(_) if fds.len() == 2 && fds[1].any() == Some(true) => {
+        Ok(_) if fds.len() == 2 && fds[1].any() != Some(false) => {
             Err(io::Error::new(ErrorKind::ConnectionAborted, "another rank has died"))
         }
         Ok(_) => Ok(()),

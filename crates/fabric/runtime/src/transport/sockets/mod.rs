@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
-use self::entry::{DONE, Entry, Joined, LAUNCHER, Roster, failed};
+use self::entry::{DONE, Entry, Joined, LAUNCHER, LEAVE, Roster, failed};
 use self::peer::{Peer, State};
 use self::stream::Stream;
 use super::{Transport, TransportError};
@@ -36,6 +36,8 @@ pub struct Sockets {
     epoll: Epoll,
     /// Peers that have frames to write.
     has_output: bool,
+    /// The launcher wants the job to go on with another number of ranks.
+    is_to_leave: bool,
 }
 
 const LAUNCHER_KEY: u64 = u64::MAX;
@@ -61,7 +63,7 @@ impl Sockets {
     fn with(entry: Entry, joined: Joined) -> Result<Self, TransportError> {
         let Joined { roster, peers, launcher } = joined;
         let epoll = watch(&peers, &launcher, entry.restarts).map_err(failed("preparing the connections"))?;
-        Ok(Self { entry, roster, peers, launcher, epoll, has_output: false })
+        Ok(Self { entry, roster, peers, launcher, epoll, has_output: false, is_to_leave: false })
     }
 
     /// The loss of a rank that is not reported by that rank.
@@ -107,7 +109,10 @@ impl Sockets {
         let mut byte = [0; 16];
         match self.launcher.read(&mut byte) {
             Ok(0) => true,
-            Ok(_) => false,
+            Ok(read) => {
+                self.is_to_leave |= byte[..read].contains(&LEAVE);
+                false
+            }
             Err(e) => !matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
         }
     }
@@ -248,6 +253,10 @@ impl Transport for Sockets {
 
     fn generation(&self) -> u32 {
         self.roster.generation
+    }
+
+    fn is_to_leave(&mut self) -> bool {
+        std::mem::take(&mut self.is_to_leave)
     }
 
     fn machines(&self) -> &[String] {
