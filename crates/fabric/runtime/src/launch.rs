@@ -70,10 +70,8 @@ impl Launch {
         let mut command = self.command(rank, host, session)?;
         // a process of this host by which its user finds the launcher
         command.env(REQUESTS, &session.requests).env(SECRET, secret.to_hex());
-        if self.is_local() {
-            if rank > 0 {
-                command.stdin(Stdio::null());
-            }
+        if self.is_local() && rank > 0 {
+            command.stdin(Stdio::null());
         }
         let parent = nix::unistd::getpid();
         // SAFETY: between fork and exec only system calls are made: no memory is allocated, no lock is taken.
@@ -144,7 +142,7 @@ impl Launch {
             requests: requests.address.clone(),
             restart: restart.map(Path::to_owned),
         };
-        let start = |rank, _: &Listener| self.start((rank, hosts.borrow().of(rank)), &session, &secret);
+        let start = |rank| self.start((rank, hosts.borrow().of(rank)), &session, &secret);
         let is_fixed = (!can_resize).then(|| {
             "a job that is resized goes on from a checkpoint on disk: start it with COLONY_CHECKPOINT=memory:disk=FOLDER"
                 .to_owned()

@@ -53,10 +53,12 @@ enum Watched {
     Again,
 }
 
+/// Starts one rank, or all of them by Slurm.
+pub(crate) type Start<'a> = &'a dyn Fn(u32) -> Result<Child, LaunchError>;
+
 /// A job that runs.
 pub(crate) struct Job<'a> {
-    /// Starts one rank, or all of them by Slurm.
-    start: &'a dyn Fn(u32, &Listener) -> Result<Child, LaunchError>,
+    start: Start<'a>,
     hosts: &'a RefCell<Hosts>,
     listener: Listener,
     ranks: Ranks,
@@ -83,7 +85,7 @@ const WAITING: &str = "waiting for a rank";
 impl<'a> Job<'a> {
     /// Starts the processes of a job.
     pub(crate) fn start(
-        (start, hosts): (&'a dyn Fn(u32, &Listener) -> Result<Child, LaunchError>, &'a RefCell<Hosts>),
+        (start, hosts): (Start<'a>, &'a RefCell<Hosts>),
         (listener, connections, requests): (Listener, Connections, Requests),
         (processes, size): (u32, u32),
         (restarts, is_remote, is_fixed): (u32, bool, Option<String>),
@@ -108,7 +110,7 @@ impl<'a> Job<'a> {
             died,
         };
         for rank in 0..processes {
-            let child = start(rank, &job.listener)?;
+            let child = start(rank)?;
             job.ranks.0.push(child);
         }
         Ok(job)
@@ -298,7 +300,7 @@ impl<'a> Job<'a> {
             let place = new.map(|host| format!(" on {host}")).unwrap_or_default();
             report_line!("warning: {death}; restart {} of {}{place}", self.restarted, self.restarts);
         }
-        let child = (self.start)(death.rank, &self.listener)?;
+        let child = (self.start)(death.rank)?;
         if let Some(place) = self.ranks.0.get_mut(death.rank as usize) {
             *place = child;
         }
