@@ -8,6 +8,7 @@ pub mod choose;
 pub mod clock;
 pub mod cnk;
 pub mod doctor;
+pub mod health;
 pub mod injection;
 mod keeper;
 pub mod lb;

@@ -45,10 +45,20 @@ pub fn write_atomically<E: From<io::Error>>(
 /// # Errors
 /// The error of the file system.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     // readable for the owner only, as temporary files are
+    replace_with_mode(path, bytes, 0o600)
+}
+
+/// The same, with the permissions `mode`, whatever the umask is.
+///
+/// # Errors
+/// The error of the file system.
+pub fn replace_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let mut file = NamedTempFile::new_in(folder)?;
     file.write_all(bytes)?;
+    file.as_file().set_permissions(std::fs::Permissions::from_mode(mode))?;
     file.persist(path).map(drop).map_err(|e| e.error)
 }
 
@@ -126,6 +136,18 @@ mod tests {
         assert!(failed.is_err());
         assert_eq!(std::fs::read(&path).expect("there"), b"old");
         check_writable(&path).expect("writable");
+        assert_eq!(std::fs::read_dir(dir.path()).expect("there").count(), 1);
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_has_the_mode_asked_for() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().expect("temp dir");
+        let path = dir.path().join("x");
+        for mode in [0o644, 0o600] {
+            replace_with_mode(&path, b"text", mode).expect("writable");
+            assert_eq!(std::fs::metadata(&path).expect("there").permissions().mode() & 0o777, mode);
+        }
         assert_eq!(std::fs::read_dir(dir.path()).expect("there").count(), 1);
     }
 

@@ -3,13 +3,14 @@
 //!
 //! Everything that asks the kernel about this machine, or puts a task somewhere on it, goes through
 //! here: [CPUs](cpu), [scheduling classes](class), [tasks](task), [privileges](privilege), [descriptors](descriptor), the
-//! [`record`] of the node's state that every result carries, and [files](mod@file) that appear
-//! whole or not at all.
+//! [`record`] of the node's state that every result carries, [files](mod@file) that appear
+//! whole or not at all, and the node's [health file](health).
 
 pub mod class;
 pub mod cpu;
 pub mod descriptor;
 pub mod file;
+pub mod health;
 pub mod interrupts;
 pub mod privilege;
 pub mod record;

@@ -66,6 +66,7 @@ mod class;
 mod core;
 mod element;
 mod handle;
+mod health;
 mod index;
 mod job;
 pub mod launch;

@@ -3,6 +3,7 @@
 
 use std::process::ExitCode;
 
+use crate::health;
 use crate::launch::{LOST, transport_from_environment};
 use crate::object::Context;
 use crate::options::Options;
@@ -14,7 +15,8 @@ use crate::transport::TransportError;
 
 /// Runs a program on the processes that a launcher has started (see [`transport_from_environment`]), or on this one
 /// alone. `begin` is called on PE 0. Errors are printed once, on the rank where they happened. `SIGUSR1` evacuates the PEs
-/// of the process that gets it ([`Context::evacuate`]), `SIGUSR2` readmits them.
+/// of the process that gets it ([`Context::evacuate`]), `SIGUSR2` readmits them. A warning in the host's health file
+/// (`/run/colony-health/health.json`, or `$COLONY_HEALTH`) evacuates them until it ends.
 ///
 /// ```no_run
 /// use colony_runtime::{Options, Program};
@@ -52,6 +54,7 @@ pub fn main_with(
             return ExitCode::from(2);
         }
     };
+    health::watch(&*transport);
     let report = |text: &str| report_line!("error: {text}");
     match run_and_report(program, options, transport, begin, report) {
         Ok(outcome) => {

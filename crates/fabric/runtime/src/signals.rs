@@ -1,18 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Signals by which an administrator evacuates (`SIGUSR1`) or readmits (`SIGUSR2`) the PEs of a process.
+//! Requests to evacuate or readmit the PEs of a process: by an administrator's signals (`SIGUSR1`, `SIGUSR2`), and by
+//! [warnings](crate::health) about the host.
+//!
+//! All are values of one atomic, so that a PE looks at one word. A warning never replaces an administrator's evacuation,
+//! and its end undoes only the evacuation that it has caused.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use signal_hook::consts::{SIGUSR1, SIGUSR2};
 
 static LAST: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
+/// The reason of the last warning.
+static REASON: Mutex<String> = Mutex::new(String::new());
 
-/// What the last signal requests.
+/// The administrator's requests.
+const EVACUATE: usize = 1;
+const READMIT: usize = 2;
+/// A warning, and its end.
+const WARNED: usize = 3;
+const HEALTHY: usize = 4;
+
+/// What the last request is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// No signal has arrived.
+    /// There was no request.
     #[default]
     Nothing,
     Evacuate,
@@ -20,12 +33,12 @@ pub(crate) enum Asked {
 }
 
 impl Asked {
-    /// The request of the last signal.
+    /// The last request.
     #[inline]
     pub(crate) fn now() -> Self {
         match LAST.get().map_or(0, |last| last.load(Ordering::Relaxed)) {
             0 => Self::Nothing,
-            1 => Self::Evacuate,
+            EVACUATE | WARNED => Self::Evacuate,
             _ => Self::Readmit,
         }
     }
@@ -34,8 +47,75 @@ impl Asked {
 /// Handles the two signals from now on, for the life of the process.
 pub(crate) fn listen() -> io::Result<()> {
     let last = LAST.get_or_init(Arc::default);
-    for (signal, value) in [(SIGUSR1, 1), (SIGUSR2, 2)] {
+    for (signal, value) in [(SIGUSR1, EVACUATE), (SIGUSR2, READMIT)] {
         signal_hook::flag::register_usize(signal, Arc::clone(last), value)?;
     }
     Ok(())
+}
+
+/// Evacuates the PEs because of a warning. Returns `false` if an administrator has evacuated them before.
+pub(crate) fn warn(reason: &str) -> bool {
+    reason.clone_into(&mut REASON.lock().unwrap_or_else(PoisonError::into_inner));
+    begin(LAST.get_or_init(Arc::default))
+}
+
+/// Readmits the PEs at the end of a warning. Returns `false` if an administrator's request has replaced it.
+pub(crate) fn end_warning() -> bool {
+    end(LAST.get_or_init(Arc::default))
+}
+
+fn begin(last: &AtomicUsize) -> bool {
+    last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |now| (now != EVACUATE).then_some(WARNED)).is_ok()
+}
+
+fn end(last: &AtomicUsize) -> bool {
+    last.compare_exchange(WARNED, HEALTHY, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+}
+
+/// The reason of the warning by which the PEs are evacuated. `None` if they are not, or by an administrator.
+pub(crate) fn reason() -> Option<String> {
+    let is_warned = LAST.get().is_some_and(|last| last.load(Ordering::Relaxed) == WARNED);
+    is_warned.then(|| REASON.lock().unwrap_or_else(PoisonError::into_inner).clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The last request after these, one after another.
+    fn after(requests: &[usize]) -> usize {
+        let last = AtomicUsize::new(0);
+        for &request in requests {
+            match request {
+                WARNED => {
+                    begin(&last);
+                }
+                HEALTHY => {
+                    end(&last);
+                }
+                signal => last.store(signal, Ordering::Relaxed),
+            }
+        }
+        last.into_inner()
+    }
+
+    #[test]
+    fn the_end_of_a_warning_undoes_only_its_own_evacuation() {
+        for (requests, expected) in [
+            (&[WARNED][..], WARNED),
+            (&[WARNED, HEALTHY], HEALTHY),
+            (&[WARNED, HEALTHY, WARNED], WARNED),
+            // a file that has always been healthy asks for nothing
+            (&[HEALTHY], 0),
+            // an administrator's evacuation stays, before and after a warning and within it
+            (&[EVACUATE, WARNED, HEALTHY], EVACUATE),
+            (&[WARNED, EVACUATE, HEALTHY], EVACUATE),
+            (&[EVACUATE, WARNED, HEALTHY, READMIT], READMIT),
+            // an administrator's readmission holds until the next warning
+            (&[WARNED, READMIT, HEALTHY], READMIT),
+            (&[WARNED, READMIT, HEALTHY, WARNED], WARNED),
+        ] {
+            assert_eq!(after(requests), expected, "{requests:?}");
+        }
+    }
 }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::{Access, AccessNames, UnknownName};
 use crate::clock::ClockRules;
+use crate::health::{HealthRules, HealthRulesError};
 use crate::metrics::address::{MetricsError, MetricsNames, Place};
 use crate::setting::{Setting, SettingError};
 
@@ -45,6 +46,8 @@ pub struct Config {
     pub access: AccessNames,
     /// The place where monitors read the metrics.
     pub metrics: MetricsNames,
+    /// The signs of a failure that the daemon watches.
+    pub health: HealthRules,
 }
 
 impl Default for Config {
@@ -60,6 +63,7 @@ impl Default for Config {
             clock: ClockRules::default(),
             access: AccessNames::default(),
             metrics: MetricsNames::default(),
+            health: HealthRules::default(),
         }
     }
 }
@@ -85,6 +89,8 @@ pub struct Checked {
     pub access: Access,
     /// The place where monitors read the metrics; `None` if nowhere.
     pub metrics: Option<Place>,
+    /// The signs of a failure that the daemon watches.
+    pub health: HealthRules,
 }
 
 impl Checked {
@@ -138,6 +144,9 @@ pub enum ConfigError {
     /// The metrics cannot be served at that place.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
+    /// The health of the node cannot be watched so.
+    #[error(transparent)]
+    Health(#[from] HealthRulesError),
     /// The scheduler in the kernel cannot work with these settings.
     #[error("[sched_ext] {0}")]
     SchedExt(ExtError),
@@ -186,6 +195,7 @@ impl Config {
         let options = self.sched_ext.clone();
         let ext = ExtConfig { windows: setting.windows(), cpus: cpus.clone(), entry: None, options };
         ext.check().map_err(ConfigError::SchedExt)?;
+        self.health.check()?;
         Ok(Checked {
             mount: self.mount.clone(),
             setting,
@@ -196,6 +206,7 @@ impl Config {
             clock: self.clock,
             access: Access::resolve(&self.access)?,
             metrics: self.metrics.resolve(&self.mount)?,
+            health: self.health.clone(),
         })
     }
 }
@@ -245,6 +256,8 @@ mod tests {
             ("[metrics]\nlisten = \"9464\"\n", ["line 2", "127.0.0.1:9464"]),
             ("backend = \"ext\"\n", ["line 1", "sched_ext"]),
             ("[sched_ext]\nexempt = [\"*\"]\n", ["line 2", "mmfsd"]),
+            ("[health]\nslurm_period = \"5\"\n", ["line 2", "unit"]),
+            ("[health]\nedac = true\n", ["line 2", "corrected_errors_per_hour"]),
             ("period = [", ["line 1", ""]),
         ] {
             let error = Config::parse(text).expect_err(text).to_string();
@@ -272,6 +285,13 @@ mod tests {
                     ..base.clone()
                 },
                 "inside the file tree",
+            ),
+            (
+                Config {
+                    health: HealthRules { scontrol: Some("scontrol".into()), ..HealthRules::default() },
+                    ..base.clone()
+                },
+                "/usr/bin/scontrol",
             ),
             (
                 Config {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The guard: a process that undoes the changes of the daemon when the daemon ends, however it ends. It unmounts the tree,
-//! gives the job's tasks the CPUs back that they had, and removes the socket of the metrics.
+//! gives the job's tasks the CPUs back that they had, and removes the socket of the metrics and the health file.
 //!
 //! A FUSE mount stays in place when its daemon dies, and every program that looks at it gets `Transport endpoint is not
 //! connected`. The guard waits on a socket whose other end only the daemon has: `kill -9`
@@ -24,6 +24,7 @@ use colony_sched::undo::mount::{remove_directory, wait_for_death};
 use colony_sched::undo::{DAEMON, NodeChanges, SocketFile, UndoFile, arm};
 use serde::{Deserialize, Serialize};
 
+use crate::health::HealthFile;
 use crate::mount::{self, Place};
 use crate::privileges;
 
@@ -214,6 +215,8 @@ fn guard(path: &Path, remove: bool) -> ExitCode {
     let mut recorded = NodeChanges::default();
     let orderly = listen(line, &mut recorded);
     recorded.undo_at_once();
+    // nobody keeps it up to date any more
+    HealthFile::beside(path).remove();
     let gone = if orderly { mount::detach_path(path).is_ok() } else { wait_for_death(path, DYING) };
     if remove {
         remove_directory(path);

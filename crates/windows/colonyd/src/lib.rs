@@ -14,8 +14,8 @@
 //! ```
 //!
 //! [`config`] and [`limits`](colony_sched::limits) say what may be, [`access`] who may, [`setting`] keeps the windows possible,
-//! [`clock`] judges how well they agree with other nodes', [`metrics`] shows monitors what they come to, and
-//! [`serve`] runs it all, from mount to unmount.
+//! [`clock`] judges how well they agree with other nodes', [`metrics`] shows monitors what they come to, [`health`] warns
+//! programs that the node may fail, and [`serve`] runs it all, from mount to unmount.
 
 pub mod access;
 pub mod clock;
@@ -23,6 +23,7 @@ pub mod config;
 mod event;
 mod files;
 mod guard;
+pub mod health;
 pub mod metrics;
 mod mount;
 mod notify;

@@ -21,6 +21,7 @@ use crate::clock::EVERY;
 use crate::config::Checked;
 use crate::event::Event;
 use crate::guard::Guard;
+use crate::health::{self, HealthFile};
 use crate::metrics::{self, ListenError, Listening};
 use crate::mount::{MountError, Place};
 use crate::notify::notify;
@@ -114,6 +115,9 @@ pub fn serve(config: &Checked) -> Result<(), DaemonError> {
             metrics::answer(listener, move || service.metrics())
                 .map_err(system("starting to answer monitors"))?;
         }
+        // ends, and removes its file, when nothing else is to be served
+        let _watching = health::start(&config.health, HealthFile::beside(&config.mount))
+            .map_err(system("watching the health of the node"))?;
         service.rejoin();
         announce(config, &place);
         wait(&service, &told)

@@ -4,12 +4,15 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use colony_runtime::ranks::{self, Request};
-use colony_view::table;
+use colony_node::health::{HealthError, HealthReport, path_from_environment};
+use colony_runtime::ranks::{self, Rank, Request};
+use colony_time::clock::Clock;
+use colony_view::{health, table};
+use serde::Serialize;
 
 use crate::exit::wrong;
 
-/// List the ranks of running programs of objects, evacuate them, or change their number
+/// List the ranks of running programs of objects, evacuate them, or change their number; show the health of this host
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -23,11 +26,22 @@ enum Action {
     Readmit(Readmit),
     Grow(Grow),
     Shrink(Shrink),
+    Health(Health),
 }
 
 /// List the ranks that run on this host
 #[derive(clap::Args)]
 struct Ranks {
+    /// Print JSON for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// Show the health file of this host, whose warnings evacuate the ranks here
+///
+/// colonyd writes the file, /run/colony-health/health.json. COLONY_HEALTH names another one.
+#[derive(clap::Args)]
+struct Health {
     /// Print JSON for programs
     #[arg(long)]
     json: bool,
@@ -104,6 +118,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Action::Readmit(Readmit { target }) => send(Request::Readmit, &target)?,
         Action::Grow(Grow { change }) => resize(&change, 1)?,
         Action::Shrink(Shrink { change }) => resize(&change, -1)?,
+        Action::Health(Health { json }) => show_health(json)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -133,8 +148,19 @@ fn resize(change: &Change, sign: i64) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A rank, and the health of its host.
+#[derive(Serialize)]
+struct Listed {
+    #[serde(flatten)]
+    rank: Rank,
+    host: &'static str,
+}
+
 fn list(json: bool) -> anyhow::Result<()> {
-    let ranks = ranks::ranks();
+    // a file that cannot be used is `colony runtime health`'s to report
+    let report = path_from_environment().and_then(|path| HealthReport::read(&path).ok());
+    let host = health::state(report.as_ref());
+    let ranks: Vec<Listed> = ranks::ranks().into_iter().map(|rank| Listed { rank, host }).collect();
     if json {
         writeln!(std::io::stdout(), "{}", serde_json::to_string_pretty(&ranks)?)?;
         return Ok(());
@@ -143,11 +169,28 @@ fn list(json: bool) -> anyhow::Result<()> {
         writeln!(std::io::stdout(), "no rank of a job runs on this host")?;
         return Ok(());
     }
-    let mut rows = table::numbers(&["job", "rank", "process", "program"], 0);
-    for rank in ranks {
-        let row = [rank.launcher.to_string(), rank.rank.to_string(), rank.pid.to_string(), rank.program];
-        rows.add_row(row);
+    let mut rows = table::numbers(&["job", "rank", "process", "program", "host"], 0);
+    for Listed { rank, host } in ranks {
+        let [launcher, pid] = [rank.launcher, rank.pid].map(|pid| pid.to_string());
+        rows.add_row([launcher, rank.rank.to_string(), pid, rank.program, host.to_owned()]);
     }
     writeln!(std::io::stdout(), "{}", table::trimmed(&rows))?;
+    Ok(())
+}
+
+fn show_health(json: bool) -> anyhow::Result<()> {
+    let path = path_from_environment()
+        .ok_or_else(|| wrong("COLONY_HEALTH is none, so that no file has the health of this host"))?;
+    let report = HealthReport::read(&path).map_err(|error| match &error {
+        HealthError::Read { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+            anyhow::anyhow!("{error}; is colonyd running?")
+        }
+        _ => error.into(),
+    })?;
+    if json {
+        writeln!(std::io::stdout(), "{}", serde_json::to_string_pretty(&report)?)?;
+    } else {
+        write!(std::io::stdout(), "{}", health::health(&path, &report, Clock::Realtime.now_ns()))?;
+    }
     Ok(())
 }

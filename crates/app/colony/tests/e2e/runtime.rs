@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `colony runtime`: ranks listed, requests refused. The runtime's own tests evacuate ranks.
+//! `colony runtime`: ranks listed, requests refused, the health of the host. The runtime's own tests evacuate ranks.
 
 use std::process::{Command, Output};
 
-use crate::common::{error, fails, program};
+use crate::common::{colony, error, fails, is_plain, program};
 
 /// Runs a line of shell as the only rank of a job.
 fn as_rank(line: &str) -> Output {
@@ -51,4 +51,35 @@ fn a_job_that_does_not_run_is_not_resized() {
         fails(&["runtime", action, "2", "--job", "1"], 2, why);
         fails(&["runtime", action, "0"], 2, "0 is not in 1..");
     }
+}
+
+#[test]
+fn the_health_of_the_host_is_shown_and_listed_with_its_ranks() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("health.json");
+    let run = |args: &[&str]| colony().args(args).env("COLONY_HEALTH", &file).output().expect("runs");
+    let failed = |part: &str| {
+        let out = run(&["runtime", "health"]);
+        assert_eq!(out.status.code(), Some(1), "{}", error(&out));
+        assert!(error(&out).contains(part) && error(&out).contains("health.json"), "{}", error(&out));
+    };
+    failed("is colonyd running?");
+    std::fs::write(&file, "{}").expect("room");
+    failed("is no health file");
+    let reason = r#"{"source": "edac", "text": "mc0 fails", "since_unix_ns": 0}"#;
+    let text = format!(r#"{{"schema": "colony.health/1", "state": "warning", "reasons": [{reason}]}}"#);
+    std::fs::write(&file, text).expect("room");
+    let shown = String::from_utf8(run(&["runtime", "health"]).stdout).expect("text");
+    is_plain(&shown);
+    assert!(shown.starts_with("this node may fail (") && shown.contains("edac: mc0 fails, for "), "{shown}");
+    let json = run(&["runtime", "health", "--json"]).stdout;
+    let json: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
+    assert_eq!((&json["state"], &json["reasons"][0]["source"]), (&"warning".into(), &"edac".into()));
+    for (value, expected) in [(file.to_str().expect("text"), "warning"), ("none", "not watched")] {
+        let line = format!("COLONY_HEALTH={value} \"$COLONY\" runtime ranks --json");
+        let ranks: serde_json::Value = serde_json::from_slice(&as_rank(&line).stdout).expect("JSON");
+        assert_eq!(ranks[0]["host"], expected, "{ranks}");
+    }
+    let out = colony().args(["runtime", "health"]).env("COLONY_HEALTH", "none").output().expect("runs");
+    assert_eq!(out.status.code(), Some(2), "{}", error(&out));
 }

@@ -11,7 +11,7 @@ use crate::logging::determinants::Determinant;
 use crate::parcel::{Parcel, System};
 use crate::report::report_line;
 use crate::shape::Shape;
-use crate::signals::Asked;
+use crate::signals::{self, Asked};
 
 /// What a PE knows about evacuated PEs.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ pub(crate) struct Evacuation {
     pub(crate) is_due: bool,
     /// When the evacuation of this PE began, and how many objects have left since. Empty once all have left.
     leaving: Option<(Instant, u64)>,
-    /// The evacuation was requested by a signal: the PE prints a line when it is empty.
+    /// The evacuation was requested by a signal or a warning: the PE prints a line when it is empty.
     reports: bool,
     /// At PE 0: signals that have arrived during a checkpoint.
     deferred: Vec<(u32, bool)>,
@@ -154,11 +154,12 @@ impl Core {
         }
     }
 
-    /// Tells the administrator who sent the signal that the PE is empty.
+    /// Tells the administrator that the PE is empty, and the reason if a warning has evacuated it.
     fn report_evacuation(&mut self, since: Instant, left: u64) {
         if std::mem::take(&mut self.evacuation.reports) {
             let ms = since.elapsed().as_secs_f64() * 1e3;
-            report_line!("PE {} evacuated: {left} objects migrated in {ms:.1} ms", self.pe());
+            let reason = signals::reason().map(|reason| format!(" ({reason})")).unwrap_or_default();
+            report_line!("PE {} evacuated: {left} objects migrated in {ms:.1} ms{reason}", self.pe());
         }
     }
 }

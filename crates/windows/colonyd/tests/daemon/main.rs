@@ -9,6 +9,7 @@ mod chrony;
 mod clock;
 mod command;
 mod files;
+mod health;
 mod job;
 mod life;
 mod metrics;
