@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A program whose ranks kill or stop themselves at chosen points, for tests of recovery: `mortal [ROUNDS]`. The folder
 //! `$MORTAL` has a file for each death: `PHASE-RANK` with the number of times that the rank passes the point before. The
-//! rank that removes the file dies. With `MORTAL_TIMER`, a timer is set all the time; with `MORTAL_COUNTS`,
-//! each rank prints how many entry methods it ran; with `MORTAL_CLOCK`, messages carry the time, to which nobody looks; with `MORTAL_GATE`, each rank waits for a file before it
-//! joins the job. Prints a checksum that neither deaths
-//! nor the number of PEs change.
+//! rank that removes the file dies. Prints a checksum that neither deaths nor the number of PEs change. Variables:
+//! - `MORTAL_TIMER`: a timer is set all the time.
+//! - `MORTAL_CLOCK`: messages carry the time, to which nobody looks.
+//! - `MORTAL_GATE`: each rank waits for a file in this folder before it joins the job.
+//! - `MORTAL_COUNTS`: each rank prints how many entry methods it ran to standard error.
+//! - `MORTAL_REPORT`: rank 0 prints the bytes of each checkpoint to standard error, and those that were sent.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use colony_runtime::{
-    BalanceOptions, Context, Counts, Entry, Main, Object, Op, Options, Outcome, Program, Reduced,
+    Array, BalanceOptions, CheckpointReport, Context, Counts, Element, Entry, Main, Object, Op, Options,
+    Outcome, Program, Reduced, Tracked,
 };
 use colony_time::clock::Clock;
 use nix::sys::signal::{Signal, raise};
@@ -76,7 +79,27 @@ struct Node {
     waits: bool,
     point: Point,
     state: Vec<u64>,
+    shelves: Array<Shelf>,
 }
+
+/// An object of each node that does not migrate. Most of it changes in one round of three, so checkpoints between share it.
+#[derive(Serialize, Deserialize)]
+struct Shelf {
+    rounds: u64,
+    books: Tracked<Vec<u64>>,
+}
+
+/// To a shelf, in each round: adds a book or none.
+#[derive(Serialize, Deserialize)]
+struct Put(Option<u64>);
+
+/// To a shelf: asks for its checksum, for a node.
+#[derive(Serialize, Deserialize)]
+struct Count(Element<Node>);
+
+/// The checksum of a node's shelf.
+#[derive(Serialize, Deserialize)]
+struct Books(u64);
 
 #[derive(Serialize, Deserialize)]
 struct Start;
@@ -84,6 +107,10 @@ struct Start;
 /// A value, and the time or 0.
 #[derive(Serialize, Deserialize)]
 struct Value(u64, i64);
+
+fn checksum(begin: u64, words: &[u64]) -> u64 {
+    words.iter().fold(begin, |sum, word| sum.rotate_left(5) ^ word)
+}
 
 impl Node {
     fn go_on(&mut self, cx: &mut Context<'_, Self>) {
@@ -112,25 +139,61 @@ impl Node {
 
 impl Object for Node {
     type Index = i64;
-    type Init = u32;
+    type Init = (u32, Array<Shelf>);
 
-    fn new(rounds: u32, cx: &mut Context<'_, Self>) -> Self {
+    fn new((rounds, shelves): Self::Init, cx: &mut Context<'_, Self>) -> Self {
         let value = cx.index() as u64;
-        let state = vec![value; 1000];
-        Self { rounds, round: 0, step: 0, value, arrived: Vec::new(), waits: true, point: Point, state }
+        let (state, arrived) = (vec![value; 1000], Vec::new());
+        Self { rounds, round: 0, step: 0, value, arrived, waits: true, point: Point, state, shelves }
     }
 
     fn resume(&mut self, cx: &mut Context<'_, Self>) {
         pass("resume");
         self.round += 1;
+        let shelf = self.shelves.at(cx.index());
+        let has_book = (u64::from(self.round) + cx.index() as u64).is_multiple_of(3);
+        cx.send(shelf, Put(has_book.then_some(self.value)));
         if self.round == self.rounds {
-            let sum = self.state.iter().fold(self.value, |sum, word| sum.rotate_left(5) ^ word);
-            let to = cx.reply_to(cx.array().at(0));
-            return cx.contribute([sum.cast_signed(), 1], Op::Sum, to);
+            return cx.send(shelf, Count(cx.this()));
         }
         self.waits = false;
         self.send(cx);
         self.go_on(cx);
+    }
+}
+
+impl Object for Shelf {
+    type Index = i64;
+    type Init = ();
+    const BALANCED: bool = false;
+
+    fn new((): (), cx: &mut Context<'_, Self>) -> Self {
+        // 10 bytes each
+        Self { rounds: 0, books: vec![u64::MAX - cx.index() as u64; 1000].into() }
+    }
+}
+
+impl Entry<Put> for Shelf {
+    fn call(&mut self, Put(book): Put, _: &mut Context<'_, Self>) {
+        self.rounds += 1;
+        if let Some(book) = book {
+            let place = book as usize % self.books.len();
+            self.books[place] ^= book;
+        }
+    }
+}
+
+impl Entry<Count> for Shelf {
+    fn call(&mut self, Count(node): Count, cx: &mut Context<'_, Self>) {
+        cx.send(node, Books(checksum(self.rounds, &self.books)));
+    }
+}
+
+impl Entry<Books> for Node {
+    fn call(&mut self, Books(books): Books, cx: &mut Context<'_, Self>) {
+        let sum = checksum(self.value ^ books, &self.state);
+        let to = cx.reply_to(cx.array().at(0));
+        cx.contribute([sum.cast_signed(), 1], Op::Sum, to);
     }
 }
 
@@ -175,20 +238,30 @@ fn main() -> ExitCode {
     let threads = std::env::var("THREADS").ok().and_then(|word| word.parse().ok()).unwrap_or(1);
     let balance = BalanceOptions::strategy("rotate").ok();
     let options = Options { threads, balance, ..Options::default() };
-    let program = Program::new().class::<Node>(|c| c.entry::<Start>().entry::<Value>().entry::<Reduced>());
+    let program = Program::new()
+        .class::<Node>(|c| c.entry::<Start>().entry::<Value>().entry::<Books>().entry::<Reduced>())
+        .class::<Shelf>(|c| c.entry::<Put>().entry::<Count>());
     let begin = move |cx: &mut Context<'_, Main>| {
-        let nodes = cx.create_array::<Node>(&[NODES as u32], rounds);
+        let shelves = cx.create_array::<Shelf>(&[NODES as u32], ());
+        let nodes = cx.create_array::<Node>(&[NODES as u32], (rounds, shelves));
         cx.broadcast(nodes, Start);
     };
-    colony_runtime::main_with(program, &options, begin, |outcome: &Outcome| {
-        if std::env::var_os("MORTAL_COUNTS").is_some() {
-            let rank = std::env::var("COLONY_JOB_RANK").unwrap_or_default();
-            for Counts { executed, repeated, .. } in &outcome.counts {
-                // one write, so that lines of several ranks stay whole
-                let line = format!("rank {rank} ran {executed}, {repeated} again\n");
-                eprint!("{line}");
-            }
+    colony_runtime::main_with(program, &options, begin, end)
+}
+
+fn end(outcome: &Outcome) {
+    if std::env::var_os("MORTAL_COUNTS").is_some() {
+        let rank = std::env::var("COLONY_JOB_RANK").unwrap_or_default();
+        for Counts { executed, repeated, .. } in &outcome.counts {
+            // one write, so that lines of several ranks stay whole
+            let line = format!("rank {rank} ran {executed}, {repeated} again\n");
+            eprint!("{line}");
         }
-        pass("end");
-    })
+    }
+    pass("end");
+    if std::env::var_os("MORTAL_REPORT").is_some() {
+        for CheckpointReport { bytes, sent, .. } in &outcome.checkpoints {
+            eprintln!("checkpoint: {bytes} {sent}");
+        }
+    }
 }

@@ -98,6 +98,7 @@ mod starter;
 mod sync;
 mod task;
 mod track;
+mod tracked;
 pub mod transport;
 
 pub use crate::core::{CheckpointReport, Counts, Quiet, Reduced};
@@ -118,3 +119,4 @@ pub use run::{Main, Outcome, RunError, run_and_report, run_on};
 pub use section::{Section, SectionKey};
 pub use shape::{Map, Shape};
 pub use track::TimelineOptions;
+pub use tracked::Tracked;

@@ -20,6 +20,7 @@ use crate::section::{Section, SectionKey};
 use crate::shape::{Map, Shape};
 
 /// A class of objects that are elements of arrays. The runtime moves an object to another process by its `serde` form.
+/// Checkpoints do so too, but for [`Tracked`](crate::Tracked) fields that have not changed.
 pub trait Object: Serialize + DeserializeOwned + Send + 'static {
     /// The index of an element.
     type Index: ArrayIndex;

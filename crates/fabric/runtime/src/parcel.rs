@@ -7,6 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::address::{Address, ArrayId};
 use crate::checkpoint::options::Period;
+use crate::checkpoint::outline::Outline;
 use crate::checkpoint::store::Name;
 use crate::class::AnyObject;
 use crate::index::Index;
@@ -103,8 +104,9 @@ pub(crate) struct Loads {
 /// The progress of a PE's image.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) enum Saved {
-    /// The PE has its own copy of so many bytes. `can_write`: it has written the one before to the second level, as files of this run.
-    Own { bytes: u64, can_write: bool },
+    /// The PE has its own copy of so many bytes, of which so many are sent to the buddy. `can_write`: it has written the
+    /// one before to the second level, as files of this run.
+    Own { bytes: u64, sent: u64, can_write: bool },
     /// The buddy has the second copy.
     Second,
 }
@@ -180,6 +182,8 @@ pub(crate) enum System {
     Away { pe: u32, away: bool },
     /// Makes the image of the PE in a checkpoint, at the end of a round of load balancing. Messages are logged from then on.
     Capture { number: u64, round: u64, logs: bool },
+    /// An image whose parts follow, to the buddy.
+    Outline { name: Name, outline: Outline },
     /// The buddy has taken some parts, and asks for as many more.
     PartsTaken { name: Name },
     /// A PE has begun to send its image, or its buddy has all of it: for PE 0.
@@ -265,11 +269,9 @@ pub(crate) const REPEATED: u8 = 7;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part<'a> {
     pub(crate) name: Name,
-    /// The part's place in the image.
+    /// The part's place among the bytes that are sent.
     pub(crate) at: u64,
-    /// Bytes of the image.
-    pub(crate) length: u64,
-    /// The checksum of the image up to the end of this part.
+    /// The checksum of the piece that the part belongs to, up to the end of the part.
     pub(crate) checksum: u32,
     pub(crate) bytes: &'a [u8],
 }
@@ -281,21 +283,14 @@ struct RawPart {
     number: U64,
     pe: U32,
     at: U64,
-    length: U64,
     checksum: U32,
 }
 
 impl Part<'_> {
     /// Appends the part to a frame, for a PE of the process that it goes to.
     pub(crate) fn encode(&self, local: u16, into: &mut Vec<u8>) -> Result<(), Malformed> {
-        let Self { name: (number, pe), at, length, checksum, bytes } = *self;
-        let part = RawPart {
-            number: number.into(),
-            pe: pe.into(),
-            at: at.into(),
-            length: length.into(),
-            checksum: checksum.into(),
-        };
+        let Self { name: (number, pe), at, checksum, bytes } = *self;
+        let part = RawPart { number: number.into(), pe: pe.into(), at: at.into(), checksum: checksum.into() };
         let size = size_of::<RawPart>() + bytes.len();
         let size = u32::try_from(size).map_err(|_| Malformed::new("a part of an image", "is too long"))?;
         let head = RawParcel { length: size.into(), local: local.into(), kind: PART };
@@ -313,7 +308,6 @@ impl Part<'_> {
         Ok(Part {
             name: (head.number.get(), head.pe.get()),
             at: head.at.get(),
-            length: head.length.get(),
             checksum: head.checksum.get(),
             bytes,
         })
@@ -488,9 +482,9 @@ mod tests {
     proptest! {
         #[test]
         fn a_part_of_an_image_is_decoded_as_it_was_encoded(
-            name: Name, at: u64, length: u64, checksum: u32, bytes in prop::collection::vec(any::<u8>(), 0..50),
+            name: Name, at: u64, checksum: u32, bytes in prop::collection::vec(any::<u8>(), 0..50),
         ) {
-            let part = Part { name, at, length, checksum, bytes: &bytes };
+            let part = Part { name, at, checksum, bytes: &bytes };
             let mut frame = vec![];
             part.encode(3, &mut frame).expect("short");
             part.encode(4, &mut frame).expect("short");

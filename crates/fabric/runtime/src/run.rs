@@ -449,7 +449,7 @@ impl Process {
         let mut core = match survivor {
             Some(mut core) => {
                 core.port.remote = Remote::Own(transport);
-                core.checkpoints.set_buddy(self.buddy(self.rank));
+                core.checkpoints.go_on_with(self.buddy(self.rank));
                 core
             }
             None => {

@@ -179,6 +179,31 @@ fn a_log_that_is_too_long_is_dropped_and_all_ranks_go_back() {
     assert!(!text(&output.stderr).contains(GO_ON));
 }
 
+/// Bytes of each checkpoint since the last recovery, and those that were sent.
+fn checkpoints(output: &Output) -> Vec<[u64; 2]> {
+    let number = |word: &str| word.parse().expect("a number");
+    let pair = |line: String| {
+        let mut words = line.split_whitespace().skip(1).map(number);
+        [words.next().expect("bytes"), words.next().expect("sent")]
+    };
+    lines(output, "checkpoint: ").into_iter().map(pair).collect()
+}
+
+#[test]
+fn what_has_not_changed_is_not_sent_again_until_a_rank_dies() {
+    let expected = undisturbed();
+    // most of the bytes are those of shelves, of which one in three changes
+    let is_less = |[bytes, sent]: [u64; 2]| sent * 2 < bytes;
+    for deaths in [&[][..], &[("entry", 1, 30)], &[("resume", 2, 12), ("unpack", 2, 1)]] {
+        let output = Mortal::new(deaths).with("MORTAL_REPORT", "1").run();
+        assert_eq!(text(&output.stdout), expected);
+        let all = checkpoints(&output);
+        assert!(all.len() > 2, "{deaths:?}: {}", text(&output.stderr));
+        assert_eq!(all[0][0], all[0][1], "the first one, and that after a recovery, are whole");
+        assert!(all[1..].iter().all(|one| is_less(*one)), "{deaths:?}: {all:?}");
+    }
+}
+
 #[test]
 fn several_deaths_also_during_a_recovery_are_survived() {
     let expected = undisturbed();

@@ -64,6 +64,24 @@ fn the_table_has_a_row_for_each_size_and_is_kept_as_json() {
 }
 
 #[test]
+fn only_objects_that_have_changed_are_sent() {
+    let sent = |changed: &str| {
+        let sizes = ["--bytes", "400kB", "--objects", "10", "--repeat", "2"];
+        let result = json(&[&["bench", "checkpoint", "--json", "--changed", changed], &sizes[..]].concat());
+        let run = &result["runs"][0];
+        [&run["sent_bytes"], &run["image_bytes"]].map(|bytes| bytes.as_u64().expect("bytes"))
+    };
+    let all = sent("10");
+    assert_eq!(all[0], all[1]);
+    for changed in [0, 1, 4] {
+        let [some, image] = sent(&changed.to_string());
+        // beside the states, of 40 kB each on 2 PEs, the head of each image is sent
+        assert!((80_000 * changed..80_000 * changed + 40_000).contains(&some), "{changed}: {some}");
+        assert_eq!(image, all[1]);
+    }
+}
+
+#[test]
 fn a_faster_network_makes_the_simulated_checkpoint_shorter() {
     let total = |more: &[&str]| number(&small(more), "/runs/1/simulated/1/total_s");
     let slow = total(&["--link", "1MB"]);
@@ -79,6 +97,7 @@ fn wrong_use_says_what_is_possible_and_starts_nothing() {
     wrong(&["-n", "many"], "many");
     wrong(&["--threads", "0"], "--threads is 0");
     wrong(&["--objects", "0"], "--objects is 0");
+    wrong(&["--changed", "9"], "--changed is 9; choose 0 to 8");
     wrong(&["--repeat", "0"], "--repeat is 0; choose 1 to 1000");
     wrong(&["--bytes", "0"], "the state of a PE in bytes is 0");
     wrong(&["--bytes", "80kb"], "80kB");

@@ -29,6 +29,9 @@ pub struct CheckpointOptions {
     /// Objects of each PE, which share its state
     #[arg(long, default_value_t = 8, value_name = "N")]
     objects: u32,
+    /// Objects of each PE that change between two checkpoints: only these are sent to the buddy [default: all]
+    #[arg(long, value_name = "N")]
+    changed: Option<u32>,
     /// Checkpoints of each size, of which the shortest times count [default: a gigabyte of images, 10 to 300]
     #[arg(long, value_name = "N")]
     repeat: Option<u32>,
@@ -56,6 +59,7 @@ impl CheckpointOptions {
             processes: self.processes,
             threads: self.threads,
             objects: self.objects,
+            changed: self.changed,
             repeat: self.repeat,
             network: Network {
                 message_s: self.message / 1e6,
@@ -102,5 +106,12 @@ mod tests {
         assert_eq!(params(&["--total", "3", "-n", "2"]).bytes, [2]);
         assert_eq!(params(&["--bytes", "1kB,2KiB"]).bytes, [1000, 2048]);
         assert!(Cli::try_parse_from(["x", "--total", "1MB", "--bytes", "1kB"]).is_err());
+    }
+
+    #[test]
+    fn all_objects_change_unless_their_number_is_given() {
+        assert_eq!((params(&[]).changed, params(&[]).setup(100).changed), (None, 8));
+        let params = params(&["--objects", "10", "--changed", "1"]);
+        assert_eq!((params.changed, params.setup(100).changed), (Some(1), 1));
     }
 }

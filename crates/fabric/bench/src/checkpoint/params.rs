@@ -40,6 +40,8 @@ pub struct Params {
     pub threads: u32,
     /// Objects of each PE, which share its bytes.
     pub objects: u32,
+    /// Objects of each PE that change between two checkpoints. Without a number, all.
+    pub changed: Option<u32>,
     /// Checkpoints of each size that count. One more comes before them. Without a number, as many as make a gigabyte of
     /// images: 10 to 300.
     pub repeat: Option<u32>,
@@ -72,6 +74,7 @@ impl Params {
         within("-n", self.processes.into(), 2, MOST_PROCESSES)?;
         within("--threads", self.threads.into(), 1, MOST_THREADS)?;
         within("--objects", self.objects.into(), 1, MOST_OBJECTS)?;
+        within("--changed", self.changed.unwrap_or(0).into(), 0, self.objects.into())?;
         within("--repeat", self.repeat.unwrap_or(1).into(), 1, MOST_REPEATS)?;
         if self.bytes.is_empty() {
             return Err(CheckpointError::Params(
@@ -128,6 +131,7 @@ impl Params {
             pes: self.processes * self.threads,
             objects: self.objects,
             bytes,
+            changed: self.changed.unwrap_or(self.objects),
             rounds: self.repeats(bytes) + 1,
         }
     }
@@ -155,6 +159,7 @@ pub(super) mod tests {
             processes: 2,
             threads: 1,
             objects: 3,
+            changed: None,
             repeat: Some(2),
             network: Network::default(),
         }
@@ -174,6 +179,7 @@ pub(super) mod tests {
         wrong(|p| p.processes = 65, "-n is 65");
         wrong(|p| p.threads = 0, "--threads is 0");
         wrong(|p| p.objects = 0, "--objects is 0; choose 1 to 4096");
+        wrong(|p| p.changed = Some(4), "--changed is 4; choose 0 to 3");
         wrong(|p| p.repeat = Some(0), "--repeat is 0; choose 1 to 1000");
         wrong(|p| p.bytes.clear(), "there is no size");
         wrong(|p| p.bytes = vec![80_000, 0], "the state of a PE in bytes is 0");

@@ -85,6 +85,7 @@ fn end(outcome: &Outcome, (setup, rank): (&Setup, u32), floor: &Descriptors, fil
         Ok(floors) => {
             let checkpoints = outcome.checkpoints.iter().map(|report| Checkpoint {
                 bytes: report.bytes,
+                sent: report.sent,
                 quiet_s: report.quiet_s,
                 copy_s: report.copy_s,
             });

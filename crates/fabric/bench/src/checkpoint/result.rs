@@ -37,6 +37,8 @@ pub struct Run {
     pub bytes: u64,
     /// Bytes of the images of all PEs, once.
     pub image_bytes: u64,
+    /// Bytes of them that were sent to buddies.
+    pub sent_bytes: u64,
     /// From the end of a round to quiescence.
     pub quiet: Spread,
     /// From quiescence until all second copies are there.
@@ -102,12 +104,17 @@ impl Run {
         let copy = Spread::of(checkpoints.iter().map(|c| c.copy_s).collect())?;
         let floor = Spread::of(floors.iter().map(|f| f.total_s).collect())?;
         let shortest = floors.iter().min_by(|a, b| a.total_s.total_cmp(&b.total_s))?;
+        let last = checkpoints.last()?;
+        // the transfer takes as long as the bytes that are sent
+        let share = params.changed.map_or(1.0, |_| last.sent as f64 / last.bytes.max(1) as f64);
         let exchange_s = shortest.total_s - shortest.memcpy_s;
-        let local_s = (copy.least_s - exchange_s).max(shortest.memcpy_s);
+        let local_s = (copy.least_s - exchange_s * share).max(shortest.memcpy_s * share);
+        let sent = (bytes as f64 * share) as u64;
         let network = &params.network;
         Some(Self {
             bytes,
-            image_bytes: checkpoints.last()?.bytes,
+            image_bytes: last.bytes,
+            sent_bytes: last.sent,
             ratio: copy.least_s / floor.least_s,
             quiet,
             copy,
@@ -117,7 +124,7 @@ impl Run {
                 .map(|(&processors, seconds)| Published { processors, seconds })
                 .collect(),
             local_s,
-            simulated: PROCESSORS.iter().map(|&pes| network.simulate(pes, bytes, local_s)).collect(),
+            simulated: PROCESSORS.iter().map(|&pes| network.simulate(pes, sent, local_s)).collect(),
         })
     }
 }
@@ -129,17 +136,21 @@ mod tests {
 
     #[test]
     fn the_first_checkpoint_and_the_first_floor_do_not_count() {
-        let checkpoint = |copy_s| Checkpoint { bytes: 2000, quiet_s: copy_s / 8.0, copy_s };
+        let checkpoint = |copy_s| Checkpoint { bytes: 2000, sent: 900, quiet_s: copy_s / 8.0, copy_s };
         let floor = |total_s| Floor { memcpy_s: total_s / 4.0, total_s };
         let checkpoints = [0.5, 8.0, 6.0, 16.0].map(checkpoint);
         let floors = [1.0, 4.0, 8.0].map(floor);
         let run = Run::of(&small(), 80_000, &checkpoints, &floors).expect("a run");
         assert_eq!((run.copy.least_s, run.copy.median_s, run.quiet.least_s), (6.0, 8.0, 0.75));
         assert_eq!((run.floor.least_s, run.floor.median_s, run.floor_memcpy_s), (4.0, 6.0, 1.0));
-        assert_eq!((run.ratio, run.local_s, run.image_bytes), (1.5, 3.0, 2000));
+        assert_eq!((run.ratio, run.local_s), (1.5, 3.0));
+        assert_eq!((run.image_bytes, run.sent_bytes), (2000, 900));
         assert_eq!(run.published[1].seconds, Some(0.377_770_4));
         assert_eq!(run.simulated.iter().map(|s| s.pes).collect::<Vec<_>>(), PROCESSORS);
         assert!(run.simulated.iter().all(|s| s.total_s > run.local_s));
+        let params = Params { changed: Some(1), ..small() };
+        let some = Run::of(&params, 80_000, &checkpoints, &floors).expect("a run");
+        assert!((some.local_s - (6.0 - 3.0 * 0.45)).abs() < 1e-9, "{}", some.local_s);
         assert_eq!(Run::of(&small(), 80_000, &checkpoints[..1], &floors), None);
         assert_eq!(Run::of(&small(), 80_000, &checkpoints, &[]), None);
     }

@@ -13,7 +13,11 @@ impl fmt::Display for CheckpointBench {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let p = &self.params;
         let (processes, pes) = (p.processes, p.pes());
-        writeln!(f, "{pes} PEs in {processes} processes, {} objects each", p.objects)?;
+        write!(f, "{pes} PEs in {processes} processes, {} objects each", p.objects)?;
+        match p.changed {
+            Some(changed) => writeln!(f, ", of which {changed} change")?,
+            None => writeln!(f)?,
+        }
         writeln!(f, "{:11}{:>16} {:>30}{:>20}", "", "Table 1, s", "measured here, ms", "simulated, s")?;
         write!(f, "{:11}{:>8}{:>8} ", "bytes a PE", "8192", "20480")?;
         writeln!(f, "{:>8}{:>8}{:>8}{:>6}{:>10}{:>10}", "quiet", "copy", "floor", "ratio", "8192", "20480")?;
@@ -40,6 +44,12 @@ fn notes(f: &mut fmt::Formatter<'_>, bench: &CheckpointBench) -> fmt::Result {
         "\nTable 1: published times on Blue Gene/L; measured: the least of each; copy:\n\
          until all PEs have both copies; floor: one memcpy, and an exchange by sockets"
     )?;
+    if bench.params.changed.is_some() {
+        for run in &bench.runs {
+            let [sent, all] = [run.sent_bytes, run.image_bytes].map(show);
+            writeln!(f, "{} a PE: {sent} of {all} are sent to buddies", show(run.bytes))?;
+        }
+    }
     match bench.cpus {
         Some(cpus) if u64::from(cpus) < bench.params.pes() => {
             writeln!(f, "{} PEs take turns on {cpus} CPU(s)", bench.params.pes())
@@ -66,7 +76,8 @@ mod tests {
     use super::*;
 
     fn bench(factor: f64) -> CheckpointBench {
-        let checkpoint = Checkpoint { bytes: 160_100, quiet_s: 1e-4 * factor, copy_s: 0.0125 * factor };
+        let checkpoint =
+            Checkpoint { bytes: 160_100, sent: 20_100, quiet_s: 1e-4 * factor, copy_s: 0.0125 * factor };
         let floor = Floor { memcpy_s: 0.002 * factor, total_s: 0.010 * factor };
         let params = small();
         let run = |bytes| Run::of(&params, bytes, &[checkpoint; 3], &[floor; 3]).expect("a run");
@@ -89,6 +100,16 @@ mod tests {
                 assert!(columns <= 80 && !line.ends_with(' '), "{columns} columns: {line}");
             }
         }
+    }
+
+    #[test]
+    fn bytes_that_are_sent_are_named_if_only_some_objects_change() {
+        let mut bench = bench(1.0);
+        assert!(!bench.to_string().contains("sent"), "{bench}");
+        bench.params.changed = Some(1);
+        let text = bench.to_string();
+        assert!(text.contains(", 3 objects each, of which 1 change\n"), "{text}");
+        assert!(text.contains("\n80 kB a PE: 20.1 kB of 160.1 kB are sent to buddies\n"), "{text}");
     }
 
     #[test]

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 pub(super) struct Checkpoint {
     /// Bytes of all images, once.
     pub(super) bytes: u64,
+    /// Bytes of them that were sent.
+    pub(super) sent: u64,
     pub(super) quiet_s: f64,
     pub(super) copy_s: f64,
 }
@@ -39,7 +41,7 @@ mod tests {
     fn lines_that_were_cut_are_left_out() {
         let mut file = tempfile::tempfile().expect("a file");
         let told = Told::Ended {
-            checkpoints: vec![Checkpoint { bytes: 7, quiet_s: 0.5, copy_s: 0.25 }],
+            checkpoints: vec![Checkpoint { bytes: 7, sent: 7, quiet_s: 0.5, copy_s: 0.25 }],
             floors: vec![Floor { memcpy_s: 0.5, total_s: 1.5 }],
         };
         assert!(tell(&mut file, &told));

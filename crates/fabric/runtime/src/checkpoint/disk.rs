@@ -89,9 +89,8 @@ impl Folder {
         fs::create_dir_all(&folder).map_err(system(&folder))?;
         let part = folder.join(format!("{pe}.part"));
         let build = crate::build::id();
-        let head =
-            Head { build, run, number, pe, pes, length: image.bytes.len() as u64, checksum: image.checksum };
-        let written = write_file(&part, &head, &image.bytes).and_then(|()| fs::rename(&part, &path));
+        let head = Head { build, run, number, pe, pes, length: image.length(), checksum: image.checksum() };
+        let written = write_file(&part, &head, image).and_then(|()| fs::rename(&part, &path));
         written.map_err(|source| {
             let _ = fs::remove_file(&part);
             DiskError::System { path, source }
@@ -185,13 +184,13 @@ impl Complete {
     }
 }
 
-fn write_file(path: &Path, head: &Head, bytes: &[u8]) -> io::Result<()> {
+fn write_file(path: &Path, head: &Head, image: &Image) -> io::Result<()> {
     let head = postcard::to_allocvec(head).map_err(io::Error::other)?;
     let mut file = File::create(path)?;
     file.write_all(MAGIC)?;
     file.write_all(&(head.len() as u32).to_le_bytes())?;
     file.write_all(&head)?;
-    file.write_all(bytes)?;
+    image.pieces().iter().try_for_each(|piece| file.write_all(&piece.bytes))?;
     file.sync_all()
 }
 
@@ -240,7 +239,7 @@ mod tests {
         }
         let third = Complete { folder: folder.0.clone(), number: 3, pes: 2 };
         assert_eq!(folder.newest().expect("readable"), Some(third.clone()));
-        assert_eq!(third.read(1).expect("whole"), *image(3).bytes);
+        assert_eq!(third.read(1).expect("whole"), *image(3).bytes());
         folder.clean(12, 2);
         assert_eq!(folder.newest().expect("readable"), Some(third.clone()), "the new one is not complete");
         folder.write((12, 0), 2, 7, &image(12)).expect("room");

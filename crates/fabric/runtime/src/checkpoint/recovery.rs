@@ -230,8 +230,8 @@ impl Agreement<'_> {
         for transfer in plan.transfers.iter().filter(|transfer| transfer.from == rank) {
             let name = (plan.number, transfer.pe);
             let Some(image) = self.store.get(name) else { continue };
-            let (length, checksum) = (image.bytes.len() as u64, image.checksum);
-            for part in image.bytes.chunks(CHUNK) {
+            let (length, checksum) = (image.length(), image.checksum());
+            for part in image.chunks(CHUNK) {
                 let bytes = Bulk(part.to_vec());
                 self.send(transfer.to, &Note::Part { name, length, checksum, bytes })?;
             }
@@ -281,7 +281,7 @@ impl Agreement<'_> {
                 if image.len() as u64 >= length
                     && let Some((bytes, _, checksum)) = self.parts.remove(&name)
                 {
-                    self.store.put(name, Image { bytes: bytes.into(), checksum });
+                    self.store.put(name, Image::with_checksum(bytes, checksum));
                 }
             }
             Note::Log(note) => self.logs.take(from, note),
@@ -346,7 +346,7 @@ mod tests {
             let own = pe as usize / 2;
             for rank in [own, LAYOUT.buddies[own] as usize] {
                 let copy = stores[rank].get((number, pe)).expect("a copy");
-                assert!(copy.is_intact() && *copy.bytes == image(number, pe), "rank {rank}, PE {pe}");
+                assert!(copy.is_intact() && *copy.bytes() == image(number, pe), "rank {rank}, PE {pe}");
             }
         }
     }
@@ -368,8 +368,8 @@ mod tests {
             let pe = rank as u32 * 2;
             let mut broken = image(1, pe);
             broken[77] ^= 4;
-            let checksum = Image::new(image(1, pe)).checksum;
-            stores[rank].put((1, pe), Image { bytes: broken.into(), checksum });
+            let checksum = crc32fast::hash(&image(1, pe));
+            stores[rank].put((1, pe), Image::with_checksum(broken, checksum));
             assert_eq!(agree_all(&stores), FIRST);
             assert_whole(&stores, 1);
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The images that a process keeps: of its own PEs, and of the PEs whose buddy it is.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, TryReserveError};
 use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,23 +15,79 @@ const LARGE: usize = 2 << 20;
 /// A PE's image in a checkpoint, by the checkpoint's number and the PE.
 pub(crate) type Name = (u64, u32);
 
-/// One image with its checksum.
-#[derive(Clone, Debug)]
-pub(crate) struct Image {
-    pub(crate) bytes: Arc<Vec<u8>>,
+/// Some bytes of an image, with their checksum.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    pub(crate) bytes: Vec<u8>,
     pub(crate) checksum: u32,
 }
 
-impl Image {
-    /// An image whose bytes are right.
-    pub(crate) fn new(bytes: Vec<u8>) -> Self {
-        let checksum = crc32fast::hash(&bytes);
-        Self { bytes: Arc::new(bytes), checksum }
-    }
-
+impl Piece {
     /// Returns `true` if the bytes are those of which the checksum was made.
     pub(crate) fn is_intact(&self) -> bool {
         crc32fast::hash(&self.bytes) == self.checksum
+    }
+}
+
+/// One image with its checksums. Images of successive checkpoints share the pieces that have not changed.
+#[derive(Clone, Debug)]
+pub(crate) struct Image(Arc<[Arc<Piece>]>);
+
+impl Image {
+    /// An image whose bytes are right.
+    #[cfg(test)]
+    pub(crate) fn new(bytes: Vec<u8>) -> Self {
+        let checksum = crc32fast::hash(&bytes);
+        Self::with_checksum(bytes, checksum)
+    }
+
+    /// An image in one piece.
+    pub(crate) fn with_checksum(bytes: Vec<u8>, checksum: u32) -> Self {
+        Self::of(vec![Arc::new(Piece { bytes, checksum })])
+    }
+
+    /// An image of these pieces, one after another.
+    pub(crate) fn of(pieces: Vec<Arc<Piece>>) -> Self {
+        Self(pieces.into())
+    }
+
+    pub(crate) fn pieces(&self) -> &[Arc<Piece>] {
+        &self.0
+    }
+
+    pub(crate) fn length(&self) -> u64 {
+        self.0.iter().map(|piece| piece.bytes.len() as u64).sum()
+    }
+
+    /// The checksum of all bytes, from those of the pieces.
+    pub(crate) fn checksum(&self) -> u32 {
+        let mut all = crc32fast::Hasher::new();
+        for piece in self.pieces() {
+            all.combine(&crc32fast::Hasher::new_with_initial_len(piece.checksum, piece.bytes.len() as u64));
+        }
+        all.finalize()
+    }
+
+    /// Returns `true` if the bytes are those of which the checksums were made.
+    pub(crate) fn is_intact(&self) -> bool {
+        self.0.iter().all(|piece| piece.is_intact())
+    }
+
+    /// All bytes, at most so many at once.
+    pub(crate) fn chunks(&self, most: usize) -> impl Iterator<Item = &[u8]> {
+        self.0.iter().flat_map(move |piece| piece.bytes.chunks(most))
+    }
+
+    /// All bytes. An image of several pieces is copied.
+    pub(crate) fn bytes(&self) -> Cow<'_, [u8]> {
+        match self.pieces() {
+            [piece] => Cow::Borrowed(&piece.bytes),
+            pieces => {
+                let mut bytes = Vec::with_capacity(pieces.iter().map(|piece| piece.bytes.len()).sum());
+                pieces.iter().for_each(|piece| bytes.extend_from_slice(&piece.bytes));
+                Cow::Owned(bytes)
+            }
+        }
     }
 }
 
@@ -101,7 +158,7 @@ impl Store {
     /// Bytes of all images.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> u64 {
-        self.images().values().map(|image| image.bytes.len() as u64).sum()
+        self.images().values().map(|image| image.length()).sum()
     }
 }
 
@@ -117,7 +174,21 @@ mod tests {
         for bit in (0..8000).step_by(13) {
             let mut bytes = bytes.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);
-            assert!(!Image { bytes: Arc::new(bytes), ..image }.is_intact(), "bit {bit}");
+            assert!(!Image::with_checksum(bytes, image.checksum()).is_intact(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn the_checksum_of_all_bytes_does_not_depend_on_the_pieces() {
+        let bytes: Vec<u8> = (0..1000u32).map(|i| (i * 7) as u8).collect();
+        for size in [1, 7, 500, 1000] {
+            let piece =
+                |bytes: &[u8]| Arc::new(Piece { bytes: bytes.to_vec(), checksum: crc32fast::hash(bytes) });
+            let image = Image::of(bytes.chunks(size).map(piece).collect());
+            assert_eq!(image.checksum(), crc32fast::hash(&bytes), "pieces of {size} bytes");
+            assert_eq!((image.bytes().into_owned(), image.length()), (bytes.clone(), 1000));
+            assert!(image.chunks(300).all(|chunk| chunk.len() <= 300));
+            assert_eq!(image.chunks(300).flatten().count(), 1000);
         }
     }
 

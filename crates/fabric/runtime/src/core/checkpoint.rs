@@ -16,20 +16,16 @@ use rustc_hash::FxHashMap;
 
 use super::Core;
 use crate::checkpoint::disk::{DiskError, Folder};
+use crate::checkpoint::draft::{Draft, History};
+use crate::checkpoint::fields::{NoMemory, Packed};
 use crate::checkpoint::options::{CheckpointOptions, Period};
-use crate::checkpoint::store::{self, Image, Name, Store};
+use crate::checkpoint::pieces::{Assembly, Sending};
+use crate::checkpoint::store::{Image, Name, Store};
 use crate::job::ranks::RESIZED;
-use crate::parcel::{Parcel, Part, Saved, System};
+use crate::parcel::{Saved, System};
 use crate::quiescence::{Verdict, Wave};
 use crate::report::report_line;
 use crate::track::draw;
-
-/// Bytes of an image in one part. Its copies on the way, in frames and sockets, stay in the cache.
-const PART: usize = 192 << 10;
-/// Parts that may be under way.
-const WINDOW: u64 = 8;
-/// Parts that a buddy takes before it asks for as many more.
-const STEP: u64 = 2;
 
 /// One checkpoint, for reports.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,6 +36,8 @@ pub struct CheckpointReport {
     pub round: u64,
     /// Bytes of the images of all PEs, once.
     pub bytes: u64,
+    /// Bytes of them that were sent to buddies: all but [`Tracked`](crate::Tracked) fields that have not changed.
+    pub sent: u64,
     /// Seconds from the end of the round to quiescence.
     pub quiet_s: f64,
     /// Seconds from quiescence to the commit.
@@ -55,31 +53,17 @@ struct Underway {
     /// Copies that are there.
     copies: u32,
     bytes: u64,
+    sent: u64,
     /// All PEs can write their images to the second level.
     to_disk: bool,
-}
-
-/// An image that is sent to the buddy.
-struct Sending {
-    name: Name,
-    bytes: Vec<u8>,
-    at: usize,
-    checksum: crc32fast::Hasher,
-}
-
-/// An image that arrives.
-struct Receiving {
-    bytes: Vec<u8>,
-    parts: u64,
-    checksum: crc32fast::Hasher,
 }
 
 /// The state of checkpoints on one PE.
 pub(crate) struct Checkpoints {
     period: Option<Period>,
-    store: Store,
+    pub(super) store: Store,
     /// The PE that keeps this PE's second copy, if copies are kept in memory.
-    buddy: Option<u32>,
+    pub(super) buddy: Option<u32>,
     /// The second level.
     disk: Option<Folder>,
     /// Writes an image into the second level.
@@ -102,10 +86,12 @@ pub(crate) struct Checkpoints {
     pub(super) logs: bool,
     /// At PE 0: all processes end with the next checkpoint on disk.
     leaves: bool,
-    sending: Option<Sending>,
-    receiving: FxHashMap<Name, Receiving>,
-    /// Bytes of this PE's last image.
-    length: usize,
+    /// What this PE's next image can refer to.
+    history: History,
+    pub(super) sending: Option<Sending>,
+    pub(super) receiving: FxHashMap<Name, Assembly>,
+    /// Bytes of the last piece of this PE's last image.
+    rest: usize,
     has_warned: bool,
     has_warned_of_log: bool,
     pub(crate) reports: Vec<CheckpointReport>,
@@ -130,9 +116,10 @@ impl Checkpoints {
             is_needed: false,
             leaves: false,
             logs: options.is_some_and(|options| options.log.is_some()),
+            history: History::default(),
             sending: None,
             receiving: FxHashMap::default(),
-            length: 0,
+            rest: 0,
             has_warned: false,
             has_warned_of_log: false,
             reports: Vec::new(),
@@ -150,9 +137,9 @@ impl Checkpoints {
         self.store.get((number, pe))
     }
 
-    /// The PE that keeps this PE's second copy has changed.
-    pub(crate) fn set_buddy(&mut self, buddy: Option<u32>) {
-        self.buddy = buddy;
+    /// Goes on after a death, with this buddy: a new process does not know what an image would refer to.
+    pub(crate) fn go_on_with(&mut self, buddy: Option<u32>) {
+        (self.buddy, self.history) = (buddy, History::default());
     }
 
     pub(crate) fn set_period(&mut self, period: Option<Period>) {
@@ -207,7 +194,7 @@ impl Checkpoints {
     }
 
     /// Returns `true` if there is a second level, and this PE's last image is on it.
-    fn can_write(&self) -> bool {
+    pub(super) fn can_write(&self) -> bool {
         self.disk.is_some() && self.writer.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
@@ -244,6 +231,23 @@ impl Checkpoints {
         if !std::mem::replace(&mut self.has_warned_of_log, true) {
             report_line!("warning: {why}");
         }
+    }
+
+    /// The number and the round of the checkpoint whose image is to be made now.
+    pub(super) fn take_due(&mut self) -> Option<(u64, u64)> {
+        self.due.take()
+    }
+
+    /// Begins the image of a PE.
+    pub(super) fn draft(&mut self, name: Name) -> Result<Draft, NoMemory> {
+        self.history.draft(name, &self.store, self.rest)
+    }
+
+    /// Ends it: its pieces, and the checkpoint that they refer to.
+    pub(super) fn finish_draft(&mut self, draft: Draft) -> (Vec<Packed>, Option<u64>) {
+        let (pieces, base) = draft.finish(&mut self.history);
+        self.rest = pieces.last().map_or(0, |rest| rest.bytes().len());
+        (pieces, base)
     }
 
     /// Prints why a checkpoint is not made, the first time.
@@ -294,120 +298,11 @@ impl Core {
             quiet: since.elapsed(),
             copies: 0,
             bytes: 0,
+            sent: 0,
             to_disk: true,
         });
         let logs = self.checkpoints.logs;
         self.post_to_all(|| System::Capture { number, round, logs });
-    }
-
-    /// Makes this PE's image if a checkpoint needs it, and begins to send it.
-    pub(crate) fn capture_if_due(&mut self) {
-        if let Some((number, round)) = self.checkpoints.due.take() {
-            self.capture(number, round);
-        }
-    }
-
-    fn capture(&mut self, number: u64, round: u64) {
-        let expected = self.checkpoints.length + (self.checkpoints.length >> 6);
-        let Ok(mut bytes) = store::memory(expected) else {
-            let why = format!("PE {} has no memory for its image of {expected} bytes", self.pe());
-            return self.post(0, Parcel::System(System::Refuse { number, why }));
-        };
-        if let Err(error) = self.write_image(number, round, &mut bytes) {
-            return self.fail_program(format!("a checkpoint: {error}"));
-        }
-        if bytes.capacity() - bytes.len() > bytes.len() >> 4 {
-            bytes.shrink_to_fit();
-        }
-        let length = bytes.len();
-        self.checkpoints.length = length;
-        let name = (number, self.pe());
-        if self.checkpoints.buddy.is_some() {
-            let checksum = crc32fast::Hasher::new();
-            self.checkpoints.sending = Some(Sending { name, bytes, at: 0, checksum });
-        } else {
-            self.checkpoints.store.put(name, Image::new(bytes));
-        }
-        let saved = Saved::Own { bytes: length as u64, can_write: self.checkpoints.can_write() };
-        self.post(0, Parcel::System(System::Saved { number, saved }));
-        for _ in 0..WINDOW {
-            self.send_part();
-        }
-    }
-
-    /// The buddy has taken some parts of an image.
-    pub(crate) fn parts_taken(&mut self, name: Name) {
-        if self.checkpoints.sending.as_ref().is_some_and(|sending| sending.name == name) {
-            (0..STEP).for_each(|_| self.send_part());
-        }
-    }
-
-    /// Sends the next part of this PE's image, if one is left.
-    fn send_part(&mut self) {
-        let Self { checkpoints, port, quiescence, .. } = self;
-        let (Some(buddy), Some(sending)) = (checkpoints.buddy, &mut checkpoints.sending) else { return };
-        let Sending { name, bytes, at, checksum } = sending;
-        let (begin, length) = (*at, bytes.len());
-        *at = (begin + PART).min(length);
-        let part = &bytes[begin..*at];
-        checksum.update(part);
-        let sum = checksum.clone().finalize();
-        let part = Part { name: *name, at: begin as u64, length: length as u64, checksum: sum, bytes: part };
-        let (rank, local) = (port.rank_of(buddy), (buddy % port.threads) as u16);
-        let encoded = part.encode(local, port.frame(rank));
-        quiescence.sent += 1;
-        // the own copy is there before the buddy can say that it has the other
-        if sending.at == length
-            && let Some(Sending { name, bytes, .. }) = checkpoints.sending.take()
-        {
-            checkpoints.store.put(name, Image { bytes: bytes.into(), checksum: sum });
-        }
-        let flushed = port.flush_if_long(rank);
-        if let Err(error) = encoded {
-            self.fail_program(error);
-        } else if let Err(error) = flushed {
-            // if the buddy has died, the job goes on from the checkpoint before
-            self.fail(error.into());
-        }
-    }
-
-    /// Takes a part of the image of a PE whose buddy this is. A part of an image that has been refused is dropped.
-    pub(crate) fn take_part(&mut self, part: Part<'_>) {
-        let Part { name, at, length, checksum, bytes: part } = part;
-        let (number, pe) = name;
-        if at == 0 {
-            let Some(bytes) = usize::try_from(length).ok().and_then(|length| store::memory(length).ok())
-            else {
-                return self.refuse_image(name, "there is no memory for it");
-            };
-            let checksum = crc32fast::Hasher::new();
-            self.checkpoints.receiving.insert(name, Receiving { bytes, parts: 0, checksum });
-        }
-        let Some(receiving) = self.checkpoints.receiving.get_mut(&name) else { return };
-        receiving.parts += 1;
-        receiving.checksum.update(part);
-        receiving.bytes.extend_from_slice(part);
-        let is_intact = receiving.checksum.clone().finalize() == checksum;
-        if !is_intact || receiving.bytes.len() as u64 > length {
-            return self.refuse_image(name, "it has changed on its way");
-        }
-        if (receiving.bytes.len() as u64) < length {
-            if receiving.parts.is_multiple_of(STEP) {
-                self.post(pe, Parcel::System(System::PartsTaken { name }));
-            }
-            return;
-        }
-        if let Some(Receiving { bytes, .. }) = self.checkpoints.receiving.remove(&name) {
-            self.checkpoints.store.put(name, Image { bytes: bytes.into(), checksum });
-            self.post(0, Parcel::System(System::Saved { number, saved: Saved::Second }));
-        }
-    }
-
-    fn refuse_image(&mut self, name: Name, why: &str) {
-        self.checkpoints.receiving.remove(&name);
-        let (number, pe) = name;
-        let why = format!("the second copy of PE {pe}: {why} (PE {})", self.pe());
-        self.post(0, Parcel::System(System::Refuse { number, why }));
     }
 
     /// At PE 0: a copy of an image is there. With the last one, the checkpoint is complete.
@@ -418,20 +313,22 @@ impl Core {
             return;
         };
         underway.copies += 1;
-        if let Saved::Own { bytes, can_write } = saved {
+        if let Saved::Own { bytes, sent, can_write } = saved {
             underway.bytes += bytes;
+            underway.sent += sent;
             underway.to_disk &= can_write;
         }
         if underway.copies < wanted {
             return;
         }
-        let Some(Underway { round, began, quiet, bytes, to_disk, .. }) = self.checkpoints.underway.take()
+        let Some(Underway { round, began, quiet, bytes, sent, to_disk, .. }) =
+            self.checkpoints.underway.take()
         else {
             return;
         };
         self.checkpoints.last = (Instant::now(), round + 1);
         let (quiet_s, copy_s) = (quiet.as_secs_f64(), began.elapsed().as_secs_f64());
-        self.checkpoints.reports.push(CheckpointReport { number, round, bytes, quiet_s, copy_s });
+        self.checkpoints.reports.push(CheckpointReport { number, round, bytes, sent, quiet_s, copy_s });
         let to_disk = to_disk.then_some(self.checkpoints.run);
         let leaves = self.checkpoints.leaves && to_disk.is_some();
         // the others first: what this PE sends once it has committed is of the next epoch
@@ -454,6 +351,7 @@ impl Core {
     /// leave, they do so once it is there.
     pub(crate) fn commit(&mut self, number: u64, round: u64, (to_disk, leaves): (Option<u64>, bool)) {
         self.checkpoints.store.keep_only(number);
+        self.checkpoints.history.commit(number);
         if let Some(run) = to_disk {
             let (pe, pes) = (self.pe(), self.pes());
             self.checkpoints.write((number, pe), pes, run);
@@ -477,6 +375,7 @@ impl Core {
         self.checkpoints.receiving.clear();
         self.checkpoints.store.drop_one(number);
         self.checkpoints.is_saving = false;
+        self.checkpoints.history.abandon();
         self.resume_all(round);
     }
 }

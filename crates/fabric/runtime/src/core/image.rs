@@ -2,7 +2,7 @@
 //! The image of a PE: its objects and all that the runtime keeps for them, when no message is under way.
 //!
 //! The packed states of the objects come first, then the [`Head`], then the head's length (8 bytes): so the states are
-//! packed without a copy, whatever their sizes.
+//! packed without a copy, whatever their sizes. Before the states are the fields that are pieces of their own.
 
 use std::collections::BTreeSet;
 
@@ -13,6 +13,9 @@ use super::{ArrayState, Core, Vacant};
 use crate::address::{Address, ArrayId};
 use crate::broadcasts::Broadcasts;
 use crate::checkpoint::disk::Complete;
+use crate::checkpoint::draft::{Added, Draft};
+use crate::checkpoint::fields::{NotPacked, with_fields};
+use crate::checkpoint::store::Name;
 use crate::element::Element;
 use crate::index::Index;
 use crate::ledger::Ledger;
@@ -65,8 +68,9 @@ struct ArrayHead {
 struct ElementHead {
     address: Address,
     epoch: u32,
-    /// Bytes of its packed state.
+    /// Bytes of its packed state, without fields that are pieces of their own, and bytes of these.
     bytes: u64,
+    fields: Vec<u64>,
     ledger: PackedLedger,
 }
 
@@ -74,23 +78,49 @@ fn wrong(reason: impl ToString) -> Malformed {
     Malformed::new("the image", reason)
 }
 
-/// The head of an image, and the states of its objects.
-fn split(bytes: &[u8]) -> Result<(Head, &[u8]), Malformed> {
+/// The fields of all objects, and their states without these.
+struct Packed<'a> {
+    fields: &'a [u8],
+    states: &'a [u8],
+}
+
+/// The head of an image, and its objects.
+fn split(bytes: &[u8]) -> Result<(Head, Packed<'_>), Malformed> {
     let (rest, length) = bytes.split_last_chunk::<LENGTH>().ok_or_else(|| wrong("has no end"))?;
     let length = usize::try_from(u64::from_le_bytes(*length)).ok();
     let split = length.and_then(|length| rest.len().checked_sub(length));
-    let (states, head) = rest.split_at(split.ok_or_else(|| wrong("is shorter than its head"))?);
-    Ok((unpack(head)?, states))
+    let (objects, head) = rest.split_at(split.ok_or_else(|| wrong("is shorter than its head"))?);
+    let head: Head = unpack(head)?;
+    let mut states = objects;
+    let fields = head.elements.iter().map(ElementHead::field_bytes).fold(0, u64::saturating_add);
+    let fields = take(&mut states, fields)?;
+    Ok((head, Packed { fields, states }))
+}
+
+/// Takes so many bytes off others.
+fn take<'a>(from: &mut &'a [u8], bytes: u64) -> Result<&'a [u8], Malformed> {
+    let split = usize::try_from(bytes).ok().and_then(|bytes| from.split_at_checked(bytes));
+    let (taken, rest) = split.ok_or_else(|| wrong("ends inside the state of an object"))?;
+    *from = rest;
+    Ok(taken)
 }
 
 impl ElementHead {
-    /// Takes the element's state off the states that are left.
-    fn state<'a>(&self, states: &mut &'a [u8]) -> Result<&'a [u8], Malformed> {
-        let bytes = usize::try_from(self.bytes).ok().and_then(|bytes| states.split_at_checked(bytes));
-        let (state, rest) = bytes.ok_or_else(|| wrong("ends inside the state of an object"))?;
-        *states = rest;
-        Ok(state)
+    fn field_bytes(&self) -> u64 {
+        self.fields.iter().copied().fold(0, u64::saturating_add)
     }
+
+    /// Takes the element's state off those that are left.
+    fn state<'a>(&self, left: &mut Packed<'a>) -> Result<Packed<'a>, Malformed> {
+        let fields = take(&mut left.fields, self.field_bytes())?;
+        Ok(Packed { fields, states: take(&mut left.states, self.bytes)? })
+    }
+}
+
+/// An image while it is packed: the states of all objects, which are in these slots.
+pub(super) struct States {
+    pub(super) draft: Draft,
+    objects: Vec<(u32, Added)>,
 }
 
 /// Takes a ledger out of its place, for as long as it is packed.
@@ -104,25 +134,42 @@ impl Core {
         pack_ledger(ledger, &|envelope, into| pack_payload(self.classes, &self.arrays, envelope, into))
     }
 
-    /// Appends the image of this PE to `into`, which is empty.
-    pub(crate) fn write_image(
+    /// Packs the states of all objects.
+    pub(super) fn pack_states(&mut self, name: Name) -> Result<States, NotPacked> {
+        let mut draft = self.checkpoints.draft(name)?;
+        let mut objects = Vec::new();
+        for (slot, element) in self.slots.iter() {
+            let added = draft.add(|into| match (&element.object, self.classes.get(element.class)) {
+                (Some(object), Some(info)) => (info.pack)(&**object, into),
+                _ => Ok(()),
+            });
+            let added = added.map_err(|error| match error {
+                NotPacked::Malformed(Malformed { what, reason }) => NotPacked::Malformed(Malformed::new(
+                    self.show(element.address),
+                    format!("{what} {reason}"),
+                )),
+                error => error,
+            });
+            objects.push((slot, added?));
+        }
+        Ok(States { draft, objects })
+    }
+
+    /// Appends what the runtime keeps for the objects.
+    pub(super) fn write_head(
         &mut self,
         number: u64,
         round: u64,
-        into: &mut Vec<u8>,
+        states: &mut States,
     ) -> Result<(), Malformed> {
-        let slots: Vec<u32> = self.slots.iter().map(|(slot, _)| slot).collect();
-        let mut elements = Vec::with_capacity(slots.len());
-        for &slot in &slots {
-            let before = into.len();
-            let Some(element) = self.slots.get_mut(slot) else { continue };
-            let (address, epoch, class) = (element.address, element.epoch, element.class);
-            if let (Some(object), Some(info)) = (&element.object, self.classes.get(class)) {
-                (info.pack)(&**object, into)?;
-            }
+        let mut elements = Vec::with_capacity(states.objects.len());
+        for (slot, added) in &states.objects {
+            let Some(element) = self.slots.get_mut(*slot) else { continue };
+            let (address, epoch) = (element.address, element.epoch);
             let ledger = taken(&mut element.ledger);
             let ledger = self.packed_ledger(ledger)?;
-            elements.push(ElementHead { address, epoch, bytes: (into.len() - before) as u64, ledger });
+            let Added { bytes, fields } = added.clone();
+            elements.push(ElementHead { address, epoch, bytes, fields, ledger });
         }
         let arrays = self.array_heads()?;
         let head = Head {
@@ -140,11 +187,12 @@ impl Core {
             away: self.evacuation.away.clone(),
             logs: self.checkpoints.logs,
         };
+        let into = states.draft.rest();
         let before = into.len();
         pack(&head, into)?;
         let length = (into.len() - before) as u64;
         into.extend_from_slice(&length.to_le_bytes());
-        self.put_ledgers_back(head, &slots);
+        self.put_ledgers_back(head, &states.objects);
         Ok(())
     }
 
@@ -175,8 +223,8 @@ impl Core {
     }
 
     /// Gives the ledgers back that an image was packed from.
-    fn put_ledgers_back(&mut self, head: Head, slots: &[u32]) {
-        for (element, &slot) in head.elements.into_iter().zip(slots) {
+    fn put_ledgers_back(&mut self, head: Head, objects: &[(u32, Added)]) {
+        for (element, &(slot, _)) in head.elements.into_iter().zip(objects) {
             if let Some(place) = self.slots.get_mut(slot) {
                 place.ledger = unpack_ledger(element.ledger);
             }
@@ -194,7 +242,7 @@ impl Core {
         let Some(image) = self.checkpoints.image(number, pe) else {
             return self.fail_program(format!("PE {pe} has no image in checkpoint {number}"));
         };
-        match self.read_image(&image.bytes) {
+        match self.read_image(&image.bytes()) {
             Ok(round) => self.go_on(number, round),
             Err(error) => self.fail_program(format!("the image of PE {pe} in checkpoint {number}: {error}")),
         }
@@ -358,8 +406,8 @@ impl Core {
         self.arrays.insert(id, state);
     }
 
-    fn restore_element(&mut self, head: ElementHead, state: &[u8]) -> Result<(), Malformed> {
-        let ElementHead { address, epoch, ledger, .. } = head;
+    fn restore_element(&mut self, head: ElementHead, state: Packed<'_>) -> Result<(), Malformed> {
+        let ElementHead { address, epoch, fields, ledger, .. } = head;
         let class = self.arrays.get(&address.array).map(|array| array.class);
         let class = class.ok_or_else(|| Malformed::new("the image", "has an element of an unknown array"))?;
         let unpack = self.classes.get(class).map(|info| info.unpack);
@@ -369,7 +417,7 @@ impl Core {
             address,
             class,
             epoch,
-            object: Some(unpack(state)?),
+            object: Some(with_fields(state.fields, &fields, || unpack(state.states))?),
             ledger: unpack_ledger(ledger),
             tasks: Vec::new(),
             leaving: None,

@@ -4,6 +4,7 @@
 mod arrays;
 mod balance;
 mod broadcast;
+mod capture;
 mod checkpoint;
 mod epoch;
 mod evacuate;

@@ -72,6 +72,7 @@ impl Core {
             System::Evacuate { away } => self.take_evacuate(away),
             System::Away { pe, away } => self.take_away(pe, away),
             System::Capture { number, round, logs } => self.checkpoints.capture_soon(number, round, logs),
+            System::Outline { name, outline } => self.take_outline(name, outline),
             System::PartsTaken { name } => self.parts_taken(name),
             System::Saved { number, saved } => self.take_saved(number, saved),
             System::Refuse { number, why } => self.abandon_checkpoint(number, &why),

@@ -7,6 +7,7 @@ mod checkpoint;
 mod evacuation;
 mod failures;
 mod groups;
+mod increments;
 mod lifetimes;
 mod migration;
 mod noise;

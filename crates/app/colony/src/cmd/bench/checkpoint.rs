@@ -16,6 +16,7 @@ use colony_view::progress::Progress;
 #[command(after_help = "Examples:
   colony bench checkpoint
   colony bench checkpoint -n 4 --total 147MB
+  colony bench checkpoint --total 147MB --objects 10 --changed 1
   colony bench checkpoint --bytes 80kB,20MB --repeat 10 --json")]
 pub(crate) struct Args {
     #[command(flatten)]
