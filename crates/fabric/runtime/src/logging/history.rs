@@ -19,7 +19,7 @@ pub(crate) struct Received {
 }
 
 /// All that the survivors know of a PE that runs again, by their ranks.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct History {
     /// Its determinants.
     pub(crate) determinants: Vec<Determinant>,
@@ -30,7 +30,7 @@ pub(crate) struct History {
 }
 
 /// The progress of a PE that runs again.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Repeat {
     /// The determinant whose turn it is, and parcels of it that have been taken.
     pub(super) next: usize,

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use super::checksum::Checksum;
 use super::determinants::{Determinant, Determinants};
 use super::history::{Received, Repeat};
 use super::sent::Sent;
@@ -37,7 +38,7 @@ pub(crate) struct Survivor {
 }
 
 /// The log of this PE as to one other PE.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Peer {
     sent: Sent,
     /// The mark of the epoch has been sent.
@@ -47,7 +48,7 @@ struct Peer {
     /// The epoch of what comes from it.
     epoch: u64,
     received: u64,
-    checksum: crc32fast::Hasher,
+    checksum: Checksum,
     /// Parcels of an epoch that this PE has not begun.
     later: Vec<u8>,
     /// Determinants of the other PE.
@@ -60,13 +61,13 @@ impl Peer {
         if self.epoch != epoch {
             return Received::default();
         }
-        let (checksum, determinants) = (self.checksum.clone().finalize(), self.held.len() as u64);
+        let (checksum, determinants) = (self.checksum.value(), self.held.len() as u64);
         Received { parcels: self.received, checksum, determinants }
     }
 }
 
 /// The log of one PE.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Log {
     /// The most bytes of parcels.
     limit: u64,
@@ -127,10 +128,16 @@ impl Log {
         (self.epoch > 0 && !std::mem::replace(&mut peer.is_marked, true)).then_some(self.epoch)
     }
 
+    /// For models of faults: the mark has not been sent.
+    #[cfg(test)]
+    pub(crate) fn unmark(&mut self, to: u32) {
+        self.peers[to as usize].is_marked = false;
+    }
+
     /// The mark of an epoch has arrived.
     pub(crate) fn take_mark(&mut self, from: u32, epoch: u64) {
         if let Some(peer) = self.peers.get_mut(from as usize) {
-            (peer.epoch, peer.received, peer.checksum) = (epoch, 0, crc32fast::Hasher::new());
+            (peer.epoch, peer.received, peer.checksum) = (epoch, 0, Checksum::default());
             peer.held.clear();
         }
     }
@@ -161,7 +168,7 @@ impl Log {
         if self.records {
             peer.received += 1;
             if parcel.kind == MESSAGE {
-                peer.checksum.update(parcel.bytes);
+                peer.checksum.add(parcel.bytes);
             }
             if self.repeat.is_none() {
                 self.own.push_parcel(self.pass, from);

@@ -11,6 +11,7 @@
 //! again what it ran before: the messages that it sends then have been received already and are dropped, those after the
 //! last determinant are new. All of this is one [`Log`](log::Log) a PE, which sends nothing itself.
 
+mod checksum;
 pub(crate) mod determinants;
 pub(crate) mod exchange;
 pub(crate) mod history;
