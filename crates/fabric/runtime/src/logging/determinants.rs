@@ -18,6 +18,22 @@ pub(crate) enum Determinant {
     Probe { pass: u64 },
     /// A decision that depended on time, packed.
     Value(Vec<u8>),
+    /// The PE has dropped its log, so nobody knows what comes after.
+    Dropped,
+}
+
+impl Determinant {
+    /// The pass in which the event was, if that is known.
+    pub(crate) fn pass(&self) -> Option<u64> {
+        match *self {
+            Self::Parcels { pass, .. }
+            | Self::Deferred { pass, .. }
+            | Self::Timer { pass, .. }
+            | Self::Signal { pass, .. }
+            | Self::Probe { pass } => Some(pass),
+            Self::Value(_) | Self::Dropped => None,
+        }
+    }
 }
 
 /// The determinants of a PE since its last checkpoint.
@@ -62,6 +78,11 @@ impl Determinants {
     pub(crate) fn give(&mut self, first: usize) -> &[Determinant] {
         self.given = self.list.len();
         self.list.get(first..).unwrap_or_default()
+    }
+
+    /// All of them, for a PE that is to hold them.
+    pub(crate) fn all(&self) -> &[Determinant] {
+        &self.list
     }
 
     pub(crate) fn clear(&mut self) {

@@ -27,6 +27,8 @@ pub(crate) struct History {
     pub(crate) parcels: Vec<u8>,
     /// What the survivor has from it.
     pub(crate) received: Received,
+    /// Determinants of the survivor, which the PE held for it.
+    pub(crate) held: Vec<Determinant>,
 }
 
 /// The progress of a PE that runs again.
@@ -68,11 +70,12 @@ impl Repeat {
     pub(super) fn next_parcel(&mut self, from: u32) -> Result<Vec<u8>, Diverged> {
         let missing = || Diverged(format!("a parcel of PE {from} is missing"));
         let place = from as usize;
-        let (history, at) = (self.histories.get(place).ok_or_else(missing)?, self.at[place]);
-        let bytes = &history.parcels[at..];
+        let history = self.histories.get(place).ok_or_else(missing)?;
+        let at = self.at.get_mut(place).ok_or_else(missing)?;
+        let bytes = history.parcels.get(*at..).unwrap_or_default();
         let (.., rest) = split(bytes).map_err(|_: Malformed| missing())?;
-        let length = bytes.len() - rest.len();
-        self.at[place] += length;
-        Ok(bytes[..length].to_vec())
+        let parcel = &bytes[..bytes.len() - rest.len()];
+        *at += parcel.len();
+        Ok(parcel.to_vec())
     }
 }

@@ -35,11 +35,13 @@ pub(crate) struct Survivor {
     pub(crate) is_ready: bool,
     /// PEs that ran again and may not have ended.
     pub(crate) unfinished: Vec<u32>,
+    /// PEs that have dropped their logs.
+    pub(crate) dropped: Vec<u32>,
 }
 
 /// The log of this PE as to one other PE.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Peer {
+pub(super) struct Peer {
     sent: Sent,
     /// The mark of the epoch has been sent.
     is_marked: bool,
@@ -52,7 +54,7 @@ struct Peer {
     /// Parcels of an epoch that this PE has not begun.
     later: Vec<u8>,
     /// Determinants of the other PE.
-    held: Vec<Determinant>,
+    pub(super) held: Vec<Determinant>,
 }
 
 impl Peer {
@@ -80,7 +82,7 @@ pub(crate) struct Log {
     /// Something has happened in it.
     pub(super) has_happened: bool,
     pub(super) own: Determinants,
-    peers: Vec<Peer>,
+    pub(super) peers: Vec<Peer>,
     bytes: u64,
     free: Vec<Vec<u8>>,
     /// A checkpoint has been requested because the log is long.
@@ -135,11 +137,16 @@ impl Log {
     }
 
     /// The mark of an epoch has arrived.
-    pub(crate) fn take_mark(&mut self, from: u32, epoch: u64) {
-        if let Some(peer) = self.peers.get_mut(from as usize) {
-            (peer.epoch, peer.received, peer.checksum) = (epoch, 0, Checksum::default());
-            peer.held.clear();
+    pub(crate) fn take_mark(&mut self, from: u32, epoch: u64) -> Result<(), Malformed> {
+        let Some(peer) = self.peers.get_mut(from as usize) else { return Ok(()) };
+        // a mark is only repeated for a PE that has nothing of the epoch
+        if epoch < peer.epoch || (epoch == peer.epoch && (peer.received > 0 || !peer.held.is_empty())) {
+            let reason = format!("is {epoch}, and that of epoch {} has arrived", peer.epoch);
+            return Err(Malformed::new("the mark of an epoch", reason));
         }
+        (peer.epoch, peer.received, peer.checksum) = (epoch, 0, Checksum::default());
+        peer.held.clear();
+        Ok(())
     }
 
     /// Keeps a parcel that is sent, encoded.
@@ -183,6 +190,10 @@ impl Log {
         if self.records && !self.knows_next() {
             self.own.push(event(self.pass));
             self.has_happened = true;
+            if let Some(repeat) = &mut self.repeat {
+                // it is no event of the run before
+                repeat.next = self.own.len();
+            }
         }
     }
 
@@ -227,26 +238,39 @@ impl Log {
         self.bytes > self.limit / 2 && !std::mem::replace(&mut self.has_requested, true)
     }
 
-    /// Drops a log that has become too long. Returns its bytes then.
+    /// Drops a log that has become too long, unless it is needed to run again. Returns its bytes then.
     #[inline]
     pub(crate) fn drop_if_too_long(&mut self) -> Option<u64> {
-        if self.bytes <= self.limit {
+        if self.bytes <= self.limit || self.repeat.is_some() {
             return None;
         }
-        self.records = false;
-        let Self { peers, own, .. } = self;
-        for peer in peers {
-            peer.sent.clear(&mut Vec::new());
+        Some(self.stop())
+    }
+
+    /// Drops the log until the next epoch, and lets everybody know who depends on what is not logged. Returns its bytes.
+    pub(crate) fn stop(&mut self) -> u64 {
+        if std::mem::take(&mut self.records) {
+            self.own.push(Determinant::Dropped);
         }
-        own.clear();
+        for peer in &mut self.peers {
+            peer.sent = Sent::default();
+        }
         self.free = Vec::new();
-        Some(std::mem::take(&mut self.bytes))
+        std::mem::take(&mut self.bytes)
     }
 
     /// This PE as a survivor.
     pub(crate) fn survivor(&self) -> Survivor {
         let is_ready = self.epoch > 0 && self.records && self.repeat.is_none();
-        Survivor { epoch: self.epoch, is_ready, unfinished: self.unfinished.iter().copied().collect() }
+        let has_dropped =
+            |peer: &Peer| peer.epoch == self.epoch && peer.held.last() == Some(&Determinant::Dropped);
+        let dropped = (0..).zip(&self.peers).filter(|(_, peer)| has_dropped(peer)).map(|(pe, _)| pe);
+        Survivor {
+            epoch: self.epoch,
+            is_ready,
+            unfinished: self.unfinished.iter().copied().collect(),
+            dropped: dropped.collect(),
+        }
     }
 
     /// A PE that ran again has ended that.
@@ -275,14 +299,27 @@ impl Log {
     /// again, `repeats`, has all of them.
     pub(crate) fn resume(&mut self, to: u32, has: Received, repeats: bool) -> Result<Vec<u8>, Malformed> {
         let Some(peer) = self.peers.get_mut(to as usize) else { return Ok(Vec::new()) };
-        peer.given = usize::try_from(has.determinants).unwrap_or(0);
         if repeats {
             self.unfinished.insert(to);
-            // its parcels begin anew, and those that have been received are not sent again
+            // it begins in the epoch, and has all parcels and determinants of this PE
             peer.is_marked = true;
+            peer.given = self.own.len();
+            self.own.give(peer.given);
             return Ok(Vec::new());
         }
-        peer.is_marked = has.parcels > 0;
+        let (determinants, known) = (has.determinants, self.own.len() as u64);
+        if has.parcels > peer.sent.parcels || determinants > known {
+            return Err(Malformed::new(
+                "what a PE has received",
+                format!(
+                    "is more than the {} parcels and {known} determinants that PE {to} was sent",
+                    peer.sent.parcels
+                ),
+            ));
+        }
+        peer.given = determinants as usize;
+        // a frame of the runtime brings determinants alone
+        peer.is_marked = has.parcels > 0 || determinants > 0;
         peer.sent.after(has.parcels)
     }
 

@@ -18,3 +18,5 @@ pub(crate) mod history;
 pub(crate) mod log;
 mod repeat;
 pub(crate) mod sent;
+#[cfg(test)]
+mod tests;

@@ -33,6 +33,8 @@ pub(super) struct State {
 pub(super) enum Action {
     /// A PE takes the next frame of another one.
     Arrive(usize, usize),
+    /// A PE runs the next thing that is ready, and sends its frame, which is long.
+    Run(usize),
     /// A PE runs what is ready, and sends its frames. A timer may be due before.
     Pass(usize, bool),
     /// PE 0 begins a checkpoint.
@@ -48,12 +50,14 @@ pub(super) enum Action {
 
 #[derive(Clone, Debug)]
 pub(super) struct LoggingModel {
-    pub(super) rules: Rules,
+    rules: Rules,
     /// PEs with a timer.
-    pub(super) timers: [bool; PES],
-    pub(super) deaths: u8,
+    timers: [bool; PES],
+    deaths: u8,
+    /// Frames may be sent in the midst of a pass.
+    long_frames: bool,
     /// PEs begin one after the other after a recovery.
-    pub(super) slow: bool,
+    slow: bool,
 }
 
 impl LoggingModel {
@@ -85,6 +89,10 @@ impl LoggingModel {
                 state.pes[to].take_frame(rules, from, &frame)?;
                 state.images[to] |= state.pes[to].is_saving;
             }
+            Action::Run(at) => {
+                let frames = state.pes[at].run_and_flush(rules, &mut state.clocks[at])?;
+                frames.into_iter().for_each(|(to, frame)| state.channels.send(at, to, frame));
+            }
             Action::Pass(at, fires) => {
                 let frames = state.pes[at].pass(rules, fires, &mut state.clocks[at])?;
                 frames.into_iter().for_each(|(to, frame)| state.channels.send(at, to, frame));
@@ -105,7 +113,8 @@ impl LoggingModel {
     fn survivor(&self, pe: &Pe) -> Survivor {
         let survivor = pe.log.survivor();
         if self.has(Fault::Unfinished) {
-            return Survivor { is_ready: !pe.is_saving, unfinished: Vec::new(), ..survivor };
+            let is_ready = !pe.is_saving;
+            return Survivor { is_ready, unfinished: Vec::new(), dropped: Vec::new(), ..survivor };
         }
         let is_ready = survivor.is_ready && (!pe.is_saving || self.has(Fault::Saving));
         Survivor { is_ready, ..survivor }
@@ -124,14 +133,15 @@ impl LoggingModel {
         let newest = if state.images == [true; PES] { 2 } else { 1 };
         match go_on(&survivors) {
             Ok((epoch, repeats)) if epoch == newest => {
-                let starts: Vec<Start> = (0..PES as u32)
-                    .map(|to| self.exchange(&logs, to, repeats))
-                    .collect::<Result<_, _>>()?;
+                let starts: Vec<Start> =
+                    (0..PES as u32).map(|to| self.exchange(&logs, to, repeats)).collect::<Result<_, _>>()?;
                 state.went_on += 1;
                 state.why = None;
+                // a checkpoint that nobody else knows of is begun anew
+                state.images = [newest == 2; PES];
                 for (at, start) in starts.into_iter().enumerate() {
                     if repeats == Some(at as u32) {
-                        state.pes[at] = Pe::restored(at, epoch);
+                        state.pes[at] = Pe::restored(self.rules, at, epoch);
                     }
                     state.pes[at].start = Some(start);
                     if !self.slow {
@@ -146,11 +156,12 @@ impl LoggingModel {
                     GoBack::Several => "several",
                     GoBack::NotReady(_) => "not ready",
                     GoBack::Epochs => "epochs",
-                    GoBack::Unfinished(_) => "unfinished",
+                    GoBack::Unfinished(rank) if dead == Some(rank as usize) => "dead again",
+                    GoBack::Unfinished(_) => "runs again",
                     GoBack::NoImage => "no image",
                 });
                 state.images = [newest == 2; PES];
-                state.pes = std::array::from_fn(|at| Pe::restored(at, newest));
+                state.pes = std::array::from_fn(|at| Pe::restored(self.rules, at, newest));
             }
         }
         Ok(())
@@ -162,8 +173,10 @@ impl LoggingModel {
         for (from, log) in (0..).zip(logs).filter(|(from, _)| *from != to) {
             send::<Malformed>(*log, to, repeats == Some(to), |note: LogNote| {
                 let bytes = postcard::to_allocvec(&note).unwrap_or_default();
-                if let Ok(note) = postcard::from_bytes(&bytes) {
-                    notes.take(from, note);
+                match postcard::from_bytes(&bytes) {
+                    Ok(LogNote::Held(_)) if self.has(Fault::NotHeldAgain) => {}
+                    Ok(note) => notes.take(from, note),
+                    Err(error) => return Err(Malformed::new("a note", error)),
                 }
                 Ok(())
             })?;
@@ -198,7 +211,7 @@ impl Model for LoggingModel {
 
     fn init_states(&self) -> Vec<State> {
         vec![State {
-            pes: std::array::from_fn(|at| Pe::restored(at, 1)),
+            pes: std::array::from_fn(|at| Pe::restored(self.rules, at, 1)),
             channels: Channels::default(),
             clocks: [0; PES],
             images: [false; PES],
@@ -223,12 +236,16 @@ impl Model for LoggingModel {
             } else if pe.log.is_repeating() {
                 actions.push(Action::Repeat(at));
             } else {
-                let from = (0..PES).filter(|from| !state.channels.between(*from, at).is_empty());
+                let from =
+                    (0..PES).filter(|from| !pe.has_run && !state.channels.between(*from, at).is_empty());
                 actions.extend(from.map(|from| Action::Arrive(from, at)));
+                if self.long_frames && pe.has_several() {
+                    actions.push(Action::Run(at));
+                }
                 if pe.has_work() {
                     actions.push(Action::Pass(at, false));
                 }
-                if self.timers[at] && !pe.has_fired && !pe.is_saving {
+                if self.timers[at] && !pe.has_fired && !pe.is_saving && !pe.has_run {
                     actions.push(Action::Pass(at, true));
                 }
             }
@@ -271,10 +288,10 @@ impl Model for LoggingModel {
         if self.deaths > 1 {
             properties.extend([
                 Property::<Self>::sometimes("a PE dies while another runs again", |_, state| {
-                    state.why == Some("not ready") || state.why == Some("several")
+                    state.why == Some("runs again")
                 }),
                 Property::<Self>::sometimes("a PE dies again while it runs again", |_, state| {
-                    state.why == Some("unfinished")
+                    state.why == Some("dead again")
                 }),
             ]);
         }
@@ -302,25 +319,53 @@ mod tests {
 
     /// PE 1 takes messages of the two others, in any order.
     const FORK: Script = [&[(1, 1)], &[(2, 0)], &[(1, 0)]];
+    const PAIR: Script = [&[(1, 0)], &[], &[(1, 0)]];
     const RING: Script = [&[(1, 1)], &[(2, 1)], &[(0, 1)]];
 
-    const ONE: LoggingModel = LoggingModel {
-        rules: Rules { scripts: &[RING], decides: [false, true, false], fault: None },
-        timers: [false; PES],
-        deaths: 1,
-        slow: false,
-    };
+    const MUCH: u64 = 1 << 20;
+    /// PE 1 drops its log after its first message.
+    const LIMITS: [u64; PES] = [MUCH, 10, MUCH];
+    const RULES: Rules =
+        Rules { scripts: &[FORK], decides: [false, true, false], limits: [MUCH; PES], fault: None };
+    const ONE: LoggingModel =
+        LoggingModel { rules: RULES, timers: [false; PES], deaths: 1, long_frames: false, slow: false };
+    const TWO: LoggingModel = LoggingModel { deaths: 2, ..ONE };
+    const EPOCHS: LoggingModel = LoggingModel { rules: Rules { scripts: &[PAIR, FORK], ..RULES }, ..ONE };
 
     #[test]
     fn messages_are_taken_once_and_in_order_while_pes_die() {
-        check("a ring", ONE.clone(), true);
-        let two = LoggingModel { rules: Rules { scripts: &[FORK], ..ONE.rules }, deaths: 2, ..ONE.clone() };
-        check("two deaths", two, true);
-        let epochs = LoggingModel { rules: Rules { scripts: &[FORK, FORK], ..ONE.rules }, ..ONE.clone() };
-        check("two epochs", epochs, true);
-        let timers = LoggingModel { rules: Rules { scripts: &[FORK], ..ONE.rules }, timers: [false, true, true], ..ONE.clone() };
-        check("timers", timers, true);
-        let slow = LoggingModel { rules: Rules { scripts: &[FORK], ..ONE.rules }, slow: true, ..ONE };
-        check("slow", slow, true);
+        check("a ring", LoggingModel { rules: Rules { scripts: &[RING], ..RULES }, ..ONE }, true);
+        check("two deaths", TWO, true);
+        check("two deaths, long frames", LoggingModel { long_frames: true, ..TWO }, true);
+        check("two epochs", EPOCHS, true);
+        check("a timer", LoggingModel { timers: [false, true, false], ..ONE }, true);
+        let few = Rules { scripts: &[PAIR], ..RULES };
+        check("PEs begin one after the other", LoggingModel { rules: few, slow: true, ..TWO }, true);
+        check(
+            "a log that is dropped",
+            LoggingModel { rules: Rules { limits: LIMITS, ..RULES }, ..ONE },
+            false,
+        );
+    }
+
+    #[test]
+    fn a_faulty_protocol_is_found() {
+        let dropped = LoggingModel { rules: Rules { limits: LIMITS, ..RULES }, ..ONE };
+        for (fault, model, property) in [
+            (Fault::NotGiven, ONE, "no error"),
+            (Fault::GivenBeforeMark, EPOCHS, "no error"),
+            (Fault::NoMark, EPOCHS, "no error"),
+            (Fault::HeldOn, EPOCHS, "no error"),
+            (Fault::AllAgain, ONE, "once, in order, and as it was sent"),
+            (Fault::NothingAgain, ONE, "complete at the end"),
+            (Fault::RepeatsAll, ONE, "once, in order, and as it was sent"),
+            (Fault::Unfinished, TWO, "no error"),
+            (Fault::Saving, EPOCHS, "no error"),
+            (Fault::NotHeldAgain, TWO, "no error"),
+            (Fault::DroppedInSilence, dropped, "no error"),
+        ] {
+            let rules = Rules { fault: Some(fault), ..model.rules };
+            finds(&format!("{fault:?}"), LoggingModel { rules, ..model }, property);
+        }
     }
 }

@@ -14,9 +14,6 @@ use crate::logging::log::{Arrival, Log};
 use crate::message::{Malformed, unpack};
 use crate::parcel::{DETERMINANTS, EPOCH, Encoded, MESSAGE, REPEATED, SYSTEM, split};
 
-/// The most bytes of a log: never reached.
-const LIMIT: u64 = 1 << 20;
-
 /// Contents of parcels of the runtime in a checkpoint.
 const CAPTURE: u8 = 0;
 const SAVED: u8 = 1;
@@ -44,8 +41,10 @@ pub(super) enum Fault {
     Unfinished,
     /// PEs go on although a checkpoint is being made.
     Saving,
-    /// A PE that runs again does not get the determinants of the others.
-    OwnNotGiven,
+    /// A PE that runs again does not get the determinants that it held for others.
+    NotHeldAgain,
+    /// A PE does not say that it has dropped its log.
+    DroppedInSilence,
 }
 
 /// Why a PE cannot go on.
@@ -88,6 +87,8 @@ pub(super) struct Rules {
     pub(super) scripts: &'static [Script],
     /// PEs that decide something with each message that they run.
     pub(super) decides: [bool; PES],
+    /// The most bytes of each PE's log.
+    pub(super) limits: [u64; PES],
     pub(super) fault: Option<Fault>,
 }
 
@@ -122,8 +123,9 @@ pub(super) struct Pe {
     saved: usize,
     /// A timer has been due in this epoch.
     pub(super) has_fired: bool,
-    /// Something has been taken in the pass under way.
+    /// Something has been taken in the pass under way, or has run.
     has_taken: bool,
+    pub(super) has_run: bool,
     /// The start that is not yet made.
     pub(super) start: Option<Start>,
     /// For the properties: parcels of this epoch that were sent to each PE, and those that were taken from it.
@@ -147,8 +149,8 @@ fn others(received: Vec<Received>, at: usize) -> impl Iterator<Item = (usize, Re
 
 impl Pe {
     /// A PE that has been restored from the checkpoint with which an epoch began. `Core::restore`
-    pub(super) fn restored(at: usize, epoch: u64) -> Self {
-        let mut log = Log::new(PES as u32, LIMIT);
+    pub(super) fn restored(rules: Rules, at: usize, epoch: u64) -> Self {
+        let mut log = Log::new(PES as u32, rules.limits[at]);
         log.restore(epoch, true);
         Self {
             at,
@@ -161,6 +163,7 @@ impl Pe {
             saved: 0,
             has_fired: false,
             has_taken: false,
+            has_run: false,
             start: None,
             sent: Default::default(),
             taken: Default::default(),
@@ -171,7 +174,10 @@ impl Pe {
 
     /// Returns `true` if a pass would do something.
     pub(super) fn has_work(&self) -> bool {
-        self.has_taken || !self.queue.is_empty() || self.frames.iter().any(|frame| !frame.is_empty())
+        self.has_taken
+            || self.has_run
+            || !self.queue.is_empty()
+            || self.frames.iter().any(|frame| !frame.is_empty())
     }
 
     /// `Core::post_remote`
@@ -204,12 +210,15 @@ impl Pe {
             if frame.is_empty() {
                 continue;
             }
-            let is_early =
-                rules.fault == Some(Fault::GivenBeforeMark) && self.log.mark(to as u32).is_some();
+            let is_early = rules.fault == Some(Fault::GivenBeforeMark) && self.log.mark(to as u32).is_some();
             if rules.fault != Some(Fault::NotGiven)
-                && let Some(given) = self.log.give(to as u32)
+                && let Some((first, given)) = self.log.give(to as u32)
             {
-                let bytes = postcard::to_allocvec(&given).unwrap_or_default();
+                let mut given = given.to_vec();
+                if rules.fault == Some(Fault::DroppedInSilence) {
+                    given.retain(|one| *one != Determinant::Dropped);
+                }
+                let bytes = postcard::to_allocvec(&(first, given)).unwrap_or_default();
                 Encoded { kind: DETERMINANTS, bytes: &bytes }.append_to(&mut frame);
             }
             if is_early {
@@ -241,7 +250,7 @@ impl Pe {
             EPOCH => {
                 let epoch = parcel.bytes.try_into().map(u64::from_le_bytes).unwrap_or_default();
                 let (held, _) = self.log.history(pe)?;
-                self.log.take_mark(pe, epoch);
+                self.log.take_mark(pe, epoch)?;
                 if rules.fault == Some(Fault::HeldOn) {
                     self.log.take(pe, 0, held)?;
                 }
@@ -293,7 +302,8 @@ impl Pe {
     fn begin_epoch(&mut self, rules: Rules) -> Result<(), Wrong> {
         let later = self.log.begin(self.epoch + 1, true);
         let Self { log, frames, later: has_kept, stale, .. } = self.clone();
-        *self = Self { log, frames, later: has_kept, stale, ..Self::restored(self.at, self.epoch + 1) };
+        *self =
+            Self { log, frames, later: has_kept, stale, ..Self::restored(rules, self.at, self.epoch + 1) };
         for (from, parcels) in later {
             self.take_frame(rules, from as usize, &parcels)?;
         }
@@ -311,10 +321,10 @@ impl Pe {
         Ok(value)
     }
 
-    /// `scheduler::run_ready`
-    fn run_ready(&mut self, rules: Rules, clock: &mut u8) -> Result<bool, Wrong> {
-        let has_run = !self.queue.is_empty();
-        while let Some(item) = self.queue.pop_front() {
+    /// `Core::run_one`
+    fn run_one(&mut self, rules: Rules, clock: &mut u8) -> Result<(), Wrong> {
+        if let Some(item) = self.queue.pop_front() {
+            self.has_run = true;
             let sends = match item {
                 Item::Resume => rules.scripts[self.epoch as usize - 1][self.at].to_vec(),
                 Item::Message(0) => Vec::new(),
@@ -329,7 +339,34 @@ impl Pe {
                 self.post(rules, to, MESSAGE, &bytes);
             }
         }
-        Ok(has_run)
+        Ok(())
+    }
+
+    /// Runs the next item in a pass, and sends its frames at once.
+    pub(super) fn run_and_flush(
+        &mut self,
+        rules: Rules,
+        clock: &mut u8,
+    ) -> Result<Vec<(usize, Vec<u8>)>, Wrong> {
+        self.run_one(rules, clock)?;
+        Ok(self.flush(rules))
+    }
+
+    /// Returns `true` if several items are ready.
+    pub(super) fn has_several(&self) -> bool {
+        self.queue.len() > 1
+    }
+
+    /// Runs all that is ready, and ends the pass. Returns `true` if something happened in it. `scheduler::run_ready`
+    fn run_ready(&mut self, rules: Rules, clock: &mut u8) -> Result<(bool, Vec<(usize, Vec<u8>)>), Wrong> {
+        while !self.queue.is_empty() {
+            self.run_one(rules, clock)?;
+        }
+        let sent = self.flush(rules);
+        self.has_taken = false;
+        let happened = self.log.end_pass(std::mem::take(&mut self.has_run));
+        self.log.drop_if_too_long();
+        Ok((happened, sent))
     }
 
     /// The rest of a pass, in which frames have been taken. Returns the frames that are sent. `scheduler::run`
@@ -343,11 +380,7 @@ impl Pe {
             self.log.note(|pass| Determinant::Timer { pass, number: 7 });
             self.fire();
         }
-        let has_run = self.run_ready(rules, clock)?;
-        let sent = self.flush(rules);
-        self.log.end_pass(has_run);
-        self.has_taken = false;
-        Ok(sent)
+        Ok(self.run_ready(rules, clock)?.1)
     }
 
     fn fire(&mut self) {
@@ -400,12 +433,10 @@ impl Pe {
             while self.log.next_timer().is_some() {
                 self.fire();
             }
-            let has_run = self.run_ready(rules, clock)?;
-            self.flush(rules);
-            if !self.log.end_pass(has_run) && self.log.is_behind() {
+            let (happened, _) = self.run_ready(rules, clock)?;
+            if !happened && self.log.is_behind() {
                 return Err(Diverged("it has nothing to do".to_owned()).into());
             }
-            self.has_taken = false;
         }
         let Left { parcels, received } = self.log.end_repeat(true)?;
         for (to, received) in others(received, self.at) {
