@@ -410,6 +410,14 @@ fn raw(envelope: &Envelope) -> RawEnvelope {
     }
 }
 
+/// The bytes of a message before and after its number in the time line, which differs when a PE runs again.
+#[inline]
+pub(crate) fn around_id(message: &[u8]) -> (&[u8], &[u8]) {
+    let begin = std::mem::offset_of!(RawEnvelope, id);
+    let after = begin + size_of::<U64>();
+    (message.get(..begin).unwrap_or(message), message.get(after..).unwrap_or_default())
+}
+
 /// Splits the first parcel off a frame: the PE of this process that it is for, its kind and bytes, and the rest.
 #[inline]
 pub(crate) fn split(frame: &[u8]) -> Result<(u16, Encoded<'_>, &[u8]), Malformed> {

@@ -156,7 +156,8 @@ fn begin_pe(core: &mut Core, start: &mut Start) {
         let received: Vec<Received> = start.histories.iter().map(|history| history.received).collect();
         return core.go_on_with(&received, start.repeats);
     }
-    if core.pe() == 0 && core.track.is_on() {
+    // others count what they receive from a PE that runs again, and it sends nothing that is not in its log
+    if core.pe() == 0 && core.track.is_on() && !matches!(start.origin, Origin::Log(_)) {
         let run = core.track.run;
         core.post_to_others(|| System::Run { run });
     }

@@ -109,13 +109,13 @@ impl Log {
         value.map(Some).ok_or_else(|| Diverged("it decides earlier than before".to_owned()))
     }
 
-    /// Ends the repetition. Messages are compared with those that others have received, if `compares`.
-    pub(crate) fn end_repeat(&mut self, compares: bool) -> Result<Left, Diverged> {
+    /// Ends the repetition. Messages are compared with those that others have received.
+    pub(crate) fn end_repeat(&mut self) -> Result<Left, Diverged> {
         let Some(repeat) = self.repeat.take() else { return Ok(Left::default()) };
         for (to, history) in (0..).zip(&repeat.histories) {
             let Received { parcels, checksum, .. } = history.received;
             let sent = self.checksum(to, parcels);
-            if sent.is_none_or(|sent| compares && sent != checksum) {
+            if sent != Some(checksum) {
                 return Err(Diverged(format!(
                     "its messages to PE {to} are not those that PE {to} has received"
                 )));

@@ -55,7 +55,7 @@ fn parcels_are_taken_in_the_passes_and_the_order_of_the_run_before() {
     assert!(log.end_pass(false) && log.is_behind());
     assert_eq!(steps(&mut log), Ok(vec![(2, one(1))]));
     assert!(log.end_pass(false) && !log.is_behind());
-    let left = log.end_repeat(true).expect("no divergence");
+    let left = log.end_repeat().expect("no divergence");
     assert_eq!(left.parcels, [(1, one(2)), (2, one(2))]);
 }
 
@@ -207,7 +207,7 @@ proptest! {
         let mut log = log();
         log.begin_repeat(notes.histories);
         let _ = steps(&mut log);
-        let _ = log.end_repeat(true);
+        let _ = log.end_repeat();
     }
 
     #[test]
@@ -234,7 +234,7 @@ proptest! {
             log.end_pass(true);
         }
         let _ = log.next_value();
-        if let Ok(left) = log.end_repeat(true) {
+        if let Ok(left) = log.end_repeat() {
             for (to, received) in (0..).zip(left.received) {
                 let _ = log.resume(to, received, false);
             }

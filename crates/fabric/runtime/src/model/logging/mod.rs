@@ -335,7 +335,6 @@ mod tests {
     #[test]
     fn messages_are_taken_once_and_in_order_while_pes_die() {
         check("a ring", LoggingModel { rules: Rules { scripts: &[RING], ..RULES }, ..ONE }, true);
-        check("two deaths", TWO, true);
         check("two deaths, long frames", LoggingModel { long_frames: true, ..TWO }, true);
         check("two epochs", EPOCHS, true);
         check("a timer", LoggingModel { timers: [false, true, false], ..ONE }, true);

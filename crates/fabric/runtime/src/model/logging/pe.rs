@@ -438,7 +438,7 @@ impl Pe {
                 return Err(Diverged("it has nothing to do".to_owned()).into());
             }
         }
-        let Left { parcels, received } = self.log.end_repeat(true)?;
+        let Left { parcels, received } = self.log.end_repeat()?;
         for (to, received) in others(received, self.at) {
             self.send_again(rules, to, received, Again::Repeated)?;
             Encoded { kind: REPEATED, bytes: &[] }.append_to(&mut self.frames[to]);
