@@ -3,10 +3,12 @@
 //! and in order, and the run ends.
 
 mod pe;
+mod rules;
 
 use stateright::{Model, Property};
 
-use self::pe::{Fault, Pe, Rules, Script, Start, Wrong};
+use self::pe::{Pe, Start};
+use self::rules::{Fault, Rules, Wrong};
 use super::{Channels, PES};
 use crate::logging::exchange::{GoBack, LogNote, Notes, go_on, send};
 use crate::logging::log::{Log, Survivor};
@@ -315,6 +317,7 @@ impl Model for LoggingModel {
 #[cfg(test)]
 mod tests {
     use super::super::{check, finds};
+    use super::rules::Script;
     use super::*;
 
     /// PE 1 takes messages of the two others, in any order.

@@ -8,10 +8,11 @@ use std::hash::{Hash, Hasher};
 use rustc_hash::FxHasher;
 
 use super::super::PES;
+use super::rules::{Fault, Rules, Wrong};
 use crate::logging::determinants::Determinant;
 use crate::logging::history::{Diverged, History, Left, Received, Step};
 use crate::logging::log::{Arrival, Log};
-use crate::message::{Malformed, unpack};
+use crate::message::unpack;
 use crate::parcel::{DETERMINANTS, EPOCH, Encoded, MESSAGE, REPEATED, SYSTEM, split};
 
 /// Contents of parcels of the runtime in a checkpoint.
@@ -19,54 +20,6 @@ const CAPTURE: u8 = 0;
 const SAVED: u8 = 1;
 const PARTS_TAKEN: u8 = 2;
 const COMMIT: u8 = 3;
-
-/// Something that an implementation may get wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
-    /// Determinants do not go with the frames.
-    NotGiven,
-    /// Determinants go with a frame before the mark of their epoch.
-    GivenBeforeMark,
-    /// The mark of an epoch is not sent.
-    NoMark,
-    /// Determinants of the epoch before are held on.
-    HeldOn,
-    /// All is sent again to a PE that goes on.
-    AllAgain,
-    /// Nothing is sent again.
-    NothingAgain,
-    /// A PE that has run again sends also what others have received.
-    RepeatsAll,
-    /// PEs go on although another one was still running again.
-    Unfinished,
-    /// PEs go on although a checkpoint is being made.
-    Saving,
-    /// A PE that runs again does not get the determinants that it held for others.
-    NotHeldAgain,
-    /// A PE does not say that it has dropped its log.
-    DroppedInSilence,
-}
-
-/// Why a PE cannot go on.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Wrong {
-    Malformed(String),
-    Diverged(String),
-    /// A parcel of the epoch before was needed.
-    Stale,
-}
-
-impl From<Malformed> for Wrong {
-    fn from(error: Malformed) -> Self {
-        Self::Malformed(error.to_string())
-    }
-}
-
-impl From<Diverged> for Wrong {
-    fn from(error: Diverged) -> Self {
-        Self::Diverged(error.to_string())
-    }
-}
 
 /// What is ready to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -77,20 +30,8 @@ enum Item {
     Message(u8),
 }
 
-/// Messages that a PE sends when it resumes: to which PE, and how many times they are passed on.
-pub(super) type Script = [&'static [(usize, u8)]; PES];
-
-/// What all PEs share.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Rules {
-    /// By epoch, from 1.
-    pub(super) scripts: &'static [Script],
-    /// PEs that decide something with each message that they run.
-    pub(super) decides: [bool; PES],
-    /// The most bytes of each PE's log.
-    pub(super) limits: [u64; PES],
-    pub(super) fault: Option<Fault>,
-}
+/// Frames that are sent, with the PEs that they go to.
+type Frames = Vec<(usize, Vec<u8>)>;
 
 /// What a PE sends again to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,7 +144,7 @@ impl Pe {
     }
 
     /// Takes the frames out that are sent. `Port::flush`
-    pub(super) fn flush(&mut self, rules: Rules) -> Vec<(usize, Vec<u8>)> {
+    pub(super) fn flush(&mut self, rules: Rules) -> Frames {
         let mut sent = Vec::new();
         for to in 0..PES {
             let mut frame = std::mem::take(&mut self.frames[to]);
@@ -343,11 +284,7 @@ impl Pe {
     }
 
     /// Runs the next item in a pass, and sends its frames at once.
-    pub(super) fn run_and_flush(
-        &mut self,
-        rules: Rules,
-        clock: &mut u8,
-    ) -> Result<Vec<(usize, Vec<u8>)>, Wrong> {
+    pub(super) fn run_and_flush(&mut self, rules: Rules, clock: &mut u8) -> Result<Frames, Wrong> {
         self.run_one(rules, clock)?;
         Ok(self.flush(rules))
     }
@@ -358,7 +295,7 @@ impl Pe {
     }
 
     /// Runs all that is ready, and ends the pass. Returns `true` if something happened in it. `scheduler::run_ready`
-    fn run_ready(&mut self, rules: Rules, clock: &mut u8) -> Result<(bool, Vec<(usize, Vec<u8>)>), Wrong> {
+    fn run_ready(&mut self, rules: Rules, clock: &mut u8) -> Result<(bool, Frames), Wrong> {
         while !self.queue.is_empty() {
             self.run_one(rules, clock)?;
         }
@@ -370,12 +307,7 @@ impl Pe {
     }
 
     /// The rest of a pass, in which frames have been taken. Returns the frames that are sent. `scheduler::run`
-    pub(super) fn pass(
-        &mut self,
-        rules: Rules,
-        fires: bool,
-        clock: &mut u8,
-    ) -> Result<Vec<(usize, Vec<u8>)>, Wrong> {
+    pub(super) fn pass(&mut self, rules: Rules, fires: bool, clock: &mut u8) -> Result<Frames, Wrong> {
         if fires {
             self.log.note(|pass| Determinant::Timer { pass, number: 7 });
             self.fire();
