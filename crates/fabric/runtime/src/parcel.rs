@@ -196,8 +196,6 @@ pub(crate) enum System {
     LogMessages { on: bool },
     /// The log of a PE is long: for PE 0.
     CheckpointSoon,
-    /// The number of the run, for its time line.
-    Run { run: u64 },
     /// Ends the program.
     Exit { code: u8 },
 }
@@ -257,6 +255,8 @@ pub(crate) const PART: u8 = 4;
 pub(crate) const DETERMINANTS: u8 = 5;
 pub(crate) const EPOCH: u8 = 6;
 pub(crate) const REPEATED: u8 = 7;
+/// The number of the run, for its time line: no [`Parcel`], because the program does not depend on it.
+pub(crate) const RUN: u8 = 8;
 
 /// A part of an image, for the buddy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -80,7 +80,6 @@ impl Core {
             System::CheckpointEvery { period } => self.checkpoints.set_period(period),
             System::LogMessages { on } => self.checkpoints.log_messages(on),
             System::CheckpointSoon => self.checkpoints.make_soon(),
-            System::Run { run } => self.track.run = run,
             System::Exit { code } => self.exit = Some(code),
             balancing => self.receive_balancing(balancing),
         }

@@ -207,8 +207,9 @@ impl Log {
 
     /// The number of the first determinant that a PE does not have, and all from there on. It has them then.
     pub(crate) fn give(&mut self, to: u32) -> Option<(u64, &[Determinant])> {
-        // what is sent before the mark is of the epoch before
-        let peer = self.peers.get_mut(to as usize).filter(|peer| peer.is_marked)?;
+        // others have what is repeated, and what is sent before the mark is of the epoch before
+        let is_repeating = self.repeat.is_some();
+        let peer = self.peers.get_mut(to as usize).filter(|peer| peer.is_marked && !is_repeating)?;
         let first = std::mem::replace(&mut peer.given, self.own.len());
         (first < self.own.len()).then(|| (first as u64, self.own.give(first)))
     }
@@ -247,7 +248,7 @@ impl Log {
         Some(self.stop())
     }
 
-    /// Drops the log until the next epoch, and lets everybody know who depends on what is not logged. Returns its bytes.
+    /// Drops the log until the next epoch, and tells all PEs that depend on what is not logged. Returns its bytes.
     pub(crate) fn stop(&mut self) -> u64 {
         if std::mem::take(&mut self.records) {
             self.own.push(Determinant::Dropped);

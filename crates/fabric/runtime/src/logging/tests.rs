@@ -197,7 +197,9 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_of_a_note_panic(all in prop::collection::vec((0u32..5, prop::collection::vec(any::<u8>(), 0..40)), 0..8)) {
+    fn no_bytes_of_a_note_panic(
+        all in prop::collection::vec((0u32..5, prop::collection::vec(any::<u8>(), 0..40)), 0..8),
+    ) {
         let mut notes = Notes::new(3);
         for (from, bytes) in all {
             if let Ok(note) = postcard::from_bytes::<LogNote>(&bytes) {

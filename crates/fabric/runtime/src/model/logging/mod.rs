@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Message logging while PEs die: what others have received from a dead PE is what it sends again, each parcel is taken once
-//! and in order, and the run ends.
+//! Message logging while PEs die: what others have received from a dead PE is what it sends again, each parcel is taken
+//! once and in order, and the run ends.
 
 mod pe;
 mod rules;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One PE with a log, which runs a small program: the order of what it takes, timers and decisions change its state, and
-//! what it sends depends on that.
+//! One PE with a log, which runs a small program: the order of what it takes, timers and decisions change its state,
+//! and what it sends depends on that.
 
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
@@ -129,7 +129,7 @@ impl Pe {
         Encoded { kind, bytes }.append_to(frame);
         self.log.keep(to as u32, &frame[begin..]);
         if self.log.is_repeating() {
-            frame.clear();
+            frame.truncate(begin);
         }
         self.sent[to].push(mix((kind, bytes)));
     }
