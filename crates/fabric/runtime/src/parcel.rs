@@ -203,8 +203,6 @@ pub(crate) enum System {
     CheckpointSoon,
     /// The launcher wants the job to go on with another number of ranks: for PE 0, from its process.
     LeaveSoon,
-    /// The number of the run, for its time line.
-    Run { run: u64 },
     /// Ends the program.
     Exit { code: u8 },
 }
@@ -264,6 +262,8 @@ pub(crate) const PART: u8 = 4;
 pub(crate) const DETERMINANTS: u8 = 5;
 pub(crate) const EPOCH: u8 = 6;
 pub(crate) const REPEATED: u8 = 7;
+/// The number of the run, for its time line: no [`Parcel`], because the program does not depend on it.
+pub(crate) const RUN: u8 = 8;
 
 /// A part of an image, for the buddy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -405,6 +405,14 @@ fn raw(envelope: &Envelope) -> RawEnvelope {
         epoch: envelope.epoch.into(),
         id: envelope.id.into(),
     }
+}
+
+/// The bytes of a message before and after its number in the time line, which differs when a PE runs again.
+#[inline]
+pub(crate) fn around_id(message: &[u8]) -> (&[u8], &[u8]) {
+    let begin = std::mem::offset_of!(RawEnvelope, id);
+    let after = begin + size_of::<U64>();
+    (message.get(..begin).unwrap_or(message), message.get(after..).unwrap_or_default())
 }
 
 /// Splits the first parcel off a frame: the PE of this process that it is for, its kind and bytes, and the rest.

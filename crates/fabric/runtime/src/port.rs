@@ -119,7 +119,7 @@ impl Port {
         let frame = &mut frames[rank as usize];
         log.keep(rank, &frame[begin..]);
         if log.is_repeating() {
-            frame.clear();
+            frame.truncate(begin);
         }
     }
 

@@ -19,7 +19,6 @@ use crate::logging::history::{History, Received};
 use crate::logging::log::Log;
 use crate::object::Context;
 use crate::options::Options;
-use crate::parcel::System;
 use crate::port::{Mail, Port, Remote};
 use crate::program::Program;
 use crate::report::report_line;
@@ -158,12 +157,10 @@ fn report_recovery(agreed: &Agreed) {
 fn begin_pe(core: &mut Core, start: &mut Start) {
     if start.is_survivor {
         let received: Vec<Received> = start.histories.iter().map(|history| history.received).collect();
-        return core.go_on_with(&received, start.repeats);
+        core.go_on_with(&received, start.repeats);
+        return core.tell_run();
     }
-    if core.pe() == 0 && core.track.is_on() {
-        let run = core.track.run;
-        core.post_to_others(|| System::Run { run });
-    }
+    core.tell_run();
     match &start.origin {
         Origin::Memory(number) => core.restore(*number),
         Origin::Log(number) => {

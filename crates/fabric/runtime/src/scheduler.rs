@@ -33,8 +33,11 @@ pub(crate) fn run(core: &mut Core, mut early: Vec<(u32, Vec<u8>)>) {
     if core.is_repeating() {
         repeat(core, &mut early);
     }
-    for (from, frame) in early {
-        core.take_frame(from, &frame);
+    // a PE that was stopped while it ran again has not come to what the frames need
+    if !core.has_lost {
+        for (from, frame) in early {
+            core.take_frame(from, &frame);
+        }
     }
     while goes_on(core) && !core.has_lost {
         let begin = core.track.begin_pass();

@@ -374,8 +374,13 @@ impl Core {
         self.checkpoints.sending = None;
         self.checkpoints.receiving.clear();
         self.checkpoints.store.drop_one(number);
-        self.checkpoints.is_saving = false;
         self.checkpoints.history.abandon();
+        if std::mem::take(&mut self.checkpoints.is_saving)
+            && let Some(log) = &mut self.port.log
+        {
+            // a PE that runs again makes no image, so it would not answer parts of images as before
+            log.stop();
+        }
         self.resume_all(round);
     }
 }

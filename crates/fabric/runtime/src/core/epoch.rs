@@ -21,10 +21,8 @@ impl Core {
             }
             EPOCH => {
                 let epoch = parcel.bytes.try_into().map(u64::from_le_bytes);
-                log.take_mark(
-                    from,
-                    epoch.map_err(|_| Malformed::new("the mark of an epoch", "is no number"))?,
-                );
+                let epoch = epoch.map_err(|_| Malformed::new("the mark of an epoch", "is no number"))?;
+                log.take_mark(from, epoch)?;
             }
             REPEATED => log.take_repeated(from),
             _ => return Ok(log.arrive(from, parcel) == Arrival::Now),

@@ -82,9 +82,7 @@ impl Core {
     /// Ends the repetition, once no event is known any more: what others have not received is sent, and what this PE has not
     /// taken is taken.
     pub(crate) fn end_repeat(&mut self) {
-        // messages have other numbers in the time line
-        let compares = !self.track.is_on();
-        let Some(ended) = self.port.log.as_mut().map(|log| log.end_repeat(compares)) else { return };
+        let Some(ended) = self.port.log.as_mut().map(|log| log.end_repeat()) else { return };
         let Left { parcels, received } = match ended {
             Ok(ended) => ended,
             Err(diverged) => return self.diverge(&diverged),

@@ -8,7 +8,7 @@ use crate::address::{Address, ArrayId};
 use crate::class::{AnyObject, Classes};
 use crate::location::Route;
 use crate::message::{Envelope, Malformed, Payload, pack};
-use crate::parcel::{Encoded, PART, Parcel, Part, System, decode, encode};
+use crate::parcel::{Encoded, PART, Parcel, Part, RUN, System, decode, encode};
 use crate::port::Remote;
 use crate::track::NO_MESSAGE;
 
@@ -196,6 +196,16 @@ impl Core {
         }
     }
 
+    /// At PE 0: tells the other processes the number of the run. It is not logged: a PE that runs again may tell another one.
+    pub(crate) fn tell_run(&mut self) {
+        if self.pe() == 0 && self.track.is_on() {
+            let bytes = &self.track.run.to_le_bytes();
+            for rank in 1..self.pes() / self.port.threads {
+                Encoded { kind: RUN, bytes }.append_to(self.port.frame(rank));
+            }
+        }
+    }
+
     fn post_remote(&mut self, pe: u32, mut parcel: Parcel) -> Result<(), Failure> {
         let noted = match &mut parcel {
             Parcel::Message(envelope) if self.track.is_on() && envelope.id == NO_MESSAGE => {
@@ -296,6 +306,11 @@ impl Core {
         if encoded.kind == PART {
             self.quiescence.received += 1;
             self.take_part(Part::decode(encoded.bytes)?);
+            return Ok(());
+        }
+        if encoded.kind == RUN {
+            let run = encoded.bytes.try_into().map(u64::from_le_bytes);
+            self.track.run = run.map_err(|_| Malformed::new("the number of the run", "is no number"))?;
             return Ok(());
         }
         if self.port.log.is_some() && !self.log_arrival(from, encoded)? {

@@ -84,7 +84,6 @@ impl Core {
             System::LogMessages { on } => self.checkpoints.log_messages(on),
             System::LeaveSoon => self.checkpoints.leave_soon(),
             System::CheckpointSoon => self.checkpoints.make_soon(),
-            System::Run { run } => self.track.run = run,
             System::Exit { code } => self.exit = Some(code),
             balancing => self.receive_balancing(balancing),
         }

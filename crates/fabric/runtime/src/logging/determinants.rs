@@ -18,6 +18,22 @@ pub(crate) enum Determinant {
     Probe { pass: u64 },
     /// A decision that depended on time, packed.
     Value(Vec<u8>),
+    /// The PE has dropped its log, so nobody knows what comes after.
+    Dropped,
+}
+
+impl Determinant {
+    /// The pass in which the event was, if that is known.
+    pub(crate) fn pass(&self) -> Option<u64> {
+        match *self {
+            Self::Parcels { pass, .. }
+            | Self::Deferred { pass, .. }
+            | Self::Timer { pass, .. }
+            | Self::Signal { pass, .. }
+            | Self::Probe { pass } => Some(pass),
+            Self::Value(_) | Self::Dropped => None,
+        }
+    }
 }
 
 /// The determinants of a PE since its last checkpoint.
@@ -64,6 +80,11 @@ impl Determinants {
         self.list.get(first..).unwrap_or_default()
     }
 
+    /// All of them, for a PE that is to hold them.
+    pub(crate) fn all(&self) -> &[Determinant] {
+        &self.list
+    }
+
     pub(crate) fn clear(&mut self) {
         self.list.clear();
         self.given = 0;
@@ -84,6 +105,7 @@ mod tests {
         assert_eq!(all.give(0), [parcels(0, 1, 2), parcels(0, 2, 1), parcels(1, 2, 1)]);
         all.push_parcel(1, 2);
         assert_eq!(all.give(2), [parcels(1, 2, 1), parcels(1, 2, 1)], "what others have does not change");
-        assert!(all.give(4).is_empty() && all.give(9).is_empty());
+        assert_eq!(all.give(4), []);
+        assert_eq!(all.give(9), []);
     }
 }

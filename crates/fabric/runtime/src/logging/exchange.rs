@@ -21,7 +21,9 @@ pub(crate) enum LogNote {
     Received(Received),
     /// Of the PE that runs again, which the note is for.
     Determinants(Vec<Determinant>),
-    /// Some of the parcels for it.
+    /// Of the sender: the PE that runs again held them before.
+    Held(Vec<Determinant>),
+    /// Some of the parcels for the PE that runs again.
     Parcels(Bulk<u8>),
     /// There are no more notes.
     End,
@@ -57,14 +59,19 @@ pub(crate) enum GoBack {
 /// [`GoBack`].
 pub(crate) fn go_on(ranks: &[Option<Survivor>]) -> Result<(u64, Option<u32>), GoBack> {
     let epoch = ranks.iter().flatten().next().ok_or(GoBack::NoLog)?.epoch;
+    // a PE that is ready has ended its repetition, even if not all know that
+    let is_unfinished = |rank| ranks.iter().flatten().any(|one| one.unfinished.contains(&rank));
+    let has_dropped = |rank| ranks.iter().flatten().any(|one| one.dropped.contains(&rank));
     let mut repeats = None;
     for (rank, survivor) in (0..).zip(ranks) {
         match survivor {
-            None if repeats.is_some() => return Err(GoBack::Several),
-            None => repeats = Some(rank),
             Some(one) if one.epoch != epoch => return Err(GoBack::Epochs),
-            Some(one) if !one.is_ready => return Err(GoBack::NotReady(rank)),
-            Some(one) => one.unfinished.first().map_or(Ok(()), |rank| Err(GoBack::Unfinished(*rank)))?,
+            Some(one) if one.is_ready => {}
+            _ if is_unfinished(rank) => return Err(GoBack::Unfinished(rank)),
+            None if repeats.is_some() => return Err(GoBack::Several),
+            None if has_dropped(rank) => return Err(GoBack::NotReady(rank)),
+            None => repeats = Some(rank),
+            Some(_) => return Err(GoBack::NotReady(rank)),
         }
     }
     Ok((epoch, repeats))
@@ -81,6 +88,7 @@ pub(crate) fn send<E: From<Malformed>>(
     if let Some(log) = log.filter(|_| repeats) {
         let (determinants, parcels) = log.history(to)?;
         send(LogNote::Determinants(determinants))?;
+        send(LogNote::Held(log.own.all().to_vec()))?;
         for chunk in parcels.chunks(CHUNK) {
             send(LogNote::Parcels(Bulk(chunk.to_vec())))?;
         }
@@ -106,6 +114,7 @@ impl Notes {
         match note {
             LogNote::Received(received) => history.received = received,
             LogNote::Determinants(determinants) => history.determinants = determinants,
+            LogNote::Held(determinants) => history.held = determinants,
             LogNote::Parcels(bytes) => history.parcels.extend_from_slice(&bytes),
             LogNote::End => {
                 self.complete.insert(from);
@@ -125,7 +134,7 @@ mod tests {
 
     #[test]
     fn only_one_process_runs_again_and_only_if_all_others_can_go_on() {
-        let one = || Survivor { epoch: 3, is_ready: true, unfinished: vec![] };
+        let one = || Survivor { epoch: 3, is_ready: true, unfinished: vec![], dropped: vec![] };
         assert_eq!(go_on(&[Some(one()), None, Some(one())]), Ok((3, Some(1))));
         assert_eq!(go_on(&[Some(one()), Some(one())]), Ok((3, None)), "only connections were lost");
         for (other, why) in [
@@ -133,9 +142,14 @@ mod tests {
             (Some(Survivor { epoch: 4, ..one() }), GoBack::Epochs),
             (Some(Survivor { is_ready: false, ..one() }), GoBack::NotReady(2)),
             (Some(Survivor { unfinished: vec![1], ..one() }), GoBack::Unfinished(1)),
+            (Some(Survivor { dropped: vec![1], ..one() }), GoBack::NotReady(1)),
         ] {
             assert_eq!(go_on(&[Some(one()), None, other]), Err(why));
         }
         assert_eq!(go_on(&[None, None]), Err(GoBack::NoLog));
+        let unfinished = Some(Survivor { unfinished: vec![0], ..one() });
+        assert_eq!(go_on(&[Some(one()), None, unfinished.clone()]), Ok((3, Some(1))), "it has ended that");
+        let repeats = Some(Survivor { is_ready: false, ..one() });
+        assert_eq!(go_on(&[repeats, None, unfinished]), Err(GoBack::Unfinished(0)));
     }
 }

@@ -19,7 +19,7 @@ pub(crate) struct Received {
 }
 
 /// All that the survivors know of a PE that runs again, by their ranks.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct History {
     /// Its determinants.
     pub(crate) determinants: Vec<Determinant>,
@@ -27,10 +27,12 @@ pub(crate) struct History {
     pub(crate) parcels: Vec<u8>,
     /// What the survivor has from it.
     pub(crate) received: Received,
+    /// Determinants of the survivor, which the PE held for it.
+    pub(crate) held: Vec<Determinant>,
 }
 
 /// The progress of a PE that runs again.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Repeat {
     /// The determinant whose turn it is, and parcels of it that have been taken.
     pub(super) next: usize,
@@ -68,11 +70,12 @@ impl Repeat {
     pub(super) fn next_parcel(&mut self, from: u32) -> Result<Vec<u8>, Diverged> {
         let missing = || Diverged(format!("a parcel of PE {from} is missing"));
         let place = from as usize;
-        let (history, at) = (self.histories.get(place).ok_or_else(missing)?, self.at[place]);
-        let bytes = &history.parcels[at..];
+        let history = self.histories.get(place).ok_or_else(missing)?;
+        let at = self.at.get_mut(place).ok_or_else(missing)?;
+        let bytes = history.parcels.get(*at..).unwrap_or_default();
         let (.., rest) = split(bytes).map_err(|_: Malformed| missing())?;
-        let length = bytes.len() - rest.len();
-        self.at[place] += length;
-        Ok(bytes[..length].to_vec())
+        let parcel = &bytes[..bytes.len() - rest.len()];
+        *at += parcel.len();
+        Ok(parcel.to_vec())
     }
 }

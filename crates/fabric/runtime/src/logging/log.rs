@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use super::checksum::Checksum;
 use super::determinants::{Determinant, Determinants};
 use super::history::{Received, Repeat};
 use super::sent::Sent;
@@ -34,11 +35,13 @@ pub(crate) struct Survivor {
     pub(crate) is_ready: bool,
     /// PEs that ran again and may not have ended.
     pub(crate) unfinished: Vec<u32>,
+    /// PEs that have dropped their logs.
+    pub(crate) dropped: Vec<u32>,
 }
 
 /// The log of this PE as to one other PE.
-#[derive(Clone, Debug, Default)]
-struct Peer {
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Peer {
     sent: Sent,
     /// The mark of the epoch has been sent.
     is_marked: bool,
@@ -47,11 +50,11 @@ struct Peer {
     /// The epoch of what comes from it.
     epoch: u64,
     received: u64,
-    checksum: crc32fast::Hasher,
+    checksum: Checksum,
     /// Parcels of an epoch that this PE has not begun.
     later: Vec<u8>,
     /// Determinants of the other PE.
-    held: Vec<Determinant>,
+    pub(super) held: Vec<Determinant>,
 }
 
 impl Peer {
@@ -60,13 +63,13 @@ impl Peer {
         if self.epoch != epoch {
             return Received::default();
         }
-        let (checksum, determinants) = (self.checksum.clone().finalize(), self.held.len() as u64);
+        let (checksum, determinants) = (self.checksum.value(), self.held.len() as u64);
         Received { parcels: self.received, checksum, determinants }
     }
 }
 
 /// The log of one PE.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Log {
     /// The most bytes of parcels.
     limit: u64,
@@ -79,7 +82,7 @@ pub(crate) struct Log {
     /// Something has happened in it.
     pub(super) has_happened: bool,
     pub(super) own: Determinants,
-    peers: Vec<Peer>,
+    pub(super) peers: Vec<Peer>,
     bytes: u64,
     free: Vec<Vec<u8>>,
     /// A checkpoint has been requested because the log is long.
@@ -127,12 +130,23 @@ impl Log {
         (self.epoch > 0 && !std::mem::replace(&mut peer.is_marked, true)).then_some(self.epoch)
     }
 
+    /// For models of faults: the mark has not been sent.
+    #[cfg(test)]
+    pub(crate) fn unmark(&mut self, to: u32) {
+        self.peers[to as usize].is_marked = false;
+    }
+
     /// The mark of an epoch has arrived.
-    pub(crate) fn take_mark(&mut self, from: u32, epoch: u64) {
-        if let Some(peer) = self.peers.get_mut(from as usize) {
-            (peer.epoch, peer.received, peer.checksum) = (epoch, 0, crc32fast::Hasher::new());
-            peer.held.clear();
+    pub(crate) fn take_mark(&mut self, from: u32, epoch: u64) -> Result<(), Malformed> {
+        let Some(peer) = self.peers.get_mut(from as usize) else { return Ok(()) };
+        // a mark is only repeated for a PE that has nothing of the epoch
+        if epoch < peer.epoch || (epoch == peer.epoch && (peer.received > 0 || !peer.held.is_empty())) {
+            let reason = format!("is {epoch}, and that of epoch {} has arrived", peer.epoch);
+            return Err(Malformed::new("the mark of an epoch", reason));
         }
+        (peer.epoch, peer.received, peer.checksum) = (epoch, 0, Checksum::default());
+        peer.held.clear();
+        Ok(())
     }
 
     /// Keeps a parcel that is sent, encoded.
@@ -161,7 +175,7 @@ impl Log {
         if self.records {
             peer.received += 1;
             if parcel.kind == MESSAGE {
-                peer.checksum.update(parcel.bytes);
+                peer.checksum.add(parcel.bytes);
             }
             if self.repeat.is_none() {
                 self.own.push_parcel(self.pass, from);
@@ -176,6 +190,10 @@ impl Log {
         if self.records && !self.knows_next() {
             self.own.push(event(self.pass));
             self.has_happened = true;
+            if let Some(repeat) = &mut self.repeat {
+                // it is no event of the run before
+                repeat.next = self.own.len();
+            }
         }
     }
 
@@ -189,8 +207,9 @@ impl Log {
 
     /// The number of the first determinant that a PE does not have, and all from there on. It has them then.
     pub(crate) fn give(&mut self, to: u32) -> Option<(u64, &[Determinant])> {
-        // what is sent before the mark is of the epoch before
-        let peer = self.peers.get_mut(to as usize).filter(|peer| peer.is_marked)?;
+        // others have what is repeated, and what is sent before the mark is of the epoch before
+        let is_repeating = self.repeat.is_some();
+        let peer = self.peers.get_mut(to as usize).filter(|peer| peer.is_marked && !is_repeating)?;
         let first = std::mem::replace(&mut peer.given, self.own.len());
         (first < self.own.len()).then(|| (first as u64, self.own.give(first)))
     }
@@ -220,26 +239,39 @@ impl Log {
         self.bytes > self.limit / 2 && !std::mem::replace(&mut self.has_requested, true)
     }
 
-    /// Drops a log that has become too long. Returns its bytes then.
+    /// Drops a log that has become too long, unless it is needed to run again. Returns its bytes then.
     #[inline]
     pub(crate) fn drop_if_too_long(&mut self) -> Option<u64> {
-        if self.bytes <= self.limit {
+        if self.bytes <= self.limit || self.repeat.is_some() {
             return None;
         }
-        self.records = false;
-        let Self { peers, own, .. } = self;
-        for peer in peers {
-            peer.sent.clear(&mut Vec::new());
+        Some(self.stop())
+    }
+
+    /// Drops the log until the next epoch, and tells all PEs that depend on what is not logged. Returns its bytes.
+    pub(crate) fn stop(&mut self) -> u64 {
+        if std::mem::take(&mut self.records) {
+            self.own.push(Determinant::Dropped);
         }
-        own.clear();
+        for peer in &mut self.peers {
+            peer.sent = Sent::default();
+        }
         self.free = Vec::new();
-        Some(std::mem::take(&mut self.bytes))
+        std::mem::take(&mut self.bytes)
     }
 
     /// This PE as a survivor.
     pub(crate) fn survivor(&self) -> Survivor {
         let is_ready = self.epoch > 0 && self.records && self.repeat.is_none();
-        Survivor { epoch: self.epoch, is_ready, unfinished: self.unfinished.iter().copied().collect() }
+        let has_dropped =
+            |peer: &Peer| peer.epoch == self.epoch && peer.held.last() == Some(&Determinant::Dropped);
+        let dropped = (0..).zip(&self.peers).filter(|(_, peer)| has_dropped(peer)).map(|(pe, _)| pe);
+        Survivor {
+            epoch: self.epoch,
+            is_ready,
+            unfinished: self.unfinished.iter().copied().collect(),
+            dropped: dropped.collect(),
+        }
     }
 
     /// A PE that ran again has ended that.
@@ -268,14 +300,27 @@ impl Log {
     /// again, `repeats`, has all of them.
     pub(crate) fn resume(&mut self, to: u32, has: Received, repeats: bool) -> Result<Vec<u8>, Malformed> {
         let Some(peer) = self.peers.get_mut(to as usize) else { return Ok(Vec::new()) };
-        peer.given = usize::try_from(has.determinants).unwrap_or(0);
         if repeats {
             self.unfinished.insert(to);
-            // its parcels begin anew, and those that have been received are not sent again
+            // it begins in the epoch, and has all parcels and determinants of this PE
             peer.is_marked = true;
+            peer.given = self.own.len();
+            self.own.give(peer.given);
             return Ok(Vec::new());
         }
-        peer.is_marked = has.parcels > 0;
+        let (determinants, known) = (has.determinants, self.own.len() as u64);
+        if has.parcels > peer.sent.parcels || determinants > known {
+            return Err(Malformed::new(
+                "what a PE has received",
+                format!(
+                    "is more than the {} parcels and {known} determinants that PE {to} was sent",
+                    peer.sent.parcels
+                ),
+            ));
+        }
+        peer.given = determinants as usize;
+        // a frame of the runtime brings determinants alone
+        peer.is_marked = has.parcels > 0 || determinants > 0;
         peer.sent.after(has.parcels)
     }
 

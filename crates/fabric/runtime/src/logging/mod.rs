@@ -11,9 +11,12 @@
 //! again what it ran before: the messages that it sends then have been received already and are dropped, those after the
 //! last determinant are new. All of this is one [`Log`](log::Log) a PE, which sends nothing itself.
 
+mod checksum;
 pub(crate) mod determinants;
 pub(crate) mod exchange;
 pub(crate) mod history;
 pub(crate) mod log;
 mod repeat;
 pub(crate) mod sent;
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,9 @@ impl Log {
         let known = histories.iter().map(|history| &history.determinants).max_by_key(|known| known.len());
         self.own = Determinants::of(known.cloned().unwrap_or_default());
         self.records = true;
+        for (peer, history) in self.peers.iter_mut().zip(&histories) {
+            peer.held.clone_from(&history.held);
+        }
         self.repeat = Some(Repeat { at: vec![0; histories.len()], histories, ..Repeat::default() });
     }
 
@@ -52,11 +55,16 @@ impl Log {
             return Ok(deferred);
         }
         let Some(repeat) = self.repeat.as_mut() else { return Ok(None) };
-        let Some(&Determinant::Parcels { pass, from, count }) = self.own.get(repeat.next) else {
-            return Ok(None);
-        };
+        let Some(next) = self.own.get(repeat.next) else { return Ok(None) };
+        if next.pass().is_some_and(|pass| pass < self.pass) {
+            return Err(Diverged("it does not reach an event where it was before".to_owned()));
+        }
+        let &Determinant::Parcels { pass, from, count } = next else { return Ok(None) };
         if pass != self.pass {
             return Ok(None);
+        }
+        if count == 0 {
+            return Err(Diverged(format!("it took no parcel of PE {from}, and noted that")));
         }
         repeat.taken += 1;
         if repeat.taken == count {
@@ -101,13 +109,13 @@ impl Log {
         value.map(Some).ok_or_else(|| Diverged("it decides earlier than before".to_owned()))
     }
 
-    /// Ends the repetition. Messages are compared with those that others have received, if `compares`.
-    pub(crate) fn end_repeat(&mut self, compares: bool) -> Result<Left, Diverged> {
+    /// Ends the repetition. Messages are compared with those that others have received.
+    pub(crate) fn end_repeat(&mut self) -> Result<Left, Diverged> {
         let Some(repeat) = self.repeat.take() else { return Ok(Left::default()) };
         for (to, history) in (0..).zip(&repeat.histories) {
             let Received { parcels, checksum, .. } = history.received;
             let sent = self.checksum(to, parcels);
-            if sent.is_none_or(|sent| compares && sent != checksum) {
+            if sent != Some(checksum) {
                 return Err(Diverged(format!(
                     "its messages to PE {to} are not those that PE {to} has received"
                 )));
@@ -115,7 +123,8 @@ impl Log {
         }
         let received = repeat.histories.iter().map(|history| history.received).collect();
         let rest = repeat.histories.into_iter().zip(repeat.at).zip(0..);
-        let rest = rest.map(|((history, at), from)| (from, history.parcels[at..].to_vec()));
+        let rest =
+            rest.map(|((history, at), from)| (from, history.parcels.get(at..).unwrap_or_default().to_vec()));
         Ok(Left { parcels: rest.filter(|(_, parcels)| !parcels.is_empty()).collect(), received })
     }
 }

@@ -13,11 +13,13 @@
 //! | [`reductions`] | `Reductions` | `core/broadcast.rs`, `core/migrate.rs` |
 //! | [`quiescence`] | `Quiescence` | `core/quiet.rs`, `scheduler.rs` |
 //! | [`checkpoints`] | `recovery::plan` | `core/checkpoint.rs`, `checkpoint/recovery.rs` |
+//! | [`logging`] | `Log`, `Notes`, `go_on` | `core/epoch.rs`, `core/repeat.rs`, `port.rs`, `checkpoint/recovery.rs` |
 //! | [`sync`] | `Local`, `Detector`, `Turn` | `core/balance.rs`, `core/migrate.rs` |
 
 mod broadcasts;
 mod checkpoints;
 mod delivery;
+mod logging;
 mod quiescence;
 mod reductions;
 mod sync;
