@@ -82,6 +82,7 @@ mod options;
 pub mod order;
 mod parcel;
 mod port;
+mod print;
 mod program;
 mod queued;
 mod quiescence;

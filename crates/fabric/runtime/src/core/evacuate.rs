@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use super::Core;
 use crate::parcel::{Parcel, System};
+use crate::print::print_line;
 use crate::shape::Shape;
 use crate::signals::{self, Asked};
 
@@ -22,7 +23,8 @@ pub(crate) struct Evacuation {
     pub(crate) is_due: bool,
     /// When the evacuation of this PE began, and how many objects have left since. Empty once all have left.
     leaving: Option<(Instant, u64)>,
-    /// The evacuation was requested by a signal or a warning: the PE prints a line when it is empty.
+    /// The evacuation was requested by a signal or a warning, or the readmission: the PE prints a line
+    /// when it is empty, or readmitted.
     reports: bool,
     /// At PE 0: signals that have arrived during a checkpoint.
     deferred: Vec<(u32, bool)>,
@@ -98,6 +100,9 @@ impl Core {
         let pe = self.pe();
         self.evacuation.is_away = away;
         self.evacuation.leaving = away.then(|| (Instant::now(), 0));
+        if !away && std::mem::take(&mut self.evacuation.reports) {
+            print_line(format!("PE {pe} readmitted"));
+        }
         self.take_away(pe, away);
         self.post_to_others(|| System::Away { pe, away });
     }
@@ -148,7 +153,8 @@ impl Core {
         if std::mem::take(&mut self.evacuation.reports) {
             let ms = since.elapsed().as_secs_f64() * 1e3;
             let reason = signals::reason().map(|reason| format!(" ({reason})")).unwrap_or_default();
-            eprintln!("PE {} evacuated: {left} objects migrated in {ms:.1} ms{reason}", self.pe());
+            let pe = self.pe();
+            print_line(format!("PE {pe} evacuated: {left} objects migrated in {ms:.1} ms{reason}"));
         }
     }
 }
