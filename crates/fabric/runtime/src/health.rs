@@ -37,8 +37,8 @@ fn follow(path: PathBuf, rank: u32) {
     loop {
         let look = watch.look();
         let pause = if matches!(look, Look::Absent) { ABSENT } else { EVERY };
-        if let Some(line) = host.take(look).and_then(|change| apply(change, rank)) {
-            report_line!("{line}");
+        if let Some(change) = host.take(look) {
+            apply(change, rank);
         }
         std::thread::sleep(pause);
     }
@@ -91,26 +91,28 @@ impl Host {
     }
 }
 
-/// Evacuates or readmits the PEs of this process. Returns the line to print.
-fn apply(change: Change, rank: u32) -> Option<String> {
-    Some(match change {
+/// Evacuates or readmits the PEs of this process. Says so before the PEs do.
+fn apply(change: Change, rank: u32) {
+    match change {
         Change::Warned(reason) => {
-            let moves =
-                if signals::warn(&reason) { "its objects migrate" } else { "it is evacuated already" };
-            format!("warning: the host of rank {rank} may fail ({reason}): {moves}")
+            let is_away = signals::is_evacuated_by_signal();
+            let moves = if is_away { "it is evacuated already" } else { "its objects migrate" };
+            report_line!("warning: the host of rank {rank} may fail ({reason}): {moves}");
+            signals::warn(&reason);
         }
         Change::Recovered => {
-            let moves = if signals::end_warning() {
+            let moves = if signals::is_warned() {
                 "it is readmitted"
             } else {
                 "it stays as the administrator's signal has asked"
             };
-            format!("the host of rank {rank} is healthy again: {moves}")
+            report_line!("the host of rank {rank} is healthy again: {moves}");
+            signals::end_warning();
         }
         Change::Unreadable(error) => {
-            format!("warning: rank {rank} ignores the health of its host: {error}")
+            report_line!("warning: rank {rank} ignores the health of its host: {error}");
         }
-    })
+    }
 }
 
 #[cfg(test)]

@@ -53,29 +53,44 @@ pub(crate) fn listen() -> io::Result<()> {
     Ok(())
 }
 
-/// Evacuates the PEs because of a warning. Returns `false` if an administrator has evacuated them before.
-pub(crate) fn warn(reason: &str) -> bool {
+/// Evacuates the PEs because of a warning, unless an administrator has.
+pub(crate) fn warn(reason: &str) {
     reason.clone_into(&mut REASON.lock().unwrap_or_else(PoisonError::into_inner));
-    begin(LAST.get_or_init(Arc::default))
+    begin(LAST.get_or_init(Arc::default));
 }
 
-/// Readmits the PEs at the end of a warning. Returns `false` if an administrator's request has replaced it.
-pub(crate) fn end_warning() -> bool {
-    end(LAST.get_or_init(Arc::default))
+/// Readmits the PEs at the end of a warning, unless an administrator's request has replaced it.
+pub(crate) fn end_warning() {
+    end(LAST.get_or_init(Arc::default));
 }
 
-fn begin(last: &AtomicUsize) -> bool {
-    last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |now| (now != EVACUATE).then_some(WARNED)).is_ok()
+/// Returns `true` if the last request is an administrator's to evacuate.
+pub(crate) fn is_evacuated_by_signal() -> bool {
+    is(EVACUATE)
 }
 
-fn end(last: &AtomicUsize) -> bool {
-    last.compare_exchange(WARNED, HEALTHY, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+/// Returns `true` if the last request is that of a warning.
+pub(crate) fn is_warned() -> bool {
+    is(WARNED)
+}
+
+fn is(request: usize) -> bool {
+    LAST.get().is_some_and(|last| last.load(Ordering::Relaxed) == request)
+}
+
+fn begin(last: &AtomicUsize) {
+    let may = |now| (now != EVACUATE).then_some(WARNED);
+    // refused: the administrator's request stays
+    let _ = last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, may);
+}
+
+fn end(last: &AtomicUsize) {
+    let _ = last.compare_exchange(WARNED, HEALTHY, Ordering::Relaxed, Ordering::Relaxed);
 }
 
 /// The reason of the warning by which the PEs are evacuated. `None` if they are not, or by an administrator.
 pub(crate) fn reason() -> Option<String> {
-    let is_warned = LAST.get().is_some_and(|last| last.load(Ordering::Relaxed) == WARNED);
-    is_warned.then(|| REASON.lock().unwrap_or_else(PoisonError::into_inner).clone())
+    is_warned().then(|| REASON.lock().unwrap_or_else(PoisonError::into_inner).clone())
 }
 
 #[cfg(test)]
@@ -87,12 +102,8 @@ mod tests {
         let last = AtomicUsize::new(0);
         for &request in requests {
             match request {
-                WARNED => {
-                    begin(&last);
-                }
-                HEALTHY => {
-                    end(&last);
-                }
+                WARNED => begin(&last),
+                HEALTHY => end(&last),
                 signal => last.store(signal, Ordering::Relaxed),
             }
         }

@@ -24,7 +24,8 @@ pub(crate) struct Evacuation {
     pub(crate) is_due: bool,
     /// When the evacuation of this PE began, and how many objects have left since. Empty once all have left.
     leaving: Option<(Instant, u64)>,
-    /// The evacuation was requested by a signal or a warning: the PE prints a line when it is empty.
+    /// The evacuation was requested by a signal or a warning, or the readmission: the PE prints a line
+    /// when it is empty, or readmitted.
     reports: bool,
     /// At PE 0: signals that have arrived during a checkpoint.
     deferred: Vec<(u32, bool)>,
@@ -109,6 +110,9 @@ impl Core {
         let pe = self.pe();
         self.evacuation.is_away = away;
         self.evacuation.leaving = away.then(|| (Instant::now(), 0));
+        if !away && std::mem::take(&mut self.evacuation.reports) {
+            report_line!("PE {pe} readmitted");
+        }
         self.take_away(pe, away);
         self.post_to_others(|| System::Away { pe, away });
     }
