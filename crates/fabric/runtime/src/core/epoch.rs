@@ -60,7 +60,7 @@ impl Core {
         }
         let value = decide(self);
         let bytes = self.packed(&value);
-        self.note(|_| Determinant::Value(bytes));
+        self.note(|pass| Determinant::Value { pass, bytes });
         value
     }
 

@@ -17,7 +17,7 @@ pub(crate) enum Determinant {
     /// PE 0 was idle and looked for quiescence.
     Probe { pass: u64 },
     /// A decision that depended on time, packed.
-    Value(Vec<u8>),
+    Value { pass: u64, bytes: Vec<u8> },
     /// The PE has dropped its log, so nobody knows what comes after.
     Dropped,
 }
@@ -30,8 +30,9 @@ impl Determinant {
             | Self::Deferred { pass, .. }
             | Self::Timer { pass, .. }
             | Self::Signal { pass, .. }
-            | Self::Probe { pass } => Some(pass),
-            Self::Value(_) | Self::Dropped => None,
+            | Self::Probe { pass }
+            | Self::Value { pass, .. } => Some(pass),
+            Self::Dropped => None,
         }
     }
 }

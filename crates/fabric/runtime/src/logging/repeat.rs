@@ -102,8 +102,8 @@ impl Log {
         if !self.knows_next() {
             return Ok(None);
         }
-        let value = self.take_next(|next, _| match next {
-            Determinant::Value(bytes) => Some(bytes.clone()),
+        let value = self.take_next(|next, now| match next {
+            Determinant::Value { pass, bytes } if *pass == now => Some(bytes.clone()),
             _ => None,
         });
         value.map(Some).ok_or_else(|| Diverged("it decides earlier than before".to_owned()))

@@ -80,11 +80,11 @@ fn events_that_cannot_be_repeated_are_a_divergence() {
 
 #[test]
 fn decisions_after_the_last_one_that_is_known_are_new() {
-    let mut log = repeating(vec![Determinant::Value(vec![1])]);
+    let mut log = repeating(vec![Determinant::Value { pass: 0, bytes: vec![1] }]);
     let mut decide = |new: u8| match log.next_value().expect("a decision") {
         Some(known) => known,
         None => {
-            log.note(|_| Determinant::Value(vec![new]));
+            log.note(|pass| Determinant::Value { pass, bytes: vec![new] });
             vec![new]
         }
     };
@@ -167,7 +167,8 @@ fn determinant() -> impl Strategy<Value = Determinant> {
         (0u64..4, any::<u64>()).prop_map(|(pass, number)| Determinant::Timer { pass, number }),
         (0u64..4, any::<bool>()).prop_map(|(pass, away)| Determinant::Signal { pass, away }),
         (0u64..4).prop_map(|pass| Determinant::Probe { pass }),
-        prop::collection::vec(any::<u8>(), 0..4).prop_map(Determinant::Value),
+        (0..4u64, prop::collection::vec(any::<u8>(), 0..4))
+            .prop_map(|(pass, bytes)| Determinant::Value { pass, bytes }),
         Just(Determinant::Dropped),
     ]
 }

@@ -258,7 +258,7 @@ impl Pe {
         }
         *clock += 1;
         let value = *clock;
-        self.log.note(|_| Determinant::Value(vec![value]));
+        self.log.note(|pass| Determinant::Value { pass, bytes: vec![value] });
         Ok(value)
     }
 
