@@ -28,6 +28,7 @@ pub(crate) fn launch(
         hosts: Vec::new(),
         this_host: None,
         slurm: false,
+        mpi: false,
         restarts,
         timeout,
         program,

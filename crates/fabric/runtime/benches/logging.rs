@@ -199,6 +199,7 @@ fn main() -> ExitCode {
             spares: Vec::new(),
             this_host: None,
             slurm: false,
+            mpi: false,
             restarts: 1,
             timeout: Some(std::time::Duration::from_secs(60)),
             program: "sh".into(),

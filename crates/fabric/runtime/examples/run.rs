@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Starts ranks of a program on this host: `run RANKS PROGRAM [ARGUMENT…]`. With `RUN_HOSTS=HOST,…` they are started by
-//! `ssh`, with `RUN_SLURM=THIS-HOST` by `srun`. `RUN_RESTARTS=N` replaces ranks that die, on `RUN_SPARES=HOST,…` if their hosts are lost, also those that
+//! `ssh`, with `RUN_SLURM=THIS-HOST` by `srun`, with `RUN_MPI=1` by `mpirun`. `RUN_RESTARTS=N` replaces ranks that die, on `RUN_SPARES=HOST,…` if their hosts are lost, also those that
 //! are silent for `RUN_TIMEOUT` seconds. `colony launch` has options for that.
 
 use std::process::ExitCode;
@@ -24,7 +24,9 @@ fn main() -> ExitCode {
     let restarts = given("RUN_RESTARTS").and_then(|n| n.parse().ok()).unwrap_or(0);
     let timeout = given("RUN_TIMEOUT").and_then(|n| n.parse().ok()).map(std::time::Duration::from_secs);
     let spares = list("RUN_SPARES");
-    let launch = Launch { ranks, hosts, spares, this_host, slurm, restarts, timeout, program, arguments };
+    let mpi = given("RUN_MPI").is_some();
+    let launch =
+        Launch { ranks, hosts, spares, this_host, slurm, mpi, restarts, timeout, program, arguments };
     match launch.run() {
         Ok(code) => ExitCode::from(code),
         Err(error) => {

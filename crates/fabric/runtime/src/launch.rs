@@ -10,6 +10,7 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use crate::checkpoint::options::CheckpointOptions;
+use crate::job;
 use crate::job::connections::Connections;
 use crate::job::error::system;
 use crate::job::hosts::Hosts;
@@ -38,6 +39,8 @@ pub struct Launch {
     pub this_host: Option<String>,
     /// Slurm starts the ranks, as the tasks of one `srun`, on the hosts of the allocation that this process is in.
     pub slurm: bool,
+    /// `mpirun` starts the ranks. If one is killed, all begin again from the last checkpoint on disk.
+    pub mpi: bool,
     /// How often ranks that are killed, or that stop responding, are replaced. With 0, the job ends with the first.
     pub restarts: u32,
     /// The silence after which a rank counts as dead, if ranks are replaced. By default 0.3 to 0.45 s, by the intervals
@@ -96,7 +99,9 @@ impl Launch {
     }
 
     fn check(&self) -> Result<(), LaunchError> {
-        let wrong = if self.slurm && !self.hosts.is_empty() {
+        let wrong = if self.mpi && (self.slurm || !self.hosts.is_empty() || self.timeout.is_some()) {
+            "mpirun chooses hosts and finds dead ranks: give no hosts, no Slurm and no timeout".to_owned()
+        } else if self.slurm && !self.hosts.is_empty() {
             "Slurm knows the job's hosts: give none".to_owned()
         } else if self.slurm && self.restarts > 0 {
             "a step of Slurm cannot replace a rank: use no restarts, or start the ranks on hosts by ssh"
@@ -118,6 +123,10 @@ impl Launch {
     pub fn run(&self) -> Result<u8, LaunchError> {
         self.check()?;
         let disk = CheckpointOptions::with_environment(None).ok().flatten().and_then(|options| options.disk);
+        if self.mpi {
+            let restart = |again: bool| disk.as_deref().filter(|_| again);
+            return job::mpi::run(self.restarts, |again| self.by_mpi(restart(again)));
+        }
         let (mut launch, mut restart) = (self.clone(), None);
         loop {
             match launch.run_once(restart.as_deref(), disk.is_some())? {

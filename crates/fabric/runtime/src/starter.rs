@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::checkpoint::options::RESTART;
@@ -92,6 +93,18 @@ impl Launch {
             .args([&tasks, "--kill-on-bad-exit=1", "--input=all", "sh", "-c", &line])
             .stdin(Stdio::piped());
         Ok(command)
+    }
+
+    /// The command that starts all ranks by `mpirun`; from a checkpoint in the folder `restart`, if that is given.
+    pub(crate) fn by_mpi(&self, restart: Option<&Path>) -> Command {
+        let mut command = Command::new("mpirun");
+        command.args(["-n", &self.ranks.to_string()]).arg(&self.program).args(&self.arguments);
+        // a rank of another job may have started this launcher
+        [LAUNCHER, RANK, SIZE].iter().for_each(|name| {
+            command.env_remove(name);
+        });
+        command.envs(restart.iter().map(|folder| (RESTART, folder)));
+        command
     }
 
     /// The line that a shell on another host runs. The secret goes through standard input: arguments can be read by everyone on

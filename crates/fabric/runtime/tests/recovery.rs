@@ -301,6 +301,35 @@ fn ranks_of_a_lost_host_go_on_on_a_spare_or_on_the_other_hosts() {
 }
 
 #[test]
+fn if_a_rank_of_mpirun_is_killed_all_begin_again_from_disk() {
+    use std::os::unix::fs::PermissionsExt;
+    let expected = undisturbed();
+    let folder = tempfile::tempdir().expect("a folder");
+    let mpirun = folder.path().join("mpirun");
+    // stands in for `mpirun -n N PROGRAM`: if a rank is killed, all others end
+    let script = format!(
+        "#!/bin/sh\nunset RUN_MPI RUN_RESTARTS RUN_TIMEOUT\nshift\nexec {} \"$@\"\n",
+        example("run").display()
+    );
+    std::fs::write(&mpirun, script).expect("room");
+    std::fs::set_permissions(&mpirun, std::fs::Permissions::from_mode(0o755)).expect("ours");
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").expect("a path"));
+    for rank in 0..3 {
+        let disk = format!("disk={}", folder.path().join(rank.to_string()).display());
+        let deaths = [("entry", rank, 30), ("resume", (rank + 1) % 3, 12), ("pack", (rank + 2) % 3, 15)];
+        let mortal = Mortal { timeout: None, ..Mortal::new(&deaths) };
+        let output = mortal.with(CHECKPOINT, &disk).with("PATH", &path).with("RUN_MPI", "1").run();
+        assert_eq!(
+            (text(&output.stdout), output.status.code()),
+            (expected.clone(), Some(0)),
+            "{}",
+            text(&output.stderr)
+        );
+        assert_eq!(lines(&output, "warning: a rank was killed by signal 9; restart 3 of 4").len(), 1);
+    }
+}
+
+#[test]
 fn without_checkpoints_the_program_begins_anew() {
     let expected = undisturbed();
     for rank in 0..3 {

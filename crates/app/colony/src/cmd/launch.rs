@@ -21,7 +21,8 @@ Examples:
   COLONY_CHECKPOINT=memory:every=60s colony launch -n 8 --restarts 5 \
     --hosts node1,node2 --spares node3 --this-host login -- /shared/stencil 256 8 100 10
   colony launch -n 8 --hosts node1,node2 --this-host login -- /shared/stencil 256 8 100
-Under MPI, the same program is started by mpirun or srun instead.")]
+  COLONY_CHECKPOINT=disk=/scratch/run1:every=60s colony launch -n 8 --mpi --restarts 5 -- ./stencil 256 8 100 10
+Under MPI, the same program is started by mpirun or srun, too.")]
 pub(crate) struct Args {
     /// Processes
     #[arg(short = 'n', long, value_name = "N", default_value_t = 2)]
@@ -38,6 +39,9 @@ pub(crate) struct Args {
     /// Start the ranks by srun, on the hosts of this Slurm allocation
     #[arg(long, conflicts_with = "hosts")]
     slurm: bool,
+    /// Start the ranks by mpirun; if one is killed, all begin again from the last checkpoint on disk
+    #[arg(long, conflicts_with_all = ["hosts", "slurm", "timeout"])]
+    mpi: bool,
     /// Replace ranks that are killed or stop responding, up to N times; the program goes on from its last checkpoint
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "slurm")]
     restarts: u32,
@@ -59,7 +63,7 @@ fn timeout(text: &str) -> Result<Duration, String> {
 
 /// Starts the ranks and waits for their end.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let Args { ranks, hosts, spares, this_host, slurm, restarts, timeout, command } = args;
+    let Args { ranks, hosts, spares, this_host, slurm, mpi, restarts, timeout, command } = args;
     if hosts.is_empty() && !slurm && this_host.is_some() {
         return Err(wrong("--this-host has no meaning without --hosts or --slurm"));
     }
@@ -70,7 +74,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Err(wrong("no program is given: colony launch -n 4 -- CMD"));
     };
     let (program, arguments) = (program.clone(), arguments.to_vec());
-    let launch = Launch { ranks, hosts, spares, this_host, slurm, restarts, timeout, program, arguments };
+    let launch =
+        Launch { ranks, hosts, spares, this_host, slurm, mpi, restarts, timeout, program, arguments };
     let code = launch.run().map_err(|error| wrong(error.to_string()))?;
     Ok(ExitCode::from(code))
 }

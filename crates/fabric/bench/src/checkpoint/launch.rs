@@ -64,6 +64,7 @@ impl Params {
             spares: Vec::new(),
             this_host: None,
             slurm: false,
+            mpi: false,
             // without a replacement for ranks, the runtime makes no checkpoints
             restarts: 1,
             // a rank that dies ends the benchmark, and one that waits for its CPU has not died

@@ -70,6 +70,7 @@ impl Params {
             spares: Vec::new(),
             this_host: None,
             slurm: false,
+            mpi: false,
             restarts: 0,
             timeout: None,
             program: "/proc/self/exe".into(),

@@ -5,6 +5,7 @@ pub(crate) mod connections;
 pub(crate) mod error;
 pub(crate) mod heartbeat;
 pub(crate) mod hosts;
+pub(crate) mod mpi;
 pub(crate) mod ranks;
 pub(crate) mod requests;
 pub(crate) mod session;
