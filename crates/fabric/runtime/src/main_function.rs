@@ -3,13 +3,15 @@
 
 use std::process::ExitCode;
 
+use crate::generation::Main;
 use crate::health;
 use crate::launch::{LOST, transport_from_environment};
 use crate::object::Context;
 use crate::options::Options;
+use crate::outcome::{Outcome, RunError};
 use crate::program::Program;
 use crate::report::report_line;
-use crate::run::{Main, Outcome, RunError, run_and_report};
+use crate::run::run_and_report;
 use crate::signals;
 use crate::transport::TransportError;
 
