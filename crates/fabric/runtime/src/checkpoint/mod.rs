@@ -13,6 +13,7 @@ pub(crate) mod draft;
 pub(crate) mod fields;
 pub(crate) mod options;
 pub(crate) mod outline;
+pub(crate) mod part;
 pub(crate) mod pieces;
 pub(crate) mod recovery;
 pub(crate) mod store;

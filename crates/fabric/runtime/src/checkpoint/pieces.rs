@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::fields::{Packed, is_checked};
 use super::outline::{Outline, Source};
+use super::part::Part;
 use super::store::{Image, Name, Piece, memory};
-use crate::parcel::Part;
 
 /// An image that is sent, piece by piece. The checksum of a piece is made as it is sent: then its bytes are in the cache.
 #[derive(Debug)]

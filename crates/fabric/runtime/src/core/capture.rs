@@ -4,10 +4,11 @@
 use super::Core;
 use crate::checkpoint::fields::{NoMemory, NotPacked};
 use crate::checkpoint::outline::Outline;
+use crate::checkpoint::part::Part;
 use crate::checkpoint::pieces::{Assembly, Refusal, Sending};
 use crate::checkpoint::store::Name;
 use crate::message::Malformed;
-use crate::parcel::{Parcel, Part, Saved, System};
+use crate::parcel::{Parcel, Saved, System};
 
 /// Bytes of an image that are sent at once. Their copies on the way, in frames and sockets, stay in the cache.
 const PART: u64 = 192 << 10;

@@ -5,10 +5,11 @@ use rustc_hash::FxHashMap;
 
 use super::{ArrayState, Core, Failure, Ready};
 use crate::address::{Address, ArrayId};
+use crate::checkpoint::part::Part;
 use crate::class::{AnyObject, Classes};
 use crate::location::Route;
 use crate::message::{Envelope, Malformed, Payload, pack};
-use crate::parcel::{Encoded, PART, Parcel, Part, RUN, System, decode, encode};
+use crate::parcel::{Encoded, PART, Parcel, RUN, System, decode, encode};
 use crate::port::Remote;
 use crate::track::NO_MESSAGE;
 
