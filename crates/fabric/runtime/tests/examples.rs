@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The examples: one result on any number of processes and PEs, real migration, errors of the command line.
 
-use std::path::{Path, PathBuf};
+mod common;
+
+use common::example;
 use std::process::{Command, Output, Stdio};
 
 /// Ranks and PEs of each.
 const PLACES: [(&str, &str); 5] = [("1", "1"), ("1", "3"), ("2", "1"), ("3", "1"), ("2", "2")];
 const LB_TEST: [&str; 10] =
     ["--mesh", "6", "--iterations", "12", "--period", "4", "--bytes", "4000", "--work", "2000"];
-
-/// An example of this package, which cargo builds before its tests.
-fn example(name: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("this program");
-    let folder = test.parent().and_then(Path::parent).expect("the profile's folder");
-    folder.join("examples").join(name)
-}
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()

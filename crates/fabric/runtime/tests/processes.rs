@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Programs on several processes: over sockets, and over MPI.
 
-use std::path::{Path, PathBuf};
+mod common;
+
+use common::example;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
-
-/// An example of this package, which cargo builds before its tests.
-fn example(name: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("this program");
-    let folder = test.parent().and_then(Path::parent).expect("the profile's folder");
-    folder.join("examples").join(name)
-}
 
 fn run(ranks: u32, program: &str, words: &[&str]) -> Command {
     let mut command = Command::new(example("run"));

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ranks that die are replaced, and the program goes on from the last checkpoint with the same result.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+mod common;
 
-/// An example of this package, which cargo builds before its tests.
-fn example(name: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("this program");
-    let folder = test.parent().and_then(Path::parent).expect("the profile's folder");
-    folder.join("examples").join(name)
-}
+use common::example;
+use std::process::{Command, Output, Stdio};
 
 const CHECKPOINT: &str = "COLONY_CHECKPOINT";
 const EVERY_ROUND: &str = "memory:same-machine";

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Jobs that go on with more ranks, or with fewer.
 
-use std::path::{Path, PathBuf};
+mod common;
+
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use colony_runtime::ranks::{RequestError, Resized, resize};
-
-/// An example of this package, which cargo builds before its tests.
-fn example(name: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("this program");
-    let folder = test.parent().and_then(Path::parent).expect("the profile's folder");
-    folder.join("examples").join(name)
-}
+use common::example;
 
 /// The example with this many ranks, which wait at gates.
 fn start(ranks: u32, gates: &Path, variables: &[(&str, &str)]) -> Child {

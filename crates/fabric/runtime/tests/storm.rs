@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Kill storms: ranks are killed, stopped or evacuated at random times, and results stay the same. `./x storm` runs many.
 
-use std::path::{Path, PathBuf};
+mod common;
+
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use colony_runtime::ranks::ranks;
+use common::example;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-
-/// An example of this package, which cargo builds before its tests.
-fn example(name: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("this program");
-    let folder = test.parent().and_then(Path::parent).expect("the profile's folder");
-    folder.join("examples").join(name)
-}
 
 /// Random numbers of a seed (SplitMix64).
 struct Random(u64);
