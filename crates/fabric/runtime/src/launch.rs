@@ -63,14 +63,14 @@ impl Launch {
         listener.map_err(system("listening for the job's ranks"))
     }
 
-    /// Starts one rank, or all of them by Slurm.
+    /// Starts one rank, which has been started so often before, or all of them by Slurm.
     fn start(
         &self,
-        (rank, host): (u32, Option<&str>),
+        (rank, start, host): (u32, u32, Option<&str>),
         session: &Session,
         secret: &Secret,
     ) -> Result<Child, LaunchError> {
-        let mut command = self.command(rank, host, session)?;
+        let mut command = self.command((rank, start), host, session)?;
         // a process of this host by which its user finds the launcher
         command.env(REQUESTS, &session.requests).env(SECRET, secret.to_hex());
         if self.is_local() && rank > 0 {
@@ -151,7 +151,7 @@ impl Launch {
             requests: requests.address.clone(),
             restart: restart.map(Path::to_owned),
         };
-        let start = |rank| self.start((rank, hosts.borrow().of(rank)), &session, &secret);
+        let start = |rank, start| self.start((rank, start, hosts.borrow().of(rank)), &session, &secret);
         let is_fixed = (!can_resize).then(|| {
             "a job that is resized goes on from a checkpoint on disk: start it with COLONY_CHECKPOINT=memory:disk=FOLDER"
                 .to_owned()

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use crate::checkpoint::options::RESTART;
 use crate::job::session::Session;
 use crate::launch::{Launch, LaunchError};
-use crate::transport::sockets::entry::{HOST, LAUNCHER, RANK, RESTARTS, SECRET, SIZE};
+use crate::transport::sockets::entry::{HOST, LAUNCHER, RANK, RESTARTS, SECRET, SIZE, START};
 
 /// Variables of the launcher's environment that ranks on other hosts get: options of the runtime, not those of a job.
 fn options() -> BTreeMap<String, String> {
@@ -48,29 +48,30 @@ impl Launch {
     /// The command that starts a rank, or all ranks by Slurm.
     pub(crate) fn command(
         &self,
-        rank: u32,
+        (rank, start): (u32, u32),
         host: Option<&str>,
         session: &Session,
     ) -> Result<Command, LaunchError> {
         if self.slurm {
             return self.by_slurm(session);
         }
-        let (rank, size) = (rank.to_string(), self.ranks.to_string());
+        let (rank, size, start) = (rank.to_string(), self.ranks.to_string(), start.to_string());
         let Some(host) = host else {
             let mut command = Command::new(&self.program);
             command.args(&self.arguments).envs([(LAUNCHER, &session.launcher), (RANK, &rank), (SIZE, &size)]);
             command.envs(session.restart.iter().map(|folder| (RESTART, folder)));
             // a rank of another job may have started this launcher
             command.env_remove(RESTARTS);
+            command.env_remove(START);
             if self.restarts > 0 {
-                command.env(RESTARTS, "1");
+                command.env(RESTARTS, "1").env(START, &start);
             }
             return Ok(command);
         };
         if host.is_empty() || host.starts_with('-') {
             return Err(LaunchError::Wrong(format!("`{host}` is no host")));
         }
-        let line = self.line(session, &quoted(host), &quoted(&rank))?;
+        let line = self.line(session, &quoted(host), &quoted(&rank), &start)?;
         let mut command = Command::new("ssh");
         // a host without power does not answer
         let patience = ["-o", "ConnectTimeout=10"].iter().take(if self.restarts > 0 { 2 } else { 0 });
@@ -86,7 +87,7 @@ impl Launch {
                     .to_owned(),
             ));
         }
-        let line = self.line(session, "\"$SLURMD_NODENAME\"", "\"$SLURM_PROCID\"")?;
+        let line = self.line(session, "\"$SLURMD_NODENAME\"", "\"$SLURM_PROCID\"", "0")?;
         let mut command = Command::new("srun");
         let tasks = format!("--ntasks={}", self.ranks);
         command
@@ -109,9 +110,10 @@ impl Launch {
 
     /// The line that a shell on another host runs. The secret goes through standard input: arguments can be read by everyone on
     /// the host. `host` and `rank` are words of the shell.
-    fn line(&self, session: &Session, host: &str, rank: &str) -> Result<String, LaunchError> {
+    fn line(&self, session: &Session, host: &str, rank: &str, start: &str) -> Result<String, LaunchError> {
         let (launcher, size) = (quoted(&session.launcher), self.ranks);
-        let restarts = if self.restarts > 0 { format!(" {RESTARTS}=1") } else { String::new() };
+        let restarts =
+            if self.restarts > 0 { format!(" {RESTARTS}=1 {START}={start}") } else { String::new() };
         let mut line = format!(
             "IFS= read -r {SECRET}; export {SECRET} {HOST}={host} {LAUNCHER}={launcher} {RANK}={rank} \
              {SIZE}={size}{restarts}"

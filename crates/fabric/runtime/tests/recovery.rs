@@ -4,6 +4,7 @@
 mod common;
 
 use common::example;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 const CHECKPOINT: &str = "COLONY_CHECKPOINT";
@@ -292,6 +293,38 @@ fn ranks_of_a_lost_host_go_on_on_a_spare_or_on_the_other_hosts() {
         assert!(moved.last().is_some_and(|line| line.ends_with(&format!(" on {place}"))), "{moved:?}");
         let started = std::fs::read_to_string(folder.path().join("started")).expect("ssh was started");
         assert!(started.lines().any(|host| host == place), "{started}");
+    }
+}
+
+/// Stands in for `ssh` to a host that is cut off: if this is killed, the rank stays. It wakes up when the next one is started.
+const CUT_OFF: &str = r#"#!/bin/sh
+folder=${0%/*}
+for word; do line=$word; done
+case $line in *COLONY_JOB_RANK=\'1\'*) ;; *) exec sh -c "$line" ;; esac
+IFS= read -r secret
+[ -e "$folder/first" ] && kill -CONT "$(cat "$folder/first")"
+printf '%s\n' "$secret" | setsid sh -c "echo \$\$ > '$folder/started'; exec sh -c \"\$0\"" "$line" &
+until [ -s "$folder/started" ]; do sleep 0.01; done
+[ -e "$folder/first" ] || cp "$folder/started" "$folder/first"
+wait
+"#;
+
+#[test]
+fn a_rank_that_was_cut_off_cannot_come_back_beside_its_replacement() {
+    use std::os::unix::fs::PermissionsExt;
+    let expected = undisturbed();
+    let folder = tempfile::tempdir().expect("a folder");
+    let ssh = folder.path().join("ssh");
+    std::fs::write(&ssh, CUT_OFF).expect("room");
+    std::fs::set_permissions(&ssh, std::fs::Permissions::from_mode(0o755)).expect("ours");
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").expect("a path"));
+    let mortal = Mortal { timeout: Some(1), restarts: 20, ..Mortal::new(&[("stop", 1, 25)]) };
+    let output = mortal.with("PATH", &path).with("RUN_HOSTS", "127.0.0.1").run();
+    assert_eq!(text(&output.stdout), expected, "{}", text(&output.stderr));
+    assert!(!lines(&output, "warning: rank 1 has not responded").is_empty(), "{}", text(&output.stderr));
+    let first = std::fs::read_to_string(folder.path().join("first")).expect("it was started");
+    while Path::new("/proc").join(first.trim()).exists() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
     }
 }
 

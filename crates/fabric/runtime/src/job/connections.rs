@@ -28,6 +28,8 @@ struct Connection {
 /// The connections by rank.
 pub(crate) struct Connections {
     ranks: Vec<Option<Connection>>,
+    /// How often each rank has been started again.
+    starts: Vec<u32>,
     secret: Secret,
     /// The timeout of heartbeats that the user has chosen.
     timeout: Option<Duration>,
@@ -38,8 +40,8 @@ pub(crate) struct Connections {
 
 impl Connections {
     pub(crate) fn new(ranks: u32, secret: Secret, timeout: Option<Duration>) -> Self {
-        let ranks = (0..ranks).map(|_| None).collect();
-        Self { ranks, secret, timeout, began: Instant::now(), looked: Duration::ZERO }
+        let (starts, ranks) = (vec![0; ranks as usize], (0..ranks).map(|_| None).collect());
+        Self { ranks, starts, secret, timeout, began: Instant::now(), looked: Duration::ZERO }
     }
 
     /// Takes the hellos that have arrived. Returns `false` if there were none.
@@ -47,9 +49,11 @@ impl Connections {
         match listener.accept() {
             Ok(stream) => {
                 let now = self.began.elapsed();
-                if let Some((hello, stream)) = hear(stream, &self.secret)
-                    && let Some(place) = self.ranks.get_mut(hello.rank as usize)
-                {
+                let Some((hello, mut stream)) = hear(stream, &self.secret) else { return Ok(true) };
+                if self.starts.get(hello.rank as usize) != Some(&hello.start) {
+                    // it was cut off, or its host stopped it
+                    let _ = write_value(&mut stream, &Answer::Over("this rank has been replaced".to_owned()));
+                } else if let Some(place) = self.ranks.get_mut(hello.rank as usize) {
                     let (heart, hello) = (Heart::new(now, self.timeout), Some(hello));
                     *place = Some(Connection { stream, heart, hello, has_ended: false, is_done: false });
                 }
@@ -73,6 +77,13 @@ impl Connections {
     /// Returns `true` if all ranks wait for the launcher's answer.
     pub(crate) fn are_complete(&self) -> bool {
         self.hellos().count() == self.ranks.len()
+    }
+
+    /// A rank is started again. Returns how often it has been.
+    pub(crate) fn start_again(&mut self, rank: u32) -> u32 {
+        let Some(starts) = self.starts.get_mut(rank as usize) else { return 0 };
+        *starts += 1;
+        *starts
     }
 
     /// Forgets a rank that has died. Returns `true` if it had come since it was started.

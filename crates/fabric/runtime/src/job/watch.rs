@@ -53,8 +53,8 @@ enum Watched {
     Again,
 }
 
-/// Starts one rank, or all of them by Slurm.
-pub(crate) type Start<'a> = &'a dyn Fn(u32) -> Result<Child, LaunchError>;
+/// Starts one rank, which has been started so often before, or all of them by Slurm.
+pub(crate) type Start<'a> = &'a dyn Fn(u32, u32) -> Result<Child, LaunchError>;
 
 /// A job that runs.
 pub(crate) struct Job<'a> {
@@ -110,7 +110,7 @@ impl<'a> Job<'a> {
             died,
         };
         for rank in 0..processes {
-            let child = start(rank)?;
+            let child = start(rank, 0)?;
             job.ranks.0.push(child);
         }
         Ok(job)
@@ -300,7 +300,8 @@ impl<'a> Job<'a> {
             let place = new.map(|host| format!(" on {host}")).unwrap_or_default();
             report_line!("warning: {death}; restart {} of {}{place}", self.restarted, self.restarts);
         }
-        let child = (self.start)(death.rank)?;
+        let start = self.connections.start_again(death.rank);
+        let child = (self.start)(death.rank, start)?;
         if let Some(place) = self.ranks.0.get_mut(death.rank as usize) {
             *place = child;
         }

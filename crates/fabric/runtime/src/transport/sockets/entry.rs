@@ -28,6 +28,9 @@ pub(crate) const HOST: &str = "COLONY_JOB_HOST";
 /// The variable that is set if the launcher replaces ranks that die.
 pub(crate) const RESTARTS: &str = "COLONY_JOB_RESTARTS";
 
+/// The variable with how often this rank had been started before. One that has been replaced cannot come back.
+pub(crate) const START: &str = "COLONY_JOB_START";
+
 /// The longest wait for the launcher and for other ranks while a job begins.
 const BEGIN: Duration = Duration::from_secs(60);
 /// The longest wait for ranks that run a long entry method while another is replaced.
@@ -47,6 +50,7 @@ const JOINING: &str = "joining the job at its launcher";
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Hello {
     pub(crate) rank: u32,
+    pub(crate) start: u32,
     pub(crate) address: String,
     pub(crate) build: String,
     /// The machine's boot id.
@@ -76,6 +80,7 @@ pub(crate) enum Answer {
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) rank: u32,
+    start: u32,
     size: u32,
     launcher: String,
     secret: Secret,
@@ -126,14 +131,29 @@ impl Entry {
             .ok_or_else(|| TransportError::Environment(format!("{SECRET} is not 64 hexadecimal digits")))?;
         let host = std::env::var(HOST).unwrap_or_else(|_| "127.0.0.1".to_owned());
         let restarts = std::env::var_os(RESTARTS).is_some();
-        Ok(Self { rank, size, launcher, secret, host, restarts })
+        let start = if std::env::var_os(START).is_some() { number(START)? } else { 0 };
+        Ok(Self { rank, start, size, launcher, secret, host, restarts })
     }
 
-    /// Enters the job. If ranks are replaced, tries again when another rank dies meanwhile.
+    /// Enters the job. If ranks are replaced, tries again when another rank dies meanwhile, and for a minute while the network
+    /// to the launcher is cut.
     pub(crate) fn join(&self) -> Result<Joined, TransportError> {
-        let began = Instant::now();
+        let (began, mut unreached) = (Instant::now(), None::<Instant>);
         loop {
-            match self.attempt() {
+            let launcher = match Stream::connect(&self.launcher) {
+                Ok(launcher) => launcher,
+                Err(error)
+                    if self.restarts
+                        && is_unreachable(&error)
+                        && unreached.get_or_insert_with(Instant::now).elapsed() < BEGIN =>
+                {
+                    std::thread::sleep(HEARTBEAT);
+                    continue;
+                }
+                Err(error) => return Err(failed(JOINING)(error)),
+            };
+            unreached = None;
+            match self.attempt(launcher) {
                 Err(TransportError::Died(_)) if began.elapsed() < REJOIN => {
                     std::thread::sleep(Duration::from_millis(1));
                 }
@@ -147,17 +167,17 @@ impl Entry {
         if self.restarts { TransportError::Died(format!("{doing}: {error}")) } else { failed(doing)(error) }
     }
 
-    fn attempt(&self) -> Result<Joined, TransportError> {
+    fn attempt(&self, mut launcher: Stream) -> Result<Joined, TransportError> {
         let listener =
             if self.launcher.starts_with("unix:") { Listener::unix() } else { Listener::tcp(&self.host) }
                 .map_err(failed("listening for other ranks"))?;
         let hello = Hello {
             rank: self.rank,
+            start: self.start,
             address: listener.address(),
             build: crate::build::id(),
             machine: machine(),
         };
-        let mut launcher = Stream::connect(&self.launcher).map_err(failed(JOINING))?;
         let entered = self.enter(&hello, &listener, &mut launcher);
         if entered.is_err() {
             // the heartbeats have a handle of their own
@@ -240,6 +260,11 @@ impl Entry {
         }
         Ok(peers)
     }
+}
+
+/// The other host is not reached; its programs may run.
+fn is_unreachable(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable | ErrorKind::TimedOut)
 }
 
 /// Waits until a listener has a connection, or until the launcher ends this attempt.
