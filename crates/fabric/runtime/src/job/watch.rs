@@ -257,9 +257,11 @@ impl<'a> Job<'a> {
     }
 
     /// The first rank that failed. A rank that has died since [`replace_dead`](Self::replace_dead) is replaced by the next
-    /// call of that.
+    /// call of that, and one that has left since [`resize`](Self::resize) is seen by the next call of that.
     fn failure(&mut self) -> Result<Option<(u32, ExitStatus)>, LaunchError> {
         let failure = self.ranks.first_failure().map_err(system(WAITING))?;
+        let left = self.resize.map(|_| i32::from(RESIZED));
+        let failure = failure.filter(|(_, status)| left.is_none() || status.code() != left);
         Ok(failure.filter(|(rank, status)| {
             let death = Death::of(*rank, *status, self.is_remote);
             !death.is_some_and(|death| self.can_replace(&death))
