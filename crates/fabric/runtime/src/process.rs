@@ -183,7 +183,8 @@ impl Process {
             match agree(transport, &self.store, layout, &disk, survivor) {
                 Err(TransportError::Died(_)) => rejoins = true,
                 Ok(agreed) => {
-                    if self.rank == 0 {
+                    // to begin anew, rank 0 needs a new process, which says so
+                    if self.rank == 0 && !(has_died && agreed.origin == Origin::Anew) {
                         report_recovery(&agreed);
                     }
                     return Ok(agreed);
