@@ -22,18 +22,7 @@ pub(crate) fn launch(
     arguments: Vec<OsString>,
 ) -> PyResult<u8> {
     let timeout = Some(SILENCE);
-    let launch = Launch {
-        spares: Vec::new(),
-        ranks,
-        hosts: Vec::new(),
-        this_host: None,
-        slurm: false,
-        mpi: false,
-        restarts,
-        timeout,
-        program,
-        arguments,
-    };
+    let launch = Launch { restarts, timeout, ..Launch::new(ranks, program, arguments) };
     py.detach(|| launch.run()).map_err(|error| match error {
         LaunchError::Wrong(text) => PyValueError::new_err(text),
         LaunchError::System { .. } => PyOSError::new_err(error.to_string()),

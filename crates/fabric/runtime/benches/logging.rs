@@ -194,16 +194,9 @@ fn main() -> ExitCode {
         let mut arguments = vec!["-c".into(), pinned.into(), this.clone().into_os_string()];
         arguments.extend(numbers);
         let launch = Launch {
-            ranks: 2,
-            hosts: Vec::new(),
-            spares: Vec::new(),
-            this_host: None,
-            slurm: false,
-            mpi: false,
             restarts: 1,
             timeout: Some(std::time::Duration::from_secs(60)),
-            program: "sh".into(),
-            arguments,
+            ..Launch::new(2, "sh", arguments)
         };
         match launch.run() {
             Ok(0) => {}

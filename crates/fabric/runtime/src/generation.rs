@@ -12,7 +12,7 @@ use crate::port::{Mail, Remote};
 use crate::scheduler;
 use crate::track::Track;
 
-/// The program's beginning, as a receiver of messages it is none.
+/// The type of a [`Context`] at the program's beginning, where no object runs.
 #[derive(Debug)]
 pub enum Main {}
 

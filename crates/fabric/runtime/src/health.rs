@@ -53,7 +53,7 @@ enum Change {
     Unreadable(String),
 }
 
-/// What the file has said about the host.
+/// The state of the host by the file.
 #[derive(Debug, Default)]
 struct Host {
     is_warned: bool,

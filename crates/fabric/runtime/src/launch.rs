@@ -53,6 +53,23 @@ pub struct Launch {
 }
 
 impl Launch {
+    /// A job on this host whose ranks are not replaced.
+    #[must_use]
+    pub fn new(ranks: u32, program: impl Into<OsString>, arguments: Vec<OsString>) -> Self {
+        Self {
+            ranks,
+            hosts: Vec::new(),
+            spares: Vec::new(),
+            this_host: None,
+            slurm: false,
+            mpi: false,
+            restarts: 0,
+            timeout: None,
+            program: program.into(),
+            arguments,
+        }
+    }
+
     /// The ranks are processes of this one.
     pub(crate) fn is_local(&self) -> bool {
         self.hosts.is_empty() && !self.slurm

@@ -2,8 +2,10 @@
 //! Programs on several processes: over sockets, and over MPI.
 
 mod common;
+mod stand_in;
 
 use common::example;
+use stand_in::stand_in;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -263,19 +265,6 @@ fn a_signal_evacuates_the_pes_of_a_process_while_the_program_runs_on() {
     kill(launcher.id());
     launcher.wait().expect("it was killed");
     ranks.into_iter().for_each(wait_until_gone);
-}
-
-/// A folder with a program of this name, which stands in for one of the system.
-fn stand_in(name: &str, script: &str) -> (tempfile::TempDir, std::ffi::OsString) {
-    use std::os::unix::fs::PermissionsExt;
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join(name);
-    std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).expect("room");
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).expect("ours");
-    let mut path = folder.path().as_os_str().to_owned();
-    path.push(":");
-    path.push(std::env::var_os("PATH").unwrap_or_default());
-    (folder, path)
 }
 
 const SUMS: &str = "sum of all cells";

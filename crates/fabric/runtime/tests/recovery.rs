@@ -2,8 +2,11 @@
 //! Ranks that die are replaced, and the program goes on from the last checkpoint with the same result.
 
 mod common;
+mod stand_in;
 
 use common::example;
+use stand_in::stand_in;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -18,7 +21,7 @@ struct Mortal {
     ranks: u32,
     restarts: u32,
     deaths: Vec<(String, u32)>,
-    variables: Vec<(&'static str, String)>,
+    variables: Vec<(&'static str, OsString)>,
     /// Seconds after which a silent rank counts as dead: a busy machine may hold a rank up for half a second.
     timeout: Option<u32>,
 }
@@ -26,12 +29,12 @@ struct Mortal {
 impl Mortal {
     fn new(deaths: &[(&str, u32, u32)]) -> Self {
         let deaths = deaths.iter().map(|(phase, rank, after)| (format!("{phase}-{rank}"), *after)).collect();
-        let variables = vec![(CHECKPOINT, EVERY_ROUND.to_owned())];
+        let variables = vec![(CHECKPOINT, EVERY_ROUND.into())];
         Self { ranks: 3, restarts: 4, deaths, variables, timeout: Some(60) }
     }
 
-    fn with(mut self, name: &'static str, value: &str) -> Self {
-        self.variables.push((name, value.to_owned()));
+    fn with(mut self, name: &'static str, value: impl AsRef<OsStr>) -> Self {
+        self.variables.push((name, value.as_ref().to_owned()));
         self
     }
 
@@ -257,7 +260,7 @@ fn a_rank_that_stops_responding_is_replaced() {
 
 /// Stands in for `ssh OPTIONS -- HOST LINE`. A host is lost if there is a file `down-HOST`, or once a rank on it has died and
 /// the file `frail-HOST` is there.
-const SSH: &str = r#"#!/bin/sh
+const SSH: &str = r#"
 folder=${0%/*}
 for word; do host=$line; line=$word; done
 [ -e "$folder/down-$host" ] && exit 255
@@ -271,19 +274,14 @@ exit $code
 
 #[test]
 fn ranks_of_a_lost_host_go_on_on_a_spare_or_on_the_other_hosts() {
-    use std::os::unix::fs::PermissionsExt;
     let expected = undisturbed();
     for (file, spares, place) in [
         ("frail-127.0.0.2", "127.0.0.3", "127.0.0.3"),
         ("frail-127.0.0.2", "", "127.0.0.1"),
         ("down-127.0.0.2", "127.0.0.3", "127.0.0.3"),
     ] {
-        let folder = tempfile::tempdir().expect("a folder");
-        let ssh = folder.path().join("ssh");
-        std::fs::write(&ssh, SSH).expect("room");
-        std::fs::set_permissions(&ssh, std::fs::Permissions::from_mode(0o755)).expect("ours");
+        let (folder, path) = stand_in("ssh", SSH);
         std::fs::write(folder.path().join(file), "").expect("room");
-        let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").expect("a path"));
         let deaths: &[_] = if file.starts_with("frail") { &[("entry", 1, 50)] } else { &[] };
         let mortal = Mortal::new(deaths).with("PATH", &path).with("RUN_HOSTS", "127.0.0.1,127.0.0.2");
         let mortal = if spares.is_empty() { mortal } else { mortal.with("RUN_SPARES", spares) };
@@ -297,7 +295,7 @@ fn ranks_of_a_lost_host_go_on_on_a_spare_or_on_the_other_hosts() {
 }
 
 /// Stands in for `ssh` to a host that is cut off: if this is killed, the rank stays. It wakes up when the next one is started.
-const CUT_OFF: &str = r#"#!/bin/sh
+const CUT_OFF: &str = r#"
 folder=${0%/*}
 for word; do line=$word; done
 case $line in *COLONY_JOB_RANK=\'1\'*) ;; *) exec sh -c "$line" ;; esac
@@ -311,13 +309,8 @@ wait
 
 #[test]
 fn a_rank_that_was_cut_off_cannot_come_back_beside_its_replacement() {
-    use std::os::unix::fs::PermissionsExt;
     let expected = undisturbed();
-    let folder = tempfile::tempdir().expect("a folder");
-    let ssh = folder.path().join("ssh");
-    std::fs::write(&ssh, CUT_OFF).expect("room");
-    std::fs::set_permissions(&ssh, std::fs::Permissions::from_mode(0o755)).expect("ours");
-    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").expect("a path"));
+    let (folder, path) = stand_in("ssh", CUT_OFF);
     let mortal = Mortal { timeout: Some(1), restarts: 20, ..Mortal::new(&[("stop", 1, 25)]) };
     let output = mortal.with("PATH", &path).with("RUN_HOSTS", "127.0.0.1").run();
     assert_eq!(text(&output.stdout), expected, "{}", text(&output.stderr));
@@ -330,18 +323,11 @@ fn a_rank_that_was_cut_off_cannot_come_back_beside_its_replacement() {
 
 #[test]
 fn if_a_rank_of_mpirun_is_killed_all_begin_again_from_disk() {
-    use std::os::unix::fs::PermissionsExt;
     let expected = undisturbed();
-    let folder = tempfile::tempdir().expect("a folder");
-    let mpirun = folder.path().join("mpirun");
     // stands in for `mpirun -n N PROGRAM`: if a rank is killed, all others end
-    let script = format!(
-        "#!/bin/sh\nunset RUN_MPI RUN_RESTARTS RUN_TIMEOUT\nshift\nexec {} \"$@\"\n",
-        example("run").display()
-    );
-    std::fs::write(&mpirun, script).expect("room");
-    std::fs::set_permissions(&mpirun, std::fs::Permissions::from_mode(0o755)).expect("ours");
-    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").expect("a path"));
+    let launcher = example("run");
+    let script = format!("unset RUN_MPI RUN_RESTARTS RUN_TIMEOUT; shift; exec {} \"$@\"", launcher.display());
+    let (folder, path) = stand_in("mpirun", &script);
     for rank in 0..3 {
         let disk = format!("disk={}", folder.path().join(rank.to_string()).display());
         let deaths = [("entry", rank, 30), ("resume", (rank + 1) % 3, 12), ("pack", (rank + 2) % 3, 15)];

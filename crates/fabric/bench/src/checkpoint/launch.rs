@@ -59,18 +59,11 @@ impl Params {
         let task = Task { setup: self.setup(bytes), floor, report: file.as_raw_fd() };
         let text = serde_json::to_string(&task).map_err(|e| failed(e.to_string()))?;
         let launch = Launch {
-            ranks: self.processes,
-            hosts: Vec::new(),
-            spares: Vec::new(),
-            this_host: None,
-            slurm: false,
-            mpi: false,
             // without a replacement for ranks, the runtime makes no checkpoints
             restarts: 1,
             // a rank that dies ends the benchmark, and one that waits for its CPU has not died
             timeout: Some(Duration::from_secs(60)),
-            program: "/proc/self/exe".into(),
-            arguments: vec![ARGUMENT.into(), text.into()],
+            ..Launch::new(self.processes, "/proc/self/exe", vec![ARGUMENT.into(), text.into()])
         };
         let code = launch.run()?;
         let told = read_told(&mut file).map_err(system("reading the ranks' results"))?;

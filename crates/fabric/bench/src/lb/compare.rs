@@ -64,19 +64,8 @@ impl Params {
             .map_err(|source| LbError::System { doing: "making the file for the ranks' results", source })?;
         let task = Task { setup, report: file.as_raw_fd() };
         let text = serde_json::to_string(&task).map_err(|e| failed(e.to_string()))?;
-        let launch = Launch {
-            ranks: self.processes,
-            hosts: Vec::new(),
-            spares: Vec::new(),
-            this_host: None,
-            slurm: false,
-            mpi: false,
-            restarts: 0,
-            timeout: None,
-            program: "/proc/self/exe".into(),
-            arguments: vec![ARGUMENT.into(), text.into()],
-        };
-        let code = launch.run()?;
+        let arguments = vec![ARGUMENT.into(), text.into()];
+        let code = Launch::new(self.processes, "/proc/self/exe", arguments).run()?;
         let told = read_told(&mut file)
             .map_err(|source| LbError::System { doing: "reading the ranks' results", source })?;
         let (mut record, mut reports, mut ended) = (Record::new(), Vec::new(), 0);

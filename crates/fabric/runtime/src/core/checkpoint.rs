@@ -86,7 +86,7 @@ pub(crate) struct Checkpoints {
     pub(super) logs: bool,
     /// At PE 0: all processes end with the next checkpoint on disk.
     leaves: bool,
-    /// What this PE's next image can refer to.
+    /// The last complete checkpoint of this PE, whose unchanged fields the next image need not copy.
     history: History,
     pub(super) sending: Option<Sending>,
     pub(super) receiving: FxHashMap<Name, Assembly>,
@@ -180,7 +180,7 @@ impl Checkpoints {
 
     /// Returns `true` if this PE makes its image, or waits for the commit.
     pub(crate) fn is_saving(&self) -> bool {
-        self.is_saving || self.underway.is_some()
+        self.is_saving
     }
 
     /// At PE 0: a checkpoint is made once the program is quiescent.

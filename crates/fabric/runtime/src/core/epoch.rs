@@ -42,7 +42,7 @@ impl Core {
         self.note(|pass| Determinant::Probe { pass });
     }
 
-    /// Decides by what a run that repeats this one does not have: it decides the same.
+    /// Makes a decision that depends on times or measurements, and logs it: a PE that runs again makes the same one.
     pub(crate) fn determined<T: Serialize + DeserializeOwned>(
         &mut self,
         decide: impl FnOnce(&mut Self) -> T,
@@ -87,11 +87,11 @@ impl Core {
         }
     }
 
-    /// Ends a pass of the scheduler, in which entry methods have run or not.
+    /// Ends a pass of the scheduler, in which entry methods have run or not. Returns `true` if something was logged in it.
     #[inline]
-    pub(crate) fn end_pass(&mut self, has_run: bool) {
-        let Some(log) = &mut self.port.log else { return };
-        log.end_pass(has_run);
+    pub(crate) fn end_pass(&mut self, has_run: bool) -> bool {
+        let Some(log) = &mut self.port.log else { return false };
+        let happened = log.end_pass(has_run);
         let needs_checkpoint = log.needs_checkpoint();
         if let Some(bytes) = log.drop_if_too_long() {
             let pe = self.pe();
@@ -102,5 +102,6 @@ impl Core {
         if needs_checkpoint {
             self.post(0, Parcel::System(System::CheckpointSoon));
         }
+        happened
     }
 }

@@ -234,7 +234,8 @@ impl Core {
         self.port.pes
     }
 
-    /// Keeps the first failure: the others follow from it. With a log of messages, the death of another process is none.
+    /// Keeps the first failure: the others follow from it. With a log of messages, the death of another process
+    /// does not end this PE.
     pub(crate) fn fail(&mut self, failure: Failure) {
         if self.port.log.is_some() && matches!(failure, Failure::Died(_)) {
             self.has_lost = true;

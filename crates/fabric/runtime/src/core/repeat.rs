@@ -71,10 +71,7 @@ impl Core {
         if self.port.log.as_mut().is_some_and(|log| log.next_probe()) {
             self.probe();
         }
-        let begin = self.port.log.as_ref().map_or(0, |log| log.pass());
-        self.end_pass(has_run);
-        let Some(log) = &self.port.log else { return };
-        if log.pass() == begin && log.is_behind() {
+        if !self.end_pass(has_run) && self.is_behind() {
             self.diverge(&Diverged("it has nothing to do".to_owned()));
         }
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What all ranks of a job get from the launcher.
+//! Addresses and options that the launcher gives to all ranks of a job.
 
 use std::path::PathBuf;
 
-/// What the ranks of a job have in common.
+/// Addresses and options that are the same for all ranks of a job.
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
     /// The launcher's addresses, for ranks and for requests of users.

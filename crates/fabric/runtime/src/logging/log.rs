@@ -279,11 +279,6 @@ impl Log {
         self.unfinished.remove(&from);
     }
 
-    /// The number of the pass under way.
-    pub(crate) fn pass(&self) -> u64 {
-        self.pass
-    }
-
     /// What this PE has from another one.
     pub(crate) fn received(&self, from: u32) -> Received {
         self.peers.get(from as usize).map(|peer| peer.received(self.epoch)).unwrap_or_default()
