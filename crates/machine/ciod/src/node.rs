@@ -98,6 +98,15 @@ impl NodeLink {
         *self.lock()
     }
 
+    /// Returns `true` if the node has asked for work since this link was made: its kernel has booted.
+    #[must_use]
+    pub fn has_asked(&self) -> bool {
+        // the word that counts the node's requests; the supervisor reads a copy of it and never maps the window
+        let at = layout::channel_at(0) + layout::REQUESTS_IN_CHANNEL;
+        let mut published = [0; 4];
+        self.0.memory.read_exact_at(&mut published, at).is_ok() && published != [0; 4]
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, NodeState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

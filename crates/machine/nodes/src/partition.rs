@@ -27,6 +27,8 @@ pub struct Partition {
     machine: Machine,
     ciod: Ciod,
     kernel: File,
+    /// Its number of nodes, also of those that have not been started.
+    size: u32,
     nodes: Vec<Node>,
     torus: Option<(File, u64)>,
     /// After the nodes: it ends with the last of them.
@@ -54,6 +56,22 @@ impl Partition {
         config: Config,
         notice: impl Fn(&str),
     ) -> Result<Self, CnkError> {
+        let mut partition = Self::without_nodes(machine, nodes, config, notice)?;
+        while partition.start_next()? {}
+        Ok(partition)
+    }
+
+    /// A partition for `nodes` nodes, of which none has been started: [`start_next`](Self::start_next) does that. For
+    /// callers that boot a bounded number of nodes at once.
+    ///
+    /// # Errors
+    /// As [`Partition::boot`].
+    pub fn without_nodes(
+        machine: Machine,
+        nodes: u32,
+        config: Config,
+        notice: impl Fn(&str),
+    ) -> Result<Self, CnkError> {
         machine.check()?;
         if nodes == 0 {
             return Err(CnkError::Machine("a partition has one node at least".into()));
@@ -69,13 +87,38 @@ impl Partition {
         let ciod = Ciod::new(config)?;
         let torus = torus(&machine, nodes)?;
         let kernel = node::kernel()?;
-        let mut partition =
-            Self { machine, ciod, kernel, nodes: Vec::new(), torus, booter, boot_program, _slots: slots };
-        for number in 0..nodes {
-            let node = partition.start(number)?;
-            partition.nodes.push(node);
+        Ok(Self { machine, ciod, kernel, size: nodes, nodes: Vec::new(), torus, booter, boot_program, _slots: slots })
+    }
+
+    /// Starts the emulator of the next node. Returns `false` if all have been started.
+    ///
+    /// # Errors
+    /// An emulator that does not start.
+    pub fn start_next(&mut self) -> Result<bool, CnkError> {
+        let number = self.nodes.len() as u32;
+        if number == self.size {
+            return Ok(false);
         }
-        Ok(partition)
+        let node = self.start(number)?;
+        self.nodes.push(node);
+        Ok(true)
+    }
+
+    /// Starts a node anew that no job uses.
+    ///
+    /// # Errors
+    /// A node that is in a job or was never started, an emulator that does not start.
+    pub fn restart(&mut self, number: u32) -> Result<(), CnkError> {
+        let Some(old) = self.nodes.get(number as usize) else { return Err(JobError::NoNode(number).into()) };
+        if old.link().state() == NodeState::Busy {
+            return Err(JobError::NodeBusy(number).into());
+        }
+        if self.booter.is_over() {
+            self.booter = Booter::start(&self.boot_program)?;
+        }
+        let node = self.start(number)?;
+        self.nodes[number as usize] = node;
+        Ok(())
     }
 
     fn start(&self, number: u32) -> Result<Node, CnkError> {

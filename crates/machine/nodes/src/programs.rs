@@ -11,9 +11,17 @@ pub const BOOT: &str = "colony-boot";
 /// # Errors
 /// The places where it was looked for.
 pub fn ciod() -> Result<PathBuf, String> {
+    beside("ciod")
+}
+
+/// A program that is installed beside this one.
+///
+/// # Errors
+/// The place where it was looked for.
+pub fn beside(name: &str) -> Result<PathBuf, String> {
     let own = own()?;
     // tests and benchmarks are a folder deeper
-    let places = [own.with_file_name("ciod"), own.parent().unwrap_or(Path::new("/")).with_file_name("ciod")];
+    let places = [own.with_file_name(name), own.parent().unwrap_or(Path::new("/")).with_file_name(name)];
     match places.iter().find(|p| p.is_file()) {
         Some(found) => Ok(found.clone()),
         None => Err(format!("{} is not there: it belongs beside colony", places[0].display())),

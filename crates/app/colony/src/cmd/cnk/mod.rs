@@ -2,6 +2,7 @@
 //! `colony cnk`.
 
 mod calls;
+pub(crate) mod program;
 mod run;
 
 use std::process::ExitCode;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony cnk run`.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -12,6 +11,7 @@ use colony_nodes::ciod::{Bind, Config, Files, JobError, JobOutcome, JobSpec, Mod
 use colony_nodes::report::{Report, SCHEMA};
 use colony_nodes::{Accel, Link, Machine, Partition, Running, programs};
 
+use super::program::{environment, find};
 use crate::exit::WrongUse;
 use crate::words::{Ns, ns};
 
@@ -267,43 +267,6 @@ fn spec(args: &Args) -> anyhow::Result<JobSpec> {
     Ok(spec)
 }
 
-/// The program as the job will find it: by its path, or in PATH.
-fn find(program: &str, below_root: bool) -> Result<PathBuf, WrongUse> {
-    if program.contains('/') || below_root {
-        return if below_root { Ok(program.into()) } else { absolute(program) };
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file());
-    found.ok_or_else(|| {
-        WrongUse(format!("`{program}` is in no folder of PATH; write ./{program} for one here"))
-    })
-}
-
-fn absolute(program: &str) -> Result<PathBuf, WrongUse> {
-    std::path::absolute(program).map_err(|e| WrongUse(format!("{program}: {e}")))
-}
-
-fn environment(words: &[String]) -> Result<BTreeMap<String, String>, WrongUse> {
-    let mut all = BTreeMap::new();
-    for name in ["PATH", "HOME"] {
-        if let Ok(value) = std::env::var(name) {
-            all.insert(name.to_owned(), value);
-        }
-    }
-    for word in words {
-        let (name, value) = match word.split_once('=') {
-            Some((name, value)) => (name, value.to_owned()),
-            None => (
-                word.as_str(),
-                std::env::var(word)
-                    .map_err(|_| WrongUse(format!("there is no variable {word} to pass on")))?,
-            ),
-        };
-        all.insert(name.to_owned(), value);
-    }
-    Ok(all)
-}
-
 fn bind(word: &str) -> Result<Bind, WrongUse> {
     let (paths, read_only) = word.strip_suffix(":ro").map_or((word, false), |paths| (paths, true));
     match paths.split_once(':') {
@@ -324,12 +287,5 @@ mod tests {
         assert_eq!(b("/a:/b"), Some(("/a".into(), "/b".into(), false)));
         assert_eq!(b("/a:/b:ro"), Some(("/a".into(), "/b".into(), true)));
         assert!(b("/a").is_none() && b(":/b").is_none() && b("/a:").is_none());
-    }
-
-    #[test]
-    fn variables_are_set_or_passed_on() {
-        let all = environment(&["A=1=2".into(), "PATH=".into()]).expect("right");
-        assert_eq!((all["A"].as_str(), all["PATH"].as_str()), ("1=2", ""));
-        assert!(environment(&["NO_SUCH_VARIABLE_HERE".into()]).is_err());
     }
 }

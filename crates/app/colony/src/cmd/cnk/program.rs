@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Words that describe the program of a job: its file, its environment.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::exit::WrongUse;
+
+/// The program as the job will find it: by its path, or in PATH.
+pub(crate) fn find(program: &str, below_root: bool) -> Result<PathBuf, WrongUse> {
+    if program.contains('/') || below_root {
+        return if below_root { Ok(program.into()) } else { absolute(program) };
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file());
+    found.ok_or_else(|| {
+        WrongUse(format!("`{program}` is in no folder of PATH; write ./{program} for one here"))
+    })
+}
+
+fn absolute(program: &str) -> Result<PathBuf, WrongUse> {
+    std::path::absolute(program).map_err(|e| WrongUse(format!("{program}: {e}")))
+}
+
+/// The variables of a job: `PATH`, `HOME`, and those of `words`, set or passed on.
+pub(crate) fn environment(words: &[String]) -> Result<BTreeMap<String, String>, WrongUse> {
+    let mut all = BTreeMap::new();
+    for name in ["PATH", "HOME"] {
+        if let Ok(value) = std::env::var(name) {
+            all.insert(name.to_owned(), value);
+        }
+    }
+    for word in words {
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, value.to_owned()),
+            None => (
+                word.as_str(),
+                std::env::var(word)
+                    .map_err(|_| WrongUse(format!("there is no variable {word} to pass on")))?,
+            ),
+        };
+        all.insert(name.to_owned(), value);
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_set_or_passed_on() {
+        let all = environment(&["A=1=2".into(), "PATH=".into()]).expect("right");
+        assert_eq!((all["A"].as_str(), all["PATH"].as_str()), ("1=2", ""));
+        assert!(environment(&["NO_SUCH_VARIABLE_HERE".into()]).is_err());
+    }
+}

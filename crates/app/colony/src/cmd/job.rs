@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `colony job`.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use colony_control::Client;
+use colony_control::api::{Job, JobRequest, JobState};
+use colony_nodes::ciod::Mode;
+use colony_view::control;
+
+use crate::cmd::cnk::program::{environment, find};
+use crate::cmd::control::{Target, partition};
+use crate::words::{Ns, ns};
+
+/// Jobs of a machine: run a static program on all nodes of a partition
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    target: Target,
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    Run(RunArgs),
+    Submit(SubmitArgs),
+    List(ListArgs),
+    Show(ShowArgs),
+    Output(OutputArgs),
+    Cancel(CancelArgs),
+}
+
+/// Run a job, print its output as it comes, and wait for its end
+///
+/// The exit code is that of the first process that failed. Interrupts go to the program; the second one kills it. If this command
+/// is killed, the job goes on.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  colony job run -- busybox uname -a
+  colony job run --partition R00-M0 --mode coprocessor -- ./allreduce --iterations 1000
+  colony job run --label --timeout 60s -- ./program")]
+struct RunArgs {
+    #[command(flatten)]
+    program: ProgramArgs,
+}
+
+/// Add a job to the queue of its partition, and print its number
+#[derive(clap::Args)]
+struct SubmitArgs {
+    /// Print JSON for programs
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    program: ProgramArgs,
+}
+
+#[derive(clap::Args)]
+struct ProgramArgs {
+    /// The partition [default: the only one]
+    #[arg(long, value_name = "NAME")]
+    partition: Option<String>,
+    /// One process a node with all memory, or two with half of it each
+    #[arg(long, value_enum, default_value_t)]
+    mode: ModeWord,
+    /// Number of processes [default: as many as the nodes hold]
+    #[arg(long, value_name = "N")]
+    processes: Option<u32>,
+    /// User whose rights the job has (needs root) [default: the caller]
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
+    /// Folder that the processes start in [default: the current one]
+    #[arg(long, value_name = "FOLDER")]
+    dir: Option<PathBuf>,
+    /// Set a variable of the environment, or pass one on; no others but PATH and HOME are passed
+    #[arg(long, short, value_name = "NAME[=VALUE]")]
+    env: Vec<String>,
+    /// Put the number of the process before each line of output
+    #[arg(long)]
+    label: bool,
+    /// End the job after this long
+    #[arg(long, value_parser = ns, value_name = "TIME")]
+    timeout: Option<Ns>,
+    /// The program and its arguments; looked for in PATH
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    command: Vec<String>,
+}
+
+#[derive(Clone, Copy, Default, clap::ValueEnum)]
+enum ModeWord {
+    /// One process a node
+    #[default]
+    Coprocessor,
+    /// Two processes a node, one on each CPU
+    VirtualNode,
+}
+
+/// List jobs, the newest first
+#[derive(clap::Args)]
+struct ListArgs {
+    /// Number of jobs
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    limit: u32,
+    /// Print JSON for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// Show a job
+#[derive(clap::Args)]
+struct ShowArgs {
+    /// Number of the job
+    id: u64,
+    /// Print JSON for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// Print the output of a job, until it has ended
+#[derive(clap::Args)]
+struct OutputArgs {
+    /// Number of the job
+    id: u64,
+}
+
+/// End a job
+#[derive(clap::Args)]
+struct CancelArgs {
+    /// Number of the job
+    id: u64,
+    /// Signal that its processes get
+    #[arg(long, default_value_t = 15, value_name = "NUMBER")]
+    signal: i32,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let client = args.target.client()?;
+    match args.what {
+        What::Run(RunArgs { program }) => return wait(&client, &client.submit(&request(&client, &program)?)?),
+        What::Submit(SubmitArgs { json, program }) => {
+            let job = client.submit(&request(&client, &program)?)?;
+            crate::cmd::print(json, &job, |job| format!("{}\n", job.id))?;
+        }
+        What::List(ListArgs { limit, json }) => {
+            crate::cmd::print(json, &client.jobs(limit)?, |jobs| control::jobs(jobs))?;
+        }
+        What::Show(ShowArgs { id, json }) => crate::cmd::print(json, &client.job(id)?, control::job)?,
+        What::Output(OutputArgs { id }) => client.follow(id, io::stdout(), io::stderr())?,
+        What::Cancel(CancelArgs { id, signal }) => client.signal(id, signal)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn request(client: &Client, args: &ProgramArgs) -> anyhow::Result<JobRequest> {
+    let (program, arguments) = args.command.split_first().context("no program")?;
+    Ok(JobRequest {
+        partition: partition(client, args.partition.as_deref())?,
+        executable: find(program, false)?,
+        name: Some(program.clone()),
+        arguments: arguments.to_vec(),
+        programs: Vec::new(),
+        environment: environment(&args.env)?,
+        directory: match &args.dir {
+            Some(folder) => std::path::absolute(folder).context("the folder of the job")?,
+            None => std::env::current_dir().context("the current folder")?,
+        },
+        mode: match args.mode {
+            ModeWord::Coprocessor => Mode::Coprocessor,
+            ModeWord::VirtualNode => Mode::VirtualNode,
+        },
+        processes: args.processes,
+        labels: args.label,
+        go_on: false,
+        timeout_s: args.timeout.map(|t| Duration::from_nanos(t.0).as_secs_f64()),
+        user: args.user.clone(),
+    })
+}
+
+/// Prints the output of a job until its end. Interrupts go to the job; one after a polite one is a kill.
+fn wait(client: &Client, job: &Job) -> anyhow::Result<ExitCode> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM};
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let handle = signals.handle();
+    let (id, other) = (job.id, client.again()?);
+    let interrupts = std::thread::spawn(move || {
+        let mut asked = false;
+        for signal in &mut signals {
+            // a job that has ended meanwhile needs no signal
+            let _ = other.signal(id, if asked { SIGKILL } else { signal });
+            asked = true;
+        }
+    });
+    let followed = client.follow(id, io::stdout(), io::stderr());
+    handle.close();
+    let _ = interrupts.join();
+    followed?;
+    let ended = client.job(id)?;
+    if let Some(error) = &ended.error {
+        note!("error: {error}");
+    }
+    let code = match ended.state {
+        JobState::Ended => ended.code.unwrap_or(1),
+        _ => 1,
+    };
+    Ok(ExitCode::from(u8::try_from(code.clamp(0, 255)).unwrap_or(1)))
+}

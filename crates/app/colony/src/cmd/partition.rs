@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `colony partition`.
+
+use std::process::ExitCode;
+
+use colony_control::api::PartitionRequest;
+use colony_model::Shape;
+use colony_view::control;
+
+use crate::cmd::control::{Nodes, Target, wait_booted};
+
+/// Partitions of a machine: make them, boot them, switch them off
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    target: Target,
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    Create(CreateArgs),
+    Boot(BootArgs),
+    Free(FreeArgs),
+    Remove(RemoveArgs),
+}
+
+/// Make a partition of nodes that no other partition has
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  colony partition create --shape 8x8x8
+  colony partition create --shape 4x4x2 --name test --pset 8
+  colony partition create --shape 8x8x8 --at 8,0,0")]
+struct CreateArgs {
+    /// Compute nodes along x, y and z
+    #[arg(long, value_name = "XxYxZ")]
+    shape: Shape,
+    /// First node [default: the first place where the shape fits, in any orientation]
+    #[arg(long, value_name = "X,Y,Z", value_parser = coords)]
+    at: Option<Coords>,
+    /// Name [default: that of its first midplane or node]
+    #[arg(long)]
+    name: Option<String>,
+    #[command(flatten)]
+    nodes: Nodes,
+    /// Print JSON for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// Boot the nodes of a partition
+#[derive(clap::Args)]
+struct BootArgs {
+    /// The partition
+    name: String,
+    /// Do not wait until the nodes are ready
+    #[arg(long)]
+    no_wait: bool,
+    /// Print JSON for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// Switch the nodes of a partition off; a job that runs is ended
+#[derive(clap::Args)]
+struct FreeArgs {
+    /// The partition
+    name: String,
+}
+
+/// Remove a partition whose nodes are off
+#[derive(clap::Args)]
+struct RemoveArgs {
+    /// The partition
+    name: String,
+}
+
+#[derive(Clone, Copy)]
+struct Coords([u32; 3]);
+
+fn coords(text: &str) -> Result<Coords, String> {
+    let numbers: Result<Vec<u32>, _> = text.split(',').map(str::parse).collect();
+    let all = numbers.ok().and_then(|numbers| <[u32; 3]>::try_from(numbers).ok());
+    all.map(Coords).ok_or_else(|| "the first node has three coordinates, such as 8,0,0".to_owned())
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let client = args.target.client()?;
+    match args.what {
+        What::Create(CreateArgs { shape, at, name, nodes, json }) => {
+            let nodes = nodes.request(shape.nodes());
+            let origin = at.map(|coords| coords.0);
+            let made = client.add_partition(&PartitionRequest { name, shape, origin, nodes })?;
+            crate::cmd::print(json, &made, control::partition)?;
+        }
+        What::Boot(BootArgs { name, no_wait, json }) => {
+            let mut partition = client.boot(&name)?;
+            if !no_wait {
+                partition = wait_booted(&client, &name)?;
+            }
+            crate::cmd::print(json, &partition, control::partition)?;
+        }
+        What::Free(FreeArgs { name }) => {
+            let partition = client.free(&name)?;
+            crate::cmd::print(false, &partition, control::partition)?;
+        }
+        What::Remove(RemoveArgs { name }) => client.remove_partition(&name)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `colony ras`.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use colony_view::control;
+
+use crate::cmd::control::Target;
+
+/// Period of looks for new events.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Events of a machine: nodes that died, partitions that failed
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    target: Target,
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    List(ListArgs),
+    Tail(TailArgs),
+}
+
+/// List the last events, the oldest first
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  colony ras list
+  colony ras list --severity error --location R00-M0")]
+struct ListArgs {
+    #[command(flatten)]
+    filter: Filter,
+    /// Print JSON for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// Print the last events, and new ones as they happen
+#[derive(clap::Args)]
+struct TailArgs {
+    #[command(flatten)]
+    filter: Filter,
+    /// Print JSON for programs, one event a line
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+struct Filter {
+    /// Events of this severity, or worse
+    #[arg(long, value_enum)]
+    severity: Option<SeverityWord>,
+    /// Events of locations that begin so
+    #[arg(long, value_name = "LOCATION")]
+    location: Option<String>,
+    /// Number of events
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    limit: u32,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum SeverityWord {
+    Info,
+    Warning,
+    Error,
+    Fatal,
+}
+
+impl Filter {
+    fn query(&self) -> Vec<(&'static str, String)> {
+        let severity = self.severity.map(|word| match word {
+            SeverityWord::Info => "info",
+            SeverityWord::Warning => "warning",
+            SeverityWord::Error => "error",
+            SeverityWord::Fatal => "fatal",
+        });
+        let severity = severity.map(|word| ("severity", word.to_owned()));
+        let location = self.location.clone().map(|location| ("location", location));
+        severity.into_iter().chain(location).chain([("limit", self.limit.to_string())]).collect()
+    }
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let client = args.target.client()?;
+    match args.what {
+        What::List(ListArgs { filter, json }) => {
+            crate::cmd::print(json, &client.ras(&filter.query())?, |events| control::events(events))?;
+        }
+        What::Tail(TailArgs { filter, json }) => {
+            let mut query = filter.query();
+            let mut last = 0;
+            loop {
+                let events = client.ras(&query)?;
+                for event in &events {
+                    last = event.id;
+                    if json {
+                        crate::cmd::print_text(&format!("{}\n", serde_json::to_string(event)?))?;
+                    } else {
+                        crate::cmd::print_text(&control::event(event))?;
+                    }
+                }
+                query.retain(|(name, _)| *name != "after");
+                query.push(("after", last.to_string()));
+                std::thread::sleep(LOOK);
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The machine of a control system: partitions, nodes, jobs, events.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use colony_control::api::{Event, Job, JobState, Machine, Node, NodeState, Partition, PartitionState, Severity};
+
+use crate::table::{self, name, wrap};
+
+/// Nodes of which each has a line; of larger partitions, nodes of the same state are counted by pset.
+const LISTED: usize = 64;
+
+fn state_of_partition(state: PartitionState) -> &'static str {
+    match state {
+        PartitionState::Booting => "booting",
+        PartitionState::Ready => "ready",
+        PartitionState::Freeing => "freeing",
+        PartitionState::Free => "free",
+        PartitionState::Failed => "failed",
+    }
+}
+
+fn state_of_node(state: NodeState) -> &'static str {
+    match state {
+        NodeState::Off => "off",
+        NodeState::Booting => "booting",
+        NodeState::Ready => "ready",
+        NodeState::Busy => "busy",
+        NodeState::Lost => "lost",
+        NodeState::Dead => "dead",
+    }
+}
+
+fn state_of_job(state: JobState) -> &'static str {
+    match state {
+        JobState::Queued => "queued",
+        JobState::Starting => "starting",
+        JobState::Running => "running",
+        JobState::Ended => "ended",
+    }
+}
+
+fn counts(nodes: &BTreeMap<NodeState, u32>) -> String {
+    let words: Vec<String> = nodes.iter().map(|(state, n)| format!("{n} {}", state_of_node(*state))).collect();
+    words.join(", ")
+}
+
+fn partitions<'a>(all: impl IntoIterator<Item = &'a Partition>) -> String {
+    let mut t = table::numbers(&["partition", "state", "nodes are", "shape", "I/O nodes"], 3);
+    let mut errors = String::new();
+    for p in all {
+        t.add_row([
+            p.name.clone(),
+            state_of_partition(p.state).to_owned(),
+            counts(&p.nodes),
+            p.shape.to_string(),
+            p.io_nodes.to_string(),
+        ]);
+        if let Some(error) = &p.error {
+            // writing to a String cannot fail
+            let _ = writeln!(errors, "{}", wrap(&format!("{}: {error}", p.name)));
+        }
+    }
+    format!("{}\n{errors}", table::trimmed(&t))
+}
+
+/// A partition.
+#[must_use]
+pub fn partition(p: &Partition) -> String {
+    let mut out = partitions([p]);
+    if let Some(seconds) = p.boot_s {
+        let _ = writeln!(out, "booted in {seconds:.1} s");
+    }
+    out
+}
+
+/// The machine: its partitions, and the jobs that wait or run.
+#[must_use]
+pub fn machine(m: &Machine) -> String {
+    let mut out = format!("machine of {} nodes, {}\n", m.shape.nodes(), m.shape);
+    if m.partitions.is_empty() {
+        out.push_str("no partitions\n");
+    } else {
+        out.push_str(&partitions(&m.partitions));
+    }
+    if !m.jobs.is_empty() {
+        out.push('\n');
+        out.push_str(&jobs(&m.jobs));
+    }
+    out
+}
+
+/// The nodes of a partition.
+#[must_use]
+pub fn nodes(all: &[Node]) -> String {
+    if all.len() > LISTED {
+        return psets(all);
+    }
+    let mut t = table::numbers(&["location", "state", "x", "y", "z", "pset"], 2);
+    for node in all {
+        let [x, y, z] = node.coords.map(|c| c.to_string());
+        let state = state_of_node(node.state).to_owned();
+        t.add_row([node.location.clone(), state, x, y, z, node.pset.to_string()]);
+    }
+    format!("{}\n", table::trimmed(&t))
+}
+
+fn psets(all: &[Node]) -> String {
+    let mut by_pset = BTreeMap::<u32, (String, BTreeMap<NodeState, u32>)>::new();
+    for node in all {
+        let (_, states) = by_pset.entry(node.pset).or_insert_with(|| (node.location.clone(), BTreeMap::new()));
+        *states.entry(node.state).or_default() += 1;
+    }
+    let mut t = table::numbers(&["first node", "nodes are", "pset"], 2);
+    for (pset, (first, states)) in by_pset {
+        t.add_row([first, counts(&states), pset.to_string()]);
+    }
+    format!("{}\n", table::trimmed(&t))
+}
+
+/// Jobs.
+#[must_use]
+pub fn jobs(all: &[Job]) -> String {
+    let mut t = table::numbers(&["user", "partition", "program", "state", "code", "seconds", "job"], 4);
+    for job in all {
+        let code = job.code.map_or(String::new(), |code| code.to_string());
+        let end = job.ended.or_else(|| job.started.map(|_| colony_control::api::now()));
+        let seconds = end.zip(job.started).map_or(String::new(), |(end, start)| format!("{:.1}", end - start));
+        let r = &job.request;
+        let program = r.name.clone().unwrap_or_else(|| r.executable.display().to_string());
+        t.add_row([
+            name(&job.user, 12),
+            name(&r.partition, 20),
+            name(&program, 20),
+            state_of_job(job.state).to_owned(),
+            code,
+            seconds,
+            job.id.to_string(),
+        ]);
+    }
+    format!("{}\n", table::trimmed(&t))
+}
+
+/// A job.
+#[must_use]
+pub fn job(j: &Job) -> String {
+    let mut out = jobs(std::slice::from_ref(j));
+    if let Some(error) = &j.error {
+        for line in error.lines() {
+            let _ = writeln!(out, "{}", wrap(line));
+        }
+    }
+    out
+}
+
+/// Events, the oldest first.
+#[must_use]
+pub fn events(all: &[Event]) -> String {
+    all.iter().map(event).collect()
+}
+
+/// An event in one paragraph.
+#[must_use]
+pub fn event(e: &Event) -> String {
+    let severity = match e.severity {
+        Severity::Info => "info",
+        Severity::Warning => "warning",
+        Severity::Error => "error",
+        Severity::Fatal => "fatal",
+    };
+    let job = e.job.map(|job| format!(" (job {job})")).unwrap_or_default();
+    let text = format!("{} {severity} {} {}: {}{job}", time(e.time), e.location, e.code, e.message);
+    format!("{}\n", wrap(&text))
+}
+
+/// The UTC time of day of a time since 1970.
+fn time(seconds: f64) -> String {
+    let day = (seconds.max(0.0) as u64) % 86_400;
+    format!("{:02}:{:02}:{:02}", day / 3600, day / 60 % 60, day % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(number: u32, state: NodeState) -> Node {
+        Node { number, location: format!("R00-M0-N00-J{number:02}"), coords: [number, 0, 0], pset: number / 8, state }
+    }
+
+    #[test]
+    fn nodes_of_large_partitions_are_counted_by_pset() {
+        let few: Vec<Node> = (0..3).map(|n| node(n, NodeState::Ready)).collect();
+        assert!(nodes(&few).contains("R00-M0-N00-J02"), "{}", nodes(&few));
+        let many: Vec<Node> =
+            (0..128).map(|n| node(n, if n == 9 { NodeState::Dead } else { NodeState::Busy })).collect();
+        let text = nodes(&many);
+        assert_eq!(text.lines().count(), 2 + 16, "{text}");
+        assert!(text.contains("7 busy, 1 dead") && text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    #[test]
+    fn an_event_is_a_paragraph_with_its_time_of_day() {
+        let e = Event {
+            id: 1,
+            time: 86_400.0 + 3_661.5,
+            severity: Severity::Error,
+            location: "R00-M0-N00-J03".to_owned(),
+            code: "node-died".to_owned(),
+            message: "its emulator ended".to_owned(),
+            job: Some(4),
+        };
+        assert_eq!(event(&e), "01:01:01 error R00-M0-N00-J03 node-died: its emulator ended (job 4)\n");
+    }
+}

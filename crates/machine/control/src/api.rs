@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the control daemon's HTTP interface exchanges, in JSON. `GET /v1/openapi.json` describes it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use colony_ciod::Mode;
+use colony_model::Shape;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A machine to set up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MachineRequest {
+    /// Compute nodes along x, y and z, such as `8x8x8`.
+    #[schema(value_type = String)]
+    pub shape: Shape,
+    /// The partition of all nodes, which is booted; without one, the machine has no partitions at first.
+    #[serde(default)]
+    pub partition: Option<NodeRequest>,
+}
+
+/// The nodes of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodeRequest {
+    /// Compute nodes of a pset: 8, 16, 32, 64 or 128.
+    pub pset: u32,
+    /// CPUs of a compute node.
+    pub cpus: u32,
+    /// Memory of a compute node's processes, MiB: a power of two.
+    pub memory_mib: u64,
+}
+
+/// A partition to make, of nodes that no other partition has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PartitionRequest {
+    /// Its name; by default, that of its first midplane or node.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Compute nodes along x, y and z, such as `4x4x2`.
+    #[schema(value_type = String)]
+    pub shape: Shape,
+    /// Its first node; by default, the first place where the shape fits, in any orientation.
+    #[serde(default)]
+    pub origin: Option<[u32; 3]>,
+    /// Its nodes.
+    pub nodes: NodeRequest,
+}
+
+/// State of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PartitionState {
+    /// Its nodes boot.
+    Booting,
+    /// Its nodes take jobs.
+    Ready,
+    /// Its nodes are being switched off.
+    Freeing,
+    /// Its nodes are switched off.
+    Free,
+    /// It could not be booted, or the process that owns its nodes has ended.
+    Failed,
+}
+
+/// State of a compute node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum NodeState {
+    /// It has not been started.
+    Off,
+    /// Its kernel has not asked for work yet.
+    Booting,
+    /// It waits for a job.
+    Ready,
+    /// It runs a job.
+    Busy,
+    /// A job has left it in the middle, or its emulator is stopped. It is started anew before the next job.
+    Lost,
+    /// It has died.
+    Dead,
+}
+
+/// A partition of the machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Partition {
+    /// Its name.
+    pub name: String,
+    /// Compute nodes along x, y and z.
+    #[schema(value_type = String)]
+    pub shape: Shape,
+    /// Coordinates of its first node in the machine.
+    pub origin: [u32; 3],
+    /// Its nodes.
+    pub node: NodeRequest,
+    /// I/O nodes: one a pset.
+    pub io_nodes: u32,
+    /// Its state.
+    pub state: PartitionState,
+    /// The reason of a failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Process id of the process that owns its nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Time from the start of the first node until all were ready, seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub boot_s: Option<f64>,
+    /// Number of nodes by state.
+    pub nodes: BTreeMap<NodeState, u32>,
+}
+
+/// A compute node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Node {
+    /// Its number in the partition.
+    pub number: u32,
+    /// Its location, such as `R00-M0-N04-J12`.
+    pub location: String,
+    /// Its coordinates in the machine.
+    pub coords: [u32; 3],
+    /// The number of its pset.
+    pub pset: u32,
+    /// Its state.
+    pub state: NodeState,
+}
+
+/// The machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Machine {
+    /// `colony.machine/1`.
+    pub schema: String,
+    /// Compute nodes along x, y and z.
+    #[schema(value_type = String)]
+    pub shape: Shape,
+    /// Its partitions by name.
+    pub partitions: Vec<Partition>,
+    /// Jobs that wait or run.
+    pub jobs: Vec<Job>,
+}
+
+/// A job to run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobRequest {
+    /// The partition that runs it.
+    pub partition: String,
+    /// A static program: its path on the I/O node.
+    #[schema(value_type = String)]
+    pub executable: PathBuf,
+    /// `argv[0]`; as `executable` if it is not set.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Arguments after the name of the program.
+    #[serde(default)]
+    pub arguments: Vec<String>,
+    /// Programs of other ranks.
+    #[serde(default)]
+    pub programs: Vec<ProgramOfRanks>,
+    /// The environment. The processes have no other variables but those of the job.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+    /// The folder in which the processes start.
+    #[schema(value_type = String)]
+    pub directory: PathBuf,
+    /// `coprocessor`: a process a node; `virtual-node`: two, with half the memory each.
+    #[serde(default)]
+    #[schema(value_type = String)]
+    pub mode: Mode,
+    /// Number of processes; as many as the nodes hold if it is not set.
+    #[serde(default)]
+    pub processes: Option<u32>,
+    /// Print the rank before each line.
+    #[serde(default)]
+    pub labels: bool,
+    /// The other processes continue if one crashes.
+    #[serde(default)]
+    pub go_on: bool,
+    /// Seconds after which the job is ended.
+    #[serde(default)]
+    pub timeout_s: Option<f64>,
+    /// User whose rights the job has. Only root may choose another than the caller.
+    #[serde(default)]
+    pub user: Option<String>,
+}
+
+/// The program of some ranks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProgramOfRanks {
+    /// The first of its ranks.
+    pub first: u32,
+    /// The last of its ranks.
+    pub last: u32,
+    /// A static program: its path on the I/O node.
+    #[schema(value_type = String)]
+    pub executable: PathBuf,
+    /// Its arguments.
+    #[serde(default)]
+    pub arguments: Vec<String>,
+}
+
+/// State of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum JobState {
+    /// It waits for its partition.
+    Queued,
+    /// Its partition has been told to start it.
+    Starting,
+    /// Its processes run.
+    Running,
+    /// It has ended.
+    Ended,
+}
+
+/// A job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Job {
+    /// Its number.
+    pub id: u64,
+    /// The user who has submitted it.
+    pub user: String,
+    /// Its description.
+    pub request: JobRequest,
+    /// Its state.
+    pub state: JobState,
+    /// When it was submitted, started and ended, seconds since 1970.
+    pub submitted: f64,
+    /// When its partition was told to start it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started: Option<f64>,
+    /// When it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended: Option<f64>,
+    /// Exit code: that of the first process that failed, 0 if none did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<i32>,
+    /// What went wrong, in lines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Severity of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Severity {
+    /// Something that is expected.
+    Info,
+    /// Something to look at.
+    Warning,
+    /// A part does not work, and has been or can be replaced.
+    Error,
+    /// Work has been lost.
+    Fatal,
+}
+
+/// An event of reliability, availability and serviceability.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Event {
+    /// Its number. Events are numbered in the order in which they are stored.
+    pub id: u64,
+    /// When it happened, seconds since 1970.
+    pub time: f64,
+    /// Its severity.
+    pub severity: Severity,
+    /// Where it happened: a partition, or a node of one.
+    pub location: String,
+    /// Its kind.
+    pub code: String,
+    /// What happened.
+    pub message: String,
+    /// The job that it concerns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<u64>,
+}
+
+/// A signal for a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SignalRequest {
+    /// Linux signal number.
+    pub signal: i32,
+}
+
+/// An error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Problem {
+    /// What failed, and what to do.
+    pub error: String,
+}
+
+/// Seconds since 1970.
+#[must_use]
+pub fn now() -> f64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A client of the control daemon.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::{Method, Request, Response};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::UnixStream;
+use tokio::runtime::Runtime;
+
+use crate::ControlError;
+use crate::api::{Event, Job, JobRequest, Machine, MachineRequest, Node, Partition, PartitionRequest, Problem, SignalRequest};
+use crate::folder::{SOCKET, check_length};
+
+/// Longest wait for a daemon that starts.
+const START: Duration = Duration::from_secs(20);
+
+/// A client. Each request has a connection of its own.
+#[derive(Debug)]
+pub struct Client {
+    socket: PathBuf,
+    folder: PathBuf,
+    runtime: Runtime,
+}
+
+impl Client {
+    /// A client of the daemon that serves this folder.
+    ///
+    /// # Errors
+    /// A path that is too long.
+    pub fn new(folder: &Path) -> Result<Self, ControlError> {
+        let folder = std::path::absolute(folder).map_err(ControlError::io("the folder of the machine"))?;
+        check_length(&folder)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(ControlError::io("starting the client"))?;
+        Ok(Self { socket: folder.join(SOCKET), folder, runtime })
+    }
+
+    /// Returns `true` if a daemon serves the folder.
+    #[must_use]
+    pub fn is_served(&self) -> bool {
+        std::os::unix::net::UnixStream::connect(&self.socket).is_ok()
+    }
+
+    /// Returns `true` if there has been a machine in the folder.
+    #[must_use]
+    pub fn has_machine(&self) -> bool {
+        self.folder.join("machine.db").exists()
+    }
+
+    /// Starts the daemon, unless one serves the folder. It goes on when this process ends.
+    ///
+    /// # Errors
+    /// The daemon's program is not there, or ends at once.
+    pub fn start_daemon(&self, program: &Path) -> Result<(), ControlError> {
+        if self.is_served() {
+            return Ok(());
+        }
+        std::fs::create_dir_all(&self.folder).map_err(ControlError::io(self.folder.display().to_string()))?;
+        let log = self.folder.join("log");
+        let file = std::fs::File::options().append(true).create(true).open(&log);
+        let file = file.map_err(ControlError::io(log.display().to_string()))?;
+        let written = file.metadata().map_or(0, |meta| meta.len());
+        let mut command = Command::new(program);
+        command.arg("--folder").arg(&self.folder).current_dir("/").stdin(Stdio::null()).stdout(Stdio::null());
+        command.stderr(file);
+        // SAFETY: between fork and exec only one system call is made, and nothing is allocated.
+        unsafe {
+            use std::os::unix::process::CommandExt as _;
+            command.pre_exec(|| Ok(nix::unistd::setsid().map(drop)?));
+        }
+        let started = command.spawn().map_err(ControlError::io(format!("starting {}", program.display())));
+        let mut child = started?;
+        let began = Instant::now();
+        while !self.is_served() {
+            let has_ended = child.try_wait().is_ok_and(|status| status.is_some());
+            // another process may have started a daemon meanwhile
+            if (has_ended && !self.is_served()) || began.elapsed() > START {
+                let said = std::fs::read(&log).unwrap_or_default();
+                let said = String::from_utf8_lossy(said.get(written as usize..).unwrap_or_default()).trim().to_owned();
+                return Err(ControlError::Refused(format!("the control daemon does not start: {said}")));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Vec<u8>) -> Result<Response<Incoming>, ControlError> {
+        let stream = UnixStream::connect(&self.socket).await.map_err(|source| {
+            let folder = self.folder.display();
+            let what = format!("no control daemon serves {folder} (`colony machine up` starts one)");
+            ControlError::Io { what, source }
+        })?;
+        let failed = |e: &dyn std::error::Error| ControlError::Refused(format!("the control daemon ended its connection: {e}"));
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| failed(&e))?;
+        tokio::spawn(connection);
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "colony")
+            .header("content-type", "application/json")
+            .body(Full::new(Bytes::from(body)))
+            .map_err(|e| ControlError::Wrong(e.to_string()))?;
+        let response = sender.send_request(request).await.map_err(|e| failed(&e))?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let status = response.status();
+        let bytes = response.into_body().collect().await.map_err(|e| failed(&e))?.to_bytes();
+        let problem = serde_json::from_slice(&bytes).map(|problem: Problem| problem.error);
+        let text = problem.unwrap_or_else(|_| format!("the control daemon answers with status {status}"));
+        Err(if status.is_server_error() { ControlError::Refused(text) } else { ControlError::Wrong(text) })
+    }
+
+    fn ask<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&dyn erased::Json>,
+    ) -> Result<T, ControlError> {
+        let body = body.map(erased::Json::bytes).transpose()?.unwrap_or_default();
+        self.runtime.block_on(async {
+            let response = self.send(method, path, body).await?;
+            let bytes = response.into_body().collect().await;
+            let bytes = bytes.map_err(|e| ControlError::Refused(format!("the answer ended early: {e}")))?;
+            serde_json::from_slice(&bytes.to_bytes())
+                .map_err(|e| ControlError::Refused(format!("the answer is not understood: {e}; is the daemon of another version?")))
+        })
+    }
+
+    /// The machine.
+    ///
+    /// # Errors
+    /// As all requests: [`ControlError`].
+    pub fn machine(&self) -> Result<Machine, ControlError> {
+        self.ask(Method::GET, "/v1/machine", None)
+    }
+
+    /// Sets up a machine, and begins to boot a partition of all its nodes if that is asked for.
+    ///
+    /// # Errors
+    /// As all requests.
+    pub fn set_up(&self, request: &MachineRequest) -> Result<Machine, ControlError> {
+        self.ask(Method::POST, "/v1/machine", Some(request))
+    }
+
+    /// Switches the machine off; the daemon ends.
+    ///
+    /// # Errors
+    /// As all requests.
+    pub fn down(&self) -> Result<(), ControlError> {
+        self.ask(Method::DELETE, "/v1/machine", None)
+    }
+
+    /// Makes a partition.
+    ///
+    /// # Errors
+    /// As all requests.
+    pub fn add_partition(&self, request: &PartitionRequest) -> Result<Partition, ControlError> {
+        self.ask(Method::POST, "/v1/partitions", Some(request))
+    }
+
+    /// A partition.
+    ///
+    /// # Errors
+    /// As all requests.
+    pub fn partition(&self, name: &str) -> Result<Partition, ControlError> {
+        self.ask(Method::GET, &format!("/v1/partitions/{}", escaped(name)), None)
+    }
+
+    /// Removes a partition.
+    ///
+    /// # Errors
+    /// As all requests.
+    pub fn remove_partition(&self, name: &str) -> Result<(), ControlError> {
+        self.ask(Method::DELETE, &format!("/v1/partitions/{}", escaped(name)), None)
+    }
+
+    /// The nodes of a partition.
+    ///
+    /// # Errors
+    /// As all requests.
+    pub fn nodes(&self, partition: &str) -> Result<Vec<Node>, ControlError> {
+        self.ask(Method::GET, &format!("/v1/partitions/{}/nodes", escaped(partition)), None)
+    }
+
+    /// Begins to boot a partition.
+    ///
+    /// # Errors
+    /// As all requests.
+    pub fn boot(&self, partition: &str) -> Result<Partition, ControlError> {
+        self.ask(Method::POST, &format!("/v1/partitions/{}/boot", escaped(partition)), None)
+    }
+
+    /// Begins to switch a partition off.
+    ///
+    /// # Errors
+    /// As all requests.
+    pub fn free(&self, partition: &str) -> Result<Partition, ControlError> {
+        self.ask(Method::POST, &format!("/v1/partitions/{}/free", escaped(partition)), None)
+    }
+
+    /// Adds a job to the queue of its partition.
+    ///
+    /// # Errors
+    /// As all requests.
+    pub fn submit(&self, request: &JobRequest) -> Result<Job, ControlError> {
+        self.ask(Method::POST, "/v1/jobs", Some(request))
+    }
+
+    /// A job.
+    ///
+    /// # Errors
+    /// As all requests.
+    pub fn job(&self, id: u64) -> Result<Job, ControlError> {
+        self.ask(Method::GET, &format!("/v1/jobs/{id}"), None)
+    }
+
+    /// The last jobs, the newest first.
+    ///
+    /// # Errors
+    /// As all requests.
+    pub fn jobs(&self, limit: u32) -> Result<Vec<Job>, ControlError> {
+        self.ask(Method::GET, &format!("/v1/jobs?limit={limit}"), None)
+    }
+
+    /// Sends a signal to a job.
+    ///
+    /// # Errors
+    /// As all requests.
+    pub fn signal(&self, job: u64, signal: i32) -> Result<(), ControlError> {
+        self.ask(Method::POST, &format!("/v1/jobs/{job}/signal"), Some(&SignalRequest { signal }))
+    }
+
+    /// Events: `query` is that of `GET /v1/ras`.
+    ///
+    /// # Errors
+    /// As all requests.
+    pub fn ras(&self, query: &[(&str, String)]) -> Result<Vec<Event>, ControlError> {
+        let query: Vec<String> = query.iter().map(|(name, value)| format!("{name}={}", escaped(value))).collect();
+        self.ask(Method::GET, &format!("/v1/ras?{}", query.join("&")), None)
+    }
+
+    /// Copies the output of a job until the job has ended.
+    ///
+    /// # Errors
+    /// As all requests, and errors of the writers.
+    pub fn follow(&self, job: u64, stdout: impl Write, stderr: impl Write) -> Result<(), ControlError> {
+        self.runtime.block_on(async {
+            let (one, other) =
+                tokio::join!(self.copy(job, "stdout", stdout), self.copy(job, "stderr", stderr));
+            one.and(other)
+        })
+    }
+
+    async fn copy(&self, job: u64, stream: &str, mut to: impl Write) -> Result<(), ControlError> {
+        let response = self.send(Method::GET, &format!("/v1/jobs/{job}/{stream}"), Vec::new()).await?;
+        let mut body = response.into_body();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|e| ControlError::Io {
+                what: "the control daemon ended its connection".to_owned(),
+                source: io::Error::other(e),
+            })?;
+            if let Ok(data) = frame.into_data() {
+                let written = to.write_all(&data).and_then(|()| to.flush());
+                written.map_err(ControlError::io("writing the output of the job"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A part of a path or of a query, with all but letters, digits and some marks as `%XX`.
+fn escaped(text: &str) -> String {
+    let mut all = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => all.push(char::from(byte)),
+            _ => all.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    all
+}
+
+mod erased {
+    use super::{ControlError, Serialize};
+
+    /// A value as JSON, whatever its type.
+    pub(super) trait Json {
+        fn bytes(&self) -> Result<Vec<u8>, ControlError>;
+    }
+
+    impl<T: Serialize> Json for T {
+        fn bytes(&self) -> Result<Vec<u8>, ControlError> {
+            serde_json::to_vec(self).map_err(|e| ControlError::Wrong(e.to_string()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_leave_their_part_of_a_path() {
+        assert_eq!(escaped("R00-M0"), "R00-M0");
+        assert_eq!(escaped("../a b?"), "..%2Fa%20b%3F");
+    }
+}

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The control system of a machine: its database, the keepers of its partitions, and what is told about both.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use colony_nodes::programs;
+use colony_model::{Block, Machine, Partition as ModelPartition, PsetSize};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use tokio::sync::broadcast;
+
+use super::keeper::Keeper;
+use super::owner::{Process, Waiting};
+use crate::ControlError;
+use crate::api::{Event, Job, JobState, PartitionState, Severity, now};
+use crate::service::protocol::Setup;
+use crate::store::{Change, NewEvent, Row, Store};
+
+/// Boots of a partition, without one that succeeds, until it counts as failed.
+const BOOTS: u32 = 3;
+/// Events that a slow listener may miss before it is told so.
+const BACKLOG: usize = 4096;
+/// The name of the program that owns a partition's nodes; it belongs beside the daemon's.
+const SERVICE: &str = "colony-partition";
+/// Exit code of a job whose partition has failed, as of a lost node.
+const LOST: i32 = 255;
+
+/// Something that listeners are told.
+#[derive(Clone, Debug, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Told {
+    Ras(Event),
+    Partition { name: String, state: PartitionState },
+    Job { id: u64, state: JobState },
+}
+
+/// The control system of a machine.
+#[derive(Debug)]
+pub(crate) struct Control {
+    folder: PathBuf,
+    store: Mutex<Store>,
+    /// The bells of the keepers, by partition.
+    keepers: Mutex<BTreeMap<String, Arc<EventFd>>>,
+    /// Boots of each partition since the last that succeeded.
+    boots: Mutex<BTreeMap<String, u32>>,
+    /// Held while a partition is started or removed: two requests do not start it twice.
+    pub(super) changing: Mutex<()>,
+    told: broadcast::Sender<Told>,
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A request that the model of the machine refuses.
+pub(super) fn wrong(error: impl ToString) -> ControlError {
+    ControlError::Wrong(error.to_string())
+}
+
+impl Control {
+    /// The machine of a folder. Partitions whose processes run are adopted.
+    pub(super) fn open(folder: PathBuf) -> Result<Arc<Self>, ControlError> {
+        let store = Store::open(&folder.join("machine.db"))?;
+        let control = Arc::new(Self {
+            folder,
+            store: Mutex::new(store),
+            keepers: Mutex::default(),
+            boots: Mutex::default(),
+            changing: Mutex::default(),
+            told: broadcast::channel(BACKLOG).0,
+        });
+        control.adopt()?;
+        Ok(control)
+    }
+
+    fn adopt(self: &Arc<Self>) -> Result<(), ControlError> {
+        let rows = self.store().partitions()?;
+        for row in rows {
+            let Some(owner) = row.owner else { continue };
+            if let Some(process) = Process::find(owner) {
+                let text = "the control daemon has started again and found its nodes".to_owned();
+                self.report(Severity::Info, &row.name, "partition-adopted", text, None);
+                self.keep(&row.name, process)?;
+            } else {
+                self.ended(&row.name, "while no control daemon ran")?;
+                self.boot_again(&row.name);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn store(&self) -> MutexGuard<'_, Store> {
+        lock(&self.store)
+    }
+
+    pub(super) fn listen(&self) -> broadcast::Receiver<Told> {
+        self.told.subscribe()
+    }
+
+    pub(super) fn socket(&self, partition: &str) -> PathBuf {
+        self.folder.join("partitions").join(partition).join("socket")
+    }
+
+    /// The files of a job's output.
+    pub(super) fn output_files(&self, job: u64) -> [PathBuf; 2] {
+        let folder = self.folder.join("jobs").join(job.to_string());
+        ["stdout", "stderr"].map(|stream| folder.join(stream))
+    }
+
+    /// The files of a job's output, in a folder that is there.
+    pub(super) fn outputs(&self, job: u64) -> Result<[PathBuf; 2], ControlError> {
+        let files = self.output_files(job);
+        if let Some(folder) = files[0].parent() {
+            std::fs::create_dir_all(folder).map_err(ControlError::io(folder.display().to_string()))?;
+        }
+        Ok(files)
+    }
+
+    /// Tells all who listen. Without listeners, nobody is told.
+    fn tell(&self, told: Told) {
+        let _ = self.told.send(told);
+    }
+
+    pub(super) fn store_event(&self, new: NewEvent) -> Result<(), ControlError> {
+        let event = self.store().add_event(new)?;
+        self.tell(Told::Ras(event));
+        Ok(())
+    }
+
+    /// Stores an event of the daemon, as far as the database works.
+    pub(super) fn report(&self, severity: Severity, location: &str, code: &str, message: String, job: Option<u64>) {
+        let (location, code) = (location.to_owned(), code.to_owned());
+        let _ = self.store_event(NewEvent { time: now(), severity, location, code, message, job });
+    }
+
+    pub(super) fn job_changed(&self, id: u64) {
+        let job = self.store().job(id);
+        if let Ok(Some(Job { state, .. })) = job {
+            self.tell(Told::Job { id, state });
+        }
+    }
+
+    pub(super) fn end_job(&self, id: u64, code: i32, error: Option<&str>) -> Result<(), ControlError> {
+        self.store().end_job(id, code, error)?;
+        self.job_changed(id);
+        Ok(())
+    }
+
+    pub(super) fn row(&self, name: &str) -> Result<Row, ControlError> {
+        let row = self.store().partition(name)?;
+        row.ok_or_else(|| {
+            ControlError::Unknown(format!("there is no partition {name}: `colony machine status` lists them"))
+        })
+    }
+
+    pub(super) fn model_machine(&self) -> Result<Machine, ControlError> {
+        let shape = self.store().machine()?;
+        let shape = shape.ok_or_else(|| {
+            ControlError::Conflict("no machine is set up: `colony machine up` does that".to_owned())
+        })?;
+        Machine::new(shape).map_err(wrong)
+    }
+
+    pub(super) fn model(&self, row: &Row) -> Result<ModelPartition, ControlError> {
+        let machine = self.model_machine()?;
+        let block = Block::new(machine, row.origin, row.shape).map_err(wrong)?;
+        let pset = PsetSize::new(row.node.pset).map_err(wrong)?;
+        ModelPartition::new(machine, &row.name, block, pset).map_err(wrong)
+    }
+
+    /// The location of a node, or of a partition.
+    pub(super) fn location(&self, partition: &str, node: Option<u32>) -> Result<String, ControlError> {
+        let Some(node) = node else { return Ok(partition.to_owned()) };
+        Ok(self.model(&self.row(partition)?)?.location(node).to_string())
+    }
+
+    /// A partition says that its state has changed.
+    pub(super) fn partition_changed(&self, name: &str, change: &Change) -> Result<(), ControlError> {
+        {
+            let mut store = self.store();
+            // one that is being switched off stays so, whatever its nodes say
+            if store.partition(name)?.is_none_or(|row| row.state == PartitionState::Freeing) {
+                return Ok(());
+            }
+            store.set_partition(name, change, true)?;
+        }
+        match change.state {
+            PartitionState::Ready => drop(lock(&self.boots).remove(name)),
+            PartitionState::Failed => {
+                self.fail_queue(name, change.error.as_deref().unwrap_or("its nodes do not boot"))?;
+            }
+            _ => {}
+        }
+        self.tell(Told::Partition { name: name.to_owned(), state: change.state });
+        Ok(())
+    }
+
+    /// Ends the jobs that wait for a partition.
+    pub(super) fn fail_queue(&self, name: &str, why: &str) -> Result<(), ControlError> {
+        let waiting = self.store().jobs(None)?;
+        for job in waiting.iter().filter(|job| job.request.partition == name && job.state == JobState::Queued) {
+            self.end_job(job.id, 1, Some(&format!("partition {name} takes no jobs: {why}")))?;
+        }
+        Ok(())
+    }
+
+    /// The process of a partition has ended. Its jobs are lost.
+    fn ended(&self, name: &str, how: &str) -> Result<(), ControlError> {
+        lock(&self.keepers).remove(name);
+        let row = self.row(name)?;
+        let why = format!("the process that owned the nodes of partition {name} ended ({how})");
+        let begun = self.store().begun(name)?;
+        for job in begun {
+            self.end_job(job.id, LOST, Some(&why))?;
+        }
+        let change = if row.state == PartitionState::Freeing {
+            Change { state: PartitionState::Free, error: None, boot_s: None }
+        } else {
+            self.report(Severity::Fatal, name, "partition-lost", why.clone(), None);
+            Change { state: PartitionState::Failed, error: Some(why), boot_s: None }
+        };
+        self.store().set_partition(name, &change, false)?;
+        self.tell(Told::Partition { name: name.to_owned(), state: change.state });
+        Ok(())
+    }
+
+    /// Starts the process of a partition whose nodes are switched off.
+    pub(super) fn start(self: &Arc<Self>, row: &Row) -> Result<(), ControlError> {
+        let name = &row.name;
+        let socket = self.socket(name);
+        let folder = socket.with_file_name("");
+        std::fs::create_dir_all(&folder).map_err(ControlError::io(folder.display().to_string()))?;
+        let setup = Setup { name: name.clone(), socket, shape: row.shape, node: row.node };
+        let file = folder.join("setup.json");
+        let text = serde_json::to_vec(&setup).map_err(wrong)?;
+        colony_node::file::replace(&file, &text).map_err(ControlError::io(file.display().to_string()))?;
+        let program = programs::beside(SERVICE).map_err(ControlError::Wrong)?;
+        let waiting = Waiting::start(&program, &file, &folder.join("log"))
+            .map_err(ControlError::io(format!("starting {}", program.display())))?;
+        let owner = waiting.owner().map_err(ControlError::io("a partition service"));
+        if let Err(error) = owner.and_then(|owner| self.store().begin_boot(name, owner)) {
+            waiting.abandon();
+            return Err(error);
+        }
+        let process = waiting.begin().map_err(ControlError::io("a partition service"))?;
+        self.tell(Told::Partition { name: name.clone(), state: PartitionState::Booting });
+        self.keep(name, process)
+    }
+
+    fn keep(self: &Arc<Self>, name: &str, process: Process) -> Result<(), ControlError> {
+        let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK);
+        let bell = Arc::new(bell.map_err(|e| ControlError::io("an event descriptor")(e.into()))?);
+        lock(&self.keepers).insert(name.to_owned(), bell.clone());
+        let (control, name) = (self.clone(), name.to_owned());
+        let run = move || {
+            let how = Keeper { control: control.clone(), name: name.clone(), process, bell }.run();
+            // without the database there is nobody to tell
+            let _ = control.ended(&name, &how);
+            control.boot_again(&name);
+        };
+        std::thread::Builder::new().spawn(run).map(drop).map_err(ControlError::io("starting a thread"))
+    }
+
+    /// Boots a partition again whose process has ended unasked.
+    fn boot_again(self: &Arc<Self>, name: &str) {
+        let _changing = lock(&self.changing);
+        let Ok(row) = self.row(name) else { return };
+        if row.state != PartitionState::Failed || row.owner.is_some() {
+            return;
+        }
+        let boots = {
+            let mut all = lock(&self.boots);
+            let boots = all.entry(name.to_owned()).or_default();
+            *boots += 1;
+            *boots
+        };
+        let again = if boots < BOOTS {
+            // a process that ends at once is not started in a tight circle
+            std::thread::sleep(Duration::from_millis(100) * boots);
+            self.start(&row)
+        } else {
+            Err(ControlError::Conflict(format!("its process has ended {boots} times without booting")))
+        };
+        if let Err(error) = again {
+            self.report(Severity::Fatal, name, "partition-boot", error.to_string(), None);
+            let _ = self.fail_queue(name, &error.to_string());
+        }
+    }
+
+    /// Tells the keeper of a partition that there is something to do.
+    pub(super) fn ring(&self, name: &str) {
+        if let Some(bell) = lock(&self.keepers).get(name) {
+            // a bell that cannot be counted up has been rung
+            let _ = bell.write(1);
+        }
+    }
+}

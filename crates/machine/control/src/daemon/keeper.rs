@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The keeper of a partition: a thread of the daemon that starts its jobs, stores its news, and sees the end of its process.
+
+use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use colony_ciod::{JobSpec, Program};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::EventFd;
+
+use super::control::Control;
+use super::owner::Process;
+use crate::ControlError;
+use crate::api::{Job, JobRequest, JobState, PartitionState, ProgramOfRanks, Severity};
+use crate::service::News;
+use crate::service::protocol::{Answer, Ask, Lines, Numbered, Status, ask};
+use crate::store::{Change, NewEvent};
+
+/// Longest wait for an answer of a service.
+const ANSWER: Duration = Duration::from_secs(10);
+/// Period of looks at what needs none of the descriptors.
+const LOOK: Duration = Duration::from_secs(1);
+/// Longest time from the request to end to the end of a service.
+const END: Duration = Duration::from_secs(20);
+
+/// Connects to a service, which may just be starting.
+pub(super) fn connect(socket: &Path, process: Option<&Process>) -> io::Result<Lines> {
+    let began = Instant::now();
+    loop {
+        match UnixStream::connect(socket) {
+            Ok(stream) => {
+                stream.set_read_timeout(Some(ANSWER))?;
+                stream.set_write_timeout(Some(ANSWER))?;
+                return Ok(Lines::new(stream));
+            }
+            Err(error) if process.is_none_or(Process::has_ended) || began.elapsed() > ANSWER => return Err(error),
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+}
+
+fn limit() -> PollTimeout {
+    PollTimeout::try_from(LOOK).unwrap_or(PollTimeout::ZERO)
+}
+
+/// The keeper of one partition.
+pub(super) struct Keeper {
+    pub(super) control: Arc<Control>,
+    pub(super) name: String,
+    pub(super) process: Process,
+    /// Rung when there is something to do.
+    pub(super) bell: Arc<EventFd>,
+}
+
+impl Keeper {
+    /// Keeps the partition until its process ends. Returns how it ended.
+    pub(super) fn run(mut self) -> String {
+        while let Err(error) = self.keep() {
+            if self.process.has_ended() {
+                break;
+            }
+            // the database, or a service that does not answer
+            self.control.report(Severity::Error, &self.name, "partition-service", error.to_string(), None);
+            self.wait_end();
+        }
+        self.process.end()
+    }
+
+    fn service(&self) -> impl Fn(io::Error) -> ControlError + use<> {
+        let name = self.name.clone();
+        move |source| ControlError::Service { name: name.clone(), source }
+    }
+
+    fn keep(&self) -> Result<(), ControlError> {
+        let socket = self.control.socket(&self.name);
+        let mut asks = connect(&socket, Some(&self.process)).map_err(self.service())?;
+        let mut news = connect(&socket, Some(&self.process)).map_err(self.service())?;
+        news.stream().set_read_timeout(None).map_err(self.service())?;
+        let after = self.control.store().partition(&self.name)?.map_or(0, |row| row.news);
+        self.reconcile(&mut asks)?;
+        news.say(&Ask::Listen { after }).map_err(self.service())?;
+        let mut freeing = None;
+        loop {
+            let state = self.control.store().partition(&self.name)?.map(|row| row.state);
+            match state {
+                Some(PartitionState::Ready) => self.start_job(&mut asks)?,
+                Some(PartitionState::Freeing) => self.free(&mut asks, &mut freeing),
+                _ => {}
+            }
+            if !news.has_read_ahead() && !self.wait(&news)? {
+                if self.process.has_ended() {
+                    return Ok(());
+                }
+                continue;
+            }
+            match news.next::<Numbered>().map_err(self.service())? {
+                Some(numbered) => self.take(&mut asks, numbered)?,
+                None if self.process.has_ended() => return Ok(()),
+                // its last news has been told; its process is about to end
+                None => self.wait_end(),
+            }
+        }
+    }
+
+    /// Waits for news. Returns `false` if there is something else.
+    fn wait(&self, news: &Lines) -> Result<bool, ControlError> {
+        let mut fds = [news.stream().as_fd(), self.bell.as_fd(), self.process.as_fd()]
+            .map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        match poll(&mut fds, limit()) {
+            Ok(_) | Err(nix::Error::EINTR) => {}
+            Err(error) => return Err(ControlError::io("waiting for a partition")(error.into())),
+        }
+        let [has_news, bell, _] = fds.map(|fd| fd.any() == Some(true));
+        if bell {
+            let _ = self.bell.read();
+        }
+        Ok(has_news)
+    }
+
+    /// Waits a moment for the end of the process.
+    fn wait_end(&self) {
+        let _ = poll(&mut [PollFd::new(self.process.as_fd(), PollFlags::POLLIN)], limit());
+    }
+
+    fn ask(&self, asks: &mut Lines, question: &Ask) -> Result<Answer, ControlError> {
+        ask(asks, question).map_err(self.service())
+    }
+
+    /// After a restart of the daemon: a job that was about to start and is unknown to the service goes back into the queue.
+    fn reconcile(&self, asks: &mut Lines) -> Result<(), ControlError> {
+        let Answer::Status(Status { jobs, .. }) = self.ask(asks, &Ask::Status)? else { return Ok(()) };
+        let begun = self.control.store().begun(&self.name)?;
+        for job in begun {
+            let state = if jobs.contains(&job.id) { JobState::Running } else { JobState::Queued };
+            self.control.store().set_job(job.id, state)?;
+        }
+        Ok(())
+    }
+
+    /// Starts the next job of the queue, if the partition runs none.
+    fn start_job(&self, asks: &mut Lines) -> Result<(), ControlError> {
+        let Some(job) = self.control.store().take_job(&self.name)? else { return Ok(()) };
+        let id = job.id;
+        self.control.job_changed(id);
+        let [stdout, stderr] = self.control.outputs(id)?;
+        let row = self.control.store().partition(&self.name)?;
+        let spec = Box::new(spec(&job, row.map(|row| (row.shape.sides(), row.node.pset))));
+        match self.ask(asks, &Ask::Launch { job: id, spec, stdout, stderr })? {
+            Answer::Refused(why) => self.control.end_job(id, 1, Some(&why)),
+            _ => {
+                self.control.store().set_job(id, JobState::Running)?;
+                self.control.job_changed(id);
+                Ok(())
+            }
+        }
+    }
+
+    /// Tells the service to end, and kills it if it does not.
+    fn free(&self, asks: &mut Lines, since: &mut Option<Instant>) {
+        match since {
+            None => {
+                // one that does not answer is killed
+                let _ = self.ask(asks, &Ask::Shutdown);
+                *since = Some(Instant::now());
+            }
+            Some(began) if began.elapsed() > END => self.process.kill(),
+            Some(_) => {}
+        }
+    }
+
+    /// Stores news.
+    fn take(&self, asks: &mut Lines, numbered: Numbered) -> Result<(), ControlError> {
+        let Numbered { number, time, news } = numbered;
+        match news {
+            News::State { state, error, boot_s } => {
+                self.control.partition_changed(&self.name, &Change { state, error, boot_s })?;
+            }
+            News::Ras { severity, node, code, message, job } => {
+                let location = self.control.location(&self.name, node)?;
+                self.control.store_event(NewEvent { time, severity, location, code, message, job })?;
+            }
+            News::JobEnded { job, code, error } => {
+                self.control.end_job(job, code, error.as_deref())?;
+                self.ask(asks, &Ask::Forget { job })?;
+            }
+        }
+        self.control.store().taken(&self.name, number)
+    }
+}
+
+/// The description of a job for the I/O daemon, on nodes of this extent in psets of this size.
+fn spec(job: &Job, nodes: Option<([u32; 3], u32)>) -> JobSpec {
+    let JobRequest { executable, name, arguments, programs, environment, directory, .. } = job.request.clone();
+    let mut spec = JobSpec::new(executable);
+    (spec.name, spec.arguments, spec.environment, spec.directory) = (name, arguments, environment, directory);
+    let program = |p: ProgramOfRanks| {
+        let ProgramOfRanks { first, last, executable, arguments } = p;
+        Program { first, last, executable, arguments }
+    };
+    spec.programs = programs.into_iter().map(program).collect();
+    (spec.mode, spec.processes, spec.labels) = (job.request.mode, job.request.processes, job.request.labels);
+    (spec.go_on, spec.timeout_s, spec.user) = (job.request.go_on, job.request.timeout_s, job.request.user.clone());
+    (spec.torus, spec.pset) = nodes.unzip();
+    spec
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The control daemon: one process for one machine, which decides and stores. What it has started goes on without it.
+
+mod control;
+mod keeper;
+mod owner;
+mod peer;
+mod requests;
+mod routes;
+mod streams;
+
+use std::fs::{File, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Parser;
+use nix::fcntl::{Flock, FlockArg};
+use nix::unistd::geteuid;
+use tokio::net::UnixListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
+
+use crate::ControlError;
+use crate::folder::{SOCKET, check_length};
+use control::Control;
+use peer::Peer;
+
+/// The control daemon of a machine of compute nodes
+///
+/// `colony machine up` starts it. It keeps its state in a folder and serves HTTP on the socket `api` there. Nodes and jobs go
+/// on if it ends; started again, it finds them.
+#[derive(Parser)]
+#[command(name = "colony-control", version, after_help = "Example:
+  colony-control --folder /var/lib/colony/machine")]
+struct Args {
+    /// Folder of the machine's database, its sockets and the output of its jobs
+    #[arg(long, value_name = "FOLDER")]
+    folder: PathBuf,
+}
+
+/// What all connections share.
+struct Shared {
+    control: Arc<Control>,
+    /// Told when the machine has been switched off.
+    over: Notify,
+}
+
+/// The `main` of the program `colony-control`.
+#[must_use]
+pub fn daemon_main() -> ExitCode {
+    match run(Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("colony-control: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: Args) -> Result<(), ControlError> {
+    // what is made here is its owner's only; the socket is opened to others below
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
+    std::fs::create_dir_all(&args.folder).map_err(ControlError::io(args.folder.display().to_string()))?;
+    let folder = std::path::absolute(&args.folder).map_err(ControlError::io("the folder"))?;
+    check_length(&folder)?;
+    let _lock = take(&folder)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(ControlError::io("starting the daemon"))?;
+    runtime.block_on(serve(folder))
+}
+
+/// Keeps other daemons from the folder, as long as this process lives.
+fn take(folder: &std::path::Path) -> Result<Flock<File>, ControlError> {
+    let path = folder.join("lock");
+    let file = File::options().write(true).create(true).truncate(false).open(&path);
+    let file = file.map_err(ControlError::io(path.display().to_string()))?;
+    let folder = folder.display().to_string();
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|_| ControlError::Served { folder })
+}
+
+async fn serve(folder: PathBuf) -> Result<(), ControlError> {
+    let opened = folder.clone();
+    let control = tokio::task::spawn_blocking(move || Control::open(opened)).await;
+    let control = control.map_err(|e| ControlError::Refused(e.to_string()))??;
+    let path = folder.join(SOCKET);
+    // a daemon before this one was killed: the lock says that it has ended
+    let _ = std::fs::remove_file(&path);
+    let listener = UnixListener::bind(&path).map_err(ControlError::io(path.display().to_string()))?;
+    if geteuid().is_root() {
+        open_to_all(&folder, &path)?;
+    }
+    let system = |e| ControlError::io("handling signals")(e);
+    let mut terminate = signal(SignalKind::terminate()).map_err(system)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(system)?;
+    let shared = Arc::new(Shared { control, over: Notify::new() });
+    let routes = routes::all(shared.clone()).into_make_service_with_connect_info::<Peer>();
+    let over = shared.clone();
+    let end = async move {
+        tokio::select! {
+            () = over.over.notified() => {}
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    };
+    // connections that go on, of listeners to events, end with the process
+    tokio::select! {
+        served = axum::serve(listener, routes) => served.map_err(ControlError::io("serving"))?,
+        () = end => tokio::time::sleep(LAST_WORDS).await,
+    }
+    let _ = std::fs::remove_file(&path);
+    Ok(())
+}
+
+/// Time for answers that are under way when the daemon ends.
+const LAST_WORDS: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// Lets all users of the host connect. What a user may do is decided by the user id that the kernel tells.
+fn open_to_all(folder: &std::path::Path, socket: &std::path::Path) -> Result<(), ControlError> {
+    let set = |path: &std::path::Path, mode| {
+        let set = std::fs::set_permissions(path, Permissions::from_mode(mode));
+        set.map_err(ControlError::io(path.display().to_string()))
+    };
+    // the database and the outputs inside are root's only
+    set(folder, 0o711)?;
+    set(socket, 0o666)
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Who asks: the user at the other end of the local socket, and what that user may do.
+
+use axum::extract::connect_info::Connected;
+use axum::serve::IncomingStream;
+use nix::unistd::{Uid, User, geteuid};
+use tokio::net::UnixListener;
+
+use crate::ControlError;
+
+/// The user of a connection, as the kernel tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Peer {
+    pub(super) uid: u32,
+}
+
+impl Peer {
+    /// The daemon itself.
+    pub(super) fn own() -> Self {
+        Self { uid: geteuid().as_raw() }
+    }
+
+    /// The user's name, or number.
+    pub(super) fn name(self) -> String {
+        let user = User::from_uid(Uid::from_raw(self.uid)).ok().flatten();
+        user.map_or_else(|| self.uid.to_string(), |user| user.name)
+    }
+
+    /// Operators are root and the daemon's own user.
+    fn is_operator(self) -> bool {
+        self.uid == 0 || self == Self::own()
+    }
+
+    pub(super) fn check_operator(self, what: &str) -> Result<(), ControlError> {
+        if self.is_operator() {
+            return Ok(());
+        }
+        let name = self.name();
+        Err(ControlError::Forbidden(format!("user {name} may not {what}: only root and the daemon's user may")))
+    }
+
+    /// Refuses users who are neither operators nor the owner of a job.
+    pub(super) fn check_owner(self, owner: Option<u32>, job: u64) -> Result<(), ControlError> {
+        if self.is_operator() || owner == Some(self.uid) {
+            return Ok(());
+        }
+        Err(ControlError::Forbidden(format!("job {job} belongs to another user")))
+    }
+
+    /// The user whose rights a job has: the caller's, or for root anybody's.
+    pub(super) fn user_of_job(self, asked: Option<String>) -> Result<Option<String>, ControlError> {
+        match asked {
+            Some(name) if self.uid != 0 && name != self.name() && name != self.uid.to_string() => {
+                let own = self.name();
+                Err(ControlError::Forbidden(format!("user {own} may not run a job as {name}: only root may")))
+            }
+            Some(name) => Ok(Some(name)),
+            None if geteuid().is_root() && self.uid != 0 => Ok(Some(self.uid.to_string())),
+            None => Ok(None),
+        }
+    }
+}
+
+impl Connected<IncomingStream<'_, UnixListener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
+        // a peer that the kernel does not name may do nothing
+        let uid = stream.io().peer_cred().map_or(u32::MAX, |peer| peer.uid());
+        Self { uid }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_root_and_the_daemons_user_operate_and_only_root_chooses_users() {
+        let eve = Peer { uid: 4_000_000 };
+        assert!(Peer::own().check_operator("x").is_ok() && Peer { uid: 0 }.check_operator("x").is_ok());
+        assert!(matches!(eve.check_operator("x"), Err(ControlError::Forbidden(_))));
+        assert!(eve.check_owner(Some(4_000_000), 1).is_ok());
+        assert!(eve.check_owner(Some(1), 1).is_err() && eve.check_owner(None, 1).is_err());
+        assert!(eve.user_of_job(Some("root".to_owned())).is_err());
+        assert!(eve.user_of_job(Some("4000000".to_owned())).is_ok());
+        assert_eq!(Peer { uid: 0 }.user_of_job(Some("eve".to_owned())).ok(), Some(Some("eve".to_owned())));
+        assert_eq!(Peer::own().user_of_job(None).ok(), Some(None));
+    }
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What users ask of the control system.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use colony_model::{Block, FreeMap, Machine, Partition as ModelPartition, PsetSize, Request};
+
+use super::control::{Control, lock, wrong};
+use super::keeper::connect;
+use super::peer::Peer;
+use crate::ControlError;
+use crate::api::{
+    self, Job, JobRequest, JobState, MachineRequest, NodeRequest, NodeState, PartitionRequest, PartitionState,
+};
+use crate::service::protocol::{Answer, Ask, ask};
+use crate::store::{Change, Row};
+
+/// Longest wait for partitions to end.
+const DOWN: Duration = Duration::from_secs(60);
+
+impl Control {
+    /// Sets up a machine, and boots a partition of all its nodes if that is asked for.
+    pub(super) fn set_up(
+        self: &Arc<Self>,
+        peer: Peer,
+        request: &MachineRequest,
+    ) -> Result<api::Machine, ControlError> {
+        peer.check_operator("set up a machine")?;
+        let machine = Machine::new(request.shape).map_err(wrong)?;
+        if let Some(node) = request.partition {
+            // before anything is stored
+            let block = Block::whole(machine);
+            let pset = PsetSize::new(node.pset).map_err(wrong)?;
+            ModelPartition::new(machine, &block.name(machine), block, pset).map_err(wrong)?;
+            check_node(node)?;
+        }
+        {
+            let _changing = lock(&self.changing);
+            let mut store = self.store();
+            if store.partitions()?.iter().any(|row| row.owner.is_some()) {
+                return Err(ControlError::Conflict("the machine is up: `colony machine down` ends it".to_owned()));
+            }
+            store.set_machine(request.shape)?;
+        }
+        if let Some(nodes) = request.partition {
+            let all = PartitionRequest { name: None, shape: request.shape, origin: Some([0; 3]), nodes };
+            let name = self.add_partition(peer, &all)?.name;
+            self.boot(peer, &name)?;
+        }
+        self.machine()
+    }
+
+    /// Makes a partition whose nodes are switched off.
+    pub(super) fn add_partition(
+        &self,
+        peer: Peer,
+        request: &PartitionRequest,
+    ) -> Result<api::Partition, ControlError> {
+        peer.check_operator("make a partition")?;
+        check_node(request.nodes)?;
+        let _changing = lock(&self.changing);
+        let machine = self.model_machine()?;
+        let rows = self.store().partitions()?;
+        let others = rows.iter().map(|row| self.model(row)).collect::<Result<Vec<_>, _>>()?;
+        let block = match request.origin {
+            Some(origin) => Block::new(machine, origin, request.shape).map_err(wrong)?,
+            None => first_fit(machine, &others, request)?,
+        };
+        let name = request.name.clone().unwrap_or_else(|| block.name(machine));
+        let pset = PsetSize::new(request.nodes.pset).map_err(wrong)?;
+        let new = ModelPartition::new(machine, &name, block, pset).map_err(wrong)?;
+        new.check_beside(&others).map_err(|e| ControlError::Conflict(e.to_string()))?;
+        self.store().add_partition(&Row {
+            name: name.clone(),
+            shape: block.shape(),
+            origin: block.origin(),
+            node: request.nodes,
+            state: PartitionState::Free,
+            error: None,
+            boot_s: None,
+            owner: None,
+            news: 0,
+        })?;
+        self.partition(&name)
+    }
+
+    /// Removes a partition whose nodes are switched off.
+    pub(super) fn remove_partition(&self, peer: Peer, name: &str) -> Result<(), ControlError> {
+        peer.check_operator("remove a partition")?;
+        let _changing = lock(&self.changing);
+        if self.row(name)?.owner.is_some() {
+            let text = format!("partition {name} is booted: `colony partition free {name}` first");
+            return Err(ControlError::Conflict(text));
+        }
+        self.store().remove_partition(name)
+    }
+
+    /// Boots the nodes of a partition.
+    pub(super) fn boot(self: &Arc<Self>, peer: Peer, name: &str) -> Result<(), ControlError> {
+        peer.check_operator("boot a partition")?;
+        let _changing = lock(&self.changing);
+        let row = self.row(name)?;
+        if row.owner.is_some() {
+            return Err(ControlError::Conflict(format!("partition {name} is booted already")));
+        }
+        self.start(&row)
+    }
+
+    /// Begins to switch a partition's nodes off.
+    pub(super) fn free(&self, peer: Peer, name: &str) -> Result<(), ControlError> {
+        peer.check_operator("switch a partition off")?;
+        let _changing = lock(&self.changing);
+        let row = self.row(name)?;
+        let state = if row.owner.is_some() { PartitionState::Freeing } else { PartitionState::Free };
+        self.store().set_partition(name, &Change { state, error: None, boot_s: None }, true)?;
+        self.fail_queue(name, "it is being switched off")?;
+        self.ring(name);
+        Ok(())
+    }
+
+    /// Switches all partitions off, and waits for their end.
+    pub(super) fn down(&self, peer: Peer) -> Result<(), ControlError> {
+        peer.check_operator("switch the machine off")?;
+        let rows = self.store().partitions()?;
+        for row in &rows {
+            self.free(peer, &row.name)?;
+        }
+        let began = Instant::now();
+        loop {
+            let rows = self.store().partitions()?;
+            let Some(running) = rows.iter().find(|row| row.owner.is_some()) else { return Ok(()) };
+            if began.elapsed() > DOWN {
+                let text = format!("partition {} has not ended within {} s", running.name, DOWN.as_secs());
+                return Err(ControlError::Conflict(text));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// The states of a partition's nodes, as its process tells them.
+    fn node_states(&self, row: &Row) -> Vec<NodeState> {
+        let status = row.owner.and_then(|_| {
+            let mut lines = connect(&self.socket(&row.name), None).ok()?;
+            ask(&mut lines, &Ask::Status).ok()
+        });
+        match status {
+            Some(Answer::Status(status)) => status.nodes,
+            _ => vec![NodeState::Off; row.shape.nodes() as usize],
+        }
+    }
+
+    /// The machine, its partitions and the jobs that wait or run.
+    pub(super) fn machine(&self) -> Result<api::Machine, ControlError> {
+        let shape = self.model_machine()?.shape();
+        let rows = self.store().partitions()?;
+        let partitions = rows.into_iter().map(|row| self.described(row)).collect();
+        let jobs = self.store().jobs(None)?;
+        Ok(api::Machine { schema: "colony.machine/1".to_owned(), shape, partitions, jobs })
+    }
+
+    pub(super) fn partition(&self, name: &str) -> Result<api::Partition, ControlError> {
+        Ok(self.described(self.row(name)?))
+    }
+
+    fn described(&self, row: Row) -> api::Partition {
+        let mut nodes = BTreeMap::new();
+        for state in self.node_states(&row) {
+            *nodes.entry(state).or_default() += 1;
+        }
+        api::Partition {
+            io_nodes: row.shape.nodes() / row.node.pset.max(1),
+            name: row.name,
+            shape: row.shape,
+            origin: row.origin,
+            node: row.node,
+            state: row.state,
+            error: row.error,
+            pid: row.owner.map(|owner| owner.pid),
+            boot_s: row.boot_s,
+            nodes,
+        }
+    }
+
+    /// The nodes of a partition.
+    pub(super) fn nodes(&self, name: &str) -> Result<Vec<api::Node>, ControlError> {
+        let row = self.row(name)?;
+        let model = self.model(&row)?;
+        let node = |(number, state): (u32, NodeState)| {
+            let location = model.location(number);
+            let coords = model.machine().coords(location).map_err(wrong)?;
+            let pset = model.psets().place(number).0;
+            Ok(api::Node { number, location: location.to_string(), coords, pset, state })
+        };
+        (0..).zip(self.node_states(&row)).map(node).collect()
+    }
+
+    /// Adds a job to the queue of its partition.
+    pub(super) fn submit(&self, peer: Peer, mut request: JobRequest) -> Result<Job, ControlError> {
+        let row = self.row(&request.partition)?;
+        if !matches!(row.state, PartitionState::Ready | PartitionState::Booting) {
+            let why = row.error.map(|error| format!(" ({error})")).unwrap_or_default();
+            let text = format!(
+                "partition {0} is not booted{why}: `colony partition boot {0}` does that",
+                row.name
+            );
+            return Err(ControlError::Conflict(text));
+        }
+        request.user = peer.user_of_job(request.user)?;
+        if request.timeout_s.is_some_and(|seconds| Duration::try_from_secs_f64(seconds).is_err()) {
+            return Err(ControlError::Wrong("the time limit is no number of seconds".to_owned()));
+        }
+        let id = self.store().add_job((peer.uid, &peer.name()), &request)?;
+        self.job_changed(id);
+        self.ring(&request.partition);
+        self.job(id)
+    }
+
+    pub(super) fn job(&self, id: u64) -> Result<Job, ControlError> {
+        let job = self.store().job(id)?;
+        job.ok_or_else(|| ControlError::Unknown(format!("there is no job {id}: `colony job list` lists them")))
+    }
+
+    /// Sends a signal to a job. One that waits in the queue ends.
+    pub(super) fn signal(&self, peer: Peer, id: u64, signal: i32) -> Result<(), ControlError> {
+        let job = self.job(id)?;
+        let owner = self.store().owner_of(id)?;
+        peer.check_owner(owner, id)?;
+        if !(1..=64).contains(&signal) {
+            return Err(ControlError::Wrong(format!("{signal} is no signal: 1 to 64 are")));
+        }
+        match job.state {
+            JobState::Ended => Err(ControlError::Conflict(format!("job {id} has ended"))),
+            JobState::Queued => self.end_job(id, 128 + signal, Some("it was ended before it began")),
+            JobState::Starting | JobState::Running => {
+                let name = &job.request.partition;
+                let service = |source| ControlError::Service { name: name.clone(), source };
+                let mut lines = connect(&self.socket(name), None).map_err(service)?;
+                match ask(&mut lines, &Ask::Signal { job: id, signal }).map_err(service)? {
+                    Answer::Refused(why) => Err(ControlError::Conflict(why)),
+                    _ => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+/// The first free block of the shape that is asked for.
+fn first_fit(machine: Machine, others: &[ModelPartition], request: &PartitionRequest) -> Result<Block, ControlError> {
+    let blocks: Vec<Block> = others.iter().map(ModelPartition::block).collect();
+    let free = FreeMap::without(machine, &blocks);
+    let asked = Request::Shape(request.shape);
+    free.check(asked).map_err(wrong)?;
+    free.first_fit(asked).ok_or_else(|| {
+        let largest = free.fragmentation().largest.map_or("none".to_owned(), |shape| shape.to_string());
+        ControlError::Conflict(format!(
+            "no {} nodes are free in one block: {} of {} nodes are free, the largest free block is {largest}; remove a \
+             partition or take a smaller shape",
+            request.shape,
+            free.free(),
+            machine.nodes(),
+        ))
+    })
+}
+
+fn check_node(node: NodeRequest) -> Result<(), ControlError> {
+    let memory = node.memory_mib.checked_mul(1 << 20).unwrap_or(u64::MAX);
+    let machine = colony_nodes::Machine { cpus: node.cpus, memory, ..colony_nodes::Machine::default() };
+    machine.check().map_err(wrong)
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Jobs of a partition, each in a thread of its own.
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use colony_ciod::{JobOutcome, JobSpec, Streams};
+use colony_nodes::{CnkError, Death, Running};
+
+use super::events::News;
+use super::nodes::{JobEntry, Nodes};
+use crate::api::{PartitionState, Severity};
+
+/// A job to start.
+pub(crate) struct Launch {
+    pub(crate) job: u64,
+    pub(crate) spec: JobSpec,
+    pub(crate) stdout: PathBuf,
+    pub(crate) stderr: PathBuf,
+}
+
+/// Starts a job, unless it is known.
+///
+/// # Errors
+/// The nodes are not ready, or run another job.
+pub(crate) fn launch(nodes: &Arc<Nodes>, launch: Launch) -> Result<(), String> {
+    nodes.change(|state| {
+        if state.jobs.contains_key(&launch.job) {
+            return Ok(false);
+        }
+        if state.partition != PartitionState::Ready {
+            return Err("the partition is not ready".to_owned());
+        }
+        if let Some((other, _)) = state.jobs.iter().find(|(_, entry)| !entry.has_ended) {
+            return Err(format!("the partition runs job {other}"));
+        }
+        state.jobs.insert(launch.job, JobEntry { running: None, has_ended: false, signal: None });
+        Ok(true)
+    })?
+    .then(|| {
+        let nodes = nodes.clone();
+        std::thread::spawn(move || run(&nodes, launch));
+    });
+    Ok(())
+}
+
+/// Sends a signal to a job. One that has not begun gets it when it does.
+///
+/// # Errors
+/// The job is unknown or has ended.
+pub(crate) fn signal(nodes: &Nodes, job: u64, signal: i32) -> Result<(), String> {
+    let running = nodes.change(|state| {
+        let entry = state.jobs.get_mut(&job).filter(|entry| !entry.has_ended);
+        let entry = entry.ok_or_else(|| format!("job {job} does not run"))?;
+        if entry.running.is_none() {
+            entry.signal = Some(signal);
+        }
+        Ok::<_, String>(entry.running.clone())
+    })?;
+    running.map_or(Ok(()), |running| running.signal(signal).map_err(|e| e.to_string()))
+}
+
+/// Forgets a job that has ended.
+pub(crate) fn forget(nodes: &Nodes, job: u64) {
+    nodes.change(|state| {
+        if state.jobs.get(&job).is_some_and(|entry| entry.has_ended) {
+            state.jobs.remove(&job);
+        }
+    });
+}
+
+fn output(path: &PathBuf) -> io::Result<File> {
+    File::options().append(true).create(true).open(path)
+}
+
+/// Runs a job to its end.
+fn run(nodes: &Nodes, launch: Launch) {
+    let job = launch.job;
+    let ended = match start(nodes, launch) {
+        Ok(running) => {
+            let outcome = running.wait();
+            let deaths = running.deaths();
+            for death in &deaths {
+                let what = (Severity::Fatal, "node-died");
+                nodes.ras(what, Some(death.node), Some(job), death.to_string());
+            }
+            (outcome.code(), description(&outcome, &deaths))
+        }
+        Err(error) => (1, Some(error)),
+    };
+    let (code, error) = ended;
+    nodes.change(|state| {
+        if let Some(entry) = state.jobs.get_mut(&job) {
+            (entry.running, entry.has_ended) = (None, true);
+        }
+        state.journal.add(News::JobEnded { job, code, error });
+    });
+}
+
+fn start(nodes: &Nodes, launch: Launch) -> Result<Arc<Running>, String> {
+    let streams = output(&launch.stdout)
+        .and_then(|stdout| Streams::output(stdout.into(), output(&launch.stderr)?.into()))
+        .map_err(|e| format!("the output of the job: {e}"))?;
+    let running = {
+        let mut guard = nodes.partition();
+        let partition = guard.as_mut().ok_or_else(|| "the nodes are switched off".to_owned())?;
+        Arc::new(partition.launch(launch.spec, streams).map_err(|e: CnkError| e.to_string())?)
+    };
+    let early = nodes.change(|state| {
+        let entry = state.jobs.get_mut(&launch.job)?;
+        entry.running = Some(running.clone());
+        entry.signal.take()
+    });
+    if let Some(signal) = early {
+        // a job that has ended meanwhile needs no signal
+        let _ = running.signal(signal);
+    }
+    Ok(running)
+}
+
+/// What went wrong, in lines.
+fn description(outcome: &JobOutcome, deaths: &[Death]) -> Option<String> {
+    let lines = deaths.iter().map(ToString::to_string).chain(std::iter::once(outcome.to_string()));
+    let text = lines.collect::<Vec<_>>().join("\n").trim().to_owned();
+    (!text.is_empty()).then_some(text)
+}

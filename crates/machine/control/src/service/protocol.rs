@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Messages between the control daemon and a partition service: lines of JSON on a local socket.
+
+use std::io::{self, BufRead, BufReader, Read as _, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use colony_ciod::JobSpec;
+use colony_model::Shape;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::News;
+use crate::api::{NodeRequest, NodeState, PartitionState};
+
+/// Bytes of a line at most: a job has its environment.
+const LINE: u64 = 16 << 20;
+
+/// The partition that a service owns.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Setup {
+    pub(crate) name: String,
+    /// The socket at which the daemon finds the service.
+    pub(crate) socket: PathBuf,
+    pub(crate) shape: Shape,
+    pub(crate) node: NodeRequest,
+}
+
+/// A request of the daemon.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Ask {
+    /// The state of nodes and jobs.
+    Status,
+    /// Start a job. A job whose number is known is not started again.
+    Launch { job: u64, spec: Box<JobSpec>, stdout: PathBuf, stderr: PathBuf },
+    /// Send a signal to a job.
+    Signal { job: u64, signal: i32 },
+    /// From now on, this connection is told news, from the one after this number.
+    Listen { after: u64 },
+    /// The end of a job has been stored.
+    Forget { job: u64 },
+    /// Switch the nodes off, and end.
+    Shutdown,
+}
+
+/// An answer to the daemon.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Answer {
+    Done,
+    Refused(String),
+    Status(Status),
+}
+
+/// State of a partition.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Status {
+    pub(crate) state: PartitionState,
+    pub(crate) error: Option<String>,
+    pub(crate) boot_s: Option<f64>,
+    pub(crate) nodes: Vec<NodeState>,
+    /// Jobs that run, or whose end has not been stored.
+    pub(crate) jobs: Vec<u64>,
+}
+
+/// Something that has happened, with its number.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Numbered {
+    pub(crate) number: u64,
+    pub(crate) time: f64,
+    pub(crate) news: News,
+}
+
+/// A connection of lines.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    reader: BufReader<UnixStream>,
+}
+
+impl Lines {
+    pub(crate) fn new(stream: UnixStream) -> Self {
+        Self { reader: BufReader::new(stream) }
+    }
+
+    pub(crate) fn stream(&self) -> &UnixStream {
+        self.reader.get_ref()
+    }
+
+    /// Returns `true` if a part of the next line has been read already.
+    pub(crate) fn has_read_ahead(&self) -> bool {
+        !self.reader.buffer().is_empty()
+    }
+
+    /// The next message; `None` at the end of the connection.
+    pub(crate) fn next<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
+        let mut line = Vec::new();
+        let read = self.reader.by_ref().take(LINE).read_until(b'\n', &mut line)?;
+        if read == 0 {
+            return Ok(None);
+        }
+        if line.last() != Some(&b'\n') {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a line that does not end"));
+        }
+        Ok(Some(serde_json::from_slice(&line)?))
+    }
+
+    pub(crate) fn say(&self, message: &impl Serialize) -> io::Result<()> {
+        let mut line = serde_json::to_vec(message)?;
+        line.push(b'\n');
+        self.stream().write_all(&line)
+    }
+}
+
+/// Asks a service one question.
+pub(crate) fn ask(lines: &mut Lines, question: &Ask) -> io::Result<Answer> {
+    lines.say(question)?;
+    lines.next()?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_arrive_whole_and_the_end_is_seen() {
+        let (one, other) = UnixStream::pair().expect("sockets");
+        let (one, mut other) = (Lines::new(one), Lines::new(other));
+        one.say(&Ask::Signal { job: 3, signal: 15 }).expect("sent");
+        one.say(&Ask::Listen { after: 7 }).expect("sent");
+        assert!(matches!(other.next::<Ask>(), Ok(Some(Ask::Signal { job: 3, signal: 15 }))));
+        assert!(other.has_read_ahead());
+        assert!(matches!(other.next::<Ask>(), Ok(Some(Ask::Listen { after: 7 }))));
+        (&*one.stream()).write_all(b"{\"forget\"").expect("sent");
+        drop(one);
+        assert!(other.next::<Ask>().is_err(), "a part of a line is no message");
+        assert!(matches!(other.next::<Ask>(), Ok(None)));
+    }
+}

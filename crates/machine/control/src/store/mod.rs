@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The database: what the daemon has decided and what has happened. Each decision is one transaction, made before the decision
+//! is carried out, so that a daemon that is killed goes on where it was.
+
+mod jobs;
+mod partitions;
+mod ras;
+
+use std::path::Path;
+use std::time::Duration;
+
+use colony_model::Shape;
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+
+use crate::ControlError;
+
+pub(crate) use partitions::{Change, Owner, Row};
+pub(crate) use ras::{NewEvent, RasFilter};
+
+/// Version of the tables.
+const VERSION: i64 = 1;
+/// Longest wait for another program that reads the database.
+const BUSY: Duration = Duration::from_secs(10);
+
+const TABLES: &str = "
+    CREATE TABLE machine (
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        shape TEXT NOT NULL
+    ) STRICT;
+    CREATE TABLE partitions (
+        name TEXT PRIMARY KEY, shape TEXT NOT NULL,
+        x INTEGER NOT NULL, y INTEGER NOT NULL, z INTEGER NOT NULL,
+        pset INTEGER NOT NULL, cpus INTEGER NOT NULL, memory_mib INTEGER NOT NULL,
+        state TEXT NOT NULL, error TEXT, boot_s REAL,
+        pid INTEGER, pid_start INTEGER,
+        news INTEGER NOT NULL DEFAULT 0
+    ) STRICT;
+    CREATE TABLE jobs (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        uid INTEGER NOT NULL, user TEXT NOT NULL,
+        partition TEXT NOT NULL, request TEXT NOT NULL, state TEXT NOT NULL,
+        submitted REAL NOT NULL, started REAL, ended REAL,
+        code INTEGER, error TEXT
+    ) STRICT;
+    CREATE INDEX jobs_by_state ON jobs (state, partition, id);
+    CREATE TABLE ras (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        time REAL NOT NULL, severity INTEGER NOT NULL, location TEXT NOT NULL,
+        code TEXT NOT NULL, message TEXT NOT NULL, job INTEGER
+    ) STRICT;
+";
+
+/// The database of a machine.
+#[derive(Debug)]
+pub(crate) struct Store {
+    connection: Connection,
+    file: String,
+}
+
+impl Store {
+    /// Opens the database, and makes it if it is not there.
+    pub(crate) fn open(path: &Path) -> Result<Self, ControlError> {
+        let file = path.display().to_string();
+        let wrong = |source| ControlError::Database { file: file.clone(), source };
+        let connection = Connection::open(path).map_err(wrong)?;
+        let mut store = Self { connection, file: file.clone() };
+        store.prepare().map_err(wrong)?;
+        let found = store.version().map_err(wrong)?;
+        if found == VERSION { Ok(store) } else { Err(ControlError::Version { file, found, known: VERSION }) }
+    }
+
+    fn prepare(&mut self) -> rusqlite::Result<()> {
+        self.connection.busy_timeout(BUSY)?;
+        self.connection.pragma_update(None, "journal_mode", "WAL")?;
+        // a transaction that has ended survives a crash of the host, too
+        self.connection.pragma_update(None, "synchronous", "FULL")?;
+        let change = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let version: i64 = change.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+        let tables: i64 = change.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+        if version == 0 && tables == 0 {
+            change.execute_batch(TABLES)?;
+            change.pragma_update(None, "user_version", VERSION)?;
+        }
+        change.commit()
+    }
+
+    fn version(&self) -> rusqlite::Result<i64> {
+        self.connection.query_row("PRAGMA user_version", [], |row| row.get(0))
+    }
+
+    /// Does `change` as one transaction.
+    fn change<T>(
+        &mut self,
+        change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, ControlError> {
+        let done = self.connection.transaction_with_behavior(TransactionBehavior::Immediate).and_then(|all| {
+            let result = change(&all)?;
+            all.commit()?;
+            Ok(result)
+        });
+        done.map_err(|source| ControlError::Database { file: self.file.clone(), source })
+    }
+
+    fn read<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, ControlError> {
+        read(&self.connection).map_err(|source| ControlError::Database { file: self.file.clone(), source })
+    }
+
+    /// The extent of the machine, if one is set up.
+    pub(crate) fn machine(&self) -> Result<Option<Shape>, ControlError> {
+        self.read(|db| {
+            let mut query = db.prepare("SELECT shape FROM machine")?;
+            let mut rows = query.query_map([], |row| parsed(0, row.get(0)?))?;
+            rows.next().transpose()
+        })
+    }
+
+    /// Sets up a machine in place of the one before, without partitions.
+    pub(crate) fn set_machine(&mut self, shape: Shape) -> Result<(), ControlError> {
+        self.change(|all| {
+            all.execute("DELETE FROM partitions", [])?;
+            all.execute("INSERT OR REPLACE INTO machine VALUES (1, ?)", [shape.to_string()])?;
+            Ok(())
+        })
+    }
+}
+
+/// The name of a state, as JSON has it.
+fn word(state: impl serde::Serialize) -> String {
+    match serde_json::to_value(state) {
+        Ok(serde_json::Value::String(word)) => word,
+        _ => String::new(),
+    }
+}
+
+/// The value that a word of JSON stands for. A word that the tables cannot have is an error of the database.
+fn parsed<T: serde::de::DeserializeOwned>(column: usize, word: String) -> rusqlite::Result<T> {
+    serde_json::from_value(serde_json::Value::String(word)).map_err(|e| {
+        rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, e.into())
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn store() -> (tempfile::TempDir, Store) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = Store::open(&folder.path().join("machine.db")).expect("a database");
+        (folder, store)
+    }
+
+    #[test]
+    fn a_machine_is_found_again() {
+        let (folder, mut store) = store();
+        assert_eq!(store.machine().expect("read"), None);
+        store.set_machine(Shape::MIDPLANE).expect("stored");
+        drop(store);
+        let store = Store::open(&folder.path().join("machine.db")).expect("a database");
+        assert_eq!(store.machine().expect("read"), Some(Shape::MIDPLANE));
+    }
+
+    #[test]
+    fn a_database_of_another_version_is_refused_and_left_as_it_is() {
+        let (folder, store) = store();
+        store.connection.pragma_update(None, "user_version", 7).expect("changed");
+        drop(store);
+        let file = folder.path().join("machine.db");
+        let again = Store::open(&file);
+        assert!(matches!(again, Err(ControlError::Version { found: 7, known: VERSION, .. })), "{again:?}");
+        std::fs::write(&file, b"no database at all, but a text of some length").expect("written");
+        assert!(matches!(Store::open(&file), Err(ControlError::Database { .. })));
+        assert!(std::fs::read(&file).expect("read").starts_with(b"no database"));
+    }
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Partitions in the database.
+
+use colony_model::Shape;
+use rusqlite::{OptionalExtension as _, Row as SqlRow, params};
+
+use super::{Store, parsed, word};
+use crate::ControlError;
+use crate::api::{NodeRequest, PartitionState};
+
+/// The process that owns a partition's nodes: its number, and when it started, in ticks since the host booted. Together they are
+/// never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) pid: u32,
+    pub(crate) started: u64,
+}
+
+/// A partition as the database has it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) shape: Shape,
+    pub(crate) origin: [u32; 3],
+    pub(crate) node: NodeRequest,
+    pub(crate) state: PartitionState,
+    pub(crate) error: Option<String>,
+    pub(crate) boot_s: Option<f64>,
+    pub(crate) owner: Option<Owner>,
+    /// Number of the last of its news that has been stored.
+    pub(crate) news: u64,
+}
+
+/// A change of a partition's state.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Change {
+    pub(crate) state: PartitionState,
+    pub(crate) error: Option<String>,
+    pub(crate) boot_s: Option<f64>,
+}
+
+const COLUMNS: &str = "name, shape, x, y, z, pset, cpus, memory_mib, state, error, boot_s, pid, pid_start,
+    news";
+
+fn row(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
+    let owner: (Option<u32>, Option<u64>) = (row.get(11)?, row.get(12)?);
+    Ok(Row {
+        name: row.get(0)?,
+        shape: parsed(1, row.get(1)?)?,
+        origin: [row.get(2)?, row.get(3)?, row.get(4)?],
+        node: NodeRequest { pset: row.get(5)?, cpus: row.get(6)?, memory_mib: row.get(7)? },
+        state: parsed(8, row.get(8)?)?,
+        error: row.get(9)?,
+        boot_s: row.get(10)?,
+        owner: owner.0.zip(owner.1).map(|(pid, started)| Owner { pid, started }),
+        news: row.get(13)?,
+    })
+}
+
+impl Store {
+    /// All partitions, by name.
+    pub(crate) fn partitions(&self) -> Result<Vec<Row>, ControlError> {
+        self.read(|db| {
+            let mut query = db.prepare(&format!("SELECT {COLUMNS} FROM partitions ORDER BY name"))?;
+            query.query_map([], row)?.collect()
+        })
+    }
+
+    pub(crate) fn partition(&self, name: &str) -> Result<Option<Row>, ControlError> {
+        let text = format!("SELECT {COLUMNS} FROM partitions WHERE name = ?");
+        self.read(|db| db.query_row(&text, [name], row).optional())
+    }
+
+    /// Adds a partition whose nodes are switched off.
+    pub(crate) fn add_partition(&mut self, new: &Row) -> Result<(), ControlError> {
+        let ([x, y, z], node) = (new.origin, new.node);
+        self.change(|all| {
+            let shape = new.shape.to_string();
+            let state = word(new.state);
+            let values = params![new.name, shape, x, y, z, node.pset, node.cpus, node.memory_mib, state];
+            let text = "INSERT INTO partitions (name, shape, x, y, z, pset, cpus, memory_mib, state)
+                        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
+            all.execute(text, values).map(drop)
+        })
+    }
+
+    /// Removes a partition.
+    pub(crate) fn remove_partition(&mut self, name: &str) -> Result<(), ControlError> {
+        self.change(|all| all.execute("DELETE FROM partitions WHERE name = ?", [name]).map(drop))
+    }
+
+    /// A new process is to boot a partition's nodes. Its news are counted anew.
+    pub(crate) fn begin_boot(&mut self, name: &str, owner: Owner) -> Result<(), ControlError> {
+        self.change(|all| {
+            let text = "UPDATE partitions SET state = ?, error = NULL, boot_s = NULL, pid = ?, pid_start = ?, news = 0
+                        WHERE name = ?";
+            all.execute(text, params![word(PartitionState::Booting), owner.pid, owner.started, name]).map(drop)
+        })
+    }
+
+    /// A partition has another state; without an owner, the process that owned its nodes has ended.
+    pub(crate) fn set_partition(
+        &mut self,
+        name: &str,
+        change: &Change,
+        keeps_owner: bool,
+    ) -> Result<(), ControlError> {
+        self.change(|all| {
+            let text = "UPDATE partitions SET state = ?, error = ?, boot_s = ? WHERE name = ?";
+            all.execute(text, params![word(change.state), change.error, change.boot_s, name])?;
+            if !keeps_owner {
+                all.execute("UPDATE partitions SET pid = NULL, pid_start = NULL WHERE name = ?", [name])?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The news of a partition up to this number have been stored.
+    pub(crate) fn taken(&mut self, name: &str, news: u64) -> Result<(), ControlError> {
+        self.change(|all| {
+            all.execute("UPDATE partitions SET news = ? WHERE name = ?", params![news, name]).map(drop)
+        })
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::store::tests::store;
+
+    pub(crate) fn example(name: &str) -> Row {
+        Row {
+            name: name.to_owned(),
+            shape: Shape::NODE_CARD,
+            origin: [4, 0, 2],
+            node: NodeRequest { pset: 8, cpus: 1, memory_mib: 16 },
+            state: PartitionState::Free,
+            error: None,
+            boot_s: None,
+            owner: None,
+            news: 0,
+        }
+    }
+
+    #[test]
+    fn a_partition_keeps_its_state_and_its_owner() {
+        let (_folder, mut store) = store();
+        store.add_partition(&example("B")).expect("added");
+        store.add_partition(&example("A")).expect("added");
+        assert!(store.add_partition(&example("A")).is_err(), "there is one of that name");
+        let owner = Owner { pid: 7, started: 1 << 40 };
+        store.begin_boot("A", owner).expect("stored");
+        store.taken("A", 12).expect("stored");
+        let change = Change { state: PartitionState::Ready, error: None, boot_s: Some(0.5) };
+        store.set_partition("A", &change, true).expect("stored");
+        let found = store.partition("A").expect("read").expect("it is there");
+        assert_eq!((found.state, found.owner, found.news), (PartitionState::Ready, Some(owner), 12));
+        let change = Change { state: PartitionState::Failed, error: Some("no".to_owned()), boot_s: None };
+        store.set_partition("A", &change, false).expect("stored");
+        let all = store.partitions().expect("read");
+        assert_eq!((all[0].owner, all[0].error.as_deref()), (None, Some("no")));
+        assert_eq!(all[1], example("B"));
+    }
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Events in the database.
+
+use rusqlite::{Row, params};
+
+use super::Store;
+use crate::ControlError;
+use crate::api::{Event, Severity};
+
+/// Events of one answer at most.
+const MOST: u32 = 10_000;
+
+/// An event before it has a number.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct NewEvent {
+    pub(crate) time: f64,
+    pub(crate) severity: Severity,
+    pub(crate) location: String,
+    pub(crate) code: String,
+    pub(crate) message: String,
+    pub(crate) job: Option<u64>,
+}
+
+/// Events that are asked for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RasFilter {
+    /// Those after this number; without one, the last ones.
+    pub(crate) after: Option<u64>,
+    /// Of this severity, or worse.
+    pub(crate) severity: Option<Severity>,
+    /// Locations that begin so.
+    pub(crate) location: Option<String>,
+    pub(crate) limit: u32,
+}
+
+const SEVERITIES: [Severity; 4] = [Severity::Info, Severity::Warning, Severity::Error, Severity::Fatal];
+
+fn event(row: &Row<'_>) -> rusqlite::Result<Event> {
+    let severity: usize = row.get(2)?;
+    Ok(Event {
+        id: row.get(0)?,
+        time: row.get(1)?,
+        severity: SEVERITIES.get(severity).copied().unwrap_or(Severity::Fatal),
+        location: row.get(3)?,
+        code: row.get(4)?,
+        message: row.get(5)?,
+        job: row.get(6)?,
+    })
+}
+
+impl Store {
+    /// Adds an event. Returns it with its number.
+    pub(crate) fn add_event(&mut self, new: NewEvent) -> Result<Event, ControlError> {
+        let severity = new.severity as i64;
+        let id = self.change(|all| {
+            let text = "INSERT INTO ras (time, severity, location, code, message, job) VALUES (?, ?, ?, ?, ?, ?)";
+            all.execute(text, params![new.time, severity, new.location, new.code, new.message, new.job])?;
+            Ok(all.last_insert_rowid().unsigned_abs())
+        })?;
+        let NewEvent { time, severity, location, code, message, job } = new;
+        Ok(Event { id, time, severity, location, code, message, job })
+    }
+
+    /// The events that are asked for, the oldest first.
+    pub(crate) fn events(&self, filter: &RasFilter) -> Result<Vec<Event>, ControlError> {
+        let worse = filter.severity.map_or(0, |severity| severity as i64);
+        let order = if filter.after.is_some() { "ASC" } else { "DESC" };
+        let prefix = filter.location.as_deref().unwrap_or("");
+        let text = format!(
+            "SELECT id, time, severity, location, code, message, job FROM ras
+             WHERE id > ?1 AND severity >= ?2 AND substr(location, 1, length(?3)) = ?3
+             ORDER BY id {order} LIMIT ?4"
+        );
+        self.read(|db| {
+            let mut query = db.prepare(&text)?;
+            let values = params![filter.after.unwrap_or(0), worse, prefix, filter.limit.min(MOST)];
+            let mut events: Vec<Event> = query.query_map(values, event)?.collect::<Result<_, _>>()?;
+            events.sort_by_key(|event| event.id);
+            Ok(events)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::tests::store;
+
+    #[test]
+    fn events_are_filtered_by_severity_place_and_number() {
+        let (_folder, mut store) = store();
+        for (n, severity) in (0..8).zip(SEVERITIES.iter().cycle()) {
+            let location = format!("R0{}-M0", n % 2);
+            let (code, message) = ("node-died".to_owned(), format!("event {n}"));
+            let new = NewEvent { time: f64::from(n), severity: *severity, location, code, message, job: Some(3) };
+            assert_eq!(store.add_event(new).expect("added").id, n as u64 + 1);
+        }
+        let ids = |filter: RasFilter| -> Vec<u64> {
+            store.events(&filter).expect("read").iter().map(|event| event.id).collect()
+        };
+        let limit = 100;
+        assert_eq!(ids(RasFilter { limit: 3, ..RasFilter::default() }), [6, 7, 8], "the last ones");
+        assert_eq!(ids(RasFilter { after: Some(2), limit: 2, ..RasFilter::default() }), [3, 4], "those that follow");
+        let severity = Some(Severity::Error);
+        assert_eq!(ids(RasFilter { severity, limit, ..RasFilter::default() }), [3, 4, 7, 8]);
+        let location = Some("R01".to_owned());
+        assert_eq!(ids(RasFilter { location, limit, ..RasFilter::default() }), [2, 4, 6, 8]);
+    }
+}
