@@ -14,7 +14,7 @@ pub use crate::transport::{Link, Transport};
 
 /// Bytes of the things that a boot moves and keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Sizes {
     /// Kernel of compute nodes.
     pub kernel: u64,

@@ -52,7 +52,7 @@ fn the_largest_machine_of_blue_gene_stands_in_racks_00_to_77() {
 fn locations_that_a_machine_does_not_have_are_refused() {
     let small = machine("4x4x4");
     for text in
-        ["SN", "R00", "R01-M0", "R00-M1-N00", "R00-M0-N01-J00", "R00-M0-N08-J00", "R08-M0", "RFF-M1-N15-J31"]
+        ["SN", "R01", "R01-M0", "R00-M1-N00", "R00-M0-N01-J00", "R00-M0-N08-J00", "R08-M0", "RFF-M1-N15-J31"]
     {
         let location: Location = text.parse().expect("a location");
         assert!(matches!(small.coords(location), Err(ModelError::NoSuchLocation { .. })), "{text}");
