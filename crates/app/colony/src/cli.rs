@@ -35,6 +35,7 @@ enum Command {
     Clock(cmd::clock::Args),
     Vm(cmd::vm::Args),
     Cnk(cmd::cnk::Args),
+    Machine(cmd::machine::Args),
     Completions(cmd::shell::CompletionsArgs),
     Man(cmd::shell::ManArgs),
 }
@@ -60,6 +61,7 @@ impl Cli {
             Command::Bench(args) => cmd::bench::run(*args),
             Command::Vm(args) => cmd::vm::run(args),
             Command::Cnk(args) => cmd::cnk::run(args),
+            Command::Machine(args) => cmd::machine::run(args),
             Command::Completions(args) => cmd::shell::completions(args, Self::command()),
             Command::Man(args) => cmd::shell::man(args, Self::command()),
         }

@@ -14,6 +14,7 @@ use colony_doctor::DoctorError;
 use colony_inject::InjectError;
 use colony_measure::MeasureError;
 use colony_measure::selfish::SelfishError;
+use colony_model::ModelError as MachineError;
 use colony_node::NodeError;
 use colony_nodes::CnkError;
 use colony_sched::SchedError;
@@ -113,6 +114,7 @@ fn is_wrong_use(e: &anyhow::Error) -> bool {
         c.is::<WrongUse>()
             || c.is::<ParamsError>()
             || c.is::<ModelError>()
+            || c.is::<MachineError>()
             || c.is::<SurvivalError>()
             || asked!(
                 BalanceError,

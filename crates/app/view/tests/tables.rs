@@ -13,6 +13,8 @@ use colony_inject::{
     CpuMap, DetourPlan, DetourReport, Injection, Intervals, Phase, Quantiles, ReplayPlan, ReplayReport,
     Target,
 };
+use colony_model::plan::{Boot, Sizes, Transport, plan};
+use colony_model::{Block, Machine, PsetSize, SecurityKey, Site};
 use colony_node::class::Class;
 use colony_node::cpu::CpuSet;
 use colony_node::privilege::Privileges;
@@ -581,4 +583,24 @@ fn every_experiment_of_the_seeds_that_needs_no_machine() {
         }
     }
     check(&colony_view::study::experiments());
+}
+
+#[test]
+fn the_layout_and_the_plan_of_the_largest_machine() {
+    let machine = Machine::new("64x64x64".parse().expect("a shape")).expect("a machine");
+    let block = Block::whole(machine);
+    let partition =
+        colony_model::Partition::new(machine, &"P".repeat(31), block, PsetSize::ALL[0]).expect("a partition");
+    let site = Site { export: format!("/{}", "x".repeat(62)), prefix: 8, ..Site::default() };
+    let last = partition.compute_personality(machine.nodes() - 1, u64::MAX);
+    check(&colony_view::layout::layout(&partition, &site, &last));
+    let pset = partition.psets().count() - 1;
+    let io = partition.io_personality(pset, u64::MAX, &site, SecurityKey::default()).expect("a personality");
+    let text = colony_view::layout::layout(&partition, &site, &io);
+    check(&text);
+    assert!(text.contains("… and 32,752 more psets") && text.contains("not shown"), "{text}");
+    let sizes = Sizes { kernel: u64::MAX, io_image: u64::MAX, message: u64::MAX, node_state: u64::MAX };
+    let fanout = std::num::NonZeroU32::MAX;
+    let boot = Boot { machine, pset: PsetSize::ALL[0], fanout, sizes, transport: Transport::default() };
+    check(&colony_view::plan::plan(&plan(&boot).expect("a plan")));
 }

@@ -9,6 +9,9 @@
 //! ```
 //! All words are 64 bits, little-endian. A window is as long as the next power of two, so that it can be
 //! the memory of a device.
+//!
+//! The window grows with the square of the number of ranks: a ring for each pair has at least 4 packets, 1088 bytes. 512
+//! ranks have 512 MiB, 1024 have 2 GiB, and 4096 have 32 GiB. Memory of the host is taken only for pages that are used.
 
 use crate::{Dims, Error};
 
@@ -157,5 +160,16 @@ mod tests {
         assert!(bytes(8) <= 4 << 20, "{}", bytes(8));
         assert!(bytes(128) <= 128 << 20, "{}", bytes(128));
         assert!(Layout::new(Dims::new([5000, 1, 1]).expect("a torus")).is_err());
+    }
+
+    #[test]
+    fn a_midplane_takes_at_most_a_gibibyte_and_growth_is_quadratic() {
+        let layout = |ranks| Layout::new(Dims::new([ranks, 1, 1]).expect("a torus")).expect("it fits");
+        let rings = |ranks| ranks * ranks * ring_words(layout(ranks).slots()) * 8;
+        assert_eq!([512, 1024, 4096].map(|ranks| layout(ranks).bytes()), [512 << 20, 2 << 30, 32 << 30]);
+        assert_eq!(
+            [512, 1024, 4096].map(|ranks| rings(ranks) / ranks),
+            [512, 1024, 4096].map(|ranks| ranks * 1088)
+        );
     }
 }

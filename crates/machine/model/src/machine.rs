@@ -115,18 +115,18 @@ impl Machine {
     }
 
     /// Coordinates of a compute node, or of the first of the eight compute nodes around an I/O node, or of the first
-    /// node of a node card or midplane.
+    /// node of a node card, midplane or rack.
     ///
     /// # Errors
-    /// [`ModelError::NoSuchLocation`] if the machine does not have the part; so for racks and the service node, which
-    /// have no coordinates.
+    /// [`ModelError::NoSuchLocation`] if the machine does not have the part, and for the service node, which has no
+    /// coordinates.
     pub fn coords(self, location: Location) -> Result<[u32; 3], ModelError> {
         let absent =
             || ModelError::NoSuchLocation { location: location.to_string(), machine: self.shape.to_string() };
         let slot = u32::from(location.slot());
         let [x, y, z] = match location.kind() {
-            Kind::Service | Kind::Rack => return Err(absent()),
-            Kind::Midplane | Kind::NodeCard => [0, 0, 0],
+            Kind::Service => return Err(absent()),
+            Kind::Rack | Kind::Midplane | Kind::NodeCard => [0, 0, 0],
             Kind::Compute => [slot % 4, slot / 4 % 4, slot / 16],
             Kind::Io => [slot % 2 * 2, slot / 2 * 2, 0],
         };

@@ -8,6 +8,7 @@ pub(crate) mod doctor;
 pub(crate) mod inject;
 pub(crate) mod launch;
 pub(crate) mod lb;
+pub(crate) mod machine;
 pub(crate) mod measure;
 pub(crate) mod noise;
 pub(crate) mod run;

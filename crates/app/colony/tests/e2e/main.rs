@@ -12,6 +12,7 @@ mod doctor;
 mod fault_tolerance;
 mod inject;
 mod lb;
+mod machine;
 mod measure;
 mod noise;
 mod pages;

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `colony machine`.
+
+mod layout;
+mod plan;
+
+use std::process::ExitCode;
+
+use colony_model::{Machine, ModelError, PsetSize, Shape};
+
+/// The machine: its layout, and what it takes to boot it
+///
+/// A machine consists of midplanes of 8x8x8 compute nodes, or of a part of one midplane. These commands compute; they
+/// start nothing and need no privilege.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    Layout(layout::Args),
+    Plan(plan::Args),
+}
+
+/// The machine that is asked for.
+#[derive(clap::Args)]
+struct Extent {
+    /// Compute nodes along x, y and z: multiples of 8 (up to 262144 nodes), or 2, 4 and 8
+    #[arg(long, value_name = "XxYxZ")]
+    shape: Shape,
+    /// Compute nodes of a pset: 8, 16, 32, 64 or 128 [default: 64, or the largest that fits]
+    #[arg(long, value_name = "NODES")]
+    pset: Option<u32>,
+}
+
+impl Extent {
+    fn get(&self) -> Result<(Machine, PsetSize), ModelError> {
+        let machine = Machine::new(self.shape)?;
+        let size = self.pset.map_or(Ok(PsetSize::default_for(machine.nodes())), PsetSize::new)?;
+        Ok((machine, size))
+    }
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    match args.what {
+        What::Layout(args) => layout::run(&args),
+        What::Plan(args) => plan::run(&args),
+    }
+}
