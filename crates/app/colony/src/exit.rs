@@ -10,6 +10,7 @@ use colony_bench::lb::LbError;
 use colony_bench::{BenchError, ParamsError};
 use colony_clock::simulate::ModelError;
 use colony_clock::sync::SyncError;
+use colony_control::ControlError;
 use colony_doctor::DoctorError;
 use colony_inject::InjectError;
 use colony_measure::MeasureError;
@@ -136,7 +137,8 @@ fn is_wrong_use(e: &anyhow::Error) -> bool {
                 TimelineError,
                 TuneError,
                 VmError,
-                CnkError
+                CnkError,
+                ControlError
             )
     })
 }

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use colony_control::api::{Event, Job, JobState, Machine, Node, NodeState, Partition, PartitionState, Severity};
+use colony_control::api::{
+    Event, Job, JobState, Machine, Node, NodeState, Partition, PartitionState, Severity,
+};
 
 use crate::table::{self, name, wrap};
 
@@ -42,7 +44,8 @@ fn state_of_job(state: JobState) -> &'static str {
 }
 
 fn counts(nodes: &BTreeMap<NodeState, u32>) -> String {
-    let words: Vec<String> = nodes.iter().map(|(state, n)| format!("{n} {}", state_of_node(*state))).collect();
+    let words: Vec<String> =
+        nodes.iter().map(|(state, n)| format!("{n} {}", state_of_node(*state))).collect();
     words.join(", ")
 }
 
@@ -109,7 +112,8 @@ pub fn nodes(all: &[Node]) -> String {
 fn psets(all: &[Node]) -> String {
     let mut by_pset = BTreeMap::<u32, (String, BTreeMap<NodeState, u32>)>::new();
     for node in all {
-        let (_, states) = by_pset.entry(node.pset).or_insert_with(|| (node.location.clone(), BTreeMap::new()));
+        let (_, states) =
+            by_pset.entry(node.pset).or_insert_with(|| (node.location.clone(), BTreeMap::new()));
         *states.entry(node.state).or_default() += 1;
     }
     let mut t = table::numbers(&["first node", "nodes are", "pset"], 2);
@@ -126,7 +130,8 @@ pub fn jobs(all: &[Job]) -> String {
     for job in all {
         let code = job.code.map_or(String::new(), |code| code.to_string());
         let end = job.ended.or_else(|| job.started.map(|_| colony_control::api::now()));
-        let seconds = end.zip(job.started).map_or(String::new(), |(end, start)| format!("{:.1}", end - start));
+        let seconds =
+            end.zip(job.started).map_or(String::new(), |(end, start)| format!("{:.1}", end - start));
         let r = &job.request;
         let program = r.name.clone().unwrap_or_else(|| r.executable.display().to_string());
         t.add_row([
@@ -185,7 +190,13 @@ mod tests {
     use super::*;
 
     fn node(number: u32, state: NodeState) -> Node {
-        Node { number, location: format!("R00-M0-N00-J{number:02}"), coords: [number, 0, 0], pset: number / 8, state }
+        Node {
+            number,
+            location: format!("R00-M0-N00-J{number:02}"),
+            coords: [number, 0, 0],
+            pset: number / 8,
+            state,
+        }
     }
 
     #[test]
@@ -196,7 +207,10 @@ mod tests {
             (0..128).map(|n| node(n, if n == 9 { NodeState::Dead } else { NodeState::Busy })).collect();
         let text = nodes(&many);
         assert_eq!(text.lines().count(), 2 + 16, "{text}");
-        assert!(text.contains("7 busy, 1 dead") && text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(
+            text.contains("7 busy, 1 dead") && text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
     }
 
     #[test]

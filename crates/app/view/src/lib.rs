@@ -7,6 +7,7 @@ pub mod card;
 pub mod choose;
 pub mod clock;
 pub mod cnk;
+pub mod control;
 pub mod doctor;
 pub mod health;
 pub mod injection;

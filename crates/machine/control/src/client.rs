@@ -16,8 +16,11 @@ use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 
 use crate::ControlError;
-use crate::api::{Event, Job, JobRequest, Machine, MachineRequest, Node, Partition, PartitionRequest, Problem, SignalRequest};
-use crate::folder::{SOCKET, check_length};
+use crate::api::{
+    Event, Job, JobRequest, Machine, MachineRequest, Node, Partition, PartitionRequest, Problem,
+    SignalRequest,
+};
+use crate::folder::{SOCKET, UP, check_length};
 
 /// Longest wait for a daemon that starts.
 const START: Duration = Duration::from_secs(20);
@@ -43,16 +46,24 @@ impl Client {
         Ok(Self { socket: folder.join(SOCKET), folder, runtime })
     }
 
+    /// Another client of the same daemon, for another thread.
+    ///
+    /// # Errors
+    /// If the system refuses it.
+    pub fn again(&self) -> Result<Self, ControlError> {
+        Self::new(&self.folder)
+    }
+
     /// Returns `true` if a daemon serves the folder.
     #[must_use]
     pub fn is_served(&self) -> bool {
         std::os::unix::net::UnixStream::connect(&self.socket).is_ok()
     }
 
-    /// Returns `true` if there has been a machine in the folder.
+    /// Returns `true` if the machine has been set up and not been switched off, so that its daemon should run.
     #[must_use]
-    pub fn has_machine(&self) -> bool {
-        self.folder.join("machine.db").exists()
+    pub fn is_up(&self) -> bool {
+        self.folder.join(UP).exists()
     }
 
     /// Starts the daemon, unless one serves the folder. It goes on when this process ends.
@@ -84,7 +95,9 @@ impl Client {
             // another process may have started a daemon meanwhile
             if (has_ended && !self.is_served()) || began.elapsed() > START {
                 let said = std::fs::read(&log).unwrap_or_default();
-                let said = String::from_utf8_lossy(said.get(written as usize..).unwrap_or_default()).trim().to_owned();
+                let said = String::from_utf8_lossy(said.get(written as usize..).unwrap_or_default())
+                    .trim()
+                    .to_owned();
                 return Err(ControlError::Refused(format!("the control daemon does not start: {said}")));
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -92,13 +105,24 @@ impl Client {
         Ok(())
     }
 
-    async fn send(&self, method: Method, path: &str, body: Vec<u8>) -> Result<Response<Incoming>, ControlError> {
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Vec<u8>,
+    ) -> Result<Response<Incoming>, ControlError> {
         let stream = UnixStream::connect(&self.socket).await.map_err(|source| {
             let folder = self.folder.display();
-            let what = format!("no control daemon serves {folder} (`colony machine up` starts one)");
-            ControlError::Io { what, source }
+            match source.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ControlError::Conflict(format!(
+                    "the machine of {folder} is off: `colony machine up` starts it, and --machine names another folder"
+                )),
+                _ => ControlError::Io { what: format!("the control daemon of {folder}"), source },
+            }
         })?;
-        let failed = |e: &dyn std::error::Error| ControlError::Refused(format!("the control daemon ended its connection: {e}"));
+        let failed = |e: &dyn std::error::Error| {
+            ControlError::Refused(format!("the control daemon ended its connection: {e}"))
+        };
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| failed(&e))?;
         tokio::spawn(connection);
@@ -131,8 +155,11 @@ impl Client {
             let response = self.send(method, path, body).await?;
             let bytes = response.into_body().collect().await;
             let bytes = bytes.map_err(|e| ControlError::Refused(format!("the answer ended early: {e}")))?;
-            serde_json::from_slice(&bytes.to_bytes())
-                .map_err(|e| ControlError::Refused(format!("the answer is not understood: {e}; is the daemon of another version?")))
+            serde_json::from_slice(&bytes.to_bytes()).map_err(|e| {
+                ControlError::Refused(format!(
+                    "the answer is not understood: {e}; is the daemon of another version?"
+                ))
+            })
         })
     }
 
@@ -157,7 +184,12 @@ impl Client {
     /// # Errors
     /// As all requests.
     pub fn down(&self) -> Result<(), ControlError> {
-        self.ask(Method::DELETE, "/v1/machine", None)
+        self.ask::<()>(Method::DELETE, "/v1/machine", None)?;
+        let began = Instant::now();
+        while self.socket.exists() && began.elapsed() < START {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
     }
 
     /// Makes a partition.
@@ -245,7 +277,8 @@ impl Client {
     /// # Errors
     /// As all requests.
     pub fn ras(&self, query: &[(&str, String)]) -> Result<Vec<Event>, ControlError> {
-        let query: Vec<String> = query.iter().map(|(name, value)| format!("{name}={}", escaped(value))).collect();
+        let query: Vec<String> =
+            query.iter().map(|(name, value)| format!("{name}={}", escaped(value))).collect();
         self.ask(Method::GET, &format!("/v1/ras?{}", query.join("&")), None)
     }
 

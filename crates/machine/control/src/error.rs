@@ -23,7 +23,9 @@ pub enum ControlError {
         source: rusqlite::Error,
     },
     /// The database is of another version of Colony.
-    #[error("the database {file} has version {found}, and this is version {known}: use the Colony that wrote it, or another folder")]
+    #[error(
+        "the database {file} has version {found}, and this is version {known}: use the Colony that wrote it, or another folder"
+    )]
     Version {
         /// Its file.
         file: String,
@@ -64,6 +66,12 @@ pub enum ControlError {
 }
 
 impl ControlError {
+    /// Returns `true` if other words would have succeeded (exit code 2).
+    #[must_use]
+    pub const fn is_wrong_use(&self) -> bool {
+        matches!(self, Self::Wrong(_) | Self::Unknown(_) | Self::Conflict(_) | Self::Forbidden(_))
+    }
+
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |source| Self::Io { what, source }

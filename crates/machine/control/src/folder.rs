@@ -9,6 +9,10 @@ use crate::ControlError;
 pub const FOLDER: &str = "COLONY_MACHINE";
 /// The daemon's socket in the folder.
 pub(crate) const SOCKET: &str = "api";
+/// A file that is there from the set-up of a machine until it is switched off: a daemon that is not there has been killed.
+pub(crate) const UP: &str = "up";
+/// The file that a daemon locks.
+pub(crate) const LOCK: &str = "lock";
 /// Bytes of a socket's path at most (`unix(7)`), less those of the longest name in the folder.
 const LONGEST: usize = 107 - "/partitions/".len() - 31 - "/socket".len();
 
@@ -24,10 +28,13 @@ pub fn default_folder() -> Result<PathBuf, ControlError> {
     if nix::unistd::geteuid().is_root() {
         return Ok("/var/lib/colony/machine".into());
     }
-    let variable = |name| std::env::var_os(name).filter(|v: &std::ffi::OsString| !v.is_empty()).map(PathBuf::from);
+    let variable =
+        |name| std::env::var_os(name).filter(|v: &std::ffi::OsString| !v.is_empty()).map(PathBuf::from);
     let state = variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local/state")));
     state.map(|state| state.join("colony/machine")).ok_or_else(|| {
-        ControlError::Wrong(format!("neither HOME nor {FOLDER} is set: set {FOLDER} to the folder of the machine"))
+        ControlError::Wrong(format!(
+            "neither HOME nor {FOLDER} is set: set {FOLDER} to the folder of the machine"
+        ))
     })
 }
 

@@ -87,7 +87,17 @@ impl Partition {
         let ciod = Ciod::new(config)?;
         let torus = torus(&machine, nodes)?;
         let kernel = node::kernel()?;
-        Ok(Self { machine, ciod, kernel, size: nodes, nodes: Vec::new(), torus, booter, boot_program, _slots: slots })
+        Ok(Self {
+            machine,
+            ciod,
+            kernel,
+            size: nodes,
+            nodes: Vec::new(),
+            torus,
+            booter,
+            boot_program,
+            _slots: slots,
+        })
     }
 
     /// Starts the emulator of the next node. Returns `false` if all have been started.

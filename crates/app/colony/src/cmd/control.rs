@@ -25,10 +25,10 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// A client of the daemon. A daemon that has ended is started again, if there is a machine.
+    /// A client of the daemon. A daemon that was killed is started again.
     pub(super) fn client(&self) -> anyhow::Result<Client> {
         let client = self.unserved()?;
-        if !client.is_served() && client.has_machine() {
+        if !client.is_served() && client.is_up() {
             start(&client)?;
         }
         Ok(client)
@@ -95,7 +95,10 @@ pub(super) fn partition(client: &Client, name: Option<&str>) -> anyhow::Result<S
         [] => Err(wrong("the machine has no partition: `colony partition create` makes one")),
         several => {
             let names: Vec<&str> = several.iter().map(|partition| partition.name.as_str()).collect();
-            Err(wrong(format!("the machine has several partitions, {}: choose one by --partition", names.join(", "))))
+            Err(wrong(format!(
+                "the machine has several partitions, {}: choose one by --partition",
+                names.join(", ")
+            )))
         }
     }
 }
@@ -118,7 +121,8 @@ pub(super) fn wait_booted(client: &Client, name: &str) -> anyhow::Result<Partiti
         }
         let ready = u64::from(partition.nodes.get(&NodeState::Ready).copied().unwrap_or(0));
         let total = u64::from(partition.shape.nodes());
-        let (shown, done) = bar.get_or_insert_with(|| (Progress::steps_of_work(&format!("booting {name}"), total), 0));
+        let (shown, done) =
+            bar.get_or_insert_with(|| (Progress::steps_of_work(&format!("booting {name}"), total), 0));
         shown.steps_more(ready.saturating_sub(*done));
         *done = ready.max(*done);
         std::thread::sleep(LOOK);

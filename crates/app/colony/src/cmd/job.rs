@@ -140,7 +140,9 @@ struct CancelArgs {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let client = args.target.client()?;
     match args.what {
-        What::Run(RunArgs { program }) => return wait(&client, &client.submit(&request(&client, &program)?)?),
+        What::Run(RunArgs { program }) => {
+            return wait(&client, &client.submit(&request(&client, &program)?)?);
+        }
         What::Submit(SubmitArgs { json, program }) => {
             let job = client.submit(&request(&client, &program)?)?;
             crate::cmd::print(json, &job, |job| format!("{}\n", job.id))?;

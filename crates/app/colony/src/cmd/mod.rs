@@ -4,13 +4,17 @@
 pub(crate) mod bench;
 pub(crate) mod clock;
 pub(crate) mod cnk;
+mod control;
 pub(crate) mod doctor;
 pub(crate) mod inject;
+pub(crate) mod job;
 pub(crate) mod launch;
 pub(crate) mod lb;
 pub(crate) mod machine;
 pub(crate) mod measure;
 pub(crate) mod noise;
+pub(crate) mod partition;
+pub(crate) mod ras;
 pub(crate) mod run;
 pub(crate) mod runtime;
 pub(crate) mod shell;

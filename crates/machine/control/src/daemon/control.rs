@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use colony_nodes::programs;
 use colony_model::{Block, Machine, Partition as ModelPartition, PsetSize};
+use colony_nodes::programs;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use tokio::sync::broadcast;
 
@@ -15,6 +15,7 @@ use super::keeper::Keeper;
 use super::owner::{Process, Waiting};
 use crate::ControlError;
 use crate::api::{Event, Job, JobState, PartitionState, Severity, now};
+use crate::folder::UP;
 use crate::service::protocol::Setup;
 use crate::store::{Change, NewEvent, Row, Store};
 
@@ -91,6 +92,18 @@ impl Control {
         Ok(())
     }
 
+    /// Notes for clients whether a daemon should run.
+    pub(super) fn note_up(&self, is_up: bool) -> Result<(), ControlError> {
+        let path = self.folder.join(UP);
+        let done = if is_up { std::fs::write(&path, []) } else { std::fs::remove_file(&path) };
+        match done {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(ControlError::io(path.display().to_string())(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     pub(super) fn store(&self) -> MutexGuard<'_, Store> {
         lock(&self.store)
     }
@@ -130,7 +143,14 @@ impl Control {
     }
 
     /// Stores an event of the daemon, as far as the database works.
-    pub(super) fn report(&self, severity: Severity, location: &str, code: &str, message: String, job: Option<u64>) {
+    pub(super) fn report(
+        &self,
+        severity: Severity,
+        location: &str,
+        code: &str,
+        message: String,
+        job: Option<u64>,
+    ) {
         let (location, code) = (location.to_owned(), code.to_owned());
         let _ = self.store_event(NewEvent { time: now(), severity, location, code, message, job });
     }
@@ -200,7 +220,8 @@ impl Control {
     /// Ends the jobs that wait for a partition.
     pub(super) fn fail_queue(&self, name: &str, why: &str) -> Result<(), ControlError> {
         let waiting = self.store().jobs(None)?;
-        for job in waiting.iter().filter(|job| job.request.partition == name && job.state == JobState::Queued) {
+        for job in waiting.iter().filter(|job| job.request.partition == name && job.state == JobState::Queued)
+        {
             self.end_job(job.id, 1, Some(&format!("partition {name} takes no jobs: {why}")))?;
         }
         Ok(())

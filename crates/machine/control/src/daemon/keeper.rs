@@ -37,7 +37,9 @@ pub(super) fn connect(socket: &Path, process: Option<&Process>) -> io::Result<Li
                 stream.set_write_timeout(Some(ANSWER))?;
                 return Ok(Lines::new(stream));
             }
-            Err(error) if process.is_none_or(Process::has_ended) || began.elapsed() > ANSWER => return Err(error),
+            Err(error) if process.is_none_or(Process::has_ended) || began.elapsed() > ANSWER => {
+                return Err(error);
+            }
             Err(_) => std::thread::sleep(Duration::from_millis(5)),
         }
     }
@@ -194,7 +196,8 @@ impl Keeper {
 
 /// The description of a job for the I/O daemon, on nodes of this extent in psets of this size.
 fn spec(job: &Job, nodes: Option<([u32; 3], u32)>) -> JobSpec {
-    let JobRequest { executable, name, arguments, programs, environment, directory, .. } = job.request.clone();
+    let JobRequest { executable, name, arguments, programs, environment, directory, .. } =
+        job.request.clone();
     let mut spec = JobSpec::new(executable);
     (spec.name, spec.arguments, spec.environment, spec.directory) = (name, arguments, environment, directory);
     let program = |p: ProgramOfRanks| {
@@ -203,7 +206,8 @@ fn spec(job: &Job, nodes: Option<([u32; 3], u32)>) -> JobSpec {
     };
     spec.programs = programs.into_iter().map(program).collect();
     (spec.mode, spec.processes, spec.labels) = (job.request.mode, job.request.processes, job.request.labels);
-    (spec.go_on, spec.timeout_s, spec.user) = (job.request.go_on, job.request.timeout_s, job.request.user.clone());
+    (spec.go_on, spec.timeout_s, spec.user) =
+        (job.request.go_on, job.request.timeout_s, job.request.user.clone());
     (spec.torus, spec.pset) = nodes.unzip();
     spec
 }

@@ -11,9 +11,10 @@ mod streams;
 
 use std::fs::{File, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use clap::Parser;
 use nix::fcntl::{Flock, FlockArg};
@@ -23,7 +24,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
 use crate::ControlError;
-use crate::folder::{SOCKET, check_length};
+use crate::folder::{LOCK, SOCKET, check_length};
 use control::Control;
 use peer::Peer;
 
@@ -32,13 +33,22 @@ use peer::Peer;
 /// `colony machine up` starts it. It keeps its state in a folder and serves HTTP on the socket `api` there. Nodes and jobs go
 /// on if it ends; started again, it finds them.
 #[derive(Parser)]
-#[command(name = "colony-control", version, after_help = "Example:
-  colony-control --folder /var/lib/colony/machine")]
+#[command(
+    name = "colony-control",
+    version,
+    after_help = "Example:
+  colony-control --folder /var/lib/colony/machine"
+)]
 struct Args {
     /// Folder of the machine's database, its sockets and the output of its jobs
     #[arg(long, value_name = "FOLDER")]
     folder: PathBuf,
 }
+
+/// Time for answers that are under way when the daemon ends.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+/// Longest wait for the end of a daemon before this one.
+const ENDING: Duration = Duration::from_secs(2);
 
 /// What all connections share.
 struct Shared {
@@ -71,13 +81,22 @@ fn run(args: Args) -> Result<(), ControlError> {
     runtime.block_on(serve(folder))
 }
 
-/// Keeps other daemons from the folder, as long as this process lives.
-fn take(folder: &std::path::Path) -> Result<Flock<File>, ControlError> {
-    let path = folder.join("lock");
+/// Keeps other daemons from the folder, as long as this process lives. One that is about to end is waited for.
+fn take(folder: &Path) -> Result<Flock<File>, ControlError> {
+    let path = folder.join(LOCK);
     let file = File::options().write(true).create(true).truncate(false).open(&path);
-    let file = file.map_err(ControlError::io(path.display().to_string()))?;
-    let folder = folder.display().to_string();
-    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|_| ControlError::Served { folder })
+    let mut file = file.map_err(ControlError::io(path.display().to_string()))?;
+    let began = Instant::now();
+    loop {
+        file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => return Ok(lock),
+            Err(_) if began.elapsed() > ENDING => {
+                return Err(ControlError::Served { folder: folder.display().to_string() });
+            }
+            Err((file, _)) => file,
+        };
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 async fn serve(folder: PathBuf) -> Result<(), ControlError> {
@@ -113,12 +132,9 @@ async fn serve(folder: PathBuf) -> Result<(), ControlError> {
     Ok(())
 }
 
-/// Time for answers that are under way when the daemon ends.
-const LAST_WORDS: std::time::Duration = std::time::Duration::from_millis(100);
-
 /// Lets all users of the host connect. What a user may do is decided by the user id that the kernel tells.
-fn open_to_all(folder: &std::path::Path, socket: &std::path::Path) -> Result<(), ControlError> {
-    let set = |path: &std::path::Path, mode| {
+fn open_to_all(folder: &Path, socket: &Path) -> Result<(), ControlError> {
+    let set = |path: &Path, mode| {
         let set = std::fs::set_permissions(path, Permissions::from_mode(mode));
         set.map_err(ControlError::io(path.display().to_string()))
     };

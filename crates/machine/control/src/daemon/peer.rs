@@ -36,7 +36,9 @@ impl Peer {
             return Ok(());
         }
         let name = self.name();
-        Err(ControlError::Forbidden(format!("user {name} may not {what}: only root and the daemon's user may")))
+        Err(ControlError::Forbidden(format!(
+            "user {name} may not {what}: only root and the daemon's user may"
+        )))
     }
 
     /// Refuses users who are neither operators nor the owner of a job.

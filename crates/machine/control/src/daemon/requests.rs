@@ -40,10 +40,13 @@ impl Control {
             let _changing = lock(&self.changing);
             let mut store = self.store();
             if store.partitions()?.iter().any(|row| row.owner.is_some()) {
-                return Err(ControlError::Conflict("the machine is up: `colony machine down` ends it".to_owned()));
+                return Err(ControlError::Conflict(
+                    "the machine is up: `colony machine down` ends it".to_owned(),
+                ));
             }
             store.set_machine(request.shape)?;
         }
+        self.note_up(true)?;
         if let Some(nodes) = request.partition {
             let all = PartitionRequest { name: None, shape: request.shape, origin: Some([0; 3]), nodes };
             let name = self.add_partition(peer, &all)?.name;
@@ -130,7 +133,9 @@ impl Control {
         let began = Instant::now();
         loop {
             let rows = self.store().partitions()?;
-            let Some(running) = rows.iter().find(|row| row.owner.is_some()) else { return Ok(()) };
+            let Some(running) = rows.iter().find(|row| row.owner.is_some()) else {
+                return self.note_up(false);
+            };
             if began.elapsed() > DOWN {
                 let text = format!("partition {} has not ended within {} s", running.name, DOWN.as_secs());
                 return Err(ControlError::Conflict(text));
@@ -201,10 +206,8 @@ impl Control {
         let row = self.row(&request.partition)?;
         if !matches!(row.state, PartitionState::Ready | PartitionState::Booting) {
             let why = row.error.map(|error| format!(" ({error})")).unwrap_or_default();
-            let text = format!(
-                "partition {0} is not booted{why}: `colony partition boot {0}` does that",
-                row.name
-            );
+            let text =
+                format!("partition {0} is not booted{why}: `colony partition boot {0}` does that", row.name);
             return Err(ControlError::Conflict(text));
         }
         request.user = peer.user_of_job(request.user)?;
@@ -219,7 +222,9 @@ impl Control {
 
     pub(super) fn job(&self, id: u64) -> Result<Job, ControlError> {
         let job = self.store().job(id)?;
-        job.ok_or_else(|| ControlError::Unknown(format!("there is no job {id}: `colony job list` lists them")))
+        job.ok_or_else(|| {
+            ControlError::Unknown(format!("there is no job {id}: `colony job list` lists them"))
+        })
     }
 
     /// Sends a signal to a job. One that waits in the queue ends.
@@ -247,7 +252,11 @@ impl Control {
 }
 
 /// The first free block of the shape that is asked for.
-fn first_fit(machine: Machine, others: &[ModelPartition], request: &PartitionRequest) -> Result<Block, ControlError> {
+fn first_fit(
+    machine: Machine,
+    others: &[ModelPartition],
+    request: &PartitionRequest,
+) -> Result<Block, ControlError> {
     let blocks: Vec<Block> = others.iter().map(ModelPartition::block).collect();
     let free = FreeMap::without(machine, &blocks);
     let asked = Request::Shape(request.shape);

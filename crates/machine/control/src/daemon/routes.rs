@@ -31,10 +31,28 @@ const LIST: u32 = 100;
 
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "Control system of a Colony machine", description = "Partitions, jobs and events of a machine of compute nodes."),
+    info(
+        title = "Control system of a Colony machine",
+        description = "Partitions, jobs and events of a machine of compute nodes."
+    ),
     paths(
-        machine, set_up, down, partitions, add_partition, partition, remove_partition, nodes, boot, free, jobs, submit,
-        job, signal, output, ras, events
+        machine,
+        set_up,
+        down,
+        partitions,
+        add_partition,
+        partition,
+        remove_partition,
+        nodes,
+        boot,
+        free,
+        jobs,
+        submit,
+        job,
+        signal,
+        output,
+        ras,
+        events
     )
 )]
 struct Documentation;

@@ -60,7 +60,11 @@ pub(super) async fn output(
     let path = match stream.as_str() {
         "stdout" => stdout,
         "stderr" => stderr,
-        _ => return Err(ControlError::Unknown(format!("a job has no stream {stream}: it has stdout and stderr"))),
+        _ => {
+            return Err(ControlError::Unknown(format!(
+                "a job has no stream {stream}: it has stdout and stderr"
+            )));
+        }
     };
     let (sender, body) = Channel::<Bytes, Infallible>::new(WAITING);
     // a reader that hangs up ends this

@@ -36,7 +36,11 @@ impl Tries {
 }
 
 fn machine(setup: &Setup) -> Machine {
-    Machine { cpus: setup.node.cpus, memory: setup.node.memory_mib.saturating_mul(1 << 20), ..Machine::default() }
+    Machine {
+        cpus: setup.node.cpus,
+        memory: setup.node.memory_mib.saturating_mul(1 << 20),
+        ..Machine::default()
+    }
 }
 
 /// Boots the nodes, then watches them until the service ends.
@@ -109,9 +113,11 @@ fn look(nodes: &Arc<Nodes>, partition: &mut Partition, tries: &mut Tries) -> Res
         let node = &partition.nodes()[number];
         let died = match node.check() {
             Err(death) => Some(death.to_string()),
-            Ok(()) if node.age() > READY && !node.link().has_asked() => {
-                Some(format!("it has not asked for work within {} s: {}", READY.as_secs(), node.console().trim()))
-            }
+            Ok(()) if node.age() > READY && !node.link().has_asked() => Some(format!(
+                "it has not asked for work within {} s: {}",
+                READY.as_secs(),
+                node.console().trim()
+            )),
             Ok(()) => None,
         };
         let state = match died {

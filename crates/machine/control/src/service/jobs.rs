@@ -26,23 +26,24 @@ pub(crate) struct Launch {
 /// # Errors
 /// The nodes are not ready, or run another job.
 pub(crate) fn launch(nodes: &Arc<Nodes>, launch: Launch) -> Result<(), String> {
-    nodes.change(|state| {
-        if state.jobs.contains_key(&launch.job) {
-            return Ok(false);
-        }
-        if state.partition != PartitionState::Ready {
-            return Err("the partition is not ready".to_owned());
-        }
-        if let Some((other, _)) = state.jobs.iter().find(|(_, entry)| !entry.has_ended) {
-            return Err(format!("the partition runs job {other}"));
-        }
-        state.jobs.insert(launch.job, JobEntry { running: None, has_ended: false, signal: None });
-        Ok(true)
-    })?
-    .then(|| {
-        let nodes = nodes.clone();
-        std::thread::spawn(move || run(&nodes, launch));
-    });
+    nodes
+        .change(|state| {
+            if state.jobs.contains_key(&launch.job) {
+                return Ok(false);
+            }
+            if state.partition != PartitionState::Ready {
+                return Err("the partition is not ready".to_owned());
+            }
+            if let Some((other, _)) = state.jobs.iter().find(|(_, entry)| !entry.has_ended) {
+                return Err(format!("the partition runs job {other}"));
+            }
+            state.jobs.insert(launch.job, JobEntry { running: None, has_ended: false, signal: None });
+            Ok(true)
+        })?
+        .then(|| {
+            let nodes = nodes.clone();
+            std::thread::spawn(move || run(&nodes, launch));
+        });
     Ok(())
 }
 
@@ -120,9 +121,46 @@ fn start(nodes: &Nodes, launch: Launch) -> Result<Arc<Running>, String> {
     Ok(running)
 }
 
-/// What went wrong, in lines.
+/// Processes that failed of which the report of a job tells.
+const TOLD: usize = 8;
+
+/// What went wrong, in lines: enough to see the cause, whatever the number of processes.
 fn description(outcome: &JobOutcome, deaths: &[Death]) -> Option<String> {
-    let lines = deaths.iter().map(ToString::to_string).chain(std::iter::once(outcome.to_string()));
-    let text = lines.collect::<Vec<_>>().join("\n").trim().to_owned();
-    (!text.is_empty()).then_some(text)
+    let mut lines: Vec<String> = deaths.iter().take(TOLD).map(ToString::to_string).collect();
+    lines.extend(outcome.error.iter().map(ToString::to_string));
+    let failed: Vec<_> = outcome.causes().collect();
+    lines.extend(failed.iter().take(TOLD).map(|p| format!("rank {} (node {}) {}", p.rank, p.node, p.end)));
+    if failed.len() > TOLD {
+        lines.push(format!("and {} more of {} processes", failed.len() - TOLD, outcome.processes.len()));
+    }
+    lines.extend(failed.iter().find_map(|p| p.crash.as_ref()).map(|crash| crash.trim_end().to_owned()));
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use colony_ciod::{Counters, End, ProcessOutcome};
+
+    use super::*;
+
+    #[test]
+    fn the_report_of_a_job_is_short_whatever_its_size() {
+        let crash = Some("SIGSEGV\n  rip 0\n".to_owned());
+        let process = |rank, end| ProcessOutcome {
+            rank,
+            node: rank,
+            end,
+            counters: Counters::default(),
+            crash: crash.clone(),
+        };
+        let mut outcome = JobOutcome {
+            processes: (0..512).map(|n| process(n, End::Exited(0))).collect(),
+            ..JobOutcome::default()
+        };
+        assert_eq!(description(&outcome, &[]), None);
+        outcome.processes.iter_mut().for_each(|p| p.end = End::Signaled(11));
+        let text = description(&outcome, &[]).expect("it failed");
+        assert_eq!(text.lines().count(), TOLD + 1 + 2, "{text}");
+        assert!(text.contains("and 504 more of 512 processes") && text.ends_with("rip 0"), "{text}");
+    }
 }

@@ -74,7 +74,13 @@ impl Nodes {
         self.change(|state| state.journal.add(news));
     }
 
-    pub(crate) fn ras(&self, (severity, code): (Severity, &str), node: Option<u32>, job: Option<u64>, message: String) {
+    pub(crate) fn ras(
+        &self,
+        (severity, code): (Severity, &str),
+        node: Option<u32>,
+        job: Option<u64>,
+        message: String,
+    ) {
         self.tell(News::Ras { severity, node, code: code.to_owned(), message, job });
     }
 

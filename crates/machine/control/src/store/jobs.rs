@@ -93,8 +93,11 @@ impl Store {
     /// Sets the state of a job that has not ended.
     pub(crate) fn set_job(&mut self, id: u64, state: JobState) -> Result<(), ControlError> {
         self.change(|all| {
-            all.execute("UPDATE jobs SET state = ? WHERE id = ? AND state != 'ended'", params![word(state), id])
-                .map(drop)
+            all.execute(
+                "UPDATE jobs SET state = ? WHERE id = ? AND state != 'ended'",
+                params![word(state), id],
+            )
+            .map(drop)
         })
     }
 
@@ -130,7 +133,10 @@ mod tests {
         store.end_job(one, 0, None).expect("stored");
         store.set_job(one, JobState::Running).expect("stored");
         let ended = store.job(one).expect("read").expect("it is there");
-        assert_eq!((ended.state, ended.code, ended.error.as_deref()), (JobState::Ended, Some(3), Some("why")));
+        assert_eq!(
+            (ended.state, ended.code, ended.error.as_deref()),
+            (JobState::Ended, Some(3), Some("why"))
+        );
         assert_eq!(take(&mut store, "A"), Some(two));
         // a daemon that was killed puts it back
         store.set_job(two, JobState::Queued).expect("stored");

@@ -93,11 +93,12 @@ impl Store {
         &mut self,
         change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, ControlError> {
-        let done = self.connection.transaction_with_behavior(TransactionBehavior::Immediate).and_then(|all| {
-            let result = change(&all)?;
-            all.commit()?;
-            Ok(result)
-        });
+        let done =
+            self.connection.transaction_with_behavior(TransactionBehavior::Immediate).and_then(|all| {
+                let result = change(&all)?;
+                all.commit()?;
+                Ok(result)
+            });
         done.map_err(|source| ControlError::Database { file: self.file.clone(), source })
     }
 
@@ -134,9 +135,8 @@ fn word(state: impl serde::Serialize) -> String {
 
 /// The value that a word of JSON stands for. A word that the tables cannot have is an error of the database.
 fn parsed<T: serde::de::DeserializeOwned>(column: usize, word: String) -> rusqlite::Result<T> {
-    serde_json::from_value(serde_json::Value::String(word)).map_err(|e| {
-        rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, e.into())
-    })
+    serde_json::from_value(serde_json::Value::String(word))
+        .map_err(|e| rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, e.into()))
 }
 
 #[cfg(test)]

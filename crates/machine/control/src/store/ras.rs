@@ -53,7 +53,8 @@ impl Store {
     pub(crate) fn add_event(&mut self, new: NewEvent) -> Result<Event, ControlError> {
         let severity = new.severity as i64;
         let id = self.change(|all| {
-            let text = "INSERT INTO ras (time, severity, location, code, message, job) VALUES (?, ?, ?, ?, ?, ?)";
+            let text =
+                "INSERT INTO ras (time, severity, location, code, message, job) VALUES (?, ?, ?, ?, ?, ?)";
             all.execute(text, params![new.time, severity, new.location, new.code, new.message, new.job])?;
             Ok(all.last_insert_rowid().unsigned_abs())
         })?;
@@ -92,7 +93,8 @@ mod tests {
         for (n, severity) in (0..8).zip(SEVERITIES.iter().cycle()) {
             let location = format!("R0{}-M0", n % 2);
             let (code, message) = ("node-died".to_owned(), format!("event {n}"));
-            let new = NewEvent { time: f64::from(n), severity: *severity, location, code, message, job: Some(3) };
+            let new =
+                NewEvent { time: f64::from(n), severity: *severity, location, code, message, job: Some(3) };
             assert_eq!(store.add_event(new).expect("added").id, n as u64 + 1);
         }
         let ids = |filter: RasFilter| -> Vec<u64> {
@@ -100,7 +102,11 @@ mod tests {
         };
         let limit = 100;
         assert_eq!(ids(RasFilter { limit: 3, ..RasFilter::default() }), [6, 7, 8], "the last ones");
-        assert_eq!(ids(RasFilter { after: Some(2), limit: 2, ..RasFilter::default() }), [3, 4], "those that follow");
+        assert_eq!(
+            ids(RasFilter { after: Some(2), limit: 2, ..RasFilter::default() }),
+            [3, 4],
+            "those that follow"
+        );
         let severity = Some(Severity::Error);
         assert_eq!(ids(RasFilter { severity, limit, ..RasFilter::default() }), [3, 4, 7, 8]);
         let location = Some("R01".to_owned());

@@ -3,15 +3,16 @@
 
 mod layout;
 mod plan;
+mod up;
 
 use std::process::ExitCode;
 
 use colony_model::{Machine, ModelError, PsetSize, Shape};
 
-/// The machine: its layout, and what it takes to boot it
+/// A machine of virtual compute nodes: boot it, look at it, switch it off; its layout, and what it takes to boot it
 ///
-/// A machine consists of midplanes of 8x8x8 compute nodes, or of a part of one midplane. These commands compute; they
-/// start nothing and need no privilege.
+/// A machine consists of midplanes of 8x8x8 compute nodes, or of a part of one midplane. A control daemon keeps it running. layout
+/// and plan compute only.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -20,6 +21,10 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum What {
+    Up(up::UpArgs),
+    Status(up::StatusArgs),
+    Nodes(up::NodesArgs),
+    Down(up::DownArgs),
     Layout(layout::Args),
     Plan(plan::Args),
 }
@@ -45,6 +50,10 @@ impl Extent {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.what {
+        What::Up(args) => up::up(&args),
+        What::Status(args) => up::status(&args),
+        What::Nodes(args) => up::nodes(&args),
+        What::Down(args) => up::down(&args),
         What::Layout(args) => layout::run(&args),
         What::Plan(args) => plan::run(&args),
     }
