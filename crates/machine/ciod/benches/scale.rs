@@ -3,7 +3,7 @@
 //! it is shared (SC06 paper, 4.1 and 4.2, Figs. 4 and 5).
 //!
 //! The nodes are synthetic: one thread plays them all over real windows, so that the daemon is what is measured. Each
-//! computes for 200 µs between two calls.
+//! computes for 200 µs between two calls. The last lines are of 64 nodes that share more and more I/O nodes.
 //! `cargo bench -p colony-ciod --bench scale`
 
 #[path = "../tests/common/mod.rs"]
@@ -34,20 +34,32 @@ const CASES: [Case; 4] = [
 ];
 
 fn main() {
-    println!("{:<14} {:>6} {:>12} {:>9} {:>10}", "case", "nodes", "calls/s", "GB/s", "most/least");
+    let head = ["case", "nodes", "I/O nodes", "calls/s", "GB/s", "most/least"];
+    println!("{:<14} {:>6} {:>9} {:>12} {:>9} {:>10}", head[0], head[1], head[2], head[3], head[4], head[5]);
     for case in CASES {
         for count in [1, 2, 4, 8, 16, 32, 64, 128] {
-            let (rate, ratio) = run(case, count);
-            let speed = if case.3 > 0 { format!("{:.2}", rate * case.3 as f64 / 1e9) } else { String::new() };
-            println!("{:<14} {count:>6} {rate:>12.0} {speed:>9} {ratio:>10.2}", case.0);
+            print(case, count, 1);
+        }
+    }
+    for case in CASES {
+        for io_nodes in [1, 2, 4, 8] {
+            print(case, 64, io_nodes);
         }
     }
 }
 
+fn print(case: Case, count: u32, io_nodes: u32) {
+    let (rate, ratio) = run(case, count, io_nodes);
+    let speed = if case.3 > 0 { format!("{:.2}", rate * case.3 as f64 / 1e9) } else { String::new() };
+    println!("{:<14} {count:>6} {io_nodes:>9} {rate:>12.0} {speed:>9} {ratio:>10.2}", case.0);
+}
+
 /// Calls a second of all nodes, and how many times more the luckiest has than the others' least.
-fn run((_, call, args, _): Case, count: u32) -> (f64, f64) {
+fn run((_, call, args, _): Case, count: u32, io_nodes: u32) -> (f64, f64) {
     let house = House::new(count);
-    let (job, mut nodes, _output) = house.run(house.spec());
+    let mut spec = house.spec();
+    spec.pset = Some(count.div_ceil(io_nodes));
+    let (job, mut nodes, _output) = house.run(spec);
     // datagrams to a socket that nobody reads are dropped: what is measured is the way out
     let sink = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
     let port = sink.local_addr().expect("bound").port().to_be_bytes();

@@ -5,6 +5,7 @@
 //! typed here, of a bounded length.
 
 use std::io::{self, Read, Write};
+use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -36,20 +37,29 @@ pub(crate) struct Identity {
     pub(crate) take: bool,
 }
 
-/// A node of the job, with what comes as descriptors: window, bell to the daemon, bells to the node.
+/// A node of the worker, with what comes as descriptors: window, bell to the daemon, bells to the node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct NodeSetup {
     pub(crate) number: u32,
     pub(crate) window: u64,
+    /// The ranks that run on it.
+    pub(crate) ranks: Range<u32>,
     /// Goes into the node's job block as it is.
     pub(crate) personality: Personality,
 }
 
-/// Everything that a worker needs; the descriptors of each node and the three of the job follow.
+/// Everything that a worker needs. These descriptors follow: the three streams of the job, two files whose locks order
+/// the output if other workers write to it, and those of each node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Setup {
     pub(crate) spec: JobSpec,
     pub(crate) identity: Identity,
+    /// Processes of the job on all I/O nodes.
+    pub(crate) size: u32,
+    /// Extent of the torus of these processes.
+    pub(crate) torus: [u32; 3],
+    /// Other workers of the job write to the same output.
+    pub(crate) shares_output: bool,
     pub(crate) nodes: Vec<NodeSetup>,
     /// Time to look for requests before sleeping, ns; none: for ever.
     pub(crate) spin_ns: Option<u64>,
@@ -63,6 +73,8 @@ pub(crate) struct Setup {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
     Setup(Box<Setup>),
+    /// All workers of the job are ready: let the programs run.
+    Start,
     /// To these ranks, or to all.
     Signal {
         signal: u32,
@@ -73,7 +85,9 @@ pub(crate) enum Order {
 /// From the worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Report {
-    /// All nodes have their programs and run.
+    /// All nodes have asked for work, and have their programs.
+    Ready,
+    /// All programs run.
     Started,
     /// A process has ended.
     Ended(Box<ProcessOutcome>),

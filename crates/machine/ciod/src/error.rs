@@ -112,6 +112,14 @@ pub enum JobError {
     /// The worker, which does the job's calls, ended before the job.
     #[error("the job's worker ended before the job: {0}")]
     WorkerDied(String),
+    /// The worker of one I/O node ended before the job, which has several I/O nodes.
+    #[error("the I/O node of pset {pset} failed: its worker ended before the job: {why}")]
+    IoNodeFailed {
+        /// Number of the pset.
+        pset: u32,
+        /// How the worker ended.
+        why: String,
+    },
     /// The operating system refused something.
     #[error("{0}")]
     System(String),

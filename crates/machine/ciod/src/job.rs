@@ -1,118 +1,115 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A job under way.
+//! A job under way: its workers, one an I/O node, and the thread that listens to them.
 
-use std::fmt;
 use std::os::fd::AsFd as _;
-use std::os::unix::net::UnixStream;
-use std::process::{Child, ExitStatus};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::process::Child;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::eventfd::EventFd;
 
 use crate::control::{self, Order, Report};
-use crate::node::{self, NodeLink, NodeState};
-use crate::outcome::End;
+use crate::merge::{Merge, Todo};
+use crate::node::{self, NodeState};
+use crate::part::{Ended, Part, REAP, end, passed, timeout};
 use crate::{CiodError, JobError, JobOutcome};
 
-/// Timeout for a worker to complete a report that it has begun, and to end after its last one.
-pub(crate) const SENTENCE: Duration = Duration::from_secs(10);
-
-/// Bytes of nodes' words that are kept of a job.
-const LOG: usize = 64 << 10;
-
-/// Timeout for the end of a killed worker. One that takes longer waits in the kernel, maybe for ever: for a file
-/// server that does not answer, for example.
-const REAP: Duration = Duration::from_secs(5);
-
-/// Between two looks at a worker that was killed: at first, and at most.
-const REAP_LOOK: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(5)];
-
-/// A job under way. Dropping it kills its worker, and its nodes are lost unless it had ended.
+/// A job under way. Dropping it kills its workers, and its nodes are lost unless it had ended.
 #[derive(Debug)]
 pub struct Job {
-    control: UnixStream,
-    /// Rung when there is a limit that who listens to the worker does not know.
-    alarm: EventFd,
-    size: u32,
-    nodes: Vec<NodeLink>,
-    limits: Limits,
-    state: Mutex<State>,
-    /// Told after each report of the worker.
-    news: Condvar,
-    worker: u32,
+    shared: Arc<Shared>,
+    listener: Option<JoinHandle<()>>,
 }
 
-/// Timeouts after which a worker that should have ended the job itself is killed.
+#[derive(Debug)]
+struct Shared {
+    parts: Vec<Part>,
+    size: u32,
+    limits: Limits,
+    /// Rung when there is a limit that the listener does not know.
+    alarm: EventFd,
+    state: Mutex<State>,
+    /// Told after each report of a worker.
+    news: Condvar,
+    /// Held while all workers are told something, so that all hear it in the same order.
+    orders: Mutex<()>,
+}
+
+/// Timeouts after which workers that should have ended the job themselves are killed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// After its launch, for nodes that boot.
     pub(crate) ready: Duration,
     /// After its start.
     pub(crate) timeout: Option<Duration>,
-    /// After it was told to kill all processes, or should have done so.
+    /// After the workers were told to kill all processes, or should have done so.
     pub(crate) kill: Duration,
 }
 
 #[derive(Debug)]
 struct State {
-    /// The worker, as long as nobody has waited for its end.
-    child: Option<Child>,
-    outcome: JobOutcome,
-    started: bool,
-    done: bool,
-    /// A thread listens to the worker, without holding the lock.
-    listened: bool,
-    /// Deadline of the worker, and the error of the job if it passes.
+    /// The workers, as long as nobody has waited for their ends.
+    children: Vec<Option<Child>>,
+    merge: Merge,
+    /// Set at its end.
+    outcome: Option<JobOutcome>,
+    /// Deadline of the workers, and the error of the job if it passes.
     limit: Option<(Instant, Option<JobError>)>,
-    /// Time at which the job ends without its worker, which was killed.
+    /// Time at which the job ends without its workers, which were killed.
     killed: Option<Instant>,
-    /// The error of the job if its worker was killed at a deadline.
+    /// The error of the job if its workers were killed at a deadline.
     late: Option<JobError>,
-    /// Words of nodes that were not kept.
-    unlogged: u64,
 }
 
 impl Job {
     pub(crate) fn new(
-        control: UnixStream,
+        parts: Vec<(Part, Child)>,
         alarm: EventFd,
-        child: Child,
-        nodes: Vec<NodeLink>,
         size: u32,
+        go_on: bool,
         limits: Limits,
-    ) -> Self {
-        let worker = child.id();
-        let outcome = JobOutcome::default();
+    ) -> std::io::Result<Self> {
+        let (parts, children): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
         let mut state = State {
-            child: Some(child),
-            outcome,
-            started: false,
-            done: false,
-            listened: false,
+            children: children.into_iter().map(Some).collect(),
+            merge: Merge::new(parts.iter().map(|part| part.share.clone()).collect(), go_on),
+            outcome: None,
             limit: None,
             killed: None,
             late: None,
-            unlogged: 0,
         };
         // opening the programs may take long, so that without a time of its own the job has no limit until it starts
         if let Some(timeout) = limits.timeout {
             let left = limits.ready.saturating_add(timeout).saturating_add(limits.kill);
             state.limit(left, Some(JobError::Timeout { seconds: timeout.as_secs_f64() }));
         }
-        let (state, news) = (Mutex::new(state), Condvar::new());
-        Self { control, alarm, size, nodes, limits, state, news, worker }
+        let (state, news, orders) = (Mutex::new(state), Condvar::new(), Mutex::default());
+        let shared = Arc::new(Shared { parts, size, limits, alarm, state, news, orders });
+        let listens = shared.clone();
+        // dropped if there is no thread, it kills the workers
+        let mut job = Self { shared, listener: None };
+        job.listener = Some(Builder::new().name("job".into()).spawn(move || listens.listen())?);
+        Ok(job)
     }
 
     /// Number of its processes.
     pub fn size(&self) -> u32 {
-        self.size
+        self.shared.size
     }
 
-    /// Process id of its worker on the I/O node.
-    pub fn worker(&self) -> u32 {
-        self.worker
+    /// Its workers: the number of the pset that each serves, and its process id on the I/O node.
+    pub fn workers(&self) -> Vec<(u32, u32)> {
+        self.shared.parts.iter().map(|part| (part.pset, part.pid)).collect()
+    }
+
+    /// Numbers of the nodes that its workers serve: those of all psets in which a process runs.
+    pub fn nodes(&self) -> Vec<u32> {
+        let mut nodes: Vec<u32> =
+            self.shared.parts.iter().flat_map(|part| part.share.iter().map(|(node, _)| *node)).collect();
+        nodes.sort_unstable();
+        nodes
     }
 
     /// Sends Linux signal `signal` to every process; also while another thread waits.
@@ -120,7 +117,7 @@ impl Job {
     /// # Errors
     /// If the job has ended.
     pub fn signal(&self, signal: i32) -> Result<(), CiodError> {
-        self.order(signal, None)
+        self.shared.order(signal, None)
     }
 
     /// Sends Linux signal `signal` to the processes of these ranks.
@@ -128,194 +125,208 @@ impl Job {
     /// # Errors
     /// As of [`Job::signal`].
     pub fn signal_ranks(&self, signal: i32, ranks: &[u32]) -> Result<(), CiodError> {
-        self.order(signal, Some(ranks.to_vec()))
+        self.shared.order(signal, Some(ranks))
     }
 
-    /// Kills its worker: the job ends at once, and its nodes are lost. Also while another thread waits.
+    /// Kills its workers: the job ends at once, and its nodes are lost. Also while another thread waits.
     pub fn kill(&self) {
-        self.lock().kill();
-        node::ring(&self.alarm);
+        self.shared.lock().kill();
+        node::ring(&self.shared.alarm);
     }
 
-    fn order(&self, signal: i32, ranks: Option<Vec<u32>>) -> Result<(), CiodError> {
+    /// Waits until all programs run, or the job has ended; `true` if they ran.
+    pub fn wait_started(&self) -> bool {
+        self.shared.until(None, |s| s.merge.has_started()).merge.has_started()
+    }
+
+    /// Waits for the end of the job. Again, it says the same.
+    pub fn wait(&self) -> JobOutcome {
+        self.shared.until(None, |_| false).outcome.clone().unwrap_or_default()
+    }
+
+    /// Waits no longer than this; `None` while the job goes on.
+    pub fn wait_timeout(&self, timeout: Duration) -> Option<JobOutcome> {
+        self.shared.until(Instant::now().checked_add(timeout), |_| false).outcome.clone()
+    }
+
+    /// The ranks that have ended so far, and whether each ended by itself with code 0.
+    pub fn ended(&self) -> Vec<(u32, bool)> {
+        let state = self.shared.lock();
+        match &state.outcome {
+            Some(outcome) => outcome.exits(),
+            None => state.merge.ended(),
+        }
+    }
+
+    /// Returns `true` if it has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.shared.lock().outcome.is_some()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until it is so, the job has ended, or that time has come.
+    fn until(&self, at: Option<Instant>, so: fn(&State) -> bool) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        while state.outcome.is_none() && !so(&state) {
+            state = match at.map(|at| at.saturating_duration_since(Instant::now())) {
+                None => self.news.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(Duration::ZERO) => break,
+                Some(left) => self.news.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
+            };
+        }
+        state
+    }
+
+    fn order(&self, signal: i32, ranks: Option<&[u32]>) -> Result<(), CiodError> {
         let signal = match u32::try_from(signal) {
             Ok(signal @ 1..=64) => signal,
             _ => return Err(CiodError::Signal(signal)),
         };
-        let kills_all = signal == libc::SIGKILL as u32 && ranks.is_none();
-        control::send(&self.control, &Order::Signal { signal, ranks })
-            .map_err(CiodError::system("telling the job's worker"))?;
-        if kills_all {
+        self.tell(&Order::Signal { signal, ranks: ranks.map(<[u32]>::to_vec) }, ranks)
+            .map_err(CiodError::system("telling the job's workers"))?;
+        if signal == libc::SIGKILL as u32 && ranks.is_none() {
             self.lock().limit(self.limits.kill, None);
             node::ring(&self.alarm);
         }
         Ok(())
     }
 
-    /// Waits until all programs run, or the job has ended; `true` if they ran.
-    pub fn wait_started(&self) -> bool {
-        self.until(None, |s| s.started).started
-    }
-
-    /// Waits for the end of the job. Again, it says the same.
-    pub fn wait(&self) -> JobOutcome {
-        self.until(None, |_| false).outcome.clone()
-    }
-
-    /// Waits no longer than this; `None` while the job goes on.
-    pub fn wait_timeout(&self, timeout: Duration) -> Option<JobOutcome> {
-        let state = self.until(Instant::now().checked_add(timeout), |_| false);
-        state.done.then(|| state.outcome.clone())
-    }
-
-    /// The ranks that have ended so far, and whether each ended by itself with code 0. Known to this only while a thread
-    /// waits.
-    pub fn ended(&self) -> Vec<(u32, bool)> {
-        self.lock().outcome.processes.iter().map(|p| (p.rank, p.end == End::Exited(0))).collect()
-    }
-
-    /// Returns `true` if its end is known here.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.lock().done
-    }
-
-    /// Waits until it is so, the job has ended, or that time has come and the worker says nothing. Of all threads
-    /// that wait, one listens to the worker.
-    fn until(&self, at: Option<Instant>, so: fn(&State) -> bool) -> MutexGuard<'_, State> {
-        let mut state = self.lock();
-        while !state.done && !so(&state) {
-            let limit = state.limit.as_ref().map(|(at, _)| *at);
-            let limit = limit.into_iter().chain(state.killed).min();
-            let heard = if state.listened {
-                state = self.listened(state, at);
-                false
-            } else {
-                state.listened = true;
-                drop(state);
-                let speaks = self.speaks(at.into_iter().chain(limit).min());
-                state = self.lock();
-                state.listened = false;
-                state.keep_limit();
-                if speaks {
-                    self.hear(&mut state);
-                } else if state.killed.is_some_and(passed) {
-                    self.finish(&mut state, None);
-                }
-                self.news.notify_all();
-                speaks
-            };
-            if !heard && at.is_some_and(passed) {
-                break;
+    /// Tells the workers of these ranks, or all, something. It is an error if none hears it.
+    fn tell(&self, order: &Order, ranks: Option<&[u32]>) -> std::io::Result<()> {
+        let _orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut is_heard, mut refused) = (false, Ok(()));
+        for part in self.parts.iter().filter(|part| part.has_any(ranks)) {
+            match control::send(&part.control, order) {
+                Ok(()) => is_heard = true,
+                Err(e) => refused = Err(e),
             }
         }
-        state
+        if is_heard { Ok(()) } else { refused }
     }
 
-    /// Waits for what the thread has heard that listens.
-    fn listened<'a>(&self, state: MutexGuard<'a, State>, at: Option<Instant>) -> MutexGuard<'a, State> {
-        match at.map(|at| at.saturating_duration_since(Instant::now())) {
-            None => self.news.wait(state).unwrap_or_else(PoisonError::into_inner),
-            Some(left) => self.news.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
+    /// Listens to the workers until the job has ended.
+    fn listen(&self) {
+        loop {
+            let (open, at) = {
+                let state = self.lock();
+                if state.outcome.is_some() {
+                    return;
+                }
+                let limit = state.limit.as_ref().map(|(at, _)| *at);
+                (state.merge.open(), limit.into_iter().chain(state.killed).min())
+            };
+            let speak = self.speak(&open, at);
+            let mut state = self.lock();
+            if state.outcome.is_some() {
+                return;
+            }
+            state.keep_limit();
+            for part in speak {
+                self.hear(&mut state, part);
+            }
+            if state.killed.is_some_and(passed) {
+                for part in state.merge.open() {
+                    self.over(&mut state, part, None);
+                }
+            }
+            if state.merge.open().is_empty() {
+                self.finish(&mut state);
+            }
+            drop(state);
+            self.news.notify_all();
         }
     }
 
-    /// Waits for a report of the worker, until then at most; returns `true` if there is one. A signal to this process may
-    /// end the wait early.
-    fn speaks(&self, at: Option<Instant>) -> bool {
-        let mut fds =
-            [&self.control.as_fd(), &self.alarm.as_fd()].map(|fd| PollFd::new(*fd, PollFlags::POLLIN));
+    /// Waits for reports of these workers, until then at most; the workers that have some.
+    fn speak(&self, open: &[usize], at: Option<Instant>) -> Vec<usize> {
+        let controls = open.iter().map(|&part| self.parts[part].control.as_fd());
+        let all = controls.chain([self.alarm.as_fd()]);
+        let mut fds: Vec<_> = all.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         // a signal to this process shortens the wait, too
-        let _ = poll(&mut fds, timeout(at));
-        let [speaks, alarm] = fds.map(|fd| fd.any() == Some(true));
-        if alarm {
+        if poll(&mut fds, timeout(at)).is_err() {
+            return Vec::new();
+        }
+        let mut speak: Vec<bool> = fds.iter().map(|fd| fd.any() == Some(true)).collect();
+        if speak.pop() == Some(true) {
             let _ = self.alarm.read();
         }
-        speaks
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        open.iter().zip(speak).filter(|(_, speaks)| *speaks).map(|(part, _)| *part).collect()
     }
 
     /// Takes one report.
-    fn hear(&self, state: &mut State) {
-        match control::receive(&self.control) {
-            Ok(Some(Report::Started)) => {
-                state.started = true;
+    fn hear(&self, state: &mut State, part: usize) {
+        match control::receive(&self.parts[part].control) {
+            Ok(Some(Report::Done(error))) => self.over(state, part, Some(error)),
+            Ok(Some(report)) => {
+                let todo = state.merge.hear(part, report);
+                self.act(state, todo);
+            }
+            Ok(None) | Err(_) => self.over(state, part, None),
+        }
+    }
+
+    fn act(&self, state: &mut State, todo: Todo) {
+        // a worker that hears nothing any more has ended, which is found when it is listened to
+        match todo {
+            Todo::Nothing => {}
+            Todo::Start => {
+                let _ = self.tell(&Order::Start, None);
                 if let Some(timeout) = self.limits.timeout {
                     let error = JobError::Timeout { seconds: timeout.as_secs_f64() };
                     state.limit(timeout.saturating_add(self.limits.kill), Some(error));
                 }
             }
-            Ok(Some(Report::Ended(outcome))) => {
-                // the worker is the user: it has no say about other jobs' nodes, or without end
-                let all = &mut state.outcome.processes;
-                if outcome.rank < self.size && all.iter().all(|p| p.rank != outcome.rank) {
-                    all.push(*outcome);
-                }
+            Todo::KillAll => {
+                let _ = self.tell(&Order::Signal { signal: libc::SIGKILL as u32, ranks: None }, None);
+                state.limit(self.limits.kill, None);
             }
-            Ok(Some(Report::Log { node, text })) => {
-                state.log(format!("node {node}: {text}"));
-            }
-            Ok(Some(Report::Lost { node })) => {
-                if self.nodes.iter().any(|n| n.number() == node) && !state.outcome.lost.contains(&node) {
-                    state.outcome.lost.push(node);
-                }
-            }
-            Ok(Some(Report::Done(error))) => self.finish(state, Some(error)),
-            Ok(None) | Err(_) => self.finish(state, None),
         }
     }
 
-    /// The worker has said its last word, or has died without one.
-    fn finish(&self, state: &mut State, last: Option<Option<JobError>>) {
-        state.done = true;
+    /// A worker has said its last word, or has died without one.
+    fn over(&self, state: &mut State, number: usize, last: Option<Option<JobError>>) {
+        let part = &self.parts[number];
         if last.is_some() {
-            self.gone();
+            part.gone();
         }
-        let status = state.child.take().map_or(Ended::Unknown("it was waited for before".into()), end);
-        let said_all = last.is_some();
-        state.outcome.error = last.unwrap_or_else(|| {
-            Some(state.late.take().unwrap_or_else(|| JobError::WorkerDied(status.to_string())))
-        });
+        let status =
+            state.children[number].take().map_or(Ended::Unknown("it was waited for before".into()), end);
         // a worker that is still there has the nodes' memory
-        if !said_all || matches!(status, Ended::Stuck) {
-            state.outcome.lost = self.nodes.iter().map(NodeLink::number).collect();
-        }
-        if state.unlogged > 0 {
-            let more =
-                format!("{} more reports of nodes are not kept: {LOG} bytes a job are", state.unlogged);
-            state.outcome.log.push(more);
-        }
-        state.outcome.processes.sort_by_key(|p| p.rank);
-        state.outcome.lost.sort_unstable();
-        for node in &self.nodes {
+        let is_lost = last.is_none() || matches!(status, Ended::Stuck);
+        let error = last.unwrap_or_else(|| {
+            Some(state.late.clone().unwrap_or_else(|| {
+                let why = status.to_string();
+                let is_one_of_many = self.parts.len() > 1 && state.killed.is_none();
+                if is_one_of_many {
+                    JobError::IoNodeFailed { pset: part.pset, why }
+                } else {
+                    JobError::WorkerDied(why)
+                }
+            }))
+        });
+        let todo = state.merge.over(number, error, is_lost);
+        self.act(state, todo);
+    }
+
+    /// All workers have ended.
+    fn finish(&self, state: &mut State) {
+        let outcome = state.merge.outcome();
+        for node in self.parts.iter().flat_map(|part| &part.nodes) {
             // what the next job finds is clean, or the node is not given out again
-            let lost = state.outcome.lost.contains(&node.number()) || node.clear().is_err();
+            let lost = outcome.lost.contains(&node.number()) || node.clear().is_err();
             *node.lock() = if lost { NodeState::Lost } else { NodeState::Free };
         }
-    }
-
-    /// Waits until the worker has closed its end, but not for ever.
-    fn gone(&self) {
-        let at = Instant::now() + SENTENCE;
-        let mut fds = [PollFd::new(self.control.as_fd(), PollFlags::empty())];
-        while poll(&mut fds, timeout(Some(at))).is_err() && !passed(at) {}
+        state.outcome = Some(outcome);
     }
 }
 
 impl State {
-    /// Keeps words of a node, as far as there is room.
-    fn log(&mut self, text: String) {
-        let kept: usize = self.outcome.log.iter().map(|t| t.len() + size_of::<String>()).sum();
-        if self.unlogged == 0 && kept + text.len() <= LOG {
-            self.outcome.log.push(text);
-        } else {
-            self.unlogged += 1;
-        }
-    }
-
-    /// Gives the worker no longer than this from now on.
+    /// Gives the workers no longer than this from now on.
     fn limit(&mut self, left: Duration, error: Option<JobError>) {
         let Some(at) = Instant::now().checked_add(left) else { return };
         if self.limit.as_ref().is_none_or(|(old, _)| at < *old) {
@@ -323,7 +334,7 @@ impl State {
         }
     }
 
-    /// Ends a worker whose time is over: then it says nothing more, after what it has said before.
+    /// Ends workers whose time is over: then they say nothing more, after what they have said before.
     fn keep_limit(&mut self) {
         if let Some((_, error)) = self.limit.take_if(|(at, _)| passed(*at)) {
             self.late = self.late.take().or(error);
@@ -332,7 +343,7 @@ impl State {
     }
 
     fn kill(&mut self) {
-        if let Some(child) = &mut self.child {
+        for child in self.children.iter_mut().flatten() {
             let _ = child.kill();
         }
         let at = Instant::now() + REAP;
@@ -340,73 +351,24 @@ impl State {
     }
 }
 
-fn passed(at: Instant) -> bool {
-    at <= Instant::now()
-}
-
-/// Until that time, rounded up: an early look would find nothing.
-fn timeout(at: Option<Instant>) -> PollTimeout {
-    let Some(at) = at else { return PollTimeout::NONE };
-    match at.saturating_duration_since(Instant::now()) {
-        Duration::ZERO => PollTimeout::ZERO,
-        left => PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX),
-    }
-}
-
 impl Drop for Job {
     fn drop(&mut self) {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if state.done {
-            return;
+        let mut state = self.shared.lock();
+        if state.outcome.is_none() {
+            state.kill();
+            for child in &mut state.children {
+                child.take().map(end);
+            }
+            for node in self.shared.parts.iter().flat_map(|part| &part.nodes) {
+                *node.lock() = NodeState::Lost;
+            }
+            state.outcome = Some(JobOutcome::default());
         }
-        if let Some(child) = state.child.take() {
-            end(child);
-        }
-        for node in &self.nodes {
-            *node.lock() = NodeState::Lost;
-        }
-    }
-}
-
-/// The end of a worker.
-enum Ended {
-    Status(ExitStatus),
-    /// It was killed, and is still there.
-    Stuck,
-    /// The system does not say.
-    Unknown(String),
-}
-
-impl fmt::Display for Ended {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Status(status) => status.fmt(f),
-            Self::Stuck => write!(
-                f,
-                "killed, and still there after {} s: it waits in the kernel, for a file server that does not answer \
-                 for example",
-                REAP.as_secs()
-            ),
-            Self::Unknown(why) => f.write_str(why),
+        drop(state);
+        node::ring(&self.shared.alarm);
+        if let Some(listener) = self.listener.take() {
+            // it has nothing to say
+            let _ = listener.join();
         }
     }
-}
-
-/// Kills a worker and waits for its end; one that does not end in time is waited for in the background.
-fn end(mut child: Child) -> Ended {
-    let _ = child.kill();
-    let at = Instant::now() + REAP;
-    let [mut pause, longest] = REAP_LOOK;
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) => return Ended::Status(status),
-            Ok(None) if passed(at) => break,
-            Ok(None) => std::thread::sleep(pause),
-            Err(e) => return Ended::Unknown(e.to_string()),
-        }
-        pause = longest.min(pause * 2);
-    }
-    // without a thread, it stays a zombie until this process ends
-    let _ = std::thread::Builder::new().name("reaper".into()).spawn(move || child.wait());
-    Ended::Stuck
 }

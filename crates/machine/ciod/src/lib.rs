@@ -17,9 +17,10 @@
 //!
 //! # Who does what
 //! * The **supervisor** ([`Ciod`], maybe root) makes windows and bells ([`NodeLink`]), looks up users, starts a worker
-//!   for each job and hears what becomes of it ([`Job`]). It never maps a window.
+//!   for each pset of a job and merges their reports ([`Job`]). It never maps a window.
 //! * A **worker** ([`worker_main`]) is a process that takes the user's identity for good, and only then maps the
-//!   windows of the job's nodes: it loads the programs and makes the calls. It ends with the supervisor.
+//!   windows of the job's nodes in one pset: it loads the programs and makes the calls. It is the pset's I/O node, and
+//!   ends with the supervisor.
 //! * A **node** is trusted in nothing: rings keep their places to themselves, addresses are checked against the
 //!   process's bank, paths and structures copied once and checked, and what breaks a rule ([`Rule`]) is cut off.
 //!
@@ -36,13 +37,16 @@
 
 mod check;
 pub mod client;
+mod config;
 mod control;
 mod elf;
 mod error;
 mod helper;
 mod job;
+mod merge;
 mod node;
 mod outcome;
+mod part;
 mod personality;
 mod proxy;
 pub mod serve;
@@ -50,14 +54,17 @@ mod spec;
 mod supervisor;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod users;
 mod worker;
 
 pub use check::check;
+pub use config::{Config, Streams};
 pub use error::{CiodError, JobError, ProgramError, Rule};
 pub use job::Job;
 pub use node::{Listener, NodeLink, NodeState};
 pub use outcome::{Counters, End, JobOutcome, LOST, ProcessOutcome};
+pub use personality::{Place, host_name};
 pub use proxy::{Network, Proxy, proxy_main};
 pub use spec::{Bind, Files, JobSpec, Mode, Program};
-pub use supervisor::{Ciod, Config, Streams};
+pub use supervisor::Ciod;
 pub use worker::worker_main;

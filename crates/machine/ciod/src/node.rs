@@ -126,6 +126,11 @@ impl NodeLink {
         [self.0.to_node[0].as_fd(), self.0.to_node[1].as_fd()]
     }
 
+    /// Writes the node's whole personality into the control area.
+    pub(crate) fn write_record(&self, record: &[u8; layout::PERSONALITY_BYTES]) -> io::Result<()> {
+        self.0.memory.write_all_at(record, layout::PERSONALITY_AT)
+    }
+
     /// Makes the memory of the processes zero and gives it back to the system; the control area stays as it is.
     pub(crate) fn clear(&self) -> io::Result<()> {
         let length = self.0.window - LARGE_PAGE;

@@ -92,6 +92,11 @@ impl JobOutcome {
         self.error.is_none() && self.failed().next().is_none()
     }
 
+    /// The ranks that have ended, and whether each ended by itself with code 0.
+    pub(crate) fn exits(&self) -> Vec<(u32, bool)> {
+        self.processes.iter().map(|p| (p.rank, p.end == End::Exited(0))).collect()
+    }
+
     /// The processes that did not end by themselves with code 0.
     pub fn failed(&self) -> impl Iterator<Item = &ProcessOutcome> {
         self.processes.iter().filter(|p| p.end != End::Exited(0))

@@ -1,30 +1,50 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Personalities: the supervisor computes each node's place in the machine, and the worker only passes it on.
+//! Places of compute nodes: the owner of a partition gives each node's personality, and workers only pass it on.
 
-use colony_fship::layout::Personality;
+use colony_fship::layout::{PERSONALITY_BYTES, Personality};
 
 use crate::JobSpec;
 
-/// Personalities of the job's nodes, in the order of the nodes. Coordinates count along x first, then y, then z.
-pub(crate) fn personalities(spec: &JobSpec, nodes: u32) -> impl Iterator<Item = Personality> {
-    let dims = spec.torus.unwrap_or([nodes, 1, 1]);
-    let [x, y, _] = dims.map(|d| d.max(1));
-    let pset = spec.pset.unwrap_or(nodes).max(1);
-    (0..nodes).map(move |node| Personality {
-        node,
-        nodes,
-        dims,
-        coords: [node % x, node / x % y, node / x / y],
-        pset: node / pset,
-        in_pset: node % pset,
-        host: host_name(node),
-    })
+/// A compute node of a job, and its place in the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The number with which the node was attached.
+    pub node: u32,
+    /// The personality that the node's kernel reads. Nodes of the same pset share an I/O node, and so a worker.
+    pub personality: Personality,
+    /// The whole personality in the encoding of the control system, if the partition is part of a machine.
+    pub record: Option<Box<[u8; PERSONALITY_BYTES]>>,
 }
 
-/// `nodeN`, with at least one zero behind it.
-fn host_name(node: u32) -> [u8; 32] {
+impl Place {
+    /// Places of nodes that are not part of a machine. Coordinates count along x first, then y, then z; psets are
+    /// consecutive nodes ([`JobSpec::torus`], [`JobSpec::pset`]).
+    pub fn row(spec: &JobSpec, nodes: &[u32]) -> Vec<Self> {
+        let count = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
+        let dims = spec.torus.unwrap_or([count, 1, 1]);
+        let [x, y, _] = dims.map(|d| d.max(1));
+        let pset = spec.pset.unwrap_or(count).max(1);
+        let place = |(at, &node): (u32, &u32)| {
+            let personality = Personality {
+                node: at,
+                nodes: count,
+                dims,
+                coords: [at % x, at / x % y, at / x / y],
+                pset: at / pset,
+                in_pset: at % pset,
+                host: host_name(&format!("node{at}")),
+            };
+            Self { node, personality, record: None }
+        };
+        (0..).zip(nodes).map(place).collect()
+    }
+}
+
+/// The name of a node as [`Personality::host`] has it, cut to 31 bytes.
+#[must_use]
+pub fn host_name(name: &str) -> [u8; 32] {
     let mut host = [0; 32];
-    for (to, from) in host.iter_mut().take(31).zip(format!("node{node}").bytes()) {
+    for (to, from) in host.iter_mut().take(31).zip(name.bytes()) {
         *to = from;
     }
     host
@@ -34,10 +54,15 @@ fn host_name(node: u32) -> [u8; 32] {
 mod tests {
     use super::*;
 
+    fn row(spec: &JobSpec, nodes: u32) -> Vec<Personality> {
+        let numbers: Vec<u32> = (0..nodes).collect();
+        Place::row(spec, &numbers).into_iter().map(|place| place.personality).collect()
+    }
+
     #[test]
     fn coordinates_in_the_torus_are_distinct() {
         let spec = JobSpec { torus: Some([2, 3, 4]), pset: Some(8), ..JobSpec::new("/bin/a") };
-        let all: Vec<_> = personalities(&spec, 24).collect();
+        let all = row(&spec, 24);
         let mut coords: Vec<_> = all.iter().map(|p| p.coords).collect();
         assert_eq!(coords[1], [1, 0, 0], "x first");
         assert_eq!(coords[23], [1, 2, 3]);
@@ -50,8 +75,13 @@ mod tests {
 
     #[test]
     fn without_a_torus_all_nodes_are_in_a_row_and_in_one_pset() {
-        let all: Vec<_> = personalities(&JobSpec::new("/bin/a"), 3).collect();
+        let all = row(&JobSpec::new("/bin/a"), 3);
         assert_eq!((all[2].dims, all[2].coords), ([3, 1, 1], [2, 0, 0]));
         assert_eq!((all[2].pset, all[2].in_pset), (0, 2));
+    }
+
+    #[test]
+    fn names_of_nodes_end_with_a_zero() {
+        assert_eq!(host_name(&"x".repeat(40))[30..], *b"x\0");
     }
 }

@@ -176,9 +176,6 @@ impl Service {
     /// Keeps a job until somebody asks how it ended; its nodes are free when it has, whoever asks.
     fn add(&self, job: Job) -> u64 {
         let job = Arc::new(job);
-        let waits = job.clone();
-        // without a thread, it is heard when somebody asks
-        let _ = Builder::new().spawn(move || drop(waits.wait()));
         let (next, jobs) = &mut *lock(&self.jobs);
         let ended = jobs.iter().filter(|(_, job)| job.has_ended()).map(|(&n, _)| n);
         let ended: Vec<u64> = ended.collect();

@@ -60,13 +60,14 @@ pub struct JobSpec {
     /// End the job after this many seconds.
     #[serde(default)]
     pub timeout_s: Option<f64>,
-    /// Extent of the torus; all nodes in a row where it is not set.
+    /// Extent of the torus; all nodes in a row where it is not set. The owner of a partition sets it.
     #[serde(default)]
     pub torus: Option<[u32; 3]>,
     /// Bytes of the window between the nodes, if they have one: tells the programs by `COLONY_TORUS`.
     #[serde(default)]
     pub torus_bytes: Option<u64>,
-    /// Nodes of a pset, those that share an I/O node; all of them where it is not set.
+    /// Nodes of a pset, which share an I/O node and so a worker; all of them where it is not set. The owner of a
+    /// partition may give other places ([`crate::Place`]).
     #[serde(default)]
     pub pset: Option<u32>,
 }

@@ -1,105 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The daemon: links to the nodes, and a worker for each job. `ciod serve` and partitions of virtual nodes go through it
+//! The daemon: links to the nodes, and workers for each job. `ciod serve` and partitions of virtual nodes go through it
 //! alike.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::process::Child;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use colony_fship::layout;
-use nix::unistd::{Group, User, getegid, geteuid, getgrouplist, getgroups};
-
-use crate::control::{self, Identity, NodeSetup, Order, Setup};
-use crate::job::{Limits, SENTENCE};
+use crate::config::{Config, Streams};
+use crate::control::{self, NodeSetup, Setup};
+use crate::job::Limits;
 use crate::node::{self, NodeLink, NodeState};
-use crate::personality::personalities;
+use crate::part::{self, Part, Seat, Turns};
 use crate::proxy::{Network, Proxy};
-use crate::spec::Files;
-use crate::{CiodError, Job, JobError, JobSpec, helper};
-
-/// Configuration of a daemon.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// The program that a job's worker runs: `ciod` itself, or any that calls [`crate::worker_main`].
-    pub worker: PathBuf,
-    /// Its arguments.
-    pub worker_args: Vec<OsString>,
-    /// Its arguments where it shall call [`crate::proxy_main`].
-    pub proxy_args: Vec<OsString>,
-    /// Time that a worker looks for requests before it sleeps; `None`: for ever, on a CPU of its own.
-    pub spin: Option<Duration>,
-    /// Number of times that the kernel of a node looks for a reply before it halts; with [`layout::POLL`] it never
-    /// halts.
-    pub node_spin: u64,
-    /// Timeout for nodes to ask for work after a job was launched: they may be booting.
-    pub ready: Duration,
-    /// Timeout for a node to end a process that is killed.
-    pub grace: Duration,
-}
-
-impl Config {
-    /// With `ciod` at this path as the worker's program, and what fits a machine whose CPUs are shared.
-    pub fn new(worker: impl Into<PathBuf>) -> Self {
-        Self {
-            worker: worker.into(),
-            worker_args: vec!["worker".into()],
-            proxy_args: vec!["proxy".into()],
-            spin: Some(Duration::from_micros(20)),
-            node_spin: 2000,
-            ready: Duration::from_secs(60),
-            grace: Duration::from_secs(10),
-        }
-    }
-
-    /// Neither side ever sleeps: the quickest replies, for a CPU each.
-    #[must_use]
-    pub fn polled(self) -> Self {
-        Self { spin: None, node_spin: layout::POLL, ..self }
-    }
-
-    /// Both sides sleep at once: what sharing a CPU wants.
-    #[must_use]
-    pub fn blocking(self) -> Self {
-        Self { spin: Some(Duration::ZERO), node_spin: 0, ..self }
-    }
-}
-
-/// Standard streams of a job.
-#[derive(Debug)]
-pub struct Streams {
-    /// Read by rank 0; the others read nothing.
-    pub stdin: OwnedFd,
-    /// Written by all.
-    pub stdout: OwnedFd,
-    /// Written by all.
-    pub stderr: OwnedFd,
-}
-
-impl Streams {
-    /// Nothing in, and this for what comes out.
-    ///
-    /// # Errors
-    /// If `/dev/null` cannot be opened.
-    pub fn output(stdout: OwnedFd, stderr: OwnedFd) -> io::Result<Self> {
-        Ok(Self { stdin: std::fs::File::open("/dev/null")?.into(), stdout, stderr })
-    }
-
-    /// The standard streams of this process.
-    ///
-    /// # Errors
-    /// If one is closed.
-    pub fn inherit() -> io::Result<Self> {
-        Ok(Self {
-            stdin: io::stdin().as_fd().try_clone_to_owned()?,
-            stdout: io::stdout().as_fd().try_clone_to_owned()?,
-            stderr: io::stderr().as_fd().try_clone_to_owned()?,
-        })
-    }
-}
+use crate::{CiodError, Job, JobError, JobSpec, Place, users};
 
 /// The daemon of an I/O node.
 ///
@@ -159,78 +73,104 @@ impl Ciod {
         Proxy::start(&self.config.worker, &self.config.proxy_args, node, network)
     }
 
-    /// Starts a job on the nodes of these numbers: makes a worker, which waits for the nodes to ask for work. [`Job::wait`]
-    /// tells what goes wrong from then on.
+    /// Starts a job on the nodes of these numbers, which are not part of a machine: makes a worker, which waits for the
+    /// nodes to ask for work, for each pset ([`JobSpec::pset`]). [`Job::wait`] tells what goes wrong from then on.
     ///
     /// # Errors
     /// [`JobError`] for what can be seen at once; then the nodes are free as before.
     pub fn launch(&self, spec: JobSpec, nodes: &[u32], streams: Streams) -> Result<Job, JobError> {
-        let count = u32::try_from(nodes.len()).map_err(|_| JobError::Spec("too many nodes".into()))?;
+        let places = Place::row(&spec, nodes);
+        self.launch_at(spec, &places, streams)
+    }
+
+    /// As [`Ciod::launch`], on nodes whose places the owner of the partition gives: rank 0 runs on the first. Each pset
+    /// in which a process runs has a worker. Programs start when the nodes of all of these psets are ready.
+    ///
+    /// # Errors
+    /// As of [`Ciod::launch`].
+    pub fn launch_at(&self, spec: JobSpec, places: &[Place], streams: Streams) -> Result<Job, JobError> {
+        let count = u32::try_from(places.len()).map_err(|_| JobError::Spec("too many nodes".into()))?;
         let size = spec.size(count)?;
-        let identity = identity(&spec)?;
+        let identity = users::identity(&spec)?;
+        let seats = part::seats(places, spec.mode.processes(), size);
         let attached = self.lock();
-        let link = |number: &u32| attached.get(number).cloned().ok_or(JobError::NoNode(*number));
-        let nodes = &nodes.iter().map(link).collect::<Result<Vec<_>, _>>()?;
-        let taken = Taken::take(nodes)?;
+        let link = |seat: &Seat| {
+            let number = places[seat.at].node;
+            attached.get(&number).cloned().ok_or(JobError::NoNode(number))
+        };
+        let links = seats.values().flatten().map(link).collect::<Result<Vec<_>, _>>()?;
+        let taken = Taken::take(&links)?;
         drop(attached);
-        let setup = Setup {
+        let limits = Limits {
+            ready: self.config.ready,
+            timeout: spec.timeout()?,
+            // to end the processes, to ask for more work, and something for a machine that is busy
+            kill: self.config.grace.saturating_mul(3).saturating_add(control::DRAIN),
+        };
+        let go_on = spec.go_on;
+        let whole = Setup {
             identity,
-            nodes: node_setups(&spec, nodes, count),
+            size,
+            torus: spec.process_torus(count, size),
+            shares_output: seats.len() > 1,
+            nodes: Vec::new(),
             spin_ns: self.config.spin.map(|d| d.as_nanos().try_into().unwrap_or(u64::MAX)),
             ready_ms: self.config.ready.as_millis().try_into().unwrap_or(u64::MAX),
             grace_ms: self.config.grace.as_millis().try_into().unwrap_or(u64::MAX),
             spec,
         };
-        let limits = Limits {
-            ready: self.config.ready,
-            timeout: setup.spec.timeout()?,
-            // to end the processes, to ask for more work, and something for a machine that is busy
-            kill: self.config.grace.saturating_mul(3).saturating_add(control::DRAIN),
-        };
-        let job = self.spawn(setup, nodes, (size, limits), &streams);
-        let job = job.map_err(|e| JobError::System(format!("starting the job's worker: {e}")))?;
-        taken.keep();
-        Ok(job)
+        let mut parts = Vec::new();
+        let job = self
+            .start_workers(&whole, (places, seats, &links), &streams, &mut parts)
+            .and_then(|()| Job::new(std::mem::take(&mut parts), node::bell()?, size, go_on, limits));
+        match job {
+            Ok(job) => {
+                taken.keep();
+                Ok(job)
+            }
+            Err(e) => {
+                parts.into_iter().for_each(|(part, child)| abandon(&part, child));
+                Err(JobError::System(format!("starting the job's workers: {e}")))
+            }
+        }
     }
 
-    fn spawn(
+    fn start_workers(
         &self,
-        setup: Setup,
-        nodes: &[NodeLink],
-        (size, limits): (u32, Limits),
+        whole: &Setup,
+        (places, seats, mut links): (&[Place], BTreeMap<u32, Vec<Seat>>, &[NodeLink]),
         streams: &Streams,
-    ) -> io::Result<Job> {
-        let alarm = node::bell()?;
-        let (ours, mut child) = helper::start(&self.config.worker, &self.config.worker_args)?;
-        let said = (|| {
-            ours.set_read_timeout(Some(SENTENCE))?;
-            control::send(&ours, &Order::Setup(Box::new(setup)))?;
-            control::send_fds(
-                &ours,
-                &[streams.stdin.as_fd(), streams.stdout.as_fd(), streams.stderr.as_fd()],
-            )?;
-            for node in nodes {
-                let [first, second] = node.bells_to_node();
-                let fds: [BorrowedFd<'_>; 4] = [node.memory(), node.bell_to_daemon(), first, second];
-                control::send_fds(&ours, &fds)?;
+        parts: &mut Vec<(Part, Child)>,
+    ) -> io::Result<()> {
+        let turns = whole.shares_output.then(Turns::new).transpose()?;
+        for (pset, seats) in seats {
+            let (own, rest) = links.split_at(seats.len());
+            links = rest;
+            let mut setup = whole.clone();
+            for (link, seat) in own.iter().zip(seats) {
+                let place = &places[seat.at];
+                if let Some(record) = &place.record {
+                    link.write_record(record)?;
+                }
+                let (number, window) = (link.number(), link.window());
+                let personality = place.personality;
+                setup.nodes.push(NodeSetup { number, window, ranks: seat.ranks, personality });
             }
-            Ok(())
-        })();
-        if let Err(e) = said {
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(e);
+            parts.push(Part::start(&self.config, (pset, own.to_vec()), setup, streams, turns.as_ref())?);
         }
-        Ok(Job::new(ours, alarm, child, nodes.to_vec(), size, limits))
+        Ok(())
     }
 }
 
-fn node_setups(spec: &JobSpec, nodes: &[NodeLink], count: u32) -> Vec<NodeSetup> {
-    nodes
-        .iter()
-        .zip(personalities(spec, count))
-        .map(|(n, personality)| NodeSetup { number: n.number(), window: n.window(), personality })
-        .collect()
+/// Ends a worker whose job does not start: its nodes wait for the next.
+fn abandon(part: &Part, child: Child) {
+    let is_stuck = matches!(part::end(child), part::Ended::Stuck);
+    for node in &part.nodes {
+        // it may have loaded programs
+        if is_stuck || node.clear().is_err() {
+            *node.lock() = NodeState::Lost;
+        }
+    }
 }
 
 /// Nodes that become free again unless they are kept.
@@ -263,125 +203,18 @@ impl<'a> Taken<'a> {
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         for node in self.0 {
-            *node.lock() = NodeState::Free;
+            let mut state = node.lock();
+            // one whose worker cannot be ended stays lost
+            if *state == NodeState::Busy {
+                *state = NodeState::Free;
+            }
         }
     }
-}
-
-/// Looks up who the job runs as.
-fn identity(spec: &JobSpec) -> Result<Identity, JobError> {
-    let (uid, gid) = (geteuid(), getegid());
-    let root = uid.is_root();
-    let system = |e: nix::Error| JobError::System(format!("looking up the user: {e}"));
-    let user = match &spec.user {
-        None => User::from_uid(uid).map_err(system)?,
-        Some(name) => Some(find_user(name)?),
-    };
-    let new_uid = user.as_ref().map_or(uid, |u| u.uid);
-    let new_gid = match (&spec.group, &user) {
-        (Some(name), _) => find_group(name)?,
-        (None, Some(user)) if new_uid != uid => user.gid,
-        _ => gid,
-    };
-    let groups = match (&spec.groups, &user) {
-        (Some(names), _) => names.iter().map(|n| find_group(n)).collect::<Result<Vec<_>, _>>()?,
-        (None, Some(user)) if new_uid != uid => {
-            let name = std::ffi::CString::new(user.name.as_str()).unwrap_or_default();
-            getgrouplist(&name, new_gid).map_err(system)?
-        }
-        _ => getgroups().map_err(system)?,
-    };
-    let identity = Identity {
-        uid: new_uid.as_raw(),
-        gid: new_gid.as_raw(),
-        groups: groups.iter().map(|g| g.as_raw()).collect(),
-        take: root,
-    };
-    if !root {
-        let wish = |what: &str| Err(JobError::NeedsRoot(what.into()));
-        if new_uid != uid {
-            return wish("another user than the caller");
-        }
-        if new_gid != gid {
-            return wish("another group than the caller's");
-        }
-        if spec.groups.is_some() {
-            return wish("a choice of supplementary groups");
-        }
-        if spec.files != Files::Host {
-            return wish("another file system than the caller's");
-        }
-    }
-    Ok(identity)
-}
-
-fn find_user(name: &str) -> Result<User, JobError> {
-    let unknown = || JobError::NoUser(name.to_owned());
-    if let Some(user) = User::from_name(name).map_err(|_| unknown())? {
-        return Ok(user);
-    }
-    let number = name.parse::<u32>().map_err(|_| unknown())?;
-    if number == u32::MAX {
-        return Err(unknown());
-    }
-    let uid = nix::unistd::Uid::from_raw(number);
-    if let Ok(Some(user)) = User::from_uid(uid) {
-        return Ok(user);
-    }
-    // a number without a name is a user too, of a group with the same number
-    Ok(User {
-        name: name.to_owned(),
-        uid,
-        gid: nix::unistd::Gid::from_raw(number),
-        passwd: Default::default(),
-        gecos: Default::default(),
-        dir: PathBuf::from("/"),
-        shell: PathBuf::new(),
-    })
-}
-
-fn find_group(name: &str) -> Result<nix::unistd::Gid, JobError> {
-    let unknown = || JobError::NoGroup(name.to_owned());
-    if let Some(group) = Group::from_name(name).map_err(|_| unknown())? {
-        return Ok(group.gid);
-    }
-    let number = name.parse::<u32>().ok().filter(|&n| n != u32::MAX).ok_or_else(unknown)?;
-    Ok(nix::unistd::Gid::from_raw(number))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn spec(change: impl FnOnce(&mut JobSpec)) -> Result<Identity, JobError> {
-        let mut spec = JobSpec::new("/bin/a");
-        change(&mut spec);
-        identity(&spec)
-    }
-
-    #[test]
-    fn unknown_users_and_groups_are_errors() {
-        let odd = "no such name!".to_owned();
-        assert_eq!(spec(|s| s.user = Some(odd.clone())), Err(JobError::NoUser(odd.clone())));
-        assert_eq!(spec(|s| s.group = Some(odd.clone())), Err(JobError::NoGroup(odd.clone())));
-        assert_eq!(spec(|s| s.groups = Some(vec![odd.clone()])), Err(JobError::NoGroup(odd.clone())));
-        let minus_one = u32::MAX.to_string();
-        assert!(spec(|s| s.user = Some(minus_one)).is_err(), "setuid takes it for nothing to do");
-    }
-
-    #[test]
-    fn the_caller_is_the_default_and_others_need_root() {
-        let me = spec(|_| ()).expect("me");
-        assert_eq!(me.uid, geteuid().as_raw());
-        let other = spec(|s| s.user = Some("12345".into()));
-        if geteuid().is_root() {
-            let other = other.expect("root may");
-            assert_eq!((other.uid, other.gid, other.take), (12345, 12345, true));
-            assert!(!other.groups.contains(&0), "root's groups are not passed on");
-        } else {
-            assert!(matches!(other, Err(JobError::NeedsRoot(_))));
-        }
-    }
 
     #[test]
     fn a_node_is_in_one_job_at_a_time() {

@@ -75,7 +75,7 @@ fn every_call_has_the_user_s_rights() {
         Errno::EPERM.result()
     );
     // what the worker is, as the system tells it
-    let status = std::fs::read_to_string(format!("/proc/{}/status", job.worker())).expect("status");
+    let status = std::fs::read_to_string(format!("/proc/{}/status", job.workers()[0].1)).expect("status");
     let line = |name: &str| {
         let line = status.lines().find(|l| l.starts_with(name)).unwrap_or_default();
         line.split_whitespace().skip(1).map(str::to_owned).collect::<Vec<_>>()
@@ -192,7 +192,8 @@ fn a_read_only_bind_is_read_only_in_its_submounts_too() {
     for place in [to.clone(), to.join("below")] {
         let got = open(&mut nodes[0], &format!("{}/new", place.display()), NEW);
         assert_eq!(got, -i64::from(libc::EROFS), "{}", place.display());
-        let mounts = std::fs::read_to_string(format!("/proc/{}/mountinfo", job.worker())).expect("mounts");
+        let mounts =
+            std::fs::read_to_string(format!("/proc/{}/mountinfo", job.workers()[0].1)).expect("mounts");
         let place = format!(" {} ", place.display());
         let line = mounts.lines().find(|l| l.contains(&place)).expect("it is mounted");
         assert!(line.contains(" ro,nosuid,nodev"), "the rest is as it was: {line}");

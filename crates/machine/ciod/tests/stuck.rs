@@ -97,7 +97,7 @@ fn stuck(end: impl FnOnce(Job)) {
     assert_eq!(nodes[0].call(0, nr::open, [at, libc::O_RDWR as u64, 0, 0, 0, 0]), 3);
     nodes[0].send(0, nr::close, [3, 0, 0, 0, 0, 0]);
     flushed.recv().expect("it closes the file");
-    let worker = format!("/proc/{}", job.worker());
+    let worker = format!("/proc/{}", job.workers()[0].1);
     end(job);
     assert_eq!(house.links[0].state(), NodeState::Lost, "its worker still has the memory");
     assert!(Path::new(&worker).exists(), "the worker waits in the kernel");

@@ -19,7 +19,8 @@ fn misbehaved(how: impl FnOnce(&mut SyntheticNode)) -> Rule {
     let at = nodes[1].string(0, FREE, "/dev/null");
     assert_eq!(nodes[1].call(0, nr::open, [at, 2, 0, 0, 0, 0]), 3);
     // only root can look into a worker
-    let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", job.worker())).map_or(0, Iterator::count);
+    let descriptors =
+        || std::fs::read_dir(format!("/proc/{}/fd", job.workers()[0].1)).map_or(0, Iterator::count);
     let before = descriptors();
     how(&mut nodes[1]);
     // the others go on, and what it had is closed
@@ -239,7 +240,7 @@ fn a_worker_is_confined_and_has_no_descriptors_of_its_starter() {
     // as a shell opens one: without close-on-exec
     let _open = nix::unistd::dup(&file).expect("a descriptor");
     let (job, mut nodes, _output) = house.run(house.spec());
-    let place = format!("/proc/{}", job.worker());
+    let place = format!("/proc/{}", job.workers()[0].1);
     let status = std::fs::read_to_string(format!("{place}/status")).expect("it runs");
     for line in ["Seccomp:\t2", "NoNewPrivs:\t1", "CapPrm:\t0000000000000000"] {
         assert!(status.contains(line), "{line}: {status}");
@@ -256,7 +257,7 @@ fn a_worker_is_confined_and_has_no_descriptors_of_its_starter() {
 fn a_killed_worker_is_reported() {
     let house = House::new(2);
     let (job, _nodes, _output) = house.run(house.spec());
-    let pid = nix::unistd::Pid::from_raw(job.worker() as i32);
+    let pid = nix::unistd::Pid::from_raw(job.workers()[0].1 as i32);
     nix::sys::signal::kill(pid, nix::sys::signal::SIGKILL).expect("killed");
     let outcome = job.wait();
     assert!(
@@ -275,7 +276,7 @@ fn wedged(timeout_s: Option<f64>) -> Option<JobError> {
     spec.timeout_s = timeout_s;
     let (job, _nodes, _output) = house.run(spec);
     assert!(job.wait_started());
-    let pid = nix::unistd::Pid::from_raw(job.worker() as i32);
+    let pid = nix::unistd::Pid::from_raw(job.workers()[0].1 as i32);
     nix::sys::signal::kill(pid, nix::sys::signal::SIGSTOP).expect("stopped");
     let outcome = std::thread::scope(|s| {
         let waits = s.spawn(|| job.wait());
@@ -304,7 +305,7 @@ fn a_worker_that_does_nothing_any_more_is_given_up() {
 fn supervisor() {
     let house = House::new(1);
     let (job, _nodes, _output) = house.run(house.spec());
-    println!("worker {}", job.worker());
+    println!("worker {}", job.workers()[0].1);
     std::thread::sleep(Duration::from_secs(60));
 }
 

@@ -45,6 +45,11 @@ pub const CHANNEL_SIZE: u64 = 0x4000;
 pub const LOG_AT: u64 = 0x10000;
 /// Bytes of that area.
 pub const LOG_SIZE: u64 = 0x1000;
+/// Offset of the node's whole personality, in the control system's encoding with version and checksum; zeroes if the
+/// partition is not part of a machine. [`Personality`] is the part that kernels need.
+pub const PERSONALITY_AT: u64 = 0x11000;
+/// Bytes of that encoding.
+pub const PERSONALITY_BYTES: usize = 256;
 
 /// In a channel: the ring of requests, the ring of replies, and the word of signals.
 pub const REQUESTS_IN_CHANNEL: u64 = 0;
@@ -203,7 +208,8 @@ const _: () = {
     assert!(size_of::<Header>() as u64 <= JOB_AT);
     assert!(JOB_AT + size_of::<JobBlock>() as u64 <= CRASH_AT);
     assert!(crash_at(CHANNELS) <= CHANNELS_AT);
-    assert!(channel_at(CHANNELS) <= LOG_AT && LOG_AT + LOG_SIZE <= LARGE_PAGE);
+    assert!(channel_at(CHANNELS) <= LOG_AT && LOG_AT + LOG_SIZE <= PERSONALITY_AT);
+    assert!(PERSONALITY_AT + PERSONALITY_BYTES as u64 <= LARGE_PAGE);
     assert!(crate::ring::bytes::<crate::Request>() <= REPLIES_IN_CHANNEL);
     assert!(REPLIES_IN_CHANNEL + crate::ring::bytes::<crate::Reply>() <= SIGNALS_IN_CHANNEL);
 };

@@ -102,7 +102,7 @@ pub fn fuzz_calls(bytes: &[u8]) {
     bank.write(AT, memory).expect("inside");
     input.0 = rest;
     let base = bank.pointer(LARGE_PAGE, 0).expect("inside") as u64 - LARGE_PAGE;
-    let outputs = [Output::new(null()), Output::new(null())];
+    let outputs = [Output::new(null(), None), Output::new(null(), None)];
     let mut world = World::new(
         Host::Sandbox(Box::new(sandbox(base))),
         outputs,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The worker of a job: one process, which is the user, and does what the job's nodes ask for.
+//! The worker of a job: one process for each pset, which is the user, and does what the pset's nodes ask for.
 
 pub(crate) mod calls;
 mod charge;
@@ -15,6 +15,7 @@ pub(crate) mod start;
 pub(crate) mod waits;
 pub(crate) mod window;
 
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -65,11 +66,18 @@ fn prepare(control: &UnixStream) -> Result<Option<Prepared>, JobError> {
         _ => return Ok(None),
     };
     let [stdin, stdout, stderr] = control::receive_fds(control).map_err(system)?;
+    let turns = if setup.shares_output {
+        control::receive_fds(control).map_err(system)?.map(|fd| Some(File::from(fd)))
+    } else {
+        [None, None]
+    };
     let fds = setup.nodes.iter().map(|_| control::receive_fds(control));
     let fds: Vec<[OwnedFd; 4]> = fds.collect::<Result<_, _>>().map_err(system)?;
     // while the daemon may still open them
     let own = identity::descriptors(&setup.identity, &setup.spec.files)?;
-    let (stdin, outputs) = (input(stdin), [Output::new(stdout), Output::new(stderr)]);
+    let stdin = input(stdin);
+    let [first, second] = turns;
+    let outputs = [Output::new(stdout, first), Output::new(stderr, second)];
     identity::take(&setup.identity, &setup.spec.files)?;
     filter::enter().map_err(|e| JobError::Identity(format!("the filter of system calls: {e}")))?;
     let mut nodes = Vec::new();

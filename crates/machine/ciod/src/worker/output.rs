@@ -39,6 +39,10 @@ enum Manner {
 pub(crate) struct Output {
     fd: OwnedFd,
     manner: Manner,
+    /// The file whose lock says which of several workers writes, if there are several.
+    turn: Option<File>,
+    /// It is this one's turn, in the middle of something.
+    has_turn: bool,
     queue: VecDeque<u8>,
     /// The reader is gone, or the disk is full: told to whoever writes next.
     error: Option<Errno>,
@@ -46,14 +50,16 @@ pub(crate) struct Output {
 
 impl Output {
     /// Of what the supervisor has handed over; called while it may still open it anew.
-    pub(crate) fn new(fd: OwnedFd) -> Self {
+    pub(crate) fn new(fd: OwnedFd, turn: Option<File>) -> Self {
         let (fd, manner) = match own(&fd, true) {
             Some(Own::File) => (fd, Manner::File),
             Some(Own::Anew(anew)) => (anew, Manner::Write),
             Some(Own::Socket) => (fd, Manner::Send),
             None => (fd, Manner::Ask),
         };
-        Self { fd, manner, queue: VecDeque::new(), error: None }
+        // a regular file takes each write as a whole
+        let turn = turn.filter(|_| manner != Manner::File);
+        Self { fd, manner, turn, has_turn: false, queue: VecDeque::new(), error: None }
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
@@ -119,7 +125,37 @@ impl Output {
         }
     }
 
-    fn push(&self, bytes: &[u8]) -> io::Result<usize> {
+    /// Writes what the reader takes at once. Until all is written, or up to the end of a line, no other worker writes.
+    fn push(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let was_inside = self.has_turn;
+        if !self.take_turn() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let pushed = self.push_now(bytes);
+        let is_whole = match &pushed {
+            Ok(n) => (*n == bytes.len() && self.queue.len() <= *n) || bytes[..*n].last() == Some(&b'\n'),
+            Err(e) => !was_inside || e.kind() != io::ErrorKind::WouldBlock,
+        };
+        if is_whole {
+            self.end_turn();
+        }
+        pushed
+    }
+
+    fn take_turn(&mut self) -> bool {
+        self.has_turn = self.has_turn || self.turn.as_ref().is_none_or(|turn| turn.try_lock().is_ok());
+        self.has_turn
+    }
+
+    fn end_turn(&mut self) {
+        self.has_turn = false;
+        if let Some(turn) = &self.turn {
+            // it ends with this process in any case
+            let _ = turn.unlock();
+        }
+    }
+
+    fn push_now(&self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             let n = match self.manner {
                 Manner::File | Manner::Write => nix::unistd::write(&self.fd, bytes),
@@ -204,7 +240,7 @@ mod tests {
     #[test]
     fn a_slow_reader_gets_all_of_it_in_order() {
         let (mut reader, writer) = std::io::pipe().expect("pipe");
-        let mut output = Output::new(writer.into());
+        let mut output = Output::new(writer.into(), None);
         let all: Vec<u8> = (0..4_000_000u32).map(|n| n as u8).collect();
         let (mut at, mut got) = (0, Vec::new());
         while got.len() < all.len() {
@@ -221,10 +257,45 @@ mod tests {
     }
 
     #[test]
+    fn lines_of_several_workers_stay_whole_whatever_their_length() {
+        let turn = tempfile::NamedTempFile::new().expect("a file");
+        let (mut reader, writer) = std::io::pipe().expect("pipe");
+        let mut outputs = [0, 1].map(|_| {
+            let (fd, turn) = (writer.try_clone().expect("dup"), turn.reopen().expect("opened"));
+            Output::new(fd.into(), Some(turn))
+        });
+        drop(writer);
+        // longer than what a pipe takes at once, or holds
+        let line = |n: usize, round: usize| {
+            let length = [100_000, 10, 5000][(n + round) % 3];
+            [vec![b'a' + n as u8; length], vec![b'\n']].concat()
+        };
+        let mut got = Vec::new();
+        for round in 0..20 {
+            for (n, output) in outputs.iter_mut().enumerate() {
+                output.put(&line(n, round)).expect("there is a reader");
+            }
+        }
+        while outputs.iter().any(Output::waits) {
+            outputs.iter_mut().for_each(Output::flush);
+            let mut some = vec![0; 3000];
+            let n = reader.read(&mut some).expect("read");
+            got.extend_from_slice(&some[..n]);
+        }
+        drop(outputs);
+        reader.read_to_end(&mut got).expect("read");
+        for n in 0..2 {
+            let own = got.split_inclusive(|&b| b == b'\n').filter(|line| line[0] == b'a' + n as u8);
+            let expected = (0..20).map(|round| line(n, round));
+            assert!(own.map(<[u8]>::to_vec).eq(expected), "the lines of worker {n}, in its order");
+        }
+    }
+
+    #[test]
     fn the_writer_s_own_descriptor_stays_as_it_was() {
         let (_reader, writer) = std::io::pipe().expect("pipe");
         let kept = writer.try_clone().expect("dup");
-        let _output = Output::new(writer.into());
+        let _output = Output::new(writer.into(), None);
         let flags = nix::fcntl::fcntl(&kept, nix::fcntl::FcntlArg::F_GETFL).expect("flags");
         assert_eq!(flags & libc::O_NONBLOCK, 0, "others would meet EAGAIN");
     }

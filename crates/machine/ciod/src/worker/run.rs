@@ -56,10 +56,11 @@ struct Placed {
 struct Worker {
     control: UnixStream,
     setup: Setup,
-    size: u32,
     epoll: Epoll,
     nodes: Vec<Node>,
     processes: Vec<Option<Placed>>,
+    /// Processes whose programs are loaded and wait for those of the job's other workers.
+    loaded: Option<Vec<Placed>>,
     world: World,
     stdin: Descriptor,
     queue: Queue,
@@ -101,16 +102,15 @@ impl Worker {
         for (n, node) in nodes.iter().enumerate() {
             listen(node.bell.as_fd(), token::NODE | n as u64)?;
         }
-        let size = setup.spec.size(nodes.len() as u32)?;
         let smallest = setup.nodes.iter().map(|n| n.window).min().unwrap_or(0);
-        let job = start::job(&setup, smallest / u64::from(setup.spec.mode.processes()), size)?;
+        let job = start::job(&setup, smallest / u64::from(setup.spec.mode.processes()))?;
         let now = Instant::now();
         Ok(Self {
             control,
-            size,
             epoll,
             nodes,
             processes: Vec::new(),
+            loaded: None,
             world: World::new(
                 Host::Real,
                 outputs,
@@ -197,6 +197,10 @@ impl Worker {
     fn serve(&mut self, n: usize, c: usize, most: usize) -> io::Result<bool> {
         let mut some = false;
         for _ in 0..most {
+            // what is there now is what is taken below: the node may ask for more at any time
+            if !self.nodes[n].asks(c) {
+                break;
+            }
             if c == 0 && self.nodes[n].wants_job() {
                 // right only after the end of all processes, which the other channel may have told before
                 for other in 1..CHANNELS {

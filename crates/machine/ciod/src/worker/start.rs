@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
+use std::mem::offset_of;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use colony_fship::layout::{self, JobBlock};
 use super::image::{self, Start};
 use super::node::Node;
 use super::process::{Description, Descriptor, Kind, Process};
-use crate::control::Setup;
+use crate::control::{NodeSetup, Setup};
 use crate::elf::{self, Program};
 use crate::{JobError, JobSpec, ProgramError};
 
@@ -66,14 +67,14 @@ pub(super) struct Job {
 }
 
 /// Goes to the job's directory and opens its programs.
-pub(super) fn job(setup: &Setup, memory: u64, size: u32) -> Result<Job, JobError> {
+pub(super) fn job(setup: &Setup, memory: u64) -> Result<Job, JobError> {
     let spec = &setup.spec;
     let stopped = |e: &io::Error| JobError::Directory { path: spec.directory.clone(), why: e.to_string() };
     std::env::set_current_dir(&spec.directory).map_err(|e| stopped(&e))?;
     let flags = libc::O_PATH | libc::O_DIRECTORY;
     let directory = File::options().read(true).custom_flags(flags).open(".").map_err(|e| stopped(&e))?;
     let mut programs = BTreeMap::new();
-    for rank in 0..size {
+    for rank in setup.nodes.iter().flat_map(|node| node.ranks.clone()) {
         let (path, _) = program_of(spec, rank);
         if !programs.contains_key(path) {
             let opened =
@@ -117,7 +118,7 @@ impl Job {
     }
 
     /// The start of a rank: arguments, environment, identity.
-    fn start(&self, setup: &Setup, rank: u32, size: u32, dims: [u32; 3]) -> Result<Start, JobError> {
+    fn start(&self, setup: &Setup, rank: u32) -> Result<Start, JobError> {
         let spec = &setup.spec;
         let (path, arguments) = program_of(spec, rank);
         let path = path.to_string_lossy();
@@ -125,11 +126,11 @@ impl Job {
         for a in arguments {
             all.push(text(a)?);
         }
-        let [x, y, z] = dims;
+        let [x, y, z] = setup.torus;
         let mut environment = spec.environment.clone();
         let mut own = |name: &str, value: String| environment.insert(name.to_owned(), value);
         own("COLONY_RANK", rank.to_string());
-        own("COLONY_SIZE", size.to_string());
+        own("COLONY_SIZE", setup.size.to_string());
         own("COLONY_TORUS_DIMS", format!("{x},{y},{z}"));
         if let Some(bytes) = spec.torus_bytes {
             own("COLONY_TORUS", format!("{:#x}:{bytes:#x}", layout::TORUS_VA));
@@ -142,33 +143,26 @@ impl Job {
         Ok(Start { arguments: all, environment, path: text(&path)?, uid, gid, random })
     }
 
-    /// Writes job block and images of node `n` of the job; its processes, by channel.
-    pub(super) fn place(
-        &self,
-        setup: &Setup,
-        n: usize,
-        node: &Node,
-        size: u32,
-    ) -> Result<Vec<Process>, JobError> {
-        let spec = &setup.spec;
-        let banks = spec.mode.processes();
-        let nodes = setup.nodes.len() as u32;
-        let first = n as u32 * banks;
+    /// Writes job block and images of node `n` of the worker; its processes, by channel.
+    pub(super) fn place(&self, setup: &Setup, n: usize, node: &Node) -> Result<Vec<Process>, JobError> {
+        let banks = setup.spec.mode.processes();
+        let NodeSetup { ranks, personality, .. } = &setup.nodes[n];
+        let first = ranks.start;
         let mut block = JobBlock {
             version: colony_fship::VERSION,
-            processes_len: size.saturating_sub(first).min(banks),
+            processes_len: ranks.end.saturating_sub(first).min(banks),
             realtime_ns: 0,
             random: std::array::from_fn(|i| self.mixed(first, 8 + i as u64)),
-            personality: setup.nodes[n].personality,
+            personality: *personality,
             processes: Default::default(),
         };
         let mut all = Vec::new();
         for c in 0..block.processes_len {
             let rank = first + c;
             let bank = node.window.bank(c as usize, banks as usize);
-            let (path, _) = program_of(spec, rank);
+            let (path, _) = program_of(&setup.spec, rank);
             let Some(opened) = self.programs.get(path) else { continue };
-            let start = self.start(setup, rank, size, spec.process_torus(nodes, size))?;
+            let start = self.start(setup, rank)?;
             let to = &mut block.processes[c as usize];
             identify(to, setup, rank);
             image::place(&opened.file, &opened.program, &start, &bank, to)
@@ -177,10 +171,15 @@ impl Job {
             process.executable = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
             all.push(process);
         }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        block.realtime_ns = now.as_nanos().try_into().unwrap_or(u64::MAX);
         node.window.put(layout::JOB_AT, &block);
         Ok(all)
+    }
+
+    /// Writes the wall clock into the job block of a node that begins now.
+    pub(super) fn set_clock(node: &Node) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now: u64 = now.as_nanos().try_into().unwrap_or(u64::MAX);
+        node.window.put(layout::JOB_AT + offset_of!(JobBlock, realtime_ns) as u64, &now);
     }
 
     /// A process's standard streams: input for rank 0 only.

@@ -14,6 +14,7 @@ use crate::control::Report;
 use crate::outcome::{Counters, End, ProcessOutcome};
 use crate::worker::node::{Stage, describe};
 use crate::worker::output::label;
+use crate::worker::start::Job;
 use crate::{JobError, Rule, control};
 
 impl Worker {
@@ -87,32 +88,41 @@ impl Worker {
             _ => return Ok(()),
         }
         if self.error.is_none() && self.nodes.iter().all(|n| n.stage == Stage::Ready) {
-            match self.start() {
-                Ok(()) => control::send(&self.control, &Report::Started)?,
+            match self.load() {
+                Ok(loaded) => {
+                    (self.loaded, self.deadline) = (Some(loaded), None);
+                    control::send(&self.control, &Report::Ready)?;
+                }
                 Err(error) => self.error = Some(error),
             }
         }
         Ok(())
     }
 
-    /// All nodes are ready: loads all programs, then lets all go.
-    pub(super) fn start(&mut self) -> Result<(), JobError> {
-        let mut placed = Vec::new();
-        let mut counts = Vec::new();
-        for n in 0..self.nodes.len() {
-            self.nodes[n].forget_signals();
-            let all = self.job.place(&self.setup, n, &self.nodes[n], self.size)?;
-            counts.push(all.len());
-            for (channel, mut process) in all.into_iter().enumerate() {
+    /// All nodes are ready: loads all programs.
+    fn load(&self) -> Result<Vec<Placed>, JobError> {
+        let mut loaded = Vec::new();
+        for (n, node) in self.nodes.iter().enumerate() {
+            node.forget_signals();
+            for (channel, mut process) in self.job.place(&self.setup, n, node)?.into_iter().enumerate() {
                 let outputs = [self.world.outputs[0].fd(), self.world.outputs[1].fd()];
                 self.job.streams(&mut process, &self.stdin, outputs)?;
-                placed.push(Placed { process, node: n, channel, deadline: None });
+                loaded.push(Placed { process, node: n, channel, deadline: None });
             }
         }
+        Ok(loaded)
+    }
+
+    /// The nodes of the job's other workers are ready, too: lets all programs go.
+    pub(super) fn start(&mut self) -> io::Result<()> {
+        let Some(loaded) = self.loaded.take().filter(|_| self.error.is_none()) else { return Ok(()) };
         // from here on the job runs: what goes wrong with one node is told with its processes
         self.started = true;
-        self.deadline = self.setup.spec.timeout()?.and_then(|t| Instant::now().checked_add(t));
-        for p in placed {
+        let timeout = self.setup.spec.timeout().ok().flatten();
+        self.deadline = timeout.and_then(|t| Instant::now().checked_add(t));
+        let mut counts = vec![0; self.nodes.len()];
+        loaded.iter().for_each(|p| counts[p.node] += 1);
+        for p in loaded {
             let number = Some(self.processes.len());
             let alone = counts[p.node] == 1;
             for (c, channel) in self.nodes[p.node].channels.iter_mut().enumerate() {
@@ -127,11 +137,14 @@ impl Worker {
             (0..CHANNELS).for_each(|c| self.nodes[n].wake(c, self.now));
             if self.nodes[n].channels.iter().all(|c| c.process.is_none()) {
                 self.nodes[n].stage = Stage::Idle;
-            } else if let Err(why) = self.nodes[n].begin() {
-                self.lost(n, why).map_err(|e| JobError::System(e.to_string()))?;
+                continue;
+            }
+            Job::set_clock(&self.nodes[n]);
+            if let Err(why) = self.nodes[n].begin() {
+                self.lost(n, why)?;
             }
         }
-        Ok(())
+        control::send(&self.control, &Report::Started)
     }
 
     /// A process has ended.

@@ -118,6 +118,7 @@ impl Worker {
     /// Takes an order of the supervisor; the job ends at once if the supervisor has ended.
     pub(super) fn order(&mut self) -> io::Result<()> {
         match control::receive(&self.control)? {
+            Some(Order::Start) => self.start(),
             Some(Order::Signal { signal: signal @ 1..=64, ranks }) => {
                 for p in 0..self.processes.len() {
                     let rank = self.processes[p].as_ref().map(|p| p.process.rank);
@@ -126,7 +127,8 @@ impl Worker {
                     }
                 }
                 if !self.started && signal == libc::SIGKILL as u32 {
-                    self.error = Some(JobError::System("the job was killed before it started".into()));
+                    let why = || JobError::System("the job was killed before it started".into());
+                    self.error.get_or_insert_with(why);
                 }
                 Ok(())
             }
