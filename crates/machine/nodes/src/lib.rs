@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Partitions of compute nodes: virtual machines that run the compute node kernel, with the I/O daemon that loads
-//! their programs and does their calls.
+//! their programs and does their calls. The nodes of a pset share an I/O node: a process of the daemon that serves only them.
 //!
 //! ```no_run
 //! use colony_ciod::{Config, JobSpec, Streams};
@@ -27,6 +27,7 @@ mod life;
 mod machine;
 mod node;
 mod partition;
+mod places;
 pub mod programs;
 pub mod report;
 mod running;
@@ -41,6 +42,7 @@ pub use error::CnkError;
 pub use machine::{Link, Machine};
 pub use node::Node;
 pub use partition::Partition;
+pub use places::Places;
 pub use running::Running;
 
 /// The compute node kernel: an ELF file with a PVH entry.

@@ -17,9 +17,9 @@ use crate::boot::Booter;
 use crate::capture::Capturing;
 use crate::node::{self, Node};
 use crate::torus::TorusWatch;
-use crate::{Accel, Captured, CnkError, Link, Machine, Running, programs};
+use crate::{Accel, Captured, CnkError, Link, Machine, Places, Running, programs};
 
-/// Nodes that share an I/O daemon, and memory for messages.
+/// Nodes that run jobs together, with the I/O daemon that serves them, and memory for messages.
 ///
 /// Their emulators end with it, and with the process that owns it, however that ends.
 #[derive(Debug)]
@@ -27,8 +27,8 @@ pub struct Partition {
     machine: Machine,
     ciod: Ciod,
     kernel: File,
-    /// Its number of nodes, also of those that have not been started.
-    size: u32,
+    /// Places of its nodes, also of those that have not been started.
+    places: Places,
     nodes: Vec<Node>,
     torus: Option<(File, u64)>,
     /// After the nodes: it ends with the last of them.
@@ -38,12 +38,12 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// Boots `nodes` nodes.
+    /// Boots the nodes at these places, or a number of them.
     ///
     /// # Errors
     /// A machine that cannot be, an emulator that does not start, a worker's program that is not there.
-    pub fn boot(machine: Machine, nodes: u32, config: Config) -> Result<Self, CnkError> {
-        Self::boot_telling(machine, nodes, config, |_| ())
+    pub fn boot(machine: Machine, places: impl Into<Places>, config: Config) -> Result<Self, CnkError> {
+        Self::boot_telling(machine, places, config, |_| ())
     }
 
     /// As [`Partition::boot`]; tells through `notice` that it waits for other virtual machines of this user to end.
@@ -52,31 +52,31 @@ impl Partition {
     /// As [`Partition::boot`].
     pub fn boot_telling(
         machine: Machine,
-        nodes: u32,
+        places: impl Into<Places>,
         config: Config,
         notice: impl Fn(&str),
     ) -> Result<Self, CnkError> {
-        let mut partition = Self::without_nodes(machine, nodes, config, notice)?;
+        let mut partition = Self::without_nodes(machine, places, config, notice)?;
         while partition.start_next()? {}
         Ok(partition)
     }
 
-    /// A partition for `nodes` nodes, of which none has been started: [`start_next`](Self::start_next) does that. For
+    /// A partition for the nodes at these places, of which none has been started: [`start_next`](Self::start_next) does that. For
     /// callers that boot a bounded number of nodes at once.
     ///
     /// # Errors
     /// As [`Partition::boot`].
     pub fn without_nodes(
         machine: Machine,
-        nodes: u32,
+        places: impl Into<Places>,
         config: Config,
         notice: impl Fn(&str),
     ) -> Result<Self, CnkError> {
         machine.check()?;
-        if nodes == 0 {
-            return Err(CnkError::Machine("a partition has one node at least".into()));
-        }
-        check_descriptors(&machine, nodes)?;
+        let places = places.into();
+        places.check()?;
+        let nodes = places.nodes();
+        check_descriptors(&machine, &places)?;
         let slots = match machine.accel {
             // counted time does not care who else computes
             Accel::Counted { .. } => Slots::take_telling(1, notice)?,
@@ -91,7 +91,7 @@ impl Partition {
             machine,
             ciod,
             kernel,
-            size: nodes,
+            places,
             nodes: Vec::new(),
             torus,
             booter,
@@ -106,7 +106,7 @@ impl Partition {
     /// An emulator that does not start.
     pub fn start_next(&mut self) -> Result<bool, CnkError> {
         let number = self.nodes.len() as u32;
-        if number == self.size {
+        if number == self.places.nodes() {
             return Ok(false);
         }
         let node = self.start(number)?;
@@ -137,14 +137,15 @@ impl Partition {
         Node::boot(&self.booter, &self.machine, &self.kernel, &self.ciod, link, torus)
     }
 
-    /// Starts a job on all nodes that it needs; those that were lost are started anew first.
+    /// Starts a job on the nodes of all psets that it needs; those that were lost are started anew first.
     ///
     /// # Errors
     /// A mode that the machine has no CPUs for, a job that is under way, nodes that died, what the I/O daemon refuses.
     pub fn launch(&mut self, mut spec: JobSpec, streams: Streams) -> Result<Running, CnkError> {
         self.machine.fits(spec.mode)?;
         self.restore()?;
-        let nodes = self.nodes.len() as u32;
+        let places = self.places.for_job(&mut spec, self.machine.memory);
+        let nodes = places.len() as u32;
         let (size, held) = (spec.size(nodes)?, spec.mode.processes());
         let mut torus = None;
         if let Some((file, bytes)) = &self.torus {
@@ -152,11 +153,14 @@ impl Partition {
             let window = format_torus(file, *bytes, spec.process_torus(nodes, size))?;
             torus = (!spec.go_on).then(|| TorusWatch::new(window));
         }
-        let numbers: Vec<u32> = (0..nodes).collect();
+        let job = self.ciod.launch_at(spec, &places, streams)?;
         let ranks = |n: u32| (n * held..size.min((n + 1) * held)).collect();
-        let watched = (0..).zip(&self.nodes).map(|(n, node)| (node.life().clone(), ranks(n))).collect();
-        let job = self.ciod.launch(spec, &numbers, streams)?;
-        self.nodes.iter_mut().for_each(Node::given_a_job);
+        let mut watched = Vec::new();
+        for number in job.nodes() {
+            let Some(node) = self.nodes.get_mut(number as usize) else { continue };
+            node.given_a_job();
+            watched.push((node.life().clone(), ranks(number)));
+        }
         Ok(Running::new(job, watched, torus))
     }
 
@@ -198,6 +202,11 @@ impl Partition {
         &self.nodes
     }
 
+    /// The places of its nodes.
+    pub fn places(&self) -> &Places {
+        &self.places
+    }
+
     /// The machine of its nodes.
     pub fn machine(&self) -> &Machine {
         &self.machine
@@ -224,15 +233,18 @@ impl Partition {
 }
 
 /// Raises the limit of descriptors as far as it goes, and refuses more nodes than it allows.
-fn check_descriptors(machine: &Machine, nodes: u32) -> Result<(), CnkError> {
-    // window, three bells, socket, console; a proxy's socket; what a start takes for a moment
+fn check_descriptors(machine: &Machine, places: &Places) -> Result<(), CnkError> {
+    // window, three bells, socket, console; a proxy's socket; a worker's; what a start takes for a moment
     const OF_A_NODE: u64 = 6;
     const OF_A_PROXY: u64 = 1;
+    const OF_A_WORKER: u64 = 1;
     const SPARE: u64 = 32;
+    let nodes = places.nodes();
     let limit = descriptor::raise_limit();
     let each = OF_A_NODE + if matches!(machine.link, Link::Network(_)) { OF_A_PROXY } else { 0 };
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, |all| all.count() as u64);
-    let needed = u64::from(nodes) * each + open + SPARE;
+    let workers = u64::from(places.io_nodes()) * OF_A_WORKER;
+    let needed = u64::from(nodes) * each + workers + open + SPARE;
     if needed > limit { Err(CnkError::Descriptors { nodes, needed, limit }) } else { Ok(()) }
 }
 

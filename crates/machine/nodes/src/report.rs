@@ -16,6 +16,8 @@ pub struct Report {
     pub schema: &'static str,
     /// Nodes.
     pub nodes: u32,
+    /// I/O nodes.
+    pub io_nodes: u32,
     /// The machine of the nodes.
     pub machine: Machine,
     /// The job as it was asked for.

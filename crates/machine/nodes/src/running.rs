@@ -19,7 +19,7 @@ use crate::torus::TorusWatch;
 /// Period of the checks of nodes.
 const CHECK_PERIOD: Duration = Duration::from_millis(100);
 
-/// A job under way. Dropping it kills its worker, and its nodes are lost unless it had ended.
+/// A job under way. Dropping it kills its workers, and its nodes are lost unless it had ended.
 #[derive(Debug)]
 pub struct Running {
     job: Job,
@@ -38,6 +38,11 @@ impl Running {
     /// Number of its processes.
     pub fn size(&self) -> u32 {
         self.job.size()
+    }
+
+    /// Its I/O nodes: the number of each pset in which a process runs, and the process id of the worker that serves it.
+    pub fn io_nodes(&self) -> Vec<(u32, u32)> {
+        self.job.workers()
     }
 
     /// Sends Linux signal `signal` to every process; also while another thread waits.
@@ -68,6 +73,7 @@ impl Running {
             return self.watched(kill, || self.job.wait());
         }
         let mut outcome = self.job.wait();
+        // the workers were killed because of it
         if let (Some(JobError::WorkerDied(_)), Some(death)) = (&outcome.error, self.lock().first()) {
             outcome.error = Some(JobError::NodeNotReady(death.node));
         }

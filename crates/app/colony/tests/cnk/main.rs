@@ -7,6 +7,7 @@ mod conformance;
 mod doorbells;
 mod extremes;
 mod fleet;
+mod io_nodes;
 mod jobs;
 mod layouts;
 mod messages;

@@ -9,7 +9,7 @@ use anyhow::Context;
 use clap::ValueEnum;
 use colony_nodes::ciod::{Bind, Config, Files, JobError, JobOutcome, JobSpec, Mode, Network, Streams};
 use colony_nodes::report::{Report, SCHEMA};
-use colony_nodes::{Accel, Link, Machine, Partition, Running, programs};
+use colony_nodes::{Accel, Link, Machine, Partition, Places, Running, programs};
 
 use super::program::{environment, find};
 use crate::exit::WrongUse;
@@ -31,6 +31,9 @@ pub(super) struct Args {
     /// Number of nodes
     #[arg(long, short, default_value_t = 1, value_name = "N")]
     nodes: u32,
+    /// Nodes that share an I/O node: as many consecutive nodes as this [default: one I/O node serves all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pset: Option<u32>,
     /// Number of processes [default: as many as the nodes hold]
     #[arg(long, value_name = "N")]
     processes: Option<u32>,
@@ -134,7 +137,8 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         config = config.polled();
     }
     let start = Instant::now();
-    let mut partition = Partition::boot_telling(machine, args.nodes, config, |text| note!("{text}"))?;
+    let places = Places::row(args.nodes, args.pset);
+    let mut partition = Partition::boot_telling(machine, places, config, |text| note!("{text}"))?;
     let job = partition.launch(spec.clone(), Streams::inherit()?)?;
     let outcome_and_times = watch(&job, start)?;
     if args.debug {
@@ -146,6 +150,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let report = Report {
         schema: SCHEMA,
         nodes: args.nodes,
+        io_nodes: partition.places().io_nodes(),
         machine: partition.machine().clone(),
         job: spec,
         outcome,

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Places of a partition's nodes: which I/O node serves each, and its personality.
+
+use colony_ciod::{JobSpec, Place, host_name};
+use colony_fship::layout;
+use colony_model::{Partition, Role};
+
+use crate::CnkError;
+
+/// Places of the nodes of a partition.
+///
+/// A number of nodes makes a row of nodes that one I/O node serves: `8.into()`.
+#[derive(Clone, Debug)]
+pub struct Places(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    /// Nodes that are not part of a machine.
+    Row { nodes: u32, pset: Option<u32> },
+    /// A partition of a machine.
+    Block(Box<Partition>),
+}
+
+impl Places {
+    /// A row of nodes, of which each `pset` consecutive ones have an I/O node of their own; `None`: all have one.
+    #[must_use]
+    pub fn row(nodes: u32, pset: Option<u32>) -> Self {
+        Self(Kind::Row { nodes, pset })
+    }
+
+    /// The number of compute nodes.
+    #[must_use]
+    pub fn nodes(&self) -> u32 {
+        match &self.0 {
+            Kind::Row { nodes, .. } => *nodes,
+            Kind::Block(partition) => partition.nodes(),
+        }
+    }
+
+    /// The number of I/O nodes.
+    #[must_use]
+    pub fn io_nodes(&self) -> u32 {
+        match &self.0 {
+            Kind::Row { nodes, pset } => nodes.div_ceil(pset.unwrap_or(*nodes).max(1)),
+            Kind::Block(partition) => partition.psets().count(),
+        }
+    }
+
+    /// Refuses what no partition can be.
+    pub(crate) fn check(&self) -> Result<(), CnkError> {
+        let refuse = |text: &str| Err(CnkError::Machine(text.into()));
+        match self.0 {
+            Kind::Row { nodes: 0, .. } => refuse("a partition has one node at least"),
+            Kind::Row { pset: Some(0), .. } => refuse("a pset has one node at least"),
+            _ => Ok(()),
+        }
+    }
+
+    /// The places of all nodes for a job, which gets the extent of their torus. A node has `memory` bytes.
+    pub(crate) fn for_job(&self, spec: &mut JobSpec, memory: u64) -> Vec<Place> {
+        match &self.0 {
+            Kind::Row { nodes, pset } => {
+                spec.pset = pset.or(spec.pset);
+                let numbers: Vec<u32> = (0..*nodes).collect();
+                Place::row(spec, &numbers)
+            }
+            Kind::Block(partition) => {
+                spec.torus = Some(partition.block().shape().sides());
+                spec.pset = Some(partition.psets().size().nodes());
+                (0..partition.nodes()).map(|node| place(partition, node, memory)).collect()
+            }
+        }
+    }
+}
+
+/// The place of a node in a partition of a machine.
+fn place(partition: &Partition, node: u32, memory: u64) -> Place {
+    let whole = partition.compute_personality(node, memory);
+    let (coords, in_pset) = match whole.role {
+        Role::Compute { coords, in_pset, .. } => (coords, in_pset),
+        Role::Io(_) => ([0; 3], 0),
+    };
+    let personality = layout::Personality {
+        node,
+        nodes: partition.nodes(),
+        dims: whole.torus.sides(),
+        coords,
+        pset: whole.pset,
+        in_pset,
+        host: host_name(&whole.location.to_string()),
+    };
+    Place { node, personality, record: Some(Box::new(whole.encode())) }
+}
+
+impl From<u32> for Places {
+    fn from(nodes: u32) -> Self {
+        Self::row(nodes, None)
+    }
+}
+
+impl From<Partition> for Places {
+    fn from(partition: Partition) -> Self {
+        Self(Kind::Block(Box::new(partition)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use colony_model::{Block, Machine, Personality, PsetSize, Shape};
+
+    use super::*;
+
+    fn block(shape: [u32; 3], pset: u32) -> Partition {
+        let machine = Machine::new(Shape::MIDPLANE).expect("a machine");
+        let block = Block::new(machine, [4, 4, 2], Shape::new(shape).expect("a shape")).expect("a block");
+        Partition::new(machine, "test", block, PsetSize::new(pset).expect("a size")).expect("a partition")
+    }
+
+    #[test]
+    fn nodes_of_a_machine_are_where_the_model_says() {
+        let model = block([4, 4, 2], 8);
+        let places = Places::from(model.clone());
+        assert_eq!((places.nodes(), places.io_nodes()), (32, 4));
+        let mut spec = JobSpec::new("/bin/a");
+        let all = places.for_job(&mut spec, 16 << 20);
+        assert_eq!((spec.torus, spec.pset), (Some([4, 4, 2]), Some(8)));
+        for (node, place) in (0..).zip(&all) {
+            let personality = &place.personality;
+            assert_eq!((personality.pset, personality.in_pset), model.psets().place(node));
+            assert_eq!(personality.coords, model.block().shape().coords(node));
+            let host = String::from_utf8_lossy(&personality.host).trim_end_matches('\0').to_owned();
+            assert_eq!(host, model.location(node).to_string());
+            let record = place.record.as_deref().expect("the nodes are part of a machine");
+            assert_eq!(Personality::decode(record), Ok(model.compute_personality(node, 16 << 20)));
+        }
+        // psets are compact, so the nodes of one are not all consecutive
+        assert_eq!(all.iter().map(|p| p.personality.pset).take(5).collect::<Vec<_>>(), [0, 0, 1, 1, 0]);
+    }
+
+    #[test]
+    fn nodes_in_a_row_have_consecutive_psets_the_last_of_which_may_be_smaller() {
+        let places = Places::row(10, Some(4));
+        assert_eq!((places.nodes(), places.io_nodes()), (10, 3));
+        let all = places.for_job(&mut JobSpec::new("/bin/a"), 16 << 20);
+        let psets: Vec<u32> = all.iter().map(|p| p.personality.pset).collect();
+        assert_eq!(psets, [0, 0, 0, 0, 1, 1, 1, 1, 2, 2]);
+        assert_eq!(Places::from(5).io_nodes(), 1);
+        assert_eq!(Places::row(4, Some(100)).io_nodes(), 1);
+        assert!(Places::row(4, Some(0)).check().is_err() && Places::from(0).check().is_err());
+    }
+}
