@@ -196,6 +196,11 @@ impl Control {
         Ok(self.model(&self.row(partition)?)?.location(node).to_string())
     }
 
+    /// The location of the I/O node of a pset.
+    pub(super) fn io_location(&self, partition: &str, pset: u32) -> Result<String, ControlError> {
+        Ok(self.model(&self.row(partition)?)?.io_location(pset).to_string())
+    }
+
     /// A partition says that its state has changed.
     pub(super) fn partition_changed(&self, name: &str, change: &Change) -> Result<(), ControlError> {
         {
@@ -253,7 +258,8 @@ impl Control {
         let socket = self.socket(name);
         let folder = socket.with_file_name("");
         std::fs::create_dir_all(&folder).map_err(ControlError::io(folder.display().to_string()))?;
-        let setup = Setup { name: name.clone(), socket, shape: row.shape, node: row.node };
+        let (machine, origin) = (self.model_machine()?.shape(), row.origin);
+        let setup = Setup { name: name.clone(), socket, machine, origin, shape: row.shape, node: row.node };
         let file = folder.join("setup.json");
         let text = serde_json::to_vec(&setup).map_err(wrong)?;
         colony_node::file::replace(&file, &text).map_err(ControlError::io(file.display().to_string()))?;

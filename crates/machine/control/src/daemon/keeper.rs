@@ -149,8 +149,7 @@ impl Keeper {
         let id = job.id;
         self.control.job_changed(id);
         let [stdout, stderr] = self.control.outputs(id)?;
-        let row = self.control.store().partition(&self.name)?;
-        let spec = Box::new(spec(&job, row.map(|row| (row.shape.sides(), row.node.pset))));
+        let spec = Box::new(spec(&job));
         match self.ask(asks, &Ask::Launch { job: id, spec, stdout, stderr })? {
             Answer::Refused(why) => self.control.end_job(id, 1, Some(&why)),
             _ => {
@@ -181,8 +180,11 @@ impl Keeper {
             News::State { state, error, boot_s } => {
                 self.control.partition_changed(&self.name, &Change { state, error, boot_s })?;
             }
-            News::Ras { severity, node, code, message, job } => {
-                let location = self.control.location(&self.name, node)?;
+            News::Ras { severity, node, pset, code, message, job } => {
+                let location = match pset {
+                    Some(pset) => self.control.io_location(&self.name, pset)?,
+                    None => self.control.location(&self.name, node)?,
+                };
                 self.control.store_event(NewEvent { time, severity, location, code, message, job })?;
             }
             News::JobEnded { job, code, error } => {
@@ -194,8 +196,8 @@ impl Keeper {
     }
 }
 
-/// The description of a job for the I/O daemon, on nodes of this extent in psets of this size.
-fn spec(job: &Job, nodes: Option<([u32; 3], u32)>) -> JobSpec {
+/// The description of a job for the I/O daemon. The owner of the partition adds the places of its nodes.
+fn spec(job: &Job) -> JobSpec {
     let JobRequest { executable, name, arguments, programs, environment, directory, .. } =
         job.request.clone();
     let mut spec = JobSpec::new(executable);
@@ -208,6 +210,5 @@ fn spec(job: &Job, nodes: Option<([u32; 3], u32)>) -> JobSpec {
     (spec.mode, spec.processes, spec.labels) = (job.request.mode, job.request.processes, job.request.labels);
     (spec.go_on, spec.timeout_s, spec.user) =
         (job.request.go_on, job.request.timeout_s, job.request.user.clone());
-    (spec.torus, spec.pset) = nodes.unzip();
     spec
 }

@@ -17,8 +17,16 @@ const KEPT: usize = 10_000;
 pub(crate) enum News {
     /// The state of the partition has changed.
     State { state: PartitionState, error: Option<String>, boot_s: Option<f64> },
-    /// An event of a node, or of the whole partition.
-    Ras { severity: Severity, node: Option<u32>, code: String, message: String, job: Option<u64> },
+    /// An event of a node, of the I/O node of a pset, or of the whole partition.
+    Ras {
+        severity: Severity,
+        node: Option<u32>,
+        #[serde(default)]
+        pset: Option<u32>,
+        code: String,
+        message: String,
+        job: Option<u64>,
+    },
     /// A job has ended.
     JobEnded { job: u64, code: i32, error: Option<String> },
 }

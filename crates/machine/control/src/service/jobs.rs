@@ -6,7 +6,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use colony_ciod::{JobOutcome, JobSpec, Streams};
+use colony_ciod::{JobError, JobOutcome, JobSpec, Streams};
 use colony_nodes::{CnkError, Death, Running};
 
 use super::events::News;
@@ -86,6 +86,11 @@ fn run(nodes: &Nodes, launch: Launch) {
             for death in &deaths {
                 let what = (Severity::Fatal, "node-died");
                 nodes.ras(what, Some(death.node), Some(job), death.to_string());
+            }
+            if let Some(error @ JobError::IoNodeFailed { pset, .. }) = &outcome.error {
+                let (severity, code) = (Severity::Fatal, "io-node-failed".to_owned());
+                let (pset, message, job) = (Some(*pset), error.to_string(), Some(job));
+                nodes.tell(News::Ras { severity, node: None, pset, code, message, job });
             }
             (outcome.code(), description(&outcome, &deaths))
         }

@@ -81,7 +81,7 @@ impl Nodes {
         job: Option<u64>,
         message: String,
     ) {
-        self.tell(News::Ras { severity, node, code: code.to_owned(), message, job });
+        self.tell(News::Ras { severity, node, pset: None, code: code.to_owned(), message, job });
     }
 
     /// Sets the state of the whole partition.

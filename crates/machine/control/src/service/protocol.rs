@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use colony_ciod::JobSpec;
-use colony_model::Shape;
+use colony_model::{Block, Machine, ModelError, Partition, PsetSize, Shape};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -22,8 +22,24 @@ pub(crate) struct Setup {
     pub(crate) name: String,
     /// The socket at which the daemon finds the service.
     pub(crate) socket: PathBuf,
+    /// Extent of the machine.
+    pub(crate) machine: Shape,
+    /// First of its nodes in the machine.
+    pub(crate) origin: [u32; 3],
     pub(crate) shape: Shape,
     pub(crate) node: NodeRequest,
+}
+
+impl Setup {
+    /// The partition in its machine.
+    ///
+    /// # Errors
+    /// A partition that cannot be.
+    pub(crate) fn model(&self) -> Result<Partition, ModelError> {
+        let machine = Machine::new(self.machine)?;
+        let block = Block::new(machine, self.origin, self.shape)?;
+        Partition::new(machine, &self.name, block, PsetSize::new(self.node.pset)?)
+    }
 }
 
 /// A request of the daemon.
@@ -121,6 +137,24 @@ pub(crate) fn ask(lines: &mut Lines, question: &Ask) -> io::Result<Answer> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_partition_is_at_its_place_in_the_machine() {
+        let setup = Setup {
+            name: "test".to_owned(),
+            socket: PathBuf::new(),
+            machine: Shape::MIDPLANE,
+            origin: [4, 4, 2],
+            shape: Shape::NODE_CARD,
+            node: NodeRequest { pset: 8, cpus: 1, memory_mib: 16 },
+        };
+        let text = serde_json::to_string(&setup).expect("JSON");
+        let setup: Setup = serde_json::from_str(&text).expect("JSON");
+        let model = setup.model().expect("a partition");
+        assert_eq!((model.nodes(), model.psets().count()), (32, 4));
+        assert_eq!(model.location(0).to_string(), "R00-M0-N07-J00");
+        assert!(Setup { origin: [6, 4, 2], ..setup }.model().is_err(), "outside of the machine");
+    }
 
     #[test]
     fn messages_arrive_whole_and_the_end_is_seen() {
