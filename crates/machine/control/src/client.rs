@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A client of the control daemon.
 
+use std::cell::{Cell, RefCell};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -25,25 +26,33 @@ use crate::folder::{SOCKET, UP, check_length};
 /// Longest wait for a daemon that starts.
 const START: Duration = Duration::from_secs(20);
 
-/// A client. Each request has a connection of its own.
+/// Tries of a request while the daemon is killed and started again.
+const TRIES: u32 = 10;
+/// From a request that failed with the daemon to the next try.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// A client. Each request has a connection of its own. If the daemon is killed meanwhile, the client starts it again and repeats
+/// the request: requests are idempotent.
 #[derive(Debug)]
 pub struct Client {
     socket: PathBuf,
     folder: PathBuf,
+    /// The daemon's program.
+    daemon: PathBuf,
     runtime: Runtime,
 }
 
 impl Client {
-    /// A client of the daemon that serves this folder.
+    /// A client of the daemon that serves this folder. `daemon` is its program.
     ///
     /// # Errors
     /// A path that is too long.
-    pub fn new(folder: &Path) -> Result<Self, ControlError> {
+    pub fn new(folder: &Path, daemon: &Path) -> Result<Self, ControlError> {
         let folder = std::path::absolute(folder).map_err(ControlError::io("the folder of the machine"))?;
         check_length(&folder)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(ControlError::io("starting the client"))?;
-        Ok(Self { socket: folder.join(SOCKET), folder, runtime })
+        Ok(Self { socket: folder.join(SOCKET), folder, daemon: daemon.to_owned(), runtime })
     }
 
     /// Another client of the same daemon, for another thread.
@@ -51,7 +60,7 @@ impl Client {
     /// # Errors
     /// If the system refuses it.
     pub fn again(&self) -> Result<Self, ControlError> {
-        Self::new(&self.folder)
+        Self::new(&self.folder, &self.daemon)
     }
 
     /// Returns `true` if a daemon serves the folder.
@@ -70,10 +79,11 @@ impl Client {
     ///
     /// # Errors
     /// The daemon's program is not there, or ends at once.
-    pub fn start_daemon(&self, program: &Path) -> Result<(), ControlError> {
+    pub fn start_daemon(&self) -> Result<(), ControlError> {
         if self.is_served() {
             return Ok(());
         }
+        let program = &self.daemon;
         std::fs::create_dir_all(&self.folder).map_err(ControlError::io(self.folder.display().to_string()))?;
         let log = self.folder.join("log");
         let file = std::fs::File::options().append(true).create(true).open(&log);
@@ -105,6 +115,29 @@ impl Client {
         Ok(())
     }
 
+    /// Starts the daemon again if it was killed.
+    ///
+    /// # Errors
+    /// As [`Client::start_daemon`].
+    pub fn revive(&self) -> Result<(), ControlError> {
+        if self.is_up() { self.start_daemon() } else { Ok(()) }
+    }
+
+    /// Does a request, again if the daemon is killed meanwhile.
+    fn repeat<T>(&self, request: impl AsyncFn() -> Result<T, ControlError>) -> Result<T, ControlError> {
+        let mut tries = 1;
+        loop {
+            match self.runtime.block_on(request()) {
+                Err(ControlError::Disconnected(_)) if tries < TRIES && self.is_up() => {
+                    tries += 1;
+                    std::thread::sleep(PAUSE);
+                    self.revive()?;
+                }
+                ended => return ended,
+            }
+        }
+    }
+
     async fn send(
         &self,
         method: Method,
@@ -114,15 +147,16 @@ impl Client {
         let stream = UnixStream::connect(&self.socket).await.map_err(|source| {
             let folder = self.folder.display();
             match source.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused if self.is_up() => {
+                    ControlError::Disconnected(source.to_string())
+                }
                 io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ControlError::Conflict(format!(
                     "the machine of {folder} is off: `colony machine up` starts it, and --machine names another folder"
                 )),
                 _ => ControlError::Io { what: format!("the control daemon of {folder}"), source },
             }
         })?;
-        let failed = |e: &dyn std::error::Error| {
-            ControlError::Refused(format!("the control daemon ended its connection: {e}"))
-        };
+        let failed = |e: &dyn std::error::Error| ControlError::Disconnected(e.to_string());
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| failed(&e))?;
         tokio::spawn(connection);
@@ -151,10 +185,10 @@ impl Client {
         body: Option<&dyn erased::Json>,
     ) -> Result<T, ControlError> {
         let body = body.map(erased::Json::bytes).transpose()?.unwrap_or_default();
-        self.runtime.block_on(async {
-            let response = self.send(method, path, body).await?;
+        self.repeat(async || {
+            let response = self.send(method.clone(), path, body.clone()).await?;
             let bytes = response.into_body().collect().await;
-            let bytes = bytes.map_err(|e| ControlError::Refused(format!("the answer ended early: {e}")))?;
+            let bytes = bytes.map_err(|e| ControlError::Disconnected(e.to_string()))?;
             serde_json::from_slice(&bytes.to_bytes()).map_err(|e| {
                 ControlError::Refused(format!(
                     "the answer is not understood: {e}; is the daemon of another version?"
@@ -287,27 +321,44 @@ impl Client {
     /// # Errors
     /// As all requests, and errors of the writers.
     pub fn follow(&self, job: u64, stdout: impl Write, stderr: impl Write) -> Result<(), ControlError> {
-        self.runtime.block_on(async {
-            let (one, other) =
-                tokio::join!(self.copy(job, "stdout", stdout), self.copy(job, "stderr", stderr));
+        let (out, err) = (Followed::new(stdout), Followed::new(stderr));
+        self.repeat(async || {
+            let copies = (self.copy(job, "stdout", &out), self.copy(job, "stderr", &err));
+            let (one, other) = tokio::join!(copies.0, copies.1);
             one.and(other)
         })
     }
 
-    async fn copy(&self, job: u64, stream: &str, mut to: impl Write) -> Result<(), ControlError> {
-        let response = self.send(Method::GET, &format!("/v1/jobs/{job}/{stream}"), Vec::new()).await?;
-        let mut body = response.into_body();
+    /// Copies the rest of an output.
+    async fn copy<W: Write>(&self, job: u64, stream: &str, to: &Followed<W>) -> Result<(), ControlError> {
+        let path = format!("/v1/jobs/{job}/{stream}?from={}", to.copied.get());
+        let mut body = self.send(Method::GET, &path, Vec::new()).await?.into_body();
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|e| ControlError::Io {
-                what: "the control daemon ended its connection".to_owned(),
-                source: io::Error::other(e),
-            })?;
+            let frame = frame.map_err(|e| ControlError::Disconnected(e.to_string()))?;
             if let Ok(data) = frame.into_data() {
-                let written = to.write_all(&data).and_then(|()| to.flush());
-                written.map_err(ControlError::io("writing the output of the job"))?;
+                to.write(&data).map_err(ControlError::io("writing the output of the job"))?;
             }
         }
         Ok(())
+    }
+}
+
+/// An output that is copied, and how much of it has been.
+struct Followed<W> {
+    to: RefCell<W>,
+    copied: Cell<u64>,
+}
+
+impl<W: Write> Followed<W> {
+    fn new(to: W) -> Self {
+        Self { to: RefCell::new(to), copied: Cell::new(0) }
+    }
+
+    fn write(&self, data: &[u8]) -> io::Result<()> {
+        let mut to = self.to.borrow_mut();
+        to.write_all(data)?;
+        self.copied.set(self.copied.get() + data.len() as u64);
+        to.flush()
     }
 }
 

@@ -60,6 +60,9 @@ pub enum ControlError {
         /// The error.
         source: io::Error,
     },
+    /// The control daemon has ended, or its connection has.
+    #[error("the control daemon ended its connection: {0}")]
+    Disconnected(String),
     /// The control daemon answers with an error.
     #[error("{0}")]
     Refused(String),

@@ -34,7 +34,8 @@ pub struct Partition {
     /// After the nodes: it ends with the last of them.
     booter: Booter,
     boot_program: PathBuf,
-    _slots: Slots,
+    /// Released with the nodes.
+    slots: Option<Slots>,
 }
 
 impl Partition {
@@ -56,32 +57,26 @@ impl Partition {
         config: Config,
         notice: impl Fn(&str),
     ) -> Result<Self, CnkError> {
-        let mut partition = Self::without_nodes(machine, nodes, config, notice)?;
+        check(&machine, nodes)?;
+        let slots = match machine.accel {
+            // counted time does not care who else computes
+            Accel::Counted { .. } => Slots::take_telling(1, notice)?,
+            _ => Slots::take_telling(nodes.saturating_mul(machine.cpus) as usize, notice)?,
+        };
+        let mut partition = Self::without_nodes(machine, nodes, config)?;
+        partition.slots = Some(slots);
         while partition.start_next()? {}
         Ok(partition)
     }
 
     /// A partition for `nodes` nodes, of which none has been started: [`start_next`](Self::start_next) does that. For
-    /// callers that boot a bounded number of nodes at once.
+    /// callers that boot a bounded number of nodes at once, and keep them: it takes no [`Slots`], so other virtual
+    /// machines do not wait for its end.
     ///
     /// # Errors
     /// As [`Partition::boot`].
-    pub fn without_nodes(
-        machine: Machine,
-        nodes: u32,
-        config: Config,
-        notice: impl Fn(&str),
-    ) -> Result<Self, CnkError> {
-        machine.check()?;
-        if nodes == 0 {
-            return Err(CnkError::Machine("a partition has one node at least".into()));
-        }
-        check_descriptors(&machine, nodes)?;
-        let slots = match machine.accel {
-            // counted time does not care who else computes
-            Accel::Counted { .. } => Slots::take_telling(1, notice)?,
-            _ => Slots::take_telling((nodes * machine.cpus) as usize, notice)?,
-        };
+    pub fn without_nodes(machine: Machine, nodes: u32, config: Config) -> Result<Self, CnkError> {
+        check(&machine, nodes)?;
         let boot_program = config.worker.with_file_name(programs::BOOT);
         let booter = Booter::start(&boot_program)?;
         let ciod = Ciod::new(config)?;
@@ -96,7 +91,7 @@ impl Partition {
             torus,
             booter,
             boot_program,
-            _slots: slots,
+            slots: None,
         })
     }
 
@@ -221,6 +216,15 @@ impl Partition {
         }
         Ok(())
     }
+}
+
+/// Refuses partitions that cannot be.
+fn check(machine: &Machine, nodes: u32) -> Result<(), CnkError> {
+    machine.check()?;
+    if nodes == 0 {
+        return Err(CnkError::Machine("a partition has one node at least".into()));
+    }
+    check_descriptors(machine, nodes)
 }
 
 /// Raises the limit of descriptors as far as it goes, and refuses more nodes than it allows.

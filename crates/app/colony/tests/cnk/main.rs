@@ -4,6 +4,7 @@
 mod boot;
 mod common;
 mod conformance;
+mod control;
 mod doorbells;
 mod extremes;
 mod fleet;

@@ -71,8 +71,7 @@ pub(crate) fn keep(setup: &Setup, nodes: &Arc<Nodes>) {
 
 fn prepare(setup: &Setup, nodes: &Arc<Nodes>) -> Result<(), CnkError> {
     let ciod = programs::ciod().map_err(CnkError::Machine)?;
-    let notice = |text: &str| nodes.ras((Severity::Info, "partition-waits"), None, None, text.to_owned());
-    let partition = Partition::without_nodes(machine(setup), setup.shape.nodes(), Config::new(ciod), notice)?;
+    let partition = Partition::without_nodes(machine(setup), setup.shape.nodes(), Config::new(ciod))?;
     *nodes.partition() = Some(partition);
     Ok(())
 }
