@@ -13,10 +13,10 @@ use std::time::Duration;
 use colony_fship::layout;
 use nix::unistd::{Group, User, getegid, geteuid, getgrouplist, getgroups};
 
-use crate::control::{self, Identity, NodeSetup, Order, Setup};
+use crate::control::{self, Identity, Order, Setup};
 use crate::job::{Limits, SENTENCE};
 use crate::node::{self, NodeLink, NodeState};
-use crate::personality::personalities;
+use crate::personality::Given;
 use crate::proxy::{Network, Proxy};
 use crate::spec::Files;
 use crate::{CiodError, Job, JobError, JobSpec, helper};
@@ -108,6 +108,7 @@ impl Streams {
 pub struct Ciod {
     config: Config,
     nodes: Mutex<BTreeMap<u32, NodeLink>>,
+    given: Mutex<Given>,
 }
 
 impl Ciod {
@@ -118,7 +119,7 @@ impl Ciod {
     pub fn new(config: Config) -> Result<Self, CiodError> {
         std::fs::metadata(&config.worker)
             .map_err(CiodError::system(format!("the worker's program {}", config.worker.display())))?;
-        Ok(Self { config, nodes: Mutex::default() })
+        Ok(Self { config, nodes: Mutex::default(), given: Mutex::default() })
     }
 
     /// Attaches a node: makes the link with it, a window of this many bytes (a power of two, 16 MiB … 64 GiB) and bells. A
@@ -146,6 +147,29 @@ impl Ciod {
         self.lock().get(&number).cloned()
     }
 
+    /// Gives an attached node its personality, which it keeps if it is attached again. Jobs are told of it from the next
+    /// launch on.
+    ///
+    /// # Errors
+    /// [`CiodError::NoNode`], and [`CiodError::NotCompute`] for the personality of an I/O node.
+    pub fn give(&self, number: u32, personality: &colony_model::Personality) -> Result<(), CiodError> {
+        self.node(number).ok_or(CiodError::NoNode(number))?;
+        self.given().give(number, personality)
+    }
+
+    /// Sets torus and pset size of a job to those of its nodes' personalities, if they were given any. [`Ciod::launch`]
+    /// does so itself.
+    ///
+    /// # Errors
+    /// [`JobError::Spec`] if the nodes are not those of one partition in order, or the job contradicts their personalities.
+    pub fn prepare(&self, spec: &mut JobSpec, nodes: &[u32]) -> Result<(), JobError> {
+        self.given().apply(spec, nodes)
+    }
+
+    fn given(&self) -> MutexGuard<'_, Given> {
+        self.given.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, NodeLink>> {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -164,8 +188,9 @@ impl Ciod {
     ///
     /// # Errors
     /// [`JobError`] for what can be seen at once; then the nodes are free as before.
-    pub fn launch(&self, spec: JobSpec, nodes: &[u32], streams: Streams) -> Result<Job, JobError> {
+    pub fn launch(&self, mut spec: JobSpec, nodes: &[u32], streams: Streams) -> Result<Job, JobError> {
         let count = u32::try_from(nodes.len()).map_err(|_| JobError::Spec("too many nodes".into()))?;
+        self.prepare(&mut spec, nodes)?;
         let size = spec.size(count)?;
         let identity = identity(&spec)?;
         let attached = self.lock();
@@ -175,7 +200,7 @@ impl Ciod {
         drop(attached);
         let setup = Setup {
             identity,
-            nodes: node_setups(&spec, nodes, count),
+            nodes: self.given().setups(&spec, nodes, count),
             spin_ns: self.config.spin.map(|d| d.as_nanos().try_into().unwrap_or(u64::MAX)),
             ready_ms: self.config.ready.as_millis().try_into().unwrap_or(u64::MAX),
             grace_ms: self.config.grace.as_millis().try_into().unwrap_or(u64::MAX),
@@ -223,14 +248,6 @@ impl Ciod {
         }
         Ok(Job::new(ours, alarm, child, nodes.to_vec(), size, limits))
     }
-}
-
-fn node_setups(spec: &JobSpec, nodes: &[NodeLink], count: u32) -> Vec<NodeSetup> {
-    nodes
-        .iter()
-        .zip(personalities(spec, count))
-        .map(|(n, personality)| NodeSetup { number: n.number(), window: n.window(), personality })
-        .collect()
 }
 
 /// Nodes that become free again unless they are kept.

@@ -140,6 +140,8 @@ impl Partition {
         self.machine.fits(spec.mode)?;
         self.restore()?;
         let nodes = self.nodes.len() as u32;
+        let numbers: Vec<u32> = (0..nodes).collect();
+        self.ciod.prepare(&mut spec, &numbers)?;
         let (size, held) = (spec.size(nodes)?, spec.mode.processes());
         let mut torus = None;
         if let Some((file, bytes)) = &self.torus {
@@ -147,7 +149,6 @@ impl Partition {
             let window = format_torus(file, *bytes, spec.process_torus(nodes, size))?;
             torus = (!spec.go_on).then(|| TorusWatch::new(window));
         }
-        let numbers: Vec<u32> = (0..nodes).collect();
         let ranks = |n: u32| (n * held..size.min((n + 1) * held)).collect();
         let watched = (0..).zip(&self.nodes).map(|(n, node)| (node.life().clone(), ranks(n))).collect();
         let job = self.ciod.launch(spec, &numbers, streams)?;
@@ -181,6 +182,23 @@ impl Partition {
     /// As [`Partition::launch_captured`] and [`Capturing::end`].
     pub fn run_captured(&mut self, spec: JobSpec) -> Result<Captured, CnkError> {
         self.launch_captured(spec)?.end()
+    }
+
+    /// Gives the nodes their personalities: those of a partition of as many compute nodes.
+    ///
+    /// # Errors
+    /// [`CnkError::Machine`] if the partition has another number of nodes.
+    pub fn give_personalities(&self, partition: &colony_model::Partition) -> Result<(), CnkError> {
+        if partition.nodes() as usize != self.nodes.len() {
+            let (found, booted) = (partition.nodes(), self.nodes.len());
+            return Err(CnkError::Machine(format!(
+                "partition {} has {found} compute nodes, but {booted} were booted: boot as many as it has",
+                partition.name()
+            )));
+        }
+        (0..partition.nodes()).try_for_each(|node| {
+            Ok(self.ciod.give(node, &partition.compute_personality(node, self.machine.memory))?)
+        })
     }
 
     /// Process id of the process that boots and ends the emulators.

@@ -14,5 +14,6 @@ mod messages;
 mod network;
 mod noise;
 mod objects;
+mod personality;
 mod programs;
 mod watch;
