@@ -288,7 +288,10 @@ fn a_command_that_waits_for_a_job_goes_on_when_the_daemon_is_killed() {
     let mut command = machine.command(&machine.script("run", "1", text));
     let waits = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("colony runs");
     machine.wait("the job runs", || {
-        machine.json(&["job", "list"]).as_array().is_some_and(|jobs| jobs.iter().any(|job| job["state"] == "running"))
+        machine
+            .json(&["job", "list"])
+            .as_array()
+            .is_some_and(|jobs| jobs.iter().any(|job| job["state"] == "running"))
     });
     for _ in 0..2 {
         send(machine.daemon().expect("it runs"), Signal::SIGKILL);
@@ -296,7 +299,12 @@ fn a_command_that_waits_for_a_job_goes_on_when_the_daemon_is_killed() {
     }
     std::fs::write(machine.path().join("go"), []).expect("written");
     let ended = waits.wait_with_output().expect("it ends");
-    assert_eq!(String::from_utf8_lossy(&ended.stdout), "one\ntwo\n", "{}", String::from_utf8_lossy(&ended.stderr));
+    assert_eq!(
+        String::from_utf8_lossy(&ended.stdout),
+        "one\ntwo\n",
+        "{}",
+        String::from_utf8_lossy(&ended.stderr)
+    );
     assert_eq!(ended.status.code(), Some(5));
 }
 
