@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use colony_control::api::{NodeRequest, NodeState, Partition, PartitionState};
-use colony_control::{Client, default_folder};
+use colony_control_api::api::{NodeRequest, NodeState, Partition, PartitionState};
+use colony_control_api::{Client, default_folder};
 use colony_nodes::programs;
 use colony_view::progress::Progress;
 

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use colony_control::Client;
-use colony_control::api::{Job, JobRequest, JobState};
+use colony_control_api::Client;
+use colony_control_api::api::{Job, JobRequest, JobState};
 use colony_nodes::ciod::Mode;
 use colony_view::control;
 

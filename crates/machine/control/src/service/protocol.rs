@@ -10,7 +10,6 @@ use colony_model::Shape;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::News;
 use crate::api::{NodeRequest, NodeState, PartitionState};
 
 /// Bytes of a line at most: a job has its environment.
@@ -62,14 +61,6 @@ pub(crate) struct Status {
     pub(crate) nodes: Vec<NodeState>,
     /// Jobs that run, or whose end has not been stored.
     pub(crate) jobs: Vec<u64>,
-}
-
-/// Something that has happened, with its number.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Numbered {
-    pub(crate) number: u64,
-    pub(crate) time: f64,
-    pub(crate) news: News,
 }
 
 /// A connection of lines.
