@@ -129,9 +129,7 @@ impl Launch {
     /// [`LaunchError`]. No rank is left then.
     pub fn run(&self) -> Result<u8, LaunchError> {
         self.check()?;
-        if self.mpi
-            && let Some(code) = self.be_agent()
-        {
+        if let Some(code) = self.be_agent() {
             return code;
         }
         if self.mpi && self.restarts == 0 {
@@ -172,7 +170,7 @@ impl Launch {
         };
         let parts = (listener, connections, requests);
         let rules = self.rules(can_resize);
-        Job::start((&start, &hosts), parts, (self.commands(), self.ranks), rules)?.run()
+        Job::start((&start, &hosts, &|| false), parts, (self.commands(), self.ranks), rules)?.run()
     }
 
     /// The rules of the job.

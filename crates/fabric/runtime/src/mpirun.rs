@@ -23,7 +23,7 @@ use crate::job::orders::AGENT;
 use crate::job::process::{Process, end_with_parent};
 use crate::job::requests::{REQUESTS, Requests};
 use crate::job::session::Session;
-use crate::job::watch::{End, Job, Stage};
+use crate::job::watch::{End, Job, Rules, Stage};
 use crate::launch::{Launch, LaunchError};
 use crate::report::report_line;
 use crate::starter::{options, utf8};
@@ -149,6 +149,8 @@ impl Launch {
             // it has said why
             Err(status) => return Ok(self.lost((restarted, Stage::Begins), Some(status))),
         };
+        let mpirun = RefCell::new(mpirun);
+        let has_ended = || !matches!(mpirun.borrow_mut().0.try_wait(), Ok(None));
         drop(listener);
         let agents: Vec<_> = agents.into_iter().map(|agent| Rc::new(RefCell::new(agent))).collect();
         let is_local = agents.iter().all(|agent| agent.borrow().is_local());
@@ -168,14 +170,14 @@ impl Launch {
         };
         let connections = Connections::new(self.ranks, secret, self.timeout);
         let parts = (listener, connections, requests);
-        let rules = crate::job::watch::Rules { restarted, ..self.rules(can_resize) };
+        let rules = Rules { restarted, ..self.rules(can_resize) };
         let hosts = RefCell::new(Hosts::default());
-        let mut job = Job::start((&start, &hosts), parts, (self.ranks, self.ranks), rules)?;
+        let mut job = Job::start((&start, &hosts, &has_ended), parts, (self.ranks, self.ranks), rules)?;
         let end = job.run();
         drop(job);
         // the end of their connections ends the agents
         drop(agents);
-        let status = mpirun.finish();
+        let status = mpirun.borrow_mut().finish();
         Ok(match end? {
             End::Lost(restarted, stage) => self.lost((restarted, stage), status),
             end => end,

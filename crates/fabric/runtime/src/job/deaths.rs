@@ -16,7 +16,7 @@ impl Job<'_> {
 
     /// The end of a job of MPI that cannot replace a rank: not all have joined it, or an agent has ended.
     pub(super) fn begins_again(&mut self) -> Result<Option<End>, LaunchError> {
-        if self.ranks.are_lost() {
+        if self.ranks.are_lost() || (self.is_lost)() {
             self.ranks.kill();
             return Ok(Some(End::Lost(self.rules.restarted, self.stage())));
         }

@@ -21,6 +21,8 @@ pub(crate) const MOST_RANKS: u32 = 4096;
 const JOIN: Duration = Duration::from_secs(60);
 /// The time that ranks have to end by themselves after another has failed.
 const GRACE: Duration = Duration::from_secs(2);
+/// The time from the failure of a rank to the end of `mpirun`, if that is its cause: PMIx ends processes without `mpirun`.
+const SETTLING: Duration = Duration::from_millis(100);
 /// The time that a failed rank has to end after another rank has lost it.
 const FAILING: Duration = Duration::from_secs(10);
 /// The time from the end of a rank's connection to the end of its process, if it has died.
@@ -89,6 +91,8 @@ pub(crate) type Start<'a> = &'a dyn Fn(u32, u32) -> Result<Process, LaunchError>
 pub(crate) struct Job<'a> {
     pub(super) start: Start<'a>,
     pub(super) hosts: &'a RefCell<Hosts>,
+    /// Returns `true` if `mpirun` has ended.
+    pub(super) is_lost: &'a dyn Fn() -> bool,
     listener: Listener,
     pub(super) ranks: Ranks,
     pub(super) connections: Connections,
@@ -98,6 +102,8 @@ pub(crate) struct Job<'a> {
     resize: Option<u32>,
     pub(super) rules: Rules,
     stage: Stage,
+    /// When the first rank was seen to have failed, over MPI.
+    failed_since: Option<Instant>,
     /// The last rank that was replaced.
     pub(super) died: Option<Death>,
 }
@@ -107,7 +113,7 @@ pub(super) const WAITING: &str = "waiting for a rank";
 impl<'a> Job<'a> {
     /// Starts the processes of a job.
     pub(crate) fn start(
-        (start, hosts): (Start<'a>, &'a RefCell<Hosts>),
+        (start, hosts, is_lost): (Start<'a>, &'a RefCell<Hosts>, &'a dyn Fn() -> bool),
         (listener, connections, requests): (Listener, Connections, Requests),
         (processes, size): (u32, u32),
         rules: Rules,
@@ -116,6 +122,7 @@ impl<'a> Job<'a> {
         let mut job = Self {
             start,
             hosts,
+            is_lost,
             listener,
             ranks: Ranks(Vec::new()),
             connections,
@@ -124,6 +131,7 @@ impl<'a> Job<'a> {
             resize: None,
             rules,
             stage: Stage::Begins,
+            failed_since: None,
             died: None,
         };
         for rank in 0..processes {
@@ -297,10 +305,14 @@ impl<'a> Job<'a> {
         let failure = self.ranks.first_failure().map_err(system(WAITING))?;
         let left = self.resize.map(|_| i32::from(RESIZED));
         let failure = failure.filter(|(_, status)| left.is_none() || status.code() != left);
-        Ok(failure.filter(|(rank, status)| {
+        let failure = failure.filter(|(rank, status)| {
             let death = Death::of(*rank, *status, self.rules.is_remote);
             !death.is_some_and(|death| self.can_replace(&death))
-        }))
+        });
+        let is_settled = !self.rules.is_mpi
+            || failure.is_none()
+            || self.failed_since.get_or_insert_with(Instant::now).elapsed() > SETTLING;
+        Ok(failure.filter(|_| is_settled))
     }
 
     /// Waits for the end of all ranks.
@@ -345,7 +357,22 @@ impl<'a> Job<'a> {
             if let Some(end) = self.begins_again()? {
                 return Ok(Watched::Ended(end));
             }
+            if let Some(rank) = succeeded.first()
+                && self.rules.is_mpi
+                && !self.connections.are_done()
+            {
+                return Ok(Watched::Ended(End::Code(self.end_without(*rank))));
+            }
             self.pause();
+        }
+    }
+
+    /// A rank has ended by itself. Over MPI, no other rank sees that.
+    fn end_without(&mut self, rank: u32) -> u8 {
+        report_line!("error: rank {rank} has ended before the program");
+        match self.end(rank, ExitStatus::default()) {
+            0 => LOST,
+            code => code,
         }
     }
 
