@@ -20,6 +20,8 @@ use crate::job::watch::{End, Job, MOST_RANKS, Rules};
 use crate::report::report_line;
 use crate::transport::sockets::Secret;
 use crate::transport::sockets::entry::SECRET;
+#[cfg(not(feature = "mpi"))]
+use crate::transport::sockets::entry::{OVER_MPI, RANK};
 use crate::transport::sockets::stream::Listener;
 use crate::transport::{Single, Transport, TransportError};
 
@@ -193,6 +195,10 @@ pub fn transport_from_environment() -> Result<Box<dyn Transport>, TransportError
     #[cfg(feature = "mpi")]
     if crate::transport::mixed::Mixed::is_launched() {
         return Ok(Box::new(crate::transport::mixed::Mixed::join()?));
+    }
+    #[cfg(not(feature = "mpi"))]
+    if std::env::var_os(OVER_MPI).is_some() && std::env::var(RANK).is_ok_and(|rank| rank == "0") {
+        report_line!("warning: the program is built without MPI: its ranks communicate over sockets");
     }
     if crate::transport::sockets::Sockets::is_launched() {
         return Ok(Box::new(crate::transport::sockets::Sockets::join()?));

@@ -188,7 +188,8 @@ impl Launch {
     fn lost(&self, (restarted, stage): (u32, Stage), status: Option<ExitStatus>) -> End {
         let signal = status.and_then(signal_of);
         // before all ranks have joined, an exit code is that of mpirun itself or of a program without this runtime
-        if let (Stage::Begins, None, Some(status)) = (stage, signal, status) {
+        let has_failed = signal.is_none() && status.is_some_and(|status| !status.success());
+        if let (Stage::Begins, true, Some(status)) = (stage, has_failed, status) {
             return End::Code(code_of(status));
         }
         let how = match (signal, status) {

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An agent: a process that `mpirun` starts for a rank. It starts the rank when the launcher tells it to, with the
-//! environment that `mpirun` has given it, and tells the launcher how the rank ends.
+//! environment that `mpirun` has given it, and tells the launcher what the rank prints and how it ends.
 
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 
 use super::error::{LaunchError, system};
-use super::orders::{AGENT, AgentHello, Event, Order};
+use super::orders::{AGENT, AgentHello, Event, Order, Output};
 use super::process::end_with_parent;
 use crate::transport::sockets::Secret;
 use crate::transport::sockets::entry::{SECRET, machine};
@@ -21,6 +23,10 @@ use crate::transport::sockets::stream::{Stream, read_value, write_value};
 
 /// Variables with the rank that launchers of MPI give.
 const RANKS: [&str; 3] = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"];
+/// Bytes of output in one message.
+const PRINTED: usize = 16 << 10;
+/// Messages of output between two looks at orders: more than a pipe holds.
+const MESSAGES: u32 = 8;
 /// The longest wait for the launcher while the job begins.
 const BEGIN: Duration = Duration::from_secs(60);
 
@@ -40,6 +46,39 @@ fn wrong(what: &str) -> LaunchError {
     LaunchError::Wrong(format!("{what}: agents are started by colony launch --mpi --restarts N"))
 }
 
+/// An output of a rank, or of what the rank has started.
+struct Pipe {
+    output: Output,
+    /// Does not wait.
+    file: File,
+}
+
+impl Pipe {
+    fn new(output: Output, end: impl Into<OwnedFd>) -> io::Result<Self> {
+        let end: OwnedFd = end.into();
+        fcntl(&end, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        Ok(Self { output, file: File::from(end) })
+    }
+
+    /// Sends the launcher what was printed. Returns `false` at the end of the output.
+    fn pass_on(&mut self, launcher: &mut Stream) -> io::Result<bool> {
+        let mut bytes = [0; PRINTED];
+        for _ in 0..MESSAGES {
+            match self.file.read(&mut bytes) {
+                Ok(0) => return Ok(false),
+                Ok(read) => {
+                    say(launcher, Event::Printed(self.output, read as i32))?;
+                    io::Write::write_all(launcher, &bytes[..read])?;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+}
+
 /// A rank's process, with a descriptor that is readable once it has ended.
 struct Running {
     child: Child,
@@ -47,8 +86,8 @@ struct Running {
 }
 
 impl Running {
-    fn start(command: &mut Command) -> io::Result<Self> {
-        let mut child = command.spawn()?;
+    fn start(command: &mut Command, pipes: &mut Vec<Pipe>) -> io::Result<Self> {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         // SAFETY: no memory is passed.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) };
         let Ok(fd) = i32::try_from(fd) else { return Err(io::ErrorKind::InvalidData.into()) };
@@ -60,6 +99,9 @@ impl Running {
         }
         // SAFETY: the kernel has just made this descriptor, and nothing else has it.
         let pidfd = unsafe { OwnedFd::from_raw_fd(fd) };
+        if let (Some(out), Some(error)) = (child.stdout.take(), child.stderr.take()) {
+            pipes.extend([Pipe::new(Output::Out, out)?, Pipe::new(Output::Error, error)?]);
+        }
         Ok(Self { child, pidfd })
     }
 }
@@ -81,9 +123,9 @@ pub(crate) fn run(place: &str, program: &OsStr, arguments: &[OsString]) -> Resul
         end_with_parent(&mut command, Signal::SIGKILL);
         command
     };
-    let mut running = None;
+    let (mut running, mut pipes) = (None, Vec::new());
     // the end of the connection is the end of the job, and of the launcher
-    while serve(&mut stream, &mut running, &command).is_ok() {}
+    while serve(&mut stream, (&mut running, &mut pipes), &command).is_ok() {}
     if let Some(Running { mut child, .. }) = running {
         let _ = child.kill();
         let _ = child.wait();
@@ -96,19 +138,22 @@ fn greet(address: &str, secret: &Secret, hello: &AgentHello) -> io::Result<Strea
     stream.set_timeout(Some(BEGIN))?;
     secret.prove(&mut stream, 0)?;
     write_value(&mut stream, hello)?;
+    // a launcher that is stopped, or whose output is not read, has not ended
+    stream.set_timeout(None)?;
     stream.detect_loss()?;
     Ok(stream)
 }
 
-/// Waits for an order, or for the end of the rank, and does what follows.
+/// Waits for an order, for output, or for the end of the rank, and does what follows.
 fn serve(
     stream: &mut Stream,
-    running: &mut Option<Running>,
+    (running, pipes): (&mut Option<Running>, &mut Vec<Pipe>),
     command: &dyn Fn(Vec<(String, String)>) -> Command,
 ) -> io::Result<()> {
     let (has_order, has_ended) = {
+        let of_pipes = pipes.iter().map(|pipe| pipe.file.as_fd());
         let pidfd = running.as_ref().map(|running| running.pidfd.as_fd());
-        let fds = std::iter::once(stream.as_fd()).chain(pidfd);
+        let fds = std::iter::once(stream.as_fd()).chain(of_pipes).chain(pidfd);
         let mut fds: Vec<PollFd<'_>> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         match poll(&mut fds, PollTimeout::NONE) {
             Ok(_) => {}
@@ -116,14 +161,22 @@ fn serve(
             Err(error) => return Err(error.into()),
         }
         let is_ready = |fd: Option<&PollFd<'_>>| fd.is_some_and(|fd| fd.any() != Some(false));
-        (is_ready(fds.first()), is_ready(fds.get(1)))
+        (is_ready(fds.first()), running.is_some() && is_ready(fds.last()))
     };
+    // all that the rank has printed comes before its end
+    let mut left = Vec::new();
+    for mut pipe in pipes.drain(..) {
+        if pipe.pass_on(stream)? {
+            left.push(pipe);
+        }
+    }
+    *pipes = left;
     if has_ended && let Some(Running { mut child, .. }) = running.take() {
         say(stream, Event::ended(child.wait()?))?;
     }
     if has_order {
         match read_value(stream)? {
-            Order::Start(variables) => match Running::start(&mut command(variables)) {
+            Order::Start(variables) => match Running::start(&mut command(variables), pipes) {
                 Ok(started) => {
                     say(stream, Event::Started(started.child.id().cast_signed()))?;
                     *running = Some(started);

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The launcher's connections to its agents: processes that `mpirun` starts instead of the ranks, each of which starts its
-//! rank. So `mpirun` sees no death of a rank, and a replacement runs on the host of the rank that has died.
+//! rank. So `mpirun` sees no death of a rank, and a replacement runs on the host of the rank that has died. The output of
+//! ranks comes by the agents, too: `mpirun` drops what a rank has printed just before it ended without finalizing MPI.
 
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
 use super::error::{LaunchError, system};
-use super::orders::{AgentHello, EVENT, Event, Order};
+use super::orders::{AgentHello, EVENT, Event, Order, Output};
 use crate::transport::sockets::Secret;
 use crate::transport::sockets::stream::{Listener, Stream, read_value, write_value};
 
@@ -113,9 +114,9 @@ impl Agent {
         }
     }
 
-    /// Reads the events that have arrived. Returns `false` if there were none.
+    /// Reads the events that have arrived, and prints output. Returns `false` if there was nothing.
     fn read(&mut self) -> bool {
-        let (mut bytes, mut any) = ([0; 64], false);
+        let (mut bytes, mut any) = ([0; 4096], false);
         while !self.is_lost {
             match self.stream.read(&mut bytes) {
                 Ok(0) => self.is_lost = true,
@@ -128,17 +129,40 @@ impl Agent {
                 Err(_) => self.is_lost = true,
             }
         }
-        while let Some(event) = self.input.first_chunk::<EVENT>().copied() {
-            self.input.drain(..EVENT);
-            match Event::from_bytes(event) {
+        let input = std::mem::take(&mut self.input);
+        let mut rest = input.as_slice();
+        while let Some((event, behind)) = rest.split_first_chunk::<EVENT>() {
+            let mut behind = behind;
+            match Event::from_bytes(*event) {
                 Some(Event::Started(pid)) => self.state = State::Running(pid.unsigned_abs()),
                 Some(Event::Ended(status)) => self.state = State::Ended(ExitStatus::from_raw(status)),
                 Some(Event::Refused(error)) => self.refused = Some(error),
+                Some(Event::Printed(output, length)) => {
+                    let Some((text, after)) = behind.split_at_checked(length.unsigned_abs() as usize) else {
+                        break;
+                    };
+                    print(output, text);
+                    behind = after;
+                }
                 None => self.is_lost = true,
             }
+            rest = behind;
         }
+        self.input = rest.to_vec();
         any
     }
+}
+
+/// Prints what a rank has printed.
+fn print(output: Output, text: &[u8]) {
+    // there is nobody else to tell
+    let _ = match output {
+        Output::Out => {
+            let mut out = io::stdout().lock();
+            out.write_all(text).and_then(|()| out.flush())
+        }
+        Output::Error => io::stderr().write_all(text),
+    };
 }
 
 /// Waits until `mpirun` has started all agents. `Err` in the result is the status of `mpirun`, if it has ended before.

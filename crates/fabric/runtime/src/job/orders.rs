@@ -30,6 +30,13 @@ pub(crate) enum Order {
 /// Bytes of an [`Event`].
 pub(crate) const EVENT: usize = 5;
 
+/// An output of a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Output {
+    Out,
+    Error,
+}
+
 /// A message of an agent about its rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
@@ -39,6 +46,8 @@ pub(crate) enum Event {
     Ended(i32),
     /// The system refused to start it, with this error number.
     Refused(i32),
+    /// So many bytes of its output follow.
+    Printed(Output, i32),
 }
 
 impl Event {
@@ -47,6 +56,8 @@ impl Event {
             Self::Started(pid) => (1, pid),
             Self::Ended(status) => (2, status),
             Self::Refused(error) => (3, error),
+            Self::Printed(Output::Out, bytes) => (4, bytes),
+            Self::Printed(Output::Error, bytes) => (5, bytes),
         };
         let [a, b, c, d] = value.to_le_bytes();
         [kind, a, b, c, d]
@@ -58,6 +69,8 @@ impl Event {
             1 => Self::Started(value),
             2 => Self::Ended(value),
             3 => Self::Refused(value),
+            4 => Self::Printed(Output::Out, value),
+            5 => Self::Printed(Output::Error, value),
             _ => return None,
         })
     }
@@ -73,7 +86,8 @@ mod tests {
 
     #[test]
     fn events_are_read_as_they_were_written() {
-        for event in [Event::Started(77), Event::Ended(9), Event::Ended(256), Event::Refused(-2)] {
+        let printed = [Output::Out, Output::Error].map(|output| Event::Printed(output, 7));
+        for event in [Event::Started(77), Event::Ended(9), Event::Refused(-2)].into_iter().chain(printed) {
             assert_eq!(Event::from_bytes(event.to_bytes()), Some(event));
         }
         assert_eq!(Event::from_bytes([0; EVENT]), None);

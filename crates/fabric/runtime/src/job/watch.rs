@@ -329,9 +329,8 @@ impl<'a> Job<'a> {
                 if self.connections.are_done() || !succeeded.is_empty() {
                     self.stage = Stage::Over;
                 }
-                if !self.is_over() {
-                    self.kill_silent();
-                }
+                // also one that stops while it leaves the program
+                self.kill_silent();
                 if !self.is_over() && self.replace_dead()? {
                     return Ok(Watched::Again);
                 }
