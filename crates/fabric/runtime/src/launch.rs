@@ -149,7 +149,7 @@ impl Launch {
                     report_line!("the job goes on with {ranks} ranks instead of {}", launch.ranks);
                     launch.ranks = ranks;
                 }
-                End::Again(used) | End::Lost(used, _) => restarted = used,
+                End::Again(used) | End::Lost { restarted: used, .. } => restarted = used,
             }
             restart = disk.clone();
         }

@@ -23,7 +23,7 @@ use crate::job::orders::AGENT;
 use crate::job::process::{Process, end_with_parent};
 use crate::job::requests::{REQUESTS, Requests};
 use crate::job::session::Session;
-use crate::job::watch::{End, Job, Rules, Stage};
+use crate::job::watch::{End, Job, Rules};
 use crate::launch::{Launch, LaunchError};
 use crate::report::report_line;
 use crate::starter::{options, utf8};
@@ -147,7 +147,10 @@ impl Launch {
         let agents = match gather(&listener, (&secret, &machine()), self.ranks, &mut mpirun.0)? {
             Ok(agents) => agents,
             // it has said why
-            Err(status) => return Ok(self.lost((restarted, Stage::Begins), Some(status))),
+            Err(status) if signal_of(status).is_none() && !status.success() => {
+                return Ok(End::Code(code_of(status)));
+            }
+            Err(status) => return Ok(self.lost((restarted, false), Some(status))),
         };
         let mpirun = RefCell::new(mpirun);
         let has_ended = || !matches!(mpirun.borrow_mut().0.try_wait(), Ok(None));
@@ -179,25 +182,20 @@ impl Launch {
         drop(agents);
         let status = mpirun.borrow_mut().finish();
         Ok(match end? {
-            End::Lost(restarted, stage) => self.lost((restarted, stage), status),
+            End::Lost { restarted, is_over } => self.lost((restarted, is_over), status),
             end => end,
         })
     }
 
     /// `mpirun` has ended before the job, with all ranks.
-    fn lost(&self, (restarted, stage): (u32, Stage), status: Option<ExitStatus>) -> End {
+    fn lost(&self, (restarted, is_over): (u32, bool), status: Option<ExitStatus>) -> End {
         let signal = status.and_then(signal_of);
-        // before all ranks have joined, an exit code is that of mpirun itself or of a program without this runtime
-        let has_failed = signal.is_none() && status.is_some_and(|status| !status.success());
-        if let (Stage::Begins, true, Some(status)) = (stage, has_failed, status) {
-            return End::Code(code_of(status));
-        }
         let how = match (signal, status) {
             (Some(signal), _) => format!("was killed by signal {signal}, or an agent or host was"),
             (None, Some(status)) => format!("has ended ({status}), or an agent or host was lost"),
             (None, None) => "does not end".to_owned(),
         };
-        if restarted < self.restarts && stage != Stage::Over {
+        if restarted < self.restarts && !is_over {
             let restarted = restarted + 1;
             report_line!("warning: mpirun {how}; all begin again, restart {restarted} of {}", self.restarts);
             return End::Again(restarted);

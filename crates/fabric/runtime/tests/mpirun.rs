@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use colony_runtime::ranks::resize;
 use common::example;
 use common::mortal::{CHECKPOINT, GO_ON, LOG, Mortal, lines, text, undisturbed};
 use stand_in::stand_in;
@@ -193,9 +194,14 @@ fn if_mpirun_or_an_agent_is_killed_all_begin_again_as_often_as_is_allowed() {
         // an agent that is killed ends the job of `mpirun`, but not what stands in for it
         let (mut launcher, first) = start(&way);
         kill(first[which]);
+        // the launcher starts them once more, when it has waited for the first one
+        let mpirun = loop {
+            match children(launcher.id(), 1)[0] {
+                mpirun if mpirun == first[0] => std::thread::sleep(Duration::from_millis(5)),
+                mpirun => break mpirun,
+            }
+        };
         first.into_iter().for_each(wait_until_gone);
-        // the launcher starts them once more
-        let mpirun = children(launcher.id(), 1)[0];
         let agents = children(mpirun, 3);
         kill(mpirun);
         let code = launcher.wait().expect("it ends").code();
@@ -216,4 +222,30 @@ fn without_restarts_mpirun_starts_the_program_itself() {
     assert_eq!(code(0), (Some(0), String::new()));
     assert_eq!(code(3), (Some(3), String::new()));
     assert_eq!(code(137), (Some(137), "error: a rank was killed by signal 9; the job ends\n".to_owned()));
+}
+
+#[test]
+fn a_job_goes_on_with_more_ranks() {
+    let expected = undisturbed();
+    let (way, folder) = (way(), tempfile::tempdir().expect("a folder"));
+    let disk = format!("memory:same-machine:disk={}:every=1000", folder.path().join("checkpoints").display());
+    let mut command = Command::new(example("run"));
+    command.arg("2").arg(example("mortal")).env("MORTAL_GATE", folder.path()).env(CHECKPOINT, disk);
+    command.envs(way.variables).env("RUN_RESTARTS", "1").env("RUN_TIMEOUT", "60");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let launcher = command.spawn().expect("the launcher starts");
+    // the ranks wait at their gates until the request has come
+    let pid = launcher.id().cast_signed();
+    while resize(1, Some(pid)).map(|resized| (resized.from, resized.to)) != Ok((2, 3)) {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    ["2", "3"].into_iter().for_each(|gate| std::fs::write(folder.path().join(gate), "").expect("room"));
+    let output = launcher.wait_with_output().expect("ends");
+    assert_eq!((text(&output.stdout), output.status.code()), (expected, Some(0)), "{}", text(&output.stderr));
+    assert_eq!(
+        lines(&output, "the job goes on with 3 ranks instead of 2").len(),
+        1,
+        "{}",
+        text(&output.stderr)
+    );
 }

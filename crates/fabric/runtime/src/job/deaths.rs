@@ -18,7 +18,7 @@ impl Job<'_> {
     pub(super) fn begins_again(&mut self) -> Result<Option<End>, LaunchError> {
         if self.ranks.are_lost() || (self.is_lost)() {
             self.ranks.kill();
-            return Ok(Some(End::Lost(self.rules.restarted, self.stage())));
+            return Ok(Some(End::Lost { restarted: self.rules.restarted, is_over: self.is_over() }));
         }
         if !self.is_bound() {
             return Ok(None);

@@ -48,13 +48,13 @@ pub(crate) enum End {
     Resized(u32),
     /// All ranks begin again, from the last checkpoint on disk; so many ranks have been replaced.
     Again(u32),
-    /// `mpirun` has ended, and all ranks with it; so many ranks have been replaced.
-    Lost(u32, Stage),
+    /// `mpirun` or an agent has ended; so many ranks have been replaced, and the program may have ended on a rank.
+    Lost { restarted: u32, is_over: bool },
 }
 
 /// The stage of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(super) enum Stage {
     /// Not all ranks have joined it.
     Begins,
     Runs,
