@@ -3,7 +3,7 @@
 
 pub mod memory;
 #[cfg(feature = "mpi")]
-pub mod mixed;
+pub(crate) mod mixed;
 #[cfg(feature = "mpi")]
 pub mod mpi;
 pub mod sockets;
