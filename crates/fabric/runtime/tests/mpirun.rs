@@ -249,3 +249,29 @@ fn a_job_goes_on_with_more_ranks() {
         text(&output.stderr)
     );
 }
+
+#[test]
+fn if_mpirun_is_killed_all_begin_again_from_disk() {
+    let expected = undisturbed();
+    let (way, folder) = (way(), tempfile::tempdir().expect("a folder"));
+    let (checkpoints, stop) = (folder.path().join("checkpoints"), folder.path().join("stop-1"));
+    // rank 1 stops after some checkpoints, and is not taken for dead
+    std::fs::write(&stop, "100").expect("room");
+    let mut command = Command::new(example("run"));
+    command.arg("3").arg(example("mortal")).env("MORTAL", folder.path());
+    command.env(CHECKPOINT, format!("disk={}", checkpoints.display())).envs(way.variables);
+    command.env("RUN_RESTARTS", "1").env("RUN_TIMEOUT", "600").stdin(Stdio::null());
+    let launcher =
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the launcher starts");
+    while stop.exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let files = || std::fs::read_dir(&checkpoints).into_iter().flatten().count();
+    assert!(files() > 0, "there are checkpoints");
+    kill(children(launcher.id(), 1)[0]);
+    let output = launcher.wait_with_output().expect("ends");
+    let errors = text(&output.stderr);
+    assert_eq!((text(&output.stdout), output.status.code()), (expected, Some(0)), "{errors}");
+    assert_eq!(lines(&output, "warning: mpirun ").len(), 1, "{errors}");
+    assert!(!errors.contains("anew"), "{errors}");
+}
