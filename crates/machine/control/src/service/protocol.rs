@@ -122,7 +122,7 @@ mod tests {
         assert!(matches!(other.next::<Ask>(), Ok(Some(Ask::Signal { job: 3, signal: 15 }))));
         assert!(other.has_read_ahead());
         assert!(matches!(other.next::<Ask>(), Ok(Some(Ask::Listen { after: 7 }))));
-        (&*one.stream()).write_all(b"{\"forget\"").expect("sent");
+        one.stream().write_all(b"{\"forget\"").expect("sent");
         drop(one);
         assert!(other.next::<Ask>().is_err(), "a part of a line is no message");
         assert!(matches!(other.next::<Ask>(), Ok(None)));

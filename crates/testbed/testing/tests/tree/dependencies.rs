@@ -84,7 +84,8 @@ fn only_daemons_depend_on_the_crates_of_their_servers() {
     let daemons = ["colonyd", "colony-control"];
     let servers = ["axum", "fuser", "prometheus-client", "rusqlite"];
     let http = ["tokio", "hyper", "hyper-util", "http-body-util"];
-    let (mut with_servers, mut with_http, mut on_daemons) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let (mut with_servers, mut with_http, mut on_daemons) =
+        (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     let packages = packages();
     for package in &packages {
         let (name, dependencies) = dependencies(package);
