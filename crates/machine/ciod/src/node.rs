@@ -75,7 +75,7 @@ impl NodeLink {
                 window,
                 memory,
                 to_daemon: bell()?,
-                to_node: [bell()?, bell()?],
+                to_node: bells()?,
                 state,
                 sockets,
             })
@@ -114,7 +114,7 @@ impl NodeLink {
 
     /// The bells that the daemon rings, one a CPU.
     pub fn bells_to_node(&self) -> [BorrowedFd<'_>; CHANNELS] {
-        [self.0.to_node[0].as_fd(), self.0.to_node[1].as_fd()]
+        self.0.to_node.each_ref().map(AsFd::as_fd)
     }
 
     /// Makes the memory of the processes zero and gives it back to the system; the control area stays as it is.
@@ -127,7 +127,7 @@ impl NodeLink {
     }
 
     /// The other end of a socket on which the window and the bells are waiting, in the protocol of ivshmem servers:
-    /// for QEMU's `-chardev socket,id=c,fd=N -device ivshmem-doorbell,vectors=2,chardev=c`. The node is peer 1, the
+    /// for QEMU's `-chardev socket,id=c,fd=N -device ivshmem-doorbell,vectors=4,chardev=c`. The node is peer 1, the
     /// daemon peer 0; CPU `n` of the node hears vector `n`, and may ring any vector of the daemon's.
     ///
     /// The socket is closed on `exec` unless the caller passes it on.
@@ -177,6 +177,12 @@ impl NodeLink {
         self.0.sockets.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
         Ok(())
     }
+}
+
+/// A bell for each CPU of a node.
+fn bells() -> io::Result<[EventFd; CHANNELS]> {
+    let all = (0..CHANNELS).map(|_| bell()).collect::<Result<Vec<_>, _>>()?;
+    all.try_into().map_err(|_| io::ErrorKind::Other.into())
 }
 
 /// A socket that only its owner can connect to.
@@ -248,9 +254,10 @@ mod tests {
     use super::*;
 
     fn check(link: &NodeLink, socket: &UnixStream) {
-        let all: Vec<_> = std::iter::from_fn(|| hear(socket).expect("read")).take(7).collect();
+        let all: Vec<_> = std::iter::from_fn(|| hear(socket).expect("read")).take(3 + 2 * CHANNELS).collect();
         let said: Vec<_> = all.iter().map(|(value, fd)| (*value, fd.is_some())).collect();
-        assert_eq!(said, [(0, false), (1, false), (-1, true), (0, true), (0, true), (1, true), (1, true)]);
+        assert_eq!(said[..3], [(0, false), (1, false), (-1, true)]);
+        assert_eq!(said[3..], [[(0, true); CHANNELS], [(1, true); CHANNELS]].concat());
         let memory = File::from(all[2].1.as_ref().expect("window").try_clone().expect("dup"));
         assert_eq!(memory.metadata().expect("window").len(), link.window());
         let mut magic = [0; 8];

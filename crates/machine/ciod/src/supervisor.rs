@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -210,9 +210,8 @@ impl Ciod {
                 &[streams.stdin.as_fd(), streams.stdout.as_fd(), streams.stderr.as_fd()],
             )?;
             for node in nodes {
-                let [first, second] = node.bells_to_node();
-                let fds: [BorrowedFd<'_>; 4] = [node.memory(), node.bell_to_daemon(), first, second];
-                control::send_fds(&ours, &fds)?;
+                control::send_fds(&ours, &[node.memory(), node.bell_to_daemon()])?;
+                control::send_fds(&ours, &node.bells_to_node())?;
             }
             Ok(())
         })();

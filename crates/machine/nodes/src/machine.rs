@@ -22,7 +22,7 @@ pub enum Link {
 /// A node, before it is booted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Machine {
-    /// CPUs: one or two.
+    /// CPUs: one to four.
     pub cpus: u32,
     /// Memory of the user's processes, bytes: a power of two.
     pub memory: u64,
@@ -64,7 +64,7 @@ impl Machine {
     pub fn check(&self) -> Result<(), CnkError> {
         let refuse = |text: String| Err(CnkError::Machine(text));
         if !(1..=layout::CHANNELS as u32).contains(&self.cpus) {
-            return refuse(format!("a node has one or two CPUs, not {}", self.cpus));
+            return refuse(format!("a node has one to four CPUs, not {}", self.cpus));
         }
         self.accel.check(self.cpus).map_err(|e| match e {
             VmError::Wrong(text) => CnkError::Machine(text),
@@ -127,7 +127,8 @@ mod tests {
         };
         assert!(!refused(|_| ()));
         assert!(refused(|m| m.cpus = 0));
-        assert!(refused(|m| m.cpus = 3));
+        assert!(!refused(|m| m.cpus = 4));
+        assert!(refused(|m| m.cpus = 5));
         assert!(refused(|m| m.memory = 48 << 20));
         assert!(refused(|m| m.memory = 1 << 20));
         assert!(refused(|m| m.accel = Accel::Counted { shift: 0 }));

@@ -172,8 +172,8 @@ impl Partition {
 
 /// Raises the limit of descriptors as far as it goes, and refuses more nodes than it allows.
 fn check_descriptors(machine: &Machine, nodes: u32) -> Result<(), CnkError> {
-    // window, three bells, socket, console; a proxy's socket; what a start takes for a moment
-    const OF_A_NODE: u64 = 6;
+    // window, a bell for each CPU and one for the daemon, socket, console; a proxy's socket; what a start takes for a moment
+    const OF_A_NODE: u64 = 4 + colony_fship::layout::CHANNELS as u64;
     const OF_A_PROXY: u64 = 1;
     const SPARE: u64 = 32;
     let limit = descriptor::raise_limit();

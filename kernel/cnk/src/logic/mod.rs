@@ -6,8 +6,10 @@
 pub mod access;
 pub mod clock;
 pub mod frame;
+pub mod futex;
 pub mod job;
 pub mod map;
+pub mod sched;
 pub mod signals;
 pub mod space;
 #[cfg(test)]

@@ -131,6 +131,9 @@ impl Thread {
     /// Of a new process.
     pub const NEW: Self = Self { mask: 0, saved: None, pending: 0, wanted: 0, stack: Stack::NONE };
 
+    /// All zero: of no thread.
+    pub const ZERO: Self = Self { stack: Stack { address: 0, flags: 0, size: 0 }, ..Self::NEW };
+
     /// Signals that are kept although they are ignored: it may come to take them.
     pub fn keeps(&self) -> u64 {
         self.mask | self.wanted

@@ -5,10 +5,10 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use cnk_logic::access::Access;
 use cnk_logic::map::{self, Complex, Tables, bits};
-use colony_fship::layout::TORUS_VA;
+use colony_fship::layout::{PROCESSES, TORUS_VA};
 
 use super::window::{Bank, Memory, WINDOW_VA, Window};
-use super::{CPUS, ops, phys};
+use super::{ops, phys};
 
 /// Link address of kernel code, less its physical address.
 const KERNEL: u64 = 0xffff_ffff_8000_0000;
@@ -149,7 +149,7 @@ pub fn activate(process: usize) {
 
 /// Takes away the addresses that the start has needed: physical memory at its own address, executable.
 pub fn forget_start() {
-    for process in 0..CPUS {
+    for process in 0..PROCESSES {
         top_of(process)[0].store(0, Relaxed);
     }
     // SAFETY: the same space, without what nobody uses any more.

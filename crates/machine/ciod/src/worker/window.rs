@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
-use colony_fship::layout::{self, CHANNELS, LARGE_PAGE};
+use colony_fship::layout::{self, LARGE_PAGE, PROCESSES};
 use colony_fship::ring::Ring;
 use colony_fship::spans::{self, Memory};
 use colony_fship::{Errno, Reply, Request};
@@ -64,7 +64,7 @@ impl Window {
 
     /// The memory of process `n` of as many as `banks`.
     pub(crate) fn bank(&self, n: usize, banks: usize) -> Bank {
-        debug_assert!(n < banks && banks <= CHANNELS);
+        debug_assert!(n < banks && banks <= PROCESSES);
         let length = self.length / banks as u64;
         // SAFETY: within the mapping, since n < banks
         let base = unsafe { self.base.add(n * length as usize) };

@@ -37,7 +37,7 @@ pub(super) struct Args {
     /// One process with all memory, or two with half of it each
     #[arg(long, value_enum, default_value_t)]
     mode: ModeWord,
-    /// CPUs of each node: 1 or 2 [default: 2, with --icount 1]
+    /// CPUs of each node: 1 to 4 [default: 2, with --icount 1]
     #[arg(long, value_name = "N")]
     cpus: Option<u32>,
     /// Memory of the processes of a node, MiB: a power of two
