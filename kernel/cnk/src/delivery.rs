@@ -68,10 +68,11 @@ fn deliver(n: usize, context: &mut Context, mut interrupted: Option<u64>) -> boo
             None => {
                 let thread = &mut process.threads[own].signals;
                 if let Some(mask) = thread.saved.take() {
-                    thread.mask = mask;
+                    (thread.mask, thread.told) = (mask, true);
                     // what that lets through is next
                     continue;
                 }
+                thread.told = false;
                 return changed;
             }
             Some(Delivery::Kill(signal)) => Err(signal),
@@ -250,7 +251,7 @@ fn restore(process: &mut Process, n: usize, context: &mut Context) -> Result<(),
     c.rflags = safe_flags(c.rflags);
     ensure(ops::canonical(c.rip), Errno::EFAULT)?;
     let thread = &mut process.own(n).signals;
-    thread.mask = frame.mask & !ALWAYS;
+    (thread.mask, thread.told) = (frame.mask & !ALWAYS, true);
     if !frame.stack.has(c.rsp) {
         thread.stack = frame.stack;
     }

@@ -110,7 +110,7 @@ fn prepare() -> Result<(), Refusal> {
 /// Maps process `n` of `count` as its block says.
 fn map(n: usize, count: usize, block: &layout::Process) -> Result<User, Complex> {
     let bank = node().window.bank(n, count);
-    let access = Access::new(block);
+    let access = Access::new(block, bank.size());
     paging::build(n, count, &bank, &access)?;
     if CODE_SEEN.load(Ordering::Relaxed) {
         for code in access.parts().iter().filter(|p| p.flags & layout::EXECUTE != 0) {

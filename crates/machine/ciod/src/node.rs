@@ -41,6 +41,8 @@ pub struct NodeLink(Arc<Inner>);
 struct Inner {
     number: u32,
     window: u64,
+    /// Bytes of it that are the memory of processes.
+    process_memory: u64,
     memory: File,
     /// Rung by the node, heard by the daemon.
     to_daemon: EventFd,
@@ -53,9 +55,11 @@ struct Inner {
 
 impl NodeLink {
     /// Makes the window, with its header, and the bells.
-    pub(crate) fn new(number: u32, window: u64, spin: u64) -> Result<Self, CiodError> {
-        if !layout::WINDOW_SIZES.contains(&window) || !window.is_power_of_two() {
-            return Err(CiodError::Window(window));
+    pub(crate) fn new(number: u32, process_memory: u64, window: u64, spin: u64) -> Result<Self, CiodError> {
+        for bytes in [process_memory.min(window), window] {
+            if !layout::WINDOW_SIZES.contains(&bytes) || !bytes.is_power_of_two() {
+                return Err(CiodError::Window(bytes));
+            }
         }
         let make = || -> io::Result<Inner> {
             let memory =
@@ -73,6 +77,7 @@ impl NodeLink {
             Ok(Inner {
                 number,
                 window,
+                process_memory,
                 memory,
                 to_daemon: bell()?,
                 to_node: bells()?,
@@ -91,6 +96,11 @@ impl NodeLink {
     /// Bytes of its window.
     pub fn window(&self) -> u64 {
         self.0.window
+    }
+
+    /// Bytes of the window that are the memory of processes.
+    pub fn process_memory(&self) -> u64 {
+        self.0.process_memory
     }
 
     /// Its state.
@@ -268,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_virtual_machine_gets_the_window_and_the_bells() {
-        let link = NodeLink::new(3, 16 << 20, 0).expect("link");
+        let link = NodeLink::new(3, 16 << 20, 16 << 20, 0).expect("link");
         check(&link, &link.connect().expect("socket").into());
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path().join("node");
@@ -281,13 +291,13 @@ mod tests {
     #[test]
     fn windows_have_sensible_sizes() {
         for size in [0, 8 << 20, (16 << 20) + 4096, 128 << 30] {
-            assert!(matches!(NodeLink::new(0, size, 0), Err(CiodError::Window(n)) if n == size));
+            assert!(matches!(NodeLink::new(0, size, size, 0), Err(CiodError::Window(n)) if n == size));
         }
     }
 
     #[test]
     fn clearing_leaves_the_control_area() {
-        let link = NodeLink::new(0, 16 << 20, 0).expect("link");
+        let link = NodeLink::new(0, 16 << 20, 16 << 20, 0).expect("link");
         link.0.memory.write_all_at(b"secret", LARGE_PAGE).expect("write");
         link.0.memory.write_all_at(b"last", (16 << 20) - 4).expect("write");
         link.clear().expect("cleared");

@@ -127,11 +127,20 @@ impl Ciod {
     /// # Errors
     /// [`CiodError`], above all if the node is in a job.
     pub fn attach(&self, number: u32, window: u64) -> Result<NodeLink, CiodError> {
+        self.attach_with_room(number, window, window)
+    }
+
+    /// As [`Ciod::attach`], with so much of the window as memory of processes. They can reserve the addresses behind it,
+    /// which take memory of this machine where something is written.
+    ///
+    /// # Errors
+    /// As [`Ciod::attach`].
+    pub fn attach_with_room(&self, number: u32, memory: u64, window: u64) -> Result<NodeLink, CiodError> {
         let mut nodes = self.lock();
         if nodes.get(&number).is_some_and(|old| old.state() == NodeState::Busy) {
             return Err(CiodError::NodeBusy(number));
         }
-        let link = NodeLink::new(number, window, self.config.node_spin)?;
+        let link = NodeLink::new(number, memory, window, self.config.node_spin)?;
         nodes.insert(number, link.clone());
         Ok(link)
     }
@@ -228,7 +237,12 @@ fn node_setups(spec: &JobSpec, nodes: &[NodeLink], count: u32) -> Vec<NodeSetup>
     nodes
         .iter()
         .zip(personalities(spec, count))
-        .map(|(n, personality)| NodeSetup { number: n.number(), window: n.window(), personality })
+        .map(|(n, personality)| NodeSetup {
+            number: n.number(),
+            window: n.window(),
+            memory: n.process_memory(),
+            personality,
+        })
         .collect()
 }
 
@@ -384,8 +398,8 @@ mod tests {
 
     #[test]
     fn a_node_is_in_one_job_at_a_time() {
-        let link = NodeLink::new(5, 16 << 20, 0).expect("link");
-        let two = [NodeLink::new(4, 16 << 20, 0).expect("link"), link.clone()];
+        let link = NodeLink::new(5, 16 << 20, 16 << 20, 0).expect("link");
+        let two = [NodeLink::new(4, 16 << 20, 16 << 20, 0).expect("link"), link.clone()];
         let taken = Taken::take(std::slice::from_ref(&link)).expect("free");
         assert_eq!(Taken::take(&two).err(), Some(JobError::NodeBusy(5)));
         assert_eq!(two[0].state(), NodeState::Free, "given back");

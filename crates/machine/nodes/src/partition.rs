@@ -79,7 +79,7 @@ impl Partition {
     }
 
     fn start(&self, number: u32) -> Result<Node, CnkError> {
-        let link = self.ciod.attach(number, self.machine.memory)?;
+        let link = self.ciod.attach_with_room(number, self.machine.memory, self.machine.window())?;
         let torus = self.torus.as_ref().map(|(file, bytes)| (file, *bytes));
         Node::boot(&self.booter, &self.machine, &self.kernel, &self.ciod, link, torus)
     }

@@ -3,7 +3,7 @@
 
 use cnk_logic::clock::{SECOND, join, nearest_second};
 use cnk_logic::ensure;
-use cnk_logic::signals::{ALWAYS, Action, Info, Stack, bit};
+use cnk_logic::signals::{ALWAYS, Action, Info, Stack, Thread, bit};
 use colony_fship::Errno;
 use colony_fship::calls::number;
 
@@ -34,8 +34,9 @@ pub(super) const HANDLERS: &[(u32, Handler)] = &[
 /// Bytes of a set of signals.
 const SET: u64 = 8;
 
-/// Makes CPU `n` look at its signals on the way back: its mask has changed.
-fn recheck_signals(n: usize) {
+/// Makes a thread look at its signals on the way back, on CPU `n`: its mask has changed.
+fn recheck_signals(n: usize, thread: &mut Thread) {
+    thread.told = true;
     cpu(n).attention.store(true, core::sync::atomic::Ordering::Release);
 }
 
@@ -73,7 +74,7 @@ fn procmask(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
         };
         process.own(caller.cpu).signals.mask = changed & !ALWAYS;
         signals::pass_on(process, caller.cpu, changed & !mask);
-        recheck_signals(caller.cpu);
+        recheck_signals(caller.cpu, &mut process.own(caller.cpu).signals);
     }
     process.user.put_unless_null(old, &mask)?;
     Ok(0)
@@ -139,7 +140,7 @@ pub(super) fn mask_for_now(n: usize, mask: u64) {
     thread.saved = Some(old);
     thread.mask = mask & !ALWAYS;
     signals::pass_on(process, n, mask & !old);
-    recheck_signals(n);
+    recheck_signals(n, &mut process.own(n).signals);
 }
 
 /// Takes the mask of [`mask_for_now`] back, if no signal has come.
@@ -148,6 +149,7 @@ pub(super) fn unmask(n: usize) {
     let thread = &mut process.own(n).signals;
     if let Some(mask) = thread.saved.take() {
         thread.mask = mask;
+        recheck_signals(n, thread);
     }
 }
 

@@ -146,9 +146,9 @@ mod tests {
             job.as_mut_bytes().copy_from_slice(&bytes);
             if check(&job, 2, BANK).is_ok() {
                 for process in &job.processes[..job.processes_len as usize] {
-                    let access = crate::access::Access::new(process);
-                    prop_assert!(access.memory() <= BANK);
-                    prop_assert!(access.parts().iter().all(|p| p.first >= LARGE_PAGE && p.end <= access.memory()));
+                    let access = crate::access::Access::new(process, BANK);
+                    prop_assert!(access.end() <= BANK);
+                    prop_assert!(access.parts().iter().all(|p| p.first >= LARGE_PAGE && p.end <= access.end()));
                     prop_assert!(access.holds(process.entry, 1, false));
                 }
             }

@@ -9,6 +9,7 @@ pub mod frame;
 pub mod futex;
 pub mod job;
 pub mod map;
+pub mod reserve;
 pub mod sched;
 pub mod signals;
 pub mod space;

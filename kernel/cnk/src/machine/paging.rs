@@ -69,7 +69,8 @@ impl Tables for Filling<'_> {
     }
 }
 
-static WINDOW: [Table; 2] = [const { Table::new() }; 2];
+/// Of the window: a top, and a directory for each GiB of the usual window where there are no pages of that size.
+static WINDOW: [Table; 5] = [const { Table::new() }; 5];
 static TORUS: [Table; 2] = [const { Table::new() }; 2];
 static USERS: [Table; USER_TABLES] = [const { Table::new() }; USER_TABLES];
 /// The top table of process 1; that of process 0 is the kernel's.
@@ -125,7 +126,7 @@ pub fn map_windows(window: Memory, torus: Option<Memory>) -> Result<Window, Comp
 /// # Errors
 /// [`Complex`].
 pub fn build(n: usize, count: usize, bank: &Bank, access: &Access) -> Result<(), Complex> {
-    assert!(access.memory() <= bank.size());
+    assert!(access.end() <= bank.size());
     let share = USER_TABLES / count;
     let mut tables = Filling::start(&USERS[n * share..][..share]);
     let top = tables.top();

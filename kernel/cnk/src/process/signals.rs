@@ -34,6 +34,7 @@ impl Process {
         let open = |&t: &usize| self.threads[t].signals.mask & bit(signal) == 0;
         let taker = self.numbers().find(wants).or_else(|| self.numbers().find(open));
         if let Some(thread) = taker {
+            self.threads[thread].signals.told = true;
             self.look_at_signals(n, thread);
         }
     }

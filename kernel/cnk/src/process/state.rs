@@ -3,8 +3,10 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+use cnk_logic::access::zone;
 use cnk_logic::clock::next_end;
 use cnk_logic::futex::Waiters;
+use cnk_logic::reserve::Zone;
 use cnk_logic::sched::{Scheduler, State, THREADS};
 use cnk_logic::signals::{Signals, Stack, Thread as ThreadSignals};
 use cnk_logic::space::Space;
@@ -128,6 +130,8 @@ pub struct Process {
     pub map: u64,
     /// Its heap and mappings.
     pub space: Space,
+    /// Addresses that it has reserved.
+    pub zone: Zone,
     /// It runs: it has not ended, and is not ending.
     pub runs: bool,
     /// Its signals.
@@ -158,6 +162,7 @@ impl Process {
             user: User::NONE,
             map: 0,
             space: Space::new(0, 0),
+            zone: Zone::NONE,
             runs: false,
             signals: Signals::NEW,
             threads: [Thread::NONE; THREADS],
@@ -188,6 +193,8 @@ impl Process {
         static MAPS: AtomicUsize = AtomicUsize::new(0);
         self.map = MAPS.fetch_add(1, Ordering::Relaxed) as u64 + 1;
         self.space = Space::new(block.heap, block.memory - STACK);
+        let zone = zone(block.memory, user.bank.size());
+        self.zone.restart(zone.start, zone.end);
         self.block = *block;
         self.user = user;
         self.signals.forget_handlers();

@@ -73,7 +73,7 @@ pub fn start(
     process.sched.create(own);
     let Thread { signals: Signals { mask, .. }, name, .. } = process.threads[own];
     process.threads[thread] =
-        Thread { signals: Signals { mask, ..Signals::NEW }, clear_tid, name, ..Thread::NONE };
+        Thread { signals: Signals { mask, told: false, ..Signals::NEW }, clear_tid, name, ..Thread::NONE };
     switch::begin_like(n, thread, context, fs_base);
     process.make_ready(n, thread);
     Ok(id)

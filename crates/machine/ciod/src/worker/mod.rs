@@ -77,7 +77,7 @@ fn prepare(control: &UnixStream) -> Result<Option<Prepared>, JobError> {
     filter::enter().map_err(|e| JobError::Identity(format!("the filter of system calls: {e}")))?;
     let mut nodes = Vec::new();
     for (n, (memory, bell, bells)) in setup.nodes.iter().zip(fds) {
-        let window = Window::map(&memory, n.window).map_err(system)?;
+        let window = Window::map(&memory, n.window).map_err(system)?.with_memory(n.memory);
         nodes.push(Node::new(n.number, window, bell, bells));
     }
     Ok(Some(Prepared { setup, nodes, stdin, outputs, own }))
