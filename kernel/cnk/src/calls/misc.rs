@@ -11,9 +11,9 @@ use colony_fship::spans::Memory as _;
 use rand_chacha::rand_core::Rng as _;
 
 use super::handler::{Caller, Handler};
+use crate::cpu::{self, cpu};
 use crate::machine::ops;
 use crate::process::{self, shared};
-use crate::cpu::{self, cpu};
 use crate::time;
 
 pub(super) const HANDLERS: &[(u32, Handler)] = &[
@@ -57,10 +57,10 @@ const INFINITE: u64 = u64::MAX;
 /// Now and at most, of a kind of resource.
 fn limit_of(kind: u64) -> Result<[u64; 2], Errno> {
     Ok(match kind {
-        3 => [STACK, STACK], // RLIMIT_STACK
-        4 => [0, 0],         // RLIMIT_CORE
+        3 => [STACK, STACK],                      // RLIMIT_STACK
+        4 => [0, 0],                              // RLIMIT_CORE
         6 => [process::threads_most() as u64; 2], // RLIMIT_NPROC: threads
-        7 => [1024, 1024],   // RLIMIT_NOFILE
+        7 => [1024, 1024],                        // RLIMIT_NOFILE
         0..=15 => [INFINITE; 2],
         _ => return Err(Errno::EINVAL),
     })

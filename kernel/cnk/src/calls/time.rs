@@ -11,8 +11,8 @@ use colony_fship::spans::Memory as _;
 
 use super::handler::{Caller, Handler};
 use super::over;
-use crate::machine::ops;
 use crate::cpu::cpu;
+use crate::machine::ops;
 use crate::process::{self, Over, Process, Wait, switch};
 use crate::time;
 

@@ -124,8 +124,10 @@ mod tests {
 
     #[test]
     fn addresses_are_checked_by_their_use() {
-        let access =
-            Access::new(&process(&[(0x40_0000, 0x1234, READ | EXECUTE), (0x40_3000, 0x800, READ | WRITE)]), BANK);
+        let access = Access::new(
+            &process(&[(0x40_0000, 0x1234, READ | EXECUTE), (0x40_3000, 0x800, READ | WRITE)]),
+            BANK,
+        );
         assert!(access.holds(0x40_0000, 0x2000, false), "to the end of the page");
         assert!(!access.holds(0x40_0000, 0x2001, false), "there is a gap");
         assert!(!access.holds(0x40_0000, 1, true), "code is not written");
@@ -139,7 +141,8 @@ mod tests {
 
     #[test]
     fn a_page_of_two_segments_has_the_flags_of_both() {
-        let access = Access::new(&process(&[(0x40_0000, 0x800, READ), (0x40_0800, 0x100, READ | WRITE)]), BANK);
+        let access =
+            Access::new(&process(&[(0x40_0000, 0x800, READ), (0x40_0800, 0x100, READ | WRITE)]), BANK);
         assert_eq!(access.uniform(0x40_0000, 0x40_1000), Some(READ | WRITE));
     }
 

@@ -35,7 +35,8 @@ impl Used {
     /// Parts of `piece` in granules of which this is so, and their numbers.
     fn parts(&self, piece: Piece) -> impl Iterator<Item = (usize, Piece)> {
         let first = self.first;
-        let numbers = (piece.first.saturating_sub(first) / GRANULE)..piece.end.saturating_sub(first).div_ceil(GRANULE);
+        let numbers =
+            (piece.first.saturating_sub(first) / GRANULE)..piece.end.saturating_sub(first).div_ceil(GRANULE);
         numbers.map_while(move |n| {
             let at = first + n * GRANULE;
             let part = Piece { first: at.max(piece.first), end: (at + GRANULE).min(piece.end) };
@@ -103,7 +104,13 @@ impl Zone {
     ///
     /// # Errors
     /// As [`Space::map_at`].
-    pub fn map_at(&mut self, at: u64, length: u64, keep: bool, content: &mut impl Content) -> Result<u64, Errno> {
+    pub fn map_at(
+        &mut self,
+        at: u64,
+        length: u64,
+        keep: bool,
+        content: &mut impl Content,
+    ) -> Result<u64, Errno> {
         self.space.map_at(at, length, keep, &mut Written(&mut self.used, content))
     }
 

@@ -135,8 +135,7 @@ impl Thread {
         Self { mask: 0, saved: None, pending: 0, wanted: 0, told: true, stack: Stack::NONE };
 
     /// All zero: of no thread.
-    pub const ZERO: Self =
-        Self { told: false, stack: Stack { address: 0, flags: 0, size: 0 }, ..Self::NEW };
+    pub const ZERO: Self = Self { told: false, stack: Stack { address: 0, flags: 0, size: 0 }, ..Self::NEW };
 
     /// Signals that are kept although they are ignored: it may come to take them.
     pub fn keeps(&self) -> u64 {

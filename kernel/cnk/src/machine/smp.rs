@@ -57,7 +57,8 @@ pub fn start(rsdp: u64, rate: Rate, timeout_ns: u64) -> usize {
         unsafe { phys::write::<u8>(TRAMPOLINE + n, phys::read(from + n)) };
     }
     let all = 1..super::CPUS;
-    let comes = |&cpu: &usize| other_apic(rsdp, own, cpu).is_some_and(|apic| start_one(cpu, apic, rate, timeout_ns));
+    let comes =
+        |&cpu: &usize| other_apic(rsdp, own, cpu).is_some_and(|apic| start_one(cpu, apic, rate, timeout_ns));
     1 + all.take_while(comes).count()
 }
 

@@ -116,8 +116,12 @@ pub unsafe fn start(cpu: usize) {
     }
     let segments = Pointer { limit: 9 * 8 - 1, address: tables as u64 };
     let interrupts = Pointer { limit: STUBS as u16 * 16 - 1, address: INTERRUPTS.0.get() as u64 };
-    let entries: [*const u8; CPUS] =
-        [&raw const syscall_entry_0, &raw const syscall_entry_1, &raw const syscall_entry_2, &raw const syscall_entry_3];
+    let entries: [*const u8; CPUS] = [
+        &raw const syscall_entry_0,
+        &raw const syscall_entry_1,
+        &raw const syscall_entry_2,
+        &raw const syscall_entry_3,
+    ];
     // SAFETY: the tables are right and stay; code goes on in the same segment.
     unsafe {
         asm!(

@@ -178,8 +178,7 @@ impl Process {
         self.replace(block, user);
         self.signals = Signals::NEW;
         self.waiters.clear();
-        self.threads[0] =
-            Thread { signals: ThreadSignals::NEW, name: block.name, ..Thread::NONE };
+        self.threads[0] = Thread { signals: ThreadSignals::NEW, name: block.name, ..Thread::NONE };
         let cpus = cpus_of(number).fold(0, |all, n| all | 1 << n);
         self.sched.restart(cpus, threads_most());
         self.timer = Timer::OFF;

@@ -26,9 +26,9 @@ struct Saved {
     fpu: fpu::State,
 }
 
-static SAVED: [Lock<Saved>; THREADS] = [const {
-    Lock::new(Saved { context: Context::NONE, fs_base: 0, gs_base: 0, fpu: fpu::State::NEW })
-}; THREADS];
+static SAVED: [Lock<Saved>; THREADS] =
+    [const { Lock::new(Saved { context: Context::NONE, fs_base: 0, gs_base: 0, fpu: fpu::State::NEW }) };
+        THREADS];
 
 /// Bytes that each thread beside the first takes.
 pub const THREAD_BYTES: u64 = (size_of::<Lock<Saved>>() + size_of::<process::Thread>()) as u64;

@@ -75,7 +75,8 @@ impl Process {
 
     /// The reply to a request of channel `n` has come; nothing if its thread does not wait any more.
     pub fn replied(&mut self, n: usize, seq: u32, result: i64) {
-        let waits = |&t: &usize| self.threads[t].wait == Wait::Reply(n, seq) && self.threads[t].over.is_none();
+        let waits =
+            |&t: &usize| self.threads[t].wait == Wait::Reply(n, seq) && self.threads[t].over.is_none();
         let thread = self.numbers().find(waits);
         if let Some(thread) = thread.filter(|_| self.runs) {
             let open = &cpu(n).open;

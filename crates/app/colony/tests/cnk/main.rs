@@ -14,4 +14,5 @@ mod network;
 mod noise;
 mod objects;
 mod programs;
+mod threads;
 mod watch;

@@ -109,12 +109,5 @@ fn prepare() -> io::Result<Relay> {
         .map_err(io::Error::other)?;
     filter::enter()?;
     let window = Window::map(&memory, setup.window)?;
-    Ok(Relay::new(
-        control,
-        window,
-        memory.into(),
-        bell,
-        bells,
-        link::Link::new(socket, setup.network),
-    ))
+    Ok(Relay::new(control, window, memory.into(), bell, bells, link::Link::new(socket, setup.network)))
 }

@@ -51,7 +51,8 @@ impl SyntheticNode {
         let window = Window::map(link.memory(), link.window())?;
         let bells = link.bells_to_node();
         let bells = bells.iter().map(BorrowedFd::try_clone_to_owned);
-        let bells = bells.collect::<io::Result<Vec<_>>>()?.try_into().map_err(|_| io::ErrorKind::InvalidData)?;
+        let bells =
+            bells.collect::<io::Result<Vec<_>>>()?.try_into().map_err(|_| io::ErrorKind::InvalidData)?;
         Ok(Self::with(window, link.bell_to_daemon().try_clone_to_owned()?, bells))
     }
 
