@@ -136,7 +136,7 @@ pub fn attend(n: usize) {
     stop_listening(n);
     reply(n, None);
     loop {
-        let seq = process::on(n).to_cancel(n);
+        let seq = process::on(n).next_cancelled(n);
         let Some(seq) = seq else { break };
         send(n, own::CANCEL, [u64::from(seq), 0, 0, 0, 0, 0]);
     }

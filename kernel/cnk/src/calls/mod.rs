@@ -21,6 +21,7 @@ use colony_fship::{Call, Errno, Request};
 use crate::machine::area::area;
 use crate::machine::console::debug;
 use crate::machine::context::Context;
+use crate::process::Over;
 use crate::shipping::{self, Wait};
 use crate::{cpu, delivery, process};
 use handler::{Caller, Handler};
@@ -93,11 +94,11 @@ pub fn resume(n: usize, context: &mut Context) -> Option<u64> {
 }
 
 /// The end of the wait of the thread on CPU `n`, which waits for nothing from now on.
-fn over(n: usize) -> Option<process::Over> {
+fn over(n: usize) -> Over {
     let process = &mut *process::on(n);
     let thread = process.own(n);
     thread.wait = process::Wait::No;
-    thread.over.take()
+    core::mem::replace(&mut thread.over, Over::Not)
 }
 
 fn perform(caller: &mut Caller<'_>, called: u64, args: [u64; 6]) -> i64 {
@@ -142,7 +143,8 @@ fn ship(caller: &Caller<'_>, call: &Call, args: [u64; 6]) -> Result<i64, Errno> 
 
 /// A shipped call of the thread on CPU `n` has this result.
 fn shipped(n: usize, call: u32, result: i64) {
-    if result != Errno::EINTR.result() {
+    let masks = matches!(call, number::ppoll | number::epoll_pwait | number::pselect6);
+    if masks && result != Errno::EINTR.result() {
         signal::unmask(n);
     }
     if call == number::execve && result == 0 {
@@ -152,7 +154,7 @@ fn shipped(n: usize, call: u32, result: i64) {
 
 fn reply_over(n: usize, context: &Context) -> Result<u64, Errno> {
     let result = match over(n) {
-        Some(process::Over::Reply(result)) => result,
+        Over::Reply(result) => result,
         _ => Errno::EINTR.result(),
     };
     shipped(n, context.number as u32, result);

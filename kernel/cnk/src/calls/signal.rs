@@ -125,7 +125,7 @@ pub(super) fn wait_over(n: usize, info: u64) -> Result<u64, Errno> {
     let taken = process.signals.take(&mut process.threads[thread].signals, wanted);
     let (signal, about) = match (taken, over) {
         (Some(taken), _) => taken,
-        (None, Some(Over::Timeout)) => return Err(Errno::EAGAIN),
+        (None, Over::Timeout) => return Err(Errno::EAGAIN),
         (None, _) => return Err(Errno::EINTR),
     };
     process.user.put_unless_null(info, &about.encode(signal))?;

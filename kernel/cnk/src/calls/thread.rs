@@ -165,8 +165,8 @@ fn futex_wait(
 /// The end of a wait at a word.
 pub(super) fn futex_over(n: usize) -> Result<u64, Errno> {
     match over(n) {
-        Some(Over::Signal) => Err(Errno::EINTR),
-        Some(Over::Timeout) => Err(Errno::ETIMEDOUT),
+        Over::Signal => Err(Errno::EINTR),
+        Over::Timeout => Err(Errno::ETIMEDOUT),
         _ => Ok(0),
     }
 }

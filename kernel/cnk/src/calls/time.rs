@@ -161,7 +161,7 @@ fn sleep(caller: &Caller<'_>, until: u64, left: u64) -> Result<u64, Errno> {
 /// The end of a sleep.
 pub(super) fn sleep_over(n: usize, left: u64) -> Result<u64, Errno> {
     let until = process::on(n).own(n).until_ns;
-    if over(n) != Some(Over::Signal) {
+    if over(n) != Over::Signal {
         return Ok(0);
     }
     if left != 0 {

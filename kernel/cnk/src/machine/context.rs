@@ -7,7 +7,7 @@ use super::tables::{USER_CS, USER_SS};
 pub const START_FLAGS: u64 = 0x202;
 
 /// Registers as the entry code saves and restores them (`entry.s`).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, zerocopy::FromBytes)]
 #[repr(C, align(16))]
 pub struct Context {
     /// xmm0–15.
@@ -39,32 +39,8 @@ pub struct Context {
 }
 
 impl Context {
-    /// Of nothing.
-    pub const NONE: Self = Self {
-        xmm: [[0; 2]; 16],
-        r15: 0,
-        r14: 0,
-        r13: 0,
-        r12: 0,
-        rbp: 0,
-        rbx: 0,
-        r11: 0,
-        r10: 0,
-        r9: 0,
-        r8: 0,
-        rax: 0,
-        rcx: 0,
-        rdx: 0,
-        rsi: 0,
-        rdi: 0,
-        number: 0,
-        error: 0,
-        rip: 0,
-        cs: 0,
-        rflags: 0,
-        rsp: 0,
-        ss: 0,
-    };
+    /// Of nothing: all zero.
+    pub const NONE: Self = zerocopy::transmute!([0u8; size_of::<Self>()]);
 
     /// Of a program at its first instruction.
     pub fn start(rip: u64, rsp: u64) -> Self {

@@ -6,15 +6,14 @@ use core::sync::atomic::Ordering::Relaxed;
 use colony_fship::calls::number;
 
 use crate::machine::area::area;
-use crate::process::{self, threads};
+use crate::process;
 
-/// Sets the quick answers of CPU `n`, where a process or thread begins.
+/// Sets the quick answers of CPU `n`, where it begins a process. That of `gettid` comes with each thread.
 pub fn prepare(n: usize) {
     let block = process::on(n).block;
     let area = area(n);
     for (number, value) in [
         (number::getpid, block.pid),
-        (number::gettid, threads::id(n)),
         (number::getppid, block.ppid),
         (number::getpgrp, block.pid),
         (number::getuid, block.uid),

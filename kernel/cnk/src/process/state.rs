@@ -38,6 +38,8 @@ pub enum Wait {
 /// The end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Over {
+    /// It is not over.
+    Not,
     /// What it waited for has come.
     Done,
     /// The reply has come.
@@ -64,7 +66,7 @@ pub struct Thread {
     /// What it waits for, or has waited for.
     pub wait: Wait,
     /// The end of that wait.
-    pub over: Option<Over>,
+    pub over: Over,
     /// The time at which it waits no longer; [`NEVER`] for ever.
     pub until_ns: u64,
     /// The CPU whose timer that is.
@@ -82,7 +84,7 @@ impl Thread {
         robust: 0,
         name: [0; 16],
         wait: Wait::No,
-        over: None,
+        over: Over::Not,
         until_ns: 0,
         timer: 0,
         cancel: false,

@@ -8,8 +8,9 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use cnk_logic::sched::THREADS;
 use colony_fship::calls::number;
+use colony_fship::layout::PROCESSES;
 
-use super::{Over, Process, Wait, answers};
+use super::{Over, Process, Thread, Wait, answers, timers};
 use crate::cpu::{NEVER, cpu};
 use crate::machine::area::area;
 use crate::machine::context::{self, Context};
@@ -30,8 +31,15 @@ static SAVED: [Lock<Saved>; THREADS] =
     [const { Lock::new(Saved { context: Context::NONE, fs_base: 0, gs_base: 0, fpu: fpu::State::NEW }) };
         THREADS];
 
-/// Bytes that each thread beside the first takes.
-pub const THREAD_BYTES: u64 = (size_of::<Lock<Saved>>() + size_of::<process::Thread>()) as u64;
+/// Bytes that each thread takes once it begins.
+const THREAD_BYTES: usize = size_of::<Lock<Saved>>() + size_of::<Thread>();
+
+/// Bytes that nothing has used yet on a node with so many CPUs and a thread on each: those of further threads, and of a
+/// second process.
+pub fn spare_bytes(cpus: usize) -> u64 {
+    let second = (PROCESSES - 1) * size_of::<Lock<Process>>();
+    ((THREADS - cpus) * THREAD_BYTES + second) as u64
+}
 
 /// Where a thread of process `number` has its registers.
 fn saved(number: usize, thread: usize) -> &'static Lock<Saved> {
@@ -93,7 +101,7 @@ impl Process {
     /// The thread on CPU `n` waits for something from now on, and for no longer than until then.
     pub fn begin_wait(&mut self, n: usize, wait: Wait, until_ns: Option<u64>) {
         let thread = self.own(n);
-        (thread.wait, thread.over, thread.cancel) = (wait, None, false);
+        (thread.wait, thread.over, thread.cancel) = (wait, Over::Not, false);
         (thread.until_ns, thread.timer) = (until_ns.unwrap_or(NEVER), n);
     }
 }
@@ -108,7 +116,7 @@ pub fn wait(n: usize, context: &Context) -> ! {
         save(n, thread, context);
         process.sched.wait(n);
         // what has come meanwhile
-        if process.threads[thread].over.is_some() {
+        if process.threads[thread].over != Over::Not {
             process.make_ready(n, thread);
         }
         process.look_at_signals(n, thread);
@@ -116,6 +124,8 @@ pub fn wait(n: usize, context: &Context) -> ! {
             process.end_wait(n, thread, Over::Timeout);
         }
     }
+    // the timer of its wait is this CPU's, whichever thread runs here next
+    timers::arm(n);
     context::leave(n)
 }
 

@@ -15,10 +15,10 @@ impl Process {
     /// Ends the wait of a thread, from CPU `n`; nothing if it is over.
     pub fn end_wait(&mut self, n: usize, thread: usize, over: Over) {
         let it = &mut self.threads[thread];
-        if it.over.is_some() || it.wait == Wait::No {
+        if it.over != Over::Not || it.wait == Wait::No {
             return;
         }
-        it.over = Some(over);
+        it.over = over;
         if it.wait == Wait::Futex && over != Over::Done {
             self.waiters.remove(thread);
         }
@@ -76,7 +76,7 @@ impl Process {
     /// The reply to a request of channel `n` has come; nothing if its thread does not wait any more.
     pub fn replied(&mut self, n: usize, seq: u32, result: i64) {
         let waits =
-            |&t: &usize| self.threads[t].wait == Wait::Reply(n, seq) && self.threads[t].over.is_none();
+            |&t: &usize| self.threads[t].wait == Wait::Reply(n, seq) && self.threads[t].over == Over::Not;
         let thread = self.numbers().find(waits);
         if let Some(thread) = thread.filter(|_| self.runs) {
             let open = &cpu(n).open;
@@ -86,7 +86,7 @@ impl Process {
     }
 
     /// The number of a request on channel `n` that is to be cancelled, once.
-    pub fn to_cancel(&mut self, n: usize) -> Option<u32> {
+    pub fn next_cancelled(&mut self, n: usize) -> Option<u32> {
         let thread = self.numbers().find(|&t| self.threads[t].cancel)?;
         match self.threads[thread].wait {
             Wait::Reply(channel, seq) if channel == n => {

@@ -134,7 +134,8 @@ static void handler(int signal)
 	handled = signal;
 	on_stack = &here >= own_stack && &here < own_stack + 32768;
 }
-static atomic_int waiting;
+static atomic_int heard;
+static sigset_t heard_signal;
 static void *hear(void *n)
 {
 	char byte;
@@ -142,12 +143,13 @@ static void *hear(void *n)
 
 	stack.ss_sp = own_stack = malloc(32768);
 	sigaltstack(&stack, 0);
-	atomic_fetch_add(&waiting, 1);
-	long interrupted = 0;
+	pthread_sigmask(SIG_UNBLOCK, &heard_signal, 0);
 	while (!handled)
-		interrupted = read(to[0], &byte, 1) < 0 && errno == EINTR;
+		if (read(to[0], &byte, 1) >= 0 || errno != EINTR)
+			return (void *)-1L;
+	atomic_fetch_add(&heard, 1);
 	(void)n;
-	return (void *)(handled * 100 + on_stack * 10 + interrupted);
+	return (void *)(handled * 10 + on_stack);
 }
 
 /* numbers of the processor's that are each thread's own */
@@ -209,13 +211,18 @@ int main(int arguments, char **words)
 		return 1;
 	struct sigaction action = { .sa_handler = handler, .sa_flags = SA_ONSTACK };
 	sigaction(SIGUSR1, &action, 0);
+	/* not before they have their stacks */
+	sigemptyset(&heard_signal);
+	sigaddset(&heard_signal, SIGUSR1);
+	pthread_sigmask(SIG_BLOCK, &heard_signal, 0);
 	start(8, hear);
-	while (atomic_load(&waiting) < 8)
-		sched_yield();
-	struct timespec some = { 0, 20000000 };
-	nanosleep(&some, 0);
-	for (int n = 0; n < 8; n++)
-		pthread_kill(threads[n], SIGUSR1);
+	/* one that comes just before a call waits is heard, but does not end the call */
+	while (atomic_load(&heard) < 8) {
+		struct timespec some = { 0, 1000000 };
+		for (int n = 0; n < 8; n++)
+			pthread_kill(threads[n], SIGUSR1);
+		nanosleep(&some, 0);
+	}
 	join(8);
 	printf("heard %ld\n", sum(8));
 
