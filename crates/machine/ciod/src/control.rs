@@ -41,6 +41,8 @@ pub(crate) struct Identity {
 pub(crate) struct NodeSetup {
     pub(crate) number: u32,
     pub(crate) window: u64,
+    /// Bytes of it that are the memory of processes.
+    pub(crate) memory: u64,
     /// Goes into the node's job block as it is.
     pub(crate) personality: Personality,
 }

@@ -95,7 +95,8 @@ impl Given {
     pub(crate) fn setups(&self, spec: &JobSpec, nodes: &[NodeLink], count: u32) -> Vec<NodeSetup> {
         let setup = |(node, computed): (&NodeLink, layout::Personality)| {
             let personality = self.0.get(&node.number()).map_or(computed, |place| place.told);
-            NodeSetup { number: node.number(), window: node.window(), personality }
+            let (number, window, memory) = (node.number(), node.window(), node.process_memory());
+            NodeSetup { number, window, memory, personality }
         };
         nodes.iter().zip(personalities(spec, count)).map(setup).collect()
     }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -128,11 +128,20 @@ impl Ciod {
     /// # Errors
     /// [`CiodError`], above all if the node is in a job.
     pub fn attach(&self, number: u32, window: u64) -> Result<NodeLink, CiodError> {
+        self.attach_with_room(number, window, window)
+    }
+
+    /// As [`Ciod::attach`], with so much of the window as memory of processes. They can reserve the addresses behind it,
+    /// which take memory of this machine where something is written.
+    ///
+    /// # Errors
+    /// As [`Ciod::attach`].
+    pub fn attach_with_room(&self, number: u32, memory: u64, window: u64) -> Result<NodeLink, CiodError> {
         let mut nodes = self.lock();
         if nodes.get(&number).is_some_and(|old| old.state() == NodeState::Busy) {
             return Err(CiodError::NodeBusy(number));
         }
-        let link = NodeLink::new(number, window, self.config.node_spin)?;
+        let link = NodeLink::new(number, memory, window, self.config.node_spin)?;
         nodes.insert(number, link.clone());
         Ok(link)
     }
@@ -235,9 +244,8 @@ impl Ciod {
                 &[streams.stdin.as_fd(), streams.stdout.as_fd(), streams.stderr.as_fd()],
             )?;
             for node in nodes {
-                let [first, second] = node.bells_to_node();
-                let fds: [BorrowedFd<'_>; 4] = [node.memory(), node.bell_to_daemon(), first, second];
-                control::send_fds(&ours, &fds)?;
+                control::send_fds(&ours, &[node.memory(), node.bell_to_daemon()])?;
+                control::send_fds(&ours, &node.bells_to_node())?;
             }
             Ok(())
         })();
@@ -402,8 +410,8 @@ mod tests {
 
     #[test]
     fn a_node_is_in_one_job_at_a_time() {
-        let link = NodeLink::new(5, 16 << 20, 0).expect("link");
-        let two = [NodeLink::new(4, 16 << 20, 0).expect("link"), link.clone()];
+        let link = NodeLink::new(5, 16 << 20, 16 << 20, 0).expect("link");
+        let two = [NodeLink::new(4, 16 << 20, 16 << 20, 0).expect("link"), link.clone()];
         let taken = Taken::take(std::slice::from_ref(&link)).expect("free");
         assert_eq!(Taken::take(&two).err(), Some(JobError::NodeBusy(5)));
         assert_eq!(two[0].state(), NodeState::Free, "given back");

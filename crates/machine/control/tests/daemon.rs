@@ -95,11 +95,10 @@ fn a_folder_that_cannot_be_used_is_refused_with_the_reason() {
     let text = String::from_utf8_lossy(&run(place.path()).stderr).into_owned();
     assert!(text.contains("serves") && text.contains("already"), "{text}");
     drop(daemon);
-    std::fs::write(
-        place.path().join("machine.db"),
-        b"SQLite format 3\0 and then nothing of the kind, for long",
-    )
-    .expect("written");
+    // without the log of a daemon before, which would repair it
+    let place = folder();
+    let damaged = b"SQLite format 3\0 and then nothing of the kind, for long";
+    std::fs::write(place.path().join("machine.db"), damaged).expect("written");
     let text = String::from_utf8_lossy(&run(place.path()).stderr).into_owned();
     assert!(text.contains("machine.db"), "{text}");
 }

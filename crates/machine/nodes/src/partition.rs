@@ -127,7 +127,7 @@ impl Partition {
     }
 
     fn start(&self, number: u32) -> Result<Node, CnkError> {
-        let link = self.ciod.attach(number, self.machine.memory)?;
+        let link = self.ciod.attach_with_room(number, self.machine.memory, self.machine.window())?;
         let torus = self.torus.as_ref().map(|(file, bytes)| (file, *bytes));
         Node::boot(&self.booter, &self.machine, &self.kernel, &self.ciod, link, torus)
     }
@@ -247,8 +247,8 @@ fn check(machine: &Machine, nodes: u32) -> Result<(), CnkError> {
 
 /// Raises the limit of descriptors as far as it goes, and refuses more nodes than it allows.
 fn check_descriptors(machine: &Machine, nodes: u32) -> Result<(), CnkError> {
-    // window, three bells, socket, console; a proxy's socket; what a start takes for a moment
-    const OF_A_NODE: u64 = 6;
+    // window, a bell for each CPU and one for the daemon, socket, console; a proxy's socket; what a start takes for a moment
+    const OF_A_NODE: u64 = 4 + colony_fship::layout::CHANNELS as u64;
     const OF_A_PROXY: u64 = 1;
     const SPARE: u64 = 32;
     let limit = descriptor::raise_limit();

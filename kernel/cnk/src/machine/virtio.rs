@@ -23,7 +23,7 @@ const SLOT: u64 = 0x2800;
 /// Bytes that the device has before each frame.
 const BEFORE: usize = 12;
 /// Offsets of the queues and of their buffers in the window.
-const QUEUES: [(u64, u64); 2] = [(0x2_0000, 0x4_0000), (0x2_1000, 0xa_0000)];
+const QUEUES: [(u64, u64); 2] = [(0x6_0000, 0x8_0000), (0x6_1000, 0xe_0000)];
 /// Parts of a queue: descriptors, then these.
 const AVAILABLE: u64 = 0x400;
 const USED: u64 = 0x800;

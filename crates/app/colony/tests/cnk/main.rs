@@ -16,4 +16,5 @@ mod noise;
 mod objects;
 mod personality;
 mod programs;
+mod threads;
 mod watch;

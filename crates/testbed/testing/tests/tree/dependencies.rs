@@ -79,6 +79,7 @@ fn crates_depend_on_each_other_as_the_architecture_says() {
 
 /// The servers of the daemons: an HTTP server, a database and a file system have no place in a program that only talks to a
 /// daemon, or runs a job. The client of the control daemon takes the client half of the HTTP library and its runtime.
+/// `colony-conform` has programs that try the runtime itself on a compute node.
 #[test]
 fn only_daemons_depend_on_the_crates_of_their_servers() {
     let daemons = ["colonyd", "colony-control"];
@@ -102,7 +103,7 @@ fn only_daemons_depend_on_the_crates_of_their_servers() {
         }
     }
     assert_eq!(with_servers, BTreeSet::from(daemons), "crates that depend on one of {servers:?}");
-    let clients = BTreeSet::from(["colonyd", "colony-control", "colony-control-api"]);
+    let clients = BTreeSet::from(["colonyd", "colony-conform", "colony-control", "colony-control-api"]);
     assert_eq!(with_http, clients, "crates that depend on one of {http:?}");
     assert_eq!(on_daemons, BTreeSet::new(), "crates that depend on a daemon, and so on its servers");
 }
