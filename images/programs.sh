@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # Builds programs that nobody here wrote from Debian's source packages, each as one static file, into a folder:
-# lua (5.4; by glibc and by musl), sqlite3, zstd, and a copy of busybox. They run unmodified on the compute node kernel and on Linux.
+# lua (5.4; by glibc and by musl), sqlite3, zstd, xz (threads), fasttree (OpenMP), gofmt (of the Go that is installed), and
+# a copy of busybox. They run unmodified on the compute node kernel and on Linux.
 #
 #   images/programs.sh FOLDER
 #
 # apt checks the sources against the archive's signed index. What is there already is not built again.
 set -euo pipefail
+here=$(realpath "$(dirname "$0")")
 out=$(realpath -m "${1:?usage: images/programs.sh FOLDER}")
 mkdir -p "$out"
 work=${XDG_CACHE_HOME:-$HOME/.cache}/colony/sources
@@ -75,8 +77,39 @@ make_zstd() {
   gcc $cflags -DZSTD_DISABLE_ASM -DBACKTRACE_ENABLE=0 -Ilib -Ilib/common -o "$1" $there lib/common/*.c lib/compress/*.c lib/decompress/*.c lib/dictBuilder/*.c
 }
 
+# a compressor with threads
+make_xz() {
+  [ -f Makefile ] || ./configure --disable-shared --enable-static --disable-nls --disable-scripts --disable-doc > /dev/null
+  make -j2 -C src/liblzma > /dev/null
+  make -C src/xz LDFLAGS="-all-static" > /dev/null
+  cp src/xz/xz "$1"
+}
+# evolutionary trees, by OpenMP
+make_fasttree() {
+  gcc $cflags -DOPENMP -fopenmp -o "$1" ./*.c -lm
+}
+# the program that comes with Go: one file without a C library
+build_gofmt() {
+  [ ! -x "$out/gofmt" ] || return 0
+  command -v go > /dev/null || { echo "error: there is no go (golang-go)" >&2; exit 1; }
+  echo "building gofmt of $(go version)" >&2
+  GOCACHE=$work/go GOPROXY=off GOFLAGS= GOTOOLCHAIN=local CGO_ENABLED=0 go build -o "$out/.gofmt.$$" cmd/gofmt
+  mv "$out/.gofmt.$$" "$out/gofmt"
+}
+# one of ours over the runtime of Go
+build_goroutines() {
+  local source=$here/../crates/app/colony/tests/cnk/goroutines.go
+  [ ! "$out/goroutines" -nt "$source" ] || return 0
+  GOCACHE=$work/go GOPROXY=off GOFLAGS= GOTOOLCHAIN=local CGO_ENABLED=0 go build -o "$out/.goroutines.$$" "$source"
+  mv "$out/.goroutines.$$" "$out/goroutines"
+}
+
 build lua lua5.4
 build lua-musl lua5.4
 build sqlite3 sqlite3
 build zstd libzstd
+build xz xz-utils
+build fasttree fasttree
+build_gofmt
+build_goroutines
 [ -x "$out/busybox" ] || install -m 755 "$(command -v busybox)" "$out/busybox"

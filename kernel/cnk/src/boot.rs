@@ -3,11 +3,12 @@
 
 use colony_fship::layout::{MAGIC, WINDOW_SIZES};
 
+use crate::machine::area::{CPUS, STACK};
 use crate::machine::console::debug;
 use crate::machine::start::Boot;
 use crate::machine::{devices, ops, paging, smp};
 use crate::node::{self, Link, Node};
-use crate::{network, time};
+use crate::{network, process, time};
 
 /// Brings the node up. What is missing ends it: there is nobody to tell but the serial line.
 pub fn start(boot: &Boot) {
@@ -45,15 +46,17 @@ pub fn start(boot: &Boot) {
     assert_eq!(header.version, colony_fship::VERSION, "another version of the contract");
     assert_eq!(header.window, size, "the daemon has another idea of the window's size");
     paging::forget_start();
+    let absent = ((CPUS - cpus) * STACK) as u64;
+    let resident = boot.resident - absent - process::switch::spare_bytes(cpus);
     debug!(
         "cnk: {} CPUs, {} MHz, window {} MiB, {} KiB resident, torus {} MiB",
         cpus,
         time::rate().hz() / 1_000_000,
         size >> 20,
-        boot.resident >> 10,
+        resident >> 10,
         torus.map_or(0, |t| t.size() >> 20),
     );
     let weak_fences = cpus == 1 && ops::in_emulator();
     let channels = window.channels();
-    node::set(Node { window, channels, link, cpus, spin: header.spin, weak_fences, resident: boot.resident });
+    node::set(Node { window, channels, link, cpus, spin: header.spin, weak_fences, resident });
 }

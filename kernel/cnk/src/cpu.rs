@@ -3,35 +3,40 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use crate::machine::context::{self, Context};
-use crate::machine::lock::Lock;
+use crate::machine::context;
 use crate::machine::{CPUS, apic, smp};
 
-/// A program, or a thread of one, that a CPU is to run.
-#[derive(Clone, Copy)]
-pub struct Start {
-    /// Its registers.
-    pub context: Context,
-    /// Base of the segment fs: the thread's own data.
-    pub fs_base: u64,
-}
+/// No time: an alarm that is off, a slice that has not begun.
+pub const NEVER: u64 = u64::MAX;
 
 /// One CPU. Counters are written by the CPU itself only.
 pub struct Cpu {
-    /// It runs a process, or is about to.
+    /// It runs a thread.
     pub busy: AtomicBool,
     /// It is to leave its process as soon as it can.
     pub stop: AtomicBool,
-    /// Something may have come for its thread: a signal, the end of a timer.
+    /// Something may have come for its thread: a signal, the end of a timer, another thread that is ready.
     pub attention: AtomicBool,
-    /// The wait of its thread at a futex is over.
+    /// The wait of its thread at a futex is over, before the thread has left the CPU.
     pub woken: AtomicBool,
+    /// A thread that is ready waits for a CPU, and may run on this one.
+    pub crowded: AtomicBool,
     /// Another CPU waits until it sees what that has written.
     pub barrier: AtomicBool,
-    /// The program that it is to run, if it is idle.
-    pub start: Lock<Option<Start>>,
     /// Number of the last request on its channel.
     pub seq: AtomicU32,
+    /// Calls on its channel whose threads have left the CPU.
+    pub open: AtomicU32,
+    /// The daemon rings for each reply on its channel.
+    pub listens: AtomicBool,
+    /// The map that it uses: see `process::switch`.
+    pub map: AtomicU64,
+    /// The time at which its timer ends, ns; [`NEVER`] if it is off.
+    pub alarm: AtomicU64,
+    /// Its timer has interrupted it, and nobody has looked at the ends yet.
+    pub fired: AtomicBool,
+    /// The time at which its thread lets others run first, ns; [`NEVER`] if there are no others.
+    pub slice: AtomicU64,
     /// Interrupts of the timer.
     pub timer_interrupts: AtomicU64,
     /// All other interrupts.
@@ -49,11 +54,6 @@ pub fn cpu(n: usize) -> &'static Cpu {
     &STATES[n]
 }
 
-/// The CPU that is not `n`.
-pub fn other(n: usize) -> usize {
-    1 - n
-}
-
 impl Cpu {
     const fn new() -> Self {
         Self {
@@ -61,9 +61,15 @@ impl Cpu {
             stop: AtomicBool::new(false),
             attention: AtomicBool::new(false),
             woken: AtomicBool::new(false),
+            crowded: AtomicBool::new(false),
             barrier: AtomicBool::new(false),
-            start: Lock::new(None),
             seq: AtomicU32::new(0),
+            open: AtomicU32::new(0),
+            listens: AtomicBool::new(false),
+            map: AtomicU64::new(0),
+            alarm: AtomicU64::new(NEVER),
+            fired: AtomicBool::new(false),
+            slice: AtomicU64::new(NEVER),
             timer_interrupts: AtomicU64::new(0),
             other_interrupts: AtomicU64::new(0),
             shipped_calls: AtomicU64::new(0),
@@ -71,11 +77,16 @@ impl Cpu {
         }
     }
 
-    /// Sets the counters to zero.
-    pub fn restart_counters(&self) {
+    /// Nothing is left of an earlier job.
+    pub fn restart(&self) {
         for counter in [&self.timer_interrupts, &self.other_interrupts, &self.shipped_calls, &self.faults] {
             counter.store(0, Ordering::Relaxed);
         }
+        for flag in [&self.attention, &self.crowded, &self.listens] {
+            flag.store(false, Ordering::Relaxed);
+        }
+        self.open.store(0, Ordering::Relaxed);
+        self.slice.store(NEVER, Ordering::Relaxed);
     }
 }
 
@@ -98,12 +109,10 @@ pub fn interrupt_other(n: usize, to: usize) {
     }
 }
 
-/// Gives CPU `n`, which is idle, something to run.
-pub fn run_on(n: usize, start: Start) {
-    cpu(n).stop.store(false, Ordering::Relaxed);
-    cpu(n).busy.store(true, Ordering::Release);
-    *cpu(n).start.lock() = Some(start);
-    interrupt(n);
+/// Makes CPU `m` look at what has come for its thread, from CPU `n`.
+pub fn alert(n: usize, m: usize) {
+    cpu(m).attention.store(true, Ordering::Release);
+    interrupt_other(n, m);
 }
 
 /// Makes CPU `n` leave its process, and waits until it has. Never call this with a lock that it may want.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Delivery of signals on the way back to a program: its handlers are called, or it ends.
 
-use core::sync::atomic::Ordering::Release;
+use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use cnk_logic::ensure;
 use cnk_logic::frame::{self, Frame, MAGIC, MAGIC_BEHIND, Registers, STATE_INFO, StateInfo};
@@ -10,37 +10,69 @@ use colony_fship::Errno;
 use colony_fship::layout::CrashRecord;
 use colony_fship::spans::Memory as _;
 
-use crate::cpu::cpu;
+use crate::cpu::{NEVER, cpu, obey};
 use crate::job::{self, End};
 use crate::machine::context::{Context, safe_flags};
 use crate::machine::tables::{USER_CS, USER_SS};
 use crate::machine::{fpu, ops};
 use crate::process::signals::alerted;
-use crate::process::{self, Process, memory::User, timers};
+use crate::process::{self, Process, memory::User, switch, timers};
+use crate::{shipping, time};
 
-/// On the way back to the user: delivers what there is for this thread. `interrupted` is the call that has returned
-/// `EINTR`. Whether the registers were changed.
-pub fn deliver(n: usize, context: &mut Context, mut interrupted: Option<u64>) -> bool {
+/// Time for a thread before others have the CPU, where threads outnumber the CPUs.
+const SLICE_NS: u64 = 2_000_000;
+
+/// On the way back to the user: does what there is to be done for this thread and others. `interrupted` is the call that
+/// has returned `EINTR`. Whether the registers were changed.
+pub fn before_user(n: usize, context: &mut Context, interrupted: Option<u64>) -> bool {
+    obey(n);
+    shipping::listen(n);
     if !alerted(n) {
         return false;
     }
     cpu(n).attention.store(false, Release);
+    let turn_over = cpu(n).slice.load(Relaxed) <= time::monotonic_ns();
+    if turn_over || !cpu(n).crowded.load(Relaxed) {
+        cpu(n).slice.store(NEVER, Relaxed);
+    }
+    attend(n);
+    shipping::listen(n);
+    let changed = deliver(n, context, interrupted);
+    if cpu(n).crowded.load(Relaxed) {
+        if turn_over {
+            switch::give_way(n, context);
+        }
+        if cpu(n).slice.load(Relaxed) == NEVER {
+            cpu(n).slice.store(time::monotonic_ns().saturating_add(SLICE_NS), Relaxed);
+            timers::arm(n);
+        }
+    }
+    changed
+}
+
+/// Looks at all that may have come for CPU `n`: replies, ends of timers.
+pub fn attend(n: usize) {
+    shipping::attend(n);
+    timers::look(n);
+}
+
+fn deliver(n: usize, context: &mut Context, mut interrupted: Option<u64>) -> bool {
     let mut changed = false;
     loop {
         let mut guard = process::on(n);
         let process = &mut *guard;
         process.collect(n);
-        let delivery = process.signals.next(&mut process.threads[n].signals);
+        let own = process.current(n);
+        let delivery = process.signals.next(&mut process.threads[own].signals);
         let outcome = match delivery {
             None => {
-                let thread = &mut process.threads[n].signals;
+                let thread = &mut process.threads[own].signals;
                 if let Some(mask) = thread.saved.take() {
-                    thread.mask = mask;
+                    (thread.mask, thread.told) = (mask, true);
                     // what that lets through is next
                     continue;
                 }
-                drop(guard);
-                timers::arm(n, None);
+                thread.told = false;
                 return changed;
             }
             Some(Delivery::Kill(signal)) => Err(signal),
@@ -81,8 +113,9 @@ pub fn record(context: &Context, signal: u32, vector: u32) -> CrashRecord {
 pub fn exception(n: usize, context: &mut Context, signal: u32, info: Info) {
     let handled = {
         let process = &mut *process::on(n);
-        process.threads[n].fault = (context.number, context.error, ops::fault_address());
-        process.signals.force(&mut process.threads[n].signals, signal, info);
+        let own = process.current(n);
+        process.threads[own].fault = (context.number, context.error, ops::fault_address());
+        process.signals.force(&mut process.threads[own].signals, signal, info);
         process.signals.action(signal).is_some_and(|a| a.handler > 1)
     };
     if !handled {
@@ -105,7 +138,8 @@ fn call_handler(
     info: Info,
     action: &cnk_logic::signals::Action,
 ) -> Result<(), Errno> {
-    let thread = &mut process.threads[n];
+    let own = process.current(n);
+    let thread = &mut process.threads[own];
     let (vector, error, fault_address) = core::mem::take(&mut thread.fault);
     let on_stack = (action.flags & flag::ONSTACK != 0).then_some(&thread.signals.stack);
     let place = frame::place(context.rsp, on_stack, state_len()).ok_or(Errno::EFAULT)?;
@@ -216,8 +250,8 @@ fn restore(process: &mut Process, n: usize, context: &mut Context) -> Result<(),
     ] = frame.registers.all;
     c.rflags = safe_flags(c.rflags);
     ensure(ops::canonical(c.rip), Errno::EFAULT)?;
-    let thread = &mut process.threads[n].signals;
-    thread.mask = frame.mask & !ALWAYS;
+    let thread = &mut process.own(n).signals;
+    (thread.mask, thread.told) = (frame.mask & !ALWAYS, true);
     if !frame.stack.has(c.rsp) {
         thread.stack = frame.stack;
     }

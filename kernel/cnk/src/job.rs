@@ -7,16 +7,17 @@ use cnk_logic::access::Access;
 use cnk_logic::job::{Wrong, check, check_process};
 use cnk_logic::map::Complex;
 use cnk_logic::signals::SIGKILL;
-use colony_fship::layout::{self, CrashRecord};
+use colony_fship::calls::number;
+use colony_fship::layout::{self, CrashRecord, PROCESSES};
 use colony_fship::message::own;
 
-use crate::cpu::{self, Start, cpu};
+use crate::cpu::{self, cpu};
 use crate::machine::area::area;
 use crate::machine::console::debug;
 use crate::machine::context::{self, Context};
-use crate::machine::{apic, fpu, ops, paging};
+use crate::machine::paging;
 use crate::node::node;
-use crate::process::{self, answers, memory::User, shared, signals};
+use crate::process::{self, cpus_with, memory::User, shared, switch, timers};
 use crate::shipping::{self, Wait};
 use crate::time;
 
@@ -26,34 +27,23 @@ static RUNNING: AtomicUsize = AtomicUsize::new(0);
 /// Some program has run, so that other code may lie where its code was.
 static CODE_SEEN: AtomicBool = AtomicBool::new(false);
 
-/// The loop of a CPU without a process.
-pub fn idle(n: usize) -> ! {
-    cpu(n).busy.store(false, Ordering::Release);
+/// Lets CPU 0 ask for the next job if the last has ended, for CPU `n`, which has no thread.
+pub fn between(n: usize) {
+    if RUNNING.load(Ordering::Acquire) > 0 {
+        return;
+    }
     if n != 0 {
         cpu::interrupt(0);
-        loop {
-            let start = cpu(n).start.lock().take();
-            match start {
-                Some(start) => run(n, &start),
-                None => ops::halt(),
-            }
-        }
+    } else if (1..node().cpus).all(|m| !cpu(m).busy.load(Ordering::Acquire)) {
+        // that a process has ended is to be known before there is a request for another job
+        (1..node().cpus).for_each(shipping::drain);
+        timers::forget(n);
+        next(n);
     }
-    while RUNNING.load(Ordering::Acquire) > 0 || cpu(cpu::other(n)).busy.load(Ordering::Acquire) {
-        // the thread here has ended, and another goes on: it is told of what has come for the process
-        if node().window.signals(n).load(Ordering::Relaxed) != 0 && process::count() == 1 {
-            signals::alert(n, cpu::other(n));
-        }
-        ops::halt();
-    }
-    // that a process has ended is to be known before there is a request for another job
-    shipping::drain(cpu::other(n));
-    let start = next(n);
-    run(n, &start)
 }
 
 /// Asks for jobs until there is one that is right; all is ready for it then.
-fn next(n: usize) -> Start {
+fn next(n: usize) {
     loop {
         let hz = time::rate().hz();
         let up_ns = time::monotonic_ns();
@@ -65,7 +55,7 @@ fn next(n: usize) -> Start {
             continue;
         }
         match prepare() {
-            Ok(start) => return start,
+            Ok(()) => return,
             Err(Refusal::Wrong(wrong)) => shipping::log(n, format_args!("job block refused: {wrong}")),
             Err(Refusal::Complex(count)) => {
                 shipping::log(n, format_args!("job refused: its map has too many parts"));
@@ -87,39 +77,40 @@ enum Refusal {
     Complex(usize),
 }
 
-/// Makes the node ready for the job in the window; what CPU 0 is to run.
-fn prepare() -> Result<Start, Refusal> {
+/// Makes the node ready for the job in the window, and lets it run.
+fn prepare() -> Result<(), Refusal> {
     let job = node().window.job();
     check(&job, node().cpus, node().window.size()).map_err(Refusal::Wrong)?;
     let count = job.processes_len as usize;
+    let mut users = [User::NONE; PROCESSES];
     for (n, block) in job.processes[..count].iter().enumerate() {
-        let user = map(n, count, block).map_err(|Complex| Refusal::Complex(count))?;
-        process::numbered(n).restart(n, block, user);
+        users[n] = map(n, count, block).map_err(|Complex| Refusal::Complex(count))?;
     }
     process::set_count(count);
     time::set_realtime(job.realtime_ns);
     shared::start_job(&job);
-    RUNNING.store(count, Ordering::Release);
     // the signals there are came after the daemon forgot those for the last job: they are for this one
     for n in 0..node().cpus {
-        cpu(n).restart_counters();
+        cpu(n).restart();
         area(n).local_calls.store(0, Ordering::Relaxed);
-        cpu(n).attention.store(false, Ordering::Relaxed);
+        area(n).answer(number::sched_yield, 0);
     }
+    RUNNING.store(count, Ordering::Release);
+    CODE_SEEN.store(true, Ordering::Relaxed);
     debug!("cnk: a job of {count} processes here");
-    let starts =
-        |block: &layout::Process| Start { context: Context::start(block.entry, block.stack), fs_base: 0 };
-    if let [_, second] = &job.processes[..count] {
-        cpu::run_on(1, starts(second));
+    for (n, block) in job.processes[..count].iter().enumerate() {
+        let process = &mut *process::numbered(n);
+        process.restart(n, block, users[n]);
+        switch::begin(n, 0, Context::start(block.entry, block.stack));
+        process.make_ready(0, 0);
     }
-    cpu(0).busy.store(true, Ordering::Release);
-    Ok(starts(&job.processes[0]))
+    Ok(())
 }
 
 /// Maps process `n` of `count` as its block says.
 fn map(n: usize, count: usize, block: &layout::Process) -> Result<User, Complex> {
     let bank = node().window.bank(n, count);
-    let access = Access::new(block);
+    let access = Access::new(block, bank.size());
     paging::build(n, count, &bank, &access)?;
     if CODE_SEEN.load(Ordering::Relaxed) {
         for code in access.parts().iter().filter(|p| p.flags & layout::EXECUTE != 0) {
@@ -130,9 +121,9 @@ fn map(n: usize, count: usize, block: &layout::Process) -> Result<User, Complex>
     Ok(User { bank, access })
 }
 
-/// Takes the program that the daemon has put in the place of the one on CPU `n`; where it starts.
+/// Takes the program that the daemon has put in the place of the one on CPU `n`; its registers at the start.
 /// `None` if that is no program.
-pub fn reload(n: usize) -> Option<Start> {
+pub fn reload(n: usize) -> Option<Context> {
     let (number, count) = (process::number_on(n), process::count());
     let block = node().window.job().processes[number];
     let bank = node().window.size() / count as u64;
@@ -142,21 +133,7 @@ pub fn reload(n: usize) -> Option<Start> {
     }
     let user = map(number, count, &block).ok()?;
     process::on(n).replace(&block, user);
-    Some(Start { context: Context::start(block.entry, block.stack), fs_base: 0 })
-}
-
-/// Runs a program, or a thread of one, with nothing left of what ran before.
-pub fn run(n: usize, start: &Start) -> ! {
-    fpu::reset();
-    paging::activate(process::number_on(n));
-    ops::clear_segments();
-    let set = ops::set_fs_base(start.fs_base) && ops::set_gs_base(0);
-    debug_assert!(set);
-    answers::prepare(n);
-    CODE_SEEN.store(true, Ordering::Relaxed);
-    // a call to stop that came before interrupts are on again
-    cpu::obey(n);
-    context::enter(&start.context)
+    Some(Context::start(block.entry, block.stack))
 }
 
 /// The end of a process.
@@ -169,15 +146,12 @@ pub enum End {
 
 /// Ends the process on CPU `n`. The caller holds no lock.
 pub fn end(n: usize, end: &End) -> ! {
-    if core::mem::replace(&mut process::on(n).ended, true) {
-        // the other thread was faster; it waits for this CPU
+    if !core::mem::replace(&mut process::on(n).runs, false) {
+        // another thread was faster; it waits for this CPU
         context::leave(n);
     }
-    let alone = process::count() == 1;
-    if alone && node().cpus > 1 {
-        cpu::stop(cpu::other(n));
-    }
-    apic::alarm_off();
+    cpus_with(n).filter(|&m| m != n).for_each(cpu::stop);
+    timers::forget(n);
     let (call, status) = match end {
         End::Exit(code) => (own::EXIT, u64::from(*code) << 8),
         End::Signal(record) => {
@@ -185,7 +159,7 @@ pub fn end(n: usize, end: &End) -> ! {
             (own::FAULT, u64::from(record.signal))
         }
     };
-    let of = |counter: fn(usize) -> u64| if alone { (0..node().cpus).map(counter).sum() } else { counter(n) };
+    let of = |counter: fn(usize) -> u64| cpus_with(n).map(counter).sum();
     let args = [
         status,
         of(|n| cpu(n).timer_interrupts.load(Ordering::Relaxed)),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The compute node kernel: one program a CPU or one on both, a static map, no scheduler, no files.
+//! The compute node kernel: one program on all CPUs or two on half of them, a static map, no ticks, no files.
 //!
 //! "A lightweight kernel that loads one program, maps its memory statically and stays out of the way" (Designing a
 //! Highly-Scalable Operating System: The Blue Gene/L Story, SC06, 3). What needs a file is shipped to the I/O daemon.
@@ -10,9 +10,9 @@
 //! * [`boot`] brings the node up, which [`node`] describes; [`job`] takes a job, runs it, ends it;
 //! * [`calls`] does system calls, a file a family; [`shipping`] sends those it does not do itself to the daemon;
 //! * [`process`] has the state of a process and its threads, [`delivery`] calls the handlers of signals, [`traps`]
-//!   handles exceptions and interrupts, [`time`] is the clock.
+//!   handles exceptions and interrupts, [`idle`] gives a CPU its next thread, [`time`] is the clock.
 //!
-//! A file uses only files of lower layers: calls and traps, delivery of signals, jobs, shipping, processes, the node,
+//! A file uses only files of lower layers: the idle loop, calls and traps, delivery of signals, jobs, shipping, processes, the node,
 //! the machine. The entry code of the machine reaches the top by the functions named below.
 #![no_std]
 #![no_main]
@@ -25,6 +25,8 @@ mod calls;
 mod cpu;
 #[forbid(unsafe_code)]
 mod delivery;
+#[forbid(unsafe_code)]
+mod idle;
 #[forbid(unsafe_code)]
 mod job;
 mod machine;
@@ -43,7 +45,7 @@ mod traps;
 
 machine::start::entry_points! {
     boot: crate::boot::start,
-    idle: crate::job::idle,
+    idle: crate::idle::idle,
     call: crate::calls::dispatch,
     trap: crate::traps::dispatch,
 }

@@ -42,6 +42,11 @@ pub fn node() -> &'static Node {
     NODE.get().expect("the node is up before anything asks")
 }
 
+/// Returns `true` if the node is up.
+pub fn is_up() -> bool {
+    NODE.get().is_some()
+}
+
 /// The node is up.
 pub fn set(node: Node) {
     NODE.set(node);

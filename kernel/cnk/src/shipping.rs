@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests to the daemon, and its replies.
 //!
-//! Each CPU has a channel of its own. While it waits for a reply it looks for some time, for most replies come soon,
-//! and then halts until the daemon rings.
+//! Each CPU has a channel of its own. A thread that waits for a reply looks for some time, for most replies come soon.
+//! Then it leaves the CPU to others, and the daemon rings for the reply.
 
 use core::fmt::Write as _;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -13,17 +13,16 @@ use colony_fship::message::own;
 use colony_fship::ring::{Bell, Refused};
 
 use crate::cpu::{count, cpu, obey};
+use crate::machine::context::Context;
 use crate::machine::{apic, ops};
 use crate::node::{Link, node};
-use crate::process::signals;
+use crate::process::{self, signals};
 use crate::{network, time};
 
-/// The kind of wait for a reply.
+/// The kind of wait for a reply to a request of the kernel's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// A signal ends it: the call is taken back.
-    Interruptible,
-    /// No signal ends it: the reply comes soon, or nothing else can be done.
+    /// The reply comes soon: nothing else is done meanwhile.
     Uninterruptible,
     /// The same, and the daemon is rung again, ever more rarely. An emulator that has just started may not know the
     /// daemon's bell yet, and loses the first ringing. No program runs meanwhile.
@@ -64,14 +63,123 @@ pub fn send(n: usize, call: u32, args: [u64; 6]) -> u32 {
     }
 }
 
-/// Ships a call; what the daemon says.
+/// Ships a call of the kernel's own; what the daemon says.
 pub fn call(n: usize, number: u32, args: [u64; 6], kind: Wait) -> i64 {
     count(&cpu(n).shipped_calls);
     let seq = send(n, number, args);
     wait(n, seq, kind)
 }
 
-/// The device has interrupted CPU `n`. Who halts looks at the rings by itself; frames are to be taken first.
+/// Ships a call of the thread on CPU `n`; what the daemon says, if it says so soon and no signal comes. Else the thread
+/// leaves the CPU, and its call goes on when the reply has come.
+pub fn call_of_thread(n: usize, context: &Context, number: u32, args: [u64; 6]) -> i64 {
+    count(&cpu(n).shipped_calls);
+    let seq = send(n, number, args);
+    if let Some(result) = look(n, seq) {
+        return result;
+    }
+    if matches!(node().link, Link::Frames) {
+        // what is lost on the way would not be sent again while another thread runs
+        network::settle(n);
+    }
+    cpu(n).open.store(cpu(n).open.load(Relaxed) + 1, Relaxed);
+    process::on(n).begin_wait(n, process::Wait::Reply(n, seq), None);
+    process::switch::wait(n, context)
+}
+
+/// Looks for a reply for some time: as long as nothing else is to be done.
+fn look(n: usize, seq: u32) -> Option<i64> {
+    stop_listening(n);
+    let (spin, frames) = (node().spin, matches!(node().link, Link::Frames));
+    let mut looked = 0;
+    loop {
+        if let Some(result) = reply(n, Some(seq)) {
+            return Some(result);
+        }
+        looked += 1;
+        if frames {
+            network::pump(n);
+        }
+        if looked % LOOKS == 0 {
+            obey(n);
+            if cpu(n).crowded.load(Relaxed) || signals::waits(n) {
+                return None;
+            }
+        }
+        if spin != POLL && looked > spin {
+            return None;
+        }
+    }
+}
+
+/// Takes replies for threads that wait, and the one to request `seq`, if it has come.
+fn reply(n: usize, seq: Option<u32>) -> Option<i64> {
+    loop {
+        let reply = node().channels[n].replies.lock().pop();
+        match reply {
+            Ok(Some(reply)) if Some(reply.seq) == seq => return Some(reply.result),
+            Ok(Some(reply)) => process::on(n).replied(n, reply.seq, reply.result),
+            Ok(None) => return None,
+            Err(_) => panic!("the daemon has damaged a ring"),
+        }
+    }
+}
+
+/// Does what is to be done for the threads that wait for replies on channel `n`.
+pub fn attend(n: usize) {
+    if matches!(node().link, Link::Frames) {
+        network::pump(n);
+    }
+    if cpu(n).open.load(Relaxed) == 0 {
+        return;
+    }
+    stop_listening(n);
+    reply(n, None);
+    loop {
+        let seq = process::on(n).next_cancelled(n);
+        let Some(seq) = seq else { break };
+        send(n, own::CANCEL, [u64::from(seq), 0, 0, 0, 0, 0]);
+    }
+}
+
+fn stop_listening(n: usize) {
+    if cpu(n).listens.swap(false, Relaxed) {
+        node().channels[n].replies.lock().wake();
+    }
+}
+
+/// Lets the daemon ring for the next reply on channel `n`, if a thread waits for one.
+pub fn listen(n: usize) {
+    while cpu(n).open.load(Relaxed) > 0 && !cpu(n).listens.load(Relaxed) {
+        if may_sleep(n) {
+            cpu(n).listens.store(true, Relaxed);
+        } else {
+            attend(n);
+        }
+    }
+}
+
+/// Returns `true` if nothing has come on channel `n`, and the daemon rings for what comes next.
+fn may_sleep(n: usize) -> bool {
+    let replies = &node().channels[n].replies;
+    let mut sleeps = replies.lock().may_sleep();
+    if sleeps && node().weak_fences {
+        apic::fence();
+        sleeps = !replies.lock().waiting();
+        if !sleeps {
+            replies.lock().wake();
+        }
+    }
+    sleeps
+}
+
+/// Returns `true` if CPU `n` may halt: nobody has to look for replies, or for frames that are lost.
+pub fn may_halt(n: usize) -> bool {
+    let polls = node().spin == POLL && cpu(n).open.load(Relaxed) > 0;
+    !polls && (matches!(node().link, Link::Bells(_)) || network::is_settled())
+}
+
+/// The device has interrupted CPU `n`.
 pub fn interrupted(n: usize) {
     if matches!(node().link, Link::Frames) {
         network::pump(n);
@@ -92,24 +200,16 @@ pub fn drain(n: usize) {
 const LOOKS: u64 = 64;
 
 fn wait(n: usize, seq: u32, kind: Wait) -> i64 {
-    let replies = &node().channels[n].replies;
     let (spin, frames) = (node().spin, matches!(node().link, Link::Frames));
     let mut looked = 0;
-    let mut cancelled = kind != Wait::Interruptible;
     let mut ring_again = (kind == Wait::RingAgain).then_some(RING_AGAIN_NS.start);
+    stop_listening(n);
     loop {
-        let reply = replies.lock().pop();
-        match reply {
-            Ok(Some(reply)) if reply.seq == seq => {
-                if kind == Wait::RingAgain {
-                    apic::alarm_off();
-                }
-                return reply.result;
+        if let Some(result) = reply(n, Some(seq)) {
+            if kind == Wait::RingAgain {
+                apic::alarm_off();
             }
-            // for a call that was given up
-            Ok(Some(_)) => continue,
-            Ok(None) => {}
-            Err(_) => panic!("the daemon has damaged a ring"),
+            return result;
         }
         looked += 1;
         if frames {
@@ -120,20 +220,10 @@ fn wait(n: usize, seq: u32, kind: Wait) -> i64 {
         if !sleepy && looked % LOOKS != 0 {
             continue;
         }
-        let mut sleeps = sleepy && replies.lock().may_sleep();
-        if sleeps && node().weak_fences {
-            apic::fence();
-            sleeps = !replies.lock().waiting();
-            if !sleeps {
-                replies.lock().wake();
-            }
-        }
+        let sleeps = sleepy && may_sleep(n);
         // after the announcement: what comes now ends the halt
         obey(n);
-        if !cancelled && signals::waits(n) {
-            send(n, own::CANCEL, [u64::from(seq), 0, 0, 0, 0, 0]);
-            cancelled = true;
-        } else if sleeps {
+        if sleeps {
             match ring_again {
                 Some(ns) => apic::alarm_in(ns),
                 None if kind == Wait::RingAgain => apic::alarm_off(),
@@ -146,9 +236,7 @@ fn wait(n: usize, seq: u32, kind: Wait) -> i64 {
                 }
                 ring_again = Some(ns * 3).filter(|ns| RING_AGAIN_NS.contains(ns));
             }
-        }
-        if sleeps {
-            replies.lock().wake();
+            node().channels[n].replies.lock().wake();
         }
     }
 }

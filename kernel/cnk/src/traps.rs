@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Exceptions and interrupts.
 
-use core::sync::atomic::Ordering::Release;
+use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use cnk_logic::signals::{Info, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP};
 
-use crate::cpu::{self, count, cpu};
+use crate::cpu::{count, cpu};
 use crate::machine::context::Context;
 use crate::machine::{apic, fpu, ops};
+use crate::process::timers;
 use crate::{delivery, shipping};
 
 /// Handles a trap and goes back; or ends the process.
@@ -19,17 +20,22 @@ pub fn dispatch(n: usize, context: &mut Context) {
         vector => interrupt(n, vector as u8),
     }
     if context.is_user() {
-        cpu::obey(n);
-        delivery::deliver(n, context, None);
+        delivery::before_user(n, context, None);
     }
 }
 
 fn interrupt(n: usize, vector: u8) {
     count(if vector == apic::ALARM { &cpu(n).timer_interrupts } else { &cpu(n).other_interrupts });
-    if vector == apic::DOORBELL {
-        shipping::interrupted(n);
+    match vector {
+        apic::ALARM => {
+            timers::fired(n);
+            cpu(n).attention.store(true, Release);
+        }
+        // who halts looks at the rings by itself; frames are to be taken first
+        apic::DOORBELL => shipping::interrupted(n),
+        _ => {}
     }
-    if vector == apic::ALARM {
+    if cpu(n).open.load(Relaxed) > 0 {
         cpu(n).attention.store(true, Release);
     }
     apic::end();

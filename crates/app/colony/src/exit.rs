@@ -10,7 +10,7 @@ use colony_bench::lb::LbError;
 use colony_bench::{BenchError, ParamsError};
 use colony_clock::simulate::ModelError;
 use colony_clock::sync::SyncError;
-use colony_control::ControlError;
+use colony_control_api::ClientError;
 use colony_doctor::DoctorError;
 use colony_inject::InjectError;
 use colony_measure::MeasureError;
@@ -138,7 +138,7 @@ fn is_wrong_use(e: &anyhow::Error) -> bool {
                 TuneError,
                 VmError,
                 CnkError,
-                ControlError
+                ClientError
             )
     })
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use colony_control::api::{
+use colony_control_api::api::{
     Event, Job, JobState, Machine, Node, NodeState, Partition, PartitionState, Severity,
 };
 
@@ -129,7 +129,7 @@ pub fn jobs(all: &[Job]) -> String {
     let mut t = table::numbers(&["user", "partition", "program", "state", "code", "seconds", "job"], 4);
     for job in all {
         let code = job.code.map_or(String::new(), |code| code.to_string());
-        let end = job.ended.or_else(|| job.started.map(|_| colony_control::api::now()));
+        let end = job.ended.or_else(|| job.started.map(|_| colony_control_api::api::now()));
         let seconds =
             end.zip(job.started).map_or(String::new(), |(end, start)| format!("{:.1}", end - start));
         let r = &job.request;

@@ -3,23 +3,25 @@
 
 use std::cell::RefCell;
 use std::ffi::OsString;
-use std::io;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
+
 use crate::checkpoint::options::CheckpointOptions;
-use crate::job;
 use crate::job::connections::Connections;
 use crate::job::error::system;
 use crate::job::hosts::Hosts;
+use crate::job::process::{Process, end_with_parent};
 use crate::job::requests::{REQUESTS, Requests};
 use crate::job::session::Session;
-use crate::job::watch::{End, Job, MOST_RANKS};
+use crate::job::watch::{End, Job, MOST_RANKS, Rules};
 use crate::report::report_line;
 use crate::transport::sockets::Secret;
 use crate::transport::sockets::entry::SECRET;
+#[cfg(not(feature = "mpi"))]
+use crate::transport::sockets::entry::{OVER_MPI, RANK};
 use crate::transport::sockets::stream::Listener;
 use crate::transport::{Single, Transport, TransportError};
 
@@ -39,7 +41,8 @@ pub struct Launch {
     pub this_host: Option<String>,
     /// Slurm starts the ranks, as the tasks of one `srun`, on the hosts of the allocation that this process is in.
     pub slurm: bool,
-    /// `mpirun` starts the ranks. If one is killed, all begin again from the last checkpoint on disk.
+    /// `mpirun` starts the ranks. If ranks are replaced, it starts this process's command once for each rank instead: in those
+    /// processes, [`run`](Self::run) is an agent that starts the rank, and its replacements.
     pub mpi: bool,
     /// How often ranks that are killed, or that stop responding, are replaced. With 0, the job ends with the first.
     pub restarts: u32,
@@ -93,22 +96,11 @@ impl Launch {
         if self.is_local() && rank > 0 {
             command.stdin(Stdio::null());
         }
-        let parent = nix::unistd::getpid();
-        // SAFETY: between fork and exec only system calls are made: no memory is allocated, no lock is taken.
-        unsafe {
-            command.pre_exec(move || {
-                nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
-                // the launcher may have ended before the line above
-                if nix::unistd::getppid() != parent {
-                    return Err(io::ErrorKind::BrokenPipe.into());
-                }
-                Ok(())
-            });
-        }
+        end_with_parent(&mut command, Signal::SIGKILL);
         let started = command.get_program().display().to_string();
         let mut child = command.spawn().map_err(system(format!("starting rank {rank}, {started}")))?;
         if let Some(mut input) = child.stdin.take() {
-            use io::Write;
+            use std::io::Write;
             // a rank that has ended by now is found by its exit code
             let _ = writeln!(input, "{}", secret.to_hex());
         }
@@ -116,8 +108,8 @@ impl Launch {
     }
 
     fn check(&self) -> Result<(), LaunchError> {
-        let wrong = if self.mpi && (self.slurm || !self.hosts.is_empty() || self.timeout.is_some()) {
-            "mpirun chooses hosts and finds dead ranks: give no hosts, no Slurm and no timeout".to_owned()
+        let wrong = if self.mpi && (self.slurm || !self.hosts.is_empty()) {
+            "mpirun chooses hosts: give no hosts and no Slurm".to_owned()
         } else if self.slurm && !self.hosts.is_empty() {
             "Slurm knows the job's hosts: give none".to_owned()
         } else if self.slurm && self.restarts > 0 {
@@ -139,25 +131,32 @@ impl Launch {
     /// [`LaunchError`]. No rank is left then.
     pub fn run(&self) -> Result<u8, LaunchError> {
         self.check()?;
-        let disk = CheckpointOptions::with_environment(None).ok().flatten().and_then(|options| options.disk);
-        if self.mpi {
-            let restart = |again: bool| disk.as_deref().filter(|_| again);
-            return job::mpi::run(self.restarts, |again| self.by_mpi(restart(again)));
+        if let Some(code) = self.be_agent() {
+            return code;
         }
-        let (mut launch, mut restart) = (self.clone(), None);
+        if self.mpi && self.restarts == 0 {
+            return self.run_mpirun();
+        }
+        let disk = CheckpointOptions::with_environment(None).ok().flatten().and_then(|options| options.disk);
+        let (mut launch, mut restart, mut restarted) = (self.clone(), None, 0);
         loop {
-            match launch.run_once(restart.as_deref(), disk.is_some())? {
+            let options = (restart.as_deref(), disk.is_some());
+            let end =
+                if self.mpi { launch.run_agents(options, restarted)? } else { launch.run_once(options)? };
+            match end {
                 End::Code(code) => return Ok(code),
                 End::Resized(ranks) => {
                     report_line!("the job goes on with {ranks} ranks instead of {}", launch.ranks);
-                    (launch.ranks, restart) = (ranks, disk.clone());
+                    launch.ranks = ranks;
                 }
+                End::Again(used) | End::Lost { restarted: used, .. } => restarted = used,
             }
+            restart = disk.clone();
         }
     }
 
     /// Runs the job with one number of ranks; from a checkpoint in the folder `restart`, if that is given.
-    fn run_once(&self, restart: Option<&Path>, can_resize: bool) -> Result<End, LaunchError> {
+    fn run_once(&self, (restart, can_resize): (Option<&Path>, bool)) -> Result<End, LaunchError> {
         let listener = self.listen()?;
         let secret = Secret::new().map_err(system("making the job's secret"))?;
         let connections = Connections::new(self.ranks, secret.clone(), self.timeout);
@@ -168,14 +167,22 @@ impl Launch {
             requests: requests.address.clone(),
             restart: restart.map(Path::to_owned),
         };
-        let start = |rank, start| self.start((rank, start, hosts.borrow().of(rank)), &session, &secret);
+        let start = |rank, start| {
+            self.start((rank, start, hosts.borrow().of(rank)), &session, &secret).map(Process::Child)
+        };
+        let parts = (listener, connections, requests);
+        let rules = self.rules(can_resize);
+        Job::start((&start, &hosts, &|| false), parts, (self.commands(), self.ranks), rules)?.run()
+    }
+
+    /// The rules of the job.
+    pub(crate) fn rules(&self, can_resize: bool) -> Rules {
         let is_fixed = (!can_resize).then(|| {
             "a job that is resized goes on from a checkpoint on disk: start it with COLONY_CHECKPOINT=memory:disk=FOLDER"
                 .to_owned()
         });
-        let rule = (self.restarts, !self.hosts.is_empty(), is_fixed);
-        let parts = (listener, connections, requests);
-        Job::start((&start, &hosts), parts, (self.commands(), self.ranks), rule)?.run()
+        let is_remote = !self.hosts.is_empty();
+        Rules { restarts: self.restarts, restarted: 0, is_remote, is_mpi: self.mpi, is_fixed }
     }
 }
 
@@ -185,6 +192,14 @@ impl Launch {
 /// # Errors
 /// [`TransportError`].
 pub fn transport_from_environment() -> Result<Box<dyn Transport>, TransportError> {
+    #[cfg(feature = "mpi")]
+    if crate::transport::mixed::Mixed::is_launched() {
+        return Ok(Box::new(crate::transport::mixed::Mixed::join()?));
+    }
+    #[cfg(not(feature = "mpi"))]
+    if std::env::var_os(OVER_MPI).is_some() && std::env::var(RANK).is_ok_and(|rank| rank == "0") {
+        report_line!("warning: the program is built without MPI: its ranks communicate over sockets");
+    }
     if crate::transport::sockets::Sockets::is_launched() {
         return Ok(Box::new(crate::transport::sockets::Sockets::join()?));
     }

@@ -79,6 +79,7 @@ mod main_function;
 mod message;
 #[cfg(test)]
 mod model;
+mod mpirun;
 mod object;
 mod options;
 pub mod order;

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::job::requests::{self, REQUESTS, ToLauncher};
 use crate::transport::sockets::Secret;
-use crate::transport::sockets::entry::{LAUNCHER, RANK, SECRET};
+use crate::transport::sockets::entry::{LAUNCHER, LAUNCHER_PROCESS, RANK, SECRET};
 
 /// A process that a launcher has started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -135,6 +135,11 @@ impl Environment {
         std::str::from_utf8(value).ok()
     }
 
+    /// The process id of the launcher: an agent may have started the rank for it.
+    fn launcher(&self, parent: i32) -> i32 {
+        self.variable(LAUNCHER_PROCESS).and_then(|pid| pid.parse().ok()).unwrap_or(parent)
+    }
+
     /// Returns `true` if the process `parent` has the variable too: processes that a rank has started have its environment.
     fn is_inherited(&self, name: &str, parent: i32) -> bool {
         let parent = std::fs::read(format!("/proc/{parent}/environ")).map(Self);
@@ -154,7 +159,7 @@ fn rank_of(folder: &Path, user: u32) -> Option<Rank> {
     }
     let program = std::fs::read_link(folder.join("exe")).ok()?;
     let program = program.file_name()?.to_string_lossy().into_owned();
-    Some(Rank { launcher: status.parent, rank, pid, program })
+    Some(Rank { launcher: environment.launcher(status.parent), rank, pid, program })
 }
 
 /// Some fields of a process's status.
@@ -224,8 +229,9 @@ fn launcher_of(folder: &Path, user: u32) -> Option<Launcher> {
     let environment = Environment::read(folder, user)?;
     let address = environment.variable(REQUESTS)?.to_owned();
     let secret = Secret::from_hex(environment.variable(SECRET)?)?;
-    let pid = Status::read(folder)?.parent;
-    (!environment.is_inherited(REQUESTS, pid)).then_some(Launcher { pid, address, secret })
+    let parent = Status::read(folder)?.parent;
+    let pid = environment.launcher(parent);
+    (!environment.is_inherited(REQUESTS, parent)).then_some(Launcher { pid, address, secret })
 }
 
 /// Asks the launcher of a job on this host to go on with so many ranks more, or fewer; the only launcher, without one.

@@ -3,16 +3,17 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::checkpoint::options::RESTART;
 use crate::job::session::Session;
 use crate::launch::{Launch, LaunchError};
-use crate::transport::sockets::entry::{HOST, LAUNCHER, RANK, RESTARTS, SECRET, SIZE, START};
+use crate::transport::sockets::entry::{
+    HOST, LAUNCHER, LAUNCHER_PROCESS, OVER_MPI, RANK, RESTARTS, SECRET, SIZE, START,
+};
 
 /// Variables of the launcher's environment that ranks on other hosts get: options of the runtime, not those of a job.
-fn options() -> BTreeMap<String, String> {
+pub(crate) fn options() -> BTreeMap<String, String> {
     let variables = std::env::vars_os().filter_map(|(name, value)| {
         let (name, value) = (name.into_string().ok()?, value.into_string().ok()?);
         let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
@@ -22,7 +23,7 @@ fn options() -> BTreeMap<String, String> {
     variables.collect()
 }
 
-fn utf8(word: &OsStr) -> Result<&str, LaunchError> {
+pub(crate) fn utf8(word: &OsStr) -> Result<&str, LaunchError> {
     word.to_str().ok_or_else(|| LaunchError::Wrong(format!("{} is not UTF-8", word.display())))
 }
 
@@ -34,9 +35,9 @@ fn quoted(word: &str) -> String {
 impl Launch {
     /// The name under which the ranks reach this host.
     pub(crate) fn reached_as(&self) -> String {
-        let given = self.this_host.clone().filter(|_| !self.is_local());
+        let given = self.this_host.clone().filter(|_| !self.is_local() || self.mpi);
         let own = || nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
-        let name = given.or_else(|| if self.slurm { own() } else { None });
+        let name = given.or_else(|| if self.slurm || self.mpi { own() } else { None });
         name.unwrap_or_else(|| "127.0.0.1".to_owned())
     }
 
@@ -61,8 +62,9 @@ impl Launch {
             command.args(&self.arguments).envs([(LAUNCHER, &session.launcher), (RANK, &rank), (SIZE, &size)]);
             command.envs(session.restart.iter().map(|folder| (RESTART, folder)));
             // a rank of another job may have started this launcher
-            command.env_remove(RESTARTS);
-            command.env_remove(START);
+            for name in [RESTARTS, START, OVER_MPI, LAUNCHER_PROCESS] {
+                command.env_remove(name);
+            }
             if self.restarts > 0 {
                 command.env(RESTARTS, "1").env(START, &start);
             }
@@ -94,18 +96,6 @@ impl Launch {
             .args([&tasks, "--kill-on-bad-exit=1", "--input=all", "sh", "-c", &line])
             .stdin(Stdio::piped());
         Ok(command)
-    }
-
-    /// The command that starts all ranks by `mpirun`; from a checkpoint in the folder `restart`, if that is given.
-    pub(crate) fn by_mpi(&self, restart: Option<&Path>) -> Command {
-        let mut command = Command::new("mpirun");
-        command.args(["-n", &self.ranks.to_string()]).arg(&self.program).args(&self.arguments);
-        // a rank of another job may have started this launcher
-        [LAUNCHER, RANK, SIZE].iter().for_each(|name| {
-            command.env_remove(name);
-        });
-        command.envs(restart.iter().map(|folder| (RESTART, folder)));
-        command
     }
 
     /// The line that a shell on another host runs. The secret goes through standard input: arguments can be read by everyone on

@@ -4,82 +4,14 @@
 mod common;
 mod stand_in;
 
-use common::example;
-use stand_in::stand_in;
-use std::ffi::{OsStr, OsString};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
-const CHECKPOINT: &str = "COLONY_CHECKPOINT";
-const EVERY_ROUND: &str = "memory:same-machine";
-/// Several load balancings come between two checkpoints, whose messages are logged.
-const LOG: &str = "memory:same-machine:every=4:log";
-const GO_ON: &str = "and the others go on";
-
-/// The example whose ranks die at the points of `deaths`: `PHASE-RANK`, and how often the point is passed before.
-struct Mortal {
-    ranks: u32,
-    restarts: u32,
-    deaths: Vec<(String, u32)>,
-    variables: Vec<(&'static str, OsString)>,
-    /// Seconds after which a silent rank counts as dead: a busy machine may hold a rank up for half a second.
-    timeout: Option<u32>,
-}
-
-impl Mortal {
-    fn new(deaths: &[(&str, u32, u32)]) -> Self {
-        let deaths = deaths.iter().map(|(phase, rank, after)| (format!("{phase}-{rank}"), *after)).collect();
-        let variables = vec![(CHECKPOINT, EVERY_ROUND.into())];
-        Self { ranks: 3, restarts: 4, deaths, variables, timeout: Some(60) }
-    }
-
-    fn with(mut self, name: &'static str, value: impl AsRef<OsStr>) -> Self {
-        self.variables.push((name, value.as_ref().to_owned()));
-        self
-    }
-
-    /// Runs the example. Every death has to have happened.
-    fn run(self) -> Output {
-        let folder = tempfile::tempdir().expect("a folder");
-        for (name, after) in &self.deaths {
-            std::fs::write(folder.path().join(name), after.to_string()).expect("room");
-        }
-        let mut command = Command::new(example("run"));
-        command.arg(self.ranks.to_string()).arg(example("mortal")).stdin(Stdio::null());
-        command.env("MORTAL", folder.path()).env("RUN_RESTARTS", self.restarts.to_string());
-        command.envs(self.variables).envs(self.timeout.map(|seconds| ("RUN_TIMEOUT", seconds.to_string())));
-        let output = command.output().expect("the launcher starts");
-        let left = std::fs::read_dir(folder.path()).expect("ours").count();
-        assert_eq!(left, 0, "deaths that did not happen: {}", text(&output.stderr));
-        output
-    }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn lines(output: &Output, begin: &str) -> Vec<String> {
-    text(&output.stderr).lines().filter(|line| line.starts_with(begin)).map(str::to_owned).collect()
-}
-
-/// The result of a run in which nobody dies.
-fn undisturbed() -> String {
-    let output = Mortal::new(&[]).run();
-    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
-    text(&output.stdout)
-}
-
-/// A run with these deaths ends well, with the result of a run without any.
-fn assert_recovers(mortal: Mortal, expected: &str, restarts: usize) {
-    let shown = format!("{:?} {:?}", mortal.deaths, mortal.variables);
-    let output = mortal.run();
-    assert!(output.status.success(), "{shown}: {}", text(&output.stderr));
-    assert_eq!(text(&output.stdout), expected, "{shown}");
-    let warnings = lines(&output, "warning:");
-    let replaced = warnings.iter().filter(|line| line.contains("restart")).count();
-    assert_eq!(replaced, restarts, "{shown}: {warnings:?}");
-}
+use common::example;
+use common::mortal::{
+    CHECKPOINT, EVERY_ROUND, GO_ON, LOG, Mortal, assert_recovers, lines, text, undisturbed,
+};
+use stand_in::stand_in;
 
 #[test]
 fn any_rank_may_die_at_any_point_and_the_result_is_the_same() {
@@ -318,28 +250,6 @@ fn a_rank_that_was_cut_off_cannot_come_back_beside_its_replacement() {
     let first = std::fs::read_to_string(folder.path().join("first")).expect("it was started");
     while Path::new("/proc").join(first.trim()).exists() {
         std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-}
-
-#[test]
-fn if_a_rank_of_mpirun_is_killed_all_begin_again_from_disk() {
-    let expected = undisturbed();
-    // stands in for `mpirun -n N PROGRAM`: if a rank is killed, all others end
-    let launcher = example("run");
-    let script = format!("unset RUN_MPI RUN_RESTARTS RUN_TIMEOUT; shift; exec {} \"$@\"", launcher.display());
-    let (folder, path) = stand_in("mpirun", &script);
-    for rank in 0..3 {
-        let disk = format!("disk={}", folder.path().join(rank.to_string()).display());
-        let deaths = [("entry", rank, 30), ("resume", (rank + 1) % 3, 12), ("pack", (rank + 2) % 3, 15)];
-        let mortal = Mortal { timeout: None, ..Mortal::new(&deaths) };
-        let output = mortal.with(CHECKPOINT, &disk).with("PATH", &path).with("RUN_MPI", "1").run();
-        assert_eq!(
-            (text(&output.stdout), output.status.code()),
-            (expected.clone(), Some(0)),
-            "{}",
-            text(&output.stderr)
-        );
-        assert_eq!(lines(&output, "warning: a rank was killed by signal 9; restart 3 of 4").len(), 1);
     }
 }
 

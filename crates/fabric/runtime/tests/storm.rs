@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -72,6 +73,24 @@ struct Strike {
     signal: Signal,
 }
 
+/// The network between the ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Network {
+    Sockets,
+    #[cfg(feature = "mpi")]
+    Mpi,
+}
+
+impl Network {
+    fn variables(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Sockets => &[],
+            #[cfg(feature = "mpi")]
+            Self::Mpi => &common::MPI,
+        }
+    }
+}
+
 /// The outcome of a run.
 #[derive(Debug)]
 struct Run {
@@ -81,19 +100,46 @@ struct Run {
     errors: String,
     hit: usize,
     time: Duration,
+    /// The times from the last death that was found to the agreement of all ranks on how the job goes on.
+    recoveries: Vec<Duration>,
+}
+
+/// The times from each last line about a death to the next about a recovery.
+fn recoveries(lines: &[(Instant, String)]) -> Vec<Duration> {
+    let (mut found, mut times) = (None, Vec::new());
+    for (at, line) in lines {
+        let is_death = line.contains("was killed by signal") && line.contains("; restart");
+        let is_recovery = ["all ranks go", "and the others go on", "the program begins anew"]
+            .iter()
+            .any(|w| line.contains(w));
+        if is_death {
+            found = Some(*at);
+        } else if is_recovery && let Some(since) = found.take() {
+            times.push(at.duration_since(since));
+        }
+    }
+    times
 }
 
 impl Program {
-    fn run(&self, checkpoints: &str, strikes: &[Strike]) -> Run {
+    fn run(&self, network: Network, checkpoints: &str, strikes: &[Strike]) -> Run {
         let mut command = Command::new(example("run"));
         command.arg(RANKS.to_string()).arg(example(self.words[0])).args(&self.words[1..]);
         command
             .env("COLONY_CHECKPOINT", format!("memory:same-machine{checkpoints}"))
-            .env("RUN_RESTARTS", "30");
+            .env("RUN_RESTARTS", "30")
+            .envs(network.variables().iter().copied());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let began = Instant::now();
-        let launcher = command.spawn().expect("the launcher starts");
+        let mut launcher = command.spawn().expect("the launcher starts");
         let id = launcher.id();
+        let errors = BufReader::new(launcher.stderr.take().expect("a pipe"));
+        let errors = std::thread::spawn(move || {
+            let lines = errors.split(b'\n').map_while(Result::ok);
+            lines
+                .map(|line| (Instant::now(), String::from_utf8_lossy(&line).into_owned()))
+                .collect::<Vec<_>>()
+        });
         let (done, is_done) = std::sync::mpsc::channel();
         let output = std::thread::spawn(move || {
             let output = launcher.wait_with_output().expect("the launcher ends");
@@ -117,22 +163,25 @@ impl Program {
         }
         let output = output.join().expect("no panic");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let errors = text(&output.stderr);
+        let lines = errors.join().expect("no panic");
+        let recoveries = recoveries(&lines);
+        let errors: String = lines.into_iter().map(|(_, line)| line + "\n").collect();
         assert!(!hangs, "{self:?} {checkpoints} hangs after {strikes:?}: {errors}");
         let lines = text(&output.stdout);
         let result = lines.lines().filter(|line| line.starts_with(self.result)).map(str::to_owned).collect();
-        Run { result, code: output.status.code(), errors, hit, time: began.elapsed() }
+        Run { result, code: output.status.code(), errors, hit, time: began.elapsed(), recoveries }
     }
 }
 
 /// Runs programs until so many ranks have been struck. Returns the number of runs.
-fn storm(seed: u64, strikes: usize) -> usize {
-    let expected = PROGRAMS.map(|program| program.run("", &[]));
+fn storm(network: Network, seed: u64, strikes: usize) -> usize {
+    let expected = PROGRAMS.map(|program| program.run(network, "", &[]));
     for run in &expected {
         assert_eq!((run.code, run.result.len()), (Some(0), 1), "{run:?}");
     }
     let mut random = Random(seed);
-    let (mut hit, mut runs, mut after_end, mut alone) = (0, 0, 0, 0);
+    let (mut hit, mut runs, mut after_end, mut alone, mut all) = (0, 0, 0, 0, 0);
+    let mut recoveries: Vec<Duration> = Vec::new();
     while hit < strikes {
         let which = random.below(PROGRAMS.len() as u64) as usize;
         let time = expected[which].time;
@@ -152,7 +201,7 @@ fn storm(seed: u64, strikes: usize) -> usize {
         plan.sort_by_key(|strike| strike.after);
         let options = CHECKPOINTS[random.below(CHECKPOINTS.len() as u64) as usize];
         let options = if PROGRAMS[which].logs { options } else { "" };
-        let run = PROGRAMS[which].run(options, &plan);
+        let run = PROGRAMS[which].run(network, options, &plan);
         hit += run.hit;
         runs += 1;
         // a rank that is killed while it leaves a program that has ended is not replaced
@@ -164,18 +213,30 @@ fn storm(seed: u64, strikes: usize) -> usize {
         let shown = format!("seed {seed}, run {runs}: {words:?} {options} after {plan:?}: {run:?}");
         assert!(!run.errors.contains("does not run again"), "{shown}");
         alone += run.errors.matches("and the others go on").count();
+        all += run.errors.matches("all begin again").count();
+        recoveries.extend(&run.recoveries);
         assert_eq!((run.code, &run.result), (Some(0), &expected[which].result), "{shown}");
     }
+    recoveries.sort();
+    let [median, longest] = [recoveries.len() / 2, recoveries.len().saturating_sub(1)]
+        .map(|i| recoveries.get(i).copied().unwrap_or_default());
     println!(
-        "seed {seed}: {runs} runs, {hit} ranks struck, {after_end} of them after the end, {alone} ran again alone; all \
-         results equal"
+        "seed {seed}: {runs} runs, {hit} ranks struck, {after_end} of them after the end, {alone} ran again alone, {all} jobs \
+         began again; all results equal; {} recoveries, median {median:?}, longest {longest:?}",
+        recoveries.len()
     );
     runs
 }
 
 #[test]
 fn ranks_killed_at_random_times_change_no_result() {
-    storm(1, 12);
+    storm(Network::Sockets, 1, 12);
+}
+
+#[cfg(feature = "mpi")]
+#[test]
+fn ranks_of_mpi_killed_at_random_times_change_no_result() {
+    storm(Network::Mpi, 1, 8);
 }
 
 #[test]
@@ -183,5 +244,14 @@ fn ranks_killed_at_random_times_change_no_result() {
 fn a_long_storm() {
     let number =
         |name: &str, default| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(default);
-    storm(number("STORM_SEED", 1) as u64, number("STORM_KILLS", 1000));
+    storm(Network::Sockets, number("STORM_SEED", 1) as u64, number("STORM_KILLS", 1000));
+}
+
+#[cfg(feature = "mpi")]
+#[test]
+#[ignore = "takes minutes: ./x storm"]
+fn a_long_storm_over_mpi() {
+    let number =
+        |name: &str, default| std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(default);
+    storm(Network::Mpi, number("STORM_SEED", 1) as u64, number("STORM_KILLS", 1000));
 }

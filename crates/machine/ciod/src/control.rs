@@ -42,6 +42,8 @@ pub(crate) struct Identity {
 pub(crate) struct NodeSetup {
     pub(crate) number: u32,
     pub(crate) window: u64,
+    /// Bytes of it that are the memory of processes.
+    pub(crate) memory: u64,
     /// The ranks that run on it.
     pub(crate) ranks: Range<u32>,
     /// Goes into the node's job block as it is.

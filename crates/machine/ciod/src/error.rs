@@ -15,6 +15,19 @@ pub enum CiodError {
     /// The node is in a job, so that it cannot be attached anew.
     #[error("node {0} is in a job")]
     NodeBusy(u32),
+    /// No node with this number is attached.
+    #[error("there is no node {0}")]
+    NoNode(u32),
+    /// The personality of another kind of node.
+    #[error(
+        "the personality of {location} cannot be given to compute node {node}: use one of a compute node"
+    )]
+    NotCompute {
+        /// Number of the node.
+        node: u32,
+        /// The location in the personality.
+        location: String,
+    },
     /// There is no such signal.
     #[error("{0} is no signal")]
     Signal(i32),

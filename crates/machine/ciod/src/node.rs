@@ -41,6 +41,8 @@ pub struct NodeLink(Arc<Inner>);
 struct Inner {
     number: u32,
     window: u64,
+    /// Bytes of it that are the memory of processes.
+    process_memory: u64,
     memory: File,
     /// Rung by the node, heard by the daemon.
     to_daemon: EventFd,
@@ -53,9 +55,11 @@ struct Inner {
 
 impl NodeLink {
     /// Makes the window, with its header, and the bells.
-    pub(crate) fn new(number: u32, window: u64, spin: u64) -> Result<Self, CiodError> {
-        if !layout::WINDOW_SIZES.contains(&window) || !window.is_power_of_two() {
-            return Err(CiodError::Window(window));
+    pub(crate) fn new(number: u32, process_memory: u64, window: u64, spin: u64) -> Result<Self, CiodError> {
+        for bytes in [process_memory.min(window), window] {
+            if !layout::WINDOW_SIZES.contains(&bytes) || !bytes.is_power_of_two() {
+                return Err(CiodError::Window(bytes));
+            }
         }
         let make = || -> io::Result<Inner> {
             let memory =
@@ -73,9 +77,10 @@ impl NodeLink {
             Ok(Inner {
                 number,
                 window,
+                process_memory,
                 memory,
                 to_daemon: bell()?,
-                to_node: [bell()?, bell()?],
+                to_node: bells()?,
                 state,
                 sockets,
             })
@@ -91,6 +96,11 @@ impl NodeLink {
     /// Bytes of its window.
     pub fn window(&self) -> u64 {
         self.0.window
+    }
+
+    /// Bytes of the window that are the memory of processes.
+    pub fn process_memory(&self) -> u64 {
+        self.0.process_memory
     }
 
     /// Its state.
@@ -123,7 +133,7 @@ impl NodeLink {
 
     /// The bells that the daemon rings, one a CPU.
     pub fn bells_to_node(&self) -> [BorrowedFd<'_>; CHANNELS] {
-        [self.0.to_node[0].as_fd(), self.0.to_node[1].as_fd()]
+        self.0.to_node.each_ref().map(AsFd::as_fd)
     }
 
     /// Writes the node's whole personality into the control area.
@@ -141,7 +151,7 @@ impl NodeLink {
     }
 
     /// The other end of a socket on which the window and the bells are waiting, in the protocol of ivshmem servers:
-    /// for QEMU's `-chardev socket,id=c,fd=N -device ivshmem-doorbell,vectors=2,chardev=c`. The node is peer 1, the
+    /// for QEMU's `-chardev socket,id=c,fd=N -device ivshmem-doorbell,vectors=4,chardev=c`. The node is peer 1, the
     /// daemon peer 0; CPU `n` of the node hears vector `n`, and may ring any vector of the daemon's.
     ///
     /// The socket is closed on `exec` unless the caller passes it on.
@@ -191,6 +201,12 @@ impl NodeLink {
         self.0.sockets.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
         Ok(())
     }
+}
+
+/// A bell for each CPU of a node.
+fn bells() -> io::Result<[EventFd; CHANNELS]> {
+    let all = (0..CHANNELS).map(|_| bell()).collect::<Result<Vec<_>, _>>()?;
+    all.try_into().map_err(|_| io::ErrorKind::Other.into())
 }
 
 /// A socket that only its owner can connect to.
@@ -262,9 +278,10 @@ mod tests {
     use super::*;
 
     fn check(link: &NodeLink, socket: &UnixStream) {
-        let all: Vec<_> = std::iter::from_fn(|| hear(socket).expect("read")).take(7).collect();
+        let all: Vec<_> = std::iter::from_fn(|| hear(socket).expect("read")).take(3 + 2 * CHANNELS).collect();
         let said: Vec<_> = all.iter().map(|(value, fd)| (*value, fd.is_some())).collect();
-        assert_eq!(said, [(0, false), (1, false), (-1, true), (0, true), (0, true), (1, true), (1, true)]);
+        assert_eq!(said[..3], [(0, false), (1, false), (-1, true)]);
+        assert_eq!(said[3..], [[(0, true); CHANNELS], [(1, true); CHANNELS]].concat());
         let memory = File::from(all[2].1.as_ref().expect("window").try_clone().expect("dup"));
         assert_eq!(memory.metadata().expect("window").len(), link.window());
         let mut magic = [0; 8];
@@ -275,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_virtual_machine_gets_the_window_and_the_bells() {
-        let link = NodeLink::new(3, 16 << 20, 0).expect("link");
+        let link = NodeLink::new(3, 16 << 20, 16 << 20, 0).expect("link");
         check(&link, &link.connect().expect("socket").into());
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path().join("node");
@@ -288,13 +305,13 @@ mod tests {
     #[test]
     fn windows_have_sensible_sizes() {
         for size in [0, 8 << 20, (16 << 20) + 4096, 128 << 30] {
-            assert!(matches!(NodeLink::new(0, size, 0), Err(CiodError::Window(n)) if n == size));
+            assert!(matches!(NodeLink::new(0, size, size, 0), Err(CiodError::Window(n)) if n == size));
         }
     }
 
     #[test]
     fn clearing_leaves_the_control_area() {
-        let link = NodeLink::new(0, 16 << 20, 0).expect("link");
+        let link = NodeLink::new(0, 16 << 20, 16 << 20, 0).expect("link");
         link.0.memory.write_all_at(b"secret", LARGE_PAGE).expect("write");
         link.0.memory.write_all_at(b"last", (16 << 20) - 4).expect("write");
         link.clear().expect("cleared");

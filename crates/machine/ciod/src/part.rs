@@ -6,7 +6,7 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
@@ -126,9 +126,8 @@ impl Part {
             control::send_fds(&self.control, &[stdout.as_fd(), stderr.as_fd()])?;
         }
         for node in &self.nodes {
-            let [first, second] = node.bells_to_node();
-            let fds: [BorrowedFd<'_>; 4] = [node.memory(), node.bell_to_daemon(), first, second];
-            control::send_fds(&self.control, &fds)?;
+            control::send_fds(&self.control, &[node.memory(), node.bell_to_daemon()])?;
+            control::send_fds(&self.control, &node.bells_to_node())?;
         }
         Ok(())
     }

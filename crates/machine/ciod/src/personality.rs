@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Places of compute nodes: the owner of a partition gives each node's personality, and workers only pass it on.
+//! Places of compute nodes: the supervisor has them from a personality or computes them, and workers only pass them on.
 
 use colony_fship::layout::{PERSONALITY_BYTES, Personality};
+use colony_model::Role;
 
-use crate::JobSpec;
+use crate::{CiodError, JobSpec};
 
 /// A compute node of a job, and its place in the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +18,26 @@ pub struct Place {
 }
 
 impl Place {
+    /// The place that a personality of the control system names.
+    ///
+    /// # Errors
+    /// [`CiodError::NotCompute`] for the personality of an I/O node.
+    pub fn new(node: u32, personality: &colony_model::Personality) -> Result<Self, CiodError> {
+        let Role::Compute { node: number, coords, in_pset } = personality.role else {
+            return Err(CiodError::NotCompute { node, location: personality.location.to_string() });
+        };
+        let known = Personality {
+            node: number,
+            nodes: personality.torus.nodes(),
+            dims: personality.torus.sides(),
+            coords,
+            pset: personality.pset,
+            in_pset,
+            host: host_name(&personality.location.to_string()),
+        };
+        Ok(Self { node, personality: known, record: Some(Box::new(personality.encode())) })
+    }
+
     /// Places of nodes that are not part of a machine. Coordinates count along x first, then y, then z; psets are
     /// consecutive nodes ([`JobSpec::torus`], [`JobSpec::pset`]).
     pub fn row(spec: &JobSpec, nodes: &[u32]) -> Vec<Self> {
@@ -40,9 +61,8 @@ impl Place {
     }
 }
 
-/// The name of a node as [`Personality::host`] has it, cut to 31 bytes.
-#[must_use]
-pub fn host_name(name: &str) -> [u8; 32] {
+/// The name, with at least one zero behind it.
+fn host_name(name: &str) -> [u8; 32] {
     let mut host = [0; 32];
     for (to, from) in host.iter_mut().take(31).zip(name.bytes()) {
         *to = from;
@@ -52,6 +72,8 @@ pub fn host_name(name: &str) -> [u8; 32] {
 
 #[cfg(test)]
 mod tests {
+    use colony_model::{Block, Machine, Partition, PsetSize, SecurityKey, Site};
+
     use super::*;
 
     fn row(spec: &JobSpec, nodes: u32) -> Vec<Personality> {
@@ -83,5 +105,23 @@ mod tests {
     #[test]
     fn names_of_nodes_end_with_a_zero() {
         assert_eq!(host_name(&"x".repeat(40))[30..], *b"x\0");
+    }
+
+    #[test]
+    fn a_personality_names_the_place_of_a_compute_node_only() {
+        let machine = Machine::new("4x4x2".parse().expect("a shape")).expect("a machine");
+        let size = PsetSize::new(8).expect("a size");
+        let partition = Partition::new(machine, "a", Block::whole(machine), size).expect("a partition");
+        let whole = partition.compute_personality(23, 64 << 20);
+        let place = Place::new(123, &whole).expect("a compute node");
+        let known = place.personality;
+        assert_eq!((place.node, known.node, known.nodes, known.dims), (123, 23, 32, [4, 4, 2]));
+        assert_eq!((known.coords, known.pset, known.in_pset), ([3, 1, 1], 1, 7));
+        assert_eq!(&known.host[..15], b"R00-M0-N00-J23\0");
+        let record = place.record.expect("it is part of a machine");
+        assert_eq!(colony_model::Personality::decode(record.as_slice()), Ok(whole));
+        let (site, key) = (Site::default(), SecurityKey::default());
+        let io = partition.io_personality(0, 0, &site, key).expect("a personality");
+        assert!(matches!(Place::new(100, &io), Err(CiodError::NotCompute { node: 100, .. })));
     }
 }

@@ -4,6 +4,7 @@
 //! | line | answer |
 //! |---|---|
 //! | `{"launch": {"spec": {…}, "nodes": [0, 1]}}`, with three descriptors for the streams, or none | `{"job": 1}` |
+//! | `{"personality": {"node": 0, "encoded": "434f…"}}`: 256 bytes in hexadecimal | `{"done": true}` |
 //! | `{"signal": {"job": 1, "signal": 15}}` | `{"done": true}` |
 //! | `{"wait": {"job": 1}}` | `{"outcome": {…}}` |
 //! | `{"nodes": {}}` | `{"nodes": [{"number": 0, "state": "free"}, …]}` |
@@ -42,6 +43,13 @@ pub enum Ask {
         spec: Box<JobSpec>,
         /// Numbers of the nodes.
         nodes: Vec<u32>,
+    },
+    /// Give a node its personality.
+    Personality {
+        /// Number of the node.
+        node: u32,
+        /// The encoded personality in hexadecimal digits.
+        encoded: String,
     },
     /// Send a signal to all processes of a job.
     Signal {
@@ -139,6 +147,12 @@ impl Service {
                 let job = self.ciod.launch(*spec, &nodes, streams).map_err(|e| text(&e))?;
                 Ok(json!({ "job": self.add(job) }))
             }
+            Ask::Personality { node, encoded } => {
+                let bytes = bytes(&encoded).ok_or("a personality is given in hexadecimal digits")?;
+                let personality = colony_model::Personality::decode(&bytes).map_err(|e| text(&e))?;
+                self.ciod.give(node, &personality).map_err(|e| text(&e))?;
+                Ok(json!({ "done": true }))
+            }
             Ask::Signal { job, signal } => {
                 self.job(job)?.signal(signal).map_err(|e| text(&e))?;
                 Ok(json!({ "done": true }))
@@ -190,6 +204,13 @@ impl Service {
     fn job(&self, number: u64) -> Result<Arc<Job>, String> {
         lock(&self.jobs).1.get(&number).cloned().ok_or(format!("there is no job {number}"))
     }
+}
+
+/// Bytes from hexadecimal digits.
+fn bytes(digits: &str) -> Option<Vec<u8>> {
+    let digit = |&d: &u8| char::from(d).to_digit(16);
+    let pair = |pair: &[u8]| Some((digit(pair.first()?)? << 4 | digit(pair.get(1)?)?) as u8);
+    digits.as_bytes().chunks(2).map(pair).collect()
 }
 
 /// The streams of a job from what came with its line.

@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::config::{Config, Streams};
 use crate::control::{self, NodeSetup, Setup};
+use crate::given::Given;
 use crate::job::Limits;
 use crate::node::{self, NodeLink, NodeState};
 use crate::part::{self, Part, Seat, Turns};
@@ -22,6 +23,7 @@ use crate::{CiodError, Job, JobError, JobSpec, Place, users};
 pub struct Ciod {
     config: Config,
     nodes: Mutex<BTreeMap<u32, NodeLink>>,
+    given: Mutex<Given>,
 }
 
 impl Ciod {
@@ -32,7 +34,7 @@ impl Ciod {
     pub fn new(config: Config) -> Result<Self, CiodError> {
         std::fs::metadata(&config.worker)
             .map_err(CiodError::system(format!("the worker's program {}", config.worker.display())))?;
-        Ok(Self { config, nodes: Mutex::default() })
+        Ok(Self { config, nodes: Mutex::default(), given: Mutex::default() })
     }
 
     /// Attaches a node: makes the link with it, a window of this many bytes (a power of two, 16 MiB … 64 GiB) and bells. A
@@ -41,11 +43,20 @@ impl Ciod {
     /// # Errors
     /// [`CiodError`], above all if the node is in a job.
     pub fn attach(&self, number: u32, window: u64) -> Result<NodeLink, CiodError> {
+        self.attach_with_room(number, window, window)
+    }
+
+    /// As [`Ciod::attach`], with so much of the window as memory of processes. They can reserve the addresses behind it,
+    /// which take memory of this machine where something is written.
+    ///
+    /// # Errors
+    /// As [`Ciod::attach`].
+    pub fn attach_with_room(&self, number: u32, memory: u64, window: u64) -> Result<NodeLink, CiodError> {
         let mut nodes = self.lock();
         if nodes.get(&number).is_some_and(|old| old.state() == NodeState::Busy) {
             return Err(CiodError::NodeBusy(number));
         }
-        let link = NodeLink::new(number, window, self.config.node_spin)?;
+        let link = NodeLink::new(number, memory, window, self.config.node_spin)?;
         nodes.insert(number, link.clone());
         Ok(link)
     }
@@ -58,6 +69,20 @@ impl Ciod {
     /// The link of an attached node.
     pub fn node(&self, number: u32) -> Option<NodeLink> {
         self.lock().get(&number).cloned()
+    }
+
+    /// Gives an attached node its personality, which it keeps if it is attached again. Jobs are told of it from the next
+    /// launch on.
+    ///
+    /// # Errors
+    /// [`CiodError::NoNode`], and [`CiodError::NotCompute`] for the personality of an I/O node.
+    pub fn give(&self, number: u32, personality: &colony_model::Personality) -> Result<(), CiodError> {
+        self.node(number).ok_or(CiodError::NoNode(number))?;
+        self.given().give(number, personality)
+    }
+
+    fn given(&self) -> MutexGuard<'_, Given> {
+        self.given.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, NodeLink>> {
@@ -73,13 +98,15 @@ impl Ciod {
         Proxy::start(&self.config.worker, &self.config.proxy_args, node, network)
     }
 
-    /// Starts a job on the nodes of these numbers, which are not part of a machine: makes a worker, which waits for the
-    /// nodes to ask for work, for each pset ([`JobSpec::pset`]). [`Job::wait`] tells what goes wrong from then on.
+    /// Starts a job on the nodes of these numbers: makes a worker, which waits for the nodes to ask for work, for each
+    /// pset. Nodes that were given personalities ([`Ciod::give`]) are where these say; others are in a row
+    /// ([`JobSpec::torus`], [`JobSpec::pset`]). [`Job::wait`] tells what goes wrong from then on.
     ///
     /// # Errors
-    /// [`JobError`] for what can be seen at once; then the nodes are free as before.
-    pub fn launch(&self, spec: JobSpec, nodes: &[u32], streams: Streams) -> Result<Job, JobError> {
-        let places = Place::row(&spec, nodes);
+    /// [`JobError`] for what can be seen at once; then the nodes are free as before. [`JobError::Spec`] if nodes with
+    /// personalities are not those of one partition in order, or the job contradicts their personalities.
+    pub fn launch(&self, mut spec: JobSpec, nodes: &[u32], streams: Streams) -> Result<Job, JobError> {
+        let places = self.given().places(&mut spec, nodes)?;
         self.launch_at(spec, &places, streams)
     }
 
@@ -152,9 +179,9 @@ impl Ciod {
                 if let Some(record) = &place.record {
                     link.write_record(record)?;
                 }
-                let (number, window) = (link.number(), link.window());
+                let (number, window, memory) = (link.number(), link.window(), link.process_memory());
                 let personality = place.personality;
-                setup.nodes.push(NodeSetup { number, window, ranks: seat.ranks, personality });
+                setup.nodes.push(NodeSetup { number, window, memory, ranks: seat.ranks, personality });
             }
             parts.push(Part::start(&self.config, (pset, own.to_vec()), setup, streams, turns.as_ref())?);
         }
@@ -218,8 +245,8 @@ mod tests {
 
     #[test]
     fn a_node_is_in_one_job_at_a_time() {
-        let link = NodeLink::new(5, 16 << 20, 0).expect("link");
-        let two = [NodeLink::new(4, 16 << 20, 0).expect("link"), link.clone()];
+        let link = NodeLink::new(5, 16 << 20, 16 << 20, 0).expect("link");
+        let two = [NodeLink::new(4, 16 << 20, 16 << 20, 0).expect("link"), link.clone()];
         let taken = Taken::take(std::slice::from_ref(&link)).expect("free");
         assert_eq!(Taken::take(&two).err(), Some(JobError::NodeBusy(5)));
         assert_eq!(two[0].state(), NodeState::Free, "given back");

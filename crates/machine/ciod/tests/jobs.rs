@@ -6,9 +6,10 @@ mod common;
 use std::collections::BTreeMap;
 
 use colony_ciod::testing::{FREE, SyntheticNode};
-use colony_ciod::{End, Mode, NodeState, Program, Streams};
+use colony_ciod::{End, JobSpec, Mode, NodeState, Program, Streams};
 use colony_fship::calls::number as nr;
 use colony_fship::layout::Process;
+use colony_model::{Block, Machine, Partition, PsetSize};
 use common::*;
 
 #[test]
@@ -120,6 +121,49 @@ fn virtual_node_mode_has_two_processes_a_node_each_with_its_half() {
     let ends: Vec<_> = outcome.processes.iter().map(|p| (p.rank, p.node, p.end.clone())).collect();
     assert_eq!(ends, [(0, 0, End::Exited(0)), (1, 0, End::Exited(7)), (2, 1, End::Exited(0))]);
     assert_eq!(outcome.code(), 7);
+}
+
+#[test]
+fn nodes_are_told_the_personalities_that_were_given_not_computed_ones() {
+    let house = House::new(8);
+    let machine = Machine::new("8x8x8".parse().expect("a shape")).expect("a machine");
+    let block = Block::new(machine, [2, 4, 6], "2x2x2".parse().expect("a shape")).expect("a block");
+    let size = PsetSize::new(8).expect("a size");
+    let partition = Partition::new(machine, "a", block, size).expect("a partition");
+    let give = |node| house.ciod.give(node, &partition.compute_personality(node, WINDOW));
+    (0..7).for_each(|node| give(node).expect("given"));
+    let launch = |spec: JobSpec, numbers: &[u32]| {
+        let null = || std::fs::File::options().write(true).open("/dev/null").expect("null").into();
+        let streams = Streams::output(null(), null()).expect("streams");
+        house.ciod.launch(spec, numbers, streams).map(drop).map_err(|e| e.to_string())
+    };
+    let refused = launch(house.spec(), &house.numbers()).expect_err("node 7 has none");
+    assert!(refused.contains("node 7 has no personality of node 7 of a torus of 2x2x2"), "{refused}");
+    give(7).expect("given");
+    assert_eq!(
+        house.ciod.give(8, &partition.compute_personality(0, WINDOW)).expect_err("absent").to_string(),
+        "there is no node 8"
+    );
+    let mut own = house.spec();
+    own.torus = Some([8, 1, 1]);
+    assert!(launch(own, &house.numbers()).expect_err("another torus").contains("leave it out"));
+    assert!(house.links.iter().all(|link| link.state() == NodeState::Free));
+
+    let (job, _output) = house.launch(house.spec());
+    let mut nodes: Vec<_> = (0..8).map(|n| house.synthetic(n)).collect();
+    let asked: Vec<_> = nodes.iter_mut().map(SyntheticNode::ask_for_job).collect();
+    let blocks: Vec<_> =
+        nodes.iter_mut().zip(asked).map(|(n, seq)| (n.answer(0, seq), n.begin()).1).collect();
+    for (n, block) in (0..).zip(&blocks) {
+        let told = &block.personality;
+        assert_eq!((told.node, told.nodes, told.dims), (n, 8, [2, 2, 2]));
+        assert_eq!((told.coords, told.in_pset), ([n % 2, n / 2 % 2, n / 4], n));
+        let location = partition.location(n).to_string();
+        assert_eq!(told.host.split(|&b| b == 0).next(), Some(location.as_bytes()));
+    }
+    let (_, environment) = started(&nodes[3], 0, &blocks[3].processes[0]);
+    assert_eq!(environment["COLONY_TORUS_DIMS"], "2,2,2");
+    assert!(finish(&job, &mut nodes).success());
 }
 
 #[test]

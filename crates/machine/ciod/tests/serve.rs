@@ -13,6 +13,7 @@ use colony_ciod::client::Client;
 use colony_ciod::serve::Ask;
 use colony_ciod::testing::{self, FREE, SyntheticNode};
 use colony_fship::calls::number as nr;
+use colony_model::{Block, Machine, Partition, PsetSize};
 use common::*;
 
 /// A daemon that is killed with the test.
@@ -85,6 +86,39 @@ fn a_job_is_launched_signaled_and_waited_for_over_the_socket() {
     assert_eq!(refused(&mut client, Ask::Renew { node: 1 }), "node 1 is not lost");
     let spec = Box::new(house.spec());
     assert_eq!(refused(&mut client, Ask::Launch { spec, nodes: vec![9] }), "there is no node 9");
+}
+
+#[test]
+fn a_control_system_gives_a_node_its_encoded_personality() {
+    let house = House::new(0);
+    let folder = house.folder.path();
+    let _daemon = serve(folder);
+    let mut client = Client::connect(&folder.join("ciod")).expect("connected");
+    let machine = Machine::new("8x8x8".parse().expect("a shape")).expect("a machine");
+    let size = PsetSize::new(64).expect("a size");
+    let partition = Partition::new(machine, "a", Block::whole(machine), size).expect("a partition");
+    let encoded = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let good = partition.compute_personality(0, 32 << 20).encode();
+    let mut give =
+        |node, encoded| client.ask(&Ask::Personality { node, encoded }, &[]).map_err(|e| e.to_string());
+    assert_eq!(give(0, encoded(&good)).expect("given")["done"], true);
+    assert_eq!(give(2, encoded(&good)).expect_err("absent"), "there is no node 2");
+    let mut damaged = good;
+    damaged[50] ^= 1;
+    for (text, part) in [
+        (encoded(&damaged), "checksum"),
+        (encoded(&good[..100]), "100 bytes"),
+        ("xy".into(), "hexadecimal"),
+        ("é".into(), "hexadecimal"),
+        ("123".into(), "hexadecimal"),
+    ] {
+        let refused = give(0, text).expect_err("refused");
+        assert!(refused.contains(part), "{refused}");
+    }
+    // the job's nodes are those of the partition, or it is refused
+    let ask = Ask::Launch { spec: Box::new(house.spec()), nodes: vec![0, 1] };
+    let refused = client.ask(&ask, &[]).expect_err("refused").to_string();
+    assert!(refused.contains("node 1 has no personality of node 1 of a torus of 8x8x8"), "{refused}");
 }
 
 #[test]

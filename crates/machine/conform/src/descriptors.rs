@@ -9,6 +9,7 @@ pub(crate) fn try_all(r: &mut Report) {
     numbers(r);
     flags(r);
     pipes(r);
+    counters(r);
     terminals(r);
 }
 
@@ -80,6 +81,40 @@ fn pipes(r: &mut Report) {
     }
     r.case(n::pipe, "nowhere", &[NOWHERE]);
     r.case(n::pipe2, "flags", &[mut_of(&mut [0u32; 2]), 77]);
+}
+
+/// Counters that a thread waits for.
+fn counters(r: &mut Report) {
+    let mut count = 0u64;
+    for number in [n::eventfd, n::eventfd2] {
+        let fd = r.case(number, "new", &[3, 0]) as u64;
+        r.case(n::read, "counter", &[fd, mut_of(&mut count), 8]);
+        r.line(number, "count", &count.to_string());
+        r.case(n::write, "counter", &[fd, of(&5u64), 8]);
+        r.case(n::write, "counter, too much", &[fd, of(&u64::MAX), 8]);
+        r.case(n::write, "counter, too short", &[fd, of(&5u64), 4]);
+        let mut polled: [u32; 2] = [fd as u32, libc::POLLIN as u32];
+        r.case(n::poll, "counter", &[mut_of(&mut polled), 1, 0]);
+        r.case(n::read, "counter again", &[fd, mut_of(&mut count), 8]);
+        r.line(number, "sum", &count.to_string());
+        close(fd);
+    }
+    let flags = (libc::EFD_NONBLOCK | libc::EFD_SEMAPHORE) as u64;
+    let fd = r.case(n::eventfd2, "semaphore", &[2, flags]) as u64;
+    for round in ["first", "second", "third"] {
+        r.case(n::read, &format!("semaphore, {round}"), &[fd, mut_of(&mut count), 8]);
+    }
+    close(fd);
+    r.case(n::eventfd2, "flags", &[0, 77]);
+    // a write by another thread ends a read that waits
+    let fd = call(n::eventfd2, &[0, 0]) as u64;
+    let other = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        call(n::write, &[fd, of(&7u64), 8])
+    });
+    r.case(n::read, "counter of another thread", &[fd, mut_of(&mut count), 8]);
+    r.line(n::eventfd2, "from another thread", &format!("{count} {}", other.join().unwrap_or(0)));
+    close(fd);
 }
 
 fn terminals(r: &mut Report) {

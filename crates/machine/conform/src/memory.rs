@@ -3,7 +3,7 @@
 
 use colony_fship::calls::number as n;
 
-use crate::report::{NO_FD, NOWHERE, Report, call, close, file, open};
+use crate::report::{NO_FD, NOWHERE, Report, call, close, file, mut_of, open};
 
 const ANONYMOUS: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
 const RW: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
@@ -24,6 +24,7 @@ pub(crate) fn try_all(r: &mut Report) {
     maps(r);
     heap(r);
     advice(r);
+    reservations(r);
 }
 
 fn maps(r: &mut Report) {
@@ -82,6 +83,12 @@ fn advice(r: &mut Report) {
     r.line(n::madvise, "zero", &peek(a).to_string());
     r.case(n::madvise, "unaligned", &[a as u64 + 1, 8192, libc::MADV_WILLNEED as u64]);
     r.case(n::madvise, "advice", &[a as u64, 8192, 9999]);
+    poke(a, 3);
+    let mut there = [0u8; 2];
+    r.case(n::mincore, "memory", &[a as u64, 8192, mut_of(&mut there)]);
+    r.line(n::mincore, "was written", &(there[0] & 1).to_string());
+    r.case(n::mincore, "unaligned", &[a as u64 + 1, 8192, mut_of(&mut there)]);
+    r.case(n::mincore, "nowhere", &[a as u64, 8192, NOWHERE]);
     r.case(n::msync, "memory", &[a as u64, 8192, libc::MS_SYNC as u64]);
     r.case(n::msync, "flags", &[a as u64, 8192, 77]);
     r.case(n::mlock, "some", &[a as u64, 4096]);
@@ -95,4 +102,39 @@ fn advice(r: &mut Report) {
     close(fd);
     call(n::munmap, &[a as u64, 8192]);
     call(n::brk, &[0]);
+}
+
+/// Addresses without memory, of which parts are used, given up and used again.
+fn reservations(r: &mut Report) {
+    const ALL: u64 = 8 << 20;
+    const PART: u64 = 64 << 10;
+    let fixed = ANONYMOUS | libc::MAP_FIXED as u64;
+    let nothing = libc::PROT_NONE as u64;
+    let a = r.done(n::mmap, "reserve", &[0, ALL, nothing, ANONYMOUS, NONE, 0]);
+    let at = |offset: u64| a as u64 + offset;
+    r.case(n::mprotect, "use a part", &[at(PART), PART, RW]);
+    r.line(n::mprotect, "zero", &format!("{} {}", peek(a + PART as i64), peek(a + 2 * PART as i64 - 1)));
+    poke(a + PART as i64, 6);
+    r.case(n::mprotect, "lock it", &[at(PART), PART, nothing]);
+    r.case(n::mprotect, "use it again", &[at(PART), PART, RW]);
+    r.line(n::mprotect, "kept", &peek(a + PART as i64).to_string());
+    for round in ["first", "second"] {
+        let b = call(n::mmap, &[at(PART), PART, RW, fixed, NONE, 0]);
+        r.line(n::mmap, &format!("{round} over it"), &format!("{} {}", b == a + PART as i64, peek(b)));
+        poke(b, 8);
+    }
+    r.case(n::madvise, "dontneed reserved", &[at(PART), PART, libc::MADV_DONTNEED as u64]);
+    r.line(n::madvise, "zero reserved", &peek(a + PART as i64).to_string());
+    poke(a + PART as i64, 9);
+    let given_up = call(n::mmap, &[at(0), ALL, nothing, fixed, NONE, 0]);
+    r.line(n::mmap, "give all up", &(given_up == a).to_string());
+    r.case(n::mprotect, "use all", &[at(0), ALL, RW]);
+    r.line(n::mprotect, "zero after all", &peek(a + PART as i64).to_string());
+    r.case(n::munmap, "ends of it", &[at(0), PART]);
+    r.case(n::munmap, "the rest", &[at(PART), ALL - PART]);
+    let lazy = ANONYMOUS | libc::MAP_NORESERVE as u64;
+    let b = r.done(n::mmap, "without reserve", &[0, ALL, RW, lazy, NONE, 0]);
+    r.line(n::mmap, "zero without reserve", &format!("{} {}", peek(b), peek(b + ALL as i64 - 1)));
+    poke(b, 1);
+    call(n::munmap, &[b as u64, ALL]);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Threads: one more than the first, which is what a compute node has a CPU for.
+//! Threads: one more than the first, and more than there are CPUs.
 
 use std::cell::{Cell, UnsafeCell};
 use std::os::unix::thread::JoinHandleExt as _;
@@ -19,6 +19,8 @@ pub(crate) fn try_all(r: &mut Report) {
     signaled(r);
     barriers(r);
     robust(r);
+    crowd(r);
+    affinity(r);
 }
 
 /// Two threads take turns: a lock and a condition, each of which waits in the kernel.
@@ -181,4 +183,57 @@ fn barriers(r: &mut Report) {
     r.line(n::read, "after barriers", &shown(thread.join().unwrap_or(0)));
     close(out);
     close(into);
+}
+
+/// More threads than CPUs: some spin, some wait in calls, some sleep; none keeps another from its turn.
+fn crowd(r: &mut Report) {
+    const EACH: usize = 3;
+    let started = Arc::new(AtomicU64::new(0));
+    let spin = |started: Arc<AtomicU64>| {
+        started.fetch_add(1, Ordering::Relaxed);
+        while started.load(Ordering::Relaxed) < EACH as u64 {
+            std::hint::spin_loop();
+        }
+        call(n::sched_yield, &[])
+    };
+    let mut ends = [0u32; 2];
+    call(n::pipe, &[mut_of(&mut ends)]);
+    let [out, into] = ends.map(u64::from);
+    let mut all = Vec::new();
+    for n in 0..EACH {
+        let started = started.clone();
+        all.push(thread::spawn(move || spin(started)));
+        all.push(thread::spawn(move || call(n::read, &[out, mut_of(&mut [0u8]), 1])));
+        all.push(thread::spawn(move || {
+            thread::sleep(std::time::Duration::from_millis(1 + n as u64));
+            call(n::write, &[into, of(b"x"), 1])
+        }));
+    }
+    let results: Vec<i64> = all.into_iter().map(|t| t.join().unwrap_or(-1)).collect();
+    r.line(n::clone, "a crowd", &format!("{results:?}"));
+    close(out);
+    close(into);
+    // a thread that waits for a time, and one that is given a signal while it does
+    let late = thread::spawn(|| call(n::poll, &[0, 0, 5]));
+    r.line(n::poll, "in a thread", &shown(late.join().unwrap_or(-1)));
+}
+
+/// A thread runs where it may.
+fn affinity(r: &mut Report) {
+    let mut mask = [0u64; 16];
+    call(n::sched_getaffinity, &[0, 128, mut_of(&mut mask)]);
+    let last = 1u64 << (63 - mask[0].leading_zeros().min(63));
+    let there = thread::spawn(move || {
+        let only = [last, 0];
+        let bound = call(n::sched_setaffinity, &[0, 16, of(&only)]);
+        let mut cpu = 0u32;
+        call(n::getcpu, &[mut_of(&mut cpu), 0, 0]);
+        let mut now = [0u64; 16];
+        call(n::sched_getaffinity, &[0, 128, mut_of(&mut now)]);
+        format!("{bound} {} {}", 1u64 << cpu == last, now[0] == last)
+    });
+    r.line(n::sched_setaffinity, "last CPU", &there.join().unwrap_or_default());
+    let nobody = i32::MAX as u64;
+    r.case(n::sched_getaffinity, "of nobody", &[nobody, 128, mut_of(&mut mask)]);
+    r.case(n::sched_setaffinity, "of nobody", &[nobody, 128, of(&mask)]);
 }

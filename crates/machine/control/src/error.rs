@@ -60,18 +60,12 @@ pub enum ControlError {
         /// The error.
         source: io::Error,
     },
-    /// The control daemon answers with an error.
+    /// A fault of the daemon.
     #[error("{0}")]
-    Refused(String),
+    Fault(String),
 }
 
 impl ControlError {
-    /// Returns `true` if other words would have succeeded (exit code 2).
-    #[must_use]
-    pub const fn is_wrong_use(&self) -> bool {
-        matches!(self, Self::Wrong(_) | Self::Unknown(_) | Self::Conflict(_) | Self::Forbidden(_))
-    }
-
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |source| Self::Io { what, source }

@@ -13,18 +13,14 @@
 //!   before it is done.
 //! - A [partition service](service_main) owns the nodes of one partition. It outlives the daemon, which finds it again by its
 //!   process id, its start time and its socket.
-//! - [`Client`] asks the daemon.
 
-pub mod api;
-mod client;
 mod daemon;
 mod error;
-mod folder;
 mod service;
 mod store;
 
-pub use client::Client;
+use colony_control_api::api;
+
 pub use daemon::daemon_main;
 pub use error::ControlError;
-pub use folder::{FOLDER, default_folder};
 pub use service::service_main;

@@ -137,7 +137,7 @@ table! {
     24 sched_yield: Local, [];
     25 mremap: Local, [Val, Val, Val, Val, Val];
     26 msync: Local, [Val, Val, Val];
-    27 mincore: Error(E::ENOSYS), [Val, Val, Val];
+    27 mincore: Local, [Val, Val, Val];
     28 madvise: Local, [Val, Val, Val];
     29 shmget: Error(E::ENOSYS), [Val, Val, Val];
     30 shmat: Error(E::ENOSYS), [Val, Val, Val];
@@ -295,10 +295,10 @@ table! {
     277 sync_file_range: Shipped, [Fd, Val, Val, Val];
     280 utimensat: Shipped, [DirFd, PathOrNull, InOrNull(Bytes(32)), Val];
     281 epoll_pwait: Shipped, [Fd, Out(Times(12, 2)), Val, Val, Val, Val];
-    284 eventfd: Error(E::ENOSYS), [Val];
+    284 eventfd: Shipped, [Val];
     285 fallocate: Shipped, [Fd, Val, Val, Val];
     288 accept4: Error(E::EOPNOTSUPP), [Fd, Val, Val, Val];
-    290 eventfd2: Error(E::ENOSYS), [Val, Val];
+    290 eventfd2: Shipped, [Val, Val];
     291 epoll_create1: Shipped, [Val];
     292 dup3: Shipped, [Fd, Fd, Val];
     293 pipe2: Shipped, [Out(Bytes(8)), Val];

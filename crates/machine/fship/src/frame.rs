@@ -399,6 +399,7 @@ mod tests {
             assert!(put(side, LARGE_PAGE, 100) && put(side, WINDOW - 100, 100));
             assert!(!put(side, WINDOW - 99, 100) && !put(side, u64::MAX, 100));
             assert!(!put(side, CHANNELS_AT, 1), "rings are nobody's");
+            assert!(!put(side, crate::layout::PERSONALITY_AT, 1), "the daemon writes the record");
             assert!(!put(side, LARGE_PAGE - 1, 2));
         }
         assert!(put(Side::Node, crate::layout::JOB_AT, 100) && !put(Side::Proxy, crate::layout::JOB_AT, 100));

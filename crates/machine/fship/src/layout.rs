@@ -20,8 +20,10 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"COLONYFS");
 pub const LARGE_PAGE: u64 = 2 << 20;
 /// Size of a small page: what segments are protected by.
 pub const PAGE: u64 = 4096;
-/// Processes of a node at most: one a CPU.
-pub const CHANNELS: usize = 2;
+/// Channels of a node, one a CPU: CPUs of a node at most.
+pub const CHANNELS: usize = 4;
+/// Processes of a node at most. CPU `n` and its channel are those of process `n` modulo the number of processes.
+pub const PROCESSES: usize = 2;
 /// The user's address of the window shared by all nodes of the partition, if there is one.
 pub const TORUS_VA: u64 = 0x7000_0000_0000;
 /// Load address of a static-pie program.
@@ -37,27 +39,29 @@ pub const HEADER_AT: u64 = 0;
 pub const JOB_AT: u64 = 0x1000;
 /// Offset of the first [`CrashRecord`]; the second follows it.
 pub const CRASH_AT: u64 = 0x3000;
-/// Offset of the first channel; the second is [`CHANNEL_SIZE`] further.
-pub const CHANNELS_AT: u64 = 0x8000;
+/// Offset of the first channel; the next is [`CHANNEL_SIZE`] further.
+pub const CHANNELS_AT: u64 = 0x10000;
 /// Bytes of a channel.
-pub const CHANNEL_SIZE: u64 = 0x4000;
+pub const CHANNEL_SIZE: u64 = 0x10000;
 /// Offset of the kernel's messages for the daemon's log.
-pub const LOG_AT: u64 = 0x10000;
+pub const LOG_AT: u64 = 0x50000;
 /// Bytes of that area.
 pub const LOG_SIZE: u64 = 0x1000;
 /// Offset of the node's whole personality, in the control system's encoding with version and checksum; zeroes if the
 /// partition is not part of a machine. [`Personality`] is the part that kernels need.
-pub const PERSONALITY_AT: u64 = 0x11000;
+pub const PERSONALITY_AT: u64 = 0x51000;
 /// Bytes of that encoding.
 pub const PERSONALITY_BYTES: usize = 256;
+/// Offset of the rest of the control area, which the contract leaves to the kernel.
+pub const FREE_AT: u64 = 0x52000;
 
 /// In a channel: the ring of requests, the ring of replies, and the word of signals.
 pub const REQUESTS_IN_CHANNEL: u64 = 0;
 /// Offset of the ring of replies in a channel.
-pub const REPLIES_IN_CHANNEL: u64 = 0x2000;
+pub const REPLIES_IN_CHANNEL: u64 = 0xc000;
 /// In a channel: an `AtomicU64` whose bit `n - 1` says that signal `n` is to be delivered; the daemon sets, the
 /// kernel takes. What a call itself raises (`SIGPIPE`) is set before its reply is published.
-pub const SIGNALS_IN_CHANNEL: u64 = 0x3f00;
+pub const SIGNALS_IN_CHANNEL: u64 = 0xff00;
 
 /// Offset of channel `n` in the window.
 pub const fn channel_at(n: usize) -> u64 {
@@ -158,7 +162,7 @@ pub struct JobBlock {
     /// The node's place, as the control system gives it.
     pub personality: Personality,
     /// The processes.
-    pub processes: [Process; CHANNELS],
+    pub processes: [Process; PROCESSES],
 }
 
 /// A node's place in the machine (SC06 paper, 4.2: the personality).
@@ -209,7 +213,7 @@ const _: () = {
     assert!(JOB_AT + size_of::<JobBlock>() as u64 <= CRASH_AT);
     assert!(crash_at(CHANNELS) <= CHANNELS_AT);
     assert!(channel_at(CHANNELS) <= LOG_AT && LOG_AT + LOG_SIZE <= PERSONALITY_AT);
-    assert!(PERSONALITY_AT + PERSONALITY_BYTES as u64 <= LARGE_PAGE);
+    assert!(PERSONALITY_AT + PERSONALITY_BYTES as u64 <= FREE_AT && FREE_AT <= LARGE_PAGE);
     assert!(crate::ring::bytes::<crate::Request>() <= REPLIES_IN_CHANNEL);
     assert!(REPLIES_IN_CHANNEL + crate::ring::bytes::<crate::Reply>() <= SIGNALS_IN_CHANNEL);
 };

@@ -30,4 +30,4 @@ pub use errno::Errno;
 pub use message::{Reply, Request};
 
 /// Version of everything in this crate that both sides must agree on; another one is refused at the start.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;

@@ -74,9 +74,9 @@ pub trait Message: Copy + FromBytes + IntoBytes {}
 
 impl<T: Copy + FromBytes + IntoBytes> Message for T {}
 
-/// Messages that a ring holds.
+/// Messages that a ring holds: a request of each thread of a node, all on one channel, and what the kernel itself says.
 #[cfg(not(loom))]
-pub const SLOTS: usize = 16;
+pub const SLOTS: usize = 512;
 /// Messages that a ring holds: few, so that a model of it ends.
 #[cfg(loom)]
 pub const SLOTS: usize = 2;

@@ -22,10 +22,13 @@ pub enum Link {
 /// A node, before it is booted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Machine {
-    /// CPUs: one or two.
+    /// CPUs: one to four.
     pub cpus: u32,
     /// Memory of the user's processes, bytes: a power of two.
     pub memory: u64,
+    /// Addresses of the user's processes, bytes: a power of two. They can reserve those beyond the memory. `None`: see
+    /// [`Machine::window`].
+    pub addresses: Option<u64>,
     /// Memory shared by the nodes for messages, bytes; `None`: as much as they need; 0: there is none.
     pub torus: Option<u64>,
     /// The link to its I/O daemon.
@@ -47,6 +50,7 @@ impl Default for Machine {
         Self {
             cpus: 2,
             memory: 64 << 20,
+            addresses: None,
             torus: None,
             link: Link::default(),
             accel: Accel::default(),
@@ -56,7 +60,22 @@ impl Default for Machine {
     }
 }
 
+/// Addresses of the processes of a node, bytes, unless the machine says otherwise: as many as runtimes reserve that have a
+/// heap of their own for each thread, or look for their tables by address.
+const ADDRESSES: u64 = 4 << 30;
+
 impl Machine {
+    /// Bytes of the window: as many addresses as were asked for, else 4 GiB or twice the memory. On a network it is the
+    /// memory: there is no other.
+    pub fn window(&self) -> u64 {
+        let most = *layout::WINDOW_SIZES.end();
+        match (self.link, self.addresses) {
+            (Link::Network(_), _) => self.memory,
+            (_, Some(bytes)) => bytes,
+            (_, None) => ADDRESSES.max(self.memory.saturating_mul(2)).min(most),
+        }
+    }
+
     /// Refuses what no node can be.
     ///
     /// # Errors
@@ -64,7 +83,7 @@ impl Machine {
     pub fn check(&self) -> Result<(), CnkError> {
         let refuse = |text: String| Err(CnkError::Machine(text));
         if !(1..=layout::CHANNELS as u32).contains(&self.cpus) {
-            return refuse(format!("a node has one or two CPUs, not {}", self.cpus));
+            return refuse(format!("a node has one to four CPUs, not {}", self.cpus));
         }
         self.accel.check(self.cpus).map_err(|e| match e {
             VmError::Wrong(text) => CnkError::Machine(text),
@@ -79,6 +98,17 @@ impl Machine {
             return refuse(format!(
                 "a node's memory is a power of two from {min} to {max} MiB, not {} MiB",
                 self.memory >> 20
+            ));
+        }
+        if let Some(addresses) = self.addresses
+            && (!addresses.is_power_of_two()
+                || addresses < self.memory
+                || addresses > *layout::WINDOW_SIZES.end())
+        {
+            return refuse(format!(
+                "the addresses of a node are a power of two from its memory to {} MiB, not {} MiB",
+                layout::WINDOW_SIZES.end() >> 20,
+                addresses >> 20
             ));
         }
         if let Link::Network(network) = self.link {
@@ -127,9 +157,12 @@ mod tests {
         };
         assert!(!refused(|_| ()));
         assert!(refused(|m| m.cpus = 0));
-        assert!(refused(|m| m.cpus = 3));
+        assert!(!refused(|m| m.cpus = 4));
+        assert!(refused(|m| m.cpus = 5));
         assert!(refused(|m| m.memory = 48 << 20));
         assert!(refused(|m| m.memory = 1 << 20));
+        assert!(refused(|m| m.addresses = Some(32 << 20)) && refused(|m| m.addresses = Some(3 << 30)));
+        assert!(!refused(|m| m.addresses = Some(64 << 20)));
         assert!(refused(|m| m.accel = Accel::Counted { shift: 0 }));
         assert!(refused(|m| m.accel = Accel::SingleThread));
         let network = |mtu| Link::Network(Network { mtu, ..Network::default() });

@@ -34,7 +34,8 @@ pub struct Partition {
     /// After the nodes: it ends with the last of them.
     booter: Booter,
     boot_program: PathBuf,
-    _slots: Slots,
+    /// Released with the nodes.
+    slots: Option<Slots>,
 }
 
 impl Partition {
@@ -56,13 +57,22 @@ impl Partition {
         config: Config,
         notice: impl Fn(&str),
     ) -> Result<Self, CnkError> {
-        let mut partition = Self::without_nodes(machine, places, config, notice)?;
+        let places = places.into();
+        check(&machine, &places)?;
+        let slots = match machine.accel {
+            // counted time does not care who else computes
+            Accel::Counted { .. } => Slots::take_telling(1, notice)?,
+            _ => Slots::take_telling(places.nodes().saturating_mul(machine.cpus) as usize, notice)?,
+        };
+        let mut partition = Self::without_nodes(machine, places, config)?;
+        partition.slots = Some(slots);
         while partition.start_next()? {}
         Ok(partition)
     }
 
-    /// A partition for the nodes at these places, of which none has been started: [`start_next`](Self::start_next) does that. For
-    /// callers that boot a bounded number of nodes at once.
+    /// A partition for the nodes at these places, of which none has been started: [`start_next`](Self::start_next) does
+    /// that. For callers that boot a bounded number of nodes at once, and keep them: it takes no [`Slots`], so other
+    /// virtual machines do not wait for its end.
     ///
     /// # Errors
     /// As [`Partition::boot`].
@@ -70,22 +80,13 @@ impl Partition {
         machine: Machine,
         places: impl Into<Places>,
         config: Config,
-        notice: impl Fn(&str),
     ) -> Result<Self, CnkError> {
-        machine.check()?;
         let places = places.into();
-        places.check()?;
-        let nodes = places.nodes();
-        check_descriptors(&machine, &places)?;
-        let slots = match machine.accel {
-            // counted time does not care who else computes
-            Accel::Counted { .. } => Slots::take_telling(1, notice)?,
-            _ => Slots::take_telling((nodes * machine.cpus) as usize, notice)?,
-        };
+        check(&machine, &places)?;
         let boot_program = config.worker.with_file_name(programs::BOOT);
         let booter = Booter::start(&boot_program)?;
         let ciod = Ciod::new(config)?;
-        let torus = torus(&machine, nodes)?;
+        let torus = torus(&machine, places.nodes())?;
         let kernel = node::kernel()?;
         Ok(Self {
             machine,
@@ -96,7 +97,7 @@ impl Partition {
             torus,
             booter,
             boot_program,
-            _slots: slots,
+            slots: None,
         })
     }
 
@@ -132,7 +133,7 @@ impl Partition {
     }
 
     fn start(&self, number: u32) -> Result<Node, CnkError> {
-        let link = self.ciod.attach(number, self.machine.memory)?;
+        let link = self.ciod.attach_with_room(number, self.machine.memory, self.machine.window())?;
         let torus = self.torus.as_ref().map(|(file, bytes)| (file, *bytes));
         Node::boot(&self.booter, &self.machine, &self.kernel, &self.ciod, link, torus)
     }
@@ -144,7 +145,7 @@ impl Partition {
     pub fn launch(&mut self, mut spec: JobSpec, streams: Streams) -> Result<Running, CnkError> {
         self.machine.fits(spec.mode)?;
         self.restore()?;
-        let places = self.places.for_job(&mut spec, self.machine.memory);
+        let places = self.places.for_job(&mut spec, self.machine.memory)?;
         let nodes = places.len() as u32;
         let (size, held) = (spec.size(nodes)?, spec.mode.processes());
         let mut torus = None;
@@ -232,10 +233,18 @@ impl Partition {
     }
 }
 
+/// Refuses partitions that cannot be.
+fn check(machine: &Machine, places: &Places) -> Result<(), CnkError> {
+    machine.check()?;
+    places.check()?;
+    check_descriptors(machine, places)
+}
+
 /// Raises the limit of descriptors as far as it goes, and refuses more nodes than it allows.
 fn check_descriptors(machine: &Machine, places: &Places) -> Result<(), CnkError> {
-    // window, three bells, socket, console; a proxy's socket; a worker's; what a start takes for a moment
-    const OF_A_NODE: u64 = 6;
+    // window, a bell for each CPU and one for the daemon, socket, console; a proxy's socket; a worker's; what a start
+    // takes for a moment
+    const OF_A_NODE: u64 = 4 + colony_fship::layout::CHANNELS as u64;
     const OF_A_PROXY: u64 = 1;
     const OF_A_WORKER: u64 = 1;
     const SPARE: u64 = 32;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Places of a partition's nodes: which I/O node serves each, and its personality.
 
-use colony_ciod::{JobSpec, Place, host_name};
-use colony_fship::layout;
-use colony_model::{Partition, Role};
+use colony_ciod::{CiodError, JobSpec, Place};
+use colony_model::Partition;
 
 use crate::CnkError;
 
@@ -57,39 +56,21 @@ impl Places {
     }
 
     /// The places of all nodes for a job, which gets the extent of their torus. A node has `memory` bytes.
-    pub(crate) fn for_job(&self, spec: &mut JobSpec, memory: u64) -> Vec<Place> {
+    pub(crate) fn for_job(&self, spec: &mut JobSpec, memory: u64) -> Result<Vec<Place>, CiodError> {
         match &self.0 {
             Kind::Row { nodes, pset } => {
                 spec.pset = pset.or(spec.pset);
                 let numbers: Vec<u32> = (0..*nodes).collect();
-                Place::row(spec, &numbers)
+                Ok(Place::row(spec, &numbers))
             }
             Kind::Block(partition) => {
                 spec.torus = Some(partition.block().shape().sides());
                 spec.pset = Some(partition.psets().size().nodes());
-                (0..partition.nodes()).map(|node| place(partition, node, memory)).collect()
+                let place = |node| Place::new(node, &partition.compute_personality(node, memory));
+                (0..partition.nodes()).map(place).collect()
             }
         }
     }
-}
-
-/// The place of a node in a partition of a machine.
-fn place(partition: &Partition, node: u32, memory: u64) -> Place {
-    let whole = partition.compute_personality(node, memory);
-    let (coords, in_pset) = match whole.role {
-        Role::Compute { coords, in_pset, .. } => (coords, in_pset),
-        Role::Io(_) => ([0; 3], 0),
-    };
-    let personality = layout::Personality {
-        node,
-        nodes: partition.nodes(),
-        dims: whole.torus.sides(),
-        coords,
-        pset: whole.pset,
-        in_pset,
-        host: host_name(&whole.location.to_string()),
-    };
-    Place { node, personality, record: Some(Box::new(whole.encode())) }
 }
 
 impl From<u32> for Places {
@@ -122,7 +103,7 @@ mod tests {
         let places = Places::from(model.clone());
         assert_eq!((places.nodes(), places.io_nodes()), (32, 4));
         let mut spec = JobSpec::new("/bin/a");
-        let all = places.for_job(&mut spec, 16 << 20);
+        let all = places.for_job(&mut spec, 16 << 20).expect("places");
         assert_eq!((spec.torus, spec.pset), (Some([4, 4, 2]), Some(8)));
         for (node, place) in (0..).zip(&all) {
             let personality = &place.personality;
@@ -141,7 +122,7 @@ mod tests {
     fn nodes_in_a_row_have_consecutive_psets_the_last_of_which_may_be_smaller() {
         let places = Places::row(10, Some(4));
         assert_eq!((places.nodes(), places.io_nodes()), (10, 3));
-        let all = places.for_job(&mut JobSpec::new("/bin/a"), 16 << 20);
+        let all = places.for_job(&mut JobSpec::new("/bin/a"), 16 << 20).expect("places");
         let psets: Vec<u32> = all.iter().map(|p| p.personality.pset).collect();
         assert_eq!(psets, [0, 0, 0, 0, 1, 1, 1, 1, 2, 2]);
         assert_eq!(Places::from(5).io_nodes(), 1);

@@ -7,7 +7,7 @@ use colony_fship::layout::CrashRecord;
 
 use super::handler::{Caller, Handler};
 use crate::job::{self, End};
-use crate::process::threads;
+use crate::process::{switch, threads};
 
 pub(super) const HANDLERS: &[(u32, Handler)] = &[(number::exit, exit), (number::exit_group, exit_group)];
 
@@ -25,7 +25,7 @@ fn exit_group(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
 /// The daemon has put another program in the place of this one.
 pub(super) fn executed(n: usize) -> ! {
     match job::reload(n) {
-        Some(start) => job::run(n, &start),
+        Some(context) => switch::begin_anew(n, context),
         // there is nothing to go back to
         None => job::end(n, &End::Signal(CrashRecord { signal: 9, vector: 255, ..CrashRecord::default() })),
     }

@@ -5,6 +5,7 @@ use cnk_logic::ensure;
 use colony_fship::Errno;
 use colony_fship::calls::number;
 use colony_fship::layout::{LARGE_PAGE, PAGE};
+use colony_fship::spans::Memory as _;
 
 use super::handler::{Caller, Handler};
 use crate::process;
@@ -17,6 +18,7 @@ pub(super) const HANDLERS: &[(u32, Handler)] = &[
     (number::brk, brk),
     (number::mprotect, mprotect),
     (number::madvise, madvise),
+    (number::mincore, mincore),
     (number::msync, msync),
     (number::mlock, nothing_to_do),
     (number::mlock2, nothing_to_do),
@@ -28,7 +30,10 @@ pub(super) const HANDLERS: &[(u32, Handler)] = &[
 const MAP_FIXED: u64 = 0x10;
 const MAP_ANONYMOUS: u64 = 0x20;
 const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
+const MAP_NORESERVE: u64 = 0x4000;
+const PROT_WRITE: u64 = 2;
 const PROT_EXEC: u64 = 4;
+const PROT_ANY: u64 = 7;
 const MREMAP_MAYMOVE: u64 = 1;
 const MADV_DONTNEED: u64 = 4;
 const MADV_FREE: u64 = 8;
@@ -61,10 +66,28 @@ fn mmap(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     ensure(protection & PROT_EXEC == 0, Errno::EACCES)?;
     let process = &mut *process::on(caller.cpu);
     let bank = &mut &process.user.bank;
+    let used = protection & PROT_WRITE != 0;
     if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == 0 {
+        // what is only reserved takes no memory, if there is room for it
+        if (protection & PROT_ANY == 0 || flags & MAP_NORESERVE != 0)
+            && let Ok(at) = process.zone.map(length, bank)
+        {
+            if used {
+                process.zone.allow(at, length);
+            }
+            return Ok(at);
+        }
         return process.space.map(length, bank);
     }
-    process.space.map_at(address, length, flags & MAP_FIXED_NOREPLACE != 0, bank)
+    let keep = flags & MAP_FIXED_NOREPLACE != 0;
+    if !process.zone.has(address) {
+        return process.space.map_at(address, length, keep, bank);
+    }
+    let at = process.zone.map_at(address, length, keep, bank)?;
+    if used {
+        process.zone.allow(at, length);
+    }
+    Ok(at)
 }
 
 /// No file is mapped, for there is no paging (SC06 paper, 3.2); whether it is one only the daemon knows.
@@ -75,7 +98,12 @@ fn not_mapped(n: usize, fd: u64) -> Errno {
 }
 
 fn munmap(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
-    process::on(caller.cpu).space.unmap(args[0], args[1])?;
+    let process = &mut *process::on(caller.cpu);
+    if process.zone.has(args[0]) {
+        process.zone.unmap(args[0], args[1])?;
+    } else {
+        process.space.unmap(args[0], args[1])?;
+    }
     Ok(0)
 }
 
@@ -84,7 +112,11 @@ fn mremap(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     ensure(flags & !MREMAP_MAYMOVE == 0, Errno::EINVAL)?;
     let process = &mut *process::on(caller.cpu);
     let bank = &mut &process.user.bank;
-    process.space.remap(address, old, new, flags & MREMAP_MAYMOVE != 0, bank)
+    let may_move = flags & MREMAP_MAYMOVE != 0;
+    if process.zone.has(address) {
+        return process.zone.remap(address, [old, new], may_move, bank);
+    }
+    process.space.remap(address, old, new, may_move, bank)
 }
 
 fn brk(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
@@ -97,15 +129,32 @@ fn brk(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
 fn mprotect(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let [address, length, protection, ..] = args;
     ensure(address % PAGE == 0, Errno::EINVAL)?;
-    let process = process::on(caller.cpu);
+    let process = &mut *process::on(caller.cpu);
     let access = &process.user.access;
     let end = address.checked_add(length).ok_or(Errno::ENOMEM)?;
-    ensure(address >= LARGE_PAGE && end <= access.memory(), Errno::ENOMEM)?;
+    ensure(address >= LARGE_PAGE && end <= access.end(), Errno::ENOMEM)?;
     // PROT_READ, PROT_WRITE and PROT_EXEC are 1, 2 and 4; the flags of segments 4, 2 and 1
-    let wanted = protection & 2 | (protection & PROT_EXEC) >> 2;
+    let wanted = protection & PROT_WRITE | (protection & PROT_EXEC) >> 2;
     let mut parts = access.parts().iter();
     let clash = parts.any(|p| p.first < end && address < p.end && wanted & !p.flags != 0);
-    if clash { Err(Errno::EACCES) } else { Ok(0) }
+    ensure(!clash, Errno::EACCES)?;
+    if protection & PROT_WRITE != 0 && process.zone.has(address) {
+        process.zone.allow(address, length);
+    }
+    Ok(0)
+}
+
+/// All memory is there.
+fn mincore(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    let [address, length, at, ..] = args;
+    ensure(address % PAGE == 0, Errno::EINVAL)?;
+    let user = &process::on(caller.cpu).user;
+    let pages = length.div_ceil(PAGE);
+    let end = address.checked_add(length).ok_or(Errno::ENOMEM)?;
+    ensure(address >= LARGE_PAGE && end <= user.access.end(), Errno::ENOMEM)?;
+    ensure(pages == 0 || user.holds(at, pages, true), Errno::EFAULT)?;
+    (0..pages).try_for_each(|page| user.put(at + page, &1u8))?;
+    Ok(0)
 }
 
 fn madvise(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
@@ -114,7 +163,9 @@ fn madvise(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     ensure(address % PAGE == 0 && matches!(advice, 0..=4 | 8..=25), Errno::EINVAL)?;
     if matches!(advice, MADV_DONTNEED | MADV_FREE) {
         let process = &mut *process::on(caller.cpu);
-        process.space.forget(address, length, &mut &process.user.bank);
+        let bank = &mut &process.user.bank;
+        process.space.forget(address, length, bank);
+        process.zone.forget(address, length, bank);
     }
     Ok(0)
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Limits, random numbers, names, and what is asked of a scheduler that is not there.
 
+use core::sync::atomic::Ordering::SeqCst;
+
 use cnk_logic::ensure;
 use colony_fship::Errno;
 use colony_fship::calls::number;
@@ -9,9 +11,10 @@ use colony_fship::spans::Memory as _;
 use rand_chacha::rand_core::Rng as _;
 
 use super::handler::{Caller, Handler};
+use crate::cpu::{self, cpu};
 use crate::machine::ops;
 use crate::process::{self, shared};
-use crate::{cpu, time};
+use crate::time;
 
 pub(super) const HANDLERS: &[(u32, Handler)] = &[
     (number::getrlimit, |c, a| limit(c, a[0], a[1])),
@@ -54,10 +57,10 @@ const INFINITE: u64 = u64::MAX;
 /// Now and at most, of a kind of resource.
 fn limit_of(kind: u64) -> Result<[u64; 2], Errno> {
     Ok(match kind {
-        3 => [STACK, STACK], // RLIMIT_STACK
-        4 => [0, 0],         // RLIMIT_CORE
-        6 => [2, 2],         // RLIMIT_NPROC: threads
-        7 => [1024, 1024],   // RLIMIT_NOFILE
+        3 => [STACK, STACK],                      // RLIMIT_STACK
+        4 => [0, 0],                              // RLIMIT_CORE
+        6 => [process::threads_most() as u64; 2], // RLIMIT_NPROC: threads
+        7 => [1024, 1024],                        // RLIMIT_NOFILE
         0..=15 => [INFINITE; 2],
         _ => return Err(Errno::EINVAL),
     })
@@ -119,11 +122,12 @@ fn prctl(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
                     break;
                 }
             }
-            process.block.name = name;
+            process.own(caller.cpu).name = name;
             Ok(0)
         }
         PR_GET_NAME => {
-            process.user.put(args[1], &process.block.name)?;
+            let name = process.own(caller.cpu).name;
+            process.user.put(args[1], &name)?;
             Ok(0)
         }
         1 | 3 | 4 | 38 => Ok(0), // PR_SET_PDEATHSIG, PR_GET_DUMPABLE, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS
@@ -143,7 +147,7 @@ fn arch_prctl(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     }
 }
 
-/// The kinds that two CPUs need: the other one is interrupted, and has said so.
+/// The kinds that CPUs need: each other one is interrupted, and has said so.
 fn membarrier(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     const GLOBAL: u32 = 1;
     const PRIVATE: u32 = 1 << 3;
@@ -153,9 +157,8 @@ fn membarrier(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     match args[0] as u32 {
         0 => Ok((GLOBAL | PRIVATE | REGISTER_PRIVATE).into()),
         GLOBAL | PRIVATE => {
-            if process::on(caller.cpu).threads_len() > 1 {
-                cpu::barrier(caller.cpu, cpu::other(caller.cpu));
-            }
+            let others = process::cpus_with(caller.cpu).filter(|&m| m != caller.cpu);
+            others.filter(|&m| cpu(m).busy.load(SeqCst)).for_each(|m| cpu::barrier(caller.cpu, m));
             Ok(0)
         }
         REGISTER_PRIVATE => Ok(0),

@@ -21,6 +21,7 @@ use colony_fship::{Call, Errno, Request};
 use crate::machine::area::area;
 use crate::machine::console::debug;
 use crate::machine::context::Context;
+use crate::process::Over;
 use crate::shipping::{self, Wait};
 use crate::{cpu, delivery, process};
 use handler::{Caller, Handler};
@@ -71,10 +72,33 @@ pub fn dispatch(n: usize, context: &mut Context) -> bool {
     if !restored {
         context.rax = result as u64;
     }
-    cpu::obey(n);
     let interrupted = !restored && result == Errno::EINTR.result();
-    let delivered = delivery::deliver(n, context, interrupted.then_some(called));
+    let delivered = delivery::before_user(n, context, interrupted.then_some(called));
     restored || delivered
+}
+
+/// The call of the thread on CPU `n`, which has waited without a CPU, goes on. The call, if a signal has ended it.
+pub fn resume(n: usize, context: &mut Context) -> Option<u64> {
+    let wait = process::on(n).own(n).wait;
+    let result = match wait {
+        // it was not in a call, or its result is there
+        process::Wait::No => return None,
+        process::Wait::Futex => thread::futex_over(n),
+        process::Wait::Sleep(left) => time::sleep_over(n, left),
+        process::Wait::Signal(info) => signal::wait_over(n, info),
+        process::Wait::Handler => Err(Errno::EINTR),
+        process::Wait::Reply(..) => reply_over(n, context),
+    };
+    context.rax = result.map_or_else(Errno::result, |value| value as i64) as u64;
+    (context.rax as i64 == Errno::EINTR.result()).then_some(context.number)
+}
+
+/// The end of the wait of the thread on CPU `n`, which waits for nothing from now on.
+fn over(n: usize) -> Over {
+    let process = &mut *process::on(n);
+    let thread = process.own(n);
+    thread.wait = process::Wait::No;
+    core::mem::replace(&mut thread.over, Over::Not)
 }
 
 fn perform(caller: &mut Caller<'_>, called: u64, args: [u64; 6]) -> i64 {
@@ -95,30 +119,47 @@ fn perform(caller: &mut Caller<'_>, called: u64, args: [u64; 6]) -> i64 {
             cpu::count(&area(caller.cpu).local_calls);
             handler(caller, args).map_or_else(Errno::result, |value| value as i64)
         }
-        (_, None) => ship(caller.cpu, call, args).unwrap_or_else(Errno::result),
+        (_, None) => ship(caller, call, args).unwrap_or_else(Errno::result),
     }
 }
 
 /// Ships a call whose addresses are the process's.
-fn ship(n: usize, call: &Call, args: [u64; 6]) -> Result<i64, Errno> {
+fn ship(caller: &Caller<'_>, call: &Call, args: [u64; 6]) -> Result<i64, Errno> {
+    let n = caller.cpu;
     let request = Request { seq: 0, call: call.number.into(), args, reserved: 0 };
     {
         let process = process::on(n);
-        ensure(request.call != number::execve || process.threads_len() < 2, Errno::EAGAIN)?;
+        ensure(request.call != number::execve || process.sched.alive() < 2, Errno::EAGAIN)?;
         process.user.each_span(call, &request, &mut |_| Ok(()))?;
     }
     let mask = temporary_mask(n, request.call, &args)?;
     if let Some(mask) = mask {
         signal::mask_for_now(n, mask);
     }
-    let result = shipping::call(n, request.call, args, Wait::Interruptible);
-    if mask.is_some() && result != Errno::EINTR.result() {
+    let result = shipping::call_of_thread(n, caller.context, request.call, args);
+    shipped(n, request.call, result);
+    Ok(result)
+}
+
+/// A shipped call of the thread on CPU `n` has this result.
+fn shipped(n: usize, call: u32, result: i64) {
+    let masks = matches!(call, number::ppoll | number::epoll_pwait | number::pselect6);
+    if masks && result != Errno::EINTR.result() {
         signal::unmask(n);
     }
-    if request.call == number::execve && result == 0 {
+    if call == number::execve && result == 0 {
         exit::executed(n);
     }
-    Ok(result)
+}
+
+fn reply_over(n: usize, context: &Context) -> Result<u64, Errno> {
+    let result = match over(n) {
+        Over::Reply(result) => result,
+        _ => Errno::EINTR.result(),
+    };
+    shipped(n, context.number as u32, result);
+    // as it is, an error or not
+    Ok(result as u64)
 }
 
 /// The mask that a call waits with, if it brings one.

@@ -3,15 +3,15 @@
 
 use cnk_logic::clock::{SECOND, join, nearest_second};
 use cnk_logic::ensure;
-use cnk_logic::signals::{ALWAYS, Action, Info, Stack, bit};
+use cnk_logic::signals::{ALWAYS, Action, Info, Stack, Thread, bit};
 use colony_fship::Errno;
 use colony_fship::calls::number;
 
 use super::handler::{Caller, Handler};
+use super::over;
 use super::time::until;
 use crate::cpu::cpu;
-use crate::process::wait::{self, Woken};
-use crate::process::{self, Timer, signals, timers};
+use crate::process::{self, Over, Timer, Wait, signals, switch, timers};
 use crate::{delivery, time};
 
 pub(super) const HANDLERS: &[(u32, Handler)] = &[
@@ -22,7 +22,7 @@ pub(super) const HANDLERS: &[(u32, Handler)] = &[
     (number::rt_sigtimedwait, timedwait),
     (number::rt_sigsuspend, suspend),
     (number::sigaltstack, altstack),
-    (number::pause, |c, _| wait_for_signal(c.cpu)),
+    (number::pause, |c, _| wait_for_handler(c)),
     (number::kill, kill),
     (number::tkill, |c, a| to_thread(c, a[0] as i32, a[1])),
     (number::tgkill, tgkill),
@@ -34,8 +34,9 @@ pub(super) const HANDLERS: &[(u32, Handler)] = &[
 /// Bytes of a set of signals.
 const SET: u64 = 8;
 
-/// Makes CPU `n` look at its signals on the way back: its mask has changed.
-fn recheck_signals(n: usize) {
+/// Makes a thread look at its signals on the way back, on CPU `n`: its mask has changed.
+fn recheck_signals(n: usize, thread: &mut Thread) {
+    thread.told = true;
     cpu(n).attention.store(true, core::sync::atomic::Ordering::Release);
 }
 
@@ -63,7 +64,7 @@ fn procmask(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let [how, new, old, size, ..] = args;
     ensure(size == SET, Errno::EINVAL)?;
     let process = &mut *process::on(caller.cpu);
-    let mask = process.threads[caller.cpu].signals.mask;
+    let mask = process.own(caller.cpu).signals.mask;
     if let Some(set) = process.user.get_unless_null::<u64>(new)? {
         let changed = match how as u32 {
             0 => mask | set,
@@ -71,8 +72,9 @@ fn procmask(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
             2 => set,
             _ => return Err(Errno::EINVAL),
         };
-        process.threads[caller.cpu].signals.mask = changed & !ALWAYS;
-        recheck_signals(caller.cpu);
+        process.own(caller.cpu).signals.mask = changed & !ALWAYS;
+        signals::pass_on(process, caller.cpu, changed & !mask);
+        recheck_signals(caller.cpu, &mut process.own(caller.cpu).signals);
     }
     process.user.put_unless_null(old, &mask)?;
     Ok(0)
@@ -86,8 +88,8 @@ fn go_back(caller: &mut Caller<'_>, _: [u64; 6]) -> Result<u64, Errno> {
 
 fn pending(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     ensure(args[1] <= SET, Errno::EINVAL)?;
-    let process = process::on(caller.cpu);
-    let thread = &process.threads[caller.cpu].signals;
+    let process = &mut *process::on(caller.cpu);
+    let thread = process.own(caller.cpu).signals;
     let set = (process.signals.pending() | thread.pending) & thread.mask;
     process.user.put(args[0], &set)?;
     Ok(0)
@@ -99,18 +101,32 @@ fn timedwait(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     ensure(size == SET, Errno::EINVAL)?;
     let wanted = process::on(n).user.get::<u64>(set)? & !ALWAYS;
     let end = if timeout == 0 { None } else { Some(until(n, timeout)?) };
-    process::on(n).threads[n].signals.wanted = wanted;
-    let outcome = wait::until(n, end, || {
-        signals::waits(n);
+    {
         let process = &mut *process::on(n);
-        process.signals.take(&mut process.threads[n].signals, wanted)
-    });
+        process.collect(n);
+        let thread = process.current(n);
+        let taken = process.signals.take(&mut process.threads[thread].signals, wanted);
+        if let Some((signal, about)) = taken {
+            process.user.put_unless_null(info, &about.encode(signal))?;
+            return Ok(signal.into());
+        }
+        process.own(n).signals.wanted = wanted;
+        process.begin_wait(n, Wait::Signal(info), end);
+    }
+    switch::wait(n, caller.context)
+}
+
+/// The end of `rt_sigtimedwait`.
+pub(super) fn wait_over(n: usize, info: u64) -> Result<u64, Errno> {
+    let over = over(n);
     let process = &mut *process::on(n);
-    process.threads[n].signals.wanted = 0;
-    let (signal, about) = match outcome {
-        Woken::Done(taken) => taken,
-        Woken::Signal => return Err(Errno::EINTR),
-        Woken::Timeout => return Err(Errno::EAGAIN),
+    let thread = process.current(n);
+    let wanted = core::mem::take(&mut process.threads[thread].signals.wanted);
+    let taken = process.signals.take(&mut process.threads[thread].signals, wanted);
+    let (signal, about) = match (taken, over) {
+        (Some(taken), _) => taken,
+        (None, Over::Timeout) => return Err(Errno::EAGAIN),
+        (None, _) => return Err(Errno::EINTR),
     };
     process.user.put_unless_null(info, &about.encode(signal))?;
     Ok(signal.into())
@@ -118,40 +134,45 @@ fn timedwait(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
 
 /// Waits with another mask; the old one comes back when the handler has run (or with [`unmask`]).
 pub(super) fn mask_for_now(n: usize, mask: u64) {
-    let thread = &mut process::on(n).threads[n].signals;
-    thread.saved = Some(thread.mask);
+    let process = &mut *process::on(n);
+    let thread = &mut process.own(n).signals;
+    let old = thread.mask;
+    thread.saved = Some(old);
     thread.mask = mask & !ALWAYS;
-    recheck_signals(n);
+    signals::pass_on(process, n, mask & !old);
+    recheck_signals(n, &mut process.own(n).signals);
 }
 
 /// Takes the mask of [`mask_for_now`] back, if no signal has come.
 pub(super) fn unmask(n: usize) {
-    let thread = &mut process::on(n).threads[n].signals;
+    let process = &mut *process::on(n);
+    let thread = &mut process.own(n).signals;
     if let Some(mask) = thread.saved.take() {
         thread.mask = mask;
+        recheck_signals(n, thread);
     }
 }
 
-fn wait_for_signal(n: usize) -> Result<u64, Errno> {
-    wait::until(n, None, || None::<()>);
-    Err(Errno::EINTR)
+fn wait_for_handler(caller: &Caller<'_>) -> ! {
+    process::on(caller.cpu).begin_wait(caller.cpu, Wait::Handler, None);
+    switch::wait(caller.cpu, caller.context)
 }
 
 fn suspend(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     ensure(args[1] == SET, Errno::EINVAL)?;
     let mask = process::on(caller.cpu).user.get(args[0])?;
     mask_for_now(caller.cpu, mask);
-    wait_for_signal(caller.cpu)
+    wait_for_handler(caller)
 }
 
 fn altstack(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     const SMALLEST: u64 = 2048;
     let process = &mut *process::on(caller.cpu);
-    let old = process.threads[caller.cpu].signals.stack;
+    let old = process.own(caller.cpu).signals.stack;
     let used = old.has(caller.context.rsp);
     if let Some(new) = process.user.get_unless_null::<Stack>(args[0])? {
         ensure(!used, Errno::EPERM)?;
-        let stack = &mut process.threads[caller.cpu].signals.stack;
+        let stack = &mut process.own(caller.cpu).signals.stack;
         *stack = match new.flags as u32 {
             2 => Stack::NONE,
             0 if new.size < SMALLEST => return Err(Errno::ENOMEM),
@@ -212,7 +233,7 @@ fn set_timer(n: usize, wait_ns: u64, interval_ns: u64) -> (u64, u64) {
         process.timer = Timer { at_ns, interval_ns, cpu: n };
         old
     };
-    timers::arm(n, None);
+    timers::arm(n);
     old
 }
 

@@ -8,12 +8,12 @@ use colony_fship::Errno;
 use colony_fship::calls::number;
 
 use super::handler::{Caller, Handler};
+use super::over;
 use super::time::{timespec, until};
-use crate::cpu::{self, Start, cpu};
+use crate::cpu::cpu;
 use crate::machine::context::Context;
 use crate::machine::ops;
-use crate::process::wait::{self, Woken};
-use crate::process::{self, threads};
+use crate::process::{self, Over, Wait, switch, threads};
 use crate::time;
 
 pub(super) const HANDLERS: &[(u32, Handler)] = &[
@@ -27,7 +27,7 @@ pub(super) const HANDLERS: &[(u32, Handler)] = &[
 
 fn set_tid_address(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let process = &mut *process::on(caller.cpu);
-    process.threads[caller.cpu].clear_tid = args[0];
+    process.own(caller.cpu).clear_tid = args[0];
     Ok(process.id_on(caller.cpu).into())
 }
 
@@ -37,14 +37,14 @@ const ROBUST: u64 = 24;
 /// Kept until the thread ends (`process::threads::end`).
 fn set_robust_list(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     ensure(args[1] == ROBUST, Errno::EINVAL)?;
-    process::on(caller.cpu).threads[caller.cpu].robust = args[0];
+    process::on(caller.cpu).own(caller.cpu).robust = args[0];
     Ok(0)
 }
 
 fn get_robust_list(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let process = process::on(caller.cpu);
     let thread = match args[0] as u32 {
-        0 => caller.cpu,
+        0 => process.current(caller.cpu),
         id => process.thread_with(id).ok_or(Errno::ESRCH)?,
     };
     process.user.put(args[2], &ROBUST)?;
@@ -92,21 +92,19 @@ fn begin(caller: &mut Caller<'_>, wish: &Wish) -> Result<u64, Errno> {
     ensure(ops::canonical(fs_base), Errno::EPERM)?;
     // after the call, rcx and r11 are what SYSCALL has left there; the kernel's own way back does not matter
     let context = Context { rax: 0, rsp: wish.stack, ..*caller.context };
-    {
-        let process = process::on(caller.cpu);
-        let id = process.id_on(cpu::other(caller.cpu));
-        if has(CLONE_PARENT_SETTID) {
-            process.user.put(wish.parent_tid, &id)?;
-        }
-        if has(CLONE_CHILD_SETTID) {
-            process.user.put(wish.child_tid, &id)?;
-        }
-    }
     let clear_tid = if has(CLONE_CHILD_CLEARTID) { wish.child_tid } else { 0 };
-    threads::start(caller.cpu, Start { context, fs_base }, clear_tid).map(u64::from)
+    let tell = |process: &process::Process, id: u32| {
+        for (flag, place) in [(CLONE_PARENT_SETTID, wish.parent_tid), (CLONE_CHILD_SETTID, wish.child_tid)] {
+            if has(flag) {
+                process.user.put(place, &id)?;
+            }
+        }
+        Ok(())
+    };
+    threads::start(caller.cpu, context, fs_base, clear_tid, tell).map(u64::from)
 }
 
-/// Looks so often at a word before halting: most waits between two CPUs are short.
+/// Looks so often at a word before the thread leaves its CPU: most waits between two CPUs are short.
 const LOOKS: u32 = 2000;
 
 fn futex(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
@@ -119,12 +117,12 @@ fn futex(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
         9 | 10 if value3 == 0 => Err(Errno::EINVAL),
         0 => {
             let end = if time_or_value2 == 0 { None } else { Some(until(n, time_or_value2)?) };
-            futex_wait(n, address, value, end, u32::MAX)
+            futex_wait(caller, address, value, end, u32::MAX)
         }
         9 => {
             let end = if time_or_value2 == 0 { None } else { Some(timespec(n, time_or_value2)?) };
             let end = if op & CLOCK_REALTIME != 0 { end.map(time::from_realtime) } else { end };
-            futex_wait(n, address, value, end, value3)
+            futex_wait(caller, address, value, end, value3)
         }
         1 => Ok(process::on(n).wake(n, address, value, u32::MAX).into()),
         10 => Ok(process::on(n).wake(n, address, value, value3).into()),
@@ -135,26 +133,41 @@ fn futex(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     }
 }
 
-fn futex_wait(n: usize, address: u64, value: u32, end: Option<u64>, bits: u32) -> Result<u64, Errno> {
+fn futex_wait(
+    caller: &Caller<'_>,
+    address: u64,
+    value: u32,
+    end: Option<u64>,
+    bits: u32,
+) -> Result<u64, Errno> {
+    let n = caller.cpu;
     {
         let process = &mut *process::on(n);
         let word = process.user.word(address, false)?;
         ensure(word.load(SeqCst) == value, Errno::EAGAIN)?;
         cpu(n).woken.store(false, Relaxed);
-        process.threads[n].futex = Some((address, bits));
+        process.begin_wait(n, Wait::Futex, end);
+        let thread = process.current(n);
+        process.waiters.add(thread, address, bits);
     }
-    let woken = || cpu(n).woken.load(Acquire).then_some(());
-    let early = (0..LOOKS).any(|_| {
+    for _ in 0..LOOKS {
+        if cpu(n).woken.load(Acquire) {
+            return futex_over(n);
+        }
+        if cpu(n).crowded.load(Relaxed) {
+            break;
+        }
         core::hint::spin_loop();
-        woken().is_some()
-    });
-    let outcome = if early { Woken::Done(()) } else { wait::until(n, end, woken) };
-    // who was woken meanwhile was woken
-    let late = process::on(n).threads[n].futex.take().is_none();
-    match outcome {
-        _ if late => Ok(0),
-        Woken::Signal => Err(Errno::EINTR),
-        _ => Err(Errno::ETIMEDOUT),
+    }
+    switch::wait(n, caller.context)
+}
+
+/// The end of a wait at a word.
+pub(super) fn futex_over(n: usize) -> Result<u64, Errno> {
+    match over(n) {
+        Over::Signal => Err(Errno::EINTR),
+        Over::Timeout => Err(Errno::ETIMEDOUT),
+        _ => Ok(0),
     }
 }
 
@@ -170,17 +183,8 @@ fn requeue(
     let word = process.user.word(from, false)?;
     process.user.word(to, false)?;
     ensure(expected.is_none_or(|expected| word.load(SeqCst) == expected), Errno::EAGAIN)?;
-    let mut done = process.wake(n, from, wake, u32::MAX);
-    for thread in &mut process.threads {
-        if let Some((at, _)) = &mut thread.futex
-            && *at == from
-            && done < wake.saturating_add(move_max)
-        {
-            *at = to;
-            done += 1;
-        }
-    }
-    Ok(done.into())
+    let woken = process.wake(n, from, wake, u32::MAX);
+    Ok((woken + process.waiters.requeue(from, to, move_max)).into())
 }
 
 /// `FUTEX_WAKE_OP`: changes one word, wakes who waits at another, and at the first if its value was so (futex(2)).

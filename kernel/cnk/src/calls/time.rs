@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Time of day, clocks, resources used, and sleep.
 
+use core::sync::atomic::Ordering::Relaxed;
+
 use cnk_logic::clock::{SECOND, join, split};
 use cnk_logic::ensure;
 use colony_fship::Errno;
@@ -8,9 +10,11 @@ use colony_fship::calls::number;
 use colony_fship::spans::Memory as _;
 
 use super::handler::{Caller, Handler};
+use super::over;
+use crate::cpu::cpu;
 use crate::machine::ops;
-use crate::process::wait::{self, Woken};
-use crate::{process, time};
+use crate::process::{self, Over, Process, Wait, switch};
+use crate::time;
 
 pub(super) const HANDLERS: &[(u32, Handler)] = &[
     (number::clock_gettime, clock_gettime),
@@ -19,10 +23,10 @@ pub(super) const HANDLERS: &[(u32, Handler)] = &[
     (number::time, seconds),
     (number::times, times),
     (number::getrusage, getrusage),
-    (number::nanosleep, |c, a| sleep(c.cpu, until(c.cpu, a[0])?, a[1])),
+    (number::nanosleep, |c, a| sleep(c, until(c.cpu, a[0])?, a[1])),
     (number::clock_nanosleep, clock_nanosleep),
     (number::getcpu, getcpu),
-    (number::sched_yield, |_, _| Ok(0)),
+    (number::sched_yield, give_way),
     (number::sched_getaffinity, getaffinity),
     (number::sched_setaffinity, setaffinity),
 ];
@@ -100,19 +104,40 @@ fn getcpu(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     Ok(0)
 }
 
-/// The CPU of a thread is fixed; only a set without that CPU is refused.
-fn setaffinity(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
-    let mut set = [0; 8];
-    let length = args[1].min(8) as usize;
-    process::on(caller.cpu).user.read(args[2], &mut set[..length])?;
-    let own = 1 << process::number_on(caller.cpu);
-    if u64::from_le_bytes(set) & own == 0 { Err(Errno::EINVAL) } else { Ok(0) }
+/// The thread of this number for `gettid`, or the caller's own.
+fn thread_of(process: &Process, n: usize, id: u64) -> Result<usize, Errno> {
+    match id as u32 {
+        0 => Ok(process.current(n)),
+        id => process.thread_with(id).ok_or(Errno::ESRCH),
+    }
 }
 
-/// A process has one CPU; the second of coprocessor mode is for the one thread that it may start.
+/// Only CPUs of the process can be chosen. A thread that runs on another one moves when it next gives its CPU away.
+fn setaffinity(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    let n = caller.cpu;
+    let mut set = [0; 8];
+    let length = args[1].min(8) as usize;
+    let moves = {
+        let process = &mut *process::on(n);
+        process.user.read(args[2], &mut set[..length])?;
+        let thread = thread_of(process, n, args[0])?;
+        let placed = process.sched.set_mask(thread, u64::from_le_bytes(set)).ok_or(Errno::EINVAL)?;
+        process.placed(n, placed);
+        process.queue_changed(n);
+        process.sched.mask(process.current(n)) >> n & 1 == 0
+    };
+    if moves {
+        caller.context.rax = 0;
+        switch::give_way(n, caller.context);
+    }
+    Ok(0)
+}
+
 fn getaffinity(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     ensure(args[1] >= 8 && args[1].is_multiple_of(8), Errno::EINVAL)?;
-    process::on(caller.cpu).user.put(args[2], &(1u64 << process::number_on(caller.cpu)))?;
+    let process = process::on(caller.cpu);
+    let thread = thread_of(&process, caller.cpu, args[0])?;
+    process.user.put(args[2], &u64::from(process.sched.mask(thread)))?;
     Ok(8)
 }
 
@@ -128,16 +153,30 @@ pub(super) fn until(n: usize, address: u64) -> Result<u64, Errno> {
 }
 
 /// Sleeps until the monotonic clock shows `until`; what is left after a signal goes to `left`, unless that is null.
-fn sleep(n: usize, until: u64, left: u64) -> Result<u64, Errno> {
-    match wait::until(n, Some(until), || None::<()>) {
-        Woken::Signal => {
-            if left != 0 {
-                put_pair(n, left, split(until.saturating_sub(time::monotonic_ns())))?;
-            }
-            Err(Errno::EINTR)
-        }
-        _ => Ok(0),
+fn sleep(caller: &Caller<'_>, until: u64, left: u64) -> Result<u64, Errno> {
+    process::on(caller.cpu).begin_wait(caller.cpu, Wait::Sleep(left), Some(until));
+    switch::wait(caller.cpu, caller.context)
+}
+
+/// The end of a sleep.
+pub(super) fn sleep_over(n: usize, left: u64) -> Result<u64, Errno> {
+    let until = process::on(n).own(n).until_ns;
+    if over(n) != Over::Signal {
+        return Ok(0);
     }
+    if left != 0 {
+        put_pair(n, left, split(until.saturating_sub(time::monotonic_ns())))?;
+    }
+    Err(Errno::EINTR)
+}
+
+/// Lets other threads run first, if there are any: the entry code has answered otherwise.
+fn give_way(caller: &mut Caller<'_>, _: [u64; 6]) -> Result<u64, Errno> {
+    if cpu(caller.cpu).crowded.load(Relaxed) {
+        caller.context.rax = 0;
+        switch::give_way(caller.cpu, caller.context);
+    }
+    Ok(0)
 }
 
 fn clock_nanosleep(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
@@ -149,8 +188,8 @@ fn clock_nanosleep(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno
         return Err(if number as u32 == 3 { Errno::EINVAL } else { Errno::EOPNOTSUPP });
     }
     if flags & TIMER_ABSTIME == 0 {
-        return sleep(n, until(n, wanted)?, left);
+        return sleep(caller, until(n, wanted)?, left);
     }
     let wait = timespec(n, wanted)?.saturating_sub(now);
-    sleep(n, time::monotonic_ns().saturating_add(wait), 0)
+    sleep(caller, time::monotonic_ns().saturating_add(wait), 0)
 }

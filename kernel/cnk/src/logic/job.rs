@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checks of a job block: nothing in it is trusted.
 
-use colony_fship::layout::{CHANNELS, JobBlock, LARGE_PAGE, Process, SEGMENTS, STACK};
+use colony_fship::layout::{JobBlock, LARGE_PAGE, PROCESSES, Process, SEGMENTS, STACK};
 
 use crate::access::GUARD;
 use crate::ensure;
@@ -52,7 +52,7 @@ impl core::fmt::Display for Wrong {
 pub fn check(job: &JobBlock, cpus: usize, window: u64) -> Result<(), Wrong> {
     ensure(job.version == colony_fship::VERSION, Wrong::Version(job.version))?;
     let processes = job.processes_len as usize;
-    let possible = (1..=CHANNELS.min(cpus)).contains(&processes);
+    let possible = (1..=PROCESSES.min(cpus)).contains(&processes);
     ensure(possible, Wrong::Processes(job.processes_len, cpus))?;
     let bank = window / processes as u64;
     job.processes[..processes].iter().try_for_each(|process| check_process(process, bank))
@@ -102,7 +102,7 @@ mod tests {
             realtime_ns: 0,
             random: [0; 4],
             personality: Personality::default(),
-            processes: [Process::default(); CHANNELS],
+            processes: [Process::default(); PROCESSES],
         };
         job.processes[0] = process(&[(0x40_0000, 0x1000, READ | EXECUTE), (0x40_2000, 0x1000, READ | WRITE)]);
         job
@@ -146,9 +146,9 @@ mod tests {
             job.as_mut_bytes().copy_from_slice(&bytes);
             if check(&job, 2, BANK).is_ok() {
                 for process in &job.processes[..job.processes_len as usize] {
-                    let access = crate::access::Access::new(process);
-                    prop_assert!(access.memory() <= BANK);
-                    prop_assert!(access.parts().iter().all(|p| p.first >= LARGE_PAGE && p.end <= access.memory()));
+                    let access = crate::access::Access::new(process, BANK);
+                    prop_assert!(access.end() <= BANK);
+                    prop_assert!(access.parts().iter().all(|p| p.first >= LARGE_PAGE && p.end <= access.end()));
                     prop_assert!(access.holds(process.entry, 1, false));
                 }
             }

@@ -68,7 +68,7 @@ impl<T: Tables> Builder<'_, T> {
         let size = reach(level);
         for index in 0..512 {
             let first = base + index * size;
-            if first >= self.access.memory() {
+            if first >= self.access.end() {
                 break;
             }
             let physical = self.physical + first;
@@ -183,7 +183,7 @@ mod tests {
     }
 
     fn built(process: &Process, huge: bool) -> (Memory, Access) {
-        let access = Access::new(process);
+        let access = Access::new(process, process.memory);
         let mut memory = Memory::default();
         build(&mut memory, TOP, PHYSICAL, &access, huge).expect("tables without end");
         (memory, access)

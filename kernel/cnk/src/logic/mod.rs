@@ -6,8 +6,11 @@
 pub mod access;
 pub mod clock;
 pub mod frame;
+pub mod futex;
 pub mod job;
 pub mod map;
+pub mod reserve;
+pub mod sched;
 pub mod signals;
 pub mod space;
 #[cfg(test)]

@@ -123,13 +123,19 @@ pub struct Thread {
     pub pending: u64,
     /// Waited for by `rt_sigtimedwait`.
     pub wanted: u64,
+    /// It is the one that takes the signals of the whole process: each is told to one thread that does not block it.
+    pub told: bool,
     /// See [`Stack`].
     pub stack: Stack,
 }
 
 impl Thread {
     /// Of a new process.
-    pub const NEW: Self = Self { mask: 0, saved: None, pending: 0, wanted: 0, stack: Stack::NONE };
+    pub const NEW: Self =
+        Self { mask: 0, saved: None, pending: 0, wanted: 0, told: true, stack: Stack::NONE };
+
+    /// All zero: of no thread.
+    pub const ZERO: Self = Self { told: false, stack: Stack { address: 0, flags: 0, size: 0 }, ..Self::NEW };
 
     /// Signals that are kept although they are ignored: it may come to take them.
     pub fn keeps(&self) -> u64 {
@@ -210,9 +216,14 @@ impl Signals {
         }
     }
 
+    /// Signals that are for `thread`.
+    fn of(&self, thread: &Thread) -> u64 {
+        thread.pending | if thread.told { self.pending } else { 0 }
+    }
+
     /// Returns `true` if `thread` has a signal that it does not block, and that is not ignored.
     pub fn waits(&self, thread: &Thread) -> bool {
-        let open = (self.pending | thread.pending) & !thread.mask;
+        let open = self.of(thread) & !thread.mask;
         (1..=SIGNALS as u32).any(|signal| open & bit(signal) != 0 && !self.ignores(signal))
     }
 
@@ -231,7 +242,7 @@ impl Signals {
 
     /// The next delivery for `thread`.
     pub fn next(&mut self, thread: &mut Thread) -> Option<Delivery> {
-        while let Some((signal, info)) = self.take(thread, !thread.mask) {
+        while let Some((signal, info)) = self.take(thread, self.of(thread) & !thread.mask) {
             let action = self.action(signal).unwrap_or_default();
             match action.handler {
                 _ if self.ignores(signal) => {}
@@ -312,6 +323,18 @@ mod tests {
         thread.mask = 0;
         assert!(matches!(signals.next(&mut thread), Some(Delivery::Handle(10, ..))));
         assert_eq!(signals.next(&mut thread), None);
+    }
+
+    #[test]
+    fn a_signal_of_the_process_is_for_the_thread_that_is_told() {
+        let mut signals = Signals::NEW;
+        let (mut other, mut told) = (Thread { told: false, ..Thread::NEW }, Thread::NEW);
+        posted(&mut signals, &told, 15);
+        assert!(!signals.waits(&other) && signals.next(&mut other).is_none());
+        assert!(signals.waits(&told));
+        assert_eq!(signals.next(&mut told), Some(Delivery::Kill(15)));
+        posted(&mut signals, &told, 10);
+        assert_eq!(signals.take(&mut other, bit(10)).map(|t| t.0), Some(10), "who waits for it takes it");
     }
 
     #[test]

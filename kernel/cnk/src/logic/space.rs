@@ -31,7 +31,7 @@ impl Piece {
     }
 
     /// The part of it between two addresses.
-    fn between(self, first: u64, end: u64) -> Option<Self> {
+    pub(crate) fn between(self, first: u64, end: u64) -> Option<Self> {
         let part = Self { first: self.first.max(first), end: self.end.min(end) };
         (part.first < part.end).then_some(part)
     }

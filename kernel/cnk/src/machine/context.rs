@@ -7,7 +7,7 @@ use super::tables::{USER_CS, USER_SS};
 pub const START_FLAGS: u64 = 0x202;
 
 /// Registers as the entry code saves and restores them (`entry.s`).
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, zerocopy::FromBytes)]
 #[repr(C, align(16))]
 pub struct Context {
     /// xmm0–15.
@@ -39,9 +39,12 @@ pub struct Context {
 }
 
 impl Context {
+    /// Of nothing: all zero.
+    pub const NONE: Self = zerocopy::transmute!([0u8; size_of::<Self>()]);
+
     /// Of a program at its first instruction.
     pub fn start(rip: u64, rsp: u64) -> Self {
-        Self { rip, rsp, cs: USER_CS, ss: USER_SS, rflags: START_FLAGS, ..Self::default() }
+        Self { rip, rsp, cs: USER_CS, ss: USER_SS, rflags: START_FLAGS, ..Self::NONE }
     }
 
     /// Returns `true` if the CPU was in user mode.

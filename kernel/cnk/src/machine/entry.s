@@ -54,6 +54,8 @@ syscall_entry_\cpu:
 .endm
 SYSCALL_ENTRY 0
 SYSCALL_ENTRY 1
+SYSCALL_ENTRY 2
+SYSCALL_ENTRY 3
 
 syscall_common:
     mov rsi, rsp

@@ -4,6 +4,8 @@
 use core::arch::asm;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use zerocopy::IntoBytes as _;
+
 use super::ops;
 
 /// Bytes of the state that every processor has.
@@ -33,6 +35,37 @@ unsafe extern "C" {
     static restore_refused: u8;
 }
 
+/// Bytes of the largest state: with AVX-512.
+const LARGEST: usize = 2688;
+
+/// The state of a thread that has no CPU, but for xmm0–15.
+#[repr(C, align(64))]
+pub struct State([u8; LARGEST]);
+
+impl State {
+    /// All zero: with XSAVE, the state that a program starts with.
+    pub const NEW: Self = Self([0; LARGEST]);
+
+    /// The state that a program starts with.
+    pub fn renew(&mut self) {
+        self.0[..size_of::<Initial>()].copy_from_slice(INITIAL.0.as_bytes());
+    }
+
+    /// Saves the state of this CPU.
+    pub fn save(&mut self) {
+        self.0[LEGACY as usize..(LEGACY + HEADER) as usize].fill(0);
+        // SAFETY: aligned, and large enough by `start`.
+        unsafe { save(self.0.as_mut_ptr()) };
+    }
+
+    /// Makes it the state of this CPU.
+    pub fn load(&self) {
+        // SAFETY: as of `save`. What was saved is a state; else nothing happens
+        let done = unsafe { restore(self.0.as_ptr()) };
+        debug_assert!(done);
+    }
+}
+
 /// Lets programs use what the processor has.
 pub fn start() {
     if ops::cpuid(1, 0).ecx & 1 << 26 == 0 {
@@ -53,7 +86,9 @@ pub fn start() {
         asm!("xsetbv", in("ecx") 0, in("eax") wanted as u32, in("edx") 0, options(nostack, preserves_flags));
     }
     ENABLED.store(wanted, Relaxed);
-    SIZE.store(ops::cpuid(0xd, 0).ebx, Relaxed);
+    let size = ops::cpuid(0xd, 0).ebx;
+    assert!(size as usize <= LARGEST, "an extended state of {size} bytes");
+    SIZE.store(size, Relaxed);
 }
 
 /// Enabled features, as XCR0 has them; 0 without XSAVE.

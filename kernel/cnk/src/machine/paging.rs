@@ -5,10 +5,10 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use cnk_logic::access::Access;
 use cnk_logic::map::{self, Complex, Tables, bits};
-use colony_fship::layout::TORUS_VA;
+use colony_fship::layout::{PROCESSES, TORUS_VA};
 
 use super::window::{Bank, Memory, WINDOW_VA, Window};
-use super::{CPUS, ops, phys};
+use super::{ops, phys};
 
 /// Link address of kernel code, less its physical address.
 const KERNEL: u64 = 0xffff_ffff_8000_0000;
@@ -69,7 +69,8 @@ impl Tables for Filling<'_> {
     }
 }
 
-static WINDOW: [Table; 2] = [const { Table::new() }; 2];
+/// Of the window: a top, and a directory for each GiB of the usual window where there are no pages of that size.
+static WINDOW: [Table; 5] = [const { Table::new() }; 5];
 static TORUS: [Table; 2] = [const { Table::new() }; 2];
 static USERS: [Table; USER_TABLES] = [const { Table::new() }; USER_TABLES];
 /// The top table of process 1; that of process 0 is the kernel's.
@@ -125,7 +126,7 @@ pub fn map_windows(window: Memory, torus: Option<Memory>) -> Result<Window, Comp
 /// # Errors
 /// [`Complex`].
 pub fn build(n: usize, count: usize, bank: &Bank, access: &Access) -> Result<(), Complex> {
-    assert!(access.memory() <= bank.size());
+    assert!(access.end() <= bank.size());
     let share = USER_TABLES / count;
     let mut tables = Filling::start(&USERS[n * share..][..share]);
     let top = tables.top();
@@ -149,7 +150,7 @@ pub fn activate(process: usize) {
 
 /// Takes away the addresses that the start has needed: physical memory at its own address, executable.
 pub fn forget_start() {
-    for process in 0..CPUS {
+    for process in 0..PROCESSES {
         top_of(process)[0].store(0, Relaxed);
     }
     // SAFETY: the same space, without what nobody uses any more.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# The first instructions of both CPUs: from 32 bits (PVH) or 16 bits (a second CPU's start-up) to the kernel's own
+# The first instructions of all CPUs: from 32 bits (PVH) or 16 bits (another CPU's start-up) to the kernel's own
 # addresses. Physical memory that is named here is its own address, for the boot part is linked where it lies.
 
 .section .note.pvh, "a", @note
@@ -55,7 +55,7 @@ fill:                       # 512 entries at edi from eax, each 2 MiB further
     jnz 1b
     ret
 
-# Both CPUs: ebp is the number of this one.
+# All CPUs: ebp is the number of this one.
 long_mode:
     mov eax, offset kernel_pml4
     mov cr3, eax
@@ -87,7 +87,7 @@ start64:
     call rax                # (cpu, start info)
     ud2
 
-# Where the second CPU starts, in 16 bits: copied to a page below 1 MiB.
+# Where the other CPUs start, in 16 bits: copied to a page below 1 MiB.
 .code16
 .global trampoline
 trampoline:
@@ -118,9 +118,9 @@ trampoline32:
     # the addresses of the start are there only for a CPU that the first one waits for: who is late stays here
     xor eax, eax
     mov ecx, {arrived}
-    lock cmpxchg [second_cpu], ecx
+    lock cmpxchg [started_cpu], ecx
     jnz late
-    mov ebp, 1
+    mov ebp, [started_number]
     jmp long_mode
 late:
     cli
@@ -128,9 +128,12 @@ late:
     jmp late
 
 .align 4
-.global second_cpu
-second_cpu:
+.global started_cpu
+started_cpu:
     .long 0                     # smp.rs: awaited, arrived, or too late
+.global started_number
+started_number:
+    .long 0                     # of the CPU that is started
 
 .align 8
 boot_gdt:

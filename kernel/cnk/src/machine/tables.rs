@@ -69,6 +69,8 @@ unsafe extern "C" {
     static trap_stubs: u8;
     static syscall_entry_0: u8;
     static syscall_entry_1: u8;
+    static syscall_entry_2: u8;
+    static syscall_entry_3: u8;
 }
 
 /// The gate of a vector.
@@ -109,12 +111,17 @@ pub unsafe fn start(cpu: usize) {
         *tables = Tables { segments, task: TaskState { stack: stack_end(cpu), interrupt_stack, ..EMPTY } }
     };
     if cpu == 0 {
-        // SAFETY: as above; CPU 1 is not started yet.
+        // SAFETY: as above; no other CPU is started yet.
         unsafe { *INTERRUPTS.0.get() = core::array::from_fn(|vector| gate(vector as u64)) };
     }
     let segments = Pointer { limit: 9 * 8 - 1, address: tables as u64 };
     let interrupts = Pointer { limit: STUBS as u16 * 16 - 1, address: INTERRUPTS.0.get() as u64 };
-    let entry = if cpu == 0 { &raw const syscall_entry_0 } else { &raw const syscall_entry_1 };
+    let entries: [*const u8; CPUS] = [
+        &raw const syscall_entry_0,
+        &raw const syscall_entry_1,
+        &raw const syscall_entry_2,
+        &raw const syscall_entry_3,
+    ];
     // SAFETY: the tables are right and stay; code goes on in the same segment.
     unsafe {
         asm!(
@@ -123,7 +130,7 @@ pub unsafe fn start(cpu: usize) {
         );
         // the user's selectors are 8 and 16 further than what STAR has
         write_msr(msr::STAR, KERNEL_CS << 32 | (USER_SS - 8) << 48);
-        write_msr(msr::LSTAR, entry as u64);
+        write_msr(msr::LSTAR, entries[cpu] as u64);
         // masked in the kernel: interrupts, direction, trap, alignment check (which is SMAP's), nested task
         write_msr(msr::FMASK, 0x4_4700);
     }

@@ -7,7 +7,7 @@
 use core::sync::atomic::{Ordering, fence};
 
 use colony_fship::frame::{ETHERNET, MTU, MTU_MOST};
-use colony_fship::layout::{LARGE_PAGE, LOG_AT, LOG_SIZE};
+use colony_fship::layout::{FREE_AT, LARGE_PAGE};
 
 use super::pci::{Free, Function, Interrupts};
 use super::phys;
@@ -23,13 +23,13 @@ const SLOT: u64 = 0x2800;
 /// Bytes that the device has before each frame.
 const BEFORE: usize = 12;
 /// Offsets of the queues and of their buffers in the window.
-const QUEUES: [(u64, u64); 2] = [(0x2_0000, 0x4_0000), (0x2_1000, 0xa_0000)];
+const QUEUES: [(u64, u64); 2] = [(0x6_0000, 0x8_0000), (0x6_1000, 0xe_0000)];
 /// Parts of a queue: descriptors, then these.
 const AVAILABLE: u64 = 0x400;
 const USED: u64 = 0x800;
 
 const _: () = {
-    assert!(LOG_AT + LOG_SIZE <= QUEUES[0].0 && QUEUES[1].1 + SLOTS as u64 * SLOT <= LARGE_PAGE);
+    assert!(FREE_AT <= QUEUES[0].0 && QUEUES[1].1 + SLOTS as u64 * SLOT <= LARGE_PAGE);
     assert!(QUEUES[0].1 + SLOTS as u64 * SLOT <= QUEUES[1].1);
     assert!(BEFORE + ETHERNET + MTU_MOST as usize <= SLOT as usize);
 };

@@ -210,7 +210,8 @@ impl Bank {
         self.first
     }
 
-    pub(super) fn size(&self) -> u64 {
+    /// Bytes.
+    pub fn size(&self) -> u64 {
         self.size
     }
 

@@ -6,22 +6,20 @@ use core::sync::atomic::Ordering::Relaxed;
 use colony_fship::calls::number;
 
 use crate::machine::area::area;
-use crate::process::{self, threads};
+use crate::process;
 
-/// Sets the quick answers of CPU `n`, where a process or thread begins.
+/// Sets the quick answers of CPU `n`, where it begins a process. That of `gettid` comes with each thread.
 pub fn prepare(n: usize) {
     let block = process::on(n).block;
     let area = area(n);
     for (number, value) in [
         (number::getpid, block.pid),
-        (number::gettid, threads::id(n)),
         (number::getppid, block.ppid),
         (number::getpgrp, block.pid),
         (number::getuid, block.uid),
         (number::geteuid, block.uid),
         (number::getgid, block.gid),
         (number::getegid, block.gid),
-        (number::sched_yield, 0),
     ] {
         area.answer(number, value);
     }

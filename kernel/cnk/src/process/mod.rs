@@ -6,8 +6,11 @@ pub mod memory;
 pub mod shared;
 pub mod signals;
 mod state;
+pub mod switch;
 pub mod threads;
 pub mod timers;
-pub mod wait;
+mod wakes;
 
-pub use state::{Process, Thread, Timer, count, number_on, numbered, on, set_count};
+pub use state::{
+    Over, Process, Thread, Timer, Wait, count, cpus_with, number_on, numbered, on, set_count, threads_most,
+};

@@ -1,33 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Threads: one on each CPU. In coprocessor mode a process may start a second one, on the second CPU.
+//! The beginning and the end of threads.
 
-use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+use core::sync::atomic::Ordering::SeqCst;
 
-use cnk_logic::ensure;
 use cnk_logic::signals::Thread as Signals;
 use colony_fship::Errno;
 
-use crate::cpu::{self, Start, cpu};
-use crate::machine::CPUS;
-use crate::node::node;
-use crate::process::{self, Process, Thread, signals};
+use crate::machine::context::Context;
+use crate::process::{self, Process, Thread, signals, switch};
 
 impl Process {
-    /// Wakes at most `count` threads that wait at `address` for one of `bits`; how many.
-    pub fn wake(&mut self, n: usize, address: u64, count: u32, bits: u32) -> u32 {
-        let mut woken = 0;
-        for m in 0..CPUS {
-            let waits = self.threads[m].futex.is_some_and(|(at, b)| at == address && b & bits != 0);
-            if waits && woken < count {
-                self.threads[m].futex = None;
-                cpu(m).woken.store(true, Release);
-                cpu::interrupt_other(n, m);
-                woken += 1;
-            }
-        }
-        woken
-    }
-
     /// Releases the robust locks of the thread on CPU `n`, which ends: those in the list at `head`, and the one that it
     /// was about to take or to release (`get_robust_list(2)`). A list that is none ends it, as on Linux.
     fn release_locks(&mut self, n: usize, head: u64) {
@@ -71,44 +53,47 @@ pub fn id(n: usize) -> u32 {
     process::on(n).id_on(n)
 }
 
-/// Starts a thread on the second CPU.
+/// Starts a thread beside the one on CPU `n`, with these registers; its number for `gettid`. `tell` is told the number
+/// before the thread runs.
 ///
 /// # Errors
-/// `EAGAIN` if there is none, or it has a thread already.
-pub fn start(n: usize, start: Start, clear_tid: u64) -> Result<u32, Errno> {
-    let other = cpu::other(n);
-    let has_cpu = process::count() == 1 && other == 1 && node().cpus == CPUS;
-    ensure(has_cpu && !process::on(n).runs_on(other), Errno::EAGAIN)?;
-    // a thread that has just ended may not have left its CPU yet
-    while cpu(other).busy.load(Acquire) {
-        core::hint::spin_loop();
-    }
-    let id = {
-        let process = &mut *process::on(n);
-        let mask = process.threads[n].signals.mask;
-        process.threads[other] =
-            Thread { alive: true, signals: Signals { mask, ..Signals::NEW }, clear_tid, ..Thread::NONE };
-        process.id_on(other)
-    };
-    cpu::run_on(other, start);
+/// `EAGAIN` if there are as many as there may be; those of `tell`.
+pub fn start(
+    n: usize,
+    context: Context,
+    fs_base: u64,
+    clear_tid: u64,
+    tell: impl FnOnce(&Process, u32) -> Result<(), Errno>,
+) -> Result<u32, Errno> {
+    let process = &mut *process::on(n);
+    let own = process.current(n);
+    let thread = process.sched.free().ok_or(Errno::EAGAIN)?;
+    let id = process.id_of(thread);
+    tell(process, id)?;
+    process.sched.create(own);
+    let Thread { signals: Signals { mask, .. }, name, .. } = process.threads[own];
+    process.threads[thread] =
+        Thread { signals: Signals { mask, told: false, ..Signals::NEW }, clear_tid, name, ..Thread::NONE };
+    switch::begin_like(n, thread, context, fs_base);
+    process.make_ready(n, thread);
     Ok(id)
 }
 
 /// Ends the thread on CPU `n`; `false` if it is the last of its process.
 pub fn end(n: usize) -> bool {
     let process = &mut *process::on(n);
-    if process.threads_len() < 2 {
+    if process.sched.alive() < 2 {
         return false;
     }
-    let Thread { clear_tid: clear, robust, .. } = process.threads[n];
+    let own = process.current(n);
+    let Thread { clear_tid: clear, robust, .. } = process.threads[own];
     process.release_locks(n, robust);
-    process.threads[n] = Thread::NONE;
     if clear != 0 && process.user.put(clear, &0u32).is_ok() {
         process.wake(n, clear, 1, u32::MAX);
     }
-    // what is the process's goes on at the other CPU
-    let other = cpu::other(n);
-    process.timer.cpu = other;
-    signals::alert(n, other);
+    process.sched.end(n);
+    process.threads[own] = Thread::NONE;
+    // what was to be its, another one takes
+    signals::pass_on(process, n, u64::MAX);
     true
 }

@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use colony_control::api::{NodeRequest, NodeState, Partition, PartitionState};
-use colony_control::{Client, default_folder};
+use colony_control_api::api::{NodeRequest, NodeState, Partition, PartitionState};
+use colony_control_api::{Client, default_folder};
 use colony_nodes::programs;
 use colony_view::progress::Progress;
 
@@ -28,28 +28,22 @@ impl Target {
     /// A client of the daemon. A daemon that was killed is started again.
     pub(super) fn client(&self) -> anyhow::Result<Client> {
         let client = self.unserved()?;
-        if !client.is_served() && client.is_up() {
-            start(&client)?;
-        }
+        client.revive()?;
         Ok(client)
     }
 
     /// A client of the daemon, which is started if it does not run.
     pub(super) fn started(&self) -> anyhow::Result<Client> {
         let client = self.unserved()?;
-        start(&client)?;
+        client.start_daemon()?;
         Ok(client)
     }
 
     fn unserved(&self) -> anyhow::Result<Client> {
         let folder = self.machine.clone().map_or_else(default_folder, Ok)?;
-        Ok(Client::new(&folder)?)
+        let daemon = programs::beside(DAEMON).map_err(anyhow::Error::msg)?;
+        Ok(Client::new(&folder, &daemon)?)
     }
-}
-
-fn start(client: &Client) -> anyhow::Result<()> {
-    let daemon = programs::beside(DAEMON).map_err(anyhow::Error::msg)?;
-    Ok(client.start_daemon(&daemon)?)
 }
 
 /// The nodes of a partition.

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use colony_control::Client;
-use colony_control::api::{Job, JobRequest, JobState};
+use colony_control_api::Client;
+use colony_control_api::api::{Job, JobRequest, JobState};
 use colony_nodes::ciod::Mode;
 use colony_view::control;
 
@@ -179,7 +179,14 @@ fn request(client: &Client, args: &ProgramArgs) -> anyhow::Result<JobRequest> {
         go_on: false,
         timeout_s: args.timeout.map(|t| Duration::from_nanos(t.0).as_secs_f64()),
         user: args.user.clone(),
+        token: Some(unique()?),
     })
+}
+
+/// A text that nobody has used before.
+fn unique() -> anyhow::Result<String> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/uuid").context("a number for the job")?;
+    Ok(text.trim().to_owned())
 }
 
 /// Prints the output of a job until its end. Interrupts go to the job; one after a polite one is a kill.

@@ -21,7 +21,7 @@ Examples:
   COLONY_CHECKPOINT=memory:every=60s colony launch -n 8 --restarts 5 \
     --hosts node1,node2 --spares node3 --this-host login -- /shared/stencil 256 8 100 10
   colony launch -n 8 --hosts node1,node2 --this-host login -- /shared/stencil 256 8 100
-  COLONY_CHECKPOINT=disk=/scratch/run1:every=60s colony launch -n 8 --mpi --restarts 5 -- ./stencil 256 8 100 10
+  COLONY_CHECKPOINT=memory:every=60s colony launch -n 8 --mpi --restarts 5 -- ./stencil 256 8 100 10
 Under MPI, the same program is started by mpirun or srun, too.")]
 pub(crate) struct Args {
     /// Processes
@@ -33,14 +33,14 @@ pub(crate) struct Args {
     /// Hosts for the ranks of those that are lost; without spares, such ranks go to the other hosts
     #[arg(long, value_name = "HOST,…", value_delimiter = ',', requires_all = ["hosts", "restarts"])]
     spares: Vec<String>,
-    /// Name under which those hosts reach this one [default with --slurm: the host's own]
+    /// Name under which those hosts reach this one [default with --slurm and --mpi: the host's own]
     #[arg(long, value_name = "HOST")]
     this_host: Option<String>,
     /// Start the ranks by srun, on the hosts of this Slurm allocation
     #[arg(long, conflicts_with = "hosts")]
     slurm: bool,
-    /// Start the ranks by mpirun; if one is killed, all begin again from the last checkpoint on disk
-    #[arg(long, conflicts_with_all = ["hosts", "slurm", "timeout"])]
+    /// Start the ranks by mpirun; with --restarts, one that dies is replaced, and all go on over sockets
+    #[arg(long, conflicts_with_all = ["hosts", "slurm"])]
     mpi: bool,
     /// Replace ranks that are killed or stop responding, up to N times; the program goes on from its last checkpoint
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "slurm")]
@@ -64,8 +64,8 @@ fn timeout(text: &str) -> Result<Duration, String> {
 /// Starts the ranks and waits for their end.
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let Args { ranks, hosts, spares, this_host, slurm, mpi, restarts, timeout, command } = args;
-    if hosts.is_empty() && !slurm && this_host.is_some() {
-        return Err(wrong("--this-host has no meaning without --hosts or --slurm"));
+    if hosts.is_empty() && !slurm && !mpi && this_host.is_some() {
+        return Err(wrong("--this-host has no meaning without --hosts, --slurm or --mpi"));
     }
     if !hosts.is_empty() && this_host.is_none() {
         return Err(wrong("--hosts needs --this-host NAME, the name under which those hosts reach this one"));

@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use colony_control::api::PartitionRequest;
+use colony_control_api::api::PartitionRequest;
 use colony_model::Shape;
 use colony_view::control;
 

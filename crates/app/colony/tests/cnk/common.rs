@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use colony_nodes::ciod::{Config, JobSpec};
 use colony_nodes::programs::static_program;
-use colony_nodes::{Captured, Capturing, Machine, Partition, Running};
+use colony_nodes::{Captured, Capturing, Machine, Partition, Places, Running};
 use colony_vm::testing::missing;
 
 /// Output and outcome of a job.
@@ -50,8 +50,8 @@ pub(crate) fn ciod() -> PathBuf {
     ciod
 }
 
-pub(crate) fn boot(machine: Machine, nodes: u32) -> Partition {
-    Partition::boot(machine, nodes, Config::new(ciod())).expect("boots")
+pub(crate) fn boot(machine: Machine, places: impl Into<Places>) -> Partition {
+    Partition::boot(machine, places, Config::new(ciod())).expect("boots")
 }
 
 /// A job that is under way, with what it prints.

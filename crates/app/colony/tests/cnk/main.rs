@@ -4,6 +4,7 @@
 mod boot;
 mod common;
 mod conformance;
+mod control;
 mod doorbells;
 mod extremes;
 mod fleet;
@@ -14,5 +15,7 @@ mod messages;
 mod network;
 mod noise;
 mod objects;
+mod personality;
 mod programs;
+mod threads;
 mod watch;

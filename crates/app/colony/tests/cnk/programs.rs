@@ -11,16 +11,33 @@ use crate::common::{boot, folder, programs, run, spec};
 
 /// Runs the same on Linux and on the node, each in a folder made by `prepare`; both outputs and exit codes must be
 /// equal. The output.
-fn same(partition: &mut Partition, program: &Path, arguments: &[&str], prepare: &dyn Fn(&Path)) -> String {
+pub(crate) fn same(
+    partition: &mut Partition,
+    program: &Path,
+    arguments: &[&str],
+    prepare: &dyn Fn(&Path),
+) -> String {
+    same_with(partition, program, arguments, &[], prepare)
+}
+
+/// The same with these variables in the environment.
+pub(crate) fn same_with(
+    partition: &mut Partition,
+    program: &Path,
+    arguments: &[&str],
+    environment: &[(&str, &str)],
+    prepare: &dyn Fn(&Path),
+) -> String {
     let (here, there) = (folder(), folder());
     prepare(here.path());
     prepare(there.path());
     let mut linux = Command::new(program);
     let linux =
         linux.args(arguments).current_dir(here.path()).env_clear().env("TZ", "UTC").stdin(Stdio::null());
-    let linux = linux.output().expect("runs on Linux");
+    let linux = linux.envs(environment.iter().copied()).output().expect("runs on Linux");
     let mut job: JobSpec = spec(program, there.path(), arguments);
-    job.environment.insert("TZ".into(), "UTC".into());
+    let variables = environment.iter().chain(&[("TZ", "UTC")]);
+    job.environment.extend(variables.map(|&(name, value)| (name.to_owned(), value.to_owned())));
     let node = run(partition, job);
     let told = format!("{} {arguments:?}", program.display());
     assert_eq!(
@@ -119,7 +136,7 @@ fn threads_and_signals_of_either_c_library() {
     let mut partition = boot(Machine::default(), 1);
     for compiler in COMPILERS {
         let built = folder();
-        let program = compiled(compiler, "threads", built.path());
+        let program = compiled(compiler, "threads", &[], built.path());
         let out = same(&mut partition, &program, &[], &|_| ());
         assert!(out.starts_with("200000 9 7\n"), "{out}");
         assert!(out.contains("robust: owner died, 0 0\n"), "{out}");
@@ -133,7 +150,7 @@ fn long_numbers_of_either_c_library() {
     let mut partition = boot(Machine::default(), 1);
     for compiler in COMPILERS {
         let built = folder();
-        let program = compiled(compiler, "numbers", built.path());
+        let program = compiled(compiler, "numbers", &[], built.path());
         let linux = Command::new(&program).output().expect("runs on Linux").stdout;
         let linux = String::from_utf8(linux).expect("text");
         let node = run(&mut partition, spec(&program, built.path(), &[]));
@@ -145,15 +162,21 @@ fn long_numbers_of_either_c_library() {
     }
 }
 
-const COMPILERS: [&str; 2] = ["gcc", "musl-gcc"];
+pub(crate) const COMPILERS: [&str; 2] = ["gcc", "musl-gcc"];
 
 /// A static program of the C source `name` of this folder.
-fn compiled(compiler: &str, name: &str, folder: &Path) -> PathBuf {
+pub(crate) fn compiled(compiler: &str, name: &str, more: &[&str], folder: &Path) -> PathBuf {
     let program = folder.join(name);
     let source = format!("{}/tests/cnk/{name}.c", env!("CARGO_MANIFEST_DIR"));
     let options = ["-O2", "-fno-builtin", "-static", "-pthread"];
-    let compiled =
-        Command::new(compiler).args(options).arg(source).arg("-o").arg(&program).arg("-lm").status();
+    let compiled = Command::new(compiler)
+        .args(options)
+        .args(more)
+        .arg(source)
+        .arg("-o")
+        .arg(&program)
+        .arg("-lm")
+        .status();
     assert!(compiled.is_ok_and(|c| c.success()), "{compiler} (gcc, musl-tools) compiles {name}.c");
     program
 }

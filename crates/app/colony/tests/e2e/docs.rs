@@ -118,8 +118,12 @@ fn missing(need: &str) -> Option<String> {
             (on_path("qemu-system-x86_64") && on_path("busybox"), "qemu-system-x86 and busybox-static")
         }
         "needs-cnk" => (
-            on_path("qemu-system-x86_64") && on_path("busybox") && built("ciod") && built("colony-boot"),
-            "qemu-system-x86, busybox-static, ciod and colony-boot",
+            on_path("qemu-system-x86_64")
+                && on_path("busybox")
+                && built("ciod")
+                && built("colony-boot")
+                && built("colony-control"),
+            "qemu-system-x86, busybox-static, ciod, colony-boot and colony-control",
         ),
         "needs-static" => (static_folder().is_some_and(|f| f.is_dir()), "the programs of ./x static"),
         "needs-dropbear" => (Path::new("/usr/sbin/dropbear").is_file(), "dropbear-bin"),

@@ -3,7 +3,9 @@
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ExitStatus};
+use std::process::ExitStatus;
+
+use super::process::Process;
 
 /// The exit code of a rank that ends because another has failed and has said why.
 pub const LOST: u8 = 141;
@@ -15,7 +17,7 @@ pub const RESIZED: u8 = 143;
 const SSH_LOST: i32 = 255;
 
 /// The processes by rank. Those that still run when this is dropped are killed.
-pub(crate) struct Ranks(pub(crate) Vec<Child>);
+pub(crate) struct Ranks(pub(crate) Vec<Process>);
 
 /// A rank's process that has ended, and may be replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,26 +30,22 @@ impl Ranks {
     /// Kills those that still run. As long as they run, the launcher keeps its connections to them: a rank that loses
     /// the launcher reports that as an error.
     pub(crate) fn kill(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-        }
-        for child in &mut self.0 {
-            let _ = child.wait();
-        }
+        self.0.iter_mut().for_each(Process::kill);
+        self.0.iter_mut().for_each(Process::wait);
     }
 
     /// Kills one rank.
     pub(crate) fn kill_one(&mut self, rank: u32) {
-        if let Some(child) = self.0.get_mut(rank as usize) {
-            let _ = child.kill();
-            let _ = child.wait();
+        if let Some(process) = self.0.get_mut(rank as usize) {
+            process.kill();
+            process.wait();
         }
     }
 
     /// Returns `true` if a rank's process is stopped, as by `SIGSTOP`. The process of a remote rank is not seen.
     pub(crate) fn is_stopped(&self, rank: u32) -> bool {
-        let Some(child) = self.0.get(rank as usize) else { return false };
-        let stat = std::fs::read(format!("/proc/{}/stat", child.id())).unwrap_or_default();
+        let Some(id) = self.0.get(rank as usize).and_then(Process::id) else { return false };
+        let stat = std::fs::read(format!("/proc/{id}/stat")).unwrap_or_default();
         // the state follows the name, which may have any bytes
         let state = stat.iter().rposition(|byte| *byte == b')').and_then(|end| stat.get(end + 2));
         state.is_some_and(|state| *state == b'T')
@@ -56,8 +54,8 @@ impl Ranks {
     /// The exit statuses of the ranks that have ended.
     pub(crate) fn ended(&mut self) -> io::Result<Vec<(u32, ExitStatus)>> {
         let mut ended = Vec::new();
-        for (rank, child) in (0..).zip(&mut self.0) {
-            if let Some(status) = child.try_wait()? {
+        for (rank, process) in (0..).zip(&mut self.0) {
+            if let Some(status) = process.try_wait()? {
                 ended.push((rank, status));
             }
         }
@@ -66,7 +64,14 @@ impl Ranks {
 
     /// Returns `true` if some still run.
     pub(crate) fn are_running(&mut self) -> bool {
-        self.0.iter_mut().any(|child| child.try_wait().is_ok_and(|status| status.is_none()))
+        self.0
+            .iter_mut()
+            .any(|process| process.try_wait().is_ok_and(|status| status.is_none()) && !process.is_lost())
+    }
+
+    /// Returns `true` if the agent of a rank has ended, as all do with `mpirun`.
+    pub(crate) fn are_lost(&self) -> bool {
+        self.0.iter().any(Process::is_lost)
     }
 
     /// The first rank that failed. One that failed by itself comes before those that only lost another.

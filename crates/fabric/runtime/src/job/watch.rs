@@ -3,12 +3,13 @@
 
 use std::cell::RefCell;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ExitStatus};
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use super::connections::Connections;
 use super::error::{LaunchError, system};
 use super::hosts::Hosts;
+use super::process::Process;
 use super::ranks::{Death, LOST, RESIZED, Ranks};
 use super::requests::{Requests, ToLauncher};
 use crate::report::report_line;
@@ -20,10 +21,12 @@ pub(crate) const MOST_RANKS: u32 = 4096;
 const JOIN: Duration = Duration::from_secs(60);
 /// The time that ranks have to end by themselves after another has failed.
 const GRACE: Duration = Duration::from_secs(2);
+/// The time from the failure of a rank to the end of `mpirun`, if that is its cause: PMIx ends processes without `mpirun`.
+const SETTLING: Duration = Duration::from_millis(100);
 /// The time that a failed rank has to end after another rank has lost it.
 const FAILING: Duration = Duration::from_secs(10);
 /// The time from the end of a rank's connection to the end of its process, if it has died.
-const DYING: Duration = Duration::from_millis(300);
+pub(super) const DYING: Duration = Duration::from_millis(300);
 /// The time from one look at the ranks to the next, for each [`MANY`] ranks.
 const LOOK: Duration = Duration::from_millis(1);
 const MANY: u32 = 128;
@@ -43,10 +46,38 @@ pub(crate) enum End {
     Code(u8),
     /// It goes on with so many ranks, from its last checkpoint on disk.
     Resized(u32),
+    /// All ranks begin again, from the last checkpoint on disk; so many ranks have been replaced.
+    Again(u32),
+    /// `mpirun` or an agent has ended; so many ranks have been replaced, and the program may have ended on a rank.
+    Lost { restarted: u32, is_over: bool },
+}
+
+/// The stage of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Not all ranks have joined it.
+    Begins,
+    Runs,
+    /// The program has ended on a rank.
+    Over,
+}
+
+/// The rules of a job.
+#[derive(Clone, Debug)]
+pub(crate) struct Rules {
+    /// How often ranks may be replaced, and how often they have been.
+    pub(crate) restarts: u32,
+    pub(crate) restarted: u32,
+    /// The ranks are started by `ssh`.
+    pub(crate) is_remote: bool,
+    /// The ranks are started by agents: until all have joined, none is replaced, since MPI waits for it.
+    pub(crate) is_mpi: bool,
+    /// Why the job cannot be resized.
+    pub(crate) is_fixed: Option<String>,
 }
 
 /// The outcome of waiting for the end of the ranks.
-enum Watched {
+pub(super) enum Watched {
     /// The job has ended.
     Ended(End),
     /// A rank has died, or connections have failed: the ranks join the job again.
@@ -54,64 +85,58 @@ enum Watched {
 }
 
 /// Starts one rank, which has been started so often before, or all of them by Slurm.
-pub(crate) type Start<'a> = &'a dyn Fn(u32, u32) -> Result<Child, LaunchError>;
+pub(crate) type Start<'a> = &'a dyn Fn(u32, u32) -> Result<Process, LaunchError>;
 
 /// A job that runs.
 pub(crate) struct Job<'a> {
-    start: Start<'a>,
-    hosts: &'a RefCell<Hosts>,
+    pub(super) start: Start<'a>,
+    pub(super) hosts: &'a RefCell<Hosts>,
+    /// Returns `true` if `mpirun` has ended.
+    pub(super) is_lost: &'a dyn Fn() -> bool,
     listener: Listener,
-    ranks: Ranks,
-    connections: Connections,
+    pub(super) ranks: Ranks,
+    pub(super) connections: Connections,
     requests: Requests,
     /// The number of ranks, and that with which the job is to go on.
     size: u32,
     resize: Option<u32>,
-    /// Why the job cannot be resized.
-    is_fixed: Option<String>,
-    /// The ranks are started by `ssh`.
-    is_remote: bool,
-    /// How often ranks may be replaced, and how often they have been.
-    restarts: u32,
-    restarted: u32,
-    /// The program has ended on a rank: none is replaced any more.
-    is_over: bool,
+    pub(super) rules: Rules,
+    stage: Stage,
+    /// When the first rank was seen to have failed, over MPI.
+    failed_since: Option<Instant>,
     /// The last rank that was replaced.
-    died: Option<Death>,
+    pub(super) died: Option<Death>,
 }
 
-const WAITING: &str = "waiting for a rank";
+pub(super) const WAITING: &str = "waiting for a rank";
 
 impl<'a> Job<'a> {
     /// Starts the processes of a job.
     pub(crate) fn start(
-        (start, hosts): (Start<'a>, &'a RefCell<Hosts>),
+        (start, hosts, is_lost): (Start<'a>, &'a RefCell<Hosts>, &'a dyn Fn() -> bool),
         (listener, connections, requests): (Listener, Connections, Requests),
         (processes, size): (u32, u32),
-        (restarts, is_remote, is_fixed): (u32, bool, Option<String>),
+        rules: Rules,
     ) -> Result<Self, LaunchError> {
         listener.set_nonblocking(true).map_err(system("listening"))?;
-        let ranks = Ranks(Vec::new());
-        let (restarted, is_over, died) = (0, false, None);
         let mut job = Self {
             start,
             hosts,
+            is_lost,
             listener,
-            ranks,
+            ranks: Ranks(Vec::new()),
             connections,
             requests,
             size,
             resize: None,
-            is_fixed,
-            is_remote,
-            restarts,
-            restarted,
-            is_over,
-            died,
+            rules,
+            stage: Stage::Begins,
+            failed_since: None,
+            died: None,
         };
         for rank in 0..processes {
-            let child = start(rank, 0)?;
-            job.ranks.0.push(child);
+            let process = start(rank, 0)?;
+            job.ranks.0.push(process);
         }
         Ok(job)
     }
@@ -123,6 +148,7 @@ impl<'a> Job<'a> {
             if let Gathered::Ended(end) = self.gather(generation)? {
                 return Ok(end);
             }
+            self.stage = Stage::Runs;
             if self.resize.is_some() {
                 self.connections.ask_to_leave();
             }
@@ -139,18 +165,20 @@ impl<'a> Job<'a> {
         while let Some(waiting) = self.requests.next() {
             let ToLauncher::Resize(by) = waiting.request;
             let to = i64::from(self.size).saturating_add(by);
-            let answer =
-                match (&self.is_fixed, u32::try_from(to).ok().filter(|to| (1..=MOST_RANKS).contains(to))) {
-                    (Some(why), _) => Err(why.clone()),
-                    _ if self.resize.is_some() => Err("the job is being resized".to_owned()),
-                    _ if self.is_over => Err("the program has ended".to_owned()),
-                    (None, None) => Err(format!("{to} ranks are asked for; 1 to {MOST_RANKS} are possible")),
-                    (None, Some(to)) => {
-                        self.resize = Some(to);
-                        self.connections.ask_to_leave();
-                        Ok((self.size, to))
-                    }
-                };
+            let answer = match (
+                &self.rules.is_fixed,
+                u32::try_from(to).ok().filter(|to| (1..=MOST_RANKS).contains(to)),
+            ) {
+                (Some(why), _) => Err(why.clone()),
+                _ if self.resize.is_some() => Err("the job is being resized".to_owned()),
+                _ if self.is_over() => Err("the program has ended".to_owned()),
+                (None, None) => Err(format!("{to} ranks are asked for; 1 to {MOST_RANKS} are possible")),
+                (None, Some(to)) => {
+                    self.resize = Some(to);
+                    self.connections.ask_to_leave();
+                    Ok((self.size, to))
+                }
+            };
             waiting.answer(&answer);
         }
         let Some(to) = self.resize else { return Ok(None) };
@@ -176,7 +204,11 @@ impl<'a> Job<'a> {
             }
             if self.replaces() {
                 self.connections.listen();
-                if self.replace_dead()? {
+                self.kill_silent();
+                if let Some(end) = self.begins_again()? {
+                    return Ok(Gathered::Ended(end));
+                }
+                if !self.is_bound() && self.replace_dead()? {
                     began = Instant::now();
                 }
             }
@@ -202,7 +234,9 @@ impl<'a> Job<'a> {
             if self.replaces() {
                 self.kill_stuck(&mut stopped, began.elapsed() > JOIN && generation > 0);
             }
-            if began.elapsed() > JOIN && generation == 0 {
+            // without a hello, a job of MPI may have another program
+            let may_wait = self.rules.is_mpi && !self.connections.has_hello();
+            if began.elapsed() > JOIN && generation == 0 && !may_wait {
                 self.ranks.kill();
                 return Err(LaunchError::Wrong(
                     "not all ranks have joined the job within a minute".to_owned(),
@@ -246,8 +280,17 @@ impl<'a> Job<'a> {
     }
 
     /// Ranks that die are replaced.
-    fn replaces(&self) -> bool {
-        self.restarts > 0
+    pub(super) fn replaces(&self) -> bool {
+        self.rules.restarts > 0
+    }
+
+    /// The program has ended on a rank: none is replaced any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.stage == Stage::Over
+    }
+
+    pub(super) fn stage(&self) -> Stage {
+        self.stage
     }
 
     /// The ranks that have ended successfully.
@@ -262,71 +305,14 @@ impl<'a> Job<'a> {
         let failure = self.ranks.first_failure().map_err(system(WAITING))?;
         let left = self.resize.map(|_| i32::from(RESIZED));
         let failure = failure.filter(|(_, status)| left.is_none() || status.code() != left);
-        Ok(failure.filter(|(rank, status)| {
-            let death = Death::of(*rank, *status, self.is_remote);
+        let failure = failure.filter(|(rank, status)| {
+            let death = Death::of(*rank, *status, self.rules.is_remote);
             !death.is_some_and(|death| self.can_replace(&death))
-        }))
-    }
-
-    /// Returns `true` if a rank that has died is to be replaced.
-    fn can_replace(&self, death: &Death) -> bool {
-        let is_allowed = self.restarted < self.restarts || !death.is_failure();
-        self.replaces() && is_allowed && !self.is_over
-    }
-
-    /// Kills ranks that do not respond, and replaces those that have died, as often as is allowed. Returns `true` if it
-    /// has replaced any.
-    fn replace_dead(&mut self) -> Result<bool, LaunchError> {
-        if let Some((rank, silence)) = self.connections.silent() {
-            report_line!("warning: rank {rank} has not responded for {} ms: killed", silence.as_millis());
-            self.ranks.kill_one(rank);
-        }
-        let deaths = self.ranks.deaths(self.is_remote).map_err(system(WAITING))?;
-        let mut any = false;
-        for death in deaths {
-            let has_come = self.connections.forget(death.rank);
-            if self.can_replace(&death) {
-                self.replace(&death, has_come)?;
-                any = true;
-            }
-        }
-        Ok(any)
-    }
-
-    /// Starts a rank again; on another host, if it has not come from the one that it was started on.
-    fn replace(&mut self, death: &Death, has_come: bool) -> Result<(), LaunchError> {
-        if death.is_failure() {
-            self.restarted += 1;
-            let mut hosts = self.hosts.borrow_mut();
-            let new = if has_come { None } else { hosts.lose(death.rank) };
-            let place = new.map(|host| format!(" on {host}")).unwrap_or_default();
-            report_line!("warning: {death}; restart {} of {}{place}", self.restarted, self.restarts);
-        }
-        let start = self.connections.start_again(death.rank);
-        let child = (self.start)(death.rank, start)?;
-        if let Some(place) = self.ranks.0.get_mut(death.rank as usize) {
-            *place = child;
-        }
-        self.died = Some(*death);
-        Ok(())
-    }
-
-    /// Kills a rank without heartbeats that does not greet the launcher: its process is stopped for longer than `DYING`, or
-    /// it is late. A rank that runs a long entry method has heartbeats.
-    fn kill_stuck(&mut self, stopped: &mut Option<(u32, Instant)>, is_late: bool) {
-        let missing = self.connections.missing();
-        let silent: Vec<u32> = missing.into_iter().filter(|rank| self.connections.has_left(*rank)).collect();
-        let found = silent.iter().copied().find(|rank| is_late || self.ranks.is_stopped(*rank));
-        match (found, &stopped) {
-            (None, _) => *stopped = None,
-            (Some(rank), Some((known, since))) if *known == rank && since.elapsed() > DYING => {
-                report_line!("warning: rank {rank} does not join the job: killed");
-                self.ranks.kill_one(rank);
-                *stopped = None;
-            }
-            (Some(rank), Some((known, _))) if *known == rank => {}
-            (Some(rank), _) => *stopped = Some((rank, Instant::now())),
-        }
+        });
+        let is_settled = !self.rules.is_mpi
+            || failure.is_none()
+            || self.failed_since.get_or_insert_with(Instant::now).elapsed() > SETTLING;
+        Ok(failure.filter(|_| is_settled))
     }
 
     /// Waits for the end of all ranks.
@@ -340,11 +326,17 @@ impl<'a> Job<'a> {
             if self.replaces() {
                 let broken = self.connections.listen();
                 // a rank that has left the job cannot join it again
-                self.is_over |= self.connections.are_done() || !succeeded.is_empty();
-                if !self.is_over && self.replace_dead()? {
+                if self.connections.are_done() || !succeeded.is_empty() {
+                    self.stage = Stage::Over;
+                }
+                // also one that stops while it leaves the program
+                self.kill_silent();
+                if !self.is_over() && self.replace_dead()? {
                     return Ok(Watched::Again);
                 }
-                if !self.is_over && broken && broken_since.get_or_insert_with(Instant::now).elapsed() > DYING
+                if !self.is_over()
+                    && broken
+                    && broken_since.get_or_insert_with(Instant::now).elapsed() > DYING
                 {
                     return Ok(self.rejoin());
                 }
@@ -361,32 +353,41 @@ impl<'a> Job<'a> {
                 None if succeeded.len() == self.ranks.0.len() => return Ok(Watched::Ended(End::Code(0))),
                 None => {}
             }
+            if let Some(end) = self.begins_again()? {
+                return Ok(Watched::Ended(end));
+            }
+            if let Some(rank) = succeeded.first()
+                && self.rules.is_mpi
+                && !self.connections.are_done()
+            {
+                return Ok(Watched::Ended(End::Code(self.end_without(*rank))));
+            }
             self.pause();
         }
     }
 
-    /// A rank has left its connections, and no rank has died: all join again.
-    fn rejoin(&mut self) -> Watched {
-        const WHAT: &str = "connections between ranks have failed";
-        if self.restarted == self.restarts {
-            report_line!("error: {WHAT}; the job ends (restarts used: {})", self.restarts);
-            self.ranks.kill();
-            return Watched::Ended(End::Code(1));
+    /// A rank has ended by itself. Over MPI, no other rank sees that.
+    fn end_without(&mut self, rank: u32) -> u8 {
+        report_line!("error: rank {rank} has ended before the program");
+        match self.end(rank, ExitStatus::default()) {
+            0 => LOST,
+            code => code,
         }
-        self.restarted += 1;
-        report_line!("warning: {WHAT}; restart {} of {}", self.restarted, self.restarts);
-        Watched::Again
     }
 
     /// A rank has failed: the others get a moment to end by themselves.
     fn end(&mut self, rank: u32, status: ExitStatus) -> u8 {
         if let Some(signal) = status.signal() {
-            let why = match self.restarts {
+            let why = match self.rules.restarts {
                 0 => String::new(),
-                restarts if self.restarted >= restarts => format!(" (restarts used: {restarts})"),
+                restarts if self.rules.restarted >= restarts => format!(" (restarts used: {restarts})"),
                 _ => " (the program has ended on other ranks)".to_owned(),
             };
             report_line!("error: rank {rank} was killed by signal {signal}; the job ends{why}");
+        }
+        if self.rules.is_mpi {
+            // over MPI, no rank sees that another has failed
+            self.connections.end_generation();
         }
         self.leave();
         // the code of a rank that failed by itself says more than that of one that lost it

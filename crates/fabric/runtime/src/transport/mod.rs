@@ -3,6 +3,8 @@
 
 pub mod memory;
 #[cfg(feature = "mpi")]
+pub(crate) mod mixed;
+#[cfg(feature = "mpi")]
 pub mod mpi;
 pub mod sockets;
 pub mod torus;

@@ -12,8 +12,9 @@ use std::time::Duration;
 use colony_comm::Comm;
 use colony_comm::mpi::{MPI_Comm, Mpi};
 use mpi::ffi::{
-    MPI_Cancel, MPI_Get_count, MPI_Ibarrier, MPI_Iprobe, MPI_Irecv, MPI_Isend, MPI_Recv_init, MPI_Request,
-    MPI_Request_free, MPI_Start, MPI_Status, MPI_Test, MPI_Wait, RSMPI_ANY_SOURCE, RSMPI_UINT8_T,
+    MPI_Cancel, MPI_Comm_set_errhandler, MPI_Get_count, MPI_Ibarrier, MPI_Iprobe, MPI_Irecv, MPI_Isend,
+    MPI_Recv_init, MPI_Request, MPI_Request_free, MPI_SUCCESS, MPI_Start, MPI_Status, MPI_Test, MPI_Wait,
+    RSMPI_ANY_SOURCE, RSMPI_ERRORS_RETURN, RSMPI_UINT8_T,
 };
 
 use super::{Transport, TransportError};
@@ -132,6 +133,23 @@ impl MpiTransport {
         }
     }
 
+    /// Makes errors of MPI those of the methods, where it would end the process.
+    pub(super) fn return_errors(&self) {
+        // SAFETY: MPI is initialized as long as `self.mpi`, and both handles are its own.
+        unsafe { MPI_Comm_set_errhandler(self.comm, RSMPI_ERRORS_RETURN) };
+    }
+
+    /// Leaves MPI without a word, since ranks have died: its finalization would wait for them. What MPI still writes or reads
+    /// stays in memory: the posted receives, and messages under way.
+    pub(super) fn abandon(self) {
+        std::mem::forget(self);
+    }
+
+    /// Returns `true` if [`finish`](Transport::finish) has left the job.
+    pub(super) fn is_finished(&self) -> bool {
+        self.finished
+    }
+
     /// Posts a receive into memory that stays where it is until the request is complete.
     fn receive(&self, buffer: *mut u8, bytes: usize, from: c_int, tag: c_int) -> MPI_Request {
         let mut request = MaybeUninit::uninit();
@@ -151,11 +169,11 @@ impl MpiTransport {
         }
     }
 
-    fn isend(&mut self, to: u32, tag: c_int, bytes: Vec<u8>) {
+    fn isend(&mut self, to: u32, tag: c_int, bytes: Vec<u8>) -> Result<(), TransportError> {
         let mut request = MaybeUninit::uninit();
         // SAFETY: as in `receive`; the bytes are kept in `sends` until the request is complete, and a vector that moves
         // keeps its memory in place.
-        let request = unsafe {
+        let code = unsafe {
             MPI_Isend(
                 bytes.as_ptr().cast::<c_void>(),
                 bytes.len() as c_int,
@@ -164,16 +182,22 @@ impl MpiTransport {
                 tag,
                 self.comm,
                 request.as_mut_ptr(),
-            );
-            request.assume_init()
+            )
         };
+        if let Err(error) = check(code) {
+            // MPI may have a part of the message
+            std::mem::forget(bytes);
+            return Err(error);
+        }
+        // SAFETY: MPI has made the request.
+        let request = unsafe { request.assume_init() };
         self.sends.push_back((request, bytes));
-        self.complete_sends();
+        self.complete_sends()
     }
 
-    fn complete_sends(&mut self) {
+    fn complete_sends(&mut self) -> Result<(), TransportError> {
         while let Some((request, _)) = self.sends.front_mut() {
-            if test(request).is_none() {
+            if test(request)?.is_none() {
                 break;
             }
             if let Some((_, mut bytes)) = self.sends.pop_front()
@@ -183,6 +207,7 @@ impl MpiTransport {
                 self.free.push(bytes);
             }
         }
+        Ok(())
     }
 
     /// Takes an eager message.
@@ -221,11 +246,11 @@ impl MpiTransport {
     }
 
     /// Delivers long frames that have arrived, and those behind them.
-    fn take_long(&mut self, deliver: &mut dyn FnMut(u32, &[u8])) -> bool {
+    fn take_long(&mut self, deliver: &mut dyn FnMut(u32, &[u8])) -> Result<bool, TransportError> {
         let mut any = false;
         for from in 0..self.held.len() {
             let Some((request, _)) = &mut self.held[from].long else { continue };
-            if test(request).is_none() {
+            if test(request)?.is_none() {
                 continue;
             }
             if let Some((_, bytes)) = self.held[from].long.take() {
@@ -241,7 +266,51 @@ impl MpiTransport {
                 }
             }
         }
-        any
+        Ok(any)
+    }
+
+    /// Leaves the job in agreement with all other ranks, unless `stop` has an error meanwhile.
+    pub(super) fn finish_unless(
+        &mut self,
+        stop: &mut dyn FnMut() -> Result<(), TransportError>,
+    ) -> Result<(), TransportError> {
+        while !self.sends.is_empty() {
+            stop()?;
+            self.poll(&mut |_, _| {})?;
+        }
+        // other ranks enter the barrier once their long frames have been received: this one goes on receiving meanwhile
+        let mut barrier = MaybeUninit::uninit();
+        // SAFETY: MPI is initialized, and writes the request.
+        let mut barrier = unsafe {
+            MPI_Ibarrier(self.comm, barrier.as_mut_ptr());
+            barrier.assume_init()
+        };
+        while test(&mut barrier)?.is_none() {
+            stop()?;
+            self.poll(&mut |_, _| {})?;
+        }
+        // what is still under way was sent before the barrier: MPI has it here, and takes it
+        let mut flag = 1;
+        while self.poll(&mut |_, _| {})? || flag != 0 {
+            stop()?;
+            // SAFETY: as in `receive`; MPI writes the flag, and the status if there is a message.
+            unsafe {
+                let mut status = MaybeUninit::uninit();
+                MPI_Iprobe(any_source(), FRAMES, self.comm, &raw mut flag, status.as_mut_ptr());
+            }
+        }
+        self.post_receives();
+        for slot in &mut self.slots {
+            let mut status = MaybeUninit::uninit();
+            // SAFETY: a posted receive that nobody will match; the buffer lives until the wait has returned.
+            unsafe {
+                MPI_Cancel(&raw mut slot.request);
+                MPI_Wait(&raw mut slot.request, status.as_mut_ptr());
+                MPI_Request_free(&raw mut slot.request);
+            }
+        }
+        self.finished = true;
+        Ok(())
     }
 }
 
@@ -253,12 +322,22 @@ fn any_source() -> c_int {
 
 /// The status of a request, if it is complete.
 #[inline]
-fn test(request: &mut MPI_Request) -> Option<MPI_Status> {
+fn test(request: &mut MPI_Request) -> Result<Option<MPI_Status>, TransportError> {
     let (mut flag, mut status) = (0, MaybeUninit::uninit());
     // SAFETY: the request is one of MPI's, and its buffer is kept beside it; MPI writes the status if the flag is set.
     unsafe {
-        MPI_Test(request, &raw mut flag, status.as_mut_ptr());
-        if flag == 0 { None } else { Some(status.assume_init()) }
+        check(MPI_Test(request, &raw mut flag, status.as_mut_ptr()))?;
+        Ok(if flag == 0 { None } else { Some(status.assume_init()) })
+    }
+}
+
+/// An error that MPI returns, if it does not end the process instead: it does not reach a rank.
+#[inline]
+fn check(code: c_int) -> Result<(), TransportError> {
+    if code == MPI_SUCCESS as c_int {
+        Ok(())
+    } else {
+        Err(TransportError::Died(format!("MPI fails with error {code}")))
     }
 }
 
@@ -280,8 +359,7 @@ impl Transport for MpiTransport {
         let mut bytes = std::mem::replace(frame, next);
         if bytes.len() < EAGER_BYTES {
             bytes.push(FRAME);
-            self.isend(to, FRAMES, bytes);
-            return Ok(());
+            return self.isend(to, FRAMES, bytes);
         }
         if bytes.len() > c_int::MAX as usize {
             return Err(TransportError::Failed {
@@ -291,20 +369,19 @@ impl Transport for MpiTransport {
         }
         let mut announcement = (bytes.len() as u64).to_le_bytes().to_vec();
         announcement.push(ANNOUNCEMENT);
-        self.isend(to, FRAMES, announcement);
-        self.isend(to, LONG, bytes);
-        Ok(())
+        self.isend(to, FRAMES, announcement)?;
+        self.isend(to, LONG, bytes)
     }
 
     fn poll(&mut self, deliver: &mut dyn FnMut(u32, &[u8])) -> Result<bool, TransportError> {
         if !self.sends.is_empty() {
-            self.complete_sends();
+            self.complete_sends()?;
         }
         self.post_receives();
         let mut any = false;
         let head = self.head;
         // one frame: its answer need not wait for a look at the next
-        if let Some(status) = test(&mut self.slots[head].request) {
+        if let Some(status) = test(&mut self.slots[head].request)? {
             let mut bytes: c_int = 0;
             // SAFETY: MPI has filled the status.
             unsafe { MPI_Get_count(&raw const status, RSMPI_UINT8_T, &raw mut bytes) };
@@ -318,7 +395,7 @@ impl Transport for MpiTransport {
             any = true;
         }
         if self.holding > 0 {
-            any |= self.take_long(deliver);
+            any |= self.take_long(deliver)?;
         }
         Ok(any)
     }
@@ -329,40 +406,7 @@ impl Transport for MpiTransport {
     }
 
     fn finish(&mut self) -> Result<(), TransportError> {
-        while !self.sends.is_empty() {
-            self.poll(&mut |_, _| {})?;
-        }
-        // other ranks enter the barrier once their long frames have been received: this one goes on receiving meanwhile
-        let mut barrier = MaybeUninit::uninit();
-        // SAFETY: MPI is initialized, and writes the request.
-        let mut barrier = unsafe {
-            MPI_Ibarrier(self.comm, barrier.as_mut_ptr());
-            barrier.assume_init()
-        };
-        while test(&mut barrier).is_none() {
-            self.poll(&mut |_, _| {})?;
-        }
-        // what is still under way was sent before the barrier: MPI has it here, and takes it
-        let mut flag = 1;
-        while self.poll(&mut |_, _| {})? || flag != 0 {
-            // SAFETY: as in `receive`; MPI writes the flag, and the status if there is a message.
-            unsafe {
-                let mut status = MaybeUninit::uninit();
-                MPI_Iprobe(any_source(), FRAMES, self.comm, &raw mut flag, status.as_mut_ptr());
-            }
-        }
-        self.post_receives();
-        for slot in &mut self.slots {
-            let mut status = MaybeUninit::uninit();
-            // SAFETY: a posted receive that nobody will match; the buffer lives until the wait has returned.
-            unsafe {
-                MPI_Cancel(&raw mut slot.request);
-                MPI_Wait(&raw mut slot.request, status.as_mut_ptr());
-                MPI_Request_free(&raw mut slot.request);
-            }
-        }
-        self.finished = true;
-        Ok(())
+        self.finish_unless(&mut || Ok(()))
     }
 
     fn abort(&mut self, _code: i32) {

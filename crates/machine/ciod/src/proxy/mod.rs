@@ -11,7 +11,7 @@ mod relay;
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use std::process::{Child, ExitCode};
@@ -60,9 +60,8 @@ impl Proxy {
         let (control, child) = helper::start(program, arguments)?;
         let proxy = Self { child, control, socket: Some(far.into()) };
         control::send(&proxy.control, &Setup { window: node.window(), network })?;
-        let [first, second] = node.bells_to_node();
-        let fds: [BorrowedFd<'_>; 5] = [node.memory(), node.bell_to_daemon(), first, second, near.as_fd()];
-        control::send_fds(&proxy.control, &fds)?;
+        control::send_fds(&proxy.control, &[node.memory(), node.bell_to_daemon(), near.as_fd()])?;
+        control::send_fds(&proxy.control, &node.bells_to_node())?;
         Ok(proxy)
     }
 
@@ -101,7 +100,8 @@ fn prepare() -> io::Result<Relay> {
     helper::ignore(&[libc::SIGPIPE, libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGTSTP]);
     let control = helper::socket()?;
     let setup: Setup = control::receive(&control)?.ok_or(io::ErrorKind::UnexpectedEof)?;
-    let [memory, bell, first, second, socket] = control::receive_fds(&control)?;
+    let [memory, bell, socket] = control::receive_fds(&control)?;
+    let bells = control::receive_fds(&control)?;
     let root = geteuid().is_root();
     let who = |own: u32| if root { NOBODY } else { own };
     let (uid, gid) = (who(geteuid().as_raw()), who(getegid().as_raw()));
@@ -109,12 +109,5 @@ fn prepare() -> io::Result<Relay> {
         .map_err(io::Error::other)?;
     filter::enter()?;
     let window = Window::map(&memory, setup.window)?;
-    Ok(Relay::new(
-        control,
-        window,
-        memory.into(),
-        bell,
-        [first, second],
-        link::Link::new(socket, setup.network),
-    ))
+    Ok(Relay::new(control, window, memory.into(), bell, bells, link::Link::new(socket, setup.network)))
 }

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use colony_fship::calls::{find, number};
 use colony_fship::frame::{After, Content, MTU_MOST, kind};
-use colony_fship::layout::{self, CHANNELS, Header, JobBlock, LARGE_PAGE};
+use colony_fship::layout::{self, CHANNELS, Header, JobBlock, LARGE_PAGE, PROCESSES};
 use colony_fship::message::own;
 use colony_fship::ring::{Bell, Consumer, Producer, Refused};
 use colony_fship::spans::{self, Span};
@@ -129,12 +129,9 @@ impl Relay {
             Some(left) => PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX),
         };
         let listen = |fd| PollFd::new(fd, PollFlags::POLLIN);
-        let mut fds = [
-            listen(self.control.as_fd()),
-            listen(self.link.fd()),
-            listen(self.bells[0].as_fd()),
-            listen(self.bells[1].as_fd()),
-        ];
+        let bells = self.bells.iter().map(AsFd::as_fd);
+        let mut fds: Vec<_> =
+            [self.control.as_fd(), self.link.fd()].into_iter().chain(bells).map(listen).collect();
         match poll(&mut fds, timeout) {
             // nobody may have heard the bell between two jobs
             Ok(0) if asked => ring(&self.to_daemon),
@@ -190,7 +187,7 @@ impl Relay {
                             self.queue.push_back(Item::Frame(kind::SIGNALS, n, none.to_vec()));
                         });
                         let block: JobBlock = self.window.get(layout::JOB_AT);
-                        self.rings.banks = (block.processes_len as usize).clamp(1, CHANNELS);
+                        self.rings.banks = (block.processes_len as usize).clamp(1, PROCESSES);
                         self.queue_block();
                         (0..self.rings.banks).try_for_each(|bank| self.queue_image(bank))?;
                     }
@@ -277,7 +274,7 @@ impl Relay {
 impl Rings {
     /// Number of the process that runs on a channel.
     fn bank_of(&self, channel: usize) -> usize {
-        if self.banks == 1 { 0 } else { channel }
+        channel % self.banks
     }
 
     /// First offset of its memory in the window.
@@ -305,7 +302,7 @@ impl Rings {
         }
         if matches!(request.call, own::EXIT | own::FAULT) {
             let banks = self.banks;
-            self.open.retain(|&(c, _), _| banks != 1 && c != channel);
+            self.open.retain(|&(c, _), _| c % banks != channel % banks);
         }
         if let Some(open) = open {
             self.open.insert((channel, request.seq), open);

@@ -75,7 +75,7 @@ fn sandbox(base: u64) -> impl FnMut(i64, &[u64; 6]) -> Option<i64> {
         count = count.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         match number {
             // these make descriptors of this process only
-            libc::SYS_pipe2 | libc::SYS_epoll_create1 => None,
+            libc::SYS_pipe2 | libc::SYS_epoll_create1 | libc::SYS_eventfd2 => None,
             libc::SYS_openat2 | libc::SYS_socket | libc::SYS_memfd_create => {
                 use std::os::fd::IntoRawFd as _;
                 Some(i64::from(null().into_raw_fd()))

@@ -7,7 +7,7 @@
 mod fuzz;
 
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -49,8 +49,10 @@ impl SyntheticNode {
     /// If the window cannot be mapped.
     pub fn new(link: &NodeLink) -> io::Result<Self> {
         let window = Window::map(link.memory(), link.window())?;
-        let [first, second] = link.bells_to_node();
-        let bells = [first.try_clone_to_owned()?, second.try_clone_to_owned()?];
+        let bells = link.bells_to_node();
+        let bells = bells.iter().map(BorrowedFd::try_clone_to_owned);
+        let bells =
+            bells.collect::<io::Result<Vec<_>>>()?.try_into().map_err(|_| io::ErrorKind::InvalidData)?;
         Ok(Self::with(window, link.bell_to_daemon().try_clone_to_owned()?, bells))
     }
 
@@ -61,14 +63,19 @@ impl SyntheticNode {
     pub fn connect(path: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(path)?;
         let mut fds = Vec::new();
-        for _ in 0..5 + CHANNELS {
+        for _ in 0..3 + 2 * CHANNELS {
             let (_, fd) = node::hear(&stream)?.ok_or(io::ErrorKind::UnexpectedEof)?;
             fds.extend(fd);
         }
-        let [memory, daemon, _, first, second] =
-            <[OwnedFd; 5]>::try_from(fds).map_err(|_| io::ErrorKind::InvalidData)?;
+        // the window, the daemon's bell for each vector, the node's own
+        let mut fds = fds.into_iter();
+        let (Some(memory), Some(daemon)) = (fds.next(), fds.next()) else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        let bells: Vec<OwnedFd> = fds.skip(CHANNELS - 1).collect();
+        let bells = bells.try_into().map_err(|_| io::ErrorKind::InvalidData)?;
         let length = std::fs::File::from(memory.try_clone()?).metadata()?.len();
-        Ok(Self::with(Window::map(memory, length)?, daemon, [first, second]))
+        Ok(Self::with(Window::map(memory, length)?, daemon, bells))
     }
 
     fn with(window: Window, daemon: OwnedFd, bells: [OwnedFd; CHANNELS]) -> Self {
@@ -95,7 +102,7 @@ impl SyntheticNode {
     }
 
     fn bank(&self, channel: usize) -> Bank {
-        self.window.bank(if self.banks == 1 { 0 } else { channel }, self.banks)
+        self.window.bank(channel % self.banks, self.banks)
     }
 
     /// Writes to the memory of the process on `channel`.

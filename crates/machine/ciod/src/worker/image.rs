@@ -77,7 +77,7 @@ pub(super) fn place(
         stack(program, start, bank).ok_or(ProgramError::TooBig { needed: start.bytes(), room: ARGUMENTS })?;
     process.entry = program.entry;
     process.heap = program.end;
-    process.memory = bank.length();
+    process.memory = bank.memory();
     process.segments = Default::default();
     for (to, l) in process.segments.iter_mut().zip(&program.loads) {
         *to = layout::Segment { address: l.address, length: l.length, flags: l.flags };
@@ -127,7 +127,7 @@ fn stack(program: &Program, start: &Start, bank: &Bank) -> Option<u64> {
     if start.bytes() > ARGUMENTS {
         return None;
     }
-    let mut top = bank.length();
+    let mut top = bank.memory();
     let mut put = |bytes: &[u8]| {
         top -= bytes.len() as u64;
         bank.write(top, bytes).ok().map(|()| top)

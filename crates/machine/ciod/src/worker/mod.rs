@@ -71,8 +71,11 @@ fn prepare(control: &UnixStream) -> Result<Option<Prepared>, JobError> {
     } else {
         [None, None]
     };
-    let fds = setup.nodes.iter().map(|_| control::receive_fds(control));
-    let fds: Vec<[OwnedFd; 4]> = fds.collect::<Result<_, _>>().map_err(system)?;
+    let fds = setup.nodes.iter().map(|_| {
+        let [memory, bell] = control::receive_fds(control)?;
+        Ok((memory, bell, control::receive_fds(control)?))
+    });
+    let fds: Vec<_> = fds.collect::<io::Result<_>>().map_err(system)?;
     // while the daemon may still open them
     let own = identity::descriptors(&setup.identity, &setup.spec.files)?;
     let stdin = input(stdin);
@@ -81,9 +84,9 @@ fn prepare(control: &UnixStream) -> Result<Option<Prepared>, JobError> {
     identity::take(&setup.identity, &setup.spec.files)?;
     filter::enter().map_err(|e| JobError::Identity(format!("the filter of system calls: {e}")))?;
     let mut nodes = Vec::new();
-    for (n, [memory, bell, first, second]) in setup.nodes.iter().zip(fds) {
-        let window = Window::map(&memory, n.window).map_err(system)?;
-        nodes.push(Node::new(n.number, window, bell, [first, second]));
+    for (n, (memory, bell, bells)) in setup.nodes.iter().zip(fds) {
+        let window = Window::map(&memory, n.window).map_err(system)?.with_memory(n.memory);
+        nodes.push(Node::new(n.number, window, bell, bells));
     }
     Ok(Some(Prepared { setup, nodes, stdin, outputs, own }))
 }

@@ -102,7 +102,7 @@ impl Worker {
         for (n, node) in nodes.iter().enumerate() {
             listen(node.bell.as_fd(), token::NODE | n as u64)?;
         }
-        let smallest = setup.nodes.iter().map(|n| n.window).min().unwrap_or(0);
+        let smallest = setup.nodes.iter().map(|n| n.memory).min().unwrap_or(0);
         let job = start::job(&setup, smallest / u64::from(setup.spec.mode.processes()))?;
         let now = Instant::now();
         Ok(Self {
@@ -117,7 +117,7 @@ impl Worker {
                 Some(own),
                 setup.spec.labels,
                 (setup.identity.uid, setup.identity.gid),
-                setup.nodes.iter().map(|n| n.window).fold(0, u64::saturating_add),
+                setup.nodes.iter().map(|n| n.memory).fold(0, u64::saturating_add),
             ),
             stdin,
             queue: Queue::default(),

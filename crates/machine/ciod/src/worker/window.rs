@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
-use colony_fship::layout::{self, CHANNELS, LARGE_PAGE};
+use colony_fship::layout::{self, LARGE_PAGE, PROCESSES};
 use colony_fship::ring::Ring;
 use colony_fship::spans::{self, Memory};
 use colony_fship::{Errno, Reply, Request};
@@ -23,6 +23,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 pub(crate) struct Window {
     base: NonNull<u8>,
     length: u64,
+    /// Bytes of it that are the memory of processes; what is beyond they can reserve.
+    memory: u64,
 }
 
 impl Window {
@@ -33,7 +35,7 @@ impl Window {
             (ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_SHARED | MapFlags::MAP_NORESERVE);
         // SAFETY: a new mapping, at a place that the system chooses; the file cannot shrink (sealed).
         let base = unsafe { mmap(None, bytes, rights, flags, file, 0) }?;
-        Ok(Self { base: base.cast(), length })
+        Ok(Self { base: base.cast(), length, memory: length })
     }
 
     /// Memory that no file has, for tests.
@@ -44,7 +46,7 @@ impl Window {
             (ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_SHARED | MapFlags::MAP_NORESERVE);
         // SAFETY: a new mapping, at a place that the system chooses.
         let base = unsafe { nix::sys::mman::mmap_anonymous(None, bytes, rights, flags) }?;
-        Ok(Self { base: base.cast(), length })
+        Ok(Self { base: base.cast(), length, memory: length })
     }
 
     fn size(length: u64) -> io::Result<NonZeroUsize> {
@@ -57,6 +59,11 @@ impl Window {
             .ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 
+    /// The same with so much memory of processes, at most all of it.
+    pub(crate) fn with_memory(self, memory: u64) -> Self {
+        Self { memory: memory.min(self.length), ..self }
+    }
+
     /// Bytes.
     pub(crate) fn length(&self) -> u64 {
         self.length
@@ -64,11 +71,11 @@ impl Window {
 
     /// The memory of process `n` of as many as `banks`.
     pub(crate) fn bank(&self, n: usize, banks: usize) -> Bank {
-        debug_assert!(n < banks && banks <= CHANNELS);
+        debug_assert!(n < banks && banks <= PROCESSES);
         let length = self.length / banks as u64;
         // SAFETY: within the mapping, since n < banks
         let base = unsafe { self.base.add(n * length as usize) };
-        Bank { base, length }
+        Bank { base, length, memory: self.memory / banks as u64 }
     }
 
     /// A part of the control area; `at` is one of `layout`'s places, which all lie in it.
@@ -121,12 +128,19 @@ impl Window {
 pub(crate) struct Bank {
     base: NonNull<u8>,
     length: u64,
+    memory: u64,
 }
 
 impl Bank {
-    /// Bytes, with the first 2 MiB, which are not the process's.
+    /// Bytes of the process's addresses, with the first 2 MiB, which are not the process's.
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn length(&self) -> u64 {
         self.length
+    }
+
+    /// Bytes of memory of the process, with the first 2 MiB. It can reserve the addresses behind.
+    pub(crate) fn memory(&self) -> u64 {
+        self.memory
     }
 
     /// Pointer to `length` bytes at `address`, for the operating system.

@@ -16,8 +16,8 @@ use super::control::Control;
 use super::owner::Process;
 use crate::ControlError;
 use crate::api::{Job, JobRequest, JobState, PartitionState, ProgramOfRanks, Severity};
-use crate::service::News;
-use crate::service::protocol::{Answer, Ask, Lines, Numbered, Status, ask};
+use crate::service::protocol::{Answer, Ask, Lines, Status, ask};
+use crate::service::{News, Numbered};
 use crate::store::{Change, NewEvent};
 
 /// Longest wait for an answer of a service.

@@ -4,6 +4,7 @@
 mod control;
 mod keeper;
 mod owner;
+mod partitions;
 mod peer;
 mod requests;
 mod routes;
@@ -24,7 +25,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
 use crate::ControlError;
-use crate::folder::{LOCK, SOCKET, check_length};
+use colony_control_api::folder::{LOCK, SOCKET, check_length};
 use control::Control;
 use peer::Peer;
 
@@ -74,7 +75,7 @@ fn run(args: Args) -> Result<(), ControlError> {
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
     std::fs::create_dir_all(&args.folder).map_err(ControlError::io(args.folder.display().to_string()))?;
     let folder = std::path::absolute(&args.folder).map_err(ControlError::io("the folder"))?;
-    check_length(&folder)?;
+    check_length(&folder).map_err(|e| ControlError::Wrong(e.to_string()))?;
     let _lock = take(&folder)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(ControlError::io("starting the daemon"))?;
@@ -101,8 +102,13 @@ fn take(folder: &Path) -> Result<Flock<File>, ControlError> {
 
 async fn serve(folder: PathBuf) -> Result<(), ControlError> {
     let opened = folder.clone();
-    let control = tokio::task::spawn_blocking(move || Control::open(opened)).await;
-    let control = control.map_err(|e| ControlError::Refused(e.to_string()))??;
+    let control = tokio::task::spawn_blocking(move || {
+        let control = Control::open(opened)?;
+        control.adopt()?;
+        Ok::<_, ControlError>(control)
+    })
+    .await;
+    let control = control.map_err(|e| ControlError::Fault(e.to_string()))??;
     let path = folder.join(SOCKET);
     // a daemon before this one was killed: the lock says that it has ended
     let _ = std::fs::remove_file(&path);

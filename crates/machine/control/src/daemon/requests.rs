@@ -274,7 +274,7 @@ fn first_fit(
 }
 
 fn check_node(node: NodeRequest) -> Result<(), ControlError> {
-    let memory = node.memory_mib.checked_mul(1 << 20).unwrap_or(u64::MAX);
+    let memory = node.memory_mib.saturating_mul(1 << 20);
     let machine = colony_nodes::Machine { cpus: node.cpus, memory, ..colony_nodes::Machine::default() };
     machine.check().map_err(wrong)
 }

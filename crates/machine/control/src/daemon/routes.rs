@@ -108,7 +108,7 @@ async fn done<T: Send + 'static>(
     work: impl FnOnce(&Arc<Control>) -> Result<T, ControlError> + Send + 'static,
 ) -> Result<Json<T>, ControlError> {
     let done = tokio::task::spawn_blocking(move || work(&shared.control)).await;
-    done.map_err(|e| ControlError::Refused(format!("the control daemon has a fault: {e}")))?.map(Json)
+    done.map_err(|e| ControlError::Fault(format!("the control daemon has a fault: {e}")))?.map(Json)
 }
 
 type Known = State<Arc<Shared>>;

@@ -71,9 +71,8 @@ pub(crate) fn keep(setup: &Setup, nodes: &Arc<Nodes>) {
 
 fn prepare(setup: &Setup, nodes: &Arc<Nodes>) -> Result<(), CnkError> {
     let ciod = programs::ciod().map_err(CnkError::Machine)?;
-    let notice = |text: &str| nodes.ras((Severity::Info, "partition-waits"), None, None, text.to_owned());
     let model = setup.model().map_err(|e| CnkError::Machine(e.to_string()))?;
-    let partition = Partition::without_nodes(machine(setup), model, Config::new(ciod), notice)?;
+    let partition = Partition::without_nodes(machine(setup), model, Config::new(ciod))?;
     *nodes.partition() = Some(partition);
     Ok(())
 }
@@ -107,8 +106,8 @@ fn boot(nodes: &Arc<Nodes>, tries: &mut Tries) -> Result<Vec<u32>, CnkError> {
 fn look(nodes: &Arc<Nodes>, partition: &mut Partition, tries: &mut Tries) -> Result<usize, CnkError> {
     let known = nodes.state().nodes.clone();
     let mut booting = 0;
-    for number in 0..partition.nodes().len() {
-        if matches!(known[number], NodeState::Ready | NodeState::Dead) {
+    for (number, known) in known.into_iter().enumerate().take(partition.nodes().len()) {
+        if matches!(known, NodeState::Ready | NodeState::Dead) {
             continue;
         }
         let node = &partition.nodes()[number];
@@ -130,7 +129,7 @@ fn look(nodes: &Arc<Nodes>, partition: &mut Partition, tries: &mut Tries) -> Res
             }
         };
         booting += usize::from(state == NodeState::Booting);
-        if known[number] != state {
+        if known != state {
             nodes.change(|all| all.nodes[number] = state);
         }
     }
@@ -158,7 +157,7 @@ fn check(nodes: &Arc<Nodes>, tries: &mut Tries) {
     let mut guard = nodes.partition();
     let Some(partition) = guard.as_mut() else { return };
     let known = nodes.state().nodes.clone();
-    for number in 0..partition.nodes().len() {
+    for (number, known) in known.into_iter().enumerate().take(partition.nodes().len()) {
         let node = &partition.nodes()[number];
         let (link, death) = (node.link().state(), node.check().err());
         let state = match (link, death) {
@@ -168,11 +167,11 @@ fn check(nodes: &Arc<Nodes>, tries: &mut Tries) {
             (LinkState::Free, None) if is_stopped(node.pid()) => NodeState::Lost,
             (LinkState::Free, None) if node.link().has_asked() => NodeState::Ready,
             (LinkState::Free, None) => NodeState::Booting,
-            (_, Some(_)) if known[number] == NodeState::Dead && is_drained(tries, number as u32) => continue,
+            (_, Some(_)) if known == NodeState::Dead && is_drained(tries, number as u32) => continue,
             (LinkState::Lost, None) => restart(nodes, partition, number as u32),
             (_, Some(death)) => {
                 // the end of a job has reported the deaths of its nodes
-                if !matches!(known[number], NodeState::Busy | NodeState::Dead) {
+                if !matches!(known, NodeState::Busy | NodeState::Dead) {
                     nodes.ras((Severity::Error, "node-died"), Some(number as u32), None, death.to_string());
                 }
                 start_again(nodes, partition, tries, number as u32).unwrap_or(NodeState::Dead)
@@ -182,8 +181,8 @@ fn check(nodes: &Arc<Nodes>, tries: &mut Tries) {
             let text = format!("node {number} has died {TRIES} times");
             nodes.set(PartitionState::Failed, Some(text), None);
         }
-        if state != known[number] {
-            report(nodes, number, known[number], state);
+        if state != known {
+            report(nodes, number, known, state);
             nodes.change(|all| all.nodes[number] = state);
         }
     }

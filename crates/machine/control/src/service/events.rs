@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use super::protocol::Numbered;
 use crate::api::{PartitionState, Severity, now};
 
 /// News that are kept while no daemon listens.
@@ -29,6 +28,14 @@ pub(crate) enum News {
     },
     /// A job has ended.
     JobEnded { job: u64, code: i32, error: Option<String> },
+}
+
+/// Something that has happened, with its number.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Numbered {
+    pub(crate) number: u64,
+    pub(crate) time: f64,
+    pub(crate) news: News,
 }
 
 /// The news of a partition.

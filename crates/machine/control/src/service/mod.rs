@@ -13,7 +13,7 @@ mod server;
 
 use std::process::ExitCode;
 
-pub(crate) use events::News;
+pub(crate) use events::{News, Numbered};
 
 /// The `main` of the program `colony-partition`: serves the partition that its one argument, a file, describes.
 #[must_use]

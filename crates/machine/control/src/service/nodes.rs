@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use colony_nodes::{Partition, Running};
 
-use super::events::{Journal, News};
-use super::protocol::{Numbered, Status};
+use super::events::{Journal, News, Numbered};
+use super::protocol::Status;
 use crate::api::{NodeState, PartitionState, Severity};
 
 /// A job of the partition.

@@ -10,7 +10,6 @@ use colony_model::{Block, Machine, ModelError, Partition, PsetSize, Shape};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::News;
 use crate::api::{NodeRequest, NodeState, PartitionState};
 
 /// Bytes of a line at most: a job has its environment.
@@ -78,14 +77,6 @@ pub(crate) struct Status {
     pub(crate) nodes: Vec<NodeState>,
     /// Jobs that run, or whose end has not been stored.
     pub(crate) jobs: Vec<u64>,
-}
-
-/// Something that has happened, with its number.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Numbered {
-    pub(crate) number: u64,
-    pub(crate) time: f64,
-    pub(crate) news: News,
 }
 
 /// A connection of lines.
@@ -165,7 +156,7 @@ mod tests {
         assert!(matches!(other.next::<Ask>(), Ok(Some(Ask::Signal { job: 3, signal: 15 }))));
         assert!(other.has_read_ahead());
         assert!(matches!(other.next::<Ask>(), Ok(Some(Ask::Listen { after: 7 }))));
-        (&*one.stream()).write_all(b"{\"forget\"").expect("sent");
+        one.stream().write_all(b"{\"forget\"").expect("sent");
         drop(one);
         assert!(other.next::<Ask>().is_err(), "a part of a line is no message");
         assert!(matches!(other.next::<Ask>(), Ok(None)));

@@ -27,16 +27,22 @@ fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
 }
 
 impl Store {
-    /// Adds a job to the queue. Returns its number.
+    /// Adds a job to the queue, unless there is one with its token. Returns its number.
     pub(crate) fn add_job(
         &mut self,
         (uid, user): (u32, &str),
         request: &JobRequest,
     ) -> Result<u64, ControlError> {
         let text = serde_json::to_string(request).map_err(|e| ControlError::Wrong(e.to_string()))?;
+        let (partition, token) = (&request.partition, &request.token);
         self.change(|all| {
-            let insert = "INSERT INTO jobs (uid, user, partition, request, state, submitted) VALUES (?, ?, ?, ?, ?, ?)";
-            all.execute(insert, params![uid, user, request.partition, text, word(JobState::Queued), now()])?;
+            let known = "SELECT id FROM jobs WHERE uid = ? AND token = ?";
+            if let Some(id) = all.query_row(known, params![uid, token], |row| row.get(0)).optional()? {
+                return Ok(id);
+            }
+            let insert = "INSERT INTO jobs (uid, user, token, partition, request, state, submitted)
+                          VALUES (?, ?, ?, ?, ?, ?, ?)";
+            all.execute(insert, params![uid, user, token, partition, text, word(JobState::Queued), now()])?;
             Ok(all.last_insert_rowid().unsigned_abs())
         })
     }
@@ -146,6 +152,10 @@ mod tests {
         let open: Vec<u64> = store.jobs(None).expect("read").iter().map(|job| job.id).collect();
         assert_eq!(open, [three, two]);
         assert_eq!(store.jobs(Some(1)).expect("read").len(), 1);
+        let again = JobRequest { token: Some("t".to_owned()), ..request("A") };
+        let first = store.add_job((5, "eve"), &again).expect("added");
+        assert_eq!(store.add_job((5, "eve"), &again).expect("known"), first, "a request that is repeated");
+        assert_ne!(store.add_job((6, "bob"), &again).expect("added"), first, "the token of another user");
         assert_eq!(store.job(99).expect("read"), None);
     }
 }

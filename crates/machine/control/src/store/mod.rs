@@ -37,10 +37,11 @@ const TABLES: &str = "
     ) STRICT;
     CREATE TABLE jobs (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
-        uid INTEGER NOT NULL, user TEXT NOT NULL,
+        uid INTEGER NOT NULL, user TEXT NOT NULL, token TEXT,
         partition TEXT NOT NULL, request TEXT NOT NULL, state TEXT NOT NULL,
         submitted REAL NOT NULL, started REAL, ended REAL,
-        code INTEGER, error TEXT
+        code INTEGER, error TEXT,
+        UNIQUE (uid, token)
     ) STRICT;
     CREATE INDEX jobs_by_state ON jobs (state, partition, id);
     CREATE TABLE ras (

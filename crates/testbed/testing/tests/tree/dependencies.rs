@@ -77,27 +77,35 @@ fn crates_depend_on_each_other_as_the_architecture_says() {
     }
 }
 
-/// The servers of the daemon: an HTTP server, a file system and the runtime of both have no place in a program that only
-/// talks to the daemon, or runs a job.
+/// The servers of the daemons: an HTTP server, a database and a file system have no place in a program that only talks to a
+/// daemon, or runs a job. The client of the control daemon takes the client half of the HTTP library and its runtime.
+/// `colony-conform` has programs that try the runtime itself on a compute node.
 #[test]
-fn only_colonyd_depends_on_the_crates_of_its_servers() {
-    let servers = ["tokio", "hyper", "hyper-util", "http-body-util", "fuser", "prometheus-client"];
+fn only_daemons_depend_on_the_crates_of_their_servers() {
+    let daemons = ["colonyd", "colony-control"];
+    let servers = ["axum", "fuser", "prometheus-client", "rusqlite"];
+    let http = ["tokio", "hyper", "hyper-util", "http-body-util"];
+    let (mut with_servers, mut with_http, mut on_daemons) =
+        (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     let packages = packages();
-    let mut with_servers = BTreeSet::new();
-    let mut on_colonyd = BTreeSet::new();
     for package in &packages {
         let (name, dependencies) = dependencies(package);
         for dependency in dependencies.filter_map(|d| d["name"].as_str()) {
             if servers.contains(&dependency) {
                 with_servers.insert(name);
             }
-            if dependency == "colonyd" {
-                on_colonyd.insert(name);
+            if http.contains(&dependency) {
+                with_http.insert(name);
+            }
+            if daemons.contains(&dependency) {
+                on_daemons.insert(name);
             }
         }
     }
-    assert_eq!(with_servers, BTreeSet::from(["colonyd"]), "crates that depend on one of {servers:?}");
-    assert_eq!(on_colonyd, BTreeSet::new(), "crates that depend on colonyd, and so on its servers");
+    assert_eq!(with_servers, BTreeSet::from(daemons), "crates that depend on one of {servers:?}");
+    let clients = BTreeSet::from(["colonyd", "colony-conform", "colony-control", "colony-control-api"]);
+    assert_eq!(with_http, clients, "crates that depend on one of {http:?}");
+    assert_eq!(on_daemons, BTreeSet::new(), "crates that depend on a daemon, and so on its servers");
 }
 
 /// The crates that a program gets with `package`, as `cargo tree` lists them.

@@ -40,12 +40,16 @@ pub(super) struct Args {
     /// One process with all memory, or two with half of it each
     #[arg(long, value_enum, default_value_t)]
     mode: ModeWord,
-    /// CPUs of each node: 1 or 2 [default: 2, with --icount 1]
+    /// CPUs of each node: 1 to 4 [default: 2, with --icount 1]
     #[arg(long, value_name = "N")]
     cpus: Option<u32>,
     /// Memory of the processes of a node, MiB: a power of two
     #[arg(long, default_value_t = 64, value_name = "MIB")]
     memory: u64,
+    /// Addresses of the processes of a node, MiB: a power of two. Those beyond the memory can be reserved, and take memory of
+    /// the host where something is written [default: 4096, or twice the memory]
+    #[arg(long, value_name = "MIB", conflicts_with = "link")]
+    addresses: Option<u64>,
     /// Memory shared by all nodes for messages, MiB [default: what they need; 0: none]
     #[arg(long, value_name = "MIB")]
     torus: Option<u64>,
@@ -229,6 +233,7 @@ fn machine(args: &Args) -> anyhow::Result<Machine> {
     let machine = Machine {
         cpus,
         memory: bytes(args.memory)?,
+        addresses: args.addresses.map(bytes).transpose()?,
         torus,
         link,
         accel,

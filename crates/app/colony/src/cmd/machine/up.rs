@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use colony_control::api::MachineRequest;
+use colony_control_api::api::MachineRequest;
 use colony_model::Shape;
 use colony_view::control;
 

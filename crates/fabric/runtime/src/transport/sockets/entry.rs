@@ -31,6 +31,11 @@ pub(crate) const RESTARTS: &str = "COLONY_JOB_RESTARTS";
 /// The variable with how often this rank had been started before. One that has been replaced cannot come back.
 pub(crate) const START: &str = "COLONY_JOB_START";
 
+/// The variable that is set for a rank whose frames go over MPI until a rank dies.
+pub(crate) const OVER_MPI: &str = "COLONY_JOB_OVER_MPI";
+/// The variable with the launcher's process id, if that is not the rank's parent.
+pub(crate) const LAUNCHER_PROCESS: &str = "COLONY_JOB_LAUNCHER";
+
 /// The longest wait for the launcher and for other ranks while a job begins.
 const BEGIN: Duration = Duration::from_secs(60);
 /// The longest wait for ranks that run a long entry method while another is replaced.
@@ -81,7 +86,7 @@ pub(crate) enum Answer {
 pub(crate) struct Entry {
     pub(crate) rank: u32,
     start: u32,
-    size: u32,
+    pub(crate) size: u32,
     launcher: String,
     secret: Secret,
     host: String,
@@ -113,7 +118,7 @@ fn number(name: &'static str) -> Result<u32, TransportError> {
 }
 
 /// The identifier of the running kernel: ranks with the same one die together with their machine.
-fn machine() -> String {
+pub(crate) fn machine() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
@@ -137,7 +142,9 @@ impl Entry {
 
     /// Enters the job. If ranks are replaced, tries again when another rank dies meanwhile, and for a minute while the network
     /// to the launcher is cut.
-    pub(crate) fn join(&self) -> Result<Joined, TransportError> {
+    ///
+    /// `by_sockets`: connects to all other ranks. Without, there is no other try.
+    pub(crate) fn join(&self, by_sockets: bool) -> Result<Joined, TransportError> {
         let (began, mut unreached) = (Instant::now(), None::<Instant>);
         loop {
             let launcher = match Stream::connect(&self.launcher) {
@@ -153,8 +160,8 @@ impl Entry {
                 Err(error) => return Err(failed(JOINING)(error)),
             };
             unreached = None;
-            match self.attempt(launcher) {
-                Err(TransportError::Died(_)) if began.elapsed() < REJOIN => {
+            match self.attempt(launcher, by_sockets) {
+                Err(TransportError::Died(_)) if by_sockets && began.elapsed() < REJOIN => {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 ended => return ended,
@@ -167,7 +174,7 @@ impl Entry {
         if self.restarts { TransportError::Died(format!("{doing}: {error}")) } else { failed(doing)(error) }
     }
 
-    fn attempt(&self, mut launcher: Stream) -> Result<Joined, TransportError> {
+    fn attempt(&self, mut launcher: Stream, by_sockets: bool) -> Result<Joined, TransportError> {
         let listener =
             if self.launcher.starts_with("unix:") { Listener::unix() } else { Listener::tcp(&self.host) }
                 .map_err(failed("listening for other ranks"))?;
@@ -178,7 +185,7 @@ impl Entry {
             build: crate::build::id(),
             machine: machine(),
         };
-        let entered = self.enter(&hello, &listener, &mut launcher);
+        let entered = self.enter(&hello, by_sockets.then_some(&listener), &mut launcher);
         if entered.is_err() {
             // the heartbeats have a handle of their own
             launcher.shutdown();
@@ -186,11 +193,11 @@ impl Entry {
         entered.map(|(roster, peers)| Joined { roster, peers, launcher })
     }
 
-    /// Greets the launcher, and connects to all other ranks.
+    /// Greets the launcher, and connects to all other ranks if there is a listener.
     fn enter(
         &self,
         hello: &Hello,
-        listener: &Listener,
+        listener: Option<&Listener>,
         launcher: &mut Stream,
     ) -> Result<(Roster, Vec<Option<Peer>>), TransportError> {
         let answer = self.greet(launcher, hello).map_err(|e| self.died_or_failed(JOINING, e))?;
@@ -203,6 +210,7 @@ impl Entry {
             let found = roster.addresses.len();
             return Err(TransportError::Environment(format!("{found} addresses of {} ranks", self.size)));
         }
+        let Some(listener) = listener else { return Ok((roster, Vec::new())) };
         let peers = self
             .connect_all(&roster.addresses, listener, launcher)
             .map_err(|e| self.died_or_failed("connecting to the other ranks", e))?;

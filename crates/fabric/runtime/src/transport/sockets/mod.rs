@@ -56,14 +56,23 @@ impl Sockets {
     /// rank is another program, or somebody does not know the secret.
     pub fn join() -> Result<Self, TransportError> {
         let entry = Entry::from_environment()?;
-        let joined = entry.join()?;
+        let joined = entry.join(true)?;
         Self::with(entry, joined)
     }
 
-    fn with(entry: Entry, joined: Joined) -> Result<Self, TransportError> {
+    pub(super) fn with(entry: Entry, joined: Joined) -> Result<Self, TransportError> {
         let Joined { roster, peers, launcher } = joined;
         let epoll = watch(&peers, &launcher, entry.restarts).map_err(failed("preparing the connections"))?;
         Ok(Self { entry, roster, peers, launcher, epoll, has_output: false, is_to_leave: false })
+    }
+
+    /// Joins the job in its next generation.
+    pub(super) fn join_again(entry: Entry) -> Result<Self, TransportError> {
+        let joined = entry.join(true).map_err(|error| match error {
+            TransportError::Failed { .. } => TransportError::Lost("the launcher has ended".to_owned()),
+            error => error,
+        })?;
+        Self::with(entry, joined)
     }
 
     /// The loss of a rank that is not reported by that rank.
@@ -243,11 +252,7 @@ impl Transport for Sockets {
         // the other ranks and the launcher see that these connections have ended
         self.peers.clear();
         self.launcher.shutdown();
-        let joined = self.entry.join().map_err(|error| match error {
-            TransportError::Failed { .. } => TransportError::Lost("the launcher has ended".to_owned()),
-            error => error,
-        })?;
-        *self = Self::with(self.entry.clone(), joined)?;
+        *self = Self::join_again(self.entry.clone())?;
         Ok(())
     }
 

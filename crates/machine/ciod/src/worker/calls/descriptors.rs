@@ -163,6 +163,18 @@ impl World {
         self.two(cx.process, fds, Kind::Stream, flags, args[0])
     }
 
+    pub(super) fn event_counter(&mut self, cx: &mut CallContext<'_>) -> Made {
+        let args = cx.args();
+        let flags = if cx.number() == nr::eventfd2 { args[1] } else { 0 };
+        cx.process.files.free(0)?;
+        let own = (libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) as u64;
+        // counters are unsigned ints
+        let fd = self.host.open(libc::SYS_eventfd2, [u64::from(args[0] as u32), flags | own, 0, 0, 0, 0])?;
+        let has = |flag: i32| flags & flag as u64 != 0;
+        let counter = Descriptor::new(fd, Kind::Stream, has(libc::EFD_NONBLOCK), has(libc::EFD_CLOEXEC));
+        done(cx.process.files.insert(0, counter)?)
+    }
+
     /// Gives a process two new descriptors, and writes their numbers.
     pub(super) fn two(
         &mut self,

@@ -33,7 +33,7 @@ impl World {
         let file = self.open_quietly(libc::AT_FDCWD as u64, &path, [start::OPEN as u64, 0, 0])?;
         let name = Path::new(OsStr::from_bytes(path.as_bytes()));
         let name = std::path::absolute(name).unwrap_or_else(|_| name.to_owned());
-        let opened = start::inspect(file.into(), name, process.bank.length()).map_err(|e| errno(&e))?;
+        let opened = start::inspect(file.into(), name, process.bank.memory()).map_err(|e| errno(&e))?;
         let mut random = [0u8; 16];
         self.host.call(libc::SYS_getrandom, [random.as_mut_ptr() as u64, 16, 0, 0, 0, 0])?;
         let (uid, gid) = self.ids;

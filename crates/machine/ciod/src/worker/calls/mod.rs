@@ -110,6 +110,7 @@ impl World {
             nr::flock => self.flock(cx.process, args),
             nr::ioctl => self.ioctl(cx.process, args),
             nr::pipe | nr::pipe2 => self.pipe(cx),
+            nr::eventfd | nr::eventfd2 => self.event_counter(cx),
             nr::chdir => self.chdir(cx),
             nr::fchdir => self.fchdir(cx.process, args),
             nr::umask => {

@@ -126,8 +126,8 @@ impl Worker {
             let number = Some(self.processes.len());
             let alone = counts[p.node] == 1;
             for (c, channel) in self.nodes[p.node].channels.iter_mut().enumerate() {
-                // the threads of a process that is alone run on all CPUs, whatever the mode
-                if alone || c == p.channel {
+                // the threads of a process that is alone run on all CPUs, those of two on every other one
+                if alone || c % counts[p.node] == p.channel {
                     channel.process = number;
                 }
             }

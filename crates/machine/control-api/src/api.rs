@@ -185,6 +185,10 @@ pub struct JobRequest {
     /// User whose rights the job has. Only root may choose another than the caller.
     #[serde(default)]
     pub user: Option<String>,
+    /// A text that the user has never used before. A request with the token of another job is that job: so a request can be
+    /// repeated when its answer was lost.
+    #[serde(default)]
+    pub token: Option<String>,
 }
 
 /// The program of some ranks.

@@ -3,16 +3,16 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::ControlError;
+use crate::ClientError;
 
 /// The variable that names the folder.
 pub const FOLDER: &str = "COLONY_MACHINE";
 /// The daemon's socket in the folder.
-pub(crate) const SOCKET: &str = "api";
+pub const SOCKET: &str = "api";
 /// A file that is there from the set-up of a machine until it is switched off: a daemon that is not there has been killed.
-pub(crate) const UP: &str = "up";
+pub const UP: &str = "up";
 /// The file that a daemon locks.
-pub(crate) const LOCK: &str = "lock";
+pub const LOCK: &str = "lock";
 /// Bytes of a socket's path at most (`unix(7)`), less those of the longest name in the folder.
 const LONGEST: usize = 107 - "/partitions/".len() - 31 - "/socket".len();
 
@@ -21,7 +21,7 @@ const LONGEST: usize = 107 - "/partitions/".len() - 31 - "/socket".len();
 ///
 /// # Errors
 /// The user has no home.
-pub fn default_folder() -> Result<PathBuf, ControlError> {
+pub fn default_folder() -> Result<PathBuf, ClientError> {
     if let Some(folder) = std::env::var_os(FOLDER).filter(|folder| !folder.is_empty()) {
         return Ok(folder.into());
     }
@@ -32,19 +32,22 @@ pub fn default_folder() -> Result<PathBuf, ControlError> {
         |name| std::env::var_os(name).filter(|v: &std::ffi::OsString| !v.is_empty()).map(PathBuf::from);
     let state = variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local/state")));
     state.map(|state| state.join("colony/machine")).ok_or_else(|| {
-        ControlError::Wrong(format!(
+        ClientError::Wrong(format!(
             "neither HOME nor {FOLDER} is set: set {FOLDER} to the folder of the machine"
         ))
     })
 }
 
 /// Refuses a folder whose sockets no program could connect to.
-pub(crate) fn check_length(folder: &Path) -> Result<(), ControlError> {
+///
+/// # Errors
+/// A path that is too long.
+pub fn check_length(folder: &Path) -> Result<(), ClientError> {
     let length = folder.as_os_str().len();
     if length <= LONGEST {
         return Ok(());
     }
-    Err(ControlError::Wrong(format!(
+    Err(ClientError::Wrong(format!(
         "{} has {length} bytes, and a machine's folder may have {LONGEST}: take one with a shorter path",
         folder.display()
     )))

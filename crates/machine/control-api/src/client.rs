@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A client of the control daemon.
 
+use std::cell::{Cell, RefCell};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,7 +16,7 @@ use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 
-use crate::ControlError;
+use crate::ClientError;
 use crate::api::{
     Event, Job, JobRequest, Machine, MachineRequest, Node, Partition, PartitionRequest, Problem,
     SignalRequest,
@@ -25,33 +26,41 @@ use crate::folder::{SOCKET, UP, check_length};
 /// Longest wait for a daemon that starts.
 const START: Duration = Duration::from_secs(20);
 
-/// A client. Each request has a connection of its own.
+/// Tries of a request while the daemon is killed and started again.
+const TRIES: u32 = 10;
+/// From a request that failed with the daemon to the next try.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// A client. Each request has a connection of its own. If the daemon is killed meanwhile, the client starts it again and repeats
+/// the request: requests are idempotent.
 #[derive(Debug)]
 pub struct Client {
     socket: PathBuf,
     folder: PathBuf,
+    /// The daemon's program.
+    daemon: PathBuf,
     runtime: Runtime,
 }
 
 impl Client {
-    /// A client of the daemon that serves this folder.
+    /// A client of the daemon that serves this folder. `daemon` is its program.
     ///
     /// # Errors
     /// A path that is too long.
-    pub fn new(folder: &Path) -> Result<Self, ControlError> {
-        let folder = std::path::absolute(folder).map_err(ControlError::io("the folder of the machine"))?;
+    pub fn new(folder: &Path, daemon: &Path) -> Result<Self, ClientError> {
+        let folder = std::path::absolute(folder).map_err(ClientError::io("the folder of the machine"))?;
         check_length(&folder)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(ControlError::io("starting the client"))?;
-        Ok(Self { socket: folder.join(SOCKET), folder, runtime })
+        let runtime = runtime.map_err(ClientError::io("starting the client"))?;
+        Ok(Self { socket: folder.join(SOCKET), folder, daemon: daemon.to_owned(), runtime })
     }
 
     /// Another client of the same daemon, for another thread.
     ///
     /// # Errors
     /// If the system refuses it.
-    pub fn again(&self) -> Result<Self, ControlError> {
-        Self::new(&self.folder)
+    pub fn again(&self) -> Result<Self, ClientError> {
+        Self::new(&self.folder, &self.daemon)
     }
 
     /// Returns `true` if a daemon serves the folder.
@@ -70,14 +79,15 @@ impl Client {
     ///
     /// # Errors
     /// The daemon's program is not there, or ends at once.
-    pub fn start_daemon(&self, program: &Path) -> Result<(), ControlError> {
+    pub fn start_daemon(&self) -> Result<(), ClientError> {
         if self.is_served() {
             return Ok(());
         }
-        std::fs::create_dir_all(&self.folder).map_err(ControlError::io(self.folder.display().to_string()))?;
+        let program = &self.daemon;
+        std::fs::create_dir_all(&self.folder).map_err(ClientError::io(self.folder.display().to_string()))?;
         let log = self.folder.join("log");
         let file = std::fs::File::options().append(true).create(true).open(&log);
-        let file = file.map_err(ControlError::io(log.display().to_string()))?;
+        let file = file.map_err(ClientError::io(log.display().to_string()))?;
         let written = file.metadata().map_or(0, |meta| meta.len());
         let mut command = Command::new(program);
         command.arg("--folder").arg(&self.folder).current_dir("/").stdin(Stdio::null()).stdout(Stdio::null());
@@ -87,7 +97,7 @@ impl Client {
             use std::os::unix::process::CommandExt as _;
             command.pre_exec(|| Ok(nix::unistd::setsid().map(drop)?));
         }
-        let started = command.spawn().map_err(ControlError::io(format!("starting {}", program.display())));
+        let started = command.spawn().map_err(ClientError::io(format!("starting {}", program.display())));
         let mut child = started?;
         let began = Instant::now();
         while !self.is_served() {
@@ -98,11 +108,34 @@ impl Client {
                 let said = String::from_utf8_lossy(said.get(written as usize..).unwrap_or_default())
                     .trim()
                     .to_owned();
-                return Err(ControlError::Refused(format!("the control daemon does not start: {said}")));
+                return Err(ClientError::Failed(format!("the control daemon does not start: {said}")));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
         Ok(())
+    }
+
+    /// Starts the daemon again if it was killed.
+    ///
+    /// # Errors
+    /// As [`Client::start_daemon`].
+    pub fn revive(&self) -> Result<(), ClientError> {
+        if self.is_up() { self.start_daemon() } else { Ok(()) }
+    }
+
+    /// Does a request, again if the daemon is killed meanwhile.
+    fn repeat<T>(&self, request: impl AsyncFn() -> Result<T, ClientError>) -> Result<T, ClientError> {
+        let mut tries = 1;
+        loop {
+            match self.runtime.block_on(request()) {
+                Err(ClientError::Disconnected(_)) if tries < TRIES && self.is_up() => {
+                    tries += 1;
+                    std::thread::sleep(PAUSE);
+                    self.revive()?;
+                }
+                ended => return ended,
+            }
+        }
     }
 
     async fn send(
@@ -110,19 +143,20 @@ impl Client {
         method: Method,
         path: &str,
         body: Vec<u8>,
-    ) -> Result<Response<Incoming>, ControlError> {
+    ) -> Result<Response<Incoming>, ClientError> {
         let stream = UnixStream::connect(&self.socket).await.map_err(|source| {
             let folder = self.folder.display();
             match source.kind() {
-                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ControlError::Conflict(format!(
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused if self.is_up() => {
+                    ClientError::Disconnected(source.to_string())
+                }
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ClientError::Wrong(format!(
                     "the machine of {folder} is off: `colony machine up` starts it, and --machine names another folder"
                 )),
-                _ => ControlError::Io { what: format!("the control daemon of {folder}"), source },
+                _ => ClientError::Io { what: format!("the control daemon of {folder}"), source },
             }
         })?;
-        let failed = |e: &dyn std::error::Error| {
-            ControlError::Refused(format!("the control daemon ended its connection: {e}"))
-        };
+        let failed = |e: &dyn std::error::Error| ClientError::Disconnected(e.to_string());
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| failed(&e))?;
         tokio::spawn(connection);
@@ -132,7 +166,7 @@ impl Client {
             .header("host", "colony")
             .header("content-type", "application/json")
             .body(Full::new(Bytes::from(body)))
-            .map_err(|e| ControlError::Wrong(e.to_string()))?;
+            .map_err(|e| ClientError::Wrong(e.to_string()))?;
         let response = sender.send_request(request).await.map_err(|e| failed(&e))?;
         if response.status().is_success() {
             return Ok(response);
@@ -141,7 +175,7 @@ impl Client {
         let bytes = response.into_body().collect().await.map_err(|e| failed(&e))?.to_bytes();
         let problem = serde_json::from_slice(&bytes).map(|problem: Problem| problem.error);
         let text = problem.unwrap_or_else(|_| format!("the control daemon answers with status {status}"));
-        Err(if status.is_server_error() { ControlError::Refused(text) } else { ControlError::Wrong(text) })
+        Err(if status.is_server_error() { ClientError::Failed(text) } else { ClientError::Wrong(text) })
     }
 
     fn ask<T: DeserializeOwned>(
@@ -149,14 +183,14 @@ impl Client {
         method: Method,
         path: &str,
         body: Option<&dyn erased::Json>,
-    ) -> Result<T, ControlError> {
+    ) -> Result<T, ClientError> {
         let body = body.map(erased::Json::bytes).transpose()?.unwrap_or_default();
-        self.runtime.block_on(async {
-            let response = self.send(method, path, body).await?;
+        self.repeat(async || {
+            let response = self.send(method.clone(), path, body.clone()).await?;
             let bytes = response.into_body().collect().await;
-            let bytes = bytes.map_err(|e| ControlError::Refused(format!("the answer ended early: {e}")))?;
+            let bytes = bytes.map_err(|e| ClientError::Disconnected(e.to_string()))?;
             serde_json::from_slice(&bytes.to_bytes()).map_err(|e| {
-                ControlError::Refused(format!(
+                ClientError::Failed(format!(
                     "the answer is not understood: {e}; is the daemon of another version?"
                 ))
             })
@@ -166,8 +200,8 @@ impl Client {
     /// The machine.
     ///
     /// # Errors
-    /// As all requests: [`ControlError`].
-    pub fn machine(&self) -> Result<Machine, ControlError> {
+    /// As all requests: [`ClientError`].
+    pub fn machine(&self) -> Result<Machine, ClientError> {
         self.ask(Method::GET, "/v1/machine", None)
     }
 
@@ -175,7 +209,7 @@ impl Client {
     ///
     /// # Errors
     /// As all requests.
-    pub fn set_up(&self, request: &MachineRequest) -> Result<Machine, ControlError> {
+    pub fn set_up(&self, request: &MachineRequest) -> Result<Machine, ClientError> {
         self.ask(Method::POST, "/v1/machine", Some(request))
     }
 
@@ -183,7 +217,7 @@ impl Client {
     ///
     /// # Errors
     /// As all requests.
-    pub fn down(&self) -> Result<(), ControlError> {
+    pub fn down(&self) -> Result<(), ClientError> {
         self.ask::<()>(Method::DELETE, "/v1/machine", None)?;
         let began = Instant::now();
         while self.socket.exists() && began.elapsed() < START {
@@ -196,7 +230,7 @@ impl Client {
     ///
     /// # Errors
     /// As all requests.
-    pub fn add_partition(&self, request: &PartitionRequest) -> Result<Partition, ControlError> {
+    pub fn add_partition(&self, request: &PartitionRequest) -> Result<Partition, ClientError> {
         self.ask(Method::POST, "/v1/partitions", Some(request))
     }
 
@@ -204,7 +238,7 @@ impl Client {
     ///
     /// # Errors
     /// As all requests.
-    pub fn partition(&self, name: &str) -> Result<Partition, ControlError> {
+    pub fn partition(&self, name: &str) -> Result<Partition, ClientError> {
         self.ask(Method::GET, &format!("/v1/partitions/{}", escaped(name)), None)
     }
 
@@ -212,7 +246,7 @@ impl Client {
     ///
     /// # Errors
     /// As all requests.
-    pub fn remove_partition(&self, name: &str) -> Result<(), ControlError> {
+    pub fn remove_partition(&self, name: &str) -> Result<(), ClientError> {
         self.ask(Method::DELETE, &format!("/v1/partitions/{}", escaped(name)), None)
     }
 
@@ -220,7 +254,7 @@ impl Client {
     ///
     /// # Errors
     /// As all requests.
-    pub fn nodes(&self, partition: &str) -> Result<Vec<Node>, ControlError> {
+    pub fn nodes(&self, partition: &str) -> Result<Vec<Node>, ClientError> {
         self.ask(Method::GET, &format!("/v1/partitions/{}/nodes", escaped(partition)), None)
     }
 
@@ -228,7 +262,7 @@ impl Client {
     ///
     /// # Errors
     /// As all requests.
-    pub fn boot(&self, partition: &str) -> Result<Partition, ControlError> {
+    pub fn boot(&self, partition: &str) -> Result<Partition, ClientError> {
         self.ask(Method::POST, &format!("/v1/partitions/{}/boot", escaped(partition)), None)
     }
 
@@ -236,7 +270,7 @@ impl Client {
     ///
     /// # Errors
     /// As all requests.
-    pub fn free(&self, partition: &str) -> Result<Partition, ControlError> {
+    pub fn free(&self, partition: &str) -> Result<Partition, ClientError> {
         self.ask(Method::POST, &format!("/v1/partitions/{}/free", escaped(partition)), None)
     }
 
@@ -244,7 +278,7 @@ impl Client {
     ///
     /// # Errors
     /// As all requests.
-    pub fn submit(&self, request: &JobRequest) -> Result<Job, ControlError> {
+    pub fn submit(&self, request: &JobRequest) -> Result<Job, ClientError> {
         self.ask(Method::POST, "/v1/jobs", Some(request))
     }
 
@@ -252,7 +286,7 @@ impl Client {
     ///
     /// # Errors
     /// As all requests.
-    pub fn job(&self, id: u64) -> Result<Job, ControlError> {
+    pub fn job(&self, id: u64) -> Result<Job, ClientError> {
         self.ask(Method::GET, &format!("/v1/jobs/{id}"), None)
     }
 
@@ -260,7 +294,7 @@ impl Client {
     ///
     /// # Errors
     /// As all requests.
-    pub fn jobs(&self, limit: u32) -> Result<Vec<Job>, ControlError> {
+    pub fn jobs(&self, limit: u32) -> Result<Vec<Job>, ClientError> {
         self.ask(Method::GET, &format!("/v1/jobs?limit={limit}"), None)
     }
 
@@ -268,7 +302,7 @@ impl Client {
     ///
     /// # Errors
     /// As all requests.
-    pub fn signal(&self, job: u64, signal: i32) -> Result<(), ControlError> {
+    pub fn signal(&self, job: u64, signal: i32) -> Result<(), ClientError> {
         self.ask(Method::POST, &format!("/v1/jobs/{job}/signal"), Some(&SignalRequest { signal }))
     }
 
@@ -276,7 +310,7 @@ impl Client {
     ///
     /// # Errors
     /// As all requests.
-    pub fn ras(&self, query: &[(&str, String)]) -> Result<Vec<Event>, ControlError> {
+    pub fn ras(&self, query: &[(&str, String)]) -> Result<Vec<Event>, ClientError> {
         let query: Vec<String> =
             query.iter().map(|(name, value)| format!("{name}={}", escaped(value))).collect();
         self.ask(Method::GET, &format!("/v1/ras?{}", query.join("&")), None)
@@ -286,28 +320,45 @@ impl Client {
     ///
     /// # Errors
     /// As all requests, and errors of the writers.
-    pub fn follow(&self, job: u64, stdout: impl Write, stderr: impl Write) -> Result<(), ControlError> {
-        self.runtime.block_on(async {
-            let (one, other) =
-                tokio::join!(self.copy(job, "stdout", stdout), self.copy(job, "stderr", stderr));
+    pub fn follow(&self, job: u64, stdout: impl Write, stderr: impl Write) -> Result<(), ClientError> {
+        let (out, err) = (Followed::new(stdout), Followed::new(stderr));
+        self.repeat(async || {
+            let copies = (self.copy(job, "stdout", &out), self.copy(job, "stderr", &err));
+            let (one, other) = tokio::join!(copies.0, copies.1);
             one.and(other)
         })
     }
 
-    async fn copy(&self, job: u64, stream: &str, mut to: impl Write) -> Result<(), ControlError> {
-        let response = self.send(Method::GET, &format!("/v1/jobs/{job}/{stream}"), Vec::new()).await?;
-        let mut body = response.into_body();
+    /// Copies the rest of an output.
+    async fn copy<W: Write>(&self, job: u64, stream: &str, to: &Followed<W>) -> Result<(), ClientError> {
+        let path = format!("/v1/jobs/{job}/{stream}?from={}", to.copied.get());
+        let mut body = self.send(Method::GET, &path, Vec::new()).await?.into_body();
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|e| ControlError::Io {
-                what: "the control daemon ended its connection".to_owned(),
-                source: io::Error::other(e),
-            })?;
+            let frame = frame.map_err(|e| ClientError::Disconnected(e.to_string()))?;
             if let Ok(data) = frame.into_data() {
-                let written = to.write_all(&data).and_then(|()| to.flush());
-                written.map_err(ControlError::io("writing the output of the job"))?;
+                to.write(&data).map_err(ClientError::io("writing the output of the job"))?;
             }
         }
         Ok(())
+    }
+}
+
+/// An output that is copied, and how much of it has been.
+struct Followed<W> {
+    to: RefCell<W>,
+    copied: Cell<u64>,
+}
+
+impl<W: Write> Followed<W> {
+    fn new(to: W) -> Self {
+        Self { to: RefCell::new(to), copied: Cell::new(0) }
+    }
+
+    fn write(&self, data: &[u8]) -> io::Result<()> {
+        let mut to = self.to.borrow_mut();
+        to.write_all(data)?;
+        self.copied.set(self.copied.get() + data.len() as u64);
+        to.flush()
     }
 }
 
@@ -324,16 +375,16 @@ fn escaped(text: &str) -> String {
 }
 
 mod erased {
-    use super::{ControlError, Serialize};
+    use super::{ClientError, Serialize};
 
     /// A value as JSON, whatever its type.
     pub(super) trait Json {
-        fn bytes(&self) -> Result<Vec<u8>, ControlError>;
+        fn bytes(&self) -> Result<Vec<u8>, ClientError>;
     }
 
     impl<T: Serialize> Json for T {
-        fn bytes(&self) -> Result<Vec<u8>, ControlError> {
-            serde_json::to_vec(self).map_err(|e| ControlError::Wrong(e.to_string()))
+        fn bytes(&self) -> Result<Vec<u8>, ClientError> {
+            serde_json::to_vec(self).map_err(|e| ClientError::Wrong(e.to_string()))
         }
     }
 }

@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The control system: a machine is booted, runs jobs, and is switched off; its processes are killed meanwhile.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use colony_vm::slots::Slots;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::common::{folder, programs};
+
+/// Longest wait for anything, beside any load.
+const PATIENCE: Duration = Duration::from_secs(200);
+
+/// A machine in a folder of its own, which is switched off at the end of the test.
+struct Machine {
+    folder: tempfile::TempDir,
+    busybox: PathBuf,
+    _slots: Slots,
+}
+
+impl Machine {
+    /// `None`, with the reason printed, where virtual machines cannot be had.
+    fn new() -> Option<Self> {
+        let [busybox] = programs(["busybox"])?;
+        // one test of machines after the other
+        let slots = Slots::take(usize::MAX).expect("slots");
+        Some(Self { folder: folder(), busybox, _slots: slots })
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin!("colony"));
+        command.args(words).env("COLONY_MACHINE", self.path().join("m")).current_dir(self.path());
+        command
+    }
+
+    fn output(&self, words: &[&str]) -> Output {
+        self.command(words).output().expect("colony runs")
+    }
+
+    /// The standard output of a command that succeeds.
+    fn done(&self, words: &[&str]) -> String {
+        let output = self.output(words);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{words:?}: {errors}");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    fn json(&self, words: &[&str]) -> Value {
+        let mut words = words.to_vec();
+        words.push("--json");
+        serde_json::from_str(&self.done(&words)).expect("json")
+    }
+
+    /// The code and the errors of a command that fails.
+    fn fails(&self, words: &[&str]) -> (Option<i32>, String) {
+        let output = self.output(words);
+        assert!(!output.status.success(), "{words:?}");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    /// The words of a job that runs a script on this many processes.
+    fn script<'a>(&'a self, kind: &'a str, processes: &'a str, text: &'a str) -> Vec<&'a str> {
+        let busybox = self.busybox.to_str().expect("a path");
+        vec!["job", kind, "--processes", processes, "--", busybox, "sh", "-c", text]
+    }
+
+    fn state(&self) -> String {
+        self.json(&["machine", "status"])["partitions"][0]["state"].as_str().expect("a state").to_owned()
+    }
+
+    /// Process id of the process that owns the nodes.
+    fn owner(&self) -> i32 {
+        self.json(&["machine", "status"])["partitions"][0]["pid"].as_i64().expect("a process") as i32
+    }
+
+    /// Process id of the daemon: who holds the lock of the folder.
+    fn daemon(&self) -> Option<i32> {
+        let folder = self.path().join("m").canonicalize().ok()?;
+        processes("colony-control").into_iter().find(|pid| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&line).contains(folder.to_str().unwrap_or("?"))
+        })
+    }
+
+    /// The descendants of the process that owns the nodes: emulators, among others.
+    fn emulators(&self) -> Vec<i32> {
+        descendants(self.owner()).into_iter().filter(|pid| name(*pid).starts_with("qemu")).collect()
+    }
+
+    fn wait(&self, what: &str, mut is_so: impl FnMut() -> bool) {
+        let began = Instant::now();
+        while !is_so() {
+            assert!(began.elapsed() < PATIENCE, "{what}: {}", self.done(&["ras", "list"]));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn job(&self, id: &str) -> Value {
+        self.json(&["job", "show", id])
+    }
+
+    /// Waits for the end of a job.
+    fn ended(&self, id: &str) -> Value {
+        self.wait("the job ends", || self.job(id)["state"] == "ended");
+        self.job(id)
+    }
+
+    /// The kinds of all events so far.
+    fn events(&self) -> Vec<String> {
+        let all = self.json(&["ras", "list", "--limit", "1000"]);
+        let codes =
+            all.as_array().expect("a list").iter().map(|event| event["code"].as_str().expect("a code"));
+        codes.map(str::to_owned).collect()
+    }
+
+    fn all_are(&self, state: &str) -> bool {
+        self.json(&["machine", "nodes"]).as_array().expect("a list").iter().all(|node| node["state"] == state)
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = self.output(&["machine", "down"]);
+    }
+}
+
+fn name(pid: i32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
+}
+
+fn all_processes() -> Vec<i32> {
+    let all = std::fs::read_dir("/proc").expect("proc").filter_map(Result::ok);
+    all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Processes of this name; the kernel keeps 15 bytes of it.
+fn processes(of: &str) -> Vec<i32> {
+    all_processes().into_iter().filter(|pid| name(*pid) == of[..of.len().min(15)]).collect()
+}
+
+fn parent(pid: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+fn descendants(of: i32) -> Vec<i32> {
+    let all: Vec<(i32, i32)> =
+        all_processes().into_iter().filter_map(|pid| Some((pid, parent(pid)?))).collect();
+    let mut found = vec![of];
+    let mut at = 0;
+    while at < found.len() {
+        let of = found[at];
+        found.extend(all.iter().filter(|(_, parent)| *parent == of).map(|(pid, _)| *pid));
+        at += 1;
+    }
+    found
+}
+
+fn is_running(pid: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .ok()
+        .and_then(|stat| Some(stat.rsplit_once(')')?.1.trim().chars().next()? != 'Z'))
+        .unwrap_or(false)
+}
+
+fn send(pid: i32, signal: Signal) {
+    kill(Pid::from_raw(pid), signal).expect("it runs");
+}
+
+#[test]
+fn a_machine_is_booted_runs_jobs_and_is_switched_off() {
+    let Some(machine) = Machine::new() else { return };
+    let (code, text) = machine.fails(&["machine", "status"]);
+    assert!(code == Some(2) && text.contains("colony machine up"), "{text}");
+    let up = machine.json(&["machine", "up", "--shape", "4x2x2", "--pset", "8"]);
+    assert_eq!(
+        (&up["partitions"][0]["state"], &up["partitions"][0]["io_nodes"]),
+        (&"ready".into(), &2.into())
+    );
+    let mut lines: Vec<String> = machine
+        .done(&machine.script("run", "16", "echo $COLONY_RANK of $COLONY_TORUS_DIMS"))
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    lines.sort();
+    let mut expected: Vec<String> = (0..16).map(|rank| format!("{rank} of 4,2,2")).collect();
+    expected.sort();
+    assert_eq!(lines, expected);
+    let (code, text) = machine.fails(&machine.script("run", "2", "exit $((COLONY_RANK * 7))"));
+    assert!(code == Some(7) && text.contains("rank 1 (node 1) exited with 7"), "{text}");
+    let (code, text) = machine.fails(&["job", "run", "--", "/no/such/program"]);
+    assert!(code == Some(1) && text.contains("there is no such program"), "{text}");
+    for (words, said) in [
+        (vec!["machine", "up", "--shape", "2x2x2"], "the machine is up"),
+        (vec!["partition", "create", "--shape", "2x2x2"], "0 of 16 nodes are free"),
+        (vec!["partition", "boot", "nowhere"], "no partition nowhere"),
+        (vec!["partition", "remove", "R00-M0-N00-J00-4x2x2"], "free R00-M0-N00-J00-4x2x2"),
+        (vec!["job", "run", "--partition", "nowhere", "--", "busybox"], "no partition nowhere"),
+        (vec!["job", "show", "99"], "no job 99"),
+        (vec!["job", "cancel", "1"], "job 1 has ended"),
+    ] {
+        let (code, text) = machine.fails(&words);
+        assert!(code == Some(2) && text.contains(said), "{words:?}: {text}");
+    }
+    let (owner, daemon) = (machine.owner(), machine.daemon().expect("it runs"));
+    let emulators = machine.emulators();
+    assert_eq!(emulators.len(), 16);
+    machine.done(&["machine", "down"]);
+    machine
+        .wait("all processes end", || !emulators.iter().chain([&owner, &daemon]).any(|pid| is_running(*pid)));
+    assert!(machine.fails(&["machine", "status"]).1.contains("is off"));
+    // what has been is known to the next machine
+    machine.done(&["machine", "up", "--shape", "2x2x2", "--unpartitioned"]);
+    assert_eq!(machine.job("2")["code"], 7);
+    assert_eq!(machine.done(&["job", "output", "1"]).lines().count(), 16);
+}
+
+#[test]
+fn partitions_run_jobs_beside_each_other_and_queue_their_own() {
+    let Some(machine) = Machine::new() else { return };
+    machine.done(&["machine", "up", "--shape", "4x4x2", "--unpartitioned"]);
+    for name in ["a", "b"] {
+        machine.done(&["partition", "create", "--name", name, "--shape", "2x2x2"]);
+        machine.done(&["partition", "boot", name]);
+    }
+    let (code, text) = machine.fails(&["partition", "create", "--shape", "4x4x2"]);
+    assert!(code == Some(2) && text.contains("16 of 32 nodes are free"), "{text}");
+    let busybox = machine.busybox.to_str().expect("a path").to_owned();
+    let submit = |partition: &str, words: &[&str]| {
+        let mut all = vec!["job", "submit", "--partition", partition, "--processes", "1", "--", &busybox];
+        all.extend(words);
+        machine.done(&all).trim().to_owned()
+    };
+    let first = submit("a", &["sleep", "1000"]);
+    let second = submit("a", &["touch", "second"]);
+    let third = submit("a", &["touch", "third"]);
+    let other = submit("b", &["true"]);
+    assert_eq!(machine.ended(&other)["code"], 0, "b does not wait for a");
+    assert_eq!(machine.job(&second)["state"], "queued");
+    machine.done(&["job", "cancel", &second]);
+    assert_eq!(machine.ended(&second)["code"], 143);
+    machine.wait("the first job runs", || machine.job(&first)["state"] == "running");
+    machine.done(&["job", "cancel", &first]);
+    assert_eq!(machine.ended(&first)["code"], 143);
+    assert_eq!(machine.ended(&third)["code"], 0);
+    assert!(machine.path().join("third").exists() && !machine.path().join("second").exists());
+}
+
+#[test]
+fn a_daemon_that_is_killed_finds_its_jobs_again_and_runs_each_once() {
+    let Some(machine) = Machine::new() else { return };
+    machine.done(&["machine", "up", "--shape", "2x2x2"]);
+    let owner = machine.owner();
+    let kills: usize = std::env::var("COLONY_CONTROL_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(15);
+    let mut jobs = Vec::new();
+    for n in 0..kills {
+        let text = format!("echo x >> ran.{n}");
+        jobs.push(machine.done(&machine.script("submit", "1", &text)).trim().to_owned());
+        // at another place of the job's way each time
+        std::thread::sleep(Duration::from_micros((n as u64 * 7919) % 40_000));
+        if let Some(daemon) = machine.daemon() {
+            send(daemon, Signal::SIGKILL);
+        }
+    }
+    for (n, id) in jobs.iter().enumerate() {
+        let ended = machine.ended(id);
+        assert_eq!(ended["code"], 0, "{ended}");
+        let ran = std::fs::read_to_string(machine.path().join(format!("ran.{n}"))).expect("it ran");
+        assert_eq!(ran, "x\n", "job {id} ran once");
+    }
+    assert_eq!(machine.owner(), owner, "the nodes have stayed");
+    assert!(machine.events().iter().any(|code| code == "partition-adopted"));
+}
+
+#[test]
+fn a_command_that_waits_for_a_job_goes_on_when_the_daemon_is_killed() {
+    let Some(machine) = Machine::new() else { return };
+    machine.done(&["machine", "up", "--shape", "2x2x2"]);
+    let text = "echo one; while [ ! -e go ]; do :; done; echo two; exit 5";
+    let mut command = machine.command(&machine.script("run", "1", text));
+    let waits = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("colony runs");
+    machine.wait("the job runs", || {
+        machine
+            .json(&["job", "list"])
+            .as_array()
+            .is_some_and(|jobs| jobs.iter().any(|job| job["state"] == "running"))
+    });
+    for _ in 0..2 {
+        send(machine.daemon().expect("it runs"), Signal::SIGKILL);
+        machine.wait("the command has started a daemon again", || machine.daemon().is_some());
+    }
+    std::fs::write(machine.path().join("go"), []).expect("written");
+    let ended = waits.wait_with_output().expect("it ends");
+    assert_eq!(
+        String::from_utf8_lossy(&ended.stdout),
+        "one\ntwo\n",
+        "{}",
+        String::from_utf8_lossy(&ended.stderr)
+    );
+    assert_eq!(ended.status.code(), Some(5));
+}
+
+#[test]
+fn nodes_that_die_or_stop_are_reported_and_started_again() {
+    let Some(machine) = Machine::new() else { return };
+    machine.done(&["machine", "up", "--shape", "2x2x2"]);
+    send(machine.emulators()[3], Signal::SIGKILL);
+    machine.wait("its death is reported", || machine.events().contains(&"node-died".to_owned()));
+    machine.wait("it is started again", || machine.all_are("ready"));
+    // a stopped one is lost until it goes on
+    let stopped = machine.emulators()[2];
+    send(stopped, Signal::SIGSTOP);
+    machine.wait("it is seen", || machine.events().contains(&"node-stopped".to_owned()));
+    send(stopped, Signal::SIGCONT);
+    machine.wait("it goes on", || machine.all_are("ready"));
+    // in a job
+    let busybox = machine.busybox.to_str().expect("a path");
+    let id = machine.done(&["job", "submit", "--", busybox, "sleep", "1000"]).trim().to_owned();
+    machine.wait("the job runs", || machine.all_are("busy"));
+    send(machine.emulators()[5], Signal::SIGKILL);
+    let ended = machine.ended(&id);
+    let error = ended["error"].as_str().expect("an error");
+    assert!(ended["code"] != 0 && error.contains("its emulator ended (signal SIGKILL)"), "{ended}");
+    let all = machine.done(&machine.script("run", "8", "echo $COLONY_RANK"));
+    assert_eq!(all.lines().count(), 8, "the next job has all nodes");
+}
+
+#[test]
+fn a_partition_whose_process_is_killed_loses_its_job_and_boots_again() {
+    let Some(machine) = Machine::new() else { return };
+    machine.done(&["machine", "up", "--shape", "2x2x2"]);
+    let busybox = machine.busybox.to_str().expect("a path");
+    let id = machine.done(&["job", "submit", "--", busybox, "sleep", "1000"]).trim().to_owned();
+    machine.wait("the job runs", || machine.all_are("busy"));
+    let (owner, emulators) = (machine.owner(), machine.emulators());
+    // together with the daemon
+    send(machine.daemon().expect("it runs"), Signal::SIGKILL);
+    send(owner, Signal::SIGKILL);
+    let ended = machine.ended(&id);
+    assert!(ended["code"] == 255 && ended["error"].as_str().is_some_and(|e| e.contains("ended")), "{ended}");
+    machine.wait("its emulators end", || !emulators.iter().any(|pid| is_running(*pid)));
+    machine.wait("it boots again", || machine.state() == "ready");
+    assert_ne!(machine.owner(), owner);
+    assert_eq!(machine.done(&machine.script("run", "8", "echo $COLONY_RANK")).lines().count(), 8);
+}

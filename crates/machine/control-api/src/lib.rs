@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How programs talk to the control daemon of a machine of compute nodes: the types of its HTTP interface, and a client. The
+//! daemon itself is `colony-control`.
+//!
+//! ```no_run
+//! use colony_control_api::{Client, default_folder};
+//!
+//! # fn main() -> Result<(), colony_control_api::ClientError> {
+//! let client = Client::new(&default_folder()?, "/usr/libexec/colony/colony-control".as_ref())?;
+//! for partition in client.machine()?.partitions {
+//!     println!("{} {:?}", partition.name, partition.state);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod api;
+mod client;
+mod error;
+pub mod folder;
+
+pub use client::Client;
+pub use error::ClientError;
+pub use folder::default_folder;

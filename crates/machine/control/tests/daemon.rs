@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The control daemon as its operators and hostile clients meet it. Nodes are not booted here: the command's tests do that.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use colony_control_api::api::{MachineRequest, NodeRequest, PartitionRequest};
+use colony_control_api::{Client, ClientError};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use proptest::prelude::*;
+
+const DAEMON: &str = env!("CARGO_BIN_EXE_colony-control");
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/tmp").expect("a folder")
+}
+
+fn run(folder: &Path) -> Output {
+    Command::new(DAEMON).arg("--folder").arg(folder).stdin(Stdio::null()).output().expect("it runs")
+}
+
+/// A daemon that ends with the test.
+struct Daemon {
+    child: Child,
+    client: Client,
+    socket: PathBuf,
+}
+
+impl Daemon {
+    fn start(folder: &Path) -> Self {
+        let child =
+            Command::new(DAEMON).arg("--folder").arg(folder).stdin(Stdio::null()).spawn().expect("it runs");
+        let client = Client::new(folder, Path::new(DAEMON)).expect("a client");
+        while !client.is_served() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Self { child, client, socket: folder.join("api") }
+    }
+
+    /// Sends bytes, and returns what comes back until the daemon closes the connection.
+    fn raw(&self, bytes: &[u8]) -> String {
+        let mut stream = UnixStream::connect(&self.socket).expect("it listens");
+        // a daemon that has heard enough may have closed its end
+        let _ = stream.write_all(bytes);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    fn post(&self, path: &str, body: &str) -> String {
+        let length = body.len();
+        self.raw(
+            format!(
+                "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n\
+                 content-length: {length}\r\n\r\n{body}"
+            )
+            .as_bytes(),
+        )
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn error(result: Result<impl Sized, ClientError>) -> String {
+    match result {
+        Err(error) => error.to_string(),
+        Ok(_) => panic!("it succeeds"),
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_used_is_refused_with_the_reason() {
+    let place = folder();
+    let file = place.path().join("file");
+    std::fs::write(&file, b"x").expect("written");
+    let long = place.path().join("a".repeat(100));
+    for (folder, said) in
+        [(file.as_path(), "file"), (&long, "shorter path"), (Path::new("/proc/no"), "/proc/no")]
+    {
+        let output = run(folder);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && text.contains(said), "{text}");
+    }
+    let daemon = Daemon::start(place.path());
+    let text = String::from_utf8_lossy(&run(place.path()).stderr).into_owned();
+    assert!(text.contains("serves") && text.contains("already"), "{text}");
+    drop(daemon);
+    // without the log of a daemon before, which would repair it
+    let place = folder();
+    let damaged = b"SQLite format 3\0 and then nothing of the kind, for long";
+    std::fs::write(place.path().join("machine.db"), damaged).expect("written");
+    let text = String::from_utf8_lossy(&run(place.path()).stderr).into_owned();
+    assert!(text.contains("machine.db"), "{text}");
+}
+
+#[test]
+fn a_daemon_ends_by_a_signal_and_leaves_no_socket() {
+    let place = folder();
+    let mut daemon = Daemon::start(place.path());
+    kill(Pid::from_raw(daemon.child.id() as i32), Signal::SIGTERM).expect("it runs");
+    assert!(daemon.child.wait().expect("it ends").success());
+    assert!(!daemon.socket.exists());
+    assert!(error(daemon.client.machine()).contains("is off"));
+}
+
+#[test]
+fn impossible_requests_are_refused_and_change_nothing() {
+    let place = folder();
+    let daemon = Daemon::start(place.path());
+    let client = &daemon.client;
+    assert!(error(client.machine()).contains("no machine is set up"));
+    let node = NodeRequest { pset: 8, cpus: 1, memory_mib: 16 };
+    let up = |shape: &str, partition| {
+        client.set_up(&MachineRequest { shape: shape.parse().expect("a shape"), partition })
+    };
+    assert!(error(up("3x3x3", None)).contains("3x3x3 cannot be built"));
+    for (node, said) in [
+        (NodeRequest { pset: 7, ..node }, "a pset of 7"),
+        (NodeRequest { pset: 64, ..node }, "do not fit"),
+        (NodeRequest { cpus: 99, ..node }, "99"),
+        (NodeRequest { memory_mib: 17, ..node }, "17 MiB"),
+        (NodeRequest { memory_mib: u64::MAX, ..node }, "memory"),
+    ] {
+        let text = error(up("4x2x2", Some(node)));
+        assert!(text.contains(said), "{text}");
+    }
+    assert!(error(client.machine()).contains("no machine is set up"), "nothing was stored");
+    up("8x8x8", None).expect("set up");
+    let part = |name: &str, shape: &str, origin| {
+        let (name, shape) = (Some(name.to_owned()), shape.parse().expect("a shape"));
+        client.add_partition(&PartitionRequest { name, shape, origin, nodes: node })
+    };
+    part("a", "4x4x4", None).expect("made");
+    for (result, said) in [
+        (part("a", "2x2x2", None), "a"),
+        (part("b", "4x4x4", Some([0, 0, 0])), "overlap"),
+        (part("b", "4x4x4", Some([1, 0, 0])), "multiple of 4"),
+        (part("b", "8x8x8", None), "448 of 512 nodes are free"),
+        (part("b", "16x8x8", None), "8x8x8"),
+        (part("../b", "2x2x2", None), "cannot name a partition"),
+    ] {
+        let text = error(result);
+        assert!(text.contains(said), "{text}");
+    }
+    assert!(error(client.partition("../a")).contains("no partition ../a"));
+    assert!(error(client.signal(1, 15)).contains("no job 1"));
+    assert_eq!(client.machine().expect("it is there").partitions.len(), 1);
+    client.remove_partition("a").expect("removed");
+    assert!(client.ras(&[("location", "x&limit=y".to_owned())]).expect("asked").is_empty());
+}
+
+#[test]
+fn what_is_no_request_gets_an_error_and_the_daemon_goes_on() {
+    let place = folder();
+    let daemon = Daemon::start(place.path());
+    let answer = daemon.post("/v1/machine", "{\"shape\": \"2x2x2\", \"speed\": 1}");
+    assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("speed"), "{answer}");
+    assert!(daemon.post("/v1/machine", "{").starts_with("HTTP/1.1 400"));
+    assert!(daemon.post("/v1/nothing", "{}").starts_with("HTTP/1.1 404"));
+    let large = format!("{{\"shape\": \"{}\"}}", "x".repeat(5 << 20));
+    assert!(!daemon.post("/v1/machine", &large).starts_with("HTTP/1.1 200"));
+    assert!(daemon.raw(b"\0\0\0\0").is_empty() || daemon.client.is_served());
+    assert!(error(daemon.client.machine()).contains("no machine is set up"), "it goes on");
+    let described = daemon.raw(b"GET /v1/openapi.json HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    for path in ["/v1/machine", "/v1/jobs/{id}/signal", "/v1/partitions/{name}/boot", "/v1/ras"] {
+        assert!(described.contains(&format!("\"{path}\"")), "{path}");
+    }
+}
+
+#[test]
+fn no_bytes_end_the_daemon() {
+    let place = folder();
+    let daemon = Daemon::start(place.path());
+    let rule = proptest::test_runner::Config { cases: 200, failure_persistence: None, ..Default::default() };
+    proptest::test_runner::TestRunner::new(rule)
+        .run(&(prop::sample::select(vec!["GET", "POST", "DELETE", "PUT"]), "[a-z0-9/?&=%.{}]{0,40}", ".{0,80}"), |(method, path, body)| {
+            let length = body.len();
+            let text = format!("{method} /v1/{path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}");
+            // nobody switches a machine off that is not there
+            daemon.raw(text.as_bytes());
+            prop_assert!(daemon.client.is_served());
+            Ok(())
+        })
+        .expect("it goes on");
+}
