@@ -334,6 +334,28 @@ fn nodes_that_die_or_stop_are_reported_and_started_again() {
 }
 
 #[test]
+fn an_io_node_that_is_killed_ends_its_job_and_is_reported_with_its_location() {
+    let Some(machine) = Machine::new() else { return };
+    machine.done(&["machine", "up", "--shape", "4x2x2", "--pset", "8"]);
+    let busybox = machine.busybox.to_str().expect("a path");
+    let id = machine.done(&["job", "submit", "--", busybox, "sleep", "1000"]).trim().to_owned();
+    machine.wait("the job runs", || machine.all_are("busy"));
+    let workers = || descendants(machine.owner()).into_iter().filter(|pid| name(*pid) == "ciod");
+    assert_eq!(workers().count(), 2, "one a pset");
+    workers().take(1).for_each(|pid| send(pid, Signal::SIGKILL));
+    let ended = machine.ended(&id);
+    let error = ended["error"].as_str().expect("an error");
+    assert!(ended["code"] != 0 && error.contains("the I/O node of pset"), "{ended}");
+    machine.wait("it is reported", || machine.events().contains(&"io-node-failed".to_owned()));
+    let all = machine.json(&["ras", "list", "--limit", "1000"]);
+    let event = all.as_array().expect("a list").iter().find(|event| event["code"] == "io-node-failed");
+    let location = event.and_then(|event| event["location"].as_str()).expect("a location");
+    assert!(location.starts_with("R00-M0-N00-I"), "{location}");
+    let all = machine.done(&machine.script("run", "16", "echo $COLONY_RANK"));
+    assert_eq!(all.lines().count(), 16, "the next job has all nodes");
+}
+
+#[test]
 fn a_partition_whose_process_is_killed_loses_its_job_and_boots_again() {
     let Some(machine) = Machine::new() else { return };
     machine.done(&["machine", "up", "--shape", "2x2x2"]);
