@@ -91,7 +91,7 @@ impl Given {
         Ok(())
     }
 
-    /// What the worker is told of the nodes of a job to which [`Given::apply`] was applied.
+    /// Descriptions for the worker of a job's nodes. [`Given::apply`] was applied to the job.
     pub(crate) fn setups(&self, spec: &JobSpec, nodes: &[NodeLink], count: u32) -> Vec<NodeSetup> {
         let setup = |(node, computed): (&NodeLink, layout::Personality)| {
             let personality = self.0.get(&node.number()).map_or(computed, |place| place.told);
