@@ -4,48 +4,15 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use colony_control_api::api::{
-    Event, Job, JobState, Machine, Node, NodeState, Partition, PartitionState, Severity,
-};
+use colony_control_api::api::{Event, Job, Machine, Node, NodeState, Partition, word};
 
 use crate::table::{self, name, wrap};
 
 /// Nodes of which each has a line; of larger partitions, nodes of the same state are counted by pset.
 const LISTED: usize = 64;
 
-fn state_of_partition(state: PartitionState) -> &'static str {
-    match state {
-        PartitionState::Booting => "booting",
-        PartitionState::Ready => "ready",
-        PartitionState::Freeing => "freeing",
-        PartitionState::Free => "free",
-        PartitionState::Failed => "failed",
-    }
-}
-
-fn state_of_node(state: NodeState) -> &'static str {
-    match state {
-        NodeState::Off => "off",
-        NodeState::Booting => "booting",
-        NodeState::Ready => "ready",
-        NodeState::Busy => "busy",
-        NodeState::Lost => "lost",
-        NodeState::Dead => "dead",
-    }
-}
-
-fn state_of_job(state: JobState) -> &'static str {
-    match state {
-        JobState::Queued => "queued",
-        JobState::Starting => "starting",
-        JobState::Running => "running",
-        JobState::Ended => "ended",
-    }
-}
-
 fn counts(nodes: &BTreeMap<NodeState, u32>) -> String {
-    let words: Vec<String> =
-        nodes.iter().map(|(state, n)| format!("{n} {}", state_of_node(*state))).collect();
+    let words: Vec<String> = nodes.iter().map(|(state, n)| format!("{n} {}", word(state))).collect();
     words.join(", ")
 }
 
@@ -55,7 +22,7 @@ fn partitions<'a>(all: impl IntoIterator<Item = &'a Partition>) -> String {
     for p in all {
         t.add_row([
             p.name.clone(),
-            state_of_partition(p.state).to_owned(),
+            word(p.state),
             counts(&p.nodes),
             p.shape.to_string(),
             p.io_nodes.to_string(),
@@ -103,7 +70,7 @@ pub fn nodes(all: &[Node]) -> String {
     let mut t = table::numbers(&["location", "state", "x", "y", "z", "pset"], 2);
     for node in all {
         let [x, y, z] = node.coords.map(|c| c.to_string());
-        let state = state_of_node(node.state).to_owned();
+        let state = word(node.state);
         t.add_row([node.location.clone(), state, x, y, z, node.pset.to_string()]);
     }
     format!("{}\n", table::trimmed(&t))
@@ -138,7 +105,7 @@ pub fn jobs(all: &[Job]) -> String {
             name(&job.user, 12),
             name(&r.partition, 20),
             name(&program, 20),
-            state_of_job(job.state).to_owned(),
+            word(job.state),
             code,
             seconds,
             job.id.to_string(),
@@ -168,12 +135,7 @@ pub fn events(all: &[Event]) -> String {
 /// An event in one paragraph.
 #[must_use]
 pub fn event(e: &Event) -> String {
-    let severity = match e.severity {
-        Severity::Info => "info",
-        Severity::Warning => "warning",
-        Severity::Error => "error",
-        Severity::Fatal => "fatal",
-    };
+    let severity = word(e.severity);
     let job = e.job.map(|job| format!(" (job {job})")).unwrap_or_default();
     let text = format!("{} {severity} {} {}: {}{job}", time(e.time), e.location, e.code, e.message);
     format!("{}\n", wrap(&text))
@@ -187,6 +149,8 @@ fn time(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use colony_control_api::api::Severity;
+
     use super::*;
 
     fn node(number: u32, state: NodeState) -> Node {

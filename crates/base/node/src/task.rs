@@ -143,6 +143,12 @@ impl Stat {
     pub const fn has_ended(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x')
     }
+
+    /// Returns `true` if the task is stopped, as by `SIGSTOP`.
+    #[must_use]
+    pub const fn is_stopped(&self) -> bool {
+        self.state == b'T'
+    }
 }
 
 /// Reads `/proc/<tid>/stat`.

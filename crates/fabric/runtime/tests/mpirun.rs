@@ -7,11 +7,11 @@ mod stand_in;
 
 use std::ffi::OsString;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use colony_runtime::ranks::resize;
-use common::example;
 use common::mortal::{CHECKPOINT, GO_ON, LOG, Mortal, lines, text, undisturbed};
+use common::{children, example, kill, wait_until_gone};
 use stand_in::stand_in;
 
 /// Stands in for `mpirun -n N PROGRAM`.
@@ -130,39 +130,6 @@ fn with_more_deaths_than_restarts_the_job_ends_and_an_own_failure_is_no_death() 
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     let panicked = "error: the entry method Token of Node 1 panicked: PE 1 fails, as asked";
     assert_eq!(lines(&output, "error"), [panicked]);
-}
-
-/// The processes that a process has started, once there are so many.
-fn children(of: u32, count: usize) -> Vec<u32> {
-    let began = Instant::now();
-    loop {
-        let children = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap_or_default();
-        let children: Vec<u32> = children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect();
-        if children.len() >= count {
-            return children;
-        }
-        assert!(began.elapsed() < Duration::from_secs(60), "{children:?} of {count} processes");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-fn kill(pid: u32) {
-    let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("it runs");
-}
-
-/// Waits until a process is gone, or is a zombie.
-fn wait_until_gone(pid: u32) {
-    let began = Instant::now();
-    loop {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let state = stat.rsplit(')').next().unwrap_or_default().trim_start().chars().next();
-        if matches!(state, None | Some('Z' | 'X')) {
-            return;
-        }
-        assert!(began.elapsed() < Duration::from_secs(60), "process {pid} is left");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// A job that does not end by itself, and the processes of `mpirun`, of its agents and of their ranks.

@@ -4,7 +4,7 @@
 mod common;
 mod stand_in;
 
-use common::example;
+use common::{children, example, kill, wait_until_gone};
 use stand_in::stand_in;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -88,38 +88,11 @@ fn a_rank_that_panics_ends_the_job_with_one_error() {
     assert_eq!(errors(&output), ["error: the entry method Token of Node 1 panicked: PE 1 fails, as asked"]);
 }
 
-/// Processes that a launcher has started.
+/// Processes that a launcher has started: so many, and no more.
 fn ranks_of(launcher: &Child, count: usize) -> Vec<u32> {
-    let began = Instant::now();
-    loop {
-        let path = format!("/proc/{0}/task/{0}/children", launcher.id());
-        let children = std::fs::read_to_string(path).unwrap_or_default();
-        let ranks: Vec<u32> = children.split_whitespace().filter_map(|p| p.parse().ok()).collect();
-        if ranks.len() == count {
-            return ranks;
-        }
-        assert!(began.elapsed() < Duration::from_secs(60), "{ranks:?} of {count} ranks");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-fn kill(pid: u32) {
-    let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("it runs");
-}
-
-/// Waits until a process is gone, or is a zombie that nobody has to fear.
-fn wait_until_gone(pid: u32) {
-    let began = Instant::now();
-    loop {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let state = stat.rsplit(')').next().unwrap_or_default().trim_start().chars().next();
-        if matches!(state, None | Some('Z' | 'X')) {
-            return;
-        }
-        assert!(began.elapsed() < Duration::from_secs(60), "process {pid} is left");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let ranks = children(launcher.id(), count);
+    assert_eq!(ranks.len(), count, "{ranks:?}");
+    ranks
 }
 
 fn start(ranks: u32) -> Child {

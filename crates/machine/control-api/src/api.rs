@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the control daemon's HTTP interface exchanges, in JSON. `GET /v1/openapi.json` describes it.
+//! Requests and answers of the control daemon's HTTP interface, in JSON. `GET /v1/openapi.json` describes the interface.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -243,7 +243,7 @@ pub struct Job {
     /// Exit code: that of the first process that failed, 0 if none did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<i32>,
-    /// What went wrong, in lines.
+    /// The reasons of the failure, one in each line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -271,11 +271,11 @@ pub struct Event {
     pub time: f64,
     /// Its severity.
     pub severity: Severity,
-    /// Where it happened: a partition, or a node of one.
+    /// Location of the event: a partition, or a node of one.
     pub location: String,
     /// Its kind.
     pub code: String,
-    /// What happened.
+    /// Description of the event.
     pub message: String,
     /// The job that it concerns.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -293,8 +293,17 @@ pub struct SignalRequest {
 /// An error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Problem {
-    /// What failed, and what to do.
+    /// The failure, and the remedy.
     pub error: String,
+}
+
+/// The name of a state or severity, as JSON has it.
+#[must_use]
+pub fn word(value: impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => word,
+        _ => String::new(),
+    }
 }
 
 /// Seconds since 1970.

@@ -178,13 +178,7 @@ impl Client {
         Err(if status.is_server_error() { ClientError::Failed(text) } else { ClientError::Wrong(text) })
     }
 
-    fn ask<T: DeserializeOwned>(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<&dyn erased::Json>,
-    ) -> Result<T, ClientError> {
-        let body = body.map(erased::Json::bytes).transpose()?.unwrap_or_default();
+    fn ask<T: DeserializeOwned>(&self, method: Method, path: &str, body: Vec<u8>) -> Result<T, ClientError> {
         self.repeat(async || {
             let response = self.send(method.clone(), path, body.clone()).await?;
             let bytes = response.into_body().collect().await;
@@ -202,7 +196,7 @@ impl Client {
     /// # Errors
     /// As all requests: [`ClientError`].
     pub fn machine(&self) -> Result<Machine, ClientError> {
-        self.ask(Method::GET, "/v1/machine", None)
+        self.ask(Method::GET, "/v1/machine", Vec::new())
     }
 
     /// Sets up a machine, and begins to boot a partition of all its nodes if that is asked for.
@@ -210,7 +204,7 @@ impl Client {
     /// # Errors
     /// As all requests.
     pub fn set_up(&self, request: &MachineRequest) -> Result<Machine, ClientError> {
-        self.ask(Method::POST, "/v1/machine", Some(request))
+        self.ask(Method::POST, "/v1/machine", json(request)?)
     }
 
     /// Switches the machine off; the daemon ends.
@@ -218,7 +212,7 @@ impl Client {
     /// # Errors
     /// As all requests.
     pub fn down(&self) -> Result<(), ClientError> {
-        self.ask::<()>(Method::DELETE, "/v1/machine", None)?;
+        self.ask::<()>(Method::DELETE, "/v1/machine", Vec::new())?;
         let began = Instant::now();
         while self.socket.exists() && began.elapsed() < START {
             std::thread::sleep(Duration::from_millis(5));
@@ -231,7 +225,7 @@ impl Client {
     /// # Errors
     /// As all requests.
     pub fn add_partition(&self, request: &PartitionRequest) -> Result<Partition, ClientError> {
-        self.ask(Method::POST, "/v1/partitions", Some(request))
+        self.ask(Method::POST, "/v1/partitions", json(request)?)
     }
 
     /// A partition.
@@ -239,7 +233,7 @@ impl Client {
     /// # Errors
     /// As all requests.
     pub fn partition(&self, name: &str) -> Result<Partition, ClientError> {
-        self.ask(Method::GET, &format!("/v1/partitions/{}", escaped(name)), None)
+        self.ask(Method::GET, &format!("/v1/partitions/{}", escaped(name)), Vec::new())
     }
 
     /// Removes a partition.
@@ -247,7 +241,7 @@ impl Client {
     /// # Errors
     /// As all requests.
     pub fn remove_partition(&self, name: &str) -> Result<(), ClientError> {
-        self.ask(Method::DELETE, &format!("/v1/partitions/{}", escaped(name)), None)
+        self.ask(Method::DELETE, &format!("/v1/partitions/{}", escaped(name)), Vec::new())
     }
 
     /// The nodes of a partition.
@@ -255,7 +249,7 @@ impl Client {
     /// # Errors
     /// As all requests.
     pub fn nodes(&self, partition: &str) -> Result<Vec<Node>, ClientError> {
-        self.ask(Method::GET, &format!("/v1/partitions/{}/nodes", escaped(partition)), None)
+        self.ask(Method::GET, &format!("/v1/partitions/{}/nodes", escaped(partition)), Vec::new())
     }
 
     /// Begins to boot a partition.
@@ -263,7 +257,7 @@ impl Client {
     /// # Errors
     /// As all requests.
     pub fn boot(&self, partition: &str) -> Result<Partition, ClientError> {
-        self.ask(Method::POST, &format!("/v1/partitions/{}/boot", escaped(partition)), None)
+        self.ask(Method::POST, &format!("/v1/partitions/{}/boot", escaped(partition)), Vec::new())
     }
 
     /// Begins to switch a partition off.
@@ -271,7 +265,7 @@ impl Client {
     /// # Errors
     /// As all requests.
     pub fn free(&self, partition: &str) -> Result<Partition, ClientError> {
-        self.ask(Method::POST, &format!("/v1/partitions/{}/free", escaped(partition)), None)
+        self.ask(Method::POST, &format!("/v1/partitions/{}/free", escaped(partition)), Vec::new())
     }
 
     /// Adds a job to the queue of its partition.
@@ -279,7 +273,7 @@ impl Client {
     /// # Errors
     /// As all requests.
     pub fn submit(&self, request: &JobRequest) -> Result<Job, ClientError> {
-        self.ask(Method::POST, "/v1/jobs", Some(request))
+        self.ask(Method::POST, "/v1/jobs", json(request)?)
     }
 
     /// A job.
@@ -287,7 +281,7 @@ impl Client {
     /// # Errors
     /// As all requests.
     pub fn job(&self, id: u64) -> Result<Job, ClientError> {
-        self.ask(Method::GET, &format!("/v1/jobs/{id}"), None)
+        self.ask(Method::GET, &format!("/v1/jobs/{id}"), Vec::new())
     }
 
     /// The last jobs, the newest first.
@@ -295,7 +289,7 @@ impl Client {
     /// # Errors
     /// As all requests.
     pub fn jobs(&self, limit: u32) -> Result<Vec<Job>, ClientError> {
-        self.ask(Method::GET, &format!("/v1/jobs?limit={limit}"), None)
+        self.ask(Method::GET, &format!("/v1/jobs?limit={limit}"), Vec::new())
     }
 
     /// Sends a signal to a job.
@@ -303,7 +297,7 @@ impl Client {
     /// # Errors
     /// As all requests.
     pub fn signal(&self, job: u64, signal: i32) -> Result<(), ClientError> {
-        self.ask(Method::POST, &format!("/v1/jobs/{job}/signal"), Some(&SignalRequest { signal }))
+        self.ask(Method::POST, &format!("/v1/jobs/{job}/signal"), json(&SignalRequest { signal })?)
     }
 
     /// Events: `query` is that of `GET /v1/ras`.
@@ -313,7 +307,7 @@ impl Client {
     pub fn ras(&self, query: &[(&str, String)]) -> Result<Vec<Event>, ClientError> {
         let query: Vec<String> =
             query.iter().map(|(name, value)| format!("{name}={}", escaped(value))).collect();
-        self.ask(Method::GET, &format!("/v1/ras?{}", query.join("&")), None)
+        self.ask(Method::GET, &format!("/v1/ras?{}", query.join("&")), Vec::new())
     }
 
     /// Copies the output of a job until the job has ended.
@@ -374,19 +368,9 @@ fn escaped(text: &str) -> String {
     all
 }
 
-mod erased {
-    use super::{ClientError, Serialize};
-
-    /// A value as JSON, whatever its type.
-    pub(super) trait Json {
-        fn bytes(&self) -> Result<Vec<u8>, ClientError>;
-    }
-
-    impl<T: Serialize> Json for T {
-        fn bytes(&self) -> Result<Vec<u8>, ClientError> {
-            serde_json::to_vec(self).map_err(|e| ClientError::Wrong(e.to_string()))
-        }
-    }
+/// The body of a request.
+fn json(value: &impl Serialize) -> Result<Vec<u8>, ClientError> {
+    serde_json::to_vec(value).map_err(|e| ClientError::Wrong(e.to_string()))
 }
 
 #[cfg(test)]

@@ -41,12 +41,13 @@ impl Daemon {
         Self { child, client, socket: folder.join("api") }
     }
 
-    /// Sends bytes, and returns what comes back until the daemon closes the connection.
+    /// Sends bytes, and returns what comes back until the daemon closes the connection. The own end stays open: a client that
+    /// closes it has hung up, and gets no answer if the daemon sees that first.
     fn raw(&self, bytes: &[u8]) -> String {
         let mut stream = UnixStream::connect(&self.socket).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
         // a daemon that has heard enough may have closed its end
         let _ = stream.write_all(bytes);
-        let _ = stream.shutdown(std::net::Shutdown::Write);
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
         String::from_utf8_lossy(&answer).into_owned()

@@ -382,7 +382,7 @@ mod tests {
         assert_eq!(read(&bytes, Side::Node, WINDOW), None, "not for a node");
         assert_eq!(read(&bytes[..HEAD + 10], Side::Proxy, WINDOW), None, "cut off");
         assert_eq!(
-            read(&frame(kind::REQUEST, 2, request.as_bytes()), Side::Proxy, WINDOW),
+            read(&frame(kind::REQUEST, CHANNELS as u64, request.as_bytes()), Side::Proxy, WINDOW),
             None,
             "no channel"
         );

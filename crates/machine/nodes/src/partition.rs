@@ -216,9 +216,6 @@ impl Partition {
     /// Starts nodes anew that were lost, or died between two jobs. One that died before its first job is an error: so
     /// would the next. One in a job is an error, too.
     fn restore(&mut self) -> Result<(), CnkError> {
-        if self.booter.is_over() {
-            self.booter = Booter::start(&self.boot_program)?;
-        }
         for n in 0..self.nodes.len() {
             let node = &self.nodes[n];
             let number = node.link().number();
@@ -226,7 +223,7 @@ impl Partition {
                 (NodeState::Busy, _) => return Err(JobError::NodeBusy(number).into()),
                 (NodeState::Free, Ok(())) => {}
                 (NodeState::Free, Err(died)) if !node.had_a_job() => return Err(died),
-                _ => self.nodes[n] = self.start(number)?,
+                _ => self.restart(number)?,
             }
         }
         Ok(())

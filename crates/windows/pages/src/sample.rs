@@ -73,9 +73,10 @@ impl Sample {
         let mut segments = Segment::ALL.map(SegmentBytes::none);
         let mut processes = 0;
         for &pid in pids {
+            // first: of a program that has ended meanwhile there are no mappings, and so none without a name
+            let image = Image::of(pid).unwrap_or_default();
             let Ok(text) = std::fs::read(format!("/proc/{pid}/smaps")) else { continue };
             let mappings = smaps::parse(&String::from_utf8_lossy(&text));
-            let image = Image::of(pid).unwrap_or_default();
             let files = libraries::files(&mappings);
             // of the program, and of what it forks
             let moved: &[Range<u64>] = if image == program.image { &program.libraries } else { &[] };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the commands of the control system share.
+//! Options and functions that the commands of the control system share.
 
 use std::path::PathBuf;
 use std::time::Duration;

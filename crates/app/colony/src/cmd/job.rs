@@ -9,10 +9,9 @@ use std::time::Duration;
 use anyhow::Context;
 use colony_control_api::Client;
 use colony_control_api::api::{Job, JobRequest, JobState};
-use colony_nodes::ciod::Mode;
 use colony_view::control;
 
-use crate::cmd::cnk::program::{environment, find};
+use crate::cmd::cnk::program::{ModeWord, environment, find, passing_signals};
 use crate::cmd::control::{Target, partition};
 use crate::words::{Ns, ns};
 
@@ -90,15 +89,6 @@ struct ProgramArgs {
     command: Vec<String>,
 }
 
-#[derive(Clone, Copy, Default, clap::ValueEnum)]
-enum ModeWord {
-    /// One process a node
-    #[default]
-    Coprocessor,
-    /// Two processes a node, one on each CPU
-    VirtualNode,
-}
-
 /// List jobs, the newest first
 #[derive(clap::Args)]
 struct ListArgs {
@@ -170,10 +160,7 @@ fn request(client: &Client, args: &ProgramArgs) -> anyhow::Result<JobRequest> {
             Some(folder) => std::path::absolute(folder).context("the folder of the job")?,
             None => std::env::current_dir().context("the current folder")?,
         },
-        mode: match args.mode {
-            ModeWord::Coprocessor => Mode::Coprocessor,
-            ModeWord::VirtualNode => Mode::VirtualNode,
-        },
+        mode: args.mode.into(),
         processes: args.processes,
         labels: args.label,
         go_on: false,
@@ -189,24 +176,12 @@ fn unique() -> anyhow::Result<String> {
     Ok(text.trim().to_owned())
 }
 
-/// Prints the output of a job until its end. Interrupts go to the job; one after a polite one is a kill.
+/// Prints the output of a job until its end.
 fn wait(client: &Client, job: &Job) -> anyhow::Result<ExitCode> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM};
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-    let handle = signals.handle();
     let (id, other) = (job.id, client.again()?);
-    let interrupts = std::thread::spawn(move || {
-        let mut asked = false;
-        for signal in &mut signals {
-            // a job that has ended meanwhile needs no signal
-            let _ = other.signal(id, if asked { SIGKILL } else { signal });
-            asked = true;
-        }
-    });
-    let followed = client.follow(id, io::stdout(), io::stderr());
-    handle.close();
-    let _ = interrupts.join();
-    followed?;
+    // a job that has ended meanwhile needs no signal
+    let pass = move |signal| drop(other.signal(id, signal));
+    passing_signals(pass, || client.follow(id, io::stdout(), io::stderr()))??;
     let ended = client.job(id)?;
     if let Some(error) = &ended.error {
         note!("error: {error}");

@@ -4,6 +4,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::ValueEnum as _;
 use colony_view::control;
 
 use crate::cmd::control::Target;
@@ -72,13 +73,8 @@ enum SeverityWord {
 
 impl Filter {
     fn query(&self) -> Vec<(&'static str, String)> {
-        let severity = self.severity.map(|word| match word {
-            SeverityWord::Info => "info",
-            SeverityWord::Warning => "warning",
-            SeverityWord::Error => "error",
-            SeverityWord::Fatal => "fatal",
-        });
-        let severity = severity.map(|word| ("severity", word.to_owned()));
+        let name = |word: SeverityWord| Some(word.to_possible_value()?.get_name().to_owned());
+        let severity = self.severity.and_then(name).map(|name| ("severity", name));
         let location = self.location.clone().map(|location| ("location", location));
         severity.into_iter().chain(location).chain([("limit", self.limit.to_string())]).collect()
     }

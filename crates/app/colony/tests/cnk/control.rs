@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use colony_node::task;
 use colony_vm::slots::Slots;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -84,7 +85,7 @@ impl Machine {
     /// Process id of the daemon: who holds the lock of the folder.
     fn daemon(&self) -> Option<i32> {
         let folder = self.path().join("m").canonicalize().ok()?;
-        processes("colony-control").into_iter().find(|pid| {
+        task::processes().into_iter().filter(|pid| is_named(*pid, "colony-control")).find(|pid| {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             String::from_utf8_lossy(&line).contains(folder.to_str().unwrap_or("?"))
         })
@@ -92,7 +93,7 @@ impl Machine {
 
     /// The descendants of the process that owns the nodes: emulators, among others.
     fn emulators(&self) -> Vec<i32> {
-        descendants(self.owner()).into_iter().filter(|pid| name(*pid).starts_with("qemu")).collect()
+        task::tree(self.owner()).into_iter().filter(|pid| is_named(*pid, "qemu-system-x86_64")).collect()
     }
 
     fn wait(&self, what: &str, mut is_so: impl FnMut() -> bool) {
@@ -132,43 +133,13 @@ impl Drop for Machine {
     }
 }
 
-fn name(pid: i32) -> String {
-    std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
-}
-
-fn all_processes() -> Vec<i32> {
-    let all = std::fs::read_dir("/proc").expect("proc").filter_map(Result::ok);
-    all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
-}
-
-/// Processes of this name; the kernel keeps 15 bytes of it.
-fn processes(of: &str) -> Vec<i32> {
-    all_processes().into_iter().filter(|pid| name(*pid) == of[..of.len().min(15)]).collect()
-}
-
-fn parent(pid: i32) -> Option<i32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
-}
-
-fn descendants(of: i32) -> Vec<i32> {
-    let all: Vec<(i32, i32)> =
-        all_processes().into_iter().filter_map(|pid| Some((pid, parent(pid)?))).collect();
-    let mut found = vec![of];
-    let mut at = 0;
-    while at < found.len() {
-        let of = found[at];
-        found.extend(all.iter().filter(|(_, parent)| *parent == of).map(|(pid, _)| *pid));
-        at += 1;
-    }
-    found
+/// Returns `true` if a process has this name, of which the kernel keeps 15 bytes.
+fn is_named(pid: i32, name: &str) -> bool {
+    task::name(pid).is_some_and(|own| own == name[..name.len().min(15)])
 }
 
 fn is_running(pid: i32) -> bool {
-    std::fs::read_to_string(format!("/proc/{pid}/stat"))
-        .ok()
-        .and_then(|stat| Some(stat.rsplit_once(')')?.1.trim().chars().next()? != 'Z'))
-        .unwrap_or(false)
+    task::stat(pid).is_ok_and(|stat| !stat.has_ended())
 }
 
 fn send(pid: i32, signal: Signal) {

@@ -7,7 +7,7 @@ use crate::common::{fails, json};
 fn what_no_node_can_be_is_wrong_use() {
     for (args, code, part) in [
         (&["--memory", "100", "--", "true"][..], 2, "a power of two"),
-        (&["--cpus", "3", "--", "true"], 2, "one or two CPUs"),
+        (&["--cpus", "5", "--", "true"], 2, "one to four CPUs"),
         (&["--icount", "--cpus", "2", "--", "true"], 2, "--cpus 1"),
         (&["--icount", "--mode", "virtual-node", "--", "true"], 2, "--cpus 2"),
         (&["--icount", "--accel", "kvm", "--", "true"], 2, "counts instructions"),

@@ -5,12 +5,12 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use colony_node::pidfd::Pidfd;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 
@@ -82,23 +82,16 @@ impl Pipe {
 /// A rank's process, with a descriptor that is readable once it has ended.
 struct Running {
     child: Child,
-    pidfd: OwnedFd,
+    pidfd: Pidfd,
 }
 
 impl Running {
     fn start(command: &mut Command, pipes: &mut Vec<Pipe>) -> io::Result<Self> {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-        // SAFETY: no memory is passed.
-        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) };
-        let Ok(fd) = i32::try_from(fd) else { return Err(io::ErrorKind::InvalidData.into()) };
-        if fd < 0 {
-            let error = io::Error::last_os_error();
+        let pidfd = Pidfd::open(child.id()).inspect_err(|_| {
             let _ = child.kill();
             let _ = child.wait();
-            return Err(error);
-        }
-        // SAFETY: the kernel has just made this descriptor, and nothing else has it.
-        let pidfd = unsafe { OwnedFd::from_raw_fd(fd) };
+        })?;
         if let (Some(out), Some(error)) = (child.stdout.take(), child.stderr.take()) {
             pipes.extend([Pipe::new(Output::Out, out)?, Pipe::new(Output::Error, error)?]);
         }
@@ -181,7 +174,7 @@ fn serve(
                     say(stream, Event::Started(started.child.id().cast_signed()))?;
                     *running = Some(started);
                 }
-                Err(error) => say(stream, Event::Refused(error.raw_os_error().unwrap_or(libc::EIO)))?,
+                Err(error) => say(stream, Event::Refused(error.raw_os_error().unwrap_or(nix::libc::EIO)))?,
             },
             Order::Kill => {
                 if let Some(Running { child, .. }) = running {

@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
+use colony_node::task;
+
 use super::process::Process;
 
 /// The exit code of a rank that ends because another has failed and has said why.
@@ -45,10 +47,7 @@ impl Ranks {
     /// Returns `true` if a rank's process is stopped, as by `SIGSTOP`. The process of a remote rank is not seen.
     pub(crate) fn is_stopped(&self, rank: u32) -> bool {
         let Some(id) = self.0.get(rank as usize).and_then(Process::id) else { return false };
-        let stat = std::fs::read(format!("/proc/{id}/stat")).unwrap_or_default();
-        // the state follows the name, which may have any bytes
-        let state = stat.iter().rposition(|byte| *byte == b')').and_then(|end| stat.get(end + 2));
-        state.is_some_and(|state| *state == b'T')
+        task::stat(id.cast_signed()).is_ok_and(|stat| stat.is_stopped())
     }
 
     /// The exit statuses of the ranks that have ended.

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The examples that tests start.
+//! The examples that tests start, and their processes.
 
 #![allow(dead_code, reason = "each test uses a part of this module")]
 
 pub(crate) mod mortal;
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Variables by which the example `run` starts its ranks by `mpirun`, as root and with more ranks than CPUs, too.
 #[cfg(feature = "mpi")]
@@ -21,4 +22,38 @@ pub(crate) fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("this program");
     let folder = test.parent().and_then(Path::parent).expect("the profile's folder");
     folder.join("examples").join(name)
+}
+
+/// The processes that a process has started, once there are so many.
+pub(crate) fn children(of: u32, count: usize) -> Vec<u32> {
+    let began = Instant::now();
+    loop {
+        let children = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap_or_default();
+        let children: Vec<u32> = children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect();
+        if children.len() >= count {
+            return children;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "{children:?} of {count} processes");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Kills a process.
+pub(crate) fn kill(pid: u32) {
+    let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("it runs");
+}
+
+/// Waits until a process is gone, or is a zombie.
+pub(crate) fn wait_until_gone(pid: u32) {
+    let began = Instant::now();
+    loop {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let state = stat.rsplit(')').next().unwrap_or_default().trim_start().chars().next();
+        if matches!(state, None | Some('Z' | 'X')) {
+            return;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "process {pid} is left");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a program over tokio does: worker threads, timers, channels, blocking work, files, sockets. It prints the same
+//! A program over tokio that tries worker threads, timers, channels, blocking work, files, sockets. It prints the same
 //! wherever it runs.
 //!
 //! ```text

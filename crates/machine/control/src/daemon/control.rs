@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The control system of a machine: its database, the keepers of its partitions, and what is told about both.
+//! The control system of a machine: its database, the keepers of its partitions, and the listeners to changes of both.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -51,7 +51,7 @@ const LAST_WORDS: Duration = Duration::from_millis(100);
 /// Longest wait for the end of a daemon before this one.
 const ENDING: Duration = Duration::from_secs(2);
 
-/// What all connections share.
+/// The state that all connections share.
 struct Shared {
     control: Arc<Control>,
     /// Told when the machine has been switched off.

@@ -3,20 +3,18 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use nix::libc;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-
-use crate::store::Owner;
+use colony_node::pidfd::Pidfd;
+use colony_node::task::TaskId;
 
 /// A process that owns nodes.
 #[derive(Debug)]
 pub(super) struct Process {
-    pidfd: OwnedFd,
+    pidfd: Pidfd,
     /// If this daemon has started it.
     child: Option<Child>,
 }
@@ -36,15 +34,13 @@ impl Waiting {
     }
 
     /// The number to store.
-    pub(super) fn owner(&self) -> io::Result<Owner> {
-        let pid = self.0.id();
-        let started = started(pid).ok_or_else(|| io::Error::other("the process has ended"))?;
-        Ok(Owner { pid, started })
+    pub(super) fn owner(&self) -> io::Result<TaskId> {
+        TaskId::of(self.0.id().cast_signed()).map_err(io::Error::other)
     }
 
     /// Its number is stored: it begins.
     pub(super) fn begin(mut self) -> io::Result<Process> {
-        let pidfd = open(self.0.id())?;
+        let pidfd = Pidfd::open(self.0.id())?;
         if let Some(mut input) = self.0.stdin.take() {
             // one that has ended by now is found by its pidfd
             let _ = input.write_all(b"g");
@@ -61,21 +57,18 @@ impl Waiting {
 
 impl Process {
     /// The process that another daemon has started, if it has not ended.
-    pub(super) fn find(owner: Owner) -> Option<Self> {
-        let process = Self { pidfd: open(owner.pid).ok()?, child: None };
+    pub(super) fn find(owner: TaskId) -> Option<Self> {
+        let process = Self { pidfd: Pidfd::open(u32::try_from(owner.tid).ok()?).ok()?, child: None };
         // the descriptor is of the process with that number now, which may have been used again: the start tells
-        (started(owner.pid) == Some(owner.started) && !process.has_ended()).then_some(process)
+        owner.lives().then_some(process)
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        let mut fds = [PollFd::new(self.pidfd.as_fd(), PollFlags::POLLIN)];
-        poll(&mut fds, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+        self.pidfd.has_ended()
     }
 
     pub(super) fn kill(&self) {
-        let none: *const libc::siginfo_t = std::ptr::null();
-        // SAFETY: no information is passed with the signal, as the call allows.
-        unsafe { libc::syscall(libc::SYS_pidfd_send_signal, self.pidfd.as_raw_fd(), libc::SIGKILL, none, 0) };
+        self.pidfd.kill();
     }
 
     /// How it ended, if that is known.
@@ -95,25 +88,6 @@ impl AsFd for Process {
     }
 }
 
-fn open(pid: u32) -> io::Result<OwnedFd> {
-    // SAFETY: no memory of ours is passed.
-    let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    match i32::try_from(opened) {
-        // SAFETY: the kernel has just made it, and nothing else has it.
-        Ok(fd @ 0..) => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// When a process started, in ticks since the host booted (`proc(5)`, `/proc/PID/stat`, field 22).
-fn started(pid: u32) -> Option<u64> {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // the fields follow the name, which may have any bytes
-    let end = stat.iter().rposition(|byte| *byte == b')')?;
-    let fields = std::str::from_utf8(stat.get(end + 2..)?).ok()?;
-    fields.split(' ').nth(19)?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,9 +95,12 @@ mod tests {
     #[test]
     fn a_process_is_found_again_by_its_number_and_its_start() {
         let mut child = Command::new("sleep").arg("1000").spawn().expect("sleep is there");
-        let owner = Owner { pid: child.id(), started: started(child.id()).expect("it runs") };
+        let owner = TaskId::of(child.id().cast_signed()).expect("it runs");
         let found = Process::find(owner).expect("it runs");
-        assert!(Process::find(Owner { started: owner.started + 1, ..owner }).is_none(), "another process");
+        assert!(
+            Process::find(TaskId { start_ticks: owner.start_ticks + 1, ..owner }).is_none(),
+            "another process"
+        );
         assert!(!found.has_ended());
         found.kill();
         assert!(!child.wait().expect("ours").success());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who asks: the user at the other end of the local socket, and what that user may do.
+//! The user at the other end of the local socket, and the rights of that user.
 
 use axum::extract::connect_info::Connected;
 use axum::serve::IncomingStream;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What users ask of the control system.
+//! Requests of users to the control system.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -182,7 +182,7 @@ impl Control {
             node: row.node,
             state: row.state,
             error: row.error,
-            pid: row.owner.map(|owner| owner.pid),
+            pid: row.owner.map(|owner| owner.tid.cast_unsigned()),
             boot_s: row.boot_s,
             nodes,
         }

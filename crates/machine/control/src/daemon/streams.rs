@@ -31,7 +31,7 @@ const WAITING: usize = 16;
 /// Period of comments in an event stream that keep its connection open.
 const KEEP_OPEN: Duration = Duration::from_secs(15);
 
-/// What is asked for of an output.
+/// The part of an output that is asked for.
 #[derive(Deserialize, IntoParams)]
 pub(super) struct Output {
     /// The first byte.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use colony_ciod::{Config, NodeState as LinkState};
+use colony_node::task;
 use colony_nodes::{CnkError, Machine, Partition, programs};
 
 use super::nodes::Nodes;
@@ -164,7 +165,11 @@ fn check(nodes: &Arc<Nodes>, tries: &mut Tries) {
             // the job's own watch ends the job, which then leaves the node as lost
             (LinkState::Busy, None) => NodeState::Busy,
             (LinkState::Busy, Some(_)) => NodeState::Dead,
-            (LinkState::Free, None) if is_stopped(node.pid()) => NodeState::Lost,
+            (LinkState::Free, None)
+                if task::stat(node.pid().cast_signed()).is_ok_and(|stat| stat.is_stopped()) =>
+            {
+                NodeState::Lost
+            }
             (LinkState::Free, None) if node.link().has_asked() => NodeState::Ready,
             (LinkState::Free, None) => NodeState::Booting,
             (_, Some(_)) if known == NodeState::Dead && is_drained(tries, number as u32) => continue,
@@ -214,14 +219,6 @@ fn report(nodes: &Arc<Nodes>, number: usize, from: NodeState, to: NodeState) {
         }
         _ => {}
     }
-}
-
-/// The process is stopped, as by `SIGSTOP`.
-fn is_stopped(pid: u32) -> bool {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // the state follows the name, which may have any bytes
-    let state = stat.iter().rposition(|byte| *byte == b')').and_then(|end| stat.get(end + 2));
-    state.is_some_and(|state| *state == b'T')
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What happens in a partition, numbered and kept until the daemon has taken it.
+//! News of a partition, numbered and kept for the daemon.
 
 use std::collections::VecDeque;
 

@@ -129,7 +129,7 @@ fn start(nodes: &Nodes, launch: Launch) -> Result<Arc<Running>, String> {
 /// Processes that failed of which the report of a job tells.
 const TOLD: usize = 8;
 
-/// What went wrong, in lines: enough to see the cause, whatever the number of processes.
+/// The reasons of a failure, one in each line: enough to see the cause, whatever the number of processes.
 fn description(outcome: &JobOutcome, deaths: &[Death]) -> Option<String> {
     let mut lines: Vec<String> = deaths.iter().take(TOLD).map(ToString::to_string).collect();
     lines.extend(outcome.error.iter().map(ToString::to_string));

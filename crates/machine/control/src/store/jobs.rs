@@ -3,9 +3,9 @@
 
 use rusqlite::{OptionalExtension as _, Row, params};
 
-use super::{Store, parsed, word};
+use super::{Store, parsed};
 use crate::ControlError;
-use crate::api::{Job, JobRequest, JobState, now};
+use crate::api::{Job, JobRequest, JobState, now, word};
 
 const COLUMNS: &str = "id, user, request, state, submitted, started, ended, code, error";
 

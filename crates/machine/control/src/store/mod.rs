@@ -14,7 +14,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use crate::ControlError;
 
-pub(crate) use partitions::{Change, Owner, Row};
+pub(crate) use partitions::{Change, Row};
 pub(crate) use ras::{NewEvent, RasFilter};
 
 /// Version of the tables.
@@ -123,14 +123,6 @@ impl Store {
             all.execute("INSERT OR REPLACE INTO machine VALUES (1, ?)", [shape.to_string()])?;
             Ok(())
         })
-    }
-}
-
-/// The name of a state, as JSON has it.
-fn word(state: impl serde::Serialize) -> String {
-    match serde_json::to_value(state) {
-        Ok(serde_json::Value::String(word)) => word,
-        _ => String::new(),
     }
 }
 

@@ -2,19 +2,12 @@
 //! Partitions in the database.
 
 use colony_model::Shape;
+use colony_node::task::TaskId;
 use rusqlite::{OptionalExtension as _, Row as SqlRow, params};
 
-use super::{Store, parsed, word};
+use super::{Store, parsed};
 use crate::ControlError;
-use crate::api::{NodeRequest, PartitionState};
-
-/// The process that owns a partition's nodes: its number, and when it started, in ticks since the host booted. Together they are
-/// never used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Owner {
-    pub(crate) pid: u32,
-    pub(crate) started: u64,
-}
+use crate::api::{NodeRequest, PartitionState, word};
 
 /// A partition as the database has it.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,7 +19,8 @@ pub(crate) struct Row {
     pub(crate) state: PartitionState,
     pub(crate) error: Option<String>,
     pub(crate) boot_s: Option<f64>,
-    pub(crate) owner: Option<Owner>,
+    /// The process that owns its nodes.
+    pub(crate) owner: Option<TaskId>,
     /// Number of the last of its news that has been stored.
     pub(crate) news: u64,
 }
@@ -43,7 +37,7 @@ const COLUMNS: &str = "name, shape, x, y, z, pset, cpus, memory_mib, state, erro
     news";
 
 fn row(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
-    let owner: (Option<u32>, Option<u64>) = (row.get(11)?, row.get(12)?);
+    let owner: (Option<i32>, Option<u64>) = (row.get(11)?, row.get(12)?);
     Ok(Row {
         name: row.get(0)?,
         shape: parsed(1, row.get(1)?)?,
@@ -52,7 +46,7 @@ fn row(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
         state: parsed(8, row.get(8)?)?,
         error: row.get(9)?,
         boot_s: row.get(10)?,
-        owner: owner.0.zip(owner.1).map(|(pid, started)| Owner { pid, started }),
+        owner: owner.0.zip(owner.1).map(|(tid, start_ticks)| TaskId { tid, start_ticks }),
         news: row.get(13)?,
     })
 }
@@ -90,11 +84,11 @@ impl Store {
     }
 
     /// A new process is to boot a partition's nodes. Its news are counted anew.
-    pub(crate) fn begin_boot(&mut self, name: &str, owner: Owner) -> Result<(), ControlError> {
+    pub(crate) fn begin_boot(&mut self, name: &str, owner: TaskId) -> Result<(), ControlError> {
         self.change(|all| {
             let text = "UPDATE partitions SET state = ?, error = NULL, boot_s = NULL, pid = ?, pid_start = ?, news = 0
                         WHERE name = ?";
-            all.execute(text, params![word(PartitionState::Booting), owner.pid, owner.started, name]).map(drop)
+            all.execute(text, params![word(PartitionState::Booting), owner.tid, owner.start_ticks, name]).map(drop)
         })
     }
 
@@ -148,7 +142,7 @@ pub(crate) mod tests {
         store.add_partition(&example("B")).expect("added");
         store.add_partition(&example("A")).expect("added");
         assert!(store.add_partition(&example("A")).is_err(), "there is one of that name");
-        let owner = Owner { pid: 7, started: 1 << 40 };
+        let owner = TaskId { tid: 7, start_ticks: 1 << 40 };
         store.begin_boot("A", owner).expect("stored");
         store.taken("A", 12).expect("stored");
         let change = Change { state: PartitionState::Ready, error: None, boot_s: Some(0.5) };

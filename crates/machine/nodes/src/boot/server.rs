@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, ExitCode, ExitStatus};
 
 use colony_node::descriptor;
+use colony_node::pidfd::Pidfd;
 use colony_vm::{VmError, qemu};
 use nix::errno::Errno;
 use nix::libc;
@@ -95,7 +96,7 @@ fn without_huge_pages() -> io::Result<()> {
 /// The emulators that run, by number, with a pidfd of each.
 #[derive(Debug, Default)]
 struct Emulators {
-    running: BTreeMap<u64, (Child, OwnedFd)>,
+    running: BTreeMap<u64, (Child, Pidfd)>,
     /// Number of emulators started so far.
     started: u64,
 }
@@ -103,16 +104,14 @@ struct Emulators {
 impl Emulators {
     fn add(&mut self, mut child: Child) -> Result<(u64, u32), VmError> {
         let pid = child.id();
-        // SAFETY: no memory of ours is passed.
-        let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-        let Ok(fd @ 0..) = i32::try_from(opened) else {
-            let source = io::Error::last_os_error();
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(VmError::Io { what: "opening a pidfd (Linux 5.3 or newer)".into(), source });
+        let pidfd = match Pidfd::open(pid) {
+            Ok(pidfd) => pidfd,
+            Err(source) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(VmError::Io { what: "opening a pidfd (Linux 5.3 or newer)".into(), source });
+            }
         };
-        // SAFETY: the kernel has just made it, and nothing else has it.
-        let pidfd = unsafe { OwnedFd::from_raw_fd(fd) };
         self.started += 1;
         self.running.insert(self.started, (child, pidfd));
         Ok((self.started, pid))
@@ -145,24 +144,18 @@ impl Emulators {
 
     fn kill(&self, number: u64) {
         if let Some((_, pidfd)) = self.running.get(&number) {
-            kill(pidfd);
+            pidfd.kill();
         }
     }
 }
 
 impl Drop for Emulators {
     fn drop(&mut self) {
-        self.running.values().for_each(|(_, pidfd)| kill(pidfd));
+        self.running.values().for_each(|(_, pidfd)| pidfd.kill());
         for (child, _) in self.running.values_mut() {
             let _ = child.wait();
         }
     }
-}
-
-fn kill(pidfd: &OwnedFd) {
-    let none: *const libc::siginfo_t = std::ptr::null();
-    // SAFETY: no information is passed with the signal, as the call allows.
-    unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), libc::SIGKILL, none, 0) };
 }
 
 /// A description of a process's end.

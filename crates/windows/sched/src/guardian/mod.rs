@@ -11,7 +11,7 @@ mod message;
 mod watch;
 
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use colony_node::class::{self, Class};
 use colony_node::cpu::CpuSet;
+use colony_node::pidfd::Pidfd;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -138,11 +139,7 @@ impl Guardian {
     /// Calls `ended` from a thread of its own when the guardian has ended, however it ended. Without the kernel's help
     /// (`pidfd_open`, Linux 5.3) that is seen when the guardian is told something.
     pub(crate) fn on_end(&self, ended: impl FnOnce() + Send + 'static) {
-        // SAFETY: takes numbers; what it makes is nobody else's.
-        let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, self.pid(), 0) };
-        let Some(fd) = i32::try_from(opened).ok().filter(|&fd| fd >= 0) else { return };
-        // SAFETY: the kernel has just made it.
-        let end = unsafe { OwnedFd::from_raw_fd(fd) };
+        let Ok(end) = Pidfd::open(self.child.id()) else { return };
         let wait = move || {
             let mut source = [PollFd::new(end.as_fd(), PollFlags::POLLIN)];
             while poll(&mut source, PollTimeout::NONE) == Err(Errno::EINTR) {}

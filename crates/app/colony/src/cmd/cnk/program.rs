@@ -1,10 +1,49 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Words that describe the program of a job: its file, its environment.
+//! The program of a job on compute nodes: its file, its environment, its mode, the signals that it gets.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use colony_nodes::ciod::Mode;
+
 use crate::exit::WrongUse;
+
+#[derive(Clone, Copy, Default, clap::ValueEnum)]
+pub(crate) enum ModeWord {
+    /// One process a node
+    #[default]
+    Coprocessor,
+    /// Two processes a node, one on each CPU
+    VirtualNode,
+}
+
+impl From<ModeWord> for Mode {
+    fn from(word: ModeWord) -> Self {
+        match word {
+            ModeWord::Coprocessor => Self::Coprocessor,
+            ModeWord::VirtualNode => Self::VirtualNode,
+        }
+    }
+}
+
+/// Does `work`, and passes interrupts to a job meanwhile: one after a polite one is a kill.
+pub(crate) fn passing_signals<T>(pass: impl Fn(i32) + Send, work: impl FnOnce() -> T) -> anyhow::Result<T> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM};
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let handle = signals.handle();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut asked = false;
+            for signal in &mut signals {
+                pass(if asked { SIGKILL } else { signal });
+                asked = true;
+            }
+        });
+        let result = work();
+        handle.close();
+        Ok(result)
+    })
+}
 
 /// The program as the job will find it: by its path, or in PATH.
 pub(crate) fn find(program: &str, below_root: bool) -> Result<PathBuf, WrongUse> {

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::ValueEnum;
-use colony_nodes::ciod::{Bind, Config, Files, JobError, JobOutcome, JobSpec, Mode, Network, Streams};
+use colony_nodes::ciod::{Bind, Config, Files, JobError, JobOutcome, JobSpec, Network, Streams};
 use colony_nodes::report::{Report, SCHEMA};
 use colony_nodes::{Accel, Link, Machine, Partition, Places, Running, programs};
 
-use super::program::{environment, find};
+use super::program::{ModeWord, environment, find, passing_signals};
 use crate::exit::WrongUse;
 use crate::words::{Ns, ns};
 
@@ -104,15 +104,6 @@ pub(super) struct Args {
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]
-enum ModeWord {
-    /// One process a node
-    #[default]
-    Coprocessor,
-    /// Two processes a node, one on each CPU
-    VirtualNode,
-}
-
-#[derive(Clone, Copy, Default, ValueEnum)]
 enum LinkWord {
     /// By shared memory
     #[default]
@@ -190,25 +181,15 @@ fn tell(args: &Args, report: &Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits for the end of the job; interrupts go to it, and one after a polite one is a kill.
+/// Waits for the end of the job.
 fn watch(job: &Running, start: Instant) -> anyhow::Result<(JobOutcome, f64, f64)> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM};
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-    let handle = signals.handle();
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            let mut asked = false;
-            for signal in &mut signals {
-                // a job that has ended meanwhile needs no signal
-                let _ = job.signal(if asked { SIGKILL } else { signal });
-                asked = true;
-            }
-        });
+    // a job that has ended meanwhile needs no signal
+    let pass = |signal| drop(job.signal(signal));
+    passing_signals(pass, || {
         job.wait_started();
         let boot_s = start.elapsed().as_secs_f64();
         let outcome = job.wait();
-        handle.close();
-        Ok((outcome, boot_s, start.elapsed().as_secs_f64() - boot_s))
+        (outcome, boot_s, start.elapsed().as_secs_f64() - boot_s)
     })
 }
 
@@ -241,15 +222,8 @@ fn machine(args: &Args) -> anyhow::Result<Machine> {
         ..Machine::default()
     };
     machine.check().map_err(|e| WrongUse(e.to_string()))?;
-    machine.fits(mode(args.mode)).map_err(|e| WrongUse(e.to_string()))?;
+    machine.fits(args.mode.into()).map_err(|e| WrongUse(e.to_string()))?;
     Ok(machine)
-}
-
-fn mode(word: ModeWord) -> Mode {
-    match word {
-        ModeWord::Coprocessor => Mode::Coprocessor,
-        ModeWord::VirtualNode => Mode::VirtualNode,
-    }
 }
 
 fn spec(args: &Args) -> anyhow::Result<JobSpec> {
@@ -265,7 +239,7 @@ fn spec(args: &Args) -> anyhow::Result<JobSpec> {
     };
     spec.user.clone_from(&args.user);
     spec.group.clone_from(&args.group);
-    spec.mode = mode(args.mode);
+    spec.mode = args.mode.into();
     spec.processes = args.processes;
     spec.labels = args.label;
     spec.timeout_s = args.timeout.map(|t| Duration::from_nanos(t.0).as_secs_f64());
