@@ -147,9 +147,10 @@ impl Ciod {
             spec,
         };
         let mut parts = Vec::new();
-        let job = self
-            .start_workers(&whole, (places, seats, &links), &streams, &mut parts)
-            .and_then(|()| Job::new(std::mem::take(&mut parts), node::bell()?, size, go_on, limits));
+        let job = node::bell().map_err(io::Error::from).and_then(|alarm| {
+            self.start_workers(&whole, (places, seats, &links), &streams, &mut parts)?;
+            Job::new(std::mem::take(&mut parts), alarm, size, go_on, limits)
+        });
         match job {
             Ok(job) => {
                 taken.keep();

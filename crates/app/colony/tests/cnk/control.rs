@@ -311,7 +311,7 @@ fn an_io_node_that_is_killed_ends_its_job_and_is_reported_with_its_location() {
     let busybox = machine.busybox.to_str().expect("a path");
     let id = machine.done(&["job", "submit", "--", busybox, "sleep", "1000"]).trim().to_owned();
     machine.wait("the job runs", || machine.all_are("busy"));
-    let workers = || descendants(machine.owner()).into_iter().filter(|pid| name(*pid) == "ciod");
+    let workers = || task::tree(machine.owner()).into_iter().filter(|pid| is_named(*pid, "ciod"));
     assert_eq!(workers().count(), 2, "one a pset");
     workers().take(1).for_each(|pid| send(pid, Signal::SIGKILL));
     let ended = machine.ended(&id);
