@@ -8,30 +8,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use colony_runtime::ranks::ranks;
+use colony_testing::Random;
 use common::example;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-
-/// Random numbers of a seed (SplitMix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
-    fn up_to(&mut self, limit: Duration) -> Duration {
-        limit.mul_f64(self.below(1 << 20) as f64 / f64::from(1 << 20))
-    }
-}
 
 /// A program with a result that does not depend on timing.
 #[derive(Clone, Copy, Debug)]
@@ -179,7 +159,7 @@ fn storm(network: Network, seed: u64, strikes: usize) -> usize {
     for run in &expected {
         assert_eq!((run.code, run.result.len()), (Some(0), 1), "{run:?}");
     }
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let (mut hit, mut runs, mut after_end, mut alone, mut all) = (0, 0, 0, 0, 0);
     let mut recoveries: Vec<Duration> = Vec::new();
     while hit < strikes {

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Skipped tests: each is recorded, and fails in continuous integration unless `skips.txt` names it.
+//! For tests: random numbers of a seed, and skipped tests, each of which is recorded and fails in continuous integration
+//! unless `skips.txt` names it.
 //!
 //! A test that cannot run on a machine calls [`skip`] and returns. `./x test` names the file of records in
 //! [`RECORDS`] and lists it at its end.
 
+mod random;
+
 use std::fmt::Display;
 use std::io::Write;
 use std::path::Path;
+
+pub use random::Random;
 
 /// The environment variable with the path of the file that [`skip`] appends to. Unset: nothing is recorded.
 pub const RECORDS: &str = "COLONY_SKIPS";
