@@ -13,6 +13,8 @@ use nix::unistd::Pid;
 
 use crate::control::{Machine, is_named};
 
+/// Strikes of a round of jobs, at most one less.
+const STRIKES: u64 = 4;
 /// Longest time between two strikes.
 const CALM: Duration = Duration::from_millis(1500);
 /// Processes of the largest job: one a node.
@@ -150,18 +152,17 @@ fn storm(jobs: usize, seed: u64) {
             let (processes, id) = storm.submit(all.len());
             all.push((processes, id));
         }
-        let last = all.last().map(|(_, id)| id.clone()).expect("a job");
-        while storm.machine.job(&last)["state"] != "ended" {
+        // in some of the rounds, nothing fails
+        for _ in 0..storm.random.below(STRIKES) {
             let calm = storm.random.up_to(CALM);
             std::thread::sleep(calm);
             storm.strike();
             storm.repair();
-            // a look at a machine whose daemon was killed starts it again
-            assert!(began.elapsed() < Duration::from_secs(60) * all.len() as u32, "{:#?}", storm.strikes);
         }
+        // a look at a machine whose daemon was killed starts it again
+        all.iter().for_each(|(_, id)| drop(storm.machine.ended(id)));
     }
     for (number, (processes, id)) in all.iter().enumerate() {
-        storm.machine.ended(id);
         storm.check(number, *processes, id);
     }
     storm.machine.wait("all nodes are ready", || {
