@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use colony_control_api::api::{Event, Job, Machine, Node, NodeState, Partition, word};
+use colony_control_api::api::{Event, Job, Machine, Node, NodeState, Partition, Token, word};
 
 use crate::table::{self, name, wrap};
 
@@ -139,6 +139,27 @@ pub fn event(e: &Event) -> String {
     let job = e.job.map(|job| format!(" (job {job})")).unwrap_or_default();
     let text = format!("{} {severity} {} {}: {}{job}", time(e.time), e.location, e.code, e.message);
     format!("{}\n", wrap(&text))
+}
+
+/// How to reach the web page of the machine, whose daemon listens on `socket`.
+#[must_use]
+pub fn web(access: &Token, socket: &str) -> String {
+    let Some(network) = &access.network else {
+        let text = "The machine listens on its local socket only. To see the page on another computer, run there (with the name \
+                    of this host) the command below, and open http://localhost:8080/. `colony machine web --listen ADDR:PORT` \
+                    opens a port with TLS instead.";
+        return format!("{}\n\n  ssh -N -L 8080:{socket} HOST\n", wrap(text));
+    };
+    let text = format!(
+        "The token in this link stands for user {}: keep it secret. The browser shows a certificate that it does not know if \
+         the daemon has made it. Compare the SHA-256 fingerprint:",
+        access.user
+    );
+    let fingerprint = network
+        .fingerprint
+        .split_at_checked(48)
+        .map_or(network.fingerprint.clone(), |(one, two)| format!("{one}\n  {two}"));
+    format!("{}#token={}\n\n{}\n\n  {fingerprint}\n", network.url, access.token, wrap(&text))
 }
 
 /// The UTC time of day of a time since 1970.

@@ -4,6 +4,8 @@
 //! A test that cannot run on a machine calls [`skip`] and returns. `./x test` names the file of records in
 //! [`RECORDS`] and lists it at its end.
 
+pub mod browser;
+
 use std::fmt::Display;
 use std::io::Write;
 use std::path::Path;
