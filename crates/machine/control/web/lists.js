@@ -10,7 +10,7 @@ const EVENTS = 300;
 function table(place, columns, rows, none) {
   const key = place.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
   if (rows.length === 0) {
-    place.replaceChildren(element("p", { class: "hint" }, none));
+    place.replaceChildren(element("p", { class: "hint" }, ...none));
     return;
   }
   const head = element("tr", {}, ...columns.map((name) => element("th", { scope: "col" }, name)));
@@ -35,7 +35,7 @@ export function partitions(all, shown, toggle) {
     const cells = [name, is, p.shape, nodes.join(", "), String(p.io_nodes), `${p.node.memory_mib} MiB a node`, boot];
     return { state: p.state, cells };
   };
-  table(byId("partitions"), columns, all.map(row), "No partition. `colony partition create` makes one.");
+  table(byId("partitions"), columns, all.map(row), ["No partition. ", element("code", {}, "colony partition create"), " makes one."]);
 }
 
 /** The jobs, the newest first. `cancel` is called with a job. */
@@ -55,9 +55,10 @@ export function jobs(all, cancel) {
       end.addEventListener("click", () => cancel(job));
     }
     const program = element("span", { class: "program" }, command(job));
-    return { state: job.state, cells: [String(id), job.user, program, request.partition, is, instant(job.submitted), time, end] };
+    const partition = element("span", { class: "partition" }, request.partition);
+    return { state: job.state, cells: [String(id), job.user, program, partition, is, instant(job.submitted), time, end] };
   };
-  table(byId("jobs"), columns, all.map(row), "No job so far. `colony job run` runs one.");
+  table(byId("jobs"), columns, all.map(row), ["No job so far. ", element("code", {}, "colony job run"), " runs one."]);
 }
 
 /** Times of jobs that run go on. */

@@ -107,6 +107,7 @@ export class Nodes {
       for (let my = 0; my < count[1]; my++)
         for (let mx = 0; mx < count[0]; mx++)
           all.append(this.#midplane([mx * sides[0], my * sides[1], mz * sides[2]], sides));
+    this.#root.classList.toggle("many", all.children.length > 1);
     this.#root.replaceChildren(all);
     this.#cells[this.#current].tabIndex = 0;
   }

@@ -3,11 +3,11 @@
 
 /** Marks: shape, size relative to the distance of two nodes, opacity. */
 const MARKS = {
-  ready: ["circle", 0.2, 0.75],
-  busy: ["square", 0.24, 0.9],
+  ready: ["circle", 0.17, 0.45],
+  busy: ["square", 0.19, 0.8],
   booting: ["ring", 0.22, 1],
   off: ["ring", 0.15, 0.8],
-  lost: ["diamond", 0.46, 1],
+  lost: ["diamond", 0.48, 1],
   dead: ["plus", 0.46, 1],
   none: ["circle", 0.06, 0.6],
 };
@@ -21,6 +21,7 @@ export class Space {
   #yaw = 0.62;
   #asked = false;
   #drawn = [];
+  #faint = "";
 
   /** `picked(index)` is told of nodes that are clicked. */
   constructor(canvas, nodes, picked) {
@@ -93,6 +94,7 @@ export class Space {
       return [width / 2 + across * unit, height / 2 + (deep * flat - dz * steep) * unit, deep * steep + dz * flat];
     };
 
+    this.#faint = color("faint");
     this.#box(context, project, shape, color("line"));
     const current = this.#nodes.coords(this.#nodes.current)[2];
     this.#plane(context, project, shape, current, color("accent"));
@@ -101,7 +103,9 @@ export class Space {
       const node = this.#nodes.node(index);
       this.#drawn.push({ index, state: node.state, at: project(node.coords) });
     }
-    this.#drawn.sort((a, b) => a.at[2] - b.at[2]);
+    // nodes in trouble are seen through all others
+    const depth = ({ state, at }) => at[2] + (state === "dead" || state === "lost" ? 1e6 : 0);
+    this.#drawn.sort((a, b) => depth(a) - depth(b));
     const colors = Object.fromEntries(Object.keys(MARKS).map((state) => [state, color(`state-${state}`)]));
     for (const { state, at } of this.#drawn) mark(context, at, MARKS[state] ?? MARKS.none, unit, colors[state]);
     const picked = this.#nodes.picked;
@@ -128,6 +132,13 @@ export class Space {
           context.lineTo(...corner(bits | (1 << at)).slice(0, 2));
         }
     context.stroke();
+    context.fillStyle = this.#faint;
+    context.font = "12px system-ui, sans-serif";
+    context.textAlign = "center";
+    context.textBaseline = "middle";
+    const [x, y, z] = shape;
+    for (const [name, at] of [["x", [x / 2 - 0.5, y + 0.2, -0.5]], ["y", [x + 0.2, y / 2 - 0.5, -0.5]], ["z", [-0.9, y - 0.1, z / 2 - 0.5]]])
+      context.fillText(name, ...project(at).slice(0, 2));
   }
 
   #plane(context, project, [x, y], z, color) {

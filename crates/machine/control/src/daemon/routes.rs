@@ -60,8 +60,13 @@ type From_ = ConnectInfo<Peer>;
 
 /// The machine: its partitions, and the jobs that wait or run.
 #[utoipa::path(get, path = "/v1/machine", responses((status = 200, body = Machine), (status = "4XX", body = Problem)))]
-async fn machine(State(shared): Known) -> Result<Json<Machine>, ControlError> {
-    done(shared, |control| control.machine()).await
+async fn machine(State(shared): Known, ConnectInfo(peer): From_) -> Result<Json<Machine>, ControlError> {
+    done(shared, move |control| {
+        let mut machine = control.machine()?;
+        machine.jobs = machine.jobs.into_iter().map(|job| peer.shown(job)).collect();
+        Ok(machine)
+    })
+    .await
 }
 
 /// Sets up the machine, and boots a partition of all its nodes if that is asked for.
@@ -159,8 +164,16 @@ struct Limit {
 
 /// The last jobs, the newest first.
 #[utoipa::path(get, path = "/v1/jobs", params(Limit), responses((status = 200, body = Vec<Job>), (status = "4XX", body = Problem)))]
-async fn jobs(State(shared): Known, Query(limit): Query<Limit>) -> Result<Json<Vec<Job>>, ControlError> {
-    done(shared, move |control| control.store().jobs(Some(limit.limit.unwrap_or(LIST)))).await
+async fn jobs(
+    State(shared): Known,
+    ConnectInfo(peer): From_,
+    Query(limit): Query<Limit>,
+) -> Result<Json<Vec<Job>>, ControlError> {
+    done(shared, move |control| {
+        let jobs = control.store().jobs(Some(limit.limit.unwrap_or(LIST)))?;
+        Ok(jobs.into_iter().map(|job| peer.shown(job)).collect())
+    })
+    .await
 }
 
 /// Adds a job to the queue of its partition.
@@ -175,8 +188,12 @@ async fn submit(
 
 /// A job.
 #[utoipa::path(get, path = "/v1/jobs/{id}", params(("id" = u64, Path)), responses((status = 200, body = Job), (status = "4XX", body = Problem)))]
-async fn job(State(shared): Known, Path(id): Path<u64>) -> Result<Json<Job>, ControlError> {
-    done(shared, move |control| control.job(id)).await
+async fn job(
+    State(shared): Known,
+    ConnectInfo(peer): From_,
+    Path(id): Path<u64>,
+) -> Result<Json<Job>, ControlError> {
+    done(shared, move |control| control.job(id).map(|job| peer.shown(job))).await
 }
 
 /// Sends a signal to all processes of a job. A job in the queue ends.
