@@ -170,7 +170,7 @@ fn time(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use colony_control_api::api::Severity;
+    use colony_control_api::api::{Network, Severity};
 
     use super::*;
 
@@ -182,6 +182,24 @@ mod tests {
             pset: number / 8,
             state,
         }
+    }
+
+    #[test]
+    fn the_way_to_the_page_is_a_link_with_its_fingerprint_or_a_command_for_ssh() {
+        let network = Network {
+            listen: ([192, 0, 2, 1], 8443).into(),
+            url: "https://192.0.2.1:8443/".to_owned(),
+            certificate: "/m/tls-cert.pem".into(),
+            fingerprint: ["AB"; 32].join(":"),
+        };
+        let access = |network| Token { token: "12".repeat(32), user: "eve".to_owned(), network };
+        let text = web(&access(Some(network)), "/m/api");
+        assert!(text.starts_with("https://192.0.2.1:8443/#token=1212"), "{text}");
+        assert!(text.lines().skip(1).all(|line| line.chars().count() <= 80), "{text}");
+        assert_eq!(text.matches("AB").count(), 32);
+        assert!(text.contains("user eve"));
+        let text = web(&access(None), "/m/api");
+        assert!(text.contains("ssh -N -L 8080:/m/api HOST") && !text.contains("1212"), "{text}");
     }
 
     #[test]

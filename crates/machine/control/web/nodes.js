@@ -25,13 +25,13 @@ export class Nodes {
   #picked = null;
   #mates = [];
 
-  /** `heard.picked(node)` and `heard.focused(node)` are told of nodes, `heard.changed()` of states. */
+  /** `heard.picked(node)`, `heard.focused(node)` and `heard.hovered(node)` are told of nodes, `heard.changed()` of states. */
   constructor(root, heard) {
     this.#root = root;
     this.#heard = heard;
     root.addEventListener("click", ({ target }) => this.#at(target, (index) => this.pick(index)));
     root.addEventListener("focusin", ({ target }) => this.#at(target, (index) => this.#focused(index)));
-    root.addEventListener("pointerover", ({ target }) => this.#at(target, (index) => heard.focused(this.node(index))));
+    root.addEventListener("pointerover", ({ target }) => this.#at(target, (index) => heard.hovered(this.node(index))));
     root.addEventListener("keydown", (event) => this.#key_down(event));
   }
 

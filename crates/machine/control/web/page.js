@@ -21,8 +21,10 @@ let machine = null;
 let highlighted = null;
 /** Changes of nodes that come while the page asks for all nodes. */
 let waiting = [];
+/** Whether everything that is shown has been asked for. */
+let isWhole = false;
 
-const nodes = new Nodes(byId("slices"), { picked: (node) => showNode(node.index), focused: read, changed });
+const nodes = new Nodes(byId("slices"), { picked: (node) => showNode(node.index), focused, hovered: read, changed });
 const space = new Space(byId("space"), nodes, (index) => {
   nodes.pick(index);
 });
@@ -81,6 +83,11 @@ function read(node) {
   const words = STATES[node.state]?.words ?? "in no partition";
   const pset = node.pset === undefined ? "" : ` · pset ${node.pset}`;
   byId("readout").textContent = `${node.location ?? "–"} · ${node.coords.join(", ")}${pset} · ${words}`;
+}
+
+function focused(node) {
+  read(node);
+  // the view in space has the slice of the focus
   space.draw();
 }
 
@@ -132,6 +139,7 @@ async function loadMachine() {
 }
 
 async function loadNodes() {
+  isWhole = false;
   waiting = [];
   await loadMachine();
   const of = async ({ name }) => ({ name, nodes: await daemon.ask(`/v1/partitions/${encodeURIComponent(name)}/nodes`) });
@@ -141,12 +149,13 @@ async function loadNodes() {
   const missed = waiting;
   waiting = null;
   for (const { partition, nodes: byState } of missed) nodes.change(partition, byState);
+  isWhole = true;
 }
 
 const loadJobs = async () => lists.jobs(await daemon.ask(`/v1/jobs?limit=${JOBS}`), askToCancel);
 const loadEvents = async () => events.take(await daemon.ask(`/v1/ras?limit=${EVENTS}`));
-const nodesSoon = soon(loadNodes);
-const machineSoon = soon(loadMachine);
+const nodesSoon = soon(() => (isWhole ? loadNodes() : load()));
+const machineSoon = soon(() => (isWhole ? loadMachine() : load()));
 const jobsSoon = soon(loadJobs);
 
 /** Asks for everything: at first, and when something may have been missed. */
@@ -159,6 +168,7 @@ async function load() {
     document.body.dataset.loaded = "true";
     space.draw();
   } catch (error) {
+    isWhole = false;
     failed(error);
   }
 }

@@ -246,6 +246,8 @@ fn a_port_that_cannot_be_had_and_files_that_are_no_certificate_are_refused() {
     assert_eq!(daemon.client.token(false).expect("a token").network, None);
     // a certificate of one's own
     let own = daemon.listen();
+    assert!(request("192.0.2.1:1", [None, None]).contains("cannot listen"));
+    assert_eq!(daemon.client.token(false).expect("a token").network.as_ref(), Some(&own), "it stays open");
     let key = own.certificate.with_file_name("tls-key.pem");
     let [chain, secret] = [&own.certificate, &key].map(|file| std::fs::read(file).expect("there"));
     let place = tempfile::tempdir().expect("a folder");

@@ -7,6 +7,7 @@ mod connections;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use axum::Router;
 use nix::unistd::gethostname;
@@ -21,6 +22,10 @@ use certificate::Certificate;
 
 /// The file that says where the daemon listens: one that is started again listens there, too.
 const FILE: &str = "network.json";
+
+/// Tries to bind a port that this daemon has just closed, and the pause between two.
+const TRIES: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A port that is open.
 struct Open {
@@ -66,10 +71,12 @@ impl Entrance {
                 return Err(ControlError::Wrong(text.to_owned()));
             }
         };
-        // the port before may be the same one
-        let before = open.take().map(|before| before.network.listen);
-        self.close_connections();
-        let listener = bind(request.listen, before).await?;
+        // the port before stays open if the new one cannot be had
+        let is_same = open.as_ref().is_some_and(|before| before.network.listen == request.listen);
+        if is_same {
+            *open = None;
+        }
+        let listener = bind(request.listen, is_same).await?;
         let listen = listener.local_addr().map_err(ControlError::io("the port"))?;
         request.listen = listen;
         let text = serde_json::to_vec(&request).map_err(|e| ControlError::Fault(e.to_string()))?;
@@ -82,6 +89,7 @@ impl Entrance {
             certificate: certificate.file,
         };
         let acceptor = TlsAcceptor::from(certificate.config);
+        self.close_connections();
         let serve = connections::serve(listener, acceptor, routes, self.ending.clone());
         *open = Some(Open { network: network.clone(), listener: tokio::spawn(serve).abort_handle() });
         Ok(network)
@@ -119,13 +127,13 @@ impl Entrance {
 }
 
 /// Binds a port. One that this daemon has just closed may take a moment to be free.
-async fn bind(listen: SocketAddr, before: Option<SocketAddr>) -> Result<TcpListener, ControlError> {
-    let mut tries = if before == Some(listen) { 50 } else { 1 };
+async fn bind(listen: SocketAddr, is_same: bool) -> Result<TcpListener, ControlError> {
+    let mut tries = if is_same { TRIES } else { 1 };
     loop {
         tries -= 1;
         match TcpListener::bind(listen).await {
             Ok(listener) => return Ok(listener),
-            Err(_) if tries > 0 => tokio::time::sleep(std::time::Duration::from_millis(20)).await,
+            Err(_) if tries > 0 => tokio::time::sleep(PAUSE).await,
             Err(error) => {
                 return Err(ControlError::Wrong(format!(
                     "cannot listen on {listen}: {error}; choose another port"
