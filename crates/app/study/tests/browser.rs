@@ -14,19 +14,9 @@ use colony_study::{Params, study};
 use colony_survival::scenario::YEAR_S;
 use colony_survival::scheme::Scheme;
 use colony_survival::study::Study;
+use colony_testing::browser::{QUIET, find as browser};
 use colony_timeline::{Names, Noise, Timeline, sample};
 use fake::{Fake, HOSTILE};
-
-/// Chromium, or `None` with the reason printed.
-fn browser() -> Option<&'static str> {
-    let found = ["chromium", "chromium-browser", "google-chrome"]
-        .into_iter()
-        .find(|name| Command::new(name).arg("--version").output().is_ok_and(|o| o.status.success()));
-    if found.is_none() {
-        colony_testing::skip("no Chromium here (apt-get install chromium)");
-    }
-    found
-}
 
 fn report(folder: &Path) -> PathBuf {
     let params = Params {
@@ -45,19 +35,8 @@ fn report(folder: &Path) -> PathBuf {
 /// Opens `page`; returns the document after its scripts ran, and what the browser logged.
 fn open(browser: &str, profile: &Path, page: &Path, more: &[&str]) -> (String, String) {
     let out = Command::new(browser)
-        .args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-quic",
-            "--no-first-run",
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-sync",
-            "--enable-logging=stderr",
-            "--virtual-time-budget=5000",
-            "--dump-dom",
-        ])
+        .args(QUIET)
+        .args(["--enable-logging=stderr", "--virtual-time-budget=5000", "--dump-dom"])
         .arg(format!("--user-data-dir={}", profile.display()))
         .args(more)
         .arg(format!("file://{}", page.display()))

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use colony_control_api::api::{Event, Job, Machine, Node, NodeState, Partition, word};
+use colony_control_api::api::{Event, Job, Machine, Node, NodeState, Partition, Token, word};
 
 use crate::table::{self, name, wrap};
 
@@ -141,6 +141,27 @@ pub fn event(e: &Event) -> String {
     format!("{}\n", wrap(&text))
 }
 
+/// How to reach the web page of the machine, whose daemon listens on `socket`.
+#[must_use]
+pub fn web(access: &Token, socket: &str) -> String {
+    let Some(network) = &access.network else {
+        let text = "The machine listens on its local socket only. To see the page on another computer, run there (with the name \
+                    of this host) the command below, and open http://localhost:8080/. `colony machine web --listen ADDR:PORT` \
+                    opens a port with TLS instead.";
+        return format!("{}\n\n  ssh -N -L 8080:{socket} HOST\n", wrap(text));
+    };
+    let text = format!(
+        "The token in this link stands for user {}: keep it secret. The browser shows a certificate that it does not know if \
+         the daemon has made it. Compare the SHA-256 fingerprint:",
+        access.user
+    );
+    let fingerprint = network
+        .fingerprint
+        .split_at_checked(48)
+        .map_or(network.fingerprint.clone(), |(one, two)| format!("{one}\n  {two}"));
+    format!("{}#token={}\n\n{}\n\n  {fingerprint}\n", network.url, access.token, wrap(&text))
+}
+
 /// The UTC time of day of a time since 1970.
 fn time(seconds: f64) -> String {
     let day = (seconds.max(0.0) as u64) % 86_400;
@@ -149,7 +170,7 @@ fn time(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use colony_control_api::api::Severity;
+    use colony_control_api::api::{Network, Severity};
 
     use super::*;
 
@@ -161,6 +182,24 @@ mod tests {
             pset: number / 8,
             state,
         }
+    }
+
+    #[test]
+    fn the_way_to_the_page_is_a_link_with_its_fingerprint_or_a_command_for_ssh() {
+        let network = Network {
+            listen: ([192, 0, 2, 1], 8443).into(),
+            url: "https://192.0.2.1:8443/".to_owned(),
+            certificate: "/m/tls-cert.pem".into(),
+            fingerprint: ["AB"; 32].join(":"),
+        };
+        let access = |network| Token { token: "12".repeat(32), user: "eve".to_owned(), network };
+        let text = web(&access(Some(network)), "/m/api");
+        assert!(text.starts_with("https://192.0.2.1:8443/#token=1212"), "{text}");
+        assert!(text.lines().skip(1).all(|line| line.chars().count() <= 80), "{text}");
+        assert_eq!(text.matches("AB").count(), 32);
+        assert!(text.contains("user eve"));
+        let text = web(&access(None), "/m/api");
+        assert!(text.contains("ssh -N -L 8080:/m/api HOST") && !text.contains("1212"), "{text}");
     }
 
     #[test]

@@ -9,6 +9,8 @@ use colony_model::Shape;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+pub use crate::access::{Network, NetworkRequest, Token, TokenRequest};
+
 /// A machine to set up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -126,6 +128,39 @@ pub struct Node {
     pub pset: u32,
     /// Its state.
     pub state: NodeState,
+}
+
+/// A compute node, and what it has been told about itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodeDetail {
+    /// The node.
+    pub node: Node,
+    /// Its personality.
+    pub personality: NodePersonality,
+}
+
+/// The personality of a compute node, with locations instead of numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodePersonality {
+    /// Memory of its processes, MiB.
+    pub memory_mib: u64,
+    /// Extent of the partition's torus.
+    #[schema(value_type = String)]
+    pub torus: Shape,
+    /// Its coordinates in the torus.
+    pub torus_coords: [u32; 3],
+    /// Its rank in its pset.
+    pub rank_in_pset: u32,
+    /// Compute nodes of each pset.
+    pub pset_size: u32,
+    /// The I/O node of its pset.
+    pub io_node: String,
+    /// The node above it in the collective network.
+    pub parent: Option<String>,
+    /// The nodes below it in the collective network.
+    pub children: Vec<String>,
+    /// Links between it and the root of the collective network.
+    pub depth: u32,
 }
 
 /// The machine.

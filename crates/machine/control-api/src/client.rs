@@ -63,6 +63,12 @@ impl Client {
         Self::new(&self.folder, &self.daemon)
     }
 
+    /// The daemon's socket.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
     /// Returns `true` if a daemon serves the folder.
     #[must_use]
     pub fn is_served(&self) -> bool {
@@ -178,7 +184,12 @@ impl Client {
         Err(if status.is_server_error() { ClientError::Failed(text) } else { ClientError::Wrong(text) })
     }
 
-    fn ask<T: DeserializeOwned>(&self, method: Method, path: &str, body: Vec<u8>) -> Result<T, ClientError> {
+    pub(crate) fn ask<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Vec<u8>,
+    ) -> Result<T, ClientError> {
         self.repeat(async || {
             let response = self.send(method.clone(), path, body.clone()).await?;
             let bytes = response.into_body().collect().await;
@@ -369,7 +380,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// The body of a request.
-fn json(value: &impl Serialize) -> Result<Vec<u8>, ClientError> {
+pub(crate) fn json(value: &impl Serialize) -> Result<Vec<u8>, ClientError> {
     serde_json::to_vec(value).map_err(|e| ClientError::Wrong(e.to_string()))
 }
 

@@ -14,10 +14,12 @@
 //! # }
 //! ```
 
+mod access;
 pub mod api;
 mod client;
 mod error;
 pub mod folder;
+mod network;
 
 pub use client::Client;
 pub use error::ClientError;

@@ -52,6 +52,9 @@ pub enum ControlError {
     /// A request that its user may not make.
     #[error("{0}")]
     Forbidden(String),
+    /// A request from the network without a token that is known.
+    #[error("{0}")]
+    NoToken(String),
     /// A partition service does not answer.
     #[error("partition {name} does not answer: {source}")]
     Service {

@@ -5,6 +5,7 @@
 //! A test that cannot run on a machine calls [`skip`] and returns. `./x test` names the file of records in
 //! [`RECORDS`] and lists it at its end.
 
+pub mod browser;
 mod random;
 
 use std::fmt::Display;

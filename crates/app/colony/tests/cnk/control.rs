@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use colony_node::task;
+use colony_testing::browser;
 use colony_vm::slots::Slots;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -347,4 +348,42 @@ fn a_partition_whose_process_is_killed_loses_its_job_and_boots_again() {
     machine.wait("it boots again", || machine.state() == "ready");
     assert_ne!(machine.owner(), owner);
     assert_eq!(machine.done(&machine.script("run", "8", "echo $COLONY_RANK")).lines().count(), 8);
+}
+
+#[test]
+fn the_web_page_shows_jobs_and_a_node_that_is_killed_as_they_happen() {
+    let Some(machine) = Machine::new() else { return };
+    let Some(browser) = browser::find() else { return };
+    machine.done(&["machine", "up", "--shape", "2x2x2", "--listen", "127.0.0.1:0"]);
+    let access = machine.json(&["machine", "web"]);
+    let (token, network) = (access["token"].as_str().expect("a token"), &access["network"]);
+    let link = format!("{}#token={token}", network["url"].as_str().expect("a network"));
+    let shown = machine.done(&["machine", "web"]);
+    assert!(shown.starts_with(&link) && shown.contains("SHA-256"), "{shown}");
+    let mut page = browser::Page::open(browser, 1280, 900);
+    page.go(&link);
+    let cells =
+        |state: &str| format!("document.querySelectorAll('[role=gridcell][data-is={state}]').length === 8");
+    page.wait(&cells("ready"));
+    let busybox = machine.busybox.to_str().expect("a path");
+    let id = machine.done(&["job", "submit", "--", busybox, "sleep", "1000"]).trim().to_owned();
+    page.wait(&cells("busy"));
+    page.wait("document.querySelector('#jobs tbody .state').textContent === 'running'");
+    machine.done(&["job", "cancel", &id]);
+    page.wait("document.querySelector('#jobs tbody .state').textContent === 'ended with 143'");
+    page.wait(&cells("ready"));
+    send(machine.emulators()[3], Signal::SIGKILL);
+    page.wait(
+        "[...document.querySelectorAll('#events code')].some((code) => code.textContent === 'node-died')",
+    );
+    page.wait("document.getElementById('say').textContent.includes('node-died')");
+    page.wait(&cells("ready"));
+    // what the machine has opened ends with it
+    machine.done(&["machine", "down"]);
+    page.wait("document.body.dataset.link === 'gone'");
+    machine.done(&["machine", "up", "--shape", "2x2x2", "--unpartitioned"]);
+    let access = machine.json(&["machine", "web"]);
+    assert!(access["network"].is_null() && access["token"] != token, "{access}");
+    assert!(machine.done(&["machine", "web"]).contains("ssh -N -L 8080:"));
+    assert_eq!(page.problems().iter().filter(|problem| !problem.contains("ERR_")).count(), 0);
 }

@@ -76,3 +76,14 @@ fn machines_psets_and_nodes_that_cannot_be_are_wrong_use() {
         fails(&[&["machine"], args].concat(), 2, part);
     }
 }
+
+#[test]
+fn a_port_needs_an_address_and_both_files_or_none() {
+    let up = ["machine", "up", "--shape", "2x2x2", "--machine", "/no/machine"];
+    let with = |more: &[&'static str]| [&up, more].concat();
+    fails(&with(&["--listen", "8443"]), 2, "8443");
+    fails(&with(&["--tls-cert", "c", "--tls-key", "k"]), 2, "--listen");
+    fails(&with(&["--listen", "127.0.0.1:0", "--tls-cert", "c"]), 2, "--tls-key");
+    fails(&with(&["--listen", "127.0.0.1:0", "--tls-cert", "/no/c", "--tls-key", "/no/k"]), 1, "/no/c");
+    fails(&["machine", "web", "--close", "--renew"], 2, "--renew");
+}

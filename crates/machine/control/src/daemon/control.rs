@@ -10,7 +10,7 @@ use nix::sys::eventfd::EventFd;
 use tokio::sync::broadcast;
 
 use crate::ControlError;
-use crate::api::{Event, Job, JobState, PartitionState, Severity, now};
+use crate::api::{Event, Job, JobState, NodeState, PartitionState, Severity, now};
 use crate::store::{Change, NewEvent, Row, Store};
 use colony_control_api::folder::UP;
 
@@ -24,6 +24,7 @@ pub(super) enum Told {
     Ras(Event),
     Partition { name: String, state: PartitionState },
     Job { id: u64, state: JobState },
+    Nodes { partition: String, nodes: BTreeMap<NodeState, Vec<u32>> },
 }
 
 /// The control system of a machine.
@@ -85,6 +86,11 @@ impl Control {
 
     pub(super) fn socket(&self, partition: &str) -> PathBuf {
         self.folder.join("partitions").join(partition).join("socket")
+    }
+
+    /// Returns `true` if somebody is told what changes.
+    pub(super) fn has_listeners(&self) -> bool {
+        self.told.receiver_count() > 0
     }
 
     /// The files of a job's output.

@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The control daemon: one process for one machine, which decides and stores. What it has started goes on without it.
 
+mod access;
 mod control;
+mod door;
+mod extract;
 mod keeper;
+mod network;
 mod owner;
+mod page;
 mod partitions;
 mod peer;
 mod requests;
 mod routes;
 mod streams;
+mod tokens;
+mod watch;
 
 use std::fs::{File, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -17,6 +24,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use axum::Router;
+use axum::middleware::{from_fn, from_fn_with_state};
 use clap::Parser;
 use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::geteuid;
@@ -25,9 +34,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
 use crate::ControlError;
-use colony_control_api::folder::{LOCK, SOCKET, check_length};
+use crate::api::Severity;
+use colony_control_api::folder::{LOCK, SOCKET, UP, check_length};
 use control::Control;
+use network::Entrance;
 use peer::Peer;
+use tokens::Tokens;
 
 /// The control daemon of a machine of compute nodes
 ///
@@ -54,8 +66,18 @@ const ENDING: Duration = Duration::from_secs(2);
 /// The state that all connections share.
 struct Shared {
     control: Arc<Control>,
+    entrance: Entrance,
+    tokens: Arc<Tokens>,
     /// Told when the machine has been switched off.
     over: Notify,
+}
+
+impl Shared {
+    /// The machine is off: nobody comes in from the network any more.
+    async fn close(&self) -> Result<(), ControlError> {
+        self.entrance.close().await?;
+        self.tokens.revoke_all()
+    }
 }
 
 /// The `main` of the program `colony-control`.
@@ -119,23 +141,54 @@ async fn serve(folder: PathBuf) -> Result<(), ControlError> {
     let system = |e| ControlError::io("handling signals")(e);
     let mut terminate = signal(SignalKind::terminate()).map_err(system)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(system)?;
-    let shared = Arc::new(Shared { control, over: Notify::new() });
-    let routes = routes::all(shared.clone()).into_make_service_with_connect_info::<Peer>();
+    let shared = Arc::new(Shared {
+        control,
+        entrance: Entrance::new(folder.clone()),
+        tokens: Arc::new(Tokens::open(folder.join("tokens"))),
+        over: Notify::new(),
+    });
+    if !folder.join(UP).exists() {
+        // a daemon before this one was killed as it switched the machine off
+        shared.close().await?;
+    }
+    if let Err(error) = shared.entrance.open_again(on_network(&shared)).await {
+        let text = format!("the web page and the network have no port: {error}");
+        shared.control.report(Severity::Error, "", "network", text, None);
+    }
+    tokio::spawn(watch::watch(shared.control.clone()));
+    let routes = at_socket(&shared).into_make_service_with_connect_info::<Peer>();
     let over = shared.clone();
     let end = async move {
         tokio::select! {
-            () = over.over.notified() => {}
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+            () = over.over.notified() => true,
+            _ = terminate.recv() => false,
+            _ = interrupt.recv() => false,
         }
     };
     // connections that go on, of listeners to events, end with the process
     tokio::select! {
         served = axum::serve(listener, routes) => served.map_err(ControlError::io("serving"))?,
-        () = end => tokio::time::sleep(LAST_WORDS).await,
+        is_off = end => {
+            tokio::time::sleep(LAST_WORDS).await;
+            if is_off {
+                shared.close().await?;
+            }
+        }
     }
     let _ = std::fs::remove_file(&path);
     Ok(())
+}
+
+/// The routes at the local socket, where the kernel names the user.
+fn at_socket(shared: &Arc<Shared>) -> Router {
+    let interface = routes::all().merge(access::routes()).with_state(shared.clone());
+    page::routes().merge(interface).layer(from_fn(door::local))
+}
+
+/// The routes on the network, where a token names the user.
+fn on_network(shared: &Arc<Shared>) -> Router {
+    let interface = routes::all().layer(from_fn_with_state(shared.clone(), door::token));
+    page::routes().merge(interface.with_state(shared.clone())).layer(from_fn(door::network))
 }
 
 /// Lets all users of the host connect. What a user may do is decided by the user id that the kernel tells.

@@ -7,6 +7,7 @@ use nix::unistd::{Uid, User, geteuid};
 use tokio::net::UnixListener;
 
 use crate::ControlError;
+use crate::api::Job;
 
 /// The user of a connection, as the kernel tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,15 @@ impl Peer {
         Err(ControlError::Forbidden(format!("job {job} belongs to another user")))
     }
 
+    /// A job as this user sees it: its environment, which may hold secrets, and its token are for its owner and operators.
+    pub(super) fn shown(self, mut job: Job) -> Job {
+        if !self.is_operator() && job.user != self.name() {
+            job.request.environment.clear();
+            job.request.token = None;
+        }
+        job
+    }
+
     /// The user whose rights a job has: the caller's, or for root anybody's.
     pub(super) fn user_of_job(self, asked: Option<String>) -> Result<Option<String>, ControlError> {
         match asked {
@@ -74,6 +84,17 @@ impl Connected<IncomingStream<'_, UnixListener>> for Peer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn environments_of_jobs_are_for_their_owners_and_operators() {
+        let job = r#"{"id": 1, "user": "4000000", "state": "queued", "submitted": 0.0, "request": {"partition": "A",
+            "executable": "/bin/a", "directory": "/", "environment": {"A": "secret"}, "token": "t"}}"#;
+        let shown = |uid| Peer { uid }.shown(serde_json::from_str(job).expect("a job")).request;
+        for uid in [0, Peer::own().uid, 4_000_000] {
+            assert_eq!((shown(uid).environment.len(), shown(uid).token.is_some()), (1, true), "{uid}");
+        }
+        assert_eq!((shown(4_000_001).environment.len(), shown(4_000_001).token), (0, None));
+    }
 
     #[test]
     fn only_root_and_the_daemons_user_operate_and_only_root_chooses_users() {

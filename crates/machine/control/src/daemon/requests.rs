@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use colony_model::{Block, FreeMap, Machine, Partition as ModelPartition, PsetSize, Request};
+use colony_model::{Block, FreeMap, Machine, NodeRef, Partition as ModelPartition, PsetSize, Request};
 
 use super::control::{Control, lock, wrong};
 use super::keeper::connect;
@@ -156,6 +156,12 @@ impl Control {
         }
     }
 
+    /// The states of all nodes, by partition.
+    pub(super) fn all_node_states(&self) -> Result<BTreeMap<String, Vec<NodeState>>, ControlError> {
+        let rows = self.store().partitions()?;
+        Ok(rows.into_iter().map(|row| (row.name.clone(), self.node_states(&row))).collect())
+    }
+
     /// The machine, its partitions and the jobs that wait or run.
     pub(super) fn machine(&self) -> Result<api::Machine, ControlError> {
         let shape = self.model_machine()?.shape();
@@ -199,6 +205,34 @@ impl Control {
             Ok(api::Node { number, location: location.to_string(), coords, pset, state })
         };
         (0..).zip(self.node_states(&row)).map(node).collect()
+    }
+
+    /// A node of a partition and its personality.
+    pub(super) fn node(&self, name: &str, number: u32) -> Result<api::NodeDetail, ControlError> {
+        let row = self.row(name)?;
+        let node = usize::try_from(number).ok().and_then(|at| self.nodes(name).ok()?.into_iter().nth(at));
+        let node = node.ok_or_else(|| {
+            let text = format!("partition {name} has no node {number}: it has {} nodes", row.shape.nodes());
+            ControlError::Unknown(text)
+        })?;
+        let model = self.model(&row)?;
+        let place = model.compute_personality(number, row.node.memory_mib.saturating_mul(1 << 20));
+        let location = |node: NodeRef| match node {
+            NodeRef::Compute(node) => model.location(node).to_string(),
+            NodeRef::Io(pset) => model.io_location(pset).to_string(),
+        };
+        let personality = api::NodePersonality {
+            memory_mib: row.node.memory_mib,
+            torus: place.torus,
+            torus_coords: place.torus.coords(number),
+            rank_in_pset: model.psets().place(number).1,
+            pset_size: place.pset_size,
+            io_node: model.io_location(place.pset).to_string(),
+            parent: place.route.parent.map(location),
+            children: place.route.children.into_iter().flatten().map(location).collect(),
+            depth: place.route.depth,
+        };
+        Ok(api::NodeDetail { node, personality })
     }
 
     /// Adds a job to the queue of its partition.

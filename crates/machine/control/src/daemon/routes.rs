@@ -5,22 +5,19 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::Router;
-use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
-use axum::extract::{ConnectInfo, DefaultBodyLimit, FromRequest, FromRequestParts, State};
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::extract::{ConnectInfo, DefaultBodyLimit, State};
+use axum::response::Response;
 use axum::routing::{delete, get, post};
 use serde::Deserialize;
 use utoipa::{IntoParams, OpenApi};
 
-use super::Shared;
-use super::control::Control;
+use super::extract::{Body, Path, Query, done};
 use super::peer::Peer;
-use super::streams;
+use super::{Shared, access, streams};
 use crate::ControlError;
 use crate::api::{
-    Event, Job, JobRequest, Machine, MachineRequest, Node, Partition, PartitionRequest, Problem, Severity,
-    SignalRequest,
+    Event, Job, JobRequest, Machine, MachineRequest, Node, NodeDetail, Partition, PartitionRequest, Problem,
+    Severity, SignalRequest,
 };
 use crate::store::RasFilter;
 
@@ -44,6 +41,7 @@ const LIST: u32 = 100;
         partition,
         remove_partition,
         nodes,
+        node,
         boot,
         free,
         jobs,
@@ -57,67 +55,18 @@ const LIST: u32 = 100;
 )]
 struct Documentation;
 
-impl IntoResponse for ControlError {
-    fn into_response(self) -> Response {
-        let status = match &self {
-            Self::Wrong(_) => StatusCode::BAD_REQUEST,
-            Self::Forbidden(_) => StatusCode::FORBIDDEN,
-            Self::Unknown(_) => StatusCode::NOT_FOUND,
-            Self::Conflict(_) => StatusCode::CONFLICT,
-            Self::Service { .. } => StatusCode::SERVICE_UNAVAILABLE,
-            _ => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        (status, Json(Problem { error: self.to_string() })).into_response()
-    }
-}
-
-/// Parts of a request, which are refused with a [`Problem`].
-#[derive(FromRequest)]
-#[from_request(via(axum::Json), rejection(ControlError))]
-struct Body<T>(T);
-
-#[derive(FromRequestParts)]
-#[from_request(via(axum::extract::Path), rejection(ControlError))]
-struct Path<T>(T);
-
-#[derive(FromRequestParts)]
-#[from_request(via(axum::extract::Query), rejection(ControlError))]
-struct Query<T>(T);
-
-impl From<JsonRejection> for ControlError {
-    fn from(rejection: JsonRejection) -> Self {
-        Self::Wrong(rejection.body_text())
-    }
-}
-
-impl From<PathRejection> for ControlError {
-    fn from(rejection: PathRejection) -> Self {
-        Self::Wrong(rejection.body_text())
-    }
-}
-
-impl From<QueryRejection> for ControlError {
-    fn from(rejection: QueryRejection) -> Self {
-        Self::Wrong(rejection.body_text())
-    }
-}
-
-/// Does `work`, which waits for the database or for services, in a thread of its own.
-async fn done<T: Send + 'static>(
-    shared: Arc<Shared>,
-    work: impl FnOnce(&Arc<Control>) -> Result<T, ControlError> + Send + 'static,
-) -> Result<Json<T>, ControlError> {
-    let done = tokio::task::spawn_blocking(move || work(&shared.control)).await;
-    done.map_err(|e| ControlError::Fault(format!("the control daemon has a fault: {e}")))?.map(Json)
-}
-
 type Known = State<Arc<Shared>>;
 type From_ = ConnectInfo<Peer>;
 
 /// The machine: its partitions, and the jobs that wait or run.
 #[utoipa::path(get, path = "/v1/machine", responses((status = 200, body = Machine), (status = "4XX", body = Problem)))]
-async fn machine(State(shared): Known) -> Result<Json<Machine>, ControlError> {
-    done(shared, |control| control.machine()).await
+async fn machine(State(shared): Known, ConnectInfo(peer): From_) -> Result<Json<Machine>, ControlError> {
+    done(shared, move |control| {
+        let mut machine = control.machine()?;
+        machine.jobs = machine.jobs.into_iter().map(|job| peer.shown(job)).collect();
+        Ok(machine)
+    })
+    .await
 }
 
 /// Sets up the machine, and boots a partition of all its nodes if that is asked for.
@@ -178,6 +127,15 @@ async fn nodes(State(shared): Known, Path(name): Path<String>) -> Result<Json<Ve
     done(shared, move |control| control.nodes(&name)).await
 }
 
+/// A compute node of a partition, with its personality.
+#[utoipa::path(get, path = "/v1/partitions/{name}/nodes/{number}", params(("name" = String, Path), ("number" = u32, Path)), responses((status = 200, body = NodeDetail), (status = "4XX", body = Problem)))]
+async fn node(
+    State(shared): Known,
+    Path((name, number)): Path<(String, u32)>,
+) -> Result<Json<NodeDetail>, ControlError> {
+    done(shared, move |control| control.node(&name, number)).await
+}
+
 /// Begins to boot the nodes of a partition.
 #[utoipa::path(post, path = "/v1/partitions/{name}/boot", params(("name" = String, Path)), responses((status = 200, body = Partition), (status = "4XX", body = Problem)))]
 async fn boot(
@@ -206,8 +164,16 @@ struct Limit {
 
 /// The last jobs, the newest first.
 #[utoipa::path(get, path = "/v1/jobs", params(Limit), responses((status = 200, body = Vec<Job>), (status = "4XX", body = Problem)))]
-async fn jobs(State(shared): Known, Query(limit): Query<Limit>) -> Result<Json<Vec<Job>>, ControlError> {
-    done(shared, move |control| control.store().jobs(Some(limit.limit.unwrap_or(LIST)))).await
+async fn jobs(
+    State(shared): Known,
+    ConnectInfo(peer): From_,
+    Query(limit): Query<Limit>,
+) -> Result<Json<Vec<Job>>, ControlError> {
+    done(shared, move |control| {
+        let jobs = control.store().jobs(Some(limit.limit.unwrap_or(LIST)))?;
+        Ok(jobs.into_iter().map(|job| peer.shown(job)).collect())
+    })
+    .await
 }
 
 /// Adds a job to the queue of its partition.
@@ -222,8 +188,12 @@ async fn submit(
 
 /// A job.
 #[utoipa::path(get, path = "/v1/jobs/{id}", params(("id" = u64, Path)), responses((status = 200, body = Job), (status = "4XX", body = Problem)))]
-async fn job(State(shared): Known, Path(id): Path<u64>) -> Result<Json<Job>, ControlError> {
-    done(shared, move |control| control.job(id)).await
+async fn job(
+    State(shared): Known,
+    ConnectInfo(peer): From_,
+    Path(id): Path<u64>,
+) -> Result<Json<Job>, ControlError> {
+    done(shared, move |control| control.job(id).map(|job| peer.shown(job))).await
 }
 
 /// Sends a signal to all processes of a job. A job in the queue ends.
@@ -268,28 +238,32 @@ async fn ras(State(shared): Known, Query(asked): Query<RasQuery>) -> Result<Json
     done(shared, move |control| control.store().events(&filter)).await
 }
 
-/// Events, states of partitions and states of jobs as they change, as server-sent events.
+/// Events (`ras`), states of partitions (`partition`), of jobs (`job`) and of nodes (`nodes`) as they change, as server-sent
+/// events. `nodes` has the numbers of nodes by their new state, at first those of all nodes.
 #[utoipa::path(get, path = "/v1/events", responses((status = 200, content_type = "text/event-stream")))]
 async fn events(State(shared): Known) -> Response {
     streams::events(&shared)
 }
 
 async fn documentation() -> Json<utoipa::openapi::OpenApi> {
-    Json(Documentation::openapi())
+    let mut all = Documentation::openapi();
+    all.merge(access::Documentation::openapi());
+    Json(all)
 }
 
 async fn nothing() -> ControlError {
     ControlError::Unknown("there is nothing here: /v1/openapi.json describes what there is".to_owned())
 }
 
-/// All routes.
-pub(super) fn all(shared: Arc<Shared>) -> Router {
+/// The routes of the interface, for all who are let in.
+pub(super) fn all() -> Router<Arc<Shared>> {
     Router::new()
         .route("/v1/openapi.json", get(documentation))
         .route("/v1/machine", get(machine).post(set_up).delete(down))
         .route("/v1/partitions", get(partitions).post(add_partition))
         .route("/v1/partitions/{name}", get(partition).merge(delete(remove_partition)))
         .route("/v1/partitions/{name}/nodes", get(nodes))
+        .route("/v1/partitions/{name}/nodes/{number}", get(node))
         .route("/v1/partitions/{name}/boot", post(boot))
         .route("/v1/partitions/{name}/free", post(free))
         .route("/v1/jobs", get(jobs).post(submit))
@@ -300,5 +274,4 @@ pub(super) fn all(shared: Arc<Shared>) -> Router {
         .route("/v1/events", get(events))
         .fallback(nothing)
         .layer(DefaultBodyLimit::max(REQUEST))
-        .with_state(shared)
 }

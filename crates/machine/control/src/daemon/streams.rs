@@ -113,6 +113,10 @@ pub(super) fn events(shared: &Arc<Shared>) -> Response {
     let (mut sender, body) = Channel::<Bytes, Infallible>::new(WAITING);
     let mut told = shared.control.listen();
     tokio::spawn(async move {
+        // from here on nothing is missed
+        if sender.send_data(Bytes::from_static(b":\n\n")).await.is_err() {
+            return;
+        }
         loop {
             let text = match tokio::time::timeout(KEEP_OPEN, told.recv()).await {
                 Err(_) => ":\n\n".to_owned(),
@@ -137,6 +141,9 @@ fn text_of(told: &Told) -> String {
         }
         Told::Job { id, state } => {
             ("job", serde_json::to_string(&serde_json::json!({ "id": id, "state": state })))
+        }
+        Told::Nodes { partition, nodes } => {
+            ("nodes", serde_json::to_string(&serde_json::json!({ "partition": partition, "nodes": nodes })))
         }
     };
     format!("event: {kind}\ndata: {}\n\n", value.unwrap_or_default())

@@ -77,13 +77,13 @@ fn crates_depend_on_each_other_as_the_architecture_says() {
     }
 }
 
-/// The servers of the daemons: an HTTP server, a database and a file system have no place in a program that only talks to a
+/// The servers of the daemons: an HTTP server, TLS, a database and a file system have no place in a program that only talks to a
 /// daemon, or runs a job. The client of the control daemon takes the client half of the HTTP library and its runtime.
 /// `colony-conform` has programs that try the runtime itself on a compute node.
 #[test]
 fn only_daemons_depend_on_the_crates_of_their_servers() {
     let daemons = ["colonyd", "colony-control"];
-    let servers = ["axum", "fuser", "prometheus-client", "rusqlite"];
+    let servers = ["axum", "fuser", "prometheus-client", "rcgen", "rusqlite", "tokio-rustls"];
     let http = ["tokio", "hyper", "hyper-util", "http-body-util"];
     let (mut with_servers, mut with_http, mut on_daemons) =
         (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());

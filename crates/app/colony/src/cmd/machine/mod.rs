@@ -4,6 +4,7 @@
 mod layout;
 mod plan;
 mod up;
+mod web;
 
 use std::process::ExitCode;
 
@@ -24,6 +25,7 @@ enum What {
     Up(up::UpArgs),
     Status(up::StatusArgs),
     Nodes(up::NodesArgs),
+    Web(web::WebArgs),
     Down(up::DownArgs),
     Layout(layout::Args),
     Plan(plan::Args),
@@ -53,6 +55,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         What::Up(args) => up::up(&args),
         What::Status(args) => up::status(&args),
         What::Nodes(args) => up::nodes(&args),
+        What::Web(args) => web::web(&args),
         What::Down(args) => up::down(&args),
         What::Layout(args) => layout::run(&args),
         What::Plan(args) => plan::run(&args),

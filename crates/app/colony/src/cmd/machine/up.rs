@@ -7,6 +7,7 @@ use colony_control_api::api::MachineRequest;
 use colony_model::Shape;
 use colony_view::control;
 
+use super::web::Listen;
 use crate::cmd::control::{Nodes, Target, partition, wait_booted};
 
 /// Boot a machine of virtual compute nodes, and keep it running
@@ -16,7 +17,8 @@ use crate::cmd::control::{Nodes, Target, partition, wait_booted};
 #[command(after_help = "Examples:
   colony machine up --shape 2x2x2
   colony machine up --shape 8x8x8 --pset 64 --kernel cnk
-  colony machine up --shape 8x8x8 --unpartitioned")]
+  colony machine up --shape 8x8x8 --unpartitioned
+  colony machine up --shape 2x2x2 --listen 192.0.2.1:8443")]
 pub(super) struct UpArgs {
     #[command(flatten)]
     target: Target,
@@ -31,6 +33,8 @@ pub(super) struct UpArgs {
     /// Do not wait until the nodes are ready
     #[arg(long)]
     no_wait: bool,
+    #[command(flatten)]
+    listen: Listen,
     /// Print JSON for programs
     #[arg(long)]
     json: bool,
@@ -69,10 +73,14 @@ pub(super) struct DownArgs {
 }
 
 pub(super) fn up(args: &UpArgs) -> anyhow::Result<ExitCode> {
+    let network = args.listen.request()?;
     let client = args.target.started()?;
     let nodes = args.nodes.request(args.shape.nodes());
     let request = MachineRequest { shape: args.shape, partition: (!args.unpartitioned).then_some(nodes) };
     let mut machine = client.set_up(&request)?;
+    if let Some(network) = network {
+        client.open_network(&network)?;
+    }
     if let (Some(partition), false) = (machine.partitions.first(), args.no_wait) {
         wait_booted(&client, &partition.name)?;
         machine = client.machine()?;

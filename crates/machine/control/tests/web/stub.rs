@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A control daemon whose partition is played by the test: a prepared database names the test as the process that owns the
+//! nodes, and a thread answers for them. So states and events are what a test wants, without an emulator.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use colony_control_api::Client;
+use colony_control_api::api::{MachineRequest, Network, NetworkRequest, NodeRequest};
+use colony_node::task::TaskId;
+use serde_json::{Value, json};
+
+pub(crate) const DAEMON: &str = env!("CARGO_BIN_EXE_colony-control");
+
+/// What a partition would know.
+#[derive(Debug, Default)]
+struct Played {
+    nodes: Mutex<Vec<String>>,
+    jobs: Mutex<Vec<u64>>,
+    news: Mutex<Vec<Value>>,
+    added: Condvar,
+}
+
+/// A daemon that ends with the test.
+pub(crate) struct Daemon {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) client: Client,
+    child: Child,
+    played: Arc<Played>,
+}
+
+pub(crate) fn run(folder: &Path) -> Child {
+    let mut command = Command::new(DAEMON);
+    command.arg("--folder").arg(folder).stdin(Stdio::null()).spawn().expect("it runs")
+}
+
+impl Daemon {
+    /// A machine that is off.
+    pub(crate) fn off() -> Self {
+        let folder = tempfile::tempdir_in("/tmp").expect("a folder");
+        let child = run(folder.path());
+        let client = Client::new(folder.path(), Path::new(DAEMON)).expect("a client");
+        let daemon = Self { folder, client, child, played: Arc::default() };
+        daemon.wait();
+        daemon
+    }
+
+    /// A machine whose partition of all nodes is ready.
+    pub(crate) fn ready(shape: &str, pset: u32) -> Self {
+        let mut daemon = Self::off();
+        let shape: colony_model::Shape = shape.parse().expect("a shape");
+        daemon.client.set_up(&MachineRequest { shape, partition: None }).expect("set up");
+        let nodes = NodeRequest { pset, cpus: 1, memory_mib: 16 };
+        let request = json!({ "shape": shape.to_string(), "origin": [0, 0, 0], "nodes": nodes });
+        let name =
+            daemon.client.add_partition(&serde_json::from_value(request).expect("right")).expect("made").name;
+        daemon.kill();
+        *daemon.played.nodes.lock().expect("ours") = vec!["ready".to_owned(); shape.nodes() as usize];
+        let place = daemon.folder.path().join("partitions").join(&name);
+        std::fs::create_dir_all(&place).expect("made");
+        let listener = UnixListener::bind(place.join("socket")).expect("a socket");
+        let played = daemon.played.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let played = played.clone();
+                std::thread::spawn(move || played.answer(stream));
+            }
+        });
+        let own = TaskId::of(std::process::id().cast_signed()).expect("this process");
+        let database =
+            rusqlite::Connection::open(daemon.folder.path().join("machine.db")).expect("a database");
+        let text = "UPDATE partitions SET state = 'ready', boot_s = 1.5, pid = ?, pid_start = ?";
+        database.execute(text, rusqlite::params![own.tid, own.start_ticks]).expect("stored");
+        daemon.revive();
+        daemon
+    }
+
+    fn wait(&self) {
+        while !self.client.is_served() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Starts the daemon again that was killed.
+    pub(crate) fn revive(&mut self) {
+        self.child = run(self.folder.path());
+        self.wait();
+    }
+
+    pub(crate) fn listen(&self) -> Network {
+        let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        self.client.open_network(&NetworkRequest { listen, certificate: None, key: None }).expect("opened")
+    }
+
+    pub(crate) fn token(&self) -> String {
+        self.client.token(false).expect("a token").token
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.path().join("api")
+    }
+
+    /// A node has another state.
+    pub(crate) fn set(&self, node: usize, state: &str) {
+        self.played.nodes.lock().expect("ours")[node] = state.to_owned();
+    }
+
+    /// An event of a node happens.
+    pub(crate) fn event(&self, node: usize, severity: &str, code: &str, message: &str) {
+        let mut news = self.played.news.lock().expect("ours");
+        let event =
+            json!({ "severity": severity, "node": node, "code": code, "message": message, "job": null });
+        let number = news.len() + 1;
+        let time = colony_control_api::api::now();
+        news.push(json!({ "number": number, "time": time, "news": { "ras": event } }));
+        self.played.added.notify_all();
+    }
+
+    /// The jobs that have been started.
+    pub(crate) fn jobs(&self) -> Vec<u64> {
+        self.played.jobs.lock().expect("ours").clone()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl Played {
+    fn answer(&self, stream: UnixStream) {
+        let mut lines = BufReader::new(stream.try_clone().expect("a descriptor")).lines();
+        while let Some(Ok(line)) = lines.next() {
+            let ask: Value = serde_json::from_str(&line).expect("JSON");
+            if let Some(after) = ask["listen"]["after"].as_u64() {
+                return self.tell(stream, after as usize);
+            }
+            if let Some(job) = ask["launch"]["job"].as_u64() {
+                self.jobs.lock().expect("ours").push(job);
+            }
+            let nodes = self.nodes.lock().expect("ours").clone();
+            let jobs = self.jobs.lock().expect("ours").clone();
+            let status =
+                json!({ "state": "ready", "error": null, "boot_s": 1.5, "nodes": nodes, "jobs": jobs });
+            let answer = if ask == "status" { json!({ "status": status }) } else { json!("done") };
+            if (&stream).write_all(format!("{answer}\n").as_bytes()).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn tell(&self, mut stream: UnixStream, mut told: usize) {
+        loop {
+            let news = self.news.lock().expect("ours");
+            let news = self.added.wait_while(news, |news| news.len() <= told).expect("ours");
+            let line = format!("{}\n", news[told]);
+            drop(news);
+            if stream.write_all(line.as_bytes()).is_err() {
+                return;
+            }
+            told += 1;
+        }
+    }
+}
+
+/// A connection that hangs after this long is a failure.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// All that comes from a stream until its end.
+pub(crate) fn rest(mut stream: impl std::io::Read) -> String {
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+pub(crate) fn tcp(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    stream
+}
+
+/// What the local socket answers to bytes.
+pub(crate) fn at_socket(socket: &Path, bytes: &[u8]) -> String {
+    let mut stream = UnixStream::connect(socket).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    let _ = stream.write_all(bytes);
+    rest(&mut stream as &mut dyn std::io::Read)
+}
