@@ -20,7 +20,7 @@ const daemon = new Daemon();
 let machine = null;
 let highlighted = null;
 /** Changes of nodes that come while the page asks for all nodes. */
-let waiting = [];
+let waiting = null;
 /** Whether everything that is shown has been asked for. */
 let isWhole = false;
 
@@ -138,24 +138,39 @@ async function loadMachine() {
   showPartitions();
 }
 
-async function loadNodes() {
+async function loadNodesNow() {
   isWhole = false;
   waiting = [];
+  try {
+    await loadNodesOnce();
+    isWhole = true;
+  } finally {
+    waiting = null;
+  }
+}
+
+async function loadNodesOnce() {
   await loadMachine();
   const of = async ({ name }) => ({ name, nodes: await daemon.ask(`/v1/partitions/${encodeURIComponent(name)}/nodes`) });
   const parts = await Promise.all(machine.partitions.map(of));
   nodes.show(machine.shape.split("x").map(Number), parts);
   nodes.highlight(highlighted);
-  const missed = waiting;
-  waiting = null;
-  for (const { partition, nodes: byState } of missed) nodes.change(partition, byState);
-  isWhole = true;
+  for (const { partition, nodes: byState } of waiting) nodes.change(partition, byState);
 }
+
+/** One question after the other: an answer that comes late does not replace a newer one. */
+let last = Promise.resolve();
+function inOrder(ask) {
+  last = last.catch(() => {}).then(ask);
+  return last;
+}
+
+const loadNodes = () => inOrder(loadNodesNow);
 
 const loadJobs = async () => lists.jobs(await daemon.ask(`/v1/jobs?limit=${JOBS}`), askToCancel);
 const loadEvents = async () => events.take(await daemon.ask(`/v1/ras?limit=${EVENTS}`));
 const nodesSoon = soon(() => (isWhole ? loadNodes() : load()));
-const machineSoon = soon(() => (isWhole ? loadMachine() : load()));
+const machineSoon = soon(() => (isWhole || waiting !== null ? inOrder(loadMachine) : load()));
 const jobsSoon = soon(loadJobs);
 
 /** Asks for everything: at first, and when something may have been missed. */

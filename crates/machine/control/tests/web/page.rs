@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The web page in a real browser.
 
+use std::net::{Shutdown, SocketAddr, TcpListener};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use colony_control_api::api::JobRequest;
@@ -201,6 +203,57 @@ fn the_page_says_that_the_daemon_is_gone_and_comes_back_by_itself() {
     page.value(&format!("document.getElementById('token').value = '{token}'"));
     page.value("document.querySelector('#login button').click()");
     page.wait("document.body.dataset.link === 'live' && !document.getElementById('main').hidden");
+}
+
+/// Forwards a port to the socket, as `ssh -L` does.
+fn forward(socket: PathBuf) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    std::thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let Ok(daemon) = UnixStream::connect(&socket) else { continue };
+            let (mut to, mut from) = (daemon.try_clone().expect("open"), client.try_clone().expect("open"));
+            std::thread::spawn(move || {
+                let _ = std::io::copy(&mut from, &mut to);
+                let _ = to.shutdown(Shutdown::Write);
+            });
+            let (mut from, mut to) = (daemon, client);
+            std::thread::spawn(move || {
+                let _ = std::io::copy(&mut from, &mut to);
+                let _ = to.shutdown(Shutdown::Write);
+            });
+        }
+    });
+    address
+}
+
+#[test]
+fn through_a_port_that_ssh_forwards_the_page_needs_no_token() {
+    let Some(browser) = find() else { return };
+    let daemon = Daemon::ready("2x2x2", 8);
+    let job = json!({
+        "partition": daemon.client.machine().expect("a machine").partitions[0].name,
+        "executable": "/bin/x", "directory": "/",
+    });
+    let job: JobRequest = serde_json::from_value(job).expect("right");
+    for _ in 0..2 {
+        daemon.client.submit(&job).expect("added");
+    }
+    let url = format!("http://localhost:{}/", forward(daemon.socket()).port());
+    let mut page = Page::open(browser, 1280, 900);
+    page.go(&url);
+    page.wait("document.body.dataset.loaded && document.body.dataset.link === 'live'");
+    assert_eq!(page.value(CELLS), 8);
+    page.wait("document.querySelector('#jobs button')");
+    page.value("document.querySelector('#jobs button').click()");
+    page.value("document.getElementById('cancel-yes').click()");
+    page.wait(
+        "[...document.querySelectorAll('#jobs .state')].some((e) => e.textContent === 'ended with 143')",
+    );
+    check(&mut page, &url);
+    // the same page under a name that another site could have
+    page.go(&url.replace("localhost", "evil.localhost."));
+    page.wait("document.body.innerText.includes('is not this computer')");
 }
 
 #[test]

@@ -45,7 +45,7 @@ impl Daemon {
         let folder = tempfile::tempdir_in("/tmp").expect("a folder");
         let child = run(folder.path());
         let client = Client::new(folder.path(), Path::new(DAEMON)).expect("a client");
-        let daemon = Self { folder, client, child, played: Arc::default() };
+        let mut daemon = Self { folder, client, child, played: Arc::default() };
         daemon.wait();
         daemon
     }
@@ -80,8 +80,10 @@ impl Daemon {
         daemon
     }
 
-    fn wait(&self) {
+    fn wait(&mut self) {
         while !self.client.is_served() {
+            let ended = self.child.try_wait().expect("ours");
+            assert!(ended.is_none(), "the daemon has ended: {ended:?}");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
