@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use colony_control_api::api::{Event, Job, Machine, Node, NodeState, Partition, word};
+use colony_control_api::api::{
+    Drain, Event, Job, Machine, Node, NodeState, Partition, Rate, Threshold, word,
+};
 
 use crate::table::{self, name, wrap};
 
@@ -54,11 +56,41 @@ pub fn machine(m: &Machine) -> String {
     } else {
         out.push_str(&partitions(&m.partitions));
     }
+    out.push_str(&drains(&m.drains));
     if !m.jobs.is_empty() {
         out.push('\n');
         out.push_str(&jobs(&m.jobs));
     }
     out
+}
+
+/// Parts of the machine that get no new jobs.
+#[must_use]
+pub fn drains(all: &[Drain]) -> String {
+    let line = |d: &Drain| wrap(&format!("{} is drained: {} ({})", d.location, d.reason, d.user));
+    all.iter().map(|drain| format!("{}\n", line(drain))).collect()
+}
+
+/// Events by location and code.
+#[must_use]
+pub fn rates(all: &[Rate]) -> String {
+    let mut t = table::numbers(&["location", "code", "last", "events", "an hour"], 3);
+    for r in all {
+        let (events, per_hour) = (r.events.to_string(), format!("{:.1}", r.per_hour));
+        t.add_row([name(&r.location, 31), r.code.clone(), time(r.last), events, per_hour]);
+    }
+    format!("{}\n", table::trimmed(&t))
+}
+
+/// Numbers of events that drain a node.
+#[must_use]
+pub fn thresholds(all: &[Threshold]) -> String {
+    let mut t = table::numbers(&["code", "events", "within (s)"], 1);
+    for threshold in all {
+        let events = if threshold.events == 0 { "never".to_owned() } else { threshold.events.to_string() };
+        t.add_row([threshold.code.clone(), events, threshold.within_s.to_string()]);
+    }
+    format!("{}\n", table::trimmed(&t))
 }
 
 /// The nodes of a partition.
@@ -73,7 +105,14 @@ pub fn nodes(all: &[Node]) -> String {
         let state = word(node.state);
         t.add_row([node.location.clone(), state, x, y, z, node.pset.to_string()]);
     }
-    format!("{}\n", table::trimmed(&t))
+    let mut out = format!("{}\n", table::trimmed(&t));
+    for node in all {
+        if let Some(reason) = &node.drained {
+            // writing to a String cannot fail
+            let _ = writeln!(out, "{}", wrap(&format!("{} is drained: {reason}", node.location)));
+        }
+    }
+    out
 }
 
 fn psets(all: &[Node]) -> String {
@@ -160,6 +199,7 @@ mod tests {
             coords: [number, 0, 0],
             pset: number / 8,
             state,
+            drained: None,
         }
     }
 

@@ -9,6 +9,8 @@ use colony_model::Shape;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+pub use crate::health::{Drain, DrainRequest, Rate, Threshold};
+
 /// A machine to set up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -82,6 +84,8 @@ pub enum NodeState {
     Lost,
     /// It has died.
     Dead,
+    /// It gets no new jobs: an operator or a threshold of events has drained it. While a job runs on it, it is busy.
+    Drained,
 }
 
 /// A partition of the machine.
@@ -126,6 +130,9 @@ pub struct Node {
     pub pset: u32,
     /// Its state.
     pub state: NodeState,
+    /// The reason why it gets no new jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drained: Option<String>,
 }
 
 /// The machine.
@@ -140,6 +147,9 @@ pub struct Machine {
     pub partitions: Vec<Partition>,
     /// Jobs that wait or run.
     pub jobs: Vec<Job>,
+    /// Its parts that get no new jobs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drains: Vec<Drain>,
 }
 
 /// A job to run.

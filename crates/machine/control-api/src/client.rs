@@ -131,7 +131,8 @@ impl Client {
                 Err(ClientError::Disconnected(_)) if tries < TRIES && self.is_up() => {
                     tries += 1;
                     std::thread::sleep(PAUSE);
-                    self.revive()?;
+                    // a daemon that is killed as it starts is started again
+                    self.revive().or_else(|error| if tries < TRIES { Ok(()) } else { Err(error) })?;
                 }
                 ended => return ended,
             }
@@ -178,7 +179,13 @@ impl Client {
         Err(if status.is_server_error() { ClientError::Failed(text) } else { ClientError::Wrong(text) })
     }
 
-    fn ask<T: DeserializeOwned>(&self, method: Method, path: &str, body: Vec<u8>) -> Result<T, ClientError> {
+    /// Does a request whose answer is JSON.
+    pub(crate) fn ask<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Vec<u8>,
+    ) -> Result<T, ClientError> {
         self.repeat(async || {
             let response = self.send(method.clone(), path, body.clone()).await?;
             let bytes = response.into_body().collect().await;
@@ -357,7 +364,7 @@ impl<W: Write> Followed<W> {
 }
 
 /// A part of a path or of a query, with all but letters, digits and some marks as `%XX`.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut all = String::new();
     for byte in text.bytes() {
         match byte {
@@ -369,7 +376,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// The body of a request.
-fn json(value: &impl Serialize) -> Result<Vec<u8>, ClientError> {
+pub(crate) fn json(value: &impl Serialize) -> Result<Vec<u8>, ClientError> {
     serde_json::to_vec(value).map_err(|e| ClientError::Wrong(e.to_string()))
 }
 

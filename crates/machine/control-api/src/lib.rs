@@ -18,6 +18,8 @@ pub mod api;
 mod client;
 mod error;
 pub mod folder;
+mod health;
+mod operate;
 
 pub use client::Client;
 pub use error::ClientError;

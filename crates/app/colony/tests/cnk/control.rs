@@ -17,73 +17,73 @@ use crate::common::{folder, programs};
 const PATIENCE: Duration = Duration::from_secs(200);
 
 /// A machine in a folder of its own, which is switched off at the end of the test.
-struct Machine {
+pub(crate) struct Machine {
     folder: tempfile::TempDir,
-    busybox: PathBuf,
+    pub(crate) busybox: PathBuf,
     _slots: Slots,
 }
 
 impl Machine {
     /// `None`, with the reason printed, where virtual machines cannot be had.
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         let [busybox] = programs(["busybox"])?;
         // one test of machines after the other
         let slots = Slots::take(usize::MAX).expect("slots");
         Some(Self { folder: folder(), busybox, _slots: slots })
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    fn command(&self, words: &[&str]) -> Command {
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(assert_cmd::cargo::cargo_bin!("colony"));
         command.args(words).env("COLONY_MACHINE", self.path().join("m")).current_dir(self.path());
         command
     }
 
-    fn output(&self, words: &[&str]) -> Output {
+    pub(crate) fn output(&self, words: &[&str]) -> Output {
         self.command(words).output().expect("colony runs")
     }
 
     /// The standard output of a command that succeeds.
-    fn done(&self, words: &[&str]) -> String {
+    pub(crate) fn done(&self, words: &[&str]) -> String {
         let output = self.output(words);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{words:?}: {errors}");
         String::from_utf8(output.stdout).expect("text")
     }
 
-    fn json(&self, words: &[&str]) -> Value {
+    pub(crate) fn json(&self, words: &[&str]) -> Value {
         let mut words = words.to_vec();
         words.push("--json");
         serde_json::from_str(&self.done(&words)).expect("json")
     }
 
     /// The code and the errors of a command that fails.
-    fn fails(&self, words: &[&str]) -> (Option<i32>, String) {
+    pub(crate) fn fails(&self, words: &[&str]) -> (Option<i32>, String) {
         let output = self.output(words);
         assert!(!output.status.success(), "{words:?}");
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     }
 
     /// The words of a job that runs a script on this many processes.
-    fn script<'a>(&'a self, kind: &'a str, processes: &'a str, text: &'a str) -> Vec<&'a str> {
+    pub(crate) fn script<'a>(&'a self, kind: &'a str, processes: &'a str, text: &'a str) -> Vec<&'a str> {
         let busybox = self.busybox.to_str().expect("a path");
         vec!["job", kind, "--processes", processes, "--", busybox, "sh", "-c", text]
     }
 
-    fn state(&self) -> String {
+    pub(crate) fn state(&self) -> String {
         self.json(&["machine", "status"])["partitions"][0]["state"].as_str().expect("a state").to_owned()
     }
 
     /// Process id of the process that owns the nodes.
-    fn owner(&self) -> i32 {
+    pub(crate) fn owner(&self) -> i32 {
         self.json(&["machine", "status"])["partitions"][0]["pid"].as_i64().expect("a process") as i32
     }
 
     /// Process id of the daemon: who holds the lock of the folder.
-    fn daemon(&self) -> Option<i32> {
+    pub(crate) fn daemon(&self) -> Option<i32> {
         let folder = self.path().join("m").canonicalize().ok()?;
         task::processes().into_iter().filter(|pid| is_named(*pid, "colony-control")).find(|pid| {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -92,11 +92,11 @@ impl Machine {
     }
 
     /// The descendants of the process that owns the nodes: emulators, among others.
-    fn emulators(&self) -> Vec<i32> {
+    pub(crate) fn emulators(&self) -> Vec<i32> {
         task::tree(self.owner()).into_iter().filter(|pid| is_named(*pid, "qemu-system-x86_64")).collect()
     }
 
-    fn wait(&self, what: &str, mut is_so: impl FnMut() -> bool) {
+    pub(crate) fn wait(&self, what: &str, mut is_so: impl FnMut() -> bool) {
         let began = Instant::now();
         while !is_so() {
             assert!(began.elapsed() < PATIENCE, "{what}: {}", self.done(&["ras", "list"]));
@@ -104,25 +104,25 @@ impl Machine {
         }
     }
 
-    fn job(&self, id: &str) -> Value {
+    pub(crate) fn job(&self, id: &str) -> Value {
         self.json(&["job", "show", id])
     }
 
     /// Waits for the end of a job.
-    fn ended(&self, id: &str) -> Value {
+    pub(crate) fn ended(&self, id: &str) -> Value {
         self.wait("the job ends", || self.job(id)["state"] == "ended");
         self.job(id)
     }
 
     /// The kinds of all events so far.
-    fn events(&self) -> Vec<String> {
+    pub(crate) fn events(&self) -> Vec<String> {
         let all = self.json(&["ras", "list", "--limit", "1000"]);
         let codes =
             all.as_array().expect("a list").iter().map(|event| event["code"].as_str().expect("a code"));
         codes.map(str::to_owned).collect()
     }
 
-    fn all_are(&self, state: &str) -> bool {
+    pub(crate) fn all_are(&self, state: &str) -> bool {
         self.json(&["machine", "nodes"]).as_array().expect("a list").iter().all(|node| node["state"] == state)
     }
 }
@@ -142,7 +142,7 @@ fn is_running(pid: i32) -> bool {
     task::stat(pid).is_ok_and(|stat| !stat.has_ended())
 }
 
-fn send(pid: i32, signal: Signal) {
+pub(crate) fn send(pid: i32, signal: Signal) {
     kill(Pid::from_raw(pid), signal).expect("it runs");
 }
 
@@ -311,7 +311,7 @@ fn an_io_node_that_is_killed_ends_its_job_and_is_reported_with_its_location() {
     let busybox = machine.busybox.to_str().expect("a path");
     let id = machine.done(&["job", "submit", "--", busybox, "sleep", "1000"]).trim().to_owned();
     machine.wait("the job runs", || machine.all_are("busy"));
-    let workers = || descendants(machine.owner()).into_iter().filter(|pid| name(*pid) == "ciod");
+    let workers = || task::tree(machine.owner()).into_iter().filter(|pid| is_named(*pid, "ciod"));
     assert_eq!(workers().count(), 2, "one a pset");
     workers().take(1).for_each(|pid| send(pid, Signal::SIGKILL));
     let ended = machine.ended(&id);

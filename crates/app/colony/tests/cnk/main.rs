@@ -6,6 +6,7 @@ mod common;
 mod conformance;
 mod control;
 mod doorbells;
+mod drains;
 mod extremes;
 mod fleet;
 mod io_nodes;

@@ -108,8 +108,8 @@ impl Control {
     }
 
     pub(super) fn store_event(&self, new: NewEvent) -> Result<(), ControlError> {
-        let event = self.store().add_event(new)?;
-        self.tell(Told::Ras(event));
+        let events = self.store().add_event(new)?;
+        events.into_iter().for_each(|event| self.tell(Told::Ras(event)));
         Ok(())
     }
 

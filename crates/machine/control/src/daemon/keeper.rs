@@ -145,6 +145,10 @@ impl Keeper {
 
     /// Starts the next job of the queue, if the partition runs none.
     fn start_job(&self, asks: &mut Lines) -> Result<(), ControlError> {
+        // a job has all nodes of its partition
+        if self.control.drained(&self.control.row(&self.name)?)?.iter().any(Option::is_some) {
+            return Ok(());
+        }
         let Some(job) = self.control.store().take_job(&self.name)? else { return Ok(()) };
         let id = job.id;
         self.control.job_changed(id);

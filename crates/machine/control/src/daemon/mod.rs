@@ -2,7 +2,10 @@
 //! The control daemon: one process for one machine, which decides and stores. What it has started goes on without it.
 
 mod control;
+mod drains;
+mod extract;
 mod keeper;
+mod operate;
 mod owner;
 mod partitions;
 mod peer;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use colony_model::{Block, FreeMap, Machine, Partition as ModelPartition, PsetSize, Request};
 
 use super::control::{Control, lock, wrong};
+use super::drains::shown;
 use super::keeper::connect;
 use super::peer::Peer;
 use crate::ControlError;
@@ -162,7 +163,8 @@ impl Control {
         let rows = self.store().partitions()?;
         let partitions = rows.into_iter().map(|row| self.described(row)).collect();
         let jobs = self.store().jobs(None)?;
-        Ok(api::Machine { schema: "colony.machine/1".to_owned(), shape, partitions, jobs })
+        let drains = self.store().drains()?;
+        Ok(api::Machine { schema: "colony.machine/1".to_owned(), shape, partitions, jobs, drains })
     }
 
     pub(super) fn partition(&self, name: &str) -> Result<api::Partition, ControlError> {
@@ -171,8 +173,10 @@ impl Control {
 
     fn described(&self, row: Row) -> api::Partition {
         let mut nodes = BTreeMap::new();
-        for state in self.node_states(&row) {
-            *nodes.entry(state).or_default() += 1;
+        let drained = self.drained(&row).unwrap_or_default();
+        for (node, state) in self.node_states(&row).into_iter().enumerate() {
+            let is_drained = drained.get(node).is_some_and(Option::is_some);
+            *nodes.entry(shown(state, is_drained)).or_default() += 1;
         }
         api::Partition {
             io_nodes: row.shape.nodes() / row.node.pset.max(1),
@@ -192,11 +196,14 @@ impl Control {
     pub(super) fn nodes(&self, name: &str) -> Result<Vec<api::Node>, ControlError> {
         let row = self.row(name)?;
         let model = self.model(&row)?;
+        let mut drained = self.drained(&row)?;
         let node = |(number, state): (u32, NodeState)| {
+            let drained = drained.get_mut(number as usize).and_then(Option::take);
             let location = model.location(number);
             let coords = model.machine().coords(location).map_err(wrong)?;
             let pset = model.psets().place(number).0;
-            Ok(api::Node { number, location: location.to_string(), coords, pset, state })
+            let (location, state) = (location.to_string(), shown(state, drained.is_some()));
+            Ok(api::Node { number, location, coords, pset, state, drained })
         };
         (0..).zip(self.node_states(&row)).map(node).collect()
     }

@@ -5,18 +5,15 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::Router;
-use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
-use axum::extract::{ConnectInfo, DefaultBodyLimit, FromRequest, FromRequestParts, State};
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::extract::{ConnectInfo, DefaultBodyLimit, State};
+use axum::response::Response;
 use axum::routing::{delete, get, post};
 use serde::Deserialize;
 use utoipa::{IntoParams, OpenApi};
 
 use super::Shared;
-use super::control::Control;
-use super::peer::Peer;
-use super::streams;
+use super::extract::{Body, From_, Known, Path, Query, done};
+use super::{operate, streams};
 use crate::ControlError;
 use crate::api::{
     Event, Job, JobRequest, Machine, MachineRequest, Node, Partition, PartitionRequest, Problem, Severity,
@@ -52,67 +49,16 @@ const LIST: u32 = 100;
         signal,
         output,
         ras,
-        events
+        events,
+        operate::drains,
+        operate::drain,
+        operate::undrain,
+        operate::rates,
+        operate::thresholds,
+        operate::set_threshold
     )
 )]
 struct Documentation;
-
-impl IntoResponse for ControlError {
-    fn into_response(self) -> Response {
-        let status = match &self {
-            Self::Wrong(_) => StatusCode::BAD_REQUEST,
-            Self::Forbidden(_) => StatusCode::FORBIDDEN,
-            Self::Unknown(_) => StatusCode::NOT_FOUND,
-            Self::Conflict(_) => StatusCode::CONFLICT,
-            Self::Service { .. } => StatusCode::SERVICE_UNAVAILABLE,
-            _ => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        (status, Json(Problem { error: self.to_string() })).into_response()
-    }
-}
-
-/// Parts of a request, which are refused with a [`Problem`].
-#[derive(FromRequest)]
-#[from_request(via(axum::Json), rejection(ControlError))]
-struct Body<T>(T);
-
-#[derive(FromRequestParts)]
-#[from_request(via(axum::extract::Path), rejection(ControlError))]
-struct Path<T>(T);
-
-#[derive(FromRequestParts)]
-#[from_request(via(axum::extract::Query), rejection(ControlError))]
-struct Query<T>(T);
-
-impl From<JsonRejection> for ControlError {
-    fn from(rejection: JsonRejection) -> Self {
-        Self::Wrong(rejection.body_text())
-    }
-}
-
-impl From<PathRejection> for ControlError {
-    fn from(rejection: PathRejection) -> Self {
-        Self::Wrong(rejection.body_text())
-    }
-}
-
-impl From<QueryRejection> for ControlError {
-    fn from(rejection: QueryRejection) -> Self {
-        Self::Wrong(rejection.body_text())
-    }
-}
-
-/// Does `work`, which waits for the database or for services, in a thread of its own.
-async fn done<T: Send + 'static>(
-    shared: Arc<Shared>,
-    work: impl FnOnce(&Arc<Control>) -> Result<T, ControlError> + Send + 'static,
-) -> Result<Json<T>, ControlError> {
-    let done = tokio::task::spawn_blocking(move || work(&shared.control)).await;
-    done.map_err(|e| ControlError::Fault(format!("the control daemon has a fault: {e}")))?.map(Json)
-}
-
-type Known = State<Arc<Shared>>;
-type From_ = ConnectInfo<Peer>;
 
 /// The machine: its partitions, and the jobs that wait or run.
 #[utoipa::path(get, path = "/v1/machine", responses((status = 200, body = Machine), (status = "4XX", body = Problem)))]
@@ -298,6 +244,10 @@ pub(super) fn all(shared: Arc<Shared>) -> Router {
         .route("/v1/jobs/{id}/{stream}", get(output))
         .route("/v1/ras", get(ras))
         .route("/v1/events", get(events))
+        .route("/v1/drains", get(operate::drains).post(operate::drain))
+        .route("/v1/drains/{location}", delete(operate::undrain))
+        .route("/v1/ras/rates", get(operate::rates))
+        .route("/v1/ras/thresholds", get(operate::thresholds).post(operate::set_threshold))
         .fallback(nothing)
         .layer(DefaultBodyLimit::max(REQUEST))
         .with_state(shared)

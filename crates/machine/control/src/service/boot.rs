@@ -146,7 +146,7 @@ fn start_again(
 ) -> Result<NodeState, CnkError> {
     if !tries.again(number) {
         let text = format!("it has died {TRIES} times and is not started again");
-        nodes.ras((Severity::Fatal, "node-drained"), Some(number), None, text);
+        nodes.ras((Severity::Fatal, "node-broken"), Some(number), None, text);
         return Ok(NodeState::Dead);
     }
     partition.restart(number)?;
@@ -161,15 +161,12 @@ fn check(nodes: &Arc<Nodes>, tries: &mut Tries) {
     for (number, known) in known.into_iter().enumerate().take(partition.nodes().len()) {
         let node = &partition.nodes()[number];
         let (link, death) = (node.link().state(), node.check().err());
+        let is_stopped = || task::stat(node.pid().cast_signed()).is_ok_and(|stat| stat.is_stopped());
         let state = match (link, death) {
+            (LinkState::Busy | LinkState::Free, None) if is_stopped() => NodeState::Lost,
             // the job's own watch ends the job, which then leaves the node as lost
             (LinkState::Busy, None) => NodeState::Busy,
             (LinkState::Busy, Some(_)) => NodeState::Dead,
-            (LinkState::Free, None)
-                if task::stat(node.pid().cast_signed()).is_ok_and(|stat| stat.is_stopped()) =>
-            {
-                NodeState::Lost
-            }
             (LinkState::Free, None) if node.link().has_asked() => NodeState::Ready,
             (LinkState::Free, None) => NodeState::Booting,
             (_, Some(_)) if known == NodeState::Dead && is_drained(tries, number as u32) => continue,
@@ -214,7 +211,7 @@ fn report(nodes: &Arc<Nodes>, number: usize, from: NodeState, to: NodeState) {
         (_, NodeState::Lost) => {
             nodes.ras((Severity::Error, "node-stopped"), number, None, "its emulator is stopped".to_owned());
         }
-        (NodeState::Lost, NodeState::Ready) => {
+        (NodeState::Lost, NodeState::Ready | NodeState::Busy) => {
             nodes.ras((Severity::Info, "node-resumed"), number, None, "its emulator runs again".to_owned());
         }
         _ => {}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony machine`.
 
+mod drain;
 mod layout;
 mod plan;
 mod up;
@@ -25,6 +26,8 @@ enum What {
     Status(up::StatusArgs),
     Nodes(up::NodesArgs),
     Down(up::DownArgs),
+    Drain(drain::DrainArgs),
+    Undrain(drain::UndrainArgs),
     Layout(layout::Args),
     Plan(plan::Args),
 }
@@ -54,6 +57,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         What::Status(args) => up::status(&args),
         What::Nodes(args) => up::nodes(&args),
         What::Down(args) => up::down(&args),
+        What::Drain(args) => drain::drain(&args),
+        What::Undrain(args) => drain::undrain(&args),
         What::Layout(args) => layout::run(&args),
         What::Plan(args) => plan::run(&args),
     }
