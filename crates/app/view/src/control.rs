@@ -33,6 +33,17 @@ fn partitions<'a>(all: impl IntoIterator<Item = &'a Partition>) -> String {
             // writing to a String cannot fail
             let _ = writeln!(errors, "{}", wrap(&format!("{}: {error}", p.name)));
         }
+        if let Some(free) = p.free.filter(|free| free.nodes < p.shape.nodes()) {
+            let largest = free.largest.map_or("none".to_owned(), |shape| shape.to_string());
+            let share = free.fragmentation * 100.0;
+            let text = format!(
+                "{}: {} of {} nodes are free for jobs, the largest block is {largest}, {share:.0} % are outside of it",
+                p.name,
+                free.nodes,
+                p.shape.nodes()
+            );
+            let _ = writeln!(errors, "{}", wrap(&text));
+        }
     }
     format!("{}\n{errors}", table::trimmed(&t))
 }
@@ -157,6 +168,13 @@ pub fn jobs(all: &[Job]) -> String {
 #[must_use]
 pub fn job(j: &Job) -> String {
     let mut out = jobs(std::slice::from_ref(j));
+    if let Some(block) = &j.block {
+        let [x, y, z] = block.origin;
+        let _ = writeln!(out, "nodes: {} at {x},{y},{z}", block.shape);
+    }
+    if let Some(why) = &j.waits {
+        let _ = writeln!(out, "{}", wrap(why));
+    }
     if let Some(error) = &j.error {
         for line in error.lines() {
             let _ = writeln!(out, "{}", wrap(line));

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use crate::health::{Drain, DrainRequest, Rate, Threshold};
+pub use crate::place::{FreeNodes, JobBlock};
 
 /// A machine to set up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -115,6 +116,9 @@ pub struct Partition {
     pub boot_s: Option<f64>,
     /// Number of nodes by state.
     pub nodes: BTreeMap<NodeState, u32>,
+    /// The nodes that jobs can have now, if it is ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free: Option<FreeNodes>,
 }
 
 /// A compute node.
@@ -183,6 +187,14 @@ pub struct JobRequest {
     /// Number of processes; as many as the nodes hold if it is not set.
     #[serde(default)]
     pub processes: Option<u32>,
+    /// Number of nodes; as many as the processes need if it is not set, and all of the partition if that is not set either. A
+    /// job gets a block of at least one pset.
+    #[serde(default)]
+    pub nodes: Option<u32>,
+    /// Extent of its nodes, in any orientation, instead of their number.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub shape: Option<Shape>,
     /// Print the rank before each line.
     #[serde(default)]
     pub labels: bool,
@@ -242,6 +254,12 @@ pub struct Job {
     pub request: JobRequest,
     /// Its state.
     pub state: JobState,
+    /// Its nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block: Option<JobBlock>,
+    /// The reason why it waits, if it is asked for by its number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<String>,
     /// When it was submitted, started and ended, seconds since 1970.
     pub submitted: f64,
     /// When its partition was told to start it.

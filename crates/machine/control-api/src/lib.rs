@@ -20,6 +20,7 @@ mod error;
 pub mod folder;
 mod health;
 mod operate;
+mod place;
 
 pub use client::Client;
 pub use error::ClientError;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use colony_control_api::Client;
 use colony_control_api::api::{Job, JobRequest, JobState};
+use colony_model::Shape;
 use colony_view::control;
 
 use crate::cmd::cnk::program::{ModeWord, environment, find, passing_signals};
@@ -69,6 +70,12 @@ struct ProgramArgs {
     /// Number of processes [default: as many as the nodes hold]
     #[arg(long, value_name = "N")]
     processes: Option<u32>,
+    /// Number of nodes [default: as many as the processes need, or all of the partition]
+    #[arg(long, value_name = "N", conflicts_with = "shape")]
+    nodes: Option<u32>,
+    /// Extent of the nodes, in any orientation, instead of their number
+    #[arg(long, value_name = "XxYxZ")]
+    shape: Option<Shape>,
     /// User whose rights the job has (needs root) [default: the caller]
     #[arg(long, value_name = "USER")]
     user: Option<String>,
@@ -162,6 +169,8 @@ fn request(client: &Client, args: &ProgramArgs) -> anyhow::Result<JobRequest> {
         },
         mode: args.mode.into(),
         processes: args.processes,
+        nodes: args.nodes,
+        shape: args.shape,
         labels: args.label,
         go_on: false,
         timeout_s: args.timeout.map(|t| Duration::from_nanos(t.0).as_secs_f64()),
@@ -179,6 +188,9 @@ fn unique() -> anyhow::Result<String> {
 /// Prints the output of a job until its end.
 fn wait(client: &Client, job: &Job) -> anyhow::Result<ExitCode> {
     let (id, other) = (job.id, client.again()?);
+    if let Some(why) = client.job(id)?.waits {
+        note!("job {id}: {why}");
+    }
     // a job that has ended meanwhile needs no signal
     let pass = move |signal| drop(other.signal(id, signal));
     passing_signals(pass, || client.follow(id, io::stdout(), io::stderr()))??;

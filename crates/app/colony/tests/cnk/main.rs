@@ -18,5 +18,6 @@ mod noise;
 mod objects;
 mod personality;
 mod programs;
+mod queue;
 mod threads;
 mod watch;

@@ -167,11 +167,6 @@ impl Control {
         Ok(self.model(&self.row(partition)?)?.location(node).to_string())
     }
 
-    /// The location of the I/O node of a pset.
-    pub(super) fn io_location(&self, partition: &str, pset: u32) -> Result<String, ControlError> {
-        Ok(self.model(&self.row(partition)?)?.io_location(pset).to_string())
-    }
-
     /// A partition says that its state has changed.
     pub(super) fn partition_changed(&self, name: &str, change: &Change) -> Result<(), ControlError> {
         {

@@ -4,9 +4,11 @@
 use colony_model::{Kind, Location};
 
 use super::control::{Control, wrong};
+use super::keeper::connect;
 use super::peer::Peer;
 use crate::ControlError;
 use crate::api::{Drain, DrainRequest, NodeState, Rate, Severity, Threshold, now};
+use crate::service::protocol::{Ask, ask};
 use crate::store::{DRAINED, Row};
 
 /// Bytes of a reason, or of a code of events, at most.
@@ -59,8 +61,21 @@ impl Control {
         let text = format!("it gets jobs again (by {})", peer.name());
         self.report(Severity::Info, location, "node-undrained", text, None);
         let partitions = self.store().partitions()?;
-        partitions.iter().for_each(|row| self.ring(&row.name));
+        partitions.iter().for_each(|row| self.mend(row));
         Ok(())
+    }
+
+    /// Starts the nodes of a partition again that had died too often and are not drained any more; its jobs may begin.
+    fn mend(&self, row: &Row) {
+        let (states, drained) = (self.node_states(row), self.drained(row).unwrap_or_default());
+        let dead = (0..).zip(states).filter(|(_, state)| *state == NodeState::Dead);
+        for (node, _) in dead.filter(|(node, _)| drained.get(*node as usize) == Some(&None)) {
+            if let Ok(mut lines) = connect(&self.socket(&row.name), None) {
+                // a service that has ended boots its nodes anew
+                let _ = ask(&mut lines, &Ask::Mend { node });
+            }
+        }
+        self.ring(&row.name);
     }
 
     pub(super) fn rates(&self, within_s: f64, location: &str) -> Result<Vec<Rate>, ControlError> {

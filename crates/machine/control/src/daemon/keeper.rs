@@ -89,7 +89,7 @@ impl Keeper {
         loop {
             let state = self.control.store().partition(&self.name)?.map(|row| row.state);
             match state {
-                Some(PartitionState::Ready) => self.start_job(&mut asks)?,
+                Some(PartitionState::Ready) => self.start_jobs(&mut asks)?,
                 Some(PartitionState::Freeing) => self.free(&mut asks, &mut freeing),
                 _ => {}
             }
@@ -143,18 +143,22 @@ impl Keeper {
         Ok(())
     }
 
-    /// Starts the next job of the queue, if the partition runs none.
-    fn start_job(&self, asks: &mut Lines) -> Result<(), ControlError> {
-        // a job has all nodes of its partition
-        if self.control.drained(&self.control.row(&self.name)?)?.iter().any(Option::is_some) {
+    /// Starts the jobs of the queue that begin now.
+    fn start_jobs(&self, asks: &mut Lines) -> Result<(), ControlError> {
+        if !self.control.store().has_queued(&self.name)? {
             return Ok(());
         }
-        let Some(job) = self.control.store().take_job(&self.name)? else { return Ok(()) };
+        let Answer::Status(status) = self.ask(asks, &Ask::Status)? else { return Ok(()) };
+        let jobs = self.control.take_jobs(&self.name, &status.nodes)?;
+        jobs.iter().try_for_each(|job| self.start_job(asks, job))
+    }
+
+    fn start_job(&self, asks: &mut Lines, job: &Job) -> Result<(), ControlError> {
         let id = job.id;
         self.control.job_changed(id);
         let [stdout, stderr] = self.control.outputs(id)?;
-        let spec = Box::new(spec(&job));
-        match self.ask(asks, &Ask::Launch { job: id, spec, stdout, stderr })? {
+        let spec = Box::new(spec(job));
+        match self.ask(asks, &Ask::Launch { job: id, spec, stdout, stderr, block: job.block })? {
             Answer::Refused(why) => self.control.end_job(id, 1, Some(&why)),
             _ => {
                 self.control.store().set_job(id, JobState::Running)?;
@@ -184,9 +188,9 @@ impl Keeper {
             News::State { state, error, boot_s } => {
                 self.control.partition_changed(&self.name, &Change { state, error, boot_s })?;
             }
-            News::Ras { severity, node, pset, code, message, job } => {
-                let location = match pset {
-                    Some(pset) => self.control.io_location(&self.name, pset)?,
+            News::Ras { severity, node, location, code, message, job } => {
+                let location = match location {
+                    Some(location) => location,
                     None => self.control.location(&self.name, node)?,
                 };
                 self.control.store_event(NewEvent { time, severity, location, code, message, job })?;
@@ -211,7 +215,9 @@ fn spec(job: &Job) -> JobSpec {
         Program { first, last, executable, arguments }
     };
     spec.programs = programs.into_iter().map(program).collect();
-    (spec.mode, spec.processes, spec.labels) = (job.request.mode, job.request.processes, job.request.labels);
+    let wanted = job.request.nodes.map(|nodes| nodes.saturating_mul(job.request.mode.processes()));
+    (spec.mode, spec.processes, spec.labels) =
+        (job.request.mode, job.request.processes.or(wanted), job.request.labels);
     (spec.go_on, spec.timeout_s, spec.user) =
         (job.request.go_on, job.request.timeout_s, job.request.user.clone());
     spec

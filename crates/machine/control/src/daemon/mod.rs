@@ -9,6 +9,7 @@ mod operate;
 mod owner;
 mod partitions;
 mod peer;
+mod queue;
 mod requests;
 mod routes;
 mod streams;

@@ -146,7 +146,7 @@ impl Control {
     }
 
     /// The states of a partition's nodes, as its process tells them.
-    fn node_states(&self, row: &Row) -> Vec<NodeState> {
+    pub(super) fn node_states(&self, row: &Row) -> Vec<NodeState> {
         let status = row.owner.and_then(|_| {
             let mut lines = connect(&self.socket(&row.name), None).ok()?;
             ask(&mut lines, &Ask::Status).ok()
@@ -174,7 +174,10 @@ impl Control {
     fn described(&self, row: Row) -> api::Partition {
         let mut nodes = BTreeMap::new();
         let drained = self.drained(&row).unwrap_or_default();
-        for (node, state) in self.node_states(&row).into_iter().enumerate() {
+        let states = self.node_states(&row);
+        let is_ready = row.state == PartitionState::Ready;
+        let free = is_ready.then(|| self.free_nodes(&row, &states).ok()).flatten();
+        for (node, state) in states.into_iter().enumerate() {
             let is_drained = drained.get(node).is_some_and(Option::is_some);
             *nodes.entry(shown(state, is_drained)).or_default() += 1;
         }
@@ -189,6 +192,7 @@ impl Control {
             pid: row.owner.map(|owner| owner.tid.cast_unsigned()),
             boot_s: row.boot_s,
             nodes,
+            free,
         }
     }
 
@@ -217,6 +221,7 @@ impl Control {
                 format!("partition {0} is not booted{why}: `colony partition boot {0}` does that", row.name);
             return Err(ControlError::Conflict(text));
         }
+        self.check_fits(&row, &request)?;
         request.user = peer.user_of_job(request.user)?;
         if request.timeout_s.is_some_and(|seconds| Duration::try_from_secs_f64(seconds).is_err()) {
             return Err(ControlError::Wrong("the time limit is no number of seconds".to_owned()));
@@ -232,6 +237,15 @@ impl Control {
         job.ok_or_else(|| {
             ControlError::Unknown(format!("there is no job {id}: `colony job list` lists them"))
         })
+    }
+
+    /// A job, with what it waits for.
+    pub(super) fn explained(&self, id: u64) -> Result<Job, ControlError> {
+        let mut job = self.job(id)?;
+        if job.state == JobState::Queued {
+            job.waits = self.waits_for(&job)?;
+        }
+        Ok(job)
     }
 
     /// Sends a signal to a job. One that waits in the queue ends.

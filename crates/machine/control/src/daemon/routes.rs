@@ -169,7 +169,7 @@ async fn submit(
 /// A job.
 #[utoipa::path(get, path = "/v1/jobs/{id}", params(("id" = u64, Path)), responses((status = 200, body = Job), (status = "4XX", body = Problem)))]
 async fn job(State(shared): Known, Path(id): Path<u64>) -> Result<Json<Job>, ControlError> {
-    done(shared, move |control| control.job(id)).await
+    done(shared, move |control| control.explained(id)).await
 }
 
 /// Sends a signal to all processes of a job. A job in the queue ends.

@@ -19,7 +19,7 @@ pub(crate) use partitions::{Change, Row};
 pub(crate) use ras::{DRAINED, NewEvent, RasFilter};
 
 /// Steps from each version of the tables to the next, from an empty database on. A step that was ever released is never changed.
-const STEPS: [&str; 2] = [TABLES, DRAINS];
+const STEPS: [&str; 3] = [TABLES, DRAINS, BLOCKS];
 /// Version of the tables.
 const VERSION: i64 = STEPS.len() as i64;
 /// Longest wait for another program that reads the database.
@@ -69,6 +69,8 @@ const DRAINS: &str = "
         ('node-restart', 3, 3600), ('io-node-failed', 3, 3600);
     CREATE INDEX ras_by_time ON ras (time);
 ";
+
+const BLOCKS: &str = "ALTER TABLE jobs ADD COLUMN block TEXT;";
 
 /// The database of a machine.
 #[derive(Debug)]
