@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use colony_control_api::api::{
-    Drain, Event, Job, Machine, Node, NodeState, Partition, Rate, Threshold, word,
+    Drain, Event, Holder, Job, Machine, Node, NodeState, Partition, Rate, Threshold, word,
 };
 
 use crate::table::{self, name, wrap};
@@ -52,6 +52,14 @@ fn partitions<'a>(all: impl IntoIterator<Item = &'a Partition>) -> String {
 #[must_use]
 pub fn partition(p: &Partition) -> String {
     let mut out = partitions([p]);
+    if !p.allowed.is_empty() {
+        let word = |holder: &Holder| match holder {
+            Holder::User(name) => format!("user {name}"),
+            Holder::Group(name) => format!("group {name}"),
+        };
+        let words: Vec<String> = p.allowed.iter().map(word).collect();
+        let _ = writeln!(out, "{}", wrap(&format!("jobs are run by {}", words.join(", "))));
+    }
     if let Some(seconds) = p.boot_s {
         let _ = writeln!(out, "booted in {seconds:.1} s");
     }

@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 
 pub use crate::health::{Drain, DrainRequest, Rate, Threshold};
 pub use crate::place::{FreeNodes, JobBlock};
+pub use crate::rights::{Holder, RightsRequest};
 
 /// A machine to set up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -114,6 +115,9 @@ pub struct Partition {
     /// Time from the start of the first node until all were ready, seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boot_s: Option<f64>,
+    /// The users and groups who may run jobs, beside operators; nobody: all users may.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed: Vec<Holder>,
     /// Number of nodes by state.
     pub nodes: BTreeMap<NodeState, u32>,
     /// The nodes that jobs can have now, if it is ready.
@@ -204,6 +208,17 @@ pub struct JobRequest {
     /// Seconds after which the job is ended.
     #[serde(default)]
     pub timeout_s: Option<f64>,
+    /// A file that is the standard input of rank 0. Files of standard streams are opened with the rights of the job's user; a
+    /// relative name is one in `directory`.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub stdin: Option<PathBuf>,
+    /// A file for standard output: one a rank if its name contains `%r`, the rank. `%j` is the number of the job.
+    #[serde(default)]
+    pub stdout: Option<String>,
+    /// As `stdout`, for standard error.
+    #[serde(default)]
+    pub stderr: Option<String>,
     /// User whose rights the job has. Only root may choose another than the caller.
     #[serde(default)]
     pub user: Option<String>,

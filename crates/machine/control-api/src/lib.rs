@@ -21,6 +21,7 @@ pub mod folder;
 mod health;
 mod operate;
 mod place;
+mod rights;
 
 pub use client::Client;
 pub use error::ClientError;

@@ -3,7 +3,7 @@
 
 use hyper::Method;
 
-use crate::api::{Drain, DrainRequest, Rate, Threshold};
+use crate::api::{Drain, DrainRequest, Partition, Rate, RightsRequest, Threshold};
 use crate::client::{escaped, json};
 use crate::{Client, ClientError};
 
@@ -30,6 +30,14 @@ impl Client {
     /// As all requests.
     pub fn undrain(&self, location: &str) -> Result<(), ClientError> {
         self.ask(Method::DELETE, &format!("/v1/drains/{}", escaped(location)), Vec::new())
+    }
+
+    /// Changes who may run jobs on a partition.
+    ///
+    /// # Errors
+    /// As all requests.
+    pub fn set_rights(&self, partition: &str, request: &RightsRequest) -> Result<Partition, ClientError> {
+        self.ask(Method::POST, &format!("/v1/partitions/{}/rights", escaped(partition)), json(request)?)
     }
 
     /// Events by location and code in the last `within_s` seconds, at locations that begin so.

@@ -255,8 +255,8 @@ impl Partition {
         &self.machine
     }
 
-    /// Starts those of these nodes anew that were lost, or died between two jobs. One that died before its first job is an error: so
-    /// would the next. One in a job is an error, too.
+    /// Starts those of these nodes anew that were lost, or died between two jobs. One that died before its first job is an
+    /// error: so would the next. One in a job is an error, too.
     fn restore(&mut self, numbers: &[u32]) -> Result<(), CnkError> {
         for &number in numbers {
             let node = self.nodes.get(number as usize).ok_or(JobError::NoNode(number))?;

@@ -19,5 +19,6 @@ mod objects;
 mod personality;
 mod programs;
 mod queue;
+mod streams;
 mod threads;
 mod watch;

@@ -206,14 +206,17 @@ impl Keeper {
 
 /// The description of a job for the I/O daemon. The owner of the partition adds the places of its nodes.
 fn spec(job: &Job) -> JobSpec {
-    let JobRequest { executable, name, arguments, programs, environment, directory, .. } =
-        job.request.clone();
+    let request = job.request.clone();
+    let JobRequest { executable, name, arguments, programs, environment, directory, .. } = request;
+    let JobRequest { stdin, stdout, stderr, .. } = job.request.clone();
     let mut spec = JobSpec::new(executable);
     (spec.name, spec.arguments, spec.environment, spec.directory) = (name, arguments, environment, directory);
     let program = |p: ProgramOfRanks| {
         let ProgramOfRanks { first, last, executable, arguments } = p;
         Program { first, last, executable, arguments }
     };
+    let file = |name: Option<String>| name.map(|name| name.replace("%j", &job.id.to_string()));
+    (spec.stdin, spec.stdout, spec.stderr) = (stdin, file(stdout), file(stderr));
     spec.programs = programs.into_iter().map(program).collect();
     let wanted = job.request.nodes.map(|nodes| nodes.saturating_mul(job.request.mode.processes()));
     (spec.mode, spec.processes, spec.labels) =

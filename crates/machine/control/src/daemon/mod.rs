@@ -11,6 +11,7 @@ mod partitions;
 mod peer;
 mod queue;
 mod requests;
+mod rights;
 mod routes;
 mod streams;
 

@@ -8,7 +8,7 @@ use utoipa::IntoParams;
 
 use super::extract::{Body, From_, Known, Path, Query, done};
 use crate::ControlError;
-use crate::api::{Drain, DrainRequest, Problem, Rate, Threshold};
+use crate::api::{Drain, DrainRequest, Partition, Problem, Rate, RightsRequest, Threshold};
 
 /// The window of rates, unless another is asked for, seconds.
 const WITHIN: f64 = 3600.0;
@@ -37,6 +37,17 @@ pub(super) async fn undrain(
     Path(location): Path<String>,
 ) -> Result<Json<()>, ControlError> {
     done(shared, move |control| control.undrain(peer, &location)).await
+}
+
+/// Changes who may run jobs on a partition.
+#[utoipa::path(post, path = "/v1/partitions/{name}/rights", params(("name" = String, Path)), request_body = RightsRequest, responses((status = 200, body = Partition), (status = "4XX", body = Problem)))]
+pub(super) async fn rights(
+    State(shared): Known,
+    ConnectInfo(peer): From_,
+    Path(name): Path<String>,
+    Body(request): Body<RightsRequest>,
+) -> Result<Json<Partition>, ControlError> {
+    done(shared, move |control| control.set_rights(peer, &name, &request)).await
 }
 
 #[derive(Deserialize, IntoParams)]

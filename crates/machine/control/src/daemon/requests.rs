@@ -182,6 +182,7 @@ impl Control {
             *nodes.entry(shown(state, is_drained)).or_default() += 1;
         }
         api::Partition {
+            allowed: self.store().rights(&row.name).unwrap_or_default(),
             io_nodes: row.shape.nodes() / row.node.pset.max(1),
             name: row.name,
             shape: row.shape,
@@ -215,6 +216,7 @@ impl Control {
     /// Adds a job to the queue of its partition.
     pub(super) fn submit(&self, peer: Peer, mut request: JobRequest) -> Result<Job, ControlError> {
         let row = self.row(&request.partition)?;
+        self.check_may_run(peer, &row.name)?;
         if !matches!(row.state, PartitionState::Ready | PartitionState::Booting) {
             let why = row.error.map(|error| format!(" ({error})")).unwrap_or_default();
             let text =

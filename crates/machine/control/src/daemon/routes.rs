@@ -55,7 +55,8 @@ const LIST: u32 = 100;
         operate::undrain,
         operate::rates,
         operate::thresholds,
-        operate::set_threshold
+        operate::set_threshold,
+        operate::rights
     )
 )]
 struct Documentation;
@@ -244,6 +245,7 @@ pub(super) fn all(shared: Arc<Shared>) -> Router {
         .route("/v1/jobs/{id}/{stream}", get(output))
         .route("/v1/ras", get(ras))
         .route("/v1/events", get(events))
+        .route("/v1/partitions/{name}/rights", post(operate::rights))
         .route("/v1/drains", get(operate::drains).post(operate::drain))
         .route("/v1/drains/{location}", delete(operate::undrain))
         .route("/v1/ras/rates", get(operate::rates))

@@ -6,6 +6,7 @@ mod drains;
 mod jobs;
 mod partitions;
 mod ras;
+mod rights;
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,7 +20,7 @@ pub(crate) use partitions::{Change, Row};
 pub(crate) use ras::{DRAINED, NewEvent, RasFilter};
 
 /// Steps from each version of the tables to the next, from an empty database on. A step that was ever released is never changed.
-const STEPS: [&str; 3] = [TABLES, DRAINS, BLOCKS];
+const STEPS: [&str; 4] = [TABLES, DRAINS, BLOCKS, RIGHTS];
 /// Version of the tables.
 const VERSION: i64 = STEPS.len() as i64;
 /// Longest wait for another program that reads the database.
@@ -71,6 +72,12 @@ const DRAINS: &str = "
 ";
 
 const BLOCKS: &str = "ALTER TABLE jobs ADD COLUMN block TEXT;";
+
+const RIGHTS: &str = "
+    CREATE TABLE rights (
+        partition TEXT NOT NULL, holder TEXT NOT NULL, PRIMARY KEY (partition, holder)
+    ) STRICT;
+";
 
 /// The database of a machine.
 #[derive(Debug)]
@@ -145,6 +152,7 @@ impl Store {
     pub(crate) fn set_machine(&mut self, shape: Shape) -> Result<(), ControlError> {
         self.change(|all| {
             all.execute("DELETE FROM partitions", [])?;
+            all.execute("DELETE FROM rights", [])?;
             all.execute("INSERT OR REPLACE INTO machine VALUES (1, ?)", [shape.to_string()])?;
             Ok(())
         })

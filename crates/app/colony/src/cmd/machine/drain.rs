@@ -10,8 +10,8 @@ use crate::cmd::control::Target;
 
 /// Give no new jobs to nodes; jobs that run on them go on
 ///
-/// The location is that of a compute node, of an I/O node (for the nodes of its pset), of a node card, a midplane or a rack. Nodes stay
-/// drained until `colony machine undrain`, also if they are switched off and booted again.
+/// The location is that of a compute node, of an I/O node (for the nodes of its pset), of a node card, a midplane or a rack.
+/// Nodes stay drained until `colony machine undrain`, also if they are switched off and booted again.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   colony machine drain R00-M0-N04-J12 --reason 'memory errors'
