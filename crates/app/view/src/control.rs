@@ -18,7 +18,9 @@ fn counts(nodes: &BTreeMap<NodeState, u32>) -> String {
     words.join(", ")
 }
 
-fn partitions<'a>(all: impl IntoIterator<Item = &'a Partition>) -> String {
+/// Partitions, with the nodes of each that jobs can have.
+#[must_use]
+pub fn partitions<'a>(all: impl IntoIterator<Item = &'a Partition>) -> String {
     let mut t = table::numbers(&["partition", "state", "nodes are", "shape", "I/O nodes"], 3);
     let mut errors = String::new();
     for p in all {

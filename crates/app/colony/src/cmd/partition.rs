@@ -20,12 +20,21 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum What {
+    List(ListArgs),
     Create(CreateArgs),
     Boot(BootArgs),
     Free(FreeArgs),
     Remove(RemoveArgs),
     Allow(AllowArgs),
     Deny(DenyArgs),
+}
+
+/// List partitions, with the nodes of each that are free for jobs
+#[derive(clap::Args)]
+struct ListArgs {
+    /// Print JSON for programs
+    #[arg(long)]
+    json: bool,
 }
 
 /// Make a partition of nodes that no other partition has
@@ -134,6 +143,9 @@ fn coords(text: &str) -> Result<Coords, String> {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let client = args.target.client()?;
     match args.what {
+        What::List(ListArgs { json }) => {
+            crate::cmd::print(json, &client.machine()?.partitions, |all| control::partitions(all))?;
+        }
         What::Create(CreateArgs { shape, at, name, nodes, json }) => {
             let nodes = nodes.request(shape.nodes());
             let origin = at.map(|coords| coords.0);

@@ -43,7 +43,7 @@ fn a_drained_node_gets_no_job_until_it_is_undrained_and_jobs_go_on() {
     assert_eq!(machine.job(&waits)["state"], "queued");
     machine.done(&["machine", "undrain", NODE]);
     assert_eq!(machine.ended(&waits)["code"], 0);
-    assert_eq!(state(&machine, NODE), "ready");
+    machine.wait("it gets jobs again", || state(&machine, NODE) == "ready");
     let events = machine.events();
     assert!(events.contains(&"node-drained".into()) && events.contains(&"node-undrained".into()));
 }

@@ -173,6 +173,7 @@ impl Control {
 
     fn described(&self, row: Row) -> api::Partition {
         let mut nodes = BTreeMap::new();
+        let allowed = self.store().rights(&row.name).unwrap_or_default();
         let drained = self.drained(&row).unwrap_or_default();
         let states = self.node_states(&row);
         let is_ready = row.state == PartitionState::Ready;
@@ -182,7 +183,7 @@ impl Control {
             *nodes.entry(shown(state, is_drained)).or_default() += 1;
         }
         api::Partition {
-            allowed: self.store().rights(&row.name).unwrap_or_default(),
+            allowed,
             io_nodes: row.shape.nodes() / row.node.pset.max(1),
             name: row.name,
             shape: row.shape,
@@ -245,7 +246,8 @@ impl Control {
     pub(super) fn explained(&self, id: u64) -> Result<Job, ControlError> {
         let mut job = self.job(id)?;
         if job.state == JobState::Queued {
-            job.waits = self.waits_for(&job)?;
+            // a partition that has just been removed says nothing
+            job.waits = self.waits_for(&job).ok().flatten();
         }
         Ok(job)
     }
