@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use colony_control_api::api::{Event, Job, Machine, Node, NodeState, Partition, Token, word};
+use colony_control_api::api::{
+    Drain, Event, Holder, Job, Machine, Node, NodeState, Partition, Rate, Threshold, Token, word,
+};
 
 use crate::table::{self, name, wrap};
 
@@ -16,7 +18,9 @@ fn counts(nodes: &BTreeMap<NodeState, u32>) -> String {
     words.join(", ")
 }
 
-fn partitions<'a>(all: impl IntoIterator<Item = &'a Partition>) -> String {
+/// Partitions, with the nodes of each that jobs can have.
+#[must_use]
+pub fn partitions<'a>(all: impl IntoIterator<Item = &'a Partition>) -> String {
     let mut t = table::numbers(&["partition", "state", "nodes are", "shape", "I/O nodes"], 3);
     let mut errors = String::new();
     for p in all {
@@ -31,6 +35,17 @@ fn partitions<'a>(all: impl IntoIterator<Item = &'a Partition>) -> String {
             // writing to a String cannot fail
             let _ = writeln!(errors, "{}", wrap(&format!("{}: {error}", p.name)));
         }
+        if let Some(free) = p.free.filter(|free| free.nodes < p.shape.nodes()) {
+            let largest = free.largest.map_or("none".to_owned(), |shape| shape.to_string());
+            let share = free.fragmentation * 100.0;
+            let text = format!(
+                "{}: {} of {} nodes are free for jobs, the largest block is {largest}, {share:.0} % are outside of it",
+                p.name,
+                free.nodes,
+                p.shape.nodes()
+            );
+            let _ = writeln!(errors, "{}", wrap(&text));
+        }
     }
     format!("{}\n{errors}", table::trimmed(&t))
 }
@@ -39,6 +54,14 @@ fn partitions<'a>(all: impl IntoIterator<Item = &'a Partition>) -> String {
 #[must_use]
 pub fn partition(p: &Partition) -> String {
     let mut out = partitions([p]);
+    if !p.allowed.is_empty() {
+        let word = |holder: &Holder| match holder {
+            Holder::User(name) => format!("user {name}"),
+            Holder::Group(name) => format!("group {name}"),
+        };
+        let words: Vec<String> = p.allowed.iter().map(word).collect();
+        let _ = writeln!(out, "{}", wrap(&format!("jobs are run by {}", words.join(", "))));
+    }
     if let Some(seconds) = p.boot_s {
         let _ = writeln!(out, "booted in {seconds:.1} s");
     }
@@ -54,11 +77,41 @@ pub fn machine(m: &Machine) -> String {
     } else {
         out.push_str(&partitions(&m.partitions));
     }
+    out.push_str(&drains(&m.drains));
     if !m.jobs.is_empty() {
         out.push('\n');
         out.push_str(&jobs(&m.jobs));
     }
     out
+}
+
+/// Parts of the machine that get no new jobs.
+#[must_use]
+pub fn drains(all: &[Drain]) -> String {
+    let line = |d: &Drain| wrap(&format!("{} is drained: {} ({})", d.location, d.reason, d.user));
+    all.iter().map(|drain| format!("{}\n", line(drain))).collect()
+}
+
+/// Events by location and code.
+#[must_use]
+pub fn rates(all: &[Rate]) -> String {
+    let mut t = table::numbers(&["location", "code", "last", "events", "an hour"], 3);
+    for r in all {
+        let (events, per_hour) = (r.events.to_string(), format!("{:.1}", r.per_hour));
+        t.add_row([name(&r.location, 31), r.code.clone(), time(r.last), events, per_hour]);
+    }
+    format!("{}\n", table::trimmed(&t))
+}
+
+/// Numbers of events that drain a node.
+#[must_use]
+pub fn thresholds(all: &[Threshold]) -> String {
+    let mut t = table::numbers(&["code", "events", "within (s)"], 1);
+    for threshold in all {
+        let events = if threshold.events == 0 { "never".to_owned() } else { threshold.events.to_string() };
+        t.add_row([threshold.code.clone(), events, threshold.within_s.to_string()]);
+    }
+    format!("{}\n", table::trimmed(&t))
 }
 
 /// The nodes of a partition.
@@ -73,7 +126,14 @@ pub fn nodes(all: &[Node]) -> String {
         let state = word(node.state);
         t.add_row([node.location.clone(), state, x, y, z, node.pset.to_string()]);
     }
-    format!("{}\n", table::trimmed(&t))
+    let mut out = format!("{}\n", table::trimmed(&t));
+    for node in all {
+        if let Some(reason) = &node.drained {
+            // writing to a String cannot fail
+            let _ = writeln!(out, "{}", wrap(&format!("{} is drained: {reason}", node.location)));
+        }
+    }
+    out
 }
 
 fn psets(all: &[Node]) -> String {
@@ -118,6 +178,13 @@ pub fn jobs(all: &[Job]) -> String {
 #[must_use]
 pub fn job(j: &Job) -> String {
     let mut out = jobs(std::slice::from_ref(j));
+    if let Some(block) = &j.block {
+        let [x, y, z] = block.origin;
+        let _ = writeln!(out, "nodes: {} at {x},{y},{z}", block.shape);
+    }
+    if let Some(why) = &j.waits {
+        let _ = writeln!(out, "{}", wrap(why));
+    }
     if let Some(error) = &j.error {
         for line in error.lines() {
             let _ = writeln!(out, "{}", wrap(line));
@@ -181,6 +248,7 @@ mod tests {
             coords: [number, 0, 0],
             pset: number / 8,
             state,
+            drained: None,
         }
     }
 

@@ -86,6 +86,22 @@ pub enum JobError {
         /// Why.
         why: String,
     },
+    /// A file for a standard stream cannot be opened.
+    #[error("{path}: the job cannot use this file for a standard stream: {why}")]
+    Stream {
+        /// As the job names it.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// Output that a rank has written was not stored.
+    #[error("the output of rank {rank} is not complete: {why}")]
+    Output {
+        /// The first rank that lost output.
+        rank: u32,
+        /// Why.
+        why: String,
+    },
     /// A node is in another job.
     #[error("node {0} is in another job")]
     NodeBusy(u32),

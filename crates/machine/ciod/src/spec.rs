@@ -60,6 +60,16 @@ pub struct JobSpec {
     /// End the job after this many seconds.
     #[serde(default)]
     pub timeout_s: Option<f64>,
+    /// A file that is the standard input of rank 0, opened with the user's rights; the stream of the job where it is not set.
+    #[serde(default)]
+    pub stdin: Option<PathBuf>,
+    /// A file for standard output, opened with the user's rights; the stream of the job where it is not set. Each rank has a
+    /// file of its own if the name contains `%r`, which stands for the rank; otherwise all have one.
+    #[serde(default)]
+    pub stdout: Option<String>,
+    /// As `stdout`, for standard error.
+    #[serde(default)]
+    pub stderr: Option<String>,
     /// Extent of the torus; all nodes in a row where it is not set. The owner of a partition sets it.
     #[serde(default)]
     pub torus: Option<[u32; 3]>,
@@ -157,6 +167,9 @@ impl JobSpec {
             labels: false,
             go_on: false,
             timeout_s: None,
+            stdin: None,
+            stdout: None,
+            stderr: None,
             torus: None,
             torus_bytes: None,
             pset: None,

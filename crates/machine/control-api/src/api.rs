@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use crate::access::{Network, NetworkRequest, Token, TokenRequest};
+pub use crate::health::{Drain, DrainRequest, Rate, Threshold};
+pub use crate::place::{FreeNodes, JobBlock};
+pub use crate::rights::{Holder, RightsRequest};
 
 /// A machine to set up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -84,6 +87,8 @@ pub enum NodeState {
     Lost,
     /// It has died.
     Dead,
+    /// It gets no new jobs: an operator or a threshold of events has drained it. While a job runs on it, it is busy.
+    Drained,
 }
 
 /// A partition of the machine.
@@ -111,8 +116,14 @@ pub struct Partition {
     /// Time from the start of the first node until all were ready, seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boot_s: Option<f64>,
+    /// The users and groups who may run jobs, beside operators; nobody: all users may.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed: Vec<Holder>,
     /// Number of nodes by state.
     pub nodes: BTreeMap<NodeState, u32>,
+    /// The nodes that jobs can have now, if it is ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free: Option<FreeNodes>,
 }
 
 /// A compute node.
@@ -128,6 +139,9 @@ pub struct Node {
     pub pset: u32,
     /// Its state.
     pub state: NodeState,
+    /// The reason why it gets no new jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drained: Option<String>,
 }
 
 /// A compute node, and what it has been told about itself.
@@ -175,6 +189,9 @@ pub struct Machine {
     pub partitions: Vec<Partition>,
     /// Jobs that wait or run.
     pub jobs: Vec<Job>,
+    /// Its parts that get no new jobs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drains: Vec<Drain>,
 }
 
 /// A job to run.
@@ -208,6 +225,14 @@ pub struct JobRequest {
     /// Number of processes; as many as the nodes hold if it is not set.
     #[serde(default)]
     pub processes: Option<u32>,
+    /// Number of nodes; as many as the processes need if it is not set, and all of the partition if that is not set either. A
+    /// job gets a block of at least one pset.
+    #[serde(default)]
+    pub nodes: Option<u32>,
+    /// Extent of its nodes, in any orientation, instead of their number.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub shape: Option<Shape>,
     /// Print the rank before each line.
     #[serde(default)]
     pub labels: bool,
@@ -217,6 +242,17 @@ pub struct JobRequest {
     /// Seconds after which the job is ended.
     #[serde(default)]
     pub timeout_s: Option<f64>,
+    /// A file that is the standard input of rank 0. Files of standard streams are opened with the rights of the job's user; a
+    /// relative name is one in `directory`.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub stdin: Option<PathBuf>,
+    /// A file for standard output: one a rank if its name contains `%r`, the rank. `%j` is the number of the job.
+    #[serde(default)]
+    pub stdout: Option<String>,
+    /// As `stdout`, for standard error.
+    #[serde(default)]
+    pub stderr: Option<String>,
     /// User whose rights the job has. Only root may choose another than the caller.
     #[serde(default)]
     pub user: Option<String>,
@@ -267,6 +303,12 @@ pub struct Job {
     pub request: JobRequest,
     /// Its state.
     pub state: JobState,
+    /// Its nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block: Option<JobBlock>,
+    /// The reason why it waits, if it is asked for by its number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<String>,
     /// When it was submitted, started and ended, seconds since 1970.
     pub submitted: f64,
     /// When its partition was told to start it.

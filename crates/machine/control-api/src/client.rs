@@ -137,7 +137,8 @@ impl Client {
                 Err(ClientError::Disconnected(_)) if tries < TRIES && self.is_up() => {
                     tries += 1;
                     std::thread::sleep(PAUSE);
-                    self.revive()?;
+                    // a daemon that is killed as it starts is started again
+                    self.revive().or_else(|error| if tries < TRIES { Ok(()) } else { Err(error) })?;
                 }
                 ended => return ended,
             }
@@ -184,6 +185,7 @@ impl Client {
         Err(if status.is_server_error() { ClientError::Failed(text) } else { ClientError::Wrong(text) })
     }
 
+    /// Does a request whose answer is JSON.
     pub(crate) fn ask<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -368,7 +370,7 @@ impl<W: Write> Followed<W> {
 }
 
 /// A part of a path or of a query, with all but letters, digits and some marks as `%XX`.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut all = String::new();
     for byte in text.bytes() {
         match byte {

@@ -19,7 +19,11 @@ pub mod api;
 mod client;
 mod error;
 pub mod folder;
+mod health;
 mod network;
+mod operate;
+mod place;
+mod rights;
 
 pub use client::Client;
 pub use error::ClientError;

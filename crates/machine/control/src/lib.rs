@@ -16,6 +16,7 @@
 
 mod daemon;
 mod error;
+mod schedule;
 mod service;
 mod store;
 

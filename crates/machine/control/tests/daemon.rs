@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use colony_control_api::api::{MachineRequest, NodeRequest, PartitionRequest};
+use colony_control_api::api::{Holder, MachineRequest, NodeRequest, PartitionRequest, RightsRequest};
 use colony_control_api::{Client, ClientError};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -193,4 +193,44 @@ fn no_bytes_end_the_daemon() {
             Ok(())
         })
         .expect("it goes on");
+}
+
+/// The status of a request by nobody to submit a job to partition `a`.
+fn submitted_by_nobody(folder: &Path) -> Option<String> {
+    use std::os::unix::process::CommandExt as _;
+    let job = r#"{"partition": "a", "executable": "/bin/true", "directory": "/"}"#;
+    let mut curl = Command::new("curl");
+    curl.args(["-s", "-o", "-", "-w", " %{http_code}", "--unix-socket"]).arg(folder.join("api"));
+    curl.args(["-H", "content-type: application/json", "-d", job, "http://machine/v1/jobs"]);
+    let output = curl.uid(65_534).gid(65_534).current_dir("/").output().ok()?;
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn users_who_are_not_allowed_run_no_jobs_on_a_partition() {
+    if !nix::unistd::geteuid().is_root() {
+        return colony_testing::skip("needs root");
+    }
+    let place = folder();
+    let daemon = Daemon::start(place.path());
+    let nodes = NodeRequest { pset: 8, cpus: 1, memory_mib: 16 };
+    let shape = "2x2x2".parse().expect("a shape");
+    daemon.client.set_up(&MachineRequest { shape, partition: None }).expect("set up");
+    let request = PartitionRequest { name: Some("a".to_owned()), shape, origin: None, nodes };
+    daemon.client.add_partition(&request).expect("made");
+    let Some(open) = submitted_by_nobody(place.path()) else { return colony_testing::skip("needs curl") };
+    assert!(open.ends_with(" 409") && open.contains("is not booted"), "{open}");
+    let set = |holder: Holder, may_run| {
+        daemon.client.set_rights("a", &RightsRequest { holder, may_run }).expect("stored").allowed
+    };
+    set(Holder::User("root".to_owned()), true);
+    let refused = submitted_by_nobody(place.path()).expect("curl is there");
+    assert!(refused.ends_with(" 403") && refused.contains("may not run jobs on partition a"), "{refused}");
+    set(Holder::Group("65534".to_owned()), true);
+    assert!(submitted_by_nobody(place.path()).expect("curl is there").ends_with(" 409"));
+    set(Holder::Group("65534".to_owned()), false);
+    assert!(submitted_by_nobody(place.path()).expect("curl is there").ends_with(" 403"));
+    assert_eq!(set(Holder::User("root".to_owned()), false), []);
+    let unknown = RightsRequest { holder: Holder::User("no such user".to_owned()), may_run: true };
+    assert!(error(daemon.client.set_rights("a", &unknown)).contains("no user no such user"));
 }

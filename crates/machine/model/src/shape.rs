@@ -97,7 +97,8 @@ impl Shape {
     }
 
     /// Sides from the longest to the shortest.
-    pub(crate) fn sorted(self) -> [u32; 3] {
+    #[must_use]
+    pub fn sorted(self) -> [u32; 3] {
         let mut sides = self.0;
         sides.sort_unstable_by(|a, b| b.cmp(a));
         sides

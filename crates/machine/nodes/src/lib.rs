@@ -31,6 +31,7 @@ mod places;
 pub mod programs;
 pub mod report;
 mod running;
+mod shared;
 mod torus;
 
 pub use boot::boot_main;

@@ -3,19 +3,18 @@
 
 use std::fs::File;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use colony_ciod::{Ciod, Config, JobError, JobOutcome, JobSpec, NodeState, Streams};
-use colony_fship::layout::LARGE_PAGE;
+use colony_model::Block;
 use colony_node::descriptor;
-use colony_torus::layout::Layout;
-use colony_torus::{Dims, Window};
 use colony_vm::qemu::memory_file;
 use colony_vm::slots::Slots;
-use nix::fcntl::{FallocateFlags, fallocate};
 
 use crate::boot::Booter;
 use crate::capture::Capturing;
 use crate::node::{self, Node};
+use crate::shared::Shared;
 use crate::torus::TorusWatch;
 use crate::{Accel, Captured, CnkError, Link, Machine, Places, Running, programs};
 
@@ -30,7 +29,8 @@ pub struct Partition {
     /// Places of its nodes, also of those that have not been started.
     places: Places,
     nodes: Vec<Node>,
-    torus: Option<(File, u64)>,
+    /// The memory that each node shares with others for messages, by number.
+    shared: Vec<Option<Arc<Shared>>>,
     /// After the nodes: it ends with the last of them.
     booter: Booter,
     boot_program: PathBuf,
@@ -86,7 +86,8 @@ impl Partition {
         let boot_program = config.worker.with_file_name(programs::BOOT);
         let booter = Booter::start(&boot_program)?;
         let ciod = Ciod::new(config)?;
-        let torus = torus(&machine, places.nodes())?;
+        let shared = Shared::new(&machine, (0..places.nodes()).collect())?.map(Arc::new);
+        let shared = vec![shared; places.nodes() as usize];
         let kernel = node::kernel()?;
         Ok(Self {
             machine,
@@ -94,7 +95,7 @@ impl Partition {
             kernel,
             places,
             nodes: Vec::new(),
-            torus,
+            shared,
             booter,
             boot_program,
             slots: None,
@@ -110,7 +111,7 @@ impl Partition {
         if number == self.places.nodes() {
             return Ok(false);
         }
-        let node = self.start(number)?;
+        let node = self.start(number, self.shared[number as usize].as_deref())?;
         self.nodes.push(node);
         Ok(true)
     }
@@ -124,17 +125,15 @@ impl Partition {
         if old.link().state() == NodeState::Busy {
             return Err(JobError::NodeBusy(number).into());
         }
-        if self.booter.is_over() {
-            self.booter = Booter::start(&self.boot_program)?;
-        }
-        let node = self.start(number)?;
+        self.check_booter()?;
+        let node = self.start(number, self.shared[number as usize].as_deref())?;
         self.nodes[number as usize] = node;
         Ok(())
     }
 
-    fn start(&self, number: u32) -> Result<Node, CnkError> {
+    fn start(&self, number: u32, shared: Option<&Shared>) -> Result<Node, CnkError> {
         let link = self.ciod.attach_with_room(number, self.machine.memory, self.machine.window())?;
-        let torus = self.torus.as_ref().map(|(file, bytes)| (file, *bytes));
+        let torus = shared.map(|shared| (shared.file(), shared.bytes()));
         Node::boot(&self.booter, &self.machine, &self.kernel, &self.ciod, link, torus)
     }
 
@@ -142,27 +141,70 @@ impl Partition {
     ///
     /// # Errors
     /// A mode that the machine has no CPUs for, a job that is under way, nodes that died, what the I/O daemon refuses.
-    pub fn launch(&mut self, mut spec: JobSpec, streams: Streams) -> Result<Running, CnkError> {
+    pub fn launch(&mut self, spec: JobSpec, streams: Streams) -> Result<Running, CnkError> {
+        self.launch_in(None, spec, streams)
+    }
+
+    /// As [`Partition::launch`], on the nodes of a block of the machine inside the partition: they are wired as a partition of
+    /// their own. Jobs on blocks that do not overlap run at the same time. Nodes that share memory with others than those of
+    /// the block are started anew first, so that no job reaches the messages of another.
+    ///
+    /// # Errors
+    /// As of [`Partition::launch`]; a block that is not inside the partition.
+    pub fn launch_in(
+        &mut self,
+        block: Option<Block>,
+        mut spec: JobSpec,
+        streams: Streams,
+    ) -> Result<Running, CnkError> {
         self.machine.fits(spec.mode)?;
-        self.restore()?;
-        let places = self.places.for_job(&mut spec, self.machine.memory)?;
+        let places = self.places.for_job(&mut spec, self.machine.memory, block)?;
+        let numbers: Vec<u32> = places.iter().map(|place| place.node).collect();
         let nodes = places.len() as u32;
         let (size, held) = (spec.size(nodes)?, spec.mode.processes());
+        self.restore(&numbers)?;
         let mut torus = None;
-        if let Some((file, bytes)) = &self.torus {
-            spec.torus_bytes = Some(*bytes);
-            let window = format_torus(file, *bytes, spec.process_torus(nodes, size))?;
+        if let Some(shared) = self.share(&numbers)? {
+            spec.torus_bytes = Some(shared.bytes());
+            let window = shared.format(spec.process_torus(nodes, size))?;
             torus = (!spec.go_on).then(|| TorusWatch::new(window));
         }
         let job = self.ciod.launch_at(spec, &places, streams)?;
-        let ranks = |n: u32| (n * held..size.min((n + 1) * held)).collect();
+        let own = job.nodes();
         let mut watched = Vec::new();
-        for number in job.nodes() {
+        for (n, number) in (0..).zip(numbers).filter(|(_, number)| own.contains(number)) {
             let Some(node) = self.nodes.get_mut(number as usize) else { continue };
             node.given_a_job();
-            watched.push((node.life().clone(), ranks(number)));
+            watched.push((node.life().clone(), (n * held..size.min((n + 1) * held)).collect()));
         }
         Ok(Running::new(job, watched, torus))
+    }
+
+    /// The memory that exactly these nodes share. Those that share it with others are started anew.
+    fn share(&mut self, numbers: &[u32]) -> Result<Option<Arc<Shared>>, CnkError> {
+        let of = |n: &u32| self.shared.get(*n as usize).cloned().flatten();
+        let Some(first) = numbers.first().and_then(of) else { return Ok(None) };
+        let is_same = |n: &u32| of(n).is_some_and(|shared| Arc::ptr_eq(&shared, &first));
+        if first.nodes() == numbers && numbers.iter().all(is_same) {
+            return Ok(Some(first));
+        }
+        let Some(shared) = Shared::new(&self.machine, numbers.to_vec())?.map(Arc::new) else {
+            return Ok(None);
+        };
+        self.check_booter()?;
+        for &number in numbers {
+            let node = self.start(number, Some(&shared))?;
+            self.nodes[number as usize] = node;
+            self.shared[number as usize] = Some(shared.clone());
+        }
+        Ok(Some(shared))
+    }
+
+    fn check_booter(&mut self) -> Result<(), CnkError> {
+        if self.booter.is_over() {
+            self.booter = Booter::start(&self.boot_program)?;
+        }
+        Ok(())
     }
 
     /// Runs a job to its end.
@@ -213,12 +255,11 @@ impl Partition {
         &self.machine
     }
 
-    /// Starts nodes anew that were lost, or died between two jobs. One that died before its first job is an error: so
-    /// would the next. One in a job is an error, too.
-    fn restore(&mut self) -> Result<(), CnkError> {
-        for n in 0..self.nodes.len() {
-            let node = &self.nodes[n];
-            let number = node.link().number();
+    /// Starts those of these nodes anew that were lost, or died between two jobs. One that died before its first job is an
+    /// error: so would the next. One in a job is an error, too.
+    fn restore(&mut self, numbers: &[u32]) -> Result<(), CnkError> {
+        for &number in numbers {
+            let node = self.nodes.get(number as usize).ok_or(JobError::NoNode(number))?;
             match (node.link().state(), node.check()) {
                 (NodeState::Busy, _) => return Err(JobError::NodeBusy(number).into()),
                 (NodeState::Free, Ok(())) => {}
@@ -252,43 +293,4 @@ fn check_descriptors(machine: &Machine, places: &Places) -> Result<(), CnkError>
     let workers = u64::from(places.io_nodes()) * OF_A_WORKER;
     let needed = u64::from(nodes) * each + workers + open + SPARE;
     if needed > limit { Err(CnkError::Descriptors { nodes, needed, limit }) } else { Ok(()) }
-}
-
-/// The memory that the nodes share, unless there shall be none: enough for a process on every CPU.
-fn torus(machine: &Machine, nodes: u32) -> Result<Option<(File, u64)>, CnkError> {
-    if matches!(machine.link, Link::Network(_)) {
-        return Ok(None);
-    }
-    let bytes = match machine.torus {
-        Some(0) => return Ok(None),
-        Some(bytes) => bytes,
-        None => torus_layout([nodes, machine.cpus, 1])?.bytes() as u64,
-    };
-    let bytes = bytes.next_power_of_two().max(LARGE_PAGE);
-    let file = memory_file("colony-torus")?;
-    file.set_len(bytes).map_err(CnkError::io("the nodes' shared memory"))?;
-    Ok(Some((file, bytes)))
-}
-
-fn torus_layout(dims: [u32; 3]) -> Result<Layout, CnkError> {
-    let layout = Dims::new(dims.map(|d| d as usize)).and_then(Layout::new);
-    layout.map_err(|e| CnkError::Machine(e.to_string()))
-}
-
-/// Makes the shared memory ready for a job: nothing of the last one is left.
-fn format_torus(file: &File, bytes: u64, dims: [u32; 3]) -> Result<Window, CnkError> {
-    let layout = torus_layout(dims)?;
-    let needed = layout.bytes() as u64;
-    if needed > bytes {
-        return Err(CnkError::Machine(format!(
-            "messages of {dims:?} processes need {} MiB of shared memory, and there are {}: ask for more",
-            needed.div_ceil(1 << 20),
-            bytes >> 20
-        )));
-    }
-    let hole = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
-    let length = i64::try_from(bytes).map_err(|e| CnkError::Machine(e.to_string()))?;
-    fallocate(file, hole, 0, length)
-        .map_err(|e| CnkError::io("clearing the nodes' shared memory")(e.into()))?;
-    Window::create_in(file, layout.dims()).map_err(|e| CnkError::Machine(e.to_string()))
 }

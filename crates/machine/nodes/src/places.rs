@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Places of a partition's nodes: which I/O node serves each, and its personality.
 
-use colony_ciod::{CiodError, JobSpec, Place};
-use colony_model::Partition;
+use colony_ciod::{JobSpec, Place};
+use colony_model::{Block, Machine, ModelError, Partition};
 
 use crate::CnkError;
 
@@ -55,22 +55,61 @@ impl Places {
         }
     }
 
-    /// The places of all nodes for a job, which gets the extent of their torus. A node has `memory` bytes.
-    pub(crate) fn for_job(&self, spec: &mut JobSpec, memory: u64) -> Result<Vec<Place>, CiodError> {
+    /// The machine that the nodes are part of.
+    #[must_use]
+    pub fn machine(&self) -> Option<Machine> {
         match &self.0 {
+            Kind::Row { .. } => None,
+            Kind::Block(partition) => Some(partition.machine()),
+        }
+    }
+
+    /// The location of the I/O node of a pset of a job: one on a block of the machine inside the partition, or on all nodes.
+    /// `None` if the nodes are not part of a machine.
+    #[must_use]
+    pub fn io_location(&self, block: Option<Block>, pset: u32) -> Option<String> {
+        match &self.0 {
+            Kind::Row { .. } => None,
+            Kind::Block(partition) => Some(part(partition, block).ok()?.io_location(pset).to_string()),
+        }
+    }
+
+    /// The places of nodes for a job, which gets the extent of their torus: those of a block of the machine inside the
+    /// partition, which is wired as a partition of its own, or all. A node has `memory` bytes.
+    pub(crate) fn for_job(
+        &self,
+        spec: &mut JobSpec,
+        memory: u64,
+        block: Option<Block>,
+    ) -> Result<Vec<Place>, CnkError> {
+        let refused = |error: ModelError| CnkError::Machine(error.to_string());
+        match &self.0 {
+            Kind::Row { .. } if block.is_some() => {
+                Err(CnkError::Machine("nodes that are not part of a machine have no blocks".into()))
+            }
             Kind::Row { nodes, pset } => {
                 spec.pset = pset.or(spec.pset);
                 let numbers: Vec<u32> = (0..*nodes).collect();
                 Ok(Place::row(spec, &numbers))
             }
             Kind::Block(partition) => {
-                spec.torus = Some(partition.block().shape().sides());
-                spec.pset = Some(partition.psets().size().nodes());
-                let place = |node| Place::new(node, &partition.compute_personality(node, memory));
-                (0..partition.nodes()).map(place).collect()
+                let part = part(partition, block).map_err(refused)?;
+                spec.torus = Some(part.block().shape().sides());
+                spec.pset = Some(part.psets().size().nodes());
+                let place = |node| {
+                    let number = partition.node_at(part.location(node)).map_err(refused)?;
+                    Ok(Place::new(number, &part.compute_personality(node, memory))?)
+                };
+                (0..part.nodes()).map(place).collect()
             }
         }
     }
+}
+
+/// The block of a partition as a partition of its own; without a block, all of it.
+fn part(partition: &Partition, block: Option<Block>) -> Result<Partition, ModelError> {
+    let block = block.unwrap_or(partition.block());
+    Partition::new(partition.machine(), partition.name(), block, partition.psets().size())
 }
 
 impl From<u32> for Places {
@@ -87,7 +126,7 @@ impl From<Partition> for Places {
 
 #[cfg(test)]
 mod tests {
-    use colony_model::{Block, Machine, Personality, PsetSize, Shape};
+    use colony_model::{Personality, PsetSize, Shape};
 
     use super::*;
 
@@ -103,7 +142,7 @@ mod tests {
         let places = Places::from(model.clone());
         assert_eq!((places.nodes(), places.io_nodes()), (32, 4));
         let mut spec = JobSpec::new("/bin/a");
-        let all = places.for_job(&mut spec, 16 << 20).expect("places");
+        let all = places.for_job(&mut spec, 16 << 20, None).expect("places");
         assert_eq!((spec.torus, spec.pset), (Some([4, 4, 2]), Some(8)));
         for (node, place) in (0..).zip(&all) {
             let personality = &place.personality;
@@ -119,10 +158,30 @@ mod tests {
     }
 
     #[test]
+    fn a_block_of_a_partition_is_wired_as_a_partition_of_its_own() {
+        let whole = block([4, 4, 2], 8);
+        let places = Places::from(whole.clone());
+        let sub = Block::new(whole.machine(), [6, 4, 2], Shape::new([2, 4, 2]).expect("a shape"));
+        let sub = sub.expect("a block");
+        let mut spec = JobSpec::new("/bin/a");
+        let all = places.for_job(&mut spec, 16 << 20, Some(sub)).expect("places");
+        assert_eq!((spec.torus, spec.pset, all.len()), (Some([2, 4, 2]), Some(8), 16));
+        let numbers: Vec<u32> = all.iter().map(|place| place.node).collect();
+        assert_eq!(numbers[..4], [2, 3, 6, 7], "numbers of the partition's nodes");
+        assert_eq!(all[2].personality.coords, [0, 1, 0]);
+        let host = String::from_utf8_lossy(&all[0].personality.host).trim_end_matches('\0').to_owned();
+        assert_eq!(host, whole.location(2).to_string());
+        assert_eq!(places.io_location(Some(sub), 0), Some(whole.io_location(1).to_string()));
+        let outside = Block::new(whole.machine(), [0, 4, 2], Shape::new([2, 4, 2]).expect("a shape"));
+        assert!(places.for_job(&mut spec, 16 << 20, outside.ok()).is_err(), "outside of the partition");
+        assert!(Places::row(16, None).for_job(&mut spec, 16 << 20, Some(sub)).is_err());
+    }
+
+    #[test]
     fn nodes_in_a_row_have_consecutive_psets_the_last_of_which_may_be_smaller() {
         let places = Places::row(10, Some(4));
         assert_eq!((places.nodes(), places.io_nodes()), (10, 3));
-        let all = places.for_job(&mut JobSpec::new("/bin/a"), 16 << 20).expect("places");
+        let all = places.for_job(&mut JobSpec::new("/bin/a"), 16 << 20, None).expect("places");
         let psets: Vec<u32> = all.iter().map(|p| p.personality.pset).collect();
         assert_eq!(psets, [0, 0, 0, 0, 1, 1, 1, 1, 2, 2]);
         assert_eq!(Places::from(5).io_nodes(), 1);

@@ -8,11 +8,14 @@ use std::time::Duration;
 
 use anyhow::Context;
 use colony_control_api::Client;
-use colony_control_api::api::{Job, JobRequest, JobState};
+use colony_control_api::api::{Job, JobRequest, JobState, ProgramOfRanks};
+use colony_model::Shape;
 use colony_view::control;
 
 use crate::cmd::cnk::program::{ModeWord, environment, find, passing_signals};
 use crate::cmd::control::{Target, partition};
+use crate::cmd::parts::parts;
+use crate::exit::wrong;
 use crate::words::{Ns, ns};
 
 /// Jobs of a machine: run a static program on all nodes of a partition
@@ -42,7 +45,8 @@ enum What {
 #[command(after_help = "Examples:
   colony job run -- busybox uname -a
   colony job run --partition R00-M0 --mode coprocessor -- ./allreduce --iterations 1000
-  colony job run --label --timeout 60s -- ./program")]
+  colony job run --label --timeout 60s -- ./program
+  colony job run --output 'out.%r.txt' -- -n 1 ./master : -n 7 ./worker")]
 struct RunArgs {
     #[command(flatten)]
     program: ProgramArgs,
@@ -69,6 +73,12 @@ struct ProgramArgs {
     /// Number of processes [default: as many as the nodes hold]
     #[arg(long, value_name = "N")]
     processes: Option<u32>,
+    /// Number of nodes [default: as many as the processes need, or all of the partition]
+    #[arg(long, value_name = "N", conflicts_with = "shape")]
+    nodes: Option<u32>,
+    /// Extent of the nodes, in any orientation, instead of their number
+    #[arg(long, value_name = "XxYxZ")]
+    shape: Option<Shape>,
     /// User whose rights the job has (needs root) [default: the caller]
     #[arg(long, value_name = "USER")]
     user: Option<String>,
@@ -81,10 +91,19 @@ struct ProgramArgs {
     /// Put the number of the process before each line of output
     #[arg(long)]
     label: bool,
+    /// File that is the standard input of rank 0 [default: empty]
+    #[arg(long, value_name = "FILE")]
+    input: Option<PathBuf>,
+    /// File for standard output, one a rank if the name contains %r (the rank); %j is the number of the job
+    #[arg(long, value_name = "FILE")]
+    output: Option<String>,
+    /// File for standard error, as for --output
+    #[arg(long, value_name = "FILE")]
+    error: Option<String>,
     /// End the job after this long
     #[arg(long, value_parser = ns, value_name = "TIME")]
     timeout: Option<Ns>,
-    /// The program and its arguments; looked for in PATH
+    /// The program and its arguments, looked for in PATH; or several: -n 2 A x : -n 6 B y
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     command: Vec<String>,
 }
@@ -148,21 +167,40 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn request(client: &Client, args: &ProgramArgs) -> anyhow::Result<JobRequest> {
-    let (program, arguments) = args.command.split_first().context("no program")?;
+    let parts = parts(&args.command)?;
+    let (first, others) = parts.split_first().context("no program")?;
+    let mut processes = first.processes;
+    let mut programs = Vec::new();
+    for part in others {
+        let (before, own) = (processes.unwrap_or(0), part.processes.unwrap_or(0));
+        let all = before.checked_add(own).ok_or_else(|| wrong("too many processes"))?;
+        let (executable, arguments) = (find(&part.program, false)?, part.arguments.clone());
+        programs.push(ProgramOfRanks { first: before, last: all - 1, executable, arguments });
+        processes = Some(all);
+    }
+    if processes.is_some() && args.processes.is_some() {
+        return Err(wrong("the programs have their numbers of processes: leave --processes out"));
+    }
     Ok(JobRequest {
         partition: partition(client, args.partition.as_deref())?,
-        executable: find(program, false)?,
-        name: Some(program.clone()),
-        arguments: arguments.to_vec(),
-        programs: Vec::new(),
+        executable: find(&first.program, false)?,
+        // one name cannot be that of several programs
+        name: others.is_empty().then(|| first.program.clone()),
+        arguments: first.arguments.clone(),
+        programs,
         environment: environment(&args.env)?,
         directory: match &args.dir {
             Some(folder) => std::path::absolute(folder).context("the folder of the job")?,
             None => std::env::current_dir().context("the current folder")?,
         },
         mode: args.mode.into(),
-        processes: args.processes,
+        processes: args.processes.or(processes),
+        nodes: args.nodes,
+        shape: args.shape,
         labels: args.label,
+        stdin: args.input.clone(),
+        stdout: args.output.clone(),
+        stderr: args.error.clone(),
         go_on: false,
         timeout_s: args.timeout.map(|t| Duration::from_nanos(t.0).as_secs_f64()),
         user: args.user.clone(),
@@ -179,6 +217,9 @@ fn unique() -> anyhow::Result<String> {
 /// Prints the output of a job until its end.
 fn wait(client: &Client, job: &Job) -> anyhow::Result<ExitCode> {
     let (id, other) = (job.id, client.again()?);
+    if let Some(why) = client.job(id)?.waits {
+        note!("job {id}: {why}");
+    }
     // a job that has ended meanwhile needs no signal
     let pass = move |signal| drop(other.signal(id, signal));
     passing_signals(pass, || client.follow(id, io::stdout(), io::stderr()))??;

@@ -14,6 +14,7 @@ pub(crate) mod machine;
 pub(crate) mod measure;
 pub(crate) mod noise;
 pub(crate) mod partition;
+mod parts;
 pub(crate) mod ras;
 pub(crate) mod run;
 pub(crate) mod runtime;

@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use colony_control_api::api::PartitionRequest;
+use colony_control_api::api::{Holder, PartitionRequest, RightsRequest};
 use colony_model::Shape;
 use colony_view::control;
 
@@ -20,10 +20,21 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum What {
+    List(ListArgs),
     Create(CreateArgs),
     Boot(BootArgs),
     Free(FreeArgs),
     Remove(RemoveArgs),
+    Allow(AllowArgs),
+    Deny(DenyArgs),
+}
+
+/// List partitions, with the nodes of each that are free for jobs
+#[derive(clap::Args)]
+struct ListArgs {
+    /// Print JSON for programs
+    #[arg(long)]
+    json: bool,
 }
 
 /// Make a partition of nodes that no other partition has
@@ -76,6 +87,50 @@ struct RemoveArgs {
     name: String,
 }
 
+/// Let a user or the members of a group run jobs on a partition
+///
+/// From the first one on, only those who are allowed run jobs on it, beside root and the daemon's user.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  colony partition allow R00-M0 --user eve
+  colony partition allow R00-M0 --group chemistry")]
+struct AllowArgs {
+    /// The partition
+    name: String,
+    #[command(flatten)]
+    holder: HolderArgs,
+}
+
+/// Take the right to run jobs on a partition back; jobs in its queue stay there
+///
+/// When nobody is left who is allowed, all users may run jobs on it again.
+#[derive(clap::Args)]
+struct DenyArgs {
+    /// The partition
+    name: String,
+    #[command(flatten)]
+    holder: HolderArgs,
+}
+
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+struct HolderArgs {
+    /// Name or number of the user
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
+    /// Name or number of the group
+    #[arg(long, value_name = "GROUP")]
+    group: Option<String>,
+}
+
+impl HolderArgs {
+    fn request(self, may_run: bool) -> RightsRequest {
+        let group = self.group.map(Holder::Group);
+        let holder = group.or(self.user.map(Holder::User)).unwrap_or(Holder::User(String::new()));
+        RightsRequest { holder, may_run }
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Coords([u32; 3]);
 
@@ -88,6 +143,9 @@ fn coords(text: &str) -> Result<Coords, String> {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let client = args.target.client()?;
     match args.what {
+        What::List(ListArgs { json }) => {
+            crate::cmd::print(json, &client.machine()?.partitions, |all| control::partitions(all))?;
+        }
         What::Create(CreateArgs { shape, at, name, nodes, json }) => {
             let nodes = nodes.request(shape.nodes());
             let origin = at.map(|coords| coords.0);
@@ -106,6 +164,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             crate::cmd::print(false, &partition, control::partition)?;
         }
         What::Remove(RemoveArgs { name }) => client.remove_partition(&name)?,
+        What::Allow(AllowArgs { name, holder }) => {
+            let partition = client.set_rights(&name, &holder.request(true))?;
+            crate::cmd::print(false, &partition, control::partition)?;
+        }
+        What::Deny(DenyArgs { name, holder }) => {
+            let partition = client.set_rights(&name, &holder.request(false))?;
+            crate::cmd::print(false, &partition, control::partition)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -5,9 +5,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ValueEnum as _;
+use colony_control_api::api::Threshold;
 use colony_view::control;
 
 use crate::cmd::control::Target;
+use crate::words::{Ns, ns};
 
 /// Period of looks for new events.
 const LOOK: Duration = Duration::from_millis(500);
@@ -25,6 +27,8 @@ pub(crate) struct Args {
 enum What {
     List(ListArgs),
     Tail(TailArgs),
+    Rates(RatesArgs),
+    Threshold(ThresholdArgs),
 }
 
 /// List the last events, the oldest first
@@ -46,6 +50,44 @@ struct TailArgs {
     #[command(flatten)]
     filter: Filter,
     /// Print JSON for programs, one event a line
+    #[arg(long)]
+    json: bool,
+}
+
+/// Count events by location and code
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  colony ras rates
+  colony ras rates --within 10min --location R00-M0")]
+struct RatesArgs {
+    /// Window up to now
+    #[arg(long, value_parser = ns, value_name = "TIME", default_value = "1h")]
+    within: Ns,
+    /// Events of locations that begin so
+    #[arg(long, value_name = "LOCATION")]
+    location: Option<String>,
+    /// Print JSON for programs
+    #[arg(long)]
+    json: bool,
+}
+
+/// List the numbers of events that drain a node, or set one
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  colony ras threshold
+  colony ras threshold node-died --events 5 --within 24h
+  colony ras threshold node-stopped --events 0")]
+struct ThresholdArgs {
+    /// Code of the events; without it, all thresholds are listed
+    #[arg(requires = "events")]
+    code: Option<String>,
+    /// Number of events at one node that drains it; 0: none does
+    #[arg(long, value_name = "N", requires = "code")]
+    events: Option<u32>,
+    /// Window in which they are counted
+    #[arg(long, value_parser = ns, value_name = "TIME", default_value = "1h")]
+    within: Ns,
+    /// Print JSON for programs
     #[arg(long)]
     json: bool,
 }
@@ -86,6 +128,19 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         What::List(ListArgs { filter, json }) => {
             crate::cmd::print(json, &client.ras(&filter.query())?, |events| control::events(events))?;
         }
+        What::Rates(RatesArgs { within, location, json }) => {
+            let rates = client.rates(seconds(within), location.as_deref())?;
+            crate::cmd::print(json, &rates, |rates| control::rates(rates))?;
+        }
+        What::Threshold(ThresholdArgs { code, events, within, json }) => {
+            let all = match code.zip(events) {
+                Some((code, events)) => {
+                    client.set_threshold(&Threshold { code, events, within_s: seconds(within) })?
+                }
+                None => client.thresholds()?,
+            };
+            crate::cmd::print(json, &all, |all| control::thresholds(all))?;
+        }
         What::Tail(TailArgs { filter, json }) => {
             let mut query = filter.query();
             let mut last = 0;
@@ -106,4 +161,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn seconds(time: Ns) -> f64 {
+    Duration::from_nanos(time.0).as_secs_f64()
 }

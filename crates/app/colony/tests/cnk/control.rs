@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(200);
 /// A machine in a folder of its own, which is switched off at the end of the test.
 pub(crate) struct Machine {
     folder: tempfile::TempDir,
-    busybox: PathBuf,
+    pub(crate) busybox: PathBuf,
     _slots: Slots,
 }
 
@@ -78,7 +78,7 @@ impl Machine {
         vec!["job", kind, "--processes", processes, "--", busybox, "sh", "-c", text]
     }
 
-    fn state(&self) -> String {
+    pub(crate) fn state(&self) -> String {
         self.json(&["machine", "status"])["partitions"][0]["state"].as_str().expect("a state").to_owned()
     }
 
@@ -97,7 +97,7 @@ impl Machine {
     }
 
     /// The descendants of the process that owns the nodes: emulators, among others.
-    fn emulators(&self) -> Vec<i32> {
+    pub(crate) fn emulators(&self) -> Vec<i32> {
         task::tree(self.owner()).into_iter().filter(|pid| is_named(*pid, "qemu-system-x86_64")).collect()
     }
 
@@ -147,7 +147,7 @@ fn is_running(pid: i32) -> bool {
     task::stat(pid).is_ok_and(|stat| !stat.has_ended())
 }
 
-fn send(pid: i32, signal: Signal) {
+pub(crate) fn send(pid: i32, signal: Signal) {
     kill(Pid::from_raw(pid), signal).expect("it runs");
 }
 

@@ -3,6 +3,7 @@
 
 pub(crate) mod calls;
 mod charge;
+mod files;
 pub(crate) mod filter;
 pub(crate) mod host;
 pub(crate) mod identity;

@@ -44,6 +44,8 @@ pub(crate) struct Description {
     /// Seconds that the program wants closing a socket to wait (`SO_LINGER`). To the operating system it never does,
     /// for all others would wait too.
     pub(crate) linger: Cell<i32>,
+    /// A file that is standard output or standard error of one rank.
+    pub(crate) is_output: bool,
     /// The charge of a file in memory to its job's account.
     pub(crate) memory: Option<Charge>,
 }
@@ -52,7 +54,7 @@ impl Description {
     pub(crate) fn new(kind: Kind, nonblocking: bool, shared: bool) -> Self {
         let nonblocking = Cell::new(nonblocking);
         let (connecting, linger) = (Cell::new(false), Cell::new(0));
-        Self { kind, nonblocking, shared, connecting, linger, memory: None }
+        Self { kind, nonblocking, shared, connecting, linger, is_output: false, memory: None }
     }
 }
 

@@ -20,6 +20,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
 use super::Prepared;
 use super::calls::World;
+use super::files;
 use super::host::Host;
 use super::node::{Node, Stage};
 use super::process::{Descriptor, Process};
@@ -104,6 +105,11 @@ impl Worker {
         }
         let smallest = setup.nodes.iter().map(|n| n.memory).min().unwrap_or(0);
         let job = start::job(&setup, smallest / u64::from(setup.spec.mode.processes()))?;
+        // in the folder of the job, with its rights
+        let outputs = files::outputs(&setup.spec, outputs)?;
+        let has_input = setup.nodes.iter().any(|node| node.ranks.contains(&0));
+        let file = if has_input { files::input(&setup.spec)? } else { None };
+        let stdin = file.unwrap_or(stdin);
         let now = Instant::now();
         Ok(Self {
             control,
@@ -159,7 +165,12 @@ impl Worker {
             looked = self.now;
         }
         self.drain();
-        Ok(self.error.take())
+        let lost = self.world.lost_output.take();
+        let lost = lost.map(|(rank, error)| JobError::Output {
+            rank,
+            why: io::Error::from_raw_os_error(i32::from(error.0)).to_string(),
+        });
+        Ok(self.error.take().or(lost))
     }
 
     /// All processes have ended, and their nodes are ready for the next job or lost.

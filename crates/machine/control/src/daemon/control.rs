@@ -114,8 +114,8 @@ impl Control {
     }
 
     pub(super) fn store_event(&self, new: NewEvent) -> Result<(), ControlError> {
-        let event = self.store().add_event(new)?;
-        self.tell(Told::Ras(event));
+        let events = self.store().add_event(new)?;
+        events.into_iter().for_each(|event| self.tell(Told::Ras(event)));
         Ok(())
     }
 
@@ -171,11 +171,6 @@ impl Control {
     pub(super) fn location(&self, partition: &str, node: Option<u32>) -> Result<String, ControlError> {
         let Some(node) = node else { return Ok(partition.to_owned()) };
         Ok(self.model(&self.row(partition)?)?.location(node).to_string())
-    }
-
-    /// The location of the I/O node of a pset.
-    pub(super) fn io_location(&self, partition: &str, pset: u32) -> Result<String, ControlError> {
-        Ok(self.model(&self.row(partition)?)?.io_location(pset).to_string())
     }
 
     /// A partition says that its state has changed.

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
-use axum::extract::{FromRequest, FromRequestParts};
+use axum::extract::{ConnectInfo, FromRequest, FromRequestParts, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
 use super::Shared;
 use super::control::Control;
+use super::peer::Peer;
 use crate::ControlError;
 use crate::api::Problem;
 
@@ -68,3 +69,6 @@ pub(super) async fn done<T: Send + 'static>(
     let done = tokio::task::spawn_blocking(move || work(&shared.control)).await;
     done.map_err(|e| ControlError::Fault(format!("the control daemon has a fault: {e}")))?.map(Json)
 }
+
+pub(super) type Known = State<Arc<Shared>>;
+pub(super) type From_ = ConnectInfo<Peer>;

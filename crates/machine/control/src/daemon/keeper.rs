@@ -89,7 +89,7 @@ impl Keeper {
         loop {
             let state = self.control.store().partition(&self.name)?.map(|row| row.state);
             match state {
-                Some(PartitionState::Ready) => self.start_job(&mut asks)?,
+                Some(PartitionState::Ready) => self.start_jobs(&mut asks)?,
                 Some(PartitionState::Freeing) => self.free(&mut asks, &mut freeing),
                 _ => {}
             }
@@ -143,14 +143,22 @@ impl Keeper {
         Ok(())
     }
 
-    /// Starts the next job of the queue, if the partition runs none.
-    fn start_job(&self, asks: &mut Lines) -> Result<(), ControlError> {
-        let Some(job) = self.control.store().take_job(&self.name)? else { return Ok(()) };
+    /// Starts the jobs of the queue that begin now.
+    fn start_jobs(&self, asks: &mut Lines) -> Result<(), ControlError> {
+        if !self.control.store().has_queued(&self.name)? {
+            return Ok(());
+        }
+        let Answer::Status(status) = self.ask(asks, &Ask::Status)? else { return Ok(()) };
+        let jobs = self.control.take_jobs(&self.name, &status.nodes)?;
+        jobs.iter().try_for_each(|job| self.start_job(asks, job))
+    }
+
+    fn start_job(&self, asks: &mut Lines, job: &Job) -> Result<(), ControlError> {
         let id = job.id;
         self.control.job_changed(id);
         let [stdout, stderr] = self.control.outputs(id)?;
-        let spec = Box::new(spec(&job));
-        match self.ask(asks, &Ask::Launch { job: id, spec, stdout, stderr })? {
+        let spec = Box::new(spec(job));
+        match self.ask(asks, &Ask::Launch { job: id, spec, stdout, stderr, block: job.block })? {
             Answer::Refused(why) => self.control.end_job(id, 1, Some(&why)),
             _ => {
                 self.control.store().set_job(id, JobState::Running)?;
@@ -180,9 +188,9 @@ impl Keeper {
             News::State { state, error, boot_s } => {
                 self.control.partition_changed(&self.name, &Change { state, error, boot_s })?;
             }
-            News::Ras { severity, node, pset, code, message, job } => {
-                let location = match pset {
-                    Some(pset) => self.control.io_location(&self.name, pset)?,
+            News::Ras { severity, node, location, code, message, job } => {
+                let location = match location {
+                    Some(location) => location,
                     None => self.control.location(&self.name, node)?,
                 };
                 self.control.store_event(NewEvent { time, severity, location, code, message, job })?;
@@ -198,16 +206,21 @@ impl Keeper {
 
 /// The description of a job for the I/O daemon. The owner of the partition adds the places of its nodes.
 fn spec(job: &Job) -> JobSpec {
-    let JobRequest { executable, name, arguments, programs, environment, directory, .. } =
-        job.request.clone();
+    let request = job.request.clone();
+    let JobRequest { executable, name, arguments, programs, environment, directory, .. } = request;
+    let JobRequest { stdin, stdout, stderr, .. } = job.request.clone();
     let mut spec = JobSpec::new(executable);
     (spec.name, spec.arguments, spec.environment, spec.directory) = (name, arguments, environment, directory);
     let program = |p: ProgramOfRanks| {
         let ProgramOfRanks { first, last, executable, arguments } = p;
         Program { first, last, executable, arguments }
     };
+    let file = |name: Option<String>| name.map(|name| name.replace("%j", &job.id.to_string()));
+    (spec.stdin, spec.stdout, spec.stderr) = (stdin, file(stdout), file(stderr));
     spec.programs = programs.into_iter().map(program).collect();
-    (spec.mode, spec.processes, spec.labels) = (job.request.mode, job.request.processes, job.request.labels);
+    let wanted = job.request.nodes.map(|nodes| nodes.saturating_mul(job.request.mode.processes()));
+    (spec.mode, spec.processes, spec.labels) =
+        (job.request.mode, job.request.processes.or(wanted), job.request.labels);
     (spec.go_on, spec.timeout_s, spec.user) =
         (job.request.go_on, job.request.timeout_s, job.request.user.clone());
     spec

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use colony_model::{Block, FreeMap, Machine, NodeRef, Partition as ModelPartition, PsetSize, Request};
 
 use super::control::{Control, lock, wrong};
+use super::drains::shown;
 use super::keeper::connect;
 use super::peer::Peer;
 use crate::ControlError;
@@ -145,7 +146,7 @@ impl Control {
     }
 
     /// The states of a partition's nodes, as its process tells them.
-    fn node_states(&self, row: &Row) -> Vec<NodeState> {
+    pub(super) fn node_states(&self, row: &Row) -> Vec<NodeState> {
         let status = row.owner.and_then(|_| {
             let mut lines = connect(&self.socket(&row.name), None).ok()?;
             ask(&mut lines, &Ask::Status).ok()
@@ -168,7 +169,8 @@ impl Control {
         let rows = self.store().partitions()?;
         let partitions = rows.into_iter().map(|row| self.described(row)).collect();
         let jobs = self.store().jobs(None)?;
-        Ok(api::Machine { schema: "colony.machine/1".to_owned(), shape, partitions, jobs })
+        let drains = self.store().drains()?;
+        Ok(api::Machine { schema: "colony.machine/1".to_owned(), shape, partitions, jobs, drains })
     }
 
     pub(super) fn partition(&self, name: &str) -> Result<api::Partition, ControlError> {
@@ -177,10 +179,17 @@ impl Control {
 
     fn described(&self, row: Row) -> api::Partition {
         let mut nodes = BTreeMap::new();
-        for state in self.node_states(&row) {
-            *nodes.entry(state).or_default() += 1;
+        let allowed = self.store().rights(&row.name).unwrap_or_default();
+        let drained = self.drained(&row).unwrap_or_default();
+        let states = self.node_states(&row);
+        let is_ready = row.state == PartitionState::Ready;
+        let free = is_ready.then(|| self.free_nodes(&row, &states).ok()).flatten();
+        for (node, state) in states.into_iter().enumerate() {
+            let is_drained = drained.get(node).is_some_and(Option::is_some);
+            *nodes.entry(shown(state, is_drained)).or_default() += 1;
         }
         api::Partition {
+            allowed,
             io_nodes: row.shape.nodes() / row.node.pset.max(1),
             name: row.name,
             shape: row.shape,
@@ -191,6 +200,7 @@ impl Control {
             pid: row.owner.map(|owner| owner.tid.cast_unsigned()),
             boot_s: row.boot_s,
             nodes,
+            free,
         }
     }
 
@@ -198,11 +208,14 @@ impl Control {
     pub(super) fn nodes(&self, name: &str) -> Result<Vec<api::Node>, ControlError> {
         let row = self.row(name)?;
         let model = self.model(&row)?;
+        let mut drained = self.drained(&row)?;
         let node = |(number, state): (u32, NodeState)| {
+            let drained = drained.get_mut(number as usize).and_then(Option::take);
             let location = model.location(number);
             let coords = model.machine().coords(location).map_err(wrong)?;
             let pset = model.psets().place(number).0;
-            Ok(api::Node { number, location: location.to_string(), coords, pset, state })
+            let (location, state) = (location.to_string(), shown(state, drained.is_some()));
+            Ok(api::Node { number, location, coords, pset, state, drained })
         };
         (0..).zip(self.node_states(&row)).map(node).collect()
     }
@@ -238,12 +251,14 @@ impl Control {
     /// Adds a job to the queue of its partition.
     pub(super) fn submit(&self, peer: Peer, mut request: JobRequest) -> Result<Job, ControlError> {
         let row = self.row(&request.partition)?;
+        self.check_may_run(peer, &row.name)?;
         if !matches!(row.state, PartitionState::Ready | PartitionState::Booting) {
             let why = row.error.map(|error| format!(" ({error})")).unwrap_or_default();
             let text =
                 format!("partition {0} is not booted{why}: `colony partition boot {0}` does that", row.name);
             return Err(ControlError::Conflict(text));
         }
+        self.check_fits(&row, &request)?;
         request.user = peer.user_of_job(request.user)?;
         if request.timeout_s.is_some_and(|seconds| Duration::try_from_secs_f64(seconds).is_err()) {
             return Err(ControlError::Wrong("the time limit is no number of seconds".to_owned()));
@@ -259,6 +274,16 @@ impl Control {
         job.ok_or_else(|| {
             ControlError::Unknown(format!("there is no job {id}: `colony job list` lists them"))
         })
+    }
+
+    /// A job, with what it waits for.
+    pub(super) fn explained(&self, id: u64) -> Result<Job, ControlError> {
+        let mut job = self.job(id)?;
+        if job.state == JobState::Queued {
+            // a partition that has just been removed says nothing
+            job.waits = self.waits_for(&job).ok().flatten();
+        }
+        Ok(job)
     }
 
     /// Sends a signal to a job. One that waits in the queue ends.

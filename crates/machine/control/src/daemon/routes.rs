@@ -11,9 +11,8 @@ use axum::routing::{delete, get, post};
 use serde::Deserialize;
 use utoipa::{IntoParams, OpenApi};
 
-use super::extract::{Body, Path, Query, done};
-use super::peer::Peer;
-use super::{Shared, access, streams};
+use super::extract::{Body, From_, Known, Path, Query, done};
+use super::{Shared, access, operate, streams};
 use crate::ControlError;
 use crate::api::{
     Event, Job, JobRequest, Machine, MachineRequest, Node, NodeDetail, Partition, PartitionRequest, Problem,
@@ -50,13 +49,17 @@ const LIST: u32 = 100;
         signal,
         output,
         ras,
-        events
+        events,
+        operate::drains,
+        operate::drain,
+        operate::undrain,
+        operate::rates,
+        operate::thresholds,
+        operate::set_threshold,
+        operate::rights
     )
 )]
 struct Documentation;
-
-type Known = State<Arc<Shared>>;
-type From_ = ConnectInfo<Peer>;
 
 /// The machine: its partitions, and the jobs that wait or run.
 #[utoipa::path(get, path = "/v1/machine", responses((status = 200, body = Machine), (status = "4XX", body = Problem)))]
@@ -193,7 +196,7 @@ async fn job(
     ConnectInfo(peer): From_,
     Path(id): Path<u64>,
 ) -> Result<Json<Job>, ControlError> {
-    done(shared, move |control| control.job(id).map(|job| peer.shown(job))).await
+    done(shared, move |control| control.explained(id).map(|job| peer.shown(job))).await
 }
 
 /// Sends a signal to all processes of a job. A job in the queue ends.
@@ -272,6 +275,11 @@ pub(super) fn all() -> Router<Arc<Shared>> {
         .route("/v1/jobs/{id}/{stream}", get(output))
         .route("/v1/ras", get(ras))
         .route("/v1/events", get(events))
+        .route("/v1/partitions/{name}/rights", post(operate::rights))
+        .route("/v1/drains", get(operate::drains).post(operate::drain))
+        .route("/v1/drains/{location}", delete(operate::undrain))
+        .route("/v1/ras/rates", get(operate::rates))
+        .route("/v1/ras/thresholds", get(operate::thresholds).post(operate::set_threshold))
         .fallback(nothing)
         .layer(DefaultBodyLimit::max(REQUEST))
 }

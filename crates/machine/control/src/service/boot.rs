@@ -53,6 +53,10 @@ pub(crate) fn keep(setup: &Setup, nodes: &Arc<Nodes>) {
         Ok(broken) if broken.is_empty() => {
             nodes.set(PartitionState::Ready, None, Some(began.elapsed().as_secs_f64()));
         }
+        Ok(broken) if broken.len() < setup.shape.nodes() as usize => {
+            // the daemon drains them: jobs run on the others
+            nodes.set(PartitionState::Ready, None, Some(began.elapsed().as_secs_f64()));
+        }
         Ok(broken) => {
             let all = setup.shape.nodes();
             let text = format!("{} of {all} nodes do not boot: node {}", broken.len(), broken[0]);
@@ -145,8 +149,8 @@ fn start_again(
     number: u32,
 ) -> Result<NodeState, CnkError> {
     if !tries.again(number) {
-        let text = format!("it has died {TRIES} times and is not started again");
-        nodes.ras((Severity::Fatal, "node-drained"), Some(number), None, text);
+        let text = format!("it has died {TRIES} times and is not started again until it is undrained");
+        nodes.ras((Severity::Fatal, "node-broken"), Some(number), None, text);
         return Ok(NodeState::Dead);
     }
     partition.restart(number)?;
@@ -157,22 +161,23 @@ fn start_again(
 fn check(nodes: &Arc<Nodes>, tries: &mut Tries) {
     let mut guard = nodes.partition();
     let Some(partition) = guard.as_mut() else { return };
-    let known = nodes.state().nodes.clone();
+    let (known, mended) = {
+        let mut state = nodes.state();
+        (state.nodes.clone(), std::mem::take(&mut state.mended))
+    };
+    tries.0.retain(|node, _| !mended.contains(node));
     for (number, known) in known.into_iter().enumerate().take(partition.nodes().len()) {
         let node = &partition.nodes()[number];
         let (link, death) = (node.link().state(), node.check().err());
+        let is_stopped = || task::stat(node.pid().cast_signed()).is_ok_and(|stat| stat.is_stopped());
         let state = match (link, death) {
+            (LinkState::Busy | LinkState::Free, None) if is_stopped() => NodeState::Lost,
             // the job's own watch ends the job, which then leaves the node as lost
             (LinkState::Busy, None) => NodeState::Busy,
             (LinkState::Busy, Some(_)) => NodeState::Dead,
-            (LinkState::Free, None)
-                if task::stat(node.pid().cast_signed()).is_ok_and(|stat| stat.is_stopped()) =>
-            {
-                NodeState::Lost
-            }
             (LinkState::Free, None) if node.link().has_asked() => NodeState::Ready,
             (LinkState::Free, None) => NodeState::Booting,
-            (_, Some(_)) if known == NodeState::Dead && is_drained(tries, number as u32) => continue,
+            (_, Some(_)) if known == NodeState::Dead && is_broken(tries, number as u32) => continue,
             (LinkState::Lost, None) => restart(nodes, partition, number as u32),
             (_, Some(death)) => {
                 // the end of a job has reported the deaths of its nodes
@@ -182,10 +187,6 @@ fn check(nodes: &Arc<Nodes>, tries: &mut Tries) {
                 start_again(nodes, partition, tries, number as u32).unwrap_or(NodeState::Dead)
             }
         };
-        if is_drained(tries, number as u32) {
-            let text = format!("node {number} has died {TRIES} times");
-            nodes.set(PartitionState::Failed, Some(text), None);
-        }
         if state != known {
             report(nodes, number, known, state);
             nodes.change(|all| all.nodes[number] = state);
@@ -193,7 +194,7 @@ fn check(nodes: &Arc<Nodes>, tries: &mut Tries) {
     }
 }
 
-fn is_drained(tries: &Tries, node: u32) -> bool {
+fn is_broken(tries: &Tries, node: u32) -> bool {
     tries.0.get(&node).is_some_and(|failures| *failures >= TRIES)
 }
 
@@ -214,7 +215,7 @@ fn report(nodes: &Arc<Nodes>, number: usize, from: NodeState, to: NodeState) {
         (_, NodeState::Lost) => {
             nodes.ras((Severity::Error, "node-stopped"), number, None, "its emulator is stopped".to_owned());
         }
-        (NodeState::Lost, NodeState::Ready) => {
+        (NodeState::Lost, NodeState::Ready | NodeState::Busy) => {
             nodes.ras((Severity::Info, "node-resumed"), number, None, "its emulator runs again".to_owned());
         }
         _ => {}
@@ -226,11 +227,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_is_drained_after_three_failures() {
+    fn a_node_is_broken_after_three_failures() {
         let mut tries = Tries::default();
         assert!(tries.again(4) && tries.again(4));
-        assert!(!is_drained(&tries, 4));
+        assert!(!is_broken(&tries, 4));
         assert!(!tries.again(4));
-        assert!(is_drained(&tries, 4) && !is_drained(&tries, 5));
+        assert!(is_broken(&tries, 4) && !is_broken(&tries, 5));
     }
 }

@@ -16,12 +16,12 @@ const KEPT: usize = 10_000;
 pub(crate) enum News {
     /// The state of the partition has changed.
     State { state: PartitionState, error: Option<String>, boot_s: Option<f64> },
-    /// An event of a node, of the I/O node of a pset, or of the whole partition.
+    /// An event of a node, of another location, or of the whole partition.
     Ras {
         severity: Severity,
         node: Option<u32>,
         #[serde(default)]
-        pset: Option<u32>,
+        location: Option<String>,
         code: String,
         message: String,
         job: Option<u64>,

@@ -7,11 +7,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use colony_ciod::{JobError, JobOutcome, JobSpec, Streams};
-use colony_nodes::{CnkError, Death, Running};
+use colony_model::Block;
+use colony_nodes::{CnkError, Death, Partition, Running};
 
 use super::events::News;
 use super::nodes::{JobEntry, Nodes};
-use crate::api::{PartitionState, Severity};
+use crate::api::{JobBlock, PartitionState, Severity};
 
 /// A job to start.
 pub(crate) struct Launch {
@@ -19,12 +20,13 @@ pub(crate) struct Launch {
     pub(crate) spec: JobSpec,
     pub(crate) stdout: PathBuf,
     pub(crate) stderr: PathBuf,
+    pub(crate) block: Option<JobBlock>,
 }
 
 /// Starts a job, unless it is known.
 ///
 /// # Errors
-/// The nodes are not ready, or run another job.
+/// The nodes are not ready.
 pub(crate) fn launch(nodes: &Arc<Nodes>, launch: Launch) -> Result<(), String> {
     nodes
         .change(|state| {
@@ -33,9 +35,6 @@ pub(crate) fn launch(nodes: &Arc<Nodes>, launch: Launch) -> Result<(), String> {
             }
             if state.partition != PartitionState::Ready {
                 return Err("the partition is not ready".to_owned());
-            }
-            if let Some((other, _)) = state.jobs.iter().find(|(_, entry)| !entry.has_ended) {
-                return Err(format!("the partition runs job {other}"));
             }
             state.jobs.insert(launch.job, JobEntry { running: None, has_ended: false, signal: None });
             Ok(true)
@@ -78,7 +77,7 @@ fn output(path: &PathBuf) -> io::Result<File> {
 
 /// Runs a job to its end.
 fn run(nodes: &Nodes, launch: Launch) {
-    let job = launch.job;
+    let (job, block) = (launch.job, launch.block);
     let ended = match start(nodes, launch) {
         Ok(running) => {
             let outcome = running.wait();
@@ -87,10 +86,17 @@ fn run(nodes: &Nodes, launch: Launch) {
                 let what = (Severity::Fatal, "node-died");
                 nodes.ras(what, Some(death.node), Some(job), death.to_string());
             }
-            if let Some(error @ JobError::IoNodeFailed { pset, .. }) = &outcome.error {
+            let failed = match &outcome.error {
+                Some(JobError::IoNodeFailed { pset, .. }) => Some(*pset),
+                // of a job on one pset
+                Some(JobError::WorkerDied(_)) if deaths.is_empty() => Some(0),
+                _ => None,
+            };
+            if let Some((pset, error)) = failed.zip(outcome.error.as_ref()) {
                 let (severity, code) = (Severity::Fatal, "io-node-failed".to_owned());
-                let (pset, message, job) = (Some(*pset), error.to_string(), Some(job));
-                nodes.tell(News::Ras { severity, node: None, pset, code, message, job });
+                let (location, message, job) =
+                    (io_location(nodes, block, pset), error.to_string(), Some(job));
+                nodes.tell(News::Ras { severity, node: None, location, code, message, job });
             }
             (outcome.code(), description(&outcome, &deaths))
         }
@@ -105,6 +111,20 @@ fn run(nodes: &Nodes, launch: Launch) {
     });
 }
 
+/// The nodes of a job as a block of the machine.
+fn in_machine(partition: &Partition, block: JobBlock) -> Result<Block, String> {
+    let machine = partition.places().machine().ok_or("the nodes are not part of a machine")?;
+    Block::new(machine, block.origin, block.shape).map_err(|e| e.to_string())
+}
+
+/// The location of the I/O node of a pset of a job.
+fn io_location(nodes: &Nodes, block: Option<JobBlock>, pset: u32) -> Option<String> {
+    let guard = nodes.partition();
+    let partition = guard.as_ref()?;
+    let block = block.map(|block| in_machine(partition, block)).transpose().ok()?;
+    partition.places().io_location(block, pset)
+}
+
 fn start(nodes: &Nodes, launch: Launch) -> Result<Arc<Running>, String> {
     let streams = output(&launch.stdout)
         .and_then(|stdout| Streams::output(stdout.into(), output(&launch.stderr)?.into()))
@@ -112,7 +132,8 @@ fn start(nodes: &Nodes, launch: Launch) -> Result<Arc<Running>, String> {
     let running = {
         let mut guard = nodes.partition();
         let partition = guard.as_mut().ok_or_else(|| "the nodes are switched off".to_owned())?;
-        Arc::new(partition.launch(launch.spec, streams).map_err(|e: CnkError| e.to_string())?)
+        let block = launch.block.map(|block| in_machine(partition, block)).transpose()?;
+        Arc::new(partition.launch_in(block, launch.spec, streams).map_err(|e: CnkError| e.to_string())?)
     };
     let early = nodes.change(|state| {
         let entry = state.jobs.get_mut(&launch.job)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The partition service: a process that owns the nodes of one partition and runs its jobs, one after the other.
+//! The partition service: a process that owns the nodes of one partition and runs its jobs.
 //!
 //! It is no child that dies with the control daemon: it has a session of its own and a socket in the daemon's folder. A daemon
 //! that starts again finds nodes and jobs as they are.

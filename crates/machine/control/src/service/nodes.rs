@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The state that the threads of a partition service share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,6 +29,8 @@ pub(crate) struct State {
     pub(crate) nodes: Vec<NodeState>,
     pub(crate) jobs: BTreeMap<u64, JobEntry>,
     pub(crate) journal: Journal,
+    /// Nodes that are started again although they have died too often.
+    pub(crate) mended: BTreeSet<u32>,
     pub(crate) is_over: bool,
 }
 
@@ -50,6 +52,7 @@ impl Nodes {
             nodes: vec![NodeState::Off; nodes as usize],
             jobs: BTreeMap::new(),
             journal: Journal::default(),
+            mended: BTreeSet::new(),
             is_over: false,
         };
         Arc::new(Self { state: Mutex::new(state), changed: Condvar::new(), partition: Mutex::new(None) })
@@ -81,7 +84,7 @@ impl Nodes {
         job: Option<u64>,
         message: String,
     ) {
-        self.tell(News::Ras { severity, node, pset: None, code: code.to_owned(), message, job });
+        self.tell(News::Ras { severity, node, location: None, code: code.to_owned(), message, job });
     }
 
     /// Sets the state of the whole partition.

@@ -10,7 +10,7 @@ use colony_model::{Block, Machine, ModelError, Partition, PsetSize, Shape};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::api::{NodeRequest, NodeState, PartitionState};
+use crate::api::{JobBlock, NodeRequest, NodeState, PartitionState};
 
 /// Bytes of a line at most: a job has its environment.
 const LINE: u64 = 16 << 20;
@@ -48,7 +48,17 @@ pub(crate) enum Ask {
     /// The state of nodes and jobs.
     Status,
     /// Start a job. A job whose number is known is not started again.
-    Launch { job: u64, spec: Box<JobSpec>, stdout: PathBuf, stderr: PathBuf },
+    Launch {
+        job: u64,
+        spec: Box<JobSpec>,
+        stdout: PathBuf,
+        stderr: PathBuf,
+        /// Its nodes; without them, those of the partition.
+        #[serde(default)]
+        block: Option<JobBlock>,
+    },
+    /// Start a node again that has died too often.
+    Mend { node: u32 },
     /// Send a signal to a job.
     Signal { job: u64, signal: i32 },
     /// From now on, this connection is told news, from the one after this number.

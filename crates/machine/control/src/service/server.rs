@@ -111,8 +111,12 @@ fn tell(lines: &Lines, nodes: &Nodes, mut after: u64) -> io::Result<()> {
 fn answer(ask: Ask, nodes: &Arc<Nodes>) -> Answer {
     let done = match ask {
         Ask::Status => return Answer::Status(nodes.status()),
-        Ask::Launch { job, spec, stdout, stderr } => {
-            jobs::launch(nodes, jobs::Launch { job, spec: *spec, stdout, stderr })
+        Ask::Launch { job, spec, stdout, stderr, block } => {
+            jobs::launch(nodes, jobs::Launch { job, spec: *spec, stdout, stderr, block })
+        }
+        Ask::Mend { node } => {
+            nodes.change(|state| state.mended.insert(node));
+            Ok(())
         }
         Ask::Signal { job, signal } => jobs::signal(nodes, job, signal),
         Ask::Forget { job } => {

@@ -1,29 +1,44 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Jobs in the database.
 
-use rusqlite::{OptionalExtension as _, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::{Store, parsed};
 use crate::ControlError;
-use crate::api::{Job, JobRequest, JobState, now, word};
+use crate::api::{Job, JobBlock, JobRequest, JobState, now, word};
 
-const COLUMNS: &str = "id, user, request, state, submitted, started, ended, code, error";
+const COLUMNS: &str = "id, user, request, state, submitted, started, ended, code, error, block";
 
 fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
-    let request: String = row.get(2)?;
+    let (request, block): (String, Option<String>) = (row.get(2)?, row.get(9)?);
     let request = serde_json::from_str(&request)
         .map_err(|e| rusqlite::Error::FromSqlConversionFailure(2, rusqlite::types::Type::Text, e.into()))?;
+    let block = block.map(|text| serde_json::from_str(&text)).transpose();
+    let block = block
+        .map_err(|e| rusqlite::Error::FromSqlConversionFailure(9, rusqlite::types::Type::Text, e.into()))?;
     Ok(Job {
         id: row.get(0)?,
         user: row.get(1)?,
         request,
         state: parsed(3, row.get(3)?)?,
+        block,
+        waits: None,
         submitted: row.get(4)?,
         started: row.get(5)?,
         ended: row.get(6)?,
         code: row.get(7)?,
         error: row.get(8)?,
     })
+}
+
+/// States of jobs that wait, and of those that have nodes.
+const QUEUED: &str = "('queued')";
+const BEGUN: &str = "('starting', 'running')";
+
+/// The jobs of a partition in these states, in the order of their submission.
+fn listed(db: &Connection, partition: &str, states: &str) -> rusqlite::Result<Vec<Job>> {
+    let text = format!("SELECT {COLUMNS} FROM jobs WHERE partition = ? AND state IN {states} ORDER BY id");
+    db.prepare(&text)?.query_map([partition], job)?.collect()
 }
 
 impl Store {
@@ -71,28 +86,41 @@ impl Store {
 
     /// The jobs of a partition that have been started and have not ended.
     pub(crate) fn begun(&self, partition: &str) -> Result<Vec<Job>, ControlError> {
-        self.read(|db| {
-            let text = format!(
-                "SELECT {COLUMNS} FROM jobs WHERE partition = ? AND state IN ('starting', 'running') ORDER BY id"
-            );
-            db.prepare(&text)?.query_map([partition], job)?.collect()
-        })
+        self.read(|db| listed(db, partition, BEGUN))
     }
 
-    /// Takes the next job of a partition from the queue, unless one has begun.
-    pub(crate) fn take_job(&mut self, partition: &str) -> Result<Option<Job>, ControlError> {
+    /// The jobs in the queue of a partition, the first one first.
+    pub(crate) fn queued(&self, partition: &str) -> Result<Vec<Job>, ControlError> {
+        self.read(|db| listed(db, partition, QUEUED))
+    }
+
+    pub(crate) fn has_queued(&self, partition: &str) -> Result<bool, ControlError> {
+        let text = "SELECT EXISTS (SELECT 1 FROM jobs WHERE partition = ? AND state = 'queued')";
+        self.read(|db| db.query_row(text, [partition], |row| row.get(0)))
+    }
+
+    /// Takes jobs of a partition from the queue, each with its nodes: `choose` is given those that have begun and those that
+    /// wait.
+    pub(crate) fn take_jobs(
+        &mut self,
+        partition: &str,
+        choose: impl FnOnce(&[Job], &[Job]) -> Vec<(u64, JobBlock)>,
+    ) -> Result<Vec<Job>, ControlError> {
         self.change(|all| {
-            let begun = "SELECT count(*) FROM jobs WHERE partition = ? AND state IN ('starting', 'running')";
-            if all.query_row(begun, [partition], |row| row.get::<_, i64>(0))? > 0 {
-                return Ok(None);
+            let mut queued = listed(all, partition, QUEUED)?;
+            let chosen = choose(&listed(all, partition, BEGUN)?, &queued);
+            let text = "UPDATE jobs SET state = ?, started = ?, block = ? WHERE id = ? AND state = 'queued'";
+            for (id, block) in &chosen {
+                let block = serde_json::to_string(block)
+                    .map_err(|e| rusqlite::Error::ToSqlConversionFailure(e.into()))?;
+                all.execute(text, params![word(JobState::Starting), now(), block, id])?;
             }
-            let next = format!(
-                "SELECT {COLUMNS} FROM jobs WHERE partition = ? AND state = 'queued' ORDER BY id LIMIT 1"
-            );
-            let Some(found) = all.query_row(&next, [partition], job).optional()? else { return Ok(None) };
-            let text = "UPDATE jobs SET state = ?, started = ? WHERE id = ?";
-            all.execute(text, params![word(JobState::Starting), now(), found.id])?;
-            Ok(Some(found))
+            queued.retain_mut(|job| {
+                let own = chosen.iter().find(|(id, _)| *id == job.id);
+                job.block = own.map(|(_, block)| *block);
+                own.is_some()
+            });
+            Ok(queued)
         })
     }
 
@@ -127,14 +155,22 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_runs_one_job_after_the_other_in_their_order() {
+    fn jobs_are_taken_once_with_their_nodes_and_put_back_after_a_kill() {
         let (_folder, mut store) = store();
         let add = |store: &mut Store, name| store.add_job((5, "eve"), &request(name)).expect("added");
         let (one, two, three) = (add(&mut store, "A"), add(&mut store, "A"), add(&mut store, "B"));
-        let take = |store: &mut Store, name| store.take_job(name).expect("read").map(|job| job.id);
-        assert_eq!(take(&mut store, "A"), Some(one));
-        assert_eq!(take(&mut store, "A"), None, "the first has begun");
-        assert_eq!(take(&mut store, "B"), Some(three));
+        let block = JobBlock { origin: [0, 2, 0], shape: "2x2x2".parse().expect("a shape") };
+        let take = |store: &mut Store, name: &str, most: usize| -> Vec<u64> {
+            let choose = |begun: &[Job], queued: &[Job]| {
+                let free = most.saturating_sub(begun.len());
+                queued.iter().take(free).map(|job| (job.id, block)).collect()
+            };
+            store.take_jobs(name, choose).expect("read").iter().map(|job| job.id).collect()
+        };
+        assert_eq!(take(&mut store, "A", 1), [one]);
+        assert_eq!(take(&mut store, "A", 1), [0u64; 0], "the first has begun");
+        assert_eq!(take(&mut store, "B", 1), [three]);
+        assert_eq!(store.begun("A").expect("read")[0].block, Some(block));
         store.end_job(one, 3, Some("why")).expect("stored");
         store.end_job(one, 0, None).expect("stored");
         store.set_job(one, JobState::Running).expect("stored");
@@ -143,11 +179,12 @@ mod tests {
             (ended.state, ended.code, ended.error.as_deref()),
             (JobState::Ended, Some(3), Some("why"))
         );
-        assert_eq!(take(&mut store, "A"), Some(two));
+        assert!(store.has_queued("A").expect("read") && !store.has_queued("B").expect("read"));
+        assert_eq!(take(&mut store, "A", 1), [two]);
         // a daemon that was killed puts it back
         store.set_job(two, JobState::Queued).expect("stored");
         assert_eq!(store.begun("A").expect("read"), []);
-        assert_eq!(take(&mut store, "A"), Some(two));
+        assert_eq!(take(&mut store, "A", 2), [two]);
         assert_eq!(store.owner_of(two).expect("read"), Some(5));
         let open: Vec<u64> = store.jobs(None).expect("read").iter().map(|job| job.id).collect();
         assert_eq!(open, [three, two]);

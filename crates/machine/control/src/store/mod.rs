@@ -2,9 +2,11 @@
 //! The database: what the daemon has decided and what has happened. Each decision is one transaction, made before the decision
 //! is carried out, so that a daemon that is killed goes on where it was.
 
+mod drains;
 mod jobs;
 mod partitions;
 mod ras;
+mod rights;
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,10 +17,12 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use crate::ControlError;
 
 pub(crate) use partitions::{Change, Row};
-pub(crate) use ras::{NewEvent, RasFilter};
+pub(crate) use ras::{DRAINED, NewEvent, RasFilter};
 
+/// Steps from each version of the tables to the next, from an empty database on. A step that was ever released is never changed.
+const STEPS: [&str; 4] = [TABLES, DRAINS, BLOCKS, RIGHTS];
 /// Version of the tables.
-const VERSION: i64 = 1;
+const VERSION: i64 = STEPS.len() as i64;
 /// Longest wait for another program that reads the database.
 const BUSY: Duration = Duration::from_secs(10);
 
@@ -51,6 +55,30 @@ const TABLES: &str = "
     ) STRICT;
 ";
 
+const DRAINS: &str = "
+    CREATE TABLE drains (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        location TEXT NOT NULL, reason TEXT NOT NULL, user TEXT NOT NULL,
+        since REAL NOT NULL, until REAL
+    ) STRICT;
+    CREATE UNIQUE INDEX drained_now ON drains (location) WHERE until IS NULL;
+    CREATE TABLE thresholds (
+        code TEXT PRIMARY KEY, events INTEGER NOT NULL, within_s REAL NOT NULL
+    ) STRICT;
+    INSERT INTO thresholds VALUES
+        ('node-broken', 1, 3600), ('node-died', 3, 3600), ('node-stopped', 3, 3600),
+        ('node-restart', 3, 3600), ('io-node-failed', 3, 3600);
+    CREATE INDEX ras_by_time ON ras (time);
+";
+
+const BLOCKS: &str = "ALTER TABLE jobs ADD COLUMN block TEXT;";
+
+const RIGHTS: &str = "
+    CREATE TABLE rights (
+        partition TEXT NOT NULL, holder TEXT NOT NULL, PRIMARY KEY (partition, holder)
+    ) STRICT;
+";
+
 /// The database of a machine.
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -59,7 +87,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Opens the database, and makes it if it is not there.
+    /// Opens the database, and makes it if it is not there. The tables of an older version are brought to this one.
     pub(crate) fn open(path: &Path) -> Result<Self, ControlError> {
         let file = path.display().to_string();
         let wrong = |source| ControlError::Database { file: file.clone(), source };
@@ -78,8 +106,12 @@ impl Store {
         let change = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let version: i64 = change.query_row("PRAGMA user_version", [], |row| row.get(0))?;
         let tables: i64 = change.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-        if version == 0 && tables == 0 {
-            change.execute_batch(TABLES)?;
+        // a database without a version that has tables is that of another program
+        let known = usize::try_from(version).ok().filter(|&version| version > 0 || tables == 0);
+        if let Some(missing) =
+            known.and_then(|version| STEPS.get(version..)).filter(|steps| !steps.is_empty())
+        {
+            missing.iter().try_for_each(|step| change.execute_batch(step))?;
             change.pragma_update(None, "user_version", VERSION)?;
         }
         change.commit()
@@ -120,6 +152,7 @@ impl Store {
     pub(crate) fn set_machine(&mut self, shape: Shape) -> Result<(), ControlError> {
         self.change(|all| {
             all.execute("DELETE FROM partitions", [])?;
+            all.execute("DELETE FROM rights", [])?;
             all.execute("INSERT OR REPLACE INTO machine VALUES (1, ?)", [shape.to_string()])?;
             Ok(())
         })
@@ -153,13 +186,30 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn the_database_of_an_older_version_is_brought_to_this_one_with_all_it_holds() {
+        for (version, known) in (1..VERSION).zip(1..) {
+            let folder = tempfile::tempdir().expect("a folder");
+            let file = folder.path().join("machine.db");
+            let old = Connection::open(&file).expect("a database");
+            STEPS[..known].iter().for_each(|step| old.execute_batch(step).expect("made"));
+            old.pragma_update(None, "user_version", version).expect("changed");
+            old.execute("INSERT INTO machine VALUES (1, '8x8x8')", []).expect("added");
+            drop(old);
+            let store = Store::open(&file).expect("brought to this version");
+            assert_eq!(store.machine().expect("read"), Some(Shape::MIDPLANE));
+            assert_eq!(store.version().expect("read"), VERSION);
+            assert!(!store.thresholds().expect("read").is_empty());
+        }
+    }
+
+    #[test]
     fn a_database_of_another_version_is_refused_and_left_as_it_is() {
         let (folder, store) = store();
-        store.connection.pragma_update(None, "user_version", 7).expect("changed");
+        store.connection.pragma_update(None, "user_version", 99).expect("changed");
         drop(store);
         let file = folder.path().join("machine.db");
         let again = Store::open(&file);
-        assert!(matches!(again, Err(ControlError::Version { found: 7, known: VERSION, .. })), "{again:?}");
+        assert!(matches!(again, Err(ControlError::Version { found: 99, known: VERSION, .. })), "{again:?}");
         std::fs::write(&file, b"no database at all, but a text of some length").expect("written");
         assert!(matches!(Store::open(&file), Err(ControlError::Database { .. })));
         assert!(std::fs::read(&file).expect("read").starts_with(b"no database"));

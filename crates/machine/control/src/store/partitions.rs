@@ -80,7 +80,10 @@ impl Store {
 
     /// Removes a partition.
     pub(crate) fn remove_partition(&mut self, name: &str) -> Result<(), ControlError> {
-        self.change(|all| all.execute("DELETE FROM partitions WHERE name = ?", [name]).map(drop))
+        self.change(|all| {
+            all.execute("DELETE FROM partitions WHERE name = ?", [name])?;
+            all.execute("DELETE FROM rights WHERE partition = ?", [name]).map(drop)
+        })
     }
 
     /// A new process is to boot a partition's nodes. Its news are counted anew.

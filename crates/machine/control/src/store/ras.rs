@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Events in the database.
 
-use rusqlite::{Row, params};
+use rusqlite::{Row, Transaction, params};
 
-use super::Store;
+use super::{Store, drains};
 use crate::ControlError;
-use crate::api::{Event, Severity};
+use crate::api::{Event, Severity, now};
 
 /// Events of one answer at most.
 const MOST: u32 = 10_000;
+
+/// The code of the event that a node gets no more jobs.
+pub(crate) const DRAINED: &str = "node-drained";
 
 /// An event before it has a number.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,18 +51,29 @@ fn event(row: &Row<'_>) -> rusqlite::Result<Event> {
     })
 }
 
+/// Adds an event as part of a change.
+fn insert(all: &Transaction<'_>, new: NewEvent) -> rusqlite::Result<Event> {
+    let text = "INSERT INTO ras (time, severity, location, code, message, job) VALUES (?, ?, ?, ?, ?, ?)";
+    let NewEvent { time, severity, location, code, message, job } = new;
+    all.execute(text, params![time, severity as i64, location, code, message, job])?;
+    let id = all.last_insert_rowid().unsigned_abs();
+    Ok(Event { id, time, severity, location, code, message, job })
+}
+
 impl Store {
-    /// Adds an event. Returns it with its number.
-    pub(crate) fn add_event(&mut self, new: NewEvent) -> Result<Event, ControlError> {
-        let severity = new.severity as i64;
-        let id = self.change(|all| {
-            let text =
-                "INSERT INTO ras (time, severity, location, code, message, job) VALUES (?, ?, ?, ?, ?, ?)";
-            all.execute(text, params![new.time, severity, new.location, new.code, new.message, new.job])?;
-            Ok(all.last_insert_rowid().unsigned_abs())
-        })?;
-        let NewEvent { time, severity, location, code, message, job } = new;
-        Ok(Event { id, time, severity, location, code, message, job })
+    /// Adds an event. If it is one too many, its node is drained with it. Returns all events that were added, with their
+    /// numbers.
+    pub(crate) fn add_event(&mut self, new: NewEvent) -> Result<Vec<Event>, ControlError> {
+        self.change(|all| {
+            let event = insert(all, new)?;
+            let reason = drains::by_threshold(all, &event)?;
+            let location = event.location.clone();
+            let drained = reason.map(|message| {
+                let (severity, code) = (Severity::Error, DRAINED.to_owned());
+                insert(all, NewEvent { time: now(), severity, location, code, message, job: None })
+            });
+            Ok(std::iter::once(event).chain(drained.transpose()?).collect())
+        })
     }
 
     /// The events that are asked for, the oldest first.
@@ -95,7 +109,7 @@ mod tests {
             let (code, message) = ("node-died".to_owned(), format!("event {n}"));
             let new =
                 NewEvent { time: f64::from(n), severity: *severity, location, code, message, job: Some(3) };
-            assert_eq!(store.add_event(new).expect("added").id, n as u64 + 1);
+            assert_eq!(store.add_event(new).expect("added")[0].id, n as u64 + 1);
         }
         let ids = |filter: RasFilter| -> Vec<u64> {
             store.events(&filter).expect("read").iter().map(|event| event.id).collect()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony machine`.
 
+mod drain;
 mod layout;
 mod plan;
 mod up;
@@ -27,6 +28,8 @@ enum What {
     Nodes(up::NodesArgs),
     Web(web::WebArgs),
     Down(up::DownArgs),
+    Drain(drain::DrainArgs),
+    Undrain(drain::UndrainArgs),
     Layout(layout::Args),
     Plan(plan::Args),
 }
@@ -57,6 +60,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         What::Nodes(args) => up::nodes(&args),
         What::Web(args) => web::web(&args),
         What::Down(args) => up::down(&args),
+        What::Drain(args) => drain::drain(&args),
+        What::Undrain(args) => drain::undrain(&args),
         What::Layout(args) => layout::run(&args),
         What::Plan(args) => plan::run(&args),
     }

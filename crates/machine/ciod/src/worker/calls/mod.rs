@@ -46,6 +46,8 @@ pub(crate) struct World {
     pub(crate) host: Host,
     pub(crate) outputs: [Output; 2],
     pub(crate) labels: bool,
+    /// The first rank whose output was not stored, and why.
+    pub(crate) lost_output: Option<(u32, Errno)>,
     /// This worker's descriptors by name; none in tests.
     own: Option<OwnedFd>,
     /// The directory that the worker is in, if it is a process's.
@@ -68,7 +70,7 @@ impl World {
         memory: u64,
     ) -> Self {
         let memory = Account::new(memory);
-        Self { host, outputs, labels, own, directory: None, umask: 0, ids, memory }
+        Self { host, outputs, labels, lost_output: None, own, directory: None, umask: 0, ids, memory }
     }
 
     /// Makes a call of `process`, or makes it again.

@@ -72,7 +72,12 @@ impl World {
             Err(Errno::EAGAIN) if manner.flags == 0 => {
                 return cx.not_ready(&file, events);
             }
-            Err(e) if manner.writes => return cx.write_stopped(e),
+            Err(e) if manner.writes => {
+                if about.is_output {
+                    self.output_lost(cx.process.rank, e);
+                }
+                return cx.write_stopped(e);
+            }
             Err(e) => return cx.stopped(e),
         };
         if moved == 0 && !manner.writes && about.kind == Kind::Fifo && total > 0 && !hung_up(file.fd) {
@@ -149,7 +154,17 @@ impl World {
                 }
                 if nonblocking { Err(Errno::EAGAIN) } else { wait_or_turn(output.room(), n) }
             }
-            Err(e) => cx.write_stopped(e),
+            Err(e) => {
+                self.output_lost(cx.process.rank, e);
+                cx.write_stopped(e)
+            }
+        }
+    }
+
+    /// Keeps the reason why output was not stored: the job ends with it. A reader that hangs up is no such reason.
+    fn output_lost(&mut self, rank: u32, error: Errno) {
+        if !matches!(error, Errno::EPIPE | Errno::EAGAIN) {
+            self.lost_output.get_or_insert((rank, error));
         }
     }
 }

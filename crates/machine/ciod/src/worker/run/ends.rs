@@ -12,6 +12,7 @@ use colony_fship::{Errno, Request};
 use super::{Placed, Worker};
 use crate::control::Report;
 use crate::outcome::{Counters, End, ProcessOutcome};
+use crate::worker::files;
 use crate::worker::node::{Stage, describe};
 use crate::worker::output::label;
 use crate::worker::start::Job;
@@ -107,6 +108,10 @@ impl Worker {
             for (channel, mut process) in self.job.place(&self.setup, n, node)?.into_iter().enumerate() {
                 let outputs = [self.world.outputs[0].fd(), self.world.outputs[1].fd()];
                 self.job.streams(&mut process, &self.stdin, outputs)?;
+                let own = files::of_rank(&self.setup.spec, process.rank)?;
+                for (n, file) in own.into_iter().enumerate().filter_map(|(n, file)| Some((n, file?))) {
+                    process.files.put(n + 1, file);
+                }
                 loaded.push(Placed { process, node: n, channel, deadline: None });
             }
         }
