@@ -35,6 +35,7 @@ pub mod spare_node;
 pub mod study;
 pub mod table;
 pub mod this_node;
+pub mod three_kernels;
 pub mod virtual_node;
 
 pub use error::StudyError;

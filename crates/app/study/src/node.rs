@@ -86,6 +86,13 @@ pub trait Node {
     /// As [`Node::noise`].
     fn virtual_node(&mut self) -> Result<crate::virtual_node::Runs, StudyError>;
 
+    /// Runs a job on a compute node, and on a virtual Linux node beside noise, with and without the scheduler in the kernel (see
+    /// [`crate::three_kernels`]).
+    ///
+    /// # Errors
+    /// As [`Node::noise`].
+    fn three_kernels(&mut self) -> Result<crate::three_kernels::Runs, StudyError>;
+
     /// Runs a job beside daemons on a virtual node of four CPUs, with and without windows and a spare core (see
     /// [`crate::spare_node`]).
     ///

@@ -276,6 +276,10 @@ impl Node for ThisNode {
         crate::virtual_node::run(&self.colony)
     }
 
+    fn three_kernels(&mut self) -> Result<crate::three_kernels::Runs, StudyError> {
+        crate::three_kernels::run(&self.colony)
+    }
+
     fn spare_node(&mut self) -> Result<crate::spare_node::SpareRuns, StudyError> {
         crate::spare_node::run(&self.colony)
     }

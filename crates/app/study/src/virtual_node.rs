@@ -139,6 +139,11 @@ const CASES: [(&str, &str, Backend); 5] = [
 
 /// A node with a shell and `colony`, wherever that lies here: parts of the node's own tree are mounted over.
 pub(crate) fn node(what: &str, colony: &Path) -> Result<Vm, StudyError> {
+    node_with(what, colony, &[])
+}
+
+/// The same with more files, and their places on the node.
+pub(crate) fn node_with(what: &str, colony: &Path, more: &[(&Path, &str)]) -> Result<Vm, StudyError> {
     const PLACE: &str = "/usr/bin/colony";
     let image = || {
         let mut image = Image::new();
@@ -146,6 +151,9 @@ pub(crate) fn node(what: &str, colony: &Path) -> Result<Vm, StudyError> {
         image.file(colony, PLACE);
         if colony != Path::new(PLACE) {
             image.link(colony, PLACE);
+        }
+        for (file, place) in more {
+            image.file(file, place);
         }
         Ok::<_, colony_vm::VmError>(Vm::new(&Kernel::find("")?, &image))
     };

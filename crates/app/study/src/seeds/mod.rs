@@ -10,6 +10,7 @@ mod jaguar;
 mod pages;
 mod progress;
 mod spare_core;
+mod three_kernels;
 mod virtual_node;
 
 use serde::Serialize;
@@ -197,6 +198,7 @@ pub fn all() -> impl Iterator<Item = &'static Experiment> {
         .chain(jaguar::EXPERIMENTS)
         .chain(spare_core::EXPERIMENTS)
         .chain(compute_node::EXPERIMENTS)
+        .chain(three_kernels::EXPERIMENTS)
 }
 
 /// The experiment of this name.

@@ -105,7 +105,7 @@ fn rows_of(
     Ok(rows)
 }
 
-fn lateness(report: &RunReport) -> Option<&colony_stats::Distribution> {
+pub(super) fn lateness(report: &RunReport) -> Option<&colony_stats::Distribution> {
     let agent = report.agent.as_ref().map(|a| &a.lateness);
     agent.or(report.sched_ext.as_ref().map(|s| &s.lateness))
 }
@@ -138,7 +138,7 @@ fn pieces(threads: &[Deferred]) -> impl Iterator<Item = (&Deferred, u64)> {
 }
 
 /// Time for which the thread that takes most keeps the CPU before the job's next turn.
-fn turn_ns(threads: &[Deferred]) -> Option<u64> {
+pub(super) fn turn_ns(threads: &[Deferred]) -> Option<u64> {
     pieces(threads).max_by_key(|(t, _)| t.favored_ns + t.regular_ns).map(|(_, ns)| ns)
 }
 
@@ -148,7 +148,7 @@ const LEAST_PIECES: f64 = 2.0;
 /// Noise left in favored windows, one source for each thread: pieces as long as the thread's are on average, at
 /// any instant with equal probability, as many as make up its time there. Nothing holds them back. One piece has no rate: it is
 /// the start of a run, before the windows were kept.
-fn left(report: &RunReport) -> Vec<Source> {
+pub(super) fn left(report: &RunReport) -> Vec<Source> {
     let observed_ns = report.proof.favored.observed_ns as f64;
     let source = |(thread, piece_ns): (&Deferred, u64)| {
         let pieces = thread.favored_ns as f64 / piece_ns as f64;
@@ -166,7 +166,7 @@ pub(super) fn rate(name: String, pieces: f64, piece_ns: u64, observed_ns: f64) -
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use colony_client::AgentStats;
     use colony_client::Backend;
     use colony_sched::proof::{Proof, ProofSource, WindowTimes};
@@ -183,8 +183,13 @@ mod tests {
         Deferred { comm: comm.into(), favored_ns, regular_ns, times }
     }
 
+    /// A daemon that has taken so much of a hundred milliseconds, in pieces of a millisecond.
+    pub(in crate::seeds) fn daemon(percent: u64) -> Vec<Deferred> {
+        vec![thread("noise", percent * MS, 0, percent)]
+    }
+
     /// A run of a second; with windows, its edges are late by 100 µs.
-    fn report(wall_ns: u64, windows: bool, threads: Vec<Deferred>) -> RunReport {
+    pub(in crate::seeds) fn report(wall_ns: u64, windows: bool, threads: Vec<Deferred>) -> RunReport {
         let stolen_ns = threads.iter().map(|t| t.favored_ns).sum();
         let favored = WindowTimes { observed_ns: 800 * MS, stolen_ns, ..WindowTimes::default() };
         let buckets = vec![Bucket { up_to_ns: 100_000, count: 10 }];

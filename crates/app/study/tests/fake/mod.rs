@@ -200,6 +200,10 @@ impl Node for Fake {
         )
     }
 
+    fn three_kernels(&mut self) -> Result<colony_study::three_kernels::Runs, StudyError> {
+        Err(StudyError::Step { what: "virtual node".into(), reason: "there is none here".into() })
+    }
+
     fn virtual_node(&mut self) -> Result<colony_study::virtual_node::Runs, StudyError> {
         Err(StudyError::Step { what: "virtual node".into(), reason: "there is none here".into() })
     }

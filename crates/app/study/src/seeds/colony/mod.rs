@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Colony Linux kernel technical report: coordinated scheduling under Leibniz noise.
 
-mod model;
+pub(super) mod model;
 
 use colony_sim::node::Node;
 use colony_sim::scheduler::Fair;

@@ -27,7 +27,7 @@ use colony_time::Windows;
 use crate::{Params, StudyError, project};
 
 /// Operations of a run (section 3.1.3).
-pub(super) const OPS: u64 = 500_000;
+pub(in crate::seeds) const OPS: u64 = 500_000;
 /// After each so many of them it is looked whether all wait for daemons.
 const LOOK: u64 = 20_000;
 /// They do where the last so many took a hundred times as long as one without noise.
@@ -35,15 +35,15 @@ const PACE: u64 = 2_000;
 
 /// Parameters that the text leaves open.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Chosen {
+pub(in crate::seeds) struct Chosen {
     /// Turns of daemon and job.
-    pub(super) turns: Fair,
+    pub(in crate::seeds) turns: Fair,
     /// Phase of the nodes' daemons relative to one another.
-    pub(super) phase: Phase,
+    pub(in crate::seeds) phase: Phase,
     /// Begin of the job, nanoseconds after the boot; `None`: long after.
-    pub(super) begin_ns: Option<u64>,
+    pub(in crate::seeds) begin_ns: Option<u64>,
     /// Number of times in an allreduce that all ranks wait for the last.
-    pub(super) phases: u32,
+    pub(in crate::seeds) phases: u32,
 }
 
 impl Default for Chosen {
@@ -64,30 +64,30 @@ impl Chosen {
     }
 
     /// Returns `true` for the choice behind all figures.
-    pub(super) fn is_usual(&self) -> bool {
+    pub(in crate::seeds) fn is_usual(&self) -> bool {
         *self == Self::default()
     }
 
     /// A node under the unmodified scheduler.
-    pub(super) fn unmodified(&self, percent: f64) -> Node {
+    pub(in crate::seeds) fn unmodified(&self, percent: f64) -> Node {
         Node::new(self.sources(percent), self.turns)
     }
 
     /// A node under the coordinated scheduler.
-    pub(super) fn coordinated(&self, percent: f64, windows: Windows) -> Node {
+    pub(in crate::seeds) fn coordinated(&self, percent: f64, windows: Windows) -> Node {
         Node::new(self.sources(percent), Coordinated::exact(windows))
     }
 }
 
 /// A run of 500,000 operations.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Total {
+pub(in crate::seeds) struct Total {
     /// Its time.
-    pub(super) ns: f64,
+    pub(in crate::seeds) ns: f64,
     /// Its shortest operation.
-    pub(super) min_ns: u64,
+    pub(in crate::seeds) min_ns: u64,
     /// Its longest.
-    pub(super) max_ns: u64,
+    pub(in crate::seeds) max_ns: u64,
 }
 
 /// Blue Gene/L with the time of the report's allreduce of 32 bytes.
@@ -99,7 +99,12 @@ fn machine(phases: u32) -> Result<Machine, StudyError> {
 
 /// 500,000 allreduces of 32 bytes on `nodes` nodes. Once they all wait for daemons, which have drifted
 /// apart then, the others are taken to go on at that pace.
-pub(super) fn total(params: &Params, chosen: &Chosen, node: &Node, nodes: u32) -> Result<Total, StudyError> {
+pub(in crate::seeds) fn total(
+    params: &Params,
+    chosen: &Chosen,
+    node: &Node,
+    nodes: u32,
+) -> Result<Total, StudyError> {
     let looks = if node.sources.is_empty() { 0 } else { OPS / LOOK };
     for simulated in (1..looks).map(|k| k * LOOK) {
         let (outcome, part) = run(params, chosen, node, nodes, simulated)?;
