@@ -7,6 +7,7 @@ mod bench_lb;
 mod clock;
 mod cnk;
 mod common;
+mod das_boot;
 mod docs;
 mod doctor;
 mod fault_tolerance;

@@ -10,7 +10,8 @@ use super::Image;
 use crate::VmError;
 
 /// Recipes that need no file, by name.
-const KNOWN: [(&str, &str); 3] = [
+const KNOWN: [(&str, &str); 4] = [
+    ("io-node", include_str!("../../../../../images/io-node.toml")),
     ("mpi", include_str!("../../../../../images/mpi.toml")),
     ("node", include_str!("../../../../../images/node.toml")),
     ("shell", include_str!("../../../../../images/shell.toml")),
@@ -121,10 +122,11 @@ mod tests {
     #[test]
     fn those_that_come_with_colony_are_recipes() {
         for (name, _) in KNOWN {
-            assert!(Recipe::find(name).expect("known").busybox);
+            let recipe = Recipe::find(name).expect("known");
+            assert!(recipe.busybox != (name == "io-node"), "{name}");
         }
         let error = Recipe::find("nowhere").expect_err("unknown");
-        assert!(error.is_wrong_use() && error.to_string().contains("mpi, node, shell"), "{error}");
+        assert!(error.is_wrong_use() && error.to_string().contains("io-node, mpi, node, shell"), "{error}");
     }
 
     #[test]

@@ -62,15 +62,9 @@ fn arguments(prepared: &Prepared) -> Vec<String> {
     all
 }
 
-/// Processor time that the emulator has used so far, ns.
+/// Processor time that the emulator has used so far, ns; 0 if it has ended.
 pub(super) fn cpu_ns(child: &Child) -> u64 {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
-    let ticks = |field: Option<&str>| field.and_then(|f| f.parse::<u64>().ok()).unwrap_or(0);
-    // the name, in parentheses, may hold anything; user and system time are fields 14 and 15
-    let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11);
-    let ticks = ticks(fields.next()) + ticks(fields.next());
-    let hz = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100);
-    ticks * 1_000_000_000 / u64::try_from(hz).unwrap_or(100).max(1)
+    colony_node::task::cpu_ns(child.id().cast_signed()).unwrap_or(0)
 }
 
 /// Reads what is there without waiting; `None` at the end.

@@ -5,7 +5,6 @@ mod emulator;
 mod session;
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::BufWriter;
 use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
@@ -62,6 +61,8 @@ pub struct Outcome {
     pub boot: Boot,
     /// Processor time of the host, all in all, ns.
     pub host_cpu_ns: u64,
+    /// Bytes of the image, job included.
+    pub image_bytes: u64,
 }
 
 /// Times of a start.
@@ -301,18 +302,20 @@ impl Vm {
         let memory = self.image.write(&self.kernel, memory)?;
         let memory = crate::image::job_archive(&job, &self.files, memory)?;
         let initrd = memory.into_inner().map_err(|e| VmError::io("writing an image")(e.into_error()))?;
-        let memory_mib = self.memory_for(&initrd)?;
+        let image_bytes = initrd.metadata().map_err(VmError::io("an image"))?.len();
+        let memory_mib = self.memory_for(image_bytes)?;
         let cards = self.networks.iter().map(Network::plug).collect::<Result<_, _>>()?;
         let kernel = self.kernel.bootable()?;
-        Ok(Prepared { vm: self.clone(), kernel, initrd: initrd.into(), memory_mib, cards })
+        Ok(Prepared { vm: self.clone(), kernel, initrd: initrd.into(), image_bytes, memory_mib, cards })
     }
 
     /// Memory of the machine, MiB: the image lies in it twice while it is unpacked, into a file system that may
     /// have half of the rest.
-    fn memory_for(&self, initrd: &File) -> Result<u32, VmError> {
-        let bytes = initrd.metadata().map_err(VmError::io("an image"))?.len();
-        let needed =
-            u32::try_from(bytes.div_ceil(1 << 20)).unwrap_or(u32::MAX).saturating_mul(3).saturating_add(128);
+    fn memory_for(&self, image_bytes: u64) -> Result<u32, VmError> {
+        let needed = u32::try_from(image_bytes.div_ceil(1 << 20))
+            .unwrap_or(u32::MAX)
+            .saturating_mul(3)
+            .saturating_add(128);
         match self.memory_mib {
             None => Ok(needed.next_multiple_of(64).max(512)),
             Some(given) if given >= needed => Ok(given),
@@ -342,6 +345,7 @@ struct Prepared {
     vm: Vm,
     kernel: PathBuf,
     initrd: OwnedFd,
+    image_bytes: u64,
     memory_mib: u32,
     /// The machine's ends of its networks, in the order of its interfaces.
     cards: Vec<OwnedFd>,

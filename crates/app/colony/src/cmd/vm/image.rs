@@ -14,7 +14,7 @@ use colony_vm::{Kernel, Recipe};
   colony vm image node --with ./my-solver
   colony vm image my-node.toml --out my-node.cpio    an initramfs for other emulators")]
 pub(super) struct Args {
-    /// A recipe: `shell`, `node`, `mpi`, or a TOML file
+    /// A recipe: `shell`, `node`, `io-node`, `mpi`, or a TOML file
     #[arg(default_value = "shell", value_name = "RECIPE")]
     recipe: String,
     /// A program of this host to add, with its libraries
