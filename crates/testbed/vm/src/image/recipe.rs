@@ -10,7 +10,8 @@ use super::Image;
 use crate::VmError;
 
 /// Recipes that need no file, by name.
-const KNOWN: [(&str, &str); 4] = [
+const KNOWN: [(&str, &str); 5] = [
+    ("compute-linux", include_str!("../../../../../images/compute-linux.toml")),
     ("io-node", include_str!("../../../../../images/io-node.toml")),
     ("mpi", include_str!("../../../../../images/mpi.toml")),
     ("node", include_str!("../../../../../images/node.toml")),
@@ -126,7 +127,10 @@ mod tests {
             assert!(recipe.busybox != (name == "io-node"), "{name}");
         }
         let error = Recipe::find("nowhere").expect_err("unknown");
-        assert!(error.is_wrong_use() && error.to_string().contains("io-node, mpi, node, shell"), "{error}");
+        assert!(
+            error.is_wrong_use() && error.to_string().contains("compute-linux, io-node, mpi, node, shell"),
+            "{error}"
+        );
     }
 
     #[test]
