@@ -12,6 +12,7 @@ mod docs;
 mod doctor;
 mod fault_tolerance;
 mod inject;
+mod io_node;
 mod lb;
 mod machine;
 mod measure;
