@@ -32,7 +32,7 @@ use colony_stats::{Bucket, Distribution};
 use colony_study::Params;
 use colony_study::advice::{Advice, Cost, Costed, Noise, Step};
 use colony_study::card::{Card, SourceShare};
-use colony_study::das_boot::{self, Boot, Plan};
+use colony_study::das_boot::{self, Plan};
 use colony_study::neighbours::{Load, Neighbours, Share};
 use colony_study::results::{Cell, Results, SchedulerKind, Split};
 use colony_study::seeds::{self, Context};
@@ -90,7 +90,7 @@ fn boot_times() {
     let mut turn = 0;
     let mut boot = |_: das_boot::System, _: u32| {
         turn += 1;
-        Ok(Boot { pushed_bytes: MANY, cpu_ns: LONG_NS * (turn % 2), guest_ns: LONG_NS })
+        Ok(das_boot::Boot { pushed_bytes: MANY, cpu_ns: LONG_NS * (turn % 2), guest_ns: LONG_NS })
     };
     let curves = plan.curves(&mut boot, || ()).expect("boots");
     let table = colony_view::das_boot::results(&das_boot::Results {
