@@ -54,6 +54,7 @@ fn next(n: usize) {
             shipping::log(n, format_args!("NEXT_JOB was answered with {result}"));
             continue;
         }
+        debug!("cnk: waited for a job from {up_ns} to {} ns", time::monotonic_ns());
         match prepare() {
             Ok(()) => return,
             Err(Refusal::Wrong(wrong)) => shipping::log(n, format_args!("job block refused: {wrong}")),

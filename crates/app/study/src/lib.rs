@@ -15,6 +15,7 @@ pub mod card;
 pub mod choice;
 pub mod compute_node;
 mod costing;
+pub mod das_boot;
 mod error;
 pub mod failure;
 pub mod format;

@@ -6,10 +6,12 @@ mod fake;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use colony_node::record::NodeRecord;
 use colony_sim::simulate::simulate;
 use colony_sim::spec::{Scenario, Traces};
 use colony_sim::sweep::{Finished, Results};
-use colony_study::report::{Recorded, Simulated, Survived};
+use colony_study::das_boot::{self, Boot, Plan};
+use colony_study::report::{Booted, Recorded, Simulated, Survived};
 use colony_study::{Params, study};
 use colony_survival::scenario::YEAR_S;
 use colony_survival::scheme::Scheme;
@@ -143,6 +145,39 @@ fn a_study_of_fault_tolerance_draws_every_plot_without_errors_or_requests() {
         let html = Survived { results: &results, command: HOSTILE }.page();
         assert!(!html.contains(HOSTILE));
         assert_draws(browser, dir.path(), &html, plots);
+    }
+}
+
+#[test]
+fn a_study_of_boot_times_draws_every_plot_without_errors_or_requests() {
+    let Some(browser) = browser() else { return };
+    let dir = tempfile::tempdir().expect("temp dir");
+    // many sizes with intervals; one boot
+    for (sizes_mib, repeat) in [(das_boot::SIZES.to_vec(), 3), (vec![4], 1)] {
+        let plan = Plan { sizes_mib, repeat };
+        let mut turn = 0;
+        let mut boot = |_: das_boot::System, mib: u32| {
+            turn += 1;
+            let ns = u64::from(mib) * 10_000_000 + turn % 7 * 50_000_000 + 40_000_000;
+            Ok(Boot { pushed_bytes: u64::from(mib) << 20, cpu_ns: ns, guest_ns: ns / 3 })
+        };
+        let curves = plan.curves(&mut boot, || ()).expect("boots");
+        let results = das_boot::Results {
+            schema: das_boot::Results::SCHEMA.into(),
+            version: "1".into(),
+            command: HOSTILE.into(),
+            started_unix_s: 1_790_000_000,
+            took_s: 1.0,
+            plan,
+            node: NodeRecord::now(),
+            kernel: HOSTILE.into(),
+            memory_mib: [1280, 512],
+            published: das_boot::PUBLISHED.into(),
+            curves,
+        };
+        let html = Booted { results: &results }.page();
+        assert!(!html.contains(HOSTILE));
+        assert_draws(browser, dir.path(), &html, 2);
     }
 }
 

@@ -32,6 +32,7 @@ use colony_stats::{Bucket, Distribution};
 use colony_study::Params;
 use colony_study::advice::{Advice, Cost, Costed, Noise, Step};
 use colony_study::card::{Card, SourceShare};
+use colony_study::das_boot::{self, Plan};
 use colony_study::neighbours::{Load, Neighbours, Share};
 use colony_study::results::{Cell, Results, SchedulerKind, Split};
 use colony_study::seeds::{self, Context};
@@ -81,6 +82,32 @@ fn windows() -> Windows {
 
 fn quantiles() -> Quantiles {
     Quantiles { count: MANY, min: 1, p50: 123_456, p99: 987_654_321, max: LONG_NS, mean: 1e9 }
+}
+
+#[test]
+fn boot_times() {
+    let plan = Plan { sizes_mib: vec![1, 16, 1024], repeat: 2 };
+    let mut turn = 0;
+    let mut boot = |_: das_boot::System, _: u32| {
+        turn += 1;
+        Ok(das_boot::Boot { pushed_bytes: MANY, cpu_ns: LONG_NS * (turn % 2), guest_ns: LONG_NS })
+    };
+    let curves = plan.curves(&mut boot, || ()).expect("boots");
+    let table = colony_view::das_boot::results(&das_boot::Results {
+        schema: das_boot::Results::SCHEMA.into(),
+        version: "1".into(),
+        command: HOSTILE.into(),
+        started_unix_s: 0,
+        took_s: 1.0,
+        plan,
+        node: node(),
+        kernel: HOSTILE.into(),
+        memory_mib: [4096, 2048],
+        published: das_boot::PUBLISHED.into(),
+        curves,
+    });
+    check(&table);
+    assert!(table.replace("\n  ", " ").contains(das_boot::PUBLISHED), "{table}");
 }
 
 #[test]

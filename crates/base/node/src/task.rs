@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tasks: processes, their threads, their descendants.
 
+use nix::sys::time::TimeValLike as _;
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::Pid;
+
 use crate::NodeError;
 
 /// Every process of the node (of this pid namespace), in no order; empty if `/proc` cannot be read.
@@ -195,6 +199,13 @@ pub fn process_of(tid: i32) -> Option<i32> {
     status.lines().find_map(|l| l.strip_prefix("Tgid:")?.trim().parse().ok())
 }
 
+/// Processor time that process `pid` has used so far, all its threads together, ns; `None` if there is no such process.
+#[must_use]
+pub fn cpu_ns(pid: i32) -> Option<u64> {
+    let clock = ClockId::pid_cpu_clock_id(Pid::from_raw(pid)).ok()?;
+    u64::try_from(clock_gettime(clock).ok()?.num_nanoseconds()).ok()
+}
+
 /// Has process `pid` killed earlier than others when memory runs out (`oom_score_adj` 500, proc(5)): what works for a job
 /// goes before what works for the node. If this is not allowed, the process keeps its place.
 pub fn kill_earlier(pid: u32) {
@@ -228,6 +239,7 @@ mod tests {
         assert!(found.starts_with(&[me]) && found.contains(&(child.id() as i32)), "{found:?}");
         assert_eq!(stat(child.id() as i32).expect("alive").parent, me);
         child.kill().and_then(|()| child.wait()).expect("ours to kill");
+        assert!(cpu_ns(me).is_some_and(|ns| ns > 0) && cpu_ns(i32::MAX).is_none());
         let own = TaskId { tid: me, start_ticks: stat(me).expect("alive").start_ticks };
         assert!(own.lives() && !TaskId { start_ticks: own.start_ticks + 1, ..own }.lives());
         assert_eq!(process_of(nix::unistd::gettid().as_raw()), Some(me));

@@ -35,6 +35,7 @@
 //! would: there, a slow read does stall the job's other nodes, though not other jobs'.
 #![warn(missing_docs)]
 
+mod card;
 mod check;
 pub mod client;
 mod config;
@@ -50,6 +51,7 @@ mod outcome;
 mod part;
 mod personality;
 mod proxy;
+pub mod pset;
 pub mod serve;
 mod spec;
 mod supervisor;
@@ -65,7 +67,8 @@ pub use job::Job;
 pub use node::{Listener, NodeLink, NodeState};
 pub use outcome::{Counters, End, JobOutcome, LOST, ProcessOutcome};
 pub use personality::Place;
-pub use proxy::{Network, Proxy, proxy_main};
+pub use proxy::{Network, PROXY_ADDRESS, Proxy, proxy_main};
+pub use pset::{Pset, PsetError};
 pub use spec::{Bind, Files, JobSpec, Mode, Program};
 pub use supervisor::Ciod;
 pub use worker::worker_main;

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::process::Child;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -96,6 +97,11 @@ impl Ciod {
     /// If the process cannot be started.
     pub fn proxy(&self, node: &NodeLink, network: Network) -> io::Result<Proxy> {
         Proxy::start(&self.config.worker, &self.config.proxy_args, node, network)
+    }
+
+    /// As [`Ciod::proxy`], for a node whose frames are the datagrams of this socket.
+    pub(crate) fn proxy_on(&self, node: &NodeLink, network: Network, socket: OwnedFd) -> io::Result<Proxy> {
+        Proxy::start_on(&self.config.worker, &self.config.proxy_args, node, network, socket)
     }
 
     /// Starts a job on the nodes of these numbers: makes a worker, which waits for the nodes to ask for work, for each

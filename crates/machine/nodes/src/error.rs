@@ -53,6 +53,9 @@ pub enum CnkError {
     /// The job does not start.
     #[error(transparent)]
     Job(#[from] JobError),
+    /// The I/O node, a machine of its own, did not run the job.
+    #[error("the I/O node: {0}")]
+    IoNode(String),
     /// The emulator cannot be started, or has no slot among the virtual machines of this user.
     #[error(transparent)]
     Vm(#[from] VmError),

@@ -18,6 +18,9 @@ pub struct Report {
     pub nodes: u32,
     /// I/O nodes.
     pub io_nodes: u32,
+    /// Release of the kernel of a Linux I/O node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub io_kernel: Option<String>,
     /// The machine of the nodes.
     pub machine: Machine,
     /// The job as it was asked for.

@@ -74,3 +74,46 @@ fn lists_are_for_people_and_programs() {
     assert!(kernels.as_array().is_some_and(|all| all.iter().all(|k| k["cached"] == true)));
     text(&["vm", "kernels"]);
 }
+
+#[test]
+fn an_io_node_has_no_swap_and_no_process_but_its_first_and_the_kernels_threads() {
+    if !can_start() {
+        return;
+    }
+    // the parent of each process, which follows its name; the kernel's threads have process 2
+    let script = "busybox cat /proc/swaps; for p in /proc/[0-9]*; do \
+                  set -- $(busybox sed 's/.*) //' $p/stat 2>/dev/null); \
+                  [ \"$2\" = 2 ] || echo \"process ${p#/proc/} of $2\"; done";
+    let shown = text(&["vm", "run", "--image", "io-node", "--", "busybox", "sh", "-c", script]);
+    let (swaps, processes): (Vec<&str>, Vec<&str>) = shown.lines().partition(|l| !l.starts_with("process "));
+    assert_eq!(swaps.len(), 1, "a heading and no swap: {shown}");
+    // the shell itself runs instead of the I/O daemon
+    assert_eq!(processes.len(), 3, "{shown}");
+    assert_eq!(processes[..2], ["process 1 of 0", "process 2 of 0"], "{shown}");
+    assert!(processes[2].ends_with(" of 1"), "{shown}");
+    let files = json(&["vm", "image", "io-node", "--json"]);
+    let paths: Vec<&str> =
+        files.as_array().expect("a list").iter().filter_map(|f| f["path"].as_str()).collect();
+    assert!(paths.contains(&"/usr/bin/ciod") && !paths.iter().any(|p| p.ends_with("/sh")), "{paths:?}");
+}
+
+#[test]
+fn an_image_and_its_list_are_the_same_each_time() {
+    if !can_start() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let made = |name: &str| {
+        let place = |end: &str| folder.path().join(format!("{name}.{end}"));
+        let (out, sbom) = (place("cpio"), place("json"));
+        let path = |p: &std::path::Path| p.to_str().expect("plain").to_owned();
+        text(&["vm", "image", "io-node", "--out", &path(&out), "--sbom", &path(&sbom)]);
+        (std::fs::read(out).expect("an image"), std::fs::read_to_string(sbom).expect("a list"))
+    };
+    let (first, second) = (made("a"), made("b"));
+    assert!(first.0 == second.0 && first.1 == second.1);
+    let sbom: serde_json::Value = serde_json::from_str(&first.1).expect("JSON");
+    assert_eq!(sbom["spdxVersion"], "SPDX-2.3");
+    let files = sbom["files"].as_array().expect("files");
+    assert!(files.iter().any(|f| f["fileName"] == "./usr/bin/ciod"), "{sbom}");
+}

@@ -5,6 +5,7 @@
 //! only draws. Names of threads come from other programs: nothing of them may become markup.
 
 mod card;
+mod das_boot;
 mod figure;
 mod figures;
 mod html;
@@ -21,6 +22,7 @@ use serde::Serialize;
 use crate::{Results, StudyError};
 use html::Html;
 
+pub use das_boot::Booted;
 pub use simulation::Simulated;
 pub use survival::Survived;
 pub use timeline::Recorded;
@@ -32,6 +34,7 @@ const STYLE: &str = include_str!("../../assets/report.css");
 const PLOTS: &str = include_str!("../../assets/plots.js");
 const STUDY: &str = include_str!("../../assets/study.js");
 const SIM: &str = include_str!("../../assets/sim.js");
+const DAS_BOOT: &str = include_str!("../../assets/das_boot.js");
 const SURVIVAL: &str = include_str!("../../assets/survival.js");
 const TIMELINE: &str = include_str!("../../assets/timeline.js");
 
@@ -102,7 +105,9 @@ fn licence(h: &mut Html) {
 mod tests {
     #[test]
     fn what_is_built_in_cannot_end_its_element() {
-        for script in [super::CHART_JS, super::PLOTS, super::STUDY, super::SIM, super::TIMELINE] {
+        for script in
+            [super::CHART_JS, super::PLOTS, super::STUDY, super::SIM, super::DAS_BOOT, super::TIMELINE]
+        {
             assert!(!script.to_ascii_lowercase().contains("</script"));
             assert!(!script.contains("<!--"));
         }

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use colony_ciod::client::Client;
 use colony_ciod::serve::{Ask, Service};
-use colony_ciod::{Ciod, Config, JobSpec};
+use colony_ciod::{Ciod, Config, JobSpec, Pset};
 
 /// The control and I/O daemon of an I/O node: starts jobs on compute nodes and does their system calls
 #[derive(Parser)]
@@ -61,6 +61,14 @@ enum Command {
         /// The job, in TOML
         job: PathBuf,
     },
+    /// Serve the compute nodes behind this machine's network cards, for one job with these streams
+    Pset {
+        /// Cards, nodes and job, in JSON
+        pset: PathBuf,
+        /// Write the outcome of the job as JSON to this file
+        #[arg(long)]
+        outcome: Option<PathBuf>,
+    },
     /// The process that a daemon starts for each job
     #[command(hide = true)]
     Worker,
@@ -79,6 +87,7 @@ fn main() -> ExitCode {
             serve(&socket, nodes, folder, memory, polled)
         }
         Command::Launch { socket, nodes, job } => launch(&socket, nodes, &job),
+        Command::Pset { pset, outcome } => serve_pset(&pset, outcome.as_deref()),
         Command::Check { nodes, memory, job } => check(nodes, memory, &job),
     };
     done.unwrap_or_else(|e| {
@@ -95,6 +104,19 @@ fn serve(socket: &std::path::Path, nodes: u32, folder: PathBuf, memory: u64, pol
     let service = Service::new(Ciod::new(config)?, nodes, window, folder)?;
     service.run(socket).map_err(|e| format!("{}: {e}", socket.display()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn serve_pset(pset: &std::path::Path, file: Option<&std::path::Path>) -> Outcome {
+    colony_node::descriptor::raise_limit();
+    let outcome = Pset::read(pset)?.run(Config::new(std::env::current_exe()?))?;
+    match file {
+        Some(file) => {
+            let text = serde_json::to_vec(&outcome)?;
+            std::fs::write(file, text).map_err(|e| format!("{}: {e}", file.display()))?;
+        }
+        None => eprint!("{outcome}"),
+    }
+    Ok(ExitCode::from(u8::try_from(outcome.code().clamp(0, 255)).unwrap_or(1)))
 }
 
 fn read(job: &std::path::Path) -> Result<JobSpec, Box<dyn std::error::Error>> {

@@ -10,13 +10,10 @@ use colony_fship::frame::{self, Content, Flow, Head, Heard, Side};
 use nix::sys::socket::{MsgFlags, recv, send};
 use zerocopy::IntoBytes as _;
 
-use super::network::Network;
+use super::network::{Network, PROXY_ADDRESS};
 
 /// Frames that are not acknowledged after this time are sent again.
 const AGAIN: Duration = Duration::from_millis(10);
-/// Address of the proxy: locally administered.
-const ADDRESS: [u8; 6] = [0x02, b'c', b'i', b'o', b'd', 0];
-
 /// See the module.
 pub(super) struct Link {
     socket: OwnedFd,
@@ -98,7 +95,7 @@ impl Link {
     }
 
     fn finish(&mut self, mut head: Head, bytes: &[u8]) -> Vec<u8> {
-        (head.to, head.from) = (self.peer, ADDRESS);
+        (head.to, head.from) = (self.peer, PROXY_ADDRESS);
         self.flow.tell(&mut head);
         let mut frame = Vec::with_capacity(frame::HEAD + bytes.len());
         frame.extend_from_slice(head.as_bytes());
@@ -119,6 +116,8 @@ impl Link {
         loop {
             match send(self.socket.as_raw_fd(), frame, MsgFlags::MSG_NOSIGNAL) {
                 Err(nix::Error::EINTR) => {}
+                // a network card that has no room has lost it: it is sent again
+                Err(nix::Error::ENOBUFS) => return Ok(()),
                 done => return done.map(drop).map_err(Into::into),
             }
         }

@@ -25,7 +25,7 @@ use crate::worker::filter;
 use crate::worker::identity;
 use crate::worker::window::Window;
 use crate::{NodeLink, helper};
-pub use network::Network;
+pub use network::{Network, PROXY_ADDRESS};
 use relay::Relay;
 
 /// The user and the group without rights.
@@ -57,8 +57,21 @@ impl Proxy {
         network: Network,
     ) -> io::Result<Self> {
         let (near, far) = UnixDatagram::pair()?;
+        let mut proxy = Self::start_on(program, arguments, node, network, near.into())?;
+        proxy.socket = Some(far.into());
+        Ok(proxy)
+    }
+
+    /// As [`Proxy::start`], on a socket whose datagrams are the node's frames.
+    pub(crate) fn start_on(
+        program: &Path,
+        arguments: &[OsString],
+        node: &NodeLink,
+        network: Network,
+        near: OwnedFd,
+    ) -> io::Result<Self> {
         let (control, child) = helper::start(program, arguments)?;
-        let proxy = Self { child, control, socket: Some(far.into()) };
+        let proxy = Self { child, control, socket: None };
         control::send(&proxy.control, &Setup { window: node.window(), network })?;
         control::send_fds(&proxy.control, &[node.memory(), node.bell_to_daemon(), near.as_fd()])?;
         control::send_fds(&proxy.control, &node.bells_to_node())?;

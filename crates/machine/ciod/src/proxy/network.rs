@@ -3,6 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Ethernet address of a proxy, and so of the card of an I/O node: locally administered. Compute nodes answer to it.
+pub const PROXY_ADDRESS: [u8; 6] = [0x02, b'c', b'i', b'o', b'd', 0];
+
 /// Properties of the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {

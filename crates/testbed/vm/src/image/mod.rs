@@ -5,8 +5,13 @@
 mod cpio;
 mod elf;
 mod module;
+mod packages;
 mod recipe;
+mod sbom;
+#[cfg(test)]
+mod tests;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
@@ -112,10 +117,14 @@ impl Image {
         let path = found.ok_or_else(|| {
             VmError::Wrong(format!("there is no program {}; give its path", program.display()))
         })?;
-        if let Some(name) = path.file_name() {
-            self.named(name, &path);
-        }
         self.programs.insert(path.clone());
+        let Some(name) = path.file_name() else { return Ok(self) };
+        if program.components().count() == 1 && !in_program_folder(&path) {
+            // one that was found by its name, beside this program: the image shall not depend on where that is
+            let guest = Path::new("/usr/bin").join(name);
+            return Ok(self.insert(guest, Entry::Host { path }));
+        }
+        self.named(name, &path);
         self.insert(path.clone(), Entry::Host { path });
         Ok(self)
     }
@@ -128,9 +137,8 @@ impl Image {
 
     /// Makes `path` reachable by `name` for whoever looks in the usual folders.
     fn named(&mut self, name: &OsStr, path: &Path) {
-        let guest = normal(path);
-        if !PROGRAM_FOLDERS.iter().any(|f| guest.parent() == Some(Path::new(f))) {
-            self.insert(Path::new("/usr/bin").join(name), Entry::Link { target: guest });
+        if !in_program_folder(path) {
+            self.insert(Path::new("/usr/bin").join(name), Entry::Link { target: normal(path) });
         }
     }
 
@@ -288,6 +296,18 @@ impl Image {
         }
     }
 
+    /// Bytes of a file as the archive has them; `None` for what is no file.
+    fn data_of<'a>(&self, entry: &'a Entry) -> Result<Option<Cow<'a, [u8]>>, VmError> {
+        match entry {
+            Entry::Folder { .. } | Entry::Link { .. } => Ok(None),
+            Entry::Bytes { data, .. } => Ok(Some(Cow::Borrowed(data))),
+            Entry::Host { path } => {
+                let data = fs::read(path).map_err(VmError::io(path.display().to_string()))?;
+                Ok(Some(Cow::Owned(if self.keep_symbols { data } else { elf::strip(data) })))
+            }
+        }
+    }
+
     fn write_entry<W: Write>(
         &self,
         archive: &mut cpio::Writer<W>,
@@ -295,17 +315,16 @@ impl Image {
         entry: &Entry,
     ) -> Result<(), VmError> {
         let name = guest.as_os_str().as_bytes();
+        let data = self.data_of(entry)?.unwrap_or_default();
         let written = match entry {
             Entry::Folder { permissions } => archive.add(name, *permissions, &cpio::Kind::Folder),
-            Entry::Bytes { data, permissions } => archive.add(name, *permissions, &cpio::Kind::File(data)),
+            Entry::Bytes { permissions, .. } => archive.add(name, *permissions, &cpio::Kind::File(&data)),
             Entry::Link { target } => {
                 archive.add(name, 0o777, &cpio::Kind::Link(target.as_os_str().as_bytes()))
             }
             Entry::Host { path } => {
                 let what = || VmError::io(path.display().to_string());
                 let permissions = fs::metadata(path).map_err(what())?.permissions().mode();
-                let data = fs::read(path).map_err(what())?;
-                let data = if self.keep_symbols { data } else { elf::strip(data) };
                 archive.add(name, permissions, &cpio::Kind::File(&data))
             }
         };
@@ -351,6 +370,12 @@ fn normal(path: &Path) -> PathBuf {
     let merged = parts.next().is_some_and(|first| MERGED.iter().any(|m| first.as_os_str() == *m));
     // the links themselves stay
     if merged && parts.next().is_some() { Path::new("/usr").join(below) } else { out }
+}
+
+/// Returns `true` if a guest finds a program at this path by its name.
+fn in_program_folder(path: &Path) -> bool {
+    let guest = normal(path);
+    PROGRAM_FOLDERS.iter().any(|f| guest.parent() == Some(Path::new(f)))
 }
 
 /// A program by its name: beside the running one, else in `PATH`.

@@ -10,7 +10,9 @@ use super::Image;
 use crate::VmError;
 
 /// Recipes that need no file, by name.
-const KNOWN: [(&str, &str); 3] = [
+const KNOWN: [(&str, &str); 5] = [
+    ("compute-linux", include_str!("../../../../../images/compute-linux.toml")),
+    ("io-node", include_str!("../../../../../images/io-node.toml")),
     ("mpi", include_str!("../../../../../images/mpi.toml")),
     ("node", include_str!("../../../../../images/node.toml")),
     ("shell", include_str!("../../../../../images/shell.toml")),
@@ -121,10 +123,14 @@ mod tests {
     #[test]
     fn those_that_come_with_colony_are_recipes() {
         for (name, _) in KNOWN {
-            assert!(Recipe::find(name).expect("known").busybox);
+            let recipe = Recipe::find(name).expect("known");
+            assert!(recipe.busybox != (name == "io-node"), "{name}");
         }
         let error = Recipe::find("nowhere").expect_err("unknown");
-        assert!(error.is_wrong_use() && error.to_string().contains("mpi, node, shell"), "{error}");
+        assert!(
+            error.is_wrong_use() && error.to_string().contains("compute-linux, io-node, mpi, node, shell"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -16,6 +16,9 @@ const INITRD: i32 = KERNEL_FD + 1;
 const PORT_FD: i32 = INITRD + 1;
 const FIRST_CARD: i32 = PORT_FD + 1;
 
+/// The first PCI slot of cards without a network.
+const FIRST_SLOT: usize = 0x10;
+
 /// The command line of every guest. Self-tests of ciphers take a second without acceleration; addresses are not
 /// random, so that runs are alike; a panic ends the machine. The timer is not tried out at the start: on a busy host its
 /// interrupts come late, and the kernel would take it for broken and panic.
@@ -54,6 +57,16 @@ fn arguments(prepared: &Prepared) -> Vec<String> {
     add(&["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]);
     add(&["-device", "virtio-serial-pci,max_ports=2", "-chardev", &format!("socket,id=job,fd={PORT_FD}")]);
     add(&["-device", &format!("virtserialport,chardev=job,name={PORT}")]);
+    for (n, card) in vm.cards.iter().enumerate() {
+        // eight functions a slot, behind the devices that QEMU places itself
+        let (slot, function) = (FIRST_SLOT + n / 8, n % 8);
+        let several = if function == 0 { ",multifunction=on" } else { "" };
+        let fd = FIRST_CARD + (vm.networks.len() + n) as i32;
+        let address = card.address.map(|byte| format!("{byte:02x}")).join(":");
+        add(&["-netdev", &format!("dgram,id=net{fd},local.type=fd,local.str={fd}")]);
+        let device = format!("virtio-net-pci,disable-legacy=on,netdev=net{fd},mac={address},romfile=");
+        add(&["-device", &format!("{device},host_mtu={},addr={slot:x}.{function}{several}", card.mtu)]);
+    }
     for (fd, interface) in (FIRST_CARD..).zip(&vm.job.interfaces) {
         let address = net::hardware_address(interface.address);
         add(&["-netdev", &format!("socket,id=net{fd},fd={fd}")]);
@@ -62,15 +75,9 @@ fn arguments(prepared: &Prepared) -> Vec<String> {
     all
 }
 
-/// Processor time that the emulator has used so far, ns.
+/// Processor time that the emulator has used so far, ns; 0 if it has ended.
 pub(super) fn cpu_ns(child: &Child) -> u64 {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
-    let ticks = |field: Option<&str>| field.and_then(|f| f.parse::<u64>().ok()).unwrap_or(0);
-    // the name, in parentheses, may hold anything; user and system time are fields 14 and 15
-    let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11);
-    let ticks = ticks(fields.next()) + ticks(fields.next());
-    let hz = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100);
-    ticks * 1_000_000_000 / u64::try_from(hz).unwrap_or(100).max(1)
+    colony_node::task::cpu_ns(child.id().cast_signed()).unwrap_or(0)
 }
 
 /// Reads what is there without waiting; `None` at the end.

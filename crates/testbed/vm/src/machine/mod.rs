@@ -2,26 +2,29 @@
 //! A machine: described, started, listened to, switched off.
 
 mod emulator;
+mod running;
 mod session;
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::BufWriter;
 use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use colony_init::job::{Interface, Job};
 use colony_init::wire::{Exit, Finished};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
+pub use self::running::{Running, Stopper};
 use crate::net::Network;
 use crate::qemu;
 use crate::slots::Slots;
 use crate::{Accel, Image, Kernel, VmError};
+
+/// The most cards without a network: functions of the slots that are left for them.
+const MOST_CARDS: usize = 64;
 
 /// A machine to be started.
 #[derive(Debug, Clone)]
@@ -38,7 +41,16 @@ pub struct Vm {
     job: Job,
     files: Vec<(PathBuf, Vec<u8>)>,
     networks: Vec<Network>,
+    cards: Vec<Card>,
     notice: fn(&str),
+}
+
+/// A network card whose frames are the datagrams of a socket.
+#[derive(Debug, Clone)]
+struct Card {
+    socket: Arc<OwnedFd>,
+    address: [u8; 6],
+    mtu: u16,
 }
 
 /// The outcome of a machine's program.
@@ -62,6 +74,8 @@ pub struct Outcome {
     pub boot: Boot,
     /// Processor time of the host, all in all, ns.
     pub host_cpu_ns: u64,
+    /// Bytes of the image, job included.
+    pub image_bytes: u64,
 }
 
 /// Times of a start.
@@ -115,6 +129,7 @@ impl Vm {
             job: Job { cwd: "/root".into(), hostname: "node".into(), ..Job::default() },
             files: Vec::new(),
             networks: Vec::new(),
+            cards: Vec::new(),
             notice: |text| tracing::info!("{text}"),
         }
     }
@@ -189,6 +204,15 @@ impl Vm {
     pub fn network(mut self, network: &Network, interface: Interface) -> Self {
         self.networks.push(network.clone());
         self.job.interfaces.push(interface);
+        Arc::make_mut(&mut self.image).module("virtio_net");
+        self
+    }
+
+    /// Gives the machine a card with this Ethernet address and MTU, whose frames are the datagrams of `socket`. It is not
+    /// switched on and has no IP address. It follows the cards on [networks](Vm::network); 64 at most.
+    #[must_use]
+    pub fn card(mut self, socket: OwnedFd, address: [u8; 6], mtu: u16) -> Self {
+        self.cards.push(Card { socket: Arc::new(socket), address, mtu });
         Arc::make_mut(&mut self.image).module("virtio_net");
         self
     }
@@ -301,18 +325,23 @@ impl Vm {
         let memory = self.image.write(&self.kernel, memory)?;
         let memory = crate::image::job_archive(&job, &self.files, memory)?;
         let initrd = memory.into_inner().map_err(|e| VmError::io("writing an image")(e.into_error()))?;
-        let memory_mib = self.memory_for(&initrd)?;
-        let cards = self.networks.iter().map(Network::plug).collect::<Result<_, _>>()?;
+        let image_bytes = initrd.metadata().map_err(VmError::io("an image"))?.len();
+        let memory_mib = self.memory_for(image_bytes)?;
+        let mut cards = self.networks.iter().map(Network::plug).collect::<Result<Vec<_>, _>>()?;
+        for card in &self.cards {
+            cards.push(card.socket.try_clone().map_err(VmError::io("a network card"))?);
+        }
         let kernel = self.kernel.bootable()?;
-        Ok(Prepared { vm: self.clone(), kernel, initrd: initrd.into(), memory_mib, cards })
+        Ok(Prepared { vm: self.clone(), kernel, initrd: initrd.into(), image_bytes, memory_mib, cards })
     }
 
     /// Memory of the machine, MiB: the image lies in it twice while it is unpacked, into a file system that may
     /// have half of the rest.
-    fn memory_for(&self, initrd: &File) -> Result<u32, VmError> {
-        let bytes = initrd.metadata().map_err(VmError::io("an image"))?.len();
-        let needed =
-            u32::try_from(bytes.div_ceil(1 << 20)).unwrap_or(u32::MAX).saturating_mul(3).saturating_add(128);
+    fn memory_for(&self, image_bytes: u64) -> Result<u32, VmError> {
+        let needed = u32::try_from(image_bytes.div_ceil(1 << 20))
+            .unwrap_or(u32::MAX)
+            .saturating_mul(3)
+            .saturating_add(128);
         match self.memory_mib {
             None => Ok(needed.next_multiple_of(64).max(512)),
             Some(given) if given >= needed => Ok(given),
@@ -329,6 +358,9 @@ impl Vm {
 
     fn check(&self) -> Result<(), VmError> {
         self.accel.check(self.cpus)?;
+        if self.cards.len() > MOST_CARDS {
+            return Err(VmError::Wrong(format!("{} cards: give {MOST_CARDS} at most", self.cards.len())));
+        }
         if self.cpus == 0 || self.cpus > 255 {
             return Err(VmError::Wrong(format!("{} CPUs: give 1 to 255", self.cpus)));
         }
@@ -342,34 +374,8 @@ struct Prepared {
     vm: Vm,
     kernel: PathBuf,
     initrd: OwnedFd,
+    image_bytes: u64,
     memory_mib: u32,
-    /// The machine's ends of its networks, in the order of its interfaces.
+    /// The machine's ends of its networks, in the order of its interfaces, and those of its other cards.
     cards: Vec<OwnedFd>,
-}
-
-/// A machine that runs. Dropping it without waiting lets it run to its end.
-#[derive(Debug)]
-pub struct Running {
-    stop: Arc<EventFd>,
-    thread: JoinHandle<Result<Outcome, VmError>>,
-}
-
-impl Running {
-    /// Switches the machine off as if its plug were pulled; [`Running::wait`] then fails with
-    /// [`Cause::Stopped`](crate::Cause::Stopped).
-    pub fn stop(&self) {
-        // it can only fail where it has been stopped already
-        let _ = self.stop.write(1);
-    }
-
-    /// Waits for the program's end.
-    ///
-    /// # Errors
-    /// As [`Vm::run`].
-    pub fn wait(self) -> Result<Outcome, VmError> {
-        match self.thread.join() {
-            Ok(result) => result,
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
-    }
 }

@@ -135,6 +135,7 @@ pub(super) fn run(
 ) -> Result<(Outcome, Guarded), VmError> {
     let name = prepared.vm.name.clone();
     let now = Instant::now();
+    let image_bytes = prepared.image_bytes;
     let (timeout, silence) = (prepared.vm.timeout, prepared.vm.silence);
     let mut deadlines = Deadlines { timeout, silence, start: now, heard: now };
     let mut emulator = Guarded(emulator::start(prepared)?);
@@ -153,6 +154,7 @@ pub(super) fn run(
                 guest,
                 boot: received.boot,
                 host_cpu_ns,
+                image_bytes,
             };
             Ok((outcome, emulator))
         }

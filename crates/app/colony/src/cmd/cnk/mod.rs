@@ -2,6 +2,7 @@
 //! `colony cnk`.
 
 mod calls;
+mod linux;
 pub(crate) mod program;
 mod run;
 

@@ -26,11 +26,18 @@ use crate::words::{Ns, ns};
   colony cnk run --nodes 8 --label -- busybox printenv COLONY_RANK
   colony cnk run --mode virtual-node --memory 256 -- ./program
   colony cnk run --icount --json -- ./benchmark       time counted in instructions
+  colony cnk run --nodes 2 --io-nodes linux -- busybox cat /proc/version
   sudo colony cnk run --user nobody --root /srv/job -- /bin/program")]
 pub(super) struct Args {
     /// Number of nodes
     #[arg(long, short, default_value_t = 1, value_name = "N")]
     nodes: u32,
+    /// What the I/O nodes are
+    #[arg(long, value_enum, default_value_t, value_name = "KIND")]
+    io_nodes: IoNodesWord,
+    /// Copy a file or folder of this machine into the Linux I/O node, at its own path
+    #[arg(long, value_name = "PATH")]
+    io_file: Vec<PathBuf>,
     /// Nodes that share an I/O node: as many consecutive nodes as this [default: one I/O node serves all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pset: Option<u32>,
@@ -103,6 +110,15 @@ pub(super) struct Args {
     command: Vec<String>,
 }
 
+#[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum IoNodesWord {
+    /// Processes on this machine, with its files
+    #[default]
+    Process,
+    /// One virtual Linux machine, with its own files; nodes reach it over network devices
+    Linux,
+}
+
 #[derive(Clone, Copy, Default, ValueEnum)]
 enum LinkWord {
     /// By shared memory
@@ -127,6 +143,17 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(out) = &args.out {
         crate::cmd::can_write(out)?;
     }
+    if args.io_nodes == IoNodesWord::Linux {
+        refuse_for_linux(&args)?;
+        let report = super::linux::run(args.nodes, machine, spec, args.io_file.clone())?;
+        return end(&args, &report);
+    }
+    if !args.io_file.is_empty() {
+        return Err(WrongUse(
+            "--io-file needs --io-nodes linux: other I/O nodes have this machine's files".into(),
+        )
+        .into());
+    }
     let mut config = Config::new(programs::ciod().map_err(anyhow::Error::msg)?);
     if args.polled {
         config = config.polled();
@@ -146,6 +173,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         schema: SCHEMA,
         nodes: args.nodes,
         io_nodes: partition.places().io_nodes(),
+        io_kernel: None,
         machine: partition.machine().clone(),
         job: spec,
         outcome,
@@ -153,7 +181,29 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         boot_s,
         run_s,
     };
-    tell(&args, &report)?;
+    end(&args, &report)
+}
+
+/// Refuses what a job with a Linux I/O node cannot have.
+fn refuse_for_linux(args: &Args) -> Result<(), WrongUse> {
+    let refused = [
+        ("--pset", args.pset.is_some()),
+        ("--root", args.root.is_some()),
+        ("--bind", !args.bind.is_empty()),
+        ("--addresses", args.addresses.is_some()),
+        ("--polled", args.polled),
+        ("--icount", args.icount.is_some()),
+        ("--debug", args.debug),
+    ];
+    match refused.iter().find(|(_, given)| *given) {
+        Some((word, _)) => Err(WrongUse(format!("a Linux I/O node has no {word}: leave it out"))),
+        None => Ok(()),
+    }
+}
+
+/// Tells the outcome; the exit code.
+fn end(args: &Args, report: &Report) -> anyhow::Result<ExitCode> {
+    tell(args, report)?;
     if report.outcome.error.as_ref().is_some_and(JobError::is_wrong_use) {
         return Ok(ExitCode::from(2));
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony study`.
 
+mod das_boot;
 mod fault_tolerance;
 mod units;
 
@@ -30,6 +31,7 @@ use crate::words::{Ns, cpus, duty, ns};
   colony study --list               every figure and table of the seeds that can be reproduced
   colony study fig4                 one of them
   colony study vm                   the scheduler in the kernel, on a virtual node
+  colony study das-boot             boot time against the size of what is booted
   colony study fault-tolerance      what failures cost on up to a million PEs"
 )]
 pub(crate) struct Args {
@@ -75,12 +77,15 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Action {
+    DasBoot(das_boot::Args),
     FaultTolerance(Box<fault_tolerance::Args>),
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    if let Some(Action::FaultTolerance(args)) = args.action {
-        return fault_tolerance::run(&args);
+    match args.action {
+        Some(Action::DasBoot(args)) => return das_boot::run(args),
+        Some(Action::FaultTolerance(args)) => return fault_tolerance::run(&args),
+        None => {}
     }
     if args.list {
         let experiments: Vec<_> = seeds::all().collect();
