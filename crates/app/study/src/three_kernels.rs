@@ -74,7 +74,7 @@ pub struct Runs {
 /// [`StudyError::Step`] where nodes cannot be had here, with what to install, or a run failed.
 pub fn run(colony: &Path) -> Result<Runs, StudyError> {
     let (kernel, class) = JOB;
-    let pairs = compute_node::run(&vec![JOB; TIMES])?;
+    let pairs = compute_node::run(&[JOB; TIMES])?;
     let sum = |of: fn(&compute_node::Pair) -> &compute_node::Run| {
         (pairs.iter().map(|pair| of(pair).seconds).sum::<f64>() * 1e9) as u64
     };

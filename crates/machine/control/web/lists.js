@@ -128,6 +128,7 @@ export function facts(node, partition, personality) {
     ["State", state(node.state, STATES[node.state]?.words ?? "in no partition")],
     ["Coordinates", node.coords.join(", ")],
   ];
+  if (node.drained) rows.push(["Drained", node.drained]);
   if (partition) {
     rows.push(["Partition", partition.name], ["Number", String(node.number)], ["Pset", `${node.pset} of ${partition.io_nodes}`]);
   }

@@ -107,7 +107,7 @@ async function showNode(index) {
       daemon.ask(`/v1/ras?location=${encodeURIComponent(node.location)}&limit=${OF_NODE}`),
     ]);
     if (nodes.picked !== index) return;
-    lists.facts(nodes.node(index), partition, detail.personality);
+    lists.facts({ ...nodes.node(index), drained: detail.node.drained }, partition, detail.personality);
     lists.eventsOfNode(past.filter((e) => e.location === node.location));
   } catch (error) {
     failed(error);

@@ -7,6 +7,7 @@ const MARKS = {
   busy: ["square", 0.19, 0.8],
   booting: ["ring", 0.22, 1],
   off: ["ring", 0.15, 0.8],
+  drained: ["square", 0.3, 1],
   lost: ["diamond", 0.48, 1],
   dead: ["plus", 0.46, 1],
   none: ["circle", 0.06, 0.6],

@@ -7,6 +7,7 @@ export const STATES = {
   busy: { letter: "J", words: "busy with a job" },
   booting: { letter: "B", words: "booting" },
   off: { letter: "O", words: "off" },
+  drained: { letter: "X", words: "drained" },
   lost: { letter: "L", words: "lost" },
   dead: { letter: "D", words: "dead" },
 };

@@ -160,7 +160,13 @@ impl Control {
     /// The states of all nodes, by partition.
     pub(super) fn all_node_states(&self) -> Result<BTreeMap<String, Vec<NodeState>>, ControlError> {
         let rows = self.store().partitions()?;
-        Ok(rows.into_iter().map(|row| (row.name.clone(), self.node_states(&row))).collect())
+        let shown_states = |row: Row| {
+            let drained = self.drained(&row)?;
+            let is_drained = |at: usize| drained.get(at).is_some_and(Option::is_some);
+            let states = self.node_states(&row).into_iter().enumerate();
+            Ok((row.name, states.map(|(at, state)| shown(state, is_drained(at))).collect()))
+        };
+        rows.into_iter().map(shown_states).collect()
     }
 
     /// The machine, its partitions and the jobs that wait or run.
