@@ -33,7 +33,7 @@ impl Running {
     /// Waits for the program's end.
     ///
     /// # Errors
-    /// As [`Vm::run`].
+    /// As [`run`](super::Vm::run).
     pub fn wait(self) -> Result<Outcome, VmError> {
         match self.thread.join() {
             Ok(result) => result,
