@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use colony_ciod::testing::{FREE, SyntheticNode};
-use colony_ciod::{Job, JobSpec, Streams};
+use colony_ciod::{End, Job, JobError, JobSpec, Streams};
 use colony_fship::Errno;
 use colony_fship::calls::number as nr;
 use common::*;
@@ -69,7 +69,9 @@ fn a_full_disk_is_an_error_of_the_writer_and_the_job_continues() {
         {
             assert!(labels && start.elapsed() < Duration::from_secs(20), "it is told");
         }
-        assert!(finish(&job, &mut nodes).success());
+        let outcome = finish(&job, &mut nodes);
+        assert!(outcome.processes.iter().all(|process| process.end == End::Exited(0)), "{outcome}");
+        assert!(matches!(outcome.error, Some(JobError::Output { .. })), "what was lost is told: {outcome}");
         let mut all = Vec::new();
         file.rewind().expect("rewound");
         file.read_to_end(&mut all).expect("read");

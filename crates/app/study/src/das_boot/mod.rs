@@ -360,7 +360,7 @@ mod tests {
         assert!(
             (first.cpu_s.mean - 0.110_667).abs() < 1e-6 && first.cpu_s.ci95.is_some_and(|half| half > 0.0)
         );
-        assert_eq!(first.guest_s.ci95, Some(0.0));
+        assert!(first.guest_s.ci95.is_some_and(|half| half < 1e-12), "{:?}", first.guest_s);
         let line = curves[1].cpu.expect("three sizes");
         assert!((line.per_mib_s - 0.01).abs() < 1e-9 && (line.at_zero_s - 0.102).abs() < 1e-9, "{line:?}");
         assert!(curves[1].guest.expect("three sizes").per_mib_s.abs() < 1e-12);
