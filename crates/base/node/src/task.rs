@@ -202,6 +202,12 @@ pub fn process_of(tid: i32) -> Option<i32> {
 /// Processor time that process `pid` has used so far, all its threads together, ns; `None` if there is no such process.
 #[must_use]
 pub fn cpu_ns(pid: i32) -> Option<u64> {
+    /// No process has a greater number (`PID_MAX_LIMIT` of the kernel). The clock of one that could not be has the number of
+    /// another clock.
+    const LARGEST: i32 = 4 << 20;
+    if !(1..=LARGEST).contains(&pid) {
+        return None;
+    }
     let clock = ClockId::pid_cpu_clock_id(Pid::from_raw(pid)).ok()?;
     u64::try_from(clock_gettime(clock).ok()?.num_nanoseconds()).ok()
 }
