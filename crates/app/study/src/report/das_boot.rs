@@ -34,10 +34,8 @@ impl Booted<'_> {
             h.raw("<main>\n");
             self.figures(h);
             h.raw("<section class=\"card wide\" id=\"again\"><h2>Run it again</h2>\n");
-            h.command(&self.results.command).raw("</section>\n</main>\n<footer>\n");
-            super::licence(h);
-            h.raw("<p>Made by Colony ").text(&self.results.version);
-            h.raw(". All data of this page is inside it, as JSON.</p>\n</footer>\n");
+            h.command(&self.results.command).raw("</section>\n</main>\n");
+            super::foot(h, &self.results.version);
         })
     }
 
@@ -102,7 +100,7 @@ fn cells(e: &Estimate) -> [String; 2] {
     [time(e.mean * 1e9), e.ci95.map_or_else(|| "–".into(), |half| time(half * 1e9))]
 }
 
-/// What the measurement leaves out.
+/// Limits of the measurement.
 const CARE: [&str; 4] = [
     "Nodes are emulated: processor time is that of the emulator, many times that of a real processor.",
     "The ramdisk lies in the memory of the host. A real machine also has to send it: its size over the network's bandwidth.",

@@ -101,6 +101,14 @@ fn licence(h: &mut Html) {
     h.raw("</pre></details>\n");
 }
 
+/// The foot of a page with all of its data inside. `version` is that of the Colony that made the data.
+fn foot(h: &mut Html, version: &str) {
+    h.raw("<footer>\n");
+    licence(h);
+    h.raw("<p>Made by Colony ").text(version);
+    h.raw(". All data of this page is inside it, as JSON.</p>\n</footer>\n");
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

@@ -38,10 +38,8 @@ impl Survived<'_> {
             h.raw("<main>\n");
             self.figures(h);
             self.again(h);
-            h.raw("</main>\n<footer>\n");
-            super::licence(h);
-            h.raw("<p>Made by Colony ").text(&self.results.version);
-            h.raw(". All data of this page is inside it, as JSON.</p>\n</footer>\n");
+            h.raw("</main>\n");
+            super::foot(h, &self.results.version);
         })
     }
 

@@ -2,15 +2,14 @@
 //! `colony study das-boot`.
 
 use std::collections::BTreeSet;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context as _;
-use colony_study::das_boot::{Plan, Results, SIZES};
+use colony_study::das_boot::{Plan, SIZES};
 use colony_study::report::Booted;
 use colony_view::das_boot as view;
 use colony_view::progress::Progress;
+
+use super::results::ResultArgs;
 
 /// Boot time of nodes against the size of what is booted
 ///
@@ -29,15 +28,8 @@ pub(crate) struct Args {
     /// Repetitions of each size
     #[arg(long, value_name = "N", default_value_t = 3)]
     repeat: u32,
-    /// Write the results as JSON to this file
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
-    /// Write a page with plots and all numbers, which opens offline
-    #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
-    /// Print JSON for programs
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    results: ResultArgs,
 }
 
 pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -45,25 +37,10 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let sizes_mib = BTreeSet::from_iter(args.sizes).into_iter().collect();
     let plan = Plan { sizes_mib, repeat: args.repeat };
     plan.check()?;
-    args.out.iter().chain(&args.report).try_for_each(|path| crate::cmd::can_write(path))?;
+    args.results.check()?;
     let bar = Progress::steps_of_work("boots", plan.steps());
     let results = plan.run(&crate::words::command(), |text| note!("{text}"), || bar.step())?;
     drop(bar);
-    if let Some(out) = &args.out {
-        crate::cmd::keep(out, &results)?;
-    }
-    if let Some(report) = &args.report {
-        write_page(report, &results)?;
-    }
-    crate::cmd::print(args.json, &results, view::results)?;
-    for written in args.out.iter().chain(&args.report) {
-        note!("written: {}", written.display());
-    }
+    args.results.tell(&results, || Booted { results: &results }.page(), view::results)?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn write_page(path: &Path, results: &Results) -> anyhow::Result<()> {
-    let page = Booted { results }.page();
-    colony_node::file::write_atomically::<std::io::Error>(path, |w| w.write_all(page.as_bytes()))
-        .with_context(|| format!("writing {}", path.display()))
 }

@@ -2,19 +2,17 @@
 //! `colony study fault-tolerance`.
 
 use std::collections::BTreeSet;
-use std::io::Write;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context;
 use colony_study::report::Survived;
 use colony_survival::SurvivalError;
 use colony_survival::scenario::{Abilities, Ages, Failures, Job, Machine, Replacement, Scenario};
 use colony_survival::scheme::Scheme;
-use colony_survival::study::{Results, Study};
+use colony_survival::study::Study;
 use colony_view::progress::Progress;
 use colony_view::survival as view;
 
+use super::results::ResultArgs;
 use super::units::{bytes, seconds, share};
 
 /// What failures cost a job on up to a million PEs, and which scheme of fault tolerance to choose
@@ -49,15 +47,8 @@ pub(crate) struct Args {
     abilities: AbilityArgs,
     #[command(flatten)]
     simulation: SimulationArgs,
-    /// Write the results as JSON to this file
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
-    /// Write a page with plots and all numbers, which opens offline
-    #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
-    /// Print JSON for programs
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    results: ResultArgs,
 }
 
 #[derive(clap::Args)]
@@ -194,27 +185,16 @@ enum ReplacementArg {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let study = study(args)?;
     study.check()?;
-    args.out.iter().chain(&args.report).try_for_each(|path| crate::cmd::can_write(path))?;
+    args.results.check()?;
     let bar = Progress::steps_of_work("schemes", study.steps());
     let results = study.run(|| bar.step())?;
     drop(bar);
-    if let Some(out) = &args.out {
-        crate::cmd::keep(out, &results)?;
-    }
-    if let Some(report) = &args.report {
-        write_page(report, &results)?;
-    }
-    crate::cmd::print(args.json, &results, view::results)?;
-    for written in args.out.iter().chain(&args.report) {
-        note!("written: {}", written.display());
-    }
+    args.results.tell(
+        &results,
+        || Survived { results: &results, command: &crate::words::command() }.page(),
+        view::results,
+    )?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn write_page(path: &Path, results: &Results) -> anyhow::Result<()> {
-    let page = Survived { results, command: &crate::words::command() }.page();
-    colony_node::file::write_atomically::<std::io::Error>(path, |w| w.write_all(page.as_bytes()))
-        .with_context(|| format!("writing {}", path.display()))
 }
 
 fn study(args: &Args) -> Result<Study, SurvivalError> {

@@ -3,6 +3,7 @@
 
 mod das_boot;
 mod fault_tolerance;
+mod results;
 mod units;
 
 use std::path::{Path, PathBuf};

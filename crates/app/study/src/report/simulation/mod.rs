@@ -48,10 +48,8 @@ impl Simulated<'_> {
             self.figures(h, &all);
             self.numbers(h);
             self.again(h, &scenario);
-            h.raw("</main>\n<footer>\n");
-            super::licence(h);
-            h.raw("<p>Made by Colony ").text(&self.results.version);
-            h.raw(". All data of this page is inside it, as JSON.</p>\n</footer>\n");
+            h.raw("</main>\n");
+            super::foot(h, &self.results.version);
         }))
     }
 

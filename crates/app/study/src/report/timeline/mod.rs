@@ -56,10 +56,8 @@ impl Recorded<'_> {
             stragglers(h, &summary);
             entries(h, &summary);
             run(h, &summary, self.command);
-            h.raw("</main>\n<footer>\n");
-            super::licence(h);
-            h.raw("<p>Made by Colony ").text(env!("CARGO_PKG_VERSION"));
-            h.raw(". All data of this page is inside it, as JSON.</p>\n</footer>\n");
+            h.raw("</main>\n");
+            super::foot(h, env!("CARGO_PKG_VERSION"));
         })
     }
 }
