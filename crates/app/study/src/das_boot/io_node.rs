@@ -25,7 +25,7 @@ const REST_MIB: u32 = 512;
 pub struct IoNodes {
     kernel: Kernel,
     recipe: Recipe,
-    /// What every added file holds.
+    /// The content of every added file.
     piece: NamedTempFile,
     memory_mib: u32,
     notice: fn(&str),

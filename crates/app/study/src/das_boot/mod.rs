@@ -42,7 +42,7 @@ const MOST_MIB: u32 = 1024;
 /// The most repetitions.
 const MOST_REPEATS: u32 = 1000;
 
-/// What is booted, and which part of it grows.
+/// A system that is booted, and the part of it that grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum System {
@@ -125,7 +125,7 @@ pub struct Results {
 /// Boot time against size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
-    /// What was booted.
+    /// The system.
     pub system: System,
     /// A row each size.
     pub rows: Vec<Row>,

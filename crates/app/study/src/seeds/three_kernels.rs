@@ -5,7 +5,7 @@
 use colony_sched::run::RunReport;
 use colony_sim::node::Node;
 use colony_sim::scheduler::{Coordinated, Fair};
-use colony_sim::source::{Model, Source};
+use colony_sim::source::Source;
 use rayon::prelude::*;
 
 use super::colony::model::{self, Chosen};
@@ -81,10 +81,7 @@ fn measured(e: &Experiment, runs: &Runs) -> Vec<Published> {
 fn nodes(runs: &Runs) -> Vec<(String, Node, &'static str)> {
     let mut nodes = vec![("CNK".to_owned(), Node::quiet(), "the best scaling performance in most cases")];
     for Case { level, unmodified, coordinated } in &runs.cases {
-        let daemon = Model::leibniz(
-            (f64::from(*level) / 100.0 * project::DAEMON_SLEEP_NS as f64) as u64,
-            project::DAEMON_SLEEP_NS,
-        );
+        let daemon = project::daemon(f64::from(*level));
         let daemons =
             || if *level == 0 { Vec::new() } else { vec![Source::new("thread:noise", daemon.clone())] };
         // of Linux itself, what was measured without the noise

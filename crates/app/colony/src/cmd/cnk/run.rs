@@ -32,7 +32,7 @@ pub(super) struct Args {
     /// Number of nodes
     #[arg(long, short, default_value_t = 1, value_name = "N")]
     nodes: u32,
-    /// What the I/O nodes are
+    /// Kind of I/O nodes
     #[arg(long, value_enum, default_value_t, value_name = "KIND")]
     io_nodes: IoNodesWord,
     /// Copy a file or folder of this machine into the Linux I/O node, at its own path
