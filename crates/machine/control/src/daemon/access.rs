@@ -10,8 +10,7 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
 use super::Shared;
-use super::extract::{Body, done};
-use super::peer::Peer;
+use super::extract::{Body, From_, Known, done};
 use crate::ControlError;
 use crate::api::{Network, NetworkRequest, Problem, Token, TokenRequest};
 
@@ -33,9 +32,6 @@ impl Modify for Bearer {
         components.add_security_scheme("token", SecurityScheme::Http(scheme));
     }
 }
-
-type Known = State<Arc<Shared>>;
-type From_ = ConnectInfo<Peer>;
 
 /// Listens on the network, with TLS, until the machine is switched off. Only at the local socket.
 #[utoipa::path(put, path = "/v1/network", request_body = NetworkRequest, responses((status = 200, body = Network), (status = "4XX", body = Problem)))]

@@ -122,11 +122,13 @@ impl Control {
     }
 }
 
-/// The state of a node as users see it: a drained one is so, except while it runs a job or is switched off.
-pub(super) fn shown(state: NodeState, is_drained: bool) -> NodeState {
-    match state {
-        NodeState::Busy | NodeState::Off => state,
-        _ if is_drained => NodeState::Drained,
-        _ => state,
-    }
+/// The states of a partition's nodes as users see them: a node that is drained is so, except while it runs a job or is
+/// switched off.
+pub(super) fn shown(states: &[NodeState], drained: &[Option<String>]) -> Vec<NodeState> {
+    let one = |(state, reason): (&NodeState, &Option<String>)| match state {
+        NodeState::Busy | NodeState::Off => *state,
+        _ if reason.is_some() => NodeState::Drained,
+        _ => *state,
+    };
+    states.iter().zip(drained).map(one).collect()
 }

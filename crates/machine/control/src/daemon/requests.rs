@@ -161,10 +161,8 @@ impl Control {
     pub(super) fn all_node_states(&self) -> Result<BTreeMap<String, Vec<NodeState>>, ControlError> {
         let rows = self.store().partitions()?;
         let shown_states = |row: Row| {
-            let drained = self.drained(&row)?;
-            let is_drained = |at: usize| drained.get(at).is_some_and(Option::is_some);
-            let states = self.node_states(&row).into_iter().enumerate();
-            Ok((row.name, states.map(|(at, state)| shown(state, is_drained(at))).collect()))
+            let states = shown(&self.node_states(&row), &self.drained(&row)?);
+            Ok((row.name, states))
         };
         rows.into_iter().map(shown_states).collect()
     }
@@ -190,9 +188,8 @@ impl Control {
         let states = self.node_states(&row);
         let is_ready = row.state == PartitionState::Ready;
         let free = is_ready.then(|| self.free_nodes(&row, &states).ok()).flatten();
-        for (node, state) in states.into_iter().enumerate() {
-            let is_drained = drained.get(node).is_some_and(Option::is_some);
-            *nodes.entry(shown(state, is_drained)).or_default() += 1;
+        for state in shown(&states, &drained) {
+            *nodes.entry(state).or_default() += 1;
         }
         api::Partition {
             allowed,
@@ -214,16 +211,15 @@ impl Control {
     pub(super) fn nodes(&self, name: &str) -> Result<Vec<api::Node>, ControlError> {
         let row = self.row(name)?;
         let model = self.model(&row)?;
-        let mut drained = self.drained(&row)?;
-        let node = |(number, state): (u32, NodeState)| {
-            let drained = drained.get_mut(number as usize).and_then(Option::take);
+        let drained = self.drained(&row)?;
+        let states = shown(&self.node_states(&row), &drained);
+        let node = |(number, (state, drained)): (u32, (NodeState, Option<String>))| {
             let location = model.location(number);
             let coords = model.machine().coords(location).map_err(wrong)?;
             let pset = model.psets().place(number).0;
-            let (location, state) = (location.to_string(), shown(state, drained.is_some()));
-            Ok(api::Node { number, location, coords, pset, state, drained })
+            Ok(api::Node { number, location: location.to_string(), coords, pset, state, drained })
         };
-        (0..).zip(self.node_states(&row)).map(node).collect()
+        (0..).zip(states.into_iter().zip(drained)).map(node).collect()
     }
 
     /// A node of a partition and its personality.
