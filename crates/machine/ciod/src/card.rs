@@ -6,10 +6,8 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
+use colony_fship::frame::ETHER_TYPE;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socket, sockopt};
-
-/// The EtherType of the frames of compute nodes (IEEE 802, local experimental).
-const ETHER_TYPE: u16 = 0x88b5;
 
 /// Bytes of frames that may wait for the proxy: as many as a node sends without an acknowledgement, and their heads.
 const WAITING: usize = 1 << 20;
@@ -50,7 +48,7 @@ fn switch_on(socket: &OwnedFd, name: &CString) -> io::Result<()> {
 fn bind(socket: &OwnedFd, index: u32) -> io::Result<()> {
     let address = libc::sockaddr_ll {
         sll_family: libc::AF_PACKET as u16,
-        sll_protocol: ETHER_TYPE.to_be(),
+        sll_protocol: u16::from_ne_bytes(ETHER_TYPE),
         sll_ifindex: i32::try_from(index).map_err(io::Error::other)?,
         sll_hatype: 0,
         sll_pkttype: 0,
@@ -71,7 +69,7 @@ mod tests {
     #[test]
     fn frames_have_the_type_that_the_socket_hears() {
         let head = colony_fship::frame::Head::new(colony_fship::frame::kind::HELLO, 0, 0);
-        assert_eq!(head.as_bytes()[12..14], ETHER_TYPE.to_be_bytes());
+        assert_eq!(head.as_bytes()[12..14], ETHER_TYPE);
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub const EVERYBODY: [u8; 6] = [0xff; 6];
 
 const MAGIC: [u8; 4] = *b"CNFS";
 /// Local experimental EtherType (IEEE 802, 2014, 9.2.3).
-const ETHER_TYPE: [u8; 2] = [0x88, 0xb5];
+pub const ETHER_TYPE: [u8; 2] = [0x88, 0xb5];
 
 /// Kinds of frames.
 pub mod kind {

@@ -8,7 +8,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use colony_ciod::{JobOutcome, JobSpec, PROXY_ADDRESS, Pset};
+use colony_ciod::{JobOutcome, JobSpec, Network, PROXY_ADDRESS, Pset};
 use colony_vm::slots::Slots;
 use colony_vm::{Event, Kernel, Recipe, Vm, VmError};
 
@@ -59,22 +59,22 @@ pub struct LinuxOutcome {
 }
 
 impl LinuxJob {
-    /// Refuses what no such pset can be.
+    /// Refuses what no such pset can be. Returns the properties of the links.
     ///
     /// # Errors
     /// [`CnkError::Machine`].
-    pub fn check(&self) -> Result<(), CnkError> {
+    pub fn check(&self) -> Result<Network, CnkError> {
         let refuse = |text: String| Err(CnkError::Machine(text));
         self.machine.check()?;
         if self.nodes == 0 || self.nodes > MOST {
             return refuse(format!("a Linux I/O node has 1 to {MOST} compute nodes, not {}", self.nodes));
         }
-        if !matches!(self.machine.link, Link::Network(_)) {
-            return refuse(
+        match self.machine.link {
+            Link::Network(network) => Ok(network),
+            Link::Window => refuse(
                 "a Linux I/O node shares no memory with its compute nodes: its link is a network".into(),
-            );
+            ),
         }
-        Ok(())
     }
 
     /// Boots all nodes, runs the job to its end, and switches them off. `boot_program` is `colony-boot`; `notice` hears of
@@ -88,10 +88,7 @@ impl LinuxJob {
         notice: fn(&str),
         mut listen: impl FnMut(Event<'_>) + Send + 'static,
     ) -> Result<LinuxOutcome, CnkError> {
-        self.check()?;
-        let Link::Network(network) = self.machine.link else {
-            return Err(CnkError::Machine("the link of a Linux I/O node is a network".into()));
-        };
+        let network = self.check()?;
         let _slots = Slots::take_telling((self.nodes * self.machine.cpus + 1) as usize, notice)?;
         let mut vm = self.io_node(network, notice)?;
         let booter = Booter::start(boot_program)?;
@@ -135,7 +132,7 @@ impl LinuxJob {
     }
 
     /// The I/O node, without its cards.
-    fn io_node(&self, network: colony_ciod::Network, notice: fn(&str)) -> Result<Vm, CnkError> {
+    fn io_node(&self, network: Network, notice: fn(&str)) -> Result<Vm, CnkError> {
         let mut image = Recipe::find(IMAGE)?.image()?;
         image.file(&self.spec.executable, &self.spec.executable);
         for path in &self.files {

@@ -20,8 +20,7 @@ impl Running {
     /// Switches the machine off as if its plug were pulled; [`Running::wait`] then fails with
     /// [`Cause::Stopped`](crate::Cause::Stopped).
     pub fn stop(&self) {
-        // it can only fail where it has been stopped already
-        let _ = self.stop.write(1);
+        self.stopper().stop();
     }
 
     /// Switches the machine off while another thread [waits](Running::wait).
