@@ -87,13 +87,19 @@ impl Machine {
         self.json(&["machine", "status"])["partitions"][0]["pid"].as_i64().expect("a process") as i32
     }
 
+    /// Processes of this name that were started for this machine.
+    pub(crate) fn processes(&self, name: &str) -> impl Iterator<Item = i32> {
+        let folder = self.path().to_str().expect("a path").to_owned();
+        let is_named = move |pid: &i32| is_named(*pid, name);
+        task::processes().into_iter().filter(is_named).filter(move |pid| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&line).contains(&folder)
+        })
+    }
+
     /// Process id of the daemon: who holds the lock of the folder.
     pub(crate) fn daemon(&self) -> Option<i32> {
-        let folder = self.path().join("m").canonicalize().ok()?;
-        task::processes().into_iter().filter(|pid| is_named(*pid, "colony-control")).find(|pid| {
-            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            String::from_utf8_lossy(&line).contains(folder.to_str().unwrap_or("?"))
-        })
+        self.processes("colony-control").next()
     }
 
     /// The descendants of the process that owns the nodes: emulators, among others.
@@ -230,28 +236,40 @@ fn partitions_run_jobs_beside_each_other_and_queue_their_own() {
     assert!(machine.path().join("third").exists() && !machine.path().join("second").exists());
 }
 
-#[test]
-fn a_daemon_that_is_killed_finds_its_jobs_again_and_runs_each_once() {
-    let Some(machine) = Machine::new() else { return };
-    machine.done(&["machine", "up", "--shape", "2x2x2"]);
-    let owner = machine.owner();
-    let kills: usize = std::env::var("COLONY_CONTROL_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(15);
-    let mut jobs = Vec::new();
-    for n in 0..kills {
-        let text = format!("echo x >> ran.{n}");
-        jobs.push(machine.done(&machine.script("submit", "1", &text)).trim().to_owned());
+/// Submits jobs of a line in a file each, and kills the daemon after each. `submit` is given a job's place and its script.
+pub(crate) fn submit_and_kill_daemon(machine: &Machine, submit: impl Fn(u64, &str) -> String) -> Vec<String> {
+    let kills: u64 = std::env::var("COLONY_CONTROL_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(15);
+    let job = |n: u64| {
+        let id = submit(n, &format!("echo x >> ran.{n}"));
         // at another place of the job's way each time
-        std::thread::sleep(Duration::from_micros((n as u64 * 7919) % 40_000));
+        std::thread::sleep(Duration::from_micros((n * 7919) % 40_000));
         if let Some(daemon) = machine.daemon() {
             send(daemon, Signal::SIGKILL);
         }
-    }
+        id
+    };
+    (0..kills).map(job).collect()
+}
+
+/// Waits for the end of these jobs, each of which has written its line once.
+pub(crate) fn check_that_each_ran_once(machine: &Machine, jobs: &[String]) {
     for (n, id) in jobs.iter().enumerate() {
         let ended = machine.ended(id);
         assert_eq!(ended["code"], 0, "{ended}");
         let ran = std::fs::read_to_string(machine.path().join(format!("ran.{n}"))).expect("it ran");
         assert_eq!(ran, "x\n", "job {id} ran once");
     }
+}
+
+#[test]
+fn a_daemon_that_is_killed_finds_its_jobs_again_and_runs_each_once() {
+    let Some(machine) = Machine::new() else { return };
+    machine.done(&["machine", "up", "--shape", "2x2x2"]);
+    let owner = machine.owner();
+    let jobs = submit_and_kill_daemon(&machine, |_, text| {
+        machine.done(&machine.script("submit", "1", text)).trim().to_owned()
+    });
+    check_that_each_ran_once(&machine, &jobs);
     assert_eq!(machine.owner(), owner, "the nodes have stayed");
     assert!(machine.events().iter().any(|code| code == "partition-adopted"));
 }

@@ -8,7 +8,7 @@ use colony_node::task;
 
 use crate::control::{Machine, is_named};
 
-/// What a process can write to and others may have, too: memory, sockets, pipes, doorbells, files.
+/// Memory, sockets, pipes, doorbells and files that a process can write to, and that another process may have, too.
 fn reach(pid: i32) -> BTreeSet<String> {
     let mut reach = BTreeSet::new();
     let folder = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs");

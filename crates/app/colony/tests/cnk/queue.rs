@@ -2,12 +2,10 @@
 //! Several jobs at once on blocks of one partition, their order, and a daemon that is killed meanwhile.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::control::{Machine, send};
+use crate::control::{Machine, check_that_each_ran_once, submit_and_kill_daemon};
 
 /// Submits a script with these options.
 fn submit(machine: &Machine, options: &[&str], text: &str) -> String {
@@ -95,23 +93,11 @@ fn a_drained_node_takes_its_block_only() {
 fn a_killed_daemon_leaves_a_queue_in_which_each_job_runs_once_and_no_nodes_are_given_twice() {
     let Some(machine) = Machine::new() else { return };
     machine.done(&["machine", "up", "--shape", "4x2x2", "--pset", "8"]);
-    let kills: u64 = std::env::var("COLONY_CONTROL_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(15);
-    let mut jobs = Vec::new();
-    for n in 0..kills {
-        let (text, nodes) = (format!("echo x >> ran.{n}"), if n % 4 == 3 { "16" } else { "8" });
-        jobs.push(submit(&machine, &["--processes", "1", "--nodes", nodes, "--timeout", "60s"], &text));
-        // at another place of the job's way each time
-        std::thread::sleep(Duration::from_micros((n * 7919) % 40_000));
-        if let Some(daemon) = machine.daemon() {
-            send(daemon, Signal::SIGKILL);
-        }
-    }
-    for (n, id) in jobs.iter().enumerate() {
-        let ended = machine.ended(id);
-        assert_eq!(ended["code"], 0, "{ended}");
-        let ran = std::fs::read_to_string(machine.path().join(format!("ran.{n}"))).expect("it ran");
-        assert_eq!(ran, "x\n", "job {id} ran once");
-    }
+    let jobs = submit_and_kill_daemon(&machine, |n, text| {
+        let nodes = if n % 4 == 3 { "16" } else { "8" };
+        submit(&machine, &["--processes", "1", "--nodes", nodes, "--timeout", "60s"], text)
+    });
+    check_that_each_ran_once(&machine, &jobs);
     let ended: Vec<Value> = jobs.iter().map(|id| machine.job(id)).collect();
     let at = |job: &Value, name: &str| job[name].as_f64().expect("a time");
     for (n, job) in ended.iter().enumerate() {

@@ -32,9 +32,8 @@ struct Storm {
 impl Storm {
     /// The processes of the machine: its daemon, the owner of its nodes, the boot process, emulators, I/O nodes.
     fn look(&mut self) -> Vec<i32> {
-        let owners = task::processes().into_iter().filter(|pid| is_named(*pid, "colony-partition"));
-        let ours = owners.filter(|pid| belongs_to(*pid, self.machine.path()));
-        let mut all: Vec<i32> = ours.flat_map(task::tree).chain(self.machine.daemon()).collect();
+        let owners = self.machine.processes("colony-partition");
+        let mut all: Vec<i32> = owners.flat_map(task::tree).chain(self.machine.daemon()).collect();
         all.sort_unstable();
         all.dedup();
         self.seen
@@ -94,7 +93,7 @@ impl Storm {
         (processes, id.expect("it was taken"))
     }
 
-    /// What an operator does: a partition that has failed for good is booted again, and nodes that died often get jobs again.
+    /// Repairs as an operator would: boots a partition again that has failed for good, and gives jobs to drained nodes again.
     fn repair(&self) {
         let machine = self.machine.json(&["machine", "status"]);
         for drain in machine["drains"].as_array().into_iter().flatten() {
@@ -127,12 +126,6 @@ impl Storm {
             assert!(job["error"].as_str().is_some_and(|error| !error.is_empty()), "{job}");
         }
     }
-}
-
-/// Returns `true` if a process was started for the machine in this folder.
-fn belongs_to(pid: i32, folder: &Path) -> bool {
-    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    String::from_utf8_lossy(&line).contains(folder.to_str().unwrap_or("?"))
 }
 
 /// The names in a folder.

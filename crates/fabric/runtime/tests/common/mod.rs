@@ -8,6 +8,8 @@ pub(crate) mod mortal;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use colony_node::task;
+
 /// Variables by which the example `run` starts its ranks by `mpirun`, as root and with more ranks than CPUs, too.
 #[cfg(feature = "mpi")]
 pub(crate) const MPI: [(&str, &str); 4] = [
@@ -28,8 +30,8 @@ pub(crate) fn example(name: &str) -> PathBuf {
 pub(crate) fn children(of: u32, count: usize) -> Vec<u32> {
     let began = Instant::now();
     loop {
-        let children = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap_or_default();
-        let children: Vec<u32> = children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect();
+        let children = task::children(of.cast_signed());
+        let children: Vec<u32> = children.into_iter().map(i32::cast_unsigned).collect();
         if children.len() >= count {
             return children;
         }
@@ -48,9 +50,7 @@ pub(crate) fn kill(pid: u32) {
 pub(crate) fn wait_until_gone(pid: u32) {
     let began = Instant::now();
     loop {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let state = stat.rsplit(')').next().unwrap_or_default().trim_start().chars().next();
-        if matches!(state, None | Some('Z' | 'X')) {
+        if task::stat(pid.cast_signed()).map_or(true, |stat| stat.has_ended()) {
             return;
         }
         assert!(began.elapsed() < Duration::from_secs(60), "process {pid} is left");
