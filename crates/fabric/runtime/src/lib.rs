@@ -85,6 +85,7 @@ mod options;
 pub mod order;
 mod outcome;
 mod parcel;
+mod place;
 mod port;
 mod process;
 mod program;

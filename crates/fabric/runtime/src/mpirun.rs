@@ -25,11 +25,12 @@ use crate::job::requests::{REQUESTS, Requests};
 use crate::job::session::Session;
 use crate::job::watch::{End, Job, Rules};
 use crate::launch::{Launch, LaunchError};
+use crate::place::machine;
 use crate::report::report_line;
 use crate::starter::{options, utf8};
 use crate::transport::sockets::Secret;
 use crate::transport::sockets::entry::{
-    HOST, LAUNCHER, LAUNCHER_PROCESS, OVER_MPI, RANK, RESTARTS, SECRET, SIZE, START, machine,
+    HOST, LAUNCHER, LAUNCHER_PROCESS, OVER_MPI, RANK, RESTARTS, SECRET, SIZE, START,
 };
 use crate::transport::sockets::stream::Listener;
 

@@ -139,7 +139,7 @@ impl Process {
     fn choose_buddies(&mut self, transport: &dyn Transport) -> Result<(), String> {
         self.buddies = match &self.options.checkpoint {
             Some(options) if options.memory && transport.can_rejoin() => {
-                buddies(transport.machines(), options.same_machine).map_err(|e| e.to_string())?
+                buddies(transport.places(), options.same_machine).map_err(|e| e.to_string())?
             }
             Some(options) if options.memory && CheckpointOptions::are_in_environment() => {
                 return Err(

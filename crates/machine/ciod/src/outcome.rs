@@ -102,11 +102,15 @@ impl JobOutcome {
         self.processes.iter().filter(|p| p.end != End::Exited(0))
     }
 
-    /// Those that failed by themselves, not because another one did ([`LOST`]); all if there is no such process.
+    /// Those that failed by themselves, not because another one did: with the code [`LOST`], or killed by the job after the
+    /// first had failed. All if there is no such process.
     pub fn causes(&self) -> impl Iterator<Item = &ProcessOutcome> {
-        let is_cause = |p: &ProcessOutcome| p.end != End::Exited(LOST);
+        let is_cause =
+            |p: &ProcessOutcome| !matches!(p.end, End::Exited(LOST) | End::Signaled(libc::SIGKILL));
+        let is_kill = |p: &ProcessOutcome| p.end != End::Exited(LOST);
         let has_cause = self.failed().any(is_cause);
-        self.failed().filter(move |p| !has_cause || is_cause(p))
+        let has_kill = self.failed().any(is_kill);
+        self.failed().filter(move |p| if has_cause { is_cause(p) } else { !has_kill || is_kill(p) })
     }
 
     /// The code of the first process that failed by itself, as a shell tells it; 1 if the job itself failed.
@@ -128,5 +132,39 @@ impl fmt::Display for JobOutcome {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(ends: &[End]) -> JobOutcome {
+        let process = |(rank, end): (u32, &End)| ProcessOutcome {
+            rank,
+            node: rank,
+            end: end.clone(),
+            counters: Counters::default(),
+            crash: None,
+        };
+        JobOutcome { processes: (0..).zip(ends).map(process).collect(), ..JobOutcome::default() }
+    }
+
+    #[test]
+    fn processes_that_the_job_has_killed_are_no_causes_of_its_end() {
+        let (killed, lost) = (End::Signaled(libc::SIGKILL), End::Exited(LOST));
+        for (ends, code, causes) in [
+            (vec![killed.clone(), End::Exited(7), killed.clone()], 7, vec![1]),
+            (vec![killed.clone(), End::Signaled(libc::SIGTERM)], 143, vec![1]),
+            (vec![killed.clone(), killed.clone()], 137, vec![0, 1]),
+            (vec![lost.clone(), killed.clone()], 137, vec![1]),
+            (vec![lost.clone(), lost], LOST, vec![0, 1]),
+            (vec![End::Exited(0), killed], 137, vec![1]),
+            (vec![End::Exited(0)], 0, vec![]),
+        ] {
+            let outcome = outcome(&ends);
+            assert_eq!(outcome.code(), code, "{ends:?}");
+            assert_eq!(outcome.causes().map(|p| p.rank).collect::<Vec<u32>>(), causes, "{ends:?}");
+        }
     }
 }

@@ -17,8 +17,9 @@ use nix::sys::signal::Signal;
 use super::error::{LaunchError, system};
 use super::orders::{AGENT, AgentHello, Event, Order, Output};
 use super::process::end_with_parent;
+use crate::place::machine;
 use crate::transport::sockets::Secret;
-use crate::transport::sockets::entry::{SECRET, machine};
+use crate::transport::sockets::entry::SECRET;
 use crate::transport::sockets::stream::{Stream, read_value, write_value};
 
 /// Variables with the rank that launchers of MPI give.

@@ -105,7 +105,7 @@ impl Connections {
             None => Answer::Roster(Roster {
                 generation,
                 addresses: hellos.iter().map(|hello| hello.address.clone()).collect(),
-                machines: hellos.iter().map(|hello| hello.machine.clone()).collect(),
+                places: hellos.iter().map(|hello| hello.place.clone()).collect(),
             }),
         };
         self.answer_all(&answer);

@@ -14,7 +14,7 @@ use super::mpi::MpiTransport;
 use super::sockets::Sockets;
 use super::sockets::entry::{DONE, Entry, Joined, LEAVE, OVER_MPI, Roster, failed};
 use super::sockets::stream::Stream;
-use super::{Transport, TransportError};
+use super::{Place, Transport, TransportError};
 
 /// A rank of a job that `mpirun` has started for a launcher that replaces ranks.
 pub(crate) struct Mixed {
@@ -247,10 +247,10 @@ impl Transport for Mixed {
         }
     }
 
-    fn machines(&self) -> &[String] {
+    fn places(&self) -> &[Place] {
         match &self.path {
-            Path::Mpi(over) => &over.roster.machines,
-            Path::Sockets(sockets) => sockets.machines(),
+            Path::Mpi(over) => &over.roster.places,
+            Path::Sockets(sockets) => sockets.places(),
             Path::None => &[],
         }
     }

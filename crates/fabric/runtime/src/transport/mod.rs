@@ -11,6 +11,8 @@ pub mod torus;
 
 use std::time::Duration;
 
+pub use crate::place::Place;
+
 /// A failure of a transport. The job cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
@@ -99,8 +101,8 @@ pub trait Transport {
         false
     }
 
-    /// The machine of each rank: an identifier that differs between machines. Empty if unknown.
-    fn machines(&self) -> &[String] {
+    /// Where each rank runs. Empty if unknown.
+    fn places(&self) -> &[Place] {
         &[]
     }
 

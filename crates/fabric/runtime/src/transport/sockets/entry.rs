@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::peer::Peer;
 use super::secret::Secret;
 use super::stream::{Listener, Stream, read_value, write_value};
+use crate::place::Place;
 use crate::transport::TransportError;
 
 /// The variable with the launcher's address.
@@ -58,8 +59,7 @@ pub(crate) struct Hello {
     pub(crate) start: u32,
     pub(crate) address: String,
     pub(crate) build: String,
-    /// The machine's boot id.
-    pub(crate) machine: String,
+    pub(crate) place: Place,
 }
 
 /// The job's ranks in one generation.
@@ -68,7 +68,7 @@ pub(crate) struct Roster {
     pub(crate) generation: u32,
     /// By rank.
     pub(crate) addresses: Vec<String>,
-    pub(crate) machines: Vec<String>,
+    pub(crate) places: Vec<Place>,
 }
 
 /// The launcher's answer to every rank.
@@ -115,11 +115,6 @@ fn variable(name: &'static str) -> Result<String, TransportError> {
 fn number(name: &'static str) -> Result<u32, TransportError> {
     let text = variable(name)?;
     text.parse().map_err(|_| TransportError::Environment(format!("{name} is `{text:.40}`, not a number")))
-}
-
-/// The identifier of the running kernel: ranks with the same one die together with their machine.
-pub(crate) fn machine() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
 impl Entry {
@@ -183,7 +178,7 @@ impl Entry {
             start: self.start,
             address: listener.address(),
             build: crate::build::id(),
-            machine: machine(),
+            place: Place::here(),
         };
         let entered = self.enter(&hello, by_sockets.then_some(&listener), &mut launcher);
         if entered.is_err() {

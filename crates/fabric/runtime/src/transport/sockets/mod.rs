@@ -18,7 +18,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use self::entry::{DONE, Entry, Joined, LAUNCHER, LEAVE, Roster, failed};
 use self::peer::{Peer, State};
 use self::stream::Stream;
-use super::{Transport, TransportError};
+use super::{Place, Transport, TransportError};
 
 pub use self::secret::Secret;
 
@@ -264,8 +264,8 @@ impl Transport for Sockets {
         std::mem::take(&mut self.is_to_leave)
     }
 
-    fn machines(&self) -> &[String] {
-        &self.roster.machines
+    fn places(&self) -> &[Place] {
+        &self.roster.places
     }
 
     fn abort(&mut self, _code: i32) {
