@@ -103,6 +103,25 @@ fn colony_duty_cycle_gains_three_per_cent_a_step() {
 }
 
 #[test]
+fn a_log_of_messages_is_seen_where_tasks_compute_little() {
+    let r = rows("message-logging");
+    let took = |nodes: &str, near: &str, work: &str, log: &str| {
+        value(&r, &format!("{nodes} nodes, neighbours {near}, {work}, {log}"))
+    };
+    for (near, nodes) in ["near", "anywhere"].iter().flat_map(|near| ["4096", "8192", "20,480"].map(|n| (near, n))) {
+        // "the iteration time would be the same as the granularity"
+        within(0.015, took(nodes, near, "10 ms", "pessimistic log"), 10.0 * MS);
+        let more = |work, log| took(nodes, near, work, log) / took(nodes, near, work, "without a log") - 1.0;
+        assert!(more("1 ms", "log of colony-runtime") < 0.04, "the target of colony-runtime");
+        assert!(more("100 µs", "pessimistic log") > 3.0 * more("100 µs", "log of colony-runtime"));
+        assert!(more("100 µs", "pessimistic log") > 50.0 * more("10 ms", "pessimistic log"));
+    }
+    // neighbours that are further apart on more nodes
+    let far = |nodes| took(nodes, "anywhere", "100 µs", "pessimistic log");
+    assert!(far("4096") < far("8192") && far("8192") < far("20,480"));
+}
+
+#[test]
 fn hybrid_load_balancing_needs_less_memory_than_published_and_the_central_one_more() {
     let r = rows("hybrid-lb");
     for (pes, published_mb) in [("4096", 6.8), ("8192", 22.57), ("16384", 22.63)] {

@@ -4,9 +4,11 @@
 use serde::{Deserialize, Serialize};
 
 /// Names of the domains, from the largest to the smallest, with dots between them: `hall1.rack4`.
-const DOMAINS: &str = "COLONY_DOMAINS";
+pub(crate) const DOMAINS: &str = "COLONY_DOMAINS";
 /// Slurm's variable with the switches and the node of a task, `s0.s4.node17`, on clusters with a tree of switches.
 const SLURM: &str = "SLURM_TOPOLOGY_ADDR";
+/// What its parts are, `switch.switch.node`: the name of a node may have dots.
+const SLURM_PARTS: &str = "SLURM_TOPOLOGY_ADDR_PATTERN";
 /// Levels, and bytes of each name, that are kept.
 const LEVELS: usize = 8;
 const LONGEST: usize = 64;
@@ -46,10 +48,12 @@ fn domains(variable: impl Fn(&str) -> Option<String>, host: &str) -> Vec<String>
         return split(&own, '.');
     }
     if let Some(address) = variable(SLURM) {
-        let mut switches = split(&address, '.');
-        // the last is the node
-        switches.pop();
-        return switches;
+        let parts = variable(SLURM_PARTS);
+        let switches = parts.map_or(LEVELS, |parts| parts.split('.').take_while(|part| *part != "node").count());
+        let mut all = split(&address, '.');
+        // at least the last is the node's
+        all.truncate(switches.min(all.len().saturating_sub(1)));
+        return all;
     }
     if is_location(host) {
         let mut parts = split(host, '-');
@@ -80,8 +84,20 @@ mod tests {
         for host in ["node17", "R01-M0-N04", "R01-M0-N04-I2", "R01-M0-N04-J12-x", "R-M0-N04-J12", ""] {
             assert_eq!(domains(none, host), [""; 0], "{host}");
         }
-        let slurm = |name: &str| (name == SLURM).then(|| "s0.s4.node17".to_owned());
-        assert_eq!(domains(slurm, "R01-M0-N04-J12"), ["s0", "s4"]);
+        for (address, parts, expected) in [
+            ("s0.s4.node17", "switch.switch.node", &["s0", "s4"][..]),
+            ("s0.node17.site.org", "switch.node", &["s0"]),
+            ("node17.site.org", "node", &[]),
+            ("node17", "switch.switch", &[]),
+            ("s0.s4.node17", "none", &["s0", "s4"]),
+        ] {
+            let slurm = |name: &str| match name {
+                SLURM => Some(address.to_owned()),
+                SLURM_PARTS => Some(parts.to_owned()).filter(|parts| parts != "none"),
+                _ => None,
+            };
+            assert_eq!(domains(slurm, "R01-M0-N04-J12"), *expected, "{address} {parts}");
+        }
         let own = |_: &str| Some(" hall1 ..rack4".to_owned());
         assert_eq!(domains(own, "node17"), ["hall1", "rack4"]);
         let long = |_: &str| Some(format!("{}.{}", "x".repeat(1000), "a.".repeat(100)));

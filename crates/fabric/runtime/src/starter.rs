@@ -8,16 +8,18 @@ use std::process::{Command, Stdio};
 use crate::checkpoint::options::RESTART;
 use crate::job::session::Session;
 use crate::launch::{Launch, LaunchError};
+use crate::place::DOMAINS;
 use crate::transport::sockets::entry::{
     HOST, LAUNCHER, LAUNCHER_PROCESS, OVER_MPI, RANK, RESTARTS, SECRET, SIZE, START,
 };
 
-/// Variables of the launcher's environment that ranks on other hosts get: options of the runtime, not those of a job.
+/// Variables of the launcher's environment that ranks on other hosts get: options of the runtime, not those of a job or of
+/// a host.
 pub(crate) fn options() -> BTreeMap<String, String> {
     let variables = std::env::vars_os().filter_map(|(name, value)| {
         let (name, value) = (name.into_string().ok()?, value.into_string().ok()?);
         let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-        let is_option = name.starts_with("COLONY_") && !name.starts_with(LAUNCHER) && is_name;
+        let is_option = name.starts_with("COLONY_") && !name.starts_with(LAUNCHER) && name != DOMAINS && is_name;
         is_option.then_some((name, value))
     });
     variables.collect()

@@ -7,6 +7,7 @@ mod colony;
 mod compute_node;
 mod hybrid_lb;
 mod jaguar;
+mod logging;
 mod pages;
 mod progress;
 mod spare_core;
@@ -193,6 +194,7 @@ pub fn all() -> impl Iterator<Item = &'static Experiment> {
     colony
         .chain(pages::EXPERIMENTS)
         .chain(progress::EXPERIMENTS)
+        .chain(logging::EXPERIMENTS)
         .chain(hybrid_lb::EXPERIMENTS)
         .chain(anl::EXPERIMENTS)
         .chain(jaguar::EXPERIMENTS)
