@@ -154,7 +154,10 @@ impl Client {
         let stream = UnixStream::connect(&self.socket).await.map_err(|source| {
             let folder = self.folder.display();
             match source.kind() {
-                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused if self.is_up() => {
+                // the last: the daemon dies while it has not accepted the connection yet
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset
+                    if self.is_up() =>
+                {
                     ClientError::Disconnected(source.to_string())
                 }
                 io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ClientError::Wrong(format!(
