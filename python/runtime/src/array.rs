@@ -236,3 +236,10 @@ pub(crate) struct Destination {
     pub(crate) dimensions: u8,
     pub(crate) receiver: Receiver,
 }
+
+impl Destination {
+    /// The future of this number of an object.
+    pub(crate) fn future(owner: Address, dimensions: u8, number: u64) -> Self {
+        Self { place: Place::Element(owner), dimensions, receiver: Receiver::Future(number) }
+    }
+}

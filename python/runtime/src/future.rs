@@ -5,9 +5,10 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use crate::array::{Array, Destination, Place, Receiver};
+use crate::array::{Array, Destination};
 use crate::call::{Args, Call};
-use crate::proxy::{Element, Method};
+use crate::method::Method;
+use crate::proxy::Element;
 use crate::scope;
 
 /// Keeps a future in the object that runs. Returns that object and the future's number.
@@ -20,11 +21,7 @@ pub(crate) fn open_future(future: Py<PyAny>) -> PyResult<(Element, u64)> {
 }
 
 fn to(owner: &Element, number: u64) -> Destination {
-    Destination {
-        place: Place::Element(owner.address()),
-        dimensions: owner.array.form.dimensions,
-        receiver: Receiver::Future(number),
-    }
+    Destination::future(owner.address(), owner.array.form.dimensions, number)
 }
 
 /// Sends a value to a future, wherever its object is.
@@ -48,7 +45,7 @@ pub(crate) fn check_owner(owner: &Element) -> PyResult<()> {
 }
 
 /// The receiver that a future is.
-pub(crate) fn destination(future: &Bound<'_, PyAny>) -> PyResult<Destination> {
+fn destination(future: &Bound<'_, PyAny>) -> PyResult<Destination> {
     let py = future.py();
     let owner = future.getattr(intern!(py, "_owner"))?;
     Ok(to(owner.cast::<Element>()?.get(), future.getattr(intern!(py, "_number"))?.extract()?))

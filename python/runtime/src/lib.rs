@@ -13,10 +13,12 @@ mod functions;
 mod future;
 mod held;
 mod launch;
+mod method;
 mod object;
 mod pe;
 mod pickle;
 mod proxy;
+mod reduce;
 mod reduction;
 mod run;
 mod scope;
@@ -37,9 +39,10 @@ mod _core {
     #[pymodule_export]
     use super::launch::launch;
     #[pymodule_export]
+    use super::method::{Method, restore_method};
+    #[pymodule_export]
     use super::proxy::{
-        Array, Element, Method, Section, create_group, insert, restore_array, restore_element,
-        restore_method, restore_section,
+        Array, Element, Section, create_group, insert, restore_array, restore_element, restore_section,
     };
     #[pymodule_export]
     use super::run::{ProgramError, RankLost, run};

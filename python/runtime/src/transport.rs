@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use colony_runtime::transport::{Transport, TransportError};
+use colony_runtime::transport::{Place, Transport, TransportError};
 use pyo3::prelude::*;
 
 use crate::session;
@@ -97,8 +97,8 @@ impl Transport for Attached {
         self.inner.generation()
     }
 
-    fn machines(&self) -> &[String] {
-        self.inner.machines()
+    fn places(&self) -> &[Place] {
+        self.inner.places()
     }
 
     fn abort(&mut self, code: i32) {
