@@ -108,7 +108,9 @@ fn a_log_of_messages_is_seen_where_tasks_compute_little() {
     let took = |nodes: &str, near: &str, work: &str, log: &str| {
         value(&r, &format!("{nodes} nodes, neighbours {near}, {work}, {log}"))
     };
-    for (near, nodes) in ["near", "anywhere"].iter().flat_map(|near| ["4096", "8192", "20,480"].map(|n| (near, n))) {
+    for (near, nodes) in
+        ["near", "anywhere"].iter().flat_map(|near| ["4096", "8192", "20,480"].map(|n| (near, n)))
+    {
         // "the iteration time would be the same as the granularity"
         within(0.015, took(nodes, near, "10 ms", "pessimistic log"), 10.0 * MS);
         let more = |work, log| took(nodes, near, work, log) / took(nodes, near, work, "without a log") - 1.0;

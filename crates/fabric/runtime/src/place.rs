@@ -49,7 +49,8 @@ fn domains(variable: impl Fn(&str) -> Option<String>, host: &str) -> Vec<String>
     }
     if let Some(address) = variable(SLURM) {
         let parts = variable(SLURM_PARTS);
-        let switches = parts.map_or(LEVELS, |parts| parts.split('.').take_while(|part| *part != "node").count());
+        let switches =
+            parts.map_or(LEVELS, |parts| parts.split('.').take_while(|part| *part != "node").count());
         let mut all = split(&address, '.');
         // at least the last is the node's
         all.truncate(switches.min(all.len().saturating_sub(1)));

@@ -19,7 +19,8 @@ pub(crate) fn options() -> BTreeMap<String, String> {
     let variables = std::env::vars_os().filter_map(|(name, value)| {
         let (name, value) = (name.into_string().ok()?, value.into_string().ok()?);
         let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-        let is_option = name.starts_with("COLONY_") && !name.starts_with(LAUNCHER) && name != DOMAINS && is_name;
+        let is_option =
+            name.starts_with("COLONY_") && !name.starts_with(LAUNCHER) && name != DOMAINS && is_name;
         is_option.then_some((name, value))
     });
     variables.collect()
