@@ -193,7 +193,8 @@ impl Keeper {
                     Some(location) => location,
                     None => self.control.location(&self.name, node)?,
                 };
-                self.control.store_event(NewEvent { time, severity, location, code, message, job })?;
+                let new = NewEvent { time, severity, location, code, message, job };
+                return self.control.take_event((&self.name, number), new);
             }
             News::JobEnded { job, code, error } => {
                 self.control.end_job(job, code, error.as_deref())?;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The entrance from the network and the web page. No node is booted here: the tests play the nodes.
 
+mod events;
 mod network;
 mod page;
 mod stub;
