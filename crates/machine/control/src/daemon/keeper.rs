@@ -181,8 +181,14 @@ impl Keeper {
         }
     }
 
-    /// Stores news.
+    /// Stores news, and then lets the service forget them.
     fn take(&self, asks: &mut Lines, numbered: Numbered) -> Result<(), ControlError> {
+        let news = numbered.number;
+        self.store(numbered)?;
+        self.ask(asks, &Ask::Stored { news }).map(drop)
+    }
+
+    fn store(&self, numbered: Numbered) -> Result<(), ControlError> {
         let Numbered { number, time, news } = numbered;
         match news {
             News::State { state, error, boot_s } => {
@@ -196,10 +202,7 @@ impl Keeper {
                 let new = NewEvent { time, severity, location, code, message, job };
                 return self.control.take_event((&self.name, number), new);
             }
-            News::JobEnded { job, code, error } => {
-                self.control.end_job(job, code, error.as_deref())?;
-                self.ask(asks, &Ask::Forget { job })?;
-            }
+            News::JobEnded { job, code, error } => self.control.end_job(job, code, error.as_deref())?,
         }
         self.control.store().taken(&self.name, number)
     }

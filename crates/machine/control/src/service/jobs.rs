@@ -62,10 +62,10 @@ pub(crate) fn signal(nodes: &Nodes, job: u64, signal: i32) -> Result<(), String>
     running.map_or(Ok(()), |running| running.signal(signal).map_err(|e| e.to_string()))
 }
 
-/// Forgets a job that has ended.
-pub(crate) fn forget(nodes: &Nodes, job: u64) {
+/// Forgets what the daemon has stored: the news up to this number, and the jobs whose ends are among them.
+pub(crate) fn forget(nodes: &Nodes, stored: u64) {
     nodes.change(|state| {
-        if state.jobs.get(&job).is_some_and(|entry| entry.has_ended) {
+        for job in state.journal.stored(stored) {
             state.jobs.remove(&job);
         }
     });

@@ -100,8 +100,8 @@ impl Nodes {
     pub(crate) fn next_after(&self, number: u64, limit: Duration) -> Option<Numbered> {
         let none = |state: &mut State| state.journal.after(number).is_none();
         let waited = self.changed.wait_timeout_while(self.state(), limit, none);
-        let state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        state.journal.after(number).cloned()
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        state.journal.tell_after(number)
     }
 
     /// Waits until the service is to end.

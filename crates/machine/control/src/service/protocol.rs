@@ -63,8 +63,8 @@ pub(crate) enum Ask {
     Signal { job: u64, signal: i32 },
     /// From now on, this connection is told news, from the one after this number.
     Listen { after: u64 },
-    /// The end of a job has been stored.
-    Forget { job: u64 },
+    /// The news up to this number have been stored.
+    Stored { news: u64 },
     /// Switch the nodes off, and end.
     Shutdown,
 }

@@ -89,6 +89,8 @@ fn serve(stream: UnixStream, nodes: &Arc<Nodes>) -> io::Result<()> {
     let mut lines = Lines::new(stream);
     while let Some(ask) = lines.next()? {
         if let Ask::Listen { after } = ask {
+            jobs::forget(nodes, after);
+            nodes.change(|state| state.journal.listened(after));
             return tell(&lines, nodes, after);
         }
         lines.say(&answer(ask, nodes))?;
@@ -119,8 +121,8 @@ fn answer(ask: Ask, nodes: &Arc<Nodes>) -> Answer {
             Ok(())
         }
         Ask::Signal { job, signal } => jobs::signal(nodes, job, signal),
-        Ask::Forget { job } => {
-            jobs::forget(nodes, job);
+        Ask::Stored { news } => {
+            jobs::forget(nodes, news);
             Ok(())
         }
         Ask::Shutdown => {
