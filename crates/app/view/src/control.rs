@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::Path;
 
 use colony_control_api::api::{
-    Drain, Event, Holder, Job, Machine, Node, NodeState, Partition, Rate, Threshold, Token, word,
+    Drain, Event, Holder, Job, JobRequest, Machine, Node, NodeState, Partition, Rate, Threshold, Token, word,
 };
 
 use crate::table::{self, name, wrap};
@@ -150,6 +151,16 @@ fn psets(all: &[Node]) -> String {
     format!("{}\n", table::trimmed(&t))
 }
 
+/// The program of a job, as its user has named it.
+fn program(request: &JobRequest) -> String {
+    request.name.clone().unwrap_or_else(|| request.executable.display().to_string())
+}
+
+/// The name of a program without its folder.
+fn short(program: &str) -> String {
+    Path::new(program).file_name().map_or_else(|| program.to_owned(), |name| name.display().to_string())
+}
+
 /// Jobs.
 #[must_use]
 pub fn jobs(all: &[Job]) -> String {
@@ -160,11 +171,10 @@ pub fn jobs(all: &[Job]) -> String {
         let seconds =
             end.zip(job.started).map_or(String::new(), |(end, start)| format!("{:.1}", end - start));
         let r = &job.request;
-        let program = r.name.clone().unwrap_or_else(|| r.executable.display().to_string());
         t.add_row([
             name(&job.user, 12),
             name(&r.partition, 20),
-            name(&program, 20),
+            name(&short(&program(r)), 20),
             word(job.state),
             code,
             seconds,
@@ -178,6 +188,10 @@ pub fn jobs(all: &[Job]) -> String {
 #[must_use]
 pub fn job(j: &Job) -> String {
     let mut out = jobs(std::slice::from_ref(j));
+    let program = program(&j.request);
+    if program.contains('/') {
+        let _ = writeln!(out, "program: {}", wrap(&program));
+    }
     if let Some(block) = &j.block {
         let [x, y, z] = block.origin;
         let _ = writeln!(out, "nodes: {} at {x},{y},{z}", block.shape);
@@ -268,6 +282,25 @@ mod tests {
         assert!(text.contains("user eve"));
         let text = web(&access(None), "/m/api");
         assert!(text.contains("ssh -N -L 8080:/m/api HOST") && !text.contains("1212"), "{text}");
+    }
+
+    #[test]
+    fn a_job_is_listed_by_the_name_of_its_program_however_long_the_path() {
+        let folder = "/home/eve/a/folder/with/a/long/name";
+        let job = |name: &str| -> Job {
+            let request = serde_json::json!({ "partition": "A", "executable": "/bin/x", "name": name, "directory": "/" });
+            let job = serde_json::json!({ "id": 1, "user": "eve", "request": request, "state": "queued", "submitted": 0 });
+            serde_json::from_value(job).expect("a job")
+        };
+        let all = [job(&format!("{folder}/allreduce")), job("busybox"), job("/"), job("a/..")];
+        let text = jobs(&all);
+        assert!(
+            text.contains(" allreduce ") && text.contains(" busybox ") && !text.contains("home"),
+            "{text}"
+        );
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(super::job(&all[0]).contains(&format!("program: {folder}/allreduce\n")), "the whole of it");
+        assert!(!super::job(&all[1]).contains("program: "));
     }
 
     #[test]
