@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::Path;
 
 use colony_control_api::api::{
-    Drain, Event, Holder, Job, Machine, Node, NodeState, Partition, Rate, Threshold, Token, word,
+    Drain, Event, Holder, Job, JobRequest, Machine, Node, NodeState, Partition, Rate, Threshold, Token, word,
 };
 
 use crate::table::{self, name, wrap};
@@ -150,6 +151,16 @@ fn psets(all: &[Node]) -> String {
     format!("{}\n", table::trimmed(&t))
 }
 
+/// The program of a job, as its user has named it.
+fn program(request: &JobRequest) -> String {
+    request.name.clone().unwrap_or_else(|| request.executable.display().to_string())
+}
+
+/// The name of a program without its folder.
+fn short(program: &str) -> String {
+    Path::new(program).file_name().map_or_else(|| program.to_owned(), |name| name.display().to_string())
+}
+
 /// Jobs.
 #[must_use]
 pub fn jobs(all: &[Job]) -> String {
@@ -160,11 +171,10 @@ pub fn jobs(all: &[Job]) -> String {
         let seconds =
             end.zip(job.started).map_or(String::new(), |(end, start)| format!("{:.1}", end - start));
         let r = &job.request;
-        let program = r.name.clone().unwrap_or_else(|| r.executable.display().to_string());
         t.add_row([
             name(&job.user, 12),
             name(&r.partition, 20),
-            name(&program, 20),
+            name(&short(&program(r)), 20),
             word(job.state),
             code,
             seconds,
@@ -178,6 +188,10 @@ pub fn jobs(all: &[Job]) -> String {
 #[must_use]
 pub fn job(j: &Job) -> String {
     let mut out = jobs(std::slice::from_ref(j));
+    let program = program(&j.request);
+    if program.contains('/') {
+        let _ = writeln!(out, "program: {}", wrap(&program));
+    }
     if let Some(block) = &j.block {
         let [x, y, z] = block.origin;
         let _ = writeln!(out, "nodes: {} at {x},{y},{z}", block.shape);
@@ -218,9 +232,10 @@ pub fn web(access: &Token, socket: &str) -> String {
         return format!("{}\n\n  ssh -N -L 8080:{socket} HOST\n", wrap(text));
     };
     let text = format!(
-        "The token in this link stands for user {}: keep it secret. The browser shows a certificate that it does not know if \
+        "The token in this link stands for user {}{}: keep it secret. The browser shows a certificate that it does not know if \
          the daemon has made it. Compare the SHA-256 fingerprint:",
-        access.user
+        access.user,
+        if access.read_only { ", and may only look" } else { "" }
     );
     let fingerprint = network
         .fingerprint
@@ -260,14 +275,34 @@ mod tests {
             certificate: "/m/tls-cert.pem".into(),
             fingerprint: ["AB"; 32].join(":"),
         };
-        let access = |network| Token { token: "12".repeat(32), user: "eve".to_owned(), network };
+        let access =
+            |network| Token { token: "12".repeat(32), user: "eve".to_owned(), read_only: false, network };
         let text = web(&access(Some(network)), "/m/api");
         assert!(text.starts_with("https://192.0.2.1:8443/#token=1212"), "{text}");
         assert!(text.lines().skip(1).all(|line| line.chars().count() <= 80), "{text}");
         assert_eq!(text.matches("AB").count(), 32);
-        assert!(text.contains("user eve"));
+        assert!(text.contains("user eve: keep"));
         let text = web(&access(None), "/m/api");
         assert!(text.contains("ssh -N -L 8080:/m/api HOST") && !text.contains("1212"), "{text}");
+    }
+
+    #[test]
+    fn a_job_is_listed_by_the_name_of_its_program_however_long_the_path() {
+        let folder = "/home/eve/a/folder/with/a/long/name";
+        let job = |name: &str| -> Job {
+            let request = serde_json::json!({ "partition": "A", "executable": "/bin/x", "name": name, "directory": "/" });
+            let job = serde_json::json!({ "id": 1, "user": "eve", "request": request, "state": "queued", "submitted": 0 });
+            serde_json::from_value(job).expect("a job")
+        };
+        let all = [job(&format!("{folder}/allreduce")), job("busybox"), job("/"), job("a/..")];
+        let text = jobs(&all);
+        assert!(
+            text.contains(" allreduce ") && text.contains(" busybox ") && !text.contains("home"),
+            "{text}"
+        );
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(super::job(&all[0]).contains(&format!("program: {folder}/allreduce\n")), "the whole of it");
+        assert!(!super::job(&all[1]).contains("program: "));
     }
 
     #[test]

@@ -113,10 +113,15 @@ impl Control {
         let _ = self.told.send(told);
     }
 
-    pub(super) fn store_event(&self, new: NewEvent) -> Result<(), ControlError> {
-        let events = self.store().add_event(new)?;
-        events.into_iter().for_each(|event| self.tell(Told::Ras(event)));
+    /// Stores an event that is news of a partition, with their number.
+    pub(super) fn take_event(&self, news: (&str, u64), new: NewEvent) -> Result<(), ControlError> {
+        let events = self.store().take_event(news, new)?;
+        self.tell_events(events);
         Ok(())
+    }
+
+    fn tell_events(&self, events: Vec<Event>) {
+        events.into_iter().for_each(|event| self.tell(Told::Ras(event)));
     }
 
     /// Stores an event of the daemon, as far as the database works.
@@ -129,7 +134,9 @@ impl Control {
         job: Option<u64>,
     ) {
         let (location, code) = (location.to_owned(), code.to_owned());
-        let _ = self.store_event(NewEvent { time: now(), severity, location, code, message, job });
+        let new = NewEvent { time: now(), severity, location, code, message, job };
+        let events = self.store().add_event(new).unwrap_or_default();
+        self.tell_events(events);
     }
 
     pub(super) fn job_changed(&self, id: u64) {

@@ -158,7 +158,8 @@ impl Keeper {
         self.control.job_changed(id);
         let [stdout, stderr] = self.control.outputs(id)?;
         let spec = Box::new(spec(job));
-        match self.ask(asks, &Ask::Launch { job: id, spec, stdout, stderr, block: job.block })? {
+        let (block, sends_stdin) = (job.block, job.request.sends_stdin);
+        match self.ask(asks, &Ask::Launch { job: id, spec, stdout, stderr, block, sends_stdin })? {
             Answer::Refused(why) => self.control.end_job(id, 1, Some(&why)),
             _ => {
                 self.control.store().set_job(id, JobState::Running)?;
@@ -181,8 +182,14 @@ impl Keeper {
         }
     }
 
-    /// Stores news.
+    /// Stores news, and then lets the service forget them.
     fn take(&self, asks: &mut Lines, numbered: Numbered) -> Result<(), ControlError> {
+        let news = numbered.number;
+        self.store(numbered)?;
+        self.ask(asks, &Ask::Stored { news }).map(drop)
+    }
+
+    fn store(&self, numbered: Numbered) -> Result<(), ControlError> {
         let Numbered { number, time, news } = numbered;
         match news {
             News::State { state, error, boot_s } => {
@@ -193,12 +200,10 @@ impl Keeper {
                     Some(location) => location,
                     None => self.control.location(&self.name, node)?,
                 };
-                self.control.store_event(NewEvent { time, severity, location, code, message, job })?;
+                let new = NewEvent { time, severity, location, code, message, job };
+                return self.control.take_event((&self.name, number), new);
             }
-            News::JobEnded { job, code, error } => {
-                self.control.end_job(job, code, error.as_deref())?;
-                self.ask(asks, &Ask::Forget { job })?;
-            }
+            News::JobEnded { job, code, error } => self.control.end_job(job, code, error.as_deref())?,
         }
         self.control.store().taken(&self.name, number)
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use colony_nodes::{Partition, Running};
 
 use super::events::{Journal, News, Numbered};
+use super::input::Input;
 use super::protocol::Status;
 use crate::api::{NodeState, PartitionState, Severity};
 
@@ -19,6 +20,8 @@ pub(crate) struct JobEntry {
     pub(crate) has_ended: bool,
     /// A signal that came before its processes ran.
     pub(crate) signal: Option<i32>,
+    /// Its standard input, if its user sends it.
+    pub(crate) input: Option<Arc<Input>>,
 }
 
 #[derive(Debug)]
@@ -100,8 +103,8 @@ impl Nodes {
     pub(crate) fn next_after(&self, number: u64, limit: Duration) -> Option<Numbered> {
         let none = |state: &mut State| state.journal.after(number).is_none();
         let waited = self.changed.wait_timeout_while(self.state(), limit, none);
-        let state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        state.journal.after(number).cloned()
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        state.journal.tell_after(number)
     }
 
     /// Waits until the service is to end.

@@ -89,9 +89,18 @@ fn serve(stream: UnixStream, nodes: &Arc<Nodes>) -> io::Result<()> {
     let mut lines = Lines::new(stream);
     while let Some(ask) = lines.next()? {
         if let Ask::Listen { after } = ask {
+            jobs::forget(nodes, after);
+            nodes.change(|state| state.journal.listened(after));
             return tell(&lines, nodes, after);
         }
-        lines.say(&answer(ask, nodes))?;
+        let answer = match ask {
+            Ask::Input { job, from, length, is_last } => {
+                let part = lines.bytes(length)?;
+                jobs::input(nodes, job, from, &part, is_last).map_or_else(Answer::Refused, Answer::Input)
+            }
+            ask => answer(ask, nodes),
+        };
+        lines.say(&answer)?;
     }
     Ok(())
 }
@@ -111,23 +120,24 @@ fn tell(lines: &Lines, nodes: &Nodes, mut after: u64) -> io::Result<()> {
 fn answer(ask: Ask, nodes: &Arc<Nodes>) -> Answer {
     let done = match ask {
         Ask::Status => return Answer::Status(nodes.status()),
-        Ask::Launch { job, spec, stdout, stderr, block } => {
-            jobs::launch(nodes, jobs::Launch { job, spec: *spec, stdout, stderr, block })
+        Ask::Launch { job, spec, stdout, stderr, block, sends_stdin } => {
+            jobs::launch(nodes, jobs::Launch { job, spec: *spec, stdout, stderr, block, sends_stdin })
         }
         Ask::Mend { node } => {
             nodes.change(|state| state.mended.insert(node));
             Ok(())
         }
         Ask::Signal { job, signal } => jobs::signal(nodes, job, signal),
-        Ask::Forget { job } => {
-            jobs::forget(nodes, job);
+        Ask::Stored { news } => {
+            jobs::forget(nodes, news);
             Ok(())
         }
         Ask::Shutdown => {
             nodes.change(|state| state.is_over = true);
             Ok(())
         }
-        Ask::Listen { .. } => Ok(()),
+        // these two have answers of their own
+        Ask::Listen { .. } | Ask::Input { .. } => Ok(()),
     };
     done.map_or_else(Answer::Refused, |()| Answer::Done)
 }

@@ -3,7 +3,7 @@
 
 use colony_model::Shape;
 use colony_node::task::TaskId;
-use rusqlite::{OptionalExtension as _, Row as SqlRow, params};
+use rusqlite::{OptionalExtension as _, Row as SqlRow, Transaction, params};
 
 use super::{Store, parsed};
 use crate::ControlError;
@@ -114,10 +114,14 @@ impl Store {
 
     /// The news of a partition up to this number have been stored.
     pub(crate) fn taken(&mut self, name: &str, news: u64) -> Result<(), ControlError> {
-        self.change(|all| {
-            all.execute("UPDATE partitions SET news = ? WHERE name = ?", params![news, name]).map(drop)
-        })
+        self.change(|all| take(all, name, news).map(drop))
     }
+}
+
+/// Notes as part of a change that the news of a partition up to this number are stored. Returns `false` if they were before.
+pub(super) fn take(all: &Transaction<'_>, name: &str, news: u64) -> rusqlite::Result<bool> {
+    let text = "UPDATE partitions SET news = ?1 WHERE name = ?2 AND news < ?1";
+    Ok(all.execute(text, params![news, name])? == 1)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use rusqlite::{Row, Transaction, params};
 
-use super::{Store, drains};
+use super::{Store, drains, partitions};
 use crate::ControlError;
 use crate::api::{Event, Severity, now};
 
@@ -60,20 +60,35 @@ fn insert(all: &Transaction<'_>, new: NewEvent) -> rusqlite::Result<Event> {
     Ok(Event { id, time, severity, location, code, message, job })
 }
 
+/// Adds an event, and drains its node if it is one too many.
+fn add(all: &Transaction<'_>, new: NewEvent) -> rusqlite::Result<Vec<Event>> {
+    let event = insert(all, new)?;
+    let reason = drains::by_threshold(all, &event)?;
+    let location = event.location.clone();
+    let drained = reason.map(|message| {
+        let (severity, code) = (Severity::Error, DRAINED.to_owned());
+        insert(all, NewEvent { time: now(), severity, location, code, message, job: None })
+    });
+    Ok(std::iter::once(event).chain(drained.transpose()?).collect())
+}
+
 impl Store {
     /// Adds an event. If it is one too many, its node is drained with it. Returns all events that were added, with their
     /// numbers.
     pub(crate) fn add_event(&mut self, new: NewEvent) -> Result<Vec<Event>, ControlError> {
-        self.change(|all| {
-            let event = insert(all, new)?;
-            let reason = drains::by_threshold(all, &event)?;
-            let location = event.location.clone();
-            let drained = reason.map(|message| {
-                let (severity, code) = (Severity::Error, DRAINED.to_owned());
-                insert(all, NewEvent { time: now(), severity, location, code, message, job: None })
-            });
-            Ok(std::iter::once(event).chain(drained.transpose()?).collect())
-        })
+        self.change(|all| add(all, new))
+    }
+
+    /// Adds an event that is news of a partition, and in the same transaction notes its number as stored. News that were
+    /// stored before are not added again: a daemon that is killed stores and counts each event once.
+    pub(crate) fn take_event(
+        &mut self,
+        (partition, news): (&str, u64),
+        new: NewEvent,
+    ) -> Result<Vec<Event>, ControlError> {
+        self.change(
+            |all| if partitions::take(all, partition, news)? { add(all, new) } else { Ok(Vec::new()) },
+        )
     }
 
     /// The events that are asked for, the oldest first.
@@ -99,6 +114,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::partitions::tests::example;
     use crate::store::tests::store;
 
     #[test]
@@ -125,5 +141,31 @@ mod tests {
         assert_eq!(ids(RasFilter { severity, limit, ..RasFilter::default() }), [3, 4, 7, 8]);
         let location = Some("R01".to_owned());
         assert_eq!(ids(RasFilter { location, limit, ..RasFilter::default() }), [2, 4, 6, 8]);
+    }
+
+    #[test]
+    fn an_event_that_a_partition_tells_again_after_a_kill_is_stored_and_counted_once() {
+        let (folder, mut store) = store();
+        store.add_partition(&example("A")).expect("added");
+        let event = |n: u64| {
+            let (severity, code) = (Severity::Error, "node-died".to_owned());
+            let (location, message) = ("R00-M0-N00-J03".to_owned(), format!("event {n}"));
+            NewEvent { time: now(), severity, location, code, message, job: None }
+        };
+        for n in [1, 2, 2, 1] {
+            store.take_event(("A", n), event(n)).expect("stored");
+            // the daemon is killed before it asks for the next, and asks for the same again
+            drop(store);
+            store = Store::open(&folder.path().join("machine.db")).expect("a database");
+        }
+        assert_eq!(store.events(&RasFilter { limit: 9, ..RasFilter::default() }).expect("read").len(), 2);
+        assert!(store.drains().expect("read").is_empty(), "two events are not three");
+        assert_eq!(store.partition("A").expect("read").expect("it is there").news, 2);
+        let added = store.take_event(("A", 5), event(5)).expect("stored");
+        assert_eq!((added.len(), added[1].code.as_str()), (2, DRAINED), "the third drains the node");
+        // the number goes with the event: what cannot be stored is told again
+        store.read(|db| db.execute_batch("DROP TABLE ras")).expect("dropped");
+        assert!(store.take_event(("A", 6), event(6)).is_err());
+        assert_eq!(store.partition("A").expect("read").expect("it is there").news, 5);
     }
 }
