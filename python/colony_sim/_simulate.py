@@ -39,6 +39,7 @@ def simulate(
     solver_passes: Count | None = None,
     solver_work_ns: Time | None = None,
     solver_bytes: Count | None = None,
+    side: Count | None = None,
     machine: str | os.PathLike[str] | Mapping[str, Any] = "loggopsim",
     ranks_per_node: Count | None = None,
     noise: Source | Sequence[Source] = (),
@@ -67,7 +68,7 @@ def simulate(
         One of :data:`PROGRAMS` with ``iterations`` (1000) and what it has of ``bytes``, ``work_ns`` (of each
         rank before it communicates), ``imbalance`` (standard deviation of the work over its mean),
         ``algorithm`` (of the collective), ``combine_ns`` (of ``myallreduce``), ``solver_passes``,
-        ``solver_work_ns`` and ``solver_bytes`` (of ``pop``); or steps, each a dict as
+        ``solver_work_ns`` and ``solver_bytes`` (of ``pop``), ``side`` (of ``miranda``); or steps, each a dict as
         ``{"kind": "compute", "ns": 1000}``, with ``iterations``; or all of a program as in a scenario's
         TOML, ``{"name": …, "iterations": …, "step": [...]}``.
     ``machine``
@@ -104,6 +105,7 @@ def simulate(
                 solver_passes=solver_passes,
                 solver_work_ns=solver_work_ns,
                 solver_bytes=solver_bytes,
+                side=side,
             ),
         ),
         **_runs(
@@ -140,6 +142,7 @@ def what_if(
     solver_passes: Count | None = None,
     solver_work_ns: Time | None = None,
     solver_bytes: Count | None = None,
+    side: Count | None = None,
     machine: str | os.PathLike[str] | Mapping[str, Any] = "loggopsim",
     ranks_per_node: Count | None = None,
     repetitions: Count = 8,
@@ -192,6 +195,7 @@ def what_if(
                 solver_passes=solver_passes,
                 solver_work_ns=solver_work_ns,
                 solver_bytes=solver_bytes,
+                side=side,
             ),
         ),
         "schedulers": [

@@ -12,6 +12,7 @@
 
 pub mod advice;
 pub mod card;
+pub mod chart;
 pub mod choice;
 pub mod compute_node;
 mod costing;

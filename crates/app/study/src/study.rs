@@ -215,7 +215,7 @@ fn in_the_kernel(
     results: &mut Results,
 ) -> Result<Vec<Published>, StudyError> {
     let left_out = if params.virtual_node {
-        let mut context = seeds::Context { params, node: Some(node), progress };
+        let mut context = seeds::Context::new(params, Some(node), progress);
         match seeds::find("vm")?.run(&mut context) {
             Ok(outcome) => return Ok(outcome.rows),
             Err(e) => {

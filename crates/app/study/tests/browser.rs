@@ -10,9 +10,10 @@ use colony_node::record::NodeRecord;
 use colony_sim::simulate::simulate;
 use colony_sim::spec::{Scenario, Traces};
 use colony_sim::sweep::{Finished, Results};
+use colony_study::chart::{Chart, Line, Quantity};
 use colony_study::das_boot::{self, Boot, Plan};
-use colony_study::report::{Booted, Recorded, Simulated, Survived};
-use colony_study::{Params, study};
+use colony_study::report::{Beside, Booted, Recorded, Simulated, Survived};
+use colony_study::{Params, seeds, study};
 use colony_survival::scenario::YEAR_S;
 use colony_survival::scheme::Scheme;
 use colony_survival::study::Study;
@@ -179,6 +180,30 @@ fn a_study_of_boot_times_draws_every_plot_without_errors_or_requests() {
         assert!(!html.contains(HOSTILE));
         assert_draws(browser, dir.path(), &html, 2);
     }
+}
+
+#[test]
+fn lines_beside_a_published_experiment_are_drawn_without_errors_or_requests() {
+    let Some(browser) = browser() else { return };
+    let dir = tempfile::tempdir().expect("temp dir");
+    let experiment = seeds::find("three-kernels").expect("there is one");
+    let chart = |id: &str, quantity, nodes: &[u32]| Chart {
+        id: id.into(),
+        title: HOSTILE.into(),
+        caption: HOSTILE.into(),
+        quantity,
+        nodes: nodes.to_vec(),
+        lines: (1..8)
+            .map(|i| Line { name: HOSTILE.into(), values: nodes.iter().map(|n| f64::from(n * i)).collect() })
+            .collect(),
+    };
+    let charts =
+        vec![chart("weak", Quantity::Ns, &[1024, 4096, 65_536]), chart("strong", Quantity::Times, &[64])];
+    let outcome =
+        seeds::Outcome { schema: seeds::Outcome::SCHEMA, name: experiment.name, rows: Vec::new(), charts };
+    let html = Beside { outcomes: &[(experiment, outcome)], command: HOSTILE }.page();
+    assert!(!html.contains(HOSTILE));
+    assert_draws(browser, dir.path(), &html, 2);
 }
 
 /// The page of a small scenario with `more` in it.

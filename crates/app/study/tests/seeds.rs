@@ -16,7 +16,7 @@ fn rows(name: &str) -> Vec<Published> {
     let run = Arc::clone(RUNS.lock().expect("no test panics here").entry(name.to_owned()).or_default());
     let rows = run.get_or_init(|| {
         let params = Params::default();
-        let mut context = seeds::Context { params: &params, node: None, progress: &() };
+        let mut context = seeds::Context::new(&params, None, &());
         seeds::find(name).expect("there is one").run(&mut context).expect("runs").rows
     });
     rows.clone()

@@ -183,7 +183,7 @@ fn every_experiment_runs_on_a_machine() {
     let mut node = Fake::default();
     // what needs a virtual node is run in one, where the command that goes into it is built
     for e in seeds::all().filter(|e| !matches!(e.method, Method::Virtual | Method::Compute)) {
-        let mut context = Context { params: &params, node: Some(&mut node), progress: &() };
+        let mut context = Context::new(&params, Some(&mut node), &());
         let outcome = e.run(&mut context).unwrap_or_else(|error| panic!("{}: {error}", e.name));
         assert!(outcome.rows.iter().all(|r| r.value.is_some_and(f64::is_finite)), "{outcome:?}");
     }

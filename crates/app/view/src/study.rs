@@ -86,7 +86,7 @@ pub fn experiments() -> String {
     out
 }
 
-/// Outcome of one experiment: published figures beside ours, a note below.
+/// Outcome of one experiment: published figures beside ours, its lines over numbers of nodes, a note below.
 #[must_use]
 pub fn outcome(o: &seeds::Outcome) -> String {
     let mut t = table::new([o.name, "published", "ours"]);
@@ -98,6 +98,14 @@ pub fn outcome(o: &seeds::Outcome) -> String {
         }
     }
     let mut out = format!("{t}\n");
+    for chart in &o.charts {
+        let headings = chart.headings();
+        let mut lines = table::numbers(&headings.iter().map(String::as_str).collect::<Vec<_>>(), 1);
+        chart.rows().for_each(|row| {
+            lines.add_row(row);
+        });
+        let _ = writeln!(out, "\n{}\n{}", wrap(&chart.title), table::trimmed(&lines));
+    }
     for note in notes {
         let _ = writeln!(out, "{}", wrap(&format!("note: {note}")));
     }

@@ -56,6 +56,16 @@ pub enum Step {
         /// Dimensions of the grid, 1 to 3.
         dims: u32,
     },
+    /// Each rank gives `bytes` to each other rank of its line along one dimension of a grid as equal as can
+    /// be, by pairs; all lines at the same time. It transposes an array that lies on the grid.
+    Transpose {
+        /// Bytes to each other rank of the line.
+        bytes: u64,
+        /// Dimensions of the grid, 1 to 3, the shortest first.
+        dims: u32,
+        /// The dimension, from 0.
+        along: u32,
+    },
     /// A message goes around all ranks once (ANL 2005: "a ring of p processors").
     RingTrip {
         /// Its size.
@@ -249,6 +259,39 @@ impl Program {
         Self::new("pop", iterations, vec![work, Step::Halo { bytes, dims: 3 }, barotropic])
     }
 
+    /// An astrophysics code on an adaptive mesh in outline (Flash: SC06, Figure 6), weak scaling. A time step is
+    /// six sweeps over the blocks of each rank, each `sweep` after an exchange of guard cells with the six
+    /// neighbours, and an allreduce for the next time step. In every fourth step the mesh is refined: flags and
+    /// counts of blocks are reduced twice, and blocks of `bytes` move to neighbours.
+    #[must_use]
+    pub fn flash(sweep: Step, bytes: u64, iterations: u64) -> Self {
+        let (halo, reduce) = (|| Step::Halo { bytes, dims: 3 }, || Step::collective(Operation::Allreduce, 8));
+        let step = vec![Step::Repeat { times: 6, body: vec![halo(), sweep] }, reduce()];
+        let body = vec![Step::Repeat { times: 4, body: step }, reduce(), reduce(), halo()];
+        Self::new("flash", iterations, body)
+    }
+
+    /// A hydrodynamics code with spectral accuracy in outline (Miranda: SC06, Figure 7), strong scaling: a cube of
+    /// `side`³ cells, whatever the number of ranks, in pencils on a grid of two dimensions. A time step works
+    /// on every cell for `cell_ns`, a third in each direction; for the two in which a pencil does not reach
+    /// through the cube, 8 bytes a cell are transposed there and back within rows or columns of ranks. Two
+    /// allreduces end it.
+    #[must_use]
+    pub fn miranda(ranks: u32, side: u32, cell_ns: u64, iterations: u64) -> Self {
+        let cells = u64::from(side).pow(3) / u64::from(ranks.max(1));
+        let work = || Step::compute(cells.saturating_mul(cell_ns) / 3);
+        let grid = crate::network::grid(ranks, 2);
+        let transpose = |along: u32| Step::Transpose {
+            bytes: 8 * cells / u64::from(grid[along as usize]),
+            dims: 2,
+            along,
+        };
+        let mut body = vec![work()];
+        body.extend((0..2).flat_map(|along| [transpose(along), work(), transpose(along)]));
+        body.extend((0..2).map(|_| Step::collective(Operation::Allreduce, 8)));
+        Self::new("miranda", iterations, body)
+    }
+
     /// # Errors
     /// [`SimError::BadProgram`] where it makes no sense.
     pub fn check(&self) -> Result<(), SimError> {
@@ -274,6 +317,11 @@ fn steps(body: &[Step], depth: usize) -> Result<usize, String> {
             }
             Step::Halo { dims, .. } if !(1..=3).contains(dims) => {
                 return Err(format!("has a halo in {dims} dimensions; give 1, 2 or 3"));
+            }
+            Step::Transpose { dims, along, .. } if !(1..=3).contains(dims) || along >= dims => {
+                return Err(format!(
+                    "transposes along dimension {along} of {dims}; give 1 to 3 dimensions, and one of them from 0"
+                ));
             }
             Step::Collective { ranks: Some(0), .. } => return Err("has a collective of 0 ranks".into()),
             Step::Repeat { .. } if depth == Program::MAX_DEPTH => {

@@ -4,6 +4,7 @@
 //! Text, tables and captions are written here, escaped in one place (`html.rs`); the script in the page
 //! only draws. Names of threads come from other programs: nothing of them may become markup.
 
+mod beside;
 mod card;
 mod das_boot;
 mod figure;
@@ -22,6 +23,7 @@ use serde::Serialize;
 use crate::{Results, StudyError};
 use html::Html;
 
+pub use beside::Beside;
 pub use das_boot::Booted;
 pub use simulation::Simulated;
 pub use survival::Survived;
@@ -35,6 +37,7 @@ const PLOTS: &str = include_str!("../../assets/plots.js");
 const STUDY: &str = include_str!("../../assets/study.js");
 const SIM: &str = include_str!("../../assets/sim.js");
 const DAS_BOOT: &str = include_str!("../../assets/das_boot.js");
+const BESIDE: &str = include_str!("../../assets/beside.js");
 const SURVIVAL: &str = include_str!("../../assets/survival.js");
 const TIMELINE: &str = include_str!("../../assets/timeline.js");
 
@@ -113,9 +116,15 @@ fn foot(h: &mut Html, version: &str) {
 mod tests {
     #[test]
     fn what_is_built_in_cannot_end_its_element() {
-        for script in
-            [super::CHART_JS, super::PLOTS, super::STUDY, super::SIM, super::DAS_BOOT, super::TIMELINE]
-        {
+        for script in [
+            super::CHART_JS,
+            super::PLOTS,
+            super::STUDY,
+            super::SIM,
+            super::DAS_BOOT,
+            super::BESIDE,
+            super::TIMELINE,
+        ] {
             assert!(!script.to_ascii_lowercase().contains("</script"));
             assert!(!script.contains("<!--"));
         }

@@ -16,6 +16,7 @@ mod virtual_node;
 
 use serde::Serialize;
 
+use crate::chart::Chart;
 use crate::results::Published;
 use crate::{Node, Params, Progress, StudyError, format};
 
@@ -92,6 +93,15 @@ pub struct Context<'a> {
     pub node: Option<&'a mut dyn Node>,
     /// Receiver of the experiment's progress.
     pub progress: &'a dyn Progress,
+    /// Charts that the experiment has drawn.
+    pub charts: Vec<Chart>,
+}
+
+impl<'a> Context<'a> {
+    /// Inputs without charts.
+    pub fn new(params: &'a Params, node: Option<&'a mut dyn Node>, progress: &'a dyn Progress) -> Self {
+        Self { params, node, progress, charts: Vec::new() }
+    }
 }
 
 /// Outcome of an experiment: rows of published values beside ours.
@@ -103,6 +113,9 @@ pub struct Outcome {
     pub name: &'static str,
     /// The rows.
     pub rows: Vec<Published>,
+    /// Lines over numbers of nodes, if the experiment has any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub charts: Vec<Chart>,
 }
 
 impl Outcome {
@@ -135,7 +148,9 @@ impl Experiment {
     /// # Errors
     /// [`StudyError`] where the projection or the node refuses.
     pub fn run(&self, context: &mut Context<'_>) -> Result<Outcome, StudyError> {
-        Ok(Outcome { schema: Outcome::SCHEMA, name: self.name, rows: (self.run)(self, context)? })
+        let rows = (self.run)(self, context)?;
+        let charts = std::mem::take(&mut context.charts);
+        Ok(Outcome { schema: Outcome::SCHEMA, name: self.name, rows, charts })
     }
 
     /// Document and place, as results name them.
@@ -225,7 +240,7 @@ pub fn find(name: &str) -> Result<&'static Experiment, StudyError> {
 pub fn projected(params: &Params) -> Result<Vec<Published>, StudyError> {
     let mut rows = Vec::new();
     for e in all().filter(|e| !matches!(e.method, Method::Node | Method::Virtual | Method::Compute)) {
-        rows.extend(e.run(&mut Context { params, node: None, progress: &() })?.rows);
+        rows.extend(e.run(&mut Context::new(params, None, &()))?.rows);
     }
     Ok(rows)
 }

@@ -211,7 +211,7 @@ fn boot_times() {
 fn every_experiment_of_the_seeds_that_needs_no_machine() {
     let params = Params { projected_ops: 100, nodes: vec![1024], published: false, ..Params::default() };
     for e in seeds::all() {
-        let context = &mut Context { params: &params, node: None, progress: &() };
+        let context = &mut Context::new(&params, None, &());
         if let Ok(outcome) = e.run(context) {
             check(&colony_view::study::outcome(&outcome));
         }

@@ -43,6 +43,8 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(ns, imbalance)| Step::Compute { ns, imbalance }),
         4 => collective,
         1 => (bytes(), 1u32..4).prop_map(|(bytes, dims)| Step::Halo { bytes, dims }),
+        1 => (bytes(), 0u32..2, 0u32..2)
+            .prop_map(|(bytes, more, along)| Step::Transpose { bytes, dims: 2 + more, along: more + along }),
         1 => bytes().prop_map(|bytes| Step::RingTrip { bytes }),
     ]
 }

@@ -25,6 +25,7 @@ fn noisy(nodes: u32, repetitions: u32) -> Simulation {
         Step::Compute { ns: 20_000, imbalance: 0.2 },
         Step::Halo { bytes: 500, dims: 3 },
         Step::RingTrip { bytes: 8 },
+        Step::Transpose { bytes: 300, dims: 2, along: 1 },
         Step::Repeat { times: 3, body: vec![Step::compute(1000), Step::collective(Operation::Barrier, 0)] },
     ]);
     let sources = vec![
@@ -86,6 +87,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         Just(Step::by(Operation::Alltoall, Algorithm::Linear, 3000)),
         Just(Step::Halo { bytes: 70_000, dims: 2 }),
         Just(Step::RingTrip { bytes: 64 }),
+        Just(Step::Transpose { bytes: 2000, dims: 2, along: 0 }),
     ]
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct Round {
     pub(crate) pattern: Pattern,
     /// Rounds of this cost.
     pub(crate) times: u32,
-    /// True if the pattern shifts by one more in each round.
+    /// True if the pattern goes one further in each round.
     pub(crate) advances: bool,
     /// Cost of its messages.
     pub(crate) cost: MessageCost,

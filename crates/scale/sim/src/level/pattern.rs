@@ -16,9 +16,9 @@ pub(crate) enum Pattern {
     Fold { whole: u32, ranks: u32 },
     /// The reverse of `Fold`.
     Unfold { whole: u32, ranks: u32 },
-    /// To the next (`up`) or previous rank of one dimension of a periodic grid: `len` ranks, each
-    /// `stride` from the next.
-    Grid { stride: u32, len: u32, up: bool },
+    /// To the rank `by` further along one dimension of a periodic grid: `len` ranks, each `stride` from the
+    /// next.
+    Grid { stride: u32, len: u32, by: u32 },
 }
 
 impl Pattern {
@@ -34,7 +34,7 @@ impl Pattern {
             }
             Self::Fold { whole, ranks } if rank >= whole && rank < ranks => Some(rank - whole),
             Self::Unfold { whole, ranks } if below(rank, whole, ranks) => Some(rank + whole),
-            Self::Grid { stride, len, up } => Some(neighbour(rank, stride, len, up)),
+            Self::Grid { stride, len, by } => Some(along(rank, stride, len, by)),
             _ => None,
         }
     }
@@ -49,14 +49,15 @@ impl Pattern {
             Self::Down { bit, ranks } => Self::Up { bit, ranks }.to(rank),
             Self::Fold { whole, ranks } => Self::Unfold { whole, ranks }.to(rank),
             Self::Unfold { whole, ranks } => Self::Fold { whole, ranks }.to(rank),
-            Self::Grid { stride, len, up } => Self::Grid { stride, len, up: !up }.to(rank),
+            Self::Grid { stride, len, by } => Self::Grid { stride, len, by: len - by }.to(rank),
         }
     }
 
-    /// The pattern of round `k` of a series: each shifts by one more.
+    /// The pattern of round `k` of a series: each goes one further.
     pub(crate) const fn round(self, k: u32) -> Self {
         match self {
             Self::Shift { by, ranks } => Self::Shift { by: by + k, ranks },
+            Self::Grid { stride, len, by } => Self::Grid { stride, len, by: by + k },
             other => other,
         }
     }
@@ -71,14 +72,9 @@ const fn below(rank: u32, by: u32, ranks: u32) -> bool {
     (rank as u64 + by as u64) < ranks as u64 && rank < ranks
 }
 
-const fn neighbour(rank: u32, stride: u32, len: u32, up: bool) -> u32 {
+const fn along(rank: u32, stride: u32, len: u32, by: u32) -> u32 {
     let at = rank / stride % len;
-    match up {
-        true if at + 1 == len => rank - at * stride,
-        true => rank + stride,
-        false if at == 0 => rank + (len - 1) * stride,
-        false => rank - stride,
-    }
+    if by < len - at { rank + by * stride } else { rank - (len - by) * stride }
 }
 
 #[cfg(test)]
@@ -115,10 +111,13 @@ mod tests {
     #[test]
     fn a_grid_is_periodic() {
         // 3 × 2: ranks 0 1 2 / 3 4 5
-        let x = Pattern::Grid { stride: 1, len: 3, up: true };
-        let y = Pattern::Grid { stride: 3, len: 2, up: false };
+        let x = Pattern::Grid { stride: 1, len: 3, by: 1 };
+        let y = Pattern::Grid { stride: 3, len: 2, by: 1 };
         assert_eq!((0..6).filter_map(|r| x.to(r)).collect::<Vec<_>>(), [1, 2, 0, 4, 5, 3]);
         assert_eq!((0..6).filter_map(|r| y.to(r)).collect::<Vec<_>>(), [3, 4, 5, 0, 1, 2]);
         assert!((0..6).all(|r| x.to(r).and_then(|to| x.from(to)) == Some(r)));
+        // rounds of an alltoall along a dimension: everybody meets everybody else of the line once
+        let met: Vec<_> = (0..2).map(|k| x.round(k).to(4)).collect();
+        assert_eq!((met, x.round(1).from(4)), (vec![Some(5), Some(3)], Some(5)));
     }
 }

@@ -2,7 +2,7 @@
 //! A program as the engine runs it: its steps with their algorithms chosen and their messages costed.
 
 use super::collective::{Chosen, Collective};
-use super::op::{Burst, Messages, Op};
+use super::op::{Burst, Messages, Op, Round};
 use super::pattern::Pattern;
 use crate::machine::Machine;
 use crate::network::{Network, Topology, grid};
@@ -123,7 +123,13 @@ fn visit(body: &[Op], f: &mut impl FnMut(&MessageCost, bool)) {
         match op {
             Op::Rounds(rounds) => {
                 for r in rounds {
-                    f(&r.cost, matches!(r.pattern, Pattern::Shift { .. } | Pattern::Flip { .. }));
+                    f(
+                        &r.cost,
+                        matches!(
+                            r.pattern,
+                            Pattern::Shift { .. } | Pattern::Flip { .. } | Pattern::Grid { .. }
+                        ),
+                    );
                 }
             }
             Op::Burst(b) => f(&b.cost, false),
@@ -206,10 +212,28 @@ impl Planner<'_> {
                 messages: Messages::Neighbours(neighbours(self.ranks, *dims)),
                 cost: p.cost(*bytes),
             }),
+            Step::Transpose { bytes, dims, along } => {
+                Op::Rounds(transpose(self.ranks, (*dims, *along), p.cost(*bytes)))
+            }
             Step::RingTrip { bytes } => Op::RingTrip(p.cost(*bytes)),
             Step::Repeat { times, body } => Op::Repeat { times: *times, body: self.ops(body)? },
         })
     }
+}
+
+/// An alltoall by pairs within each line of a dimension of the ranks' grid.
+fn transpose(ranks: u32, (dims, along): (u32, u32), cost: MessageCost) -> Vec<Round> {
+    let grid = grid(ranks, dims as usize);
+    let (before, from) = grid.split_at(along as usize);
+    let (stride, len) = (before.iter().product(), from[0]);
+    let round = |times| Round {
+        pattern: Pattern::Grid { stride, len, by: 1 },
+        times,
+        advances: true,
+        cost,
+        combine_ns: 0,
+    };
+    len.checked_sub(1).filter(|&times| times > 0).map(round).into_iter().collect()
 }
 
 fn neighbours(ranks: u32, dims: u32) -> Vec<Pattern> {
@@ -217,7 +241,7 @@ fn neighbours(ranks: u32, dims: u32) -> Vec<Pattern> {
     let mut patterns = Vec::new();
     for len in grid(ranks, dims as usize) {
         if len > 1 {
-            patterns.extend([false, true].map(|up| Pattern::Grid { stride, len, up }));
+            patterns.extend([len - 1, 1].map(|by| Pattern::Grid { stride, len, by }));
         }
         stride *= len;
     }

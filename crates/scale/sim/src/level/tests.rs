@@ -208,6 +208,36 @@ fn a_long_send_waits_for_its_receive() {
 }
 
 #[test]
+fn a_transpose_is_an_alltoall_of_each_line_at_once() {
+    // 6 ranks are a grid of 2 × 3: a flat network does not see which of them a line has
+    for (along, line) in [(0, 2), (1, 3)] {
+        for bytes in [100, 100_000] {
+            let transpose = quiet(once(Step::Transpose { bytes, dims: 2, along }), 6);
+            let pairs = quiet(once(Step::by(Operation::Alltoall, Algorithm::Pairwise, bytes)), line);
+            assert_eq!(total_ns(&transpose), total_ns(&pairs), "{along} {bytes}");
+        }
+    }
+    let alone = once(Step::Transpose { bytes: 8, dims: 3, along: 0 });
+    assert_eq!(total_ns(&quiet(alone, 7)), 0, "7 ranks are a grid of 1 × 1 × 7");
+    for (dims, along) in [(0, 0), (4, 0), (2, 2)] {
+        let wrong = once(Step::Transpose { bytes: 8, dims, along });
+        let error = simulate(&quiet(wrong, 4)).expect_err("refused").to_string();
+        assert!(error.contains("1 to 3 dimensions"), "{error}");
+    }
+}
+
+#[test]
+fn weak_scaling_keeps_the_time_of_a_step_and_strong_scaling_divides_it() {
+    let mean = |program: Program, nodes| simulate(&quiet(program, nodes)).expect("sound").mean_ns;
+    let flash = |nodes| mean(Program::flash(Step::compute(1_000_000), 64, 2), nodes);
+    assert!((flash(512) / flash(8) - 1.0).abs() < 0.01);
+    let miranda = |nodes| mean(Program::miranda(nodes, 256, 1000, 2), nodes);
+    assert!((miranda(8) / miranda(64) / 8.0 - 1.0).abs() < 0.05);
+    // cells are divided, whatever their number: none is lost to more than a rank's share
+    assert!((miranda(7) / miranda(8) * 7.0 / 8.0 - 1.0).abs() < 0.05);
+}
+
+#[test]
 fn programs_that_make_no_sense_are_refused() {
     let refused = |s: Simulation| simulate(&s).expect_err("refused").to_string();
     let ring = once(Step::by(Operation::Alltoall, Algorithm::Ring, 1));

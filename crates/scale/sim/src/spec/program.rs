@@ -55,6 +55,9 @@ pub struct ProgramSpec {
     /// Bytes to each neighbour in a pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub solver_bytes: Option<u64>,
+    /// Cells of a side of the cube.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub side: Option<u32>,
     /// The steps of a program of one's own.
     #[serde(default, rename = "step", skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
@@ -72,7 +75,7 @@ impl Default for ProgramSpec {
 
 impl ProgramSpec {
     /// The programs that have a name.
-    pub const NAMES: [&'static str; 11] = [
+    pub const NAMES: [&'static str; 13] = [
         "barrier",
         "allreduce",
         "myallreduce",
@@ -84,6 +87,8 @@ impl ProgramSpec {
         "ring",
         "stencil",
         "pop",
+        "flash",
+        "miranda",
     ];
 
     /// A program as it comes.
@@ -100,6 +105,7 @@ impl ProgramSpec {
             solver_passes: None,
             solver_work_ns: None,
             solver_bytes: None,
+            side: None,
             steps: Vec::new(),
         }
     }
@@ -111,7 +117,8 @@ impl ProgramSpec {
             "allreduce" | "bcast" | "alltoall" | "allgather" => &["bytes", "algorithm", "work", "imbalance"],
             "myallreduce" => &["bytes", "algorithm", "work", "imbalance", "combine"],
             "glob" | "ring" => &["bytes"],
-            "stencil" => &["bytes", "work", "imbalance"],
+            "stencil" | "flash" => &["bytes", "work", "imbalance"],
+            "miranda" => &["side", "work"],
             "pop" => &["bytes", "work", "imbalance", "solver_passes", "solver_work", "solver_bytes"],
             _ => return None,
         })
@@ -127,6 +134,7 @@ impl ProgramSpec {
             ("solver_passes", self.solver_passes.is_some()),
             ("solver_work", self.solver_work_ns.is_some()),
             ("solver_bytes", self.solver_bytes.is_some()),
+            ("side", self.side.is_some()),
         ]
         .into_iter()
         .filter_map(|(name, given)| given.then_some(name))
@@ -212,6 +220,10 @@ impl ProgramSpec {
             "glob" => Program::glob(ranks, bytes(32), 1).body,
             "ring" => Program::ring(bytes(8), 1).body,
             "stencil" => Program::stencil(work(1_000_000), bytes(8192), 1).body,
+            "flash" => Program::flash(work(20_000_000), bytes(16_384), 1).body,
+            "miranda" => {
+                Program::miranda(ranks, self.side.unwrap_or(2048), self.work_ns.unwrap_or(1000), 1).body
+            }
             "pop" => {
                 let solver = Solver {
                     passes: self.solver_passes.unwrap_or(150),

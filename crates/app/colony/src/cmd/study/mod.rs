@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use colony_node::cpu::{self, CpuSet};
+use colony_study::report::Beside;
 use colony_study::results::Results;
 use colony_study::seeds::{self, Context};
 use colony_study::{Params, ThisNode, study};
@@ -31,6 +32,8 @@ use crate::words::{Ns, cpus, duty, ns};
   colony study                      about 3 minutes; then open study/report.html
   colony study --list               every figure and table of the seeds that can be reproduced
   colony study fig4                 one of them
+  colony study three-kernels --report kernels.html
+                                    allreduce and two applications on three kernels
   colony study vm                   the scheduler in the kernel, on a virtual node
   colony study das-boot             boot time against the size of what is booted
   colony study fault-tolerance      what failures cost on up to a million PEs"
@@ -44,6 +47,9 @@ pub(crate) struct Args {
     /// Name every figure and table that can be reproduced
     #[arg(long, conflicts_with = "names")]
     list: bool,
+    /// Write the figures that are named as a page with plots to this file
+    #[arg(long, value_name = "FILE", requires = "names")]
+    report: Option<PathBuf>,
     /// Folder for results.json and report.html
     #[arg(long, default_value = "study", value_name = "FOLDER")]
     out: PathBuf,
@@ -103,18 +109,26 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if wanted.is_empty() {
         Results::check_writable(&args.out)?;
     }
+    if let Some(report) = &args.report {
+        super::can_write(report)?;
+    }
     let colony = std::env::current_exe().context("finding this program itself")?;
     let mut node = ThisNode::new(&params, job_cpus, colony)?;
     clear_up_when_ended(node.scratch())?;
     let progress = view::Steps::default();
     let mut outcomes = Vec::new();
     for experiment in &wanted {
-        let outcome =
-            experiment.run(&mut Context { params: &params, node: Some(&mut node), progress: &progress })?;
+        let outcome = experiment.run(&mut Context::new(&params, Some(&mut node), &progress))?;
         if !args.json {
             super::print(false, &outcome, view::outcome)?;
         }
         outcomes.push(outcome);
+    }
+    if let Some(report) = &args.report {
+        let pairs: Vec<_> = wanted.iter().copied().zip(outcomes.iter().cloned()).collect();
+        let page = Beside { outcomes: &pairs, command: &crate::words::command() }.page();
+        results::write_page(report, &page)?;
+        note!("written: {}", report.display());
     }
     match outcomes.as_slice() {
         [one] if args.json => super::print(true, one, view::outcome)?,

@@ -2,7 +2,7 @@
 //! Where the results of a study of its own go: files, a page, the terminal.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
@@ -17,6 +17,12 @@ pub(super) struct ResultArgs {
     /// Print JSON for programs
     #[arg(long)]
     json: bool,
+}
+
+/// Writes a page, whole or not at all.
+pub(super) fn write_page(path: &Path, page: &str) -> anyhow::Result<()> {
+    colony_node::file::write_atomically::<std::io::Error>(path, |w| w.write_all(page.as_bytes()))
+        .with_context(|| format!("writing {}", path.display()))
 }
 
 impl ResultArgs {
@@ -36,9 +42,7 @@ impl ResultArgs {
             crate::cmd::keep(out, results)?;
         }
         if let Some(report) = &self.report {
-            let page = page();
-            colony_node::file::write_atomically::<std::io::Error>(report, |w| w.write_all(page.as_bytes()))
-                .with_context(|| format!("writing {}", report.display()))?;
+            write_page(report, &page())?;
         }
         crate::cmd::print(self.json, results, table)?;
         for written in self.files() {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Colony Linux kernel technical report, Figs. 5 to 9: allreduce on the lightweight kernel, on Linux and on coordinated Linux,
-//! with noise as measured on a node of each.
+//! with noise as measured on a node of each. Two applications of the SC06 paper on the same nodes.
+
+mod applications;
 
 use colony_sched::run::RunReport;
 use colony_sim::node::Node;
@@ -20,13 +22,16 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[Experiment {
     document: Document::Colony,
     place: "Figs. 5 to 9 and section 3.5",
     what: "allreduce on the lightweight kernel, on Linux and on coordinated Linux beside 0, 2 and 21 % noise: one node of each \
-           measured, 1024 to 16,384 of them simulated",
+           measured, 1024 to 16,384 of them simulated; Flash-like weak and Miranda-like strong scaling (SC06) of the same \
+           nodes to 65,536",
     published: &[
         "The CNK kernel demonstrated the best scaling performance in most cases",
         "The behavior of the unmodified scheduler without the noise program running and the Colony coordinated \
          scheduler (with and without noise) were almost identical.",
         "The Colony Linux kernel was successful at mitigating the effect of the noise program and prevented any \
          significant increase in Allreduce run time.",
+        applications::FLASH,
+        applications::MIRANDA,
     ],
     method: Method::Compute,
     run,
@@ -40,6 +45,11 @@ fn run(e: &Experiment, c: &mut Context<'_>) -> Result<Vec<Published>, StudyError
     let mut rows = measured(e, &runs);
     let projected = c.progress.during("projecting", 30.0, || projected(e, c.params, &runs))?;
     rows.extend(projected);
+    let kernels: Vec<_> = nodes(&runs).into_iter().map(|(name, node, _)| (name, node)).collect();
+    let simulate = || applications::run(e, c.params, &kernels, applications::USUAL);
+    let (more, charts) = c.progress.during("simulating two applications", 90.0, simulate)?;
+    rows.extend(more);
+    c.charts.extend(charts);
     Ok(rows)
 }
 
@@ -120,6 +130,7 @@ fn projected(e: &Experiment, params: &Params, runs: &Runs) -> Result<Vec<Publish
 
 #[cfg(test)]
 mod tests {
+    use super::applications::Size;
     use super::*;
     use crate::seeds::virtual_node::tests::report;
 
@@ -137,6 +148,31 @@ mod tests {
         };
         let cases = [0, 2, 21].map(case).to_vec();
         Runs { release: "7.3".into(), node_ns: 990 * MS, linux_ns: 1000 * MS, cases }
+    }
+
+    #[test]
+    fn applications_keep_their_published_shape_without_noise_and_with_windows() {
+        let kernels: Vec<_> = nodes(&runs()).into_iter().map(|(name, node, _)| (name, node)).collect();
+        let size = Size { nodes: &[64, 512], iterations: 2 };
+        let (rows, charts) =
+            applications::run(&EXPERIMENTS[0], &Params::default(), &kernels, size).expect("sound");
+        assert_eq!((rows.len(), charts.len()), (2 * 7, 2));
+        assert!(rows.iter().all(|r| r.place.contains("SC06") && r.note.contains("no figures")));
+        assert_eq!(rows.iter().filter(|r| r.published != "–").count(), 2, "the document speaks of CNK");
+        let [flash, miranda] = [0, 1].map(|i| {
+            let lines = charts[i].lines.iter();
+            lines.map(|l| (l.name.as_str(), l.values.clone())).collect::<std::collections::BTreeMap<_, _>>()
+        });
+        assert!((flash["CNK"][1] / flash["CNK"][0] - 1.0).abs() < 0.02, "{flash:?}");
+        assert!((miranda["CNK"][0] - 1.0).abs() < 1e-9 && miranda["CNK"][1] > 7.5, "{miranda:?}");
+        for (noise, most) in [("without noise", 1.4), ("2 % noise", 1.4), ("21 % noise", 1.4)] {
+            let (linux, windows) = (format!("Linux, {noise}"), format!("coordinated, {noise}"));
+            assert!(flash[windows.as_str()][1] < most * flash["CNK"][1], "{flash:?}");
+            if noise != "without noise" {
+                assert!(flash[linux.as_str()][1] > flash[windows.as_str()][1], "{flash:?}");
+                assert!(miranda[linux.as_str()][1] < miranda["CNK"][1], "{miranda:?}");
+            }
+        }
     }
 
     #[test]

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The page of published experiments that were done again: published values beside ours, and lines over numbers of
+//! nodes where an experiment has any.
+
+use serde::Serialize;
+
+use super::figure::Figure;
+use super::html::Html;
+use crate::chart::Chart;
+use crate::seeds::{Experiment, Outcome};
+
+/// Experiments and their outcomes, to be shown as a page.
+#[derive(Clone, Copy, Debug)]
+pub struct Beside<'a> {
+    /// Each experiment with its outcome.
+    pub outcomes: &'a [(&'static Experiment, Outcome)],
+    /// The command that makes them again.
+    pub command: &'a str,
+}
+
+/// Data that the script draws, and all outcomes for other programs.
+#[derive(Serialize)]
+struct Data<'a> {
+    outcomes: Vec<&'a Outcome>,
+    charts: Vec<&'a Chart>,
+}
+
+impl Beside<'_> {
+    /// The page: one file, which asks for no other.
+    #[must_use]
+    pub fn page(&self) -> String {
+        let outcomes = || self.outcomes.iter().map(|(_, outcome)| outcome);
+        let data =
+            Data { outcomes: outcomes().collect(), charts: outcomes().flat_map(|o| &o.charts).collect() };
+        super::document("Colony: published experiments", &data, super::BESIDE, |h| {
+            h.raw("<header>\n<p class=\"kicker\">Colony study of published experiments</p>\n");
+            h.prose("h1", "Published figures, beside ours").raw("\n</header>\n<main>\n");
+            let mut number = 0;
+            for (experiment, outcome) in self.outcomes {
+                outcome.charts.iter().for_each(|chart| figure(chart).write(h, &mut number));
+                rows(h, experiment, outcome);
+            }
+            h.raw("<section class=\"card wide\" id=\"again\"><h2>Run it again</h2>\n");
+            h.command(self.command).raw("</section>\n</main>\n");
+            super::foot(h, env!("CARGO_PKG_VERSION"));
+        })
+    }
+}
+
+fn figure(chart: &Chart) -> Figure<'_> {
+    Figure {
+        id: &chart.id,
+        title: &chart.title,
+        caption: &chart.caption,
+        command: "",
+        summary: "Numbers",
+        headings: &[],
+        rows: Vec::new(),
+        tall: true,
+    }
+}
+
+/// What was published, word for word; then all values.
+fn rows(h: &mut Html, experiment: &Experiment, outcome: &Outcome) {
+    h.raw("<section class=\"card wide\">").element("h2", experiment.name).prose("p", experiment.what);
+    for said in experiment.published {
+        h.raw("<blockquote>").text(said).raw("</blockquote>\n");
+    }
+    for chart in &outcome.charts {
+        h.prose("h3", &chart.title);
+        let headings: Vec<String> = chart.headings();
+        let headings: Vec<String> = headings
+            .iter()
+            .enumerate()
+            .map(|(i, n)| if i == 0 { n.clone() } else { format!("#{n}") })
+            .collect();
+        h.table(&headings.iter().map(String::as_str).collect::<Vec<_>>(), &chart.rows().collect::<Vec<_>>());
+    }
+    let row = |r: &crate::results::Published| vec![r.what.clone(), r.published.clone(), r.ours.clone()];
+    h.table(&["Figure", "Published", "#Ours"], &outcome.rows.iter().map(row).collect::<Vec<_>>());
+    let mut notes: Vec<&str> =
+        outcome.rows.iter().map(|r| r.note.as_str()).filter(|n| !n.is_empty()).collect();
+    notes.dedup();
+    h.list(notes).raw("</section>\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chart::{Line, Quantity};
+
+    #[test]
+    fn charts_are_drawn_and_their_numbers_and_what_was_published_stand_below() {
+        let experiment = crate::seeds::find("three-kernels").expect("there is one");
+        let line = |name: &str, values: &[f64]| Line { name: name.into(), values: values.to_vec() };
+        let chart = Chart {
+            id: "weak".into(),
+            title: "time of a step".into(),
+            caption: "A level line is ideal.".into(),
+            quantity: Quantity::Ns,
+            nodes: vec![1024, 65_536],
+            lines: vec![line("CNK", &[1e6, 1e6]), line("<b>", &[2e6, 4e6])],
+        };
+        let outcome =
+            Outcome { schema: Outcome::SCHEMA, name: experiment.name, rows: Vec::new(), charts: vec![chart] };
+        let html = Beside { outcomes: &[(experiment, outcome)], command: "colony study '<b>'" }.page();
+        assert_eq!(html.matches("<canvas").count(), 1);
+        assert!(
+            html.contains("65,536") && html.contains("4 ms") && html.contains("almost linear improvement")
+        );
+        assert!(!html.contains("<b>") && !html.contains("src=\"http"));
+    }
+}
