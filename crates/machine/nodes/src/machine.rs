@@ -19,6 +19,17 @@ pub enum Link {
     Network(Network),
 }
 
+/// The kind of a partition's I/O nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum IoNodes {
+    /// Processes of this machine, with its files.
+    #[default]
+    Process,
+    /// Virtual Linux machines, each with files of its own and a network card for each of its compute nodes.
+    Linux,
+}
+
 /// A node, before it is booted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Machine {
@@ -33,6 +44,9 @@ pub struct Machine {
     pub torus: Option<u64>,
     /// The link to its I/O daemon.
     pub link: Link,
+    /// The kind of its I/O node.
+    #[serde(skip)]
+    pub io_nodes: IoNodes,
     /// Execution of its instructions; not [`Accel::SingleThread`].
     pub accel: Accel,
     /// Let the kernel tell what it does on its console.
@@ -53,6 +67,7 @@ impl Default for Machine {
             addresses: None,
             torus: None,
             link: Link::default(),
+            io_nodes: IoNodes::default(),
             accel: Accel::default(),
             debug: false,
             kernel_words: Vec::new(),
