@@ -26,6 +26,17 @@ pub struct MachineRequest {
     pub partition: Option<NodeRequest>,
 }
 
+/// The kind of a partition's I/O nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum IoNodeKind {
+    /// Processes of the host, with its files.
+    #[default]
+    Process,
+    /// Virtual Linux machines, each with files of its own: one a pset.
+    Linux,
+}
+
 /// The nodes of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -36,6 +47,9 @@ pub struct NodeRequest {
     pub cpus: u32,
     /// Memory of a compute node's processes, MiB: a power of two.
     pub memory_mib: u64,
+    /// The kind of its I/O nodes.
+    #[serde(default)]
+    pub io_nodes: IoNodeKind,
 }
 
 /// A partition to make, of nodes that no other partition has.
@@ -253,6 +267,11 @@ pub struct JobRequest {
     /// As `stdout`, for standard error.
     #[serde(default)]
     pub stderr: Option<String>,
+    /// Files and folders of the host that are copied into Linux I/O nodes before the job starts, at their own paths; a relative
+    /// name is one in `directory`.
+    #[serde(default)]
+    #[schema(value_type = Vec<String>)]
+    pub copies: Vec<PathBuf>,
     /// User whose rights the job has. Only root may choose another than the caller.
     #[serde(default)]
     pub user: Option<String>,

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::time::{Duration, Instant};
 
-use colony_ciod::io_node::{Card, MOST_NODES, PORT};
+use colony_ciod::io_node::{Card, PORT};
 use colony_ciod::{IoLink, IoNode as Description, NodeLink, PROXY_ADDRESS};
 use colony_vm::{Kernel, Recipe, Running, Stopper, Vm, VmError};
 use nix::sys::socket::{MsgFlags, recv};
@@ -39,27 +39,13 @@ pub(crate) struct IoNode {
     died: Option<String>,
 }
 
-/// Refuses machines that no Linux I/O node can serve, in psets of this many nodes.
-pub(crate) fn check(machine: &Machine, pset: u32) -> Result<(), CnkError> {
-    let refuse = |text: String| Err(CnkError::Machine(text));
-    if pset == 0 || pset as usize > MOST_NODES {
-        return refuse(format!("a Linux I/O node has 1 to {MOST_NODES} compute nodes, not {pset}"));
-    }
-    if machine.link == Link::Window {
-        return refuse(
-            "a Linux I/O node shares no memory with its compute nodes: its link is a network".into(),
-        );
-    }
-    Ok(())
-}
-
 impl IoNode {
     /// Starts the I/O node of these compute nodes.
     ///
     /// # Errors
     /// If the emulator does not start, or the image cannot be made.
     pub(crate) fn start(machine: &Machine, name: &str, nodes: &[u32]) -> Result<Self, CnkError> {
-        check(machine, nodes.len() as u32)?;
+        machine.check_pset(nodes.len() as u32)?;
         let Link::Network(network) = machine.link else {
             return Err(CnkError::Machine("the link of its nodes is no network".into()));
         };

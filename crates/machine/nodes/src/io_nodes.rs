@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 
 use colony_ciod::{Ciod, NodeLink};
 
-use crate::io_node::{self, IoNode};
+use crate::io_node::IoNode;
 use crate::{CnkError, IoNodes, Machine, Places};
 
 /// The I/O nodes that are virtual machines, by pset; none if they are processes.
@@ -15,14 +15,6 @@ pub(crate) struct LinuxIoNodes {
     all: Vec<IoNode>,
     /// The I/O node of each compute node.
     of: Vec<u32>,
-}
-
-/// Refuses I/O nodes that cannot be.
-pub(crate) fn check(machine: &Machine, places: &Places) -> Result<(), CnkError> {
-    match machine.io_nodes {
-        IoNodes::Process => Ok(()),
-        IoNodes::Linux => io_node::check(machine, places.pset_nodes()),
-    }
 }
 
 impl LinuxIoNodes {
@@ -116,10 +108,7 @@ impl LinuxIoNodes {
     /// # Errors
     /// One that died, or is not ready in time.
     pub(crate) fn wait_ready(&mut self, numbers: &BTreeSet<u32>) -> Result<(), CnkError> {
-        numbers
-            .iter()
-            .filter_map(|&n| self.all.get_mut(n as usize).map(IoNode::wait_ready))
-            .collect()
+        numbers.iter().filter_map(|&n| self.all.get_mut(n as usize).map(IoNode::wait_ready)).collect()
     }
 
     /// Release of their kernel, once one is ready.

@@ -17,7 +17,7 @@ use crate::io_nodes::LinuxIoNodes;
 use crate::node::{self, Node};
 use crate::shared::Shared;
 use crate::torus::TorusWatch;
-use crate::{Accel, Captured, CnkError, IoNodes, Link, Machine, Places, Running, io_nodes, programs};
+use crate::{Accel, Captured, CnkError, IoNodes, Link, Machine, Places, Running, programs};
 
 /// Nodes that run jobs together, with the I/O daemon that serves them, and memory for messages.
 ///
@@ -342,7 +342,7 @@ impl Partition {
 fn check(machine: &Machine, places: &Places) -> Result<(), CnkError> {
     machine.check()?;
     places.check()?;
-    io_nodes::check(machine, places)?;
+    machine.check_pset(places.pset_nodes())?;
     check_descriptors(machine, places)
 }
 

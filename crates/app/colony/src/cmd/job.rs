@@ -94,6 +94,9 @@ struct ProgramArgs {
     /// File that is the standard input of rank 0 [default: empty]
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
+    /// Copy a file or folder into the Linux I/O nodes, at its own path
+    #[arg(long, value_name = "PATH")]
+    io_file: Vec<PathBuf>,
     /// File for standard output, one a rank if the name contains %r (the rank); %j is the number of the job
     #[arg(long, value_name = "FILE")]
     output: Option<String>,
@@ -199,6 +202,7 @@ fn request(client: &Client, args: &ProgramArgs) -> anyhow::Result<JobRequest> {
         shape: args.shape,
         labels: args.label,
         stdin: args.input.clone(),
+        copies: args.io_file.clone(),
         stdout: args.output.clone(),
         stderr: args.error.clone(),
         go_on: false,

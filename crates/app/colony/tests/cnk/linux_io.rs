@@ -16,8 +16,7 @@ const NODES: u32 = 4;
 
 fn boot() -> Partition {
     let link = Link::Network(Network::default());
-    let machine =
-        Machine { cpus: 1, memory: 16 << 20, link, io_nodes: IoNodes::Linux, ..Machine::default() };
+    let machine = Machine { cpus: 1, memory: 16 << 20, link, io_nodes: IoNodes::Linux, ..Machine::default() };
     Partition::boot(machine, Places::row(NODES, Some(2)), Config::new(ciod())).expect("boots")
 }
 
@@ -41,7 +40,10 @@ fn linux_io_nodes_run_one_job_after_another() {
     std::fs::write(&given, "of the host\n").expect("written");
 
     // files of a job are its own, and leave with it
-    let text = format!("read x < {}; echo $x > mine; [ -e /tmp/left ] && exit 9; echo > /tmp/left; read y < mine; echo $y", given.display());
+    let text = format!(
+        "read x < {}; cd /tmp; [ -e $COLONY_RANK ] && exit 9; echo $x > $COLONY_RANK; read y < $COLONY_RANK; echo $y",
+        given.display()
+    );
     for _ in 0..2 {
         let job = JobSpec { copies: vec![given.clone()], ..labeled(&busybox, &text) };
         let ran = run(&mut partition, job);
@@ -57,7 +59,8 @@ fn linux_io_nodes_run_one_job_after_another() {
     std::io::Seek::rewind(&mut file).expect("ours");
     let out = place.path().join("out");
     let stdout = std::fs::File::create(&out).expect("ours");
-    let streams = Streams { stdin: file.into(), stdout: stdout.try_clone().expect("ours").into(), stderr: stdout.into() };
+    let stderr = stdout.try_clone().expect("ours").into();
+    let streams = Streams { stdin: file.into(), stdout: stdout.into(), stderr };
     let job = script(&busybox, Path::new("/"), "");
     let job = JobSpec { arguments: vec!["cat".into()], timeout_s: Some(240.0), ..job };
     let outcome = partition.run(job, streams).expect("starts");

@@ -64,8 +64,7 @@ impl IoNode {
 
 /// Makes the link with the node behind a card, and starts its proxy.
 fn serve(ciod: &Ciod, memory: u64, network: Network, about: &Card) -> Result<Served, IoNodeError> {
-    let failed =
-        |source| IoNodeError::Card { name: about.card.clone(), node: about.number, source };
+    let failed = |source| IoNodeError::Card { name: about.card.clone(), node: about.number, source };
     let link = ciod.attach(about.number, memory)?;
     let socket = card::open(&about.card).map_err(failed)?;
     let proxy = ciod.proxy_on(&link, network, socket).map_err(failed)?;
@@ -112,7 +111,9 @@ impl Agent {
                     let (events, hears) = channel();
                     let (agent, job, own) = (self.clone(), frame.job, events.clone());
                     let hears = Events::new(hears);
-                    Builder::new().name(format!("job {job}")).spawn(move || task::run(&agent, job, &own, hears))?;
+                    Builder::new()
+                        .name(format!("job {job}"))
+                        .spawn(move || task::run(&agent, job, &own, hears))?;
                     let _ = events.send(Event::Frame(frame));
                     jobs.insert(job, events);
                 }

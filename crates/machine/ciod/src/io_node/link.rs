@@ -247,7 +247,11 @@ impl Shared {
 
     /// Passes the frames of a relay on, once the I/O node is ready, and ends the job with it.
     fn hear_relay(&self, job: u32, mut relay: UnixStream) {
-        while self.wait(Duration::from_secs(3600), |s| s.kernel.is_some() || s.over.is_some()).kernel.is_none() {
+        while self
+            .wait(Duration::from_secs(3600), |s| s.kernel.is_some() || s.over.is_some())
+            .kernel
+            .is_none()
+        {
             if self.lock().over.is_some() {
                 return;
             }

@@ -219,7 +219,8 @@ impl Relay {
         let limit = if waits { PollTimeout::from(SLOW) } else { PollTimeout::NONE };
         let stdin = self.stdin.as_ref().filter(|_| self.credit > 0);
         let all = [Some(control.as_fd()), Some(self.link.as_fd()), stdin.map(|fd| fd.as_fd())];
-        let mut fds: Vec<_> = all.into_iter().flatten().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        let mut fds: Vec<_> =
+            all.into_iter().flatten().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         match poll(&mut fds, limit) {
             Ok(_) | Err(nix::Error::EINTR) => {}
             Err(e) => return Err(e.into()),

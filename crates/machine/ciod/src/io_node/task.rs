@@ -136,7 +136,8 @@ impl<'a> Running<'a> {
         let (part, child) = Part::start(&agent.config, (0, links.clone()), setup, &streams, None, None)?;
         drop(streams);
         let (inputs, bytes) = channel();
-        let credits: [Credit; 2] = std::array::from_fn(|_| Arc::new((Mutex::new(Some(WINDOW)), Condvar::new())));
+        let credits: [Credit; 2] =
+            std::array::from_fn(|_| Arc::new((Mutex::new(Some(WINDOW)), Condvar::new())));
         // what fails from here on leaves the worker to be killed with this value
         let running = Self {
             agent,
@@ -241,7 +242,10 @@ impl<'a> Running<'a> {
     /// The worker has ended without a word.
     fn died(&mut self) -> Option<JobError> {
         self.lose_all();
-        let how = self.child.take().map_or_else(|| "it was waited for".into(), |child| part::end(child).to_string());
+        let how = self
+            .child
+            .take()
+            .map_or_else(|| "it was waited for".into(), |child| part::end(child).to_string());
         Some(JobError::WorkerDied(how))
     }
 
@@ -293,7 +297,9 @@ fn pass_reports(control: &UnixStream, own: &Sender<Event>) {
 fn pass_input(agent: &Agent, job: u32, bytes: &Receiver<Vec<u8>>, mut to: PipeWriter) {
     while let Ok(bytes) = bytes.recv() {
         let taken = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        if to.write_all(&bytes).is_err() || agent.send(&Frame::numbers(job, Kind::InputTaken, &[taken])).is_err() {
+        if to.write_all(&bytes).is_err()
+            || agent.send(&Frame::numbers(job, Kind::InputTaken, &[taken])).is_err()
+        {
             return;
         }
     }

@@ -289,7 +289,8 @@ fn spec(args: &Args) -> anyhow::Result<JobSpec> {
     spec.mode = args.mode.into();
     spec.processes = args.processes;
     spec.labels = args.label;
-    spec.copies = args.io_file.iter().map(std::path::absolute).collect::<Result<_, _>>().context("--io-file")?;
+    spec.copies =
+        args.io_file.iter().map(std::path::absolute).collect::<Result<_, _>>().context("--io-file")?;
     spec.timeout_s = args.timeout.map(|t| Duration::from_nanos(t.0).as_secs_f64());
     spec.files = match &args.root {
         Some(root) => Files::Root(root.clone()),
