@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use colony_control_api::api::{
-    Drain, Event, Holder, Job, JobRequest, Machine, Node, NodeState, Partition, Rate, Threshold, Token, word,
+    Drain, Event, Holder, IoNodeKind, Job, JobRequest, Machine, Node, NodeState, Partition, Rate, Threshold,
+    Token, word,
 };
 
 use crate::table::{self, name, wrap};
@@ -30,7 +31,10 @@ pub fn partitions<'a>(all: impl IntoIterator<Item = &'a Partition>) -> String {
             word(p.state),
             counts(&p.nodes),
             p.shape.to_string(),
-            p.io_nodes.to_string(),
+            match p.node.io_nodes {
+                IoNodeKind::Process => p.io_nodes.to_string(),
+                IoNodeKind::Linux => format!("{} (Linux)", p.io_nodes),
+            },
         ]);
         if let Some(error) = &p.error {
             // writing to a String cannot fail

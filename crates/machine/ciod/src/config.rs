@@ -18,6 +18,8 @@ pub struct Config {
     pub worker_args: Vec<OsString>,
     /// Its arguments where it shall call [`crate::proxy_main`].
     pub proxy_args: Vec<OsString>,
+    /// Its arguments where it shall call [`crate::relay_main`].
+    pub relay_args: Vec<OsString>,
     /// Time that a worker looks for requests before it sleeps; `None`: for ever, on a CPU of its own.
     pub spin: Option<Duration>,
     /// Number of times that the kernel of a node looks for a reply before it halts; with [`layout::POLL`] it never
@@ -36,6 +38,7 @@ impl Config {
             worker: worker.into(),
             worker_args: vec!["worker".into()],
             proxy_args: vec!["proxy".into()],
+            relay_args: vec!["relay".into()],
             spin: Some(Duration::from_micros(20)),
             node_spin: 2000,
             ready: Duration::from_secs(60),

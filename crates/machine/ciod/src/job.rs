@@ -297,18 +297,24 @@ impl Shared {
         let status =
             state.children[number].take().map_or(Ended::Unknown("it was waited for before".into()), end);
         // a worker that is still there has the nodes' memory
-        let is_lost = last.is_none() || matches!(status, Ended::Stuck);
-        let error = last.unwrap_or_else(|| {
-            Some(state.late.clone().unwrap_or_else(|| {
-                let why = status.to_string();
+        let died = match &last {
+            None => Some(status.to_string()),
+            // as a relay says of the worker that it stands for
+            Some(Some(JobError::WorkerDied(why))) => Some(why.clone()),
+            Some(_) => None,
+        };
+        let is_lost = died.is_some() || matches!(status, Ended::Stuck);
+        let error = match died {
+            None => last.flatten(),
+            Some(why) => Some(state.late.clone().unwrap_or_else(|| {
                 let is_one_of_many = self.parts.len() > 1 && state.killed.is_none();
                 if is_one_of_many {
                     JobError::IoNodeFailed { pset: part.pset, why }
                 } else {
                     JobError::WorkerDied(why)
                 }
-            }))
-        });
+            })),
+        };
         let todo = state.merge.over(number, error, is_lost);
         self.act(state, todo);
     }

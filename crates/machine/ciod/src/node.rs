@@ -7,7 +7,8 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use colony_fship::layout::{self, CHANNELS, Header, LARGE_PAGE};
@@ -49,6 +50,10 @@ struct Inner {
     /// Rung by the daemon, heard by the CPUs of the node.
     to_node: [EventFd; CHANNELS],
     state: Mutex<NodeState>,
+    /// It has asked for work, as the I/O node says that has its memory.
+    has_asked: AtomicBool,
+    /// The reason why that I/O node cannot serve it any more.
+    failed: OnceLock<String>,
     /// The daemon's ends of the sockets: a virtual machine takes a closed one for a daemon that is gone.
     sockets: Mutex<Vec<UnixStream>>,
 }
@@ -82,6 +87,8 @@ impl NodeLink {
                 to_daemon: bell()?,
                 to_node: bells()?,
                 state,
+                has_asked: AtomicBool::new(false),
+                failed: OnceLock::new(),
                 sockets,
             })
         };
@@ -114,7 +121,24 @@ impl NodeLink {
         // the word that counts the node's requests; the supervisor reads a copy of it and never maps the window
         let at = layout::channel_at(0) + layout::REQUESTS_IN_CHANNEL;
         let mut published = [0; 4];
-        self.0.memory.read_exact_at(&mut published, at).is_ok() && published != [0; 4]
+        let has_published = self.0.memory.read_exact_at(&mut published, at).is_ok() && published != [0; 4];
+        has_published || self.0.has_asked.load(Ordering::Relaxed)
+    }
+
+    /// The I/O node that has its memory says that it has asked for work.
+    pub(crate) fn set_asked(&self) {
+        self.0.has_asked.store(true, Ordering::Relaxed);
+    }
+
+    /// The I/O node that has its memory cannot serve it any more, for this reason.
+    pub(crate) fn set_failed(&self, why: String) {
+        let _ = self.0.failed.set(why);
+    }
+
+    /// The reason why the I/O node that has its memory cannot serve it any more, if that is so.
+    #[must_use]
+    pub fn failed(&self) -> Option<&str> {
+        self.0.failed.get().map(String::as_str)
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, NodeState> {

@@ -18,7 +18,7 @@ use crate::config::{Config, Streams};
 use crate::control::{self, Order, Setup};
 use crate::merge::Share;
 use crate::node::NodeLink;
-use crate::{Place, helper};
+use crate::{IoLink, Place, helper};
 
 /// Timeout for a worker to complete a report that it has begun, and to end after its last one.
 const SENTENCE: Duration = Duration::from_secs(10);
@@ -46,7 +46,7 @@ pub(crate) fn seats(places: &[Place], held: u32, size: u32) -> BTreeMap<u32, Vec
     for (at, place) in places.iter().enumerate() {
         let first = u32::try_from(at).unwrap_or(u32::MAX).saturating_mul(held).min(size);
         let seat = Seat { at, ranks: first..first.saturating_add(held).min(size) };
-        psets.entry(place.personality.pset).or_default().push(seat);
+        psets.entry(place.io_node).or_default().push(seat);
     }
     psets.retain(|_, seats| seats.iter().any(|seat| !seat.ranks.is_empty()));
     psets
@@ -83,19 +83,22 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Starts a worker and tells it its part of the job.
+    /// Starts a worker, or a relay that stands for the one in a Linux I/O node, and tells it its part of the job.
     pub(crate) fn start(
         config: &Config,
         (pset, nodes): (u32, Vec<NodeLink>),
         setup: Setup,
         streams: &Streams,
         turns: Option<&Turns>,
+        io_node: Option<&IoLink>,
     ) -> io::Result<(Self, Child)> {
         let share = setup.nodes.iter().map(|n| (n.number, n.ranks.clone())).collect();
         let has_input = setup.nodes.iter().any(|n| n.ranks.contains(&0));
-        let (control, mut child) = helper::start(&config.worker, &config.worker_args)?;
+        let arguments = if io_node.is_some() { &config.relay_args } else { &config.worker_args };
+        let (control, mut child) = helper::start(&config.worker, arguments)?;
         let part = Self { pset, pid: child.id(), control, nodes, share };
-        if let Err(e) = part.tell(setup, streams, has_input, turns) {
+        let told = part.tell(setup, streams, has_input, turns);
+        if let Err(e) = told.and_then(|()| io_node.map_or(Ok(()), |link| part.connect(link))) {
             let _ = child.kill();
             let _ = child.wait();
             return Err(e);
@@ -130,6 +133,11 @@ impl Part {
             control::send_fds(&self.control, &node.bells_to_node())?;
         }
         Ok(())
+    }
+
+    /// Gives a relay its way to the I/O node.
+    fn connect(&self, link: &IoLink) -> io::Result<()> {
+        control::send_fds(&self.control, &[link.open()?.as_fd()])
     }
 
     /// Returns `true` if one of these ranks is its own; all are if none are named.
@@ -212,8 +220,8 @@ mod tests {
         let spec = JobSpec { pset: Some(2), ..JobSpec::new("/bin/a") };
         let mut places = Place::row(&spec, &[10, 11, 12, 13, 14]);
         // psets need not be consecutive nodes
-        places[1].personality.pset = 1;
-        places[2].personality.pset = 0;
+        places[1].io_node = 1;
+        places[2].io_node = 0;
         let ranks = |held, size| {
             let all = seats(&places, held, size).into_iter();
             let ranks = |seats: Vec<Seat>| seats.into_iter().map(|s| (s.at, s.ranks)).collect::<Vec<_>>();

@@ -11,8 +11,11 @@ use crate::{CiodError, JobSpec};
 pub struct Place {
     /// The number with which the node was attached.
     pub node: u32,
-    /// The personality that the node's kernel reads. Nodes of the same pset share an I/O node, and so a worker.
+    /// The personality that the node's kernel reads.
     pub personality: Personality,
+    /// Number of its I/O node: that of its pset, unless the owner of the partition has another. Nodes of the same I/O node
+    /// share a worker.
+    pub io_node: u32,
     /// The whole personality in the encoding of the control system, if the partition is part of a machine.
     pub record: Option<Box<[u8; PERSONALITY_BYTES]>>,
 }
@@ -35,7 +38,8 @@ impl Place {
             in_pset,
             host: host_name(&personality.location.to_string()),
         };
-        Ok(Self { node, personality: known, record: Some(Box::new(personality.encode())) })
+        let record = Some(Box::new(personality.encode()));
+        Ok(Self { node, personality: known, io_node: personality.pset, record })
     }
 
     /// Places of nodes that are not part of a machine. Coordinates count along x first, then y, then z; psets are
@@ -55,7 +59,7 @@ impl Place {
                 in_pset: at % pset,
                 host: host_name(&format!("node{at}")),
             };
-            Self { node, personality, record: None }
+            Self { node, personality, io_node: at / pset, record: None }
         };
         (0..).zip(nodes).map(place).collect()
     }

@@ -70,6 +70,10 @@ pub struct JobSpec {
     /// As `stdout`, for standard error.
     #[serde(default)]
     pub stderr: Option<String>,
+    /// Files and folders of the host that are copied into Linux I/O nodes before the job starts, at their own paths; links in
+    /// folders are left out. Other I/O nodes have the files of the host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub copies: Vec<PathBuf>,
     /// Extent of the torus; all nodes in a row where it is not set. The owner of a partition sets it.
     #[serde(default)]
     pub torus: Option<[u32; 3]>,
@@ -170,6 +174,7 @@ impl JobSpec {
             stdin: None,
             stdout: None,
             stderr: None,
+            copies: Vec::new(),
             torus: None,
             torus_bytes: None,
             pset: None,

@@ -15,7 +15,7 @@ use crate::job::Limits;
 use crate::node::{self, NodeLink, NodeState};
 use crate::part::{self, Part, Seat, Turns};
 use crate::proxy::{Network, Proxy};
-use crate::{CiodError, Job, JobError, JobSpec, Place, users};
+use crate::{CiodError, IoLink, Job, JobError, JobSpec, Place, io_node, users};
 
 /// The daemon of an I/O node.
 ///
@@ -25,6 +25,8 @@ pub struct Ciod {
     config: Config,
     nodes: Mutex<BTreeMap<u32, NodeLink>>,
     given: Mutex<Given>,
+    /// The I/O nodes that are machines of their own, by number.
+    io_nodes: Mutex<BTreeMap<u32, IoLink>>,
 }
 
 impl Ciod {
@@ -35,7 +37,8 @@ impl Ciod {
     pub fn new(config: Config) -> Result<Self, CiodError> {
         std::fs::metadata(&config.worker)
             .map_err(CiodError::system(format!("the worker's program {}", config.worker.display())))?;
-        Ok(Self { config, nodes: Mutex::default(), given: Mutex::default() })
+        let (nodes, given, io_nodes) = Default::default();
+        Ok(Self { config, nodes, given, io_nodes })
     }
 
     /// Attaches a node: makes the link with it, a window of this many bytes (a power of two, 16 MiB … 64 GiB) and bells. A
@@ -82,6 +85,16 @@ impl Ciod {
         self.given().give(number, personality)
     }
 
+    /// From now on, this Linux machine is the I/O node of this number, and serves these nodes: jobs on them have their workers
+    /// there.
+    pub fn set_io_node(&self, number: u32, link: IoLink) {
+        self.io_nodes.lock().unwrap_or_else(PoisonError::into_inner).insert(number, link);
+    }
+
+    fn io_node(&self, number: u32) -> Option<IoLink> {
+        self.io_nodes.lock().unwrap_or_else(PoisonError::into_inner).get(&number).cloned()
+    }
+
     fn given(&self) -> MutexGuard<'_, Given> {
         self.given.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -126,6 +139,9 @@ impl Ciod {
         let size = spec.size(count)?;
         let identity = users::identity(&spec)?;
         let seats = part::seats(places, spec.mode.processes(), size);
+        if seats.keys().any(|&number| self.io_node(number).is_some()) {
+            io_node::check(&spec)?;
+        }
         let attached = self.lock();
         let link = |seat: &Seat| {
             let number = places[seat.at].node;
@@ -190,7 +206,9 @@ impl Ciod {
                 let personality = place.personality;
                 setup.nodes.push(NodeSetup { number, window, memory, ranks: seat.ranks, personality });
             }
-            parts.push(Part::start(&self.config, (pset, own.to_vec()), setup, streams, turns.as_ref())?);
+            let io_node = self.io_node(pset);
+            let nodes = (pset, own.to_vec());
+            parts.push(Part::start(&self.config, nodes, setup, streams, turns.as_ref(), io_node.as_ref())?);
         }
         Ok(())
     }

@@ -25,6 +25,17 @@ pub struct MachineRequest {
     pub partition: Option<NodeRequest>,
 }
 
+/// The kind of a partition's I/O nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum IoNodeKind {
+    /// Processes of the host, with its files.
+    #[default]
+    Process,
+    /// Virtual Linux machines, each with files of its own: one a pset.
+    Linux,
+}
+
 /// The nodes of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -35,6 +46,9 @@ pub struct NodeRequest {
     pub cpus: u32,
     /// Memory of a compute node's processes, MiB: a power of two.
     pub memory_mib: u64,
+    /// The kind of its I/O nodes.
+    #[serde(default)]
+    pub io_nodes: IoNodeKind,
 }
 
 /// A partition to make, of nodes that no other partition has.

@@ -73,6 +73,11 @@ pub struct JobRequest {
     /// As `stdout`, for standard error.
     #[serde(default)]
     pub stderr: Option<String>,
+    /// Files and folders of the host that are copied into Linux I/O nodes before the job starts, at their own paths; a relative
+    /// name is one in `directory`.
+    #[serde(default)]
+    #[schema(value_type = Vec<String>)]
+    pub copies: Vec<PathBuf>,
     /// User whose rights the job has. Only root may choose another than the caller.
     #[serde(default)]
     pub user: Option<String>,

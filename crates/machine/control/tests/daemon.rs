@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use colony_control_api::api::{Holder, MachineRequest, NodeRequest, PartitionRequest, RightsRequest};
+use colony_control_api::api::{
+    Holder, IoNodeKind, MachineRequest, NodeRequest, PartitionRequest, RightsRequest,
+};
 use colony_control_api::{Client, ClientError};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -120,7 +122,7 @@ fn impossible_requests_are_refused_and_change_nothing() {
     let daemon = Daemon::start(place.path());
     let client = &daemon.client;
     assert!(error(client.machine()).contains("no machine is set up"));
-    let node = NodeRequest { pset: 8, cpus: 1, memory_mib: 16 };
+    let node = NodeRequest { pset: 8, cpus: 1, memory_mib: 16, io_nodes: IoNodeKind::default() };
     let up = |shape: &str, partition| {
         client.set_up(&MachineRequest { shape: shape.parse().expect("a shape"), partition })
     };
@@ -213,7 +215,7 @@ fn users_who_are_not_allowed_run_no_jobs_on_a_partition() {
     }
     let place = folder();
     let daemon = Daemon::start(place.path());
-    let nodes = NodeRequest { pset: 8, cpus: 1, memory_mib: 16 };
+    let nodes = NodeRequest { pset: 8, cpus: 1, memory_mib: 16, io_nodes: IoNodeKind::default() };
     let shape = "2x2x2".parse().expect("a shape");
     daemon.client.set_up(&MachineRequest { shape, partition: None }).expect("set up");
     let request = PartitionRequest { name: Some("a".to_owned()), shape, origin: None, nodes };

@@ -32,7 +32,7 @@ export function partitions(all, shown, toggle) {
     name.addEventListener("click", () => toggle(p.name));
     const is = element("div", {}, state(p.state), p.error ? element("p", { class: "why" }, p.error) : null);
     const boot = p.boot_s === undefined ? "–" : duration(p.boot_s);
-    const cells = [name, is, p.shape, nodes.join(", "), String(p.io_nodes), `${p.node.memory_mib} MiB a node`, boot];
+    const cells = [name, is, p.shape, nodes.join(", "), `${p.io_nodes}${p.node.io_nodes === "linux" ? " (Linux)" : ""}`, `${p.node.memory_mib} MiB a node`, boot];
     return { state: p.state, cells };
   };
   table(byId("partitions"), columns, all.map(row), ["No partition. ", element("code", {}, "colony partition create"), " makes one."]);

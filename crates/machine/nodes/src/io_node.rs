@@ -1,204 +1,162 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A pset whose I/O node is a virtual Linux machine: the image `io-node`, with the I/O daemon as its only program, and a
-//! network card for each compute node. It runs one job. The job's files are those of the I/O node, not of this machine.
+//! A Linux I/O node: a virtual machine of the image `io-node`, with the I/O daemon as its only program, and a network card
+//! for each compute node of its pset.
 
-use std::os::unix::net::UnixDatagram;
-use std::path::{Path, PathBuf};
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Mutex, PoisonError};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::time::{Duration, Instant};
 
-use colony_ciod::{JobOutcome, JobSpec, Network, PROXY_ADDRESS, Pset};
-use colony_vm::slots::Slots;
-use colony_vm::{Event, Kernel, Recipe, Vm, VmError};
+use colony_ciod::io_node::{Card, PORT};
+use colony_ciod::{IoLink, IoNode as Description, NodeLink, PROXY_ADDRESS};
+use colony_vm::{Kernel, Recipe, Running, Stopper, Vm, VmError};
+use nix::sys::socket::{MsgFlags, recv};
 
-use crate::boot::{Booter, Emulator};
-use crate::emulator::{self, Parts};
-use crate::life::Life;
-use crate::{CnkError, Death, Link, Machine, node};
+use crate::{CnkError, Link, Machine};
 
 /// Name of the image's recipe.
 const IMAGE: &str = "io-node";
-/// The most compute nodes: functions of the slots that are left for cards.
-const MOST: u32 = 64;
 /// The description of the pset in the I/O node.
-const DESCRIPTION: &str = "/etc/colony/pset.json";
-/// The outcome that the I/O daemon leaves there.
-const OUTCOME: &str = "/run/outcome.json";
-/// Period of the checks of compute nodes.
-const CHECK_PERIOD: Duration = Duration::from_millis(100);
-/// A year: the job's own limit is the I/O daemon's to keep.
+const DESCRIPTION: &str = "/etc/colony/io-node.json";
+/// A year: an I/O node stays, and says nothing while no job runs.
 const NO_LIMIT: Duration = Duration::from_secs(365 * 86_400);
+/// Timeout for an I/O node to boot, on a machine under load.
+const READY: Duration = Duration::from_secs(300);
+/// Timeout for an I/O node to make a new link.
+const RENEWED: Duration = Duration::from_secs(60);
+/// Memory of an I/O node beside that of its compute nodes, MiB: the system, and the files of jobs.
+const REST_MIB: u64 = 512;
 
-/// A job on a pset with a Linux I/O node.
-#[derive(Clone, Debug)]
-pub struct LinuxJob {
-    /// The compute nodes; their link is a network.
-    pub machine: Machine,
-    /// Their number.
-    pub nodes: u32,
-    /// The job. Its program is copied into the I/O node.
-    pub spec: JobSpec,
-    /// Files and folders of this machine that are copied into the I/O node, at their own paths.
-    pub files: Vec<PathBuf>,
+/// A running I/O node. Dropping it switches it off.
+#[derive(Debug)]
+pub(crate) struct IoNode {
+    running: Option<Running>,
+    stopper: Stopper,
+    link: IoLink,
+    /// The compute nodes' ends of their links, with the node's number. Each start of a node gets a copy.
+    wires: Vec<(u32, UnixDatagram)>,
+    started: Instant,
+    /// The way it ended.
+    died: Option<String>,
 }
 
-/// The end of a job on a pset with a Linux I/O node.
-#[derive(Clone, Debug)]
-pub struct LinuxOutcome {
-    /// The outcome of the job, as the I/O daemon has written it.
-    pub outcome: JobOutcome,
-    /// Compute nodes that have died meanwhile.
-    pub deaths: Vec<Death>,
-    /// Release of the I/O node's kernel.
-    pub kernel: String,
-    /// From the start of the emulators until the I/O daemon started.
-    pub boot: Duration,
-    /// From then until the end of the job.
-    pub run: Duration,
-}
-
-impl LinuxJob {
-    /// Refuses what no such pset can be. Returns the properties of the links.
+impl IoNode {
+    /// Starts the I/O node of these compute nodes.
     ///
     /// # Errors
-    /// [`CnkError::Machine`].
-    pub fn check(&self) -> Result<Network, CnkError> {
-        let refuse = |text: String| Err(CnkError::Machine(text));
-        self.machine.check()?;
-        if self.nodes == 0 || self.nodes > MOST {
-            return refuse(format!("a Linux I/O node has 1 to {MOST} compute nodes, not {}", self.nodes));
-        }
-        match self.machine.link {
-            Link::Network(network) => Ok(network),
-            Link::Window => refuse(
-                "a Linux I/O node shares no memory with its compute nodes: its link is a network".into(),
-            ),
-        }
-    }
-
-    /// Boots all nodes, runs the job to its end, and switches them off. `boot_program` is `colony-boot`; `notice` hears of
-    /// delays, and `listen` what the job prints.
-    ///
-    /// # Errors
-    /// A pset that cannot be, an emulator or an I/O daemon that does not start, an I/O node that ended by itself.
-    pub fn run(
-        &self,
-        boot_program: &Path,
-        notice: fn(&str),
-        mut listen: impl FnMut(Event<'_>) + Send + 'static,
-    ) -> Result<LinuxOutcome, CnkError> {
-        let network = self.check()?;
-        let _slots = Slots::take_telling((self.nodes * self.machine.cpus + 1) as usize, notice)?;
-        let mut vm = self.io_node(network, notice)?;
-        let booter = Booter::start(boot_program)?;
-        let kernel = node::kernel()?;
-        let start = Instant::now();
-        let mut nodes = Vec::new();
-        for number in 0..self.nodes {
+    /// If the emulator does not start, or the image cannot be made.
+    pub(crate) fn start(machine: &Machine, name: &str, nodes: &[u32]) -> Result<Self, CnkError> {
+        machine.check_pset(nodes.len() as u32)?;
+        let Link::Network(network) = machine.link else {
+            return Err(CnkError::Machine("the link of its nodes is no network".into()));
+        };
+        let cards = (0..).zip(nodes).map(|(n, &number): (u32, _)| Card { number, card: format!("eth{n}") });
+        let description = Description { nodes: cards.collect(), memory: machine.memory, network };
+        let text = serde_json::to_vec(&description)
+            .map_err(|e| CnkError::Machine(format!("the description of an I/O node: {e}")))?;
+        let (ours, theirs) = UnixStream::pair().map_err(CnkError::io("the port of an I/O node"))?;
+        let memory = REST_MIB + nodes.len() as u64 * (machine.memory >> 20);
+        let memory = u32::try_from(memory).map_err(|e| CnkError::Machine(e.to_string()))?;
+        let mut vm = Vm::new(&Kernel::find("")?, &Recipe::find(IMAGE)?.image()?)
+            .name(name)
+            .memory_mib(memory)
+            .file(DESCRIPTION, text)
+            .port(PORT, theirs.into())
+            .own_group()
+            .timeout(NO_LIMIT)
+            .silence(NO_LIMIT);
+        let mut wires = Vec::new();
+        for &number in nodes {
             let (near, far) = UnixDatagram::pair().map_err(CnkError::io("the link of a node"))?;
             vm = vm.card(near.into(), PROXY_ADDRESS, network.mtu);
-            let kernel = kernel.try_clone().map_err(CnkError::io("the files of a node"))?;
-            let parts = Parts { kernel, link: far.into(), torus: None };
-            let (emulator, console) = emulator::start(&booter, &self.machine, parts)?;
-            let life = Life::new(number, emulator.clone(), console, None);
-            nodes.push(Switched { emulator, life });
+            wires.push((number, far));
         }
-        let started = std::sync::Arc::new(Mutex::new(None));
-        let seen = started.clone();
-        let listener = move |event: Event<'_>| {
-            if matches!(event, Event::Started(_)) {
-                *seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-            }
-            listen(event);
-        };
-        let running = vm.spawn(&["ciod", "pset", DESCRIPTION, "--outcome", OUTCOME], listener)?;
-        let (result, deaths) = watched(running, &nodes);
-        let ended = Instant::now();
-        let out = match (result, deaths.first()) {
-            (Ok(out), _) => out,
-            // the I/O node was switched off because of it
-            (Err(_), Some(death)) => return Err(death.clone().into()),
-            (Err(e), None) => return Err(e.into()),
-        };
-        let ran = started.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or(ended);
-        Ok(LinuxOutcome {
-            outcome: outcome(&out)?,
-            deaths,
-            kernel: out.kernel,
-            boot: ran.duration_since(start),
-            run: ended.duration_since(ran),
-        })
+        let running = vm.spawn(&["ciod", "io-node", DESCRIPTION], |_| ())?;
+        let link = IoLink::new(ours).map_err(CnkError::io("the port of an I/O node"))?;
+        let stopper = running.stopper();
+        Ok(Self { running: Some(running), stopper, link, wires, started: Instant::now(), died: None })
     }
 
-    /// The I/O node, without its cards.
-    fn io_node(&self, network: Network, notice: fn(&str)) -> Result<Vm, CnkError> {
-        let mut image = Recipe::find(IMAGE)?.image()?;
-        image.file(&self.spec.executable, &self.spec.executable);
-        for path in &self.files {
-            if path.is_dir() {
-                image.tree(path)?
-            } else {
-                image.file(path, path)
-            };
+    /// Its compute nodes.
+    pub(crate) fn nodes(&self) -> Vec<u32> {
+        self.wires.iter().map(|(number, _)| *number).collect()
+    }
+
+    pub(crate) fn link(&self) -> &IoLink {
+        &self.link
+    }
+
+    /// Process id of its emulator, while it runs.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.running.as_ref().and_then(Running::pid)
+    }
+
+    /// Release of its kernel, once it is ready.
+    pub(crate) fn kernel(&self) -> Option<String> {
+        self.link.kernel()
+    }
+
+    /// The way it died, if it did: its machine has ended, or it is not ready in time.
+    pub(crate) fn death(&mut self) -> Option<String> {
+        let is_over = self.running.as_ref().is_none_or(Running::is_over);
+        let late = self.link.kernel().is_none() && self.started.elapsed() > READY;
+        if self.died.is_none() && (is_over || late || self.link.over().is_some()) {
+            let over = self.link.over();
+            self.stopper.stop();
+            let ended = self.running.take().map(Running::wait);
+            let (is_late, limit) = (late && !is_over, READY.as_secs());
+            self.died = Some(match ended {
+                _ if is_late => format!("it was not ready within {limit} s"),
+                Some(Err(VmError::Failed(failure))) if is_over => failure.to_string(),
+                Some(Err(error)) if is_over => error.to_string(),
+                Some(Ok(out)) if is_over => format!("its daemon ended: {}", out.error_text().trim()),
+                _ => over.unwrap_or_else(|| "it was switched off".into()),
+            });
         }
-        image.folder(&self.spec.directory);
-        let pset = Pset {
-            cards: (0..self.nodes).map(|n| format!("eth{n}")).collect(),
-            memory: self.machine.memory,
-            network,
-            job: self.spec.clone(),
-        };
-        let text = serde_json::to_vec(&pset)
-            .map_err(|e| CnkError::Machine(format!("the pset's description: {e}")))?;
-        let vm = Vm::new(&Kernel::find("")?, &image).name("io").file(DESCRIPTION, text).collect(OUTCOME);
-        Ok(vm.timeout(NO_LIMIT).silence(NO_LIMIT).notice(notice))
+        self.died.clone()
+    }
+
+    /// Waits until it is ready.
+    ///
+    /// # Errors
+    /// It died, or is not ready in time.
+    pub(crate) fn wait_ready(&mut self) -> Result<(), CnkError> {
+        if self.link.wait_ready(READY) {
+            return Ok(());
+        }
+        Err(CnkError::IoNode(self.death().unwrap_or_else(|| "it has ended".into())))
+    }
+
+    /// The end of a link for the first start of a compute node.
+    pub(crate) fn connect(&self, node: &NodeLink) -> Result<OwnedFd, CnkError> {
+        self.link.attach(node.clone());
+        self.wire(node.number())
+    }
+
+    /// The end of a link for a compute node that is started anew, and whose emulator has ended: no frame of it is left, and
+    /// the I/O node has forgotten it.
+    pub(crate) fn reconnect(&self, node: &NodeLink) -> Result<OwnedFd, CnkError> {
+        let wire = self.wire(node.number())?;
+        if self.link.kernel().is_none() {
+            return self.connect(node);
+        }
+        self.link.renew(node.clone(), RENEWED).map_err(|e| CnkError::IoNode(e.to_string()))?;
+        use std::os::fd::AsRawFd as _;
+        while recv(wire.as_raw_fd(), &mut [0; 64], MsgFlags::MSG_DONTWAIT).is_ok() {}
+        Ok(wire)
+    }
+
+    fn wire(&self, node: u32) -> Result<OwnedFd, CnkError> {
+        let wire = self.wires.iter().find(|(number, _)| *number == node).map(|(_, wire)| wire);
+        let wire = wire.ok_or_else(|| CnkError::IoNode(format!("it does not serve node {node}")))?;
+        Ok(wire.try_clone().map_err(CnkError::io("the link of a node"))?.into())
     }
 }
 
-/// A compute node that is switched off when dropped.
-struct Switched {
-    emulator: Emulator,
-    life: Life,
-}
-
-impl Drop for Switched {
+impl Drop for IoNode {
     fn drop(&mut self) {
-        self.emulator.kill();
+        self.link.close();
+        self.stopper.stop();
+        // the emulator has ended when this returns
+        let _ = self.running.take().map(Running::wait);
     }
-}
-
-/// Waits for the end of the I/O node's program; if a compute node dies meanwhile, the I/O node is switched off.
-fn watched(
-    running: colony_vm::Running,
-    nodes: &[Switched],
-) -> (Result<colony_vm::Outcome, VmError>, Vec<Death>) {
-    let stopper = running.stopper();
-    let (stop, stopped) = channel::<()>();
-    std::thread::scope(|scope| {
-        let watch = scope.spawn(move || {
-            while stopped.recv_timeout(CHECK_PERIOD) == Err(RecvTimeoutError::Timeout) {
-                let deaths: Vec<Death> = nodes.iter().filter_map(|n| n.life.death()).collect();
-                if !deaths.is_empty() {
-                    stopper.stop();
-                    return deaths;
-                }
-            }
-            Vec::new()
-        });
-        let result = running.wait();
-        drop(stop);
-        (result, watch.join().unwrap_or_default())
-    })
-}
-
-/// The outcome that the I/O daemon has written.
-fn outcome(out: &colony_vm::Outcome) -> Result<JobOutcome, CnkError> {
-    let failed = |why: String| {
-        let said = out.error_text();
-        CnkError::IoNode(if said.trim().is_empty() { why } else { said.trim().to_owned() })
-    };
-    let file = out.files.get(Path::new(OUTCOME)).ok_or_else(|| failed("it has left no outcome".into()))?;
-    let bytes = file.as_ref().map_err(|e| failed(e.clone()))?;
-    serde_json::from_slice(bytes).map_err(|e| failed(format!("its outcome: {e}")))
 }

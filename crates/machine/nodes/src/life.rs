@@ -5,7 +5,7 @@ use std::io::Read;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use colony_ciod::Proxy;
+use colony_ciod::{NodeLink, Proxy};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
@@ -27,7 +27,7 @@ const LAST_WORDS: Duration = Duration::from_millis(20);
 /// The signs of life of a node. Clones are of the same node.
 #[derive(Clone, Debug)]
 pub(crate) struct Life {
-    number: u32,
+    link: NodeLink,
     emulator: Emulator,
     proxy: Option<Pid>,
     console: Arc<Mutex<Console>>,
@@ -42,7 +42,7 @@ struct Console {
 impl Life {
     /// Of a node whose emulator was just started, with its console.
     pub(crate) fn new(
-        number: u32,
+        link: NodeLink,
         emulator: Emulator,
         console: impl Read + Send + 'static,
         proxy: Option<&Proxy>,
@@ -50,12 +50,12 @@ impl Life {
         let kept = Arc::<Mutex<Console>>::default();
         keep(console, kept.clone());
         let proxy = proxy.map(|p| Pid::from_raw(p.pid().cast_signed()));
-        Self { number, emulator, proxy, console: kept }
+        Self { link, emulator, proxy, console: kept }
     }
 
     /// The node's number.
     pub(crate) fn number(&self) -> u32 {
-        self.number
+        self.link.number()
     }
 
     /// The end of the output of its kernel and its emulator.
@@ -71,6 +71,7 @@ impl Life {
             .ended()
             .map(Cause::Emulator)
             .or_else(|| self.proxy.and_then(ended).map(Cause::Proxy))
+            .or_else(|| self.link.failed().map(|why| Cause::Proxy(why.to_owned())))
             .or_else(panic)?;
         std::thread::sleep(LAST_WORDS);
         let said = self.console();
@@ -78,7 +79,7 @@ impl Life {
             cause = Cause::Reset;
         }
         let said = said.find(PANIC).map_or(said.trim(), |at| said[at..].trim()).to_owned();
-        Some(Death { node: self.number, cause, said })
+        Some(Death { node: self.number(), cause, said })
     }
 
     fn lock(&self) -> MutexGuard<'_, Console> {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The machine of a node: CPUs, memory, link.
 
+use colony_ciod::io_node::MOST_NODES;
 use colony_ciod::{Mode, Network};
 use colony_fship::{frame, layout};
 use colony_vm::{Accel, VmError};
@@ -19,6 +20,17 @@ pub enum Link {
     Network(Network),
 }
 
+/// The kind of a partition's I/O nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum IoNodes {
+    /// Processes of this machine, with its files.
+    #[default]
+    Process,
+    /// Virtual Linux machines, each with files of its own and a network card for each of its compute nodes.
+    Linux,
+}
+
 /// A node, before it is booted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Machine {
@@ -33,6 +45,9 @@ pub struct Machine {
     pub torus: Option<u64>,
     /// The link to its I/O daemon.
     pub link: Link,
+    /// The kind of its I/O node.
+    #[serde(skip)]
+    pub io_nodes: IoNodes,
     /// Execution of its instructions; not [`Accel::SingleThread`].
     pub accel: Accel,
     /// Let the kernel tell what it does on its console.
@@ -53,6 +68,7 @@ impl Default for Machine {
             addresses: None,
             torus: None,
             link: Link::default(),
+            io_nodes: IoNodes::default(),
             accel: Accel::default(),
             debug: false,
             kernel_words: Vec::new(),
@@ -130,6 +146,24 @@ impl Machine {
         Ok(())
     }
 
+    /// Refuses psets of this many nodes, which no I/O node of the machine's kind can serve.
+    ///
+    /// # Errors
+    /// If that is so.
+    pub fn check_pset(&self, nodes: u32) -> Result<(), CnkError> {
+        let refuse = |text: String| Err(CnkError::Machine(text));
+        match (self.io_nodes, self.link) {
+            (IoNodes::Process, _) => Ok(()),
+            (IoNodes::Linux, Link::Window) => refuse(
+                "a Linux I/O node shares no memory with its compute nodes: its link is a network".into(),
+            ),
+            (IoNodes::Linux, _) if nodes == 0 || nodes as usize > MOST_NODES => {
+                refuse(format!("a Linux I/O node has 1 to {MOST_NODES} compute nodes, not {nodes}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Refuses a mode for which this machine has too few CPUs.
     ///
     /// # Errors
@@ -170,6 +204,13 @@ mod tests {
         assert!(refused(|m| (m.link, m.torus) = (Link::Network(Network::default()), Some(2 << 20))));
         assert!(refused(|m| (m.link, m.memory) = (Link::Network(Network::default()), 2 << 30)));
         assert!(Machine { link: network(100), ..Machine::default() }.check().is_err());
+        let linux = Machine { io_nodes: IoNodes::Linux, ..Machine::default() };
+        assert!(linux.check_pset(8).is_err(), "no memory is shared");
+        let linux = Machine { link: Link::Network(Network::default()), ..linux };
+        assert!(
+            linux.check_pset(64).is_ok() && linux.check_pset(65).is_err() && linux.check_pset(0).is_err()
+        );
+        assert!(Machine::default().check_pset(128).is_ok());
         assert!(Machine { cpus: 1, ..Machine::default() }.fits(Mode::VirtualNode).is_err());
     }
 }

@@ -27,7 +27,8 @@ pub struct Node {
 }
 
 impl Node {
-    /// Boots a node of a machine that was checked, with this kernel ([`kernel`]), this link to this I/O daemon, and this memory shared with others.
+    /// Boots a node of a machine that was checked, with this kernel ([`kernel`]), this link to this I/O daemon, this end
+    /// of it if the I/O node is a machine of its own, and this memory shared with others.
     ///
     /// # Errors
     /// If the emulator cannot be started.
@@ -36,16 +37,19 @@ impl Node {
         machine: &Machine,
         kernel: &File,
         ciod: &Ciod,
-        link: NodeLink,
+        (link, wire): (NodeLink, Option<OwnedFd>),
         torus: Option<(&File, u64)>,
     ) -> Result<Self, CnkError> {
         let own = |file: &File| file.try_clone().map_err(CnkError::io("the files of a node"));
-        let (proxy, socket) = connect(machine, ciod, &link).map_err(CnkError::io("the link of a node"))?;
+        let (proxy, socket) = match wire {
+            Some(wire) => (None, wire),
+            None => connect(machine, ciod, &link).map_err(CnkError::io("the link of a node"))?,
+        };
         let kernel = own(kernel)?;
         let torus = torus.map(|(file, bytes)| Ok::<_, CnkError>((own(file)?, bytes))).transpose()?;
         let started = Instant::now();
         let (emulator, console) = emulator::start(booter, machine, Parts { kernel, link: socket, torus })?;
-        let life = Life::new(link.number(), emulator.clone(), console, proxy.as_ref());
+        let life = Life::new(link.clone(), emulator.clone(), console, proxy.as_ref());
         Ok(Self { link, proxy, emulator, life, started, had_a_job: false })
     }
 
@@ -77,6 +81,11 @@ impl Node {
     /// Its signs of life.
     pub(crate) fn life(&self) -> &Life {
         &self.life
+    }
+
+    /// Ends its emulator, before another takes its place on its link.
+    pub(crate) fn switch_off(&self) {
+        self.emulator.kill();
     }
 
     /// A job begins on it.

@@ -13,10 +13,11 @@ use colony_vm::slots::Slots;
 
 use crate::boot::Booter;
 use crate::capture::Capturing;
+use crate::io_nodes::LinuxIoNodes;
 use crate::node::{self, Node};
 use crate::shared::Shared;
 use crate::torus::TorusWatch;
-use crate::{Accel, Captured, CnkError, Link, Machine, Places, Running, programs};
+use crate::{Accel, Captured, CnkError, IoNodes, Link, Machine, Places, Running, programs};
 
 /// Nodes that run jobs together, with the I/O daemon that serves them, and memory for messages.
 ///
@@ -31,6 +32,8 @@ pub struct Partition {
     nodes: Vec<Node>,
     /// The memory that each node shares with others for messages, by number.
     shared: Vec<Option<Arc<Shared>>>,
+    /// After the nodes, which are linked to them.
+    io_nodes: LinuxIoNodes,
     /// After the nodes: it ends with the last of them.
     booter: Booter,
     boot_program: PathBuf,
@@ -62,7 +65,11 @@ impl Partition {
         let slots = match machine.accel {
             // counted time does not care who else computes
             Accel::Counted { .. } => Slots::take_telling(1, notice)?,
-            _ => Slots::take_telling(places.nodes().saturating_mul(machine.cpus) as usize, notice)?,
+            _ => {
+                let io_nodes = if machine.io_nodes == IoNodes::Linux { places.io_nodes() } else { 0 };
+                let cpus = places.nodes().saturating_mul(machine.cpus).saturating_add(io_nodes);
+                Slots::take_telling(cpus as usize, notice)?
+            }
         };
         let mut partition = Self::without_nodes(machine, places, config)?;
         partition.slots = Some(slots);
@@ -86,6 +93,7 @@ impl Partition {
         let boot_program = config.worker.with_file_name(programs::BOOT);
         let booter = Booter::start(&boot_program)?;
         let ciod = Ciod::new(config)?;
+        let io_nodes = LinuxIoNodes::start(&machine, &places, &ciod)?;
         let shared = Shared::new(&machine, (0..places.nodes()).collect())?.map(Arc::new);
         let shared = vec![shared; places.nodes() as usize];
         let kernel = node::kernel()?;
@@ -96,6 +104,7 @@ impl Partition {
             places,
             nodes: Vec::new(),
             shared,
+            io_nodes,
             booter,
             boot_program,
             slots: None,
@@ -126,6 +135,11 @@ impl Partition {
             return Err(JobError::NodeBusy(number).into());
         }
         self.check_booter()?;
+        let old = &self.nodes[number as usize];
+        if self.io_nodes.of(number).is_some() {
+            // there is one link, whose other end is a card of the I/O node
+            old.switch_off();
+        }
         let node = self.start(number, self.shared[number as usize].as_deref())?;
         self.nodes[number as usize] = node;
         Ok(())
@@ -133,8 +147,51 @@ impl Partition {
 
     fn start(&self, number: u32, shared: Option<&Shared>) -> Result<Node, CnkError> {
         let link = self.ciod.attach_with_room(number, self.machine.memory, self.machine.window())?;
+        let is_first = self.nodes.len() <= number as usize;
+        let wire = self.io_nodes.wire(&link, is_first)?;
         let torus = shared.map(|shared| (shared.file(), shared.bytes()));
-        Node::boot(&self.booter, &self.machine, &self.kernel, &self.ciod, link, torus)
+        Node::boot(&self.booter, &self.machine, &self.kernel, &self.ciod, (link, wire), torus)
+    }
+
+    /// The number of Linux I/O nodes; 0 if its I/O nodes are processes.
+    pub fn linux_io_nodes(&self) -> u32 {
+        self.io_nodes.count()
+    }
+
+    /// Release of the kernel of its Linux I/O nodes, once one is ready.
+    pub fn io_kernel(&self) -> Option<String> {
+        self.io_nodes.kernel()
+    }
+
+    /// The way a Linux I/O node died, if it did. Its compute nodes cannot be used until [`Partition::restart_io_node`].
+    pub fn io_node_death(&mut self, number: u32) -> Option<String> {
+        self.io_nodes.death(number)
+    }
+
+    /// Process id of the emulator of a Linux I/O node, while it runs.
+    pub fn io_node_pid(&self, number: u32) -> Option<u32> {
+        self.io_nodes.pid(number)
+    }
+
+    /// The compute nodes of a Linux I/O node.
+    pub fn nodes_of_io_node(&self, number: u32) -> Vec<u32> {
+        self.io_nodes.nodes(number)
+    }
+
+    /// Starts a Linux I/O node anew, and those of its compute nodes that were started before.
+    ///
+    /// # Errors
+    /// A compute node that is in a job, an emulator that does not start.
+    pub fn restart_io_node(&mut self, number: u32) -> Result<(), CnkError> {
+        let mut own: Vec<u32> = self.io_nodes.nodes(number);
+        own.retain(|&node| (node as usize) < self.nodes.len());
+        let is_busy = |node: &&u32| self.nodes[**node as usize].link().state() == NodeState::Busy;
+        if let Some(&busy) = own.iter().find(is_busy) {
+            return Err(JobError::NodeBusy(busy).into());
+        }
+        own.iter().for_each(|&node| self.nodes[node as usize].switch_off());
+        self.io_nodes.restart(&self.machine, &self.places, &self.ciod, number)?;
+        own.into_iter().try_for_each(|node| self.restart(node))
     }
 
     /// Starts a job on the nodes of all psets that it needs; those that were lost are started anew first.
@@ -158,7 +215,10 @@ impl Partition {
         streams: Streams,
     ) -> Result<Running, CnkError> {
         self.machine.fits(spec.mode)?;
-        let places = self.places.for_job(&mut spec, self.machine.memory, block)?;
+        let mut places = self.places.for_job(&mut spec, self.machine.memory, block)?;
+        for place in &mut places {
+            place.io_node = self.io_nodes.of(place.node).unwrap_or(place.io_node);
+        }
         let numbers: Vec<u32> = places.iter().map(|place| place.node).collect();
         let nodes = places.len() as u32;
         let (size, held) = (spec.size(nodes)?, spec.mode.processes());
@@ -258,6 +318,13 @@ impl Partition {
     /// Starts those of these nodes anew that were lost, or died between two jobs. One that died before its first job is an
     /// error: so would the next. One in a job is an error, too.
     fn restore(&mut self, numbers: &[u32]) -> Result<(), CnkError> {
+        let io_nodes = self.io_nodes.of_all(numbers);
+        for &number in &io_nodes {
+            if self.io_nodes.death(number).is_some() {
+                self.restart_io_node(number)?;
+            }
+        }
+        self.io_nodes.wait_ready(&io_nodes)?;
         for &number in numbers {
             let node = self.nodes.get(number as usize).ok_or(JobError::NoNode(number))?;
             match (node.link().state(), node.check()) {
@@ -275,6 +342,7 @@ impl Partition {
 fn check(machine: &Machine, places: &Places) -> Result<(), CnkError> {
     machine.check()?;
     places.check()?;
+    machine.check_pset(places.pset_nodes())?;
     check_descriptors(machine, places)
 }
 

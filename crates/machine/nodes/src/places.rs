@@ -45,6 +45,22 @@ impl Places {
         }
     }
 
+    /// Compute nodes of the largest pset.
+    pub(crate) fn pset_nodes(&self) -> u32 {
+        match &self.0 {
+            Kind::Row { nodes, pset } => pset.unwrap_or(*nodes).min(*nodes),
+            Kind::Block(partition) => partition.psets().size().nodes(),
+        }
+    }
+
+    /// The pset of a node of the partition.
+    pub(crate) fn pset(&self, node: u32) -> u32 {
+        match &self.0 {
+            Kind::Row { nodes, pset } => node / pset.unwrap_or(*nodes).max(1),
+            Kind::Block(partition) => partition.psets().place(node).0,
+        }
+    }
+
     /// Refuses what no partition can be.
     pub(crate) fn check(&self) -> Result<(), CnkError> {
         let refuse = |text: &str| Err(CnkError::Machine(text.into()));

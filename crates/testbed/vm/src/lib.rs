@@ -26,5 +26,5 @@ pub use colony_init::wire::{Exit, Finished};
 pub use error::{Cause, Failure, VmError};
 pub use image::{Image, Recipe};
 pub use kernel::Kernel;
-pub use machine::{Event, Outcome, Running, Vm};
+pub use machine::{Event, Outcome, Running, Stopper, Vm};
 pub use net::{Link, Network};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use colony_control_api::api::{NodeRequest, NodeState, Partition, PartitionState};
+use colony_control_api::api::{IoNodeKind, NodeRequest, NodeState, Partition, PartitionState};
 use colony_control_api::{Client, default_folder};
 use colony_nodes::programs;
 use colony_view::progress::Progress;
@@ -80,6 +80,9 @@ pub(super) struct Nodes {
     /// Kernel of the compute nodes
     #[arg(long, value_enum, default_value_t)]
     kernel: Kernel,
+    /// Kind of I/O nodes
+    #[arg(long, value_enum, default_value_t, value_name = "KIND")]
+    io_nodes: IoNodesWord,
     /// CPUs of each node
     #[arg(long, default_value_t = 1, value_name = "N")]
     cpus: u32,
@@ -95,11 +98,24 @@ enum Kernel {
     Cnk,
 }
 
+#[derive(Clone, Copy, Default, clap::ValueEnum)]
+enum IoNodesWord {
+    /// Processes on this machine, with its files
+    #[default]
+    Process,
+    /// Virtual Linux machines, each with its own files; nodes reach theirs over network devices
+    Linux,
+}
+
 impl Nodes {
     pub(super) fn request(&self, nodes: u32) -> NodeRequest {
         let Kernel::Cnk = self.kernel;
         let pset = self.pset.unwrap_or_else(|| colony_model::PsetSize::default_for(nodes).nodes());
-        NodeRequest { pset, cpus: self.cpus, memory_mib: self.memory }
+        let io_nodes = match self.io_nodes {
+            IoNodesWord::Process => IoNodeKind::Process,
+            IoNodesWord::Linux => IoNodeKind::Linux,
+        };
+        NodeRequest { pset, cpus: self.cpus, memory_mib: self.memory, io_nodes }
     }
 }
 

@@ -99,6 +99,9 @@ struct ProgramArgs {
     /// unless it is a terminal]
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
+    /// Copy a file or folder into the Linux I/O nodes, at its own path
+    #[arg(long, value_name = "PATH")]
+    io_file: Vec<PathBuf>,
     /// File for standard output, one a rank if the name contains %r (the rank); %j is the number of the job
     #[arg(long, value_name = "FILE")]
     output: Option<String>,
@@ -244,6 +247,7 @@ fn request(client: &Client, args: &ProgramArgs, input: &Input) -> anyhow::Result
         labels: args.label,
         stdin: input.file(),
         sends_stdin: *input == Input::Own,
+        copies: args.io_file.clone(),
         stdout: args.output.clone(),
         stderr: args.error.clone(),
         go_on: false,

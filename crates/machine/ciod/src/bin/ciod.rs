@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use colony_ciod::client::Client;
 use colony_ciod::serve::{Ask, Service};
-use colony_ciod::{Ciod, Config, JobSpec, Pset};
+use colony_ciod::{Ciod, Config, IoNode, JobSpec};
 
 /// The control and I/O daemon of an I/O node: starts jobs on compute nodes and does their system calls
 #[derive(Parser)]
@@ -61,13 +61,10 @@ enum Command {
         /// The job, in TOML
         job: PathBuf,
     },
-    /// Serve the compute nodes behind this machine's network cards, for one job with these streams
-    Pset {
-        /// Cards, nodes and job, in JSON
-        pset: PathBuf,
-        /// Write the outcome of the job as JSON to this file
-        #[arg(long)]
-        outcome: Option<PathBuf>,
+    /// Serve the compute nodes behind this machine's network cards, as the owner of their partition orders
+    IoNode {
+        /// Nodes and cards, in JSON
+        description: PathBuf,
     },
     /// The process that a daemon starts for each job
     #[command(hide = true)]
@@ -75,6 +72,9 @@ enum Command {
     /// The process that a daemon starts for each node that it reaches over a network
     #[command(hide = true)]
     Proxy,
+    /// The process that a daemon starts for each job on a Linux I/O node
+    #[command(hide = true)]
+    Relay,
 }
 
 type Outcome = Result<ExitCode, Box<dyn std::error::Error>>;
@@ -83,11 +83,12 @@ fn main() -> ExitCode {
     let done = match Args::parse().command {
         Command::Worker => return colony_ciod::worker_main(),
         Command::Proxy => return colony_ciod::proxy_main(),
+        Command::Relay => return colony_ciod::relay_main(),
         Command::Serve { socket, nodes, folder, memory, polled } => {
             serve(&socket, nodes, folder, memory, polled)
         }
         Command::Launch { socket, nodes, job } => launch(&socket, nodes, &job),
-        Command::Pset { pset, outcome } => serve_pset(&pset, outcome.as_deref()),
+        Command::IoNode { description } => io_node(&description),
         Command::Check { nodes, memory, job } => check(nodes, memory, &job),
     };
     done.unwrap_or_else(|e| {
@@ -106,17 +107,10 @@ fn serve(socket: &std::path::Path, nodes: u32, folder: PathBuf, memory: u64, pol
     Ok(ExitCode::SUCCESS)
 }
 
-fn serve_pset(pset: &std::path::Path, file: Option<&std::path::Path>) -> Outcome {
+fn io_node(description: &std::path::Path) -> Outcome {
     colony_node::descriptor::raise_limit();
-    let outcome = Pset::read(pset)?.run(Config::new(std::env::current_exe()?))?;
-    match file {
-        Some(file) => {
-            let text = serde_json::to_vec(&outcome)?;
-            std::fs::write(file, text).map_err(|e| format!("{}: {e}", file.display()))?;
-        }
-        None => eprint!("{outcome}"),
-    }
-    Ok(ExitCode::from(u8::try_from(outcome.code().clamp(0, 255)).unwrap_or(1)))
+    IoNode::read(description)?.run(Config::new(std::env::current_exe()?))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn read(job: &std::path::Path) -> Result<JobSpec, Box<dyn std::error::Error>> {

@@ -84,6 +84,11 @@ impl Proxy {
         self.socket.take()
     }
 
+    /// The way it ended, if it has.
+    pub(crate) fn ended(&mut self) -> Option<String> {
+        self.child.try_wait().map_or_else(|e| Some(e.to_string()), |ended| ended.map(|how| how.to_string()))
+    }
+
     /// Process id.
     pub fn pid(&self) -> u32 {
         self.child.id()

@@ -38,14 +38,14 @@ fn patterns(spec: &JobSpec) -> [Option<&str>; 2] {
 }
 
 /// The standard input of rank 0, if it is a file.
-pub(super) fn input(spec: &JobSpec) -> Result<Option<Descriptor>, JobError> {
+pub(crate) fn input(spec: &JobSpec) -> Result<Option<Descriptor>, JobError> {
     let Some(path) = &spec.stdin else { return Ok(None) };
     let (file, kind) = open(path, File::options().read(true), 0)?;
     Ok(Some(Descriptor::new(file.into(), kind, false, false)))
 }
 
 /// The outputs of the job: a file of the user in place of a stream if all ranks have one.
-pub(super) fn outputs(spec: &JobSpec, streams: [Output; 2]) -> Result<[Output; 2], JobError> {
+pub(crate) fn outputs(spec: &JobSpec, streams: [Output; 2]) -> Result<[Output; 2], JobError> {
     let [stdout, stderr] = patterns(spec);
     let [out, err] = streams;
     let whole = |pattern: Option<&str>, stream: Output| match pattern.filter(|name| !name.contains(RANK)) {

@@ -72,7 +72,7 @@ fn bound() {
 }
 
 /// So many descriptors as all processes may need, and no core files.
-pub(super) fn limits() {
+pub(crate) fn limits() {
     // root may raise the hard limit too
     let most = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(_, hard)| hard);
     if setrlimit(Resource::RLIMIT_NOFILE, MOST, MOST.max(most)).is_err() {

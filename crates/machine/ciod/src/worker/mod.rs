@@ -3,7 +3,7 @@
 
 pub(crate) mod calls;
 mod charge;
-mod files;
+pub(crate) mod files;
 pub(crate) mod filter;
 pub(crate) mod host;
 pub(crate) mod identity;
@@ -93,7 +93,7 @@ fn prepare(control: &UnixStream) -> Result<Option<Prepared>, JobError> {
 }
 
 /// Standard input of the job.
-fn input(fd: OwnedFd) -> Descriptor {
+pub(crate) fn input(fd: OwnedFd) -> Descriptor {
     let (fd, kind, shared) = match output::own(&fd, false) {
         Some(Own::File) => (fd, Kind::File, false),
         Some(Own::Anew(anew)) => (anew, Kind::Stream, false),

@@ -71,6 +71,11 @@ impl Output {
         !self.queue.is_empty()
     }
 
+    /// Bytes of output that wait for the reader.
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
     /// Bytes that can be added.
     pub(crate) fn room(&self) -> usize {
         QUEUE.saturating_sub(self.queue.len())

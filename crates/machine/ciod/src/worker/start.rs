@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From the description of a job to processes on its nodes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
@@ -23,7 +23,7 @@ use crate::{JobError, JobSpec, ProgramError};
 
 /// A program that was opened and looked at.
 pub(crate) struct Opened {
-    pub(super) file: File,
+    pub(crate) file: File,
     pub(crate) program: Program,
     pub(super) path: PathBuf,
 }
@@ -74,13 +74,9 @@ pub(super) fn job(setup: &Setup, memory: u64) -> Result<Job, JobError> {
     let flags = libc::O_PATH | libc::O_DIRECTORY;
     let directory = File::options().read(true).custom_flags(flags).open(".").map_err(|e| stopped(&e))?;
     let mut programs = BTreeMap::new();
-    for rank in setup.nodes.iter().flat_map(|node| node.ranks.clone()) {
-        let (path, _) = program_of(spec, rank);
-        if !programs.contains_key(path) {
-            let opened =
-                open(path, memory).map_err(|why| JobError::Program { path: path.to_owned(), why })?;
-            programs.insert(path.to_owned(), opened);
-        }
+    for path in self::programs(setup) {
+        let opened = open(&path, memory).map_err(|why| JobError::Program { path: path.clone(), why })?;
+        programs.insert(path, opened);
     }
     let mut random = [0u8; 32];
     File::open("/dev/urandom")
@@ -94,6 +90,12 @@ pub(super) fn job(setup: &Setup, memory: u64) -> Result<Job, JobError> {
         .map_err(|e| JobError::System(format!("random numbers: {e}")))?;
     let random = std::array::from_fn(|n| u64::from_le_bytes(std::array::from_fn(|i| random[n * 8 + i])));
     Ok(Job { directory: Rc::new(directory.into()), programs, random })
+}
+
+/// The programs of a worker's ranks.
+pub(crate) fn programs(setup: &Setup) -> BTreeSet<PathBuf> {
+    let ranks = setup.nodes.iter().flat_map(|node| node.ranks.clone());
+    ranks.map(|rank| program_of(&setup.spec, rank).0.to_owned()).collect()
 }
 
 /// Program and arguments of a rank.

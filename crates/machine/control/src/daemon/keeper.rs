@@ -213,7 +213,7 @@ impl Keeper {
 fn spec(job: &Job) -> JobSpec {
     let request = job.request.clone();
     let JobRequest { executable, name, arguments, programs, environment, directory, .. } = request;
-    let JobRequest { stdin, stdout, stderr, .. } = job.request.clone();
+    let JobRequest { stdin, stdout, stderr, copies, .. } = job.request.clone();
     let mut spec = JobSpec::new(executable);
     (spec.name, spec.arguments, spec.environment, spec.directory) = (name, arguments, environment, directory);
     let program = |p: ProgramOfRanks| {
@@ -221,7 +221,7 @@ fn spec(job: &Job) -> JobSpec {
         Program { first, last, executable, arguments }
     };
     let file = |name: Option<String>| name.map(|name| name.replace("%j", &job.id.to_string()));
-    (spec.stdin, spec.stdout, spec.stderr) = (stdin, file(stdout), file(stderr));
+    (spec.stdin, spec.stdout, spec.stderr, spec.copies) = (stdin, file(stdout), file(stderr), copies);
     spec.programs = programs.into_iter().map(program).collect();
     let wanted = job.request.nodes.map(|nodes| nodes.saturating_mul(job.request.mode.processes()));
     (spec.mode, spec.processes, spec.labels) =

@@ -13,8 +13,10 @@ use super::keeper::connect;
 use super::peer::Peer;
 use crate::ControlError;
 use crate::api::{
-    self, Job, JobRequest, JobState, MachineRequest, NodeRequest, NodeState, PartitionRequest, PartitionState,
+    self, IoNodeKind, Job, JobRequest, JobState, MachineRequest, NodeRequest, NodeState, PartitionRequest,
+    PartitionState,
 };
+use crate::service::machine_of;
 use crate::service::protocol::{Answer, Ask, ask};
 use crate::store::{Change, Row};
 
@@ -261,6 +263,7 @@ impl Control {
             return Err(ControlError::Conflict(text));
         }
         self.check_fits(&row, &request)?;
+        check_files(row.node, &request)?;
         request.user = peer.user_of_job(request.user)?;
         if request.sends_stdin && request.stdin.is_some() {
             return Err(wrong("standard input is a file or is sent: leave one out"));
@@ -337,8 +340,22 @@ fn first_fit(
     })
 }
 
+/// Refuses files that the I/O nodes of this kind cannot have.
+fn check_files(node: NodeRequest, request: &JobRequest) -> Result<(), ControlError> {
+    let of_rank = |name: &Option<String>| name.as_ref().is_some_and(|name| name.contains("%r"));
+    let refuse = |text: &str| Err(ControlError::Wrong(text.to_owned()));
+    match node.io_nodes {
+        IoNodeKind::Process if !request.copies.is_empty() => {
+            refuse("nothing is copied into I/O nodes that are processes: they have the files of the host")
+        }
+        IoNodeKind::Linux if of_rank(&request.stdout) || of_rank(&request.stderr) => refuse(
+            "a Linux I/O node writes the output of all ranks to one file: leave out %r, or label the lines",
+        ),
+        _ => Ok(()),
+    }
+}
+
 fn check_node(node: NodeRequest) -> Result<(), ControlError> {
-    let memory = node.memory_mib.saturating_mul(1 << 20);
-    let machine = colony_nodes::Machine { cpus: node.cpus, memory, ..colony_nodes::Machine::default() };
-    machine.check().map_err(wrong)
+    let machine = machine_of(node);
+    machine.check().and_then(|()| machine.check_pset(node.pset)).map_err(wrong)
 }

@@ -1,55 +1,44 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Booting the nodes of a partition, a bounded number at once, and starting those anew that have died.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use colony_ciod::{Config, NodeState as LinkState};
+use colony_ciod::{Config, Network, NodeState as LinkState};
 use colony_node::task;
-use colony_nodes::{CnkError, Machine, Partition, programs};
+use colony_nodes::{CnkError, IoNodes, Link, Machine, Partition, programs};
 
-use super::jobs;
 use super::nodes::Nodes;
 use super::protocol::Setup;
-use crate::api::{NodeState, PartitionState, Severity};
+use super::tries::{TRIES, Tries};
+use super::{io_nodes, jobs};
+use crate::api::{IoNodeKind, NodeRequest, NodeState, PartitionState, Severity};
 
 /// Nodes that boot at once, for each CPU of the host.
 const AT_ONCE: usize = 8;
-/// Starts of one node until it counts as broken.
-const TRIES: u32 = 3;
-/// Timeout for a node to ask for work.
+/// Timeout for a node to ask for work: one alone, and one whose I/O node boots with it.
 const READY: Duration = Duration::from_secs(60);
+const READY_LINUX: Duration = Duration::from_secs(360);
 /// Period of the checks while nodes boot, and afterwards.
 const BOOT_CHECK: Duration = Duration::from_millis(2);
 const CHECK: Duration = Duration::from_millis(500);
 
-/// Starts of the nodes that have been started more than once.
-#[derive(Debug, Default)]
-struct Tries(BTreeMap<u32, u32>);
-
-impl Tries {
-    /// Counts one more failure. Returns `true` if the node is to be started again.
-    fn again(&mut self, node: u32) -> bool {
-        let failures = self.0.entry(node).or_default();
-        *failures += 1;
-        *failures < TRIES
-    }
-}
-
-fn machine(setup: &Setup) -> Machine {
-    Machine {
-        cpus: setup.node.cpus,
-        memory: setup.node.memory_mib.saturating_mul(1 << 20),
-        ..Machine::default()
-    }
+/// The machine of the nodes of a partition.
+pub(crate) fn machine_of(node: NodeRequest) -> Machine {
+    let (link, io_nodes) = match node.io_nodes {
+        IoNodeKind::Process => (Link::Window, IoNodes::Process),
+        IoNodeKind::Linux => (Link::Network(Network::default()), IoNodes::Linux),
+    };
+    let memory = node.memory_mib.saturating_mul(1 << 20);
+    Machine { cpus: node.cpus, memory, link, io_nodes, ..Machine::default() }
 }
 
 /// Boots the nodes, then watches them until the service ends.
 pub(crate) fn keep(setup: &Setup, nodes: &Arc<Nodes>) {
     let began = Instant::now();
-    let mut tries = Tries::default();
-    let booted = prepare(setup, nodes).and_then(|()| boot(nodes, &mut tries));
+    let mut all = (Tries::default(), io_nodes::Watch::default());
+    let booted = prepare(setup, nodes).and_then(|()| boot(nodes, &mut all));
     match booted {
         Ok(broken) if broken.is_empty() => {
             nodes.set(PartitionState::Ready, None, Some(began.elapsed().as_secs_f64()));
@@ -71,7 +60,7 @@ pub(crate) fn keep(setup: &Setup, nodes: &Arc<Nodes>) {
         }
     }
     while !nodes.wait_over(CHECK) {
-        check(nodes, &mut tries);
+        check(nodes, &mut all);
         jobs::check_inputs(nodes);
     }
 }
@@ -79,19 +68,20 @@ pub(crate) fn keep(setup: &Setup, nodes: &Arc<Nodes>) {
 fn prepare(setup: &Setup, nodes: &Arc<Nodes>) -> Result<(), CnkError> {
     let ciod = programs::ciod().map_err(CnkError::Machine)?;
     let model = setup.model().map_err(|e| CnkError::Machine(e.to_string()))?;
-    let partition = Partition::without_nodes(machine(setup), model, Config::new(ciod))?;
+    let partition = Partition::without_nodes(machine_of(setup.node), model, Config::new(ciod))?;
     *nodes.partition() = Some(partition);
     Ok(())
 }
 
 /// Starts all nodes. Returns those that do not boot.
-fn boot(nodes: &Arc<Nodes>, tries: &mut Tries) -> Result<Vec<u32>, CnkError> {
+fn boot(nodes: &Arc<Nodes>, (tries, watch): &mut (Tries, io_nodes::Watch)) -> Result<Vec<u32>, CnkError> {
     let at_once = AT_ONCE * std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut all_started = false;
     while !nodes.state().is_over {
         let mut guard = nodes.partition();
         let Some(partition) = guard.as_mut() else { break };
-        let mut booting = look(nodes, partition, tries)?;
+        let down = watch.check(nodes, partition);
+        let mut booting = look(nodes, partition, tries, &down)?;
         while !all_started && booting < at_once {
             all_started = !partition.start_next()?;
             booting += 1;
@@ -110,19 +100,25 @@ fn boot(nodes: &Arc<Nodes>, tries: &mut Tries) -> Result<Vec<u32>, CnkError> {
 }
 
 /// Looks at every node that has been started, and starts those again that died. Returns how many boot.
-fn look(nodes: &Arc<Nodes>, partition: &mut Partition, tries: &mut Tries) -> Result<usize, CnkError> {
+fn look(
+    nodes: &Arc<Nodes>,
+    partition: &mut Partition,
+    tries: &mut Tries,
+    down: &BTreeSet<u32>,
+) -> Result<usize, CnkError> {
+    let limit = if partition.linux_io_nodes() > 0 { READY_LINUX } else { READY };
     let known = nodes.state().nodes.clone();
     let mut booting = 0;
     for (number, known) in known.into_iter().enumerate().take(partition.nodes().len()) {
-        if matches!(known, NodeState::Ready | NodeState::Dead) {
+        if matches!(known, NodeState::Ready | NodeState::Dead) || down.contains(&(number as u32)) {
             continue;
         }
         let node = &partition.nodes()[number];
         let died = match node.check() {
             Err(death) => Some(death.to_string()),
-            Ok(()) if node.age() > READY && !node.link().has_asked() => Some(format!(
+            Ok(()) if node.age() > limit && !node.link().has_asked() => Some(format!(
                 "it has not asked for work within {} s: {}",
-                READY.as_secs(),
+                limit.as_secs(),
                 node.console().trim()
             )),
             Ok(()) => None,
@@ -160,15 +156,20 @@ fn start_again(
 }
 
 /// One look at the nodes of a partition that is up.
-fn check(nodes: &Arc<Nodes>, tries: &mut Tries) {
+fn check(nodes: &Arc<Nodes>, (tries, watch): &mut (Tries, io_nodes::Watch)) {
     let mut guard = nodes.partition();
     let Some(partition) = guard.as_mut() else { return };
     let (known, mended) = {
         let mut state = nodes.state();
         (state.nodes.clone(), std::mem::take(&mut state.mended))
     };
-    tries.0.retain(|node, _| !mended.contains(node));
+    mended.iter().for_each(|node| tries.forget(*node));
+    watch.mend(partition, &mended);
+    let down = watch.check(nodes, partition);
     for (number, known) in known.into_iter().enumerate().take(partition.nodes().len()) {
+        if down.contains(&(number as u32)) {
+            continue;
+        }
         let node = &partition.nodes()[number];
         let (link, death) = (node.link().state(), node.check().err());
         let is_stopped = || task::stat(node.pid().cast_signed()).is_ok_and(|stat| stat.is_stopped());
@@ -179,7 +180,7 @@ fn check(nodes: &Arc<Nodes>, tries: &mut Tries) {
             (LinkState::Busy, Some(_)) => NodeState::Dead,
             (LinkState::Free, None) if node.link().has_asked() => NodeState::Ready,
             (LinkState::Free, None) => NodeState::Booting,
-            (_, Some(_)) if known == NodeState::Dead && is_broken(tries, number as u32) => continue,
+            (_, Some(_)) if known == NodeState::Dead && tries.is_broken(number as u32) => continue,
             (LinkState::Lost, None) => restart(nodes, partition, number as u32),
             (_, Some(death)) => {
                 // the end of a job has reported the deaths of its nodes
@@ -194,10 +195,6 @@ fn check(nodes: &Arc<Nodes>, tries: &mut Tries) {
             nodes.change(|all| all.nodes[number] = state);
         }
     }
-}
-
-fn is_broken(tries: &Tries, node: u32) -> bool {
-    tries.0.get(&node).is_some_and(|failures| *failures >= TRIES)
 }
 
 /// Starts a node anew that a job has left in the middle.
@@ -221,19 +218,5 @@ fn report(nodes: &Arc<Nodes>, number: usize, from: NodeState, to: NodeState) {
             nodes.ras((Severity::Info, "node-resumed"), number, None, "its emulator runs again".to_owned());
         }
         _ => {}
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_node_is_broken_after_three_failures() {
-        let mut tries = Tries::default();
-        assert!(tries.again(4) && tries.again(4));
-        assert!(!is_broken(&tries, 4));
-        assert!(!tries.again(4));
-        assert!(is_broken(&tries, 4) && !is_broken(&tries, 5));
     }
 }

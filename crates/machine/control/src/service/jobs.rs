@@ -117,7 +117,9 @@ fn run(nodes: &Nodes, launch: Launch, stdin: Option<OwnedFd>) {
             let failed = match &outcome.error {
                 Some(JobError::IoNodeFailed { pset, .. }) => Some(*pset),
                 // of a job on one pset
-                Some(JobError::WorkerDied(_)) if deaths.is_empty() => Some(0),
+                Some(JobError::WorkerDied(_)) if deaths.is_empty() => {
+                    running.io_nodes().first().map(|(number, _)| *number)
+                }
                 _ => None,
             };
             if let Some((pset, error)) = failed.zip(outcome.error.as_ref()) {
@@ -150,6 +152,8 @@ fn io_location(nodes: &Nodes, block: Option<JobBlock>, pset: u32) -> Option<Stri
     let guard = nodes.partition();
     let partition = guard.as_ref()?;
     let block = block.map(|block| in_machine(partition, block)).transpose().ok()?;
+    // Linux I/O nodes are numbered in the partition, not in the block of the job
+    let block = block.filter(|_| partition.linux_io_nodes() == 0);
     partition.places().io_location(block, pset)
 }
 

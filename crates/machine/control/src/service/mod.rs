@@ -7,13 +7,16 @@
 mod boot;
 mod events;
 mod input;
+mod io_nodes;
 mod jobs;
 mod nodes;
 pub(crate) mod protocol;
 mod server;
+mod tries;
 
 use std::process::ExitCode;
 
+pub(crate) use boot::machine_of;
 pub(crate) use events::{News, Numbered};
 
 /// The `main` of the program `colony-partition`: serves the partition that its one argument, a file, describes.

@@ -164,6 +164,7 @@ pub(crate) fn ask(lines: &mut Lines, question: &Ask) -> io::Result<Answer> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::IoNodeKind;
 
     #[test]
     fn a_partition_is_at_its_place_in_the_machine() {
@@ -173,7 +174,7 @@ mod tests {
             machine: Shape::MIDPLANE,
             origin: [4, 4, 2],
             shape: Shape::NODE_CARD,
-            node: NodeRequest { pset: 8, cpus: 1, memory_mib: 16 },
+            node: NodeRequest { pset: 8, cpus: 1, memory_mib: 16, io_nodes: IoNodeKind::Process },
         };
         let text = serde_json::to_string(&setup).expect("JSON");
         let setup: Setup = serde_json::from_str(&text).expect("JSON");

@@ -20,7 +20,7 @@ pub(crate) use partitions::{Change, Row};
 pub(crate) use ras::{DRAINED, NewEvent, RasFilter};
 
 /// Steps from each version of the tables to the next, from an empty database on. A step that was ever released is never changed.
-const STEPS: [&str; 4] = [TABLES, DRAINS, BLOCKS, RIGHTS];
+const STEPS: [&str; 5] = [TABLES, DRAINS, BLOCKS, RIGHTS, IO_NODES];
 /// Version of the tables.
 const VERSION: i64 = STEPS.len() as i64;
 /// Longest wait for another program that reads the database.
@@ -77,6 +77,11 @@ const RIGHTS: &str = "
     CREATE TABLE rights (
         partition TEXT NOT NULL, holder TEXT NOT NULL, PRIMARY KEY (partition, holder)
     ) STRICT;
+";
+
+const IO_NODES: &str = "
+    ALTER TABLE partitions ADD COLUMN io_nodes TEXT NOT NULL DEFAULT 'process';
+    INSERT INTO thresholds VALUES ('io-node-died', 3, 3600), ('io-node-broken', 1, 3600);
 ";
 
 /// The database of a machine.

@@ -34,7 +34,7 @@ pub(crate) struct Change {
 }
 
 const COLUMNS: &str = "name, shape, x, y, z, pset, cpus, memory_mib, state, error, boot_s, pid, pid_start,
-    news";
+    news, io_nodes";
 
 fn row(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
     let owner: (Option<i32>, Option<u64>) = (row.get(11)?, row.get(12)?);
@@ -42,7 +42,12 @@ fn row(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
         name: row.get(0)?,
         shape: parsed(1, row.get(1)?)?,
         origin: [row.get(2)?, row.get(3)?, row.get(4)?],
-        node: NodeRequest { pset: row.get(5)?, cpus: row.get(6)?, memory_mib: row.get(7)? },
+        node: NodeRequest {
+            pset: row.get(5)?,
+            cpus: row.get(6)?,
+            memory_mib: row.get(7)?,
+            io_nodes: parsed(14, row.get(14)?)?,
+        },
         state: parsed(8, row.get(8)?)?,
         error: row.get(9)?,
         boot_s: row.get(10)?,
@@ -71,9 +76,12 @@ impl Store {
         self.change(|all| {
             let shape = new.shape.to_string();
             let state = word(new.state);
-            let values = params![new.name, shape, x, y, z, node.pset, node.cpus, node.memory_mib, state];
-            let text = "INSERT INTO partitions (name, shape, x, y, z, pset, cpus, memory_mib, state)
-                        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
+            let NodeRequest { pset, cpus, memory_mib, io_nodes } = node;
+            let kind = word(io_nodes);
+            let values = params![new.name, shape, x, y, z, pset, cpus, memory_mib, state, kind];
+            let text =
+                "INSERT INTO partitions (name, shape, x, y, z, pset, cpus, memory_mib, state, io_nodes)
+                        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
             all.execute(text, values).map(drop)
         })
     }
@@ -127,6 +135,7 @@ pub(super) fn take(all: &Transaction<'_>, name: &str, news: u64) -> rusqlite::Re
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::api::IoNodeKind;
     use crate::store::tests::store;
 
     pub(crate) fn example(name: &str) -> Row {
@@ -134,7 +143,7 @@ pub(crate) mod tests {
             name: name.to_owned(),
             shape: Shape::NODE_CARD,
             origin: [4, 0, 2],
-            node: NodeRequest { pset: 8, cpus: 1, memory_mib: 16 },
+            node: NodeRequest { pset: 8, cpus: 1, memory_mib: 16, io_nodes: IoNodeKind::Linux },
             state: PartitionState::Free,
             error: None,
             boot_s: None,

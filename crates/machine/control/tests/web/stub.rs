@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use colony_control_api::Client;
-use colony_control_api::api::{MachineRequest, Network, NetworkRequest, NodeRequest};
+use colony_control_api::api::{IoNodeKind, MachineRequest, Network, NetworkRequest, NodeRequest};
 use colony_node::task::TaskId;
 use serde_json::{Value, json};
 
@@ -55,7 +55,7 @@ impl Daemon {
         let mut daemon = Self::off();
         let shape: colony_model::Shape = shape.parse().expect("a shape");
         daemon.client.set_up(&MachineRequest { shape, partition: None }).expect("set up");
-        let nodes = NodeRequest { pset, cpus: 1, memory_mib: 16 };
+        let nodes = NodeRequest { pset, cpus: 1, memory_mib: 16, io_nodes: IoNodeKind::default() };
         let request = json!({ "shape": shape.to_string(), "origin": [0, 0, 0], "nodes": nodes });
         let name =
             daemon.client.add_partition(&serde_json::from_value(request).expect("right")).expect("made").name;

@@ -3,7 +3,9 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
 use std::process::Child;
+use std::sync::atomic::Ordering;
 
 use colony_init::PORT;
 
@@ -38,7 +40,14 @@ pub(super) fn start(prepared: Prepared) -> Result<Emulator, VmError> {
     let arguments = arguments(&prepared);
     let kernel = qemu::readable(&prepared.kernel)?;
     let fds = [kernel.into(), prepared.initrd, OwnedFd::from(theirs)].into_iter().chain(prepared.cards);
-    let child = qemu::spawn(qemu::command(arguments, fds)?)?;
+    let fds = fds.chain(prepared.ports);
+    let (pid, has_own_group) = (prepared.pid, prepared.vm.has_own_group);
+    let mut command = qemu::command(arguments, fds)?;
+    if has_own_group {
+        command.process_group(0);
+    }
+    let child = qemu::spawn(command)?;
+    pid.store(child.id(), Ordering::Relaxed);
     Ok(Emulator { child, port: ours })
 }
 
@@ -55,8 +64,15 @@ fn arguments(prepared: &Prepared) -> Vec<String> {
     add(&["-kernel", &format!("/proc/self/fd/{KERNEL_FD}"), "-initrd", &format!("/proc/self/fd/{INITRD}")]);
     add(&["-append", &format!("{COMMAND_LINE}{}", vm.append)]);
     add(&["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]);
-    add(&["-device", "virtio-serial-pci,max_ports=2", "-chardev", &format!("socket,id=job,fd={PORT_FD}")]);
+    // the first is a console's
+    let most = 2 + vm.ports.len();
+    add(&["-device", &format!("virtio-serial-pci,max_ports={most}")]);
+    add(&["-chardev", &format!("socket,id=job,fd={PORT_FD}")]);
     add(&["-device", &format!("virtserialport,chardev=job,name={PORT}")]);
+    for (fd, (name, _)) in (FIRST_CARD + prepared.cards.len() as i32..).zip(&vm.ports) {
+        add(&["-chardev", &format!("socket,id=port{fd},fd={fd}")]);
+        add(&["-device", &format!("virtserialport,chardev=port{fd},name={name}")]);
+    }
     for (n, card) in vm.cards.iter().enumerate() {
         // eight functions a slot, behind the devices that QEMU places itself
         let (slot, function) = (FIRST_SLOT + n / 8, n % 8);

@@ -11,6 +11,7 @@ use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use colony_init::job::{Interface, Job};
@@ -42,6 +43,8 @@ pub struct Vm {
     files: Vec<(PathBuf, Vec<u8>)>,
     networks: Vec<Network>,
     cards: Vec<Card>,
+    ports: Vec<(String, Arc<OwnedFd>)>,
+    has_own_group: bool,
     notice: fn(&str),
 }
 
@@ -130,6 +133,8 @@ impl Vm {
             files: Vec::new(),
             networks: Vec::new(),
             cards: Vec::new(),
+            ports: Vec::new(),
+            has_own_group: false,
             notice: |text| tracing::info!("{text}"),
         }
     }
@@ -217,6 +222,21 @@ impl Vm {
         self
     }
 
+    /// Gives the machine a virtual serial port of this name, whose other end is that of `socket`, a stream. The machine's
+    /// programs find it by `/sys/class/virtio-ports`.
+    #[must_use]
+    pub fn port(mut self, name: impl Into<String>, socket: OwnedFd) -> Self {
+        self.ports.push((name.into(), Arc::new(socket)));
+        self
+    }
+
+    /// Runs the emulator in a process group of its own: an interrupt from the terminal does not end it.
+    #[must_use]
+    pub const fn own_group(mut self) -> Self {
+        self.has_own_group = true;
+        self
+    }
+
     /// Names an address for the machine's programs.
     #[must_use]
     pub fn host(mut self, address: Ipv4Addr, name: impl Into<String>) -> Self {
@@ -300,7 +320,7 @@ impl Vm {
         let stop = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
             .map_err(VmError::os("an event of the system"))?;
         let stop = Arc::new(stop);
-        let heard = Arc::clone(&stop);
+        let (heard, pid) = (Arc::clone(&stop), Arc::clone(&prepared.pid));
         // the emulator dies with the thread that started it, so that thread stays to the end
         let thread = std::thread::Builder::new()
             .name(format!("vm {}", self.name))
@@ -312,7 +332,7 @@ impl Vm {
                 result.map(|(outcome, _emulator)| outcome)
             })
             .map_err(VmError::io("a thread"))?;
-        Ok(Running { stop, thread })
+        Ok(Running { stop, thread, pid })
     }
 
     fn prepare<S: AsRef<str>>(&self, argv: &[S]) -> Result<Prepared, VmError> {
@@ -331,8 +351,12 @@ impl Vm {
         for card in &self.cards {
             cards.push(card.socket.try_clone().map_err(VmError::io("a network card"))?);
         }
+        let own = |(_, socket): &(String, Arc<OwnedFd>)| socket.try_clone();
+        let ports = self.ports.iter().map(own).collect::<Result<_, _>>();
+        let ports = ports.map_err(VmError::io("a serial port"))?;
         let kernel = self.kernel.bootable()?;
-        Ok(Prepared { vm: self.clone(), kernel, initrd: initrd.into(), image_bytes, memory_mib, cards })
+        let (vm, initrd, pid) = (self.clone(), initrd.into(), Arc::default());
+        Ok(Prepared { vm, kernel, initrd, image_bytes, memory_mib, cards, ports, pid })
     }
 
     /// Memory of the machine, MiB: the image lies in it twice while it is unpacked, into a file system that may
@@ -378,4 +402,8 @@ struct Prepared {
     memory_mib: u32,
     /// The machine's ends of its networks, in the order of its interfaces, and those of its other cards.
     cards: Vec<OwnedFd>,
+    /// The machine's ends of its serial ports.
+    ports: Vec<OwnedFd>,
+    /// Process id of the emulator, once it was started.
+    pid: Arc<AtomicU32>,
 }

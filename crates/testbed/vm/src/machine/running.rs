@@ -2,6 +2,7 @@
 //! A machine under way.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 
 use nix::sys::eventfd::EventFd;
@@ -14,6 +15,7 @@ use crate::VmError;
 pub struct Running {
     pub(super) stop: Arc<EventFd>,
     pub(super) thread: JoinHandle<Result<Outcome, VmError>>,
+    pub(super) pid: Arc<AtomicU32>,
 }
 
 impl Running {
@@ -27,6 +29,18 @@ impl Running {
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         Stopper(Arc::clone(&self.stop))
+    }
+
+    /// Process id of its emulator, once it was started.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        Some(self.pid.load(Ordering::Relaxed)).filter(|pid| *pid != 0)
+    }
+
+    /// Returns `true` if its program has ended, or the machine: [`Running::wait`] returns at once.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.thread.is_finished()
     }
 
     /// Waits for the program's end.

@@ -2,7 +2,6 @@
 //! `colony cnk`.
 
 mod calls;
-mod linux;
 pub(crate) mod program;
 mod run;
 

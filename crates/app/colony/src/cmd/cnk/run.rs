@@ -9,7 +9,7 @@ use anyhow::Context;
 use clap::ValueEnum;
 use colony_nodes::ciod::{Bind, Config, Files, JobError, JobOutcome, JobSpec, Network, Streams};
 use colony_nodes::report::{Report, SCHEMA};
-use colony_nodes::{Accel, Link, Machine, Partition, Places, Running, programs};
+use colony_nodes::{Accel, IoNodes, Link, Machine, Partition, Places, Running, programs};
 
 use super::program::{ModeWord, environment, find, passing_signals};
 use crate::exit::WrongUse;
@@ -115,7 +115,7 @@ enum IoNodesWord {
     /// Processes on this machine, with its files
     #[default]
     Process,
-    /// One virtual Linux machine, with its own files; nodes reach it over network devices
+    /// Virtual Linux machines, each with its own files; nodes reach theirs over network devices
     Linux,
 }
 
@@ -143,16 +143,13 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(out) = &args.out {
         crate::cmd::can_write(out)?;
     }
-    if args.io_nodes == IoNodesWord::Linux {
-        refuse_for_linux(&args)?;
-        let report = super::linux::run(args.nodes, machine, spec, args.io_file.clone())?;
-        return end(&args, &report);
-    }
-    if !args.io_file.is_empty() {
-        return Err(WrongUse(
-            "--io-file needs --io-nodes linux: other I/O nodes have this machine's files".into(),
-        )
-        .into());
+    match args.io_nodes {
+        IoNodesWord::Linux => refuse_for_linux(&args)?,
+        IoNodesWord::Process if args.io_file.is_empty() => {}
+        IoNodesWord::Process => {
+            let why = "--io-file needs --io-nodes linux: other I/O nodes have this machine's files";
+            return Err(WrongUse(why.into()).into());
+        }
     }
     let mut config = Config::new(programs::ciod().map_err(anyhow::Error::msg)?);
     if args.polled {
@@ -173,7 +170,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         schema: SCHEMA,
         nodes: args.nodes,
         io_nodes: partition.places().io_nodes(),
-        io_kernel: None,
+        io_kernel: partition.io_kernel(),
         machine: partition.machine().clone(),
         job: spec,
         outcome,
@@ -187,13 +184,11 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// Refuses what a job with a Linux I/O node cannot have.
 fn refuse_for_linux(args: &Args) -> Result<(), WrongUse> {
     let refused = [
-        ("--pset", args.pset.is_some()),
         ("--root", args.root.is_some()),
         ("--bind", !args.bind.is_empty()),
         ("--addresses", args.addresses.is_some()),
         ("--polled", args.polled),
         ("--icount", args.icount.is_some()),
-        ("--debug", args.debug),
     ];
     match refused.iter().find(|(_, given)| *given) {
         Some((word, _)) => Err(WrongUse(format!("a Linux I/O node has no {word}: leave it out"))),
@@ -257,9 +252,10 @@ fn machine(args: &Args) -> anyhow::Result<Machine> {
     let bytes =
         |mib: u64| mib.checked_mul(1 << 20).ok_or_else(|| WrongUse(format!("{mib} MiB are too many")));
     let torus = args.torus.map(bytes).transpose()?;
-    let link = match args.link {
-        LinkWord::Window => Link::Window,
-        LinkWord::Network => Link::Network(Network::default()),
+    let (link, io_nodes) = match (args.link, args.io_nodes) {
+        (LinkWord::Window, IoNodesWord::Process) => (Link::Window, IoNodes::Process),
+        (LinkWord::Network, IoNodesWord::Process) => (Link::Network(Network::default()), IoNodes::Process),
+        (_, IoNodesWord::Linux) => (Link::Network(Network::default()), IoNodes::Linux),
     };
     let machine = Machine {
         cpus,
@@ -267,6 +263,7 @@ fn machine(args: &Args) -> anyhow::Result<Machine> {
         addresses: args.addresses.map(bytes).transpose()?,
         torus,
         link,
+        io_nodes,
         accel,
         debug: args.debug,
         ..Machine::default()
@@ -292,6 +289,8 @@ fn spec(args: &Args) -> anyhow::Result<JobSpec> {
     spec.mode = args.mode.into();
     spec.processes = args.processes;
     spec.labels = args.label;
+    spec.copies =
+        args.io_file.iter().map(std::path::absolute).collect::<Result<_, _>>().context("--io-file")?;
     spec.timeout_s = args.timeout.map(|t| Duration::from_nanos(t.0).as_secs_f64());
     spec.files = match &args.root {
         Some(root) => Files::Root(root.clone()),

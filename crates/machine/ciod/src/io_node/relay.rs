@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The relay of a job: a process on the host that stands for the worker in a Linux I/O node. It is the user: with the
+//! user's rights it reads the program and what is copied, and it owns the job's streams.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _, Seek as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use colony_fship::layout::{PERSONALITY_AT, PERSONALITY_BYTES};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::Task;
+use super::wire::{self, FileHead, Frame, Kind, MOST, PIECE, WINDOW, wrong};
+use crate::control::{self, DRAIN, Order, Report, Setup};
+use crate::spec::Files;
+use crate::worker::output::Output;
+use crate::worker::{self, files, filter, identity, start};
+use crate::{JobError, helper};
+
+/// Period of the looks at a reader that is slow, ms.
+const SLOW: u16 = 5;
+/// Output that comes in pieces below this was written at once, bytes: a line in it is whole.
+const CUT: usize = 4096;
+
+/// The program of a relay: what [`crate::Config::worker`] names calls this for [`crate::Config::relay_args`], with the
+/// supervisor's socket as its standard input.
+pub fn relay_main() -> ExitCode {
+    let Ok(control) = helper::socket() else { return ExitCode::FAILURE };
+    let last = match prepare(&control) {
+        Ok(Some(mut relay)) => match relay.run(&control) {
+            Ok(Some(last)) => last,
+            // the supervisor is gone
+            Ok(None) => return ExitCode::FAILURE,
+            Err(_) => relay.abandoned(&control),
+        },
+        // the supervisor is gone, or this is not a relay at all
+        Ok(None) => return ExitCode::FAILURE,
+        Err(error) => Some(error),
+    };
+    match control::send(&control, &Report::Done(last)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// A job in its I/O node.
+struct Relay {
+    /// To the agent there.
+    link: UnixStream,
+    nodes: Vec<u32>,
+    /// Standard input, until its end.
+    stdin: Option<OwnedFd>,
+    /// Bytes of it that the agent takes.
+    credit: usize,
+    outputs: [Stream; 2],
+    /// Other I/O nodes write to the same output.
+    shares_output: bool,
+    /// The last report of the worker.
+    last: Option<Option<JobError>>,
+}
+
+/// Standard output or standard error.
+struct Stream {
+    output: Output,
+    /// The beginning of a line, whose end has not come.
+    begun: Vec<u8>,
+    /// Bytes that have come and of which the agent does not know that they were taken.
+    untold: usize,
+    is_closed: bool,
+}
+
+/// Hears what the job is, becomes the user, and sends the job's files and its description.
+fn prepare(control: &UnixStream) -> Result<Option<Relay>, JobError> {
+    let system = |e: io::Error| JobError::System(format!("the job's relay: {e}"));
+    identity::limits();
+    helper::ignore(&[libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGTTOU, libc::SIGTTIN]);
+    helper::ignore(&[libc::SIGPIPE, libc::SIGXFSZ]);
+    let mut setup = match control::receive::<Order>(control).map_err(system)? {
+        Some(Order::Setup(setup)) => *setup,
+        _ => return Ok(None),
+    };
+    let [stdin, stdout, stderr] = control::receive_fds(control).map_err(system)?;
+    let [first, second] = if setup.shares_output {
+        control::receive_fds(control).map_err(system)?.map(|fd| Some(File::from(fd)))
+    } else {
+        [None, None]
+    };
+    let mut records = Vec::new();
+    for _ in &setup.nodes {
+        records.push(record(control).map_err(system)?);
+    }
+    let [link] = control::receive_fds(control).map_err(system)?;
+    let stdin = worker::input(stdin);
+    let outputs = [Output::new(stdout, first), Output::new(stderr, second)];
+    identity::take(&setup.identity, &Files::Host)?;
+    filter::enter().map_err(|e| JobError::Identity(format!("the filter of system calls: {e}")))?;
+    let stdin = files::input(&setup.spec)?.unwrap_or(stdin).fd;
+    let [stdout, stderr] = files::outputs(&setup.spec, outputs)?;
+    let spec = &mut setup.spec;
+    (spec.stdin, spec.stdout, spec.stderr) = (None, None, None);
+    let stream = |output| Stream { output, begun: Vec::new(), untold: 0, is_closed: false };
+    let relay = Relay {
+        link: link.into(),
+        nodes: setup.nodes.iter().map(|node| node.number).collect(),
+        stdin: Some(stdin),
+        credit: WINDOW,
+        outputs: [stream(stdout), stream(stderr)],
+        shares_output: setup.shares_output,
+        last: None,
+    };
+    relay.send_files(&setup)?;
+    relay.send_task(Task { setup, records }).map_err(system)?;
+    Ok(Some(relay))
+}
+
+/// The personality that the supervisor has written into the window of a node. There is nothing else in it: the I/O node has
+/// the memory.
+fn record(control: &UnixStream) -> io::Result<Vec<u8>> {
+    let [window, _bell]: [OwnedFd; 2] = control::receive_fds(control)?;
+    let _: [OwnedFd; colony_fship::layout::CHANNELS] = control::receive_fds(control)?;
+    let mut record = vec![0; PERSONALITY_BYTES];
+    File::from(window).read_exact_at(&mut record, PERSONALITY_AT)?;
+    Ok(record)
+}
+
+impl Relay {
+    fn send(&self, frame: &Frame) -> io::Result<()> {
+        frame.write(&mut &self.link)
+    }
+
+    /// Sends the programs of these ranks, and what is copied.
+    fn send_files(&self, setup: &Setup) -> Result<(), JobError> {
+        let spec = &setup.spec;
+        let banks = u64::from(spec.mode.processes());
+        let memory = setup.nodes.first().map_or(0, |node| node.memory / banks);
+        for path in start::programs(setup) {
+            let refused = |why| JobError::Program { path: path.clone(), why };
+            let place = spec.directory.join(&path);
+            let opened = start::open(&place, memory).map_err(refused)?;
+            let sent = self.send_file(&place, opened.file);
+            sent.map_err(|e| refused(crate::ProgramError::Read(e.to_string())))?;
+        }
+        for path in &spec.copies {
+            let place = spec.directory.join(path);
+            self.copy(&place).map_err(|e| {
+                JobError::Spec(format!("{} cannot be copied into the I/O node: {e}", path.display()))
+            })?;
+        }
+        Ok(())
+    }
+
+    fn send_file(&self, path: &Path, mut file: File) -> io::Result<()> {
+        let mode = Some(file.metadata()?.permissions().mode() & 0o777);
+        self.send(&Frame::json(0, Kind::File, &FileHead { path: path.to_owned(), mode })?)?;
+        // who has looked at it before has read from it
+        file.rewind()?;
+        let mut piece = vec![0; MOST];
+        loop {
+            match file.read(&mut piece)? {
+                0 => return Ok(()),
+                count => self.send(&Frame::new(0, Kind::Data, &piece[..count]))?,
+            }
+        }
+    }
+
+    /// Sends a file, or a folder with all that is in it.
+    fn copy(&self, path: &Path) -> io::Result<()> {
+        let kind = fs::metadata(path)?.file_type();
+        if kind.is_file() {
+            return self.send_file(path, File::open(path)?);
+        }
+        if !kind.is_dir() {
+            return Err(io::Error::other(format!("{} is neither a file nor a folder", path.display())));
+        }
+        let mut folders: Vec<PathBuf> = vec![path.to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder)? {
+                let entry = entry?;
+                match entry.file_type()? {
+                    kind if kind.is_dir() => folders.push(entry.path()),
+                    kind if kind.is_file() => self.send_file(&entry.path(), File::open(entry.path())?)?,
+                    _ => {}
+                }
+            }
+            self.send(&Frame::json(0, Kind::File, &FileHead { path: folder, mode: None })?)?;
+        }
+        Ok(())
+    }
+
+    fn send_task(&self, task: Task) -> io::Result<()> {
+        let text = serde_json::to_vec(&task)?;
+        self.send(&Frame::new(0, Kind::Task, []))?;
+        wire::data(0, &text, |frame| self.send(&frame))?;
+        self.send(&Frame::new(0, Kind::Launch, []))
+    }
+
+    /// Passes orders, input, output and reports until the job has ended. Returns the last report, or none if the supervisor
+    /// is gone.
+    ///
+    /// # Errors
+    /// The I/O node has ended, or broken a rule.
+    fn run(&mut self, control: &UnixStream) -> io::Result<Option<Option<JobError>>> {
+        while self.step(control)? {
+            if let Some(last) = self.last.take() {
+                return Ok(Some(self.drain(last)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Waits for something, and does it. Returns `false` if the supervisor is gone.
+    fn step(&mut self, control: &UnixStream) -> io::Result<bool> {
+        let waits = self.outputs.iter().any(|stream| stream.output.waits());
+        let limit = if waits { PollTimeout::from(SLOW) } else { PollTimeout::NONE };
+        let stdin = self.stdin.as_ref().filter(|_| self.credit > 0);
+        let all = [Some(control.as_fd()), Some(self.link.as_fd()), stdin.map(|fd| fd.as_fd())];
+        let mut fds: Vec<_> =
+            all.into_iter().flatten().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        match poll(&mut fds, limit) {
+            Ok(_) | Err(nix::Error::EINTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+        let ready: Vec<bool> = fds.iter().map(|fd| fd.any() == Some(true)).collect();
+        if ready[0] {
+            let Ok(Some(order)) = control::receive::<Order>(control) else { return Ok(false) };
+            self.send(&Frame::json(0, Kind::Order, &order)?)?;
+        }
+        if ready[1] {
+            let frame = Frame::read(&mut &self.link)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+            self.hear(frame, control)?;
+        }
+        if ready.get(2) == Some(&true) {
+            self.pass_input()?;
+        }
+        self.tell_taken()?;
+        Ok(true)
+    }
+
+    fn hear(&mut self, frame: Frame, control: &UnixStream) -> io::Result<()> {
+        match frame.kind {
+            Kind::Stdout => self.put(0, &frame.bytes)?,
+            Kind::Stderr => self.put(1, &frame.bytes)?,
+            Kind::InputTaken => {
+                let [more] = frame.get()?;
+                self.credit = self.credit.saturating_add(more as usize).min(WINDOW);
+            }
+            Kind::Report => match frame.value()? {
+                Report::Done(last) => self.last = Some(last),
+                report => control::send(control, &report)?,
+            },
+            other => return Err(wrong(format!("{other:?} of a job"))),
+        }
+        Ok(())
+    }
+
+    /// Writes output, as far as its reader takes it. Where others write to it, a line is kept whole.
+    fn put(&mut self, number: usize, bytes: &[u8]) -> io::Result<()> {
+        let is_cut = self.shares_output && bytes.len() >= CUT;
+        let stream = &mut self.outputs[number];
+        stream.untold += bytes.len();
+        if stream.untold > WINDOW {
+            return Err(wrong("more output than it may send"));
+        }
+        stream.begun.extend_from_slice(bytes);
+        let end = if is_cut { stream.begun.iter().rposition(|&byte| byte == b'\n') } else { None };
+        let whole: Vec<u8> = match end {
+            Some(end) => stream.begun.drain(..=end).collect(),
+            None if is_cut && stream.begun.len() < PIECE => return Ok(()),
+            None => std::mem::take(&mut stream.begun),
+        };
+        let is_refused = stream.output.put(&whole).is_err();
+        if is_refused && !std::mem::replace(&mut stream.is_closed, true) {
+            // so that the programs hear of it, too
+            self.send(&Frame::numbers(0, Kind::Closed, &[number as u32]))?;
+        }
+        Ok(())
+    }
+
+    /// Tells the agent of output that its readers have taken.
+    fn tell_taken(&mut self) -> io::Result<()> {
+        let mut taken = [0; 2];
+        for (stream, taken) in self.outputs.iter_mut().zip(&mut taken) {
+            stream.output.flush();
+            let left = (stream.output.waiting() + stream.begun.len()).min(stream.untold);
+            *taken = (stream.untold - left) as u32;
+            stream.untold = left;
+        }
+        if taken == [0; 2] { Ok(()) } else { self.send(&Frame::numbers(0, Kind::Taken, &taken)) }
+    }
+
+    fn pass_input(&mut self) -> io::Result<()> {
+        let Some(stdin) = &self.stdin else { return Ok(()) };
+        let mut piece = vec![0; self.credit.min(PIECE)];
+        let count = match nix::unistd::read(stdin, &mut piece) {
+            Ok(count) => count,
+            Err(nix::Error::EAGAIN | nix::Error::EINTR) => return Ok(()),
+            // a terminal of another job, for example: there is no more
+            Err(_) => 0,
+        };
+        if count == 0 {
+            self.stdin = None;
+        }
+        self.credit -= count;
+        self.send(&Frame::new(0, Kind::Input, &piece[..count]))
+    }
+
+    /// Waits until the readers have all output, no longer than a worker does.
+    fn drain(&mut self, last: Option<JobError>) -> Option<JobError> {
+        let limit = Instant::now() + DRAIN;
+        for stream in &mut self.outputs {
+            let rest = std::mem::take(&mut stream.begun);
+            // whoever does not read it any more misses nothing
+            let _ = stream.output.put(&rest);
+        }
+        while self.outputs.iter().any(|stream| stream.output.waits()) {
+            if Instant::now() > limit {
+                let why = format!("the end of the output was not read within {} s", DRAIN.as_secs());
+                return last.or(Some(JobError::System(why)));
+            }
+            std::thread::sleep(std::time::Duration::from_millis(SLOW.into()));
+            self.outputs.iter_mut().for_each(|stream| stream.output.flush());
+        }
+        last
+    }
+
+    /// The I/O node has ended, and with it the worker.
+    fn abandoned(&mut self, control: &UnixStream) -> Option<JobError> {
+        for &node in &self.nodes {
+            let _ = control::send(control, &Report::Lost { node });
+        }
+        self.drain(None);
+        Some(JobError::WorkerDied("its Linux I/O node has ended".into()))
+    }
+}
