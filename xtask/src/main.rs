@@ -22,13 +22,14 @@ Usage: cargo xtask COMMAND
 
 /// The programs that run unmodified on the compute node kernel and on Linux: one file each, without an interpreter. Package,
 /// kind of target, name.
-const STATIC_PROGRAMS: [(&str, &str, &str); 10] = [
+const STATIC_PROGRAMS: [(&str, &str, &str); 11] = [
     ("colony-bench", "bin", "colony-nas"),
     ("colony-bench", "bin", "colony-bench-cnk"),
     ("colony-selfish", "bin", "colony-selfish"),
     ("colony-conform", "bin", "colony-conform"),
     ("colony-conform", "bin", "colony-calls"),
     ("colony-conform", "bin", "colony-extremes"),
+    ("colony-conform", "bin", "colony-ior"),
     ("colony-conform", "bin", "colony-tokio"),
     ("colony-runtime", "example", "ring"),
     ("colony-runtime", "example", "stencil"),

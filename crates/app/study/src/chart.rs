@@ -30,6 +30,8 @@ pub enum Quantity {
     Ns,
     /// A ratio.
     Times,
+    /// Bytes a second.
+    BytesPerS,
 }
 
 /// A line of a chart.
@@ -48,6 +50,7 @@ impl Chart {
         match self.quantity {
             Quantity::Ns => format::time(value),
             Quantity::Times => format::times(value),
+            Quantity::BytesPerS => format::bytes_per_s(value),
         }
     }
 

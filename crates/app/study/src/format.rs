@@ -73,6 +73,18 @@ pub fn percent(share: f64) -> String {
     format!("{} %", number(share * 100.0))
 }
 
+/// Bytes a second with a unit that fits.
+#[must_use]
+pub fn bytes_per_s(rate: f64) -> String {
+    let (unit, name) = match rate.abs() {
+        v if !v.is_finite() => return number(v),
+        v if v < 999.5e6 => (1e6, "MB/s"),
+        v if v < 999.5e9 => (1e9, "GB/s"),
+        _ => (1e12, "TB/s"),
+    };
+    format!("{} {name}", number(rate / unit))
+}
+
 /// "12×", "1.2×".
 #[must_use]
 pub fn times(ratio: f64) -> String {
@@ -98,6 +110,7 @@ mod tests {
         ] {
             assert_eq!(time(ns), text);
         }
+        assert_eq!((bytes_per_s(110e6), bytes_per_s(2.5e9)), ("110 MB/s".into(), "2.5 GB/s".into()));
         let spans = [0.25, 90.0, 600.0, 9600.0, 40e6, 10.0 * 365.0 * 86_400.0].map(span);
         assert_eq!(spans, ["250 ms", "90 s", "10 min", "2.67 h", "1.27 y", "10 y"]);
         assert_eq!(

@@ -20,6 +20,7 @@ pub mod das_boot;
 mod error;
 pub mod failure;
 pub mod format;
+pub mod io_scaling;
 pub mod measured;
 pub mod neighbours;
 pub mod node;

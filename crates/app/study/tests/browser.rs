@@ -12,8 +12,8 @@ use colony_sim::spec::{Scenario, Traces};
 use colony_sim::sweep::{Finished, Results};
 use colony_study::chart::{Chart, Line, Quantity};
 use colony_study::das_boot::{self, Boot, Plan};
-use colony_study::report::{Beside, Booted, Recorded, Simulated, Survived};
-use colony_study::{Params, seeds, study};
+use colony_study::report::{Beside, Booted, Recorded, Simulated, Survived, Transferred};
+use colony_study::{Params, io_scaling, seeds, study};
 use colony_survival::scenario::YEAR_S;
 use colony_survival::scheme::Scheme;
 use colony_survival::study::Study;
@@ -179,6 +179,39 @@ fn a_study_of_boot_times_draws_every_plot_without_errors_or_requests() {
         let html = Booted { results: &results }.page();
         assert!(!html.contains(HOSTILE));
         assert_draws(browser, dir.path(), &html, 2);
+    }
+}
+
+#[test]
+fn a_study_of_io_scaling_draws_every_plot_without_errors_or_requests() {
+    let Some(browser) = browser() else { return };
+    let dir = tempfile::tempdir().expect("temp dir");
+    let folders = vec![dir.path().into()];
+    let plan = io_scaling::Plan { folders, block_bytes: 1 << 20, ..io_scaling::Plan::default() };
+    let places = plan.folders().expect("a folder");
+    // service times as they are measured, and none at all
+    for each_s in [5e-6, 0.0] {
+        let mut job = |case: &io_scaling::Case| {
+            let s = case.count as f64 * f64::from(case.nodes) * each_s;
+            Ok(io_scaling::Used { wall_s: s, node_s: 9.0 * s, io_s: 2.0 * s })
+        };
+        let mut folders = plan.measure(&places, &mut job, || ()).expect("measured");
+        folders[0].path = HOSTILE.into();
+        let results = io_scaling::Results {
+            schema: io_scaling::Results::SCHEMA.into(),
+            version: "1".into(),
+            command: HOSTILE.into(),
+            started_unix_s: 1_790_000_000,
+            took_s: 1.0,
+            plan: plan.clone(),
+            node: NodeRecord::now(),
+            cpus: 2,
+            published: io_scaling::PUBLISHED.map(io_scaling::Quoted::from).to_vec(),
+            folders,
+        };
+        let html = Transferred { results: &results }.page();
+        assert!(!html.contains(HOSTILE));
+        assert_draws(browser, dir.path(), &html, 4);
     }
 }
 

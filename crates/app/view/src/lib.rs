@@ -12,6 +12,7 @@ pub mod das_boot;
 pub mod doctor;
 pub mod health;
 pub mod injection;
+pub mod io_scaling;
 mod keeper;
 pub mod layout;
 pub mod lb;

@@ -13,6 +13,7 @@ mod doctor;
 mod fault_tolerance;
 mod inject;
 mod io_node;
+mod io_scaling;
 mod lb;
 mod machine;
 mod measure;

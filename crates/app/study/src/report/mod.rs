@@ -10,6 +10,7 @@ mod das_boot;
 mod figure;
 mod figures;
 mod html;
+mod io_scaling;
 mod sections;
 mod simulation;
 mod survival;
@@ -25,6 +26,7 @@ use html::Html;
 
 pub use beside::Beside;
 pub use das_boot::Booted;
+pub use io_scaling::Transferred;
 pub use simulation::Simulated;
 pub use survival::Survived;
 pub use timeline::Recorded;

@@ -226,3 +226,31 @@ fn spare_cores_and_windows() {
     assert!(text.contains("1,048,576 nodes") && text.contains("* 100.00 ± ?"), "{text}");
     assert!(text.contains("not possible") && text.contains("8 spare cores, windows 97.25 %"), "{text}");
 }
+
+#[test]
+fn io_scaling() {
+    use colony_study::io_scaling::{Case, PUBLISHED, Plan, Quoted, Results, Used};
+    let plan = Plan { folders: vec![std::env::temp_dir()], block_bytes: 1 << 20, ..Plan::default() };
+    let folders = plan.folders().expect("a folder");
+    let huge = |case: &Case| {
+        // nothing in no time, and much in long
+        let s = if case.nodes == 1 { 0.0 } else { case.count as f64 * 1e-3 };
+        Ok(Used { wall_s: s * 1e6, node_s: s * 1e5, io_s: s * 1e3 })
+    };
+    let mut tested = plan.measure(&folders, &mut huge.clone(), || ()).expect("measured");
+    tested[0].path = HOSTILE.into();
+    let table = colony_view::io_scaling::results(&Results {
+        schema: Results::SCHEMA.into(),
+        version: "1".into(),
+        command: HOSTILE.into(),
+        started_unix_s: 0,
+        took_s: 1.0,
+        plan,
+        node: node(),
+        cpus: 1024,
+        published: PUBLISHED.map(Quoted::from).to_vec(),
+        folders: tested,
+    });
+    check(&table);
+    assert!(table.contains("I/O process") && table.contains("2048"), "{table}");
+}

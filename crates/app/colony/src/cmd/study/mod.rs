@@ -3,10 +3,11 @@
 
 mod das_boot;
 mod fault_tolerance;
+mod io_scaling;
 mod results;
 mod units;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -36,7 +37,8 @@ use crate::words::{Ns, cpus, duty, ns};
                                     allreduce and two applications on three kernels
   colony study vm                   the scheduler in the kernel, on a virtual node
   colony study das-boot             boot time against the size of what is booted
-  colony study fault-tolerance      what failures cost on up to a million PEs"
+  colony study fault-tolerance      what failures cost on up to a million PEs
+  colony study io-scaling           bandwidth of files over compute nodes and I/O nodes"
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -86,12 +88,14 @@ pub(crate) struct Args {
 enum Action {
     DasBoot(das_boot::Args),
     FaultTolerance(Box<fault_tolerance::Args>),
+    IoScaling(io_scaling::Args),
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.action {
         Some(Action::DasBoot(args)) => return das_boot::run(args),
         Some(Action::FaultTolerance(args)) => return fault_tolerance::run(&args),
+        Some(Action::IoScaling(args)) => return io_scaling::run(args),
         None => {}
     }
     if args.list {
@@ -114,7 +118,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let colony = std::env::current_exe().context("finding this program itself")?;
     let mut node = ThisNode::new(&params, job_cpus, colony)?;
-    clear_up_when_ended(node.scratch())?;
+    clear_up_when_ended(vec![node.scratch().to_path_buf()])?;
     let progress = view::Steps::default();
     let mut outcomes = Vec::new();
     for experiment in &wanted {
@@ -146,14 +150,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Removes the temporary files when a signal ends the study; the steps it started end with it.
-fn clear_up_when_ended(scratch: &Path) -> anyhow::Result<()> {
+fn clear_up_when_ended(scratch: Vec<PathBuf>) -> anyhow::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let scratch = scratch.to_path_buf();
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     std::thread::Builder::new().name("colony-signals".into()).spawn(move || {
         if let Some(signal) = signals.forever().next() {
             // best effort: what is left is a few files in the folder for temporary ones
-            let _ = std::fs::remove_dir_all(&scratch);
+            for folder in &scratch {
+                let _ = std::fs::remove_dir_all(folder);
+            }
             let _ = signal_hook::low_level::emulate_default_handler(signal);
         }
     })?;
