@@ -103,6 +103,12 @@ fn a_machine_is_used_from_another_host_by_tls_and_a_token() {
     assert!(code == Some(2) && text.contains("may only look"), "{text}");
     machine.done(&["machine", "web", "--token-file", token_file]);
     far.done(&["machine", "down"]);
+    // the daemon ends after its answer
+    let socket = machine.path().join("m/api");
+    let began = std::time::Instant::now();
+    while socket.exists() && began.elapsed() < std::time::Duration::from_secs(60) {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
     let (code, text) = far.output(&["machine", "status"]);
     assert!(code == Some(1) && text.contains("nothing listens"), "{text}");
 }
