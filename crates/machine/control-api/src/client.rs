@@ -5,41 +5,66 @@ use std::cell::{Cell, RefCell};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::{BodyExt as _, Collected, Full, Limited};
 use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1;
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
+use tokio::time::timeout;
 
 use crate::ClientError;
-use crate::api::{
-    Event, Job, JobRequest, Machine, MachineRequest, Node, Partition, PartitionRequest, Problem,
-    SignalRequest,
-};
+use crate::api::Problem;
 use crate::folder::{SOCKET, UP, check_length};
+use crate::server::Server;
 
 /// Longest wait for a daemon that starts.
 const START: Duration = Duration::from_secs(20);
+/// Longest wait for the answer of a daemon on another host.
+const ANSWER: Duration = Duration::from_secs(120);
+/// Bytes of an answer in JSON, of the head of an answer and of an error at most.
+const ANSWER_BYTES: usize = 64 << 20;
+const HEAD_BYTES: usize = 64 << 10;
+const ERROR_BYTES: usize = 4096;
 
 /// Tries of a request while the daemon is killed and started again.
 const TRIES: u32 = 10;
-/// From a request that failed with the daemon to the next try.
+/// From a request that failed with the daemon to the next try, on this host and from another one.
 const PAUSE: Duration = Duration::from_millis(20);
+const FAR_PAUSE: Duration = Duration::from_millis(500);
 
-/// A client. Each request has a connection of its own. If the daemon is killed meanwhile, the client starts it again and repeats
-/// the request: requests are idempotent.
+/// The daemon of a client.
+#[derive(Debug)]
+enum Daemon {
+    /// On this host, with its socket, its folder and its program.
+    Local {
+        socket: PathBuf,
+        folder: PathBuf,
+        program: PathBuf,
+    },
+    Far(Server),
+}
+
+/// A connection to either.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+
+/// A client. Each request has a connection of its own. If the daemon is killed meanwhile, the client starts it again, or waits
+/// for one on another host, and repeats the request: requests are idempotent.
 #[derive(Debug)]
 pub struct Client {
-    socket: PathBuf,
-    folder: PathBuf,
-    /// The daemon's program.
-    daemon: PathBuf,
+    daemon: Daemon,
     runtime: Runtime,
+    /// Whether the daemon on another host has answered before.
+    reached: AtomicBool,
 }
 
 impl Client {
@@ -50,9 +75,21 @@ impl Client {
     pub fn new(folder: &Path, daemon: &Path) -> Result<Self, ClientError> {
         let folder = std::path::absolute(folder).map_err(ClientError::io("the folder of the machine"))?;
         check_length(&folder)?;
+        Self::of(Daemon::Local { socket: folder.join(SOCKET), folder, program: daemon.to_owned() })
+    }
+
+    /// A client of a daemon on another host.
+    ///
+    /// # Errors
+    /// If the system refuses it.
+    pub fn far(server: Server) -> Result<Self, ClientError> {
+        Self::of(Daemon::Far(server))
+    }
+
+    fn of(daemon: Daemon) -> Result<Self, ClientError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(ClientError::io("starting the client"))?;
-        Ok(Self { socket: folder.join(SOCKET), folder, daemon: daemon.to_owned(), runtime })
+        Ok(Self { daemon, runtime, reached: AtomicBool::new(false) })
     }
 
     /// Another client of the same daemon, for another thread.
@@ -60,43 +97,56 @@ impl Client {
     /// # Errors
     /// If the system refuses it.
     pub fn again(&self) -> Result<Self, ClientError> {
-        Self::new(&self.folder, &self.daemon)
+        match &self.daemon {
+            Daemon::Local { folder, program, .. } => Self::new(folder, program),
+            Daemon::Far(server) => Self::far(server.clone()),
+        }
     }
 
-    /// The daemon's socket.
+    /// The daemon's socket; `None` for a daemon on another host.
     #[must_use]
-    pub fn socket(&self) -> &Path {
-        &self.socket
+    pub fn socket(&self) -> Option<&Path> {
+        match &self.daemon {
+            Daemon::Local { socket, .. } => Some(socket),
+            Daemon::Far(_) => None,
+        }
     }
 
     /// Returns `true` if a daemon serves the folder.
     #[must_use]
     pub fn is_served(&self) -> bool {
-        std::os::unix::net::UnixStream::connect(&self.socket).is_ok()
+        self.socket().is_some_and(|socket| std::os::unix::net::UnixStream::connect(socket).is_ok())
     }
 
-    /// Returns `true` if the machine has been set up and not been switched off, so that its daemon should run.
+    /// Returns `true` if the machine has been set up and not been switched off, so that its daemon should run. Of a machine on
+    /// another host, a client knows no more than whether its daemon has answered.
     #[must_use]
     pub fn is_up(&self) -> bool {
-        self.folder.join(UP).exists()
+        match &self.daemon {
+            Daemon::Local { folder, .. } => folder.join(UP).exists(),
+            Daemon::Far(_) => self.reached.load(Relaxed),
+        }
     }
 
     /// Starts the daemon, unless one serves the folder. It goes on when this process ends.
     ///
     /// # Errors
-    /// The daemon's program is not there, or ends at once.
+    /// The daemon's program is not there, or ends at once. A daemon on another host.
     pub fn start_daemon(&self) -> Result<(), ClientError> {
         if self.is_served() {
             return Ok(());
         }
-        let program = &self.daemon;
-        std::fs::create_dir_all(&self.folder).map_err(ClientError::io(self.folder.display().to_string()))?;
-        let log = self.folder.join("log");
+        let Daemon::Local { folder, program, .. } = &self.daemon else {
+            let text = "a machine is started on its own host only: `colony machine up` there";
+            return Err(ClientError::Wrong(text.to_owned()));
+        };
+        std::fs::create_dir_all(folder).map_err(ClientError::io(folder.display().to_string()))?;
+        let log = folder.join("log");
         let file = std::fs::File::options().append(true).create(true).open(&log);
         let file = file.map_err(ClientError::io(log.display().to_string()))?;
         let written = file.metadata().map_or(0, |meta| meta.len());
         let mut command = Command::new(program);
-        command.arg("--folder").arg(&self.folder).current_dir("/").stdin(Stdio::null()).stdout(Stdio::null());
+        command.arg("--folder").arg(folder).current_dir("/").stdin(Stdio::null()).stdout(Stdio::null());
         command.stderr(file);
         // SAFETY: between fork and exec only one system call is made, and nothing is allocated.
         unsafe {
@@ -121,12 +171,23 @@ impl Client {
         Ok(())
     }
 
-    /// Starts the daemon again if it was killed.
+    /// Waits until a daemon that ends has removed its socket.
+    pub(crate) fn wait_gone(&self) {
+        let began = Instant::now();
+        while self.socket().is_some_and(Path::exists) && began.elapsed() < START {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Starts the daemon again if it was killed. One on another host is started by others.
     ///
     /// # Errors
     /// As [`Client::start_daemon`].
     pub fn revive(&self) -> Result<(), ClientError> {
-        if self.is_up() { self.start_daemon() } else { Ok(()) }
+        match &self.daemon {
+            Daemon::Local { .. } if self.is_up() => self.start_daemon(),
+            _ => Ok(()),
+        }
     }
 
     /// Does a request, again if the daemon is killed meanwhile.
@@ -136,7 +197,7 @@ impl Client {
             match self.runtime.block_on(request()) {
                 Err(ClientError::Disconnected(_)) if tries < TRIES && self.is_up() => {
                     tries += 1;
-                    std::thread::sleep(PAUSE);
+                    std::thread::sleep(if self.socket().is_some() { PAUSE } else { FAR_PAUSE });
                     // a daemon that is killed as it starts is started again
                     self.revive().or_else(|error| if tries < TRIES { Ok(()) } else { Err(error) })?;
                 }
@@ -145,44 +206,93 @@ impl Client {
         }
     }
 
+    async fn connect(&self) -> Result<Box<dyn Stream>, ClientError> {
+        let (socket, folder) = match &self.daemon {
+            Daemon::Local { socket, folder, .. } => (socket, folder.display()),
+            Daemon::Far(server) => return Ok(Box::new(server.connect(self.reached.load(Relaxed)).await?)),
+        };
+        let stream = UnixStream::connect(socket).await.map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused if self.is_up() => {
+                ClientError::Disconnected(source.to_string())
+            }
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ClientError::Wrong(format!(
+                "the machine of {folder} is off: `colony machine up` starts it, and --machine names another folder"
+            )),
+            _ => ClientError::Io { what: format!("the control daemon of {folder}"), source },
+        })?;
+        Ok(Box::new(stream))
+    }
+
+    /// The answer to a request, whose body is still to come.
     async fn send(
         &self,
         method: Method,
         path: &str,
         body: Vec<u8>,
     ) -> Result<Response<Incoming>, ClientError> {
-        let stream = UnixStream::connect(&self.socket).await.map_err(|source| {
-            let folder = self.folder.display();
-            match source.kind() {
-                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused if self.is_up() => {
-                    ClientError::Disconnected(source.to_string())
-                }
-                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ClientError::Wrong(format!(
-                    "the machine of {folder} is off: `colony machine up` starts it, and --machine names another folder"
-                )),
-                _ => ClientError::Io { what: format!("the control daemon of {folder}"), source },
+        match &self.daemon {
+            Daemon::Local { .. } => self.send_now(method, path, body).await,
+            Daemon::Far(server) => {
+                let answer = timeout(ANSWER, self.send_now(method, path, body)).await;
+                answer.unwrap_or_else(|_| Err(silent(server)))
             }
-        })?;
-        let failed = |e: &dyn std::error::Error| ClientError::Disconnected(e.to_string());
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| failed(&e))?;
+        }
+    }
+
+    async fn send_now(
+        &self,
+        method: Method,
+        path: &str,
+        body: Vec<u8>,
+    ) -> Result<Response<Incoming>, ClientError> {
+        let stream = TokioIo::new(self.connect().await?);
+        let (mut sender, connection) = http1::Builder::new()
+            .max_buf_size(HEAD_BYTES)
+            .handshake(stream)
+            .await
+            .map_err(|e| self.failed(&e))?;
         tokio::spawn(connection);
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header("host", "colony")
-            .header("content-type", "application/json")
-            .body(Full::new(Bytes::from(body)))
-            .map_err(|e| ClientError::Wrong(e.to_string()))?;
-        let response = sender.send_request(request).await.map_err(|e| failed(&e))?;
-        if response.status().is_success() {
+        let mut request =
+            Request::builder().method(method).uri(path).header("content-type", "application/json");
+        request = match &self.daemon {
+            Daemon::Local { .. } => request.header("host", "colony"),
+            Daemon::Far(server) => {
+                request.header("host", server.authority()).header("authorization", server.bearer())
+            }
+        };
+        let request =
+            request.body(Full::new(Bytes::from(body))).map_err(|e| ClientError::Wrong(e.to_string()))?;
+        let response = sender.send_request(request).await.map_err(|e| self.failed(&e))?;
+        let status = response.status();
+        if status.is_success() {
+            self.reached.store(true, Relaxed);
             return Ok(response);
         }
-        let status = response.status();
-        let bytes = response.into_body().collect().await.map_err(|e| failed(&e))?.to_bytes();
-        let problem = serde_json::from_slice(&bytes).map(|problem: Problem| problem.error);
-        let text = problem.unwrap_or_else(|_| format!("the control daemon answers with status {status}"));
+        let problem = self.whole(response).await.map(|bytes| serde_json::from_slice(&bytes));
+        let text = match problem {
+            Ok(Ok(Problem { error })) => error.chars().take(ERROR_BYTES).collect(),
+            _ => format!("the control daemon answers with status {status}"),
+        };
         Err(if status.is_server_error() { ClientError::Failed(text) } else { ClientError::Wrong(text) })
+    }
+
+    /// The body of an answer.
+    async fn whole(&self, response: Response<Incoming>) -> Result<Bytes, ClientError> {
+        let body = Limited::new(response.into_body(), ANSWER_BYTES).collect().await;
+        body.map(Collected::to_bytes).map_err(|e| match e.downcast::<hyper::Error>() {
+            Ok(error) => self.failed(&error),
+            Err(_) => ClientError::Failed(format!("the answer has more than {} MiB", ANSWER_BYTES >> 20)),
+        })
+    }
+
+    /// What has gone wrong with a connection.
+    fn failed(&self, error: &hyper::Error) -> ClientError {
+        match &self.daemon {
+            Daemon::Far(server) if error.is_parse() || error.is_parse_too_large() => ClientError::Failed(
+                format!("{} does not speak as a control daemon: {error}", server.authority()),
+            ),
+            _ => ClientError::Disconnected(error.to_string()),
+        }
     }
 
     /// Does a request whose answer is JSON.
@@ -193,134 +303,17 @@ impl Client {
         body: Vec<u8>,
     ) -> Result<T, ClientError> {
         self.repeat(async || {
-            let response = self.send(method.clone(), path, body.clone()).await?;
-            let bytes = response.into_body().collect().await;
-            let bytes = bytes.map_err(|e| ClientError::Disconnected(e.to_string()))?;
-            serde_json::from_slice(&bytes.to_bytes()).map_err(|e| {
+            let whole = async { self.whole(self.send(method.clone(), path, body.clone()).await?).await };
+            let bytes = match &self.daemon {
+                Daemon::Local { .. } => whole.await?,
+                Daemon::Far(server) => timeout(ANSWER, whole).await.map_err(|_| silent(server))??,
+            };
+            serde_json::from_slice(&bytes).map_err(|e| {
                 ClientError::Failed(format!(
                     "the answer is not understood: {e}; is the daemon of another version?"
                 ))
             })
         })
-    }
-
-    /// The machine.
-    ///
-    /// # Errors
-    /// As all requests: [`ClientError`].
-    pub fn machine(&self) -> Result<Machine, ClientError> {
-        self.ask(Method::GET, "/v1/machine", Vec::new())
-    }
-
-    /// Sets up a machine, and begins to boot a partition of all its nodes if that is asked for.
-    ///
-    /// # Errors
-    /// As all requests.
-    pub fn set_up(&self, request: &MachineRequest) -> Result<Machine, ClientError> {
-        self.ask(Method::POST, "/v1/machine", json(request)?)
-    }
-
-    /// Switches the machine off; the daemon ends.
-    ///
-    /// # Errors
-    /// As all requests.
-    pub fn down(&self) -> Result<(), ClientError> {
-        self.ask::<()>(Method::DELETE, "/v1/machine", Vec::new())?;
-        let began = Instant::now();
-        while self.socket.exists() && began.elapsed() < START {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Ok(())
-    }
-
-    /// Makes a partition.
-    ///
-    /// # Errors
-    /// As all requests.
-    pub fn add_partition(&self, request: &PartitionRequest) -> Result<Partition, ClientError> {
-        self.ask(Method::POST, "/v1/partitions", json(request)?)
-    }
-
-    /// A partition.
-    ///
-    /// # Errors
-    /// As all requests.
-    pub fn partition(&self, name: &str) -> Result<Partition, ClientError> {
-        self.ask(Method::GET, &format!("/v1/partitions/{}", escaped(name)), Vec::new())
-    }
-
-    /// Removes a partition.
-    ///
-    /// # Errors
-    /// As all requests.
-    pub fn remove_partition(&self, name: &str) -> Result<(), ClientError> {
-        self.ask(Method::DELETE, &format!("/v1/partitions/{}", escaped(name)), Vec::new())
-    }
-
-    /// The nodes of a partition.
-    ///
-    /// # Errors
-    /// As all requests.
-    pub fn nodes(&self, partition: &str) -> Result<Vec<Node>, ClientError> {
-        self.ask(Method::GET, &format!("/v1/partitions/{}/nodes", escaped(partition)), Vec::new())
-    }
-
-    /// Begins to boot a partition.
-    ///
-    /// # Errors
-    /// As all requests.
-    pub fn boot(&self, partition: &str) -> Result<Partition, ClientError> {
-        self.ask(Method::POST, &format!("/v1/partitions/{}/boot", escaped(partition)), Vec::new())
-    }
-
-    /// Begins to switch a partition off.
-    ///
-    /// # Errors
-    /// As all requests.
-    pub fn free(&self, partition: &str) -> Result<Partition, ClientError> {
-        self.ask(Method::POST, &format!("/v1/partitions/{}/free", escaped(partition)), Vec::new())
-    }
-
-    /// Adds a job to the queue of its partition.
-    ///
-    /// # Errors
-    /// As all requests.
-    pub fn submit(&self, request: &JobRequest) -> Result<Job, ClientError> {
-        self.ask(Method::POST, "/v1/jobs", json(request)?)
-    }
-
-    /// A job.
-    ///
-    /// # Errors
-    /// As all requests.
-    pub fn job(&self, id: u64) -> Result<Job, ClientError> {
-        self.ask(Method::GET, &format!("/v1/jobs/{id}"), Vec::new())
-    }
-
-    /// The last jobs, the newest first.
-    ///
-    /// # Errors
-    /// As all requests.
-    pub fn jobs(&self, limit: u32) -> Result<Vec<Job>, ClientError> {
-        self.ask(Method::GET, &format!("/v1/jobs?limit={limit}"), Vec::new())
-    }
-
-    /// Sends a signal to a job.
-    ///
-    /// # Errors
-    /// As all requests.
-    pub fn signal(&self, job: u64, signal: i32) -> Result<(), ClientError> {
-        self.ask(Method::POST, &format!("/v1/jobs/{job}/signal"), json(&SignalRequest { signal })?)
-    }
-
-    /// Events: `query` is that of `GET /v1/ras`.
-    ///
-    /// # Errors
-    /// As all requests.
-    pub fn ras(&self, query: &[(&str, String)]) -> Result<Vec<Event>, ClientError> {
-        let query: Vec<String> =
-            query.iter().map(|(name, value)| format!("{name}={}", escaped(value))).collect();
-        self.ask(Method::GET, &format!("/v1/ras?{}", query.join("&")), Vec::new())
     }
 
     /// Copies the output of a job until the job has ended.
@@ -341,13 +334,18 @@ impl Client {
         let path = format!("/v1/jobs/{job}/{stream}?from={}", to.copied.get());
         let mut body = self.send(Method::GET, &path, Vec::new()).await?.into_body();
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|e| ClientError::Disconnected(e.to_string()))?;
+            let frame = frame.map_err(|e| self.failed(&e))?;
             if let Ok(data) = frame.into_data() {
                 to.write(&data).map_err(ClientError::io("writing the output of the job"))?;
             }
         }
         Ok(())
     }
+}
+
+/// A daemon on another host is too slow.
+fn silent(server: &Server) -> ClientError {
+    ClientError::Failed(format!("{} has not answered within {} s", server.authority(), ANSWER.as_secs()))
 }
 
 /// An output that is copied, and how much of it has been.

@@ -20,11 +20,15 @@ mod client;
 mod error;
 pub mod folder;
 mod health;
+mod job;
 mod network;
 mod operate;
 mod place;
+mod requests;
 mod rights;
+mod server;
 
 pub use client::Client;
 pub use error::ClientError;
 pub use folder::default_folder;
+pub use server::{Server, Trust};

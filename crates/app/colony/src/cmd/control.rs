@@ -4,11 +4,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use colony_control_api::api::{NodeRequest, NodeState, Partition, PartitionState};
 use colony_control_api::{Client, default_folder};
 use colony_nodes::programs;
 use colony_view::progress::Progress;
 
+use crate::cmd::server::{self, ServerArgs};
 use crate::exit::wrong;
 
 /// The name of the control daemon's program.
@@ -22,21 +24,44 @@ pub(super) struct Target {
     /// Folder of the machine [default: COLONY_MACHINE, or a folder of this user]
     #[arg(long, value_name = "FOLDER")]
     machine: Option<PathBuf>,
+    #[command(flatten)]
+    server: ServerArgs,
 }
 
 impl Target {
-    /// A client of the daemon. A daemon that was killed is started again.
+    /// A client of the daemon. A daemon of this host that was killed is started again.
     pub(super) fn client(&self) -> anyhow::Result<Client> {
+        if let (None, Some(server)) = (&self.machine, self.server.get()?) {
+            return Ok(Client::far(server)?);
+        }
         let client = self.unserved()?;
         client.revive()?;
         Ok(client)
     }
 
+    /// A client of a daemon of this host.
+    pub(super) fn local(&self) -> anyhow::Result<Client> {
+        let client = self.client()?;
+        if client.socket().is_none() {
+            return Err(wrong(format!(
+                "this command works on the machine's own host only: leave --server and {} out, or name a folder by --machine",
+                server::SERVER
+            )));
+        }
+        Ok(client)
+    }
+
     /// A client of the daemon, which is started if it does not run.
     pub(super) fn started(&self) -> anyhow::Result<Client> {
-        let client = self.unserved()?;
+        let client = self.local()?;
         client.start_daemon()?;
         Ok(client)
+    }
+
+    /// The file that `--token-file` names.
+    pub(super) fn token_file(&self) -> anyhow::Result<Option<PathBuf>> {
+        let file = self.server.token_file().map(std::path::absolute).transpose();
+        file.context("the token file")
     }
 
     fn unserved(&self) -> anyhow::Result<Client> {

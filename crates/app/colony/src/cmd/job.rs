@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony job`.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,6 +15,7 @@ use colony_view::control;
 
 use crate::cmd::cnk::program::{ModeWord, environment, find, passing_signals};
 use crate::cmd::control::{Target, partition};
+use crate::cmd::input::{Input, pass_on};
 use crate::cmd::parts::parts;
 use crate::exit::wrong;
 use crate::words::{Ns, ns};
@@ -40,12 +42,14 @@ enum What {
 /// Run a job, print its output as it comes, and wait for its end
 ///
 /// The exit code is that of the first process that failed. Interrupts go to the program; the second one kills it. If this command
-/// is killed, the job goes on.
+/// is killed, the job goes on. Standard input goes to rank 0, as far as its program reads it; a terminal is read with `--input -`
+/// only.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   colony job run -- busybox uname -a
   colony job run --partition R00-M0 --mode coprocessor -- ./allreduce --iterations 1000
   colony job run --label --timeout 60s -- ./program
+  zcat data.gz | colony job run --processes 1 -- ./program
   colony job run --output 'out.%r.txt' -- -n 1 ./master : -n 7 ./worker")]
 struct RunArgs {
     #[command(flatten)]
@@ -91,7 +95,8 @@ struct ProgramArgs {
     /// Put the number of the process before each line of output
     #[arg(long)]
     label: bool,
-    /// File that is the standard input of rank 0 [default: empty]
+    /// File that is the standard input of rank 0, on the machine's host; `-`: that of `job run` [default: that of `job run`,
+    /// unless it is a terminal]
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
     /// File for standard output, one a rank if the name contains %r (the rank); %j is the number of the job
@@ -150,10 +155,18 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let client = args.target.client()?;
     match args.what {
         What::Run(RunArgs { program }) => {
-            return wait(&client, &client.submit(&request(&client, &program)?)?);
+            let input = Input::new(program.input.as_deref(), true)?;
+            let job = client.submit(&request(&client, &program, &input)?)?;
+            if input == Input::Own {
+                let (sender, id) = (client.again()?, job.id);
+                // it ends with this process: a job that has ended reads nothing
+                std::thread::spawn(move || pass_on(&sender, id));
+            }
+            return wait(&client, &job);
         }
         What::Submit(SubmitArgs { json, program }) => {
-            let job = client.submit(&request(&client, &program)?)?;
+            let input = Input::new(program.input.as_deref(), false)?;
+            let job = client.submit(&request(&client, &program, &input)?)?;
             crate::cmd::print(json, &job, |job| format!("{}\n", job.id))?;
         }
         What::List(ListArgs { limit, json }) => {
@@ -166,7 +179,41 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn request(client: &Client, args: &ProgramArgs) -> anyhow::Result<JobRequest> {
+/// A program on the machine's host: looked for in PATH if this is that host.
+fn file(client: &Client, program: &str) -> anyhow::Result<PathBuf> {
+    if client.socket().is_some() {
+        return Ok(find(program, false)?);
+    }
+    if program.starts_with('/') {
+        return Ok(program.into());
+    }
+    Err(wrong(format!("`{program}` is a program of the machine's host: give its absolute path there")))
+}
+
+/// The folder in which the processes start.
+fn folder(client: &Client, args: &ProgramArgs) -> anyhow::Result<PathBuf> {
+    match &args.dir {
+        Some(folder) if client.socket().is_some() => {
+            std::path::absolute(folder).context("the folder of the job")
+        }
+        Some(folder) if folder.is_absolute() => Ok(folder.clone()),
+        Some(_) => Err(wrong("--dir is a folder of the machine's host: give its absolute path there")),
+        None if client.socket().is_some() => std::env::current_dir().context("the current folder"),
+        None => Ok("/".into()),
+    }
+}
+
+/// The variables of the job. `PATH` and `HOME` of this host mean nothing on another one.
+fn variables(client: &Client, words: &[String]) -> anyhow::Result<BTreeMap<String, String>> {
+    let mut all = environment(words)?;
+    if client.socket().is_none() {
+        let is_named = |name: &String| words.iter().any(|word| word.split('=').next() == Some(name));
+        all.retain(|name, _| !matches!(name.as_str(), "PATH" | "HOME") || is_named(name));
+    }
+    Ok(all)
+}
+
+fn request(client: &Client, args: &ProgramArgs, input: &Input) -> anyhow::Result<JobRequest> {
     let parts = parts(&args.command)?;
     let (first, others) = parts.split_first().context("no program")?;
     let mut processes = first.processes;
@@ -174,7 +221,7 @@ fn request(client: &Client, args: &ProgramArgs) -> anyhow::Result<JobRequest> {
     for part in others {
         let (before, own) = (processes.unwrap_or(0), part.processes.unwrap_or(0));
         let all = before.checked_add(own).ok_or_else(|| wrong("too many processes"))?;
-        let (executable, arguments) = (find(&part.program, false)?, part.arguments.clone());
+        let (executable, arguments) = (file(client, &part.program)?, part.arguments.clone());
         programs.push(ProgramOfRanks { first: before, last: all - 1, executable, arguments });
         processes = Some(all);
     }
@@ -183,22 +230,20 @@ fn request(client: &Client, args: &ProgramArgs) -> anyhow::Result<JobRequest> {
     }
     Ok(JobRequest {
         partition: partition(client, args.partition.as_deref())?,
-        executable: find(&first.program, false)?,
+        executable: file(client, &first.program)?,
         // one name cannot be that of several programs
         name: others.is_empty().then(|| first.program.clone()),
         arguments: first.arguments.clone(),
         programs,
-        environment: environment(&args.env)?,
-        directory: match &args.dir {
-            Some(folder) => std::path::absolute(folder).context("the folder of the job")?,
-            None => std::env::current_dir().context("the current folder")?,
-        },
+        environment: variables(client, &args.env)?,
+        directory: folder(client, args)?,
         mode: args.mode.into(),
         processes: args.processes.or(processes),
         nodes: args.nodes,
         shape: args.shape,
         labels: args.label,
-        stdin: args.input.clone(),
+        stdin: input.file(),
+        sends_stdin: *input == Input::Own,
         stdout: args.output.clone(),
         stderr: args.error.clone(),
         go_on: false,

@@ -10,6 +10,7 @@ mod drains;
 mod extremes;
 mod fleet;
 mod full_disk;
+mod input;
 mod io_nodes;
 mod isolation;
 mod jobs;

@@ -158,7 +158,8 @@ impl Keeper {
         self.control.job_changed(id);
         let [stdout, stderr] = self.control.outputs(id)?;
         let spec = Box::new(spec(job));
-        match self.ask(asks, &Ask::Launch { job: id, spec, stdout, stderr, block: job.block })? {
+        let (block, sends_stdin) = (job.block, job.request.sends_stdin);
+        match self.ask(asks, &Ask::Launch { job: id, spec, stdout, stderr, block, sends_stdin })? {
             Answer::Refused(why) => self.control.end_job(id, 1, Some(&why)),
             _ => {
                 self.control.store().set_job(id, JobState::Running)?;

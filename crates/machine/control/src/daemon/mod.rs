@@ -6,6 +6,7 @@ mod control;
 mod door;
 mod drains;
 mod extract;
+mod input;
 mod keeper;
 mod network;
 mod operate;

@@ -262,6 +262,9 @@ impl Control {
         }
         self.check_fits(&row, &request)?;
         request.user = peer.user_of_job(request.user)?;
+        if request.sends_stdin && request.stdin.is_some() {
+            return Err(wrong("standard input is a file or is sent: leave one out"));
+        }
         if request.timeout_s.is_some_and(|seconds| Duration::try_from_secs_f64(seconds).is_err()) {
             return Err(ControlError::Wrong("the time limit is no number of seconds".to_owned()));
         }

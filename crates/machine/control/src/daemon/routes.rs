@@ -7,16 +7,16 @@ use axum::Json;
 use axum::Router;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, State};
 use axum::response::Response;
-use axum::routing::{delete, get, post};
+use axum::routing::{delete, get, post, put};
 use serde::Deserialize;
 use utoipa::{IntoParams, OpenApi};
 
 use super::extract::{Body, From_, Known, Path, Query, done};
-use super::{Shared, access, operate, streams};
+use super::{Shared, access, input, operate, streams};
 use crate::ControlError;
 use crate::api::{
-    Event, Job, JobRequest, Machine, MachineRequest, Node, NodeDetail, Partition, PartitionRequest, Problem,
-    Severity, SignalRequest,
+    Event, Job, JobRequest, Machine, MachineRequest, Node, NodeDetail, Partition, PartitionRequest,
+    Problem, Severity, SignalRequest,
 };
 use crate::store::RasFilter;
 
@@ -48,6 +48,7 @@ const LIST: u32 = 100;
         job,
         signal,
         output,
+        input::input,
         ras,
         events,
         operate::drains,
@@ -272,6 +273,7 @@ pub(super) fn all() -> Router<Arc<Shared>> {
         .route("/v1/jobs", get(jobs).post(submit))
         .route("/v1/jobs/{id}", get(job))
         .route("/v1/jobs/{id}/signal", post(signal))
+        .route("/v1/jobs/{id}/stdin", put(input::input))
         .route("/v1/jobs/{id}/{stream}", get(output))
         .route("/v1/ras", get(ras))
         .route("/v1/events", get(events))

@@ -9,6 +9,7 @@ use colony_ciod::{Config, NodeState as LinkState};
 use colony_node::task;
 use colony_nodes::{CnkError, Machine, Partition, programs};
 
+use super::jobs;
 use super::nodes::Nodes;
 use super::protocol::Setup;
 use crate::api::{NodeState, PartitionState, Severity};
@@ -71,6 +72,7 @@ pub(crate) fn keep(setup: &Setup, nodes: &Arc<Nodes>) {
     }
     while !nodes.wait_over(CHECK) {
         check(nodes, &mut tries);
+        jobs::check_inputs(nodes);
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use colony_model::Block;
 use colony_nodes::{CnkError, Death, Partition, Running};
 
 use super::events::News;
+use super::input::{Input, Taken};
 use super::nodes::{JobEntry, Nodes};
 use crate::api::{JobBlock, PartitionState, Severity};
 
@@ -21,6 +23,7 @@ pub(crate) struct Launch {
     pub(crate) stdout: PathBuf,
     pub(crate) stderr: PathBuf,
     pub(crate) block: Option<JobBlock>,
+    pub(crate) sends_stdin: bool,
 }
 
 /// Starts a job, unless it is known.
@@ -28,6 +31,8 @@ pub(crate) struct Launch {
 /// # Errors
 /// The nodes are not ready.
 pub(crate) fn launch(nodes: &Arc<Nodes>, launch: Launch) -> Result<(), String> {
+    let input = launch.sends_stdin.then(Input::new).transpose();
+    let (input, stdin) = input.map_err(|e| format!("the standard input of the job: {e}"))?.unzip();
     nodes
         .change(|state| {
             if state.jobs.contains_key(&launch.job) {
@@ -36,14 +41,37 @@ pub(crate) fn launch(nodes: &Arc<Nodes>, launch: Launch) -> Result<(), String> {
             if state.partition != PartitionState::Ready {
                 return Err("the partition is not ready".to_owned());
             }
-            state.jobs.insert(launch.job, JobEntry { running: None, has_ended: false, signal: None });
+            let input = input.map(Arc::new);
+            state.jobs.insert(launch.job, JobEntry { running: None, has_ended: false, signal: None, input });
             Ok(true)
         })?
         .then(|| {
             let nodes = nodes.clone();
-            std::thread::spawn(move || run(&nodes, launch));
+            std::thread::spawn(move || run(&nodes, launch, stdin));
         });
     Ok(())
+}
+
+/// Takes a part of the standard input of a job.
+///
+/// # Errors
+/// The job is unknown, or its user does not send its input.
+pub(crate) fn input(nodes: &Nodes, job: u64, from: u64, part: &[u8], is_last: bool) -> Result<Taken, String> {
+    let input = {
+        let state = nodes.state();
+        let entry = state.jobs.get(&job).ok_or_else(|| format!("job {job} does not run"))?;
+        if entry.has_ended {
+            return Ok(Taken { bytes: from, is_open: false });
+        }
+        entry.input.clone().ok_or_else(|| format!("the standard input of job {job} is not sent"))?
+    };
+    // this may wait for the program
+    input.take(from, part, is_last)
+}
+
+/// Ends the inputs of jobs whose senders are not there any more.
+pub(crate) fn check_inputs(nodes: &Nodes) {
+    nodes.state().jobs.values().filter_map(|entry| entry.input.as_ref()).for_each(|input| input.check());
 }
 
 /// Sends a signal to a job. One that has not begun gets it when it does.
@@ -76,9 +104,9 @@ fn output(path: &PathBuf) -> io::Result<File> {
 }
 
 /// Runs a job to its end.
-fn run(nodes: &Nodes, launch: Launch) {
+fn run(nodes: &Nodes, launch: Launch, stdin: Option<OwnedFd>) {
     let (job, block) = (launch.job, launch.block);
-    let ended = match start(nodes, launch) {
+    let ended = match start(nodes, launch, stdin) {
         Ok(running) => {
             let outcome = running.wait();
             let deaths = running.deaths();
@@ -105,7 +133,7 @@ fn run(nodes: &Nodes, launch: Launch) {
     let (code, error) = ended;
     nodes.change(|state| {
         if let Some(entry) = state.jobs.get_mut(&job) {
-            (entry.running, entry.has_ended) = (None, true);
+            (entry.running, entry.input, entry.has_ended) = (None, None, true);
         }
         state.journal.add(News::JobEnded { job, code, error });
     });
@@ -125,10 +153,11 @@ fn io_location(nodes: &Nodes, block: Option<JobBlock>, pset: u32) -> Option<Stri
     partition.places().io_location(block, pset)
 }
 
-fn start(nodes: &Nodes, launch: Launch) -> Result<Arc<Running>, String> {
-    let streams = output(&launch.stdout)
+fn start(nodes: &Nodes, launch: Launch, stdin: Option<OwnedFd>) -> Result<Arc<Running>, String> {
+    let mut streams = output(&launch.stdout)
         .and_then(|stdout| Streams::output(stdout.into(), output(&launch.stderr)?.into()))
         .map_err(|e| format!("the output of the job: {e}"))?;
+    streams.stdin = stdin.unwrap_or(streams.stdin);
     let running = {
         let mut guard = nodes.partition();
         let partition = guard.as_mut().ok_or_else(|| "the nodes are switched off".to_owned())?;

@@ -6,6 +6,7 @@
 
 mod boot;
 mod events;
+mod input;
 mod jobs;
 mod nodes;
 pub(crate) mod protocol;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use colony_nodes::{Partition, Running};
 
 use super::events::{Journal, News, Numbered};
+use super::input::Input;
 use super::protocol::Status;
 use crate::api::{NodeState, PartitionState, Severity};
 
@@ -19,6 +20,8 @@ pub(crate) struct JobEntry {
     pub(crate) has_ended: bool,
     /// A signal that came before its processes ran.
     pub(crate) signal: Option<i32>,
+    /// Its standard input, if its user sends it.
+    pub(crate) input: Option<Arc<Input>>,
 }
 
 #[derive(Debug)]

@@ -10,10 +10,13 @@ use colony_model::{Block, Machine, ModelError, Partition, PsetSize, Shape};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::input::Taken;
 use crate::api::{JobBlock, NodeRequest, NodeState, PartitionState};
 
 /// Bytes of a line at most: a job has its environment.
 const LINE: u64 = 16 << 20;
+/// Bytes of a part of a job's standard input at most.
+pub(crate) const PART: usize = 1 << 20;
 
 /// The partition that a service owns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,7 +59,12 @@ pub(crate) enum Ask {
         /// Its nodes; without them, those of the partition.
         #[serde(default)]
         block: Option<JobBlock>,
+        /// Its standard input comes by [`Ask::Input`].
+        #[serde(default)]
+        sends_stdin: bool,
     },
+    /// A part of the standard input of a job. So many bytes follow the line.
+    Input { job: u64, from: u64, length: usize, is_last: bool },
     /// Start a node again that has died too often.
     Mend { node: u32 },
     /// Send a signal to a job.
@@ -76,6 +84,7 @@ pub(crate) enum Answer {
     Done,
     Refused(String),
     Status(Status),
+    Input(Taken),
 }
 
 /// State of a partition.
@@ -122,11 +131,28 @@ impl Lines {
         Ok(Some(serde_json::from_slice(&line)?))
     }
 
+    /// The bytes that follow a line.
+    pub(crate) fn bytes(&mut self, length: usize) -> io::Result<Vec<u8>> {
+        if length > PART {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a part that is too long"));
+        }
+        let mut bytes = vec![0; length];
+        self.reader.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+
     pub(crate) fn say(&self, message: &impl Serialize) -> io::Result<()> {
         let mut line = serde_json::to_vec(message)?;
         line.push(b'\n');
         self.stream().write_all(&line)
     }
+}
+
+/// Gives a service a part of the standard input of a job.
+pub(crate) fn give(lines: &mut Lines, job: u64, from: u64, part: &[u8], is_last: bool) -> io::Result<Answer> {
+    lines.say(&Ask::Input { job, from, length: part.len(), is_last })?;
+    lines.stream().write_all(part)?;
+    lines.next()?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
 /// Asks a service one question.

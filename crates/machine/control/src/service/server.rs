@@ -93,7 +93,14 @@ fn serve(stream: UnixStream, nodes: &Arc<Nodes>) -> io::Result<()> {
             nodes.change(|state| state.journal.listened(after));
             return tell(&lines, nodes, after);
         }
-        lines.say(&answer(ask, nodes))?;
+        let answer = match ask {
+            Ask::Input { job, from, length, is_last } => {
+                let part = lines.bytes(length)?;
+                jobs::input(nodes, job, from, &part, is_last).map_or_else(Answer::Refused, Answer::Input)
+            }
+            ask => answer(ask, nodes),
+        };
+        lines.say(&answer)?;
     }
     Ok(())
 }
@@ -113,8 +120,8 @@ fn tell(lines: &Lines, nodes: &Nodes, mut after: u64) -> io::Result<()> {
 fn answer(ask: Ask, nodes: &Arc<Nodes>) -> Answer {
     let done = match ask {
         Ask::Status => return Answer::Status(nodes.status()),
-        Ask::Launch { job, spec, stdout, stderr, block } => {
-            jobs::launch(nodes, jobs::Launch { job, spec: *spec, stdout, stderr, block })
+        Ask::Launch { job, spec, stdout, stderr, block, sends_stdin } => {
+            jobs::launch(nodes, jobs::Launch { job, spec: *spec, stdout, stderr, block, sends_stdin })
         }
         Ask::Mend { node } => {
             nodes.change(|state| state.mended.insert(node));
@@ -129,7 +136,8 @@ fn answer(ask: Ask, nodes: &Arc<Nodes>) -> Answer {
             nodes.change(|state| state.is_over = true);
             Ok(())
         }
-        Ask::Listen { .. } => Ok(()),
+        // these two have answers of their own
+        Ask::Listen { .. } | Ask::Input { .. } => Ok(()),
     };
     done.map_or_else(Answer::Refused, |()| Answer::Done)
 }

@@ -77,16 +77,16 @@ fn crates_depend_on_each_other_as_the_architecture_says() {
     }
 }
 
-/// The servers of the daemons: an HTTP server, TLS, a database and a file system have no place in a program that only talks to a
-/// daemon, or runs a job. The client of the control daemon takes the client half of the HTTP library and its runtime.
+/// The servers of the daemons: an HTTP server, a database and a file system have no place in a program that only talks to a
+/// daemon, or runs a job. The client of the control daemon takes the client half of the HTTP library, its runtime, and TLS.
 /// `colony-conform` has programs that try the runtime itself on a compute node.
 #[test]
 fn only_daemons_depend_on_the_crates_of_their_servers() {
     let daemons = ["colonyd", "colony-control"];
-    let servers = ["axum", "fuser", "prometheus-client", "rcgen", "rusqlite", "tokio-rustls"];
+    let servers = ["axum", "fuser", "prometheus-client", "rcgen", "rusqlite"];
     let http = ["tokio", "hyper", "hyper-util", "http-body-util"];
-    let (mut with_servers, mut with_http, mut on_daemons) =
-        (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let (mut with_servers, mut with_http, mut with_tls, mut on_daemons) =
+        (BTreeSet::new(), BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     let packages = packages();
     for package in &packages {
         let (name, dependencies) = dependencies(package);
@@ -97,6 +97,9 @@ fn only_daemons_depend_on_the_crates_of_their_servers() {
             if http.contains(&dependency) {
                 with_http.insert(name);
             }
+            if dependency == "tokio-rustls" {
+                with_tls.insert(name);
+            }
             if daemons.contains(&dependency) {
                 on_daemons.insert(name);
             }
@@ -105,6 +108,11 @@ fn only_daemons_depend_on_the_crates_of_their_servers() {
     assert_eq!(with_servers, BTreeSet::from(daemons), "crates that depend on one of {servers:?}");
     let clients = BTreeSet::from(["colonyd", "colony-conform", "colony-control", "colony-control-api"]);
     assert_eq!(with_http, clients, "crates that depend on one of {http:?}");
+    assert_eq!(
+        with_tls,
+        BTreeSet::from(["colony-control", "colony-control-api"]),
+        "crates that depend on TLS"
+    );
     assert_eq!(on_daemons, BTreeSet::new(), "crates that depend on a daemon, and so on its servers");
 }
 

@@ -2,7 +2,7 @@
 //! `colony machine web`.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -43,11 +43,12 @@ impl Listen {
 ///
 /// The token stands for your user, with the rights that your user has. Keep it secret. It is wrong from `colony machine down` on.
 /// Without --listen here or at `colony machine up`, the page is served at the local socket only, and the command prints how to
-/// reach it by ssh.
+/// reach it by ssh. With --token-file, the token is written to that file as well, for --server on another host.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   colony machine web
   colony machine web --listen 192.0.2.1:8443
+  colony machine web --token-file ~/.colony-token
   colony machine web --renew")]
 pub(super) struct WebArgs {
     #[command(flatten)]
@@ -67,7 +68,7 @@ pub(super) struct WebArgs {
 
 pub(super) fn web(args: &WebArgs) -> anyhow::Result<ExitCode> {
     let network = args.listen.request()?;
-    let client = args.target.client()?;
+    let client = args.target.local()?;
     if args.close {
         client.close_network()?;
         crate::cmd::print_text("the port is closed\n")?;
@@ -77,8 +78,12 @@ pub(super) fn web(args: &WebArgs) -> anyhow::Result<ExitCode> {
         client.open_network(&network)?;
     }
     let token = client.token(args.renew)?;
-    let socket = client.socket();
-    let socket = socket.to_str().ok_or_else(|| wrong("the path of the machine's folder is not UTF-8"))?;
+    if let Some(file) = args.target.token_file()? {
+        let written = colony_node::file::replace(&file, format!("{}\n", token.token).as_bytes());
+        written.with_context(|| format!("writing {}", file.display()))?;
+    }
+    let socket = client.socket().and_then(Path::to_str);
+    let socket = socket.ok_or_else(|| wrong("the path of the machine's folder is not UTF-8"))?;
     crate::cmd::print(args.json, &token, |token| control::web(token, socket))?;
     Ok(ExitCode::SUCCESS)
 }
