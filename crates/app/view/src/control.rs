@@ -232,9 +232,10 @@ pub fn web(access: &Token, socket: &str) -> String {
         return format!("{}\n\n  ssh -N -L 8080:{socket} HOST\n", wrap(text));
     };
     let text = format!(
-        "The token in this link stands for user {}: keep it secret. The browser shows a certificate that it does not know if \
+        "The token in this link stands for user {}{}: keep it secret. The browser shows a certificate that it does not know if \
          the daemon has made it. Compare the SHA-256 fingerprint:",
-        access.user
+        access.user,
+        if access.read_only { ", and may only look" } else { "" }
     );
     let fingerprint = network
         .fingerprint
@@ -274,12 +275,13 @@ mod tests {
             certificate: "/m/tls-cert.pem".into(),
             fingerprint: ["AB"; 32].join(":"),
         };
-        let access = |network| Token { token: "12".repeat(32), user: "eve".to_owned(), network };
+        let access =
+            |network| Token { token: "12".repeat(32), user: "eve".to_owned(), read_only: false, network };
         let text = web(&access(Some(network)), "/m/api");
         assert!(text.starts_with("https://192.0.2.1:8443/#token=1212"), "{text}");
         assert!(text.lines().skip(1).all(|line| line.chars().count() <= 80), "{text}");
         assert_eq!(text.matches("AB").count(), 32);
-        assert!(text.contains("user eve"));
+        assert!(text.contains("user eve: keep"));
         let text = web(&access(None), "/m/api");
         assert!(text.contains("ssh -N -L 8080:/m/api HOST") && !text.contains("1212"), "{text}");
     }

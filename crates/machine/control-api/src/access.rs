@@ -46,6 +46,9 @@ pub struct TokenRequest {
     /// Replace the token. The one before is wrong from then on, and connections of the network end.
     #[serde(default)]
     pub renew: bool,
+    /// The token that may only look: it changes nothing, and sees neither output nor environment of jobs.
+    #[serde(default)]
+    pub read_only: bool,
 }
 
 /// The caller's token.
@@ -55,6 +58,17 @@ pub struct Token {
     pub token: String,
     /// The user that it stands for.
     pub user: String,
+    /// Whether it may only look.
+    pub read_only: bool,
     /// Where it is asked for; `null` if the daemon does not listen on the network.
     pub network: Option<Network>,
+}
+
+/// The caller, as the daemon knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Caller {
+    /// The user.
+    pub user: String,
+    /// Whether the token of the caller may only look.
+    pub read_only: bool,
 }

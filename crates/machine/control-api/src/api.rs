@@ -7,7 +7,7 @@ use colony_model::Shape;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-pub use crate::access::{Network, NetworkRequest, Token, TokenRequest};
+pub use crate::access::{Caller, Network, NetworkRequest, Token, TokenRequest};
 pub use crate::health::{Drain, DrainRequest, Rate, Threshold};
 pub use crate::job::{InputTaken, Job, JobRequest, JobState, ProgramOfRanks, SignalRequest};
 pub use crate::place::{FreeNodes, JobBlock};

@@ -3,7 +3,7 @@
 
 use hyper::Method;
 
-use crate::api::{Network, NetworkRequest, Token, TokenRequest};
+use crate::api::{Caller, Network, NetworkRequest, Token, TokenRequest};
 use crate::client::json;
 use crate::{Client, ClientError};
 
@@ -29,7 +29,23 @@ impl Client {
     /// # Errors
     /// As all requests.
     pub fn token(&self, renew: bool) -> Result<Token, ClientError> {
-        self.ask(Method::POST, "/v1/token", json(&TokenRequest { renew })?)
+        self.ask(Method::POST, "/v1/token", json(&TokenRequest { renew, read_only: false })?)
+    }
+
+    /// The token of the caller that may only look. With `renew`, a new one in place of that before.
+    ///
+    /// # Errors
+    /// As all requests.
+    pub fn read_only_token(&self, renew: bool) -> Result<Token, ClientError> {
+        self.ask(Method::POST, "/v1/token", json(&TokenRequest { renew, read_only: true })?)
+    }
+
+    /// The caller, as the daemon knows it.
+    ///
+    /// # Errors
+    /// As all requests.
+    pub fn caller(&self) -> Result<Caller, ClientError> {
+        self.ask(Method::GET, "/v1/caller", Vec::new())
     }
 
     /// Takes the token of the caller back.

@@ -38,9 +38,9 @@ export function partitions(all, shown, toggle) {
   table(byId("partitions"), columns, all.map(row), ["No partition. ", element("code", {}, "colony partition create"), " makes one."]);
 }
 
-/** The jobs, the newest first. `cancel` is called with a job. */
+/** The jobs, the newest first. `cancel` is called with a job; without it, jobs cannot be ended. */
 export function jobs(all, cancel) {
-  const columns = ["Job", "User", "Program", "Partition", "State", "Submitted", "Time", ""];
+  const columns = ["Job", "User", "Program", "Partition", "State", "Submitted", "Time"].concat(cancel ? [""] : []);
   const row = (job) => {
     const { id, request } = job;
     const hasFailed = job.state === "ended" && job.code !== 0;
@@ -50,13 +50,14 @@ export function jobs(all, cancel) {
     const time = element("span", job.started && !job.ended ? { "data-since": job.started } : {});
     time.textContent = from === undefined ? "–" : duration((job.ended ?? Date.now() / 1000) - from);
     let end = "";
-    if (job.state !== "ended") {
+    if (cancel && job.state !== "ended") {
       end = element("button", { type: "button", "data-key": `job ${id}`, "aria-label": `End job ${id}` }, "End…");
       end.addEventListener("click", () => cancel(job));
     }
     const program = element("span", { class: "program" }, command(job));
     const partition = element("span", { class: "partition" }, request.partition);
-    return { state: job.state, cells: [String(id), job.user, program, partition, is, instant(job.submitted), time, end] };
+    const cells = [String(id), job.user, program, partition, is, instant(job.submitted), time];
+    return { state: job.state, cells: cancel ? [...cells, end] : cells };
   };
   table(byId("jobs"), columns, all.map(row), ["No job so far. ", element("code", {}, "colony job run"), " runs one."]);
 }

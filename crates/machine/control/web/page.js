@@ -21,6 +21,8 @@ let machine = null;
 let highlighted = null;
 /** Changes of nodes that come while the page asks for all nodes. */
 let waiting = null;
+/** Whether the user may change things: a token may only look. */
+let mayChange = false;
 /** Whether everything that is shown has been asked for. */
 let isWhole = false;
 
@@ -167,15 +169,23 @@ function inOrder(ask) {
 
 const loadNodes = () => inOrder(loadNodesNow);
 
-const loadJobs = async () => lists.jobs(await daemon.ask(`/v1/jobs?limit=${JOBS}`), askToCancel);
+const loadJobs = async () => lists.jobs(await daemon.ask(`/v1/jobs?limit=${JOBS}`), mayChange ? askToCancel : null);
 const loadEvents = async () => events.take(await daemon.ask(`/v1/ras?limit=${EVENTS}`));
 const nodesSoon = soon(() => (isWhole ? loadNodes() : load()));
 const machineSoon = soon(() => (isWhole || waiting !== null ? inOrder(loadMachine) : load()));
 const jobsSoon = soon(loadJobs);
 
+async function loadCaller() {
+  const caller = await daemon.ask("/v1/caller");
+  mayChange = !caller.read_only;
+  document.body.dataset.may = mayChange ? "change" : "look";
+  if (document.body.dataset.link === "live") link("live", mayChange ? "live" : "live, read-only");
+}
+
 /** Asks for everything: at first, and when something may have been missed. */
 async function load() {
   try {
+    await loadCaller();
     await loadNodes();
     await Promise.all([loadJobs(), loadEvents()]);
     byId("login").hidden = true;

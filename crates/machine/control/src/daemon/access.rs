@@ -51,7 +51,7 @@ async fn close(State(shared): Known, ConnectInfo(peer): From_) -> Result<Json<()
     shared.entrance.close().await.map(Json)
 }
 
-/// The token of the caller, which is made if there is none. Only at the local socket.
+/// The token of the caller, or the one that may only look, which is made if there is none. Only at the local socket.
 #[utoipa::path(post, path = "/v1/token", request_body = TokenRequest, responses((status = 200, body = Token), (status = "4XX", body = Problem)))]
 async fn token(
     State(shared): Known,
@@ -59,14 +59,20 @@ async fn token(
     Body(request): Body<TokenRequest>,
 ) -> Result<Json<Token>, ControlError> {
     let tokens = shared.tokens.clone();
-    let Json(token) = done(shared.clone(), move |_| tokens.give(peer.uid, request.renew)).await?;
+    let Json(token) =
+        done(shared.clone(), move |_| tokens.give((peer.uid, request.read_only), request.renew)).await?;
     if request.renew {
         shared.entrance.close_connections();
     }
-    Ok(Json(Token { token, user: peer.name(), network: shared.entrance.network().await }))
+    Ok(Json(Token {
+        token,
+        user: peer.name(),
+        read_only: request.read_only,
+        network: shared.entrance.network().await,
+    }))
 }
 
-/// Takes the token of the caller back. Only at the local socket.
+/// Takes the tokens of the caller back. Only at the local socket.
 #[utoipa::path(delete, path = "/v1/token", responses((status = 200), (status = "4XX", body = Problem)))]
 async fn revoke(State(shared): Known, ConnectInfo(peer): From_) -> Result<Json<()>, ControlError> {
     let tokens = shared.tokens.clone();

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{ConnectInfo, Request, State};
-use axum::http::HeaderMap;
 use axum::http::header::{AUTHORIZATION, HOST, HeaderValue, ORIGIN, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
@@ -85,8 +85,13 @@ pub(super) async fn network(request: Request, next: Next) -> Response {
 pub(super) async fn token(State(shared): State<Arc<Shared>>, mut request: Request, next: Next) -> Response {
     let given = header(request.headers(), AUTHORIZATION.as_str());
     let user = given.and_then(|given| given.strip_prefix("Bearer ")).and_then(|t| shared.tokens.user(t));
-    if let Some(uid) = user {
-        request.extensions_mut().insert(ConnectInfo(Peer { uid }));
+    if let Some((uid, is_read_only)) = user {
+        // whatever a path may be added later, only looking is let in
+        if is_read_only && !matches!(*request.method(), Method::GET | Method::HEAD) {
+            let text = "this token may only look: `colony machine web` prints a link with your own, which may change things";
+            return ControlError::Forbidden(text.to_owned()).into_response();
+        }
+        request.extensions_mut().insert(ConnectInfo(Peer { uid, is_read_only }));
         return next.run(request).await;
     }
     let why = if given.is_some() {

@@ -15,7 +15,7 @@ use super::extract::{Body, From_, Known, Path, Query, done};
 use super::{Shared, access, input, operate, streams};
 use crate::ControlError;
 use crate::api::{
-    Event, Job, JobRequest, Machine, MachineRequest, Node, NodeDetail, Partition, PartitionRequest,
+    Caller, Event, Job, JobRequest, Machine, MachineRequest, Node, NodeDetail, Partition, PartitionRequest,
     Problem, Severity, SignalRequest,
 };
 use crate::store::RasFilter;
@@ -32,6 +32,7 @@ const LIST: u32 = 100;
         description = "Partitions, jobs and events of a machine of compute nodes."
     ),
     paths(
+        caller,
         machine,
         set_up,
         down,
@@ -61,6 +62,12 @@ const LIST: u32 = 100;
     )
 )]
 struct Documentation;
+
+/// The caller, and whether its token may only look.
+#[utoipa::path(get, path = "/v1/caller", responses((status = 200, body = Caller), (status = "4XX", body = Problem)))]
+async fn caller(ConnectInfo(peer): From_) -> Json<Caller> {
+    Json(Caller { user: peer.name(), read_only: peer.is_read_only })
+}
 
 /// The machine: its partitions, and the jobs that wait or run.
 #[utoipa::path(get, path = "/v1/machine", responses((status = 200, body = Machine), (status = "4XX", body = Problem)))]
@@ -263,6 +270,7 @@ async fn nothing() -> ControlError {
 pub(super) fn all() -> Router<Arc<Shared>> {
     Router::new()
         .route("/v1/openapi.json", get(documentation))
+        .route("/v1/caller", get(caller))
         .route("/v1/machine", get(machine).post(set_up).delete(down))
         .route("/v1/partitions", get(partitions).post(add_partition))
         .route("/v1/partitions/{name}", get(partition).merge(delete(remove_partition)))

@@ -15,11 +15,26 @@ use crate::ControlError;
 /// Bytes of a token: 256 bits.
 const BYTES: usize = 32;
 
-/// The tokens of all users, one file a user, which only the daemon's user can read.
+/// What follows the number of the user in the name of the file of a token that may only look.
+const READ_ONLY: &str = "-read-only";
+
+/// A user, and whether the token may only look.
+type Key = (u32, bool);
+
+/// The tokens of all users, one file a token, which only the daemon's user can read.
 #[derive(Debug)]
 pub(super) struct Tokens {
     folder: PathBuf,
-    known: Mutex<BTreeMap<u32, [u8; BYTES]>>,
+    known: Mutex<BTreeMap<Key, [u8; BYTES]>>,
+}
+
+fn file_name((uid, is_read_only): Key) -> String {
+    format!("{uid}{}", if is_read_only { READ_ONLY } else { "" })
+}
+
+fn key(file_name: &str) -> Option<Key> {
+    let uid = file_name.strip_suffix(READ_ONLY);
+    Some((uid.unwrap_or(file_name).parse().ok()?, uid.is_some()))
 }
 
 impl Tokens {
@@ -27,17 +42,17 @@ impl Tokens {
     pub(super) fn open(folder: PathBuf) -> Self {
         let mut known = BTreeMap::new();
         for file in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
-            let uid = file.file_name().to_str().and_then(|name| name.parse().ok());
+            let key = file.file_name().to_str().and_then(key);
             let token = std::fs::read_to_string(file.path()).ok().and_then(|text| parse(text.trim_end()));
-            known.extend(uid.zip(token));
+            known.extend(key.zip(token));
         }
         Self { folder, known: Mutex::new(known) }
     }
 
     /// The token of a user, which is made if there is none, or if a new one is asked for.
-    pub(super) fn give(&self, uid: u32, renew: bool) -> Result<String, ControlError> {
+    pub(super) fn give(&self, key: Key, renew: bool) -> Result<String, ControlError> {
         let mut known = lock(&self.known);
-        if let (Some(token), false) = (known.get(&uid), renew) {
+        if let (Some(token), false) = (known.get(&key), renew) {
             return Ok(text(token));
         }
         let mut token = [0; BYTES];
@@ -45,32 +60,34 @@ impl Tokens {
         random
             .fill(&mut token)
             .map_err(|_| ControlError::Fault("no random numbers for a token".to_owned()))?;
-        let path = self.folder.join(uid.to_string());
+        let path = self.folder.join(file_name(key));
         let written = std::fs::create_dir_all(&self.folder)
             .and_then(|()| colony_node::file::replace(&path, text(&token).as_bytes()));
         written.map_err(ControlError::io(path.display().to_string()))?;
-        known.insert(uid, token);
+        known.insert(key, token);
         Ok(text(&token))
     }
 
-    /// The user of a token. The time that this takes depends on the number of users only.
-    pub(super) fn user(&self, text: &str) -> Option<u32> {
+    /// The user of a token. The time that this takes depends on the number of tokens only.
+    pub(super) fn user(&self, text: &str) -> Option<Key> {
         let given = parse(text)?;
         let mut found = None;
-        for (uid, token) in lock(&self.known).iter() {
+        for (key, token) in lock(&self.known).iter() {
             if bool::from(token.ct_eq(&given)) {
-                found = Some(*uid);
+                found = Some(*key);
             }
         }
         found
     }
 
-    /// Takes the token of a user back.
+    /// Takes the tokens of a user back.
     pub(super) fn revoke(&self, uid: u32) -> Result<(), ControlError> {
         let mut known = lock(&self.known);
-        let path = self.folder.join(uid.to_string());
-        there(std::fs::remove_file(&path)).map_err(ControlError::io(path.display().to_string()))?;
-        known.remove(&uid);
+        for key in [false, true].map(|is_read_only| (uid, is_read_only)) {
+            let path = self.folder.join(file_name(key));
+            there(std::fs::remove_file(&path)).map_err(ControlError::io(path.display().to_string()))?;
+            known.remove(&key);
+        }
         Ok(())
     }
 
@@ -115,18 +132,28 @@ mod tests {
     fn a_token_is_its_users_until_it_is_taken_back_and_outlives_the_daemon() {
         let folder = tempfile::tempdir().expect("a folder");
         let tokens = Tokens::open(folder.path().join("tokens"));
-        let (eve, bob) = (tokens.give(7, false).expect("made"), tokens.give(8, false).expect("made"));
-        assert!(eve != bob && eve.len() == 64);
-        assert_eq!(tokens.give(7, false).expect("known"), eve);
+        let give = |tokens: &Tokens, key, renew| tokens.give(key, renew).expect("made");
+        let (eve, bob) = (give(&tokens, (7, false), false), give(&tokens, (8, false), false));
+        let looks = give(&tokens, (7, true), false);
+        assert!(eve != bob && eve != looks && eve.len() == 64);
+        assert_eq!(
+            (give(&tokens, (7, false), false), give(&tokens, (7, true), false)),
+            (eve.clone(), looks.clone())
+        );
         let again = Tokens::open(folder.path().join("tokens"));
-        assert_eq!((again.user(&eve), again.user(&bob)), (Some(7), Some(8)));
-        let newer = again.give(7, true).expect("made");
-        assert_eq!((again.user(&eve), again.user(&newer)), (None, Some(7)));
+        let users = [&eve, &bob, &looks].map(|token| again.user(token));
+        assert_eq!(users, [Some((7, false)), Some((8, false)), Some((7, true))]);
+        let newer = give(&again, (7, false), true);
+        assert_eq!((again.user(&eve), again.user(&newer)), (None, Some((7, false))));
+        assert_eq!(again.user(&looks), Some((7, true)), "each is renewed by itself");
         again.revoke(8).expect("removed");
         again.revoke(8).expect("there is none");
         assert_eq!(again.user(&bob), None);
+        again.revoke(7).expect("removed");
+        assert_eq!((again.user(&newer), again.user(&looks)), (None, None));
+        let last = give(&again, (7, false), false);
         again.revoke_all().expect("removed");
-        assert_eq!(Tokens::open(folder.path().join("tokens")).user(&newer), None);
+        assert_eq!(Tokens::open(folder.path().join("tokens")).user(&last), None);
     }
 
     #[test]
@@ -135,7 +162,7 @@ mod tests {
         std::fs::write(folder.path().join("5"), "").expect("written");
         std::fs::write(folder.path().join("eve"), "0".repeat(64)).expect("written");
         let tokens = Tokens::open(folder.path().to_owned());
-        let token = tokens.give(7, false).expect("made");
+        let token = tokens.give((7, false), false).expect("made");
         let long = format!("{token}0");
         for text in ["", "0", &token[1..], &long, &"0".repeat(64), &"é".repeat(32), &"+f".repeat(32)] {
             assert_eq!(tokens.user(text), None, "{text}");

@@ -4,4 +4,5 @@
 mod events;
 mod network;
 mod page;
+mod read_only;
 mod stub;

@@ -32,7 +32,7 @@ fn tls(address: SocketAddr, certificate: &Path) -> Stream {
 }
 
 /// What the network answers to bytes.
-fn raw(network: &Network, bytes: &[u8]) -> String {
+pub(crate) fn raw(network: &Network, bytes: &[u8]) -> String {
     let mut stream = tls(network.listen, &network.certificate);
     let _ = stream.write_all(bytes);
     rest(stream)

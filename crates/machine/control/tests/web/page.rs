@@ -162,6 +162,30 @@ fn hostile_names_of_jobs_stay_text_and_a_job_is_ended_after_a_question() {
 }
 
 #[test]
+fn with_a_token_that_may_only_look_the_page_ends_no_jobs() {
+    let Some(browser) = find() else { return };
+    let daemon = Daemon::ready("2x2x2", 8);
+    let partition = daemon.client.machine().expect("a machine").partitions[0].name.clone();
+    let job = json!({ "partition": partition, "executable": "/bin/x", "directory": "/" });
+    let job: JobRequest = serde_json::from_value(job).expect("right");
+    daemon.client.submit(&job).expect("added");
+    let (mut page, url) = open(&daemon, browser, 1280);
+    page.wait("document.querySelectorAll('#jobs tbody button').length === 1");
+    let token = daemon.client.read_only_token(false).expect("a token").token;
+    page.go(&format!("{url}#token={token}"));
+    page.wait(
+        "document.body.dataset.may === 'look' && document.querySelectorAll('#jobs tbody tr').length === 1",
+    );
+    page.wait("document.getElementById('link').textContent.includes('read-only')");
+    assert_eq!(page.value("document.querySelectorAll('#jobs button').length"), 0);
+    daemon.client.submit(&job).expect("added");
+    page.wait("document.querySelectorAll('#jobs tbody tr').length === 2");
+    assert_eq!(page.value("document.querySelectorAll('#jobs button').length"), 0, "nor after a change");
+    keep(&mut page, "read-only");
+    check(&mut page, &url);
+}
+
+#[test]
 fn a_phone_shows_all_of_it_without_scrolling_sideways() {
     let Some(browser) = find() else { return };
     let daemon = Daemon::ready("8x8x8", 64);

@@ -49,6 +49,7 @@ impl Listen {
   colony machine web
   colony machine web --listen 192.0.2.1:8443
   colony machine web --token-file ~/.colony-token
+  colony machine web --read-only
   colony machine web --renew")]
 pub(super) struct WebArgs {
     #[command(flatten)]
@@ -58,8 +59,11 @@ pub(super) struct WebArgs {
     /// Replace your token: links and programs with the one before are refused
     #[arg(long)]
     renew: bool,
+    /// Print a link to look only: it changes nothing, and shows neither output nor environment of jobs
+    #[arg(long)]
+    read_only: bool,
     /// Close the port, for all users
-    #[arg(long, conflicts_with_all = ["listen", "renew"])]
+    #[arg(long, conflicts_with_all = ["listen", "renew", "read_only"])]
     close: bool,
     /// Print JSON for programs
     #[arg(long)]
@@ -77,7 +81,7 @@ pub(super) fn web(args: &WebArgs) -> anyhow::Result<ExitCode> {
     if let Some(network) = network {
         client.open_network(&network)?;
     }
-    let token = client.token(args.renew)?;
+    let token = if args.read_only { client.read_only_token(args.renew) } else { client.token(args.renew) }?;
     if let Some(file) = args.target.token_file()? {
         let written = colony_node::file::replace(&file, format!("{}\n", token.token).as_bytes());
         written.with_context(|| format!("writing {}", file.display()))?;
