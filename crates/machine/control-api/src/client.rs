@@ -99,7 +99,11 @@ impl Client {
     pub fn again(&self) -> Result<Self, ClientError> {
         match &self.daemon {
             Daemon::Local { folder, program, .. } => Self::new(folder, program),
-            Daemon::Far(server) => Self::far(server.clone()),
+            Daemon::Far(server) => {
+                let again = Self::far(server.clone())?;
+                again.reached.store(self.reached.load(Relaxed), Relaxed);
+                Ok(again)
+            }
         }
     }
 

@@ -8,6 +8,7 @@ mod control;
 mod doorbells;
 mod drains;
 mod extremes;
+mod far;
 mod fleet;
 mod full_disk;
 mod input;

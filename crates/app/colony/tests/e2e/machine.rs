@@ -87,3 +87,39 @@ fn a_port_needs_an_address_and_both_files_or_none() {
     fails(&with(&["--listen", "127.0.0.1:0", "--tls-cert", "/no/c", "--tls-key", "/no/k"]), 1, "/no/c");
     fails(&["machine", "web", "--close", "--renew"], 2, "--renew");
 }
+
+#[test]
+fn a_server_needs_an_address_a_token_of_ones_own_and_a_certificate() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let path = file.path().to_str().expect("a path");
+    std::fs::write(file.path(), "0".repeat(64)).expect("written");
+    let print = "ab".repeat(32);
+    let status =
+        |more: &[&str], part: &str| fails(&[&["machine", "status", "--server"], more].concat(), 2, part);
+    status(&["https://127.0.0.1:1"], "colony machine web --token-file FILE");
+    status(&["https://127.0.0.1:1", "--token-file", path], "--server-fingerprint");
+    status(&["http://127.0.0.1:1", "--token-file", path, "--server-fingerprint", &print], "is not encrypted");
+    status(
+        &["https://127.0.0.1:1", "--token-file", path, "--server-fingerprint", "ab"],
+        "no SHA-256 fingerprint",
+    );
+    status(&["https://127.0.0.1:1", "--token-file", path, "--server-cert", path], "PEM");
+    status(&["https://127.0.0.1:1", "--machine", "/m"], "cannot be used with");
+    fails(
+        &[
+            "job",
+            "--server",
+            "https://127.0.0.1:1",
+            "--token-file",
+            path,
+            "--server-fingerprint",
+            &print,
+            "list",
+        ],
+        1,
+        "nothing listens at 127.0.0.1:1",
+    );
+    std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(0o644)).expect("set");
+    status(&["https://127.0.0.1:1", "--token-file", path, "--server-fingerprint", &print], "chmod 600");
+}

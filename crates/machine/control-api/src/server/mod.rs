@@ -102,7 +102,15 @@ impl Server {
         let _ = setsockopt(&stream, sockopt::TcpKeepIdle, &KEEP_ALIVE_S);
         let _ = stream.set_nodelay(true);
         let shake = TlsConnector::from(self.tls.clone()).connect(self.name.clone(), stream);
-        timeout(CONNECT, shake).await.map_err(slow)?.map_err(|error| self.refused(&error))
+        timeout(CONNECT, shake).await.map_err(slow)?.map_err(|error| match self.refused(&error) {
+            // a daemon that is killed in the handshake
+            ClientError::Failed(text)
+                if reached && error.get_ref().is_none_or(|inner| !inner.is::<TlsError>()) =>
+            {
+                ClientError::Disconnected(text)
+            }
+            refused => refused,
+        })
     }
 
     /// The reason why the TLS handshake has failed, and the remedy.

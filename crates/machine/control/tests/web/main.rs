@@ -2,6 +2,7 @@
 //! The entrance from the network and the web page. No node is booted here: the tests play the nodes.
 
 mod events;
+mod far;
 mod network;
 mod page;
 mod read_only;
