@@ -46,7 +46,7 @@ impl Folder {
             .tempdir_in(&path_found)
             .map_err(|e| failed(format!("no files can be made there ({e}); give a folder of yours")))?;
         let room = statvfs(&path_found).map_err(|e| failed(e.to_string()))?;
-        let free = u64::from(room.blocks_available()).saturating_mul(u64::from(room.fragment_size()));
+        let free = room.blocks_available().saturating_mul(room.fragment_size());
         let needed = plan.largest_bytes();
         if free < needed {
             let mib = |bytes: u64| bytes.div_ceil(1 << 20);
