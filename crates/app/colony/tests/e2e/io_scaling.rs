@@ -42,12 +42,15 @@ fn transfers_of_real_nodes_are_counted_and_lines_go_to_2048_nodes() {
 
 #[test]
 fn impossible_numbers_and_sizes_are_wrong_use() {
-    let io = |more: [&str; 2]| [["study", "io-scaling"], more].concat();
-    fails(&io(["--nodes", "0"]), 2, "--nodes are 1 to 64, not 0");
-    fails(&io(["--io-nodes", "9"]), 2, "--nodes has 8 at most");
-    fails(&io(["--transfers", "100"]), 2, "512 bytes to 16 MiB");
-    fails(&io(["--block", "1000"]), 2, "a multiple of each transfer");
-    fails(&io(["--out", "/no/such/folder/x.json"]), 1, "/no/such/folder");
+    for (flag, value, code, part) in [
+        ("--nodes", "0", 2, "--nodes are 1 to 64, not 0"),
+        ("--io-nodes", "9", 2, "--nodes has 8 at most"),
+        ("--transfers", "100", 2, "512 bytes to 16 MiB"),
+        ("--block", "1000", 2, "a multiple of each transfer"),
+        ("--out", "/no/such/folder/x.json", 1, "/no/such/folder"),
+    ] {
+        fails(&["study", "io-scaling", flag, value], code, part);
+    }
 }
 
 #[test]
