@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
-use super::task::{self, Event, Events};
+use super::root;
+use super::task::{self, Event, Events, JOBS};
 use super::wire::{Failed, Frame, Hello, Kind, VERSION, wrong};
 use super::{Card, IoNode, IoNodeError, PORT};
 use crate::config::Config;
@@ -19,6 +20,9 @@ use crate::{Ciod, Network, NodeLink, card};
 
 /// Period of the checks of nodes.
 const CHECK: Duration = Duration::from_millis(50);
+
+/// Frames that wait for a job at most: a file may come faster than it is written.
+const AHEAD: usize = 8;
 
 /// The daemon.
 pub(super) struct Agent {
@@ -55,6 +59,7 @@ impl IoNode {
             nodes.insert(card.number, served);
         }
         let reads = open_port().map_err(IoNodeError::Port)?;
+        root::prepare(Path::new(JOBS)).map_err(IoNodeError::Files)?;
         let writes = reads.try_clone().map_err(IoNodeError::Port)?;
         let (port, nodes) = (Mutex::new(writes), Mutex::new(nodes));
         let agent = Arc::new(Agent { config, ciod, memory, network, port, nodes });
@@ -103,12 +108,12 @@ impl Agent {
         self.send(&Frame::json(0, Kind::Hello, &Hello { version: VERSION.into(), kernel })?)?;
         let watches = self.clone();
         Builder::new().name("nodes".into()).spawn(move || watches.watch())?;
-        let mut jobs = BTreeMap::<u32, Sender<Event>>::new();
+        let mut jobs = BTreeMap::<u32, SyncSender<Event>>::new();
         while let Some(frame) = Frame::read(&mut port)? {
             match frame.kind {
                 Kind::Renew => self.renew(&frame)?,
                 Kind::File | Kind::Task if !jobs.contains_key(&frame.job) => {
-                    let (events, hears) = channel();
+                    let (events, hears) = sync_channel(AHEAD);
                     let (agent, job, own) = (self.clone(), frame.job, events.clone());
                     let hears = Events::new(hears);
                     Builder::new()
