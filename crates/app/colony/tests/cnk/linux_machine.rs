@@ -72,7 +72,9 @@ fn a_machine_with_linux_io_nodes_runs_jobs_with_their_own_files() {
     assert!(code == Some(2) && text.contains("leave out %r"), "{text}");
     let id = machine.endless();
     machine.done(&["job", "cancel", &id]);
-    assert_eq!(machine.ended(&id)["code"], 143);
+    // the first rank that ends by the signal ends the others
+    let code = machine.ended(&id)["code"].clone();
+    assert!(code == 143 || code == 137, "{code}");
     machine.all_work();
 }
 
