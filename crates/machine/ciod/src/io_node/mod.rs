@@ -11,6 +11,7 @@ mod agent;
 mod link;
 pub(crate) mod relay;
 mod root;
+mod served;
 mod task;
 mod wire;
 

@@ -10,8 +10,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::Builder;
 
 use super::Task;
-use super::agent::Agent;
 use super::root::Root;
+use super::served::Agent;
 use super::wire::{Frame, Kind, PIECE, WINDOW, wrong};
 use crate::config::Streams;
 use crate::control::{self, Order, Report};
