@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use colony_ciod::io_node::{Card, PORT};
 use colony_ciod::{IoLink, IoNode as Description, NodeLink, PROXY_ADDRESS};
-use colony_vm::{Kernel, Recipe, Running, Stopper, Vm, VmError};
+use colony_vm::{Cause, Failure, Kernel, Recipe, Running, Stopper, Vm, VmError};
 use nix::sys::socket::{MsgFlags, recv};
 
 use crate::{CnkError, Link, Machine};
@@ -106,7 +106,7 @@ impl IoNode {
             let (is_late, limit) = (late && !is_over, READY.as_secs());
             self.died = Some(match ended {
                 _ if is_late => format!("it was not ready within {limit} s"),
-                Some(Err(VmError::Failed(failure))) if is_over => failure.to_string(),
+                Some(Err(VmError::Failed(failure))) if is_over => told(&failure),
                 Some(Err(error)) if is_over => error.to_string(),
                 Some(Ok(out)) if is_over => format!("its daemon ended: {}", out.error_text().trim()),
                 _ => over.unwrap_or_else(|| "it was switched off".into()),
@@ -149,6 +149,15 @@ impl IoNode {
         let wire = self.wires.iter().find(|(number, _)| *number == node).map(|(_, wire)| wire);
         let wire = wire.ok_or_else(|| CnkError::IoNode(format!("it does not serve node {node}")))?;
         Ok(wire.try_clone().map_err(CnkError::io("the link of a node"))?.into())
+    }
+}
+
+/// The cause of the end of a machine, with the last words of a kernel that has panicked.
+fn told(failure: &Failure) -> String {
+    match &failure.cause {
+        Cause::Ended(how) => format!("its emulator ended ({how})"),
+        Cause::Panic => format!("its kernel panicked: {}", failure.console.trim()),
+        _ => failure.to_string(),
     }
 }
 

@@ -126,7 +126,7 @@ pub(crate) mod tests {
     use std::io::Write as _;
     use std::os::unix::net::UnixDatagram;
 
-    use colony_ciod::Network;
+    use colony_ciod::{Ciod, Config, Network};
     use colony_vm::qemu::memory_file;
     use nix::sys::signal::{Signal, kill};
 
@@ -167,7 +167,10 @@ pub(crate) mod tests {
         let parts = Parts { kernel: kernel(code), link: link.into(), torus: None };
         let booter = Booter::in_thread();
         let (emulator, console) = emulator::start(&booter, &machine, parts).expect("the emulator is here");
-        let life = Life::new(3, emulator, console, None);
+        // any program will do: no worker is started
+        let ciod = Ciod::new(Config::new("/bin/true")).expect("a daemon");
+        let node = ciod.attach(3, 16 << 20).expect("a link");
+        let life = Life::new(node, emulator, console, None);
         if let Some(signal) = signal {
             // after its first word it handles signals
             while life.console().is_empty() {

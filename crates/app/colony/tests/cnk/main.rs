@@ -17,6 +17,7 @@ mod isolation;
 mod jobs;
 mod layouts;
 mod linux_io;
+mod linux_machine;
 mod messages;
 mod network;
 mod noise;

@@ -268,3 +268,128 @@ impl Shared {
         let _ = self.send(&Frame::new(job, Kind::End, []));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(100);
+
+    /// A link, and the I/O node at its other end.
+    fn link() -> (IoLink, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().expect("sockets");
+        (IoLink::new(ours).expect("a link"), theirs)
+    }
+
+    fn say(mut node: &UnixStream, frame: &Frame) {
+        // the owner may have hung up
+        let _ = frame.write(&mut node);
+    }
+
+    fn hello() -> Frame {
+        Frame::json(0, Kind::Hello, &Hello { version: VERSION.into(), kernel: "6.1".into() }).expect("JSON")
+    }
+
+    /// The reason why the link ends when the I/O node says this.
+    fn end(said: &[Frame]) -> String {
+        let (link, node) = link();
+        said.iter().for_each(|frame| say(&node, frame));
+        drop(link.0.wait(LONG, |s| s.over.is_some()));
+        assert!(link.open().is_err(), "no new jobs");
+        link.over().expect("it ends")
+    }
+
+    #[test]
+    fn an_io_node_that_breaks_a_rule_is_given_up_with_the_reason() {
+        let version = Hello { version: "other".into(), kernel: String::new() };
+        let other = Frame::json(0, Kind::Hello, &version).expect("JSON");
+        assert!(end(&[other]).contains("its version is other"));
+        assert!(end(&[Frame::numbers(0, Kind::Asked, &[0])]).contains("greets first"));
+        assert!(end(&[hello(), hello()]).contains("greets first, and once"));
+        assert!(end(&[hello(), Frame::new(1, Kind::Launch, [])]).contains("Launch from an I/O node"));
+        assert!(end(&[hello(), Frame::new(0, Kind::Asked, [1, 2, 3])]).contains("Asked of 3 bytes"));
+        assert!(end(&[hello(), Frame::new(0, Kind::Failed, *b"{")]).contains("EOF"));
+        let (link, node) = link();
+        drop(node);
+        drop(link.0.wait(LONG, |s| s.over.is_some()));
+        assert_eq!(link.over().as_deref(), Some("it has ended"));
+    }
+
+    #[test]
+    fn only_its_own_nodes_change_by_what_it_says() {
+        let (link, node) = link();
+        let own = NodeLink::new(3, 16 << 20, 16 << 20, 0).expect("a link");
+        link.attach(own.clone());
+        say(&node, &hello());
+        assert!(link.wait_ready(LONG));
+        assert_eq!(link.kernel().as_deref(), Some("6.1"));
+        let failed = Failed { node: 3, why: "x".repeat(5000) };
+        for frame in [
+            Frame::numbers(0, Kind::Asked, &[99]),
+            Frame::numbers(0, Kind::Asked, &[3]),
+            Frame::json(0, Kind::Failed, &failed).expect("JSON"),
+            Frame::new(77, Kind::Stdout, *b"of no job"),
+            Frame::numbers(0, Kind::Renewed, &[5]),
+        ] {
+            say(&node, &frame);
+        }
+        drop(link.0.wait(LONG, |s| s.renewed.contains(&5)));
+        assert!(own.has_asked());
+        assert_eq!(own.failed().map(str::len), Some(200), "no longer than a line");
+        let answers = std::thread::spawn(move || {
+            let frame = Frame::read(&mut &node).expect("a frame").expect("one");
+            assert_eq!((frame.kind, frame.get::<1>().expect("a number")), (Kind::Renew, [3]));
+            say(&node, &Frame::numbers(0, Kind::Renewed, &[3]));
+            node
+        });
+        let new = NodeLink::new(3, 16 << 20, 16 << 20, 0).expect("a link");
+        link.renew(new.clone(), LONG).expect("renewed");
+        let node = answers.join().expect("no panic");
+        say(&node, &Frame::numbers(0, Kind::Asked, &[3]));
+        drop(node);
+        drop(link.0.wait(LONG, |s| s.over.is_some()));
+        assert!(new.has_asked() && new.failed().is_none(), "the old link is forgotten");
+        assert!(link.renew(new, LONG).is_err(), "it has ended");
+    }
+
+    #[test]
+    fn jobs_speak_with_their_relays_and_end_with_them() {
+        let (link, node) = link();
+        let [one, other] = [link.open().expect("a relay"), link.open().expect("a relay")];
+        say(&one, &Frame::new(99, Kind::Task, *b"early"));
+        say(&node, &hello());
+        let frame = Frame::read(&mut &node).expect("a frame").expect("one");
+        assert_eq!((frame.job, frame.kind), (1, Kind::Task), "the job is the link's to say");
+        say(&node, &Frame::new(2, Kind::Stdout, *b"second"));
+        say(&node, &Frame::new(1, Kind::Report, *b"first"));
+        let heard = Frame::read(&mut &one).expect("a frame").expect("one");
+        assert_eq!((heard.kind, &heard.bytes[..]), (Kind::Report, &b"first"[..]));
+        assert_eq!(Frame::read(&mut &other).expect("a frame").expect("one").bytes, b"second");
+        // a relay that ends, and one that says what none may say
+        drop(one);
+        say(&other, &Frame::numbers(0, Kind::Renew, &[3]));
+        let mut ended: Vec<(u32, Kind)> = (0..2)
+            .map(|_| Frame::read(&mut &node).expect("a frame").expect("one"))
+            .map(|f| (f.job, f.kind))
+            .collect();
+        ended.sort_by_key(|(job, _)| *job);
+        assert_eq!(ended, [(1, Kind::End), (2, Kind::End)]);
+        assert!(Frame::read(&mut &other).expect("the end").is_none());
+        let third = link.open().expect("a relay");
+        link.close();
+        assert!(matches!(Frame::read(&mut &third), Ok(None)), "it ends with the link");
+    }
+
+    #[test]
+    fn a_flood_of_output_ends_the_link_and_not_the_owner() {
+        let (link, node) = link();
+        let _relay = link.open().expect("a relay");
+        say(&node, &hello());
+        let frame = Frame::new(1, Kind::Stdout, vec![0; super::super::wire::MOST]);
+        for _ in 0..=QUEUE / frame.bytes.len() + 2 {
+            say(&node, &frame);
+        }
+        drop(link.0.wait(LONG, |s| s.over.is_some()));
+        assert!(link.over().is_some_and(|why| why.contains("more output")));
+    }
+}

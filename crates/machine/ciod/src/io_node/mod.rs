@@ -11,6 +11,7 @@ mod agent;
 mod link;
 pub(crate) mod relay;
 mod root;
+mod served;
 mod task;
 mod wire;
 
@@ -76,6 +77,9 @@ pub enum IoNodeError {
     /// The daemon refused.
     #[error(transparent)]
     Ciod(#[from] CiodError),
+    /// There is no room for the files of jobs.
+    #[error("room for the files of jobs: {0}")]
+    Files(io::Error),
     /// The owner is not reached.
     #[error("the port {PORT} to the owner of the partition: {0}")]
     Port(io::Error),

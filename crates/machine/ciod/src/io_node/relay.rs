@@ -20,7 +20,7 @@ use crate::control::{self, DRAIN, Order, Report, Setup};
 use crate::spec::Files;
 use crate::worker::output::Output;
 use crate::worker::{self, files, filter, identity, start};
-use crate::{JobError, helper};
+use crate::{JobError, ProgramError, helper};
 
 /// Period of the looks at a reader that is slow, ms.
 const SLOW: u16 = 5;
@@ -113,9 +113,12 @@ fn prepare(control: &UnixStream) -> Result<Option<Relay>, JobError> {
         shares_output: setup.shares_output,
         last: None,
     };
-    relay.send_files(&setup)?;
-    relay.send_task(Task { setup, records }).map_err(system)?;
-    Ok(Some(relay))
+    let sent = relay.send_files(&setup).and_then(|()| relay.send_task(Task { setup, records }));
+    match sent {
+        // what became of the I/O node is found when it is listened to
+        Ok(()) | Err(Unsent::Link) => Ok(Some(relay)),
+        Err(Unsent::Job(error)) => Err(error),
+    }
 }
 
 /// The personality that the supervisor has written into the window of a node. There is nothing else in it: the I/O node has
@@ -128,75 +131,99 @@ fn record(control: &UnixStream) -> io::Result<Vec<u8>> {
     Ok(record)
 }
 
+/// The reason why a job was not sent to its I/O node.
+#[derive(Debug)]
+enum Unsent {
+    /// The I/O node takes nothing any more.
+    Link,
+    /// There is something wrong with the job.
+    Job(JobError),
+}
+
 impl Relay {
     fn send(&self, frame: &Frame) -> io::Result<()> {
         frame.write(&mut &self.link)
     }
 
+    /// As [`Relay::send`], of a job that has not begun.
+    fn send_early(&self, frame: io::Result<Frame>) -> Result<(), Unsent> {
+        let frame = frame.map_err(|e| Unsent::Job(JobError::System(format!("the job's relay: {e}"))))?;
+        self.send(&frame).map_err(|_| Unsent::Link)
+    }
+
     /// Sends the programs of these ranks, and what is copied.
-    fn send_files(&self, setup: &Setup) -> Result<(), JobError> {
+    fn send_files(&self, setup: &Setup) -> Result<(), Unsent> {
         let spec = &setup.spec;
         let banks = u64::from(spec.mode.processes());
         let memory = setup.nodes.first().map_or(0, |node| node.memory / banks);
         for path in start::programs(setup) {
-            let refused = |why| JobError::Program { path: path.clone(), why };
+            let refused = |why| Unsent::Job(JobError::Program { path: path.clone(), why });
             let place = spec.directory.join(&path);
             let opened = start::open(&place, memory).map_err(refused)?;
-            let sent = self.send_file(&place, opened.file);
-            sent.map_err(|e| refused(crate::ProgramError::Read(e.to_string())))?;
+            self.send_file(&place, opened.file, &|e| refused(ProgramError::Read(e.to_string())))?;
         }
         for path in &spec.copies {
-            let place = spec.directory.join(path);
-            self.copy(&place).map_err(|e| {
-                JobError::Spec(format!("{} cannot be copied into the I/O node: {e}", path.display()))
-            })?;
+            let refused = |e: io::Error| {
+                let text = format!("{} cannot be copied into the I/O node: {e}", path.display());
+                Unsent::Job(JobError::Spec(text))
+            };
+            self.copy(&spec.directory.join(path), &refused)?;
         }
         Ok(())
     }
 
-    fn send_file(&self, path: &Path, mut file: File) -> io::Result<()> {
-        let mode = Some(file.metadata()?.permissions().mode() & 0o777);
-        self.send(&Frame::json(0, Kind::File, &FileHead { path: path.to_owned(), mode })?)?;
+    /// Sends a file; `refused` is the error if it cannot be read.
+    fn send_file(
+        &self,
+        path: &Path,
+        mut file: File,
+        refused: &impl Fn(io::Error) -> Unsent,
+    ) -> Result<(), Unsent> {
+        let mode = Some(file.metadata().map_err(refused)?.permissions().mode() & 0o777);
+        self.send_early(Frame::json(0, Kind::File, &FileHead { path: path.to_owned(), mode }))?;
         // who has looked at it before has read from it
-        file.rewind()?;
+        file.rewind().map_err(refused)?;
         let mut piece = vec![0; MOST];
         loop {
-            match file.read(&mut piece)? {
+            match file.read(&mut piece).map_err(refused)? {
                 0 => return Ok(()),
-                count => self.send(&Frame::new(0, Kind::Data, &piece[..count]))?,
+                count => self.send_early(Ok(Frame::new(0, Kind::Data, &piece[..count])))?,
             }
         }
     }
 
     /// Sends a file, or a folder with all that is in it.
-    fn copy(&self, path: &Path) -> io::Result<()> {
-        let kind = fs::metadata(path)?.file_type();
+    fn copy(&self, path: &Path, refused: &impl Fn(io::Error) -> Unsent) -> Result<(), Unsent> {
+        let kind = fs::metadata(path).map_err(refused)?.file_type();
         if kind.is_file() {
-            return self.send_file(path, File::open(path)?);
+            return self.send_file(path, File::open(path).map_err(refused)?, refused);
         }
         if !kind.is_dir() {
-            return Err(io::Error::other(format!("{} is neither a file nor a folder", path.display())));
+            return Err(refused(io::Error::other("it is neither a file nor a folder")));
         }
         let mut folders: Vec<PathBuf> = vec![path.to_owned()];
         while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(&folder)? {
-                let entry = entry?;
-                match entry.file_type()? {
-                    kind if kind.is_dir() => folders.push(entry.path()),
-                    kind if kind.is_file() => self.send_file(&entry.path(), File::open(entry.path())?)?,
+            for entry in fs::read_dir(&folder).map_err(refused)? {
+                let path = entry.map_err(refused)?.path();
+                match fs::symlink_metadata(&path).map_err(refused)?.file_type() {
+                    kind if kind.is_dir() => folders.push(path),
+                    kind if kind.is_file() => {
+                        self.send_file(&path, File::open(&path).map_err(refused)?, refused)?;
+                    }
                     _ => {}
                 }
             }
-            self.send(&Frame::json(0, Kind::File, &FileHead { path: folder, mode: None })?)?;
+            self.send_early(Frame::json(0, Kind::File, &FileHead { path: folder, mode: None }))?;
         }
         Ok(())
     }
 
-    fn send_task(&self, task: Task) -> io::Result<()> {
-        let text = serde_json::to_vec(&task)?;
-        self.send(&Frame::new(0, Kind::Task, []))?;
-        wire::data(0, &text, |frame| self.send(&frame))?;
-        self.send(&Frame::new(0, Kind::Launch, []))
+    fn send_task(&self, task: Task) -> Result<(), Unsent> {
+        let text = serde_json::to_vec(&task)
+            .map_err(|e| Unsent::Job(JobError::System(format!("the job's relay: {e}"))))?;
+        self.send_early(Ok(Frame::new(0, Kind::Task, [])))?;
+        wire::data(0, &text, |frame| self.send(&frame)).map_err(|_| Unsent::Link)?;
+        self.send_early(Ok(Frame::new(0, Kind::Launch, [])))
     }
 
     /// Passes orders, input, output and reports until the job has ended. Returns the last report, or none if the supervisor
@@ -335,5 +362,74 @@ impl Relay {
         }
         self.drain(None);
         Some(JobError::WorkerDied("its Linux I/O node has ended".into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A relay whose standard output is a pipe; the agent's end of its link, and the reader of the output.
+    fn relay(shares_output: bool) -> (Relay, UnixStream, io::PipeReader) {
+        let (link, agent) = UnixStream::pair().expect("sockets");
+        let (reader, writer) = io::pipe().expect("a pipe");
+        let null = File::create("/dev/null").expect("null");
+        let stream = |fd: OwnedFd| Stream {
+            output: Output::new(fd, None),
+            begun: Vec::new(),
+            untold: 0,
+            is_closed: false,
+        };
+        let outputs = [stream(writer.into()), stream(null.into())];
+        let (nodes, stdin, credit, last) = (vec![4], None, WINDOW, None);
+        (Relay { link, nodes, stdin, credit, outputs, shares_output, last }, agent, reader)
+    }
+
+    fn read(reader: &mut io::PipeReader, count: usize) -> Vec<u8> {
+        let mut bytes = vec![0; count];
+        reader.read_exact(&mut bytes).expect("it is there");
+        bytes
+    }
+
+    #[test]
+    fn a_line_that_came_in_pieces_is_written_whole_where_others_write() {
+        let (mut relay, agent, mut reader) = relay(true);
+        let piece = [b"a line\n".as_slice(), &[b'x'; CUT]].concat();
+        relay.put(0, &piece).expect("taken");
+        relay.tell_taken().expect("told");
+        assert_eq!(read(&mut reader, 7), b"a line\n");
+        let told = Frame::read(&mut &agent).expect("a frame").expect("one");
+        assert_eq!((told.kind, told.get::<2>().expect("two")), (Kind::Taken, [7, 0]));
+        relay.put(0, b"y\n").expect("taken");
+        assert_eq!(read(&mut reader, CUT + 2), [&[b'x'; CUT], b"y\n".as_slice()].concat());
+        // a prompt has no end of its line
+        relay.put(0, b"> ").expect("taken");
+        assert_eq!(read(&mut reader, 2), b"> ");
+    }
+
+    #[test]
+    fn an_agent_that_sends_too_much_is_refused_and_one_without_a_reader_is_told() {
+        let (mut relay, agent, reader) = relay(false);
+        let piece = vec![0; PIECE];
+        let taken = (0..WINDOW / PIECE + 1).map(|_| relay.put(0, &piece).is_ok()).filter(|ok| *ok).count();
+        assert_eq!(taken, WINDOW / PIECE);
+        drop(reader);
+        relay.outputs[0].output.flush();
+        relay.outputs[0].untold = 0;
+        relay.put(0, b"lost").expect("taken all the same");
+        let told = Frame::read(&mut &agent).expect("a frame").expect("one");
+        assert_eq!((told.kind, told.get::<1>().expect("one")), (Kind::Closed, [0]));
+    }
+
+    #[test]
+    fn a_relay_whose_io_node_has_ended_reports_its_nodes_as_lost() {
+        let (mut relay, agent, _reader) = relay(false);
+        let (control, supervisor) = UnixStream::pair().expect("sockets");
+        drop(agent);
+        assert!(relay.run(&control).is_err());
+        let why = relay.abandoned(&control).expect("a reason");
+        assert!(matches!(why, JobError::WorkerDied(_)));
+        let report = control::receive::<Report>(&supervisor).expect("a report");
+        assert!(matches!(report, Some(Report::Lost { node: 4 })));
     }
 }

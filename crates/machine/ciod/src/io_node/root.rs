@@ -4,15 +4,20 @@
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, chown};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, chown, symlink};
 use std::path::{Component, Path, PathBuf};
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use super::wire::FileHead;
 
-/// Folders of the I/O node that a job sees.
-const SEEN: [&str; 2] = ["proc", "dev"];
+/// Bytes of the files of all jobs on an I/O node at most. There is memory for them beside that of the compute nodes.
+const ROOM: &str = "size=256m,mode=755";
+/// Devices that a job sees.
+const DEVICES: [&str; 5] = ["full", "null", "random", "urandom", "zero"];
+/// Links beside them.
+const LINKS: [(&str, &str); 4] =
+    [("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")];
 
 /// The root directory of a job; dropping it removes it.
 #[derive(Debug)]
@@ -23,15 +28,21 @@ pub(super) struct Root {
     mounted: Vec<PathBuf>,
 }
 
+/// Makes room for the files of jobs.
+///
+/// # Errors
+/// If the system refuses it.
+pub(super) fn prepare(place: &Path) -> io::Result<()> {
+    fs::create_dir_all(place)?;
+    Ok(mount(Some("tmpfs"), place, Some("tmpfs"), MsFlags::empty(), Some(ROOM))?)
+}
+
 impl Root {
     /// An empty one.
     ///
     /// # Errors
     /// If it is there, or cannot be made.
     pub(super) fn new(path: PathBuf) -> io::Result<Self> {
-        if let Some(above) = path.parent() {
-            fs::create_dir_all(above)?;
-        }
         fs::create_dir(&path)?;
         let root = Self { path, file: None, mounted: Vec::new() };
         root.folder(Path::new("/tmp"))?;
@@ -93,14 +104,27 @@ impl Root {
             fs::create_dir_all(&place)?;
             chown(&place, Some(uid), Some(gid))?;
         }
-        let none = None::<&str>;
-        for name in SEEN {
-            let to = self.path.join(name);
-            fs::create_dir_all(&to)?;
-            let from = Path::new("/").join(name);
-            mount(Some(&from), &to, none, MsFlags::MS_BIND | MsFlags::MS_REC, none)?;
-            self.mounted.push(to);
+        self.show(Path::new("/proc"))?;
+        for (name, target) in LINKS {
+            let link = self.folder(Path::new("/dev"))?.join(name);
+            symlink(target, link)?;
         }
+        for name in DEVICES {
+            let place = Path::new("/dev").join(name);
+            File::create(self.place(&place)?)?;
+            self.show(&place)?;
+        }
+        Ok(())
+    }
+
+    /// Shows the job a file or folder of the I/O node, at its own path.
+    fn show(&mut self, path: &Path) -> io::Result<()> {
+        let to = self.place(path)?;
+        if path.is_dir() {
+            fs::create_dir_all(&to)?;
+        }
+        mount(Some(path), &to, None::<&str>, MsFlags::MS_BIND, None::<&str>)?;
+        self.mounted.push(to);
         Ok(())
     }
 }
@@ -126,7 +150,7 @@ mod tests {
     #[test]
     fn files_arrive_at_their_paths_and_leave_with_the_job() {
         let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("jobs/1");
+        let path = folder.path().join("1");
         let mut root = Root::new(path.clone()).expect("made");
         assert!(root.data(b"lost").is_err(), "no file began");
         root.begin(&head("/a/b/program", Some(0o755))).expect("begun");

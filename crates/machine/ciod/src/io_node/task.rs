@@ -5,13 +5,13 @@ use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Child;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::Builder;
 
 use super::Task;
-use super::agent::Agent;
 use super::root::Root;
+use super::served::Agent;
 use super::wire::{Frame, Kind, PIECE, WINDOW, wrong};
 use crate::config::Streams;
 use crate::control::{self, Order, Report};
@@ -20,7 +20,7 @@ use crate::spec::Files;
 use crate::{JobError, NodeLink};
 
 /// Where the files of jobs lie.
-const JOBS: &str = "/jobs";
+pub(super) const JOBS: &str = "/jobs";
 /// Bytes of a task at most.
 const TASK: usize = 64 << 20;
 
@@ -56,7 +56,7 @@ impl Events {
 }
 
 /// Runs a job from its first file to its end.
-pub(super) fn run(agent: &Arc<Agent>, job: u32, own: &Sender<Event>, mut events: Events) {
+pub(super) fn run(agent: &Arc<Agent>, job: u32, own: &SyncSender<Event>, mut events: Events) {
     let last = match prepare(agent, job, &mut events) {
         Ok(Some((_root, task))) => match Running::start(agent, job, own, task) {
             Ok(mut running) => running.serve(&mut events),
@@ -122,11 +122,14 @@ struct Running<'a> {
     /// To the worker's standard input, until its end.
     input: Option<Sender<Vec<u8>>>,
     credits: [Credit; 2],
+    has_started: bool,
+    /// Signals that came before the start.
+    early: Vec<Order>,
     lost: Vec<u32>,
 }
 
 impl<'a> Running<'a> {
-    fn start(agent: &'a Arc<Agent>, job: u32, own: &Sender<Event>, task: Task) -> io::Result<Self> {
+    fn start(agent: &'a Arc<Agent>, job: u32, own: &SyncSender<Event>, task: Task) -> io::Result<Self> {
         let setup = task.setup;
         let links: Vec<NodeLink> = setup.nodes.iter().filter_map(|node| agent.link(node.number)).collect();
         let (stdin, input) = io::pipe()?;
@@ -147,6 +150,8 @@ impl<'a> Running<'a> {
             links,
             input: Some(inputs),
             credits,
+            has_started: false,
+            early: Vec::new(),
             lost: Vec::new(),
         };
         running.spawn("input", move |agent| pass_input(agent, job, &bytes, input))?;
@@ -195,8 +200,14 @@ impl<'a> Running<'a> {
     /// Does what the relay says.
     fn hear(&mut self, frame: &Frame) -> io::Result<()> {
         match frame.kind {
-            // a worker that hears nothing any more has ended, which is heard of
-            Kind::Order => drop(control::send(&self.part.control, &frame.value::<Order>()?)),
+            Kind::Order => match frame.value()? {
+                Order::Setup(_) => return Err(wrong("a second description of the job")),
+                // a node that is still given its program would lose it
+                Order::Signal { signal, .. } if !self.has_started && signal != libc::SIGKILL as u32 => {
+                    self.early.push(frame.value()?);
+                }
+                order => self.order(&order),
+            },
             Kind::Input if frame.bytes.is_empty() => self.input = None,
             Kind::Input => {
                 let _ = self.input.as_ref().map(|input| input.send(frame.bytes.clone()));
@@ -219,7 +230,16 @@ impl<'a> Running<'a> {
         Ok(())
     }
 
+    fn order(&self, order: &Order) {
+        // a worker that hears nothing any more has ended, which is heard of
+        let _ = control::send(&self.part.control, order);
+    }
+
     fn tell(&mut self, report: &Report) {
+        if matches!(report, Report::Started) {
+            self.has_started = true;
+            std::mem::take(&mut self.early).iter().for_each(|order| self.order(order));
+        }
         if let Report::Lost { node } = report {
             self.lost.push(*node);
         }
@@ -282,7 +302,7 @@ impl Drop for Running<'_> {
 }
 
 /// Passes reports of the worker on until it has ended.
-fn pass_reports(control: &UnixStream, own: &Sender<Event>) {
+fn pass_reports(control: &UnixStream, own: &SyncSender<Event>) {
     // there is no time in which a worker has to say something
     let _ = control.set_read_timeout(None);
     while let Ok(Some(report)) = control::receive::<Report>(control) {

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use colony_ciod::JobError;
+use colony_node::task;
 use colony_nodes::{CnkError, Partition};
 
 use super::events::News;
@@ -19,6 +20,8 @@ pub(super) struct Watch {
     tries: Tries,
     /// Those that have died and were not started again: they are broken, or nodes of them are in a job that ends.
     dead: BTreeSet<u32>,
+    /// Those whose emulators are stopped.
+    stopped: BTreeSet<u32>,
 }
 
 impl Watch {
@@ -26,7 +29,11 @@ impl Watch {
     pub(super) fn check(&mut self, nodes: &Arc<Nodes>, partition: &mut Partition) -> BTreeSet<u32> {
         let mut down = BTreeSet::new();
         for number in 0..partition.linux_io_nodes() {
-            let Some(why) = partition.io_node_death(number) else { continue };
+            let Some(why) = partition.io_node_death(number) else {
+                down.extend(self.look_for_stop(nodes, partition, number));
+                continue;
+            };
+            self.stopped.remove(&number);
             if self.dead.insert(number) {
                 tell(nodes, partition, number, (Severity::Fatal, "io-node-died"), why);
                 if !self.tries.again(number) {
@@ -57,6 +64,23 @@ impl Watch {
             }
         }
         down
+    }
+
+    /// Reports an I/O node whose emulator is stopped, or runs again. Returns its compute nodes while it is stopped.
+    fn look_for_stop(&mut self, nodes: &Nodes, partition: &Partition, number: u32) -> Vec<u32> {
+        let pid = partition.io_node_pid(number);
+        let stat = pid.and_then(|pid| task::stat(pid.cast_signed()).ok());
+        let is_stopped = stat.is_some_and(|stat| stat.is_stopped());
+        let own = if is_stopped { partition.nodes_of_io_node(number) } else { Vec::new() };
+        let say = |what, text: &str| tell(nodes, partition, number, what, text.to_owned());
+        if is_stopped && self.stopped.insert(number) {
+            say((Severity::Error, "io-node-stopped"), "its emulator is stopped");
+        } else if !is_stopped && self.stopped.remove(&number) {
+            say((Severity::Info, "io-node-resumed"), "its emulator runs again");
+            set(nodes, &partition.nodes_of_io_node(number), NodeState::Booting);
+        }
+        set(nodes, &own, NodeState::Lost);
+        own
     }
 
     /// Starts the I/O nodes of these compute nodes again although they have died too often.
