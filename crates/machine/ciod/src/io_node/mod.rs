@@ -2,9 +2,9 @@
 //! A Linux I/O node: a machine of its own that serves the compute nodes of a pset, each at the other end of one of its
 //! network cards, and runs the workers of their jobs.
 //!
-//! To the supervisor, which is in the process that owns the partition, a [`relay`] stands for the worker: it is the user, has
-//! the job's streams and the program's file, and speaks with the [`agent`] in the I/O node by [frames](wire), through the
-//! owner's [`link`]. The agent starts the worker there and passes on its orders and its reports. So jobs, and what becomes
+//! To the supervisor, which is in the process that owns the partition, a relay stands for the worker: it is the user, has
+//! the job's streams and the program's file, and speaks with the agent in the I/O node by frames, through the
+//! owner's link. The agent starts the worker there and passes on its orders and its reports. So jobs, and what becomes
 //! of them, are the same whatever the I/O node is.
 
 mod agent;
