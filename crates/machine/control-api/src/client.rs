@@ -137,6 +137,11 @@ impl Client {
     /// # Errors
     /// The daemon's program is not there, or ends at once. A daemon on another host.
     pub fn start_daemon(&self) -> Result<(), ClientError> {
+        self.start(false)
+    }
+
+    /// Starts the daemon; `again`: only if the machine is still up when no other daemon serves the folder.
+    fn start(&self, again: bool) -> Result<(), ClientError> {
         if self.is_served() {
             return Ok(());
         }
@@ -151,7 +156,7 @@ impl Client {
         let written = file.metadata().map_or(0, |meta| meta.len());
         let mut command = Command::new(program);
         command.arg("--folder").arg(folder).current_dir("/").stdin(Stdio::null()).stdout(Stdio::null());
-        command.stderr(file);
+        command.stderr(file).args(again.then_some("--if-up"));
         // SAFETY: between fork and exec only one system call is made, and nothing is allocated.
         unsafe {
             use std::os::unix::process::CommandExt as _;
@@ -162,6 +167,9 @@ impl Client {
         let began = Instant::now();
         while !self.is_served() {
             let has_ended = child.try_wait().is_ok_and(|status| status.is_some());
+            if has_ended && again && !self.is_up() {
+                return Ok(());
+            }
             // another process may have started a daemon meanwhile
             if (has_ended && !self.is_served()) || began.elapsed() > START {
                 let said = std::fs::read(&log).unwrap_or_default();
@@ -189,7 +197,7 @@ impl Client {
     /// As [`Client::start_daemon`].
     pub fn revive(&self) -> Result<(), ClientError> {
         match &self.daemon {
-            Daemon::Local { .. } if self.is_up() => self.start_daemon(),
+            Daemon::Local { .. } if self.is_up() => self.start(true),
             _ => Ok(()),
         }
     }

@@ -117,6 +117,17 @@ fn a_daemon_ends_by_a_signal_and_leaves_no_socket() {
 }
 
 #[test]
+fn a_daemon_that_is_started_again_ends_if_the_machine_was_switched_off_meanwhile() {
+    let folder = folder();
+    // the client that starts it has seen the machine up, and the daemon that switched it off has ended since
+    let mut command = Command::new(DAEMON);
+    command.arg("--folder").arg(folder.path()).arg("--if-up").stdin(Stdio::null());
+    let output = command.output().expect("it runs");
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    assert!(!folder.path().join("api").exists());
+}
+
+#[test]
 fn impossible_requests_are_refused_and_change_nothing() {
     let place = folder();
     let daemon = Daemon::start(place.path());

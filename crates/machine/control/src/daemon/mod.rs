@@ -61,6 +61,9 @@ struct Args {
     /// Folder of the machine's database, its sockets and the output of its jobs
     #[arg(long, value_name = "FOLDER")]
     folder: PathBuf,
+    /// End at once if the machine has been switched off
+    #[arg(long)]
+    if_up: bool,
 }
 
 /// Time for answers that are under way when the daemon ends.
@@ -104,6 +107,10 @@ fn run(args: Args) -> Result<(), ControlError> {
     let folder = std::path::absolute(&args.folder).map_err(ControlError::io("the folder"))?;
     check_length(&folder).map_err(|e| ControlError::Wrong(e.to_string()))?;
     let _lock = take(&folder)?;
+    // the daemon that served the folder until now may have switched the machine off
+    if args.if_up && !folder.join(UP).exists() {
+        return Ok(());
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(ControlError::io("starting the daemon"))?;
     runtime.block_on(serve(folder))
