@@ -2,6 +2,7 @@
 //! `study/results.json`: what a study found, with everything needed to run it again.
 
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use colony_node::privilege::Privileges;
 use colony_node::record::NodeRecord;
@@ -12,6 +13,12 @@ use crate::card::Card;
 use crate::neighbours::Neighbours;
 use crate::spare_here::SpareHere;
 use crate::{Params, StudyError};
+
+/// Now, seconds since 1970 (UTC).
+pub(crate) fn unix_now_s() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_secs()).unwrap_or(0)
+}
 
 /// A study's result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The main job: measure this node's noise, suffer it with and without coordination, project it, report.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use colony_time::Windows;
 
 use crate::node::{BenchRun, Injection, OwnNoise};
 use crate::project::{self, Level};
-use crate::results::{Cell, Edges, Published, Results, SchedulerKind};
+use crate::results::{Cell, Edges, Published, Results, SchedulerKind, unix_now_s};
 use crate::{Node, Params, Progress, StudyError, costing, format, quiet, seeds, table};
 
 /// Runs the whole study on `node`. A step that is not possible here is left out and said so in
@@ -18,13 +18,13 @@ use crate::{Node, Params, Progress, StudyError, costing, format, quiet, seeds, t
 pub fn run(params: &Params, node: &mut dyn Node, progress: &dyn Progress) -> Result<Results, StudyError> {
     params.check()?;
     let began = Instant::now();
-    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let started_unix_s = unix_now_s();
     let record = node.record();
     let mut results = Results {
         schema: Results::SCHEMA.into(),
         version: env!("CARGO_PKG_VERSION").into(),
         command: params.command(),
-        started_unix_s: i64::try_from(started.as_secs()).unwrap_or(0),
+        started_unix_s,
         took_s: 0.0,
         params: params.clone(),
         warnings: record.warnings(),

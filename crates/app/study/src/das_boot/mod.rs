@@ -10,7 +10,7 @@ mod compute_node;
 mod io_node;
 mod program;
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use colony_node::record::NodeRecord;
 use colony_sim::stats::mean_ci95;
@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::StudyError;
 use crate::format::time;
+use crate::results::unix_now_s;
 
 pub use compute_node::ComputeNodes;
 pub use io_node::IoNodes;
@@ -259,7 +260,7 @@ impl Plan {
     /// Wrong parameters, nodes that cannot be had here, with what to install, or that did not boot.
     pub fn run(&self, command: &str, notice: fn(&str), step: impl Fn()) -> Result<Results, StudyError> {
         self.check()?;
-        let (begin, began) = (SystemTime::now(), Instant::now());
+        let (started_unix_s, began) = (unix_now_s(), Instant::now());
         let node = NodeRecord::now();
         let linux = IoNodes::new(self.largest(), notice)?;
         let compute = ComputeNodes::new(self.largest(), notice)?;
@@ -273,9 +274,7 @@ impl Plan {
             schema: Results::SCHEMA.into(),
             version: env!("CARGO_PKG_VERSION").into(),
             command: command.into(),
-            started_unix_s: begin
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, |t| i64::try_from(t.as_secs()).unwrap_or(0)),
+            started_unix_s,
             took_s: began.elapsed().as_secs_f64(),
             plan: self.clone(),
             node,

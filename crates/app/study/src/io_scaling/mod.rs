@@ -14,12 +14,13 @@ pub mod model;
 mod results;
 
 use std::path::PathBuf;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use colony_node::record::NodeRecord;
 use serde::{Deserialize, Serialize};
 
 use crate::StudyError;
+use crate::results::unix_now_s;
 
 pub use folder::Folder;
 pub use machine::Nodes;
@@ -111,7 +112,7 @@ pub struct Case {
     pub count: u64,
 }
 
-/// What a job used.
+/// Resources of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Used {
     /// Time that the slowest node took for its transfers, by its clock, seconds.
@@ -133,7 +134,7 @@ impl Used {
         Self { wall_s: median(|u| u.wall_s), node_s: median(|u| u.node_s), io_s: median(|u| u.io_s) }
     }
 
-    /// What it used beyond a job without transfers.
+    /// The resources beyond those of a job without transfers.
     fn beyond(self, other: Self) -> Self {
         let more = |own: f64, other: f64| (own - other).max(0.0);
         Self {
@@ -331,7 +332,7 @@ impl Plan {
         step: impl Fn(),
     ) -> Result<Results, StudyError> {
         self.check()?;
-        let (begin, began) = (SystemTime::now(), Instant::now());
+        let (started_unix_s, began) = (unix_now_s(), Instant::now());
         let node = NodeRecord::now();
         let mut nodes = Nodes::new(self.largest(), notice)?;
         let tested = self.measure(folders, &mut |case| nodes.run(case), step)?;
@@ -339,9 +340,7 @@ impl Plan {
             schema: Results::SCHEMA.into(),
             version: env!("CARGO_PKG_VERSION").into(),
             command: command.into(),
-            started_unix_s: begin
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, |t| i64::try_from(t.as_secs()).unwrap_or(0)),
+            started_unix_s,
             took_s: began.elapsed().as_secs_f64(),
             plan: self.clone(),
             node,

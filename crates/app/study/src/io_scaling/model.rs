@@ -19,7 +19,7 @@ pub struct Services {
     pub io_ns: f64,
     /// Of the file system, in system calls of the I/O process.
     pub file_system_ns: f64,
-    /// Of the storage below the file system, if nobody else uses it; 0 if there is none.
+    /// Of the storage below the file system, used by nobody else; 0 for a file system in memory.
     pub storage_ns: f64,
 }
 

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::model::{Saturated, Services};
 use super::{Layout, Phase, Plan, Used};
 use crate::chart::{self, Chart, Quantity};
-use crate::format::{bytes_per_s, count, number};
+use crate::format::{bytes_per_s, count, counted, number};
 
-/// What the SC06 paper says of Figs. 4 and 5, with the place. The document at hand does not have the plots.
+/// Sentences of the SC06 paper on Figs. 4 and 5, each with its place. The document at hand does not have the plots.
 pub const PUBLISHED: [(&str, &str); 3] = [
     (
         "section 4.1, Fig. 4",
@@ -52,7 +52,7 @@ pub struct Results {
     pub node: NodeRecord,
     /// CPUs of the host that the study could use.
     pub cpus: u32,
-    /// What was published.
+    /// Published sentences.
     pub published: Vec<Quoted>,
     /// Each folder.
     pub folders: Vec<Tested>,
@@ -127,7 +127,7 @@ pub struct Measured {
 pub struct Line {
     /// I/O nodes.
     pub io_nodes: u32,
-    /// What saturates.
+    /// The part that saturates.
     pub saturated: Saturated,
     /// From this number of nodes on; `None` if nothing does.
     pub from_nodes: Option<f64>,
@@ -236,11 +236,7 @@ impl Group {
     #[must_use]
     pub fn chart(&self, folder: &Tested, id: String) -> Chart {
         let line = |l: &Line| chart::Line {
-            name: format!(
-                "{} I/O {}",
-                count(l.io_nodes.into()),
-                if l.io_nodes == 1 { "node" } else { "nodes" }
-            ),
+            name: counted(l.io_nodes.into(), "I/O node"),
             values: l.points.iter().map(|p| p.bytes_per_s).collect(),
         };
         Chart {

@@ -13,7 +13,7 @@ use crate::seeds::{Experiment, Outcome};
 #[derive(Clone, Copy, Debug)]
 pub struct Beside<'a> {
     /// Each experiment with its outcome.
-    pub outcomes: &'a [(&'static Experiment, Outcome)],
+    pub outcomes: &'a [(&'static Experiment, &'a Outcome)],
     /// The command that makes them again.
     pub command: &'a str,
 }
@@ -29,7 +29,7 @@ impl Beside<'_> {
     /// The page: one file, which asks for no other.
     #[must_use]
     pub fn page(&self) -> String {
-        let outcomes = || self.outcomes.iter().map(|(_, outcome)| outcome);
+        let outcomes = || self.outcomes.iter().map(|(_, outcome)| *outcome);
         let data =
             Data { outcomes: outcomes().collect(), charts: outcomes().flat_map(|o| &o.charts).collect() };
         super::document("Colony: published experiments", &data, super::BESIDE, |h| {
@@ -68,12 +68,8 @@ fn rows(h: &mut Html, experiment: &Experiment, outcome: &Outcome) {
     }
     for chart in &outcome.charts {
         h.prose("h3", &chart.title);
-        let headings: Vec<String> = chart.headings();
-        let headings: Vec<String> = headings
-            .iter()
-            .enumerate()
-            .map(|(i, n)| if i == 0 { n.clone() } else { format!("#{n}") })
-            .collect();
+        let mut headings = chart.headings();
+        headings.iter_mut().skip(1).for_each(|nodes| nodes.insert(0, '#'));
         h.table(&headings.iter().map(String::as_str).collect::<Vec<_>>(), &chart.rows().collect::<Vec<_>>());
     }
     let row = |r: &crate::results::Published| vec![r.what.clone(), r.published.clone(), r.ours.clone()];
@@ -103,7 +99,7 @@ mod tests {
         };
         let outcome =
             Outcome { schema: Outcome::SCHEMA, name: experiment.name, rows: Vec::new(), charts: vec![chart] };
-        let html = Beside { outcomes: &[(experiment, outcome)], command: "colony study '<b>'" }.page();
+        let html = Beside { outcomes: &[(experiment, &outcome)], command: "colony study '<b>'" }.page();
         assert_eq!(html.matches("<canvas").count(), 1);
         assert!(
             html.contains("65,536") && html.contains("4 ms") && html.contains("almost linear improvement")

@@ -113,8 +113,10 @@ fn list(numbers: &[u32]) -> String {
 /// Limits of the measurement.
 const CARE: [&str; 4] = [
     "The paper at hand has no plots: Figs. 4 and 5 are compared by what its text says of them.",
-    "Lines are a model: every node and every I/O process has a processor of its own, as fast as this host's. Nodes are emulated, so a      node's own time is that of the emulator.",
-    "Nodes read what is in the memory of the I/O node. The storage is measured apart: by the time that a flush, and a read that      finds nothing in memory, wait for it.",
+    "Lines are a model: every node and every I/O process has a processor of its own, as fast as this host's. Nodes are emulated, so a \
+     node's own time is that of the emulator.",
+    "Nodes read what is in the memory of the I/O node. The storage is measured apart: by the time that a flush, and a read that \
+     finds nothing in memory, wait for it.",
     "The file system's part of an I/O process is the processor time of the same transfers without nodes and I/O daemon.",
 ];
 

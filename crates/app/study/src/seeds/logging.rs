@@ -2,7 +2,7 @@
 //! HPC-Colony progress report 2006: what a log of messages costs a stencil, by the time that it computes.
 
 use colony_sim::event::{Progress, run};
-use colony_sim::goal::{Builder, Kind, Operation, Schedule};
+use colony_sim::goal::{BuildError, Builder, Kind, Operation, Schedule};
 use colony_sim::network::cube;
 use colony_sim::node::Node;
 use colony_sim::rng::Key;
@@ -109,7 +109,7 @@ fn schedule(
     placed: Placed,
     log: Log,
     seed: u64,
-) -> Result<Schedule, colony_sim::goal::BuildError> {
+) -> Result<Schedule, BuildError> {
     let node_of = places(nodes, placed, seed);
     let mut task_of = vec![0; nodes as usize];
     (0..nodes).for_each(|task| task_of[node_of[task as usize] as usize] = task);
@@ -168,7 +168,7 @@ impl Task<'_> {
         neighbours: &[u32; 6],
         compute_ns: u64,
         log: Log,
-    ) -> Result<(), colony_sim::goal::BuildError> {
+    ) -> Result<(), BuildError> {
         let before = std::mem::take(&mut self.before);
         let bytes = FACE_BYTES + if log == Log::Causal { DETERMINANTS_BYTES } else { 0 };
         let keep_ns = if log == Log::None { 0 } else { FACE_BYTES * KEEP_NS_PER_BYTE };
@@ -201,14 +201,7 @@ impl Task<'_> {
         Ok(())
     }
 
-    fn add(
-        &mut self,
-        kind: Kind,
-        size: u64,
-        peer: u32,
-        tag: u32,
-        after: &[u32],
-    ) -> Result<u32, colony_sim::goal::BuildError> {
+    fn add(&mut self, kind: Kind, size: u64, peer: u32, tag: u32, after: &[u32]) -> Result<u32, BuildError> {
         let number = self.builder.add(Operation { kind, size, peer, tag, cpu: 0, nic: 0 })?;
         after.iter().try_for_each(|&on| self.builder.require(number, on, false))?;
         Ok(number)

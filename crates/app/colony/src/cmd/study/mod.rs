@@ -129,7 +129,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         outcomes.push(outcome);
     }
     if let Some(report) = &args.report {
-        let pairs: Vec<_> = wanted.iter().copied().zip(outcomes.iter().cloned()).collect();
+        let pairs: Vec<_> = wanted.iter().copied().zip(&outcomes).collect();
         let page = Beside { outcomes: &pairs, command: &crate::words::command() }.page();
         results::write_page(report, &page)?;
         note!("written: {}", report.display());

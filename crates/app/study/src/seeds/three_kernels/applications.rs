@@ -38,9 +38,20 @@ pub(super) struct Size<'a> {
 /// What the study runs: a period of the noise or more.
 pub(super) const USUAL: Size<'static> = Size { nodes: &NODES, iterations: 4 };
 
+/// Growth of a program with the number of nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scaling {
+    /// As much work for each node.
+    Weak,
+    /// As much work for all nodes.
+    Strong,
+}
+
 /// A program of the document, its size for each number of nodes.
 struct Application {
     id: &'static str,
+    name: &'static str,
+    scaling: Scaling,
     title: &'static str,
     caption: &'static str,
     place: &'static str,
@@ -53,6 +64,8 @@ struct Application {
 const APPLICATIONS: [Application; 2] = [
     Application {
         id: "flash",
+        name: "Flash",
+        scaling: Scaling::Weak,
         title: "Flash-like, weak scaling: time of a step",
         caption: "The same work on each node: six sweeps of 20 ms, each after an exchange with six neighbours, and an \
                   allreduce; every fourth step the mesh is refined. A level line is ideal.",
@@ -65,6 +78,8 @@ const APPLICATIONS: [Application; 2] = [
     },
     Application {
         id: "miranda",
+        name: "Miranda",
+        scaling: Scaling::Strong,
         title: "Miranda-like, strong scaling: speed-up over CNK on the fewest nodes",
         caption: "The same cube of 2048³ cells for all nodes: 1 µs a cell and step, four transposes within rows and columns \
                   of ranks, two allreduces. Twice the speed-up on twice the nodes is ideal.",
@@ -125,7 +140,7 @@ impl Application {
         let note = format!(
             "simulated: {} in outline on the network of Blue Gene/L, noise as measured; sizes are chosen. The document has \
              no figures of it, so shapes are compared; what it says is of CNK on Blue Gene/L",
-            if self.id == "flash" { "Flash" } else { "Miranda" }
+            self.name
         );
         let (first, last) = (0, nodes.len() - 1);
         let from = nodes.iter().position(|&n| n == STRONG_FROM).unwrap_or(first);
@@ -133,12 +148,12 @@ impl Application {
         let ideal_ns = steps_ns.first().map_or(f64::NAN, |cnk| cnk.values[first]);
         let row = |line: &Line| {
             let said = if line.name == "CNK" { self.said } else { "–" };
-            let (what, ours) = match self.id {
-                "flash" => (
+            let (what, ours) = match self.scaling {
+                Scaling::Weak => (
                     format!("step on {} nodes over CNK's on {}", count(last), count(first)),
                     line.values[last] / ideal_ns,
                 ),
-                _ => (
+                Scaling::Strong => (
                     format!("speed-up, {} to {} nodes", count(from), count(last)),
                     line.values[from] / line.values[last],
                 ),
@@ -155,9 +170,9 @@ impl Application {
         let base_ns = steps_ns.first().and_then(|quiet| quiet.values.first()).copied().unwrap_or(f64::NAN);
         let speed_up =
             |line: Line| Line { values: line.values.iter().map(|ns| base_ns / ns).collect(), ..line };
-        let (quantity, lines) = match self.id {
-            "flash" => (Quantity::Ns, steps_ns),
-            _ => (Quantity::Times, steps_ns.into_iter().map(speed_up).collect()),
+        let (quantity, lines) = match self.scaling {
+            Scaling::Weak => (Quantity::Ns, steps_ns),
+            Scaling::Strong => (Quantity::Times, steps_ns.into_iter().map(speed_up).collect()),
         };
         Chart {
             id: self.id.into(),
