@@ -105,12 +105,13 @@ impl JobOutcome {
     /// Those that failed by themselves, not because another one did: with the code [`LOST`], or killed by the job after the
     /// first had failed. All if there is no such process.
     pub fn causes(&self) -> impl Iterator<Item = &ProcessOutcome> {
-        let is_cause =
-            |p: &ProcessOutcome| !matches!(p.end, End::Exited(LOST) | End::Signaled(libc::SIGKILL));
-        let is_kill = |p: &ProcessOutcome| p.end != End::Exited(LOST);
-        let has_cause = self.failed().any(is_cause);
-        let has_kill = self.failed().any(is_kill);
-        self.failed().filter(move |p| if has_cause { is_cause(p) } else { !has_kill || is_kill(p) })
+        let weight = |p: &ProcessOutcome| match p.end {
+            End::Exited(LOST) => 0,
+            End::Signaled(libc::SIGKILL) => 1,
+            _ => 2,
+        };
+        let most = self.failed().map(weight).max();
+        self.failed().filter(move |p| Some(weight(p)) == most)
     }
 
     /// The code of the first process that failed by itself, as a shell tells it; 1 if the job itself failed.

@@ -179,6 +179,20 @@ fn a_node_that_does_not_end_is_given_up() {
 }
 
 #[test]
+fn a_signal_that_comes_before_the_start_is_delivered_after_it() {
+    let house = House::new(1);
+    let mut node = house.synthetic(0);
+    let (job, _output) = house.launch(house.spec());
+    job.signal(libc::SIGTERM).expect("told");
+    node.next_job();
+    let start = Instant::now();
+    while node.signals(0) != 1 << (libc::SIGTERM - 1) {
+        assert!(start.elapsed() < Duration::from_secs(20), "the signal comes");
+    }
+    assert!(finish(&job, &mut [node]).success());
+}
+
+#[test]
 fn a_job_has_its_time() {
     let house = House::new(1);
     let mut spec = house.spec();

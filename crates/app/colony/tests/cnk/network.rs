@@ -68,6 +68,19 @@ fn a_signal_ends_a_program_that_computes_and_one_that_waits() {
 }
 
 #[test]
+fn a_signal_that_comes_while_nodes_get_their_program_ends_it() {
+    let Some([busybox]) = programs(["busybox"]) else { return };
+    let place = folder();
+    let mut partition = boot(machine(Network::default()), 1);
+    for _ in 0..5 {
+        let running = launch(&mut partition, script(&busybox, place.path(), "sleep 100"));
+        running.job().signal(15).expect("told");
+        let ran = running.end(&partition);
+        assert_eq!(ran.outcome.processes[0].end, End::Signaled(15), "{}", ran.outcome);
+    }
+}
+
+#[test]
 fn files_are_kept_whole_over_a_link_that_loses_frames() {
     let Some([busybox, sqlite]) = programs(["busybox", "sqlite3"]) else { return };
     let place = folder();

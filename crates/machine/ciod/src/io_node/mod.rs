@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::Setup;
 use crate::spec::Files;
+use crate::worker::files::RANK;
 use crate::{CiodError, JobError, JobSpec, Network};
 pub use link::IoLink;
 
@@ -109,14 +110,23 @@ struct Task {
 
 /// Refuses jobs that no Linux I/O node can run.
 pub(crate) fn check(spec: &JobSpec) -> Result<(), JobError> {
-    let refuse = |text: &str| Err(JobError::Spec(format!("a Linux I/O node {text}")));
-    let of_rank = |name: &Option<String>| name.as_ref().is_some_and(|name| name.contains("%r"));
-    match () {
-        () if spec.files != Files::Host => refuse("has files of its own: leave out root and binds"),
-        () if of_rank(&spec.stdout) || of_rank(&spec.stderr) => {
-            refuse("writes the output of all ranks to one file: leave out %r, or label the lines")
-        }
-        () => Ok(()),
+    let refuse = |text: &str| Err(JobError::Spec(text.to_owned()));
+    if spec.files != Files::Host {
+        return refuse("a Linux I/O node has files of its own: leave out root and binds");
+    }
+    check_outputs([&spec.stdout, &spec.stderr]).or_else(refuse)
+}
+
+/// Refuses files for the output of a job that no Linux I/O node can write.
+///
+/// # Errors
+/// The reason, for people.
+pub fn check_outputs(files: [&Option<String>; 2]) -> Result<(), &'static str> {
+    match files.into_iter().flatten().any(|name| name.contains(RANK)) {
+        true => Err(
+            "a Linux I/O node writes the output of all ranks to one file: leave out %r, or label the lines",
+        ),
+        false => Ok(()),
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::wire::{Failed, Frame, Kind};
 use super::{Card, IoNodeError};
 use crate::config::Config;
+use crate::control::Report;
 use crate::proxy::Proxy;
 use crate::{Ciod, Network, NodeLink, card};
 
@@ -68,6 +69,13 @@ impl Agent {
     pub(super) fn send(&self, frame: &Frame) -> io::Result<()> {
         let mut port = self.port.lock().unwrap_or_else(PoisonError::into_inner);
         frame.write(&mut *port)
+    }
+
+    /// Passes a report of a worker on. Without its port, the I/O node ends.
+    pub(super) fn report(&self, job: u32, report: &Report) {
+        if let Ok(frame) = Frame::json(job, Kind::Report, report) {
+            let _ = self.send(&frame);
+        }
     }
 
     fn nodes(&self) -> MutexGuard<'_, Nodes> {

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Child;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 
 use super::Task;
@@ -65,10 +65,7 @@ pub(super) fn run(agent: &Arc<Agent>, job: u32, own: &SyncSender<Event>, mut eve
         Ok(None) => None,
         Err(e) => Some(JobError::System(format!("the files of the job in its I/O node: {e}"))),
     };
-    // without its port, the I/O node ends
-    if let Ok(frame) = Frame::json(job, Kind::Report, &Report::Done(last)) {
-        let _ = agent.send(&frame);
-    }
+    agent.report(job, &Report::Done(last));
     let _ = agent.send(&Frame::new(job, Kind::Over, []));
     // what is on its way for it is nobody's
     while events.next().is_some() {}
@@ -109,8 +106,44 @@ fn prepare(agent: &Agent, job: u32, events: &mut Events) -> io::Result<Option<(R
     Ok(None)
 }
 
-/// Output that may be sent, bytes; none if no more is sent.
-type Credit = Arc<(Mutex<Option<usize>>, Condvar)>;
+/// Output that may be sent, bytes; none if no more is sent. Clones are the same.
+#[derive(Clone)]
+struct Credit(Arc<(Mutex<Option<usize>>, Condvar)>);
+
+impl Credit {
+    fn new() -> Self {
+        Self(Arc::new((Mutex::new(Some(WINDOW)), Condvar::new())))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<usize>> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until something may be sent. Returns how much, or none if no more is sent.
+    fn wait(&self) -> Option<usize> {
+        let waited = self.0.1.wait_while(self.lock(), |left| *left == Some(0));
+        *waited.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// So much was sent.
+    fn spend(&self, bytes: usize) {
+        let mut left = self.lock();
+        *left = left.map(|left| left.saturating_sub(bytes));
+    }
+
+    /// So much was taken.
+    fn add(&self, bytes: usize) {
+        let mut left = self.lock();
+        *left = left.map(|left| left.saturating_add(bytes).min(WINDOW));
+        self.0.1.notify_all();
+    }
+
+    /// No more is sent.
+    fn close(&self) {
+        *self.lock() = None;
+        self.0.1.notify_all();
+    }
+}
 
 /// A job whose worker was started.
 struct Running<'a> {
@@ -122,9 +155,6 @@ struct Running<'a> {
     /// To the worker's standard input, until its end.
     input: Option<Sender<Vec<u8>>>,
     credits: [Credit; 2],
-    has_started: bool,
-    /// Signals that came before the start.
-    early: Vec<Order>,
     lost: Vec<u32>,
 }
 
@@ -139,8 +169,7 @@ impl<'a> Running<'a> {
         let (part, child) = Part::start(&agent.config, (0, links.clone()), setup, &streams, None, None)?;
         drop(streams);
         let (inputs, bytes) = channel();
-        let credits: [Credit; 2] =
-            std::array::from_fn(|_| Arc::new((Mutex::new(Some(WINDOW)), Condvar::new())));
+        let credits = std::array::from_fn(|_| Credit::new());
         // what fails from here on leaves the worker to be killed with this value
         let running = Self {
             agent,
@@ -150,8 +179,6 @@ impl<'a> Running<'a> {
             links,
             input: Some(inputs),
             credits,
-            has_started: false,
-            early: Vec::new(),
             lost: Vec::new(),
         };
         running.spawn("input", move |agent| pass_input(agent, job, &bytes, input))?;
@@ -202,11 +229,10 @@ impl<'a> Running<'a> {
         match frame.kind {
             Kind::Order => match frame.value()? {
                 Order::Setup(_) => return Err(wrong("a second description of the job")),
-                // a node that is still given its program would lose it
-                Order::Signal { signal, .. } if !self.has_started && signal != libc::SIGKILL as u32 => {
-                    self.early.push(frame.value()?);
+                order => {
+                    // a worker that hears nothing any more has ended, which is heard of
+                    let _ = control::send(&self.part.control, &order);
                 }
-                order => self.order(&order),
             },
             Kind::Input if frame.bytes.is_empty() => self.input = None,
             Kind::Input => {
@@ -214,39 +240,23 @@ impl<'a> Running<'a> {
             }
             Kind::Taken => {
                 for (credit, more) in self.credits.iter().zip(frame.get::<2>()?) {
-                    let mut left = credit.0.lock().unwrap_or_else(PoisonError::into_inner);
-                    *left = left.map(|left| left.saturating_add(more as usize).min(WINDOW));
-                    credit.1.notify_all();
+                    credit.add(more as usize);
                 }
             }
             Kind::Closed => {
                 let [number] = frame.get()?;
-                let credit = self.credits.get(number as usize).ok_or_else(|| wrong("no such output"))?;
-                *credit.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
-                credit.1.notify_all();
+                self.credits.get(number as usize).ok_or_else(|| wrong("no such output"))?.close();
             }
             other => return Err(wrong(format!("{other:?} of a job that runs"))),
         }
         Ok(())
     }
 
-    fn order(&self, order: &Order) {
-        // a worker that hears nothing any more has ended, which is heard of
-        let _ = control::send(&self.part.control, order);
-    }
-
     fn tell(&mut self, report: &Report) {
-        if matches!(report, Report::Started) {
-            self.has_started = true;
-            std::mem::take(&mut self.early).iter().for_each(|order| self.order(order));
-        }
         if let Report::Lost { node } = report {
             self.lost.push(*node);
         }
-        // without its port, the I/O node ends
-        if let Ok(frame) = Frame::json(self.job, Kind::Report, report) {
-            let _ = self.agent.send(&frame);
-        }
+        self.agent.report(self.job, report);
     }
 
     /// The worker has said its last word.
@@ -283,10 +293,7 @@ impl<'a> Running<'a> {
         if let Some(child) = self.child.take() {
             part::end(child);
         }
-        for credit in &self.credits {
-            *credit.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
-            credit.1.notify_all();
-        }
+        self.credits.iter().for_each(Credit::close);
         for link in self.links.clone() {
             if !self.lost.contains(&link.number()) && link.clear().is_err() {
                 self.tell(&Report::Lost { node: link.number() });
@@ -329,22 +336,15 @@ fn pass_input(agent: &Agent, job: u32, bytes: &Receiver<Vec<u8>>, mut to: PipeWr
 fn pass_output(agent: &Agent, mut frame: Frame, mut from: PipeReader, credit: &Credit) {
     let mut piece = vec![0; PIECE];
     loop {
-        let left = {
-            let left = credit.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let waited = credit.1.wait_while(left, |left| *left == Some(0));
-            *waited.unwrap_or_else(PoisonError::into_inner)
-        };
-        // the rest is nobody's
-        let Some(left) = left else { return };
+        // without credit, the rest is nobody's
+        let Some(left) = credit.wait() else { return };
         let count = match from.read(&mut piece[..left.min(PIECE)]) {
             Ok(0) => return,
             Ok(count) => count,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
             Err(_) => return,
         };
-        let mut left = credit.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *left = left.map(|left| left.saturating_sub(count));
-        drop(left);
+        credit.spend(count);
         frame.bytes = piece[..count].to_vec();
         if agent.send(&frame).is_err() {
             return;

@@ -98,8 +98,8 @@ impl Relay {
     pub(super) fn run(&mut self) -> io::Result<()> {
         let mut buffer = vec![0; usize::from(MTU_MOST) + 64];
         loop {
-            self.signals();
             self.replies()?;
+            self.signals();
             self.transmit()?;
             self.link.acknowledge()?;
             let sleeps = self.rings.replies.each_ref().map(Consumer::may_sleep);
@@ -178,9 +178,12 @@ impl Relay {
     fn replies(&mut self) -> io::Result<()> {
         for n in 0..CHANNELS {
             while let Some(reply) = self.rings.replies[n].pop().map_err(io::Error::other)? {
-                // what the call itself has raised comes before its reply
-                self.signals();
-                match self.rings.open.remove(&(n, reply.seq)) {
+                let open = self.rings.open.remove(&(n, reply.seq));
+                if !matches!(open, Some(Open::Job)) {
+                    // what the call itself has raised comes before its reply; signals to a new job come after it
+                    self.signals();
+                }
+                match open {
                     Some(Open::Job) if reply.result == 0 => {
                         let none = 0u64.as_bytes();
                         (0..CHANNELS as u64).for_each(|n| {

@@ -12,7 +12,7 @@ use super::process::{Description, Descriptor, Kind};
 use crate::{JobError, JobSpec};
 
 /// Stands for the rank in the name of a file.
-const RANK: &str = "%r";
+pub(crate) const RANK: &str = "%r";
 
 /// Opens a file, without waiting whatever it is. Only regular files and devices are taken.
 fn open(path: &Path, options: &mut std::fs::OpenOptions, flags: i32) -> Result<(File, Kind), JobError> {

@@ -73,6 +73,8 @@ struct Worker {
     /// Deadline for nodes to be ready; later, for the job to end.
     deadline: Option<Instant>,
     started: bool,
+    /// Signals, with their ranks, that came before the start: a node that is given its program would lose them.
+    early: Vec<(u32, Option<Vec<u32>>)>,
     error: Option<JobError>,
     now: Instant,
 }
@@ -133,6 +135,7 @@ impl Worker {
             grace: Duration::from_millis(setup.grace_ms),
             deadline: now.checked_add(Duration::from_millis(setup.ready_ms)),
             started: false,
+            early: Vec::new(),
             error: None,
             now,
             setup,

@@ -29,6 +29,16 @@ impl Worker {
         self.nodes[node].signal(channel, signal);
     }
 
+    /// Tells the processes of these ranks of a signal, or all.
+    pub(super) fn signal_ranks(&mut self, signal: u32, ranks: Option<&[u32]>) {
+        for p in 0..self.processes.len() {
+            let rank = self.processes[p].as_ref().map(|p| p.process.rank);
+            if rank.is_some_and(|r| ranks.is_none_or(|all| all.contains(&r))) {
+                self.signal(p, signal);
+            }
+        }
+    }
+
     /// Ends a call that waits.
     pub(super) fn interrupt(&mut self, id: u64) -> io::Result<()> {
         let Some(waiting) = self.queue.take(id) else { return Ok(()) };
@@ -148,6 +158,9 @@ impl Worker {
             if let Err(why) = self.nodes[n].begin() {
                 self.lost(n, why)?;
             }
+        }
+        for (signal, ranks) in std::mem::take(&mut self.early) {
+            self.signal_ranks(signal, ranks.as_deref());
         }
         control::send(&self.control, &Report::Started)
     }

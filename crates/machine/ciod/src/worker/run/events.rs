@@ -119,16 +119,16 @@ impl Worker {
     pub(super) fn order(&mut self) -> io::Result<()> {
         match control::receive(&self.control)? {
             Some(Order::Start) => self.start(),
+            Some(Order::Signal { signal: signal @ 1..=64, ranks }) if self.started => {
+                self.signal_ranks(signal, ranks.as_deref());
+                Ok(())
+            }
             Some(Order::Signal { signal: signal @ 1..=64, ranks }) => {
-                for p in 0..self.processes.len() {
-                    let rank = self.processes[p].as_ref().map(|p| p.process.rank);
-                    if rank.is_some_and(|r| ranks.as_ref().is_none_or(|all| all.contains(&r))) {
-                        self.signal(p, signal);
-                    }
-                }
-                if !self.started && signal == libc::SIGKILL as u32 {
+                if signal == libc::SIGKILL as u32 {
                     let why = || JobError::System("the job was killed before it started".into());
                     self.error.get_or_insert_with(why);
+                } else {
+                    self.early.push((signal, ranks));
                 }
                 Ok(())
             }
