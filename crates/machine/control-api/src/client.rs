@@ -245,13 +245,19 @@ impl Client {
         path: &str,
         body: Vec<u8>,
     ) -> Result<Response<Incoming>, ClientError> {
-        match &self.daemon {
-            Daemon::Local { .. } => self.send_now(method, path, body).await,
-            Daemon::Far(server) => {
-                let answer = timeout(ANSWER, self.send_now(method, path, body)).await;
-                answer.unwrap_or_else(|_| Err(silent(server)))
-            }
-        }
+        self.in_time(self.send_now(method, path, body)).await
+    }
+
+    /// Waits for an answer: of a daemon on another host, no longer than a limit.
+    async fn in_time<T>(
+        &self,
+        answer: impl Future<Output = Result<T, ClientError>>,
+    ) -> Result<T, ClientError> {
+        let Daemon::Far(server) = &self.daemon else { return answer.await };
+        timeout(ANSWER, answer).await.unwrap_or_else(|_| {
+            let (at, limit) = (server.authority(), ANSWER.as_secs());
+            Err(ClientError::Failed(format!("{at} has not answered within {limit} s")))
+        })
     }
 
     async fn send_now(
@@ -318,11 +324,8 @@ impl Client {
         body: Vec<u8>,
     ) -> Result<T, ClientError> {
         self.repeat(async || {
-            let whole = async { self.whole(self.send(method.clone(), path, body.clone()).await?).await };
-            let bytes = match &self.daemon {
-                Daemon::Local { .. } => whole.await?,
-                Daemon::Far(server) => timeout(ANSWER, whole).await.map_err(|_| silent(server))??,
-            };
+            let send = self.send_now(method.clone(), path, body.clone());
+            let bytes = self.in_time(async { self.whole(send.await?).await }).await?;
             serde_json::from_slice(&bytes).map_err(|e| {
                 ClientError::Failed(format!(
                     "the answer is not understood: {e}; is the daemon of another version?"
@@ -356,11 +359,6 @@ impl Client {
         }
         Ok(())
     }
-}
-
-/// A daemon on another host is too slow.
-fn silent(server: &Server) -> ClientError {
-    ClientError::Failed(format!("{} has not answered within {} s", server.authority(), ANSWER.as_secs()))
 }
 
 /// An output that is copied, and how much of it has been.

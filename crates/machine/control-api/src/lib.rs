@@ -17,6 +17,7 @@
 mod access;
 pub mod api;
 mod client;
+pub mod digits;
 mod error;
 pub mod folder;
 mod health;

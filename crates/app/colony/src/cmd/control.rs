@@ -10,6 +10,7 @@ use colony_control_api::{Client, default_folder};
 use colony_nodes::programs;
 use colony_view::progress::Progress;
 
+use crate::cmd::cnk::program::IoNodesWord;
 use crate::cmd::server::{self, ServerArgs};
 use crate::exit::wrong;
 
@@ -96,15 +97,6 @@ enum Kernel {
     /// The compute node kernel
     #[default]
     Cnk,
-}
-
-#[derive(Clone, Copy, Default, clap::ValueEnum)]
-enum IoNodesWord {
-    /// Processes on this machine, with its files
-    #[default]
-    Process,
-    /// Virtual Linux machines, each with its own files; nodes reach theirs over network devices
-    Linux,
 }
 
 impl Nodes {

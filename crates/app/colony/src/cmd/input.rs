@@ -26,7 +26,7 @@ pub(super) enum Input {
 }
 
 impl Input {
-    /// As asked for by `--input`, or for `is_run` by what this command's standard input is.
+    /// By `--input`. Without it, `job run` (`is_run`) passes its own on, unless that is a terminal or `/dev/null`.
     pub(super) fn new(asked: Option<&Path>, is_run: bool) -> anyhow::Result<Self> {
         match asked {
             Some(path) if path.as_os_str() != "-" => Ok(Self::File(path.to_owned())),

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::control::{Machine, send};
 
-/// What the other host knows.
+/// Address, token and certificate, as the other host has them.
 struct Far {
     folder: tempfile::TempDir,
     url: String,

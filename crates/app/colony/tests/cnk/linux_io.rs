@@ -80,7 +80,7 @@ fn linux_io_nodes_run_one_job_after_another() {
     let ran = run(&mut partition, JobSpec::new("/no/such/program"));
     assert!(matches!(ran.outcome.error, Some(JobError::Program { .. })), "{}", ran.outcome);
     let ran = run(&mut partition, labeled(&busybox, "echo $COLONY_RANK"));
-    assert_eq!(sorted(ran.output()), ["0: 0", "1: 1", "2: 2", "3: 3"]);
+    assert_eq!(sorted(ran.output()), ["0: 0", "1: 1", "2: 2", "3: 3"], "{}", ran.outcome);
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_linux_io_node_that_dies_ends_its_job_and_the_next_runs_on_a_new_one() {
     assert!(error.to_string().starts_with("the I/O node of pset 1 failed"), "{error}");
     assert_eq!(ran.outcome.lost, [2, 3]);
     let ran = run(&mut partition, labeled(&busybox, "echo $COLONY_RANK"));
-    assert_eq!(sorted(ran.output()), ["0: 0", "1: 1", "2: 2", "3: 3"]);
+    assert_eq!(sorted(ran.output()), ["0: 0", "1: 1", "2: 2", "3: 3"], "{}", ran.outcome);
     assert_eq!(partition.io_node_pid(0), kept, "the other one stays");
     assert!(partition.io_node_pid(1).is_some_and(|new| new != pid));
 
@@ -108,6 +108,6 @@ fn a_linux_io_node_that_dies_ends_its_job_and_the_next_runs_on_a_new_one() {
     let ran = running.end(&partition);
     assert_eq!(ran.outcome.lost, [0, 1], "{}", ran.outcome);
     let ran = run(&mut partition, labeled(&busybox, "echo $COLONY_RANK"));
-    assert_eq!(sorted(ran.output()), ["0: 0", "1: 1", "2: 2", "3: 3"]);
+    assert_eq!(sorted(ran.output()), ["0: 0", "1: 1", "2: 2", "3: 3"], "{}", ran.outcome);
     assert_eq!(partition.io_node_pid(0), kept, "its I/O node stays");
 }

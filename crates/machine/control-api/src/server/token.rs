@@ -9,10 +9,8 @@ use std::path::Path;
 use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
 
-use crate::ClientError;
+use crate::{ClientError, digits};
 
-/// Digits of a token.
-const DIGITS: usize = 64;
 /// Bytes of a file at most.
 const LONGEST: u64 = 4096;
 
@@ -44,7 +42,7 @@ pub(super) fn read(path: &Path) -> Result<String, ClientError> {
     let mut text = String::new();
     let read = file.take(LONGEST).read_to_string(&mut text);
     let token = text.trim();
-    if read.is_err() || token.len() != DIGITS || !token.bytes().all(|b| b.is_ascii_hexdigit()) {
+    if read.is_err() || digits::parse(token).is_none() {
         return wrong(format!(
             "the token file {shown} has no token: `colony machine web --token-file FILE` on the machine's host writes one"
         ));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The certificate that a client expects.
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use tokio_rustls::rustls::{
     ClientConfig, DigitallySignedStruct, Error as TlsError, PeerIncompatible, RootCertStore, SignatureScheme,
 };
 
-use crate::ClientError;
+use crate::{ClientError, digits};
 
 /// The certificate that a server must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,22 +30,12 @@ impl Trust {
     /// # Errors
     /// Another text.
     pub fn fingerprint(text: &str) -> Result<Self, ClientError> {
-        let digits: Vec<u8> = text.bytes().filter(|byte| *byte != b':').collect();
-        let wrong = || {
+        digits::parse(&text.replace(':', "")).map(Self::Fingerprint).ok_or_else(|| {
             let text = format!(
                 "{text:?} is no SHA-256 fingerprint: `colony machine web` on the machine's host prints it"
             );
             ClientError::Wrong(text)
-        };
-        if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
-            return Err(wrong());
-        }
-        let mut bytes = [0; 32];
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
-            let pair = std::str::from_utf8(pair).map_err(|_| wrong())?;
-            *byte = u8::from_str_radix(pair, 16).map_err(|_| wrong())?;
-        }
-        Ok(Self::Fingerprint(bytes))
+        })
     }
 
     pub(super) fn config(&self) -> Result<Arc<ClientConfig>, ClientError> {
@@ -92,15 +81,10 @@ impl ServerCertVerifier for Pinned {
         _: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, TlsError> {
-        let found = Sha256::digest(certificate);
-        if found[..] == self.expected {
+        if Sha256::digest(certificate)[..] == self.expected {
             return Ok(ServerCertVerified::assertion());
         }
-        let mut text = String::new();
-        for byte in found {
-            // writing to a String cannot fail
-            let _ = write!(text, "{}{byte:02X}", if text.is_empty() { "" } else { ":" });
-        }
+        let text = digits::fingerprint(certificate);
         Err(TlsError::General(format!(
             "the certificate has another fingerprint, {text}: `colony machine web` on the machine's host prints the right one"
         )))

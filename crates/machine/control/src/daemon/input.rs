@@ -55,29 +55,27 @@ impl Control {
         bytes: &[u8],
     ) -> Result<InputTaken, ControlError> {
         peer.check_owner(self.store().owner_of(id)?, id)?;
-        if !self.job(id)?.request.sends_stdin {
+        let request = self.job(id)?.request;
+        if !request.sends_stdin {
             return Err(ControlError::Conflict(format!("the standard input of job {id} is not sent")));
         }
         if bytes.len() > PART {
             return Err(wrong(format!("a part has at most {} KiB", PART >> 10)));
         }
         let began = Instant::now();
-        let has_begun = loop {
+        loop {
             match self.job(id)?.state {
-                JobState::Running => break true,
+                JobState::Running => break,
                 JobState::Ended => return Ok(InputTaken { bytes: part.from, is_open: false }),
-                _ if began.elapsed() > BEGIN => break false,
+                _ if began.elapsed() > BEGIN => return Ok(InputTaken { bytes: part.from, is_open: true }),
                 _ => std::thread::sleep(LOOK),
             }
-        };
-        if !has_begun {
-            return Ok(InputTaken { bytes: part.from, is_open: true });
         }
-        let name = self.job(id)?.request.partition;
+        let name = request.partition;
         let service = |source| ControlError::Service { name: name.clone(), source };
         let mut lines = connect(&self.socket(&name), None).map_err(service)?;
         match give(&mut lines, id, part.from, bytes, part.end).map_err(service)? {
-            Answer::Input(taken) => Ok(InputTaken { bytes: taken.bytes, is_open: taken.is_open }),
+            Answer::Input(taken) => Ok(taken),
             Answer::Refused(why) => Err(ControlError::Conflict(why)),
             _ => Err(ControlError::Fault("the partition does not understand input".to_owned())),
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use colony_ciod::io_node::check_outputs;
 use colony_model::{Block, FreeMap, Machine, NodeRef, Partition as ModelPartition, PsetSize, Request};
 
 use super::control::{Control, lock, wrong};
@@ -342,16 +343,13 @@ fn first_fit(
 
 /// Refuses files that the I/O nodes of this kind cannot have.
 fn check_files(node: NodeRequest, request: &JobRequest) -> Result<(), ControlError> {
-    let of_rank = |name: &Option<String>| name.as_ref().is_some_and(|name| name.contains("%r"));
     let refuse = |text: &str| Err(ControlError::Wrong(text.to_owned()));
     match node.io_nodes {
         IoNodeKind::Process if !request.copies.is_empty() => {
             refuse("nothing is copied into I/O nodes that are processes: they have the files of the host")
         }
-        IoNodeKind::Linux if of_rank(&request.stdout) || of_rank(&request.stderr) => refuse(
-            "a Linux I/O node writes the output of all ranks to one file: leave out %r, or label the lines",
-        ),
-        _ => Ok(()),
+        IoNodeKind::Process => Ok(()),
+        IoNodeKind::Linux => check_outputs([&request.stdout, &request.stderr]).or_else(refuse),
     }
 }
 

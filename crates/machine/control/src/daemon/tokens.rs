@@ -6,6 +6,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
+use colony_control_api::digits;
 use subtle::ConstantTimeEq as _;
 use tokio_rustls::rustls::crypto::ring;
 
@@ -43,7 +44,8 @@ impl Tokens {
         let mut known = BTreeMap::new();
         for file in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
             let key = file.file_name().to_str().and_then(key);
-            let token = std::fs::read_to_string(file.path()).ok().and_then(|text| parse(text.trim_end()));
+            let token =
+                std::fs::read_to_string(file.path()).ok().and_then(|text| digits::parse(text.trim_end()));
             known.extend(key.zip(token));
         }
         Self { folder, known: Mutex::new(known) }
@@ -70,7 +72,7 @@ impl Tokens {
 
     /// The user of a token. The time that this takes depends on the number of tokens only.
     pub(super) fn user(&self, text: &str) -> Option<Key> {
-        let given = parse(text)?;
+        let given = digits::parse(text)?;
         let mut found = None;
         for (key, token) in lock(&self.known).iter() {
             if bool::from(token.ct_eq(&given)) {
@@ -111,17 +113,6 @@ fn there(removed: io::Result<()>) -> io::Result<()> {
 
 fn text(token: &[u8; BYTES]) -> String {
     token.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn parse(text: &str) -> Option<[u8; BYTES]> {
-    let mut token = [0; BYTES];
-    if text.len() != 2 * BYTES || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    for (byte, at) in token.iter_mut().zip((0..).step_by(2)) {
-        *byte = u8::from_str_radix(text.get(at..at + 2)?, 16).ok()?;
-    }
-    Some(token)
 }
 
 #[cfg(test)]

@@ -9,21 +9,13 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use serde::{Deserialize, Serialize};
+
+use crate::api::InputTaken;
 
 /// Longest wait for room in the pipe to the program.
 const ROOM_MS: u16 = 500;
 /// The input ends if its user has said nothing for this long: the command that sends it has been killed.
 const SILENCE: Duration = Duration::from_secs(60);
-
-/// What has been taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Taken {
-    /// Bytes from the beginning on.
-    pub(crate) bytes: u64,
-    /// Whether more can be taken.
-    pub(crate) is_open: bool,
-}
 
 #[derive(Debug)]
 struct State {
@@ -53,7 +45,7 @@ impl Input {
     ///
     /// # Errors
     /// There is a gap before the bytes, or the input has ended although its user has not.
-    pub(crate) fn take(&self, from: u64, bytes: &[u8], is_last: bool) -> Result<Taken, String> {
+    pub(crate) fn take(&self, from: u64, bytes: &[u8], is_last: bool) -> Result<InputTaken, String> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.heard = Instant::now();
         if state.is_abandoned {
@@ -69,7 +61,7 @@ impl Input {
         if is_last && written == new.len() {
             state.pipe = None;
         }
-        Ok(Taken { bytes: state.taken, is_open: state.pipe.is_some() })
+        Ok(InputTaken { bytes: state.taken, is_open: state.pipe.is_some() })
     }
 
     /// Ends the input if its sender is not there any more.
@@ -120,7 +112,7 @@ mod tests {
     #[test]
     fn bytes_that_come_again_are_taken_once_and_the_end_comes_after_the_last() {
         let (input, read) = Input::new().expect("a pipe");
-        let taken = |bytes, is_open| Ok(Taken { bytes, is_open });
+        let taken = |bytes, is_open| Ok(InputTaken { bytes, is_open });
         assert_eq!(input.take(0, b"one ", false), taken(4, true));
         assert_eq!(input.take(0, b"one two ", false), taken(8, true), "a sender that was not answered");
         assert_eq!(input.take(8, b"", false), taken(8, true), "a sign of life");
@@ -141,7 +133,7 @@ mod tests {
         // a program that ends, or closes its standard input
         drop(read);
         let last = input.take(first.bytes, &bytes[first.bytes as usize..], true).expect("told");
-        assert_eq!(last, Taken { bytes: first.bytes, is_open: false });
+        assert_eq!(last, InputTaken { bytes: first.bytes, is_open: false });
     }
 
     #[test]

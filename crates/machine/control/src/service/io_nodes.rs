@@ -107,11 +107,9 @@ fn set(nodes: &Nodes, own: &[u32], to: NodeState) {
     let mut state = nodes.state();
     let mut changed = false;
     for &node in own {
-        if let Some(known) = state.nodes.get_mut(node as usize).filter(|known| **known != to) {
-            changed |= *known != NodeState::Off;
-            if *known != NodeState::Off {
-                *known = to;
-            }
+        let known = state.nodes.get_mut(node as usize).filter(|known| ![to, NodeState::Off].contains(*known));
+        if let Some(known) = known {
+            (*known, changed) = (to, true);
         }
     }
     drop(state);

@@ -12,9 +12,9 @@ use colony_model::Block;
 use colony_nodes::{CnkError, Death, Partition, Running};
 
 use super::events::News;
-use super::input::{Input, Taken};
+use super::input::Input;
 use super::nodes::{JobEntry, Nodes};
-use crate::api::{JobBlock, PartitionState, Severity};
+use crate::api::{InputTaken, JobBlock, PartitionState, Severity};
 
 /// A job to start.
 pub(crate) struct Launch {
@@ -56,12 +56,18 @@ pub(crate) fn launch(nodes: &Arc<Nodes>, launch: Launch) -> Result<(), String> {
 ///
 /// # Errors
 /// The job is unknown, or its user does not send its input.
-pub(crate) fn input(nodes: &Nodes, job: u64, from: u64, part: &[u8], is_last: bool) -> Result<Taken, String> {
+pub(crate) fn input(
+    nodes: &Nodes,
+    job: u64,
+    from: u64,
+    part: &[u8],
+    is_last: bool,
+) -> Result<InputTaken, String> {
     let input = {
         let state = nodes.state();
         let entry = state.jobs.get(&job).ok_or_else(|| format!("job {job} does not run"))?;
         if entry.has_ended {
-            return Ok(Taken { bytes: from, is_open: false });
+            return Ok(InputTaken { bytes: from, is_open: false });
         }
         entry.input.clone().ok_or_else(|| format!("the standard input of job {job} is not sent"))?
     };

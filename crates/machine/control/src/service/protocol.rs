@@ -10,8 +10,7 @@ use colony_model::{Block, Machine, ModelError, Partition, PsetSize, Shape};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::input::Taken;
-use crate::api::{JobBlock, NodeRequest, NodeState, PartitionState};
+use crate::api::{InputTaken, JobBlock, NodeRequest, NodeState, PartitionState};
 
 /// Bytes of a line at most: a job has its environment.
 const LINE: u64 = 16 << 20;
@@ -84,7 +83,7 @@ pub(crate) enum Answer {
     Done,
     Refused(String),
     Status(Status),
-    Input(Taken),
+    Input(InputTaken),
 }
 
 /// State of a partition.

@@ -26,6 +26,15 @@ impl From<ModeWord> for Mode {
     }
 }
 
+#[derive(Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum IoNodesWord {
+    /// Processes on this machine, with its files
+    #[default]
+    Process,
+    /// Virtual Linux machines, each with its own files; nodes reach theirs over network devices
+    Linux,
+}
+
 /// Does `work`, and passes interrupts to a job meanwhile: one after a polite one is a kill.
 pub(crate) fn passing_signals<T>(pass: impl Fn(i32) + Send, work: impl FnOnce() -> T) -> anyhow::Result<T> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM};

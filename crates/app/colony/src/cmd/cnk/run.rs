@@ -11,7 +11,7 @@ use colony_nodes::ciod::{Bind, Config, Files, JobError, JobOutcome, JobSpec, Net
 use colony_nodes::report::{Report, SCHEMA};
 use colony_nodes::{Accel, IoNodes, Link, Machine, Partition, Places, Running, programs};
 
-use super::program::{ModeWord, environment, find, passing_signals};
+use super::program::{IoNodesWord, ModeWord, environment, find, passing_signals};
 use crate::exit::WrongUse;
 use crate::words::{Ns, ns};
 
@@ -108,15 +108,6 @@ pub(super) struct Args {
     /// The program and its arguments; looked for in PATH
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     command: Vec<String>,
-}
-
-#[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-enum IoNodesWord {
-    /// Processes on this machine, with its files
-    #[default]
-    Process,
-    /// Virtual Linux machines, each with its own files; nodes reach theirs over network devices
-    Linux,
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use colony_control_api::digits;
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose, date_time_ymd};
-use sha2::{Digest as _, Sha256};
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
@@ -38,7 +38,7 @@ impl Certificate {
             CertificateDer::pem_file_iter(chain).and_then(Iterator::collect::<Result<Vec<_>, _>>);
         let certificates = certificates.map_err(|e| wrong(chain, &e))?;
         let first = certificates.first().ok_or_else(|| wrong(chain, &"no certificate"))?;
-        let fingerprint = fingerprint(first);
+        let fingerprint = digits::fingerprint(first);
         let secret = PrivateKeyDer::from_pem_file(key).map_err(|e| wrong(key, &e))?;
         let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
@@ -81,11 +81,6 @@ fn make(address: IpAddr, host: &str) -> Result<[String; 2], ControlError> {
     let key = KeyPair::generate().map_err(failed)?;
     let certificate = params.self_signed(&key).map_err(failed)?;
     Ok([certificate.pem(), key.serialize_pem()])
-}
-
-fn fingerprint(certificate: &CertificateDer<'_>) -> String {
-    let pairs: Vec<String> = Sha256::digest(certificate).iter().map(|byte| format!("{byte:02X}")).collect();
-    pairs.join(":")
 }
 
 #[cfg(test)]
