@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) trait Word {
     fn load(&self, order: Ordering) -> u64;
     fn store(&self, value: u64, order: Ordering);
+    fn compare_exchange(&self, old: u64, new: u64, done: Ordering, failed: Ordering) -> Result<u64, u64>;
 }
 
 impl Word for AtomicU64 {
@@ -19,6 +20,10 @@ impl Word for AtomicU64 {
     fn store(&self, value: u64, order: Ordering) {
         Self::store(self, value, order);
     }
+
+    fn compare_exchange(&self, old: u64, new: u64, done: Ordering, failed: Ordering) -> Result<u64, u64> {
+        Self::compare_exchange(self, old, new, done, failed)
+    }
 }
 
 #[cfg(test)]
@@ -29,6 +34,10 @@ impl Word for loom::sync::atomic::AtomicU64 {
 
     fn store(&self, value: u64, order: Ordering) {
         Self::store(self, value, order);
+    }
+
+    fn compare_exchange(&self, old: u64, new: u64, done: Ordering, failed: Ordering) -> Result<u64, u64> {
+        Self::compare_exchange(self, old, new, done, failed)
     }
 }
 

@@ -102,10 +102,13 @@ pub enum Error {
         seconds: f64,
     },
     /// A rank wrote what cannot be.
-    #[error("rank {rank} has written to the window what no rank of this version writes")]
+    #[error(
+        "{} has written to the window what no rank of this version writes",
+        rank.map_or("a rank".into(), |rank| format!("rank {rank}"))
+    )]
     Insane {
-        /// The rank.
-        rank: usize,
+        /// The rank, if it is known.
+        rank: Option<usize>,
     },
     /// A rank is in another collective operation, or message, than this one.
     #[error("rank {rank} is in another operation than this rank, or with another length")]

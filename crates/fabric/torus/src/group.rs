@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::layout::{CELL_DATA_WORDS, CELL_WORDS};
-use crate::ring::Kind;
+use crate::packet::Kind;
 use crate::tree::{Broken, Tag, Tree, is_below};
 use crate::{Error, Number, Op, Torus};
 
@@ -239,7 +239,7 @@ impl<'a> Group<'a> {
         tree.pass(pass, tag, data, combine, |rank| wait.once(rank)).map_err(|broken| {
             torus.failed(match broken {
                 Broken::Mismatch(rank) => Error::Mismatch { rank },
-                Broken::Insane(rank) => Error::Insane { rank },
+                Broken::Insane(rank) => Error::Insane { rank: Some(rank) },
                 Broken::Wait(e) => e,
             })
         })?;

@@ -5,20 +5,23 @@
 //! 0                 header, one page
 //! 4096              a line of 64 bytes a rank: its state
 //! then              CHANNELS trees: a cell for the result, and one a rank, 2 KiB each
-//! then              a ring for each pair, those to one rank together
+//! then              an inbox a rank: two lines, and 256 packets
 //! ```
 //! All words are 64 bits, little-endian. A window is as long as the next power of two, so that it can be
 //! the memory of a device.
 //!
-//! The window grows with the square of the number of ranks: a ring for each pair has at least 4 packets, 1088 bytes. 512
-//! ranks have 512 MiB, 1024 have 2 GiB, and 4096 have 32 GiB. Memory of the host is taken only for pages that are used.
+//! The window grows with the number of ranks: each has 64 KiB of packets and 28 KiB of cells. 512 ranks have a window of
+//! 64 MiB, and 4096 one of 512 MiB. Memory of the host is taken only for pages that are used.
+//!
+//! A rank keeps packets that came before it asked for them in memory of its own, which the [credits](Layout::credits) of
+//! their senders bound.
 
 use crate::{Dims, Error};
 
 /// `COLTORUS`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"COLTORUS");
 /// Version of this layout. A rank joins only windows of its own version.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 /// The most ranks of a window.
 pub const MAX_RANKS: usize = 4096;
 /// Trees: one of all ranks, and one for each power of two of first ranks.
@@ -27,8 +30,9 @@ pub const CHANNELS: usize = 14;
 pub const PAYLOAD_BYTES: usize = 248;
 
 pub(crate) const SLOT_WORDS: usize = 32;
-/// A cache line for the reader's word.
-pub(crate) const RING_HEAD_WORDS: usize = 8;
+pub(crate) const INBOX_LINE_WORDS: usize = 8;
+/// A cache line for the reader's word, and one for the writers'.
+pub(crate) const INBOX_HEAD_WORDS: usize = 2 * INBOX_LINE_WORDS;
 pub(crate) const CELL_WORDS: usize = 256;
 pub(crate) const CELL_DATA_WORDS: usize = CELL_WORDS - 1;
 const HEADER_WORDS: usize = 512;
@@ -52,8 +56,8 @@ pub(crate) mod state {
     pub(crate) const LEFT: u64 = 2;
 }
 
-/// The size of all rings of a window together, if the smallest rings fit into it.
-const RINGS_BYTES: usize = 64 << 20;
+/// Packets that an inbox holds.
+const SLOTS: usize = 256;
 
 /// The sizes of a window, which decide where everything is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,17 +67,12 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// For `dims.ranks()` ranks: rings of 64 packets, of fewer (down to 4) where there are many ranks.
+    /// For `dims.ranks()` ranks.
     ///
     /// # Errors
     /// [`Error::Dims`] where there are too many ranks.
     pub fn new(dims: Dims) -> Result<Self, Error> {
-        let ranks = dims.ranks();
-        let mut slots = 64;
-        while slots > 4 && ranks * ranks * ring_words(slots) * 8 > RINGS_BYTES {
-            slots /= 2;
-        }
-        Self::with_slots(dims, slots)
+        Self::with_slots(dims, SLOTS)
     }
 
     pub(crate) fn with_slots(dims: Dims, slots: usize) -> Result<Self, Error> {
@@ -89,16 +88,28 @@ impl Layout {
         self.dims
     }
 
-    /// Packets that a ring holds.
+    /// Packets that an inbox holds.
     #[must_use]
     pub const fn slots(&self) -> usize {
         self.slots
     }
 
+    /// Packets that a rank may have on their way to another, from their sending until the program there asks for them: 64, or
+    /// fewer (down to 16) if there are more than 64 ranks. So a rank keeps at most 1 MiB of packets for up to 256 ranks, and
+    /// 4 KiB for each rank of more. A power of two.
+    #[must_use]
+    pub const fn credits(&self) -> usize {
+        match self.dims.ranks() {
+            0..=64 => 64,
+            65..=128 => 32,
+            _ => 16,
+        }
+    }
+
     /// Bytes of the window: a power of two.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let words = self.rings_at() + self.dims.ranks() * self.dims.ranks() * ring_words(self.slots);
+        let words = self.inboxes_at() + self.dims.ranks() * inbox_words(self.slots);
         // at least one large page, which kernels map at once
         (words * 8).next_power_of_two().max(2 << 20)
     }
@@ -121,20 +132,20 @@ impl Layout {
         at..at + self.tree_words()
     }
 
-    fn rings_at(&self) -> usize {
+    fn inboxes_at(&self) -> usize {
         self.cells_at() + CHANNELS * self.tree_words()
     }
 
-    /// Words of the ring from one rank to another.
-    pub(crate) fn ring(&self, from: usize, to: usize) -> std::ops::Range<usize> {
-        let words = ring_words(self.slots);
-        let at = self.rings_at() + (to * self.dims.ranks() + from) * words;
+    /// Words of the inbox of a rank.
+    pub(crate) fn inbox(&self, rank: usize) -> std::ops::Range<usize> {
+        let words = inbox_words(self.slots);
+        let at = self.inboxes_at() + rank * words;
         at..at + words
     }
 }
 
-const fn ring_words(slots: usize) -> usize {
-    RING_HEAD_WORDS + slots * SLOT_WORDS
+const fn inbox_words(slots: usize) -> usize {
+    INBOX_HEAD_WORDS + slots * SLOT_WORDS
 }
 
 #[cfg(test)]
@@ -147,29 +158,29 @@ mod tests {
             let layout = Layout::new(Dims::new([ranks, 1, 1]).expect("a torus")).expect("it fits");
             let header = std::iter::once(0..Layout::state_at(ranks));
             let mut places: Vec<_> = header.chain((0..CHANNELS).map(|c| layout.tree(c))).collect();
-            places.extend((0..ranks).flat_map(|to| (0..ranks).map(move |from| layout.ring(from, to))));
+            places.extend((0..ranks).map(|rank| layout.inbox(rank)));
             assert!(places.is_sorted_by(|a, b| a.end <= b.start), "{ranks}");
             assert!(places.last().expect("some").end * 8 <= layout.bytes());
-            assert!(layout.slots().is_power_of_two() && layout.slots() >= 4);
+            assert!(layout.slots().is_power_of_two() && layout.credits().is_power_of_two());
+            // one pair cannot fill an inbox, and no rank keeps more than a few MiB for all others
+            assert!(layout.credits() < layout.slots() && ranks * layout.credits() * 256 <= 2 << 20);
         }
     }
 
     #[test]
     fn a_usual_partition_takes_little_memory() {
         let bytes = |ranks| Layout::new(Dims::new([ranks, 1, 1]).expect("a torus")).expect("it fits").bytes();
-        assert!(bytes(8) <= 4 << 20, "{}", bytes(8));
-        assert!(bytes(128) <= 128 << 20, "{}", bytes(128));
+        assert!(bytes(8) <= 2 << 20, "{}", bytes(8));
+        assert!(bytes(128) <= 16 << 20, "{}", bytes(128));
         assert!(Layout::new(Dims::new([5000, 1, 1]).expect("a torus")).is_err());
     }
 
     #[test]
-    fn a_midplane_takes_at_most_a_gibibyte_and_growth_is_quadratic() {
+    fn memory_grows_with_the_number_of_ranks_and_no_faster() {
         let layout = |ranks| Layout::new(Dims::new([ranks, 1, 1]).expect("a torus")).expect("it fits");
-        let rings = |ranks| ranks * ranks * ring_words(layout(ranks).slots()) * 8;
-        assert_eq!([512, 1024, 4096].map(|ranks| layout(ranks).bytes()), [512 << 20, 2 << 30, 32 << 30]);
-        assert_eq!(
-            [512, 1024, 4096].map(|ranks| rings(ranks) / ranks),
-            [512, 1024, 4096].map(|ranks| ranks * 1088)
-        );
+        assert_eq!([512, 1024, 4096].map(|ranks| layout(ranks).bytes()), [64 << 20, 128 << 20, 512 << 20]);
+        let used = |ranks: usize| layout(ranks).inbox(ranks - 1).end;
+        let each = used(2) - used(1);
+        assert!((1..4096).all(|ranks| used(ranks + 1) - used(ranks) == each));
     }
 }

@@ -5,7 +5,8 @@
 //! Highly-Scalable Operating System: The Blue Gene/L Story): a message is a matter of loads and stores,
 //! and the operating system has no part in it. Here the window stands in for the wires:
 //!
-//! * packets of 256 bytes between any two ranks, first in, first out, as on the torus ([`Torus::send`]);
+//! * packets of 256 bytes between any two ranks, first in, first out, as on the torus ([`Torus::send`]), through one inbox
+//!   a rank, as a node of Blue Gene/L has reception FIFOs for all that comes;
 //!   neighbours and distances are those of a torus ([`Dims`]);
 //! * one tree that combines values on the way up and hands the result down to all, as the collective
 //!   network does; with no values it is the barrier ([`Group`]).
@@ -20,17 +21,19 @@
 //! ([`Error::Timeout`]). Ranks are not protected from a peer that writes wrong values of the right form.
 //!
 //! * [`layout`]: where things are in the window, and its version;
-//! * `ring`: one direction of one pair; `tree`: collectives; both over a trait for atomic words, so that
+//! * `inbox`: the packets on their way to one rank; `tree`: collectives; both over a trait for atomic words, so that
 //!   their tests check all interleavings of a model.
 
+mod arrivals;
 mod atomic;
 mod dims;
 mod environment;
 mod error;
 mod group;
+mod inbox;
 pub mod layout;
 mod number;
-mod ring;
+mod packet;
 mod torus;
 mod tree;
 mod wait;

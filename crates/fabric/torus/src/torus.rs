@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A rank, and its messages to other ranks.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use crate::arrivals::Arrivals;
 use crate::environment::{Environment, Place, WaitLimits};
+use crate::inbox::Inbox;
 use crate::layout::{CHANNELS, PAYLOAD_BYTES};
-use crate::ring::{Cursor, Kind, Ring};
+use crate::packet::{Kind, Packet};
 use crate::wait::Wait;
 use crate::{Dims, Direction, Error, Window, environment};
 
@@ -21,12 +24,26 @@ pub struct Torus {
     window: Arc<Window>,
     rank: usize,
     wait_limits: WaitLimits,
-    /// The places of this rank in the rings to all ranks, and from all.
-    to: Vec<Cell<Cursor>>,
-    from: Vec<Cell<Cursor>>,
+    /// What this rank knows of each rank that it sends to.
+    to: Vec<Cell<Peer>>,
+    /// Packets taken from this rank's inbox.
+    taken: Cell<u64>,
+    arrivals: RefCell<Arrivals>,
     /// Passes done, by channel.
     pub(crate) passes: [Cell<u64>; CHANNELS],
 }
+
+/// What a sender knows of the rank that it sends to.
+#[derive(Clone, Copy, Debug)]
+struct Peer {
+    /// How far the reader of its inbox was.
+    seen: u64,
+    /// Packets that may be sent.
+    credits: usize,
+}
+
+/// Packets that are taken from the inbox before the program goes on.
+const BURST: u32 = 1024;
 
 impl Drop for Torus {
     fn drop(&mut self) {
@@ -89,15 +106,16 @@ impl Torus {
     }
 
     fn with(window: Arc<Window>, rank: usize, wait_limits: WaitLimits) -> Result<Self, Error> {
-        let ranks = window.layout().dims().ranks();
+        let layout = window.layout();
+        let (ranks, credits) = (layout.dims().ranks(), layout.credits());
         if rank >= ranks {
             return Err(Error::Rank { rank, ranks });
         }
         window.check_abort()?;
         window.take(rank)?;
-        let cursors = || (0..ranks).map(|_| Cell::default()).collect();
-        let (to, from, passes) = (cursors(), cursors(), Default::default());
-        Ok(Self { window, rank, wait_limits, to, from, passes })
+        let to = (0..ranks).map(|_| Cell::new(Peer { seen: 0, credits })).collect();
+        let arrivals = RefCell::new(Arrivals::new(ranks, credits));
+        Ok(Self { window, rank, wait_limits, to, taken: Cell::new(0), arrivals, passes: Default::default() })
     }
 
     /// The same, with another longest wait for a step of another rank.
@@ -142,9 +160,10 @@ impl Torus {
         self.window.abort_by(self.rank);
     }
 
-    /// Sends a message; returns when its last packet is in the ring. A message longer than the ring (about
-    /// 1 to 16 KB, by the number of ranks) is on its way only while the other rank receives: where two
-    /// ranks send each other such messages, use [`exchange`](Self::exchange).
+    /// Sends a message; returns when its last packet is in the other rank's inbox. That rank takes packets out while it sends,
+    /// receives or waits for others, and keeps up to 4 to 16 KB of each rank ([`credits`](crate::layout::Layout::credits))
+    /// until it receives them. So a longer message is on its way only while the other rank receives: where two ranks send each
+    /// other such messages, use [`exchange`](Self::exchange).
     ///
     /// # Errors
     /// [`Error`], of its second half.
@@ -212,7 +231,7 @@ impl Torus {
         receiving.length()
     }
 
-    /// Puts one packet of a message into the ring to a rank, at most [`PACKET_BYTES`](Self::PACKET_BYTES) of it; `more` says
+    /// Puts one packet of a message into the inbox of a rank, at most [`PACKET_BYTES`](Self::PACKET_BYTES) of it; `more` says
     /// that the message goes on. Returns `false` if there is no room now. For programs that never wait; such a program
     /// makes no use of [`send`](Self::send) and its kind.
     ///
@@ -235,6 +254,18 @@ impl Torus {
         let Some((length, more)) = self.pop(from, &mut payload, Kind::Message)? else { return Ok(None) };
         into.extend_from_slice(&payload[..length]);
         Ok(Some(more))
+    }
+
+    /// A rank whose next packet is here, for [`try_recv`](Self::try_recv): the one whose packet came first, if no packets were
+    /// left to wait before; `None` if there is no packet.
+    ///
+    /// # Errors
+    /// [`Error`], of its second half.
+    pub fn arrived(&self) -> Result<Option<usize>, Error> {
+        if let Some(rank) = self.arrivals.borrow().any() {
+            return Ok(Some(rank));
+        }
+        Ok(self.head()?.map(|packet| packet.from))
     }
 
     /// Returns an error if a rank has ended the job.
@@ -275,7 +306,7 @@ impl Torus {
     #[inline]
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> Wait<'_> {
         let timeout = timeout.unwrap_or(self.wait_limits.timeout);
-        Wait::new(&self.window, WaitLimits { timeout, ..self.wait_limits })
+        Wait::new(self, WaitLimits { timeout, ..self.wait_limits })
     }
 
     pub(crate) fn window(&self) -> &Window {
@@ -288,24 +319,118 @@ impl Torus {
         error
     }
 
-    fn push(&self, to: usize, bytes: &[u8], more: bool, kind: Kind) -> Result<bool, Error> {
-        let ring = Ring::new(self.window.words(self.window.layout().ring(self.rank, to)));
-        let mut at = self.to[to].get();
-        let pushed = ring.push(&mut at, bytes, more, kind).map_err(|_| Error::Insane { rank: to });
-        self.to[to].set(at);
-        pushed
+    fn inbox(&self, rank: usize) -> Inbox<'_, AtomicU64> {
+        Inbox::new(self.window.words(self.window.layout().inbox(rank)))
     }
 
-    /// The next packet, into `bytes` as far as it fits: its length, and whether its message goes on.
-    fn pop(&self, from: usize, bytes: &mut [u8], kind: Kind) -> Result<Option<(usize, bool)>, Error> {
-        let ring = Ring::new(self.window.words(self.window.layout().ring(from, self.rank)));
-        let mut at = self.from[from].get();
-        let popped = ring.pop(&mut at, bytes).map_err(|_| Error::Insane { rank: from });
-        self.from[from].set(at);
-        match popped? {
-            Some(packet) if packet.kind != kind => Err(Error::Mismatch { rank: from }),
-            packet => Ok(packet.map(|p| (p.length, p.more))),
+    fn change(&self, peer: usize, change: impl FnOnce(&mut Peer)) {
+        let mut value = self.to[peer].get();
+        change(&mut value);
+        self.to[peer].set(value);
+    }
+
+    /// Puts a packet into the inbox of a rank; `false` if there is no room now.
+    fn put(&self, to: usize, packet: Packet, bytes: &[u8]) -> Result<bool, Error> {
+        let mut peer = self.to[to].get();
+        let put = self.inbox(to).push(&mut peer.seen, packet, bytes);
+        self.to[to].set(peer);
+        put.map_err(|_| Error::Insane { rank: Some(to) })
+    }
+
+    /// Sends a packet; `false` if it cannot be sent now.
+    fn push(&self, to: usize, bytes: &[u8], more: bool, kind: Kind) -> Result<bool, Error> {
+        let packet = Packet { from: self.rank, length: bytes.len(), more, kind };
+        if self.to[to].get().credits > 0 && self.put(to, packet, bytes)? {
+            self.change(to, |peer| peer.credits -= 1);
+            return Ok(true);
         }
+        // the credits are in this rank's inbox, and the other one may wait for room there
+        self.drain()?;
+        Ok(false)
+    }
+
+    /// The next packet of a rank, into `bytes` as far as it fits: its length, and whether its message goes on.
+    fn pop(&self, from: usize, bytes: &mut [u8], kind: Kind) -> Result<Option<(usize, bool)>, Error> {
+        let kept = self.arrivals.borrow_mut().pop(from, bytes);
+        let Some(packet) = kept.map_or_else(|| self.pop_from_inbox(from, bytes), |kept| Ok(Some(kept)))?
+        else {
+            return Ok(None);
+        };
+        if self.arrivals.borrow_mut().had(from) {
+            self.pay()?;
+        }
+        if packet.kind == kind {
+            Ok(Some((packet.length, packet.more)))
+        } else {
+            Err(Error::Mismatch { rank: from })
+        }
+    }
+
+    /// Takes packets out of the inbox up to the next one of a rank, which goes into `bytes`.
+    fn pop_from_inbox(&self, from: usize, bytes: &mut [u8]) -> Result<Option<Packet>, Error> {
+        while let Some(packet) = self.head()? {
+            if packet.from == from {
+                self.take(packet, bytes);
+                return Ok(Some(packet));
+            }
+            self.take(packet, self.arrivals.borrow_mut().keep(packet));
+        }
+        Ok(None)
+    }
+
+    /// The packet of a message that is first in the inbox, checked. Credits before it are taken.
+    fn head(&self) -> Result<Option<Packet>, Error> {
+        loop {
+            let found = self.inbox(self.rank).peek(self.taken.get());
+            let Some(packet) = found.map_err(|_| Error::Insane { rank: None })? else { return Ok(None) };
+            if packet.kind != Kind::Credit {
+                let rank = Some(packet.from).filter(|&rank| rank < self.size());
+                return match self.arrivals.borrow().check(packet) {
+                    Ok(()) => Ok(Some(packet)),
+                    Err(_) => Err(Error::Insane { rank }),
+                };
+            }
+            self.take(packet, &mut []);
+            self.check_rank(packet.from).map_err(|_| Error::Insane { rank: None })?;
+            self.credit(packet.from)?;
+        }
+    }
+
+    fn take(&self, packet: Packet, bytes: &mut [u8]) {
+        let mut taken = self.taken.get();
+        self.inbox(self.rank).take(&mut taken, packet, bytes);
+        self.taken.set(taken);
+    }
+
+    /// A rank has had half of the packets that may be on their way to it.
+    fn credit(&self, from: usize) -> Result<(), Error> {
+        let credits = self.window.layout().credits();
+        self.change(from, |peer| peer.credits += credits / 2);
+        if self.to[from].get().credits > credits { Err(Error::Insane { rank: Some(from) }) } else { Ok(()) }
+    }
+
+    /// Tells ranks that they may send more.
+    fn pay(&self) -> Result<(), Error> {
+        let packet = Packet { from: self.rank, length: 0, more: false, kind: Kind::Credit };
+        self.arrivals.borrow_mut().pay(|to| match to {
+            own if own == self.rank => self.credit(own).map(|()| true),
+            to => self.put(to, packet, &[]),
+        })
+    }
+
+    /// Empties the inbox, so that others have room: no rank waits for what this one will ask for later.
+    pub(crate) fn drain(&self) -> Result<(), Error> {
+        self.pay()?;
+        for _ in 0..BURST {
+            let Some(packet) = self.head()? else { break };
+            self.take(packet, self.arrivals.borrow_mut().keep(packet));
+        }
+        Ok(())
+    }
+
+    /// Returns `true` if nothing is in the inbox, and nobody is about to put something there.
+    pub(crate) fn nothing_comes(&self) -> bool {
+        self.inbox(self.rank).is_empty(self.taken.get())
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::environment::WaitLimits;
 use crate::layout::state;
-use crate::{Error, Window};
+use crate::{Error, Torus};
 
 /// Looks with the CPU offered to others in between, before the first sleep.
 const YIELDS: u32 = 1000;
@@ -14,7 +14,7 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(1);
 
 /// One wait, from the first look that found nothing.
 pub(crate) struct Wait<'a> {
-    window: &'a Window,
+    torus: &'a Torus,
     wait_limits: WaitLimits,
     turns: u32,
     sleep: Duration,
@@ -24,13 +24,13 @@ pub(crate) struct Wait<'a> {
 }
 
 impl<'a> Wait<'a> {
-    pub(crate) fn new(window: &'a Window, wait_limits: WaitLimits) -> Self {
-        Self { window, wait_limits, turns: 0, sleep: SHORTEST_SLEEP, since: None, left: None }
+    pub(crate) fn new(torus: &'a Torus, wait_limits: WaitLimits) -> Self {
+        Self { torus, wait_limits, turns: 0, sleep: SHORTEST_SLEEP, since: None, left: None }
     }
 
     /// Something came: the next wait begins anew.
     pub(crate) fn progress(&mut self) {
-        *self = Self::new(self.window, self.wait_limits);
+        *self = Self::new(self.torus, self.wait_limits);
     }
 
     /// Waits a moment for `rank`.
@@ -46,12 +46,15 @@ impl<'a> Wait<'a> {
 
     #[cold]
     fn longer(&mut self, rank: usize) -> Result<(), Error> {
-        self.window.check_abort()?;
-        if self.left == Some(rank) {
+        let window = self.torus.window();
+        window.check_abort()?;
+        // a packet of another rank that is not complete may be before the last words of this one
+        if self.left == Some(rank) && self.torus.nothing_comes() {
             return Err(Error::Left { rank });
         }
         // what it wrote before it left may have come after the last look: look once more
-        self.left = (self.window.state(rank) == state::LEFT).then_some(rank);
+        self.left = (window.state(rank) == state::LEFT).then_some(rank);
+        self.torus.drain()?;
         if self.turns - self.wait_limits.spins <= YIELDS {
             std::thread::yield_now();
             return Ok(());

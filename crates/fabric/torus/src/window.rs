@@ -151,7 +151,7 @@ impl Window {
         let dims = Dims::new([side(0), side(1), side(2)])?;
         let slots = field(header::SLOTS);
         if !(slots.is_power_of_two() && slots <= 1 << 16) {
-            return wrong(format!("rings of {slots} packets cannot be"));
+            return wrong(format!("inboxes of {slots} packets cannot be"));
         }
         let layout = Layout::with_slots(dims, slots as usize)?;
         if field(header::RANKS) != dims.ranks() as u64 || field(header::BYTES) != layout.bytes() as u64 {
@@ -317,7 +317,7 @@ mod tests {
                 let layout = opened.layout();
                 prop_assert!(layout.bytes() <= opened.words * 8);
                 let last = layout.dims().ranks() - 1;
-                prop_assert!(layout.ring(last, last).end <= opened.words);
+                prop_assert!(layout.inbox(last).end <= opened.words);
             }
         }
     }

@@ -232,3 +232,69 @@ fn a_silent_rank_is_given_up_after_the_timeout() {
     assert!(matches!(torus.recv(1, &mut [0; 8]), Err(Error::Timeout { rank: 1, .. })));
     assert!(matches!(torus.world().barrier(), Err(Error::Aborted { by: Some(0) })), "and all are told");
 }
+
+#[test]
+fn who_waits_in_a_barrier_gives_way_to_more_messages_than_an_inbox_holds() {
+    const EACH: usize = 60;
+    let right = run(17, |torus| {
+        let me = torus.rank();
+        if me != 0 {
+            (0..EACH)
+                .for_each(|n| torus.send(0, &bytes(me, n, 200)).expect("rank 0 waits, and so makes room"));
+        }
+        torus.world().barrier().expect("all take part");
+        // the last that came is asked for first
+        let mut from = if me == 0 { (1..17).rev() } else { (0..0).rev() };
+        from.all(|rank| {
+            (0..EACH).all(|n| torus.recv_vec(rank, 200).expect("it was sent") == bytes(rank, n, 200))
+        })
+    });
+    assert_eq!(right, [true; 17]);
+}
+
+#[test]
+fn packets_that_nobody_asks_for_stop_at_their_sender() {
+    let window = window(3);
+    let credits = window.layout().credits();
+    let [a, b, c] = [0, 1, 2].map(|rank| Torus::attach(Arc::clone(&window), rank).expect("free"));
+    let send = |n: usize| a.try_send(1, &[n as u8], false).expect("all are here");
+    assert_eq!((0..1000).filter(|&n| send(n)).count(), credits);
+    // what the others say still arrives, though the inbox was emptied for it again and again
+    for n in 0..1000u16 {
+        c.send(1, &n.to_le_bytes()).expect("room");
+        assert_eq!(b.recv_vec(2, 2).expect("sent"), n.to_le_bytes());
+        assert!(!send(0), "nobody has asked");
+    }
+    let mut packet = Vec::new();
+    for n in 0..credits / 2 {
+        assert_eq!(b.arrived().expect("all are here"), Some(0));
+        packet.clear();
+        assert_eq!(b.try_recv(0, &mut packet).expect("all are here"), Some(false));
+        assert_eq!(packet, [n as u8]);
+    }
+    assert_eq!((0..1000).filter(|&n| send(n)).count(), credits / 2, "as many as were asked for");
+    assert_eq!(a.arrived().expect("all are here"), None, "credits are no packets of messages");
+}
+
+#[test]
+fn messages_of_any_rank_are_found_without_asking_each() {
+    const ALL: usize = 9;
+    let sums = run(ALL, |torus| {
+        let me = torus.rank();
+        (0..ALL).for_each(|to| torus.send(to, &[me as u8; 3]).expect("all take part"));
+        let (mut from, mut packet) = (vec![0; ALL], Vec::new());
+        while from.iter().sum::<usize>() < ALL {
+            let Some(rank) = torus.arrived().expect("all take part") else {
+                std::thread::yield_now();
+                continue;
+            };
+            packet.clear();
+            assert_eq!(torus.try_recv(rank, &mut packet).expect("it is here"), Some(false));
+            assert_eq!(packet, [rank as u8; 3]);
+            from[rank] += 1;
+        }
+        // who is done before the others has left, and that is no failure of theirs
+        from
+    });
+    assert!(sums.iter().all(|from| *from == [1; ALL]), "{sums:?}");
+}

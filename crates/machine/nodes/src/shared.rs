@@ -6,6 +6,7 @@ use std::fs::File;
 use colony_fship::layout::LARGE_PAGE;
 use colony_torus::layout::Layout;
 use colony_torus::{Dims, Window};
+use colony_vm::Accel;
 use colony_vm::qemu::memory_file;
 use nix::fcntl::{FallocateFlags, fallocate};
 
@@ -25,8 +26,16 @@ impl Shared {
         if matches!(machine.link, Link::Network(_)) {
             return Ok(None);
         }
+        // several emulators that count instructions have no atomic operations between them
+        let is_counted = matches!(machine.accel, Accel::Counted { .. }) && nodes.len() > 1;
         let bytes = match machine.torus {
             Some(0) => return Ok(None),
+            None if is_counted => return Ok(None),
+            Some(_) if is_counted => {
+                return Err(CnkError::Machine(
+                    "nodes that count instructions exchange no messages: take one node, or leave out the memory for messages".into(),
+                ));
+            }
             Some(bytes) => bytes,
             None => layout([nodes.len() as u32, machine.cpus, 1])?.bytes() as u64,
         };
@@ -71,4 +80,20 @@ impl Shared {
 fn layout(dims: [u32; 3]) -> Result<Layout, CnkError> {
     let layout = Dims::new(dims.map(|d| d as usize)).and_then(Layout::new);
     layout.map_err(|e| CnkError::Machine(e.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_that_count_instructions_share_no_memory() {
+        let counted =
+            |torus| Machine { cpus: 1, torus, accel: Accel::Counted { shift: 1 }, ..Machine::default() };
+        let shared = |torus, nodes: u32| Shared::new(&counted(torus), (0..nodes).collect());
+        assert!(shared(None, 1).expect("one node").is_some());
+        assert!(shared(None, 2).expect("no memory was asked for").is_none());
+        let refused = shared(Some(2 << 20), 2).expect_err("it was asked for").to_string();
+        assert!(refused.contains("exchange no messages"), "{refused}");
+    }
 }

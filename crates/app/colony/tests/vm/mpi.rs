@@ -37,7 +37,7 @@ fn cluster() -> Option<Vm> {
         colony_testing::skip(reason);
         return None;
     }
-    let image = Recipe::find("mpi").and_then(|r| r.image()).expect("an image");
+    let image = Recipe::find("compute-linux").and_then(|r| r.image()).expect("an image");
     let vm = Vm::new(&Kernel::find("").expect("a kernel"), &image);
     Some(
         vm.file("/usr/bin/untouched", include_str!("untouched.sh"))

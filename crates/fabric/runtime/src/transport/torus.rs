@@ -11,7 +11,7 @@ use colony_torus::Torus;
 
 use super::{Transport, TransportError};
 
-/// Packets that are taken from one rank before the others are looked at.
+/// Packets that are taken before the program goes on.
 const BURST: usize = 1024;
 /// The first sleep of a rank that waits. Each is twice as long as the one before it.
 const SHORTEST_SLEEP: Duration = Duration::from_micros(20);
@@ -58,7 +58,7 @@ fn failed(doing: &str) -> impl FnOnce(colony_torus::Error) -> TransportError + u
     }
 }
 
-/// Puts the packets of a frame into the ring to a rank, from byte `sent` on. Returns `true` if the frame has left.
+/// Puts the packets of a frame into the inbox of a rank, from byte `sent` on. Returns `true` if the frame has left.
 fn put(torus: &Torus, to: usize, frame: &[u8], sent: &mut usize) -> Result<bool, TransportError> {
     loop {
         let rest = &frame[*sent..];
@@ -97,7 +97,7 @@ impl TorusTransport {
         Self { torus, peers, unsent: 0, sleep: SHORTEST_SLEEP, is_over: false }
     }
 
-    /// Puts what there is room for into the rings.
+    /// Puts what there is room for into the inboxes.
     fn push(&mut self) -> Result<(), TransportError> {
         if self.unsent == 0 {
             return Ok(());
@@ -114,7 +114,7 @@ impl TorusTransport {
         Ok(())
     }
 
-    /// Sends a frame, or keeps what the ring has no room for.
+    /// Sends a frame, or keeps what the inbox has no room for.
     fn send_frame(&mut self, to: usize, frame: &mut Vec<u8>) -> Result<(), TransportError> {
         let Some(peer) = self.peers.get_mut(to) else {
             frame.clear();
@@ -130,19 +130,22 @@ impl TorusTransport {
         Ok(())
     }
 
-    /// Takes packets of a rank. Returns `true` if there were any.
-    fn take(&mut self, from: usize, deliver: &mut dyn FnMut(u32, &[u8])) -> Result<bool, TransportError> {
+    /// Takes the next packet. Returns `true` if there was one.
+    fn take(&mut self, deliver: &mut dyn FnMut(u32, &[u8])) -> Result<bool, TransportError> {
+        let receive = failed("receiving on the torus");
+        let received = self.torus.arrived().and_then(|from| {
+            let Some(from) = from else { return Ok(None) };
+            let packet = self.torus.try_recv(from, &mut self.peers[from].input)?;
+            Ok(packet.map(|more| (from, more)))
+        });
+        let Some((from, more)) = received.map_err(receive)? else { return Ok(false) };
         let peer = &mut self.peers[from];
-        for taken in 0..BURST {
-            let packet = self.torus.try_recv(from, &mut peer.input);
-            match packet.map_err(failed("receiving on the torus"))? {
-                None => return Ok(taken > 0),
-                Some(true) => {}
-                Some(false) if peer.input.is_empty() => peer.has_finished = true,
-                Some(false) => {
-                    deliver(from as u32, &peer.input);
-                    peer.input.clear();
-                }
+        match more {
+            true => {}
+            false if peer.input.is_empty() => peer.has_finished = true,
+            false => {
+                deliver(from as u32, &peer.input);
+                peer.input.clear();
             }
         }
         Ok(true)
@@ -172,14 +175,14 @@ impl Transport for TorusTransport {
     fn poll(&mut self, deliver: &mut dyn FnMut(u32, &[u8])) -> Result<bool, TransportError> {
         self.torus.check_abort().map_err(failed("looking for messages on the torus"))?;
         self.push()?;
-        let mut any = false;
-        for from in 0..self.peers.len() {
-            any |= self.take(from, deliver)?;
+        let mut taken = 0;
+        while taken < BURST && self.take(deliver)? {
+            taken += 1;
         }
-        if any {
+        if taken > 0 {
             self.sleep = SHORTEST_SLEEP;
         }
-        Ok(any)
+        Ok(taken > 0)
     }
 
     fn wait(&mut self, limit: Duration) -> Result<(), TransportError> {
@@ -199,7 +202,7 @@ impl Transport for TorusTransport {
         for to in (0..self.peers.len()).filter(|&to| to != own) {
             self.send_frame(to, &mut Vec::new())?;
         }
-        // a rank that finishes still takes what others send it: they wait for room in its rings
+        // a rank that finishes still takes what others send it: they wait for room in its inbox
         while self.unsent > 0 || self.peers.iter().any(|peer| !peer.has_finished) {
             if !self.poll(&mut |_, _| {})? {
                 self.wait(Duration::from_millis(1))?;

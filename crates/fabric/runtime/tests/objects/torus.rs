@@ -147,7 +147,7 @@ where
 }
 
 #[test]
-fn messages_longer_than_the_rings_arrive_in_both_directions_while_objects_migrate() {
+fn messages_longer_than_the_inboxes_arrive_in_both_directions_while_objects_migrate() {
     let (to, from) = std::sync::mpsc::channel();
     // 240 KB: 15 times what a ring holds
     let setup = Setup { rounds: 4, words: 30_000, key: results(to) };

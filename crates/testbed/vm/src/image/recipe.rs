@@ -10,10 +10,9 @@ use super::Image;
 use crate::VmError;
 
 /// Recipes that need no file, by name.
-const KNOWN: [(&str, &str); 5] = [
+const KNOWN: [(&str, &str); 4] = [
     ("compute-linux", include_str!("../../../../../images/compute-linux.toml")),
     ("io-node", include_str!("../../../../../images/io-node.toml")),
-    ("mpi", include_str!("../../../../../images/mpi.toml")),
     ("node", include_str!("../../../../../images/node.toml")),
     ("shell", include_str!("../../../../../images/shell.toml")),
 ];
@@ -128,7 +127,7 @@ mod tests {
         }
         let error = Recipe::find("nowhere").expect_err("unknown");
         assert!(
-            error.is_wrong_use() && error.to_string().contains("compute-linux, io-node, mpi, node, shell"),
+            error.is_wrong_use() && error.to_string().contains("compute-linux, io-node, node, shell"),
             "{error}"
         );
     }

@@ -15,7 +15,7 @@ use colony_vm::{Kernel, Recipe};
   colony vm image my-node.toml --out my-node.cpio    an initramfs for other emulators
   colony vm image io-node --sbom io-node.spdx.json   what is in it, with digests and packages")]
 pub(super) struct Args {
-    /// A recipe: `shell`, `node`, `compute-linux`, `io-node`, `mpi`, or a TOML file
+    /// A recipe: `shell`, `node`, `compute-linux`, `io-node`, or a TOML file
     #[arg(default_value = "shell", value_name = "RECIPE")]
     recipe: String,
     /// A program of this host to add, with its libraries

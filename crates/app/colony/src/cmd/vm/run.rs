@@ -55,7 +55,7 @@ pub(super) struct Args {
         allow_hyphen_values = true
     )]
     append: String,
-    /// Image of the machine: `shell`, `node`, `compute-linux`, `io-node`, `mpi`, or a TOML file
+    /// Image of the machine: `shell`, `node`, `compute-linux`, `io-node`, or a TOML file
     #[arg(long, default_value = "shell", value_name = "RECIPE")]
     image: String,
     /// A program of this host to add, with its libraries
