@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use colony_control_api::api::{
-    Drain, Event, Holder, IoNodeKind, Job, JobRequest, Machine, Node, NodeState, Partition, Rate, Threshold,
-    Token, word,
+    Allocation, Drain, Event, Holder, IoNodeKind, Job, JobRequest, Machine, Node, NodeState, Partition, Rate,
+    Threshold, Token, word,
 };
 
 use crate::table::{self, name, wrap};
@@ -77,6 +77,9 @@ pub fn partition(p: &Partition) -> String {
 #[must_use]
 pub fn machine(m: &Machine) -> String {
     let mut out = format!("machine of {} nodes, {}\n", m.shape.nodes(), m.shape);
+    if let Some(own) = &m.allocation {
+        out.push_str(&allocation(own, colony_control_api::api::now()));
+    }
     if m.partitions.is_empty() {
         out.push_str("no partitions\n");
     } else {
@@ -88,6 +91,22 @@ pub fn machine(m: &Machine) -> String {
         out.push_str(&jobs(&m.jobs));
     }
     out
+}
+
+/// The allocation that a machine is a part of.
+fn allocation(own: &Allocation, now: f64) -> String {
+    let memory = own.memory_mib.map_or(String::new(), |mib| format!(", {mib} MiB"));
+    let hosts = if own.hosts > 1 { format!(", one of {} hosts", own.hosts) } else { String::new() };
+    let end = match own.stops {
+        Some(stops) => {
+            let left = (stops - now).max(0.0) as u64;
+            let left = if left < 120 { format!("{left} s") } else { format!("{} min", left / 60) };
+            format!("nodes are switched off in {left}, at {} UTC", time(stops))
+        }
+        None => "no end is known".to_owned(),
+    };
+    let cpus = if own.cpus == 1 { "1 CPU".to_owned() } else { format!("{} CPUs", own.cpus) };
+    format!("{}\n", wrap(&format!("{own}: {cpus}{memory}{hosts}; {end}")))
 }
 
 /// Parts of the machine that get no new jobs.
@@ -288,6 +307,22 @@ mod tests {
         assert!(text.contains("user eve: keep"));
         let text = web(&access(None), "/m/api");
         assert!(text.contains("ssh -N -L 8080:/m/api HOST") && !text.contains("1212"), "{text}");
+    }
+
+    #[test]
+    fn an_allocation_tells_what_it_has_and_when_the_nodes_are_switched_off() {
+        let own = serde_json::json!({ "scheduler": "slurm", "job": "77", "hosts": 3, "cpus": 1, "memory_mib": 2000,
+            "ends": 4000.0, "stops": 3661.0 });
+        let own: Allocation = serde_json::from_value(own).expect("an allocation");
+        let text = allocation(&own, 61.0);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert_eq!(
+            text.split_whitespace().collect::<Vec<_>>().join(" "),
+            "Slurm job 77: 1 CPU, 2000 MiB, one of 3 hosts; nodes are switched off in 60 min, at 01:01:01 UTC"
+        );
+        assert!(allocation(&own, 3600.5).contains("in 60 s"));
+        let endless = Allocation { stops: None, memory_mib: None, hosts: 1, cpus: 8, ..own };
+        assert_eq!(allocation(&endless, 0.0), "Slurm job 77: 8 CPUs; no end is known\n");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //!
 //! Everything that asks the kernel about this machine, or puts a task somewhere on it, goes through
 //! here: [CPUs](cpu), [scheduling classes](class), [tasks](task), [processes by descriptor](pidfd), [privileges](privilege), [descriptors](descriptor), the
-//! [`record`] of the node's state that every result carries, [files](mod@file) that appear
+//! [memory](memory::limit), the [`record`] of the node's state that every result carries, [files](mod@file) that appear
 //! whole or not at all, and the node's [health file](health).
 
 pub mod class;
@@ -12,6 +12,7 @@ pub mod descriptor;
 pub mod file;
 pub mod health;
 pub mod interrupts;
+pub mod memory;
 pub mod pidfd;
 pub mod privilege;
 pub mod record;

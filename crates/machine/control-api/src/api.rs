@@ -8,13 +8,14 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use crate::access::{Caller, Network, NetworkRequest, Token, TokenRequest};
+pub use crate::allocation::{Allocation, Scheduler, memory_mib};
 pub use crate::health::{Drain, DrainRequest, Rate, Threshold};
 pub use crate::job::{InputTaken, Job, JobRequest, JobState, ProgramOfRanks, SignalRequest};
 pub use crate::place::{FreeNodes, JobBlock};
 pub use crate::rights::{Holder, RightsRequest};
 
 /// A machine to set up.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MachineRequest {
     /// Compute nodes along x, y and z, such as `8x8x8`.
@@ -23,6 +24,9 @@ pub struct MachineRequest {
     /// The partition of all nodes, which is booted; without one, the machine has no partitions at first.
     #[serde(default)]
     pub partition: Option<NodeRequest>,
+    /// The allocation of a site's scheduler that the machine is a part of.
+    #[serde(default)]
+    pub allocation: Option<Allocation>,
 }
 
 /// The kind of a partition's I/O nodes.
@@ -205,6 +209,9 @@ pub struct Machine {
     /// Its parts that get no new jobs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drains: Vec<Drain>,
+    /// The allocation of a site's scheduler that it is a part of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocation: Option<Allocation>,
 }
 
 /// Severity of an event.

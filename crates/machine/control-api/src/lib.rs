@@ -15,6 +15,7 @@
 //! ```
 
 mod access;
+mod allocation;
 pub mod api;
 mod client;
 pub mod digits;

@@ -135,7 +135,7 @@ fn impossible_requests_are_refused_and_change_nothing() {
     assert!(error(client.machine()).contains("no machine is set up"));
     let node = NodeRequest { pset: 8, cpus: 1, memory_mib: 16, io_nodes: IoNodeKind::default() };
     let up = |shape: &str, partition| {
-        client.set_up(&MachineRequest { shape: shape.parse().expect("a shape"), partition })
+        client.set_up(&MachineRequest { shape: shape.parse().expect("a shape"), partition, allocation: None })
     };
     assert!(error(up("3x3x3", None)).contains("3x3x3 cannot be built"));
     for (node, said) in [
@@ -228,7 +228,7 @@ fn users_who_are_not_allowed_run_no_jobs_on_a_partition() {
     let daemon = Daemon::start(place.path());
     let nodes = NodeRequest { pset: 8, cpus: 1, memory_mib: 16, io_nodes: IoNodeKind::default() };
     let shape = "2x2x2".parse().expect("a shape");
-    daemon.client.set_up(&MachineRequest { shape, partition: None }).expect("set up");
+    daemon.client.set_up(&MachineRequest { shape, partition: None, allocation: None }).expect("set up");
     let request = PartitionRequest { name: Some("a".to_owned()), shape, origin: None, nodes };
     daemon.client.add_partition(&request).expect("made");
     let Some(open) = submitted_by_nobody(place.path()) else { return colony_testing::skip("needs curl") };

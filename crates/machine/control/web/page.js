@@ -5,7 +5,7 @@ import { Daemon, Refused } from "./daemon.js";
 import * as lists from "./lists.js";
 import { Nodes } from "./nodes.js";
 import { Space } from "./space.js";
-import { STATES, byId, count, element, say } from "./text.js";
+import { STATES, byId, count, element, instant, say } from "./text.js";
 
 const JOBS = 50;
 const EVENTS = 200;
@@ -132,11 +132,19 @@ function showPartitions() {
   });
 }
 
+/** The allocation that the machine is a part of, and when its nodes are switched off. */
+function part(allocation) {
+  if (!allocation) return "";
+  const scheduler = allocation.scheduler === "slurm" ? "Slurm" : "Flux";
+  const end = allocation.stops === undefined ? "" : ` until ${instant(allocation.stops).textContent}`;
+  return ` · ${scheduler} job ${allocation.job}${end}`;
+}
+
 async function loadMachine() {
   machine = await daemon.ask("/v1/machine");
   notice("");
   const total = machine.shape.split("x").reduce((all, side) => all * Number(side), 1);
-  byId("shape").textContent = `${machine.shape.replaceAll("x", "×")} · ${count(total, "node")}`;
+  byId("shape").textContent = `${machine.shape.replaceAll("x", "×")} · ${count(total, "node")}${part(machine.allocation)}`;
   showPartitions();
 }
 

@@ -115,6 +115,15 @@ impl Machine {
         }
     }
 
+    /// As `wait`, without a command that would start the daemon again.
+    pub(crate) fn wait_quietly(&self, what: &str, mut is_so: impl FnMut() -> bool) {
+        let began = Instant::now();
+        while !is_so() {
+            assert!(began.elapsed() < PATIENCE, "{what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     pub(crate) fn job(&self, id: &str) -> Value {
         self.json(&["job", "show", id])
     }
@@ -149,7 +158,7 @@ pub(crate) fn is_named(pid: i32, name: &str) -> bool {
     task::name(pid).is_some_and(|own| own == name[..name.len().min(15)])
 }
 
-fn is_running(pid: i32) -> bool {
+pub(crate) fn is_running(pid: i32) -> bool {
     task::stat(pid).is_ok_and(|stat| !stat.has_ended())
 }
 

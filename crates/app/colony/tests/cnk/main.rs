@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The compute node kernel and its I/O daemon, in virtual machines.
 
+mod allocation;
 mod boot;
 mod common;
 mod conformance;

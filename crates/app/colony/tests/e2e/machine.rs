@@ -123,3 +123,30 @@ fn a_server_needs_an_address_a_token_of_ones_own_and_a_certificate() {
     std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(0o644)).expect("set");
     status(&["https://127.0.0.1:1", "--token-file", path, "--server-fingerprint", &print], "chmod 600");
 }
+
+#[test]
+fn an_allocation_that_is_none_is_refused_before_anything_is_started() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let fails = |words: &[&str], variables: &[(&str, &str)], said: &str| {
+        let mut command = colony();
+        for name in ["SLURM_JOB_ID", "SLURMD_NODENAME", "SLURM_MEM_PER_NODE", "FLUX_JOB_ID"] {
+            command.env_remove(name);
+        }
+        command.env("COLONY_MACHINE", folder.path().join("m")).args(["machine", "up"]).args(words);
+        let out = command.envs(variables.iter().copied()).output().expect("runs");
+        let text = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.code() == Some(2) && text.contains(said), "{words:?}: {text}");
+        assert!(!folder.path().join("m").exists());
+    };
+    let (job, host) = (("SLURM_JOB_ID", "77"), ("SLURMD_NODENAME", "n1"));
+    fails(&["--slurm"], &[], "this is no Slurm allocation");
+    fails(&["--slurm"], &[job], "run `srun --overlap --pty bash` first");
+    fails(
+        &["--slurm"],
+        &[job, host, ("SLURM_MEM_PER_NODE", "2G")],
+        "the variable SLURM_MEM_PER_NODE is \"2G\"",
+    );
+    fails(&["--flux"], &[job, host], "no task of a Flux job");
+    fails(&["--slurm", "--flux"], &[job, host], "cannot be used with");
+    fails(&[], &[job, host], "--shape");
+}

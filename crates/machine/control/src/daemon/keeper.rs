@@ -148,6 +148,7 @@ impl Keeper {
         if !self.control.store().has_queued(&self.name)? {
             return Ok(());
         }
+        self.control.end_late_jobs(&self.name)?;
         let Answer::Status(status) = self.ask(asks, &Ask::Status)? else { return Ok(()) };
         let jobs = self.control.take_jobs(&self.name, &status.nodes)?;
         jobs.iter().try_for_each(|job| self.start_job(asks, job))
@@ -203,7 +204,10 @@ impl Keeper {
                 let new = NewEvent { time, severity, location, code, message, job };
                 return self.control.take_event((&self.name, number), new);
             }
-            News::JobEnded { job, code, error } => self.control.end_job(job, code, error.as_deref())?,
+            News::JobEnded { job, code, error } => {
+                let error = self.control.with_reason(code, error)?;
+                self.control.end_job(job, code, error.as_deref())?;
+            }
         }
         self.control.store().taken(&self.name, number)
     }

@@ -2,6 +2,7 @@
 //! The control daemon: one process for one machine, which decides and stores. What it has started goes on without it.
 
 mod access;
+mod allocation;
 mod control;
 mod door;
 mod drains;
@@ -113,7 +114,7 @@ fn run(args: Args) -> Result<(), ControlError> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(ControlError::io("starting the daemon"))?;
-    runtime.block_on(serve(folder))
+    runtime.block_on(serve(folder, args.if_up))
 }
 
 /// Keeps other daemons from the folder, as long as this process lives. One that is about to end is waited for.
@@ -134,15 +135,20 @@ fn take(folder: &Path) -> Result<Flock<File>, ControlError> {
     }
 }
 
-async fn serve(folder: PathBuf) -> Result<(), ControlError> {
+async fn serve(folder: PathBuf, if_up: bool) -> Result<(), ControlError> {
     let opened = folder.clone();
     let control = tokio::task::spawn_blocking(move || {
         let control = Control::open(opened)?;
         control.adopt()?;
+        control.forget_ended()?;
         Ok::<_, ControlError>(control)
     })
     .await;
     let control = control.map_err(|e| ControlError::Fault(e.to_string()))??;
+    // the allocation that the machine was a part of may have ended meanwhile
+    if if_up && !folder.join(UP).exists() {
+        return Ok(());
+    }
     let path = folder.join(SOCKET);
     // a daemon before this one was killed: the lock says that it has ended
     let _ = std::fs::remove_file(&path);
@@ -168,6 +174,7 @@ async fn serve(folder: PathBuf) -> Result<(), ControlError> {
         shared.control.report(Severity::Error, "", "network", text, None);
     }
     tokio::spawn(watch::watch(shared.control.clone()));
+    tokio::spawn(allocation::keep_end(shared.clone()));
     let routes = at_socket(&shared).into_make_service_with_connect_info::<Peer>();
     let over = shared.clone();
     let end = async move {

@@ -62,6 +62,7 @@ impl Control {
 
     /// Starts the process of a partition whose nodes are switched off.
     pub(super) fn start(self: &Arc<Self>, row: &Row) -> Result<(), ControlError> {
+        self.check_boot()?;
         let name = &row.name;
         let socket = self.socket(name);
         let folder = socket.with_file_name("");

@@ -33,12 +33,16 @@ impl Control {
     ) -> Result<api::Machine, ControlError> {
         peer.check_operator("set up a machine")?;
         let machine = Machine::new(request.shape).map_err(wrong)?;
+        let allocation = self.accept(request.allocation.as_ref())?;
         if let Some(node) = request.partition {
             // before anything is stored
             let block = Block::whole(machine);
             let pset = PsetSize::new(node.pset).map_err(wrong)?;
             ModelPartition::new(machine, &block.name(machine), block, pset).map_err(wrong)?;
             check_node(node)?;
+            if let Some(own) = &allocation {
+                own.check(machine.nodes(), node, 0).map_err(ControlError::Wrong)?;
+            }
         }
         {
             let _changing = lock(&self.changing);
@@ -48,7 +52,7 @@ impl Control {
                     "the machine is up: `colony machine down` ends it".to_owned(),
                 ));
             }
-            store.set_machine(request.shape)?;
+            store.set_machine(request.shape, allocation.as_ref())?;
         }
         self.note_up(true)?;
         if let Some(nodes) = request.partition {
@@ -78,6 +82,7 @@ impl Control {
         let name = request.name.clone().unwrap_or_else(|| block.name(machine));
         let pset = PsetSize::new(request.nodes.pset).map_err(wrong)?;
         let new = ModelPartition::new(machine, &name, block, pset).map_err(wrong)?;
+        self.check_allocation(block.shape().nodes(), request.nodes)?;
         new.check_beside(&others).map_err(|e| ControlError::Conflict(e.to_string()))?;
         self.store().add_partition(&Row {
             name: name.clone(),
@@ -130,15 +135,20 @@ impl Control {
     /// Switches all partitions off, and waits for their end.
     pub(super) fn down(&self, peer: Peer) -> Result<(), ControlError> {
         peer.check_operator("switch the machine off")?;
+        self.switch_off()
+    }
+
+    /// As [`Control::down`], at the daemon's own wish.
+    pub(super) fn switch_off(&self) -> Result<(), ControlError> {
         let rows = self.store().partitions()?;
         for row in &rows {
-            self.free(peer, &row.name)?;
+            self.free(Peer::own(), &row.name)?;
         }
         let began = Instant::now();
         loop {
             let rows = self.store().partitions()?;
             let Some(running) = rows.iter().find(|row| row.owner.is_some()) else {
-                return self.note_up(false);
+                return self.set_off();
             };
             if began.elapsed() > DOWN {
                 let text = format!("partition {} has not ended within {} s", running.name, DOWN.as_secs());
@@ -146,6 +156,12 @@ impl Control {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// All nodes are off.
+    pub(super) fn set_off(&self) -> Result<(), ControlError> {
+        self.store().forget_allocation()?;
+        self.note_up(false)
     }
 
     /// The states of a partition's nodes, as its process tells them.
@@ -177,7 +193,9 @@ impl Control {
         let partitions = rows.into_iter().map(|row| self.described(row)).collect();
         let jobs = self.store().jobs(None)?;
         let drains = self.store().drains()?;
-        Ok(api::Machine { schema: "colony.machine/1".to_owned(), shape, partitions, jobs, drains })
+        let allocation = self.store().allocation()?;
+        let schema = "colony.machine/1".to_owned();
+        Ok(api::Machine { schema, shape, partitions, jobs, drains, allocation })
     }
 
     pub(super) fn partition(&self, name: &str) -> Result<api::Partition, ControlError> {
@@ -264,6 +282,7 @@ impl Control {
             return Err(ControlError::Conflict(text));
         }
         self.check_fits(&row, &request)?;
+        self.check_in_time(request.timeout_s)?;
         check_files(row.node, &request)?;
         request.user = peer.user_of_job(request.user)?;
         if request.sends_stdin && request.stdin.is_some() {

@@ -2,6 +2,7 @@
 //! The database: what the daemon has decided and what has happened. Each decision is one transaction, made before the decision
 //! is carried out, so that a daemon that is killed goes on where it was.
 
+mod allocation;
 mod drains;
 mod jobs;
 mod partitions;
@@ -15,12 +16,13 @@ use colony_model::Shape;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use crate::ControlError;
+use crate::api::Allocation;
 
 pub(crate) use partitions::{Change, Row};
 pub(crate) use ras::{DRAINED, NewEvent, RasFilter};
 
 /// Steps from each version of the tables to the next, from an empty database on. A step that was ever released is never changed.
-const STEPS: [&str; 5] = [TABLES, DRAINS, BLOCKS, RIGHTS, IO_NODES];
+const STEPS: [&str; 6] = [TABLES, DRAINS, BLOCKS, RIGHTS, IO_NODES, ALLOCATION];
 /// Version of the tables.
 const VERSION: i64 = STEPS.len() as i64;
 /// Longest wait for another program that reads the database.
@@ -82,6 +84,14 @@ const RIGHTS: &str = "
 const IO_NODES: &str = "
     ALTER TABLE partitions ADD COLUMN io_nodes TEXT NOT NULL DEFAULT 'process';
     INSERT INTO thresholds VALUES ('io-node-died', 3, 3600), ('io-node-broken', 1, 3600);
+";
+
+const ALLOCATION: &str = "
+    CREATE TABLE allocation (
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        scheduler TEXT NOT NULL, job TEXT NOT NULL, hosts INTEGER NOT NULL, cpus INTEGER NOT NULL,
+        memory_mib INTEGER, ends REAL, stops REAL
+    ) STRICT;
 ";
 
 /// The database of a machine.
@@ -154,8 +164,13 @@ impl Store {
     }
 
     /// Sets up a machine in place of the one before, without partitions.
-    pub(crate) fn set_machine(&mut self, shape: Shape) -> Result<(), ControlError> {
+    pub(crate) fn set_machine(
+        &mut self,
+        shape: Shape,
+        allocation: Option<&Allocation>,
+    ) -> Result<(), ControlError> {
         self.change(|all| {
+            allocation::set(all, allocation)?;
             all.execute("DELETE FROM partitions", [])?;
             all.execute("DELETE FROM rights", [])?;
             all.execute("INSERT OR REPLACE INTO machine VALUES (1, ?)", [shape.to_string()])?;
@@ -184,7 +199,7 @@ pub(crate) mod tests {
     fn a_machine_is_found_again() {
         let (folder, mut store) = store();
         assert_eq!(store.machine().expect("read"), None);
-        store.set_machine(Shape::MIDPLANE).expect("stored");
+        store.set_machine(Shape::MIDPLANE, None).expect("stored");
         drop(store);
         let store = Store::open(&folder.path().join("machine.db")).expect("a database");
         assert_eq!(store.machine().expect("read"), Some(Shape::MIDPLANE));

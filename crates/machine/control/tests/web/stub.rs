@@ -54,7 +54,7 @@ impl Daemon {
     pub(crate) fn ready(shape: &str, pset: u32) -> Self {
         let mut daemon = Self::off();
         let shape: colony_model::Shape = shape.parse().expect("a shape");
-        daemon.client.set_up(&MachineRequest { shape, partition: None }).expect("set up");
+        daemon.client.set_up(&MachineRequest { shape, partition: None, allocation: None }).expect("set up");
         let nodes = NodeRequest { pset, cpus: 1, memory_mib: 16, io_nodes: IoNodeKind::default() };
         let request = json!({ "shape": shape.to_string(), "origin": [0, 0, 0], "nodes": nodes });
         let name =

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony machine`.
 
+mod allocation;
+mod ask;
 mod drain;
 mod layout;
 mod plan;

@@ -7,8 +7,10 @@ use colony_control_api::api::MachineRequest;
 use colony_model::Shape;
 use colony_view::control;
 
+use super::allocation::From;
 use super::web::Listen;
 use crate::cmd::control::{Nodes, Target, partition, wait_booted};
+use crate::exit::wrong;
 
 /// Boot a machine of virtual compute nodes, and keep it running
 ///
@@ -18,13 +20,16 @@ use crate::cmd::control::{Nodes, Target, partition, wait_booted};
   colony machine up --shape 2x2x2
   colony machine up --shape 8x8x8 --pset 64 --kernel cnk
   colony machine up --shape 8x8x8 --unpartitioned
-  colony machine up --shape 2x2x2 --listen 192.0.2.1:8443")]
+  colony machine up --shape 2x2x2 --listen 192.0.2.1:8443
+  sbatch --cpus-per-task 8 --mem 8G --time 1:00:00 --wrap 'colony machine up --slurm && colony job run -- ./program'")]
 pub(super) struct UpArgs {
     #[command(flatten)]
     target: Target,
     /// Compute nodes along x, y and z: multiples of 8, or 2, 4 and 8
-    #[arg(long, value_name = "XxYxZ")]
-    shape: Shape,
+    #[arg(long, value_name = "XxYxZ", required_unless_present_any = ["slurm", "flux"])]
+    shape: Option<Shape>,
+    #[command(flatten)]
+    from: From,
     #[command(flatten)]
     nodes: Nodes,
     /// Boot nothing: partitions are made by `colony partition create`
@@ -74,9 +79,8 @@ pub(super) struct DownArgs {
 
 pub(super) fn up(args: &UpArgs) -> anyhow::Result<ExitCode> {
     let network = args.listen.request()?;
+    let request = request(args)?;
     let client = args.target.started()?;
-    let nodes = args.nodes.request(args.shape.nodes());
-    let request = MachineRequest { shape: args.shape, partition: (!args.unpartitioned).then_some(nodes) };
     let mut machine = client.set_up(&request)?;
     if let Some(network) = network {
         client.open_network(&network)?;
@@ -87,6 +91,24 @@ pub(super) fn up(args: &UpArgs) -> anyhow::Result<ExitCode> {
     }
     crate::cmd::print(args.json, &machine, control::machine)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The machine that is asked for: refused before a daemon is started if its nodes do not fit in their allocation.
+fn request(args: &UpArgs) -> anyhow::Result<MachineRequest> {
+    let (allocation, notes) = args.from.get()?.unzip();
+    let shape = match (args.shape, &allocation) {
+        (Some(shape), _) => shape,
+        (None, Some(own)) => own.largest(|nodes| args.nodes.request(nodes)).map_err(wrong)?,
+        (None, None) => return Err(wrong("a machine has a shape: give one by --shape")),
+    };
+    let nodes = (!args.unpartitioned).then(|| args.nodes.request(shape.nodes()));
+    if let (Some(own), Some(nodes)) = (&allocation, nodes) {
+        own.check(shape.nodes(), nodes, 0).map_err(wrong)?;
+    }
+    for text in notes.unwrap_or_default() {
+        note!("note: {text}");
+    }
+    Ok(MachineRequest { shape, partition: nodes, allocation })
 }
 
 pub(super) fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
