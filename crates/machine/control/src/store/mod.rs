@@ -20,7 +20,7 @@ pub(crate) use partitions::{Change, Row};
 pub(crate) use ras::{DRAINED, NewEvent, RasFilter};
 
 /// Steps from each version of the tables to the next, from an empty database on. A step that was ever released is never changed.
-const STEPS: [&str; 5] = [TABLES, DRAINS, BLOCKS, RIGHTS, IO_NODES];
+const STEPS: [&str; 6] = [TABLES, DRAINS, BLOCKS, RIGHTS, IO_NODES, IO_EXPORTS];
 /// Version of the tables.
 const VERSION: i64 = STEPS.len() as i64;
 /// Longest wait for another program that reads the database.
@@ -83,6 +83,8 @@ const IO_NODES: &str = "
     ALTER TABLE partitions ADD COLUMN io_nodes TEXT NOT NULL DEFAULT 'process';
     INSERT INTO thresholds VALUES ('io-node-died', 3, 3600), ('io-node-broken', 1, 3600);
 ";
+
+const IO_EXPORTS: &str = "ALTER TABLE partitions ADD COLUMN io_exports TEXT NOT NULL DEFAULT '[]';";
 
 /// The database of a machine.
 #[derive(Debug)]
