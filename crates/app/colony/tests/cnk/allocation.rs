@@ -94,7 +94,7 @@ fn nodes_come_from_the_allocation_and_none_start_outside_of_it() {
     let busybox = machine.busybox();
     fails(
         &machine,
-        &["job", "submit", "--timeout", "2000000000s", "--", busybox, "true"],
+        &["job", "submit", "--timeout", "3000000000s", "--", busybox, "true"],
         "use a shorter --timeout",
     );
     done(&machine, &["job", "run", "--timeout", "1000s", "--", busybox, "true"]);

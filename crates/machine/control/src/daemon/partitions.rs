@@ -47,7 +47,8 @@ impl Control {
         let why = format!("the process that owned the nodes of partition {name} ended ({how})");
         let begun = self.store().begun(name)?;
         for job in begun {
-            self.end_job(job.id, LOST, Some(&why))?;
+            let error = self.with_reason(LOST, Some(why.clone()))?;
+            self.end_job(job.id, LOST, error.as_deref())?;
         }
         let change = if row.state == PartitionState::Freeing {
             Change { state: PartitionState::Free, error: None, boot_s: None }
