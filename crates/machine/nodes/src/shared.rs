@@ -9,7 +9,7 @@ use colony_torus::{Dims, Window};
 use colony_vm::qemu::memory_file;
 use nix::fcntl::{FallocateFlags, fallocate};
 
-use crate::{CnkError, Link, Machine};
+use crate::{CnkError, Machine};
 
 /// See the module.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct Shared {
 impl Shared {
     /// Memory for these nodes, enough for a process on every CPU; `None` if their machine shall have none.
     pub(crate) fn new(machine: &Machine, nodes: Vec<u32>) -> Result<Option<Self>, CnkError> {
-        if matches!(machine.link, Link::Network(_)) {
+        if !machine.can_share() {
             return Ok(None);
         }
         let bytes = match machine.torus {
