@@ -133,7 +133,7 @@ impl Files {
         let (own, (ready, is_ready)) = (waits.clone(), channel());
         Builder::new().name("files".into()).spawn(move || {
             let servers = filter::enter().and_then(|()| opened.serve());
-            if let Some(mut servers) = servers.map_err(|e| ready.send(Err(e))).ok() {
+            if let Ok(mut servers) = servers.map_err(|e| ready.send(Err(e))) {
                 let _ = ready.send(Ok(()));
                 serve(&mut servers, &hears, &own, reply);
             }
