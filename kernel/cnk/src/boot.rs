@@ -15,23 +15,20 @@ pub fn start(boot: &Boot) {
     time::calibrate();
     let found = devices::find();
     let memory = match (&found.shipping, &found.network) {
-        (Some(device), _) => device.memory(),
+        (Some(device), _) => device.memory,
         (None, Some(_)) => boot.own_window(),
         (None, None) => panic!("neither an ivshmem-doorbell device nor a network device"),
     };
     let size = memory.size();
     assert!(WINDOW_SIZES.contains(&size), "window of {size} bytes");
-    let torus = found.torus.map(|d| d.memory());
+    let torus = found.torus.map(|d| d.memory);
     let window = paging::map_windows(memory, torus).expect("window too large for this processor");
     let timeout_ns = if boot.hasty { 0 } else { smp::TIMEOUT_NS };
     let cpus = smp::start(boot.rsdp, time::rate(), timeout_ns);
     let link = match (found.shipping, found.network) {
         (Some(device), _) => {
-            for cpu in 0..cpus {
-                if let Some(apic) = smp::apic_of(cpu) {
-                    device.route(cpu, apic);
-                }
-            }
+            let apics = (0..cpus).filter_map(|cpu| Some((cpu, smp::apic_of(cpu)?)));
+            apics.for_each(|(cpu, apic)| device.route(cpu, apic));
             Link::Bells(device)
         }
         (None, network) => {

@@ -3,13 +3,15 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use crate::machine::context;
-use crate::machine::{CPUS, apic, smp};
+use zerocopy::FromZeros;
+
+use crate::machine::{CPUS, apic, context, smp, zeroed};
 
 /// No time: an alarm that is off, a slice that has not begun.
 pub const NEVER: u64 = u64::MAX;
 
 /// One CPU. Counters are written by the CPU itself only.
+#[derive(FromZeros)]
 pub struct Cpu {
     /// It runs a thread.
     pub busy: AtomicBool,
@@ -47,7 +49,8 @@ pub struct Cpu {
     pub faults: AtomicU64,
 }
 
-static STATES: [Cpu; CPUS] = [const { Cpu::new() }; CPUS];
+/// All zero at the start: no time is [`NEVER`] then, but a CPU that idles sees that nothing is to be done.
+static STATES: [Cpu; CPUS] = [const { zeroed() }; CPUS];
 
 /// A CPU by its number.
 pub fn cpu(n: usize) -> &'static Cpu {
@@ -55,28 +58,6 @@ pub fn cpu(n: usize) -> &'static Cpu {
 }
 
 impl Cpu {
-    const fn new() -> Self {
-        Self {
-            busy: AtomicBool::new(false),
-            stop: AtomicBool::new(false),
-            attention: AtomicBool::new(false),
-            woken: AtomicBool::new(false),
-            crowded: AtomicBool::new(false),
-            barrier: AtomicBool::new(false),
-            seq: AtomicU32::new(0),
-            open: AtomicU32::new(0),
-            listens: AtomicBool::new(false),
-            map: AtomicU64::new(0),
-            alarm: AtomicU64::new(NEVER),
-            fired: AtomicBool::new(false),
-            slice: AtomicU64::new(NEVER),
-            timer_interrupts: AtomicU64::new(0),
-            other_interrupts: AtomicU64::new(0),
-            shipped_calls: AtomicU64::new(0),
-            faults: AtomicU64::new(0),
-        }
-    }
-
     /// Nothing is left of an earlier job.
     pub fn restart(&self) {
         for counter in [&self.timer_interrupts, &self.other_interrupts, &self.shipped_calls, &self.faults] {
@@ -98,7 +79,7 @@ pub fn count(counter: &AtomicU64) {
 /// Interrupts CPU `n`, so that it looks at what has changed; nothing if there is none.
 pub fn interrupt(n: usize) {
     if let Some(apic) = smp::apic_of(n) {
-        apic::call(apic);
+        apic::send(apic, apic::INTERRUPT);
     }
 }
 

@@ -179,39 +179,22 @@ fn call_handler(
     ensure(ops::canonical(context.rip), Errno::EFAULT)
 }
 
-/// Offset of xmm0–15 in the extended state.
-const XMM: u64 = 160;
-/// In the header: which parts are not as at the start.
-const PRESENT: u64 = fpu::LEGACY;
-/// Of these, that of xmm0–15.
-const SSE: u64 = 2;
-
 fn save_state(user: &User, at: u64, context: &Context) -> Result<(), Errno> {
     ensure(user.holds(at, state_len(), true), Errno::EFAULT)?;
-    let extended = fpu::enabled() != 0;
-    if extended {
-        user.put(at + fpu::LEGACY, &[0u64; fpu::HEADER as usize / 8])?;
+    if fpu::enabled() == 0 {
+        return user.bank.save_state(at, &context.xmm);
     }
-    user.bank.save_state(at)?;
-    for (n, register) in context.xmm.iter().enumerate() {
-        user.put(at + XMM + 16 * n as u64, register)?;
-    }
-    if extended {
-        let present: u64 = user.get(at + PRESENT)?;
-        user.put(at + PRESENT, &(present | SSE))?;
-        let len = fpu::size() as u32;
-        let info =
-            StateInfo { magic: MAGIC, extended_len: len + 4, features: fpu::enabled(), len, unused: [0; 7] };
-        user.put(at + STATE_INFO, &info)?;
-        user.put(at + u64::from(len), &MAGIC_BEHIND)?;
-    }
-    Ok(())
+    user.put(at + fpu::LEGACY, &[0u64; fpu::HEADER as usize / 8])?;
+    user.bank.save_state(at, &context.xmm)?;
+    let (len, features) = (fpu::size() as u32, fpu::enabled());
+    let info = StateInfo { magic: MAGIC, extended_len: len + 4, features, len, unused: [0; 7] };
+    user.put(at + STATE_INFO, &info)?;
+    user.put(at + u64::from(len), &MAGIC_BEHIND)
 }
 
 fn restore_state(user: &User, at: u64, context: &mut Context) -> Result<(), Errno> {
     if at == 0 {
-        fpu::reset();
-        context.xmm = [[0; 2]; 16];
+        fpu::reset(&mut context.xmm);
         return Ok(());
     }
     ensure(at.is_multiple_of(64) && user.holds(at, state_len(), false), Errno::EFAULT)?;
@@ -219,13 +202,7 @@ fn restore_state(user: &User, at: u64, context: &mut Context) -> Result<(), Errn
         let info: StateInfo = user.get(at + STATE_INFO)?;
         ensure(info.magic == MAGIC, Errno::EINVAL)?;
     }
-    for (n, register) in context.xmm.iter_mut().enumerate() {
-        *register = user.get(at + XMM + 16 * n as u64)?;
-    }
-    if fpu::enabled() != 0 && user.get::<u64>(at + PRESENT)? & SSE == 0 {
-        context.xmm = [[0; 2]; 16];
-    }
-    user.bank.restore_state(at)
+    user.bank.restore_state(at, &mut context.xmm)
 }
 
 /// `rt_sigreturn`: the registers as the frame at the stack pointer has them.

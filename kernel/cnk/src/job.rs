@@ -8,8 +8,9 @@ use cnk_logic::job::{Wrong, check, check_process};
 use cnk_logic::map::Complex;
 use cnk_logic::signals::SIGKILL;
 use colony_fship::calls::number;
-use colony_fship::layout::{self, CrashRecord, PROCESSES};
+use colony_fship::layout::{self, CrashRecord};
 use colony_fship::message::own;
+use zerocopy::IntoBytes as _;
 
 use crate::cpu::{self, cpu};
 use crate::machine::area::area;
@@ -17,9 +18,8 @@ use crate::machine::console::debug;
 use crate::machine::context::{self, Context};
 use crate::machine::paging;
 use crate::node::node;
-use crate::process::{self, cpus_with, memory::User, shared, switch, timers};
-use crate::shipping::{self, Wait};
-use crate::time;
+use crate::process::{self, cpus_with, shared, switch, timers};
+use crate::{shipping, time};
 
 /// Processes of the job that have not ended.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
@@ -49,7 +49,7 @@ fn next(n: usize) {
         let up_ns = time::monotonic_ns();
         let version = u64::from(colony_fship::VERSION);
         let args = [version, node().cpus as u64, hz, node().resident, up_ns, 0];
-        let result = shipping::call(n, own::NEXT_JOB, args, Wait::RingAgain);
+        let result = shipping::next_job(n, args);
         if result != 0 {
             shipping::log(n, format_args!("NEXT_JOB was answered with {result}"));
             continue;
@@ -57,9 +57,8 @@ fn next(n: usize) {
         debug!("cnk: waited for a job from {up_ns} to {} ns", time::monotonic_ns());
         match prepare() {
             Ok(()) => return,
-            Err(Refusal::Wrong(wrong)) => shipping::log(n, format_args!("job block refused: {wrong}")),
-            Err(Refusal::Complex(count)) => {
-                shipping::log(n, format_args!("job refused: its map has too many parts"));
+            Err((wrong, count)) => {
+                shipping::log(n, format_args!("job refused: {wrong}"));
                 // its processes have ended before they began
                 for process in 0..count {
                     shipping::send(process, own::EXIT, [u64::from(SIGKILL), 0, 0, 0, 0, 0]);
@@ -70,22 +69,15 @@ fn next(n: usize) {
     }
 }
 
-/// The reason why a job is refused.
-enum Refusal {
-    /// The block is none.
-    Wrong(Wrong),
-    /// One of these so many processes needs more tables than there are.
-    Complex(usize),
-}
-
-/// Makes the node ready for the job in the window, and lets it run.
-fn prepare() -> Result<(), Refusal> {
+/// Makes the node ready for the job in the window, and lets it run. The block is on the stack only meanwhile.
+/// An error comes with the number of processes, if there is a block.
+#[inline(never)]
+fn prepare() -> Result<(), (Wrong, usize)> {
     let job = node().window.job();
-    check(&job, node().cpus, node().window.size()).map_err(Refusal::Wrong)?;
+    check(&job, node().cpus, node().window.size()).map_err(|wrong| (wrong, 0))?;
     let count = job.processes_len as usize;
-    let mut users = [User::NONE; PROCESSES];
     for (n, block) in job.processes[..count].iter().enumerate() {
-        users[n] = map(n, count, block).map_err(|Complex| Refusal::Complex(count))?;
+        map(n, count, block).map_err(|Complex| (Wrong::Map, count))?;
     }
     process::set_count(count);
     time::set_realtime(job.realtime_ns);
@@ -101,7 +93,7 @@ fn prepare() -> Result<(), Refusal> {
     debug!("cnk: a job of {count} processes here");
     for (n, block) in job.processes[..count].iter().enumerate() {
         let process = &mut *process::numbered(n);
-        process.restart(n, block, users[n]);
+        process.restart(n, block);
         switch::begin(n, 0, Context::start(block.entry, block.stack));
         process.make_ready(0, 0);
     }
@@ -109,31 +101,32 @@ fn prepare() -> Result<(), Refusal> {
 }
 
 /// Maps process `n` of `count` as its block says.
-fn map(n: usize, count: usize, block: &layout::Process) -> Result<User, Complex> {
-    let bank = node().window.bank(n, count);
-    let access = Access::new(block, bank.size());
-    paging::build(n, count, &bank, &access)?;
+fn map(n: usize, count: usize, block: &layout::Process) -> Result<(), Complex> {
+    let user = &mut process::numbered(n).user;
+    user.bank = node().window.bank(n, count);
+    user.access = Access::new(block, user.bank.size());
+    paging::build(n, count, &user.bank, &user.access)?;
     if CODE_SEEN.load(Ordering::Relaxed) {
-        for code in access.parts().iter().filter(|p| p.flags & layout::EXECUTE != 0) {
-            let done = bank.renew_code(code.first, code.end - code.first);
+        for code in user.access.parts().iter().filter(|p| p.flags & layout::EXECUTE != 0) {
+            let done = user.bank.renew_code(code.first, code.end - code.first);
             debug_assert!(done.is_ok());
         }
     }
-    Ok(User { bank, access })
+    Ok(())
 }
 
 /// Takes the program that the daemon has put in the place of the one on CPU `n`; its registers at the start.
 /// `None` if that is no program.
 pub fn reload(n: usize) -> Option<Context> {
     let (number, count) = (process::number_on(n), process::count());
-    let block = node().window.job().processes[number];
+    let block = node().window.process(number);
     let bank = node().window.size() / count as u64;
     if let Err(wrong) = check_process(&block, bank) {
         shipping::log(n, format_args!("new program refused: {wrong}"));
         return None;
     }
-    let user = map(number, count, &block).ok()?;
-    process::on(n).replace(&block, user);
+    map(number, count, &block).ok()?;
+    process::on(n).replace(&block);
     Some(Context::start(block.entry, block.stack))
 }
 
@@ -156,7 +149,7 @@ pub fn end(n: usize, end: &End) -> ! {
     let (call, status) = match end {
         End::Exit(code) => (own::EXIT, u64::from(*code) << 8),
         End::Signal(record) => {
-            node().window.crash(n, record);
+            node().window.put(layout::crash_at(n), record.as_bytes());
             (own::FAULT, u64::from(record.signal))
         }
     };

@@ -6,21 +6,21 @@
 
 use colony_fship::calls::find;
 use colony_fship::frame::{self, Content, FLIGHT, Flow, HEAD, Head, Heard, Side, kind};
-use colony_fship::layout::{CrashRecord, LOG_AT, MAGIC, crash_at};
+use colony_fship::layout::{CrashRecord, LARGE_PAGE, LOG_AT, MAGIC, crash_at};
 use colony_fship::message::own;
 use colony_fship::ring::{Bell, Producer, Refused};
-use colony_fship::{Reply, Request};
+use colony_fship::{Reply, Request, spans};
 use core::sync::atomic::Ordering::{AcqRel, Release};
 use zerocopy::IntoBytes as _;
 
 use crate::cpu::{self, obey};
-use crate::machine::lock::Lock;
 use crate::machine::virtio::{Network, Registers, SLOTS};
 use crate::machine::window::Window;
 use crate::machine::{CPUS, smp};
 use crate::node::node;
 use crate::process;
 use crate::time;
+use spin::Mutex;
 
 /// Frames that are not acknowledged after this time are sent again.
 const AGAIN_NS: u64 = 10_000_000;
@@ -38,11 +38,12 @@ struct Link {
     since_ns: u64,
 }
 
-static LINK: Lock<Option<Link>> = Lock::new(None);
+static LINK: Mutex<Option<Link>> = Mutex::new(None);
 
 /// Starts the device, says hello, and waits for the window's header.
 pub fn start(registers: &Registers, window: Window) {
-    window.clear_control();
+    // nobody uses it yet
+    window.clear(0, LARGE_PAGE);
     let apic = smp::apic_of(0).expect("this CPU runs");
     let device = Network::start(registers, window, apic);
     let (peer, lengths) = (frame::EVERYBODY, [0; FLIGHT as usize]);
@@ -97,10 +98,10 @@ fn put_control(n: usize, place: u64, length: u64) {
 fn put_spans(n: usize, request: &Request) {
     let Some(call) = find(u64::from(request.call)) else { return };
     // no lock is held while waiting for the link
-    let user = process::on(n).user;
+    let user = process::on(n).user.clone();
     let most = LINK.lock().as_ref().map_or(0, |link| frame::room(link.device.mtu)) as u64;
     // the other thread may have changed an array meanwhile: the daemon looks at it itself
-    let _ = user.each_span(call, request, &mut |span| {
+    let _ = spans::each(call, request, &user, &mut |span| {
         if !frame::before(request.call, &span) {
             return Ok(());
         }

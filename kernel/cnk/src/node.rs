@@ -3,8 +3,8 @@
 
 use crate::machine::CPUS;
 use crate::machine::devices::Device;
-use crate::machine::lock::Once;
 use crate::machine::window::{Channel, Window};
+use spin::Once;
 
 /// The parts of the node.
 pub struct Node {
@@ -49,5 +49,5 @@ pub fn is_up() -> bool {
 
 /// The node is up.
 pub fn set(node: Node) {
-    NODE.set(node);
+    NODE.call_once(|| node);
 }

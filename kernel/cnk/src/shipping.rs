@@ -8,9 +8,10 @@ use core::fmt::Write as _;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use colony_fship::Request;
-use colony_fship::layout::{LOG_SIZE, POLL};
+use colony_fship::layout::{LOG_AT, LOG_SIZE, POLL};
 use colony_fship::message::own;
 use colony_fship::ring::{Bell, Refused};
+use heapless::String;
 
 use crate::cpu::{count, cpu, obey};
 use crate::machine::context::Context;
@@ -19,18 +20,8 @@ use crate::node::{Link, node};
 use crate::process::{self, signals};
 use crate::{network, time};
 
-/// The kind of wait for a reply to a request of the kernel's own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
-    /// The reply comes soon: nothing else is done meanwhile.
-    Uninterruptible,
-    /// The same, and the daemon is rung again, ever more rarely. An emulator that has just started may not know the
-    /// daemon's bell yet, and loses the first ringing. No program runs meanwhile.
-    RingAgain,
-}
-
-/// Times after which [`Wait::RingAgain`] rings again: the first one, and a bound of the last. Each is three times as long as
-/// the one before.
+/// Times after which [`next_job`] rings again: the first one, and a bound of the last. Each is three times as long as the one
+/// before.
 const RING_AGAIN_NS: core::ops::Range<u64> = 10_000_000..30_000_000_000;
 
 /// Sends a request and does not wait; its number.
@@ -63,13 +54,6 @@ pub fn send(n: usize, call: u32, args: [u64; 6]) -> u32 {
     }
 }
 
-/// Ships a call of the kernel's own; what the daemon says.
-pub fn call(n: usize, number: u32, args: [u64; 6], kind: Wait) -> i64 {
-    count(&cpu(n).shipped_calls);
-    let seq = send(n, number, args);
-    wait(n, seq, kind)
-}
-
 /// Ships a call of the thread on CPU `n`; what the daemon says, if it says so soon and no signal comes. Else the thread
 /// leaves the CPU, and its call goes on when the reply has come.
 pub fn call_of_thread(n: usize, context: &Context, number: u32, args: [u64; 6]) -> i64 {
@@ -78,10 +62,8 @@ pub fn call_of_thread(n: usize, context: &Context, number: u32, args: [u64; 6]) 
     if let Some(result) = look(n, seq) {
         return result;
     }
-    if matches!(node().link, Link::Frames) {
-        // what is lost on the way would not be sent again while another thread runs
-        network::settle(n);
-    }
+    // what is lost on the way would not be sent again while another thread runs
+    network::settle(n);
     cpu(n).open.store(cpu(n).open.load(Relaxed) + 1, Relaxed);
     process::on(n).begin_wait(n, process::Wait::Reply(n, seq), None);
     process::switch::wait(n, context)
@@ -90,23 +72,20 @@ pub fn call_of_thread(n: usize, context: &Context, number: u32, args: [u64; 6]) 
 /// Looks for a reply for some time: as long as nothing else is to be done.
 fn look(n: usize, seq: u32) -> Option<i64> {
     stop_listening(n);
-    let (spin, frames) = (node().spin, matches!(node().link, Link::Frames));
     let mut looked = 0;
     loop {
         if let Some(result) = reply(n, Some(seq)) {
             return Some(result);
         }
         looked += 1;
-        if frames {
-            network::pump(n);
-        }
+        take_frames(n);
         if looked % LOOKS == 0 {
             obey(n);
             if cpu(n).crowded.load(Relaxed) || signals::waits(n) {
                 return None;
             }
         }
-        if spin != POLL && looked > spin {
+        if looked > node().spin {
             return None;
         }
     }
@@ -127,9 +106,7 @@ fn reply(n: usize, seq: Option<u32>) -> Option<i64> {
 
 /// Does what is to be done for the threads that wait for replies on channel `n`.
 pub fn attend(n: usize) {
-    if matches!(node().link, Link::Frames) {
-        network::pump(n);
-    }
+    take_frames(n);
     if cpu(n).open.load(Relaxed) == 0 {
         return;
     }
@@ -176,11 +153,11 @@ fn may_sleep(n: usize) -> bool {
 /// Returns `true` if CPU `n` may halt: nobody has to look for replies, or for frames that are lost.
 pub fn may_halt(n: usize) -> bool {
     let polls = node().spin == POLL && cpu(n).open.load(Relaxed) > 0;
-    !polls && (matches!(node().link, Link::Bells(_)) || network::is_settled())
+    !polls && network::is_settled()
 }
 
-/// The device has interrupted CPU `n`.
-pub fn interrupted(n: usize) {
+/// Takes the frames that have come, if there are frames.
+pub fn take_frames(n: usize) {
     if matches!(node().link, Link::Frames) {
         network::pump(n);
     }
@@ -199,76 +176,55 @@ pub fn drain(n: usize) {
 /// Looks so often between two looks at anything else.
 const LOOKS: u64 = 64;
 
-fn wait(n: usize, seq: u32, kind: Wait) -> i64 {
-    let (spin, frames) = (node().spin, matches!(node().link, Link::Frames));
+/// Asks for a job on CPU `n`, while no program runs; what the daemon says when there is one.
+///
+/// The daemon is rung again, ever more rarely: an emulator that has just started may not know the daemon's bell yet, and
+/// loses the first ringing.
+pub fn next_job(n: usize, args: [u64; 6]) -> i64 {
+    count(&cpu(n).shipped_calls);
+    let seq = send(n, own::NEXT_JOB, args);
     let mut looked = 0;
-    let mut ring_again = (kind == Wait::RingAgain).then_some(RING_AGAIN_NS.start);
+    let mut ring_again = Some(RING_AGAIN_NS.start);
     stop_listening(n);
     loop {
         if let Some(result) = reply(n, Some(seq)) {
-            if kind == Wait::RingAgain {
-                apic::alarm_off();
-            }
+            apic::alarm_off();
             return result;
         }
         looked += 1;
-        if frames {
-            network::pump(n);
-        }
+        take_frames(n);
         // what is lost on the way would not be sent again by one who sleeps
-        let sleepy = spin != POLL && looked > spin && (!frames || network::is_settled());
-        if !sleepy && looked % LOOKS != 0 {
+        if looked <= node().spin || !network::is_settled() || !may_sleep(n) {
             continue;
         }
-        let sleeps = sleepy && may_sleep(n);
-        // after the announcement: what comes now ends the halt
-        obey(n);
-        if sleeps {
-            match ring_again {
-                Some(ns) => apic::alarm_in(ns),
-                None if kind == Wait::RingAgain => apic::alarm_off(),
-                None => {}
-            }
-            ops::halt();
-            if let Some(ns) = ring_again {
-                if let Link::Bells(device) = &node().link {
-                    device.ring(n);
-                }
-                ring_again = Some(ns * 3).filter(|ns| RING_AGAIN_NS.contains(ns));
-            }
-            node().channels[n].replies.lock().wake();
+        match ring_again {
+            Some(ns) => apic::alarm_in(ns),
+            None => apic::alarm_off(),
         }
+        ops::halt();
+        if let Some(ns) = ring_again {
+            if let Link::Bells(device) = &node().link {
+                device.ring(n);
+            }
+            ring_again = Some(ns * 3).filter(|ns| RING_AGAIN_NS.contains(ns));
+        }
+        node().channels[n].replies.lock().wake();
     }
 }
 
 /// Offset of the next line of the log.
 static LOG_OFFSET: AtomicU32 = AtomicU32::new(0);
 
-/// A line in the making.
-struct Line {
-    text: [u8; 160],
-    len: usize,
-}
-
-impl core::fmt::Write for Line {
-    fn write_str(&mut self, text: &str) -> core::fmt::Result {
-        let room = &mut self.text[self.len..];
-        let fits = text.len().min(room.len());
-        room[..fits].copy_from_slice(&text.as_bytes()[..fits]);
-        self.len += fits;
-        Ok(())
-    }
-}
-
 /// Sends a line to the daemon's log; what is too long is cut.
 pub fn log(n: usize, text: core::fmt::Arguments<'_>) {
-    let mut line = Line { text: [0; 160], len: 0 };
+    let mut line = String::<160>::new();
     let _ = line.write_fmt(text);
+    let length = line.len() as u64;
     let mut offset = u64::from(LOG_OFFSET.load(Relaxed));
-    if offset + line.len as u64 > LOG_SIZE {
+    if offset + length > LOG_SIZE {
         offset = 0;
     }
-    let length = node().window.log(offset, &line.text[..line.len]);
+    node().window.put(LOG_AT + offset, line.as_bytes());
     LOG_OFFSET.store((offset + length) as u32, Relaxed);
     send(n, own::LOG, [offset, length, 0, 0, 0, 0]);
 }

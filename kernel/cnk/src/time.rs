@@ -5,8 +5,8 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use cnk_logic::clock::{Rate, SECOND};
 
-use crate::machine::lock::Once;
 use crate::machine::{apic, ops};
+use spin::Once;
 
 static RATE: Once<Rate> = Once::new();
 /// Wall clock at counter value 0, ns since 1970; wraps where the counter is ahead of the clock.
@@ -53,9 +53,9 @@ pub fn calibrate() {
     for (port, value) in [(0x43, 0x34), (0x40, 0xff), (0x40, 0xff)] {
         ops::outb(port, value);
     }
-    let measured = (0..50).map(|_| measure()).find(|m| m.trusted).unwrap_or_else(measure);
+    let measured = (0..50).map(|_| measure()).find(|m| m.whole < TRUSTED).unwrap_or_else(measure);
     let hz = reported_hz().unwrap_or(measured.hz);
-    RATE.set(Rate::new(hz));
+    RATE.call_once(|| Rate::new(hz));
     apic::set_timer_hz((u128::from(measured.timer) * u128::from(hz) / u128::from(measured.whole)) as u64);
 }
 
@@ -66,8 +66,6 @@ struct Measured {
     /// Counts of the interrupt controller's timer, in so many time stamp counts.
     timer: u64,
     whole: u64,
-    /// It did not take too long.
-    trusted: bool,
 }
 
 /// Reading the PC's timer takes longer than a microsecond in a virtual machine; of several readings the one that took
@@ -84,7 +82,7 @@ fn measure() -> Measured {
     let whole = ops::tsc().wrapping_sub(begun).max(1);
     let counted = u64::from(start_count.wrapping_sub(end_count)).max(1);
     let hz = end.wrapping_sub(start) * PIT_HZ / counted;
-    Measured { hz, timer, whole, trusted: whole < TRUSTED }
+    Measured { hz, timer, whole }
 }
 
 /// The PC timer's count, which goes down, and the counter in the middle of reading it.

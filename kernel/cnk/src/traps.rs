@@ -14,8 +14,8 @@ use crate::{delivery, shipping};
 /// Handles a trap and goes back; or ends the process.
 pub fn dispatch(n: usize, context: &mut Context) {
     match context.number {
-        // a non-maskable interrupt: nothing sends one
-        2 => {}
+        // a non-maskable interrupt, on a short stack of its own: nothing sends one
+        2 => return,
         vector @ 0..32 => exception(n, context, vector),
         vector => interrupt(n, vector as u8),
     }
@@ -32,7 +32,7 @@ fn interrupt(n: usize, vector: u8) {
             cpu(n).attention.store(true, Release);
         }
         // who halts looks at the rings by itself; frames are to be taken first
-        apic::DOORBELL => shipping::interrupted(n),
+        apic::DOORBELL => shipping::take_frames(n),
         _ => {}
     }
     if cpu(n).open.load(Relaxed) > 0 {
@@ -79,7 +79,7 @@ fn signal_of(context: &Context, vector: u64) -> (u32, Info) {
         }
         16 | 19 => at_instruction(SIGFPE, 7), // FPE_FLTINV: which it was is in the state
         17 => (SIGBUS, Info { code: 1, about: 0 }), // BUS_ADRALN
-        18 => panic!("machine check"),
+        8 | 18 => panic!("double fault or machine check"),
         _ => by_kernel(SIGSEGV),
     }
 }

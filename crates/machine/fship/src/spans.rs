@@ -58,6 +58,9 @@ pub trait Memory {
     fn read(&self, address: u64, into: &mut [u8]) -> Result<(), Errno>;
 }
 
+/// What is shown each piece.
+pub type See<'a> = &'a mut dyn FnMut(Span) -> Result<(), Errno>;
+
 fn word<const N: usize>(memory: &impl Memory, address: u64) -> Result<[u8; N], Errno> {
     let mut bytes = [0; N];
     memory.read(address, &mut bytes)?;
@@ -111,12 +114,7 @@ pub const fn fcntl(command: u64) -> Option<(u64, Use)> {
 /// # Errors
 /// `EFAULT` where a piece is not the process's, `EINVAL` and `EMSGSIZE` for counts that Linux refuses, or what `see`
 /// returns. Pieces seen before the error are right.
-pub fn each(
-    call: &Call,
-    request: &Request,
-    memory: &impl Memory,
-    see: &mut impl FnMut(Span) -> Result<(), Errno>,
-) -> Result<(), Errno> {
+pub fn each(call: &Call, request: &Request, memory: &impl Memory, see: See<'_>) -> Result<(), Errno> {
     let args = &request.args;
     for (&arg, &value) in call.args.iter().zip(args) {
         let mut piece = |len: Len, used| span(memory, value, len.bytes(args), used, see);
@@ -159,13 +157,7 @@ pub fn each(
     Ok(())
 }
 
-fn span(
-    memory: &impl Memory,
-    address: u64,
-    length: u64,
-    used: Use,
-    see: &mut impl FnMut(Span) -> Result<(), Errno>,
-) -> Result<(), Errno> {
+fn span(memory: &impl Memory, address: u64, length: u64, used: Use, see: See<'_>) -> Result<(), Errno> {
     // Linux does not look at an address of which nothing is moved
     if length == 0 {
         return Ok(());
@@ -176,11 +168,7 @@ fn span(
     see(Span { address, length, used, string: false })
 }
 
-fn string(
-    memory: &impl Memory,
-    address: u64,
-    see: &mut impl FnMut(Span) -> Result<(), Errno>,
-) -> Result<(), Errno> {
+fn string(memory: &impl Memory, address: u64, see: See<'_>) -> Result<(), Errno> {
     if !memory.holds(address, 1, false) {
         return Err(Errno::EFAULT);
     }
@@ -190,11 +178,7 @@ fn string(
 /// The most strings that `execve` takes: bounds the time both sides spend on it.
 pub const STRINGS: u64 = 16_384;
 
-fn strings(
-    memory: &impl Memory,
-    address: u64,
-    see: &mut impl FnMut(Span) -> Result<(), Errno>,
-) -> Result<(), Errno> {
+fn strings(memory: &impl Memory, address: u64, see: See<'_>) -> Result<(), Errno> {
     for n in 0..STRINGS {
         let place = at(address, n * 8)?;
         let one = u64::from_le_bytes(word(memory, place)?);
@@ -212,7 +196,7 @@ fn iovecs(
     count: u64,
     used: Use,
     too_many: Errno,
-    see: &mut impl FnMut(Span) -> Result<(), Errno>,
+    see: See<'_>,
 ) -> Result<(), Errno> {
     if count > IOVECS {
         return Err(too_many);
@@ -234,12 +218,7 @@ fn iovecs(
 }
 
 /// `msghdr`: name 0, its length 8 (u32), parts 16, their count 24, control 32, its length 40, flags 48; 56 bytes.
-fn message(
-    memory: &impl Memory,
-    address: u64,
-    used: Use,
-    see: &mut impl FnMut(Span) -> Result<(), Errno>,
-) -> Result<(), Errno> {
+fn message(memory: &impl Memory, address: u64, used: Use, see: See<'_>) -> Result<(), Errno> {
     span(memory, address, 56, if used.writes() { Use::Both } else { Use::Read }, see)?;
     let head: [u8; 56] = word(memory, address)?;
     let field = |at: usize| u64::from_le_bytes(core::array::from_fn(|i| head[at + i]));

@@ -2,23 +2,20 @@
 //! The end of a thread and of a process, and the program that takes its place.
 
 use colony_fship::Errno;
-use colony_fship::calls::number;
 use colony_fship::layout::CrashRecord;
 
-use super::handler::{Caller, Handler};
+use super::handler::Caller;
 use crate::job::{self, End};
 use crate::process::{switch, threads};
 
-pub(super) const HANDLERS: &[(u32, Handler)] = &[(number::exit, exit), (number::exit_group, exit_group)];
-
-fn exit(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+pub(super) fn exit(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     if threads::end(caller.cpu) {
         crate::machine::context::leave(caller.cpu);
     }
     exit_group(caller, args)
 }
 
-fn exit_group(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+pub(super) fn exit_group(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     job::end(caller.cpu, &End::Exit(args[0] as u8))
 }
 

@@ -5,40 +5,26 @@ use core::sync::atomic::Ordering::SeqCst;
 
 use cnk_logic::ensure;
 use colony_fship::Errno;
-use colony_fship::calls::number;
 use colony_fship::layout::STACK;
 use colony_fship::spans::Memory as _;
 use rand_chacha::rand_core::Rng as _;
 
-use super::handler::{Caller, Handler};
+use super::handler::Caller;
 use crate::cpu::{self, cpu};
 use crate::machine::ops;
 use crate::process::{self, shared};
 use crate::time;
 
-pub(super) const HANDLERS: &[(u32, Handler)] = &[
-    (number::getrlimit, |c, a| limit(c, a[0], a[1])),
-    (number::setrlimit, |c, a| set_limit(c, a[0], a[1])),
-    (number::prlimit64, prlimit),
-    (number::sysinfo, sysinfo),
-    (number::getpriority, |_, a| priority(a[0], 20)),
-    (number::setpriority, |_, a| priority(a[0], 0)),
-    (number::prctl, prctl),
-    (number::arch_prctl, arch_prctl),
-    (number::getrandom, getrandom),
-    (number::membarrier, membarrier),
-];
-
 /// Bytes that are made at a time.
 const CHUNK: usize = 256;
 
-fn getrandom(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+pub(super) fn getrandom(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let [address, length, flags, ..] = args;
     ensure(flags & !7 == 0, Errno::EINVAL)?;
     let length = length.min(0x1ff_ffff);
     let process = process::on(caller.cpu);
     ensure(length == 0 || process.user.holds(address, length, true), Errno::EFAULT)?;
-    let mut random = shared::random();
+    let mut random = shared::RANDOM.lock();
     let random = random.as_mut().ok_or(Errno::EAGAIN)?;
     let mut done = 0;
     while done < length {
@@ -51,9 +37,6 @@ fn getrandom(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     Ok(length)
 }
 
-/// Without limit.
-const INFINITE: u64 = u64::MAX;
-
 /// Now and at most, of a kind of resource.
 fn limit_of(kind: u64) -> Result<[u64; 2], Errno> {
     Ok(match kind {
@@ -61,18 +44,17 @@ fn limit_of(kind: u64) -> Result<[u64; 2], Errno> {
         4 => [0, 0],                              // RLIMIT_CORE
         6 => [process::threads_most() as u64; 2], // RLIMIT_NPROC: threads
         7 => [1024, 1024],                        // RLIMIT_NOFILE
-        0..=15 => [INFINITE; 2],
+        0..=15 => [u64::MAX; 2],
         _ => return Err(Errno::EINVAL),
     })
 }
 
-fn limit(caller: &mut Caller<'_>, kind: u64, address: u64) -> Result<u64, Errno> {
-    process::on(caller.cpu).user.put(address, &limit_of(kind)?)?;
-    Ok(0)
+pub(super) fn limit(caller: &mut Caller<'_>, kind: u64, address: u64) -> Result<u64, Errno> {
+    caller.put(address, &limit_of(kind)?)
 }
 
 /// Limits cannot be changed: only what a limit is already is granted.
-fn set_limit(caller: &mut Caller<'_>, kind: u64, address: u64) -> Result<u64, Errno> {
+pub(super) fn set_limit(caller: &mut Caller<'_>, kind: u64, address: u64) -> Result<u64, Errno> {
     let wanted: [u64; 2] = process::on(caller.cpu).user.get(address)?;
     let limit = limit_of(kind)?;
     ensure(wanted[0] <= wanted[1], Errno::EINVAL)?;
@@ -80,11 +62,11 @@ fn set_limit(caller: &mut Caller<'_>, kind: u64, address: u64) -> Result<u64, Er
 }
 
 /// Of a process, a group or a user: nobody is before anybody.
-fn priority(which: u64, result: u64) -> Result<u64, Errno> {
+pub(super) fn priority(which: u64, result: u64) -> Result<u64, Errno> {
     if which as u32 <= 2 { Ok(result) } else { Err(Errno::EINVAL) }
 }
 
-fn prlimit(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+pub(super) fn prlimit(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let [pid, kind, new, old, ..] = args;
     let own = process::on(caller.cpu).block.pid;
     ensure([0, own].contains(&(pid as u32)), Errno::ESRCH)?;
@@ -95,7 +77,7 @@ fn prlimit(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     if old == 0 { Ok(0) } else { limit(caller, kind, old) }
 }
 
-fn sysinfo(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+pub(super) fn sysinfo(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let process = process::on(caller.cpu);
     let mut info = [0u64; 14];
     info[0] = time::monotonic_ns() / cnk_logic::clock::SECOND;
@@ -107,7 +89,7 @@ fn sysinfo(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     Ok(0)
 }
 
-fn prctl(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+pub(super) fn prctl(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     const PR_SET_NAME: u64 = 15;
     const PR_GET_NAME: u64 = 16;
     let process = &mut *process::on(caller.cpu);
@@ -136,7 +118,7 @@ fn prctl(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     }
 }
 
-fn arch_prctl(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+pub(super) fn arch_prctl(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let base = |register| process::on(caller.cpu).user.put(args[1], &ops::read_msr(register)).map(|()| 0);
     match args[0] {
         0x1001 => ops::set_gs_base(args[1]).then_some(0).ok_or(Errno::EPERM),
@@ -148,7 +130,7 @@ fn arch_prctl(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
 }
 
 /// The kinds that CPUs need: each other one is interrupted, and has said so.
-fn membarrier(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+pub(super) fn membarrier(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     const GLOBAL: u32 = 1;
     const PRIVATE: u32 = 1 << 3;
     const REGISTER_PRIVATE: u32 = 1 << 4;

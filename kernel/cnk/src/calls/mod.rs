@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! System calls: what the table of `colony_fship::calls` says is done.
 //!
-//! A local call has a handler here, in the file of its family; that all of them have one is checked when the kernel is
-//! built. A shipped call has none: its addresses are checked, and it goes to the daemon as it is.
+//! A local call has a handler here, in the file of its family, and a row in `table.rs`. A shipped call has none: its addresses are checked, and it goes to the daemon as it is.
 
 mod exit;
 mod handler;
@@ -10,58 +9,21 @@ mod identity;
 mod memory;
 mod misc;
 mod signal;
+mod table;
 mod thread;
 mod time;
 
 use cnk_logic::ensure;
-use colony_fship::calls::{CALLS, Class, END, find, number};
+use colony_fship::calls::{Class, find, number};
 use colony_fship::message::own;
-use colony_fship::{Call, Errno, Request};
+use colony_fship::{Call, Errno, Request, spans};
 
 use crate::machine::area::area;
 use crate::machine::console::debug;
 use crate::machine::context::Context;
 use crate::process::Over;
-use crate::shipping::{self, Wait};
-use crate::{cpu, delivery, process};
-use handler::{Caller, Handler};
-
-/// All local calls.
-const HANDLERS: &[&[(u32, Handler)]] = &[
-    exit::HANDLERS,
-    identity::HANDLERS,
-    memory::HANDLERS,
-    misc::HANDLERS,
-    signal::HANDLERS,
-    thread::HANDLERS,
-    time::HANDLERS,
-];
-
-/// The same, by number.
-static BY_NUMBER: [Option<Handler>; END] = {
-    let mut all: [Option<Handler>; END] = [None; END];
-    let mut family = 0;
-    while family < HANDLERS.len() {
-        let mut n = 0;
-        while n < HANDLERS[family].len() {
-            let (number, handler) = HANDLERS[family][n];
-            assert!(all[number as usize].is_none(), "two handlers of one call");
-            all[number as usize] = Some(handler);
-            n += 1;
-        }
-        family += 1;
-    }
-    let mut n = 0;
-    while n < CALLS.len() {
-        let local = matches!(CALLS[n].class, Class::Local);
-        assert!(
-            local == all[CALLS[n].number as usize].is_some(),
-            "a handler for each local call, and no other"
-        );
-        n += 1;
-    }
-    all
-};
+use crate::{cpu, delivery, process, shipping};
+use handler::Caller;
 
 /// Does a system call; whether all registers are to be restored as they are in the context.
 pub fn dispatch(n: usize, context: &mut Context) -> bool {
@@ -104,13 +66,13 @@ fn over(n: usize) -> Over {
 fn perform(caller: &mut Caller<'_>, called: u64, args: [u64; 6]) -> i64 {
     let Some(call) = find(called) else {
         return if called == u64::from(own::NOP) {
-            shipping::call(caller.cpu, own::NOP, args, Wait::Uninterruptible)
+            shipping::call_of_thread(caller.cpu, caller.context, own::NOP, args)
         } else {
             debug!("cnk: no call {called} {args:x?}");
             Errno::ENOSYS.result()
         };
     };
-    match (call.class, BY_NUMBER[usize::from(call.number)]) {
+    match (call.class, table::handler(call.number.into())) {
         (Class::Error(errno), _) => {
             debug!("cnk: {} is refused: {errno}", call.name);
             errno.result()
@@ -130,19 +92,18 @@ fn ship(caller: &Caller<'_>, call: &Call, args: [u64; 6]) -> Result<i64, Errno> 
     {
         let process = process::on(n);
         ensure(request.call != number::execve || process.sched.alive() < 2, Errno::EAGAIN)?;
-        process.user.each_span(call, &request, &mut |_| Ok(()))?;
+        spans::each(call, &request, &process.user, &mut |_| Ok(()))?;
     }
     let mask = temporary_mask(n, request.call, &args)?;
     if let Some(mask) = mask {
         signal::mask_for_now(n, mask);
     }
     let result = shipping::call_of_thread(n, caller.context, request.call, args);
-    shipped(n, request.call, result);
-    Ok(result)
+    Ok(shipped(n, request.call, result))
 }
 
-/// A shipped call of the thread on CPU `n` has this result.
-fn shipped(n: usize, call: u32, result: i64) {
+/// A call of the thread on CPU `n` was shipped, or a part of it: its result, if the daemon's is this.
+fn shipped(n: usize, call: u32, result: i64) -> i64 {
     let masks = matches!(call, number::ppoll | number::epoll_pwait | number::pselect6);
     if masks && result != Errno::EINTR.result() {
         signal::unmask(n);
@@ -150,6 +111,7 @@ fn shipped(n: usize, call: u32, result: i64) {
     if call == number::execve && result == 0 {
         exit::executed(n);
     }
+    if call == number::mmap { memory::not_mapped(result).result() } else { result }
 }
 
 fn reply_over(n: usize, context: &Context) -> Result<u64, Errno> {
@@ -157,9 +119,8 @@ fn reply_over(n: usize, context: &Context) -> Result<u64, Errno> {
         Over::Reply(result) => result,
         _ => Errno::EINTR.result(),
     };
-    shipped(n, context.number as u32, result);
     // as it is, an error or not
-    Ok(result as u64)
+    Ok(shipped(n, context.number as u32, result) as u64)
 }
 
 /// The mask that a call waits with, if it brings one.

@@ -5,31 +5,13 @@ use cnk_logic::clock::{SECOND, join, nearest_second};
 use cnk_logic::ensure;
 use cnk_logic::signals::{ALWAYS, Action, Info, Stack, Thread, bit};
 use colony_fship::Errno;
-use colony_fship::calls::number;
 
-use super::handler::{Caller, Handler};
+use super::handler::Caller;
 use super::over;
-use super::time::until;
+use super::time::until_unless_null;
 use crate::cpu::cpu;
 use crate::process::{self, Over, Timer, Wait, signals, switch, timers};
 use crate::{delivery, time};
-
-pub(super) const HANDLERS: &[(u32, Handler)] = &[
-    (number::rt_sigaction, action),
-    (number::rt_sigprocmask, procmask),
-    (number::rt_sigreturn, go_back),
-    (number::rt_sigpending, pending),
-    (number::rt_sigtimedwait, timedwait),
-    (number::rt_sigsuspend, suspend),
-    (number::sigaltstack, altstack),
-    (number::pause, |c, _| wait_for_handler(c)),
-    (number::kill, kill),
-    (number::tkill, |c, a| to_thread(c, a[0] as i32, a[1])),
-    (number::tgkill, tgkill),
-    (number::alarm, alarm),
-    (number::getitimer, getitimer),
-    (number::setitimer, setitimer),
-];
 
 /// Bytes of a set of signals.
 const SET: u64 = 8;
@@ -46,7 +28,7 @@ fn signal_of(value: u64) -> Result<u32, Errno> {
     Ok(signal)
 }
 
-fn action(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+pub(super) fn action(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     ensure(args[3] == SET, Errno::EINVAL)?;
     let process = &mut *process::on(caller.cpu);
     let new: Option<Action> = process.user.get_unless_null(args[1])?;
@@ -60,7 +42,7 @@ fn action(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     Ok(0)
 }
 
-fn procmask(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+pub(super) fn procmask(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let [how, new, old, size, ..] = args;
     ensure(size == SET, Errno::EINVAL)?;
     let process = &mut *process::on(caller.cpu);
@@ -80,13 +62,13 @@ fn procmask(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     Ok(0)
 }
 
-fn go_back(caller: &mut Caller<'_>, _: [u64; 6]) -> Result<u64, Errno> {
+pub(super) fn go_back(caller: &mut Caller<'_>, _: [u64; 6]) -> Result<u64, Errno> {
     delivery::go_back(caller.cpu, caller.context);
     caller.restored = true;
     Ok(0)
 }
 
-fn pending(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+pub(super) fn pending(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     ensure(args[1] <= SET, Errno::EINVAL)?;
     let process = &mut *process::on(caller.cpu);
     let thread = process.own(caller.cpu).signals;
@@ -95,24 +77,18 @@ fn pending(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     Ok(0)
 }
 
-fn timedwait(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+pub(super) fn timedwait(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let [set, info, timeout, size, ..] = args;
     let n = caller.cpu;
     ensure(size == SET, Errno::EINVAL)?;
     let wanted = process::on(n).user.get::<u64>(set)? & !ALWAYS;
-    let end = if timeout == 0 { None } else { Some(until(n, timeout)?) };
+    let end = until_unless_null(n, timeout)?;
     {
         let process = &mut *process::on(n);
-        process.collect(n);
-        let thread = process.current(n);
-        let taken = process.signals.take(&mut process.threads[thread].signals, wanted);
-        if let Some((signal, about)) = taken {
-            process.user.put_unless_null(info, &about.encode(signal))?;
-            return Ok(signal.into());
-        }
         process.own(n).signals.wanted = wanted;
         process.begin_wait(n, Wait::Signal(info), end);
     }
+    // if one is there, this wait is over at once
     switch::wait(n, caller.context)
 }
 
@@ -153,19 +129,19 @@ pub(super) fn unmask(n: usize) {
     }
 }
 
-fn wait_for_handler(caller: &Caller<'_>) -> ! {
+pub(super) fn wait_for_handler(caller: &Caller<'_>) -> ! {
     process::on(caller.cpu).begin_wait(caller.cpu, Wait::Handler, None);
     switch::wait(caller.cpu, caller.context)
 }
 
-fn suspend(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+pub(super) fn suspend(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     ensure(args[1] == SET, Errno::EINVAL)?;
     let mask = process::on(caller.cpu).user.get(args[0])?;
     mask_for_now(caller.cpu, mask);
     wait_for_handler(caller)
 }
 
-fn altstack(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+pub(super) fn altstack(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     const SMALLEST: u64 = 2048;
     let process = &mut *process::on(caller.cpu);
     let old = process.own(caller.cpu).signals.stack;
@@ -185,7 +161,7 @@ fn altstack(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     Ok(0)
 }
 
-fn kill(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+pub(super) fn kill(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let process = &mut *process::on(caller.cpu);
     let (to, own) = (args[0] as i32, process.block.pid as i32);
     // oneself, one's group, everybody: all the same here
@@ -198,13 +174,13 @@ fn kill(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     Ok(0)
 }
 
-fn tgkill(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+pub(super) fn tgkill(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     ensure(args[0] as i32 > 0, Errno::EINVAL)?;
     ensure(args[0] as u32 == process::on(caller.cpu).block.pid, Errno::ESRCH)?;
     to_thread(caller, args[1] as i32, args[2])
 }
 
-fn to_thread(caller: &mut Caller<'_>, thread: i32, signal: u64) -> Result<u64, Errno> {
+pub(super) fn to_thread(caller: &mut Caller<'_>, thread: i32, signal: u64) -> Result<u64, Errno> {
     ensure(thread > 0, Errno::EINVAL)?;
     let process = &mut *process::on(caller.cpu);
     let to = process.thread_with(thread as u32).ok_or(Errno::ESRCH)?;
@@ -237,7 +213,7 @@ fn set_timer(n: usize, wait_ns: u64, interval_ns: u64) -> (u64, u64) {
     old
 }
 
-fn alarm(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+pub(super) fn alarm(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let (left, _) = set_timer(caller.cpu, u64::from(args[0] as u32) * SECOND, 0);
     Ok(u64::from(nearest_second(left) as u32))
 }
@@ -249,20 +225,16 @@ fn encode((left, interval): (u64, u64)) -> [u64; 4] {
     [a, b, c, d]
 }
 
-/// Only `ITIMER_REAL` is there: the others count time that a scheduler gives.
-fn real(which: u64) -> Result<(), Errno> {
-    ensure(which as u32 == 0, Errno::EINVAL)
-}
-
-fn getitimer(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
-    real(args[0])?;
+pub(super) fn getitimer(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    // only `ITIMER_REAL` is there: the others count time that a scheduler gives
+    ensure(args[0] as u32 == 0, Errno::EINVAL)?;
     let process = process::on(caller.cpu);
     process.user.put(args[1], &encode(left(&process.timer)))?;
     Ok(0)
 }
 
-fn setitimer(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
-    real(args[0])?;
+pub(super) fn setitimer(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    ensure(args[0] as u32 == 0, Errno::EINVAL)?;
     let new: Option<[i64; 4]> = process::on(caller.cpu).user.get_unless_null(args[1])?;
     let [interval_s, interval_us, wait_s, wait_us] = new.unwrap_or_default();
     let ns = |s, us: i64| join(s, us.checked_mul(1000).ok_or(Errno::EINVAL)?).ok_or(Errno::EINVAL);

@@ -5,27 +5,21 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 use cnk_logic::ensure;
 use colony_fship::Errno;
-use colony_fship::calls::number;
+use linux_raw_sys::general::{
+    CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID, CLONE_PARENT_SETTID, CLONE_SETTLS, CLONE_SIGHAND, CLONE_THREAD,
+    CLONE_VM,
+};
 
-use super::handler::{Caller, Handler};
+use super::handler::Caller;
 use super::over;
-use super::time::{timespec, until};
+use super::time::{timespec, until_unless_null};
 use crate::cpu::cpu;
 use crate::machine::context::Context;
 use crate::machine::ops;
 use crate::process::{self, Over, Wait, switch, threads};
 use crate::time;
 
-pub(super) const HANDLERS: &[(u32, Handler)] = &[
-    (number::clone, clone),
-    (number::clone3, clone3),
-    (number::futex, futex),
-    (number::set_tid_address, set_tid_address),
-    (number::set_robust_list, set_robust_list),
-    (number::get_robust_list, get_robust_list),
-];
-
-fn set_tid_address(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+pub(super) fn set_tid_address(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let process = &mut *process::on(caller.cpu);
     process.own(caller.cpu).clear_tid = args[0];
     Ok(process.id_on(caller.cpu).into())
@@ -35,66 +29,48 @@ fn set_tid_address(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno
 const ROBUST: u64 = 24;
 
 /// Kept until the thread ends (`process::threads::end`).
-fn set_robust_list(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+pub(super) fn set_robust_list(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     ensure(args[1] == ROBUST, Errno::EINVAL)?;
     process::on(caller.cpu).own(caller.cpu).robust = args[0];
     Ok(0)
 }
 
-fn get_robust_list(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+pub(super) fn get_robust_list(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let process = process::on(caller.cpu);
-    let thread = match args[0] as u32 {
-        0 => process.current(caller.cpu),
-        id => process.thread_with(id).ok_or(Errno::ESRCH)?,
-    };
+    let thread = process.thread_or_own(caller.cpu, args[0])?;
     process.user.put(args[2], &ROBUST)?;
     process.user.put(args[1], &process.threads[thread].robust)?;
     Ok(0)
 }
 
-const CLONE_VM: u64 = 0x100;
-const CLONE_SIGHAND: u64 = 0x800;
-const CLONE_THREAD: u64 = 0x1_0000;
-const CLONE_SETTLS: u64 = 0x8_0000;
-const CLONE_PARENT_SETTID: u64 = 0x10_0000;
-const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
-const CLONE_CHILD_SETTID: u64 = 0x100_0000;
-
-/// Arguments of `clone` and `clone3`.
-struct Wish {
-    flags: u64,
-    stack: u64,
-    parent_tid: u64,
-    child_tid: u64,
-    tls: u64,
-}
-
-fn clone(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+pub(super) fn clone(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let [flags, stack, parent_tid, child_tid, tls, _] = args;
-    begin(caller, &Wish { flags, stack, parent_tid, child_tid, tls })
+    begin(caller, flags, stack, [parent_tid, child_tid], tls)
 }
 
-fn clone3(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+pub(super) fn clone3(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     // flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls
     ensure(args[1] >= 64, Errno::EINVAL)?;
     let [flags, _, child_tid, parent_tid, _, stack, size, tls]: [u64; 8] =
         process::on(caller.cpu).user.get(args[0])?;
     let stack = stack.checked_add(size).ok_or(Errno::EINVAL)?;
-    begin(caller, &Wish { flags, stack, parent_tid, child_tid, tls })
+    begin(caller, flags, stack, [parent_tid, child_tid], tls)
 }
 
-fn begin(caller: &mut Caller<'_>, wish: &Wish) -> Result<u64, Errno> {
+/// Begins a thread; its number goes to the two addresses, as the flags say.
+fn begin(caller: &mut Caller<'_>, flags: u64, stack: u64, tids: [u64; 2], tls: u64) -> Result<u64, Errno> {
     // another process there cannot be: there is nobody to switch to it
-    const THREAD: u64 = CLONE_VM | CLONE_SIGHAND | CLONE_THREAD;
-    ensure(wish.flags & THREAD == THREAD && wish.stack != 0, Errno::ENOSYS)?;
-    let has = |flag| wish.flags & flag != 0;
-    let fs_base = if has(CLONE_SETTLS) { wish.tls } else { ops::read_msr(ops::msr::FS_BASE) };
+    let flags = flags as u32;
+    const THREAD: u32 = CLONE_VM | CLONE_SIGHAND | CLONE_THREAD;
+    ensure(flags & THREAD == THREAD && stack != 0, Errno::ENOSYS)?;
+    let has = |flag| flags & flag != 0;
+    let fs_base = if has(CLONE_SETTLS) { tls } else { ops::read_msr(ops::msr::FS_BASE) };
     ensure(ops::canonical(fs_base), Errno::EPERM)?;
     // after the call, rcx and r11 are what SYSCALL has left there; the kernel's own way back does not matter
-    let context = Context { rax: 0, rsp: wish.stack, ..*caller.context };
-    let clear_tid = if has(CLONE_CHILD_CLEARTID) { wish.child_tid } else { 0 };
+    let context = Context { rax: 0, rsp: stack, ..*caller.context };
+    let clear_tid = if has(CLONE_CHILD_CLEARTID) { tids[1] } else { 0 };
     let tell = |process: &process::Process, id: u32| {
-        for (flag, place) in [(CLONE_PARENT_SETTID, wish.parent_tid), (CLONE_CHILD_SETTID, wish.child_tid)] {
+        for (flag, place) in [CLONE_PARENT_SETTID, CLONE_CHILD_SETTID].into_iter().zip(tids) {
             if has(flag) {
                 process.user.put(place, &id)?;
             }
@@ -107,7 +83,7 @@ fn begin(caller: &mut Caller<'_>, wish: &Wish) -> Result<u64, Errno> {
 /// Looks so often at a word before the thread leaves its CPU: most waits between two CPUs are short.
 const LOOKS: u32 = 2000;
 
-fn futex(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+pub(super) fn futex(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     const CLOCK_REALTIME: u64 = 256;
     let [address, op, value, time_or_value2, second, value3] = args;
     let [value, value2, value3] = [value, time_or_value2, value3].map(|number| number as u32);
@@ -115,10 +91,7 @@ fn futex(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let n = caller.cpu;
     match op & 127 {
         9 | 10 if value3 == 0 => Err(Errno::EINVAL),
-        0 => {
-            let end = if time_or_value2 == 0 { None } else { Some(until(n, time_or_value2)?) };
-            futex_wait(caller, address, value, end, u32::MAX)
-        }
+        0 => futex_wait(caller, address, value, until_unless_null(n, time_or_value2)?, u32::MAX),
         9 => {
             let end = if time_or_value2 == 0 { None } else { Some(timespec(n, time_or_value2)?) };
             let end = if op & CLOCK_REALTIME != 0 { end.map(time::from_realtime) } else { end };

@@ -6,30 +6,14 @@ use core::sync::atomic::Ordering::Relaxed;
 use cnk_logic::clock::{SECOND, join, split};
 use cnk_logic::ensure;
 use colony_fship::Errno;
-use colony_fship::calls::number;
 use colony_fship::spans::Memory as _;
 
-use super::handler::{Caller, Handler};
+use super::handler::Caller;
 use super::over;
 use crate::cpu::cpu;
 use crate::machine::ops;
-use crate::process::{self, Over, Process, Wait, switch};
+use crate::process::{self, Over, Wait, switch};
 use crate::time;
-
-pub(super) const HANDLERS: &[(u32, Handler)] = &[
-    (number::clock_gettime, clock_gettime),
-    (number::clock_getres, clock_getres),
-    (number::gettimeofday, gettimeofday),
-    (number::time, seconds),
-    (number::times, times),
-    (number::getrusage, getrusage),
-    (number::nanosleep, |c, a| sleep(c, until(c.cpu, a[0])?, a[1])),
-    (number::clock_nanosleep, clock_nanosleep),
-    (number::getcpu, getcpu),
-    (number::sched_yield, give_way),
-    (number::sched_getaffinity, getaffinity),
-    (number::sched_setaffinity, setaffinity),
-];
 
 /// Time by a clock of Linux's number, ns.
 pub(super) fn clock(n: usize, number: u64) -> Result<u64, Errno> {
@@ -47,80 +31,63 @@ fn used_ns(n: usize) -> u64 {
     time::rate().ns(ops::tsc().wrapping_sub(process::on(n).started))
 }
 
-fn put_pair(n: usize, address: u64, pair: (u64, u64)) -> Result<u64, Errno> {
-    process::on(n).user.put(address, &[pair.0, pair.1])?;
-    Ok(0)
+pub(super) fn clock_gettime(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    let time = clock(caller.cpu, args[0])?;
+    caller.put(args[1], &split(time))
 }
 
-fn clock_gettime(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
-    put_pair(caller.cpu, args[1], split(clock(caller.cpu, args[0])?))
-}
-
-fn clock_getres(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+pub(super) fn clock_getres(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     clock(caller.cpu, args[0])?;
-    if args[1] == 0 { Ok(0) } else { put_pair(caller.cpu, args[1], (0, 1)) }
+    caller.put_unless_null(args[1], &[0u64, 1])
 }
 
-fn gettimeofday(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
-    let (s, ns) = split(time::realtime_ns());
-    if args[1] != 0 {
-        put_pair(caller.cpu, args[1], (0, 0))?;
-    }
-    if args[0] == 0 { Ok(0) } else { put_pair(caller.cpu, args[0], (s, ns / 1000)) }
+pub(super) fn gettimeofday(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    let [s, ns] = split(time::realtime_ns());
+    // the time zone: two ints
+    caller.put_unless_null(args[1], &0u64)?;
+    caller.put_unless_null(args[0], &[s, ns / 1000])
 }
 
-fn seconds(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+pub(super) fn seconds(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let now = time::realtime_ns() / SECOND;
-    process::on(caller.cpu).user.put_unless_null(args[0], &now)?;
+    caller.put_unless_null(args[0], &now)?;
     Ok(now)
 }
 
 /// Ticks of 10 ms, as `sysconf(_SC_CLK_TCK)` has them.
 const TICK: u64 = SECOND / 100;
 
-fn times(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+pub(super) fn times(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let used = used_ns(caller.cpu) / TICK;
-    process::on(caller.cpu).user.put_unless_null(args[0], &[used, 0, 0, 0])?;
+    caller.put_unless_null(args[0], &[used, 0, 0, 0])?;
     Ok(time::monotonic_ns() / TICK)
 }
 
-fn getrusage(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+pub(super) fn getrusage(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let used = match args[0] as i32 {
         0 | 1 => used_ns(caller.cpu),
         -1 => 0,
         _ => return Err(Errno::EINVAL),
     };
-    let (s, ns) = split(used);
     let mut usage = [0u64; 18];
-    usage[..2].copy_from_slice(&[s, ns / 1000]);
-    process::on(caller.cpu).user.put(args[1], &usage)?;
-    Ok(0)
+    (usage[0], usage[1]) = (used / SECOND, used % SECOND / 1000);
+    caller.put(args[1], &usage)
 }
 
-fn getcpu(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
-    let process = process::on(caller.cpu);
-    process.user.put_unless_null(args[0], &(caller.cpu as u32))?;
-    process.user.put_unless_null(args[1], &0u32)?;
-    Ok(0)
-}
-
-/// The thread of this number for `gettid`, or the caller's own.
-fn thread_of(process: &Process, n: usize, id: u64) -> Result<usize, Errno> {
-    match id as u32 {
-        0 => Ok(process.current(n)),
-        id => process.thread_with(id).ok_or(Errno::ESRCH),
-    }
+pub(super) fn getcpu(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+    caller.put_unless_null(args[0], &(caller.cpu as u32))?;
+    caller.put_unless_null(args[1], &0u32)
 }
 
 /// Only CPUs of the process can be chosen. A thread that runs on another one moves when it next gives its CPU away.
-fn setaffinity(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+pub(super) fn setaffinity(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let n = caller.cpu;
     let mut set = [0; 8];
     let length = args[1].min(8) as usize;
     let moves = {
         let process = &mut *process::on(n);
         process.user.read(args[2], &mut set[..length])?;
-        let thread = thread_of(process, n, args[0])?;
+        let thread = process.thread_or_own(n, args[0])?;
         let placed = process.sched.set_mask(thread, u64::from_le_bytes(set)).ok_or(Errno::EINVAL)?;
         process.placed(n, placed);
         process.queue_changed(n);
@@ -133,10 +100,10 @@ fn setaffinity(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     Ok(0)
 }
 
-fn getaffinity(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+pub(super) fn getaffinity(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     ensure(args[1] >= 8 && args[1].is_multiple_of(8), Errno::EINVAL)?;
     let process = process::on(caller.cpu);
-    let thread = thread_of(&process, caller.cpu, args[0])?;
+    let thread = process.thread_or_own(caller.cpu, args[0])?;
     process.user.put(args[2], &u64::from(process.sched.mask(thread)))?;
     Ok(8)
 }
@@ -147,13 +114,18 @@ pub(super) fn timespec(n: usize, address: u64) -> Result<u64, Errno> {
     join(s, ns).ok_or(Errno::EINVAL)
 }
 
+/// The same, or no end if there is no `timespec`.
+pub(super) fn until_unless_null(n: usize, address: u64) -> Result<Option<u64>, Errno> {
+    if address == 0 { Ok(None) } else { until(n, address).map(Some) }
+}
+
 /// The end of a wait for so long, by a `timespec`.
 pub(super) fn until(n: usize, address: u64) -> Result<u64, Errno> {
     Ok(time::monotonic_ns().saturating_add(timespec(n, address)?))
 }
 
 /// Sleeps until the monotonic clock shows `until`; what is left after a signal goes to `left`, unless that is null.
-fn sleep(caller: &Caller<'_>, until: u64, left: u64) -> Result<u64, Errno> {
+pub(super) fn sleep(caller: &Caller<'_>, until: u64, left: u64) -> Result<u64, Errno> {
     process::on(caller.cpu).begin_wait(caller.cpu, Wait::Sleep(left), Some(until));
     switch::wait(caller.cpu, caller.context)
 }
@@ -164,14 +136,13 @@ pub(super) fn sleep_over(n: usize, left: u64) -> Result<u64, Errno> {
     if over(n) != Over::Signal {
         return Ok(0);
     }
-    if left != 0 {
-        put_pair(n, left, split(until.saturating_sub(time::monotonic_ns())))?;
-    }
+    let rest = split(until.saturating_sub(time::monotonic_ns()));
+    process::on(n).user.put_unless_null(left, &rest)?;
     Err(Errno::EINTR)
 }
 
 /// Lets other threads run first, if there are any: the entry code has answered otherwise.
-fn give_way(caller: &mut Caller<'_>, _: [u64; 6]) -> Result<u64, Errno> {
+pub(super) fn give_way(caller: &mut Caller<'_>, _: [u64; 6]) -> Result<u64, Errno> {
     if cpu(caller.cpu).crowded.load(Relaxed) {
         caller.context.rax = 0;
         switch::give_way(caller.cpu, caller.context);
@@ -179,7 +150,7 @@ fn give_way(caller: &mut Caller<'_>, _: [u64; 6]) -> Result<u64, Errno> {
     Ok(0)
 }
 
-fn clock_nanosleep(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
+pub(super) fn clock_nanosleep(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     const TIMER_ABSTIME: u64 = 1;
     let [number, flags, wanted, left, ..] = args;
     let n = caller.cpu;

@@ -6,6 +6,8 @@
 
 use colony_fship::layout::{EXECUTE, LARGE_PAGE, PAGE, Process, READ, SEGMENTS, STACK, WRITE};
 
+use heapless::Vec;
+
 use crate::{round_down, round_up};
 
 /// Pages of one kind, page by page.
@@ -26,10 +28,9 @@ const PARTS: usize = SEGMENTS + 3;
 
 /// The parts of a process's memory: its segments, what follows them (heap and mappings), the stack, and behind all of
 /// these and a gap the zone of reservations (see [`crate::reserve`]).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Access {
-    parts: [Part; PARTS],
-    len: usize,
+    parts: Vec<Part, PARTS>,
     end: u64,
 }
 
@@ -43,7 +44,7 @@ pub fn zone(memory: u64, bank: u64) -> core::ops::Range<u64> {
 
 impl Access {
     /// Nothing may be done with any address.
-    pub const NONE: Self = Self { parts: [Part { first: 0, end: 0, flags: 0 }; PARTS], len: 0, end: 0 };
+    pub const NONE: Self = Self { parts: Vec::new(), end: 0 };
 
     /// As a process has it whose description was found right (see [`crate::job::check`]), in a bank of so many bytes.
     pub fn new(process: &Process, bank: u64) -> Self {
@@ -63,13 +64,11 @@ impl Access {
         // what most addresses are in comes first
         let zone = Part { first: zone.start, end: zone.end, flags: READ | WRITE };
         for part in [heap, stack, zone].into_iter().chain(segments).filter(|p| p.first < p.end) {
-            let heap = &mut access.parts[0];
-            if access.len > 0 && part.end == heap.first && part.flags == heap.flags {
+            match access.parts.first_mut() {
                 // data go on as heap
-                heap.first = part.first;
-            } else {
-                access.parts[access.len] = part;
-                access.len += 1;
+                Some(heap) if part.end == heap.first && part.flags == heap.flags => heap.first = part.first,
+                // there is room for all
+                _ => drop(access.parts.push(part)),
             }
         }
         access
@@ -77,7 +76,7 @@ impl Access {
 
     /// The parts, in no particular order. Two may share a page, which then has the flags of both.
     pub fn parts(&self) -> &[Part] {
-        &self.parts[..self.len]
+        &self.parts
     }
 
     /// The address behind the last of the process.

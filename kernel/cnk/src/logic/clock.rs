@@ -4,7 +4,7 @@
 /// Nanoseconds of a second.
 pub const SECOND: u64 = 1_000_000_000;
 
-/// Turns counts into nanoseconds and back: a multiplication each.
+/// Turns counts into nanoseconds: a multiplication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     hz: u64,
@@ -28,17 +28,11 @@ impl Rate {
     pub const fn ns(self, counts: u64) -> u64 {
         ((counts as u128 * self.scale as u128) >> 32) as u64
     }
-
-    /// Counts of at least `ns`; the most there can be where that is less.
-    pub const fn counts(self, ns: u64) -> u64 {
-        let counts = (ns as u128 * self.hz as u128).div_ceil(SECOND as u128);
-        if counts > u64::MAX as u128 { u64::MAX } else { counts as u64 }
-    }
 }
 
 /// Seconds and the nanoseconds that remain.
-pub const fn split(ns: u64) -> (u64, u64) {
-    (ns / SECOND, ns % SECOND)
+pub const fn split(ns: u64) -> [u64; 2] {
+    [ns / SECOND, ns % SECOND]
 }
 
 /// The longest time, ns: Linux's `KTIME_MAX`. The sum of two times fits in a `u64`.
@@ -76,7 +70,8 @@ mod tests {
         #[test]
         fn there_and_back(hz in 1_000_000u64..6_000_000_000, ns in 0u64..1 << 50) {
             let rate = Rate::new(hz);
-            let back = rate.ns(rate.counts(ns));
+            let counts = (u128::from(ns) * u128::from(hz)).div_ceil(SECOND.into());
+            let back = rate.ns(counts as u64);
             let error = ns / 1_000_000 + 2 * SECOND / hz + 2;
             prop_assert!(back + error >= ns && back <= ns + error, "{ns} {back}");
         }
@@ -107,6 +102,6 @@ mod tests {
         assert_eq!(join(1, 5), Some(SECOND + 5));
         assert_eq!((join(-1, 0), join(0, -1), join(0, 1_000_000_000)), (None, None, None));
         assert_eq!(join(i64::MAX, 0), Some(LONGEST), "as long as can be");
-        assert_eq!(split(2 * SECOND + 7), (2, 7));
+        assert_eq!(split(2 * SECOND + 7), [2, 7]);
     }
 }

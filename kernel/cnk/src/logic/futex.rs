@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The threads that wait at words of memory (futex(2)), in the order in which they came.
 
+use heapless::Vec;
+
 use crate::sched::THREADS;
 
 #[derive(Clone, Copy)]
@@ -12,35 +14,26 @@ struct Waiter {
 }
 
 /// All threads of a process that wait at words.
-pub struct Waiters {
-    all: [Waiter; THREADS],
-    len: usize,
-}
+pub struct Waiters(Vec<Waiter, THREADS>);
 
 impl Waiters {
     /// None.
-    pub const NEW: Self = Self { all: [Waiter { address: 0, bits: 0, thread: 0 }; THREADS], len: 0 };
+    pub const NEW: Self = Self(Vec::new());
 
     /// There are none any more.
     pub fn clear(&mut self) {
-        self.len = 0;
+        self.0.clear();
     }
 
     /// A thread, which waits nowhere, waits at `address` for wakers of one of `bits`.
     pub fn add(&mut self, thread: usize, address: u64, bits: u32) {
         // there is a place for each thread
-        if let Some(place) = self.all.get_mut(self.len) {
-            *place = Waiter { address, bits, thread: thread as u16 };
-            self.len += 1;
-        }
+        let _ = self.0.push(Waiter { address, bits, thread: thread as u16 });
     }
 
     fn take(&mut self, so: impl Fn(&Waiter) -> bool) -> Option<Waiter> {
-        let at = self.all[..self.len].iter().position(so)?;
-        let taken = self.all[at];
-        self.all.copy_within(at + 1..self.len, at);
-        self.len -= 1;
-        Some(taken)
+        let at = self.0.iter().position(so)?;
+        Some(self.0.remove(at))
     }
 
     /// The thread that has waited longest at `address` for one of `bits`, which waits no longer.
@@ -55,7 +48,7 @@ impl Waiters {
 
     /// At most `count` threads that wait at `from` wait at `to`, behind those that do already; how many.
     pub fn requeue(&mut self, from: u64, to: u64, count: u32) -> u32 {
-        let there = self.all[..self.len].iter().filter(|w| w.address == from).count();
+        let there = self.0.iter().filter(|w| w.address == from).count();
         let moved = u32::try_from(there).unwrap_or(u32::MAX).min(count);
         for _ in 0..moved {
             if let Some(waiter) = self.take(|w| w.address == from) {
@@ -68,6 +61,8 @@ impl Waiters {
 
 #[cfg(test)]
 mod tests {
+    use std::vec::Vec;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -135,7 +130,7 @@ mod tests {
                         prop_assert_eq!(gone.is_some_and(|g| all.remove(g)), gone.is_some());
                     }
                 }
-                prop_assert_eq!(all.len, model.len());
+                prop_assert_eq!(all.0.len(), model.len());
             }
         }
     }

@@ -27,6 +27,8 @@ pub enum Wrong {
     Entry(u64),
     /// More groups than there can be.
     Groups(u32),
+    /// The map of a process needs more tables than there are.
+    Map,
 }
 
 impl core::fmt::Display for Wrong {
@@ -41,6 +43,7 @@ impl core::fmt::Display for Wrong {
             Self::Stack(at) => write!(f, "stack at {at:#x}"),
             Self::Entry(at) => write!(f, "first instruction at {at:#x}"),
             Self::Groups(n) => write!(f, "{n} groups"),
+            Self::Map => f.write_str("its map has too many parts"),
         }
     }
 }

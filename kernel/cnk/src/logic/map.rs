@@ -89,17 +89,12 @@ impl<T: Tables> Builder<'_, T> {
 }
 
 fn page(physical: u64, level: u32, flags: u64) -> u64 {
-    let mut entry = physical | bits::PRESENT | bits::USER | bits::USED;
-    if flags & WRITE != 0 {
-        entry |= bits::WRITE;
-    }
-    if flags & EXECUTE == 0 {
-        entry |= bits::NO_EXECUTE;
-    }
-    if level > 1 {
-        entry |= bits::LARGE;
-    }
-    entry
+    let bit = |so: bool, bit: u64| if so { bit } else { 0 };
+    physical
+        | (bits::PRESENT | bits::USER | bits::USED)
+        | bit(flags & WRITE != 0, bits::WRITE)
+        | bit(flags & EXECUTE == 0, bits::NO_EXECUTE)
+        | bit(level > 1, bits::LARGE)
 }
 
 /// Fills `table` with one piece of memory: in pages of 1 GiB if there are such and the piece has them, or of 2 MiB.

@@ -5,8 +5,6 @@
 //! memory where something was written. So no memory is cleared that nobody could have used: what a program may write is
 //! noted, in granules.
 
-use colony_fship::Errno;
-
 use crate::round_down;
 use crate::space::{Content, Piece, Space};
 
@@ -49,22 +47,21 @@ impl Used {
     }
 
     fn set(&mut self, piece: Piece) {
-        let granules = self.parts(piece).map(|(n, _)| n);
-        let (mut first, mut end) = (usize::MAX, 0);
-        granules.for_each(|n| (first, end) = (first.min(n), n + 1));
-        (first..end).for_each(|n| self.bits[n / 64] |= 1 << (n % 64));
+        let mut bits = self.bits;
+        self.parts(piece).for_each(|(n, _)| bits[n / 64] |= 1 << (n % 64));
+        self.bits = bits;
     }
 
     /// Clears what of `piece` may have been written.
-    fn clear(&self, piece: Piece, content: &mut impl Content) {
+    fn clear(&self, piece: Piece, content: &mut dyn Content) {
         self.parts(piece).filter(|(n, _)| self.has(*n)).for_each(|(_, part)| content.clear(part));
     }
 }
 
 /// Changes of the memory, where it may have been written.
-struct Written<'a, C>(&'a mut Used, &'a mut C);
+struct Written<'a>(&'a mut Used, &'a mut dyn Content);
 
-impl<C: Content> Content for Written<'_, C> {
+impl Content for Written<'_> {
     fn clear(&mut self, piece: Piece) {
         self.0.clear(piece, self.1);
     }
@@ -92,61 +89,20 @@ impl Zone {
         self.first <= address && address < self.end
     }
 
-    /// Reserves `length` bytes anywhere.
-    ///
-    /// # Errors
-    /// As [`Space::map`].
-    pub fn map(&mut self, length: u64, content: &mut impl Content) -> Result<u64, Errno> {
-        self.space.map(length, &mut Written(&mut self.used, content))
-    }
-
-    /// As [`Space::map_at`].
-    ///
-    /// # Errors
-    /// As [`Space::map_at`].
-    pub fn map_at(
+    /// Changes the reservations: what may have been written is cleared when it is given out again.
+    pub fn change<R>(
         &mut self,
-        at: u64,
-        length: u64,
-        keep: bool,
-        content: &mut impl Content,
-    ) -> Result<u64, Errno> {
-        self.space.map_at(at, length, keep, &mut Written(&mut self.used, content))
+        content: &mut dyn Content,
+        change: impl FnOnce(&mut Space, &mut dyn Content) -> R,
+    ) -> R {
+        change(&mut self.space, &mut Written(&mut self.used, content))
     }
 
-    /// As [`Space::remap`].
-    ///
-    /// # Errors
-    /// As [`Space::remap`].
-    pub fn remap(
-        &mut self,
-        at: u64,
-        lengths: [u64; 2],
-        may_move: bool,
-        content: &mut impl Content,
-    ) -> Result<u64, Errno> {
-        let [old, new] = lengths;
-        let to = self.space.remap(at, old, new, may_move, &mut Written(&mut self.used, content))?;
-        self.allow(to, new);
-        Ok(to)
-    }
-
-    /// As [`Space::unmap`].
-    ///
-    /// # Errors
-    /// As [`Space::unmap`].
-    pub fn unmap(&mut self, at: u64, length: u64) -> Result<(), Errno> {
-        self.space.unmap(at, length)
-    }
-
-    /// The program may write there from now on.
+    /// The program may write there from now on, if that is in the zone.
     pub fn allow(&mut self, at: u64, length: u64) {
-        self.used.set(Piece { first: at, end: at.saturating_add(length) });
-    }
-
-    /// As [`Space::forget`].
-    pub fn forget(&mut self, at: u64, length: u64, content: &mut impl Content) {
-        self.space.forget(at, length, &mut Written(&mut self.used, content));
+        if self.has(at) {
+            self.used.set(Piece { first: at, end: at.saturating_add(length) });
+        }
     }
 }
 
@@ -154,6 +110,7 @@ impl Zone {
 mod tests {
     use proptest::prelude::*;
 
+    use colony_fship::Errno;
     use colony_fship::layout::PAGE;
 
     use super::*;
@@ -179,17 +136,27 @@ mod tests {
         zone
     }
 
+    impl Zone {
+        fn map(&mut self, length: u64, content: &mut Cleared) -> Result<u64, Errno> {
+            self.change(content, |space, content| space.map(length, content))
+        }
+
+        fn map_at(&mut self, at: u64, length: u64, content: &mut Cleared) -> Result<u64, Errno> {
+            self.change(content, |space, content| space.map_at(at, length, false, content))
+        }
+    }
+
     #[test]
     fn a_reservation_is_not_cleared_until_it_was_used() {
         let (mut zone, mut cleared) = (zone(), Cleared::default());
         let at = zone.map(512 << 20, &mut cleared).expect("room");
         assert!(zone.has(at) && !zone.has(END) && !zone.has(FIRST - 1));
         for step in 0..8 {
-            zone.map_at(at + step * (32 << 20), PAGE, false, &mut cleared).expect("reserved");
+            zone.map_at(at + step * (32 << 20), PAGE, &mut cleared).expect("reserved");
         }
         assert!(cleared.0.is_empty(), "nobody has written there");
         zone.allow(at, PAGE);
-        zone.map_at(at, 64 << 20, false, &mut cleared).expect("reserved");
+        zone.map_at(at, 64 << 20, &mut cleared).expect("reserved");
         let bytes: u64 = cleared.0.iter().map(|p| p.length()).sum();
         assert!(cleared.0.iter().any(|p| p.first == at) && bytes <= GRANULE, "{:?}", cleared.0);
     }
@@ -223,7 +190,7 @@ mod tests {
                 zone.allow(from, bytes);
                 granules.extend(from / GRANULE..(from + bytes).div_ceil(GRANULE));
             }
-            zone.map_at(at, length, false, &mut cleared).expect("again");
+            zone.map_at(at, length, &mut cleared).expect("again");
             for &(from, bytes) in &uses {
                 let done: u64 = cleared.0.iter().filter_map(|p| p.between(from, from + bytes)).map(Piece::length).sum();
                 prop_assert_eq!(done, bytes);

@@ -6,6 +6,7 @@
 //! where it ran last if that CPU idles, else to another idle CPU, and only then to the queue.
 
 use colony_fship::layout::CHANNELS;
+use heapless::Vec;
 
 /// Threads of a node at most; two processes have half of them each.
 pub const THREADS: usize = 256;
@@ -42,82 +43,53 @@ struct Entry {
     cpu: u8,
     /// CPUs where it may run.
     mask: u8,
-    /// The next one in the queue.
-    next: Link,
-}
-
-/// A thread by its number, or none: one more than the number, so that none is zero.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Link(u16);
-
-impl Link {
-    const NONE: Self = Self(0);
-
-    fn to(thread: usize) -> Self {
-        Self(thread as u16 + 1)
-    }
-
-    fn get(self) -> Option<usize> {
-        (self.0 as usize).checked_sub(1)
-    }
 }
 
 /// See the module.
 pub struct Scheduler {
     threads: [Entry; THREADS],
-    running: [Link; CPUS],
+    running: [Option<usize>; CPUS],
     /// Threads that idle CPUs are to take.
-    given: [Link; CPUS],
-    first: Link,
-    last: Link,
+    given: [Option<usize>; CPUS],
+    /// Threads that are ready, in their order.
+    queue: Vec<u16, THREADS>,
     /// CPUs of the process.
     cpus: u8,
     /// Threads that there may be.
     limit: usize,
     /// One more than the highest number in use since the start.
     high: usize,
-    alive: usize,
 }
 
 impl Scheduler {
     /// Of no process: all zero.
     pub const NEW: Self = Self {
-        threads: [Entry { state: State::Free, cpu: 0, mask: 0, next: Link::NONE }; THREADS],
-        running: [Link::NONE; CPUS],
-        given: [Link::NONE; CPUS],
-        first: Link::NONE,
-        last: Link::NONE,
+        threads: [Entry { state: State::Free, cpu: 0, mask: 0 }; THREADS],
+        running: [None; CPUS],
+        given: [None; CPUS],
+        queue: Vec::new(),
         cpus: 0,
         limit: 0,
         high: 0,
-        alive: 0,
     };
 
     /// A new process has these CPUs, and one thread at most `limit`: number 0, which waits.
     pub fn restart(&mut self, cpus: u8, limit: usize) {
-        for thread in &mut self.threads[..self.high] {
-            *thread = Self::NEW.threads[0];
-        }
-        (self.running, self.given) = ([Link::NONE; CPUS], [Link::NONE; CPUS]);
-        (self.first, self.last) = (Link::NONE, Link::NONE);
-        (self.cpus, self.limit, self.high, self.alive) = (cpus, limit.min(THREADS), 1, 1);
-        self.threads[0] =
-            Entry { state: State::Waiting, cpu: cpus.trailing_zeros() as u8, mask: cpus, next: Link::NONE };
-    }
-
-    /// CPUs of the process.
-    pub fn cpus(&self) -> u8 {
-        self.cpus
-    }
-
-    /// Threads that there are.
-    pub fn alive(&self) -> usize {
-        self.alive
+        self.threads[..self.high].fill(Self::NEW.threads[0]);
+        (self.running, self.given) = ([None; CPUS], [None; CPUS]);
+        self.queue.clear();
+        (self.cpus, self.limit, self.high) = (cpus, limit.min(THREADS), 1);
+        self.threads[0] = Entry { state: State::Waiting, cpu: cpus.trailing_zeros() as u8, mask: cpus };
     }
 
     /// Numbers of all threads, and of some that have ended.
     pub fn numbers(&self) -> core::ops::Range<usize> {
         0..self.high
+    }
+
+    /// Threads that there are.
+    pub fn alive(&self) -> usize {
+        self.numbers().filter(|&t| self.state(t) != State::Free).count()
     }
 
     /// What a thread does.
@@ -132,7 +104,7 @@ impl Scheduler {
 
     /// The thread that has a CPU.
     pub fn running(&self, cpu: usize) -> Option<usize> {
-        self.running[cpu].get()
+        self.running[cpu]
     }
 
     /// The number that a new thread gets.
@@ -145,14 +117,13 @@ impl Scheduler {
     pub fn create(&mut self, parent: usize) -> Option<usize> {
         let number = self.free()?;
         let Entry { cpu, mask, .. } = self.threads[parent];
-        self.threads[number] = Entry { state: State::Waiting, cpu, mask, next: Link::NONE };
+        self.threads[number] = Entry { state: State::Waiting, cpu, mask };
         self.high = self.high.max(number + 1);
-        self.alive += 1;
         Some(number)
     }
 
     fn idles(&self, cpu: usize) -> bool {
-        self.running[cpu] == Link::NONE && self.given[cpu] == Link::NONE
+        self.running[cpu].is_none() && self.given[cpu].is_none()
     }
 
     /// An idle CPU for a thread, other than `but`.
@@ -165,15 +136,11 @@ impl Scheduler {
     fn place(&mut self, thread: usize, but: Option<usize>) -> Placed {
         self.threads[thread].state = State::Ready;
         if let Some(cpu) = self.idle_for(thread, but) {
-            self.given[cpu] = Link::to(thread);
+            self.given[cpu] = Some(thread);
             return Placed::On(cpu);
         }
-        self.threads[thread].next = Link::NONE;
-        match self.last.get() {
-            Some(last) => self.threads[last].next = Link::to(thread),
-            None => self.first = Link::to(thread),
-        }
-        self.last = Link::to(thread);
+        // there is room for each thread
+        let _ = self.queue.push(thread as u16);
         Placed::Queued
     }
 
@@ -184,36 +151,21 @@ impl Scheduler {
 
     /// The next thread of a CPU that has none.
     pub fn take(&mut self, cpu: usize) -> Option<usize> {
-        let given = core::mem::take(&mut self.given[cpu]);
-        let thread = given.get().or_else(|| self.unqueue(|t| t.mask >> cpu & 1 != 0))?;
-        self.running[cpu] = Link::to(thread);
+        let thread = self.given[cpu].take().or_else(|| self.unqueue(|all, t| all[t].mask >> cpu & 1 != 0))?;
+        self.running[cpu] = Some(thread);
         let entry = &mut self.threads[thread];
         (entry.state, entry.cpu) = (State::Running(cpu as u8), cpu as u8);
         Some(thread)
     }
 
     /// Takes the first thread that is so out of the queue.
-    fn unqueue(&mut self, so: impl Fn(&Entry) -> bool) -> Option<usize> {
-        let (mut before, mut at) = (None::<usize>, self.first);
-        while let Some(thread) = at.get() {
-            let next = self.threads[thread].next;
-            if so(&self.threads[thread]) {
-                match before {
-                    Some(before) => self.threads[before].next = next,
-                    None => self.first = next,
-                }
-                if self.last == at {
-                    self.last = before.map_or(Link::NONE, Link::to);
-                }
-                return Some(thread);
-            }
-            (before, at) = (Some(thread), next);
-        }
-        None
+    fn unqueue(&mut self, so: impl Fn(&[Entry], usize) -> bool) -> Option<usize> {
+        let at = self.queue.iter().position(|&t| so(&self.threads, t.into()))?;
+        Some(self.queue.remove(at).into())
     }
 
     fn release(&mut self, cpu: usize, state: State) -> Option<usize> {
-        let thread = core::mem::take(&mut self.running[cpu]).get()?;
+        let thread = self.running[cpu].take()?;
         self.threads[thread].state = state;
         Some(thread)
     }
@@ -231,21 +183,12 @@ impl Scheduler {
 
     /// The thread of a CPU ends.
     pub fn end(&mut self, cpu: usize) -> Option<usize> {
-        let ended = self.release(cpu, State::Free);
-        self.alive -= usize::from(ended.is_some());
-        ended
+        self.release(cpu, State::Free)
     }
 
     /// Returns `true` if a thread in the queue may run on a CPU.
     pub fn crowded(&self, cpu: usize) -> bool {
-        let mut at = self.first;
-        while let Some(thread) = at.get() {
-            if self.threads[thread].mask >> cpu & 1 != 0 {
-                return true;
-            }
-            at = self.threads[thread].next;
-        }
-        false
+        self.queue.iter().any(|&t| self.threads[usize::from(t)].mask >> cpu & 1 != 0)
     }
 
     /// Lets a thread run on these CPUs only; `None` if none of them is the process's. A thread that is ready gets a new
@@ -259,16 +202,9 @@ impl Scheduler {
         if self.state(thread) != State::Ready {
             return Some(None);
         }
-        let link = Link::to(thread);
-        match self.given.iter_mut().find(|given| **given == link) {
-            Some(given) => *given = Link::NONE,
-            None => {
-                // it alone has no CPU for the moment
-                self.threads[thread].mask = 0;
-                let found = self.unqueue(|t| t.mask == 0);
-                debug_assert!(found == Some(thread));
-                self.threads[thread].mask = mask;
-            }
+        match self.given.iter_mut().find(|given| **given == Some(thread)) {
+            Some(given) => *given = None,
+            None => drop(self.unqueue(|_, t| t == thread)),
         }
         Some(Some(self.place(thread, None)))
     }
@@ -277,6 +213,8 @@ impl Scheduler {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+
+    use std::vec::Vec;
 
     use super::*;
 
@@ -288,17 +226,10 @@ mod tests {
 
     /// Each thread is in one place, and no CPU idles beside a thread that may run there.
     fn check(all: &Scheduler) {
-        let mut queue = Vec::new();
-        let mut at = all.first;
-        while let Some(thread) = at.get() {
-            assert!(queue.len() <= THREADS, "the queue has a circle");
-            queue.push(thread);
-            at = all.threads[thread].next;
-        }
-        assert_eq!(queue.last().copied(), all.last.get());
+        let queue: Vec<usize> = all.queue.iter().map(|&t| t.into()).collect();
         for thread in 0..THREADS {
             let running = (0..CPUS).filter(|&c| all.running(c) == Some(thread)).collect::<Vec<_>>();
-            let given = all.given.iter().filter(|g| g.get() == Some(thread)).count();
+            let given = all.given.iter().filter(|&&g| g == Some(thread)).count();
             let queued = queue.iter().filter(|&&t| t == thread).count();
             let places = match all.state(thread) {
                 State::Free | State::Waiting => (0, 0),
@@ -372,7 +303,7 @@ mod tests {
                     }
                 };
                 if let Some(cpu) = freed {
-                    let given = all.given[cpu] != Link::NONE;
+                    let given = all.given[cpu].is_some();
                     let taken = all.take(cpu);
                     if let Some(thread) = taken {
                         prop_assert!(given || all.mask(thread) >> cpu & 1 != 0, "not where it may run");

@@ -6,34 +6,27 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 /// Signals there are: 1 to 64.
 pub const SIGNALS: usize = 64;
 
-/// Numbers of signals that the kernel itself sends or treats apart.
-#[allow(missing_docs, reason = "names of signals")]
-pub mod names {
-    pub const SIGILL: u32 = 4;
-    pub const SIGTRAP: u32 = 5;
-    pub const SIGBUS: u32 = 7;
-    pub const SIGFPE: u32 = 8;
-    pub const SIGKILL: u32 = 9;
-    pub const SIGSEGV: u32 = 11;
-    pub const SIGALRM: u32 = 14;
-    pub const SIGSTOP: u32 = 19;
-}
+pub use linux_raw_sys::general::{SIGALRM, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGSTOP, SIGTRAP};
 
-pub use names::*;
-
-/// Flags of an action.
+/// Flags of an action that the kernel looks at.
 #[allow(missing_docs, reason = "names of flags")]
 pub mod flag {
-    pub const SIGINFO: u64 = 4;
-    pub const ONSTACK: u64 = 0x0800_0000;
-    pub const RESTART: u64 = 0x1000_0000;
-    pub const NODEFER: u64 = 0x4000_0000;
-    pub const RESETHAND: u64 = 0x8000_0000;
+    use linux_raw_sys::general as linux;
+
+    pub const ONSTACK: u64 = linux::SA_ONSTACK as u64;
+    pub const RESTART: u64 = linux::SA_RESTART as u64;
+    pub const NODEFER: u64 = linux::SA_NODEFER as u64;
+    pub const RESETHAND: u64 = linux::SA_RESETHAND as u64;
 }
 
 /// The bit of a signal in a set; none for what is no signal.
 pub const fn bit(signal: u32) -> u64 {
     if signal >= 1 && signal <= SIGNALS as u32 { 1 << (signal - 1) } else { 0 }
+}
+
+/// The signals of a set.
+pub fn signals(set: u64) -> impl Iterator<Item = u32> {
+    (1..=SIGNALS as u32).filter(move |&signal| set & bit(signal) != 0)
 }
 
 /// Signals that nobody can block or handle.
@@ -224,7 +217,7 @@ impl Signals {
     /// Returns `true` if `thread` has a signal that it does not block, and that is not ignored.
     pub fn waits(&self, thread: &Thread) -> bool {
         let open = self.of(thread) & !thread.mask;
-        (1..=SIGNALS as u32).any(|signal| open & bit(signal) != 0 && !self.ignores(signal))
+        signals(open).any(|signal| !self.ignores(signal))
     }
 
     /// Takes the first pending signal of `set`.

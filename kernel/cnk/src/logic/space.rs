@@ -6,6 +6,7 @@
 
 use colony_fship::Errno;
 use colony_fship::layout::PAGE;
+use heapless::Vec;
 
 use crate::{ensure, round_up};
 
@@ -56,8 +57,7 @@ pub struct Space {
     brk: u64,
     top: u64,
     /// In use, by address, none touching the next.
-    used: [Piece; PIECES],
-    len: usize,
+    used: Vec<Piece, PIECES>,
     /// Never used.
     fresh: Piece,
 }
@@ -67,11 +67,7 @@ impl Space {
     pub const fn new(heap: u64, top: u64) -> Self {
         let heap = (heap + PAGE - 1) & !(PAGE - 1);
         let fresh = Piece { first: heap, end: top };
-        Self { heap, brk: heap, top, used: [Piece { first: 0, end: 0 }; PIECES], len: 0, fresh }
-    }
-
-    fn used(&self) -> &[Piece] {
-        &self.used[..self.len]
+        Self { heap, brk: heap, top, used: Vec::new(), fresh }
     }
 
     fn floor(&self) -> u64 {
@@ -79,7 +75,7 @@ impl Space {
     }
 
     /// Clears what of `piece` was used before; now all of it is.
-    fn take(&mut self, piece: Piece, content: &mut impl Content) {
+    fn take(&mut self, piece: Piece, content: &mut dyn Content) {
         let fresh = self.fresh;
         let (below, above) = (piece.between(0, fresh.first), piece.between(fresh.end, u64::MAX));
         for used in [below, above].into_iter().flatten() {
@@ -97,8 +93,8 @@ impl Space {
     }
 
     /// Moves the end of the heap to `to`, if that can be; where it is then.
-    pub fn brk(&mut self, to: u64, content: &mut impl Content) -> u64 {
-        let limit = self.used().first().map_or(self.top, |p| p.first);
+    pub fn brk(&mut self, to: u64, content: &mut dyn Content) -> u64 {
+        let limit = self.used.first().map_or(self.top, |p| p.first);
         if to < self.heap || to > limit {
             return self.brk;
         }
@@ -112,7 +108,7 @@ impl Space {
     /// The highest free place for `length` bytes.
     fn place(&self, length: u64) -> Option<Piece> {
         let mut end = self.top;
-        for piece in self.used().iter().rev() {
+        for piece in self.used.iter().rev() {
             if end - piece.end >= length {
                 break;
             }
@@ -123,27 +119,21 @@ impl Space {
     }
 
     fn insert(&mut self, piece: Piece) -> Result<(), Errno> {
-        let at = self.used().partition_point(|p| p.end < piece.first);
-        // `at` touches or follows the new one; so may the one after it, at the other side
-        let mut merged = piece;
-        let mut until = at;
-        while until < self.len && self.used[until].first <= merged.end {
-            merged.first = merged.first.min(self.used[until].first);
-            merged.end = merged.end.max(self.used[until].end);
-            until += 1;
-        }
-        ensure(until > at || self.len < PIECES, Errno::ENOMEM)?;
-        self.used.copy_within(until..self.len, at + 1);
-        self.len = self.len + 1 - (until - at);
-        self.used[at] = merged;
-        Ok(())
+        let at = self.used.partition_point(|p| p.end < piece.first);
+        // they follow each other from there on
+        let touched = self.used[at..].iter().take_while(|p| p.first <= piece.end);
+        let (count, merged) = touched.fold((0, piece), |(count, all), p| {
+            (count + 1, Piece { first: all.first.min(p.first), end: all.end.max(p.end) })
+        });
+        drop(self.used.drain(at..at + count));
+        self.used.insert(at, merged).map_err(|_| Errno::ENOMEM)
     }
 
     /// Gives `length` bytes anywhere.
     ///
     /// # Errors
     /// `EINVAL` for no bytes, `ENOMEM`.
-    pub fn map(&mut self, length: u64, content: &mut impl Content) -> Result<u64, Errno> {
+    pub fn map(&mut self, length: u64, content: &mut dyn Content) -> Result<u64, Errno> {
         let length = round_up(length, PAGE).ok_or(Errno::ENOMEM)?;
         ensure(length > 0, Errno::EINVAL)?;
         let piece = self.place(length).ok_or(Errno::ENOMEM)?;
@@ -161,11 +151,11 @@ impl Space {
         at: u64,
         length: u64,
         keep: bool,
-        content: &mut impl Content,
+        content: &mut dyn Content,
     ) -> Result<u64, Errno> {
         let piece = Piece::new(at, length).ok_or(Errno::ENOMEM)?;
         ensure(at.is_multiple_of(PAGE) && length > 0, Errno::EINVAL)?;
-        let taken = at < self.floor() || self.used().iter().any(|p| p.overlaps(piece));
+        let taken = at < self.floor() || self.used.iter().any(|p| p.overlaps(piece));
         ensure(!(keep && taken), Errno::EEXIST)?;
         ensure(self.heap <= at && piece.end <= self.top, Errno::ENOMEM)?;
         // in the heap it is the heap's already
@@ -184,26 +174,19 @@ impl Space {
         let gone = Piece::new(at, length).ok_or(Errno::EINVAL)?;
         ensure(at.is_multiple_of(PAGE) && length > 0, Errno::EINVAL)?;
         let mut n = 0;
-        while n < self.len {
-            let piece = self.used[n];
+        while let Some(&piece) = self.used.get(n) {
             match (piece.between(0, gone.first), piece.between(gone.end, u64::MAX)) {
                 _ if !piece.overlaps(gone) => n += 1,
                 (Some(left), Some(right)) => {
-                    ensure(self.len < PIECES, Errno::ENOMEM)?;
-                    self.used.copy_within(n..self.len, n + 1);
-                    self.len += 1;
+                    self.used.insert(n + 1, right).map_err(|_| Errno::ENOMEM)?;
                     self.used[n] = left;
-                    self.used[n + 1] = right;
                     return Ok(());
                 }
                 (Some(rest), None) | (None, Some(rest)) => {
                     self.used[n] = rest;
                     n += 1;
                 }
-                (None, None) => {
-                    self.used.copy_within(n + 1..self.len, n);
-                    self.len -= 1;
-                }
+                (None, None) => drop(self.used.remove(n)),
             }
         }
         Ok(())
@@ -219,12 +202,12 @@ impl Space {
         old: u64,
         new: u64,
         may_move: bool,
-        content: &mut impl Content,
+        content: &mut dyn Content,
     ) -> Result<u64, Errno> {
         let from = Piece::new(at, old).ok_or(Errno::EINVAL)?;
         let to = Piece::new(at, new).ok_or(Errno::ENOMEM)?;
         ensure(at.is_multiple_of(PAGE) && old > 0 && new > 0, Errno::EINVAL)?;
-        ensure(self.used().iter().any(|p| p.first <= from.first && from.end <= p.end), Errno::EFAULT)?;
+        ensure(self.used.iter().any(|p| p.first <= from.first && from.end <= p.end), Errno::EFAULT)?;
         if to.end < from.end {
             self.unmap(to.end, from.end - to.end)?;
         }
@@ -232,7 +215,7 @@ impl Space {
             return Ok(at);
         }
         let more = Piece { first: from.end, end: to.end };
-        if to.end <= self.top && !self.used().iter().any(|p| p.overlaps(more)) {
+        if to.end <= self.top && !self.used.iter().any(|p| p.overlaps(more)) {
             self.insert(more)?;
             self.take(more, content);
             return Ok(at);
@@ -248,15 +231,15 @@ impl Space {
 
     /// Bytes that can still be given out.
     pub fn free(&self) -> u64 {
-        let used: u64 = self.used().iter().map(|p| p.length()).sum();
+        let used: u64 = self.used.iter().map(|p| p.length()).sum();
         (self.top - self.floor()).saturating_sub(used)
     }
 
     /// Clears what of `length` bytes at `at` is in use (`MADV_DONTNEED`).
-    pub fn forget(&mut self, at: u64, length: u64, content: &mut impl Content) {
+    pub fn forget(&mut self, at: u64, length: u64, content: &mut dyn Content) {
         let Some(piece) = Piece::new(at, length) else { return };
         let heap = Piece { first: self.heap, end: self.floor() };
-        for used in self.used[..self.len].iter().chain([&heap]) {
+        for used in self.used.iter().chain([&heap]) {
             if let Some(both) = used.between(piece.first, piece.end) {
                 content.clear(both);
             }
@@ -267,6 +250,7 @@ impl Space {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::vec::Vec;
 
     use proptest::prelude::*;
 

@@ -63,29 +63,21 @@ pub fn end() {
     write(END, 0);
 }
 
+/// A message that interrupts another CPU.
+pub const INTERRUPT: u32 = 0x4000 | CALL as u32;
+/// Messages that start another CPU (Intel SDM volume 3, 9.4.4): the second with the number of its page below 1 MiB.
+pub const INIT: u32 = 0x4500;
+/// See [`INIT`].
+pub const START: u32 = 0x4600;
+
 /// Sends a message to another CPU, when the one before is on its way.
-fn send(apic: u32, message: u32) {
+pub fn send(apic: u32, message: u32) {
     const PENDING: u32 = 1 << 12;
     while read(COMMAND) & PENDING != 0 {
         core::hint::spin_loop();
     }
     write(COMMAND_TO, apic << 24);
     write(COMMAND, message);
-}
-
-/// Interrupts the other CPU.
-pub fn call(apic: u32) {
-    send(apic, 0x4000 | u32::from(CALL));
-}
-
-/// Starts another CPU at a page below 1 MiB: the INIT, then the start-up message (Intel SDM volume 3, 9.4.4).
-pub fn send_init(apic: u32) {
-    send(apic, 0x4500);
-}
-
-/// See [`send_init`].
-pub fn send_start(apic: u32, page: u32) {
-    send(apic, 0x4600 | page);
 }
 
 /// Lets the timer run down, to measure it; [`measured`] follows.

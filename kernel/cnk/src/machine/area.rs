@@ -7,9 +7,11 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// CPUs that the kernel uses at most.
 pub const CPUS: usize = colony_fship::layout::CHANNELS;
 /// log2 of [`STACK`].
-pub const STACK_SHIFT: u32 = 14;
-/// Bytes of a CPU's stack; the lowest 4 KiB are for what must not trust the rest (see `tables.rs`).
+pub const STACK_SHIFT: u32 = 13;
+/// Bytes of a CPU's stack; the lowest [`INTERRUPT_STACK`] are for what must not trust the rest (see `tables.rs`).
 pub const STACK: usize = 1 << STACK_SHIFT;
+/// See [`STACK`].
+pub const INTERRUPT_STACK: usize = 2048;
 
 /// Memory that is written through its address only.
 #[repr(C, align(4096))]
@@ -29,7 +31,7 @@ pub fn stack_end(cpu: usize) -> u64 {
 /// Calls below this number can be quick.
 pub const QUICK: usize = 192;
 /// In the table of quick answers: not that simple.
-const SLOW: u64 = 1 << 63;
+pub const SLOW: u64 = 1 << 63;
 
 /// See the module.
 #[repr(C, align(64))]
@@ -38,24 +40,18 @@ pub struct Area {
     pub user_rsp: AtomicU64,
     /// Calls that were done here, on this node.
     pub local_calls: AtomicU64,
-    unused: [u64; 6],
     /// The answer to a call; [`SLOW`] where it is not known beforehand.
     pub quick: [AtomicU64; QUICK],
 }
 
-impl Area {
-    const fn new() -> Self {
-        Self {
-            user_rsp: AtomicU64::new(0),
-            local_calls: AtomicU64::new(0),
-            unused: [0; 6],
-            quick: [const { AtomicU64::new(SLOW) }; QUICK],
-        }
-    }
-}
-
 #[unsafe(no_mangle)]
-static AREAS: [Area; CPUS] = [const { Area::new() }; CPUS];
+static AREAS: [Area; CPUS] = [const {
+    Area {
+        user_rsp: AtomicU64::new(0),
+        local_calls: AtomicU64::new(0),
+        quick: [const { AtomicU64::new(SLOW) }; QUICK],
+    }
+}; CPUS];
 
 /// The area of a CPU.
 pub fn area(cpu: usize) -> &'static Area {

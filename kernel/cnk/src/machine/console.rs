@@ -7,7 +7,8 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use super::ops::{inb, outb};
 
 const PORT: u16 = 0x3f8;
-static DEBUG: AtomicBool = AtomicBool::new(false);
+/// More than panics is to be shown.
+pub static DEBUG: AtomicBool = AtomicBool::new(false);
 
 /// The line, 8N1 at 115,200 Bd.
 pub struct Serial;
@@ -18,11 +19,6 @@ pub fn start(debug: bool) {
         outb(PORT + register, value);
     }
     DEBUG.store(debug, Relaxed);
-}
-
-/// Returns `true` if more than panics is to be shown.
-pub fn is_debug() -> bool {
-    DEBUG.load(Relaxed)
 }
 
 impl Write for Serial {
@@ -43,7 +39,7 @@ impl Write for Serial {
 /// Shows a line if `debug` is on the command line.
 macro_rules! debug {
     ($($text:tt)*) => {
-        if $crate::machine::console::is_debug() {
+        if $crate::machine::console::DEBUG.load(core::sync::atomic::Ordering::Relaxed) {
             use core::fmt::Write as _;
             let _ = writeln!($crate::machine::console::Serial, $($text)*);
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The registers of a user program.
 
+use super::fpu::Xmm;
 use super::tables::{USER_CS, USER_SS};
 
 /// Flags that a program starts with: interrupts are on.
@@ -11,7 +12,7 @@ pub const START_FLAGS: u64 = 0x202;
 #[repr(C, align(16))]
 pub struct Context {
     /// xmm0–15.
-    pub xmm: [[u64; 2]; 16],
+    pub xmm: Xmm,
     pub r15: u64,
     pub r14: u64,
     pub r13: u64,

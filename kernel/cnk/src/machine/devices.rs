@@ -12,7 +12,7 @@ const IVSHMEM: u32 = 0x1110_1af4;
 #[derive(Clone, Copy, Debug)]
 pub struct Device {
     /// The memory that it shares.
-    memory: Memory,
+    pub memory: Memory,
     /// Physical address of its registers.
     registers: u64,
     /// Its interrupts, if it has doorbells.
@@ -20,11 +20,6 @@ pub struct Device {
 }
 
 impl Device {
-    /// The memory that it shares.
-    pub fn memory(&self) -> Memory {
-        self.memory
-    }
-
     /// Lets doorbell `vector` interrupt this CPU.
     pub fn route(&self, vector: usize, apic: u32) {
         if let Some(interrupts) = self.interrupts {
@@ -75,6 +70,7 @@ pub fn find() -> Found {
 fn start(function: Function, free: &mut Free) -> Option<Device> {
     let (bars, interrupts) = function.start(free);
     let (registers, _) = bars[0]?;
-    let (memory, size) = bars[2]?;
-    Some(Device { memory: Memory::shared(memory, size), registers, interrupts })
+    let (physical, size) = bars[2]?;
+    let memory = Memory { physical, size, shared: true };
+    Some(Device { memory, registers, interrupts })
 }

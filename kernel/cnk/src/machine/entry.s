@@ -123,21 +123,40 @@ trap_common:
     call trap_dispatch          # (cpu, context)
     jmp leave_by_iret
 
-# (area, low, high): restores the extended state from memory that the user may have written. rax is 0 if that is no
+# (area, features, xmm0–15): saves the extended state, of which the kernel has these registers elsewhere.
+.global save_state
+save_state:
+    .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+    movaps xmm\n, [rdx + 16 * \n]
+    .endr
+    mov eax, esi
+    xor edx, edx
+    test eax, eax
+    jz 1f
+    xsave64 [rdi]
+    ret
+1:  fxsave64 [rdi]
+    ret
+
+# (area, features, xmm0–15): restores the extended state from memory that the user may have written. rax is 0 if that is no
 # state that the processor takes: the fault comes at `restore_at` and goes on at `restore_refused`.
 .global restore_state
 restore_state:
+    mov r8, rdx
     mov eax, esi
+    xor edx, edx
+    test eax, eax
+    jz restore_legacy_at
     .global restore_at
 restore_at:
     xrstor64 [rdi]
-    mov eax, 1
-    ret
-.global restore_legacy
-restore_legacy:
+    jmp 1f
     .global restore_legacy_at
 restore_legacy_at:
     fxrstor64 [rdi]
+1:  .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+    movaps [r8 + 16 * \n], xmm\n
+    .endr
     mov eax, 1
     ret
 .global restore_refused
@@ -153,15 +172,9 @@ memcpy:
     mov rcx, rdx
     shr rcx, 6
     jz 2f
-1:  .irp half, 0, 32
-    mov r8, [rsi + \half]
-    mov r9, [rsi + \half + 8]
-    mov r10, [rsi + \half + 16]
-    mov r11, [rsi + \half + 24]
-    mov [rdi + \half], r8
-    mov [rdi + \half + 8], r9
-    mov [rdi + \half + 16], r10
-    mov [rdi + \half + 24], r11
+1:  .irp at, 0, 8, 16, 24, 32, 40, 48, 56
+    mov r8, [rsi + \at]
+    mov [rdi + \at], r8
     .endr
     add rsi, 64
     add rdi, 64

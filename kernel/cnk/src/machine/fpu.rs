@@ -13,6 +13,11 @@ pub const LEGACY: u64 = 512;
 /// Bytes of the header behind it, where the processor has XSAVE.
 pub const HEADER: u64 = 64;
 
+/// xmm0–15 of a program: where the kernel runs, they are in its `Context`.
+#[derive(Clone, Copy, Debug, zerocopy::FromBytes)]
+#[repr(C, align(16))]
+pub struct Xmm([[u64; 2]; 16]);
+
 /// Enabled features (XCR0); 0 without XSAVE.
 static ENABLED: AtomicU64 = AtomicU64::new(0);
 static SIZE: AtomicU32 = AtomicU32::new(LEGACY as u32);
@@ -28,8 +33,8 @@ static INITIAL: Initial = {
 };
 
 unsafe extern "C" {
-    fn restore_state(area: *const u8, features: u32) -> u32;
-    fn restore_legacy(area: *const u8) -> u32;
+    fn save_state(area: *mut u8, features: u32, xmm: *const Xmm);
+    fn restore_state(area: *const u8, features: u32, xmm: *mut Xmm) -> u32;
     static restore_at: u8;
     static restore_legacy_at: u8;
     static restore_refused: u8;
@@ -38,30 +43,28 @@ unsafe extern "C" {
 /// Bytes of the largest state: with AVX-512.
 const LARGEST: usize = 2688;
 
-/// The state of a thread that has no CPU, but for xmm0–15.
+/// The state of a thread that has no CPU.
+#[derive(zerocopy::FromZeros)]
 #[repr(C, align(64))]
 pub struct State([u8; LARGEST]);
 
 impl State {
-    /// All zero: with XSAVE, the state that a program starts with.
-    pub const NEW: Self = Self([0; LARGEST]);
-
     /// The state that a program starts with.
     pub fn renew(&mut self) {
         self.0[..size_of::<Initial>()].copy_from_slice(INITIAL.0.as_bytes());
     }
 
     /// Saves the state of this CPU.
-    pub fn save(&mut self) {
+    pub fn save(&mut self, xmm: &Xmm) {
         self.0[LEGACY as usize..(LEGACY + HEADER) as usize].fill(0);
         // SAFETY: aligned, and large enough by `start`.
-        unsafe { save(self.0.as_mut_ptr()) };
+        unsafe { save(self.0.as_mut_ptr(), xmm) };
     }
 
     /// Makes it the state of this CPU.
-    pub fn load(&self) {
+    pub fn load(&self, xmm: &mut Xmm) {
         // SAFETY: as of `save`. What was saved is a state; else nothing happens
-        let done = unsafe { restore(self.0.as_ptr()) };
+        let done = unsafe { restore(self.0.as_ptr(), xmm) };
         debug_assert!(done);
     }
 }
@@ -73,13 +76,8 @@ pub fn start() {
     }
     // x87, SSE, AVX, AVX-512
     let wanted = 0xe7 & u64::from(ops::cpuid(0xd, 0).eax);
-    let wanted = if wanted & 4 == 0 {
-        wanted & 3
-    } else if wanted & 0xe0 == 0xe0 {
-        wanted
-    } else {
-        wanted & 7
-    };
+    let wanted = wanted & if wanted & 4 == 0 { 3 } else { !0 };
+    let wanted = wanted & if wanted & 0xe0 == 0xe0 { !0 } else { 7 };
     // SAFETY: the processor has XSAVE, and these states, by CPUID; the kernel uses none beyond SSE.
     unsafe {
         ops::set_cr4(1 << 18);
@@ -101,37 +99,29 @@ pub fn size() -> u64 {
     u64::from(SIZE.load(Relaxed))
 }
 
-/// Saves the state of this CPU; xmm0–15 are no longer the user's (they are in its `Context`).
+/// Saves the state of this CPU, with these xmm0–15.
 ///
 /// # Safety
 /// `area` is aligned to 64 and has [`size`] writable bytes, the header among them zero.
-pub unsafe fn save(area: *mut u8) {
-    let features = enabled() as u32;
+pub unsafe fn save(area: *mut u8, xmm: &Xmm) {
     // SAFETY: the caller's promise.
-    unsafe {
-        if features == 0 {
-            asm!("fxsave64 [{}]", in(reg) area, options(nostack, preserves_flags));
-        } else {
-            asm!("xsave64 [{}]", in(reg) area, in("eax") features, in("edx") 0, options(nostack, preserves_flags));
-        }
-    }
+    unsafe { save_state(area, enabled() as u32, xmm) }
 }
 
-/// Restores a state, whatever it is; `false` if the processor does not take it.
+/// Restores a state, whatever it is, and copies its xmm0–15; `false` if the processor does not take it.
 ///
 /// # Safety
 /// `area` is aligned to 64 and has [`size`] bytes that may be read.
 #[must_use]
-pub unsafe fn restore(area: *const u8) -> bool {
-    let features = enabled() as u32;
+pub unsafe fn restore(area: *const u8, xmm: &mut Xmm) -> bool {
     // SAFETY: the caller's promise; a state that is none faults where `refused` knows.
-    unsafe { (if features == 0 { restore_legacy(area) } else { restore_state(area, features) }) != 0 }
+    unsafe { restore_state(area, enabled() as u32, xmm) != 0 }
 }
 
 /// The state that a program starts with.
-pub fn reset() {
+pub fn reset(xmm: &mut Xmm) {
     // SAFETY: with an empty header nothing behind it is read.
-    let done = unsafe { restore((&raw const INITIAL).cast()) };
+    let done = unsafe { restore((&raw const INITIAL).cast(), xmm) };
     debug_assert!(done);
 }
 

@@ -7,7 +7,6 @@ pub mod console;
 pub mod context;
 pub mod devices;
 pub mod fpu;
-pub mod lock;
 pub mod ops;
 pub mod paging;
 pub mod pci;
@@ -44,3 +43,9 @@ global_asm!(
     user_cs = const tables::USER_CS,
     user_ss = const tables::USER_SS,
 );
+
+/// A value that is all zero, for statics.
+pub const fn zeroed<T: zerocopy::FromZeros>() -> T {
+    // SAFETY: all zero is a `T`.
+    unsafe { core::mem::zeroed() }
+}

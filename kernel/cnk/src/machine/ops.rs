@@ -135,7 +135,7 @@ pub fn clear_segments() {
 /// Halts until an interrupt; returns with interrupts masked. One that came before is not lost: `sti` lets it in only
 /// after the next instruction has begun.
 pub fn halt() {
-    // SAFETY: the handlers keep to the rules of `lock.rs`, and all registers.
+    // SAFETY: no lock is held, and the handlers keep all registers.
     unsafe { asm!("sti", "hlt", "cli") }
 }
 

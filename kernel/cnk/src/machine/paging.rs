@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Page tables: the kernel's half, which all address spaces share, and the user's half of each process.
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::ops::Range;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use cnk_logic::access::Access;
 use cnk_logic::map::{self, Complex, Tables, bits};
@@ -12,87 +13,65 @@ use super::{ops, phys};
 
 /// Link address of kernel code, less its physical address.
 const KERNEL: u64 = 0xffff_ffff_8000_0000;
-/// Tables of the user processes below the very top ones: for each process one for all of its GiB, a directory for each
-/// GiB that is not one page, and a table for each 2 MiB in which segments meet. One process has them all, two have half
-/// each.
-const USER_TABLES: usize = 14;
+/// Tables below the very top ones. The windows have at most four where there are pages of 1 GiB, else two more for each GiB.
+/// The processes have the rest: each one for all of its GiB, a directory for each GiB that is not one page, and a table for
+/// each 2 MiB in which segments meet. One process has them all, two have half each.
+const TABLES: usize = 18;
 
 #[repr(C, align(4096))]
 struct Table([AtomicU64; 512]);
 
 impl Table {
-    const fn new() -> Self {
+    const fn empty() -> Self {
         Self([const { AtomicU64::new(0) }; 512])
     }
 
     fn physical(&self) -> u64 {
         &raw const *self as u64 - KERNEL
     }
-
-    fn clear(&self) {
-        for entry in &self.0 {
-            entry.store(0, Relaxed);
-        }
-    }
 }
 
-/// Tables that are being filled: a top, and those below it.
-struct Filling<'a> {
-    pool: &'a [Table],
-    used: usize,
-}
+static POOL: [Table; TABLES] = [const { Table::empty() }; TABLES];
+/// Tables that the windows have, the first ones.
+static WINDOWS: AtomicUsize = AtomicUsize::new(0);
+/// The top table of process 1; that of process 0 is the kernel's.
+static SECOND_TOP: Table = Table::empty();
 
-impl<'a> Filling<'a> {
-    /// All are free; the first is the top.
-    fn start(pool: &'a [Table]) -> Self {
-        pool[0].clear();
-        Self { pool, used: 1 }
-    }
+/// Tables that are free, by their numbers.
+struct Free(Range<usize>);
 
-    fn top(&self) -> u64 {
-        self.pool[0].physical()
-    }
-}
-
-impl Tables for Filling<'_> {
+impl Tables for Free {
     fn table(&mut self) -> Option<u64> {
-        let table = self.pool.get(self.used)?;
-        self.used += 1;
-        table.clear();
+        let table = &POOL[self.0.next()?];
+        table.0.iter().for_each(|entry| entry.store(0, Relaxed));
         Some(table.physical())
     }
 
     fn set(&mut self, table: u64, index: usize, entry: u64) {
-        // they follow each other in memory
-        let n = (table - self.top()) as usize / size_of::<Table>();
-        self.pool[n].0[index].store(entry, Relaxed);
+        let number = (table - POOL[0].physical()) as usize / size_of::<Table>();
+        POOL[number].0[index].store(entry, Relaxed);
     }
 }
 
-/// Of the window: a top, and a directory for each GiB of the usual window where there are no pages of that size.
-static WINDOW: [Table; 5] = [const { Table::new() }; 5];
-static TORUS: [Table; 2] = [const { Table::new() }; 2];
-static USERS: [Table; USER_TABLES] = [const { Table::new() }; USER_TABLES];
-/// The top table of process 1; that of process 0 is the kernel's.
-static SECOND_TOP: Table = Table::new();
-
 unsafe extern "C" {
     static kernel_pml4: u8;
+    static boot_low: u8;
 }
 
-/// The kernel's own top table, which the start has made.
+/// A table that the start has made, by its address.
+fn of_start(table: *const u8) -> &'static [AtomicU64; 512] {
+    // SAFETY: the tables are pages of memory in the direct map that only this module writes.
+    unsafe { &*phys::at(table as u64) }
+}
+
+/// The kernel's own top table.
 fn kernel_top() -> &'static [AtomicU64; 512] {
-    // SAFETY: the table is a page of memory in the direct map that only this module writes.
-    unsafe { &*phys::at(&raw const kernel_pml4 as u64) }
+    of_start(&raw const kernel_pml4)
 }
 
 /// The top table of a process.
 fn top_of(process: usize) -> &'static [AtomicU64; 512] {
     if process == 0 { kernel_top() } else { &SECOND_TOP.0 }
-}
-
-fn top_index(address: u64) -> usize {
-    (address >> 39) as usize & 511
 }
 
 fn huge_pages() -> bool {
@@ -102,19 +81,17 @@ fn huge_pages() -> bool {
 /// Maps the windows: one for the kernel, the other for all users.
 ///
 /// # Errors
-/// [`Complex`] for more than 1 GiB on a processor without pages of that size.
+/// [`Complex`] for more than there are tables for, on a processor without pages of 1 GiB.
 pub fn map_windows(window: Memory, torus: Option<Memory>) -> Result<Window, Complex> {
-    let map = |pool: &[Table], memory: Memory, bits| {
-        let mut tables = Filling::start(pool);
-        let top = tables.top();
-        map::linear(&mut tables, top, memory.physical(), memory.size(), huge_pages(), bits).map(|()| top)
-    };
-    let top = map(&WINDOW, window, bits::GLOBAL)?;
-    kernel_top()[top_index(WINDOW_VA)].store(top | bits::PRESENT | bits::WRITE, Relaxed);
-    if let Some(torus) = torus {
-        let top = map(&TORUS, torus, bits::USER)?;
-        kernel_top()[top_index(TORUS_VA)].store(top | bits::TABLE, Relaxed);
+    let mut free = Free(0..TABLES);
+    let torus = torus.map(|memory| (memory, TORUS_VA, bits::USER, bits::TABLE));
+    let window_entry = (window, WINDOW_VA, bits::GLOBAL, bits::PRESENT | bits::WRITE);
+    for (memory, at, pages, entry) in [Some(window_entry), torus].into_iter().flatten() {
+        let top = free.table().ok_or(Complex)?;
+        map::linear(&mut free, top, memory.physical, memory.size, huge_pages(), pages)?;
+        kernel_top()[(at >> 39) as usize & 511].store(top | entry, Relaxed);
     }
+    WINDOWS.store(free.0.start, Relaxed);
     for (place, entry) in SECOND_TOP.0.iter().zip(kernel_top()) {
         place.store(entry.load(Relaxed), Relaxed);
     }
@@ -127,10 +104,12 @@ pub fn map_windows(window: Memory, torus: Option<Memory>) -> Result<Window, Comp
 /// [`Complex`].
 pub fn build(n: usize, count: usize, bank: &Bank, access: &Access) -> Result<(), Complex> {
     assert!(access.end() <= bank.size());
-    let share = USER_TABLES / count;
-    let mut tables = Filling::start(&USERS[n * share..][..share]);
-    let top = tables.top();
-    map::build(&mut tables, top, bank.physical(), access, huge_pages())?;
+    let windows = WINDOWS.load(Relaxed);
+    let share = (TABLES - windows) / count;
+    let first = windows + n * share;
+    let mut free = Free(first..first + share);
+    let top = free.table().ok_or(Complex)?;
+    map::build(&mut free, top, bank.physical(), access, huge_pages())?;
     top_of(n)[0].store(top | bits::TABLE, Relaxed);
     Ok(())
 }
@@ -153,6 +132,7 @@ pub fn forget_start() {
     for process in 0..PROCESSES {
         top_of(process)[0].store(0, Relaxed);
     }
+    of_start(&raw const boot_low)[0].fetch_or(bits::NO_EXECUTE, Relaxed);
     // SAFETY: the same space, without what nobody uses any more.
     unsafe { ops::set_cr3(&raw const kernel_pml4 as u64) };
 }

@@ -4,9 +4,9 @@
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
-use super::lock::Once;
 use super::{apic, ops, phys};
 use cnk_logic::clock::Rate;
+use spin::Once;
 
 /// Page where a CPU starts.
 pub const TRAMPOLINE: u64 = 0x8000;
@@ -39,7 +39,7 @@ fn started() -> [&'static AtomicU32; 2] {
 
 /// Tells that this CPU runs.
 pub fn arrived(cpu: usize) {
-    APICS[cpu].set(apic::id());
+    APICS[cpu].call_once(apic::id);
 }
 
 /// Number of a CPU's interrupt controller.
@@ -66,11 +66,11 @@ fn start_one(cpu: usize, apic: u32, rate: Rate, timeout_ns: u64) -> bool {
     let [state, number] = started();
     number.store(cpu as u32, Release);
     state.store(if timeout_ns == 0 { TOO_LATE } else { AWAITED }, Release);
-    apic::send_init(apic);
+    apic::send(apic, apic::INIT);
     pause(rate, 20_000, || false);
     // the second message is for processors that have missed the first
     for wait_ns in [timeout_ns.min(1_000_000), timeout_ns] {
-        apic::send_start(apic, (TRAMPOLINE >> 12) as u32);
+        apic::send(apic, apic::START | (TRAMPOLINE >> 12) as u32);
         if pause(rate, wait_ns, || apic_of(cpu).is_some()) {
             return true;
         }
@@ -101,14 +101,8 @@ fn firmware<T: Copy + Default>(at: u64) -> T {
     if at == 0 || at + size_of::<T>() as u64 > 1 << 30 {
         return T::default();
     }
-    // SAFETY: in the first GiB, which is mapped; unaligned values are read byte by byte.
-    unsafe {
-        let mut value = T::default();
-        for n in 0..size_of::<T>() {
-            (&raw mut value).cast::<u8>().add(n).write(phys::read::<u8>(at + n as u64));
-        }
-        value
-    }
+    // SAFETY: in the first GiB, which is mapped; nobody writes there.
+    unsafe { phys::at::<T>(at).read_unaligned() }
 }
 
 /// Of the usable CPUs other than `own` in the table `APIC` (ACPI specification, 5.2.12), number `cpu` from 1 on.

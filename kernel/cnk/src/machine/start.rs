@@ -51,7 +51,8 @@ impl Boot {
     /// The largest window that fits in the node's own memory.
     pub fn own_window(&self) -> Memory {
         let room = self.memory_end.saturating_sub(OWN_WINDOW_AT);
-        Memory::own(OWN_WINDOW_AT, room.checked_ilog2().map_or(0, |log| 1 << log))
+        let size = room.checked_ilog2().map_or(0, |log| 1 << log);
+        Memory { physical: OWN_WINDOW_AT, size, shared: false }
     }
 }
 
@@ -89,11 +90,13 @@ pub fn cpu_started(cpu: usize, info: u64) -> Option<Boot> {
     // SAFETY: the loader has left it in the first GiB.
     let info: StartInfo = unsafe { phys::read(info) };
     assert_eq!(info.magic, 0x336e_c578, "not started by PVH");
-    console::start(has_word(info.command_line, b"debug"));
+    let line = command_line(info.command_line);
+    let mut words = line.split(|&byte| byte == 0).next().unwrap_or_default().split(|&byte| byte == b' ');
+    console::start(words.clone().any(|word| word == b"debug"));
     Some(Boot {
         rsdp: info.rsdp,
         resident: resident(),
-        hasty: has_word(info.command_line, b"hasty"),
+        hasty: words.any(|word| word == b"hasty"),
         memory_end: memory_end(&info),
     })
 }
@@ -113,28 +116,10 @@ fn memory_end(info: &StartInfo) -> u64 {
     { areas }.find(own).map_or(0, |a| a.first + a.length)
 }
 
-/// Returns `true` if the command line at a physical address has `word` among its words.
-fn has_word(line: u64, word: &[u8]) -> bool {
-    if line == 0 {
-        return false;
-    }
-    let mut matched = Some(0);
-    for at in line..line + 4096 {
-        // SAFETY: the loader has left a string in the first GiB.
-        let byte: u8 = unsafe { phys::read(at) };
-        if matches!(byte, 0 | b' ') {
-            if matched == Some(word.len()) {
-                return true;
-            }
-            if byte == 0 {
-                return false;
-            }
-            matched = Some(0);
-        } else {
-            matched = matched.filter(|&n| word.get(n) == Some(&byte)).map(|n| n + 1);
-        }
-    }
-    false
+/// The beginning of the command line at a physical address; none at 0.
+fn command_line(at: u64) -> [u8; 256] {
+    // SAFETY: the loader has left a string in the first GiB, where something can be read behind it, too.
+    if at == 0 { [0; 256] } else { unsafe { phys::at::<[u8; 256]>(at).read() } }
 }
 
 /// Makes the functions that the entry code calls (`start.s`, `entry.s`) from safe ones of the rest of the kernel:
@@ -152,7 +137,8 @@ macro_rules! entry_points {
             if let Some(boot) = $crate::machine::start::cpu_started(cpu, info) {
                 $boot(&boot);
             }
-            $idle(cpu)
+            // the stack begins anew
+            $crate::machine::context::leave(cpu)
         }
 
         #[unsafe(no_mangle)]
@@ -178,18 +164,5 @@ pub(crate) use entry_points;
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     use core::fmt::Write as _;
     let _ = writeln!(Serial, "cnk: {info}");
-    ops::stop()
-}
-
-/// The prebuilt `core` may unwind as far as the linker knows; it is never called.
-#[unsafe(no_mangle)]
-extern "C" fn rust_eh_personality() -> ! {
-    ops::stop()
-}
-
-/// See [`rust_eh_personality`].
-#[unsafe(no_mangle)]
-#[allow(non_snake_case, reason = "its name")]
-extern "C" fn _Unwind_Resume() -> ! {
     ops::stop()
 }

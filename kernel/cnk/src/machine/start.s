@@ -14,38 +14,35 @@
 start32:
     cld
     mov esi, ebx            # hvm_start_info; kept until Rust
-    # direct map of the first GiB, 2 MiB pages: present, writable, large, global
+    # the first GiB, 2 MiB pages: present, writable, large, global, not executable
     mov edi, offset boot_low
     mov eax, 0x183
-    xor edx, edx
+    mov edx, 0x80000000
     call fill
     # the fourth GiB: devices, not cached
     mov edi, offset boot_devices
     mov eax, 0xc0000193
     call fill
-    # the page of the kernel's code cannot be written there either
+    # code can be executed: that of the start, for as long as it runs, and the kernel's, which cannot be written
+    mov [boot_low + 4], ecx
+    mov [boot_low + 12], ecx
     mov dword ptr [boot_low + 8], 0x200181
+    # the direct map; kernel addresses, which are in the last 2 GiB, are one more name of the first GiB
     mov eax, offset boot_low + 3
     mov [boot_direct], eax
+    mov [boot_direct + 510*8], eax
     mov eax, offset boot_devices + 3
     mov [boot_direct + 3*8], eax
-    # kernel addresses: entry 1 is code, entry 2 is data that cannot be executed
-    mov dword ptr [boot_kernel + 8], 0x200181
-    mov dword ptr [boot_kernel + 16], 0x400183
-    mov dword ptr [boot_kernel + 20], 0x80000000
-    mov eax, offset boot_kernel + 3
-    mov [boot_top + 510*8], eax
     # the first GiB at its own address until the kernel runs, the direct map without execution, the kernel
     mov eax, offset boot_direct + 3
     mov [kernel_pml4], eax
-    mov [kernel_pml4 + 256*8], eax
-    mov dword ptr [kernel_pml4 + 256*8 + 4], 0x80000000
-    mov eax, offset boot_top + 3
     mov [kernel_pml4 + 511*8], eax
+    mov [kernel_pml4 + 256*8], eax
+    mov [kernel_pml4 + 256*8 + 4], edx
     mov ebp, 0              # CPU 0
     jmp long_mode
 
-fill:                       # 512 entries at edi from eax, each 2 MiB further
+fill:                       # 512 entries at edi from edx:eax, each 2 MiB further; ecx is 0 then
     mov ecx, 512
 1:  mov [edi], eax
     mov [edi + 4], edx
@@ -150,8 +147,7 @@ boot_gdtr:
 .global kernel_pml4
 kernel_pml4:  .skip 4096
 boot_direct:  .skip 4096
-boot_top:     .skip 4096
-boot_kernel:  .skip 4096
+.global boot_low
 boot_low:     .skip 4096
 boot_devices: .skip 4096
 .code64

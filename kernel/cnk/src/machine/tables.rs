@@ -8,9 +8,11 @@
 use core::arch::asm;
 use core::cell::UnsafeCell;
 
-use super::CPUS;
-use super::area::{STACK, stack_end};
+use zerocopy::FromZeros;
+
+use super::area::{INTERRUPT_STACK, STACK, stack_end};
 use super::ops::{msr, write_msr};
+use super::{CPUS, zeroed};
 
 /// Selectors as Linux has them: some programs look.
 pub const USER_CS: u64 = 0x33;
@@ -24,6 +26,7 @@ pub const STUBS: usize = 96;
 /// Bytes of an entry.
 const STUB: u64 = 16;
 
+#[derive(FromZeros)]
 #[repr(C, packed(4))]
 struct TaskState {
     unused: u32,
@@ -37,6 +40,7 @@ struct TaskState {
 // without it a user could reach ports: the map of those it may use would lie in the table itself
 const _: () = assert!(size_of::<TaskState>() == 104);
 
+#[derive(FromZeros)]
 #[repr(C, align(16))]
 struct Tables {
     segments: [u64; 9],
@@ -47,16 +51,7 @@ struct Shared<T>(UnsafeCell<T>);
 // SAFETY: written by `start` only, before the CPU it belongs to uses it.
 unsafe impl<T: Send> Sync for Shared<T> {}
 
-const EMPTY: TaskState = TaskState {
-    unused: 0,
-    stack: 0,
-    others: [0; 3],
-    interrupt_stack: 0,
-    more: [0; 7],
-    ports: (size_of::<TaskState>() as u32) << 16,
-};
-static TABLES: [Shared<Tables>; CPUS] =
-    [const { Shared(UnsafeCell::new(Tables { segments: [0; 9], task: EMPTY })) }; CPUS];
+static TABLES: [Shared<Tables>; CPUS] = [const { Shared(UnsafeCell::new(zeroed())) }; CPUS];
 static INTERRUPTS: Shared<[[u64; 2]; STUBS]> = Shared(UnsafeCell::new([[0; 2]; STUBS]));
 
 #[repr(C, packed)]
@@ -105,11 +100,11 @@ pub unsafe fn start(cpu: usize) {
         descriptor,
         task >> 32,
     ];
-    let interrupt_stack = stack_end(cpu) - STACK as u64 + 4096;
+    let interrupt_stack = stack_end(cpu) - (STACK - INTERRUPT_STACK) as u64;
+    let ports = (size_of::<TaskState>() as u32) << 16;
+    let task = TaskState { stack: stack_end(cpu), interrupt_stack, ports, ..zeroed() };
     // SAFETY: the caller's promise: nobody uses these tables yet.
-    unsafe {
-        *tables = Tables { segments, task: TaskState { stack: stack_end(cpu), interrupt_stack, ..EMPTY } }
-    };
+    unsafe { *tables = Tables { segments, task } };
     if cpu == 0 {
         // SAFETY: as above; no other CPU is started yet.
         unsafe { *INTERRUPTS.0.get() = core::array::from_fn(|vector| gate(vector as u64)) };

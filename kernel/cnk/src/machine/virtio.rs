@@ -132,7 +132,7 @@ impl Queue {
         common.set(common::QUEUE_SIZE, SLOTS);
         common.set(common::QUEUE_VECTOR, if number == 0 { 0 } else { u16::MAX });
         for (register, part) in common::QUEUE_ADDRESSES.into_iter().zip([0, AVAILABLE, USED]) {
-            let address = window.physical() + at + part;
+            let address = window.0.physical + at + part;
             common.set(register, address as u32);
             common.set(register + 4, (address >> 32) as u32);
         }
@@ -154,7 +154,7 @@ impl Queue {
     /// Gives a buffer to the device.
     fn give(&mut self, window: &Window, slot: u16, length: u32, writes: bool) {
         let descriptor = 16 * u64::from(slot);
-        self.write(descriptor, window.physical() + self.buffers + u64::from(slot) * SLOT);
+        self.write(descriptor, window.0.physical + self.buffers + u64::from(slot) * SLOT);
         self.write(descriptor + 8, length);
         self.write(descriptor + 12, if writes { 2u16 } else { 0 });
         self.write(AVAILABLE + 4 + 2 * u64::from(self.given % SLOTS), slot);

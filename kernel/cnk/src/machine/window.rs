@@ -7,13 +7,14 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst, compiler_fence};
 
 use cnk_logic::ensure;
-use colony_fship::layout::{self, CrashRecord, Header, JobBlock};
+use colony_fship::layout::{self, Header, JobBlock};
 use colony_fship::ring::{Consumer, Producer, Ring};
 use colony_fship::{Errno, Reply, Request};
 use zerocopy::FromBytes;
 
-use super::lock::Lock;
-use super::{CPUS, fpu};
+use super::CPUS;
+use super::fpu::{self, Xmm};
+use spin::Mutex;
 
 /// The kernel's address of the window.
 pub(super) const WINDOW_VA: u64 = 0xffff_9000_0000_0000;
@@ -21,26 +22,13 @@ pub(super) const WINDOW_VA: u64 = 0xffff_9000_0000_0000;
 /// Memory that may be a window, since the kernel uses it for nothing else: only this module's neighbors make one.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
-    physical: u64,
-    size: u64,
-    shared: bool,
+    pub(super) physical: u64,
+    pub(super) size: u64,
+    /// Others see it, too.
+    pub(super) shared: bool,
 }
 
 impl Memory {
-    /// Memory of a device, which others see too.
-    pub(super) fn shared(physical: u64, size: u64) -> Self {
-        Self { physical, size, shared: true }
-    }
-
-    /// Memory of this node, which nobody else sees.
-    pub(super) fn own(physical: u64, size: u64) -> Self {
-        Self { physical, size, shared: false }
-    }
-
-    pub(super) fn physical(&self) -> u64 {
-        self.physical
-    }
-
     /// Bytes.
     pub fn size(&self) -> u64 {
         self.size
@@ -49,14 +37,14 @@ impl Memory {
 
 /// The window that is mapped: `paging::map_windows` makes it.
 #[derive(Clone, Copy, Debug)]
-pub struct Window(Memory);
+pub struct Window(pub(super) Memory);
 
 /// The node's ends of a channel's rings.
 pub struct Channel {
     /// Requests to the daemon.
-    pub requests: Lock<Producer<'static, Request>>,
+    pub requests: Mutex<Producer<'static, Request>>,
     /// The daemon's replies.
-    pub replies: Lock<Consumer<'static, Reply>>,
+    pub replies: Mutex<Consumer<'static, Reply>>,
 }
 
 /// The address of an offset in the window.
@@ -86,18 +74,7 @@ impl Window {
         self.0.size
     }
 
-    /// Physical address.
-    pub(super) fn physical(&self) -> u64 {
-        self.0.physical
-    }
-
-    /// Makes the control area empty, before anything uses it.
-    pub fn clear_control(&self) {
-        // SAFETY: the control area, of which nobody has references yet.
-        unsafe { core::ptr::write_bytes(place::<u8>(0), 0, layout::LARGE_PAGE as usize) };
-    }
-
-    /// Writes what has come for a place that `colony_fship::frame` lets be written: never rings.
+    /// Writes to a place that has no references: all but the rings and the words of signals.
     pub fn put(&self, at: u64, bytes: &[u8]) {
         let to = self.inside(at, bytes.len() as u64);
         // SAFETY: in the window; the kernel copies what is there and refers to nothing.
@@ -133,6 +110,18 @@ impl Window {
         copy(layout::JOB_AT)
     }
 
+    /// Process `n` of that block.
+    pub fn process(&self, n: usize) -> layout::Process {
+        assert!(n < layout::PROCESSES);
+        let first = core::mem::offset_of!(JobBlock, processes);
+        copy(layout::JOB_AT + (first + n * size_of::<layout::Process>()) as u64)
+    }
+
+    /// The name of the node in that block; ends with a zero.
+    pub fn host(&self) -> [u8; 32] {
+        copy(layout::JOB_AT + core::mem::offset_of!(JobBlock, personality.host) as u64)
+    }
+
     /// The channels, one a CPU. There is one of each, so the second call panics.
     pub fn channels(&self) -> [Channel; CPUS] {
         static MADE: AtomicBool = AtomicBool::new(false);
@@ -141,7 +130,7 @@ impl Window {
             let (requests, replies) = self.rings(n);
             // SAFETY: the kernel has one window and makes these once; the daemon has the other ends.
             let (requests, replies) = unsafe { (Producer::new(requests), Consumer::new(replies)) };
-            Channel { requests: Lock::new(requests), replies: Lock::new(replies) }
+            Channel { requests: Mutex::new(requests), replies: Mutex::new(replies) }
         })
     }
 
@@ -168,28 +157,11 @@ impl Window {
         unsafe { &*place(layout::channel_at(channel) + layout::SIGNALS_IN_CHANNEL) }
     }
 
-    /// Leaves a crash record.
-    pub fn crash(&self, channel: usize, record: &CrashRecord) {
-        // SAFETY: as above; the daemon reads it after the request that tells of it.
-        unsafe { place::<CrashRecord>(layout::crash_at(channel)).write_volatile(*record) }
-    }
-
-    /// Leaves text in the log area, at an offset in it; bytes that have no room are left out. How many there are.
-    pub fn log(&self, offset: u64, text: &[u8]) -> u64 {
-        let room = layout::LOG_SIZE.saturating_sub(offset);
-        let text = &text[..text.len().min(room as usize)];
-        for (n, &byte) in text.iter().enumerate() {
-            // SAFETY: in the log area, by the line above.
-            unsafe { place::<u8>(layout::LOG_AT + offset + n as u64).write_volatile(byte) };
-        }
-        text.len() as u64
-    }
-
     /// The memory of process `n` of `count`.
     pub fn bank(&self, n: usize, count: usize) -> Bank {
         assert!(n < count);
         let size = self.size() / count as u64;
-        Bank { first: n as u64 * size, size, physical: self.physical() + n as u64 * size }
+        Bank { first: n as u64 * size, size, physical: self.0.physical + n as u64 * size }
     }
 }
 
@@ -304,10 +276,10 @@ impl Bank {
     ///
     /// # Errors
     /// `EFAULT` outside the bank.
-    pub fn save_state(&self, address: u64) -> Result<(), Errno> {
+    pub fn save_state(&self, address: u64, xmm: &Xmm) -> Result<(), Errno> {
         let to = self.state(address)?;
         // SAFETY: aligned, and as of `read`.
-        unsafe { fpu::save(to) };
+        unsafe { fpu::save(to, xmm) };
         Ok(())
     }
 
@@ -315,10 +287,10 @@ impl Bank {
     ///
     /// # Errors
     /// `EFAULT` outside the bank, `EINVAL` for what the processor does not take.
-    pub fn restore_state(&self, address: u64) -> Result<(), Errno> {
+    pub fn restore_state(&self, address: u64, xmm: &mut Xmm) -> Result<(), Errno> {
         let from = self.state(address)?;
         // SAFETY: aligned, and as of `read`.
-        ensure(unsafe { fpu::restore(from) }, Errno::EINVAL)
+        ensure(unsafe { fpu::restore(from, xmm) }, Errno::EINVAL)
     }
 
     fn state(&self, address: u64) -> Result<*mut u8, Errno> {

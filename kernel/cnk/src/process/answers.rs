@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Answers that the entry code gives by itself, without a way through the kernel: `getpid` and the like.
 
-use core::sync::atomic::Ordering::Relaxed;
-
 use colony_fship::calls::number;
 
 use crate::machine::area::area;
@@ -11,7 +9,6 @@ use crate::process;
 /// Sets the quick answers of CPU `n`, where it begins a process. That of `gettid` comes with each thread.
 pub fn prepare(n: usize) {
     let block = process::on(n).block;
-    let area = area(n);
     for (number, value) in [
         (number::getpid, block.pid),
         (number::getppid, block.ppid),
@@ -21,7 +18,6 @@ pub fn prepare(n: usize) {
         (number::getgid, block.gid),
         (number::getegid, block.gid),
     ] {
-        area.answer(number, value);
+        area(n).answer(number, value);
     }
-    area.user_rsp.store(0, Relaxed);
 }

@@ -6,14 +6,14 @@ use core::sync::atomic::AtomicU32;
 use cnk_logic::access::Access;
 use cnk_logic::ensure;
 use cnk_logic::space::{Content, Piece};
-use colony_fship::spans::{self, Memory, Span};
-use colony_fship::{Call, Errno, Request};
+use colony_fship::Errno;
+use colony_fship::spans::Memory;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::machine::window::Bank;
 
 /// The memory of a process, and its rights to it.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct User {
     /// The memory.
     pub bank: Bank,
@@ -66,19 +66,6 @@ impl User {
     pub fn word(&self, address: u64, write: bool) -> Result<&'static AtomicU32, Errno> {
         ensure(self.holds(address, 4, write), Errno::EFAULT)?;
         self.bank.word(address)
-    }
-
-    /// As [`spans::each`]; the code of it is here once.
-    ///
-    /// # Errors
-    /// The errors of [`spans::each`].
-    pub fn each_span(
-        &self,
-        call: &Call,
-        request: &Request,
-        see: &mut dyn FnMut(Span) -> Result<(), Errno>,
-    ) -> Result<(), Errno> {
-        spans::each(call, request, self, &mut |span| see(span))
     }
 
     /// Copies bytes to the process.

@@ -4,7 +4,7 @@
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use cnk_logic::sched::State;
-use cnk_logic::signals::{Info, SIGALRM, bit};
+use cnk_logic::signals::{Info, SIGALRM, bit, signals as signals_of};
 
 use super::{Over, Wait};
 use crate::cpu::{alert, cpu};
@@ -70,11 +70,9 @@ impl Process {
         for channel in cpus_with(n) {
             let signals = node().window.signals(channel);
             // an emulator may swap in two steps: what comes between them is lost, so there is no swap for nothing
-            let mut word = if signals.load(Relaxed) == 0 { 0 } else { signals.swap(0, AcqRel) };
-            while word != 0 {
-                let signal = word.trailing_zeros() + 1;
-                word &= word - 1;
-                self.post(n, signal, Info::from(0, 0, false));
+            if signals.load(Relaxed) != 0 {
+                signals_of(signals.swap(0, AcqRel))
+                    .for_each(|signal| self.post(n, signal, Info::from(0, 0, false)));
             }
         }
         if self.timer.ended() {
@@ -85,11 +83,7 @@ impl Process {
 
 /// The thread on CPU `n` takes none of `blocked` any more: pending ones are for another thread.
 pub fn pass_on(process: &mut Process, n: usize, blocked: u64) {
-    let mut pending = process.signals.pending() & blocked;
-    while pending != 0 {
-        process.tell(n, pending.trailing_zeros() + 1);
-        pending &= pending - 1;
-    }
+    signals_of(process.signals.pending() & blocked).for_each(|signal| process.tell(n, signal));
 }
 
 /// Returns `true` if a signal may have come for CPU `n`.

@@ -10,13 +10,14 @@ use cnk_logic::reserve::Zone;
 use cnk_logic::sched::{Scheduler, State, THREADS};
 use cnk_logic::signals::{Signals, Stack, Thread as ThreadSignals};
 use cnk_logic::space::Space;
+use colony_fship::Errno;
 use colony_fship::layout::{self, PROCESSES, STACK};
 
 use super::memory::User;
-use crate::machine::lock::{Guard, Lock};
-use crate::machine::ops;
+use crate::machine::{ops, zeroed};
 use crate::node::node;
 use crate::time;
+use spin::{Mutex, MutexGuard};
 
 /// What a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,17 +151,14 @@ pub struct Process {
     pub started: u64,
 }
 
-static ALL: [Lock<Process>; PROCESSES] = [const { Lock::new(Process::none()) }; PROCESSES];
+static ALL: [Mutex<Process>; PROCESSES] = [const { Mutex::new(Process::none()) }; PROCESSES];
 /// Processes of the job.
 static COUNT: AtomicUsize = AtomicUsize::new(1);
-
-/// Of no process: all zero.
-const NO_BLOCK: layout::Process = zerocopy::transmute!([0u8; size_of::<layout::Process>()]);
 
 impl Process {
     const fn none() -> Self {
         Self {
-            block: NO_BLOCK,
+            block: zeroed(),
             user: User::NONE,
             map: 0,
             space: Space::new(0, 0),
@@ -175,9 +173,9 @@ impl Process {
         }
     }
 
-    /// Process `number` begins as the block says. Its first thread waits.
-    pub fn restart(&mut self, number: usize, block: &layout::Process, user: User) {
-        self.replace(block, user);
+    /// Process `number` begins as the block says; its memory is mapped. Its first thread waits.
+    pub fn restart(&mut self, number: usize, block: &layout::Process) {
+        self.replace(block);
         self.signals = Signals::NEW;
         self.waiters.clear();
         self.threads[0] = Thread { signals: ThreadSignals::NEW, name: block.name, ..Thread::NONE };
@@ -188,16 +186,15 @@ impl Process {
         self.runs = true;
     }
 
-    /// Another program takes the place of the one that runs: `execve`. Masks, pending signals and the timer stay.
-    pub fn replace(&mut self, block: &layout::Process, user: User) {
+    /// Another program, which is mapped, takes the place of the one that runs: `execve`. Masks, pending signals and the timer stay.
+    pub fn replace(&mut self, block: &layout::Process) {
         /// Maps so far.
         static MAPS: AtomicUsize = AtomicUsize::new(0);
         self.map = MAPS.fetch_add(1, Ordering::Relaxed) as u64 + 1;
         self.space = Space::new(block.heap, block.memory - STACK);
-        let zone = zone(block.memory, user.bank.size());
+        let zone = zone(block.memory, self.user.bank.size());
         self.zone.restart(zone.start, zone.end);
         self.block = *block;
-        self.user = user;
         self.signals.forget_handlers();
         for thread in &mut self.threads[self.sched.numbers()] {
             thread.signals.stack = Stack::NONE;
@@ -222,6 +219,11 @@ impl Process {
         let number = (id ^ self.block.pid) >> NUMBER_SHIFT;
         let number = usize::try_from(number).ok()?;
         (self.sched.state(number) != State::Free && self.id_of(number) == id).then_some(number)
+    }
+
+    /// The same, or that of CPU `n` for 0.
+    pub fn thread_or_own(&self, n: usize, id: u64) -> Result<usize, Errno> {
+        if id as u32 == 0 { Ok(self.current(n)) } else { self.thread_with(id as u32).ok_or(Errno::ESRCH) }
     }
 
     /// The result of `gettid` of a thread.
@@ -261,12 +263,12 @@ pub fn threads_most() -> usize {
 }
 
 /// The process that CPU `n` runs.
-pub fn on(n: usize) -> Guard<'static, Process> {
+pub fn on(n: usize) -> MutexGuard<'static, Process> {
     ALL[number_on(n)].lock()
 }
 
 /// A process by its number.
-pub fn numbered(n: usize) -> Guard<'static, Process> {
+pub fn numbered(n: usize) -> MutexGuard<'static, Process> {
     ALL[n].lock()
 }
 

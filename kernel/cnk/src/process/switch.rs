@@ -14,12 +14,14 @@ use super::{Over, Process, Thread, Wait, answers, timers};
 use crate::cpu::{NEVER, cpu};
 use crate::machine::area::area;
 use crate::machine::context::{self, Context};
-use crate::machine::lock::Lock;
-use crate::machine::{fpu, ops, paging};
+use crate::machine::{fpu, ops, paging, zeroed};
 use crate::process::{self, count, number_on};
 use crate::time;
+use spin::Mutex;
+use zerocopy::FromZeros;
 
 /// The registers of a thread that has no CPU.
+#[derive(FromZeros)]
 struct Saved {
     context: Context,
     fs_base: u64,
@@ -27,22 +29,20 @@ struct Saved {
     fpu: fpu::State,
 }
 
-static SAVED: [Lock<Saved>; THREADS] =
-    [const { Lock::new(Saved { context: Context::NONE, fs_base: 0, gs_base: 0, fpu: fpu::State::NEW }) };
-        THREADS];
+static SAVED: [Mutex<Saved>; THREADS] = [const { Mutex::new(zeroed()) }; THREADS];
 
 /// Bytes that each thread takes once it begins.
-const THREAD_BYTES: usize = size_of::<Lock<Saved>>() + size_of::<Thread>();
+const THREAD_BYTES: usize = size_of::<Mutex<Saved>>() + size_of::<Thread>();
 
 /// Bytes that nothing has used yet on a node with so many CPUs and a thread on each: those of further threads, and of a
 /// second process.
 pub fn spare_bytes(cpus: usize) -> u64 {
-    let second = (PROCESSES - 1) * size_of::<Lock<Process>>();
+    let second = (PROCESSES - 1) * size_of::<Mutex<Process>>();
     ((THREADS - cpus) * THREAD_BYTES + second) as u64
 }
 
 /// Where a thread of process `number` has its registers.
-fn saved(number: usize, thread: usize) -> &'static Lock<Saved> {
+fn saved(number: usize, thread: usize) -> &'static Mutex<Saved> {
     &SAVED[number * (THREADS / count()) + thread]
 }
 
@@ -57,7 +57,7 @@ pub fn begin(number: usize, thread: usize, context: Context) {
 pub fn begin_like(n: usize, thread: usize, context: Context, fs_base: u64) {
     let saved = &mut *saved(number_on(n), thread).lock();
     (saved.context, saved.fs_base, saved.gs_base) = (context, fs_base, ops::read_msr(ops::msr::GS_BASE));
-    saved.fpu.save();
+    saved.fpu.save(&saved.context.xmm);
 }
 
 fn save(n: usize, thread: usize, context: &Context) {
@@ -90,10 +90,10 @@ pub fn restore(n: usize) -> Context {
     }
     area(n).answer(number::gettid, id);
     cpu(n).slice.store(NEVER, Relaxed);
-    let saved = saved(number_on(n), thread).lock();
+    let saved = &mut *saved(number_on(n), thread).lock();
     let set = ops::set_fs_base(saved.fs_base) && ops::set_gs_base(saved.gs_base);
     debug_assert!(set);
-    saved.fpu.load();
+    saved.fpu.load(&mut saved.context.xmm);
     saved.context
 }
 

@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering::SeqCst;
 
 use cnk_logic::signals::Thread as Signals;
 use colony_fship::Errno;
+use linux_raw_sys::general::{FUTEX_OWNER_DIED, FUTEX_TID_MASK, FUTEX_WAITERS};
 
 use crate::machine::context::Context;
 use crate::process::{self, Process, Thread, signals, switch};
@@ -36,21 +37,14 @@ impl Process {
 
     /// Tells the next owner of a lock of the thread on CPU `n` that its owner has died, and wakes it if it waits.
     fn release_lock(&mut self, n: usize, address: u64) {
-        const WAITERS: u32 = 1 << 31;
-        const OWNER_DIED: u32 = 1 << 30;
-        const OWNER: u32 = OWNER_DIED - 1;
         let own = self.id_on(n);
         let Ok(word) = self.user.word(address, true) else { return };
-        let died = |value: u32| (value & OWNER == own).then_some(value & WAITERS | OWNER_DIED);
-        if word.fetch_update(SeqCst, SeqCst, died).is_ok_and(|value| value & WAITERS != 0) {
+        let died =
+            |value: u32| (value & FUTEX_TID_MASK == own).then_some(value & FUTEX_WAITERS | FUTEX_OWNER_DIED);
+        if word.fetch_update(SeqCst, SeqCst, died).is_ok_and(|value| value & FUTEX_WAITERS != 0) {
             self.wake(n, address, 1, u32::MAX);
         }
     }
-}
-
-/// The result of `gettid` on CPU `n`.
-pub fn id(n: usize) -> u32 {
-    process::on(n).id_on(n)
 }
 
 /// Starts a thread beside the one on CPU `n`, with these registers; its number for `gettid`. `tell` is told the number

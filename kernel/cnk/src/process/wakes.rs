@@ -8,7 +8,7 @@ use colony_fship::calls::number;
 
 use super::{Over, Process, Wait};
 use crate::cpu::{self, alert, cpu};
-use crate::machine::area::area;
+use crate::machine::area::{SLOW, area};
 use crate::process::cpus_with;
 
 impl Process {
@@ -48,8 +48,6 @@ impl Process {
 
     /// Tells the CPUs whether others wait for them.
     pub fn queue_changed(&self, n: usize) {
-        /// In the table of quick answers: to be looked at by the kernel.
-        const SLOW: u64 = 1 << 63;
         for m in cpus_with(n) {
             let crowded = self.sched.crowded(m);
             if cpu(m).crowded.swap(crowded, Relaxed) != crowded {

@@ -177,3 +177,18 @@ fn a_second_cpu_that_is_late_halts_and_the_node_goes_on_with_one() {
         assert!(node.console().contains("cnk: 1 CPUs"), "nobody was late: {}", node.console());
     }
 }
+
+#[test]
+fn the_kernel_takes_at_most_256_kib_with_two_threads() {
+    let Some([busybox]) = programs(["busybox"]) else { return };
+    let place = folder();
+    let mut partition = boot(Machine { debug: true, ..Machine::default() });
+    run(&mut partition, script(&busybox, place.path(), "echo $COLONY_RANK"));
+    for node in partition.nodes() {
+        let console = node.console();
+        let (_, rest) = console.split_once("cnk: 2 CPUs").expect("the kernel tells its CPUs");
+        let kib =
+            rest.split(", ").find_map(|part| part.strip_suffix(" KiB resident")).expect("and its memory");
+        assert!(kib.parse::<u64>().expect("a number") <= 256, "{console}");
+    }
+}

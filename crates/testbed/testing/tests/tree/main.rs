@@ -3,6 +3,7 @@
 
 mod circles;
 mod dependencies;
+mod kernel;
 mod licence;
 mod names;
 mod specification;
