@@ -224,10 +224,10 @@ mod tests {
             let sent = writers.map(|writer| writer.join().expect("no panic"));
             got.extend(std::iter::from_fn(|| pop(&inbox, &mut next)));
             assert!(inbox.is_empty(next));
-            for from in 0..2 {
+            for (from, &sent) in sent.iter().enumerate() {
                 let of: Vec<_> =
                     got.iter().filter(|(rank, _)| *rank == from).map(|(_, bytes)| bytes).collect();
-                let all: Vec<_> = (1..=sent[from] as u8).map(|n| vec![n, from as u8, n]).collect();
+                let all: Vec<_> = (1..=sent as u8).map(|n| vec![n, from as u8, n]).collect();
                 assert_eq!(of, all.iter().collect::<Vec<_>>(), "whole, and in the order of the sender");
             }
             // who comes first has room
