@@ -32,6 +32,7 @@ mod error;
 mod group;
 mod inbox;
 pub mod layout;
+mod links;
 mod number;
 mod packet;
 mod torus;

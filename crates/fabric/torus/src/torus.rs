@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A rank, and its messages to other ranks.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use crate::arrivals::Arrivals;
 use crate::environment::{Environment, Place, WaitLimits};
-use crate::inbox::Inbox;
 use crate::layout::{CHANNELS, PAYLOAD_BYTES};
-use crate::packet::{Kind, Packet};
+use crate::links::Links;
+use crate::packet::Kind;
 use crate::wait::Wait;
 use crate::{Dims, Direction, Error, Window, environment};
 
@@ -21,33 +19,15 @@ use crate::{Dims, Direction, Error, Window, environment};
 /// rank has left: ranks that wait for it get [`Error::Left`].
 #[derive(Debug)]
 pub struct Torus {
-    window: Arc<Window>,
-    rank: usize,
+    links: Links,
     wait_limits: WaitLimits,
-    /// What this rank knows of each rank that it sends to.
-    to: Vec<Cell<Peer>>,
-    /// Packets taken from this rank's inbox.
-    taken: Cell<u64>,
-    arrivals: RefCell<Arrivals>,
     /// Passes done, by channel.
     pub(crate) passes: [Cell<u64>; CHANNELS],
 }
 
-/// What a sender knows of the rank that it sends to.
-#[derive(Clone, Copy, Debug)]
-struct Peer {
-    /// How far the reader of its inbox was.
-    seen: u64,
-    /// Packets that may be sent.
-    credits: usize,
-}
-
-/// Packets that are taken from the inbox before the program goes on.
-const BURST: u32 = 1024;
-
 impl Drop for Torus {
     fn drop(&mut self) {
-        self.window.leave(self.rank);
+        self.links.window().leave(self.links.rank());
     }
 }
 
@@ -106,16 +86,13 @@ impl Torus {
     }
 
     fn with(window: Arc<Window>, rank: usize, wait_limits: WaitLimits) -> Result<Self, Error> {
-        let layout = window.layout();
-        let (ranks, credits) = (layout.dims().ranks(), layout.credits());
+        let ranks = window.layout().dims().ranks();
         if rank >= ranks {
             return Err(Error::Rank { rank, ranks });
         }
         window.check_abort()?;
         window.take(rank)?;
-        let to = (0..ranks).map(|_| Cell::new(Peer { seen: 0, credits })).collect();
-        let arrivals = RefCell::new(Arrivals::new(ranks, credits));
-        Ok(Self { window, rank, wait_limits, to, taken: Cell::new(0), arrivals, passes: Default::default() })
+        Ok(Self { links: Links::new(window, rank), wait_limits, passes: Default::default() })
     }
 
     /// The same, with another longest wait for a step of another rank.
@@ -128,13 +105,13 @@ impl Torus {
     /// Returns `true` if the kernel has mapped the window for this program: it runs on a compute node.
     #[must_use]
     pub fn is_on_node(&self) -> bool {
-        !self.window.is_own_mapping()
+        !self.window().is_own_mapping()
     }
 
     /// This rank.
     #[must_use]
     pub const fn rank(&self) -> usize {
-        self.rank
+        self.links.rank()
     }
 
     /// The number of ranks.
@@ -146,18 +123,18 @@ impl Torus {
     /// The torus.
     #[must_use]
     pub fn dims(&self) -> Dims {
-        self.window.layout().dims()
+        self.window().layout().dims()
     }
 
     /// The rank one link away.
     #[must_use]
     pub fn neighbor(&self, direction: Direction) -> usize {
-        self.dims().neighbor(self.rank, direction)
+        self.dims().neighbor(self.rank(), direction)
     }
 
     /// Ends the job: every rank that waits, or will, gets [`Error::Aborted`].
     pub fn abort(&self) {
-        self.window.abort_by(self.rank);
+        self.window().abort_by(self.rank());
     }
 
     /// Sends a message; returns when its last packet is in the other rank's inbox. That rank takes packets out while it sends,
@@ -193,7 +170,7 @@ impl Torus {
         let (mut bytes, mut length) = (Vec::new(), 0);
         self.run(|torus| {
             let mut payload = [0; PAYLOAD_BYTES];
-            let Some((packet_length, more)) = torus.pop(from, &mut payload, Kind::Message)? else {
+            let Some((packet_length, more)) = torus.links.pop(from, &mut payload, Kind::Message)? else {
                 return Ok((false, Some(from)));
             };
             length += packet_length;
@@ -239,9 +216,9 @@ impl Torus {
     /// [`Error`], of its second half.
     pub fn try_send(&self, to: usize, packet: &[u8], more: bool) -> Result<bool, Error> {
         self.check_rank(to)?;
-        self.window.check_abort()?;
+        self.window().check_abort()?;
         let packet = &packet[..packet.len().min(PAYLOAD_BYTES)];
-        self.push(to, packet, more, Kind::Message)
+        self.links.push(to, packet, more, Kind::Message)
     }
 
     /// Appends the next packet of a rank to `into`, if there is one. Returns whether its message goes on.
@@ -251,7 +228,9 @@ impl Torus {
     pub fn try_recv(&self, from: usize, into: &mut Vec<u8>) -> Result<Option<bool>, Error> {
         self.check_rank(from)?;
         let mut payload = [0; PAYLOAD_BYTES];
-        let Some((length, more)) = self.pop(from, &mut payload, Kind::Message)? else { return Ok(None) };
+        let Some((length, more)) = self.links.pop(from, &mut payload, Kind::Message)? else {
+            return Ok(None);
+        };
         into.extend_from_slice(&payload[..length]);
         Ok(Some(more))
     }
@@ -262,10 +241,7 @@ impl Torus {
     /// # Errors
     /// [`Error`], of its second half.
     pub fn arrived(&self) -> Result<Option<usize>, Error> {
-        if let Some(rank) = self.arrivals.borrow().any() {
-            return Ok(Some(rank));
-        }
-        Ok(self.head()?.map(|packet| packet.from))
+        self.links.arrived()
     }
 
     /// Returns an error if a rank has ended the job.
@@ -273,7 +249,7 @@ impl Torus {
     /// # Errors
     /// [`Error::Aborted`].
     pub fn check_abort(&self) -> Result<(), Error> {
-        self.window.check_abort()
+        self.window().check_abort()
     }
 
     fn check_rank(&self, rank: usize) -> Result<(), Error> {
@@ -306,131 +282,17 @@ impl Torus {
     #[inline]
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> Wait<'_> {
         let timeout = timeout.unwrap_or(self.wait_limits.timeout);
-        Wait::new(self, WaitLimits { timeout, ..self.wait_limits })
+        Wait::new(&self.links, WaitLimits { timeout, ..self.wait_limits })
     }
 
     pub(crate) fn window(&self) -> &Window {
-        &self.window
+        self.links.window()
     }
 
     /// Tells the other ranks that this one cannot go on.
     pub(crate) fn failed(&self, error: Error) -> Error {
         self.abort();
         error
-    }
-
-    fn inbox(&self, rank: usize) -> Inbox<'_, AtomicU64> {
-        Inbox::new(self.window.words(self.window.layout().inbox(rank)))
-    }
-
-    fn change(&self, peer: usize, change: impl FnOnce(&mut Peer)) {
-        let mut value = self.to[peer].get();
-        change(&mut value);
-        self.to[peer].set(value);
-    }
-
-    /// Puts a packet into the inbox of a rank; `false` if there is no room now.
-    fn put(&self, to: usize, packet: Packet, bytes: &[u8]) -> Result<bool, Error> {
-        let mut peer = self.to[to].get();
-        let put = self.inbox(to).push(&mut peer.seen, packet, bytes);
-        self.to[to].set(peer);
-        put.map_err(|_| Error::Insane { rank: Some(to) })
-    }
-
-    /// Sends a packet; `false` if it cannot be sent now.
-    fn push(&self, to: usize, bytes: &[u8], more: bool, kind: Kind) -> Result<bool, Error> {
-        let packet = Packet { from: self.rank, length: bytes.len(), more, kind };
-        if self.to[to].get().credits > 0 && self.put(to, packet, bytes)? {
-            self.change(to, |peer| peer.credits -= 1);
-            return Ok(true);
-        }
-        // the credits are in this rank's inbox, and the other one may wait for room there
-        self.drain()?;
-        Ok(false)
-    }
-
-    /// The next packet of a rank, into `bytes` as far as it fits: its length, and whether its message goes on.
-    fn pop(&self, from: usize, bytes: &mut [u8], kind: Kind) -> Result<Option<(usize, bool)>, Error> {
-        let kept = self.arrivals.borrow_mut().pop(from, bytes);
-        let Some(packet) = kept.map_or_else(|| self.pop_from_inbox(from, bytes), |kept| Ok(Some(kept)))?
-        else {
-            return Ok(None);
-        };
-        if self.arrivals.borrow_mut().had(from) {
-            self.pay()?;
-        }
-        if packet.kind == kind {
-            Ok(Some((packet.length, packet.more)))
-        } else {
-            Err(Error::Mismatch { rank: from })
-        }
-    }
-
-    /// Takes packets out of the inbox up to the next one of a rank, which goes into `bytes`.
-    fn pop_from_inbox(&self, from: usize, bytes: &mut [u8]) -> Result<Option<Packet>, Error> {
-        while let Some(packet) = self.head()? {
-            if packet.from == from {
-                self.take(packet, bytes);
-                return Ok(Some(packet));
-            }
-            self.take(packet, self.arrivals.borrow_mut().keep(packet));
-        }
-        Ok(None)
-    }
-
-    /// The packet of a message that is first in the inbox, checked. Credits before it are taken.
-    fn head(&self) -> Result<Option<Packet>, Error> {
-        loop {
-            let found = self.inbox(self.rank).peek(self.taken.get());
-            let Some(packet) = found.map_err(|_| Error::Insane { rank: None })? else { return Ok(None) };
-            if packet.kind != Kind::Credit {
-                let rank = Some(packet.from).filter(|&rank| rank < self.size());
-                return match self.arrivals.borrow().check(packet) {
-                    Ok(()) => Ok(Some(packet)),
-                    Err(_) => Err(Error::Insane { rank }),
-                };
-            }
-            self.take(packet, &mut []);
-            self.check_rank(packet.from).map_err(|_| Error::Insane { rank: None })?;
-            self.credit(packet.from)?;
-        }
-    }
-
-    fn take(&self, packet: Packet, bytes: &mut [u8]) {
-        let mut taken = self.taken.get();
-        self.inbox(self.rank).take(&mut taken, packet, bytes);
-        self.taken.set(taken);
-    }
-
-    /// A rank has had half of the packets that may be on their way to it.
-    fn credit(&self, from: usize) -> Result<(), Error> {
-        let credits = self.window.layout().credits();
-        self.change(from, |peer| peer.credits += credits / 2);
-        if self.to[from].get().credits > credits { Err(Error::Insane { rank: Some(from) }) } else { Ok(()) }
-    }
-
-    /// Tells ranks that they may send more.
-    fn pay(&self) -> Result<(), Error> {
-        let packet = Packet { from: self.rank, length: 0, more: false, kind: Kind::Credit };
-        self.arrivals.borrow_mut().pay(|to| match to {
-            own if own == self.rank => self.credit(own).map(|()| true),
-            to => self.put(to, packet, &[]),
-        })
-    }
-
-    /// Empties the inbox, so that others have room: no rank waits for what this one will ask for later.
-    pub(crate) fn drain(&self) -> Result<(), Error> {
-        self.pay()?;
-        for _ in 0..BURST {
-            let Some(packet) = self.head()? else { break };
-            self.take(packet, self.arrivals.borrow_mut().keep(packet));
-        }
-        Ok(())
-    }
-
-    /// Returns `true` if nothing is in the inbox, and nobody is about to put something there.
-    pub(crate) fn nothing_comes(&self) -> bool {
-        self.inbox(self.rank).is_empty(self.taken.get())
     }
 }
 
@@ -452,7 +314,7 @@ impl<'a> Sending<'a> {
         let mut progress = false;
         while !self.done {
             let (packet, rest) = self.rest.split_at(self.rest.len().min(PAYLOAD_BYTES));
-            if !torus.push(self.to, packet, !rest.is_empty(), self.kind)? {
+            if !torus.links.push(self.to, packet, !rest.is_empty(), self.kind)? {
                 break;
             }
             (self.rest, self.done, progress) = (rest, rest.is_empty(), true);
@@ -480,7 +342,9 @@ impl<'a> Receiving<'a> {
         let mut progress = false;
         while !self.done {
             let at = self.got.min(self.bytes.len());
-            let Some((length, more)) = torus.pop(self.from, &mut self.bytes[at..], self.kind)? else { break };
+            let Some((length, more)) = torus.links.pop(self.from, &mut self.bytes[at..], self.kind)? else {
+                break;
+            };
             self.got += length;
             (self.done, progress) = (!more, true);
         }

@@ -3,9 +3,10 @@
 
 use std::time::{Duration, Instant};
 
+use crate::Error;
 use crate::environment::WaitLimits;
 use crate::layout::state;
-use crate::{Error, Torus};
+use crate::links::Links;
 
 /// Looks with the CPU offered to others in between, before the first sleep.
 const YIELDS: u32 = 1000;
@@ -14,7 +15,7 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(1);
 
 /// One wait, from the first look that found nothing.
 pub(crate) struct Wait<'a> {
-    torus: &'a Torus,
+    links: &'a Links,
     wait_limits: WaitLimits,
     turns: u32,
     sleep: Duration,
@@ -24,13 +25,13 @@ pub(crate) struct Wait<'a> {
 }
 
 impl<'a> Wait<'a> {
-    pub(crate) fn new(torus: &'a Torus, wait_limits: WaitLimits) -> Self {
-        Self { torus, wait_limits, turns: 0, sleep: SHORTEST_SLEEP, since: None, left: None }
+    pub(crate) fn new(links: &'a Links, wait_limits: WaitLimits) -> Self {
+        Self { links, wait_limits, turns: 0, sleep: SHORTEST_SLEEP, since: None, left: None }
     }
 
     /// Something came: the next wait begins anew.
     pub(crate) fn progress(&mut self) {
-        *self = Self::new(self.torus, self.wait_limits);
+        *self = Self::new(self.links, self.wait_limits);
     }
 
     /// Waits a moment for `rank`.
@@ -46,15 +47,15 @@ impl<'a> Wait<'a> {
 
     #[cold]
     fn longer(&mut self, rank: usize) -> Result<(), Error> {
-        let window = self.torus.window();
+        let window = self.links.window();
         window.check_abort()?;
         // a packet of another rank that is not complete may be before the last words of this one
-        if self.left == Some(rank) && self.torus.nothing_comes() {
+        if self.left == Some(rank) && self.links.nothing_comes() {
             return Err(Error::Left { rank });
         }
         // what it wrote before it left may have come after the last look: look once more
         self.left = (window.state(rank) == state::LEFT).then_some(rank);
-        self.torus.drain()?;
+        self.links.drain()?;
         if self.turns - self.wait_limits.spins <= YIELDS {
             std::thread::yield_now();
             return Ok(());
