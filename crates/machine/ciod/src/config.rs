@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use colony_fship::layout;
 
-use crate::export::Export;
+use crate::io_node::Export;
 
 /// Configuration of a daemon.
 #[derive(Clone, Debug)]

@@ -135,18 +135,13 @@ impl Partition {
             return Err(JobError::NodeBusy(number).into());
         }
         self.check_booter()?;
-        self.replace(number, self.shared[number as usize].clone())
-    }
-
-    /// Starts a node anew that was started before, with this memory for messages.
-    fn replace(&mut self, number: u32, shared: Option<Arc<Shared>>) -> Result<(), CnkError> {
+        let old = &self.nodes[number as usize];
         if self.io_nodes.of(number).is_some() {
             // there is one link, whose other end is a card of the I/O node
-            self.nodes[number as usize].switch_off();
+            old.switch_off();
         }
-        let node = self.start(number, shared.as_deref())?;
+        let node = self.start(number, self.shared[number as usize].as_deref())?;
         self.nodes[number as usize] = node;
-        self.shared[number as usize] = shared;
         Ok(())
     }
 
@@ -258,7 +253,9 @@ impl Partition {
         };
         self.check_booter()?;
         for &number in numbers {
-            self.replace(number, Some(shared.clone()))?;
+            let node = self.start(number, Some(&shared))?;
+            self.nodes[number as usize] = node;
+            self.shared[number as usize] = Some(shared.clone());
         }
         Ok(Some(shared))
     }
