@@ -9,8 +9,6 @@ use std::time::Duration;
 
 use colony_fship::layout;
 
-use crate::io_node::Export;
-
 /// Configuration of a daemon.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -31,8 +29,6 @@ pub struct Config {
     pub ready: Duration,
     /// Timeout for a node to end a process that is killed.
     pub grace: Duration,
-    /// Folders of this machine that jobs on its Linux I/O nodes have, at the same paths.
-    pub exports: Vec<Export>,
 }
 
 impl Config {
@@ -47,7 +43,6 @@ impl Config {
             node_spin: 2000,
             ready: Duration::from_secs(60),
             grace: Duration::from_secs(10),
-            exports: Vec::new(),
         }
     }
 

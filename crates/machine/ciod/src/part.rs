@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::net::Shutdown;
 use std::ops::Range;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -81,8 +80,6 @@ pub(crate) struct Part {
     pub(crate) control: UnixStream,
     pub(crate) nodes: Vec<NodeLink>,
     pub(crate) share: Share,
-    /// This process's end of the way between a relay and its Linux I/O node.
-    line: Option<UnixStream>,
 }
 
 impl Part {
@@ -99,7 +96,7 @@ impl Part {
         let has_input = setup.nodes.iter().any(|n| n.ranks.contains(&0));
         let arguments = if io_node.is_some() { &config.relay_args } else { &config.worker_args };
         let (control, mut child) = helper::start(&config.worker, arguments)?;
-        let mut part = Self { pset, pid: child.id(), control, nodes, share, line: None };
+        let part = Self { pset, pid: child.id(), control, nodes, share };
         let told = part.tell(setup, streams, has_input, turns);
         if let Err(e) = told.and_then(|()| io_node.map_or(Ok(()), |link| part.connect(link))) {
             let _ = child.kill();
@@ -139,15 +136,8 @@ impl Part {
     }
 
     /// Gives a relay its way to the I/O node.
-    fn connect(&mut self, link: &IoLink) -> io::Result<()> {
-        let (theirs, ours) = link.open()?;
-        self.line = Some(ours);
-        control::send_fds(&self.control, &[theirs.as_fd()])
-    }
-
-    /// Ends the worker in a Linux I/O node after its relay: a relay that waits in the kernel keeps its descriptors.
-    pub(crate) fn hang_up(&self) {
-        let _ = self.line.as_ref().map(|line| line.shutdown(Shutdown::Both));
+    fn connect(&self, link: &IoLink) -> io::Result<()> {
+        control::send_fds(&self.control, &[link.open()?.as_fd()])
     }
 
     /// Returns `true` if one of these ranks is its own; all are if none are named.

@@ -17,7 +17,6 @@ mod io_nodes;
 mod isolation;
 mod jobs;
 mod layouts;
-mod linux_files;
 mod linux_io;
 mod linux_machine;
 mod messages;
