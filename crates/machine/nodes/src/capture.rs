@@ -2,7 +2,8 @@
 //! Jobs whose output is kept.
 
 use std::fs::File;
-use std::io::{Read as _, Seek as _};
+use std::io::{self, Read as _, Seek as _};
+use std::os::fd::{AsRawFd as _, OwnedFd};
 
 use colony_ciod::JobOutcome;
 
@@ -30,6 +31,13 @@ pub struct Captured {
     pub deaths: Vec<Death>,
 }
 
+/// The same file for those who write to it: several at once, since each I/O node of a job has a process that does. A file in memory
+/// has no lock of its position, so each of two writes at the same time could overwrite the other.
+pub(crate) fn appending(file: &File) -> io::Result<OwnedFd> {
+    let place = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok(File::options().append(true).open(place)?.into())
+}
+
 impl Capturing {
     /// Waits for its end.
     ///
@@ -49,5 +57,27 @@ impl Capturing {
             outcome,
             deaths: self.job.deaths(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+
+    #[test]
+    fn what_several_processes_write_is_appended() {
+        let file = colony_vm::qemu::memory_file("captured").expect("a file");
+        let writer = appending(&file).expect("opened");
+        let flags = fcntl(&writer, FcntlArg::F_GETFL).expect("flags");
+        assert!(OFlag::from_bits_truncate(flags).contains(OFlag::O_APPEND), "{flags:#x}");
+        for text in [b"one\n", b"two\n"] {
+            let other = appending(&file).expect("opened");
+            assert_eq!(nix::unistd::write(&other, text), Ok(4));
+        }
+        assert_eq!(
+            std::fs::read(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("read"),
+            b"one\ntwo\n"
+        );
     }
 }

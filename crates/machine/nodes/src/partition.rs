@@ -12,7 +12,7 @@ use colony_vm::qemu::memory_file;
 use colony_vm::slots::Slots;
 
 use crate::boot::Booter;
-use crate::capture::Capturing;
+use crate::capture::{Capturing, appending};
 use crate::io_nodes::LinuxIoNodes;
 use crate::node::{self, Node};
 use crate::shared::Shared;
@@ -281,8 +281,7 @@ impl Partition {
     /// As [`Partition::launch`], and files in memory that the system refuses.
     pub fn launch_captured(&mut self, spec: JobSpec) -> Result<Capturing, CnkError> {
         let (stdout, stderr) = (memory_file("colony-stdout")?, memory_file("colony-stderr")?);
-        let own = |file: &File| file.try_clone().map(Into::into);
-        let streams = own(&stdout).and_then(|out| Streams::output(out, own(&stderr)?));
+        let streams = appending(&stdout).and_then(|out| Streams::output(out, appending(&stderr)?));
         let job = self.launch(spec, streams.map_err(CnkError::io("the streams of a job"))?)?;
         Ok(Capturing { job, stdout, stderr })
     }
