@@ -177,13 +177,15 @@ fn drain(output: &str) -> Option<Option<String>> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::os::unix::fs::PermissionsExt;
 
     /// The rules, and a program that stands in for `scontrol`.
     fn slurm(folder: &tempfile::TempDir, script: &str) -> Slurm {
         let program = folder.path().join("scontrol");
-        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("room");
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("ours");
+        // by another process: one that is forked here meanwhile would keep the file open for writing, and so not executable
+        let write = "printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$0\" && chmod 755 \"$0\"";
+        let mut sh = std::process::Command::new("sh");
+        let written = sh.args(["-c", write]).arg(&program).arg(script).status().expect("sh");
+        assert!(written.success());
         let rules = HealthRules {
             scontrol: Some(program),
             slurm_node: Some("node7".to_owned()),
