@@ -10,7 +10,7 @@ use crate::atomic::Insane;
 use crate::layout::PAYLOAD_BYTES;
 use crate::packet::Packet;
 
-/// What has come from all ranks.
+/// Packets kept and credits owed, of all ranks.
 #[derive(Debug)]
 pub(crate) struct Arrivals {
     sources: Vec<Source>,
@@ -22,7 +22,7 @@ pub(crate) struct Arrivals {
     owed: VecDeque<usize>,
 }
 
-/// What has come from one rank.
+/// Packets kept and credits owed, of one rank.
 #[derive(Debug, Default)]
 struct Source {
     queue: VecDeque<Kept>,

@@ -15,14 +15,14 @@ use crate::{Error, Window};
 pub(crate) struct Links {
     window: Arc<Window>,
     rank: usize,
-    /// What this rank knows of each rank that it sends to.
+    /// The sender's end of the link to each rank.
     to: Vec<Cell<Peer>>,
     /// Packets taken from this rank's inbox.
     taken: Cell<u64>,
     arrivals: RefCell<Arrivals>,
 }
 
-/// What a sender knows of the rank that it sends to.
+/// The sender's end of a link.
 #[derive(Clone, Copy, Debug)]
 struct Peer {
     /// How far the reader of its inbox was.

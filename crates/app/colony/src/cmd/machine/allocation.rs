@@ -29,18 +29,18 @@ pub(super) struct From {
 impl From {
     /// The allocation, with notes about it for the user.
     pub(super) fn get(&self) -> anyhow::Result<Option<(Allocation, Vec<String>)>> {
+        if !(self.slurm || self.flux) {
+            return Ok(None);
+        }
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
         let has = Limits::own()?;
         let run = |command: &mut Command| ask(command, ANSWER);
-        match (self.slurm, self.flux) {
-            (false, false) => Ok(None),
-            (true, _) => slurm(variable, has, run).map(Some),
-            (false, true) => flux(variable, has, run, now()).map(Some),
-        }
+        let found = if self.slurm { slurm(variable, has, run) } else { flux(variable, has, run, now()) };
+        found.map(Some)
     }
 }
 
-/// What this process may use, whatever the scheduler says.
+/// CPUs and memory that the system lets this process use.
 #[derive(Clone, Copy)]
 struct Limits {
     cpus: u32,
