@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use colony_fship::layout;
 
+use crate::io_node::Export;
+
 /// Configuration of a daemon.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -29,6 +31,8 @@ pub struct Config {
     pub ready: Duration,
     /// Timeout for a node to end a process that is killed.
     pub grace: Duration,
+    /// Folders of this machine that jobs on its Linux I/O nodes have, at the same paths.
+    pub exports: Vec<Export>,
 }
 
 impl Config {
@@ -43,6 +47,7 @@ impl Config {
             node_spin: 2000,
             ready: Duration::from_secs(60),
             grace: Duration::from_secs(10),
+            exports: Vec::new(),
         }
     }
 

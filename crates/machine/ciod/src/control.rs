@@ -14,6 +14,7 @@ use colony_fship::layout::Personality;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::io_node::Export;
 use crate::outcome::ProcessOutcome;
 use crate::{JobError, JobSpec};
 use colony_node::rights;
@@ -63,6 +64,8 @@ pub(crate) struct Setup {
     /// Other workers of the job write to the same output.
     pub(crate) shares_output: bool,
     pub(crate) nodes: Vec<NodeSetup>,
+    /// Folders of this machine that the programs on a Linux I/O node have; for its relay.
+    pub(crate) exports: Vec<Export>,
     /// Time to look for requests before sleeping, ns; none: for ever.
     pub(crate) spin_ns: Option<u64>,
     /// Timeout for nodes to ask for work, ms.

@@ -78,6 +78,14 @@ pub enum JobError {
         /// Why.
         why: ProgramError,
     },
+    /// A folder of the host cannot be given to the I/O node.
+    #[error("{path}: the I/O node cannot export this folder: {why}")]
+    Export {
+        /// As the owner of the partition has named it.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
     /// The directory to start in cannot be entered.
     #[error("{path}: the job cannot start in this directory: {why}")]
     Directory {

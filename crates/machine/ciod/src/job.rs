@@ -296,6 +296,7 @@ impl Shared {
         }
         let status =
             state.children[number].take().map_or(Ended::Unknown("it was waited for before".into()), end);
+        part.hang_up();
         // a worker that is still there has the nodes' memory
         let died = match &last {
             None => Some(status.to_string()),
@@ -365,6 +366,7 @@ impl Drop for Job {
             for child in &mut state.children {
                 child.take().map(end);
             }
+            self.shared.parts.iter().for_each(Part::hang_up);
             for node in self.shared.parts.iter().flat_map(|part| &part.nodes) {
                 *node.lock() = NodeState::Lost;
             }

@@ -64,7 +64,7 @@ pub use check::check;
 pub use config::{Config, Streams};
 pub use error::{CiodError, JobError, ProgramError, Rule};
 pub use io_node::relay::relay_main;
-pub use io_node::{IoLink, IoNode, IoNodeError};
+pub use io_node::{Export, ExportError, IoLink, IoNode, IoNodeError};
 pub use job::Job;
 pub use node::{Listener, NodeLink, NodeState};
 pub use outcome::{Counters, End, JobOutcome, LOST, ProcessOutcome};

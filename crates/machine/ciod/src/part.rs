@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::net::Shutdown;
 use std::ops::Range;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -80,6 +81,8 @@ pub(crate) struct Part {
     pub(crate) control: UnixStream,
     pub(crate) nodes: Vec<NodeLink>,
     pub(crate) share: Share,
+    /// This process's end of the way between a relay and its Linux I/O node.
+    line: Option<UnixStream>,
 }
 
 impl Part {
@@ -96,7 +99,7 @@ impl Part {
         let has_input = setup.nodes.iter().any(|n| n.ranks.contains(&0));
         let arguments = if io_node.is_some() { &config.relay_args } else { &config.worker_args };
         let (control, mut child) = helper::start(&config.worker, arguments)?;
-        let part = Self { pset, pid: child.id(), control, nodes, share };
+        let mut part = Self { pset, pid: child.id(), control, nodes, share, line: None };
         let told = part.tell(setup, streams, has_input, turns);
         if let Err(e) = told.and_then(|()| io_node.map_or(Ok(()), |link| part.connect(link))) {
             let _ = child.kill();
@@ -136,8 +139,15 @@ impl Part {
     }
 
     /// Gives a relay its way to the I/O node.
-    fn connect(&self, link: &IoLink) -> io::Result<()> {
-        control::send_fds(&self.control, &[link.open()?.as_fd()])
+    fn connect(&mut self, link: &IoLink) -> io::Result<()> {
+        let (theirs, ours) = link.open()?;
+        self.line = Some(ours);
+        control::send_fds(&self.control, &[theirs.as_fd()])
+    }
+
+    /// Ends the worker in a Linux I/O node after its relay: a relay that waits in the kernel keeps its descriptors.
+    pub(crate) fn hang_up(&self) {
+        let _ = self.line.as_ref().map(|line| line.shutdown(Shutdown::Both));
     }
 
     /// Returns `true` if one of these ranks is its own; all are if none are named.

@@ -163,6 +163,7 @@ impl Ciod {
             torus: spec.process_torus(count, size),
             shares_output: seats.len() > 1,
             nodes: Vec::new(),
+            exports: self.config.exports.clone(),
             spin_ns: self.config.spin.map(|d| d.as_nanos().try_into().unwrap_or(u64::MAX)),
             ready_ms: self.config.ready.as_millis().try_into().unwrap_or(u64::MAX),
             grace_ms: self.config.grace.as_millis().try_into().unwrap_or(u64::MAX),
@@ -217,6 +218,7 @@ impl Ciod {
 /// Ends a worker whose job does not start: its nodes wait for the next.
 fn abandon(part: &Part, child: Child) {
     let is_stuck = matches!(part::end(child), part::Ended::Stuck);
+    part.hang_up();
     for node in &part.nodes {
         // it may have loaded programs
         if is_stuck || node.clear().is_err() {

@@ -69,7 +69,7 @@ impl Display for Allocation {
 
 /// Memory of the host that compute nodes and their I/O nodes take at most, MiB.
 #[must_use]
-pub fn memory_mib(nodes: u32, node: NodeRequest) -> u64 {
+pub fn memory_mib(nodes: u32, node: &NodeRequest) -> u64 {
     let nodes = u64::from(nodes);
     let own = node.memory_mib.saturating_add(BESIDE_MIB).saturating_mul(nodes);
     match node.io_nodes {
@@ -87,7 +87,7 @@ impl Allocation {
     ///
     /// # Errors
     /// What does not fit, and the remedy.
-    pub fn check(&self, nodes: u32, node: NodeRequest, others_mib: u64) -> Result<(), String> {
+    pub fn check(&self, nodes: u32, node: &NodeRequest, others_mib: u64) -> Result<(), String> {
         if node.cpus > self.cpus {
             return Err(format!(
                 "a node of {} CPUs does not fit in {self}, which has {} on this host: use fewer --cpus, or ask {} for more",
@@ -122,7 +122,7 @@ impl Allocation {
             let shape = Shape::new(sides).map_err(|e| e.to_string())?;
             let nodes = shape.nodes();
             if u64::from(nodes) <= most {
-                refused = self.check(nodes, node(nodes), 0).map(|()| shape);
+                refused = self.check(nodes, &node(nodes), 0).map(|()| shape);
             }
             if refused.is_ok() {
                 break;
@@ -142,16 +142,16 @@ mod tests {
     }
 
     fn node(cpus: u32, memory_mib: u64) -> NodeRequest {
-        NodeRequest { pset: 8, cpus, memory_mib, io_nodes: IoNodeKind::Process }
+        NodeRequest { pset: 8, cpus, memory_mib, io_nodes: IoNodeKind::Process, io_exports: vec![] }
     }
 
     #[test]
     fn nodes_that_do_not_fit_are_refused_with_the_reason() {
         let own = allocation(4, 2000);
-        assert_eq!(own.check(32, node(4, 16), 0), Ok(()));
-        assert_eq!(own.check(16, node(1, 16), 2000 - 16 * 48), Ok(()), "the last byte");
+        assert_eq!(own.check(32, &node(4, 16), 0), Ok(()));
+        assert_eq!(own.check(16, &node(1, 16), 2000 - 16 * 48), Ok(()), "the last byte");
         let linux = NodeRequest { io_nodes: IoNodeKind::Linux, ..node(1, 16) };
-        assert_eq!(memory_mib(16, linux), 16 * (16 + 32) + 2 * 512 + 16 * 16);
+        assert_eq!(memory_mib(16, &linux), 16 * (16 + 32) + 2 * 512 + 16 * 16);
         for (nodes, node, others, said) in [
             (64, node(1, 16), 0, "3072 MiB"),
             (8, node(1, 256), 0, "2304 MiB"),
@@ -160,13 +160,13 @@ mod tests {
             (16, linux, 0, "2048 MiB"),
             (u32::MAX, node(1, u64::MAX), u64::MAX, "MiB"),
         ] {
-            let text = own.check(nodes, node, others).expect_err("too much");
+            let text = own.check(nodes, &node, others).expect_err("too much");
             assert!(
                 text.contains(said) && text.contains("Slurm job 77 has") || text.contains("in Slurm job 77"),
                 "{text}"
             );
         }
-        assert_eq!(allocation(1, None).check(512, node(1, 1 << 20), 0), Ok(()), "its memory is not limited");
+        assert_eq!(allocation(1, None).check(512, &node(1, 1 << 20), 0), Ok(()), "its memory is not limited");
     }
 
     #[test]

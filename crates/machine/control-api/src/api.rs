@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use colony_ciod::io_node::Export;
 use colony_model::Shape;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -41,7 +42,7 @@ pub enum IoNodeKind {
 }
 
 /// The nodes of a partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodeRequest {
     /// Compute nodes of a pset: 8, 16, 32, 64 or 128.
@@ -53,6 +54,10 @@ pub struct NodeRequest {
     /// The kind of its I/O nodes.
     #[serde(default)]
     pub io_nodes: IoNodeKind,
+    /// Folders of the host that jobs on its Linux I/O nodes use, each `DIR`, or `DIR:ro` to read only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub io_exports: Vec<Export>,
 }
 
 /// A partition to make, of nodes that no other partition has.

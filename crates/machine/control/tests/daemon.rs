@@ -127,23 +127,37 @@ fn a_daemon_that_is_started_again_ends_if_the_machine_was_switched_off_meanwhile
     assert!(!folder.path().join("api").exists());
 }
 
+fn export(text: &str) -> colony_ciod::Export {
+    text.parse().expect("one")
+}
+
 #[test]
 fn impossible_requests_are_refused_and_change_nothing() {
     let place = folder();
     let daemon = Daemon::start(place.path());
     let client = &daemon.client;
     assert!(error(client.machine()).contains("no machine is set up"));
-    let node = NodeRequest { pset: 8, cpus: 1, memory_mib: 16, io_nodes: IoNodeKind::default() };
+    let node =
+        NodeRequest { pset: 8, cpus: 1, memory_mib: 16, io_nodes: IoNodeKind::default(), io_exports: vec![] };
     let up = |shape: &str, partition| {
         client.set_up(&MachineRequest { shape: shape.parse().expect("a shape"), partition, allocation: None })
     };
     assert!(error(up("3x3x3", None)).contains("3x3x3 cannot be built"));
     for (node, said) in [
-        (NodeRequest { pset: 7, ..node }, "a pset of 7"),
-        (NodeRequest { pset: 64, ..node }, "do not fit"),
-        (NodeRequest { cpus: 99, ..node }, "99"),
-        (NodeRequest { memory_mib: 17, ..node }, "17 MiB"),
-        (NodeRequest { memory_mib: u64::MAX, ..node }, "memory"),
+        (NodeRequest { pset: 7, ..node.clone() }, "a pset of 7"),
+        (NodeRequest { pset: 64, ..node.clone() }, "do not fit"),
+        (NodeRequest { cpus: 99, ..node.clone() }, "99"),
+        (NodeRequest { memory_mib: 17, ..node.clone() }, "17 MiB"),
+        (NodeRequest { memory_mib: u64::MAX, ..node.clone() }, "memory"),
+        (NodeRequest { io_exports: vec![export("/a")], ..node.clone() }, "nothing is exported to I/O nodes"),
+        (
+            NodeRequest {
+                io_exports: vec![export("/a"), export("/a/b")],
+                io_nodes: IoNodeKind::Linux,
+                ..node.clone()
+            },
+            "/a and /a/b cannot both be exported",
+        ),
     ] {
         let text = error(up("4x2x2", Some(node)));
         assert!(text.contains(said), "{text}");
@@ -152,7 +166,7 @@ fn impossible_requests_are_refused_and_change_nothing() {
     up("8x8x8", None).expect("set up");
     let part = |name: &str, shape: &str, origin| {
         let (name, shape) = (Some(name.to_owned()), shape.parse().expect("a shape"));
-        client.add_partition(&PartitionRequest { name, shape, origin, nodes: node })
+        client.add_partition(&PartitionRequest { name, shape, origin, nodes: node.clone() })
     };
     part("a", "4x4x4", None).expect("made");
     for (result, said) in [
@@ -226,7 +240,8 @@ fn users_who_are_not_allowed_run_no_jobs_on_a_partition() {
     }
     let place = folder();
     let daemon = Daemon::start(place.path());
-    let nodes = NodeRequest { pset: 8, cpus: 1, memory_mib: 16, io_nodes: IoNodeKind::default() };
+    let nodes =
+        NodeRequest { pset: 8, cpus: 1, memory_mib: 16, io_nodes: IoNodeKind::default(), io_exports: vec![] };
     let shape = "2x2x2".parse().expect("a shape");
     daemon.client.set_up(&MachineRequest { shape, partition: None, allocation: None }).expect("set up");
     let request = PartitionRequest { name: Some("a".to_owned()), shape, origin: None, nodes };

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use colony_control_api::api::{IoNodeKind, NodeRequest, NodeState, Partition, PartitionState};
 use colony_control_api::{Client, default_folder};
+use colony_nodes::ciod::Export;
 use colony_nodes::programs;
 use colony_view::progress::Progress;
 
@@ -84,6 +85,9 @@ pub(super) struct Nodes {
     /// Kind of I/O nodes
     #[arg(long, value_enum, default_value_t, value_name = "KIND")]
     io_nodes: IoNodesWord,
+    /// Let jobs on Linux I/O nodes use a folder of the host, at its own path; `:ro`: read only. May be repeated
+    #[arg(long, value_name = "DIR[:ro]")]
+    io_export: Vec<Export>,
     /// CPUs of each node
     #[arg(long, default_value_t = 1, value_name = "N")]
     cpus: u32,
@@ -107,7 +111,8 @@ impl Nodes {
             IoNodesWord::Process => IoNodeKind::Process,
             IoNodesWord::Linux => IoNodeKind::Linux,
         };
-        NodeRequest { pset, cpus: self.cpus, memory_mib: self.memory, io_nodes }
+        let io_exports = self.io_export.clone();
+        NodeRequest { pset, cpus: self.cpus, memory_mib: self.memory, io_nodes, io_exports }
     }
 }
 

@@ -37,10 +37,16 @@ impl Machine {
 #[test]
 fn a_machine_with_linux_io_nodes_runs_jobs_with_their_own_files() {
     let Some(machine) = Machine::new() else { return };
-    let up = ["machine", "up", "--shape", "8x8x8", "--pset", "128", "--io-nodes", "linux"];
+    let up = ["machine", "up", "--shape", "4x2x2", "--pset", "8", "--io-export", "/a"];
     let (code, text) = machine.fails(&up);
-    assert!(code == Some(2) && text.contains("1 to 64 compute nodes"), "{text}");
-    let up = machine.json(&["machine", "up", "--shape", "4x2x2", "--pset", "8", "--io-nodes", "linux"]);
+    assert!(code == Some(2) && text.contains("nothing is exported to I/O nodes"), "{text}");
+    let shared = machine.path().join("shared");
+    std::fs::create_dir(&shared).expect("made");
+    let shared = shared.to_str().expect("a path");
+    let up =
+        ["machine", "up", "--shape", "4x2x2", "--pset", "8", "--io-nodes", "linux", "--io-export", shared];
+    let up = machine.json(&up);
+    assert_eq!(up["partitions"][0]["node"]["io_exports"][0], shared);
     assert_eq!(
         (&up["partitions"][0]["io_nodes"], &up["partitions"][0]["node"]["io_nodes"]),
         (&2.into(), &"linux".into())
@@ -68,8 +74,21 @@ fn a_machine_with_linux_io_nodes_runs_jobs_with_their_own_files() {
     words = vec!["job", "run", "--timeout", "1s", "--", machine.busybox(), "sleep", "1000"];
     let (_, text) = machine.fails(&words);
     assert!(text.contains("ended after 1 s"), "{text}");
-    let (code, text) = machine.fails(&["job", "run", "--output", "out.%r", "--", machine.busybox(), "true"]);
-    assert!(code == Some(2) && text.contains("leave out %r"), "{text}");
+    let text =
+        format!("echo $COLONY_RANK >> {shared}/all; echo $COLONY_RANK; exec {} uname -n", machine.busybox());
+    let files = format!("{shared}/out-%j.%r");
+    words = vec!["job", "run", "--output", &files, "--", machine.busybox(), "sh", "-c", &text];
+    assert_eq!(machine.done(&words), "");
+    let mut made: Vec<String> = std::fs::read_dir(shared)
+        .expect("ours")
+        .map(|entry| std::fs::read_to_string(entry.expect("ours").path()).expect("text"))
+        .filter(|text| text.contains("R00-M0-N"))
+        .map(|text| text.lines().next().expect("a rank").to_owned())
+        .collect();
+    made.sort_by_key(|rank| rank.parse::<u32>().expect("a rank"));
+    assert!(made.iter().map(|rank| rank.parse::<u32>().expect("a rank")).eq(0..16), "{made:?}");
+    let all = std::fs::read_to_string(format!("{shared}/all")).expect("made");
+    assert_eq!(all.lines().count(), 16, "{all}");
     let id = machine.endless();
     machine.done(&["job", "cancel", &id]);
     // the first rank that ends by the signal ends the others

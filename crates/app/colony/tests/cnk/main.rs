@@ -17,6 +17,7 @@ mod io_nodes;
 mod isolation;
 mod jobs;
 mod layouts;
+mod linux_files;
 mod linux_io;
 mod linux_machine;
 mod messages;

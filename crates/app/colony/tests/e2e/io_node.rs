@@ -50,5 +50,11 @@ fn a_linux_io_node_refuses_what_it_cannot_have() {
     {
         fails(&["cnk", "run", "--io-nodes", "linux", more, "--", "busybox", "true"], 2, part);
     }
-    fails(&["cnk", "run", "--io-file", "/etc/passwd", "--", "busybox", "true"], 2, "--io-nodes linux");
+    let twice = ["--io-export=/a", "--io-export=/a/b:ro"];
+    let linux = ["cnk", "run", "--io-nodes", "linux"];
+    fails(&[&linux[..], &twice, &["--", "busybox", "true"]].concat(), 2, "one is inside the other");
+    fails(&[&linux[..], &["--io-export=a", "--", "busybox", "true"]].concat(), 2, "absolute path");
+    for word in ["--io-file", "--io-export"] {
+        fails(&["cnk", "run", word, "/etc", "--", "busybox", "true"], 2, "--io-nodes linux");
+    }
 }

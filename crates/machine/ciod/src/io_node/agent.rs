@@ -56,6 +56,8 @@ fn listen(agent: &Arc<Agent>, mut port: File) -> io::Result<()> {
     while let Some(frame) = Frame::read(&mut port)? {
         match frame.kind {
             Kind::Renew => agent.renew(&frame)?,
+            // at once: the worker of the job waits for it
+            Kind::FileReply => agent.reply(&frame),
             Kind::File | Kind::Task if !jobs.contains_key(&frame.job) => {
                 let (events, hears) = sync_channel(AHEAD);
                 let (agent, job, own) = (agent.clone(), frame.job, events.clone());

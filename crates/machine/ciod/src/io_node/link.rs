@@ -122,13 +122,13 @@ impl IoLink {
         self.0.end("it was switched off");
     }
 
-    /// The socket for the relay of a new job.
-    pub(crate) fn open(&self) -> io::Result<UnixStream> {
+    /// The socket for the relay of a new job, and this end of it: shutting that down ends the job there, whatever the relay does.
+    pub(crate) fn open(&self) -> io::Result<(UnixStream, UnixStream)> {
         let (ours, theirs) = UnixStream::pair()?;
         let (queue, frames) = channel();
         let waits = Arc::new(AtomicUsize::new(0));
         let relay = Relay { queue, waits: waits.clone(), socket: ours.try_clone()? };
-        let (reads, writes) = (ours.try_clone()?, ours);
+        let (reads, writes) = (ours.try_clone()?, ours.try_clone()?);
         let job = {
             let mut state = self.0.lock();
             if let Some(why) = &state.over {
@@ -142,7 +142,7 @@ impl IoLink {
         Builder::new().name(format!("io-out {job}")).spawn(move || pass(&frames, &waits, writes))?;
         let shared = self.0.clone();
         Builder::new().name(format!("io-in {job}")).spawn(move || shared.hear_relay(job, reads))?;
-        Ok(theirs)
+        Ok((theirs, ours))
     }
 }
 
@@ -222,7 +222,7 @@ impl Shared {
                     state.renewed.push(node);
                 }
             }
-            Kind::Report | Kind::Stdout | Kind::Stderr | Kind::InputTaken | Kind::Over => {
+            Kind::Report | Kind::Stdout | Kind::Stderr | Kind::InputTaken | Kind::FileCall | Kind::Over => {
                 let is_last = frame.kind == Kind::Over;
                 let job = frame.job;
                 // one that has ended meanwhile hears nothing more
@@ -256,9 +256,12 @@ impl Shared {
                 return;
             }
         }
-        use Kind::{Closed, Data, File, Input, Launch, Order, Taken, Task};
+        use Kind::{Closed, Data, File, FileReply, Input, Launch, Order, Taken, Task};
         while let Ok(Some(frame)) = Frame::read(&mut relay) {
-            let is_its = matches!(frame.kind, Closed | Data | File | Task | Launch | Order | Input | Taken);
+            let is_its = matches!(
+                frame.kind,
+                Closed | Data | File | Task | Launch | Order | Input | Taken | FileReply
+            );
             if !is_its || self.send(&Frame { job, ..frame }).is_err() {
                 break;
             }
@@ -355,7 +358,7 @@ mod tests {
     #[test]
     fn jobs_speak_with_their_relays_and_end_with_them() {
         let (link, node) = link();
-        let [one, other] = [link.open().expect("a relay"), link.open().expect("a relay")];
+        let [one, other] = [link.open().expect("a relay").0, link.open().expect("a relay").0];
         say(&one, &Frame::new(99, Kind::Task, *b"early"));
         say(&node, &hello());
         let frame = Frame::read(&mut &node).expect("a frame").expect("one");
@@ -375,9 +378,16 @@ mod tests {
         ended.sort_by_key(|(job, _)| *job);
         assert_eq!(ended, [(1, Kind::End), (2, Kind::End)]);
         assert!(Frame::read(&mut &other).expect("the end").is_none());
-        let third = link.open().expect("a relay");
+        let (third, own) = link.open().expect("a relay");
+        own.shutdown(Shutdown::Both).expect("it is there");
+        let ended = Frame::read(&mut &node).expect("a frame").expect("one");
+        assert_eq!((ended.job, ended.kind), (3, Kind::End), "whatever the relay does");
+        let (fourth, _own) = link.open().expect("a relay");
         link.close();
-        assert!(matches!(Frame::read(&mut &third), Ok(None)), "it ends with the link");
+        assert!(
+            matches!(Frame::read(&mut &third), Ok(None)) && matches!(Frame::read(&mut &fourth), Ok(None)),
+            "it ends with the link"
+        );
     }
 
     #[test]

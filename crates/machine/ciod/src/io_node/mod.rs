@@ -8,6 +8,7 @@
 //! of them, are the same whatever the I/O node is.
 
 mod agent;
+pub(crate) mod export;
 mod link;
 pub(crate) mod relay;
 mod root;
@@ -22,8 +23,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::Setup;
 use crate::spec::Files;
-use crate::worker::files::RANK;
 use crate::{CiodError, JobError, JobSpec, Network};
+use export::Seen;
+pub use export::{Export, ExportError, MOST_EXPORTS};
 pub use link::IoLink;
 
 /// The most compute nodes of a Linux I/O node.
@@ -106,6 +108,8 @@ struct Task {
     setup: Setup,
     /// The personalities of its nodes, in the encoding of the control system.
     records: Vec<Vec<u8>>,
+    /// Places where files of the host are seen, by their number.
+    seen: Vec<Seen>,
 }
 
 /// Refuses jobs that no Linux I/O node can run.
@@ -114,20 +118,7 @@ pub(crate) fn check(spec: &JobSpec) -> Result<(), JobError> {
     if spec.files != Files::Host {
         return refuse("a Linux I/O node has files of its own: leave out root and binds");
     }
-    check_outputs([&spec.stdout, &spec.stderr]).or_else(refuse)
-}
-
-/// Refuses files for the output of a job that no Linux I/O node can write.
-///
-/// # Errors
-/// The reason, for people.
-pub fn check_outputs(files: [&Option<String>; 2]) -> Result<(), &'static str> {
-    match files.into_iter().flatten().any(|name| name.contains(RANK)) {
-        true => Err(
-            "a Linux I/O node writes the output of all ranks to one file: leave out %r, or label the lines",
-        ),
-        false => Ok(()),
-    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -155,9 +146,7 @@ mod tests {
     fn jobs_that_need_the_files_of_the_host_are_refused() {
         let spec = JobSpec::new("/bin/a");
         assert_eq!(check(&spec), Ok(()));
-        let root = JobSpec { files: Files::Root("/jail".into()), ..spec.clone() };
+        let root = JobSpec { files: Files::Root("/jail".into()), ..spec };
         assert!(matches!(check(&root), Err(JobError::Spec(_))));
-        let files = JobSpec { stdout: Some("/tmp/out.%r".into()), ..spec };
-        assert!(matches!(check(&files), Err(JobError::Spec(why)) if why.contains("%r")));
     }
 }

@@ -9,18 +9,19 @@ use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use colony_fship::layout::{PERSONALITY_AT, PERSONALITY_BYTES};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::Task;
+use super::export::{self, Files, Seen};
 use super::wire::{self, FileHead, Frame, Kind, MOST, PIECE, WINDOW, wrong};
 use crate::control::{self, DRAIN, Order, Report, Setup};
-use crate::spec::Files;
 use crate::worker::output::Output;
-use crate::worker::{self, files, filter, identity, start};
-use crate::{JobError, ProgramError, helper};
+use crate::worker::{self, filter, identity, start};
+use crate::{JobError, JobSpec, ProgramError, helper, spec};
 
 /// Period of the looks at a reader that is slow, ms.
 const SLOW: u16 = 5;
@@ -51,7 +52,11 @@ pub fn relay_main() -> ExitCode {
 /// A job in its I/O node.
 struct Relay {
     /// To the agent there.
-    link: UnixStream,
+    link: Arc<Link>,
+    /// Files of the host that the programs have.
+    files: Option<Files>,
+    /// The places in the I/O node where they are seen.
+    seen: Vec<Seen>,
     nodes: Vec<u32>,
     /// Standard input, until its end.
     stdin: Option<OwnedFd>,
@@ -62,6 +67,24 @@ struct Relay {
     shares_output: bool,
     /// The last report of the worker.
     last: Option<Option<JobError>>,
+}
+
+/// The way to the agent, for the threads of a relay.
+struct Link {
+    stream: UnixStream,
+    /// One frame at a time.
+    writer: Mutex<()>,
+}
+
+impl Link {
+    fn new(stream: UnixStream) -> Arc<Self> {
+        Arc::new(Self { stream, writer: Mutex::default() })
+    }
+
+    fn send(&self, frame: &Frame) -> io::Result<()> {
+        let _one = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        frame.write(&mut &self.stream)
+    }
 }
 
 /// Standard output or standard error.
@@ -97,15 +120,26 @@ fn prepare(control: &UnixStream) -> Result<Option<Relay>, JobError> {
     let [link] = control::receive_fds(control).map_err(system)?;
     let stdin = worker::input(stdin);
     let outputs = [Output::new(stdout, first), Output::new(stderr, second)];
-    identity::take(&setup.identity, &Files::Host)?;
+    identity::take(&setup.identity, &spec::Files::Host)?;
+    place_streams(&mut setup.spec);
+    let link = Link::new(link.into());
+    let (opened, seen) = export::open(&mut setup)?;
+    let replies = link.clone();
+    let files = Files::start(opened, move |frame| replies.send(&frame)).map_err(system)?;
     filter::enter().map_err(|e| JobError::Identity(format!("the filter of system calls: {e}")))?;
-    let stdin = files::input(&setup.spec)?.unwrap_or(stdin).fd;
-    let [stdout, stderr] = files::outputs(&setup.spec, outputs)?;
+    let stdin = worker::files::input(&setup.spec)?.unwrap_or(stdin).fd;
+    let [stdout, stderr] = worker::files::outputs(&setup.spec, outputs)?;
     let spec = &mut setup.spec;
-    (spec.stdin, spec.stdout, spec.stderr) = (None, None, None);
+    spec.stdin = None;
+    for of_all in [&mut spec.stdout, &mut spec.stderr] {
+        // what is left is the I/O node's name for the files of the ranks
+        of_all.take_if(|name| !name.contains(worker::files::RANK));
+    }
     let stream = |output| Stream { output, begun: Vec::new(), untold: 0, is_closed: false };
     let relay = Relay {
-        link: link.into(),
+        link,
+        files,
+        seen,
         nodes: setup.nodes.iter().map(|node| node.number).collect(),
         stdin: Some(stdin),
         credit: WINDOW,
@@ -113,11 +147,24 @@ fn prepare(control: &UnixStream) -> Result<Option<Relay>, JobError> {
         shares_output: setup.shares_output,
         last: None,
     };
-    let sent = relay.send_files(&setup).and_then(|()| relay.send_task(Task { setup, records }));
+    let sent = relay.send_files(&setup).and_then(|()| {
+        let seen = relay.seen.clone();
+        relay.send_task(Task { setup, records, seen })
+    });
     match sent {
         // what became of the I/O node is found when it is listened to
         Ok(()) | Err(Unsent::Link) => Ok(Some(relay)),
         Err(Unsent::Job(error)) => Err(error),
+    }
+}
+
+/// Names the files for the job's streams from the root on: those of a relative name lie in the folder of the job.
+fn place_streams(spec: &mut JobSpec) {
+    spec.stdin = spec.stdin.take().map(|name| spec.directory.join(name));
+    for stream in [&mut spec.stdout, &mut spec.stderr] {
+        // what is text before is so afterwards, unless the folder is not
+        let place = stream.take().map(|name| spec.directory.join(name));
+        *stream = place.map(|place| place.to_string_lossy().into_owned());
     }
 }
 
@@ -142,7 +189,7 @@ enum Unsent {
 
 impl Relay {
     fn send(&self, frame: &Frame) -> io::Result<()> {
-        frame.write(&mut &self.link)
+        self.link.send(frame)
     }
 
     /// As [`Relay::send`], of a job that has not begun.
@@ -159,6 +206,9 @@ impl Relay {
         for path in start::programs(setup) {
             let refused = |why| Unsent::Job(JobError::Program { path: path.clone(), why });
             let place = spec.directory.join(&path);
+            if self.sees(&place) {
+                continue;
+            }
             let opened = start::open(&place, memory).map_err(refused)?;
             self.send_file(&place, opened.file, &|e| refused(ProgramError::Read(e.to_string())))?;
         }
@@ -167,9 +217,17 @@ impl Relay {
                 let text = format!("{} cannot be copied into the I/O node: {e}", path.display());
                 Unsent::Job(JobError::Spec(text))
             };
-            self.copy(&spec.directory.join(path), &refused)?;
+            let path = spec.directory.join(path);
+            if !self.sees(&path) {
+                self.copy(&path, &refused)?;
+            }
         }
         Ok(())
+    }
+
+    /// Returns `true` if the I/O node sees a file of the host where it is, so that it needs no copy.
+    fn sees(&self, path: &Path) -> bool {
+        export::is_seen(path, self.seen.iter().map(|seen| seen.path.as_path()))
     }
 
     /// Sends a file; `refused` is the error if it cannot be read.
@@ -245,7 +303,7 @@ impl Relay {
         let waits = self.outputs.iter().any(|stream| stream.output.waits());
         let limit = if waits { PollTimeout::from(SLOW) } else { PollTimeout::NONE };
         let stdin = self.stdin.as_ref().filter(|_| self.credit > 0);
-        let all = [Some(control.as_fd()), Some(self.link.as_fd()), stdin.map(|fd| fd.as_fd())];
+        let all = [Some(control.as_fd()), Some(self.link.stream.as_fd()), stdin.map(|fd| fd.as_fd())];
         let mut fds: Vec<_> =
             all.into_iter().flatten().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         match poll(&mut fds, limit) {
@@ -258,7 +316,7 @@ impl Relay {
             self.send(&Frame::json(0, Kind::Order, &order)?)?;
         }
         if ready[1] {
-            let frame = Frame::read(&mut &self.link)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+            let frame = Frame::read(&mut &self.link.stream)?.ok_or(io::ErrorKind::UnexpectedEof)?;
             self.hear(frame, control)?;
         }
         if ready.get(2) == Some(&true) {
@@ -276,6 +334,10 @@ impl Relay {
                 let [more] = frame.get()?;
                 self.credit = self.credit.saturating_add(more as usize).min(WINDOW);
             }
+            Kind::FileCall => match &self.files {
+                Some(files) => files.ask(frame.bytes)?,
+                None => return Err(wrong("a request for files of a job that has none")),
+            },
             Kind::Report => match frame.value()? {
                 Report::Done(last) => self.last = Some(last),
                 report => control::send(control, &report)?,
@@ -382,7 +444,9 @@ mod tests {
         };
         let outputs = [stream(writer.into()), stream(null.into())];
         let (nodes, stdin, credit, last) = (vec![4], None, WINDOW, None);
-        (Relay { link, nodes, stdin, credit, outputs, shares_output, last }, agent, reader)
+        let (link, files, seen) = (Link::new(link), None, Vec::new());
+        let relay = Relay { link, files, seen, nodes, stdin, credit, outputs, shares_output, last };
+        (relay, agent, reader)
     }
 
     fn read(reader: &mut io::PipeReader, count: usize) -> Vec<u8> {

@@ -6,9 +6,11 @@ use std::fs::{self, File, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, chown, symlink};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
+use super::export::{Mount, Seen, is_seen};
 use super::wire::FileHead;
 
 /// Bytes of the files of all jobs on an I/O node at most. There is memory for them beside that of the compute nodes.
@@ -26,6 +28,10 @@ pub(super) struct Root {
     /// The file that began last.
     file: Option<File>,
     mounted: Vec<PathBuf>,
+    /// Places where files of the host are seen.
+    seen: Vec<Mount>,
+    /// Something is mounted that could not be taken away.
+    is_kept: bool,
 }
 
 /// Makes room for the files of jobs.
@@ -44,7 +50,7 @@ impl Root {
     /// If it is there, or cannot be made.
     pub(super) fn new(path: PathBuf) -> io::Result<Self> {
         fs::create_dir(&path)?;
-        let root = Self { path, file: None, mounted: Vec::new() };
+        let root = Self { path, file: None, mounted: Vec::new(), seen: Vec::new(), is_kept: false };
         root.folder(Path::new("/tmp"))?;
         fs::set_permissions(root.path.join("tmp"), Permissions::from_mode(0o1777))?;
         Ok(root)
@@ -96,11 +102,17 @@ impl Root {
     }
 
     /// No more files follow: makes the directory that the job starts in, which belongs to its user unless it was copied, and
-    /// shows the job what every Linux system has.
-    pub(super) fn finish(&mut self, directory: &Path, (uid, gid): (u32, u32)) -> io::Result<()> {
+    /// shows the job what every Linux system has, and the files of the host.
+    pub(super) fn finish(
+        &mut self,
+        directory: &Path,
+        (uid, gid): (u32, u32),
+        seen: &[Seen],
+    ) -> io::Result<()> {
         self.file = None;
         let place = self.place(directory)?;
-        if !place.exists() {
+        let is_of_host = is_seen(directory, seen.iter().map(|seen| seen.path.as_path()));
+        if !is_of_host && !place.exists() {
             fs::create_dir_all(&place)?;
             chown(&place, Some(uid), Some(gid))?;
         }
@@ -114,7 +126,23 @@ impl Root {
             File::create(self.place(&place)?)?;
             self.show(&place)?;
         }
+        for seen in seen {
+            let place = self.place(&seen.path)?;
+            self.seen.push(Mount::new(place, seen.read_only, (uid, gid))?);
+        }
         Ok(())
+    }
+
+    /// The kernel's ends of the places where files of the host are seen, in their order.
+    pub(super) fn devices(&self) -> Vec<Arc<File>> {
+        self.seen.iter().map(Mount::device).collect()
+    }
+
+    /// Takes the files of the host away: whoever waits for them gets an error.
+    pub(super) fn end_seen(&mut self) {
+        for seen in self.seen.drain(..) {
+            self.is_kept |= !seen.end();
+        }
     }
 
     /// Shows the job a file or folder of the I/O node, at its own path.
@@ -131,9 +159,10 @@ impl Root {
 
 impl Drop for Root {
     fn drop(&mut self) {
+        self.end_seen();
         let gone = |place: &PathBuf| umount2(place, MntFlags::MNT_DETACH).is_ok();
         // what is still mounted is not the job's to remove
-        if self.mounted.iter().all(gone) {
+        if self.mounted.iter().all(gone) && !self.is_kept {
             let _ = fs::remove_dir_all(&self.path);
         }
     }

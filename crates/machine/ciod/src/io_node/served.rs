@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::export::pass_reply;
 use super::wire::{Failed, Frame, Kind};
 use super::{Card, IoNodeError};
 use crate::config::Config;
@@ -22,6 +23,8 @@ pub(super) struct Agent {
     pub(super) config: Config,
     port: Mutex<File>,
     nodes: Mutex<Nodes>,
+    /// The kernel's ends of places where a job sees files of the host, by job and number of the place.
+    files: Mutex<BTreeMap<(u32, u8), Arc<File>>>,
 }
 
 /// The compute nodes, by number.
@@ -63,7 +66,7 @@ impl Nodes {
 
 impl Agent {
     pub(super) fn new(config: Config, nodes: Nodes, port: File) -> Self {
-        Self { config, port: Mutex::new(port), nodes: Mutex::new(nodes) }
+        Self { config, port: Mutex::new(port), nodes: Mutex::new(nodes), files: Mutex::default() }
     }
 
     pub(super) fn send(&self, frame: &Frame) -> io::Result<()> {
@@ -76,6 +79,26 @@ impl Agent {
         if let Ok(frame) = Frame::json(job, Kind::Report, report) {
             let _ = self.send(&frame);
         }
+    }
+
+    fn files(&self) -> MutexGuard<'_, BTreeMap<(u32, u8), Arc<File>>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Replies about this place go to the kernel by this way.
+    pub(super) fn add_files(&self, job: u32, number: u8, device: Arc<File>) {
+        self.files().insert((job, number), device);
+    }
+
+    pub(super) fn end_files(&self, job: u32) {
+        self.files().retain(|(own, _), _| *own != job);
+    }
+
+    /// Gives a reply of the host to the kernel.
+    pub(super) fn reply(&self, frame: &Frame) {
+        let Some((number, reply)) = frame.bytes.split_first() else { return };
+        let device = self.files().get(&(frame.job, *number)).cloned();
+        let _ = device.map(|device| pass_reply(&device, reply));
     }
 
     fn nodes(&self) -> MutexGuard<'_, Nodes> {

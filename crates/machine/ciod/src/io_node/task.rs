@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 
 use super::Task;
+use super::export::pass_requests;
 use super::root::Root;
 use super::served::Agent;
 use super::wire::{Frame, Kind, PIECE, WINDOW, wrong};
@@ -58,13 +59,14 @@ impl Events {
 /// Runs a job from its first file to its end.
 pub(super) fn run(agent: &Arc<Agent>, job: u32, own: &SyncSender<Event>, mut events: Events) {
     let last = match prepare(agent, job, &mut events) {
-        Ok(Some((_root, task))) => match Running::start(agent, job, own, task) {
+        Ok(Some((root, task))) => match Running::start(agent, job, own, root, task) {
             Ok(mut running) => running.serve(&mut events),
             Err(e) => Some(JobError::System(format!("starting the job in its I/O node: {e}"))),
         },
         Ok(None) => None,
         Err(e) => Some(JobError::System(format!("the files of the job in its I/O node: {e}"))),
     };
+    agent.end_files(job);
     agent.report(job, &Report::Done(last));
     let _ = agent.send(&Frame::new(job, Kind::Over, []));
     // what is on its way for it is nobody's
@@ -86,7 +88,8 @@ fn prepare(agent: &Agent, job: u32, events: &mut Events) -> io::Result<Option<(R
                 let identity = &mut task.setup.identity;
                 // the agent is root, whatever the owner of the partition is
                 identity.take = true;
-                root.finish(&task.setup.spec.directory, (identity.uid, identity.gid))?;
+                let user = (identity.uid, identity.gid);
+                root.finish(&task.setup.spec.directory, user, &task.seen)?;
                 task.setup.spec.files = Files::Root(root.path().to_owned());
                 task.setup.shares_output = false;
                 for (node, record) in task.setup.nodes.iter_mut().zip(&task.records) {
@@ -156,10 +159,18 @@ struct Running<'a> {
     input: Option<Sender<Vec<u8>>>,
     credits: [Credit; 2],
     lost: Vec<u32>,
+    root: Root,
 }
 
 impl<'a> Running<'a> {
-    fn start(agent: &'a Arc<Agent>, job: u32, own: &SyncSender<Event>, task: Task) -> io::Result<Self> {
+    fn start(
+        agent: &'a Arc<Agent>,
+        job: u32,
+        own: &SyncSender<Event>,
+        root: Root,
+        task: Task,
+    ) -> io::Result<Self> {
+        serve_files(agent, job, &root)?;
         let setup = task.setup;
         let links: Vec<NodeLink> = setup.nodes.iter().filter_map(|node| agent.link(node.number)).collect();
         let (stdin, input) = io::pipe()?;
@@ -180,6 +191,7 @@ impl<'a> Running<'a> {
             input: Some(inputs),
             credits,
             lost: Vec::new(),
+            root,
         };
         running.spawn("input", move |agent| pass_input(agent, job, &bytes, input))?;
         for ((pipe, kind), credit) in
@@ -290,6 +302,9 @@ impl<'a> Running<'a> {
     /// Ends the worker, and leaves clean nodes.
     fn finish(&mut self) {
         self.input = None;
+        // a worker that waits for the host ends with an error
+        self.root.end_seen();
+        self.agent.end_files(self.job);
         if let Some(child) = self.child.take() {
             part::end(child);
         }
@@ -306,6 +321,20 @@ impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.finish();
     }
+}
+
+/// Passes on what the kernel asks for about files of the host.
+fn serve_files(agent: &Arc<Agent>, job: u32, root: &Root) -> io::Result<()> {
+    for (number, device) in (0_u8..).zip(root.devices()) {
+        agent.add_files(job, number, device.clone());
+        let agent = agent.clone();
+        Builder::new().name(format!("files {job}")).spawn(move || {
+            let send =
+                |request: &[u8]| agent.send(&Frame::new(job, Kind::FileCall, [&[number], request].concat()));
+            pass_requests(&device, send);
+        })?;
+    }
+    Ok(())
 }
 
 /// Passes reports of the worker on until it has ended.

@@ -63,6 +63,8 @@ kinds! {
     Renew = 9,
     /// Nobody reads standard output (0) or standard error (1) any more.
     Closed = 10,
+    /// The answer to a [`Kind::FileCall`]: the number of the place, then the reply in the kernel's protocol.
+    FileReply = 11,
     /// The I/O node is ready: a [`Hello`]. Its first frame.
     Hello = 32,
     /// A report of the worker.
@@ -81,6 +83,9 @@ kinds! {
     Failed = 39,
     /// There is a new link. The node's number.
     Renewed = 40,
+    /// The kernel of the I/O node asks for something about files of the host: the number of the place where they are seen, then
+    /// the request in the kernel's protocol.
+    FileCall = 41,
 }
 
 /// A message. Those that are about no job have job 0.
@@ -192,7 +197,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn frames() -> impl Strategy<Value = Frame> {
-        let kind = (1..=40_u8).prop_filter_map("a kind", Kind::of);
+        let kind = (1..=41_u8).prop_filter_map("a kind", Kind::of);
         let bytes = proptest::collection::vec(any::<u8>(), 0..300);
         (any::<u32>(), kind, bytes).prop_map(|(job, kind, bytes)| Frame { job, kind, bytes })
     }

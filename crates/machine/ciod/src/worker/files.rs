@@ -28,9 +28,19 @@ fn open(path: &Path, options: &mut std::fs::OpenOptions, flags: i32) -> Result<(
 }
 
 /// Opens a file for output, and empties it. The programs of the job have not begun.
-fn create(path: &Path) -> Result<(File, Kind), JobError> {
+fn create_kind(path: &Path) -> Result<(File, Kind), JobError> {
     // several workers may write to one file
     open(path, File::options().append(true).create(true).mode(0o644), libc::O_TRUNC)
+}
+
+/// As [`create_kind`].
+pub(crate) fn create(path: &Path) -> Result<File, JobError> {
+    Ok(create_kind(path)?.0)
+}
+
+/// The name of the file of a rank.
+pub(crate) fn of(pattern: &str, rank: u32) -> String {
+    pattern.replace(RANK, &rank.to_string())
 }
 
 fn patterns(spec: &JobSpec) -> [Option<&str>; 2] {
@@ -49,7 +59,7 @@ pub(crate) fn outputs(spec: &JobSpec, streams: [Output; 2]) -> Result<[Output; 2
     let [stdout, stderr] = patterns(spec);
     let [out, err] = streams;
     let whole = |pattern: Option<&str>, stream: Output| match pattern.filter(|name| !name.contains(RANK)) {
-        Some(name) => Ok(Output::new(OwnedFd::from(create(Path::new(name))?.0), None)),
+        Some(name) => Ok(Output::new(OwnedFd::from(create(Path::new(name))?), None)),
         None => Ok(stream),
     };
     Ok([whole(stdout, out)?, whole(stderr, err)?])
@@ -59,7 +69,7 @@ pub(crate) fn outputs(spec: &JobSpec, streams: [Output; 2]) -> Result<[Output; 2
 pub(super) fn of_rank(spec: &JobSpec, rank: u32) -> Result<[Option<Descriptor>; 2], JobError> {
     let own = |pattern: Option<&str>| {
         let Some(pattern) = pattern.filter(|name| name.contains(RANK)) else { return Ok(None) };
-        let (file, kind) = create(Path::new(&pattern.replace(RANK, &rank.to_string())))?;
+        let (file, kind) = create_kind(Path::new(&of(pattern, rank)))?;
         let about = Description { is_output: true, ..Description::new(kind, false, false) };
         Ok(Some(Descriptor { fd: file.into(), about: about.into(), close_on_exec: false }))
     };

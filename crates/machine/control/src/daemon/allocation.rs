@@ -94,10 +94,10 @@ impl Control {
     }
 
     /// Refuses a partition whose nodes do not fit in the allocation beside the others.
-    pub(super) fn check_allocation(&self, nodes: u32, node: NodeRequest) -> Result<(), ControlError> {
+    pub(super) fn check_allocation(&self, nodes: u32, node: &NodeRequest) -> Result<(), ControlError> {
         let rows = self.store().partitions()?;
         let others =
-            rows.iter().map(|row| memory_mib(row.shape.nodes(), row.node)).fold(0, u64::saturating_add);
+            rows.iter().map(|row| memory_mib(row.shape.nodes(), &row.node)).fold(0, u64::saturating_add);
         let allocation = self.store().allocation()?;
         allocation.map_or(Ok(()), |own| own.check(nodes, node, others).map_err(ControlError::Wrong))
     }

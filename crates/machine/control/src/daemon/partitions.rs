@@ -69,7 +69,8 @@ impl Control {
         let folder = socket.with_file_name("");
         std::fs::create_dir_all(&folder).map_err(ControlError::io(folder.display().to_string()))?;
         let (machine, origin) = (self.model_machine()?.shape(), row.origin);
-        let setup = Setup { name: name.clone(), socket, machine, origin, shape: row.shape, node: row.node };
+        let setup =
+            Setup { name: name.clone(), socket, machine, origin, shape: row.shape, node: row.node.clone() };
         let file = folder.join("setup.json");
         let text = serde_json::to_vec(&setup).map_err(wrong)?;
         colony_node::file::replace(&file, &text).map_err(ControlError::io(file.display().to_string()))?;

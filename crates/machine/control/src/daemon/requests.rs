@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use colony_ciod::io_node::check_outputs;
+use colony_ciod::Export;
 use colony_model::{Block, FreeMap, Machine, NodeRef, Partition as ModelPartition, PsetSize, Request};
 
 use super::control::{Control, lock, wrong};
@@ -34,7 +34,7 @@ impl Control {
         peer.check_operator("set up a machine")?;
         let machine = Machine::new(request.shape).map_err(wrong)?;
         let allocation = self.accept(request.allocation.as_ref())?;
-        if let Some(node) = request.partition {
+        if let Some(node) = &request.partition {
             // before anything is stored
             let block = Block::whole(machine);
             let pset = PsetSize::new(node.pset).map_err(wrong)?;
@@ -55,7 +55,7 @@ impl Control {
             store.set_machine(request.shape, allocation.as_ref())?;
         }
         self.note_up(true)?;
-        if let Some(nodes) = request.partition {
+        if let Some(nodes) = request.partition.clone() {
             let all = PartitionRequest { name: None, shape: request.shape, origin: Some([0; 3]), nodes };
             let name = self.add_partition(peer, &all)?.name;
             self.boot(peer, &name)?;
@@ -70,7 +70,7 @@ impl Control {
         request: &PartitionRequest,
     ) -> Result<api::Partition, ControlError> {
         peer.check_operator("make a partition")?;
-        check_node(request.nodes)?;
+        check_node(&request.nodes)?;
         let _changing = lock(&self.changing);
         let machine = self.model_machine()?;
         let rows = self.store().partitions()?;
@@ -82,13 +82,13 @@ impl Control {
         let name = request.name.clone().unwrap_or_else(|| block.name(machine));
         let pset = PsetSize::new(request.nodes.pset).map_err(wrong)?;
         let new = ModelPartition::new(machine, &name, block, pset).map_err(wrong)?;
-        self.check_allocation(block.shape().nodes(), request.nodes)?;
+        self.check_allocation(block.shape().nodes(), &request.nodes)?;
         new.check_beside(&others).map_err(|e| ControlError::Conflict(e.to_string()))?;
         self.store().add_partition(&Row {
             name: name.clone(),
             shape: block.shape(),
             origin: block.origin(),
-            node: request.nodes,
+            node: request.nodes.clone(),
             state: PartitionState::Free,
             error: None,
             boot_s: None,
@@ -283,7 +283,7 @@ impl Control {
         }
         self.check_fits(&row, &request)?;
         self.check_in_time(request.timeout_s)?;
-        check_files(row.node, &request)?;
+        check_files(&row.node, &request)?;
         request.user = peer.user_of_job(request.user)?;
         if request.sends_stdin && request.stdin.is_some() {
             return Err(wrong("standard input is a file or is sent: leave one out"));
@@ -361,18 +361,22 @@ fn first_fit(
 }
 
 /// Refuses files that the I/O nodes of this kind cannot have.
-fn check_files(node: NodeRequest, request: &JobRequest) -> Result<(), ControlError> {
+fn check_files(node: &NodeRequest, request: &JobRequest) -> Result<(), ControlError> {
     let refuse = |text: &str| Err(ControlError::Wrong(text.to_owned()));
     match node.io_nodes {
         IoNodeKind::Process if !request.copies.is_empty() => {
             refuse("nothing is copied into I/O nodes that are processes: they have the files of the host")
         }
-        IoNodeKind::Process => Ok(()),
-        IoNodeKind::Linux => check_outputs([&request.stdout, &request.stderr]).or_else(refuse),
+        IoNodeKind::Process | IoNodeKind::Linux => Ok(()),
     }
 }
 
-fn check_node(node: NodeRequest) -> Result<(), ControlError> {
+fn check_node(node: &NodeRequest) -> Result<(), ControlError> {
+    if node.io_nodes == IoNodeKind::Process && !node.io_exports.is_empty() {
+        let why = "nothing is exported to I/O nodes that are processes: they have the files of the host";
+        return Err(ControlError::Wrong(why.into()));
+    }
+    Export::check(&node.io_exports).map_err(wrong)?;
     let machine = machine_of(node);
     machine.check().and_then(|()| machine.check_pset(node.pset)).map_err(wrong)
 }

@@ -25,7 +25,7 @@ const BOOT_CHECK: Duration = Duration::from_millis(2);
 const CHECK: Duration = Duration::from_millis(500);
 
 /// The machine of the nodes of a partition.
-pub(crate) fn machine_of(node: NodeRequest) -> Machine {
+pub(crate) fn machine_of(node: &NodeRequest) -> Machine {
     let (link, io_nodes) = match node.io_nodes {
         IoNodeKind::Process => (Link::Window, IoNodes::Process),
         IoNodeKind::Linux => (Link::Network(Network::default()), IoNodes::Linux),
@@ -67,8 +67,9 @@ pub(crate) fn keep(setup: &Setup, nodes: &Arc<Nodes>) {
 
 fn prepare(setup: &Setup, nodes: &Arc<Nodes>) -> Result<(), CnkError> {
     let ciod = programs::ciod().map_err(CnkError::Machine)?;
+    let config = Config { exports: setup.node.io_exports.clone(), ..Config::new(ciod) };
     let model = setup.model().map_err(|e| CnkError::Machine(e.to_string()))?;
-    let partition = Partition::without_nodes(machine_of(setup.node), model, Config::new(ciod))?;
+    let partition = Partition::without_nodes(machine_of(&setup.node), model, config)?;
     *nodes.partition() = Some(partition);
     Ok(())
 }

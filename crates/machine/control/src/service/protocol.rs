@@ -173,7 +173,13 @@ mod tests {
             machine: Shape::MIDPLANE,
             origin: [4, 4, 2],
             shape: Shape::NODE_CARD,
-            node: NodeRequest { pset: 8, cpus: 1, memory_mib: 16, io_nodes: IoNodeKind::Process },
+            node: NodeRequest {
+                pset: 8,
+                cpus: 1,
+                memory_mib: 16,
+                io_nodes: IoNodeKind::Process,
+                io_exports: vec![],
+            },
         };
         let text = serde_json::to_string(&setup).expect("JSON");
         let setup: Setup = serde_json::from_str(&text).expect("JSON");

@@ -22,7 +22,7 @@ pub(crate) use partitions::{Change, Row};
 pub(crate) use ras::{DRAINED, NewEvent, RasFilter};
 
 /// Steps from each version of the tables to the next, from an empty database on. A step that was ever released is never changed.
-const STEPS: [&str; 6] = [TABLES, DRAINS, BLOCKS, RIGHTS, IO_NODES, ALLOCATION];
+const STEPS: [&str; 7] = [TABLES, DRAINS, BLOCKS, RIGHTS, IO_NODES, ALLOCATION, IO_EXPORTS];
 /// Version of the tables.
 const VERSION: i64 = STEPS.len() as i64;
 /// Longest wait for another program that reads the database.
@@ -93,6 +93,8 @@ const ALLOCATION: &str = "
         memory_mib INTEGER, ends REAL, stops REAL
     ) STRICT;
 ";
+
+const IO_EXPORTS: &str = "ALTER TABLE partitions ADD COLUMN io_exports TEXT NOT NULL DEFAULT '[]';";
 
 /// The database of a machine.
 #[derive(Debug)]

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Partitions in the database.
 
+use colony_ciod::Export;
 use colony_model::Shape;
 use colony_node::task::TaskId;
+use rusqlite::types::Type;
 use rusqlite::{OptionalExtension as _, Row as SqlRow, Transaction, params};
 
 use super::{Store, parsed};
@@ -34,7 +36,7 @@ pub(crate) struct Change {
 }
 
 const COLUMNS: &str = "name, shape, x, y, z, pset, cpus, memory_mib, state, error, boot_s, pid, pid_start,
-    news, io_nodes";
+    news, io_nodes, io_exports";
 
 fn row(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
     let owner: (Option<i32>, Option<u64>) = (row.get(11)?, row.get(12)?);
@@ -47,6 +49,7 @@ fn row(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
             cpus: row.get(6)?,
             memory_mib: row.get(7)?,
             io_nodes: parsed(14, row.get(14)?)?,
+            io_exports: exports(15, &row.get::<_, String>(15)?)?,
         },
         state: parsed(8, row.get(8)?)?,
         error: row.get(9)?,
@@ -54,6 +57,13 @@ fn row(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
         owner: owner.0.zip(owner.1).map(|(tid, start_ticks)| TaskId { tid, start_ticks }),
         news: row.get(13)?,
     })
+}
+
+/// Exports in a column.
+fn exports(column: usize, text: &str) -> rusqlite::Result<Vec<Export>> {
+    let wrong =
+        |e: serde_json::Error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, e.into());
+    serde_json::from_str(text).map_err(wrong)
 }
 
 impl Store {
@@ -72,16 +82,18 @@ impl Store {
 
     /// Adds a partition whose nodes are switched off.
     pub(crate) fn add_partition(&mut self, new: &Row) -> Result<(), ControlError> {
-        let ([x, y, z], node) = (new.origin, new.node);
+        let ([x, y, z], node) = (new.origin, &new.node);
         self.change(|all| {
             let shape = new.shape.to_string();
             let state = word(new.state);
-            let NodeRequest { pset, cpus, memory_mib, io_nodes } = node;
-            let kind = word(io_nodes);
-            let values = params![new.name, shape, x, y, z, pset, cpus, memory_mib, state, kind];
+            let NodeRequest { pset, cpus, memory_mib, io_nodes, io_exports } = node;
+            let kind = word(*io_nodes);
+            let exports = serde_json::to_string(io_exports)
+                .map_err(|e| rusqlite::Error::ToSqlConversionFailure(e.into()))?;
+            let values = params![new.name, shape, x, y, z, pset, cpus, memory_mib, state, kind, exports];
             let text =
-                "INSERT INTO partitions (name, shape, x, y, z, pset, cpus, memory_mib, state, io_nodes)
-                        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+                "INSERT INTO partitions (name, shape, x, y, z, pset, cpus, memory_mib, state, io_nodes, io_exports)
+                        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
             all.execute(text, values).map(drop)
         })
     }
@@ -143,7 +155,13 @@ pub(crate) mod tests {
             name: name.to_owned(),
             shape: Shape::NODE_CARD,
             origin: [4, 0, 2],
-            node: NodeRequest { pset: 8, cpus: 1, memory_mib: 16, io_nodes: IoNodeKind::Linux },
+            node: NodeRequest {
+                pset: 8,
+                cpus: 1,
+                memory_mib: 16,
+                io_nodes: IoNodeKind::Linux,
+                io_exports: vec!["/a:ro".parse().expect("one")],
+            },
             state: PartitionState::Free,
             error: None,
             boot_s: None,

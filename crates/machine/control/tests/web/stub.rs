@@ -55,7 +55,13 @@ impl Daemon {
         let mut daemon = Self::off();
         let shape: colony_model::Shape = shape.parse().expect("a shape");
         daemon.client.set_up(&MachineRequest { shape, partition: None, allocation: None }).expect("set up");
-        let nodes = NodeRequest { pset, cpus: 1, memory_mib: 16, io_nodes: IoNodeKind::default() };
+        let nodes = NodeRequest {
+            pset,
+            cpus: 1,
+            memory_mib: 16,
+            io_nodes: IoNodeKind::default(),
+            io_exports: vec![],
+        };
         let request = json!({ "shape": shape.to_string(), "origin": [0, 0, 0], "nodes": nodes });
         let name =
             daemon.client.add_partition(&serde_json::from_value(request).expect("right")).expect("made").name;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::ValueEnum;
-use colony_nodes::ciod::{Bind, Config, Files, JobError, JobOutcome, JobSpec, Network, Streams};
+use colony_nodes::ciod::{Bind, Config, Export, Files, JobError, JobOutcome, JobSpec, Network, Streams};
 use colony_nodes::report::{Report, SCHEMA};
 use colony_nodes::{Accel, IoNodes, Link, Machine, Partition, Places, Running, programs};
 
@@ -38,6 +38,9 @@ pub(super) struct Args {
     /// Copy a file or folder of this machine into the Linux I/O node, at its own path
     #[arg(long, value_name = "PATH")]
     io_file: Vec<PathBuf>,
+    /// Let the programs on a Linux I/O node use a folder of this machine, at its own path; `:ro`: read only. May be repeated
+    #[arg(long, value_name = "DIR[:ro]")]
+    io_export: Vec<Export>,
     /// Nodes that share an I/O node: as many consecutive nodes as this [default: one I/O node serves all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pset: Option<u32>,
@@ -136,13 +139,11 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     match args.io_nodes {
         IoNodesWord::Linux => refuse_for_linux(&args)?,
-        IoNodesWord::Process if args.io_file.is_empty() => {}
-        IoNodesWord::Process => {
-            let why = "--io-file needs --io-nodes linux: other I/O nodes have this machine's files";
-            return Err(WrongUse(why.into()).into());
-        }
+        IoNodesWord::Process => refuse_for_processes(&args)?,
     }
+    Export::check(&args.io_export).map_err(|e| WrongUse(e.to_string()))?;
     let mut config = Config::new(programs::ciod().map_err(anyhow::Error::msg)?);
+    config.exports.clone_from(&args.io_export);
     if args.polled {
         config = config.polled();
     }
@@ -170,6 +171,17 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         run_s,
     };
     end(&args, &report)
+}
+
+/// Refuses what only jobs with a Linux I/O node can have.
+fn refuse_for_processes(args: &Args) -> Result<(), WrongUse> {
+    let refused = [("--io-file", args.io_file.is_empty()), ("--io-export", args.io_export.is_empty())];
+    match refused.iter().find(|(_, is_empty)| !is_empty) {
+        Some((word, _)) => {
+            Err(WrongUse(format!("{word} needs --io-nodes linux: other I/O nodes have this machine's files")))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Refuses what a job with a Linux I/O node cannot have.

@@ -102,7 +102,7 @@ fn request(args: &UpArgs) -> anyhow::Result<MachineRequest> {
         (None, None) => return Err(wrong("a machine has a shape: give one by --shape")),
     };
     let nodes = (!args.unpartitioned).then(|| args.nodes.request(shape.nodes()));
-    if let (Some(own), Some(nodes)) = (&allocation, nodes) {
+    if let (Some(own), Some(nodes)) = (&allocation, &nodes) {
         own.check(shape.nodes(), nodes, 0).map_err(wrong)?;
     }
     for text in notes.unwrap_or_default() {
