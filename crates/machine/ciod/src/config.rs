@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use colony_fship::layout;
 
-use crate::io_node::Export;
+use crate::export::Export;
 
 /// Configuration of a daemon.
 #[derive(Clone, Debug)]

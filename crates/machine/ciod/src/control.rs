@@ -14,7 +14,7 @@ use colony_fship::layout::Personality;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::io_node::Export;
+use crate::export::Export;
 use crate::outcome::ProcessOutcome;
 use crate::{JobError, JobSpec};
 use colony_node::rights;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use colony_ciod::io_node::Export;
+use colony_ciod::Export;
 use colony_model::Shape;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -16,7 +16,8 @@ pub enum Link {
     /// They share the memory of the node's processes.
     #[default]
     Window,
-    /// By frames over a network device: for machines that cannot share memory. There are no messages between nodes.
+    /// By frames over a network device: for machines that cannot share memory. There are messages between nodes only if their
+    /// I/O nodes are virtual machines beside them.
     Network(Network),
 }
 
@@ -92,6 +93,12 @@ impl Machine {
         }
     }
 
+    /// Returns `true` if nodes can share memory for messages: those beside a Linux I/O node are on this machine, whatever their
+    /// link is.
+    pub(crate) fn can_share(&self) -> bool {
+        matches!(self.link, Link::Window) || self.io_nodes == IoNodes::Linux
+    }
+
     /// Refuses what no node can be.
     ///
     /// # Errors
@@ -131,7 +138,7 @@ impl Machine {
             if self.memory > NETWORK_MEMORY {
                 return refuse("a node on a network has 1 GiB of memory at most".into());
             }
-            if self.torus.is_some_and(|bytes| bytes > 0) {
+            if !self.can_share() && self.torus.is_some_and(|bytes| bytes > 0) {
                 return refuse("a node on a network shares no memory with others: ask for no torus".into());
             }
             if !(frame::MTU..=frame::MTU_MOST).contains(&network.mtu) {
@@ -205,8 +212,9 @@ mod tests {
         assert!(refused(|m| (m.link, m.memory) = (Link::Network(Network::default()), 2 << 30)));
         assert!(Machine { link: network(100), ..Machine::default() }.check().is_err());
         let linux = Machine { io_nodes: IoNodes::Linux, ..Machine::default() };
-        assert!(linux.check_pset(8).is_err(), "no memory is shared");
-        let linux = Machine { link: Link::Network(Network::default()), ..linux };
+        assert!(linux.check_pset(8).is_err(), "no memory is shared with an I/O node");
+        let linux = Machine { link: Link::Network(Network::default()), torus: Some(2 << 20), ..linux };
+        assert!(linux.check().is_ok(), "nodes share memory among themselves");
         assert!(
             linux.check_pset(64).is_ok() && linux.check_pset(65).is_err() && linux.check_pset(0).is_err()
         );

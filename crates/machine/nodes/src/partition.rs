@@ -135,13 +135,18 @@ impl Partition {
             return Err(JobError::NodeBusy(number).into());
         }
         self.check_booter()?;
-        let old = &self.nodes[number as usize];
+        self.replace(number, self.shared[number as usize].clone())
+    }
+
+    /// Starts a node anew that was started before, with this memory for messages.
+    fn replace(&mut self, number: u32, shared: Option<Arc<Shared>>) -> Result<(), CnkError> {
         if self.io_nodes.of(number).is_some() {
             // there is one link, whose other end is a card of the I/O node
-            old.switch_off();
+            self.nodes[number as usize].switch_off();
         }
-        let node = self.start(number, self.shared[number as usize].as_deref())?;
+        let node = self.start(number, shared.as_deref())?;
         self.nodes[number as usize] = node;
+        self.shared[number as usize] = shared;
         Ok(())
     }
 
@@ -253,9 +258,7 @@ impl Partition {
         };
         self.check_booter()?;
         for &number in numbers {
-            let node = self.start(number, Some(&shared))?;
-            self.nodes[number as usize] = node;
-            self.shared[number as usize] = Some(shared.clone());
+            self.replace(number, Some(shared.clone()))?;
         }
         Ok(Some(shared))
     }

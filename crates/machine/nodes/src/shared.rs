@@ -10,7 +10,7 @@ use colony_vm::Accel;
 use colony_vm::qemu::memory_file;
 use nix::fcntl::{FallocateFlags, fallocate};
 
-use crate::{CnkError, Link, Machine};
+use crate::{CnkError, Machine};
 
 /// See the module.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(crate) struct Shared {
 impl Shared {
     /// Memory for these nodes, enough for a process on every CPU; `None` if their machine shall have none.
     pub(crate) fn new(machine: &Machine, nodes: Vec<u32>) -> Result<Option<Self>, CnkError> {
-        if matches!(machine.link, Link::Network(_)) {
+        if !machine.can_share() {
             return Ok(None);
         }
         // several emulators that count instructions have no atomic operations between them

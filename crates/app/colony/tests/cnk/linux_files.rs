@@ -5,8 +5,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::Path;
 
-use colony_nodes::ciod::io_node::Export;
-use colony_nodes::ciod::{Config, JobError, JobSpec, Network};
+use colony_nodes::ciod::{Config, Export, JobError, JobSpec, Network};
 use colony_nodes::{IoNodes, Link, Machine, Partition, Places};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
@@ -210,7 +209,8 @@ fn each_rank_has_files_of_the_host_for_its_output() {
     let ran = run(&mut partition, JobSpec { arguments, ..spec });
     let lost = ran.outcome.error.clone();
     assert!(matches!(lost, Some(JobError::Output { rank: 2, .. })), "{}", ran.outcome);
-    assert_eq!(fs::read_to_string(here.join("full.1")).expect("made"), "words\n");
+    // ranks of the other I/O node may be killed before they write
+    assert_eq!(fs::read_to_string(here.join("full.3")).expect("made"), "words\n");
     let none = JobSpec { stdout: Some("no/such/%r".into()), ..job(&busybox, &here, "echo") };
     let ran = run(&mut partition, none);
     assert!(matches!(ran.outcome.error, Some(JobError::Stream { .. })), "{}", ran.outcome);

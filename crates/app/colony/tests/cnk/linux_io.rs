@@ -9,7 +9,7 @@ use colony_nodes::{IoNodes, Link, Machine, Partition, Places};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::common::{ciod, folder, launch, programs, run, script};
+use crate::common::{ciod, folder, launch, programs, run, script, spec};
 
 /// Nodes in two psets, each with a Linux I/O node.
 const NODES: u32 = 4;
@@ -110,4 +110,19 @@ fn a_linux_io_node_that_dies_ends_its_job_and_the_next_runs_on_a_new_one() {
     let ran = run(&mut partition, labeled(&busybox, "echo $COLONY_RANK"));
     assert_eq!(sorted(ran.output()), ["0: 0", "1: 1", "2: 2", "3: 3"], "{}", ran.outcome);
     assert_eq!(partition.io_node_pid(0), kept, "its I/O node stays");
+}
+
+#[test]
+fn nodes_of_linux_io_nodes_exchange_messages() {
+    let Some([bench]) = programs(["colony-bench-cnk"]) else { return };
+    let mut partition = boot();
+    for program in ["barrier", "allreduce", "alltoall"] {
+        let arguments = [program, "--ops", "50", "--warmup", "2", "--json"];
+        let ran = run(&mut partition, spec(&bench, Path::new("/work"), &arguments));
+        let result: serde_json::Value = serde_json::from_str(ran.output()).expect("JSON");
+        assert_eq!(result["ranks"], NODES, "{program}");
+        let measured = &result["results"][0];
+        assert_eq!(measured["wrong"], 0, "{program}: {measured}");
+        assert!(measured["ops"].as_u64() > Some(0), "{program}: {measured}");
+    }
 }

@@ -24,9 +24,8 @@ use serde::{Deserialize, Serialize};
 use crate::control::Setup;
 use crate::spec::Files;
 use crate::{CiodError, JobError, JobSpec, Network};
-use export::Seen;
-pub use export::{Export, ExportError, MOST_EXPORTS};
 pub use link::IoLink;
+use wire::Seen;
 
 /// The most compute nodes of a Linux I/O node.
 pub const MOST_NODES: usize = 64;

@@ -16,8 +16,8 @@ use colony_fship::layout::{PERSONALITY_AT, PERSONALITY_BYTES};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::Task;
-use super::export::{self, Files, Seen};
-use super::wire::{self, FileHead, Frame, Kind, MOST, PIECE, WINDOW, wrong};
+use super::export::{self, Files};
+use super::wire::{self, FileHead, Frame, Kind, MOST, PIECE, Seen, WINDOW, wrong};
 use crate::control::{self, DRAIN, Order, Report, Setup};
 use crate::worker::output::Output;
 use crate::worker::{self, filter, identity, start};

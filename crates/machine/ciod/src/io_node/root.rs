@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
-use super::export::{Mount, Seen, is_seen};
-use super::wire::FileHead;
+use super::export::{Mount, is_seen};
+use super::wire::{FileHead, Seen};
 
 /// Bytes of the files of all jobs on an I/O node at most. There is memory for them beside that of the compute nodes.
 const ROOM: &str = "size=256m,mode=755";

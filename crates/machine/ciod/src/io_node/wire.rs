@@ -112,6 +112,13 @@ pub(crate) struct FileHead {
     pub(crate) mode: Option<u32>,
 }
 
+/// A place in the I/O node where files of the host are seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Seen {
+    pub(crate) path: std::path::PathBuf,
+    pub(crate) read_only: bool,
+}
+
 /// A node that cannot be served.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Failed {

@@ -118,7 +118,7 @@ enum LinkWord {
     /// By shared memory
     #[default]
     Window,
-    /// By a network device, for machines that share no memory; there are no messages between nodes
+    /// By a network device, for machines that share no memory; there are messages between nodes with --io-nodes linux only
     Network,
 }
 

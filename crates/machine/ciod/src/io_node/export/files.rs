@@ -5,7 +5,7 @@
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{FromRawFd as _, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,14 +15,13 @@ use std::thread::Builder;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open as open_path};
 use nix::sys::stat::Mode;
-use serde::{Deserialize, Serialize};
 
-use super::Export;
 use super::folder::Folder;
 use super::given::Given;
 use super::message::{Reply, Request};
 use crate::control::Setup;
-use crate::io_node::wire::{Frame, Kind, wrong};
+use crate::export::Export;
+use crate::io_node::wire::{Frame, Kind, Seen, wrong};
 use crate::worker::{files, filter};
 use crate::{JobError, JobSpec};
 
@@ -30,13 +29,6 @@ use crate::{JobError, JobSpec};
 const WAITING: usize = 16 << 20;
 /// Where the I/O node has the files for the output of each rank.
 const OUTPUTS: &str = "/dev/output";
-
-/// A place in the I/O node where files of the host are seen.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::io_node) struct Seen {
-    pub(in crate::io_node) path: PathBuf,
-    pub(in crate::io_node) read_only: bool,
-}
 
 /// Files that were opened, by the number of their place.
 pub(in crate::io_node) struct Opened(Vec<Source>);
@@ -141,7 +133,7 @@ impl Files {
         let (own, (ready, is_ready)) = (waits.clone(), channel());
         Builder::new().name("files".into()).spawn(move || {
             let servers = filter::enter().and_then(|()| opened.serve());
-            if let Some(mut servers) = servers.map_err(|e| ready.send(Err(e))).ok() {
+            if let Ok(mut servers) = servers.map_err(|e| ready.send(Err(e))) {
                 let _ = ready.send(Ok(()));
                 serve(&mut servers, &hears, &own, reply);
             }
