@@ -93,8 +93,8 @@ fn a_program_that_depends_on_time_goes_back_to_the_checkpoint() {
     let output = Mortal::new(&[("entry", 1, 121)]).with(CHECKPOINT, LOG).with("MORTAL_CLOCK", "1").run();
     assert_eq!(text(&output.stdout), undisturbed());
     let warnings = lines(&output, "warning: PE 1 does not run again as it ran before");
-    // once more if it differs again before the launcher has ended it
-    assert!(!warnings.is_empty(), "{}", text(&output.stderr));
+    // a process that differs before the others know that it runs again is replaced by one that differs, too
+    assert!((1..=4).contains(&warnings.len()), "{}", text(&output.stderr));
     assert_eq!(lines(&output, "all ranks go back to checkpoint 0: rank 1 was running again").len(), 1);
 }
 
