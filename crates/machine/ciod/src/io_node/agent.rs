@@ -57,7 +57,11 @@ fn listen(agent: &Arc<Agent>, mut port: File) -> io::Result<()> {
         match frame.kind {
             Kind::Renew => agent.renew(&frame)?,
             // at once: the worker of the job waits for it
-            Kind::FileReply => agent.reply(&frame),
+            Kind::FileReply => {
+                if let Err(why) = agent.reply(&frame) {
+                    let _ = jobs.get(&frame.job).map(|job| job.send(Event::NoFiles(why)));
+                }
+            }
             Kind::File | Kind::Task if !jobs.contains_key(&frame.job) => {
                 let (events, hears) = sync_channel(AHEAD);
                 let (agent, job, own) = (agent.clone(), frame.job, events.clone());

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::export::pass_reply;
-use super::wire::{Failed, Frame, Kind};
+use super::wire::{Failed, Frame, Kind, wrong};
 use super::{Card, IoNodeError};
 use crate::config::Config;
 use crate::control::Report;
@@ -95,10 +95,11 @@ impl Agent {
     }
 
     /// Gives a reply of the host to the kernel.
-    pub(super) fn reply(&self, frame: &Frame) {
-        let Some((number, reply)) = frame.bytes.split_first() else { return };
+    pub(super) fn reply(&self, frame: &Frame) -> io::Result<()> {
+        let (number, reply) = frame.bytes.split_first().ok_or_else(|| wrong("a reply about no place"))?;
         let device = self.files().get(&(frame.job, *number)).cloned();
-        let _ = device.map(|device| pass_reply(&device, reply));
+        // a job that ends has no places any more
+        device.map_or(Ok(()), |device| pass_reply(&device, reply))
     }
 
     fn nodes(&self) -> MutexGuard<'_, Nodes> {

@@ -33,6 +33,8 @@ pub(super) enum Event {
     Silent,
     /// All of one output has been sent.
     Sent,
+    /// Nothing is heard any more about files of the host.
+    NoFiles(io::Error),
 }
 
 /// What a job hears, until nobody waits for it any more.
@@ -170,7 +172,7 @@ impl<'a> Running<'a> {
         root: Root,
         task: Task,
     ) -> io::Result<Self> {
-        serve_files(agent, job, &root)?;
+        serve_files(agent, job, own, &root)?;
         let setup = task.setup;
         let links: Vec<NodeLink> = setup.nodes.iter().filter_map(|node| agent.link(node.number)).collect();
         let (stdin, input) = io::pipe()?;
@@ -225,6 +227,13 @@ impl<'a> Running<'a> {
                 Some(Event::Silent) if last.is_none() => last = Some(self.died()),
                 Some(Event::Silent) => {}
                 Some(Event::Sent) => open -= 1,
+                Some(Event::NoFiles(why)) if last.is_none() => {
+                    // the worker may wait for them
+                    self.lose_all();
+                    last = Some(Some(JobError::System(format!("the files of the host: {why}"))));
+                    break;
+                }
+                Some(Event::NoFiles(_)) => {}
                 Some(Event::Frame(_)) | None => break,
             }
         }
@@ -324,14 +333,16 @@ impl Drop for Running<'_> {
 }
 
 /// Passes on what the kernel asks for about files of the host.
-fn serve_files(agent: &Arc<Agent>, job: u32, root: &Root) -> io::Result<()> {
+fn serve_files(agent: &Arc<Agent>, job: u32, own: &SyncSender<Event>, root: &Root) -> io::Result<()> {
     for (number, device) in (0_u8..).zip(root.devices()) {
         agent.add_files(job, number, device.clone());
-        let agent = agent.clone();
+        let (agent, own) = (agent.clone(), own.clone());
         Builder::new().name(format!("files {job}")).spawn(move || {
             let send =
                 |request: &[u8]| agent.send(&Frame::new(job, Kind::FileCall, [&[number], request].concat()));
-            pass_requests(&device, send);
+            if let Err(why) = pass_requests(&device, send) {
+                let _ = own.send(Event::NoFiles(why));
+            }
         })?;
     }
     Ok(())

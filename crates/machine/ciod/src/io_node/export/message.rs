@@ -67,6 +67,11 @@ pub(super) mod change {
     pub(in super::super) const MTIME_NOW: u32 = 1 << 8;
 }
 
+/// Returns `true` if bytes have the length of the request that they begin with.
+pub(super) fn is_whole(bytes: &[u8]) -> bool {
+    bytes.first_chunk().is_some_and(|length| u32::from_le_bytes(*length) as usize == bytes.len())
+}
+
 /// A request, whose fields have not been read.
 #[derive(Debug)]
 pub(super) struct Request<'a> {
@@ -80,12 +85,12 @@ impl<'a> Request<'a> {
     /// Reads the head; `None` if the bytes are no request.
     pub(super) fn read(bytes: &'a [u8]) -> Option<Self> {
         let mut fields = Fields(bytes);
-        let length = fields.u32().ok()?;
+        fields.u32().ok()?;
         let op = fields.u32().ok()?;
         let (unique, node) = (fields.u64().ok()?, fields.u64().ok()?);
         // the user and the process there: here, the user of the job does everything
         fields.take(16).ok()?;
-        (length as usize == bytes.len()).then_some(Self { op, unique, node, fields })
+        is_whole(bytes).then_some(Self { op, unique, node, fields })
     }
 
     /// Returns `true` if the kernel waits for a reply.

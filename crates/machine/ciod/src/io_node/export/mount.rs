@@ -7,9 +7,10 @@ use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use memmap2::{Advice, MmapMut};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
-use super::message::REQUEST;
+use super::message::{REQUEST, is_whole};
 
 /// A place in the files of a job.
 #[derive(Debug)]
@@ -52,27 +53,46 @@ impl Mount {
 }
 
 /// Passes requests of the kernel on until the place is not mounted any more.
-pub(in crate::io_node) fn pass_requests(device: &File, mut send: impl FnMut(&[u8]) -> io::Result<()>) {
-    let mut request = vec![0; REQUEST];
-    let mut device = device;
+///
+/// # Errors
+/// If requests cannot be read or sent.
+pub(in crate::io_node) fn pass_requests(
+    mut device: &File,
+    mut send: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut request = room()?;
     loop {
         match device.read(&mut request) {
-            Ok(count) if send(&request[..count]).is_ok() => {}
-            Err(e) if is_passing(&e) => {}
-            _ => return,
+            Ok(count) if is_whole(&request[..count]) => send(&request[..count])?,
+            Ok(count) => return Err(io::Error::other(format!("{count} bytes of the kernel are no request"))),
+            Err(e) => match e.raw_os_error() {
+                // a request that was taken back
+                Some(libc::ENOENT | libc::EINTR | libc::EAGAIN) => {}
+                Some(libc::ENODEV | libc::ECONNABORTED) => return Ok(()),
+                _ => return Err(e),
+            },
         }
     }
 }
 
-/// A request that was taken back, and no end.
-fn is_passing(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR | libc::EAGAIN))
+/// Room for a request. The kernel finds the page first and writes to it later; if the process forks between, a write of
+/// another thread beside the room gives the process a copy of the page, which stays empty. So no fork shares this room.
+fn room() -> io::Result<MmapMut> {
+    let room = MmapMut::map_anon(REQUEST)?;
+    room.advise(Advice::DontFork)?;
+    Ok(room)
 }
 
 /// Passes a reply to the kernel.
-pub(in crate::io_node) fn pass_reply(mut device: &File, reply: &[u8]) {
-    // whoever has asked may have gone meanwhile
-    let _ = device.write(reply);
+///
+/// # Errors
+/// It is none.
+pub(in crate::io_node) fn pass_reply(mut device: &File, reply: &[u8]) -> io::Result<()> {
+    match device.write(reply) {
+        // whoever has asked has gone meanwhile
+        Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENODEV)) => Ok(()),
+        result => result.map(drop),
+    }
 }
 
 /// Returns `true` if a path lies in one of these places.
