@@ -19,6 +19,7 @@ use colony_fship::spans::Memory as _;
 use colony_fship::{Reply, Request};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+pub use crate::io_node::export::fuzz_files;
 pub use fuzz::fuzz_calls;
 
 use crate::node::{self, NodeLink};

@@ -9,6 +9,8 @@
 mod asks;
 mod files;
 mod folder;
+#[cfg(feature = "testing")]
+mod fuzz;
 mod given;
 mod handles;
 mod message;
@@ -16,4 +18,6 @@ mod mount;
 mod nodes;
 
 pub(super) use files::{Files, open};
+#[cfg(feature = "testing")]
+pub use fuzz::fuzz_files;
 pub(super) use mount::{Mount, is_seen, pass_reply, pass_requests};
