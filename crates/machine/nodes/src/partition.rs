@@ -73,8 +73,14 @@ impl Partition {
         };
         let mut partition = Self::without_nodes(machine, places, config)?;
         partition.slots = Some(slots);
-        while partition.start_next()? {}
-        Ok(partition)
+        loop {
+            let next = [partition.nodes.len() as u32];
+            let io_node = partition.io_nodes.of_all(&next);
+            partition.io_nodes.wait_ready(&io_node)?;
+            if !partition.start_next()? {
+                return Ok(partition);
+            }
+        }
     }
 
     /// A partition for the nodes at these places, of which none has been started: [`start_next`](Self::start_next) does
@@ -109,6 +115,12 @@ impl Partition {
             boot_program,
             slots: None,
         })
+    }
+
+    /// Returns `true` while the Linux I/O node of the next node boots. The node would only ask for it, and take its time on a
+    /// host with few CPUs.
+    pub fn next_waits(&self) -> bool {
+        self.io_nodes.boots(self.nodes.len() as u32)
     }
 
     /// Starts the emulator of the next node. Returns `false` if all have been started.
