@@ -26,6 +26,9 @@ const RENEWED: Duration = Duration::from_secs(60);
 /// Memory of an I/O node beside that of its compute nodes, MiB: the system, and the files of jobs.
 const REST_MIB: u64 = 512;
 
+/// Time in which a machine whose daemon has ended says why.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
 /// A running I/O node. Dropping it switches it off.
 #[derive(Debug)]
 pub(crate) struct IoNode {
@@ -97,8 +100,11 @@ impl IoNode {
 
     /// Returns `true` while it boots.
     pub(crate) fn boots(&self) -> bool {
-        let has_ended = self.link.over().is_some() || self.running.as_ref().is_none_or(Running::is_over);
-        self.kernel().is_none() && !has_ended && self.started.elapsed() <= READY
+        self.kernel().is_none() && !self.has_ended() && self.started.elapsed() <= READY
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.link.over().is_some() || self.running.as_ref().is_none_or(Running::is_over)
     }
 
     /// The way it died, if it did: its machine has ended, or it is not ready in time.
@@ -128,6 +134,11 @@ impl IoNode {
     pub(crate) fn wait_ready(&mut self) -> Result<(), CnkError> {
         if self.link.wait_ready(READY) {
             return Ok(());
+        }
+        // the machine tells why soon after its daemon has ended
+        let began = Instant::now();
+        while self.running.as_ref().is_some_and(|r| !r.is_over()) && began.elapsed() < LAST_WORDS {
+            std::thread::sleep(Duration::from_millis(10));
         }
         Err(CnkError::IoNode(self.death().unwrap_or_else(|| "it has ended".into())))
     }

@@ -216,7 +216,7 @@ mod tests {
         let linux = Machine { link: Link::Network(Network::default()), torus: Some(2 << 20), ..linux };
         assert!(linux.check().is_ok(), "nodes share memory among themselves");
         assert!(
-            linux.check_pset(64).is_ok() && linux.check_pset(65).is_err() && linux.check_pset(0).is_err()
+            linux.check_pset(128).is_ok() && linux.check_pset(129).is_err() && linux.check_pset(0).is_err()
         );
         assert!(Machine::default().check_pset(128).is_ok());
         assert!(Machine { cpus: 1, ..Machine::default() }.fits(Mode::VirtualNode).is_err());

@@ -126,3 +126,21 @@ fn nodes_of_linux_io_nodes_exchange_messages() {
         assert!(measured["ops"].as_u64() > Some(0), "{program}: {measured}");
     }
 }
+
+#[test]
+fn a_linux_io_node_serves_a_pset_of_128() {
+    const MOST: u32 = 128;
+    let Some([busybox]) = programs(["busybox"]) else { return };
+    let link = Link::Network(Network::default());
+    let machine = Machine { cpus: 1, memory: 16 << 20, link, io_nodes: IoNodes::Linux, ..Machine::default() };
+    let places = Places::row(MOST, Some(MOST));
+    let mut partition = Partition::boot(machine, places, Config::new(ciod())).expect("boots");
+    // nodes that compute at the same time take the time of the I/O node, on a host with few CPUs
+    let job = JobSpec { processes: Some(2), ..labeled(&busybox, "echo done") };
+    assert_eq!(sorted(run(&mut partition, job).output()), ["0: done", "1: done"]);
+    while !partition.nodes().iter().all(|node| node.link().has_asked()) {
+        assert_eq!(partition.io_node_death(0), None);
+        assert!(partition.nodes().iter().all(|node| node.check().is_ok()));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}

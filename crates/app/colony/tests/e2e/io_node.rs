@@ -46,7 +46,7 @@ fn a_linux_io_node_serves_the_calls_of_several_compute_nodes_with_its_own_files(
 #[test]
 fn a_linux_io_node_refuses_what_it_cannot_have() {
     for (more, part) in
-        [("--root=/", "no --root"), ("--nodes=65", "1 to 64 compute nodes"), ("--polled", "no --polled")]
+        [("--root=/", "no --root"), ("--nodes=129", "1 to 128 compute nodes"), ("--polled", "no --polled")]
     {
         fails(&["cnk", "run", "--io-nodes", "linux", more, "--", "busybox", "true"], 2, part);
     }

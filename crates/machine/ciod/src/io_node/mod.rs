@@ -28,7 +28,7 @@ pub use link::IoLink;
 use wire::Seen;
 
 /// The most compute nodes of a Linux I/O node.
-pub const MOST_NODES: usize = 64;
+pub const MOST_NODES: usize = 128;
 
 /// Name of the virtual serial port through which its owner speaks with it.
 pub const PORT: &str = "colony.io-node";
@@ -136,7 +136,7 @@ mod tests {
         write(&node);
         assert_eq!(IoNode::read(&path).expect("one"), node);
         write(&IoNode { nodes: vec![node.nodes[0].clone(); MOST_NODES + 1], ..node });
-        assert!(IoNode::read(&path).expect_err("too many").to_string().contains("more than 64"));
+        assert!(IoNode::read(&path).expect_err("too many").to_string().contains("more than 128"));
         std::fs::write(&path, b"{}").expect("written");
         assert!(IoNode::read(&path).expect_err("none").to_string().contains("io-node.json"));
     }

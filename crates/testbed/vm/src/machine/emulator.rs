@@ -19,7 +19,7 @@ const PORT_FD: i32 = INITRD + 1;
 const FIRST_CARD: i32 = PORT_FD + 1;
 
 /// The first PCI slot of cards without a network.
-const FIRST_SLOT: usize = 0x10;
+const FIRST_SLOT: usize = 0xe;
 
 /// The command line of every guest. Self-tests of ciphers take a second without acceleration; addresses are not
 /// random, so that runs are alike; a panic ends the machine. The timer is not tried out at the start: on a busy host its
@@ -80,7 +80,10 @@ fn arguments(prepared: &Prepared) -> Vec<String> {
         let fd = FIRST_CARD + (vm.networks.len() + n) as i32;
         let address = card.address.map(|byte| format!("{byte:02x}")).join(":");
         add(&["-netdev", &format!("dgram,id=net{fd},local.type=fd,local.str={fd}")]);
-        let device = format!("virtio-net-pci,disable-legacy=on,netdev=net{fd},mac={address},romfile=");
+        // one for both directions: a CPU has some 200 interrupt vectors
+        let vectors = "vectors=2";
+        let device =
+            format!("virtio-net-pci,disable-legacy=on,netdev=net{fd},mac={address},romfile=,{vectors}");
         add(&["-device", &format!("{device},host_mtu={},addr={slot:x}.{function}{several}", card.mtu)]);
     }
     for (fd, interface) in (FIRST_CARD..).zip(&vm.job.interfaces) {

@@ -25,7 +25,7 @@ use crate::slots::Slots;
 use crate::{Accel, Image, Kernel, VmError};
 
 /// The most cards without a network: functions of the slots that are left for them.
-const MOST_CARDS: usize = 64;
+const MOST_CARDS: usize = 128;
 
 /// A machine to be started.
 #[derive(Debug, Clone)]
@@ -214,7 +214,7 @@ impl Vm {
     }
 
     /// Gives the machine a card with this Ethernet address and MTU, whose frames are the datagrams of `socket`. It is not
-    /// switched on and has no IP address. It follows the cards on [networks](Vm::network); 64 at most.
+    /// switched on and has no IP address. It follows the cards on [networks](Vm::network); 128 at most.
     #[must_use]
     pub fn card(mut self, socket: OwnedFd, address: [u8; 6], mtu: u16) -> Self {
         self.cards.push(Card { socket: Arc::new(socket), address, mtu });
