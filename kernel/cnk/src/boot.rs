@@ -45,14 +45,9 @@ pub fn start(boot: &Boot) {
     paging::forget_start();
     let absent = ((CPUS - cpus) * STACK) as u64;
     let resident = boot.resident - absent - process::switch::spare_bytes(cpus);
-    debug!(
-        "cnk: {} CPUs, {} MHz, window {} MiB, {} KiB resident, torus {} MiB",
-        cpus,
-        time::rate().hz() / 1_000_000,
-        size >> 20,
-        resident >> 10,
-        torus.map_or(0, |t| t.size() >> 20),
-    );
+    let (mhz, mib, kib) = (time::rate().hz() / 1_000_000, size >> 20, resident >> 10);
+    let torus_mib = torus.map_or(0, |t| t.size() >> 20);
+    debug!("cnk: {cpus} CPUs, {mhz} MHz, window {mib} MiB, {kib} KiB resident, torus {torus_mib} MiB");
     let weak_fences = cpus == 1 && ops::in_emulator();
     let channels = window.channels();
     node::set(Node { window, channels, link, cpus, spin: header.spin, weak_fences, resident });

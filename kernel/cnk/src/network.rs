@@ -18,12 +18,14 @@ use crate::machine::virtio::{Network, Registers, SLOTS};
 use crate::machine::window::Window;
 use crate::machine::{CPUS, smp};
 use crate::node::node;
-use crate::process;
+use crate::process::{self, timers};
 use crate::time;
 use spin::Mutex;
 
-/// Frames that are not acknowledged after this time are sent again.
-const AGAIN_NS: u64 = 10_000_000;
+/// Frames that are not acknowledged after this time are sent again; then after twice that, up to the last one.
+const AGAIN_NS: core::ops::Range<u64> = 10_000_000..1_000_000_000;
+/// An acknowledgement that has not come after this time is not waited for awake.
+const SOON_NS: u64 = 300_000;
 
 struct Link {
     device: Network,
@@ -36,6 +38,8 @@ struct Link {
     lengths: [usize; FLIGHT as usize],
     /// Time at which the oldest of them was sent, or the last one was acknowledged.
     since_ns: u64,
+    /// Time after that at which they are sent again.
+    again_ns: u64,
 }
 
 static LINK: Mutex<Option<Link>> = Mutex::new(None);
@@ -48,10 +52,12 @@ pub fn start(registers: &Registers, window: Window) {
     let device = Network::start(registers, window, apic);
     let (peer, lengths) = (frame::EVERYBODY, [0; FLIGHT as usize]);
     let replies = window.reply_producers();
-    *LINK.lock() = Some(Link { device, window, replies, flow: Flow::new(), peer, lengths, since_ns: 0 });
+    let (flow, since_ns, again_ns) = (Flow::new(), 0, AGAIN_NS.start);
+    *LINK.lock() = Some(Link { device, window, replies, flow, peer, lengths, since_ns, again_ns });
     emit(0, kind::HELLO, 0, 0, |_| ());
     while window.header().magic != MAGIC {
         pump(0);
+        rest(0);
     }
 }
 
@@ -62,14 +68,21 @@ pub fn pump(n: usize) {
     }
 }
 
-/// Returns `true` if the other side has all frames that were sent: a CPU that halts then is woken by it.
-pub fn is_settled() -> bool {
-    LINK.lock().as_ref().is_none_or(|link| link.flow.in_flight() == 0)
+/// Returns `false` if the other side has all frames that were sent: a CPU that halts then is woken by it. Else CPU `n` halts
+/// here for some time, if they are under way for long: many nodes of an emulator that wait awake leave the other side no time.
+pub fn rest(n: usize) -> bool {
+    let times = |link: &Link| (link.flow.in_flight() > 0).then_some((link.since_ns, link.again_ns));
+    let Some((since_ns, again_ns)) = LINK.lock().as_ref().and_then(times) else { return false };
+    // frames interrupt the first CPU only
+    if n == 0 && time::monotonic_ns().saturating_sub(since_ns) > SOON_NS {
+        timers::nap(n, again_ns);
+    }
+    true
 }
 
 /// Waits until the other side has all that was sent.
 pub fn settle(n: usize) {
-    while !is_settled() {
+    while rest(n) {
         pump(n);
     }
 }
@@ -144,7 +157,8 @@ impl Link {
             self.device.give_back(slot);
         }
         let now = time::monotonic_ns();
-        if self.flow.in_flight() > 0 && now.saturating_sub(self.since_ns) > AGAIN_NS {
+        if self.flow.in_flight() > 0 && now.saturating_sub(self.since_ns) > self.again_ns {
+            self.again_ns = (2 * self.again_ns).min(AGAIN_NS.end);
             self.repeat();
         }
         if let Some(kind) = self.flow.owes() {
@@ -171,7 +185,7 @@ impl Link {
         let Some((head, content)) = frame::read(bytes, Side::Node, self.window.size()) else { return };
         self.peer = head.from;
         if self.flow.acked(head.ack) > 0 {
-            self.since_ns = time::monotonic_ns();
+            (self.since_ns, self.again_ns) = (time::monotonic_ns(), AGAIN_NS.start);
         }
         match self.flow.hear(&head, &content) {
             Heard::Nothing => return,

@@ -153,7 +153,7 @@ fn may_sleep(n: usize) -> bool {
 /// Returns `true` if CPU `n` may halt: nobody has to look for replies, or for frames that are lost.
 pub fn may_halt(n: usize) -> bool {
     let polls = node().spin == POLL && cpu(n).open.load(Relaxed) > 0;
-    !polls && network::is_settled()
+    !polls && !network::rest(n)
 }
 
 /// Takes the frames that have come, if there are frames.
@@ -194,7 +194,7 @@ pub fn next_job(n: usize, args: [u64; 6]) -> i64 {
         looked += 1;
         take_frames(n);
         // what is lost on the way would not be sent again by one who sleeps
-        if looked <= node().spin || !network::is_settled() || !may_sleep(n) {
+        if looked <= node().spin || network::rest(n) || !may_sleep(n) {
             continue;
         }
         match ring_again {

@@ -9,7 +9,7 @@ use crate::cpu::{count, cpu};
 use crate::machine::context::Context;
 use crate::machine::{apic, fpu, ops};
 use crate::process::timers;
-use crate::{delivery, shipping};
+use crate::{delivery, network};
 
 /// Handles a trap and goes back; or ends the process.
 pub fn dispatch(n: usize, context: &mut Context) {
@@ -27,12 +27,9 @@ pub fn dispatch(n: usize, context: &mut Context) {
 fn interrupt(n: usize, vector: u8) {
     count(if vector == apic::ALARM { &cpu(n).timer_interrupts } else { &cpu(n).other_interrupts });
     match vector {
-        apic::ALARM => {
-            timers::fired(n);
-            cpu(n).attention.store(true, Release);
-        }
+        apic::ALARM => timers::fired(n),
         // who halts looks at the rings by itself; frames are to be taken first
-        apic::DOORBELL => shipping::take_frames(n),
+        apic::DOORBELL => network::pump(n),
         _ => {}
     }
     if cpu(n).open.load(Relaxed) > 0 {
@@ -45,12 +42,10 @@ fn exception(n: usize, context: &mut Context, vector: u64) {
     if !context.is_user() {
         match fpu::refused(context.rip) {
             Some(resume) => context.rip = resume,
-            None => panic!(
-                "exception {vector} (error {:#x}) at {:#x}, address {:#x}",
-                context.error,
-                context.rip,
-                ops::fault_address()
-            ),
+            None => {
+                let (error, rip, address) = (context.error, context.rip, ops::fault_address());
+                panic!("exception {vector} (error {error:#x}) at {rip:#x}, address {address:#x}")
+            }
         }
         return;
     }

@@ -144,20 +144,13 @@ pub(super) fn futex_over(n: usize) -> Result<u64, Errno> {
     }
 }
 
-fn requeue(
-    n: usize,
-    from: u64,
-    wake: u32,
-    move_max: u32,
-    to: u64,
-    expected: Option<u32>,
-) -> Result<u64, Errno> {
+fn requeue(n: usize, from: u64, wake: u32, most: u32, to: u64, value: Option<u32>) -> Result<u64, Errno> {
     let process = &mut *process::on(n);
     let word = process.user.word(from, false)?;
     process.user.word(to, false)?;
-    ensure(expected.is_none_or(|expected| word.load(SeqCst) == expected), Errno::EAGAIN)?;
+    ensure(value.is_none_or(|value| word.load(SeqCst) == value), Errno::EAGAIN)?;
     let woken = process.wake(n, from, wake, u32::MAX);
-    Ok((woken + process.waiters.requeue(from, to, move_max)).into())
+    Ok((woken + process.waiters.requeue(from, to, most)).into())
 }
 
 /// `FUTEX_WAKE_OP`: changes one word, wakes who waits at another, and at the first if its value was so (futex(2)).

@@ -2,13 +2,13 @@
 //! One-shot timers: the one of `alarm` and `setitimer`, the ends of waits, and the turns of threads that outnumber the
 //! CPUs. There is no other timer interrupt.
 
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use cnk_logic::sched::State;
 
 use super::Over;
 use crate::cpu::{NEVER, cpu};
-use crate::machine::apic;
+use crate::machine::{apic, ops};
 use crate::process;
 use crate::time;
 
@@ -53,6 +53,16 @@ pub fn look(n: usize) {
 pub fn fired(n: usize) {
     cpu(n).alarm.store(NEVER, Relaxed);
     cpu(n).fired.store(true, Relaxed);
+    cpu(n).attention.store(true, Release);
+}
+
+/// Halts CPU `n` until an interrupt, but no longer than `ns`. It may hold the process: it has to tell that the kernel panics.
+pub fn nap(n: usize, ns: u64) {
+    let left_ns = cpu(n).alarm.load(Relaxed).saturating_sub(time::monotonic_ns());
+    apic::alarm_in(ns.min(left_ns));
+    ops::halt();
+    apic::alarm_off();
+    fired(n);
 }
 
 /// Nothing is left of the timers of an earlier job.
