@@ -98,15 +98,6 @@ impl IoNode {
         self.link.kernel()
     }
 
-    /// Returns `true` while it boots.
-    pub(crate) fn boots(&self) -> bool {
-        self.kernel().is_none() && !self.has_ended() && self.started.elapsed() <= READY
-    }
-
-    pub(crate) fn has_ended(&self) -> bool {
-        self.link.over().is_some() || self.running.as_ref().is_none_or(Running::is_over)
-    }
-
     /// The way it died, if it did: its machine has ended, or it is not ready in time.
     pub(crate) fn death(&mut self) -> Option<String> {
         let is_over = self.running.as_ref().is_none_or(Running::is_over);

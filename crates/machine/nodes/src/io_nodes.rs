@@ -73,16 +73,6 @@ impl LinuxIoNodes {
         self.of.get(node as usize).copied()
     }
 
-    /// Returns `true` while the I/O node of a compute node boots.
-    pub(crate) fn boots(&self, node: u32) -> bool {
-        self.of(node).and_then(|number| self.all.get(number as usize)).is_some_and(IoNode::boots)
-    }
-
-    /// Returns `true` if a compute node has an I/O node that serves it, or will.
-    pub(crate) fn is_served(&self, node: u32) -> bool {
-        self.of(node).and_then(|number| self.all.get(number as usize)).is_some_and(|io| !io.has_ended())
-    }
-
     /// The numbers of those of these compute nodes.
     pub(crate) fn of_all(&self, nodes: &[u32]) -> BTreeSet<u32> {
         nodes.iter().filter_map(|&node| self.of(node)).collect()

@@ -19,9 +19,6 @@ use crate::shared::Shared;
 use crate::torus::TorusWatch;
 use crate::{Accel, Captured, CnkError, IoNodes, Link, Machine, Places, Running, programs};
 
-/// Nodes of Linux I/O nodes that boot at once, for each CPU of the host.
-const AT_ONCE: usize = 4;
-
 /// Nodes that run jobs together, with the I/O daemon that serves them, and memory for messages.
 ///
 /// Their emulators end with it, and with the process that owns it, however that ends.
@@ -76,15 +73,8 @@ impl Partition {
         };
         let mut partition = Self::without_nodes(machine, places, config)?;
         partition.slots = Some(slots);
-        loop {
-            let next = [partition.nodes.len() as u32];
-            let io_node = partition.io_nodes.of_all(&next);
-            partition.io_nodes.wait_ready(&io_node)?;
-            partition.wait_for_few();
-            if !partition.start_next()? {
-                return Ok(partition);
-            }
-        }
+        while partition.start_next()? {}
+        Ok(partition)
     }
 
     /// A partition for the nodes at these places, of which none has been started: [`start_next`](Self::start_next) does
@@ -119,24 +109,6 @@ impl Partition {
             boot_program,
             slots: None,
         })
-    }
-
-    /// Waits until only some nodes wait for their Linux I/O node: each asks again and again, and takes its time.
-    fn wait_for_few(&self) {
-        let most = AT_ONCE * std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let asks = |node: &&Node| {
-            let link = node.link();
-            self.io_nodes.is_served(link.number()) && !link.has_asked() && node.check().is_ok()
-        };
-        while self.nodes.iter().filter(asks).count() >= most {
-            std::thread::sleep(std::time::Duration::from_millis(2));
-        }
-    }
-
-    /// Returns `true` while the Linux I/O node of the next node boots. The node would only ask for it, and take its time on a
-    /// host with few CPUs.
-    pub fn next_waits(&self) -> bool {
-        self.io_nodes.boots(self.nodes.len() as u32)
     }
 
     /// Starts the emulator of the next node. Returns `false` if all have been started.

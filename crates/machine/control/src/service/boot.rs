@@ -83,7 +83,7 @@ fn boot(nodes: &Arc<Nodes>, (tries, watch): &mut (Tries, io_nodes::Watch)) -> Re
         let Some(partition) = guard.as_mut() else { break };
         let down = watch.check(nodes, partition);
         let mut booting = look(nodes, partition, tries, &down)?;
-        while !all_started && booting < at_once && !partition.next_waits() {
+        while !all_started && booting < at_once {
             all_started = !partition.start_next()?;
             booting += 1;
         }
