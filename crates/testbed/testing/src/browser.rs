@@ -93,6 +93,11 @@ impl Page {
 
     /// Gives a command, and returns its result.
     pub fn call(&mut self, method: &str, params: Value) -> Value {
+        self.ask(method, params).unwrap_or_else(|error| panic!("{method}: {error}"))
+    }
+
+    /// As [`Page::call`], with the browser's error.
+    fn ask(&mut self, method: &str, params: Value) -> Result<Value, Value> {
         self.last += 1;
         let id = self.last;
         let mut message = json!({ "id": id, "method": method, "params": params });
@@ -105,8 +110,8 @@ impl Page {
         loop {
             let answer = self.from.recv_timeout(PATIENCE).unwrap_or_else(|e| panic!("{method}: {e}"));
             if answer["id"] == id {
-                assert!(answer["error"].is_null(), "{method}: {answer}");
-                return answer["result"].clone();
+                let error = &answer["error"];
+                return if error.is_null() { Ok(answer["result"].clone()) } else { Err(error.clone()) };
             }
             if answer["id"].is_null() {
                 self.told.push(answer);
@@ -135,10 +140,14 @@ impl Page {
 
     /// The value of an expression in the page.
     pub fn value(&mut self, expression: &str) -> Value {
+        self.evaluate(expression).unwrap_or_else(|error| panic!("{expression}: {error}"))
+    }
+
+    fn evaluate(&mut self, expression: &str) -> Result<Value, Value> {
         let params = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
-        let result = self.call("Runtime.evaluate", params);
+        let result = self.ask("Runtime.evaluate", params)?;
         assert!(result["exceptionDetails"].is_null(), "{expression}: {result}");
-        result["result"]["value"].clone()
+        Ok(result["result"]["value"].clone())
     }
 
     /// Waits until an expression in the page is true.
@@ -147,7 +156,8 @@ impl Page {
         // a page that is being loaded has no elements
         let careful =
             format!("(() => {{ try {{ return Boolean({expression}); }} catch {{ return false; }} }})()");
-        while self.value(&careful) != true {
+        // and one that goes elsewhere meanwhile gives no answer
+        while !self.evaluate(&careful).is_ok_and(|value| value == true) {
             let body = began.elapsed() > PATIENCE;
             assert!(!body, "{expression}: {}\n{:?}", self.value("document.body.innerText"), self.problems());
             std::thread::sleep(LOOK);
