@@ -24,7 +24,7 @@ use spin::Mutex;
 
 /// Frames that are not acknowledged after this time are sent again; then after twice that, up to the last one.
 const AGAIN_NS: core::ops::Range<u64> = 10_000_000..1_000_000_000;
-/// An acknowledgement that has not come after this time is not waited for awake.
+/// Time for which a CPU polls for an acknowledgement before it halts.
 const SOON_NS: u64 = 300_000;
 
 struct Link {

@@ -56,7 +56,8 @@ pub fn fired(n: usize) {
     cpu(n).attention.store(true, Release);
 }
 
-/// Halts CPU `n` until an interrupt, but no longer than `ns`. It may hold the process: it has to tell that the kernel panics.
+/// Halts CPU `n` until an interrupt, but no longer than `ns`. It takes no lock: a kernel that panics may hold the process, and
+/// waits here until its report is sent.
 pub fn nap(n: usize, ns: u64) {
     let left_ns = cpu(n).alarm.load(Relaxed).saturating_sub(time::monotonic_ns());
     apic::alarm_in(ns.min(left_ns));
