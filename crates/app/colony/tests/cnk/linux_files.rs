@@ -25,6 +25,13 @@ fn boot(exports: &[String]) -> Partition {
     Partition::boot(machine, Places::row(NODES, Some(2)), config).expect("boots")
 }
 
+/// A folder that the user of jobs may enter.
+fn place() -> Option<tempfile::TempDir> {
+    let place = folder_for_all()?;
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).expect("ours");
+    Some(place)
+}
+
 /// A job of the user, in a folder.
 fn job(busybox: &Path, folder: &Path, text: &str) -> JobSpec {
     let user = geteuid().is_root().then(|| NOBODY.to_string());
@@ -48,8 +55,7 @@ fn of_user(place: &Path) {
 #[test]
 fn programs_use_exported_folders_of_the_host_with_the_rights_of_their_user() {
     let Some([busybox]) = programs(["busybox"]) else { return };
-    let Some(place) = folder_for_all() else { return };
-    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).expect("ours");
+    let Some(place) = place() else { return };
     let [both, only] = ["both", "only"].map(|name| place.path().join(name));
     of_user(&both);
     fs::create_dir(&only).expect("made");
@@ -133,8 +139,7 @@ fn programs_use_exported_folders_of_the_host_with_the_rights_of_their_user() {
 #[test]
 fn a_job_whose_host_does_not_answer_ends_and_the_files_of_one_that_is_killed_stay() {
     let Some([busybox]) = programs(["busybox"]) else { return };
-    let Some(place) = folder_for_all() else { return };
-    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).expect("ours");
+    let Some(place) = place() else { return };
     let both = place.path().join("both");
     of_user(&both);
     let mut partition = boot(&[both.display().to_string()]);
@@ -171,8 +176,7 @@ fn a_job_whose_host_does_not_answer_ends_and_the_files_of_one_that_is_killed_sta
 #[test]
 fn each_rank_has_files_of_the_host_for_its_output() {
     let Some([busybox]) = programs(["busybox"]) else { return };
-    let Some(place) = folder_for_all() else { return };
-    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).expect("ours");
+    let Some(place) = place() else { return };
     let here = place.path().join("here");
     of_user(&here);
     fs::write(here.join("out.3"), "old\n").expect("written");

@@ -15,9 +15,14 @@ use crate::common::{ciod, folder, launch, programs, run, script, spec};
 const NODES: u32 = 4;
 
 fn boot() -> Partition {
+    boot_row(NODES, 2)
+}
+
+/// Nodes in psets of this size.
+fn boot_row(nodes: u32, pset: u32) -> Partition {
     let link = Link::Network(Network::default());
     let machine = Machine { cpus: 1, memory: 16 << 20, link, io_nodes: IoNodes::Linux, ..Machine::default() };
-    Partition::boot(machine, Places::row(NODES, Some(2)), Config::new(ciod())).expect("boots")
+    Partition::boot(machine, Places::row(nodes, Some(pset)), Config::new(ciod())).expect("boots")
 }
 
 /// A job whose output has the rank before each line.
@@ -131,10 +136,7 @@ fn nodes_of_linux_io_nodes_exchange_messages() {
 fn a_linux_io_node_serves_a_pset_of_128() {
     const MOST: u32 = 128;
     let Some([busybox]) = programs(["busybox"]) else { return };
-    let link = Link::Network(Network::default());
-    let machine = Machine { cpus: 1, memory: 16 << 20, link, io_nodes: IoNodes::Linux, ..Machine::default() };
-    let places = Places::row(MOST, Some(MOST));
-    let mut partition = Partition::boot(machine, places, Config::new(ciod())).expect("boots");
+    let mut partition = boot_row(MOST, MOST);
     // nodes that compute at the same time take the time of the I/O node, on a host with few CPUs
     let job = JobSpec { processes: Some(2), ..labeled(&busybox, "echo done") };
     assert_eq!(sorted(run(&mut partition, job).output()), ["0: done", "1: done"]);

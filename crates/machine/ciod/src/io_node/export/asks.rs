@@ -14,8 +14,8 @@ use proptest::prelude::*;
 
 use super::folder::Folder;
 use super::given::Given;
-use super::message::tests::{fields, request};
-use super::message::{ROOT, Reply, Request, TRANSFER, op};
+use super::message::tests::fields;
+use super::message::{ROOT, Reply, Request, TRANSFER, op, request};
 
 fn path(place: &Path) -> OwnedFd {
     open(place, OFlag::O_PATH | OFlag::O_DIRECTORY, Mode::empty()).expect("a folder")

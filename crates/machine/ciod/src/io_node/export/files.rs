@@ -2,9 +2,8 @@
 //! The files of the host that a job has on its I/O node: opened by the job's relay as the user, and served by a thread of it, so
 //! that a file server that does not answer holds up neither output nor signals.
 
-use std::ffi::CString;
 use std::io;
-use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Builder;
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open as open_path};
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, open as open_path, openat2};
 use nix::sys::stat::Mode;
 
 use super::folder::Folder;
@@ -79,19 +78,8 @@ fn open_export(export: &Export) -> Result<Source, JobError> {
 }
 
 fn open_plain(path: &Path) -> Result<OwnedFd, Errno> {
-    use std::os::unix::ffi::OsStrExt as _;
-    let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
-    // SAFETY: plain numbers
-    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
-    how.flags = (libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC) as u64;
-    how.resolve = libc::RESOLVE_NO_SYMLINKS;
-    // SAFETY: a text that ends with a zero, and a structure of that size
-    let fd = unsafe {
-        libc::syscall(libc::SYS_openat2, libc::AT_FDCWD, name.as_ptr(), &raw const how, size_of_val(&how))
-    };
-    let fd = Errno::result(fd)?;
-    // SAFETY: made just now, and nobody else has it
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    openat2(AT_FDCWD, path, OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS))
 }
 
 /// Opens the files of these ranks on the host.

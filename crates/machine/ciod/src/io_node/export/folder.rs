@@ -56,7 +56,7 @@ impl Folder {
 
     pub(super) fn answer(&mut self, request: &Request<'_>) -> Answer {
         let (fields, node) = (request.fields, request.node);
-        if self.read_only && changes(request.op) {
+        if self.read_only && request.changes() {
             return Err(Errno::EROFS);
         }
         match request.op {
@@ -278,25 +278,6 @@ impl Folder {
 
 /// Flags for the descriptor by which an open file is known from then on.
 const KNOWN_OPEN: OFlag = OFlag::O_PATH.union(OFlag::O_CLOEXEC);
-
-/// Returns `true` if a request changes something.
-const fn changes(op: u32) -> bool {
-    matches!(
-        op,
-        op::SETATTR
-            | op::SYMLINK
-            | op::MKNOD
-            | op::MKDIR
-            | op::UNLINK
-            | op::RMDIR
-            | op::RENAME
-            | op::RENAME2
-            | op::LINK
-            | op::CREATE
-            | op::WRITE
-            | op::FALLOCATE
-    )
-}
 
 fn regular(stat: &FileStat) -> Result<(), Errno> {
     match stat.st_mode & libc::S_IFMT {

@@ -12,11 +12,11 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 use nix::sys::stat::Mode;
 
 use super::folder::Folder;
-use super::message::{ROOT, Reply, Request, TRANSFER, op};
+use super::message::{ROOT, Reply, Request, TRANSFER, op, request};
 
 /// Bytes of a file at most: an input asks for any size.
 const FILE: u64 = 1 << 20;
-/// What lies beside the folder.
+/// Content of the file beside the folder.
 const SECRET: &[u8] = b"what no request may read";
 
 /// A place with the folder and a file beside it, removed at the end.
@@ -91,14 +91,11 @@ fn limit() {
 }
 
 fn ask(folder: &mut Folder, number: u32, node: u64, fields: &[u8]) {
-    const HEAD: usize = 40;
-    let length = (HEAD + fields.len()) as u32;
-    let head = Reply::default().u32(length).u32(number).u64(1).u64(node).u64(0).u64(0);
-    let bytes = Reply::finish(Ok(head.bytes(fields)), 1).split_off(16);
+    let bytes = request(number, node, fields);
     let request = Request::read(&bytes).expect("a request");
     if let Ok(reply) = folder.answer(&request) {
-        let reply = Reply::finish(Ok(reply), 1);
-        assert!(reply.len() <= TRANSFER + HEAD, "a reply of {} bytes", reply.len());
+        let reply = Reply::finish(Ok(reply), request.unique);
+        assert!(reply.len() <= TRANSFER + 40, "a reply of {} bytes", reply.len());
         assert!(!reply.windows(SECRET.len()).any(|part| part == SECRET), "it reads beside the folder");
     }
 }

@@ -49,19 +49,8 @@ impl Given {
             op::FSYNC => self.open.sync(fields),
             op::RELEASE => self.open.release(fields),
             op::FORGET | op::BATCH_FORGET | op::DESTROY | op::INTERRUPT => Ok(Reply::default()),
-            op::READLINK
-            | op::SYMLINK
-            | op::MKNOD
-            | op::MKDIR
-            | op::UNLINK
-            | op::RMDIR
-            | op::RENAME
-            | op::RENAME2
-            | op::LINK
-            | op::CREATE
-            | op::OPENDIR
-            | op::ACCESS
-            | op::STATFS => Err(Errno::EACCES),
+            op::READLINK | op::OPENDIR | op::ACCESS | op::STATFS => Err(Errno::EACCES),
+            _ if request.changes() && request.op != op::FALLOCATE => Err(Errno::EACCES),
             // the kernel does without it
             _ => Err(Errno::ENOSYS),
         }

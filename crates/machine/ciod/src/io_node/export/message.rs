@@ -97,6 +97,25 @@ impl<'a> Request<'a> {
     pub(super) const fn wants_reply(&self) -> bool {
         !matches!(self.op, op::FORGET | op::BATCH_FORGET | op::INTERRUPT)
     }
+
+    /// Returns `true` if it changes something.
+    pub(super) const fn changes(&self) -> bool {
+        matches!(
+            self.op,
+            op::SETATTR
+                | op::SYMLINK
+                | op::MKNOD
+                | op::MKDIR
+                | op::UNLINK
+                | op::RMDIR
+                | op::RENAME
+                | op::RENAME2
+                | op::LINK
+                | op::CREATE
+                | op::WRITE
+                | op::FALLOCATE
+        )
+    }
 }
 
 /// The rest of a request.
@@ -144,6 +163,13 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// A request number 77 with these fields, as the kernel writes it.
+#[cfg(any(test, feature = "testing"))]
+pub(super) fn request(op: u32, node: u64, fields: &[u8]) -> Vec<u8> {
+    let length = 40 + fields.len() as u32;
+    Reply::default().u32(length).u32(op).u64(77).u64(node).u64(0).u64(0).bytes(fields).0
+}
+
 /// The fields of a reply.
 #[derive(Debug, Default)]
 pub(super) struct Reply(Vec<u8>);
@@ -189,7 +215,7 @@ impl Reply {
             .u32(stat.st_nlink as u32)
             .u32(stat.st_uid)
             .u32(stat.st_gid)
-            // a device of the host is none of the I/O node
+            // the I/O node has no device of the host
             .u32(0)
             .u32(stat.st_blksize as u32)
             .u32(0)
@@ -247,12 +273,6 @@ impl Reply {
 pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    /// A request with these fields.
-    pub(in super::super) fn request(op: u32, node: u64, fields: &[u8]) -> Vec<u8> {
-        let length = 40 + fields.len() as u32;
-        Reply::default().u32(length).u32(op).u64(77).u64(node).u64(0).u64(0).bytes(fields).0
-    }
 
     /// The fields of a reply, or its error.
     pub(in super::super) fn fields(reply: &[u8]) -> Result<&[u8], Errno> {

@@ -86,7 +86,7 @@ fn room() -> io::Result<MmapMut> {
 /// Passes a reply to the kernel.
 ///
 /// # Errors
-/// It is none.
+/// If the kernel refuses it.
 pub(in crate::io_node) fn pass_reply(mut device: &File, reply: &[u8]) -> io::Result<()> {
     match device.write(reply) {
         // whoever has asked has gone meanwhile
