@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use zerocopy::FromZeros;
 
-use crate::machine::{CPUS, apic, context, smp, zeroed};
+use crate::machine::{CPUS, apic, area::area, context, smp, zeroed};
 
 /// No time: an alarm that is off, a slice that has not begun.
 pub const NEVER: u64 = u64::MAX;
@@ -127,6 +127,7 @@ pub fn barrier(own: usize, n: usize) {
 ///
 /// Whatever waits in the kernel comes here again and again.
 pub fn obey(n: usize) {
+    count(&area(n).pulses);
     let cpu = cpu(n);
     if cpu.barrier.load(Ordering::Relaxed) {
         // all accesses of the thread here are before this, or after

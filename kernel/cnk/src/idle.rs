@@ -3,9 +3,8 @@
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
-use crate::cpu::cpu;
-use crate::machine::context;
-use crate::machine::ops;
+use crate::cpu::{self, cpu};
+use crate::machine::{area::area, context, ops};
 use crate::node::is_up;
 use crate::process::{self, switch, timers};
 use crate::{calls, delivery, job, shipping};
@@ -13,11 +12,12 @@ use crate::{calls, delivery, job, shipping};
 /// The loop of a CPU without a thread.
 pub fn idle(n: usize) -> ! {
     cpu(n).busy.store(false, Release);
-    cpu(n).slice.store(crate::cpu::NEVER, Relaxed);
+    cpu(n).slice.store(cpu::NEVER, Relaxed);
     while !is_up() {
         ops::halt();
     }
     loop {
+        cpu::count(&area(n).pulses);
         job::between(n);
         process::on(n).collect(n);
         delivery::attend(n);

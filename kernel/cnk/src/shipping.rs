@@ -15,7 +15,7 @@ use heapless::String;
 
 use crate::cpu::{count, cpu, obey};
 use crate::machine::context::Context;
-use crate::machine::{apic, ops};
+use crate::machine::{apic, area::area, ops};
 use crate::node::{Link, node};
 use crate::process::{self, signals};
 use crate::{network, time};
@@ -192,6 +192,7 @@ pub fn next_job(n: usize, args: [u64; 6]) -> i64 {
             return result;
         }
         looked += 1;
+        count(&area(n).pulses);
         take_frames(n);
         // what is lost on the way would not be sent again by one who sleeps
         if looked <= node().spin || network::rest(n) || !may_sleep(n) {

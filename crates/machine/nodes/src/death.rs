@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::Hang;
+
 /// A node has died.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Death {
@@ -28,6 +30,8 @@ pub enum Cause {
     Proxy(String),
     /// The kernel found something that cannot be.
     Panic,
+    /// The kernel hangs.
+    Hang(Hang),
 }
 
 impl fmt::Display for Death {
@@ -38,6 +42,7 @@ impl fmt::Display for Death {
             Cause::Reset => f.write_str("its processor was reset by a triple fault")?,
             Cause::Proxy(how) => write!(f, "its proxy ended ({how})")?,
             Cause::Panic => f.write_str("its kernel panicked")?,
+            Cause::Hang(hang) => write!(f, "its kernel hangs: {hang}")?,
         }
         if self.said.is_empty() { Ok(()) } else { write!(f, ": {}", self.said) }
     }

@@ -8,6 +8,8 @@ use std::os::fd::OwnedFd;
 use colony_vm::{Accel, qemu};
 
 use crate::boot::{Booter, Emulator};
+use crate::hang::Watch;
+use crate::monitor::Monitor;
 use crate::{CnkError, Link, Machine};
 
 /// Descriptors of the emulator: the kernel, the link to the I/O daemon, the memory shared by the nodes.
@@ -29,7 +31,8 @@ pub(crate) struct Parts {
     pub torus: Option<(File, u64)>,
 }
 
-/// Starts the emulator, by the boot process; what it writes on its console is read from the pipe.
+/// Starts the emulator, by the boot process; what it writes on its console is read from the pipe. The watch sees if the kernel
+/// hangs; there is none where time is counted in instructions, whose number must not depend on who looks.
 ///
 /// # Errors
 /// As [`Booter::boot`].
@@ -37,10 +40,23 @@ pub(crate) fn start(
     booter: &Booter,
     machine: &Machine,
     parts: Parts,
-) -> Result<(Emulator, PipeReader), CnkError> {
-    let arguments = arguments(machine, parts.torus.as_ref().map(|(_, bytes)| *bytes));
+) -> Result<(Emulator, PipeReader, Option<Watch>), CnkError> {
+    let mut arguments = arguments(machine, parts.torus.as_ref().map(|(_, bytes)| *bytes));
     let torus = parts.torus.map(|(file, _)| OwnedFd::from(file));
-    booter.boot(arguments, [parts.kernel.into(), parts.link].into_iter().chain(torus).collect())
+    let mut fds: Vec<OwnedFd> = [parts.kernel.into(), parts.link].into_iter().chain(torus).collect();
+    let mut monitor = None;
+    if !matches!(machine.accel, Accel::Counted { .. }) {
+        let (ours, theirs) = Monitor::pair().map_err(CnkError::io("the monitor of a node"))?;
+        let fd = KERNEL_FD + fds.len() as i32;
+        let words =
+            ["-chardev", &format!("socket,id=monitor,fd={fd}"), "-mon", "chardev=monitor,mode=control"];
+        arguments.extend(words.map(str::to_owned));
+        fds.push(theirs);
+        monitor = Some(ours);
+    }
+    let (emulator, console) = booter.boot(arguments, fds)?;
+    let watch = monitor.map(|monitor| Watch::new(monitor, emulator.pid(), machine.cpus));
+    Ok((emulator, console, watch))
 }
 
 /// The value of `-smp`. QEMU translates locked instructions without atomicity and barrier if a machine can have one CPU
@@ -123,7 +139,7 @@ mod tests {
         // for ever
         let kernel = crate::life::tests::kernel(&[0xeb, 0xfe]);
         let (booter, parts) = (Booter::in_thread(), Parts { kernel, link: link.into(), torus: None });
-        let (emulator, _console) = start(&booter, &machine, parts).expect("the emulator is here");
+        let (emulator, _console, _watch) = start(&booter, &machine, parts).expect("the emulator is here");
         let status = std::fs::read_to_string(format!("/proc/{}/status", emulator.pid())).unwrap_or_default();
         emulator.kill();
         assert!(status.lines().any(|l| l.split_whitespace().eq(["THP_enabled:", "0"])), "{status}");

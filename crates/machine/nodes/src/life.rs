@@ -11,6 +11,7 @@ use nix::unistd::Pid;
 
 use crate::boot::Emulator;
 use crate::death::{Cause, Death};
+use crate::hang::{Hang, Watch};
 
 /// Bytes of a console that are kept: its end.
 const CONSOLE: usize = 64 << 10;
@@ -31,6 +32,7 @@ pub(crate) struct Life {
     emulator: Emulator,
     proxy: Option<Pid>,
     console: Arc<Mutex<Console>>,
+    watch: Option<Arc<Mutex<Watch>>>,
 }
 
 #[derive(Debug, Default)]
@@ -40,17 +42,19 @@ struct Console {
 }
 
 impl Life {
-    /// Of a node whose emulator was just started, with its console.
+    /// Of a node whose emulator was just started, with its console and the watch over its kernel.
     pub(crate) fn new(
         link: NodeLink,
         emulator: Emulator,
         console: impl Read + Send + 'static,
+        watch: Option<Watch>,
         proxy: Option<&Proxy>,
     ) -> Self {
         let kept = Arc::<Mutex<Console>>::default();
         keep(console, kept.clone());
         let proxy = proxy.map(|p| Pid::from_raw(p.pid().cast_signed()));
-        Self { link, emulator, proxy, console: kept }
+        let watch = watch.map(|watch| Arc::new(Mutex::new(watch)));
+        Self { link, emulator, proxy, console: kept, watch }
     }
 
     /// The node's number.
@@ -72,7 +76,8 @@ impl Life {
             .map(Cause::Emulator)
             .or_else(|| self.proxy.and_then(ended).map(Cause::Proxy))
             .or_else(|| self.link.failed().map(|why| Cause::Proxy(why.to_owned())))
-            .or_else(panic)?;
+            .or_else(panic)
+            .or_else(|| self.hang().map(Cause::Hang))?;
         std::thread::sleep(LAST_WORDS);
         let said = self.console();
         if matches!(&cause, Cause::Emulator(how) if how == SUCCESS) && !said.contains(TERMINATED) {
@@ -80,6 +85,18 @@ impl Life {
         }
         let said = said.find(PANIC).map_or(said.trim(), |at| said[at..].trim()).to_owned();
         Some(Death { node: self.number(), cause, said })
+    }
+
+    /// Gives the monitor of its emulator a command, and says its answer; `None` without a monitor.
+    pub(crate) fn tell(&self, command: String) -> Option<std::io::Result<String>> {
+        let watch = self.watch.as_ref()?;
+        Some(watch.lock().unwrap_or_else(PoisonError::into_inner).tell(command))
+    }
+
+    /// The way its kernel hangs, if it does. While it starts, it may halt as it likes.
+    fn hang(&self) -> Option<Hang> {
+        let watch = self.watch.as_ref().filter(|_| self.link.has_asked())?;
+        watch.lock().unwrap_or_else(PoisonError::into_inner).look()
     }
 
     fn lock(&self) -> MutexGuard<'_, Console> {
@@ -166,11 +183,12 @@ pub(crate) mod tests {
         let (link, _other) = UnixDatagram::pair().expect("a pair of sockets");
         let parts = Parts { kernel: kernel(code), link: link.into(), torus: None };
         let booter = Booter::in_thread();
-        let (emulator, console) = emulator::start(&booter, &machine, parts).expect("the emulator is here");
+        let (emulator, console, watch) =
+            emulator::start(&booter, &machine, parts).expect("the emulator is here");
         // any program will do: no worker is started
         let ciod = Ciod::new(Config::new("/bin/true")).expect("a daemon");
         let node = ciod.attach(3, 16 << 20).expect("a link");
-        let life = Life::new(node, emulator, console, None);
+        let life = Life::new(node, emulator, console, watch, None);
         if let Some(signal) = signal {
             // after its first word it handles signals
             while life.console().is_empty() {
@@ -200,6 +218,32 @@ pub(crate) mod tests {
         let talks = [0x66, 0xba, 0xf8, 0x03, 0xb0, b'x', 0xee, 0xeb, 0xfe];
         let death = end_of(&talks, Some(Signal::SIGTERM));
         assert_eq!(death.cause, Cause::Emulator(SUCCESS.into()), "{death}");
+    }
+
+    #[test]
+    fn a_kernel_that_loops_or_halts_for_good_is_seen_while_its_emulator_runs() {
+        if let Some(reason) = colony_vm::testing::missing() {
+            return colony_testing::skip(reason);
+        }
+        // for ever; cli, hlt and for ever
+        for (code, loops) in [(&[0xeb, 0xfe][..], true), (&[0xfa, 0xf4, 0xeb, 0xfd], false)] {
+            let machine = Machine { cpus: 1, link: Link::Network(Network::default()), ..Machine::default() };
+            let (link, _other) = UnixDatagram::pair().expect("a pair of sockets");
+            let parts = Parts { kernel: kernel(code), link: link.into(), torus: None };
+            let booter = Booter::in_thread();
+            let (emulator, _console, watch) = emulator::start(&booter, &machine, parts).expect("it starts");
+            let mut watch = watch.expect("it has a monitor");
+            let hang = loop {
+                assert_eq!(emulator.ended(), None);
+                match watch.look() {
+                    Some(hang) => break hang,
+                    None => std::thread::sleep(LAST_WORDS),
+                }
+            };
+            assert_eq!((hang.cpu, hang.looped_ns.is_some()), (0, loops), "{hang}");
+            assert!(hang.at.starts_with("0x1000"), "{hang}");
+            emulator.kill();
+        }
     }
 
     #[test]

@@ -48,8 +48,9 @@ impl Node {
         let kernel = own(kernel)?;
         let torus = torus.map(|(file, bytes)| Ok::<_, CnkError>((own(file)?, bytes))).transpose()?;
         let started = Instant::now();
-        let (emulator, console) = emulator::start(booter, machine, Parts { kernel, link: socket, torus })?;
-        let life = Life::new(link.clone(), emulator.clone(), console, proxy.as_ref());
+        let parts = Parts { kernel, link: socket, torus };
+        let (emulator, console, watch) = emulator::start(booter, machine, parts)?;
+        let life = Life::new(link.clone(), emulator.clone(), console, watch, proxy.as_ref());
         Ok(Self { link, proxy, emulator, life, started, had_a_job: false })
     }
 

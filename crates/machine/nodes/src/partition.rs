@@ -350,9 +350,9 @@ fn check(machine: &Machine, places: &Places) -> Result<(), CnkError> {
 
 /// Raises the limit of descriptors as far as it goes, and refuses more nodes than it allows.
 fn check_descriptors(machine: &Machine, places: &Places) -> Result<(), CnkError> {
-    // window, a bell for each CPU and one for the daemon, socket, console; a proxy's socket; a worker's; what a start
+    // window, a bell for each CPU and one for the daemon, socket, console, monitor; a proxy's socket; a worker's; what a start
     // takes for a moment
-    const OF_A_NODE: u64 = 4 + colony_fship::layout::CHANNELS as u64;
+    const OF_A_NODE: u64 = 5 + colony_fship::layout::CHANNELS as u64;
     const OF_A_PROXY: u64 = 1;
     const OF_A_WORKER: u64 = 1;
     const SPARE: u64 = 32;

@@ -28,18 +28,10 @@ pub(super) fn mlockall(_: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno>
     if matches!(args[0], 1..=3 | 5..=7) { Ok(0) } else { Err(Errno::EINVAL) }
 }
 
-/// Changes the mappings of which `address` is one: those in the memory of the process, or its reservations.
-fn change<R>(
-    process: &mut Process,
-    address: u64,
-    change: impl FnOnce(&mut Space, &mut dyn Content) -> R,
-) -> R {
+/// Changes the mappings of which `at` is in one: those in the memory of the process, or its reservations.
+fn change<R>(process: &mut Process, at: u64, f: impl FnOnce(&mut Space, &mut dyn Content) -> R) -> R {
     let bank = &mut &process.user.bank;
-    if process.zone.has(address) {
-        process.zone.change(bank, change)
-    } else {
-        change(&mut process.space, bank)
-    }
+    if process.zone.has(at) { process.zone.change(bank, f) } else { f(&mut process.space, bank) }
 }
 
 pub(super) fn mmap(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {

@@ -106,22 +106,16 @@ pub(super) fn futex(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errn
     }
 }
 
-fn futex_wait(
-    caller: &Caller<'_>,
-    address: u64,
-    value: u32,
-    end: Option<u64>,
-    bits: u32,
-) -> Result<u64, Errno> {
+fn futex_wait(caller: &Caller<'_>, at: u64, value: u32, end: Option<u64>, bits: u32) -> Result<u64, Errno> {
     let n = caller.cpu;
     {
         let process = &mut *process::on(n);
-        let word = process.user.word(address, false)?;
+        let word = process.user.word(at, false)?;
         ensure(word.load(SeqCst) == value, Errno::EAGAIN)?;
         cpu(n).woken.store(false, Relaxed);
         process.begin_wait(n, Wait::Futex, end);
         let thread = process.current(n);
-        process.waiters.add(thread, address, bits);
+        process.waiters.add(thread, at, bits);
     }
     for _ in 0..LOOKS {
         if cpu(n).woken.load(Acquire) {

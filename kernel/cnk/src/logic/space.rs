@@ -142,19 +142,13 @@ impl Space {
         Ok(piece.first)
     }
 
-    /// Gives `length` bytes at `at`, whatever was there unless `keep`.
+    /// Gives `len` bytes at `at`, whatever was there unless `keep`.
     ///
     /// # Errors
     /// `EINVAL`, `EEXIST` where something is there that is to be kept, `ENOMEM` outside the room for mappings.
-    pub fn map_at(
-        &mut self,
-        at: u64,
-        length: u64,
-        keep: bool,
-        content: &mut dyn Content,
-    ) -> Result<u64, Errno> {
-        let piece = Piece::new(at, length).ok_or(Errno::ENOMEM)?;
-        ensure(at.is_multiple_of(PAGE) && length > 0, Errno::EINVAL)?;
+    pub fn map_at(&mut self, at: u64, len: u64, keep: bool, bank: &mut dyn Content) -> Result<u64, Errno> {
+        let piece = Piece::new(at, len).ok_or(Errno::ENOMEM)?;
+        ensure(at.is_multiple_of(PAGE) && len > 0, Errno::EINVAL)?;
         let taken = at < self.floor() || self.used.iter().any(|p| p.overlaps(piece));
         ensure(!(keep && taken), Errno::EEXIST)?;
         ensure(self.heap <= at && piece.end <= self.top, Errno::ENOMEM)?;
@@ -162,7 +156,7 @@ impl Space {
         if piece.end > self.floor() {
             self.insert(Piece { first: at.max(self.floor()), ..piece })?;
         }
-        self.take(piece, content);
+        self.take(piece, bank);
         Ok(at)
     }
 

@@ -33,13 +33,16 @@ pub const QUICK: usize = 192;
 /// In the table of quick answers: not that simple.
 pub const SLOW: u64 = 1 << 63;
 
-/// See the module.
+/// See the module. Who looks from outside for a kernel that hangs knows the places of the calls and the pulses
+/// (`Look` of colony-nodes).
 #[repr(C, align(64))]
 pub struct Area {
     /// The user's stack pointer, for a moment.
     pub user_rsp: AtomicU64,
     /// Calls that were done here, on this node.
     pub local_calls: AtomicU64,
+    /// Raised wherever the kernel may be for long. Where a CPU is in the kernel, and neither this nor the calls change, it hangs.
+    pub pulses: AtomicU64,
     /// The answer to a call; [`SLOW`] where it is not known beforehand.
     pub quick: [AtomicU64; QUICK],
 }
@@ -49,6 +52,7 @@ static AREAS: [Area; CPUS] = [const {
     Area {
         user_rsp: AtomicU64::new(0),
         local_calls: AtomicU64::new(0),
+        pulses: AtomicU64::new(0),
         quick: [const { AtomicU64::new(SLOW) }; QUICK],
     }
 }; CPUS];

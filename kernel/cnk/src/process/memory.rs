@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The memory of a process, checked: what system calls name is looked at here.
 
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use cnk_logic::access::Access;
 use cnk_logic::ensure;
@@ -10,7 +10,7 @@ use colony_fship::Errno;
 use colony_fship::spans::Memory;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::machine::window::Bank;
+use crate::machine::{area::area, window::Bank};
 
 /// The memory of a process, and its rights to it.
 #[derive(Clone)]
@@ -95,12 +95,25 @@ impl Memory for User {
 /// Clears and copies for the heap and mappings, all of which may be written.
 impl Content for &Bank {
     fn clear(&mut self, piece: Piece) {
-        let done = Bank::clear(self, piece.first, piece.length());
-        debug_assert!(done.is_ok());
+        for part in parts(piece) {
+            let done = Bank::clear(self, part.first, part.length());
+            debug_assert!(done.is_ok());
+        }
     }
 
     fn copy(&mut self, from: Piece, to: u64) {
-        let done = Bank::copy(self, from.first, from.length(), to);
-        debug_assert!(done.is_ok());
+        for part in parts(from) {
+            let done = Bank::copy(self, part.first, part.length(), to + (part.first - from.first));
+            debug_assert!(done.is_ok());
+        }
     }
+}
+
+/// The parts of a piece, between which the node shows that it does not hang.
+fn parts(piece: Piece) -> impl Iterator<Item = Piece> {
+    const PART: u64 = 16 << 20;
+    (piece.first..piece.end).step_by(PART as usize).map(move |first| {
+        area(0).pulses.fetch_add(1, Relaxed);
+        Piece { first, end: piece.end.min(first + PART) }
+    })
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use colony_fship::layout::{REPLIES_IN_CHANNEL, channel_at};
 use colony_nodes::ciod::{Config, End, JobError, JobSpec, Network};
+use colony_nodes::testing::hang_in;
 use colony_nodes::{Cause, CnkError, Link, Machine, Partition};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -147,6 +148,45 @@ fn a_kernel_that_panics_ends_the_job() {
     );
     assert!(ran.deaths[0].said.contains("damaged a ring"), "{}", ran.deaths[0]);
     told_and_replaced(&mut partition, &ran, &busybox, place.path());
+}
+
+#[test]
+fn a_kernel_that_hangs_in_a_call_ends_the_job_while_its_emulator_runs() {
+    let Some([busybox]) = programs(["busybox"]) else { return };
+    let network = Link::Network(Network::default());
+    for machine in [Machine::default(), Machine { link: network, ..Machine::default() }] {
+        let place = folder();
+        let mut partition = boot(machine);
+        let running = launch(&mut partition, script(&busybox, place.path(), "while :; do echo; done"));
+        assert!(running.job().wait_started());
+        hang_in(&partition.nodes()[1], "syscall_dispatch").expect("it has a monitor");
+        let ran = running.end(&partition);
+        let Cause::Hang(hang) = &ran.deaths[0].cause else { panic!("{}", ran.deaths[0]) };
+        assert!(hang.looped_ns.is_some() && hang.at.ends_with("in syscall_dispatch"), "{hang}");
+        told_and_replaced(&mut partition, &ran, &busybox, place.path());
+    }
+}
+
+#[test]
+fn an_idle_kernel_that_hangs_is_found_and_the_next_job_has_a_new_node() {
+    let Some([busybox]) = programs(["busybox"]) else { return };
+    let place = folder();
+    let mut partition = boot(Machine::default());
+    run(&mut partition, script(&busybox, place.path(), "echo $COLONY_RANK"));
+    let node = &partition.nodes()[0];
+    assert!(node.check().is_ok(), "{:?}", node.check());
+    // where it comes when it is woken
+    hang_in(node, "trap_dispatch").expect("it has a monitor");
+    nix::unistd::write(node.link().bells_to_node()[0], &1u64.to_ne_bytes()).expect("rings");
+    let error = loop {
+        match node.check() {
+            Ok(()) => std::thread::sleep(Duration::from_millis(20)),
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(error.starts_with("node 0 died: its kernel hangs: CPU 0 has run in the kernel for "), "{error}");
+    let ran = run(&mut partition, script(&busybox, place.path(), "echo $COLONY_RANK"));
+    assert_eq!(ran.output().lines().count(), 2, "{:?}", ran.outcome);
 }
 
 #[test]
