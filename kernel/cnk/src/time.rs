@@ -54,6 +54,8 @@ pub fn calibrate() {
         ops::outb(port, value);
     }
     let measured = (0..50).map(|_| measure()).find(|m| m.whole < TRUSTED).unwrap_or_else(measure);
+    // an end once in place of every 55 ms: nothing wakes the machine of a node that has nothing to do
+    ops::outb(0x43, 0x30);
     let hz = reported_hz().unwrap_or(measured.hz);
     RATE.call_once(|| Rate::new(hz));
     apic::set_timer_hz((u128::from(measured.timer) * u128::from(hz) / u128::from(measured.whole)) as u64);

@@ -126,6 +126,15 @@ fn the_machine_ends_before_its_allocation_and_a_daemon_that_is_killed_keeps_the_
         done(&machine, &words).to_string()
     };
     let obeys = submit(": > obeys.$COLONY_RANK; while :; do :; done");
+    // the job that runs ends with the allocation: one that has a time limit overtakes the one that waits for it
+    let words = ["job", "submit", "--nodes", "16", "--", machine.busybox(), "true"];
+    let all = done(&machine, &words).to_string();
+    let short = ["job", "run", "--nodes", "8", "--timeout", "1000s", "--", machine.busybox(), "true"];
+    done(&machine, &short);
+    let job = machine.job(&all);
+    assert_eq!(job["state"], "queued", "{job}");
+    assert!(job["waits"].as_str().is_some_and(|why| why.contains("without a time limit")), "{job}");
+    machine.done(&["job", "cancel", &all]);
     let ignores = submit("trap '' TERM; : > ignores.$COLONY_RANK; while :; do :; done");
     let begun = |name: &str| (0..8).all(|rank| machine.path().join(format!("{name}.{rank}")).exists());
     machine.wait("both run", || begun("obeys") && begun("ignores"));

@@ -17,6 +17,8 @@ struct Room {
     empty: FreeMap,
     /// The nodes that get no new jobs, each with its neighbors in a box of 2x2x2, the smallest block.
     unusable: Vec<Block>,
+    /// When jobs without a time limit end at the latest, seconds since 1970: with the allocation, if it has an end.
+    stops: Option<f64>,
 }
 
 impl Room {
@@ -28,7 +30,8 @@ impl Room {
             Block::new(own, at, cell)
         };
         let unusable = (0..model.nodes()).filter(|node| is_unusable(*node)).map(block);
-        Ok(Self { unusable: unusable.collect::<Result<_, _>>()?, empty: FreeMap::new(own), model })
+        let unusable = unusable.collect::<Result<_, _>>()?;
+        Ok(Self { unusable, empty: FreeMap::new(own), model, stops: None })
     }
 
     /// The nodes that a request asks for.
@@ -85,7 +88,8 @@ impl Room {
     }
 
     fn plan(&self, begun: &[Job], queued: &[Job], now: f64) -> Plan {
-        let end = |job: &Job| Some(job.started? + job.request.timeout_s?);
+        let limit = |job: &Job| Some(job.started? + job.request.timeout_s?);
+        let end = |job: &Job| limit(job).or(self.stops);
         let holding: Vec<Holding> = begun
             .iter()
             .map(|job| Holding { block: self.inside(job.block.as_ref()), end: end(job) })
@@ -114,7 +118,9 @@ impl Control {
             let is_lost = states.get(node as usize) == Some(&NodeState::Lost);
             is_lost || drained.get(node as usize).is_some_and(Option::is_some)
         };
-        Room::new(self.model(row)?, is_unusable).map_err(wrong)
+        let stops = self.store().allocation()?.and_then(|own| own.stops);
+        let room = Room::new(self.model(row)?, is_unusable).map_err(wrong)?;
+        Ok(Room { stops, ..room })
     }
 
     /// Refuses a job that does not fit on its partition even if that is empty.
@@ -149,10 +155,10 @@ impl Control {
                 "it waits for nodes that are drained or lost: `colony machine status` shows them".to_owned(),
             ),
             Some(head) if head.id == job.id => Some(match head.time {
-                Some(time) => {
+                Some(time) if Some(time) != room.stops => {
                     format!("it is the first in the queue, and begins in {:.0} s at the latest", time - now)
                 }
-                None => "it is the first in the queue, and waits for a job without a time limit".to_owned(),
+                _ => "it is the first in the queue, and waits for a job without a time limit".to_owned(),
             }),
             Some(head) => Some(format!("it waits for job {}", head.id)),
             None => None,
