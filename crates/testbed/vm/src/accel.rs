@@ -50,6 +50,15 @@ impl Accel {
         }
     }
 
+    /// CPUs of the host that a machine of so many keeps busy at most.
+    #[must_use]
+    pub const fn host_cpus(self, cpus: u32) -> u32 {
+        match self {
+            Self::SingleThread | Self::Counted { .. } => 1,
+            Self::Emulated | Self::Kvm => cpus,
+        }
+    }
+
     /// QEMU's options for it. Emulation keeps translated code in so many MiB; `None`: as many as QEMU's default.
     #[must_use]
     pub fn options(self, translated_mib: Option<u32>) -> Vec<String> {
@@ -87,5 +96,11 @@ mod tests {
             "-accel tcg,thread=single -cpu max,-erms,-fsrm,-rdrand,-rdseed -icount shift=1,sleep=off"
         );
         assert_eq!(line(Accel::Kvm, Some(32)), "-accel kvm -cpu host");
+    }
+
+    #[test]
+    fn a_machine_on_one_thread_keeps_one_cpu_busy() {
+        let all = [Accel::Emulated, Accel::SingleThread, Accel::Counted { shift: 0 }, Accel::Kvm];
+        assert_eq!(all.map(|accel| accel.host_cpus(4)), [4, 1, 1, 4]);
     }
 }

@@ -377,7 +377,8 @@ impl Vm {
 
     /// Waits for the CPUs of so many machines like this.
     pub(crate) fn slots(&self, machines: u32) -> Result<Slots, VmError> {
-        Slots::take_telling(self.cpus as usize * machines as usize, self.notice)
+        let each = self.accel.host_cpus(self.cpus) as usize;
+        Slots::take_telling(each.saturating_mul(machines as usize), self.notice)
     }
 
     fn check(&self) -> Result<(), VmError> {
