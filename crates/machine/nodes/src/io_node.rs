@@ -38,6 +38,8 @@ pub(crate) struct IoNode {
     /// The compute nodes' ends of their links, with the node's number. Each start of a node gets a copy.
     wires: Vec<(u32, UnixDatagram)>,
     started: Instant,
+    /// When it was first seen that its daemon has ended.
+    silent: Option<Instant>,
     /// The way it ended.
     died: Option<String>,
 }
@@ -76,7 +78,8 @@ impl IoNode {
         let running = vm.spawn(&["ciod", "io-node", DESCRIPTION], |_| ())?;
         let link = IoLink::new(ours).map_err(CnkError::io("the port of an I/O node"))?;
         let stopper = running.stopper();
-        Ok(Self { running: Some(running), stopper, link, wires, started: Instant::now(), died: None })
+        let (running, started) = (Some(running), Instant::now());
+        Ok(Self { running, stopper, link, wires, started, silent: None, died: None })
     }
 
     /// Its compute nodes.
@@ -98,8 +101,17 @@ impl IoNode {
         self.link.kernel()
     }
 
-    /// The way it died, if it did: its machine has ended, or it is not ready in time.
+    /// The way it died, if it did. A machine whose daemon has ended gets time to say why, and nobody waits for that.
     pub(crate) fn death(&mut self) -> Option<String> {
+        let is_silent = self.link.over().is_some() && self.running.as_ref().is_some_and(|r| !r.is_over());
+        if is_silent && self.silent.get_or_insert_with(Instant::now).elapsed() < LAST_WORDS {
+            return None;
+        }
+        self.end()
+    }
+
+    /// The way it died, if it did: its machine or its daemon has ended, or it is not ready in time.
+    pub(crate) fn end(&mut self) -> Option<String> {
         let is_over = self.running.as_ref().is_none_or(Running::is_over);
         let late = self.link.kernel().is_none() && self.started.elapsed() > READY;
         if self.died.is_none() && (is_over || late || self.link.over().is_some()) {
@@ -126,12 +138,16 @@ impl IoNode {
         if self.link.wait_ready(READY) {
             return Ok(());
         }
-        // the machine tells why soon after its daemon has ended
         let began = Instant::now();
-        while self.running.as_ref().is_some_and(|r| !r.is_over()) && began.elapsed() < LAST_WORDS {
-            std::thread::sleep(Duration::from_millis(10));
+        loop {
+            match self.death() {
+                Some(why) => return Err(CnkError::IoNode(why)),
+                None if began.elapsed() > 2 * LAST_WORDS => {
+                    return Err(CnkError::IoNode("it has ended".into()));
+                }
+                None => std::thread::sleep(Duration::from_millis(10)),
+            }
         }
-        Err(CnkError::IoNode(self.death().unwrap_or_else(|| "it has ended".into())))
     }
 
     /// The end of a link for the first start of a compute node.

@@ -103,6 +103,11 @@ impl LinuxIoNodes {
         self.all.get_mut(number as usize).and_then(IoNode::death)
     }
 
+    /// Returns `true` if one has ended, whether it has said why or not.
+    pub(crate) fn has_ended(&mut self, number: u32) -> bool {
+        self.all.get_mut(number as usize).and_then(IoNode::end).is_some()
+    }
+
     /// Waits until these are ready.
     ///
     /// # Errors

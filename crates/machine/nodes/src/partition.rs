@@ -322,7 +322,7 @@ impl Partition {
     fn restore(&mut self, numbers: &[u32]) -> Result<(), CnkError> {
         let io_nodes = self.io_nodes.of_all(numbers);
         for &number in &io_nodes {
-            if self.io_nodes.death(number).is_some() {
+            if self.io_nodes.has_ended(number) {
                 self.restart_io_node(number)?;
             }
         }
