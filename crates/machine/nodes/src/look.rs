@@ -128,6 +128,8 @@ pub(crate) fn place(at: u64) -> String {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     /// As QEMU 7.2 says it, without the lines that do not matter here.
@@ -177,6 +179,27 @@ pub(crate) mod tests {
         }
         assert_eq!(parse(&good[..2]), None);
         assert_eq!(parse(&[]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_answer_of_an_emulator_is_fatal(
+            any in prop::collection::vec(".*", 0..6),
+            at in 0..3usize,
+            cut in 0..400usize,
+            with in ".{0,12}",
+        ) {
+            let _ = parse(&any);
+            let mut said = said(&[(0x246, 3, 0, [1, 2])]);
+            let cut = cut.min(said[at].len());
+            said[at].replace_range(cut.., &with);
+            let _ = parse(&said);
+        }
+
+        #[test]
+        fn every_address_has_a_place(at: u64) {
+            prop_assert!(place(at).starts_with("0x"));
+        }
     }
 
     #[test]
