@@ -170,9 +170,9 @@ impl Ciod {
             spec,
         };
         let mut parts = Vec::new();
-        let job = node::bell().map_err(io::Error::from).and_then(|alarm| {
-            self.start_workers(&whole, (places, seats, &links), &streams, &mut parts)?;
-            Job::new(std::mem::take(&mut parts), alarm, size, go_on, limits)
+        let job = self.start_workers(&whole, (places, seats, &links), &streams, &mut parts).and_then(|()| {
+            let alarm = node::bell().map_err(|e| not_started(&e.into()))?;
+            Job::new(std::mem::take(&mut parts), alarm, size, go_on, limits).map_err(|e| not_started(&e))
         });
         match job {
             Ok(job) => {
@@ -181,7 +181,7 @@ impl Ciod {
             }
             Err(e) => {
                 parts.into_iter().for_each(|(part, child)| abandon(&part, child));
-                Err(JobError::System(format!("starting the job's workers: {e}")))
+                Err(e)
             }
         }
     }
@@ -192,8 +192,8 @@ impl Ciod {
         (places, seats, mut links): (&[Place], BTreeMap<u32, Vec<Seat>>, &[NodeLink]),
         streams: &Streams,
         parts: &mut Vec<(Part, Child)>,
-    ) -> io::Result<()> {
-        let turns = whole.shares_output.then(Turns::new).transpose()?;
+    ) -> Result<(), JobError> {
+        let turns = whole.shares_output.then(Turns::new).transpose().map_err(|e| not_started(&e))?;
         for (pset, seats) in seats {
             let (own, rest) = links.split_at(seats.len());
             links = rest;
@@ -201,7 +201,7 @@ impl Ciod {
             for (link, seat) in own.iter().zip(seats) {
                 let place = &places[seat.at];
                 if let Some(record) = &place.record {
-                    link.write_record(record)?;
+                    link.write_record(record).map_err(|e| not_started(&e))?;
                 }
                 let (number, window, memory) = (link.number(), link.window(), link.process_memory());
                 let personality = place.personality;
@@ -209,7 +209,12 @@ impl Ciod {
             }
             let io_node = self.io_node(pset);
             let nodes = (pset, own.to_vec());
-            parts.push(Part::start(&self.config, nodes, setup, streams, turns.as_ref(), io_node.as_ref())?);
+            let part = Part::start(&self.config, nodes, setup, streams, turns.as_ref(), io_node.as_ref());
+            parts.push(part.map_err(|e| match io_node.and_then(|link| link.over()) {
+                Some(why) if whole.shares_output => JobError::IoNodeFailed { pset, why },
+                Some(why) => JobError::WorkerDied(why),
+                None => not_started(&e),
+            })?);
         }
         Ok(())
     }
@@ -264,6 +269,11 @@ impl Drop for Taken<'_> {
             }
         }
     }
+}
+
+/// The error of a job whose workers do not start.
+fn not_started(error: &io::Error) -> JobError {
+    JobError::System(format!("starting the job's workers: {error}"))
 }
 
 #[cfg(test)]

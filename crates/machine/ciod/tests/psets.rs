@@ -71,6 +71,22 @@ fn a_job_whose_worker_dies_before_the_start_leaves_the_other_nodes_free() {
 }
 
 #[test]
+fn a_job_whose_linux_io_node_has_just_ended_names_its_pset_and_leaves_all_nodes_free() {
+    let house = House::new(4);
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair().expect("sockets");
+    let link = colony_ciod::IoLink::new(ours).expect("a link");
+    house.ciod.set_io_node(1, link.clone());
+    drop(theirs);
+    while link.over().is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let streams = colony_ciod::Streams::output(null().into(), null().into()).expect("streams");
+    let error = house.ciod.launch(spec(&house), &[0, 1, 2, 3], streams).expect_err("it cannot start");
+    assert!(matches!(error, JobError::IoNodeFailed { pset: 1, .. }), "{error}");
+    assert!(house.links.iter().all(|link| link.state() == NodeState::Free), "{:?}", house.links);
+}
+
+#[test]
 fn a_worker_that_dies_ends_the_processes_of_the_others() {
     let house = House::new(4);
     let (job, mut nodes, _output) = house.run(spec(&house));

@@ -20,8 +20,13 @@ impl Machine {
 
     /// A job of 16 ranks that does not end by itself, and runs.
     fn endless(&self) -> String {
-        let id = self.done(&self.script("submit", "16", "while :; do :; done")).trim().to_owned();
-        self.wait("the job runs", || self.job(&id)["state"] == "running");
+        let text = "echo $COLONY_RANK; while :; do :; done";
+        let id = self.done(&self.script("submit", "16", text)).trim().to_owned();
+        // it is said to run before its programs do; until then an I/O node that died is started again
+        let output = self.path().join("m/jobs").join(&id).join("stdout");
+        self.wait("all ranks run", || {
+            std::fs::read_to_string(&output).is_ok_and(|text| text.lines().count() == 16)
+        });
         id
     }
 

@@ -129,10 +129,7 @@ fn run(nodes: &Nodes, launch: Launch, stdin: Option<OwnedFd>) {
                 _ => None,
             };
             if let Some((pset, error)) = failed.zip(outcome.error.as_ref()) {
-                let (severity, code) = (Severity::Fatal, "io-node-failed".to_owned());
-                let (location, message, job) =
-                    (io_location(nodes, block, pset), error.to_string(), Some(job));
-                nodes.tell(News::Ras { severity, node: None, location, code, message, job });
+                io_node_failed(nodes, (job, block), pset, error.to_string());
             }
             (outcome.code(), description(&outcome, &deaths))
         }
@@ -145,6 +142,13 @@ fn run(nodes: &Nodes, launch: Launch, stdin: Option<OwnedFd>) {
         }
         state.journal.add(News::JobEnded { job, code, error });
     });
+}
+
+/// Reports the I/O node of a pset of a job.
+fn io_node_failed(nodes: &Nodes, (job, block): (u64, Option<JobBlock>), pset: u32, message: String) {
+    let (severity, code) = (Severity::Fatal, "io-node-failed".to_owned());
+    let location = io_location(nodes, block, pset);
+    nodes.tell(News::Ras { severity, node: None, location, code, message, job: Some(job) });
 }
 
 /// The nodes of a job as a block of the machine.
@@ -168,12 +172,18 @@ fn start(nodes: &Nodes, launch: Launch, stdin: Option<OwnedFd>) -> Result<Arc<Ru
         .and_then(|stdout| Streams::output(stdout.into(), output(&launch.stderr)?.into()))
         .map_err(|e| format!("the output of the job: {e}"))?;
     streams.stdin = stdin.unwrap_or(streams.stdin);
-    let running = {
+    let launched = {
         let mut guard = nodes.partition();
         let partition = guard.as_mut().ok_or_else(|| "the nodes are switched off".to_owned())?;
         let block = launch.block.map(|block| in_machine(partition, block)).transpose()?;
-        Arc::new(partition.launch_in(block, launch.spec, streams).map_err(|e: CnkError| e.to_string())?)
+        partition.launch_in(block, launch.spec, streams)
     };
+    let running = launched.map(Arc::new).map_err(|error: CnkError| {
+        if let CnkError::Job(JobError::IoNodeFailed { pset, .. }) = error {
+            io_node_failed(nodes, (launch.job, launch.block), pset, error.to_string());
+        }
+        error.to_string()
+    })?;
     let early = nodes.change(|state| {
         let entry = state.jobs.get_mut(&launch.job)?;
         entry.running = Some(running.clone());
