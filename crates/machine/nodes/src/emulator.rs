@@ -32,7 +32,7 @@ pub(crate) struct Parts {
 }
 
 /// Starts the emulator, by the boot process; what it writes on its console is read from the pipe. The watch sees if the kernel
-/// hangs; there is none where time is counted in instructions, whose number must not depend on who looks.
+/// hangs. A machine whose time is counted in instructions has no watch: questions to its emulator might change their number.
 ///
 /// # Errors
 /// As [`Booter::boot`].

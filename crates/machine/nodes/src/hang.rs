@@ -59,7 +59,7 @@ struct Judge {
     cpus: Vec<Seen>,
 }
 
-/// What was seen of a processor.
+/// State of one processor over the looks so far.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     /// Time that it had run, ns, when it was first seen in the kernel since the node last did anything.

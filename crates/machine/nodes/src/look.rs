@@ -41,11 +41,14 @@ pub(crate) struct Cpu {
     pub progress: Vec<u64>,
 }
 
-/// What is asked about a node of so many processors.
+/// The commands that ask the monitor for the state of all processors of a node; `cpus` is their number.
 pub(crate) fn commands(cpus: u32) -> Vec<String> {
     let mut all = vec!["info cpus".to_owned(), "info registers -a".to_owned()];
-    let areas = (0..u64::from(cpus)).filter_map(|cpu| Some(areas()? + cpu * area_bytes() + COUNTERS_AT));
-    all.extend(areas.map(|at| format!("xp /{COUNTERS}gx {at:#x}")));
+    if let Some((areas, bytes)) = symbol("AREAS") {
+        let first = areas - KERNEL_BASE + COUNTERS_AT;
+        let each = (0..u64::from(cpus)).map(|cpu| first + cpu * (bytes / CHANNELS as u64));
+        all.extend(each.map(|at| format!("xp /{COUNTERS}gx {at:#x}")));
+    }
     all
 }
 
@@ -99,17 +102,9 @@ fn symbols() -> &'static [(u64, u64, String)] {
     })
 }
 
+/// Address and bytes of a function or data of the kernel.
 fn symbol(name: &str) -> Option<(u64, u64)> {
     symbols().iter().find(|(_, _, n)| n == name).map(|&(at, bytes, _)| (at, bytes))
-}
-
-/// Physical address of the kernel's areas, one for each CPU.
-fn areas() -> Option<u64> {
-    symbol("AREAS").map(|(at, _)| at - KERNEL_BASE)
-}
-
-fn area_bytes() -> u64 {
-    symbol("AREAS").map_or(0, |(_, bytes)| bytes / CHANNELS as u64)
 }
 
 /// Address of a function of the kernel.

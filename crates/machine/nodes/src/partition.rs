@@ -67,7 +67,8 @@ impl Partition {
             Accel::Counted { .. } => Slots::take_telling(1, notice)?,
             _ => {
                 let io_nodes = if machine.io_nodes == IoNodes::Linux { places.io_nodes() } else { 0 };
-                let cpus = places.nodes().saturating_mul(machine.cpus).saturating_add(io_nodes);
+                let each = machine.accel.host_cpus(machine.cpus);
+                let cpus = places.nodes().saturating_mul(each).saturating_add(io_nodes);
                 Slots::take_telling(cpus as usize, notice)?
             }
         };

@@ -33,8 +33,8 @@ pub const QUICK: usize = 192;
 /// In the table of quick answers: not that simple.
 pub const SLOW: u64 = 1 << 63;
 
-/// See the module. Who looks from outside for a kernel that hangs knows the places of the calls and the pulses
-/// (`Look` of colony-nodes).
+/// See the module. The watch for kernels that hang reads the counters of calls and pulses by their places here
+/// (`look.rs` of colony-nodes).
 #[repr(C, align(64))]
 pub struct Area {
     /// The user's stack pointer, for a moment.
