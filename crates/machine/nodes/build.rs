@@ -2,5 +2,5 @@
 //! Names the compute node kernel, which the library carries inside: whoever boots a node needs no second file.
 
 fn main() -> Result<(), String> {
-    xtask::KERNEL.embed("COLONY_CNK")
+    guests::KERNEL.embed("COLONY_CNK")
 }

@@ -3,5 +3,5 @@
 //! no second file, wherever it was installed.
 
 fn main() -> Result<(), String> {
-    xtask::INIT.embed("COLONY_INIT")
+    guests::INIT.embed("COLONY_INIT")
 }

@@ -2,12 +2,15 @@
 //! Programs with flags of their own that library crates carry inside: the compute node kernel, and the first program
 //! of a virtual Linux node.
 //!
-//! `cargo xtask guests` builds them before the workspace is built, and leaves them in `target/guests`. The build scripts of
-//! the two crates only [check and name](Guest::embed) the file: no cargo runs inside cargo.
+//! `cargo xtask guests` [builds](build_all) them before the workspace is built, and leaves them in `target/guests`. The build
+//! scripts of the two crates only [check and name](Guest::embed) the file: no cargo runs inside cargo.
 
+use std::error::Error;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::SystemTime;
 
 /// The target of the programs.
@@ -88,7 +91,89 @@ impl Guest {
 /// The root of the checkout.
 #[must_use]
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(PathBuf::new, Path::to_owned)
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).map_or_else(PathBuf::new, Path::to_owned)
+}
+
+/// Outcome of a build: nothing, or the reason why it failed.
+pub type Built = Result<(), Box<dyn Error>>;
+
+/// Builds every guest that is not current, into `target/guests`.
+///
+/// # Errors
+/// A build that fails, or a file that cannot be written.
+pub fn build_all() -> Built {
+    let root = root();
+    let folder = root.join("target/guests");
+    fs::create_dir_all(&folder).map_err(|e| format!("cannot create {}: {e}", folder.display()))?;
+    build(&KERNEL, &folder, |to| {
+        // The kernel's other flags are in its folder's configuration. Paths in the file begin at the checkout, so the file
+        // is the same wherever it is built.
+        let remap = format!("target.{TARGET}.rustflags=[\"--remap-path-prefix={}=.\"]", root.display());
+        cargo(
+            &root.join("kernel/cnk"),
+            None,
+            ["--target-dir".as_ref(), to.as_os_str(), "--config".as_ref(), remap.as_ref()],
+        )?;
+        Ok(to.join(TARGET).join("release/cnk"))
+    })?;
+    build(&INIT, &folder, |to| {
+        // The guest has no libraries, its image should be small, and a panic is one line on the console.
+        let flags = "-C target-feature=+crt-static -C panic=abort -C strip=symbols -C debuginfo=0";
+        let package = ["--package", INIT.name, "--target", TARGET, "--target-dir"].map(OsStr::new);
+        cargo(&root, Some(flags), package.into_iter().chain([to.as_os_str()]))?;
+        Ok(to.join(TARGET).join("release").join(INIT.name))
+    })
+}
+
+/// Builds a guest with `make`, unless its file is newer than its sources.
+fn build(guest: &Guest, folder: &Path, make: impl FnOnce(&Path) -> Result<PathBuf, Box<dyn Error>>) -> Built {
+    let file = folder.join(guest.name);
+    if guest.is_current(&root(), &file)? {
+        return Ok(());
+    }
+    eprintln!("building {}", guest.name);
+    // The time before the build: a source that changes during the build is newer than the file.
+    let began = SystemTime::now();
+    let built = make(&folder.join("build"))?;
+    replace(&built, &file, Some(began)).map_err(|e| format!("cannot write {}: {e}", file.display()).into())
+}
+
+/// Runs `cargo build --release` with the cargo that started this program, in `folder`, without the flags and wrappers of an
+/// outer build.
+///
+/// # Errors
+/// A cargo that cannot be started, or that fails.
+pub fn cargo<I: AsRef<OsStr>>(
+    folder: &Path,
+    flags: Option<&str>,
+    arguments: impl IntoIterator<Item = I>,
+) -> Built {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(folder).args(["build", "--locked", "--release"]).args(arguments);
+    for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_TARGET_DIR", "CARGO_BUILD_TARGET"] {
+        cargo.env_remove(name);
+    }
+    cargo.env_remove("RUSTC_WRAPPER").env_remove("RUSTC_WORKSPACE_WRAPPER");
+    cargo.envs(flags.map(|flags| ("RUSTFLAGS", flags)));
+    match cargo.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("cargo in {} ended with {status}", folder.display()).into()),
+        Err(e) => Err(format!("cargo cannot be started: {e}").into()),
+    }
+}
+
+/// Copies a program under another name and renames the copy, so a program that is running is not written over. The copy
+/// gets the time `modified`, if there is one.
+///
+/// # Errors
+/// A file that cannot be read or written.
+pub fn replace(from: &Path, to: &Path, modified: Option<SystemTime>) -> io::Result<()> {
+    let new = to.with_extension(format!("new{}", std::process::id()));
+    fs::copy(from, &new)?;
+    if let Some(time) = modified {
+        fs::File::options().append(true).open(&new)?.set_modified(time)?;
+    }
+    fs::rename(&new, to)
 }
 
 /// The time of the last change to a file, or to a folder and all below it.

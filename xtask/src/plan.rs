@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `./x test`: every check of a checkout, as jobs that run side by side.
+//!
+//! What tests need is built first. Then the test programs run, within the CPUs of the machine; lints, documentation and
+//! the other steps that only compile take the processor time that the tests leave.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::Result;
+
+use crate::changed::{self, Selection};
+use crate::options::Options;
+use crate::process::Times;
+use crate::programs::{self, Built};
+use crate::python;
+use crate::schedule::{self, Job, Outcome};
+use crate::suite::Suite;
+
+/// Features that tests and lints are built with.
+const FEATURES: [&str; 2] = ["--features", "colony-bench/mpi,colony-balance/metis"];
+
+/// Random inputs that each fuzzer gets beside its seeds.
+const FUZZ_RUNS: u32 = 2000;
+
+/// How many CPUs' work runs side by side, relative to the CPUs of the machine: budgets are averages, and test programs
+/// wait for about a third of their time.
+const OVERCOMMIT: f64 = 1.3;
+
+/// The job that builds the workspace and its tests.
+const BUILD: &str = "build of the tests";
+
+/// The job that builds what crates carry inside.
+const GUESTS: &str = "guests";
+
+/// The job that builds static programs for compute nodes.
+const STATIC: &str = "static programs";
+
+/// The job that builds static programs that are not ours.
+const OTHERS: &str = "programs of others";
+
+/// The job that lints the workspace.
+const LINTS: &str = "lints";
+
+/// One cargo at a time builds into `target`; a second one would only wait.
+const CARGO: &str = "cargo";
+
+/// Runs the tests. Returns `true` if all passed.
+///
+/// # Errors
+/// A checkout that cannot be read, or a folder that cannot be written.
+pub(crate) fn run(options: Options) -> Result<bool> {
+    let root = guests::root();
+    let (selection, files) = match &options.changed {
+        None => (Selection::All, Vec::new()),
+        Some(commit) => changed::selection(&root, commit.as_deref())?,
+    };
+    if let Selection::Some(names) = &selection {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        eprintln!("{} files have changed, so these packages are tested: {}", files.len(), names.join(", "));
+    }
+    let suite = Arc::new(Suite::new(root, options, selection)?);
+    let cpus = std::thread::available_parallelism()
+        .map_or(1.0, |n| f64::from(u32::try_from(n.get()).unwrap_or(u32::MAX)));
+    let began = Instant::now();
+    let ended = schedule::run_all(jobs(&suite), cpus * OVERCOMMIT, |ended| suite.tell(ended, began));
+    suite.finish(&ended, began.elapsed())
+}
+
+/// The jobs that are known before the build.
+fn jobs(suite: &Arc<Suite>) -> Vec<Job> {
+    let mut clippy = suite.cargo(&["clippy", "--locked", "--workspace", "--all-targets"]);
+    clippy.args(FEATURES).args(["--", "-D", "warnings"]);
+    let guests = suite.cargo(&["run", "--quiet", "--locked", "-p", "guests"]);
+    let mut jobs = vec![
+        suite.commands(GUESTS, false, vec![guests]).lock(CARGO).cpus(2.0),
+        suite.commands("format", true, formats(suite)),
+        suite.commands("kernel: lints and tests", true, kernel(suite)).after([GUESTS]).behind([BUILD]),
+        suite.commands(LINTS, true, vec![clippy]).after([GUESTS]).behind([BUILD]).lock(CARGO),
+    ];
+    if has_command("cargo-deny") {
+        jobs.push(suite.commands("licences and advisories", true, deny(suite)));
+    }
+    if suite.options.quick {
+        jobs.push(build(suite).after([GUESTS]));
+        return jobs;
+    }
+    let target = suite.target.join("static");
+    let mut others = Command::new(suite.root.join("images/programs.sh"));
+    others.arg(&target).current_dir(&suite.root);
+    jobs.extend([
+        suite.commands(STATIC, false, vec![own(suite, &["static"])]).after([GUESTS]).lock(CARGO).cpus(2.0),
+        suite.commands(OTHERS, false, vec![others]),
+        build(suite).after([GUESTS]).behind([STATIC]),
+        suite.commands("documentation", true, vec![documentation(suite)]).behind([LINTS]).lock(CARGO),
+    ]);
+    jobs
+}
+
+/// This program, with another command.
+fn own(suite: &Suite, words: &[&str]) -> Command {
+    let mut xtask = Command::new(std::env::current_exe().unwrap_or_else(|_| "xtask".into()));
+    xtask.args(words).current_dir(&suite.root);
+    xtask
+}
+
+fn has_command(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
+}
+
+/// The main workspace and the kernel's.
+const MANIFESTS: [&str; 2] = ["Cargo.toml", "kernel/cnk/Cargo.toml"];
+
+fn formats(suite: &Suite) -> Vec<Command> {
+    let format = |manifest: &&str| suite.cargo(&["fmt", "--all", "--manifest-path", manifest, "--check"]);
+    MANIFESTS.iter().map(format).collect()
+}
+
+fn deny(suite: &Suite) -> Vec<Command> {
+    let deny = |manifest: &&str| {
+        suite.cargo(&["deny", "--manifest-path", manifest, "--config", "deny.toml", "--locked", "check"])
+    };
+    MANIFESTS.iter().map(deny).collect()
+}
+
+/// Lints of the compute node kernel, and tests of its decisions.
+fn kernel(suite: &Suite) -> Vec<Command> {
+    let in_kernel = |words: &[&str]| {
+        let mut cargo = suite.cargo(words);
+        cargo.current_dir(suite.root.join("kernel/cnk"));
+        cargo
+    };
+    vec![
+        in_kernel(&["clippy", "--locked", "--release", "--bins", "--", "-D", "warnings"]),
+        in_kernel(&["test", "--locked", "--lib"]),
+    ]
+}
+
+fn documentation(suite: &Suite) -> Command {
+    let mut doc = suite.cargo(&["doc", "--locked", "--workspace", "--no-deps"]);
+    doc.args(["--features", "colony-bench/mpi"]).env("RUSTDOCFLAGS", "-D warnings");
+    doc
+}
+
+/// The build of the workspace, after which the test programs are known.
+fn build(suite: &Arc<Suite>) -> Job {
+    let shared = suite.clone();
+    let work = move || match build_workspace(&shared) {
+        Ok((built, times)) => {
+            let detail = format!("{} test programs", built.tests.len());
+            Outcome { failure: None, times, detail, more: jobs_of_build(&shared, built) }
+        }
+        Err(e) => Outcome { failure: Some(format!("{e:#}")), ..Outcome::default() },
+    };
+    Job::new(BUILD, work).lock(CARGO).cpus(2.0)
+}
+
+fn build_workspace(suite: &Suite) -> Result<(Built, Times)> {
+    let cargo = |words: &[&str]| {
+        let mut cargo = suite.cargo(words);
+        cargo.args(["--locked", "--workspace"]).args(FEATURES);
+        cargo
+    };
+    if suite.options.quick {
+        return programs::build(cargo(&["test", "--no-run", "--lib", "--bins"]));
+    }
+    let (mut built, mut times) = programs::build(cargo(&["build", "--bins", "--examples"]))?;
+    let (tests, more) = programs::build(cargo(&["test", "--no-run"]))?;
+    built.extend(tests);
+    times += more;
+    Ok((built, times))
+}
+
+/// The jobs that the build makes possible.
+fn jobs_of_build(suite: &Arc<Suite>, built: Built) -> Vec<Job> {
+    // Tests on compute nodes, and pages of the book, run these programs.
+    let needs_static = ["cnk", "e2e"];
+    let mut jobs: Vec<Job> = Vec::new();
+    for program in built.tests.into_iter().filter(|p| suite.selection.contains(&p.package)) {
+        let after = needs_static.contains(&program.name.as_str()) && !suite.options.quick;
+        let job = suite.program(program);
+        jobs.push(if after { job.after([STATIC, OTHERS]) } else { job });
+    }
+    if suite.options.quick {
+        return jobs;
+    }
+    let fuzzers =
+        built.programs.into_iter().filter(|(name, _)| suite.root.join("fuzz/seeds").join(name).is_dir());
+    jobs.push(fuzz(suite, fuzzers.collect()));
+    jobs.push(doc_tests(suite));
+    jobs.push(loom(suite));
+    jobs.extend(python::jobs(suite));
+    jobs
+}
+
+/// Each fuzzer with its seeds and some inputs at random. The stable toolchain has no sanitizer and no coverage.
+fn fuzz(suite: &Arc<Suite>, fuzzers: Vec<(String, PathBuf)>) -> Job {
+    let fuzz = |(name, file): &(String, PathBuf)| {
+        let mut fuzzer = Command::new(file);
+        fuzzer.arg(format!("-runs={FUZZ_RUNS}")).arg("-seed=1").current_dir(&suite.root);
+        fuzzer.arg(format!("-artifact_prefix={}/", suite.target.display()));
+        fuzzer.arg(suite.root.join("fuzz/seeds").join(name));
+        fuzzer
+    };
+    suite.commands("fuzzers", false, fuzzers.iter().map(fuzz).collect())
+}
+
+/// Examples in the documentation of libraries.
+fn doc_tests(suite: &Arc<Suite>) -> Job {
+    let mut cargo = suite.cargo(&["test", "--locked", "--workspace", "--doc"]);
+    cargo.args(FEATURES);
+    suite.commands("examples of the documentation", true, vec![cargo]).behind([LINTS]).lock(CARGO)
+}
+
+/// The rings of function shipping in every interleaving that the memory model allows.
+fn loom(suite: &Arc<Suite>) -> Job {
+    let mut cargo = suite.cargo(&["test", "--locked", "--release", "-p", "colony-fship", "--lib", "ring"]);
+    cargo.env("CARGO_TARGET_DIR", suite.target.join("loom")).env("RUSTFLAGS", "--cfg loom");
+    suite.commands("rings in every interleaving", true, vec![cargo]).behind([BUILD])
+}

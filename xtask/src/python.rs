@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The Python packages: an environment with their tools, wheels as users get them, their tests.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+
+use crate::check;
+use crate::report::Test;
+use crate::schedule::{Job, Outcome};
+use crate::suite::Suite;
+
+/// The folders of the packages.
+pub(crate) const PACKAGES: [&str; 2] = ["python", "python/runtime"];
+
+/// A Python environment with the packages' tools, below cargo's target folder.
+struct Environment<'a> {
+    root: &'a Path,
+    target: &'a Path,
+}
+
+/// The jobs that build, lint and test the packages.
+pub(crate) fn jobs(suite: &Arc<Suite>) -> Vec<Job> {
+    let wanted =
+        ["colony-sim-python", "colony-runtime-python"].iter().any(|name| suite.selection.contains(name));
+    if !wanted {
+        return Vec::new();
+    }
+    let mut jobs = vec![
+        suite.commands(TOOLS, false, environment(suite).make()).cpus(0.5),
+        suite.commands(WHEELS, false, wheels(suite)).after([TOOLS]).lock("cargo"),
+    ];
+    jobs.extend(PACKAGES.map(|package| tests(suite, package)));
+    jobs
+}
+
+const TOOLS: &str = "Python tools";
+const WHEELS: &str = "Python wheels";
+
+impl Environment<'_> {
+    fn folder(&self) -> PathBuf {
+        self.target.join("python")
+    }
+
+    /// A program of the environment.
+    fn tool(&self, name: &str) -> Command {
+        let mut tool = Command::new(self.folder().join("bin").join(name));
+        tool.current_dir(self.root);
+        tool
+    }
+
+    /// pip, which installs what follows.
+    fn pip_install(&self) -> Command {
+        let mut pip = self.tool("pip");
+        pip.args(["install", "-q", "--disable-pip-version-check"]);
+        pip
+    }
+
+    /// Makes the environment. One without pytest, which is installed last, was interrupted and is made again. (It cannot be
+    /// made elsewhere and renamed: its programs contain its path.)
+    fn make(&self) -> Vec<Command> {
+        let mut make = Command::new("sh");
+        make.args(["-ec", r#"[ -x "$1/bin/pytest" ] || { rm -rf "$1"; python3 -m venv "$1"; }"#, "sh"]);
+        make.arg(self.folder());
+        let mut install = self.pip_install();
+        install.args(["-r", "python/requirements.txt"]);
+        vec![make, install]
+    }
+
+    /// Builds the wheels of all packages into the folder `to`.
+    fn wheels(&self, profile: &str, to: &Path) -> Vec<Command> {
+        let wheel = |package: &str| {
+            let mut maturin = self.tool("maturin");
+            maturin.args(["build", "-q", "--locked", "--profile", profile, "--manifest-path"]);
+            maturin.arg(format!("{package}/Cargo.toml")).arg("-o").arg(to);
+            maturin.env("CARGO_TARGET_DIR", self.target);
+            maturin
+        };
+        PACKAGES.into_iter().map(wheel).collect()
+    }
+
+    /// Installs the wheels of the folder `of` whose names begin with `name`.
+    fn install(&self, of: &Path, name: &str) -> Command {
+        let mut install = Command::new("sh");
+        let script =
+            r#"exec "$1" install -q --disable-pip-version-check --no-deps --force-reinstall "$2/$3"*.whl"#;
+        install.args(["-ec", script, "sh"]).arg(self.folder().join("bin/pip")).arg(of).arg(name);
+        install
+    }
+}
+
+fn environment(suite: &Suite) -> Environment<'_> {
+    Environment { root: &suite.root, target: &suite.target }
+}
+
+/// Builds wheels as users get them into `folder`.
+///
+/// # Errors
+/// A tool that fails.
+pub(crate) fn build_wheels(root: &Path, target: &Path, folder: &Path) -> Result<()> {
+    let environment = Environment { root, target };
+    let commands = environment.make().into_iter().chain(environment.wheels("release", folder));
+    commands.into_iter().try_for_each(|mut command| check(&mut command))
+}
+
+/// An environment with the released form of the package `name` installed; returns its folder.
+///
+/// # Errors
+/// A tool that fails.
+pub(crate) fn release_environment(root: &Path, target: &Path, name: &str) -> Result<PathBuf> {
+    let wheels = target.join("wheels-release");
+    build_wheels(root, target, &wheels)?;
+    let environment = Environment { root, target };
+    check(&mut environment.install(&wheels, name))?;
+    Ok(environment.folder())
+}
+
+fn wheels(suite: &Suite) -> Vec<Command> {
+    let folder = suite.target.join("wheels");
+    let mut empty = Command::new("rm");
+    empty.arg("-rf").arg(&folder);
+    let environment = environment(suite);
+    let build = environment.wheels("dev", &folder);
+    std::iter::once(empty).chain(build).chain([environment.install(&folder, "")]).collect()
+}
+
+/// Types and tests of one package.
+fn tests(suite: &Arc<Suite>, package: &'static str) -> Job {
+    let (shared, name) = (suite.clone(), format!("Python tests of {package}"));
+    let label = name.clone();
+    let work = move || {
+        let in_package = |name: &str| {
+            let mut tool = environment(&shared).tool(name);
+            tool.current_dir(shared.root.join(package)).env("PYTHONDONTWRITEBYTECODE", "1");
+            tool
+        };
+        let mut pytest = in_package("pytest");
+        pytest.args(["-q", "-rpfEs", "--durations=0", "--no-header"]);
+        let mut outcome = shared.run_commands(&label, false, vec![in_package("mypy"), pytest]);
+        match results(package, &shared.log_of(&label)) {
+            Ok(tests) => {
+                outcome.detail = format!("{} tests", tests.len());
+                shared.count(tests);
+            }
+            Err(e) => outcome = Outcome { failure: outcome.failure.or(Some(format!("{e:#}"))), ..outcome },
+        }
+        outcome
+    };
+    Job::new(name, work).after([WHEELS]).cpus(1.0)
+}
+
+/// The tests of which pytest reports the results with `-rpfEs`, a line each: `PASSED tests/test_a.py::test_b`.
+///
+/// # Errors
+/// A report of no test.
+fn results(package: &str, log: &str) -> Result<Vec<Test>> {
+    let read = |line: &str| {
+        let (word, rest) = line.split_once(' ')?;
+        let passed = match word {
+            "PASSED" => true,
+            "FAILED" | "ERROR" => false,
+            _ => return None,
+        };
+        let name = rest.split(" - ").next().unwrap_or(rest).trim();
+        name.contains("::").then(|| Test { name: format!("{package}::{name}"), seconds: 0.0, passed })
+    };
+    let tests: Vec<Test> = log.lines().filter_map(read).collect();
+    if tests.is_empty() {
+        bail!("pytest reports no test of {package}");
+    }
+    Ok(tests)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_of_pytest_are_counted_by_their_lines() {
+        let log = "....\n==== short test summary info ====\nPASSED tests/test_a.py::test_b[x - y]\n\
+                   FAILED tests/test_a.py::test_c - assert 1 == 2\nSKIPPED [1] tests/test_a.py:3: no\n2 passed";
+        let tests = results("python", log).expect("results");
+        let names: Vec<(&str, bool)> = tests.iter().map(|t| (t.name.as_str(), t.passed)).collect();
+        assert_eq!(
+            names,
+            [("python::tests/test_a.py::test_b[x", true), ("python::tests/test_a.py::test_c", false)]
+        );
+        assert!(results("python", "no tests ran").is_err());
+    }
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `./x storm`: ranks and processes of a machine that are killed at random times.
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::{cargo, check, statics, target_folder};
+
+/// Kills without an argument.
+const KILLS: u32 = 1000;
+
+/// Kills of ranks for each job of the storm on a machine.
+const KILLS_A_JOB: u32 = 20;
+
+/// Kills and seed, as given on the command line.
+///
+/// # Errors
+/// A word that is no number, or too many words.
+fn numbers(words: &[&str]) -> Result<(u32, u64)> {
+    let [kills, seed] = match words {
+        [] => [None, None],
+        [kills] => [Some(*kills), None],
+        [kills, seed] => [Some(*kills), Some(*seed)],
+        _ => bail!("usage: ./x storm [KILLS [SEED]]"),
+    };
+    let kills = kills
+        .map_or(Ok(KILLS), |word| word.parse().with_context(|| format!("{word} is no number of kills")))?;
+    let seed = seed.map_or(Ok(1), |word| word.parse().with_context(|| format!("{word} is no seed")))?;
+    Ok((kills, seed))
+}
+
+/// Runs the storms: over sockets, over MPI, on a machine. One after another, so that they do not wait for each other.
+///
+/// # Errors
+/// A build or a storm that fails.
+pub(crate) fn run(words: &[&str]) -> Result<()> {
+    let (kills, seed) = numbers(words)?;
+    let root = guests::root();
+    let in_checkout = |words: &[&str]| {
+        let mut cargo = cargo();
+        cargo.args(words).current_dir(&root).env("STORM_SEED", seed.to_string());
+        cargo
+    };
+    let runtime = ["--locked", "--release", "-p", "colony-runtime", "--features", "mpi"];
+    check(in_checkout(&["build"]).args(runtime).arg("--examples"))?;
+    for network in ["storm::a_long_storm", "storm::a_long_storm_over_mpi"] {
+        let mut storm = in_checkout(&["test"]);
+        storm.args(runtime).args(["--test", "runtime", "--", "--ignored", "--exact", "--nocapture", network]);
+        check(storm.env("STORM_KILLS", kills.to_string()))?;
+    }
+    statics::build(&target_folder().join("static"))?;
+    check(&mut in_checkout(&[
+        "build",
+        "--locked",
+        "-p",
+        "colony",
+        "-p",
+        "colony-ciod",
+        "-p",
+        "colony-control",
+    ]))?;
+    let mut storm =
+        in_checkout(&["test", "--locked", "-p", "colony", "--test", "cnk", "--", "--ignored", "--exact"]);
+    storm.args(["--nocapture", "storm::a_long_storm_on_a_machine"]);
+    check(storm.env("STORM_JOBS", (kills / KILLS_A_JOB).to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kills_and_seed_are_optional_numbers() {
+        assert_eq!(numbers(&[]).expect("none"), (1000, 1));
+        assert_eq!(numbers(&["40"]).expect("kills"), (40, 1));
+        assert_eq!(numbers(&["40", "7"]).expect("both"), (40, 7));
+        assert!(numbers(&["many"]).is_err() && numbers(&["1", "2", "3"]).is_err());
+    }
+}

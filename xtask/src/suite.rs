@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the jobs of one `./x test` share: folders, options, budgets, and the results that the summary is made of.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+
+use crate::budget::{self, Budgets};
+use crate::changed::Selection;
+use crate::libtest::TestProgram;
+use crate::options::Options;
+use crate::process::{self, Times};
+use crate::report::{self, Test};
+use crate::schedule::{Ended, Job, Outcome, State};
+
+/// Lines of a failed step's log that are shown.
+const TAIL_LINES: usize = 60;
+
+/// Tests that may be skipped in continuous integration.
+const ALLOWED_SKIPS: &str = "crates/testbed/testing/skips.txt";
+
+/// The shared state of a run.
+pub(crate) struct Suite {
+    pub(crate) root: PathBuf,
+    /// `target`, which every cargo of the run builds into.
+    pub(crate) target: PathBuf,
+    /// Logs and results of this run.
+    folder: PathBuf,
+    pub(crate) options: Options,
+    pub(crate) selection: Selection,
+    pub(crate) budgets: Budgets,
+    tests: Mutex<Vec<Test>>,
+    /// Test programs that ran.
+    ran: Mutex<Vec<String>>,
+    /// Times of the calibration loop; the slowest counts.
+    calibrated: Mutex<Duration>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Suite {
+    /// A run in the checkout `root`, with its logs in a new folder `target/test`.
+    ///
+    /// # Errors
+    /// A folder that cannot be made, or `budgets.toml` that cannot be read.
+    pub(crate) fn new(root: PathBuf, options: Options, selection: Selection) -> Result<Self> {
+        let target =
+            std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |t| root.join(t));
+        let folder = target.join("test");
+        if folder.exists() {
+            fs::remove_dir_all(&folder).with_context(|| format!("cannot empty {}", folder.display()))?;
+        }
+        fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        let budgets = fs::read_to_string(root.join("xtask/budgets.toml")).context("xtask/budgets.toml")?;
+        Ok(Self {
+            budgets: Budgets::parse(&budgets)?,
+            root,
+            target,
+            folder,
+            options,
+            selection,
+            tests: Mutex::default(),
+            ran: Mutex::default(),
+            calibrated: Mutex::new(budget::calibration()),
+        })
+    }
+
+    /// cargo, in the root of the checkout.
+    pub(crate) fn cargo(&self, words: &[&str]) -> Command {
+        let mut cargo = crate::cargo();
+        cargo.args(words).current_dir(&self.root);
+        cargo
+    }
+
+    fn log(&self, name: &str) -> PathBuf {
+        let plain = |c: char| if c.is_alphanumeric() || c == '_' { c } else { '-' };
+        self.folder.join(format!("{}.log", name.chars().map(plain).collect::<String>()))
+    }
+
+    /// The file that tests record their skips in.
+    fn skips(&self) -> PathBuf {
+        self.folder.join("skips")
+    }
+
+    /// A job that runs commands one after another, up to the first that fails. In the background, with a low priority.
+    pub(crate) fn commands(self: &Arc<Self>, name: &str, background: bool, commands: Vec<Command>) -> Job {
+        let (suite, label) = (self.clone(), name.to_owned());
+        let job = Job::new(name, move || suite.run_commands(&label, background, commands));
+        if background { job.background() } else { job }
+    }
+
+    pub(crate) fn run_commands(&self, name: &str, background: bool, commands: Vec<Command>) -> Outcome {
+        let mut outcome = Outcome::default();
+        for command in commands {
+            let command = if background { with_low_priority(&command) } else { command };
+            match process::run_logged(command, &self.log(name)) {
+                Ok((status, times)) => {
+                    outcome.times.wall += times.wall;
+                    outcome.times.cpu += times.cpu;
+                    if !status.success() {
+                        outcome.failure = Some(format!("{status}\n{}", tail(&self.log(name))));
+                        break;
+                    }
+                }
+                Err(e) => {
+                    outcome.failure = Some(format!("{e:#}"));
+                    break;
+                }
+            }
+        }
+        outcome
+    }
+
+    /// A job that runs a test program, as `budgets.toml` says.
+    pub(crate) fn program(self: &Arc<Self>, mut program: TestProgram) -> Job {
+        let budget = self.budgets.of(&program.name);
+        program.environment.push(("COLONY_SKIPS".into(), self.skips().to_string_lossy().into_owned()));
+        if std::env::var_os("PROPTEST_RNG_SEED").is_none() {
+            // The same random cases in every run: a change is judged by its effect, not by luck.
+            program.environment.push(("PROPTEST_RNG_SEED".into(), "1".into()));
+        }
+        program.threads = budget.threads;
+        let (suite, name) = (self.clone(), program.name.clone());
+        let mut job = Job::new(name, move || suite.run_program(&program)).cpus(budget.cpus());
+        job.expected_s = budget.wall_s;
+        job.locks = budget.locks;
+        job
+    }
+
+    fn run_program(&self, program: &TestProgram) -> Outcome {
+        let run = match program.run(&self.log(&program.name)) {
+            Ok(run) => run,
+            Err(e) => return Outcome { failure: Some(format!("{e:#}")), ..Outcome::default() },
+        };
+        {
+            let mut calibrated = lock(&self.calibrated);
+            *calibrated = (*calibrated).max(budget::calibration());
+        }
+        lock(&self.ran).push(program.name.clone());
+        let of_program = |test: &crate::libtest::TestResult| Test {
+            name: format!("{}::{}", program.name, test.name),
+            seconds: test.seconds,
+            passed: test.failure.is_none(),
+        };
+        lock(&self.tests).extend(run.results.tests.iter().map(of_program));
+        let failure = run.failure.map(|why| {
+            let outputs = run.results.failed().map(|test| {
+                format!(
+                    "\n---- {}::{}\n{}",
+                    program.name,
+                    test.name,
+                    test.failure.as_deref().unwrap_or_default()
+                )
+            });
+            let outputs: String = outputs.collect();
+            if outputs.is_empty() {
+                format!("{why}\n{}", tail(&self.log(&program.name)))
+            } else {
+                why + &outputs
+            }
+        });
+        let ignored = match run.results.ignored {
+            0 => String::new(),
+            n => format!(", {n} ignored"),
+        };
+        Outcome {
+            failure,
+            times: run.times,
+            detail: format!("{} tests{ignored}", run.results.tests.len()),
+            more: Vec::new(),
+        }
+    }
+
+    /// Counts tests of a step that is no test program of Rust, such as pytest.
+    pub(crate) fn count(&self, tests: impl IntoIterator<Item = Test>) {
+        lock(&self.tests).extend(tests);
+    }
+
+    /// The log of a step.
+    pub(crate) fn log_of(&self, name: &str) -> String {
+        fs::read_to_string(self.log(name)).unwrap_or_default()
+    }
+
+    /// Reports the end of a step on standard error.
+    pub(crate) fn tell(&self, ended: &Ended, began: Instant) {
+        eprintln!("{:>6.0}  {}", began.elapsed().as_secs_f64(), report::line(ended));
+        if let State::Failed(why) = &ended.state {
+            eprintln!("{why}\nthe whole log: {}\n", self.log(&ended.name).display());
+        }
+    }
+
+    /// Prints the summary and writes `results.json` and `junit.xml`. Returns `true` if everything passed.
+    ///
+    /// # Errors
+    /// Results that cannot be written.
+    pub(crate) fn finish(&self, ended: &[Ended], wall: Duration) -> Result<bool> {
+        let tests = lock(&self.tests);
+        let json = serde_json::to_string_pretty(&*tests).context("results.json")?;
+        fs::write(self.folder.join("results.json"), json).context("cannot write results.json")?;
+        fs::write(self.folder.join("junit.xml"), report::junit(&tests)).context("cannot write junit.xml")?;
+        eprintln!("\n{}\n{}", report::steps(ended, wall), report::slowest(&tests));
+        let mut failures: Vec<String> = ended.iter().filter_map(failure).collect();
+        failures.extend(self.over_budget(ended));
+        failures.extend(self.forbidden_skips()?);
+        for failure in &failures {
+            eprintln!("failed: {failure}");
+        }
+        let failed = tests.iter().filter(|test| !test.passed).count();
+        println!("{} passed, {failed} failed", tests.len() - failed);
+        Ok(failures.is_empty())
+    }
+
+    fn over_budget(&self, ended: &[Ended]) -> Vec<String> {
+        let calibrated = *lock(&self.calibrated);
+        let ran = lock(&self.ran);
+        let mut over: Vec<String> = ended
+            .iter()
+            .filter(|e| ran.contains(&e.name))
+            .filter_map(|e| self.budgets.excess(&e.name, e.times.cpu, calibrated))
+            .collect();
+        let whole = !self.options.quick && self.selection == Selection::All;
+        if whole && ended.iter().all(|e| !matches!(e.state, State::NotRun(_))) {
+            let unknown = self.budgets.unknown(&ran);
+            over.extend(
+                unknown.map(|name| format!("xtask/budgets.toml has {name}, which is no test program")),
+            );
+        }
+        over
+    }
+
+    fn forbidden_skips(&self) -> Result<Option<String>> {
+        let records = fs::read_to_string(self.skips()).unwrap_or_default();
+        if !records.is_empty() {
+            let mut lines: Vec<&str> = records.lines().collect();
+            lines.sort_unstable();
+            lines.dedup();
+            eprintln!("skipped, or in part:\n{}\n", lines.join("\n"));
+        }
+        let allowed = fs::read_to_string(self.root.join(ALLOWED_SKIPS)).context(ALLOWED_SKIPS)?;
+        let forbidden = report::skips_not_allowed(&records, &allowed);
+        let names: Vec<String> = forbidden.into_iter().collect();
+        Ok((!names.is_empty() && !self.options.allow_skip).then(|| {
+            format!("tests were skipped: {}. Provide what they need, or give --allow-skip", names.join(", "))
+        }))
+    }
+}
+
+/// A line of the summary for a step that did not pass.
+fn failure(ended: &Ended) -> Option<String> {
+    match &ended.state {
+        State::Passed => None,
+        State::Failed(why) => Some(format!("{}: {}", ended.name, why.lines().next().unwrap_or_default())),
+        State::NotRun(culprit) => Some(format!("{} was not run: {culprit} failed", ended.name)),
+    }
+}
+
+/// The same command, at the lowest priority.
+fn with_low_priority(command: &Command) -> Command {
+    let mut nice = Command::new("nice");
+    nice.arg("-n19").arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => nice.env(name, value),
+            None => nice.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        nice.current_dir(folder);
+    }
+    nice
+}
+
+/// The last lines of a log.
+fn tail(log: &Path) -> String {
+    let text = fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+}
+
+/// Sums of two steps that the summary shows as one.
+impl std::ops::AddAssign for Times {
+    fn add_assign(&mut self, other: Self) {
+        self.wall += other.wall;
+        self.cpu += other.cpu;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn suite(folder: &Path) -> Arc<Suite> {
+        let root = guests::root();
+        let budgets = Budgets::parse("calibration_ms = 100.0").expect("budgets");
+        Arc::new(Suite {
+            root,
+            target: folder.to_owned(),
+            folder: folder.to_owned(),
+            options: Options::default(),
+            selection: Selection::All,
+            budgets,
+            tests: Mutex::default(),
+            ran: Mutex::default(),
+            calibrated: Mutex::default(),
+        })
+    }
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn a_failed_command_ends_its_step_and_shows_the_end_of_its_log() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let suite = suite(folder.path());
+        let script = "i=0; while [ $i -lt 100 ]; do echo line $i; i=$((i+1)); done; exit 4";
+        let outcome = suite.run_commands("a step", false, vec![shell(script), shell("echo went on")]);
+        let why = outcome.failure.expect("it fails");
+        assert!(why.starts_with("exit status: 4") && why.contains("line 99"), "{why}");
+        assert!(!why.contains("line 39\n") && !suite.log_of("a step").contains("went on"), "{why}");
+    }
+
+    #[test]
+    fn a_background_command_keeps_its_environment_and_folder() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let suite = suite(folder.path());
+        let mut command = shell("echo $VARIABLE $PWD $(nice)");
+        command.env("VARIABLE", "value").current_dir(folder.path());
+        assert_eq!(suite.run_commands("step", true, vec![command]).failure, None);
+        let folder = folder.path().canonicalize().expect("a folder");
+        assert_eq!(suite.log_of("step"), format!("value {} 19\n", folder.display()));
+    }
+
+    #[test]
+    fn a_program_that_is_missing_is_a_failure_with_its_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let outcome =
+            suite(folder.path()).run_commands("step", false, vec![Command::new("/no/such/program")]);
+        assert!(outcome.failure.is_some_and(|why| why.contains("/no/such/program")));
+    }
+
+    #[test]
+    fn a_skipped_test_that_is_not_listed_fails_the_run() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let suite = suite(folder.path());
+        assert_eq!(suite.forbidden_skips().expect("readable"), None);
+        fs::write(suite.skips(), "e2e::a no moon\ne2e::a no moon\n").expect("a file");
+        assert!(suite.forbidden_skips().expect("readable").is_some_and(|why| why.contains("e2e::a")));
+    }
+}
