@@ -18,8 +18,8 @@ use colony_nodes::programs::static_folder;
 
 use crate::samples::{self, Sample};
 
-/// The longest a page may take, for machines under load.
-const PATIENCE: &str = "600";
+/// Seconds that a page may take at most, for machines under load.
+const PAGE_TIMEOUT_S: &str = "600";
 
 /// A command of a page.
 #[derive(Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ fn root_folder() -> PathBuf {
 }
 
 /// README.md, ARCHITECTURE.md and the book, by path in the checkout.
-fn pages() -> Vec<(String, String)> {
+pub(crate) fn pages() -> Vec<(String, String)> {
     let root = root_folder();
     let book = std::fs::read_dir(root.join("docs")).expect("docs/");
     let book = book.map(|e| format!("docs/{}", e.expect("readable").file_name().display()));
@@ -181,7 +181,7 @@ fn run(script: &str) -> Ran {
         programs().display(),
         std::env::var("PATH").unwrap_or_default()
     );
-    let page = format!("timeout --foreground {PATIENCE} bash -e {}", place("page.sh").display());
+    let page = format!("timeout --foreground {PAGE_TIMEOUT_S} bash -e {}", place("page.sh").display());
     let out = Command::new("script")
         .args(["-qefc", &page, "/dev/null"])
         .current_dir(place("work"))
@@ -204,33 +204,38 @@ fn run(script: &str) -> Ran {
     Ran { out, printed }
 }
 
-#[test]
-fn every_command_shown_runs() {
+/// Returns `true` if the page shows commands.
+pub(crate) fn shows_commands(text: &str) -> bool {
+    !commands(text).is_empty()
+}
+
+/// Whether a page may run beside other tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beside {
+    /// The page's commands wait, or run in virtual machines, or compute.
+    Others,
+    /// The page loads CPUs and runs in real time, so it must not meet measurements of other tests.
+    NoMeasurement,
+}
+
+/// Runs every command that the page `name` shows, in order.
+pub(crate) fn every_command_runs(name: &str, beside: Beside) {
     let cpus = colony_node::cpu::usable().expect("linux");
     if !(cpus.contains(0) && cpus.contains(1)) {
         colony_testing::skip(format_args!("the pages name CPU 0 and 1, this process may use {cpus}"));
         return;
     }
-    // `COLONY_DOCS=docs/simulate.md,README.md`: these pages alone
-    let chosen = std::env::var("COLONY_DOCS").ok();
     let update = std::env::var_os("COLONY_UPDATE_DOCS").is_some_and(|v| v == "1");
-    for (name, text) in pages() {
-        if chosen.as_ref().is_some_and(|all| !all.split(',').any(|page| page == name)) {
-            continue;
-        }
-        let shown = commands(&text);
-        let Some(script) = script(&name, &shown) else { continue };
-        // pages load CPUs and run in real time: measurements of other tests are not to meet them
-        let _alone = crate::common::alone();
-        let start = std::time::Instant::now();
-        let Ran { out, printed } = run(&script);
-        let text = String::from_utf8_lossy(&out.stdout);
-        assert!(out.status.success(), "{name}: {}\n{script}\n{text}", out.status);
-        assert!(!text.contains("panicked at"), "{name}: {text}");
-        let samples: Vec<Sample> = shown.into_iter().filter_map(|s| s.sample).collect();
-        samples::check(&name, &root_folder().join(&name), &samples, &printed, update);
-        eprintln!("{name}: {:.1} s", start.elapsed().as_secs_f64());
-    }
+    let text = std::fs::read_to_string(root_folder().join(name)).expect("a page");
+    let shown = commands(&text);
+    let Some(script) = script(name, &shown) else { return };
+    let _alone = (beside == Beside::NoMeasurement).then(crate::common::alone);
+    let Ran { out, printed } = run(&script);
+    let text = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success(), "{name}: {}\n{script}\n{text}", out.status);
+    assert!(!text.contains("panicked at"), "{name}: {text}");
+    let samples: Vec<Sample> = shown.into_iter().filter_map(|s| s.sample).collect();
+    samples::check(name, &root_folder().join(name), &samples, &printed, update);
 }
 
 #[test]

@@ -19,6 +19,7 @@ mod machine;
 mod measure;
 mod noise;
 mod pages;
+mod pages_of_the_book;
 mod run;
 mod runtime;
 mod samples;

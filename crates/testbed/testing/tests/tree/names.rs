@@ -57,7 +57,7 @@ fn tests_are_found_by_name_and_others_are_not() {
     for there in [
         "tree::names::tests_are_found_by_name_and_others_are_not",
         "colony_testing::tests::a_listed_test_may_be_skipped_for_the_reason_given",
-        "e2e::docs::every_command_shown_runs",
+        "e2e::docs::every_link_between_pages_leads_somewhere",
         "python::test_commands.py::test_what_if_says_what_each_source_costs",
     ] {
         assert!(exists(there), "{there}");

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A test for each page that shows commands, so that pages run side by side and a failure names its page.
+
+use std::collections::BTreeSet;
+
+use crate::docs::{Beside, every_command_runs, shows_commands};
+
+/// A test for each page, and the list of them.
+macro_rules! pages {
+    ($($beside:ident: $($test:ident = $page:literal,)*)*) => {
+        $($(
+            #[test]
+            fn $test() {
+                every_command_runs($page, Beside::$beside);
+            }
+        )*)*
+
+        /// Pages that a test runs.
+        const TESTED: &[&str] = &[$($($page,)*)*];
+    };
+}
+
+pages! {
+    Others:
+    balance = "docs/balance.md",
+    ciod = "docs/ciod.md",
+    cnk = "docs/cnk.md",
+    control = "docs/control.md",
+    das_boot = "docs/das-boot.md",
+    fault_tolerance = "docs/fault-tolerance.md",
+    fault_tolerance_study = "docs/fault-tolerance-study.md",
+    io_scaling = "docs/io-scaling.md",
+    machine = "docs/machine.md",
+    mpi = "docs/mpi.md",
+    readme_of_the_book = "docs/README.md",
+    runtime = "docs/runtime.md",
+    runtime_c = "docs/runtime-c.md",
+    runtime_python = "docs/runtime-python.md",
+    scheduler = "docs/scheduler.md",
+    timeline = "docs/timeline.md",
+    tune = "docs/tune.md",
+    vm = "docs/vm.md",
+
+    NoMeasurement:
+    bench = "docs/bench.md",
+    checkpoint_benchmark = "docs/checkpoint-benchmark.md",
+    clocks = "docs/clocks.md",
+    colonyd = "docs/colonyd.md",
+    compare = "docs/compare.md",
+    coordinate = "docs/coordinate.md",
+    doctor = "docs/doctor.md",
+    formats = "docs/formats.md",
+    inject = "docs/inject.md",
+    machines = "docs/machines.md",
+    measure = "docs/measure.md",
+    nas = "docs/nas.md",
+    pages = "docs/pages.md",
+    readme = "README.md",
+    seeds = "docs/seeds.md",
+    simulate = "docs/simulate.md",
+    study = "docs/study.md",
+}
+
+#[test]
+fn every_page_that_shows_commands_has_a_test() {
+    let tested: BTreeSet<String> = TESTED.iter().map(|&page| page.to_owned()).collect();
+    let showing: BTreeSet<String> = crate::docs::pages()
+        .into_iter()
+        .filter(|(_, text)| shows_commands(text))
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(tested, showing);
+}
