@@ -141,7 +141,7 @@ fn kernel(suite: &Suite) -> Vec<Command> {
 
 fn documentation(suite: &Suite) -> Command {
     let mut doc = suite.cargo(&["doc", "--locked", "--workspace", "--no-deps"]);
-    doc.args(["--features", "colony-bench/mpi"]).env("RUSTDOCFLAGS", "-D warnings");
+    doc.args(FEATURES).env("RUSTDOCFLAGS", "-D warnings");
     doc
 }
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The Python packages: an environment with their tools, wheels as users get them, their tests.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
 use crate::check;
 use crate::report::Test;
@@ -28,12 +29,20 @@ pub(crate) fn jobs(suite: &Arc<Suite>) -> Vec<Job> {
     if !wanted {
         return Vec::new();
     }
-    let mut jobs = vec![
-        suite.commands(TOOLS, false, environment(suite).make()).cpus(0.5),
-        suite.commands(WHEELS, false, wheels(suite)).after([TOOLS]).lock("cargo"),
-    ];
+    let mut jobs =
+        vec![tools(suite), suite.commands(WHEELS, false, wheels(suite)).after([TOOLS]).lock("cargo")];
     jobs.extend(PACKAGES.map(|package| tests(suite, package)));
     jobs
+}
+
+/// The job that makes the environment.
+fn tools(suite: &Arc<Suite>) -> Job {
+    let shared = suite.clone();
+    let work = move || match environment(&shared).make() {
+        Ok(commands) => shared.run_commands(TOOLS, false, commands),
+        Err(e) => Outcome { failure: Some(format!("{e:#}")), ..Outcome::default() },
+    };
+    Job::new(TOOLS, work).cpus(0.5)
 }
 
 const TOOLS: &str = "Python tools";
@@ -58,15 +67,32 @@ impl Environment<'_> {
         pip
     }
 
-    /// Makes the environment. One without pytest, which is installed last, was interrupted and is made again. (It cannot be
-    /// made elsewhere and renamed: its programs contain its path.)
-    fn make(&self) -> Vec<Command> {
+    /// What the environment is made from: its own path, which its programs contain, the Python that makes it, and the list of
+    /// tools.
+    fn made_from(&self) -> Result<String> {
+        let python =
+            Command::new("python3").args(["-c", "import sys; print(sys.executable, sys.version)"]).output();
+        let python = python.context("cannot start python3")?;
+        let tools = fs::read_to_string(self.root.join("python/requirements.txt"))
+            .context("python/requirements.txt")?;
+        Ok(format!("{}\n{}{tools}", self.folder().display(), String::from_utf8_lossy(&python.stdout)))
+    }
+
+    /// The commands that make the environment; none if it is there. A file that is written last says what the environment was
+    /// made from, so an interrupted run leaves none that the next one takes.
+    fn make(&self) -> Result<Vec<Command>> {
+        let (folder, made_from) = (self.folder(), self.made_from()?);
+        let mark = folder.join("made-from");
+        if fs::read_to_string(&mark).is_ok_and(|text| text == made_from) {
+            return Ok(Vec::new());
+        }
         let mut make = Command::new("sh");
-        make.args(["-ec", r#"[ -x "$1/bin/pytest" ] || { rm -rf "$1"; python3 -m venv "$1"; }"#, "sh"]);
-        make.arg(self.folder());
+        make.args(["-ec", r#"rm -rf "$1"; python3 -m venv "$1""#, "sh"]).arg(&folder);
         let mut install = self.pip_install();
         install.args(["-r", "python/requirements.txt"]);
-        vec![make, install]
+        let mut finish = Command::new("sh");
+        finish.args(["-ec", r#"printf %s "$1" >"$2""#, "sh", &made_from]).arg(&mark);
+        Ok(vec![make, install, finish])
     }
 
     /// Builds the wheels of all packages into the folder `to`.
@@ -101,7 +127,7 @@ fn environment(suite: &Suite) -> Environment<'_> {
 /// A tool that fails.
 pub(crate) fn build_wheels(root: &Path, target: &Path, folder: &Path) -> Result<()> {
     let environment = Environment { root, target };
-    let commands = environment.make().into_iter().chain(environment.wheels("release", folder));
+    let commands = environment.make()?.into_iter().chain(environment.wheels("release", folder));
     commands.into_iter().try_for_each(|mut command| check(&mut command))
 }
 
