@@ -6,7 +6,12 @@
 #
 #   images/programs.sh FOLDER
 #
-# apt checks the sources against the archive's signed index. What is there already is not built again.
+# Needs dpkg-dev, a C compiler, musl-gcc, go, busybox, and tclsh (SQLite's sources are put together with it).
+#
+# apt checks the sources against the archive's signed index, which is fetched once a day. A program is built again if the archive
+# has another version of its source package or this script has changed: FOLDER/.NAME.from says what a program was made from.
+# Sources and programs are made in a temporary folder and renamed when they are whole, so that an interrupted run leaves nothing
+# that the next one takes.
 set -euo pipefail
 here=$(realpath "$(dirname "$0")")
 out=$(realpath -m "${1:?usage: images/programs.sh FOLDER}")
@@ -15,101 +20,149 @@ work=${XDG_CACHE_HOME:-$HOME/.cache}/colony/sources
 mkdir -p "$work"
 exec 9> "$work/lock"
 flock 9
+# the lock is held: what a killed run has left is nobody's
+rm -rf "$work"/temporary.*
+temporary=$(mktemp -d "$work/temporary.XXXXXX")
+trap 'rm -rf "$temporary"' EXIT
+die() { printf 'error: %s\n' "$*" >&2; exit 1; }
+for tool in busybox dpkg-source gcc go musl-gcc strip tclsh; do
+  command -v "$tool" > /dev/null || die "$tool is missing: run ./x setup, which installs the packages of packages.txt"
+done
 
 # an apt of our own: this system's archives, their source packages, its keys; nothing of the system is changed
 apt_folder=$work/apt
-sources() {
-  mkdir -p "$apt_folder/lists/partial" "$apt_folder/cache/archives/partial" "$apt_folder/sources.d"
-  local file
-  for file in /etc/apt/sources.list /etc/apt/sources.list.d/debian.{sources,list}; do
-    [ -f "$file" ] || continue
-    sed -e 's/^Types:.*/Types: deb-src/' -e 's/^deb /deb-src /' "$file" > "$apt_folder/sources.d/${file##*/}"
-  done
-  [ ! -f "$apt_folder/sources.d/sources.list" ] || mv "$apt_folder/sources.d/sources.list" "$apt_folder/sources.d/all.list"
-}
 our_apt() {
   apt-get -qq -o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts="$apt_folder/sources.d" \
     -o Dir::State::Lists="$apt_folder/lists" -o Dir::Cache="$apt_folder/cache" -o APT::Sandbox::User=root "$@"
 }
-# the unpacked source of a package, with Debian's patches; in $source
-fetch() {
-  local package=$1
-  source=$(find "$work" -maxdepth 1 -type d -name "$package-*" | sort | tail -1)
-  [ -z "$source" ] || return 0
-  [ -d "$apt_folder/lists/partial" ] && compgen -G "$apt_folder/lists/*Sources*" > /dev/null || { sources; our_apt update; }
-  (cd "$work" && our_apt source "$package" > /dev/null)
-  source=$(find "$work" -maxdepth 1 -type d -name "$package-*" | sort | tail -1)
-  [ -n "$source" ] || { echo "error: there is no source of $package" >&2; exit 1; }
+# the index of source packages, no older than a day if the archive can be reached
+update_index() {
+  mkdir -p "$apt_folder/lists/partial" "$apt_folder/cache/archives/partial" "$apt_folder/sources.d"
+  local file
+  for file in /etc/apt/sources.list /etc/apt/sources.list.d/debian.{sources,list}; do
+    [ -f "$file" ] || continue
+    sed -e 's/^Types:.*/Types: deb-src/' -e 's/^deb /deb-src /' "$file" > "$temporary/${file##*/}"
+  done
+  [ ! -f "$temporary/sources.list" ] || mv "$temporary/sources.list" "$temporary/all.list"
+  if diff -rq "$temporary" "$apt_folder/sources.d" > /dev/null && [ -n "$(find "$apt_folder/updated" -mtime -1 2> /dev/null)" ]; then
+    return
+  fi
+  rm -rf "$apt_folder/sources.d" "$apt_folder/updated"
+  cp -r "$temporary" "$apt_folder/sources.d"
+  if our_apt -o APT::Update::Error-Mode=any update; then
+    touch "$apt_folder/updated"
+  elif compgen -G "$apt_folder/lists/*Sources*" > /dev/null; then
+    echo "the index of source packages cannot be fetched: the one fetched earlier is used" >&2
+  else
+    die "the index of source packages cannot be fetched, see above: is there a network, and does /etc/apt name Debian's archive?"
+  fi
+}
+# the newest version of a source package in the index, as in the name of its files
+version_of() {
+  sed -n "s/^'.*' $1_\(.*\)\.dsc .*/\1/p" <<< "$index"
+}
+# the unpacked source of a package, with Debian's patches, in a fresh copy; its folder in $source
+unpack() {
+  local package=$1 kept=$work/$1_$2 new=$temporary/fetch
+  if [ ! -d "$kept" ]; then
+    mkdir "$new"
+    (cd "$new" && our_apt source "$package" > /dev/null) || die "the source of $package $2 cannot be fetched, see above"
+    # older versions
+    rm -rf "$work/$package"_*
+    mv -T "$(find "$new" -mindepth 1 -maxdepth 1 -type d)" "$kept"
+    rm -rf "$new"
+  fi
+  source=$temporary/source
+  rm -rf "$source"
+  cp -a "$kept" "$source"
 }
 
-# build NAME PACKAGE: the function of that name makes $tmp, in the source's folder
+# true if the program is there and was made from this
+is_made_from() {
+  [ -x "$out/$1" ] && [ "$(cat "$out/.$1.from" 2> /dev/null)" = "$2" ]
+}
+# Puts a program into the folder: the file $2, made from $3
+put() {
+  cp "$2" "$out/.$1.new"
+  chmod 755 "$out/.$1.new"
+  rm -f "$out/.$1.from"
+  mv -T "$out/.$1.new" "$out/$1"
+  echo "$3" > "$out/.$1.from"
+}
+
+# build NAME PACKAGE: the function make_NAME makes the file that it is given, in the source's folder. Its commands are joined by
+# &&: bash does not end a function at the first failure if the caller asks for the result
 build() {
-  local name=$1 package=$2
-  [ ! -x "$out/$name" ] || return 0
-  local source tmp=$out/.$name.$$
-  fetch "$package"
-  echo "building $name of $package" >&2
-  (cd "$source" && "make_$name" "$tmp") > "$work/$name.log" 2>&1 || { tail -20 "$work/$name.log" >&2; exit 1; }
-  strip "$tmp"
-  mv "$tmp" "$out/$name"
+  local name=$1 package=$2 version from source
+  version=$(version_of "$package")
+  [ -n "$version" ] || die "the archive has no source package $package"
+  from="$package $version, $recipe"
+  ! is_made_from "$name" "$from" || return 0
+  echo "building $name of $package $version" >&2
+  unpack "$package" "$version"
+  (cd "$source" && "make_$name" "$temporary/$name") > "$work/$name.log" 2>&1 ||
+    { tail -20 "$work/$name.log" >&2; die "$name of $package $version does not build: see $work/$name.log"; }
+  strip "$temporary/$name"
+  put "$name" "$temporary/$name" "$from"
 }
 
-cflags="-O2 -static -w"
+cflags=(-O2 -static -w)
 make_lua() {
   # no readline, no dynamic loading: the two things that need more than libc
   local cc=${2:-gcc}
   # Debian's rules make this header
-  echo '#define DEB_HOST_MULTIARCH "x86_64-linux-gnu"' > src/lua5.4-deb-multiarch.h
-  (cd src && $cc $cflags -DLUA_USE_POSIX -o "$1" $(ls ./*.c | grep -v luac.c) -lm)
+  echo '#define DEB_HOST_MULTIARCH "x86_64-linux-gnu"' > src/lua5.4-deb-multiarch.h &&
+    rm src/luac.c && cd src &&
+    "$cc" "${cflags[@]}" -DLUA_USE_POSIX -o "$1" ./*.c -lm
 }
 make_lua-musl() {
   make_lua "$1" musl-gcc
 }
 make_sqlite3() {
-  [ -f sqlite3.c ] || { ./configure --disable-tcl --disable-readline --enable-static && make sqlite3.c shell.c; }
-  gcc $cflags -DSQLITE_THREADSAFE=0 -DSQLITE_OMIT_LOAD_EXTENSION -o "$1" shell.c sqlite3.c -lm
+  ./configure --disable-tcl --disable-readline --enable-static && make sqlite3.c shell.c &&
+    gcc "${cflags[@]}" -DSQLITE_THREADSAFE=0 -DSQLITE_OMIT_LOAD_EXTENSION -o "$1" shell.c sqlite3.c -lm
 }
 make_zstd() {
   local files="programs/zstdcli.c programs/util.c programs/timefn.c programs/fileio.c programs/fileio_asyncio.c programs/benchfn.c programs/benchzstd.c programs/datagen.c programs/dibio.c programs/lorem.c programs/zstdcli_trace.c"
   local there=""
   for f in $files; do [ ! -f "$f" ] || there="$there $f"; done
   # shellcheck disable=SC2086  # one word a file
-  gcc $cflags -DZSTD_DISABLE_ASM -DBACKTRACE_ENABLE=0 -Ilib -Ilib/common -o "$1" $there lib/common/*.c lib/compress/*.c lib/decompress/*.c lib/dictBuilder/*.c
+  gcc "${cflags[@]}" -DZSTD_DISABLE_ASM -DBACKTRACE_ENABLE=0 -Ilib -Ilib/common -o "$1" $there lib/common/*.c lib/compress/*.c lib/decompress/*.c lib/dictBuilder/*.c
 }
 
 # a compressor with threads
 make_xz() {
-  [ -f Makefile ] || ./configure --disable-shared --enable-static --disable-nls --disable-scripts --disable-doc > /dev/null
-  make -j2 -C src/liblzma > /dev/null
-  make -C src/xz LDFLAGS="-all-static" > /dev/null
-  cp src/xz/xz "$1"
+  ./configure --disable-shared --enable-static --disable-nls --disable-scripts --disable-doc &&
+    make -j2 -C src/liblzma && make -C src/xz LDFLAGS="-all-static" && cp src/xz/xz "$1"
 }
 # evolutionary trees, by OpenMP
 make_fasttree() {
-  gcc $cflags -DOPENMP -fopenmp -o "$1" ./*.c -lm
+  gcc "${cflags[@]}" -DOPENMP -fopenmp -o "$1" ./*.c -lm
 }
-# the program that comes with Go: one file without a C library
-build_gofmt() {
-  [ ! -x "$out/gofmt" ] || return 0
-  command -v go > /dev/null || { echo "error: there is no go (golang-go)" >&2; exit 1; }
-  echo "building gofmt of $(go version)" >&2
-  GOCACHE=$work/go GOPROXY=off GOFLAGS= GOTOOLCHAIN=local CGO_ENABLED=0 go build -o "$out/.gofmt.$$" cmd/gofmt
-  mv "$out/.gofmt.$$" "$out/gofmt"
-}
-# one of ours over the runtime of Go
-build_goroutines() {
-  local source=$here/../crates/app/colony/tests/cnk/goroutines.go
-  [ ! "$out/goroutines" -nt "$source" ] || return 0
-  GOCACHE=$work/go GOPROXY=off GOFLAGS= GOTOOLCHAIN=local CGO_ENABLED=0 go build -o "$out/.goroutines.$$" "$source"
-  mv "$out/.goroutines.$$" "$out/goroutines"
+# build_go NAME WHAT FROM: of the Go that is installed, one file without a C library
+build_go() {
+  local go from
+  go=$(go version)
+  from="$3, $go, $recipe"
+  ! is_made_from "$1" "$from" || return 0
+  echo "building $1 with $go" >&2
+  GOCACHE=$work/go GOPROXY=off GOFLAGS='' GOTOOLCHAIN=local CGO_ENABLED=0 go build -o "$temporary/$1" "$2"
+  put "$1" "$temporary/$1" "$from"
 }
 
+recipe="programs.sh $(sha256sum < "$0" | cut -c1-16)"
+update_index
+index=$(our_apt source --print-uris lua5.4 sqlite3 libzstd xz-utils fasttree)
 build lua lua5.4
 build lua-musl lua5.4
 build sqlite3 sqlite3
 build zstd libzstd
 build xz xz-utils
 build fasttree fasttree
-build_gofmt
-build_goroutines
-[ -x "$out/busybox" ] || install -m 755 "$(command -v busybox)" "$out/busybox"
+# a program that comes with Go
+build_go gofmt cmd/gofmt cmd/gofmt
+# one of ours over the runtime of Go
+goroutines=$here/../crates/app/colony/tests/cnk/goroutines.go
+build_go goroutines "$goroutines" "$(sha256sum < "$goroutines" | cut -c1-16)"
+busybox=$(command -v busybox)
+cmp -s "$busybox" "$out/busybox" || put busybox "$busybox" "$busybox"

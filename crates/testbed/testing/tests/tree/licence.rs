@@ -16,7 +16,7 @@ fn is_source(name: &str) -> bool {
     const KINDS: [&str; 14] =
         ["rs", "c", "h", "cpp", "hpp", "f90", "s", "ld", "sh", "py", "pyi", "sql", "js", "css"];
     let kind = name.rsplit_once('.').map_or("", |(_, kind)| kind);
-    (KINDS.contains(&kind) && !name.ends_with(".min.js")) || ["x", ".ci/run"].contains(&name)
+    (KINDS.contains(&kind) && !name.ends_with(".min.js")) || ["x", ".ci/root", ".ci/run"].contains(&name)
 }
 
 #[test]
