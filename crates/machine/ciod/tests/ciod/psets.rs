@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Jobs on several I/O nodes, on synthetic nodes.
 
-mod common;
-
 use colony_ciod::testing::{FREE, SyntheticNode};
 use colony_ciod::{End, JobError, JobSpec, NodeState};
 use colony_fship::calls::number as nr;
-use common::*;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+
+use crate::common::*;
 
 /// A job on two I/O nodes.
 fn spec(house: &House) -> JobSpec {

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A job has the rights of its user and no others, and sees the files that it is given.
 
-mod common;
-
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt, chown};
 
 use colony_ciod::testing::{FREE, SyntheticNode};
 use colony_ciod::{Bind, End, Files, JobError};
 use colony_fship::Errno;
 use colony_fship::calls::number as nr;
-use common::*;
+
+use crate::common::*;
 
 const USER: u32 = 54_321;
 const GROUP: u32 = 54_322;
@@ -124,21 +123,27 @@ fn a_job_sees_the_file_system_it_is_given() {
     assert!(finish(&job, &mut nodes).success());
 }
 
-/// From here on this thread mounts for itself and its workers only.
-fn own_mounts() {
+/// Runs a test on a thread that mounts for itself and its workers only: other tests may run on the calling thread later.
+fn with_own_mounts(test: impl FnOnce() + Send + 'static) {
     use nix::mount::{MsFlags, mount};
-    nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).expect("a name space");
-    let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
-    mount(None::<&str>, "/", None::<&str>, private, None::<&str>).expect("private");
+    let thread = std::thread::spawn(|| {
+        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).expect("a name space");
+        let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+        mount(None::<&str>, "/", None::<&str>, private, None::<&str>).expect("private");
+        test();
+    });
+    thread.join().expect("the thread has not panicked");
 }
 
 #[test]
 fn no_way_leads_out_of_a_root_directory_with_proc() {
-    use nix::mount::{MsFlags, mount};
-    if !root() {
-        return;
+    if root() {
+        with_own_mounts(reach_out_of_a_root_directory);
     }
-    own_mounts();
+}
+
+fn reach_out_of_a_root_directory() {
+    use nix::mount::{MsFlags, mount};
     let house = House::new(1);
     let inside = house.path("inside");
     std::fs::create_dir_all(inside.join("proc")).expect("made");
@@ -171,11 +176,13 @@ fn no_way_leads_out_of_a_root_directory_with_proc() {
 
 #[test]
 fn a_read_only_bind_is_read_only_in_its_submounts_too() {
-    use nix::mount::{MsFlags, mount};
-    if !root() {
-        return;
+    if root() {
+        with_own_mounts(write_below_a_read_only_bind);
     }
-    own_mounts();
+}
+
+fn write_below_a_read_only_bind() {
+    use nix::mount::{MsFlags, mount};
     let house = House::new(1);
     let (from, to) = (house.path("from"), house.path("to"));
     let tmpfs = |place: &std::path::Path| {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `ciod serve`, as a control system and a virtual machine meet it.
 
-mod common;
-
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -14,7 +12,8 @@ use colony_ciod::serve::Ask;
 use colony_ciod::testing::{self, FREE, SyntheticNode};
 use colony_fship::calls::number as nr;
 use colony_model::{Block, Machine, Partition, PsetSize};
-use common::*;
+
+use crate::common::*;
 
 /// A daemon that is killed with the test.
 struct Daemon(Child);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A worker that waits in the kernel for ever, since a file server does not answer: the job ends all the same.
 
-mod common;
-
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
@@ -13,12 +11,13 @@ use std::time::{Duration, UNIX_EPOCH};
 use colony_ciod::testing::FREE;
 use colony_ciod::{Job, JobError, NodeState};
 use colony_fship::calls::number as nr;
-use common::*;
 use fuser::{
     BackgroundSession, Errno, FileAttr, FileHandle, FileType, Filesystem, Generation, INodeNo, LockOwner,
     ReplyAttr, ReplyEmpty, ReplyEntry, Request, Session, SessionACL,
 };
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+
+use crate::common::*;
 
 /// One file, `file`, whose closing is never answered.
 struct Silent {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Standard streams of every kind: none of them stalls the worker, or ends it.
 
-mod common;
-
 use std::fs::File;
 use std::io::{Read as _, Seek as _, Write as _};
 use std::os::fd::OwnedFd;
@@ -13,9 +11,10 @@ use colony_ciod::testing::{FREE, SyntheticNode};
 use colony_ciod::{End, Job, JobError, JobSpec, Streams};
 use colony_fship::Errno;
 use colony_fship::calls::number as nr;
-use common::*;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+
+use crate::common::*;
 
 /// A job that runs with these as standard input and output.
 fn run(

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Failures of one job or node are reported, and the others continue.
 
-mod common;
-
 use std::time::{Duration, Instant};
 
 use colony_ciod::testing::{FREE, SyntheticNode};
@@ -10,7 +8,8 @@ use colony_ciod::{End, JobError, Mode, NodeState, ProgramError, Rule};
 use colony_fship::calls::number as nr;
 use colony_fship::layout::CrashRecord;
 use colony_fship::message::own;
-use common::*;
+
+use crate::common::*;
 
 /// A job of three nodes, of which the second misbehaves; what is said of it.
 fn misbehaved(how: impl FnOnce(&mut SyntheticNode)) -> Rule {
@@ -327,7 +326,7 @@ fn supervisor() {
 fn a_worker_ends_with_its_supervisor() {
     use std::io::{BufRead as _, BufReader};
     let mut supervisor = std::process::Command::new(std::env::current_exe().expect("this test"))
-        .args(["supervisor", "--exact", "--ignored", "--nocapture"])
+        .args(["trouble::supervisor", "--exact", "--ignored", "--nocapture"])
         .stdout(std::process::Stdio::piped())
         .spawn()
         .expect("started");

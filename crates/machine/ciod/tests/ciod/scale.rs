@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Many nodes on one daemon: throughput, fairness, and one that waits (SC06 paper, 4.1, Figs. 4 and 5).
 
-mod common;
-
 use std::time::{Duration, Instant};
 
 use colony_ciod::testing::{FREE, SyntheticNode};
 use colony_fship::calls::number as nr;
 use colony_fship::message::own;
-use common::*;
+
+use crate::common::*;
 
 /// Calls that a node has done on the average when it is looked at which has done most.
 const ROUNDS: u64 = 300;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Calls of programs, with the results and errors of Linux.
 
-mod common;
-
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
@@ -10,7 +8,8 @@ use std::time::{Duration, Instant};
 use colony_ciod::testing::{FREE, SyntheticNode};
 use colony_fship::Errno;
 use colony_fship::calls::number as nr;
-use common::*;
+
+use crate::common::*;
 
 const CWD: u64 = -100i64 as u64;
 const TEXT: u64 = FREE;

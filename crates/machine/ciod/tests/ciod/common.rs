@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Parts that the tests share: a daemon, its nodes, and a folder for files.
-#![allow(dead_code, reason = "each test uses some of it")]
 
 use std::fs::File;
 use std::io::{PipeReader, Read as _};

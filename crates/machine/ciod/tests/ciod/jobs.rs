@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Jobs from start to end, on synthetic nodes.
 
-mod common;
-
 use std::collections::BTreeMap;
 
 use colony_ciod::testing::{FREE, SyntheticNode};
@@ -10,7 +8,8 @@ use colony_ciod::{End, JobSpec, Mode, NodeState, Program, Streams};
 use colony_fship::calls::number as nr;
 use colony_fship::layout::Process;
 use colony_model::{Block, Machine, Partition, PsetSize};
-use common::*;
+
+use crate::common::*;
 
 #[test]
 fn a_job_is_started_prints_and_ends_and_so_is_the_next() {
