@@ -4,7 +4,7 @@
 use colony_runtime::{BalanceOptions, Context, Entry, Main, Object, Op, Options, Program, Quiet, Reduced};
 use serde::{Deserialize, Serialize};
 
-use crate::{PLACES, give, results, run_with};
+use super::{PLACES, give, results, run_with};
 
 const NODES: i64 = 24;
 const HOPS: u32 = 40;

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Programs on several processes: over sockets, and over MPI.
 
-mod common;
-mod stand_in;
-
-use common::{children, example, kill, wait_until_gone};
-use stand_in::stand_in;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+use crate::common::{children, example, kill, wait_until_gone};
+use crate::stand_in::stand_in;
 
 fn run(ranks: u32, program: &str, words: &[&str]) -> Command {
     let mut command = Command::new(example("run"));

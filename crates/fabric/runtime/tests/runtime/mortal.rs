@@ -4,7 +4,7 @@
 use std::ffi::{OsStr, OsString};
 use std::process::{Command, Output, Stdio};
 
-use super::example;
+use crate::common::example;
 
 pub(crate) const CHECKPOINT: &str = "COLONY_CHECKPOINT";
 pub(crate) const EVERY_ROUND: &str = "memory:same-machine";

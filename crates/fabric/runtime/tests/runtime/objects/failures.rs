@@ -4,7 +4,7 @@
 use colony_runtime::{Context, Entry, Main, Object, Options, Program, RunError};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::{PLACES, run_with};
+use super::{PLACES, run_with};
 
 #[derive(Serialize, Deserialize)]
 struct Bad;

@@ -4,7 +4,7 @@
 use colony_runtime::{Context, Entry, Object, Program, Quiet};
 use serde::{Deserialize, Serialize};
 
-use crate::{PLACES, give, run};
+use super::{PLACES, give, run};
 
 /// Sends numbered messages to all others, and migrates on the way.
 #[derive(Serialize, Deserialize)]

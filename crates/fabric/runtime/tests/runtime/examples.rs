@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The examples: one result on any number of processes and PEs, real migration, errors of the command line.
 
-mod common;
-
-use common::example;
 use std::process::{Command, Output, Stdio};
+
+use crate::common::example;
 
 /// Ranks and PEs of each.
 const PLACES: [(&str, &str); 5] = [("1", "1"), ("1", "3"), ("2", "1"), ("3", "1"), ("2", "2")];

@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ranks that die are replaced, and the program goes on from the last checkpoint with the same result.
 
-mod common;
-mod stand_in;
-
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::example;
-use common::mortal::{
-    CHECKPOINT, EVERY_ROUND, GO_ON, LOG, Mortal, assert_recovers, lines, text, undisturbed,
-};
-use stand_in::stand_in;
+use crate::common::example;
+use crate::mortal::{CHECKPOINT, EVERY_ROUND, GO_ON, LOG, Mortal, assert_recovers, lines, text, undisturbed};
+use crate::stand_in::stand_in;
 
 #[test]
 fn any_rank_may_die_at_any_point_and_the_result_is_the_same() {

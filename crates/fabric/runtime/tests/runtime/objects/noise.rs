@@ -10,7 +10,7 @@ use colony_inject::leibniz::{Amount, LeibnizPlan};
 use colony_runtime::{BalanceOptions, Context, Entry, Object, Op, Options, Program, Reduced};
 use serde::{Deserialize, Serialize};
 
-use crate::run_with;
+use super::run_with;
 
 const OBJECTS: u32 = 6;
 const ROUNDS: u32 = 24;

@@ -4,7 +4,7 @@
 use colony_runtime::{Callback, Context, Entry, Object, Op, Options, Program, Reduced, SectionKey};
 use serde::{Deserialize, Serialize};
 
-use crate::{PLACES, give, run, run_with};
+use super::{PLACES, give, run, run_with};
 
 const ROWS: i32 = 3;
 const COLUMNS: i32 = 4;

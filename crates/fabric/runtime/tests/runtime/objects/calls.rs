@@ -4,7 +4,7 @@
 use colony_runtime::{Array, Context, Entry, Object, Program, Respond};
 use serde::{Deserialize, Serialize};
 
-use crate::{PLACES, give, run};
+use super::{PLACES, give, run};
 
 /// Asks its neighbours, and answers them meanwhile.
 #[derive(Serialize, Deserialize)]

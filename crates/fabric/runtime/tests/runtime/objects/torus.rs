@@ -11,7 +11,7 @@ use colony_runtime::{
 use colony_torus::{Dims, Torus, Window};
 use serde::{Deserialize, Serialize};
 
-use crate::{give, results};
+use super::{give, results};
 
 /// Sends every other object messages that are longer than a ring, and migrates after each round.
 #[derive(Serialize, Deserialize)]

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Jobs that go on with more ranks, or with fewer.
 
-mod common;
-
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use colony_runtime::ranks::{RequestError, Resized, resize};
-use common::example;
+
+use crate::common::example;
 
 /// The example with this many ranks, which wait at gates.
 fn start(ranks: u32, gates: &Path, variables: &[(&str, &str)]) -> Child {

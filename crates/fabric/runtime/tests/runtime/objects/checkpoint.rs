@@ -6,7 +6,7 @@ use colony_runtime::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{PLACES, give, results, run_with};
+use super::{PLACES, give, results, run_with};
 
 const CELLS: i64 = 12;
 const ROUNDS: u32 = 6;

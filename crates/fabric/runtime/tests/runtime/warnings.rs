@@ -3,17 +3,16 @@
 //!
 //! Each rank of a job has a health file of its own here. What the ranks print is what the tests wait for.
 
-mod common;
-
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::example;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
+
+use crate::common::example;
 
 /// A job that runs until it is killed. Its objects check every message, and migrate at random.
 struct Job {

@@ -11,7 +11,7 @@ use colony_runtime::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{PLACES, give, results, run_with};
+use super::{PLACES, give, results, run_with};
 
 const SHEETS: i64 = 8;
 const ROUNDS: u64 = 12;

@@ -2,17 +2,15 @@
 //! Jobs of `mpirun` whose ranks are replaced: over MPI in a build with the feature `mpi`, and otherwise with a program that stands
 //! in for `mpirun`, so that the ranks communicate over sockets from the beginning.
 
-mod common;
-mod stand_in;
-
 use std::ffi::OsString;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use colony_runtime::ranks::resize;
-use common::mortal::{CHECKPOINT, GO_ON, LOG, Mortal, lines, text, undisturbed};
-use common::{children, example, kill, wait_until_gone};
-use stand_in::stand_in;
+
+use crate::common::{children, example, kill, wait_until_gone};
+use crate::mortal::{CHECKPOINT, GO_ON, LOG, Mortal, lines, text, undisturbed};
+use crate::stand_in::stand_in;
 
 /// Stands in for `mpirun -n N PROGRAM`.
 #[cfg(not(feature = "mpi"))]
@@ -36,7 +34,7 @@ struct Way {
 
 #[cfg(feature = "mpi")]
 fn way() -> Way {
-    let variables = common::MPI.iter().map(|(name, value)| (*name, value.into())).collect();
+    let variables = crate::common::MPI.iter().map(|(name, value)| (*name, value.into())).collect();
     Way { variables, _folder: None }
 }
 

@@ -4,7 +4,7 @@
 use colony_runtime::{Array, Context, Entry, Object, Op, Program, Reduced};
 use serde::{Deserialize, Serialize};
 
-use crate::{PLACES, give, run};
+use super::{PLACES, give, run};
 
 /// Takes numbered messages. It migrates after each, and every few messages another element takes its index.
 #[derive(Serialize, Deserialize)]

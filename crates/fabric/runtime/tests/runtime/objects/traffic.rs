@@ -7,7 +7,7 @@ use colony_balance::database::Database;
 use colony_runtime::{BalanceOptions, Bulk, Context, Entry, Object, Op, Options, Program, Reduced, Respond};
 use serde::{Deserialize, Serialize};
 
-use crate::{PLACES, run_with};
+use super::{PLACES, run_with};
 
 const PAIRS: i64 = 8;
 const ROUNDS: u32 = 3;

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Kill storms: ranks are killed, stopped or evacuated at random times, and results stay the same. `./x storm` runs many.
 
-mod common;
-
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use colony_runtime::ranks::ranks;
 use colony_testing::Random;
-use common::example;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+
+use crate::common::example;
 
 /// A program with a result that does not depend on timing.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +65,7 @@ impl Network {
         match self {
             Self::Sockets => &[],
             #[cfg(feature = "mpi")]
-            Self::Mpi => &common::MPI,
+            Self::Mpi => &crate::common::MPI,
         }
     }
 }

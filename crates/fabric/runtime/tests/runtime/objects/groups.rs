@@ -6,7 +6,7 @@ use std::time::Duration;
 use colony_runtime::{Array, Context, Entry, Object, Op, Program, Reduced};
 use serde::{Deserialize, Serialize};
 
-use crate::{PLACES, give, run};
+use super::{PLACES, give, run};
 
 /// One object on each PE.
 #[derive(Serialize, Deserialize)]

@@ -4,7 +4,7 @@
 use colony_runtime::{Context, Entry, Object, Op, Program, Reduced, Values};
 use serde::{Deserialize, Serialize};
 
-use crate::{PLACES, give, run};
+use super::{PLACES, give, run};
 
 #[derive(Serialize, Deserialize)]
 struct Part {

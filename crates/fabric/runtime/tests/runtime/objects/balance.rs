@@ -4,7 +4,7 @@
 use colony_runtime::{BalanceOptions, Context, Entry, Object, Op, Options, Program, Reduced};
 use serde::{Deserialize, Serialize};
 
-use crate::{PLACES, give, run_with};
+use super::{PLACES, give, run_with};
 
 /// Load balancing at every `at_sync`.
 fn options(strategy: &str) -> Options {
@@ -199,7 +199,7 @@ fn objects_that_migrate_while_they_wait_go_on_once_after_every_round() {
     for place in PLACES {
         for strategy in ["rotate", "random", "greedy"] {
             let (to, from) = std::sync::mpsc::channel();
-            let key = crate::results(to);
+            let key = super::results(to);
             let outcomes = run_with(place, &options(strategy), program, move |cx| {
                 cx.create_one::<Bystander>(());
                 cx.create_array::<Bystander>(&[5], ());

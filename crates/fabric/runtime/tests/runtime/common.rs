@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The examples that tests start, and their processes.
 
-#![allow(dead_code, reason = "each test uses a part of this module")]
-
-pub(crate) mod mortal;
-
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
