@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The agent beside a real job: classes are switched, and whatever dies, they are put back.
 
-mod common;
-
 use colony_node::class::Class;
 use colony_node::task;
 use std::sync::Arc;
@@ -13,9 +11,10 @@ use colony_sched::job::Job;
 use colony_sched::proof::{Observer, ProofSource};
 use colony_time::clock::Clock;
 use colony_time::{DutyCycle, Windows};
-use common::*;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+
+use crate::common::*;
 
 fn signal(pid: i32, signal: Signal) {
     kill(Pid::from_raw(pid), signal).expect("ours");
@@ -146,43 +145,47 @@ fn children_join_within_a_period_and_no_child_keeps_fifo_by_inheritance() {
 
 #[test]
 fn new_windows_hold_at_once_however_long_the_old_ones_are() {
-    let Some(_cpu) = the_job_cpu() else { return };
-    let victim = spinner(Class::Other(0));
-    let job = Arc::new(Job::new());
-    job.add(victim.pid()).expect("alive");
-    let hour = |duty| Windows::new(Windows::MAX_PERIOD_NS, duty, Clock::Tai.now_ns()).expect("valid");
-    let favored = hour(DutyCycle::Ppm(900_000));
-    let agent = Agent::start(AgentConfig::new(favored, last_cpu()), job).expect("privileged");
-    assert!(eventually(|| class_of(victim.pid()) == Some(Class::Fifo(50))).is_some());
-    let now_regular = Windows::new(Windows::MAX_PERIOD_NS, DutyCycle::Ppm(500_000), {
-        Clock::Tai.now_ns() - (Windows::MAX_PERIOD_NS / 2) as i64 - 1
+    in_own_process("agent::new_windows_hold_at_once_however_long_the_old_ones_are", || {
+        let Some(_cpu) = the_job_cpu() else { return };
+        let victim = spinner(Class::Other(0));
+        let job = Arc::new(Job::new());
+        job.add(victim.pid()).expect("alive");
+        let hour = |duty| Windows::new(Windows::MAX_PERIOD_NS, duty, Clock::Tai.now_ns()).expect("valid");
+        let favored = hour(DutyCycle::Ppm(900_000));
+        let agent = Agent::start(AgentConfig::new(favored, last_cpu()), job).expect("privileged");
+        assert!(eventually(|| class_of(victim.pid()) == Some(Class::Fifo(50))).is_some());
+        let now_regular = Windows::new(Windows::MAX_PERIOD_NS, DutyCycle::Ppm(500_000), {
+            Clock::Tai.now_ns() - (Windows::MAX_PERIOD_NS / 2) as i64 - 1
+        });
+        agent.set_windows(now_regular.expect("valid"));
+        assert!(eventually(|| class_of(victim.pid()) == Some(Class::Idle)).is_some());
+        agent.set_windows(windows());
+        assert!(is_switched(victim.pid()) && is_switched(victim.pid()));
+        let stats = agent.stop();
+        assert_eq!(class_of(victim.pid()), Some(Class::Other(0)));
+        assert_eq!(stats.stopped, None);
     });
-    agent.set_windows(now_regular.expect("valid"));
-    assert!(eventually(|| class_of(victim.pid()) == Some(Class::Idle)).is_some());
-    agent.set_windows(windows());
-    assert!(is_switched(victim.pid()) && is_switched(victim.pid()));
-    let stats = agent.stop();
-    assert_eq!(class_of(victim.pid()), Some(Class::Other(0)));
-    assert_eq!(stats.stopped, None);
 }
 
 #[test]
 fn without_bpf_the_proof_still_tells_the_windows_apart() {
-    let Some(_cpu) = the_job_cpu() else { return };
-    let victim = spinner(Class::Other(0));
-    let _noise = Owned(on_the_job_cpu(me(&["burst", "20", "80", "10000"])).spawn().expect("itself"));
-    let job = Arc::new(Job::new());
-    job.add(victim.pid()).expect("alive");
-    let observer = Observer::by_schedstat(windows(), &last_cpu(), Arc::clone(&job), "this is a test");
-    let agent = Agent::start(AgentConfig::new(windows(), last_cpu()), job).expect("privileged");
-    std::thread::sleep(std::time::Duration::from_secs(2));
-    let proof = observer.proof();
-    drop(agent);
-    assert_eq!(proof.source, ProofSource::Schedstat);
-    assert!(proof.notes.iter().any(|n| n.contains("this is a test")), "{:?}", proof.notes);
-    assert!(proof.regular.stolen_ns > proof.favored.stolen_ns, "{proof:?}");
-    assert!(proof.favored.job_ns > proof.regular.job_ns, "{proof:?}");
-    assert!(proof.favored.observed_ns > proof.regular.observed_ns, "{proof:?}");
+    in_own_process("agent::without_bpf_the_proof_still_tells_the_windows_apart", || {
+        let Some(_cpu) = the_job_cpu() else { return };
+        let victim = spinner(Class::Other(0));
+        let _noise = Owned(on_the_job_cpu(me(&["burst", "20", "80", "10000"])).spawn().expect("itself"));
+        let job = Arc::new(Job::new());
+        job.add(victim.pid()).expect("alive");
+        let observer = Observer::by_schedstat(windows(), &last_cpu(), Arc::clone(&job), "this is a test");
+        let agent = Agent::start(AgentConfig::new(windows(), last_cpu()), job).expect("privileged");
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        let proof = observer.proof();
+        drop(agent);
+        assert_eq!(proof.source, ProofSource::Schedstat);
+        assert!(proof.notes.iter().any(|n| n.contains("this is a test")), "{:?}", proof.notes);
+        assert!(proof.regular.stolen_ns > proof.favored.stolen_ns, "{proof:?}");
+        assert!(proof.favored.job_ns > proof.regular.job_ns, "{proof:?}");
+        assert!(proof.favored.observed_ns > proof.regular.observed_ns, "{proof:?}");
+    });
 }
 
 #[test]

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A job, and killed processes, leave the node as it was.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::Duration;
@@ -10,9 +8,10 @@ use std::time::Duration;
 use colony_node::class::{self, Class};
 use colony_node::cpu::{self, CpuSet};
 use colony_node::task;
-use common::*;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+
+use crate::common::*;
 
 fn kill_9(pid: i32) {
     // it may have ended meanwhile

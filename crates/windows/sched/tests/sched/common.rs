@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The common part of the tests. The test program is also the guardian, the agent's process and the job's program:
 //! it starts itself again, and what it then is gets decided before the test harness runs.
-#![allow(dead_code, reason = "each test file uses its part")]
-
-mod lock;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -186,6 +183,24 @@ pub(crate) fn me(arguments: &[&str]) -> Command {
     command
 }
 
+/// Set in the process of a test that has one of its own.
+const OWN_PROCESS: &str = "COLONY_TEST_OWN_PROCESS";
+
+/// Runs the body of a test in a process of its own. The process of an agent locks its memory and stays in a control group whose
+/// members are in no job, and so would be all that other tests start in that process later. `test` is the name of the calling
+/// test with its module.
+pub(crate) fn in_own_process(test: &str, body: impl FnOnce()) {
+    if std::env::var_os(OWN_PROCESS).is_some() {
+        return body();
+    }
+    let mut again = Command::new("/proc/self/exe");
+    let out = again.args(["--exact", test, "--nocapture"]).env(OWN_PROCESS, "1").output().expect("itself");
+    let (said, errors) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    eprint!("{errors}");
+    // a name without a test runs none, and that succeeds
+    assert!(out.status.success() && said.contains("ok. 1 passed"), "{test}: {said}{errors}");
+}
+
 /// The command line of a fixture, as words.
 pub(crate) fn my_words(arguments: &[&str]) -> Vec<String> {
     let exe = std::env::current_exe().expect("linux").to_string_lossy().into_owned();
@@ -222,7 +237,7 @@ pub(crate) fn the_job_cpu() -> Option<File> {
         colony_testing::skip("real-time classes need root");
         return None;
     }
-    Some(lock::job_cpu())
+    Some(crate::lock::job_cpu())
 }
 
 /// Returns `true` if the exact proof works here; otherwise the skip is recorded with its reason.

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A program run as the job class, with its proof.
 
-mod common;
-
 use std::process::{Output, Stdio};
 
 use colony_client::Backend;
@@ -10,9 +8,10 @@ use colony_node::class::Class;
 use colony_node::task;
 use colony_sched::proof::{ProofSource, WindowTimes};
 use colony_sched::run::{Ending, RunReport};
-use common::*;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+
+use crate::common::*;
 
 /// Runs a program under `backend` in a process of its own.
 fn start(backend: &str, command: &[String]) -> Owned {
