@@ -13,6 +13,8 @@ use colony_time::clock::Clock;
 use colony_vm::testing::{missing, node};
 use colony_vm::{Exit, Link, fleet};
 
+use crate::alone;
+
 /// A tenth of the smallest regular window by default: 5 % of 100 ms.
 const A_TENTH_NS: i64 = 500_000;
 const NODES: u32 = 3;
@@ -32,10 +34,11 @@ fn wrong_and_drifting_clocks_of_virtual_nodes_are_brought_together() {
         colony_testing::skip(reason);
         return;
     }
+    let _alone = alone();
     // the program of all nodes: this test, started again there
     let own = std::env::current_exe().expect("linux");
     let vm = node([&own]).expect("a node");
-    let test = "wrong_and_drifting_clocks_of_virtual_nodes_are_brought_together";
+    let test = "vm::wrong_and_drifting_clocks_of_virtual_nodes_are_brought_together";
     let argv = [own.to_str().expect("text"), "--exact", test, "--nocapture"];
     let out = fleet::run(&vm, NODES, Link::default(), &argv, |_, _| {}).expect("all run");
     let reports: Vec<NodeReport> = out

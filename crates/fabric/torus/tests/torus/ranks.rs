@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Operations of several ranks; here they are threads.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use colony_torus::{Dims, Direction, Error, Op, Torus, Window};
@@ -15,6 +15,7 @@ fn window(ranks: usize) -> Arc<Window> {
 
 /// Runs `act` at each rank, and returns the results in the order of ranks.
 fn run<T: Send>(ranks: usize, act: impl Fn(Torus) -> T + Sync) -> Vec<T> {
+    let _cpus = crate::CPUS.read().unwrap_or_else(PoisonError::into_inner);
     let window = window(ranks);
     // all are there before one of them acts: where one has failed, nobody can attach any more
     let all: Vec<Torus> =

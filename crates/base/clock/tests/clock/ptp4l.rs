@@ -10,6 +10,8 @@ use colony_clock::source::Source;
 use colony_clock::source::ptp4l::Ptp4l;
 use nix::sched::{CloneFlags, unshare};
 
+use crate::alone;
+
 /// A process of this test, ended with it.
 struct Owned(Child);
 
@@ -52,6 +54,13 @@ fn a_ptp4l_that_follows_another_tells_its_bound_until_the_other_ends() {
         colony_testing::skip("networks of its own need root");
         return;
     }
+    let _alone = alone();
+    // other tests may run on this thread later, and need the network of the machine
+    let followed = std::thread::spawn(follow);
+    followed.join().expect("the thread has not panicked");
+}
+
+fn follow() {
     let folder = tempfile::tempdir().expect("temp dir");
     // this thread's network, and that of all it starts
     unshare(CloneFlags::CLONE_NEWNET).expect("root may");

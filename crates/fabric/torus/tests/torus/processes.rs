@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use colony_torus::{Dims, Error, Op, Torus, Window};
@@ -84,7 +85,7 @@ impl Ranks {
     fn start(path: &Path, dims: Dims, role: &str, timeout: &str) -> Self {
         let one = |rank: usize| {
             Command::new(std::env::current_exe().expect("running"))
-                .args(["--exact", "helper_that_is_a_rank"])
+                .args(["--exact", "processes::helper_that_is_a_rank"])
                 .env(ROLE, role)
                 .env("COLONY_TORUS", path)
                 .env("COLONY_RANK", rank.to_string())
@@ -149,6 +150,7 @@ fn when_one_is_killed_the_launcher_ends_the_others() {
 
 #[test]
 fn when_one_is_killed_and_nobody_tells_the_others_end_by_the_timeout() {
+    let _cpus = crate::CPUS.write().unwrap_or_else(PoisonError::into_inner);
     let (_dir, path, dims, _window) = prepared([3, 1, 1]);
     let mut ranks = Ranks::start(&path, dims, "endless", "1");
     std::thread::sleep(Duration::from_millis(200));
@@ -165,7 +167,7 @@ fn a_wrong_environment_is_refused() {
     let (_dir, path, _, _window) = prepared([2, 1, 1]);
     let refused_at = |place: &Path, rank: &str, size: &str, dims: &str| {
         let mut child = Command::new(std::env::current_exe().expect("running"))
-            .args(["--exact", "helper_that_is_a_rank", "--nocapture"])
+            .args(["--exact", "processes::helper_that_is_a_rank", "--nocapture"])
             .env(ROLE, "work")
             .env("COLONY_TORUS", place)
             .env("COLONY_RANK", rank)

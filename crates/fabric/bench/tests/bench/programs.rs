@@ -10,7 +10,7 @@ fn the_programs_are_tested_with_the_feature_mpi() {
 #[cfg(feature = "mpi")]
 mod with_mpi {
     use std::process::{Command, Output};
-    use std::sync::{Mutex, MutexGuard, PoisonError};
+    use std::sync::{PoisonError, RwLockWriteGuard};
     use std::time::{Duration, Instant};
 
     use colony_bench::{
@@ -20,10 +20,8 @@ mod with_mpi {
 
     const BENCH: &str = env!("CARGO_BIN_EXE_colony-bench");
 
-    /// Ranks poll: two runs at once would be one of them waiting for the other.
-    fn alone() -> MutexGuard<'static, ()> {
-        static ALONE: Mutex<()> = Mutex::new(());
-        ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    fn alone() -> RwLockWriteGuard<'static, ()> {
+        crate::CPUS.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn small(program: Program, ops: u64) -> Params {
@@ -351,7 +349,7 @@ mod with_mpi {
             return;
         }
         let mut helper = Command::new(std::env::current_exe().expect("running"))
-            .args(["--exact", "with_mpi::helper_that_runs_a_launch"])
+            .args(["--exact", "programs::with_mpi::helper_that_runs_a_launch"])
             .env(HELPER, "1")
             .stdout(std::process::Stdio::null())
             .spawn()

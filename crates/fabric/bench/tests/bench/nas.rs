@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 use colony_bench::nas::{Class, Kernel, NasResult};
 
 fn nas(args: &[&str]) -> Output {
+    let _cpus = crate::share_cpus();
     Command::new(env!("CARGO_BIN_EXE_colony-nas")).args(args).output().expect("it was built")
 }
 

@@ -9,6 +9,7 @@ use colony_bench::{BenchResult, Program};
 const BENCH: &str = env!("CARGO_BIN_EXE_colony-bench-cnk");
 
 fn bench(args: &[&str]) -> Output {
+    let _cpus = crate::share_cpus();
     Command::new(BENCH).args(args).env("COLONY_TORUS_TIMEOUT", "120").output().expect("it was built")
 }
 
@@ -124,6 +125,7 @@ fn endless() -> Endless {
 
 #[test]
 fn a_killed_rank_ends_the_others_and_the_run_fails() {
+    let _cpus = crate::share_cpus();
     let mut run = endless();
     let ranks = children(run.0.id());
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(ranks[1]), nix::sys::signal::Signal::SIGKILL)
@@ -142,6 +144,7 @@ fn a_killed_rank_ends_the_others_and_the_run_fails() {
 
 #[test]
 fn a_killed_launcher_leaves_no_rank_behind() {
+    let _cpus = crate::share_cpus();
     let mut run = endless();
     let ranks = children(run.0.id());
     // a moment in which the ranks ask to be ended with it

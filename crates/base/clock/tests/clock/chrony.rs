@@ -10,6 +10,8 @@ use colony_clock::source::chrony::Chrony;
 use colony_clock::source::{Reading, Source, SourceError};
 use colony_time::clock::Clock;
 
+use crate::alone;
+
 /// A chronyd of this test, ended with it.
 struct Chronyd(Child);
 
@@ -54,6 +56,7 @@ fn synchronised(source: &mut Chrony) -> Reading {
 
 #[test]
 fn a_chronyd_that_follows_another_tells_its_bound_over_udp_and_its_socket() {
+    let _alone = alone();
     let folder = tempfile::tempdir().expect("temp dir");
     let (ntp, command) = (port(), port());
     let server = format!("local stratum 3\nallow 127.0.0.1\nport {ntp}\ncmdport 0\nbindcmdaddress /");
@@ -82,6 +85,7 @@ fn a_chronyd_that_follows_another_tells_its_bound_over_udp_and_its_socket() {
 
 #[test]
 fn without_chronyd_the_error_names_the_addresses_tried() {
+    let _alone = alone();
     let folder = tempfile::tempdir().expect("temp dir");
     let address = SocketAddr::from(([127, 0, 0, 1], port()));
     let error = Chrony::at(address, folder.path().join("none.sock")).read().expect_err("nobody");
@@ -91,6 +95,7 @@ fn without_chronyd_the_error_names_the_addresses_tried() {
 
 #[test]
 fn an_answer_that_is_rubbish_is_an_error_and_one_that_never_comes_costs_little() {
+    let _alone = alone();
     let folder = tempfile::tempdir().expect("temp dir");
     let rubbish = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let address = rubbish.local_addr().expect("bound");

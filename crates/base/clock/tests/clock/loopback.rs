@@ -2,7 +2,6 @@
 //! Nodes on the loopback interface: real sockets, simulated clocks, so that the truth is known.
 
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use colony_clock::hosts::Host;
@@ -11,11 +10,10 @@ use colony_clock::sync::{Config, Dropped, LocalClock, Node, SyncError, SyncRepor
 use colony_time::Estimate;
 use colony_time::clock::Clock;
 
+use crate::alone;
+
 /// A tenth of the smallest regular window by default: 5 % of 100 ms.
 const A_TENTH_NS: u64 = 500_000;
-
-/// One at a time: they are about time.
-static ALONE: Mutex<()> = Mutex::new(());
 
 /// A clock of software over the machine's.
 #[derive(Clone, Copy, Debug)]
@@ -109,7 +107,7 @@ fn walk_all(clocks: &[Wrong], walks: usize) -> Vec<Vec<SyncReport>> {
 
 #[test]
 fn wrong_and_drifting_clocks_are_known_far_within_the_smallest_window() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let clocks = clocks(7);
     let reports = walk_all(&clocks, 1);
     let root = &reports[0][0];
@@ -134,7 +132,7 @@ fn wrong_and_drifting_clocks_are_known_far_within_the_smallest_window() {
 
 #[test]
 fn a_second_walk_knows_the_drift_better() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let clocks = clocks(2);
     let reports = walk_all(&clocks, 4);
     let growth = |walk: usize| reports[1][walk].own().expect("its own").estimate.growth_ppm;
@@ -149,7 +147,7 @@ fn a_second_walk_knows_the_drift_better() {
 
 #[test]
 fn a_silent_node_is_named_by_all() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let clocks = clocks(4);
     let (sockets, addresses, mut hosts) = sockets(4);
     for (i, h) in hosts.iter_mut().enumerate() {
@@ -181,7 +179,7 @@ fn a_silent_node_is_named_by_all() {
 
 #[test]
 fn strangers_and_rubbish_are_passed_over() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let (mut sockets, addresses, hosts) = sockets(2);
     let stranger = UdpSocket::bind("127.0.0.1:0").expect("a port");
     for bytes in [&b"hello"[..], b"CLNC\x01\x04\0\0", &[0; 3000]] {
@@ -196,7 +194,7 @@ fn strangers_and_rubbish_are_passed_over() {
 
 #[test]
 fn datagrams_of_another_version_or_list_are_counted_and_end_nothing() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let (mut sockets, addresses, hosts) = sockets(2);
     // from an address in the list, which a user of that host can forge where the port is not privileged
     let version = [&b"CLNC\x02\x01\0\0"[..], &[0; 12]].concat();
@@ -212,7 +210,7 @@ fn datagrams_of_another_version_or_list_are_counted_and_end_nothing() {
 
 #[test]
 fn with_a_key_unsigned_datagrams_are_dropped_and_signed_ones_are_not() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let (mut sockets, addresses, hosts) = sockets(2);
     // an end of the comparison, in the name of rank 1
     let forged = colony_clock::wire::Datagram {
@@ -230,7 +228,7 @@ fn with_a_key_unsigned_datagrams_are_dropped_and_signed_ones_are_not() {
 
 #[test]
 fn another_host_list_is_told_on_both_sides() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let (mut sockets, addresses, hosts) = sockets(2);
     let mut other = hosts.clone();
     other[1].name = "localhost".into();
