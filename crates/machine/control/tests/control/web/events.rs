@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::stub::{Daemon, PATIENCE};
+use super::stub::{Daemon, PATIENCE};
 
 #[test]
 fn each_event_of_a_partition_is_stored_once_although_the_daemon_is_killed_at_any_point() {

@@ -13,7 +13,7 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-use crate::stub::Daemon;
+use super::stub::Daemon;
 
 fn token_file(folder: &Path, token: &str) -> PathBuf {
     let file = folder.join("own-token");

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, OnceLock};
 use colony_study::results::Published;
 use colony_study::{Params, seeds};
 
-#[path = "seeds/figures.rs"]
 mod figures;
 
 /// Rows of an experiment, which is run once for all tests.

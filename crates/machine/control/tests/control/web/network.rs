@@ -14,7 +14,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::stub::{Daemon, at_socket, rest, tcp};
+use super::stub::{Daemon, at_socket, rest, tcp};
 
 type Stream = StreamOwned<ClientConnection, std::net::TcpStream>;
 

@@ -5,7 +5,7 @@ use colony_control_api::api::{DrainRequest, Holder, JobRequest, RightsRequest, T
 use colony_control_api::{Client, ClientError, Server, Trust};
 use serde_json::{Value, json};
 
-use crate::stub::Daemon;
+use super::stub::Daemon;
 
 /// A client on the network with this token.
 fn far(daemon: &Daemon, token: &str) -> Client {
@@ -92,7 +92,7 @@ fn whatever_is_described_and_changes_something_is_refused() {
             "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\nauthorization: Bearer {token}\r\ncontent-length: 0\r\n\r\n",
             network.listen
         );
-        crate::network::raw(&network, text.as_bytes())
+        super::network::raw(&network, text.as_bytes())
     };
     let answer = head("GET", "/v1/openapi.json");
     let body = answer.split_once("\r\n\r\n").expect("a head").1;

@@ -9,7 +9,7 @@ use colony_control_api::api::JobRequest;
 use colony_testing::browser::{Page, find};
 use serde_json::json;
 
-use crate::stub::Daemon;
+use super::stub::Daemon;
 
 /// A text that would run as a program if it became markup.
 const HOSTILE: &str = "<img src=x onerror=\"document.title='hacked'\"></script><b>'&amp;";

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The pages in a real browser: no errors, every plot drawn, nothing fetched, hostile names harmless.
 
-mod fake;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -19,7 +17,8 @@ use colony_survival::scheme::Scheme;
 use colony_survival::study::Study;
 use colony_testing::browser::{QUIET, find as browser};
 use colony_timeline::{Names, Noise, Timeline, sample};
-use fake::{Fake, HOSTILE};
+
+use crate::fake::{Fake, HOSTILE};
 
 fn report(folder: &Path) -> PathBuf {
     let params = Params {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Results of LogGOPSim, rank by rank, under its own order of service.
 
-#[path = "../benches/patterns/mod.rs"]
+#[path = "../../benches/patterns/mod.rs"]
 mod patterns;
 
 use colony_sim::event::{EventError, Rules, run};

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A whole study on a made-up machine.
 
-mod fake;
-
 use colony_node::privilege::Privileges;
 use colony_study::results::SchedulerKind;
 use colony_study::seeds::{self, Context, Method};
 use colony_study::{Params, Results, StudyError, study, table};
-use fake::Fake;
+
+use crate::fake::Fake;
 
 fn quick() -> Params {
     Params { projected_ops: 100, nodes: vec![1024], published: false, faster: 100.0, ..Params::default() }
