@@ -6,7 +6,8 @@
 //! computes for 200 µs between two calls. The last lines are of 64 nodes that share more and more I/O nodes.
 //! `cargo bench -p colony-ciod --bench scale`
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../tests/ciod/common.rs"]
+#[allow(dead_code, reason = "the tests use more of it")]
 mod common;
 
 use std::time::{Duration, Instant};

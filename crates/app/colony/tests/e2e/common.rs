@@ -2,7 +2,7 @@
 //! Helpers of the end-to-end tests.
 
 // colony-sched's tests want the CPUs for themselves too
-#[path = "../../../../windows/sched/tests/common/lock.rs"]
+#[path = "../../../../windows/sched/tests/sched/lock.rs"]
 mod lock;
 
 use std::fs::File;

@@ -32,7 +32,7 @@ fn allowed(text: &str) -> BTreeMap<String, BTreeSet<String>> {
 }
 
 /// Every package of the workspace, as `cargo metadata` describes it.
-fn packages() -> Vec<serde_json::Value> {
+pub(crate) fn packages() -> Vec<serde_json::Value> {
     let out = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version=1"])
         .current_dir(root())

@@ -7,6 +7,7 @@ mod kernel;
 mod licence;
 mod names;
 mod specification;
+mod targets;
 mod words;
 
 use std::path::{Path, PathBuf};

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The seeds' numbers: the published value beside ours, by the simulator alone.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use colony_study::results::Published;
+use colony_study::{Params, seeds};
+
+mod figures;
+
+/// Rows of an experiment, which is run once for all tests.
+fn rows(name: &str) -> Vec<Published> {
+    static RUNS: Mutex<BTreeMap<String, Arc<OnceLock<Vec<Published>>>>> = Mutex::new(BTreeMap::new());
+    let run = Arc::clone(RUNS.lock().expect("no test panics here").entry(name.to_owned()).or_default());
+    let rows = run.get_or_init(|| {
+        let params = Params::default();
+        let mut context = seeds::Context::new(&params, None, &());
+        seeds::find(name).expect("there is one").run(&mut context).expect("runs").rows
+    });
+    rows.clone()
+}
+
+/// Our value in the row of `name` that begins so.
+fn value(rows: &[Published], what: &str) -> f64 {
+    let row = rows.iter().find(|r| r.what.starts_with(what)).unwrap_or_else(|| panic!("no row {what}"));
+    row.value.expect("a value")
+}
+
+#[track_caller]
+fn within(share: f64, ours: f64, published: f64) {
+    assert!((ours / published - 1.0).abs() <= share, "ours {ours}, published {published}");
+}
+
+const US: f64 = 1e3;
+const MS: f64 = 1e6;
+const S: f64 = 1e9;
+
+#[test]
+fn anl_barrier_within_10_per_cent() {
+    let r = rows("anl-barrier");
+    within(0.01, value(&r, "512 nodes, no detours"), 1.0 * US);
+    within(0.01, value(&r, "16384 nodes, no detours"), 1.3 * US);
+    within(0.1, value(&r, "512 nodes, detours of 16 µs"), 18.5 * US);
+    within(0.1, value(&r, "16384 nodes, detours of 16 µs"), 20.0 * US);
+}
+
+#[test]
+fn anl_allreduce_within_10_per_cent() {
+    let r = rows("anl-allreduce");
+    within(0.01, value(&r, "512 nodes, no detours"), 8.3 * US);
+    within(0.01, value(&r, "16384 nodes, no detours"), 11.6 * US);
+    within(0.1, value(&r, "512 nodes, detours of 16 µs"), 43.0 * US);
+    within(0.1, value(&r, "16384 nodes, detours of 16 µs"), 49.0 * US);
+    within(0.1, value(&r, "512 nodes, detours of 200 µs"), 412.0 * US);
+    within(0.1, value(&r, "16384 nodes, detours of 200 µs"), 417.0 * US);
+}
+
+#[test]
+fn anl_user_defined_allreduce_within_10_per_cent() {
+    let r = rows("anl-myallreduce");
+    within(0.01, value(&r, "512 nodes, no detours"), 38.0 * US);
+    within(0.01, value(&r, "16384 nodes, no detours"), 73.0 * US);
+    within(0.1, value(&r, "512 nodes, detours of 16 µs"), 71.0 * US);
+    within(0.1, value(&r, "16384 nodes, detours of 16 µs"), 121.0 * US);
+}
+
+#[test]
+fn anl_ring_by_arithmetic_and_by_simulation() {
+    let r = rows("anl-ring");
+    for (what, published) in [("10 µs", 2.0 * MS), ("100 ms", 20.0 * S)] {
+        within(1e-9, value(&r, &format!("100 K processors, detours of {what}")), published);
+        within(0.1, value(&r, &format!("100 K processors, detours of {what}, simulated")), published);
+    }
+}
+
+#[test]
+fn colony_21_per_cent_ruins_the_run_and_coordination_saves_it() {
+    let r = rows("fig6");
+    let unmodified = value(&r, "21 % noise, 8192 nodes, unmodified: run");
+    assert!((0.5..2.0).contains(&(unmodified / (3175.7 * S))), "the same order: {unmodified}");
+    within(0.15, value(&r, "21 % noise, 8192 nodes, coordinated: run"), 1.73 * S);
+    within(0.15, value(&r, "the same, mean of runs begun at ten instants"), 1.73 * S);
+    within(0.15, value(&r, "shortest operation"), 4.0 * US);
+    within(0.05, value(&r, "longest operation"), 9900.0 * US);
+}
+
+#[test]
+fn colony_2_per_cent_costs_a_tenth() {
+    for name in ["fig8", "fig9"] {
+        let ratio = value(&rows(name), "2 % noise, 8192 nodes: unmodified over coordinated");
+        // a tenth to an eighth of the unmodified run is saved
+        assert!((0.10..=0.12).contains(&(1.0 - 1.0 / ratio)), "{ratio}");
+    }
+}
+
+#[test]
+fn colony_duty_cycle_gains_three_per_cent_a_step() {
+    let r = rows("fig3");
+    within(0.1, value(&r, "mean gain of the three steps"), 0.0333);
+    assert!(value(&r, "duty cycle 0xfc000000") < 0.0026);
+}
+
+#[test]
+fn a_log_of_messages_is_seen_where_tasks_compute_little() {
+    let r = rows("message-logging");
+    let took = |nodes: &str, near: &str, work: &str, log: &str| {
+        value(&r, &format!("{nodes} nodes, neighbours {near}, {work}, {log}"))
+    };
+    for (near, nodes) in
+        ["near", "anywhere"].iter().flat_map(|near| ["4096", "8192", "20,480"].map(|n| (near, n)))
+    {
+        // "the iteration time would be the same as the granularity"
+        within(0.015, took(nodes, near, "10 ms", "pessimistic log"), 10.0 * MS);
+        let more = |work, log| took(nodes, near, work, log) / took(nodes, near, work, "without a log") - 1.0;
+        assert!(more("1 ms", "log of colony-runtime") < 0.04, "the target of colony-runtime");
+        assert!(more("100 µs", "pessimistic log") > 3.0 * more("100 µs", "log of colony-runtime"));
+        assert!(more("100 µs", "pessimistic log") > 50.0 * more("10 ms", "pessimistic log"));
+    }
+    // neighbours that are further apart on more nodes
+    let far = |nodes| took(nodes, "anywhere", "100 µs", "pessimistic log");
+    assert!(far("4096") < far("8192") && far("8192") < far("20,480"));
+}
+
+#[test]
+fn hybrid_load_balancing_needs_less_memory_than_published_and_the_central_one_more() {
+    let r = rows("hybrid-lb");
+    for (pes, published_mb) in [("4096", 6.8), ("8192", 22.57), ("16384", 22.63)] {
+        let ours = value(&r, &format!("{pes} PEs, load database of the fullest PE"));
+        assert!(ours <= 2e6 && ours < published_mb * 1e6, "{ours}");
+        assert!(value(&r, &format!("{pes} PEs, central load database")) > 15.0 * ours);
+        assert!(value(&r, &format!("{pes} PEs, imbalance after")) <= 1.01);
+        // 1,024 messages of one PE are what takes the time, and their bytes decide how long
+        let own = value(&r, &format!("{pes} PEs, multicast, each PE its own"));
+        assert!(value(&r, &format!("{pes} PEs, multicast, each PE its domain's")) > 100.0 * own);
+    }
+}
+
+#[test]
+fn colony_coordination_costs_nothing_without_noise() {
+    within(0.001, value(&rows("overhead"), "no noise, 16,384 nodes"), 1.0);
+}
+
+#[test]
+fn colony_coordinated_runs_are_as_those_of_the_lightweight_kernel() {
+    let r = rows("kernels");
+    for nodes in ["1024", "2048", "4096", "8192", "16,384"] {
+        let cnk = value(&r, &format!("CNK, {nodes} nodes"));
+        within(0.01, value(&r, &format!("coordinated, 21 % noise, {nodes} nodes")), cnk);
+        assert!(value(&r, &format!("Linux, 21 % noise, {nodes} nodes")) > 1000.0 * cnk);
+    }
+}
+
+#[test]
+fn colony_runs_grow_faster_than_the_noise() {
+    let r = rows("beyond");
+    let run = |percent: u32| value(&r, &format!("{percent} % noise, 8192 nodes, unmodified: run"));
+    assert!(run(5) / run(2) > 1.3 && run(10) / run(5) > 100.0);
+    assert!([10, 15, 21, 25, 30, 35].windows(2).all(|p| run(p[1]) > run(p[0])));
+    assert!(value(&r, "30 % noise: longest calculation over the regular window") > 1.0);
+}
+
+#[test]
+fn progress_report_only_uncoordinated_daemons_hurt() {
+    let r = rows("bsp-noise");
+    for nodes in [1, 4, 16, 64, 256, 1024, 4096] {
+        let unit = if nodes == 1 { "node" } else { "nodes" };
+        let run = |which: &str| value(&r, &format!("{which}, {nodes} {unit}:"));
+        within(0.01, run("Linux, no daemon"), run("CNK"));
+        within(0.01, run("Linux, daemons in phase"), run("CNK"));
+        if nodes >= 256 {
+            assert!(run("Linux, daemons out of phase") > 1.2 * run("CNK"), "{nodes}");
+        }
+    }
+}
+
+#[test]
+fn jaguar_a_spare_core_gains_two_orders_of_magnitude() {
+    let r = rows("jaguar-allreduce");
+    let ratio = value(&r, "18,688 nodes, daemons of 10 ms");
+    assert!((50.0..200.0).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn jaguar_the_ocean_model_gains_tens_of_per_cent() {
+    let r = rows("jaguar-pop");
+    let gain = value(&r, "1024 nodes, steps of 100 ms and 100 passes");
+    assert!((0.1..0.5).contains(&gain), "{gain}");
+}

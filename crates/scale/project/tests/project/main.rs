@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Costs and choices of changes.
+
+mod changes;
+mod choose;
