@@ -4,14 +4,15 @@
 //! What tests need is built first. Then the test programs run, within the CPUs of the machine; lints, documentation and
 //! the other steps that only compile take the processor time that the tests leave.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use crate::changed::{self, Selection};
+use crate::libtest::TestProgram;
 use crate::options::Options;
 use crate::process::Times;
 use crate::programs::{self, Built};
@@ -167,11 +168,50 @@ fn build_workspace(suite: &Suite) -> Result<(Built, Times)> {
     if suite.options.quick {
         return programs::build(cargo(&["test", "--no-run", "--lib", "--bins"]));
     }
-    let (mut built, mut times) = programs::build(cargo(&["build", "--bins", "--examples"]))?;
-    let (tests, more) = programs::build(cargo(&["test", "--no-run"]))?;
-    built.extend(tests);
-    times += more;
+    let mut times = Times::default();
+    let mut build = |command: Command| {
+        let (built, more) = programs::build(command)?;
+        times += more;
+        Ok::<_, anyhow::Error>(built)
+    };
+    // First: the build after it puts the examples without MPI back in their place.
+    let over_mpi = over_mpi(suite, &mut build)?;
+    let mut built = build(cargo(&["build", "--bins", "--examples"]))?;
+    built.extend(build(cargo(&["test", "--no-run"]))?);
+    built.tests.extend(over_mpi);
     Ok((built, times))
+}
+
+/// The tests of the runtime whose ranks exchange messages over MPI, and the examples that they start, in a folder of their
+/// own: no other program is to be linked with MPI. With the features of the whole workspace, only the runtime and its
+/// programs are compiled for it.
+fn over_mpi(suite: &Suite, build: &mut impl FnMut(Command) -> Result<Built>) -> Result<Option<TestProgram>> {
+    if !suite.selection.contains("colony-runtime") {
+        return Ok(None);
+    }
+    let features = format!("{},colony-runtime/mpi", FEATURES[1]);
+    let mut cargo = |words: &[&str]| {
+        let mut cargo = suite.cargo(words);
+        cargo.args(["--locked", "--workspace", "--features", &features]);
+        build(cargo)
+    };
+    let examples = cargo(&["build", "--examples"])?;
+    let tests = cargo(&["test", "--no-run", "--test", "runtime"])?;
+    let folder = suite.target.join("over-mpi");
+    let copy = |from: &Path, to: PathBuf| {
+        std::fs::create_dir_all(to.parent().unwrap_or(&folder)).context("cannot create a folder")?;
+        guests::replace(from, &to, None).with_context(|| format!("cannot write {}", to.display()))?;
+        Ok::<_, anyhow::Error>(to)
+    };
+    for (name, file) in &examples.programs {
+        copy(file, folder.join("examples").join(name))?;
+    }
+    let program = tests.tests.into_iter().find(|test| test.name == "runtime");
+    let mut program = program.context("there is no test program `runtime`")?;
+    program.file = copy(&program.file, folder.join("deps/runtime"))?;
+    program.name = "runtime-over-mpi".into();
+    program.filters = ["mpirun::", "storm::", "processes::"].map(str::to_owned).to_vec();
+    Ok(Some(program))
 }
 
 /// The jobs that the build makes possible.
