@@ -32,6 +32,8 @@ pub const KERNEL: Guest = Guest {
         "kernel/cnk/build.rs",
         "kernel/cnk/linker.ld",
         "kernel/cnk/src",
+        "kernel/logic/Cargo.toml",
+        "kernel/logic/src",
         "crates/machine/fship/Cargo.toml",
         "crates/machine/fship/src",
     ],
