@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The engine of the Python package `colony-sim`: Python's objects in, [`simulate`](colony_sim::simulate),
+//! The engine of the Python package `colony-sim`: Python's objects in, [`simulate`],
 //! Python's objects out. What users see, and its documentation, is in `colony_sim/*.py`.
 
 mod fit;

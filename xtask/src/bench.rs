@@ -5,7 +5,9 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::{cargo, check, python, statics, target_folder};
+use guests::{Profile, target_folder};
+
+use crate::{build_guests, cargo, check, python, statics};
 
 /// Runs benchmarks: those of `words[0]` if that is the name of some, otherwise criterion's, with `words` as filters.
 ///
@@ -55,8 +57,8 @@ fn runtime(rest: &[&str]) -> Result<()> {
 
 /// System calls on a compute node and on Linux, the I/O daemon's scale, and the start of nodes.
 fn function_shipping(rest: &[&str]) -> Result<()> {
-    statics::build(&target_folder().join("static"))?;
-    guests::build_all().map_err(|e| anyhow::anyhow!("{e}"))?;
+    statics::build(&target_folder().join("static"), Profile::Release)?;
+    build_guests(Profile::Release)?;
     check(&mut in_checkout(&["build", "--locked", "--release", "-p", "colony-ciod", "-p", "colony-nodes"]))?;
     targets("colony-nodes", "fship", rest)?;
     check(&mut in_checkout(&["bench", "--locked", "-p", "colony-nodes", "--bench", "boot"]))?;

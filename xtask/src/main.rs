@@ -20,28 +20,35 @@ mod suite;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, Result, bail};
+use guests::{Profile, target_folder};
 
 const HELP: &str = "\
 Usage: cargo xtask COMMAND
 
-  guests            the compute node kernel and the first program of virtual nodes, into target/guests;
+  guests [--release]
+                    the compute node kernel and the first program of virtual nodes, into target/guests;
                     the crates that carry them inside need them before they are built
-  static [FOLDER]   programs for the compute node kernel, linked statically [default: target/static]
+  static [--release]
+                    programs for the compute node kernel, linked statically, into target/static
   test [OPTION…]    every check of the checkout (--quick, --changed[=COMMIT], --allow-skip)
   bench [NAME…]     benchmarks (sim, balance, runtime, logging, fship; without a name: the others)
   storm [KILLS [SEED]]
                     kill ranks and processes at random times, and compare the results
   release VERSION   version numbers, changelog, commit, tag, and the files that users download
 
+Procedural macros and build scripts are shared with the build that has the same profile: dev, or release with --release.
 ./x installs the packages that each of them needs, and then runs it.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words[..] {
-        ["guests"] => guests::build_all().map_err(|e| anyhow::anyhow!("{e}")).map(|()| true),
-        ["static"] => statics::build(&target_folder().join("static")).map(|()| true),
-        ["static", folder] => statics::build(folder.as_ref()).map(|()| true),
+        ["guests"] => build_guests(Profile::Dev).map(|()| true),
+        ["guests", "--release"] => build_guests(Profile::Release).map(|()| true),
+        ["static"] => statics::build(&target_folder().join("static"), Profile::Dev).map(|()| true),
+        ["static", "--release"] => {
+            statics::build(&target_folder().join("static"), Profile::Release).map(|()| true)
+        }
         ["test", ref options @ ..] => match options::Options::parse(options.iter().copied()) {
             Ok(options) => plan::run(options),
             Err(e) => return wrong_use(&e.to_string()),
@@ -75,10 +82,8 @@ fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// The folder that cargo builds into.
-fn target_folder() -> std::path::PathBuf {
-    let root = guests::root();
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder))
+fn build_guests(profile: Profile) -> Result<()> {
+    guests::build_all(profile).map_err(|e| anyhow::anyhow!("{e}"))
 }
 
 /// Runs a command, which must succeed.

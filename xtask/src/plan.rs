@@ -78,7 +78,7 @@ fn jobs(suite: &Arc<Suite>) -> Vec<Job> {
     let mut jobs = vec![
         suite.commands(GUESTS, false, vec![guests]).lock(CARGO).cpus(2.0),
         suite.commands("format", true, formats(suite)),
-        suite.commands("kernel: lints and tests", true, kernel(suite)).after([GUESTS]).behind([BUILD]),
+        suite.commands("lints of the kernel", true, kernel(suite)).after([GUESTS]).behind([BUILD]),
         suite.commands(LINTS, true, vec![clippy]).after([GUESTS]).behind([BUILD]).lock(CARGO),
     ];
     if has_command("cargo-deny") {
@@ -127,21 +127,17 @@ fn deny(suite: &Suite) -> Vec<Command> {
     MANIFESTS.iter().map(deny).collect()
 }
 
-/// Lints of the compute node kernel, and tests of its decisions.
+/// Lints of the compute node kernel, which is built with flags of its own.
 fn kernel(suite: &Suite) -> Vec<Command> {
-    let in_kernel = |words: &[&str]| {
-        let mut cargo = suite.cargo(words);
-        cargo.current_dir(suite.root.join("kernel/cnk"));
-        cargo
-    };
-    vec![
-        in_kernel(&["clippy", "--locked", "--release", "--bins", "--", "-D", "warnings"]),
-        in_kernel(&["test", "--locked", "--lib"]),
-    ]
+    let mut clippy = suite.cargo(&["clippy", "--locked", "--release", "--bins", "--", "-D", "warnings"]);
+    clippy.current_dir(suite.root.join("kernel/cnk"));
+    vec![clippy]
 }
 
 fn documentation(suite: &Suite) -> Command {
-    let mut doc = suite.cargo(&["doc", "--locked", "--workspace", "--no-deps"]);
+    // With the examples, features are those that the lints have, so no dependency is checked again.
+    let mut doc =
+        suite.cargo(&["doc", "--locked", "--workspace", "--no-deps", "--lib", "--bins", "--examples"]);
     doc.args(FEATURES).env("RUSTDOCFLAGS", "-D warnings");
     doc
 }
@@ -231,7 +227,6 @@ fn jobs_of_build(suite: &Arc<Suite>, built: Built) -> Vec<Job> {
         built.programs.into_iter().filter(|(name, _)| suite.root.join("fuzz/seeds").join(name).is_dir());
     jobs.push(fuzz(suite, fuzzers.collect()));
     jobs.push(doc_tests(suite));
-    jobs.push(loom(suite));
     jobs.extend(python::jobs(suite));
     jobs
 }
@@ -253,11 +248,4 @@ fn doc_tests(suite: &Arc<Suite>) -> Job {
     let mut cargo = suite.cargo(&["test", "--locked", "--workspace", "--doc"]);
     cargo.args(FEATURES);
     suite.commands("examples of the documentation", true, vec![cargo]).behind([LINTS]).lock(CARGO)
-}
-
-/// The rings of function shipping in every interleaving that the memory model allows.
-fn loom(suite: &Arc<Suite>) -> Job {
-    let mut cargo = suite.cargo(&["test", "--locked", "--release", "-p", "colony-fship", "--lib", "ring"]);
-    cargo.env("CARGO_TARGET_DIR", suite.target.join("loom")).env("RUSTFLAGS", "--cfg loom");
-    suite.commands("rings in every interleaving", true, vec![cargo]).behind([BUILD])
 }

@@ -7,7 +7,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::{cargo, check, python, target_folder};
+use guests::target_folder;
+
+use crate::{cargo, check, python};
 
 /// The manifests with a version of their own.
 const MANIFESTS: [&str; 2] = ["Cargo.toml", "kernel/cnk/Cargo.toml"];

@@ -4,48 +4,39 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
-use guests::{TARGET, cargo, replace, root};
+use guests::{Profile, build_static, replace, root};
 
-/// Package, kind of target, name.
-const STATIC_PROGRAMS: [(&str, &str, &str); 11] = [
-    ("colony-bench", "bin", "colony-nas"),
-    ("colony-bench", "bin", "colony-bench-cnk"),
-    ("colony-selfish", "bin", "colony-selfish"),
-    ("colony-conform", "bin", "colony-conform"),
-    ("colony-conform", "bin", "colony-calls"),
-    ("colony-conform", "bin", "colony-extremes"),
-    ("colony-conform", "bin", "colony-ior"),
-    ("colony-conform", "bin", "colony-tokio"),
-    ("colony-runtime", "example", "ring"),
-    ("colony-runtime", "example", "stencil"),
-    ("colony-runtime", "example", "lb_test"),
+const STATIC_PROGRAMS: [&str; 11] = [
+    "colony-nas",
+    "colony-bench-cnk",
+    "colony-selfish",
+    "colony-conform",
+    "colony-calls",
+    "colony-extremes",
+    "colony-ior",
+    "colony-tokio",
+    "ring",
+    "stencil",
+    "lb_test",
 ];
 
 /// Builds the programs and copies them into the folder `to`. Prints their paths.
 ///
 /// # Errors
 /// A build that fails, a program that asks for an interpreter, or a file that cannot be written.
-pub(crate) fn build(to: &Path) -> Result<()> {
-    let root = root();
-    let to = root.join(to);
-    let flags = format!("{} -C target-feature=+crt-static", std::env::var("RUSTFLAGS").unwrap_or_default());
-    let mut arguments = vec!["--config", "profile.release.strip=\"debuginfo\"", "--target", TARGET];
-    for &(package, kind, program) in &STATIC_PROGRAMS {
-        let target = if kind == "example" { "--example" } else { "--bin" };
-        arguments.extend(["--package", package, target, program]);
-    }
-    let folder = to.to_str().context("the folder's name is not UTF-8")?;
-    arguments.extend(["--target-dir", folder]);
-    cargo(&root, Some(flags.trim()), &arguments).map_err(|e| anyhow::anyhow!("{e}"))?;
-    for (_, kind, program) in &STATIC_PROGRAMS {
-        let (built, file) = (to.join(TARGET).join("release"), to.join(program));
-        let built = if *kind == "example" { built.join("examples") } else { built };
-        let image = std::fs::read(built.join(program)).with_context(|| format!("cannot read {program}"))?;
+pub(crate) fn build(to: &Path, profile: Profile) -> Result<()> {
+    let to = root().join(to);
+    std::fs::create_dir_all(&to).with_context(|| format!("cannot create {}", to.display()))?;
+    let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
+    let flags = format!("{flags} -C target-feature=+crt-static -C strip=debuginfo");
+    let built = build_static(&STATIC_PROGRAMS, profile, flags.trim()).map_err(|e| anyhow::anyhow!("{e}"))?;
+    for program in STATIC_PROGRAMS {
+        let (from, file) = (built.join(program), to.join(program));
+        let image = std::fs::read(&from).with_context(|| format!("cannot read {}", from.display()))?;
         if asks_for_an_interpreter(&image)? {
             bail!("{program} asks for an interpreter, so it is not static");
         }
-        replace(&built.join(program), &file, None)
-            .with_context(|| format!("cannot write {}", file.display()))?;
+        replace(&from, &file, None).with_context(|| format!("cannot write {}", file.display()))?;
         println!("{}", file.display());
     }
     Ok(())

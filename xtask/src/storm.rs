@@ -3,7 +3,9 @@
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::{cargo, check, statics, target_folder};
+use guests::{Profile, target_folder};
+
+use crate::{cargo, check, statics};
 
 /// Kills without an argument.
 const KILLS: u32 = 1000;
@@ -47,7 +49,7 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
         storm.args(runtime).args(["--test", "runtime", "--", "--ignored", "--exact", "--nocapture", network]);
         check(storm.env("STORM_KILLS", kills.to_string()))?;
     }
-    statics::build(&target_folder().join("static"))?;
+    statics::build(&target_folder().join("static"), Profile::Release)?;
     check(&mut in_checkout(&[
         "build",
         "--locked",

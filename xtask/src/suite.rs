@@ -50,8 +50,7 @@ impl Suite {
     /// # Errors
     /// A folder that cannot be made, or `budgets.toml` that cannot be read.
     pub(crate) fn new(root: PathBuf, options: Options, selection: Selection) -> Result<Self> {
-        let target =
-            std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |t| root.join(t));
+        let target = guests::target_folder();
         let folder = target.join("test");
         if folder.exists() {
             fs::remove_dir_all(&folder).with_context(|| format!("cannot empty {}", folder.display()))?;

@@ -35,6 +35,8 @@ pub const KERNEL: Guest = Guest {
         "kernel/cnk/build.rs",
         "kernel/cnk/linker.ld",
         "kernel/cnk/src",
+        "kernel/logic/Cargo.toml",
+        "kernel/logic/src",
         "crates/machine/fship/Cargo.toml",
         "crates/machine/fship/src",
     ],
@@ -97,36 +99,64 @@ pub fn root() -> PathBuf {
 /// Outcome of a build: nothing, or the reason why it failed.
 pub type Built = Result<(), Box<dyn Error>>;
 
+/// The profile of the build beside which programs are built. Procedural macros and build scripts are shared with the build
+/// that has the same profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    /// That of tests.
+    Dev,
+    /// That of programs for users.
+    Release,
+}
+
+impl Profile {
+    /// The profile's folder below the folder of a target.
+    fn folder(self) -> &'static str {
+        match self {
+            Self::Dev => "debug",
+            Self::Release => "release",
+        }
+    }
+}
+
+/// The folder that cargo builds into.
+#[must_use]
+pub fn target_folder() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(folder))
+}
+
 /// Builds every guest that is not current, into `target/guests`.
 ///
 /// # Errors
 /// A build that fails, or a file that cannot be written.
-pub fn build_all() -> Built {
+pub fn build_all(profile: Profile) -> Built {
     let root = root();
     let folder = root.join("target/guests");
     fs::create_dir_all(&folder).map_err(|e| format!("cannot create {}: {e}", folder.display()))?;
-    build(&KERNEL, &folder, |to| {
+    build(&KERNEL, &folder, || {
+        let to = &folder.join("build");
         // The kernel's other flags are in its folder's configuration. Paths in the file begin at the checkout, so the file
         // is the same wherever it is built.
         let remap = format!("target.{TARGET}.rustflags=[\"--remap-path-prefix={}=.\"]", root.display());
         cargo(
             &root.join("kernel/cnk"),
+            Profile::Release,
             None,
             ["--target-dir".as_ref(), to.as_os_str(), "--config".as_ref(), remap.as_ref()],
         )?;
         Ok(to.join(TARGET).join("release/cnk"))
     })?;
-    build(&INIT, &folder, |to| {
-        // The guest has no libraries, its image should be small, and a panic is one line on the console.
-        let flags = "-C target-feature=+crt-static -C panic=abort -C strip=symbols -C debuginfo=0";
-        let package = ["--package", INIT.name, "--target", TARGET, "--target-dir"].map(OsStr::new);
-        cargo(&root, Some(flags), package.into_iter().chain([to.as_os_str()]))?;
-        Ok(to.join(TARGET).join("release").join(INIT.name))
+    build(&INIT, &folder, || {
+        // The guest has no libraries, its image should be small, and a panic is one line on the console. With either profile
+        // it is the same program.
+        let flags = "-C target-feature=+crt-static -C panic=abort -C strip=symbols -C debuginfo=0 \
+            -C opt-level=3 -C debug-assertions=off -C overflow-checks=off";
+        Ok(build_static(&[INIT.name], profile, flags)?.join(INIT.name))
     })
 }
 
 /// Builds a guest with `make`, unless its file is newer than its sources.
-fn build(guest: &Guest, folder: &Path, make: impl FnOnce(&Path) -> Result<PathBuf, Box<dyn Error>>) -> Built {
+fn build(guest: &Guest, folder: &Path, make: impl FnOnce() -> Result<PathBuf, Box<dyn Error>>) -> Built {
     let file = folder.join(guest.name);
     if guest.is_current(&root(), &file)? {
         return Ok(());
@@ -134,22 +164,41 @@ fn build(guest: &Guest, folder: &Path, make: impl FnOnce(&Path) -> Result<PathBu
     eprintln!("building {}", guest.name);
     // The time before the build: a source that changes during the build is newer than the file.
     let began = SystemTime::now();
-    let built = make(&folder.join("build"))?;
+    let built = make()?;
     replace(&built, &file, Some(began)).map_err(|e| format!("cannot write {}: {e}", file.display()).into())
 }
 
-/// Runs `cargo build --release` with the cargo that started this program, in `folder`, without the flags and wrappers of an
-/// outer build.
+/// Builds programs of the workspace that are linked statically. Returns the folder that they are in.
+///
+/// Features are those of the whole workspace and the target folder is the common one, so that procedural macros and build
+/// scripts are compiled once, for these programs and for all else. `flags` apply to the programs' own crates only.
 ///
 /// # Errors
-/// A cargo that cannot be started, or that fails.
-pub fn cargo<I: AsRef<OsStr>>(
+/// A build that fails.
+pub fn build_static(programs: &[&str], profile: Profile, flags: &str) -> Result<PathBuf, Box<dyn Error>> {
+    let to = target_folder();
+    let mut arguments: Vec<&OsStr> = ["--workspace", "--target", TARGET].map(OsStr::new).to_vec();
+    arguments.extend(["--features", "colony-programs/static", "--target-dir"].map(OsStr::new));
+    arguments.push(to.as_os_str());
+    arguments.extend(programs.iter().flat_map(|program| ["--bin", program]).map(OsStr::new));
+    cargo(&root(), profile, Some(flags), arguments)?;
+    Ok(to.join(TARGET).join(profile.folder()))
+}
+
+/// Runs `cargo build` with the cargo that started this program, in `folder`, without the flags and wrappers of an outer
+/// build.
+fn cargo<I: AsRef<OsStr>>(
     folder: &Path,
+    profile: Profile,
     flags: Option<&str>,
     arguments: impl IntoIterator<Item = I>,
 ) -> Built {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(folder).args(["build", "--locked", "--release"]).args(arguments);
+    cargo.current_dir(folder).args(["build", "--locked"]);
+    if profile == Profile::Release {
+        cargo.arg("--release");
+    }
+    cargo.args(arguments);
     for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_TARGET_DIR", "CARGO_BUILD_TARGET"] {
         cargo.env_remove(name);
     }

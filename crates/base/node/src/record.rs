@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The record of a node's state that every result carries, and whether the node is quiet.
 
+use nix::unistd::{SysconfVar, sysconf};
 use serde::{Deserialize, Serialize};
 
 use crate::cpu::{self, CpuSet};
@@ -97,7 +98,8 @@ impl NodeRecord {
 /// since boot, by CPU; its grain is a clock tick, 10 ms.
 #[must_use]
 pub fn steal_ns() -> std::collections::BTreeMap<usize, u64> {
-    let tick_ns = 1_000_000_000 / procfs::ticks_per_second();
+    let ticks_per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten();
+    let tick_ns = 1_000_000_000 / ticks_per_second.and_then(|ticks| u64::try_from(ticks).ok()).unwrap_or(100);
     let text = crate::read("/proc/stat").unwrap_or_default();
     text.lines()
         .filter_map(|line| {

@@ -72,26 +72,6 @@ impl Noise {
         }
     }
 
-    /// Adds a noise trace of one node as that of `host`.
-    #[cfg(feature = "noise")]
-    pub fn add_trace(&mut self, host: &str, trace: &colony_trace::Trace) {
-        let names: Vec<String> = trace.sources.iter().map(ToString::to_string).collect();
-        let name = |source: u16| names.get(usize::from(source)).map_or("unexplained", String::as_str);
-        let rows = trace.detours.iter().map(|d| (d.cpu, d.start_ns, d.end_ns(), name(d.source)));
-        let first = trace.detours.iter().map(|d| d.start_ns).min();
-        let last = trace.detours.iter().map(colony_trace::Detour::end_ns).max();
-        let length_ns = (trace.meta.observed_s.max(0.0) * 1e9) as i64;
-        let observed = match length_ns {
-            // a trace of another tool: its rows are all that is known
-            0 => Observed { begin_ns: first.unwrap_or(0), end_ns: last.unwrap_or(0) },
-            length => {
-                let begin_ns = trace.meta.start_ns;
-                Observed { begin_ns, end_ns: begin_ns.saturating_add(length) }
-            }
-        };
-        self.add(host, observed, rows);
-    }
-
     /// The number of a source; the last number is shared by all that have none left.
     fn source(&mut self, name: &str) -> u16 {
         if let Some(&index) = self.indexes.get(name) {

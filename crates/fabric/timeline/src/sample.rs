@@ -17,7 +17,8 @@ pub const BEGIN_NS: i64 = 1_767_225_637_000_000_000;
 /// Name of the host that the sample run names.
 pub const HOST: &str = "sample";
 
-const PES: u32 = 4;
+/// PEs of the sample run, one on each of the first CPUs.
+pub const PES: u32 = 4;
 const BLOCKS: u32 = 16;
 const ITERATIONS: u64 = 40;
 const LATENCY_NS: i64 = 2_000;
@@ -113,33 +114,6 @@ pub fn stencil() -> ([Timeline; 2], Vec<Row>) {
         Timeline::of_parts(meta, vec![process], names(), tracks)
     };
     ([file(0), file(1)], noise)
-}
-
-/// The noise of the sample node as a trace.
-///
-/// # Errors
-/// None for the rows of [`stencil`].
-#[cfg(feature = "noise")]
-pub fn noise_trace(run: &Timeline, rows: &[Row]) -> Result<colony_trace::Trace, colony_trace::Problem> {
-    let (start_ns, end_ns) = run.span();
-    let mut trace = colony_trace::TraceBuilder::new();
-    for &(cpu, begin, end, source) in rows {
-        let source = trace.source(&source.into())?;
-        trace.push(colony_trace::Detour {
-            node: 0,
-            cpu,
-            start_ns: begin,
-            duration_ns: (end - begin) as u64,
-            source,
-        })?;
-    }
-    trace.build(colony_trace::TraceMeta {
-        cpus: (0..PES as usize).collect(),
-        observed_s: (end_ns - start_ns) as f64 / 1e9,
-        start_ns,
-        threshold_ns: 100,
-        ..Default::default()
-    })
 }
 
 fn track(mut pe: Pe, number: u32, end_ns: i64) -> Track {

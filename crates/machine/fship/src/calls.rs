@@ -349,7 +349,7 @@ pub fn find(number: u64) -> Option<&'static Call> {
     CALLS.get(usize::from(place))
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -357,7 +357,7 @@ pub fn string_length(memory: &impl crate::spans::Memory, address: u64) -> u64 {
     length
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use proptest::prelude::*;
     use std::collections::VecDeque;

@@ -15,7 +15,7 @@
 //! offset in the memory of its process. The daemon trusts nothing it reads here.
 //!
 //! `no_std`, without allocation: the kernel uses it as it is.
-#![cfg_attr(not(any(test, loom)), no_std)]
+#![cfg_attr(not(test), no_std)]
 
 pub mod calls;
 pub mod errno;

@@ -232,7 +232,7 @@ fn message(memory: &impl Memory, address: u64, used: Use, see: See<'_>) -> Resul
     Ok(())
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use anyhow::Context;
 use colony_study::report::Recorded;
 use colony_timeline::analysis::summary::Summary;
-use colony_timeline::{Noise, Timeline, perfetto, projections, sample};
-use colony_trace::Trace;
+use colony_timeline::{Noise, Observed, Timeline, perfetto, projections, sample};
+use colony_trace::{Detour, Problem, Trace, TraceBuilder, TraceMeta};
 use colony_view::timeline as view;
 use serde::Serialize;
 
@@ -180,7 +180,7 @@ impl Input {
                 Some((host, _)) => host,
                 None => host_of(&trace, path, &hosts)?,
             };
-            noise.get_or_insert_default().add_trace(host, &trace);
+            add_trace(noise.get_or_insert_default(), host, &trace);
         }
         Ok((timeline, noise))
     }
@@ -209,5 +209,41 @@ fn write_sample(folder: &Path) -> anyhow::Result<()> {
     for (rank, part) in parts.iter().enumerate() {
         part.write(&folder.join(format!("stencil.{rank}.timeline")))?;
     }
-    Ok(sample::noise_trace(&parts[0], &rows)?.write(&folder.join("noise.parquet"))?)
+    Ok(sample_noise(&parts[0], &rows)?.write(&folder.join("noise.parquet"))?)
+}
+
+/// Adds a noise trace of one node as that of `host`.
+fn add_trace(noise: &mut Noise, host: &str, trace: &Trace) {
+    let names: Vec<String> = trace.sources.iter().map(ToString::to_string).collect();
+    let name = |source: u16| names.get(usize::from(source)).map_or("unexplained", String::as_str);
+    let rows = trace.detours.iter().map(|d| (d.cpu, d.start_ns, d.end_ns(), name(d.source)));
+    let first = trace.detours.iter().map(|d| d.start_ns).min();
+    let last = trace.detours.iter().map(Detour::end_ns).max();
+    let length_ns = (trace.meta.observed_s.max(0.0) * 1e9) as i64;
+    let observed = match length_ns {
+        // a trace of another tool: its rows are all that is known
+        0 => Observed { begin_ns: first.unwrap_or(0), end_ns: last.unwrap_or(0) },
+        length => {
+            let begin_ns = trace.meta.start_ns;
+            Observed { begin_ns, end_ns: begin_ns.saturating_add(length) }
+        }
+    };
+    noise.add(host, observed, rows);
+}
+
+/// The noise of the sample node as a trace.
+fn sample_noise(run: &Timeline, rows: &[sample::Row]) -> Result<Trace, Problem> {
+    let (start_ns, end_ns) = run.span();
+    let mut trace = TraceBuilder::new();
+    for &(cpu, begin, end, source) in rows {
+        let source = trace.source(&source.into())?;
+        trace.push(Detour { node: 0, cpu, start_ns: begin, duration_ns: (end - begin) as u64, source })?;
+    }
+    trace.build(TraceMeta {
+        cpus: (0..sample::PES as usize).collect(),
+        observed_s: (end_ns - start_ns) as f64 / 1e9,
+        start_ns,
+        threshold_ns: 100,
+        ..Default::default()
+    })
 }

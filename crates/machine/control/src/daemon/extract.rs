@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
-use axum::extract::{ConnectInfo, FromRequest, FromRequestParts, State};
+use axum::extract::{ConnectInfo, FromRequest, FromRequestParts, Request, State};
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
+use serde::de::DeserializeOwned;
 
 use super::Shared;
 use super::control::Control;
@@ -31,17 +33,33 @@ impl IntoResponse for ControlError {
 }
 
 /// Parts of a request, which are refused with a [`Problem`].
-#[derive(FromRequest)]
-#[from_request(via(axum::Json), rejection(ControlError))]
 pub(super) struct Body<T>(pub(super) T);
-
-#[derive(FromRequestParts)]
-#[from_request(via(axum::extract::Path), rejection(ControlError))]
 pub(super) struct Path<T>(pub(super) T);
-
-#[derive(FromRequestParts)]
-#[from_request(via(axum::extract::Query), rejection(ControlError))]
 pub(super) struct Query<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = ControlError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ControlError> {
+        Ok(Self(Json::from_request(request, state).await?.0))
+    }
+}
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
+    type Rejection = ControlError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ControlError> {
+        Ok(Self(axum::extract::Path::from_request_parts(parts, state).await?.0))
+    }
+}
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = ControlError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ControlError> {
+        Ok(Self(axum::extract::Query::from_request_parts(parts, state).await?.0))
+    }
+}
 
 impl From<JsonRejection> for ControlError {
     fn from(rejection: JsonRejection) -> Self {

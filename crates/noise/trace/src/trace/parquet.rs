@@ -6,29 +6,22 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::fmt;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Once};
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::{Int32Type, Int64Type, UInt16Type, UInt32Type, UInt64Type};
-use arrow_array::{
-    Array, ArrayRef, DictionaryArray, Int64Array, RecordBatch, StringArray, UInt16Array, UInt32Array,
-    UInt64Array,
-};
-use arrow_schema::{DataType, Field, Fields, Schema};
-use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
-};
-use parquet::arrow::{ArrowWriter, ProjectionMask};
-use parquet::basic::{Compression, Encoding};
+use parquet::basic::{Compression, ConvertedType, Encoding, LogicalType, Repetition, Type as Physical};
+use parquet::column::reader::{ColumnReaderImpl, get_typed_column_reader};
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::errors::ParquetError;
 use parquet::file::metadata::{KeyValue, ParquetMetaData};
-use parquet::file::properties::WriterProperties;
-use parquet::file::reader::ChunkReader;
-use parquet::schema::types::ColumnPath;
+use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
+use parquet::file::reader::{ChunkReader, FileReader, RowGroupReader, SerializedFileReader};
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::types::{ColumnDescriptor, ColumnPath, Type};
 
 use super::{Detour, MAX_DETOURS, Problem, Trace, TraceBuilder, TraceMeta};
-use crate::Source;
 
 /// Name of the metadata that holds a [`TraceMeta`] as JSON.
 pub(crate) const META_KEY: &str = "colony.meta";
@@ -36,54 +29,144 @@ pub(crate) const META_KEY: &str = "colony.meta";
 /// Rows that are decoded or encoded at a time.
 const BATCH: usize = 64 * 1024;
 
-fn columns(source_key: DataType) -> [(&'static str, DataType); 5] {
-    [
-        ("node", DataType::UInt32),
-        ("cpu", DataType::UInt16),
-        ("start_ns", DataType::Int64),
-        ("duration_ns", DataType::UInt64),
-        ("source", DataType::Dictionary(Box::new(source_key), Box::new(DataType::Utf8))),
-    ]
+/// Rows of a row group: a reader that skips nothing needs few groups, a reader of a part needs small ones.
+const GROUP: usize = 16 * BATCH;
+
+/// The type of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    U16,
+    U32,
+    I64,
+    U64,
+    Text,
+}
+
+const COLUMNS: [(&str, Kind); 5] = [
+    ("node", Kind::U32),
+    ("cpu", Kind::U16),
+    ("start_ns", Kind::I64),
+    ("duration_ns", Kind::U64),
+    ("source", Kind::Text),
+];
+
+impl Kind {
+    const ALL: [Self; 5] = [Self::U16, Self::U32, Self::I64, Self::U64, Self::Text];
+
+    fn physical(self) -> Physical {
+        match self {
+            Self::U16 | Self::U32 => Physical::INT32,
+            Self::I64 | Self::U64 => Physical::INT64,
+            Self::Text => Physical::BYTE_ARRAY,
+        }
+    }
+
+    fn logical(self) -> Option<LogicalType> {
+        match self {
+            Self::U16 => Some(LogicalType::integer(16, false)),
+            Self::U32 => Some(LogicalType::integer(32, false)),
+            Self::I64 => None,
+            Self::U64 => Some(LogicalType::integer(64, false)),
+            Self::Text => Some(LogicalType::String),
+        }
+    }
+
+    /// The type of a column of a file; `None` if no column of a trace has it.
+    fn of(column: &ColumnDescriptor) -> Option<Self> {
+        let converted = match column.converted_type() {
+            ConvertedType::UINT_16 => Some(Self::U16),
+            ConvertedType::UINT_32 => Some(Self::U32),
+            ConvertedType::UINT_64 => Some(Self::U64),
+            ConvertedType::INT_64 => Some(Self::I64),
+            ConvertedType::UTF8 => Some(Self::Text),
+            ConvertedType::NONE => {
+                let logical = column.logical_type_ref();
+                let signed = LogicalType::integer(64, true);
+                Self::ALL.into_iter().find(|kind| {
+                    let is_signed = *kind == Self::I64 && logical == Some(&signed);
+                    kind.physical() == column.physical_type()
+                        && (kind.logical().as_ref() == logical || is_signed)
+                })
+            }
+            _ => None,
+        };
+        converted.filter(|kind| kind.physical() == column.physical_type())
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::U16 => "UInt16",
+            Self::U32 => "UInt32",
+            Self::I64 => "Int64",
+            Self::U64 => "UInt64",
+            Self::Text => "Utf8",
+        })
+    }
+}
+
+/// The schema of a file with these columns.
+fn schema(columns: &[(&str, Kind)]) -> Result<Type, ParquetError> {
+    let column = |&(name, kind): &(&str, Kind)| {
+        let builder = Type::primitive_type_builder(name, kind.physical());
+        builder.with_repetition(Repetition::REQUIRED).with_logical_type(kind.logical()).build().map(Arc::new)
+    };
+    let columns = columns.iter().map(column).collect::<Result<_, _>>()?;
+    Type::group_type_builder("trace").with_fields(columns).build()
 }
 
 /// Writes the Parquet file to `out`.
 pub(crate) fn write(trace: &Trace, out: impl Write + Send) -> Result<(), Problem> {
-    let failed = |e: parquet::errors::ParquetError| Problem::Io(std::io::Error::other(e));
-    let fields: Fields =
-        columns(DataType::UInt16).into_iter().map(|(name, kind)| Field::new(name, kind, false)).collect();
+    let failed = |e: ParquetError| Problem::Io(std::io::Error::other(e));
     let pairs = trace.meta.plain().into_iter().map(|(key, value)| (key.to_owned(), value));
-    let pairs: Vec<_> = [(META_KEY.to_owned(), trace.meta.to_json()?)].into_iter().chain(pairs).collect();
-    let keys = pairs.iter().map(|(k, v)| KeyValue::new(k.clone(), v.clone())).collect();
-    // in the Arrow schema too: it is what other tools show and keep when they write the table again
-    let metadata: HashMap<String, String> = pairs.into_iter().collect();
-    let schema = Arc::new(Schema::new_with_metadata(fields, metadata));
+    let pairs = [(META_KEY.to_owned(), trace.meta.to_json()?)].into_iter().chain(pairs);
+    let keys = pairs.map(|(key, value)| KeyValue::new(key, value)).collect();
     // instants and lengths hardly repeat: differences pack better than a dictionary of them
-    let packed = |b: parquet::file::properties::WriterPropertiesBuilder, name: &str| {
+    let packed = |b: WriterPropertiesBuilder, name: &str| {
         b.set_column_dictionary_enabled(ColumnPath::from(name), false)
             .set_column_encoding(ColumnPath::from(name), Encoding::DELTA_BINARY_PACKED)
     };
     let builder =
         WriterProperties::builder().set_compression(Compression::SNAPPY).set_key_value_metadata(Some(keys));
     let properties = packed(packed(builder, "start_ns"), "duration_ns").build();
-    let names: ArrayRef =
-        Arc::new(StringArray::from_iter_values(trace.sources.iter().map(Source::to_string)));
-    let mut writer = ArrowWriter::try_new(out, schema.clone(), Some(properties)).map_err(failed)?;
-    for rows in trace.detours.chunks(BATCH) {
-        let keys: UInt16Array = rows.iter().map(|d| Some(d.source)).collect();
-        let source = DictionaryArray::<UInt16Type>::try_new(keys, names.clone())
-            .map_err(|e| Problem::Meta(format!("a detour names a source that is not there ({e})")))?;
-        let arrays: Vec<ArrayRef> = vec![
-            Arc::new(UInt32Array::from_iter_values(rows.iter().map(|d| d.node))),
-            Arc::new(UInt16Array::from_iter_values(rows.iter().map(|d| d.cpu))),
-            Arc::new(Int64Array::from_iter_values(rows.iter().map(|d| d.start_ns))),
-            Arc::new(UInt64Array::from_iter_values(rows.iter().map(|d| d.duration_ns))),
-            Arc::new(source),
-        ];
-        let batch = RecordBatch::try_new(schema.clone(), arrays).map_err(|e| failed(e.into()))?;
-        writer.write(&batch).map_err(failed)?;
+    let names: Vec<ByteArray> =
+        trace.sources.iter().map(|source| source.to_string().into_bytes().into()).collect();
+    if let Some(d) = trace.detours.iter().find(|d| usize::from(d.source) >= names.len()) {
+        return Err(Problem::Meta(format!("a detour names the source {}, which is not there", d.source)));
+    }
+    let schema = Arc::new(schema(&COLUMNS).map_err(failed)?);
+    let mut writer = SerializedFileWriter::new(out, schema, Arc::new(properties)).map_err(failed)?;
+    for rows in trace.detours.chunks(GROUP) {
+        let mut group = writer.next_row_group().map_err(failed)?;
+        let group_of = &mut group;
+        // the bits of an unsigned number are stored
+        write_column::<Int32Type, _>(group_of, rows, |d| d.node.cast_signed()).map_err(failed)?;
+        write_column::<Int32Type, _>(group_of, rows, |d| d.cpu.into()).map_err(failed)?;
+        write_column::<Int64Type, _>(group_of, rows, |d| d.start_ns).map_err(failed)?;
+        write_column::<Int64Type, _>(group_of, rows, |d| d.duration_ns.cast_signed()).map_err(failed)?;
+        let name = |d: &Detour| names[usize::from(d.source)].clone();
+        write_column::<ByteArrayType, _>(group_of, rows, name).map_err(failed)?;
+        group.close().map_err(failed)?;
     }
     writer.close().map_err(failed)?;
     Ok(())
+}
+
+/// Writes the next column of a row group.
+fn write_column<T: DataType, W: Write + Send>(
+    group: &mut SerializedRowGroupWriter<'_, W>,
+    rows: &[Detour],
+    value: impl Fn(&Detour) -> T::T,
+) -> Result<(), ParquetError> {
+    let Some(mut column) = group.next_column()? else {
+        return Err(ParquetError::General("the schema has too few columns".to_owned()));
+    };
+    for rows in rows.chunks(BATCH) {
+        let values: Vec<T::T> = rows.iter().map(&value).collect();
+        column.typed::<T>().write_batch(&values, None, None)?;
+    }
+    column.close()
 }
 
 /// Reads a Parquet file.
@@ -91,13 +174,14 @@ pub(crate) fn read(file: impl ChunkReader + 'static) -> Result<Trace, Problem> {
     quietly(|| decode(file)).unwrap_or_else(|| Err(Problem::Damaged("its pages do not decode".into())))
 }
 
+fn damaged(e: ParquetError) -> Problem {
+    Problem::Damaged(e.to_string())
+}
+
 fn decode(file: impl ChunkReader + 'static) -> Result<Trace, Problem> {
-    let damaged = |e: parquet::errors::ParquetError| Problem::Damaged(e.to_string());
-    // the Arrow schema another tool left must not decide how columns are decoded
-    let plain = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-    let found = ArrowReaderMetadata::load(&file, plain).map_err(damaged)?;
-    let parquet = found.metadata().clone();
-    let meta = meta(&parquet)?;
+    let file = SerializedFileReader::new(file).map_err(damaged)?;
+    let parquet = file.metadata();
+    let meta = meta(parquet)?;
     for column in parquet.row_groups().iter().flat_map(|g| g.columns()) {
         match column.compression() {
             Compression::UNCOMPRESSED | Compression::SNAPPY => {}
@@ -108,16 +192,12 @@ fn decode(file: impl ChunkReader + 'static) -> Result<Trace, Problem> {
     if rows < 0 || rows as u64 > MAX_DETOURS as u64 {
         return Err(Problem::TooManyDetours);
     }
-    let schema = Arc::new(wanted(found.schema())?);
-    let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true).with_schema(schema.clone());
-    let metadata = ArrowReaderMetadata::try_new(parquet, options).map_err(damaged)?;
-    let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata);
-    let ours = columns(DataType::Int32).map(|(name, _)| schema.index_of(name).unwrap_or_default());
-    let mask = ProjectionMask::roots(builder.parquet_schema(), ours);
-    let reader = builder.with_projection(mask).with_batch_size(BATCH).build().map_err(damaged)?;
+    let found = parquet.file_metadata().schema_descr().columns();
+    let places = places(found.iter().map(AsRef::as_ref))?;
     let mut trace = TraceBuilder::new();
-    for batch in reader {
-        push(&mut trace, &batch.map_err(|e| Problem::Damaged(e.to_string()))?)?;
+    for group in 0..file.num_row_groups() {
+        let group = file.get_row_group(group).map_err(damaged)?;
+        push(&mut trace, group.as_ref(), places)?;
     }
     trace.build(meta)
 }
@@ -128,59 +208,109 @@ fn meta(file: &ParquetMetaData) -> Result<TraceMeta, Problem> {
     TraceMeta::from_json(json.ok_or_else(|| Problem::NotATrace(format!("it has no metadata `{META_KEY}`")))?)
 }
 
-/// The file's schema with the source as a dictionary, if the five columns are what they should be.
-fn wanted(found: &Schema) -> Result<Schema, Problem> {
-    let mut fields: Vec<Field> = found.fields().iter().map(|f| f.as_ref().clone()).collect();
-    for (name, kind) in columns(DataType::Int32) {
-        let Some(field) = fields.iter_mut().find(|f| f.name() == name) else {
+/// The places of the five columns in the file, if they are what they should be.
+fn places<'a>(found: impl Iterator<Item = &'a ColumnDescriptor> + Clone) -> Result<[usize; 5], Problem> {
+    let mut places = [0; 5];
+    for ((name, kind), place) in COLUMNS.into_iter().zip(&mut places) {
+        let is_named = |c: &ColumnDescriptor| c.path().parts() == [name];
+        let Some((at, column)) = found.clone().enumerate().find(|(_, column)| is_named(column)) else {
             return Err(Problem::NotATrace(format!("it has no column `{name}`")));
         };
-        let as_stored = if name == "source" { &DataType::Utf8 } else { &kind };
-        if field.data_type() != as_stored {
-            return Err(Problem::NotATrace(format!("its column `{name}` is {}", field.data_type())));
+        let kind_of_file = Kind::of(column).filter(|_| column.max_rep_level() == 0);
+        if kind_of_file != Some(kind) {
+            let is = kind_of_file.map_or_else(|| column.physical_type().to_string(), |kind| kind.to_string());
+            return Err(Problem::NotATrace(format!("its column `{name}` is {is}")));
         }
-        *field = field.clone().with_data_type(kind);
+        *place = at;
     }
-    Ok(Schema::new(fields))
+    Ok(places)
 }
 
-fn push(trace: &mut TraceBuilder, batch: &RecordBatch) -> Result<(), Problem> {
-    let column = |name: &str| {
-        let column =
-            batch.column_by_name(name).ok_or_else(|| Problem::NotATrace(format!("no column `{name}`")))?;
-        match column.null_count() {
-            0 => Ok(column),
-            n => Err(Problem::NotATrace(format!("{n} rows have no `{name}`"))),
-        }
-    };
-    let wrong = || Problem::NotATrace("a column has another type than its schema says".into());
-    let nodes = column("node")?.as_primitive_opt::<UInt32Type>().ok_or_else(wrong)?;
-    let cpus = column("cpu")?.as_primitive_opt::<UInt16Type>().ok_or_else(wrong)?;
-    let starts = column("start_ns")?.as_primitive_opt::<Int64Type>().ok_or_else(wrong)?;
-    let durations = column("duration_ns")?.as_primitive_opt::<UInt64Type>().ok_or_else(wrong)?;
-    let sources = column("source")?.as_dictionary_opt::<Int32Type>().ok_or_else(wrong)?;
-    let names = sources.values().as_string_opt::<i32>().ok_or_else(wrong)?;
-    // indexes of this batch's names, found when a row first uses them: a dictionary may hold unused ones
-    let mut known: Vec<Option<u16>> = vec![None; names.len()];
-    for row in 0..batch.num_rows() {
-        let key = usize::try_from(sources.keys().value(row)).map_err(|_| wrong())?;
-        let source = match known.get(key).ok_or_else(wrong)? {
-            Some(index) => *index,
-            None => {
-                let index = trace.source(&names.value(key).into())?;
-                known[key] = Some(index);
-                index
-            }
-        };
-        trace.push(Detour {
-            node: nodes.value(row),
-            cpu: cpus.value(row),
-            start_ns: starts.value(row),
-            duration_ns: durations.value(row),
-            source,
-        })?;
+/// A column of a row group, read a batch at a time.
+struct Column<T: DataType> {
+    name: &'static str,
+    reader: ColumnReaderImpl<T>,
+    /// There are levels if the file says that values may be missing.
+    levels: Option<Vec<i16>>,
+    values: Vec<T::T>,
+}
+
+impl<T: DataType> Column<T> {
+    fn new(group: &dyn RowGroupReader, at: usize, name: &'static str) -> Result<Self, Problem> {
+        let is_optional = group.metadata().schema_descr().column(at).max_def_level() > 0;
+        let reader = get_typed_column_reader::<T>(group.get_column_reader(at).map_err(damaged)?);
+        Ok(Self { name, reader, levels: is_optional.then(Vec::new), values: Vec::new() })
     }
-    Ok(())
+
+    /// Reads the next rows. Returns their number.
+    fn next(&mut self) -> Result<usize, Problem> {
+        self.values.clear();
+        if let Some(levels) = &mut self.levels {
+            levels.clear();
+        }
+        let levels = self.levels.as_mut();
+        let (rows, values, _) =
+            self.reader.read_records(BATCH, levels, None, &mut self.values).map_err(damaged)?;
+        match rows.saturating_sub(values) {
+            0 if self.values.len() == rows => Ok(rows),
+            0 => Err(Problem::Damaged(format!("its column `{}` has another number of values", self.name))),
+            n => Err(Problem::NotATrace(format!("{n} rows have no `{}`", self.name))),
+        }
+    }
+}
+
+/// Adds the rows of a row group, whose columns are at these places.
+fn push(trace: &mut TraceBuilder, group: &dyn RowGroupReader, places: [usize; 5]) -> Result<(), Problem> {
+    let [node, cpu, start, duration, source] = places;
+    let mut nodes = Column::<Int32Type>::new(group, node, "node")?;
+    let mut cpus = Column::<Int32Type>::new(group, cpu, "cpu")?;
+    let mut starts = Column::<Int64Type>::new(group, start, "start_ns")?;
+    let mut durations = Column::<Int64Type>::new(group, duration, "duration_ns")?;
+    let mut names = Column::<ByteArrayType>::new(group, source, "source")?;
+    let mut known = HashMap::new();
+    loop {
+        let rows = nodes.next()?;
+        let others = [cpus.next()?, starts.next()?, durations.next()?, names.next()?];
+        if others.iter().any(|other| *other != rows) {
+            return Err(Problem::Damaged("its columns have different numbers of rows".to_owned()));
+        }
+        if rows == 0 {
+            return Ok(());
+        }
+        // detours of one source follow each other, and the names of a dictionary are at one address
+        let mut last: Option<(&[u8], u16)> = None;
+        for row in 0..rows {
+            let cpu = cpus.values[row].cast_unsigned();
+            let name = names.values[row].data();
+            let source = match last.filter(|(last, _)| std::ptr::eq(*last, name)) {
+                Some((_, source)) => source,
+                None => source_of(name, &mut known, trace)?,
+            };
+            last = Some((name, source));
+            trace.push(Detour {
+                node: nodes.values[row].cast_unsigned(),
+                cpu: u16::try_from(cpu).map_err(|_| Problem::Cpu(cpu.into()))?,
+                start_ns: starts.values[row],
+                duration_ns: durations.values[row].cast_unsigned(),
+                source,
+            })?;
+        }
+    }
+}
+
+/// The source of a name, whose number is in `known` if an earlier row has it.
+fn source_of(
+    name: &[u8],
+    known: &mut HashMap<Box<[u8]>, u16>,
+    trace: &mut TraceBuilder,
+) -> Result<u16, Problem> {
+    if let Some(index) = known.get(name) {
+        return Ok(*index);
+    }
+    let text = std::str::from_utf8(name).map_err(|e| Problem::Damaged(e.to_string()))?;
+    let index = trace.source(&text.into())?;
+    known.insert(name.into(), index);
+    Ok(index)
 }
 
 thread_local! {
@@ -234,9 +364,8 @@ mod tests {
 
     #[test]
     fn other_tools_find_plain_metadata_and_a_dictionary() {
-        let file = bytes::Bytes::from(bytes(&sample(10)));
-        let found = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).expect("parquet");
-        let pairs = found.metadata().file_metadata().key_value_metadata().expect("some");
+        let file = SerializedFileReader::new(bytes::Bytes::from(bytes(&sample(10)))).expect("parquet");
+        let pairs = file.metadata().file_metadata().key_value_metadata().expect("some");
         for key in [
             "tsc_hz",
             "threshold_ns",
@@ -249,9 +378,14 @@ mod tests {
         ] {
             assert!(pairs.iter().any(|p| p.key == key && p.value.is_some()), "{key}");
         }
-        let fields: Vec<_> =
-            found.schema().fields().iter().map(|f| (f.name().as_str(), f.data_type().clone())).collect();
-        assert_eq!(fields, columns(DataType::UInt16));
+        let columns = file.metadata().file_metadata().schema_descr().columns();
+        let columns: Vec<_> = columns.iter().map(|c| (c.name().to_owned(), Kind::of(c))).collect();
+        assert_eq!(columns, COLUMNS.map(|(name, kind)| (name.to_owned(), Some(kind))));
+        let with_dictionary = |name: &str| {
+            let at = COLUMNS.iter().position(|(other, _)| *other == name).expect("a column");
+            file.metadata().row_group(0).column(at).dictionary_page_offset().is_some()
+        };
+        assert!(with_dictionary("source") && !with_dictionary("start_ns"));
     }
 
     #[test]
@@ -261,9 +395,9 @@ mod tests {
             (vec![], "no whole Parquet file"),
             (b"hello".to_vec(), "no whole Parquet file"),
             (whole[..whole.len() / 2].to_vec(), "no whole Parquet file"),
-            (foreign(&[("x", DataType::Int64)], false), "no metadata `colony.meta`"),
-            (foreign(&[("node", DataType::UInt32)], true), "no column `cpu`"),
-            (foreign(&[("node", DataType::Int64)], true), "column `node` is Int64"),
+            (foreign(&[("x", Kind::I64)], false), "no metadata `colony.meta`"),
+            (foreign(&[("node", Kind::U32)], true), "no column `cpu`"),
+            (foreign(&[("node", Kind::I64)], true), "column `node` is Int64"),
         ] {
             let error = parse(content).expect_err(says).to_string();
             assert!(error.contains(says), "{error}");
@@ -274,16 +408,66 @@ mod tests {
     }
 
     /// An empty Parquet file of another tool.
-    fn foreign(columns: &[(&str, DataType)], with_meta: bool) -> Vec<u8> {
-        let fields: Fields = columns.iter().map(|(n, t)| Field::new(*n, t.clone(), false)).collect();
+    fn foreign(columns: &[(&str, Kind)], with_meta: bool) -> Vec<u8> {
         let mut out = Vec::new();
-        let mut writer = ArrowWriter::try_new(&mut out, Arc::new(Schema::new(fields)), None).expect("valid");
+        let schema = Arc::new(schema(columns).expect("valid"));
+        let mut writer = SerializedFileWriter::new(&mut out, schema, Default::default()).expect("valid");
         if with_meta {
             let json = TraceMeta::default().to_json().expect("finite");
             writer.append_key_value_metadata(KeyValue::new(META_KEY.into(), json));
         }
         writer.close().expect("memory");
         out
+    }
+
+    /// Other tools write columns whose values may be missing, and names without a dictionary.
+    #[test]
+    fn columns_with_levels_are_read_and_missing_values_are_not() {
+        let optional = |name: &str, kind: Kind| {
+            let builder = Type::primitive_type_builder(name, kind.physical());
+            let builder = builder.with_repetition(Repetition::OPTIONAL).with_logical_type(kind.logical());
+            Arc::new(builder.build().expect("valid"))
+        };
+        let fields = COLUMNS.map(|(name, kind)| optional(name, kind)).to_vec();
+        let schema = Arc::new(Type::group_type_builder("other").with_fields(fields).build().expect("valid"));
+        let file = |levels: [i16; 2]| {
+            let json = TraceMeta::default().to_json().expect("finite");
+            let properties = WriterProperties::builder()
+                .set_dictionary_enabled(false)
+                .set_key_value_metadata(Some(vec![KeyValue::new(META_KEY.into(), json)]))
+                .build();
+            let mut out = Vec::new();
+            let mut writer =
+                SerializedFileWriter::new(&mut out, schema.clone(), Arc::new(properties)).expect("valid");
+            let mut group = writer.next_row_group().expect("memory");
+            for (_, kind) in COLUMNS {
+                let mut column = group.next_column().expect("memory").expect("a column");
+                let there = levels.iter().filter(|level| **level > 0).count();
+                match kind.physical() {
+                    Physical::INT32 => {
+                        column.typed::<Int32Type>().write_batch(&[1, 0][..there], Some(&levels), None)
+                    }
+                    Physical::INT64 => {
+                        column.typed::<Int64Type>().write_batch(&[5, 9][..there], Some(&levels), None)
+                    }
+                    _ => {
+                        let names = [ByteArray::from("irq:a"), ByteArray::from("irq:a")];
+                        column.typed::<ByteArrayType>().write_batch(&names[..there], Some(&levels), None)
+                    }
+                }
+                .expect("memory");
+                column.close().expect("memory");
+            }
+            group.close().expect("memory");
+            writer.close().expect("memory");
+            out
+        };
+        let trace = parse(file([1, 1])).expect("every value is there");
+        let rows: Vec<_> = trace.detours.iter().map(|d| (d.node, d.cpu, d.start_ns, d.duration_ns)).collect();
+        assert_eq!(rows, [(1, 1, 5, 5), (0, 0, 9, 9)]);
+        assert_eq!(trace.sources, ["irq:a".into()]);
+        let error = parse(file([1, 0])).expect_err("a value is missing").to_string();
+        assert!(error.contains("1 rows have no `node`"), "{error}");
     }
 
     #[test]

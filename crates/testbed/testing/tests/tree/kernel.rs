@@ -14,7 +14,7 @@ fn lines(folder: &Path) -> usize {
 fn lines_of(file: &Path) -> usize {
     let comment = match file.extension().and_then(|e| e.to_str()) {
         // the module for the tests
-        Some("rs") if !file.ends_with("logic/testing.rs") => "//",
+        Some("rs") if !file.ends_with("logic/src/testing.rs") => "//",
         Some("s") => "#",
         _ => return 0,
     };
@@ -26,7 +26,7 @@ fn lines_of(file: &Path) -> usize {
 
 #[test]
 fn the_kernel_has_at_most_5500_lines() {
-    let kernel = lines(&root().join("kernel/cnk/src"));
+    let kernel = lines(&root().join("kernel/cnk/src")) + lines(&root().join("kernel/logic/src"));
     println!("the kernel has {kernel} lines");
     assert!(kernel <= 5500, "the kernel has {kernel} lines");
 }

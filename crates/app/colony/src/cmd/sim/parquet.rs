@@ -3,17 +3,20 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use arrow_array::{ArrayRef, Float64Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use colony_sim::sweep::{Finished, Results};
-use parquet::arrow::ArrowWriter;
-use parquet::basic::Compression;
+use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
+use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
+use parquet::schema::types::Type;
 
 /// The document's key in the metadata.
 const KEY: &str = "colony.sim";
@@ -25,15 +28,101 @@ pub(super) fn write(path: &Path, results: &Results) -> anyhow::Result<()> {
         .set_compression(Compression::SNAPPY)
         .set_key_value_metadata(Some(vec![document]))
         .build();
-    let table = RecordBatch::try_from_iter_with_nullable(columns(results))?;
-    colony_node::file::write_atomically::<std::io::Error>(path, |w| {
-        let other = std::io::Error::other::<parquet::errors::ParquetError>;
-        let mut writer = ArrowWriter::try_new(w, table.schema(), Some(properties)).map_err(other)?;
-        writer.write(&table).map_err(other)?;
-        writer.close().map_err(other)?;
-        Ok(())
+    let columns = columns(results);
+    colony_node::file::write_atomically::<std::io::Error>(path, |out| {
+        write_table(out, &columns, properties).map_err(std::io::Error::other)
     })
     .with_context(|| format!("writing {}", path.display()))
+}
+
+fn write_table(
+    out: impl Write + Send,
+    columns: &[Column],
+    properties: WriterProperties,
+) -> Result<(), ParquetError> {
+    let fields = columns.iter().map(|c| c.schema().map(Arc::new)).collect::<Result<_, _>>()?;
+    let schema = Type::group_type_builder("results").with_fields(fields).build()?;
+    let mut writer = SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties))?;
+    let mut group = writer.next_row_group()?;
+    for column in columns {
+        if let Some(mut writer) = group.next_column()? {
+            column.write(&mut writer)?;
+            writer.close()?;
+        }
+    }
+    group.close()?;
+    writer.close()?;
+    Ok(())
+}
+
+/// A column of the table.
+struct Column {
+    name: String,
+    values: Values,
+}
+
+/// The values of a column, one a point.
+enum Values {
+    U32(Vec<u32>),
+    U64(Vec<u64>),
+    F64(Vec<f64>),
+    Text(Vec<String>),
+    /// Numbers that points may lack.
+    SomeF64(Vec<Option<f64>>),
+    /// Texts that points may lack.
+    SomeText(Vec<Option<String>>),
+}
+
+impl Column {
+    fn schema(&self) -> Result<Type, ParquetError> {
+        let (physical, logical) = match &self.values {
+            Values::U32(_) => (Physical::INT32, Some(LogicalType::integer(32, false))),
+            Values::U64(_) => (Physical::INT64, Some(LogicalType::integer(64, false))),
+            Values::F64(_) | Values::SomeF64(_) => (Physical::DOUBLE, None),
+            Values::Text(_) | Values::SomeText(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+        };
+        let repetition = match &self.values {
+            Values::SomeF64(_) | Values::SomeText(_) => Repetition::OPTIONAL,
+            _ => Repetition::REQUIRED,
+        };
+        let builder = Type::primitive_type_builder(&self.name, physical).with_repetition(repetition);
+        builder.with_logical_type(logical).build()
+    }
+
+    fn write(&self, to: &mut SerializedColumnWriter<'_>) -> Result<(), ParquetError> {
+        let bytes = |text: &String| ByteArray::from(text.as_str());
+        match &self.values {
+            // the bits of an unsigned number are stored
+            Values::U32(values) => {
+                write_all::<Int32Type>(to, values.iter().map(|v| v.cast_signed()).collect())
+            }
+            Values::U64(values) => {
+                write_all::<Int64Type>(to, values.iter().map(|v| v.cast_signed()).collect())
+            }
+            Values::F64(values) => write_all::<DoubleType>(to, values.clone()),
+            Values::Text(values) => write_all::<ByteArrayType>(to, values.iter().map(bytes).collect()),
+            Values::SomeF64(values) => write_some::<DoubleType>(to, values.clone()),
+            Values::SomeText(values) => {
+                write_some::<ByteArrayType>(to, values.iter().map(|v| v.as_ref().map(bytes)).collect())
+            }
+        }
+    }
+}
+
+fn write_all<T: DataType>(
+    to: &mut SerializedColumnWriter<'_>,
+    values: Vec<T::T>,
+) -> Result<(), ParquetError> {
+    to.typed::<T>().write_batch(&values, None, None).map(drop)
+}
+
+fn write_some<T: DataType>(
+    to: &mut SerializedColumnWriter<'_>,
+    values: Vec<Option<T::T>>,
+) -> Result<(), ParquetError> {
+    let levels: Vec<i16> = values.iter().map(|value| value.is_some().into()).collect();
+    let values: Vec<T::T> = values.into_iter().flatten().collect();
+    to.typed::<T>().write_batch(&values, Some(&levels), None).map(drop)
 }
 
 /// Reads the results that [`write()`] wrote.
@@ -46,49 +135,45 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Results> {
     serde_json::from_str(document.with_context(what)?).with_context(what)
 }
 
-/// Name, values, whether some may be missing.
-fn columns(results: &Results) -> Vec<(String, ArrayRef, bool)> {
+fn columns(results: &Results) -> Vec<Column> {
     let points = &results.points;
-    let u32s = |f: fn(&Finished) -> u32| Arc::new(points.iter().map(f).collect::<UInt32Array>()) as ArrayRef;
-    let u64s = |f: fn(&Finished) -> u64| Arc::new(points.iter().map(f).collect::<UInt64Array>()) as ArrayRef;
-    let f64s = |f: fn(&Finished) -> f64| Arc::new(points.iter().map(f).collect::<Float64Array>()) as ArrayRef;
-    let texts = |f: &dyn Fn(&Finished) -> String| {
-        Arc::new(StringArray::from_iter_values(points.iter().map(f))) as ArrayRef
-    };
-    let ci95: Float64Array = points.iter().map(|p| p.outcome.ci95_ns).collect();
-    let mut all = vec![
-        ("machine", texts(&|_| results.scenario.machine.name().into()), false),
-        ("program", texts(&|_| results.scenario.program.name.clone()), false),
-        ("nodes", u32s(|p| p.outcome.nodes), false),
-        ("ranks", u32s(|p| p.outcome.ranks), false),
-        ("scheduler", texts(&|p| p.point.scheduler.name().into()), false),
-        ("iterations", u64s(|p| p.outcome.iterations), false),
-        ("repetitions", u64s(|p| p.outcome.totals_ns.len() as u64), false),
-        ("quiet_ns", f64s(|p| p.outcome.quiet_ns), false),
-        ("mean_ns", f64s(|p| p.outcome.mean_ns), false),
-        ("ci95_ns", Arc::new(ci95), true),
-        ("p50_ns", u64s(|p| p.outcome.p50_ns), false),
-        ("p99_ns", u64s(|p| p.outcome.p99_ns), false),
-        ("p99_9_ns", u64s(|p| p.outcome.p99_9_ns), false),
-        ("min_ns", u64s(|p| p.outcome.min_ns), false),
-        ("max_ns", u64s(|p| p.outcome.max_ns), false),
-        ("slowdown", f64s(|p| p.outcome.slowdown), false),
+    let u32s = |f: fn(&Finished) -> u32| Values::U32(points.iter().map(f).collect());
+    let u64s = |f: fn(&Finished) -> u64| Values::U64(points.iter().map(f).collect());
+    let f64s = |f: fn(&Finished) -> f64| Values::F64(points.iter().map(f).collect());
+    let texts = |f: &dyn Fn(&Finished) -> String| Values::Text(points.iter().map(f).collect());
+    let mut all: Vec<Column> = [
+        ("machine", texts(&|_| results.scenario.machine.name().into())),
+        ("program", texts(&|_| results.scenario.program.name.clone())),
+        ("nodes", u32s(|p| p.outcome.nodes)),
+        ("ranks", u32s(|p| p.outcome.ranks)),
+        ("scheduler", texts(&|p| p.point.scheduler.name().into())),
+        ("iterations", u64s(|p| p.outcome.iterations)),
+        ("repetitions", u64s(|p| p.outcome.totals_ns.len() as u64)),
+        ("quiet_ns", f64s(|p| p.outcome.quiet_ns)),
+        ("mean_ns", f64s(|p| p.outcome.mean_ns)),
+        ("ci95_ns", Values::SomeF64(points.iter().map(|p| p.outcome.ci95_ns).collect())),
+        ("p50_ns", u64s(|p| p.outcome.p50_ns)),
+        ("p99_ns", u64s(|p| p.outcome.p99_ns)),
+        ("p99_9_ns", u64s(|p| p.outcome.p99_9_ns)),
+        ("min_ns", u64s(|p| p.outcome.min_ns)),
+        ("max_ns", u64s(|p| p.outcome.max_ns)),
+        ("slowdown", f64s(|p| p.outcome.slowdown)),
     ]
     .into_iter()
-    .map(|(name, values, missing)| (name.to_owned(), values, missing))
-    .collect::<Vec<_>>();
+    .map(|(name, values)| Column { name: name.to_owned(), values })
+    .collect();
     let swept: BTreeSet<&String> = points.iter().flat_map(|p| p.point.set.keys()).collect();
-    all.extend(swept.into_iter().map(|path| (path.clone(), values_of(points, path), true)));
+    all.extend(swept.into_iter().map(|path| Column { name: path.clone(), values: values_of(points, path) }));
     all
 }
 
 /// The values of a swept parameter: numbers, where all are.
-fn values_of(points: &[Finished], path: &str) -> ArrayRef {
+fn values_of(points: &[Finished], path: &str) -> Values {
     let values = || points.iter().map(|p| p.point.set.get(path));
     let number = |v: &toml::Value| v.as_float().or_else(|| v.as_integer().map(|i| i as f64));
     if values().flatten().all(|v| number(v).is_some()) {
-        return Arc::new(values().map(|v| v.and_then(number)).collect::<Float64Array>());
+        return Values::SomeF64(values().map(|v| v.and_then(number)).collect());
     }
     let text = |v: &toml::Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
-    Arc::new(values().map(|v| v.map(text)).collect::<StringArray>())
+    Values::SomeText(values().map(|v| v.map(text)).collect())
 }

@@ -4,10 +4,10 @@
 use colony_fship::layout::{Process, Segment};
 
 /// Bytes of its bank.
-pub const BANK: u64 = 64 << 20;
+pub(crate) const BANK: u64 = 64 << 20;
 
 /// A process with these segments: address, length, flags.
-pub fn process(segments: &[(u64, u64, u64)]) -> Process {
+pub(crate) fn process(segments: &[(u64, u64, u64)]) -> Process {
     let mut process = Process { memory: BANK, stack: BANK - 64, ..Process::default() };
     for (place, &(address, length, flags)) in process.segments.iter_mut().zip(segments) {
         *place = Segment { address, length, flags };

@@ -361,7 +361,8 @@ mod tests {
     #[test]
     fn a_bound_thread_waits_for_its_cpu() {
         let mut all = process(0b11);
-        (all.ready(0), all.take(0));
+        all.ready(0);
+        all.take(0);
         let bound = all.create(0).expect("room");
         assert_eq!(all.set_mask(bound, 1), Some(None));
         assert_eq!(all.ready(bound), Some(Placed::Queued));
@@ -376,7 +377,8 @@ mod tests {
         let mut all = process(1);
         assert_eq!((1..THREADS).filter_map(|_| all.create(0)).count(), THREADS - 1);
         assert_eq!((all.create(0), all.alive()), (None, THREADS));
-        (all.ready(7), all.take(0));
+        all.ready(7);
+        all.take(0);
         assert_eq!(all.end(0), Some(7));
         assert_eq!(all.create(0), Some(7), "a number is used again");
         all.restart(1, 2);
