@@ -156,14 +156,17 @@ fn build(suite: &Arc<Suite>) -> Job {
 }
 
 fn build_workspace(suite: &Suite) -> Result<(Built, Times)> {
+    if suite.options.quick {
+        // The default members: with --workspace and --bins, cargo would build the fuzzers as test programs, which never end.
+        let mut cargo = suite.cargo(&["test", "--no-run", "--lib", "--bins", "--locked"]);
+        cargo.args(FEATURES);
+        return programs::build(cargo);
+    }
     let cargo = |words: &[&str]| {
         let mut cargo = suite.cargo(words);
         cargo.args(["--locked", "--workspace"]).args(FEATURES);
         cargo
     };
-    if suite.options.quick {
-        return programs::build(cargo(&["test", "--no-run", "--lib", "--bins"]));
-    }
     let mut times = Times::default();
     let mut build = |command: Command| {
         let (built, more) = programs::build(command)?;

@@ -7,7 +7,7 @@ use crate::docs::{Beside, every_command_runs, shows_commands};
 
 /// A test for each page, and the list of them.
 macro_rules! pages {
-    ($($beside:ident: $($test:ident = $page:literal,)*)*) => {
+    ($($beside:ident { $($test:ident = $page:literal,)* })*) => {
         $($(
             #[test]
             fn $test() {
@@ -21,7 +21,7 @@ macro_rules! pages {
 }
 
 pages! {
-    Others:
+    Others {
     balance = "docs/balance.md",
     ciod = "docs/ciod.md",
     cnk = "docs/cnk.md",
@@ -40,8 +40,8 @@ pages! {
     timeline = "docs/timeline.md",
     tune = "docs/tune.md",
     vm = "docs/vm.md",
-
-    NoMeasurement:
+    }
+    NoMeasurement {
     bench = "docs/bench.md",
     checkpoint_benchmark = "docs/checkpoint-benchmark.md",
     clocks = "docs/clocks.md",
@@ -59,6 +59,7 @@ pages! {
     seeds = "docs/seeds.md",
     simulate = "docs/simulate.md",
     study = "docs/study.md",
+    }
 }
 
 #[test]

@@ -12,7 +12,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Once};
 
 use parquet::basic::{Compression, ConvertedType, Encoding, LogicalType, Repetition, Type as Physical};
-use parquet::column::reader::{ColumnReaderImpl, get_typed_column_reader};
+use parquet::column::page::{Page, PageMetadata, PageReader};
+use parquet::column::reader::ColumnReaderImpl;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{KeyValue, ParquetMetaData};
@@ -238,7 +239,12 @@ struct Column<T: DataType> {
 impl<T: DataType> Column<T> {
     fn new(group: &dyn RowGroupReader, at: usize, name: &'static str) -> Result<Self, Problem> {
         let is_optional = group.metadata().schema_descr().column(at).max_def_level() > 0;
-        let reader = get_typed_column_reader::<T>(group.get_column_reader(at).map_err(damaged)?);
+        let descriptor = group.metadata().schema_descr().column(at);
+        let pages = BoundedPages {
+            pages: group.get_column_page_reader(at).map_err(damaged)?,
+            least_bytes: if T::get_physical_type() == Physical::INT64 { 8 } else { 4 },
+        };
+        let reader = ColumnReaderImpl::<T>::new(descriptor, Box::new(pages));
         Ok(Self { name, reader, levels: is_optional.then(Vec::new), values: Vec::new() })
     }
 
@@ -259,6 +265,55 @@ impl<T: DataType> Column<T> {
     }
 }
 
+/// The pages of a column. A dictionary page that claims more values than its bytes can hold is refused: the decoder
+/// allocates what the page claims, and a failed allocation would end the process.
+struct BoundedPages {
+    pages: Box<dyn PageReader>,
+    /// Bytes of the shortest value: text has a length of four bytes before it.
+    least_bytes: usize,
+}
+
+impl BoundedPages {
+    fn check(&self, page: Option<Page>) -> Result<Option<Page>, ParquetError> {
+        if let Some(Page::DictionaryPage { buf, num_values, .. }) = &page
+            && usize::try_from(*num_values).map_or(true, |values| values > buf.len() / self.least_bytes)
+        {
+            let (values, bytes) = (num_values, buf.len());
+            return Err(ParquetError::General(format!(
+                "a dictionary of {bytes} bytes claims {values} values"
+            )));
+        }
+        Ok(page)
+    }
+}
+
+impl Iterator for BoundedPages {
+    type Item = Result<Page, ParquetError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.get_next_page().transpose()
+    }
+}
+
+impl PageReader for BoundedPages {
+    fn get_next_page(&mut self) -> Result<Option<Page>, ParquetError> {
+        let page = self.pages.get_next_page()?;
+        self.check(page)
+    }
+
+    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>, ParquetError> {
+        self.pages.peek_next_page()
+    }
+
+    fn skip_next_page(&mut self) -> Result<(), ParquetError> {
+        self.pages.skip_next_page()
+    }
+
+    fn at_record_boundary(&mut self) -> Result<bool, ParquetError> {
+        self.pages.at_record_boundary()
+    }
+}
+
 /// Adds the rows of a row group, whose columns are at these places.
 fn push(trace: &mut TraceBuilder, group: &dyn RowGroupReader, places: [usize; 5]) -> Result<(), Problem> {
     let [node, cpu, start, duration, source] = places;
@@ -268,14 +323,20 @@ fn push(trace: &mut TraceBuilder, group: &dyn RowGroupReader, places: [usize; 5]
     let mut durations = Column::<Int64Type>::new(group, duration, "duration_ns")?;
     let mut names = Column::<ByteArrayType>::new(group, source, "source")?;
     let mut known = HashMap::new();
+    let mut left = group.metadata().num_rows();
     loop {
         let rows = nodes.next()?;
         let others = [cpus.next()?, starts.next()?, durations.next()?, names.next()?];
         if others.iter().any(|other| *other != rows) {
             return Err(Problem::Damaged("its columns have different numbers of rows".to_owned()));
         }
+        left -= rows as i64;
         if rows == 0 {
-            return Ok(());
+            // columns that are all short would lose rows without a word
+            return match left {
+                0 => Ok(()),
+                _ => Err(Problem::Damaged("a row group has another number of rows than it says".to_owned())),
+            };
         }
         // detours of one source follow each other, and the names of a dictionary are at one address
         let mut last: Option<(&[u8], u16)> = None;
@@ -468,6 +529,65 @@ mod tests {
         assert_eq!(trace.sources, ["irq:a".into()]);
         let error = parse(file([1, 0])).expect_err("a value is missing").to_string();
         assert!(error.contains("1 rows have no `node`"), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_says_another_number_of_rows_is_damaged() {
+        let trace = sample(1000);
+        let whole = bytes(&trace);
+        let mut refused = 0;
+        // 1000 and 1001 in the encoding of the footer: zigzag, seven bits a byte
+        let (true_rows, false_rows) = ([0xd0, 0x0f], [0xd2, 0x0f]);
+        for at in (0..whole.len() - 1).filter(|&at| whole[at..at + 2] == true_rows) {
+            let mut file = whole.clone();
+            file[at..at + 2].copy_from_slice(&false_rows);
+            match parse(file) {
+                Ok(read) => assert_eq!(read, trace, "byte {at}"),
+                Err(_) => refused += 1,
+            }
+        }
+        assert!(refused > 0, "no count of rows was found in the footer");
+    }
+
+    #[test]
+    fn a_dictionary_that_claims_more_values_than_it_has_bytes_is_refused() {
+        let pages = |least_bytes| BoundedPages { pages: Box::new(NoPages), least_bytes };
+        let dictionary = |bytes: usize, num_values| {
+            Some(Page::DictionaryPage {
+                buf: vec![0; bytes].into(),
+                num_values,
+                encoding: Encoding::PLAIN,
+                is_sorted: false,
+            })
+        };
+        assert!(pages(4).check(dictionary(8, 2)).is_ok());
+        assert!(pages(8).check(dictionary(8, 2)).is_err());
+        let error = pages(4).check(dictionary(100, u32::MAX)).expect_err("refused").to_string();
+        assert!(error.contains("100 bytes claims 4294967295 values"), "{error}");
+    }
+
+    struct NoPages;
+
+    impl Iterator for NoPages {
+        type Item = Result<Page, ParquetError>;
+
+        fn next(&mut self) -> Option<Self::Item> {
+            None
+        }
+    }
+
+    impl PageReader for NoPages {
+        fn get_next_page(&mut self) -> Result<Option<Page>, ParquetError> {
+            Ok(None)
+        }
+
+        fn peek_next_page(&mut self) -> Result<Option<PageMetadata>, ParquetError> {
+            Ok(None)
+        }
+
+        fn skip_next_page(&mut self) -> Result<(), ParquetError> {
+            Ok(())
+        }
     }
 
     #[test]
