@@ -15,8 +15,9 @@ use serde::Deserialize;
 /// A run fails if a program takes more than this multiple of its scaled budget.
 const TOLERANCE: f64 = 1.5;
 
-/// Programs below this processor time are not judged: starting them varies as much as they take.
-const JUDGED_FROM_S: f64 = 5.0;
+/// Processor time in seconds that a program may take without an entry. Programs below are not judged: what they take varies
+/// with what runs beside them.
+const JUDGED_FROM_S: f64 = 20.0;
 
 /// `budgets.toml`.
 #[derive(Debug, Deserialize)]
@@ -132,7 +133,7 @@ locks = ["node"]
     fn a_small_program_needs_no_entry_and_a_large_one_does() {
         let budgets = Budgets::parse(FILE).expect("a file");
         let excess = |s| budgets.excess("new", Duration::from_secs(s), Duration::from_millis(100));
-        assert_eq!((excess(7), excess(8).is_some()), (None, true));
+        assert_eq!((excess(29), excess(31).is_some()), (None, true));
     }
 
     #[test]

@@ -119,6 +119,13 @@ pub(crate) struct Run {
 }
 
 impl TestProgram {
+    /// Sets a variable of the tests, unless this program has it from its own environment.
+    pub(crate) fn set_default(&mut self, variable: &str, value: &str) {
+        if std::env::var_os(variable).is_none() {
+            self.environment.push((variable.to_owned(), value.to_owned()));
+        }
+    }
+
     /// The command that runs the tests, without the words that ask for events.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.file);

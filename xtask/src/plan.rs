@@ -26,10 +26,6 @@ const FEATURES: [&str; 2] = ["--features", "colony-bench/mpi,colony-balance/meti
 /// Random inputs that each fuzzer gets beside its seeds.
 const FUZZ_RUNS: u32 = 2000;
 
-/// How many CPUs' work runs side by side, relative to the CPUs of the machine: budgets are averages, and test programs
-/// wait for about a third of their time.
-const OVERCOMMIT: f64 = 1.3;
-
 /// The job that builds the workspace and its tests.
 const BUILD: &str = "build of the tests";
 
@@ -66,7 +62,7 @@ pub(crate) fn run(options: Options) -> Result<bool> {
     let cpus = std::thread::available_parallelism()
         .map_or(1.0, |n| f64::from(u32::try_from(n.get()).unwrap_or(u32::MAX)));
     let began = Instant::now();
-    let ended = schedule::run_all(jobs(&suite), cpus * OVERCOMMIT, |ended| suite.tell(ended, began));
+    let ended = schedule::run_all(jobs(&suite), cpus, |ended| suite.tell(ended, began));
     suite.finish(&ended, began.elapsed())
 }
 
@@ -218,7 +214,9 @@ fn jobs_of_build(suite: &Arc<Suite>, built: Built) -> Vec<Job> {
     // Tests on compute nodes, and pages of the book, run these programs.
     let needs_static = ["cnk", "e2e"];
     let mut jobs: Vec<Job> = Vec::new();
-    for program in built.tests.into_iter().filter(|p| suite.selection.contains(&p.package)) {
+    for program in
+        with_names_of_their_own(built.tests).into_iter().filter(|p| suite.selection.contains(&p.package))
+    {
         let after = needs_static.contains(&program.name.as_str()) && !suite.options.quick;
         let job = suite.program(program);
         jobs.push(if after { job.after([STATIC, OTHERS]) } else { job });
@@ -232,6 +230,17 @@ fn jobs_of_build(suite: &Arc<Suite>, built: Built) -> Vec<Job> {
     jobs.push(doc_tests(suite));
     jobs.extend(python::jobs(suite));
     jobs
+}
+
+/// Adds the package to the name of a program whose name another one has, too.
+fn with_names_of_their_own(mut programs: Vec<TestProgram>) -> Vec<TestProgram> {
+    let names: Vec<String> = programs.iter().map(|program| program.name.clone()).collect();
+    for program in &mut programs {
+        if names.iter().filter(|name| **name == program.name).count() > 1 {
+            program.name = format!("{}-{}", program.name, program.package);
+        }
+    }
+    programs
 }
 
 /// Each fuzzer with its seeds and some inputs at random. The stable toolchain has no sanitizer and no coverage.

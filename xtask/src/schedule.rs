@@ -187,7 +187,9 @@ fn choose(waiting: &[Job], running: &BTreeMap<String, Running>, ended: &[Ended],
     let can_start = |job: &Job| {
         let free = |lock: &String| !running.values().any(|r| r.locks.contains(lock));
         let fits = if job.background {
-            in_background == 0
+            // It would hold up a job of the foreground that needs the same.
+            let wanted = |lock| waiting.iter().any(|other| !other.background && other.locks.contains(lock));
+            in_background == 0 && !job.locks.iter().any(wanted)
         } else {
             // A job that needs more than there is runs when no other does.
             in_foreground == 0 || used + job.cpus <= cpus
@@ -296,6 +298,17 @@ mod tests {
         };
         let jobs = vec![meet("a"), meet("b"), meet("c").background()];
         assert_eq!(run_all(jobs, 2.0, |_| {}).len(), 3);
+    }
+
+    #[test]
+    fn a_background_job_leaves_its_lock_to_jobs_of_the_foreground() {
+        let jobs = vec![
+            passing("lints").background().lock("cargo"),
+            passing("tools"),
+            passing("wheels").after(["tools"]).lock("cargo"),
+        ];
+        let ended = run_all(jobs, 1.0, |_| {});
+        assert_eq!(names(&ended), ["tools", "wheels", "lints"]);
     }
 
     #[test]

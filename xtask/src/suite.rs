@@ -20,6 +20,9 @@ use crate::schedule::{Ended, Job, Outcome, State};
 /// Lines of a failed step's log that are shown.
 const TAIL_LINES: usize = 60;
 
+/// Virtual CPUs of tests for each CPU of this machine.
+const EMULATORS_A_CPU: usize = 2;
+
 /// Tests that may be skipped in continuous integration.
 const ALLOWED_SKIPS: &str = "crates/testbed/testing/skips.txt";
 
@@ -120,10 +123,11 @@ impl Suite {
     pub(crate) fn program(self: &Arc<Self>, mut program: TestProgram) -> Job {
         let budget = self.budgets.of(&program.name);
         program.environment.push(("COLONY_SKIPS".into(), self.skips().to_string_lossy().into_owned()));
-        if std::env::var_os("PROPTEST_RNG_SEED").is_none() {
-            // The same random cases in every run: a change is judged by its effect, not by luck.
-            program.environment.push(("PROPTEST_RNG_SEED".into(), "1".into()));
-        }
+        // The same random cases in every run: a change is judged by its effect, not by luck.
+        program.set_default("PROPTEST_RNG_SEED", "1");
+        // Emulators wait most of the time, and no test measures by them but in counted time.
+        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        program.set_default("COLONY_VM_SLOTS", &(EMULATORS_A_CPU * cpus).to_string());
         program.threads = budget.threads;
         let (suite, name) = (self.clone(), program.name.clone());
         let mut job = Job::new(name, move || suite.run_program(&program)).cpus(budget.cpus());

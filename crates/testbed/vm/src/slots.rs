@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! As many virtual CPUs at a time as the machine has real ones: machines of all programs of a user share slots,
-//! so that tests in parallel measure as if they were alone, and leave the rest of the system its share.
+//! so that programs in parallel measure as if they were alone, and leave the rest of the system its share.
+//!
+//! Most machines wait most of the time. Where nobody measures, the variable [`COUNT`] gives another number of slots.
 
 use std::cell::Cell;
+use std::ffi::OsStr;
 use std::path::Path;
 use std::time::Duration;
 
 use crate::VmError;
 use crate::cache::{self, Lock};
+
+/// The environment variable with the number of slots, instead of the number of CPUs: 1 to 1024.
+pub const COUNT: &str = "COLONY_VM_SLOTS";
 
 /// Slots held; free again when dropped, or when this process dies.
 #[derive(Debug)]
@@ -29,8 +35,7 @@ impl Slots {
     /// # Errors
     /// As [`Slots::take`].
     pub fn take_telling(cpus: usize, notice: impl Fn(&str)) -> Result<Self, VmError> {
-        let all = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        take_of(&cache::folder("slots")?, cpus, all, notice)
+        take_of(&cache::folder("slots")?, cpus, count(std::env::var_os(COUNT).as_deref())?, notice)
     }
 
     /// Number of slots held.
@@ -38,6 +43,16 @@ impl Slots {
     pub fn count(&self) -> usize {
         self.held.len()
     }
+}
+
+/// The number of slots, by the value of [`COUNT`] if that is set.
+fn count(variable: Option<&OsStr>) -> Result<usize, VmError> {
+    let Some(value) = variable else {
+        return Ok(std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
+    };
+    let count = value.to_str().and_then(|text| text.parse().ok()).filter(|count| (1..=1024).contains(count));
+    count
+        .ok_or_else(|| VmError::Wrong(format!("{COUNT} is {}: give 1 to 1024, or unset it", value.display())))
 }
 
 fn take_of(folder: &Path, cpus: usize, all: usize, notice: impl Fn(&str)) -> Result<Slots, VmError> {
@@ -69,6 +84,15 @@ fn take_of(folder: &Path, cpus: usize, all: usize, notice: impl Fn(&str)) -> Res
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn the_number_of_slots_is_that_of_the_variable_or_an_error() {
+        assert_eq!(count(Some(OsStr::new("7"))).expect("a number"), 7);
+        assert!(count(None).expect("CPUs") >= 1);
+        for wrong in ["0", "many", "", "-1", "1025"] {
+            assert!(count(Some(OsStr::new(wrong))).is_err_and(|e| e.to_string().contains(COUNT)), "{wrong}");
+        }
+    }
 
     #[test]
     fn slots_are_limited_and_waiters_get_freed_ones() {

@@ -19,29 +19,65 @@ fn survived(ran: &Ran, what: &str) {
     assert!(ran.deaths.is_empty() && ran.outcome.error.is_none(), "{what}: {:?} {}", ran.deaths, ran.outcome);
 }
 
-#[test]
-fn every_local_call_with_extreme_arguments() {
+/// Every local call whose place in the table is `part` modulo `PARTS`, on a node of its own.
+fn every_local_call(part: usize) {
     let Some([program]) = programs(["colony-extremes"]) else { return };
     let place = folder();
     let mut partition = partition(1);
-    for call in CALLS.iter().filter(|c| c.class == Class::Local && !ENDS.contains(&c.number.into())) {
+    let calls = CALLS.iter().filter(|c| c.class == Class::Local && !ENDS.contains(&c.number.into()));
+    for call in calls.skip(part).step_by(PARTS) {
         let ran = run(&mut partition, spec(&program, place.path(), &[call.name, "1"]));
         survived(&ran, call.name);
         assert!(ran.output().ends_with(" calls\n"), "{}: {}", call.name, ran.stdout);
     }
 }
 
+/// Tests that share the local calls: they run side by side, and none takes a minute.
+const PARTS: usize = 3;
+
 #[test]
-fn extreme_calls_in_any_order_and_returns_from_no_handler() {
+fn every_local_call_with_extreme_arguments() {
+    every_local_call(0);
+}
+
+#[test]
+fn every_local_call_with_extreme_arguments_second_part() {
+    every_local_call(1);
+}
+
+#[test]
+fn every_local_call_with_extreme_arguments_third_part() {
+    every_local_call(2);
+}
+
+/// Runs the calls that `name` chooses, in the order of each of these seeds.
+fn in_any_order(cpus: u32, name: &str, seeds: std::ops::Range<u32>) {
     let Some([program]) = programs(["colony-extremes"]) else { return };
     let place = folder();
-    // most on one CPU: two of these tests have room beside each other
-    for (cpus, name, seeds) in [(1, "any", 1..11), (1, "rt_sigreturn", 1..33), (2, "any", 11..13)] {
-        let mut partition = partition(cpus);
-        for seed in seeds {
-            let seed = seed.to_string();
-            let ran = run(&mut partition, spec(&program, place.path(), &[name, &seed]));
-            survived(&ran, &format!("{name} {seed}"));
-        }
+    let mut partition = partition(cpus);
+    for seed in seeds {
+        let seed = seed.to_string();
+        let ran = run(&mut partition, spec(&program, place.path(), &[name, &seed]));
+        survived(&ran, &format!("{name} {seed}"));
     }
+}
+
+#[test]
+fn extreme_calls_in_any_order() {
+    in_any_order(1, "any", 1..6);
+}
+
+#[test]
+fn extreme_calls_in_any_other_order() {
+    in_any_order(1, "any", 6..11);
+}
+
+#[test]
+fn extreme_calls_in_any_order_on_two_cpus() {
+    in_any_order(2, "any", 11..13);
+}
+
+#[test]
+fn returns_from_no_handler() {
+    in_any_order(1, "rt_sigreturn", 1..33);
 }

@@ -52,8 +52,14 @@ fn a_measured_trace_is_replayed() {
     let map = format!("{cpu}={cpu}");
     let replay =
         ["inject", "replay", "--trace", trace, "--cpu-map", &map, "--check", "0", "--class", "other"];
-    let r = json(&[&replay[..], &["--json"]].concat());
-    assert!(r["injection"]["cpus"][0]["made"].as_u64() > Some(0), "{r}");
+    // Beside other programs every detour of a short trace may come too late: a late one is missed, not made.
+    let made = (0..50).any(|_| {
+        let r = json(&[&replay[..], &["--json"]].concat());
+        let count = |what: &str| r["injection"]["cpus"][0][what].as_u64().expect("a count");
+        assert!(count("made") + count("missed") > 0, "{r}");
+        count("made") > 0
+    });
+    assert!(made, "no detour of the trace was made in 50 replays");
     text(&replay);
     fails(&["inject", "replay", "--trace", trace, "--from-node", "7"], 2, "detours on nodes 0, CPUs");
     fails(&["inject", "replay", "--trace", trace, "--speed", "0"], 2, "at speed 0");

@@ -22,7 +22,6 @@ macro_rules! pages {
 
 pages! {
     Others {
-    balance = "docs/balance.md",
     ciod = "docs/ciod.md",
     cnk = "docs/cnk.md",
     control = "docs/control.md",
@@ -42,6 +41,7 @@ pages! {
     vm = "docs/vm.md",
     }
     NoMeasurement {
+    balance = "docs/balance.md",
     bench = "docs/bench.md",
     checkpoint_benchmark = "docs/checkpoint-benchmark.md",
     clocks = "docs/clocks.md",
