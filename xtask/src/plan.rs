@@ -72,7 +72,7 @@ fn jobs(suite: &Arc<Suite>) -> Vec<Job> {
     clippy.args(FEATURES).args(["--", "-D", "warnings"]);
     let guests = suite.cargo(&["run", "--quiet", "--locked", "-p", "guests"]);
     let mut jobs = vec![
-        suite.commands(GUESTS, false, vec![guests]).lock(CARGO).cpus(2.0),
+        suite.commands(GUESTS, false, vec![guests]).lock(CARGO),
         suite.commands("format", true, formats(suite)),
         suite.commands("lints of the kernel", true, kernel(suite)).after([GUESTS]).behind([BUILD]),
         suite.commands(LINTS, true, vec![clippy]).after([GUESTS]).behind([BUILD]).lock(CARGO),
@@ -88,7 +88,7 @@ fn jobs(suite: &Arc<Suite>) -> Vec<Job> {
     let mut others = Command::new(suite.root.join("images/programs.sh"));
     others.arg(&target).current_dir(&suite.root);
     jobs.extend([
-        suite.commands(STATIC, false, vec![own(suite, &["static"])]).after([GUESTS]).lock(CARGO).cpus(2.0),
+        suite.commands(STATIC, false, vec![own(suite, &["static"])]).after([GUESTS]).lock(CARGO),
         suite.commands(OTHERS, false, vec![others]),
         build(suite).after([GUESTS]).behind([STATIC]),
         suite.commands("documentation", true, vec![documentation(suite)]).behind([LINTS]).lock(CARGO),
@@ -148,7 +148,7 @@ fn build(suite: &Arc<Suite>) -> Job {
         }
         Err(e) => Outcome { failure: Some(format!("{e:#}")), ..Outcome::default() },
     };
-    Job::new(BUILD, work).lock(CARGO).cpus(2.0)
+    Job::new(BUILD, work).lock(CARGO)
 }
 
 fn build_workspace(suite: &Suite) -> Result<(Built, Times)> {
