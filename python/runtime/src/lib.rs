@@ -2,9 +2,9 @@
 //! The engine of the Python package `colony-runtime`: classes of Python as objects of the runtime. What users see, and
 //! its documentation, is in `colony_runtime/*.py`.
 //!
-//! One Rust class for each number of dimensions, [`held::Held`], carries the objects of all Python classes. An entry
-//! method of Python is a number in a [`call::Call`], the one message that such an object takes. While Python code runs,
-//! the functions that it calls find its PE by [`scope`].
+//! One Rust class for each number of dimensions, `held::Held`, carries the objects of all Python classes. An entry
+//! method of Python is a number in a `call::Call`, the one message that such an object takes. While Python code runs,
+//! the functions that it calls find its PE by `scope`.
 
 mod array;
 mod call;
