@@ -33,8 +33,6 @@ pages! {
     mpi = "docs/mpi.md",
     readme_of_the_book = "docs/README.md",
     runtime = "docs/runtime.md",
-    runtime_c = "docs/runtime-c.md",
-    runtime_python = "docs/runtime-python.md",
     scheduler = "docs/scheduler.md",
     timeline = "docs/timeline.md",
     tune = "docs/tune.md",

@@ -31,8 +31,11 @@ impl Launch {
     /// # Errors
     /// As [`run`](Self::run), and [`BenchError::Interrupted`].
     pub fn run_while(&self, go_on: impl FnMut() -> bool) -> Result<BenchResult, BenchError> {
-        let command = self.command()?;
+        let mut command = self.command()?;
         let text = text(&command);
+        // On other hosts the folder would have to exist, too.
+        let session = self.hostfile.is_none().then(|| private_session(&mut command)).transpose();
+        let _session = session.map_err(|source| BenchError::Spawn { command: text.clone(), source })?;
         let (status, stdout, stderr) = Running::start(command, &text)?.wait(&text, self.timeout, go_on)?;
         if !status.success() {
             return Err(BenchError::Failed { command: text, status, stderr: tail(&stderr) });
@@ -58,6 +61,19 @@ fn json_in(stdout: &str) -> &str {
 fn tail(text: &str) -> String {
     let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
     lines[lines.len().saturating_sub(10)..].join("\n")
+}
+
+/// Gives Open MPI a folder of its own for this job, unless the user has chosen one. By default all jobs of a user share
+/// a folder of `TMPDIR`, which a job that ends removes while the next one starts in it: `mpirun` then fails without a word.
+fn private_session(command: &mut Command) -> std::io::Result<tempfile::TempDir> {
+    let folder = tempfile::Builder::new().prefix("colony-mpi-").tempdir()?;
+    // Open MPI 4, and the runtime of Open MPI 5
+    for variable in ["OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base"] {
+        if std::env::var_os(variable).is_none() {
+            command.env(variable, folder.path());
+        }
+    }
+    Ok(folder)
 }
 
 /// A command as one would type it.
@@ -213,6 +229,25 @@ mod tests {
         let (status, out, err) = running.wait("x", None, || true).expect("ends");
         assert_eq!((status.code(), out.as_str(), err.as_str()), (Some(3), "out\n", "err\n"));
         assert!(Running::start(Command::new("/nowhere"), "x").is_err());
+    }
+
+    #[test]
+    fn each_job_has_a_session_folder_of_its_own_while_it_runs() {
+        let script =
+            "echo $OMPI_MCA_orte_tmpdir_base $PRTE_MCA_prte_tmpdir_base; test -d $OMPI_MCA_orte_tmpdir_base";
+        let mut seen = Vec::new();
+        for _ in 0..2 {
+            let mut command = shell(script);
+            let session = private_session(&mut command).expect("a folder");
+            let running = Running::start(command, "x").expect("sh");
+            let (status, out, _) = running.wait("x", None, || true).expect("ends");
+            assert!(status.success(), "{out}");
+            seen.push(out);
+            let path = session.path().to_owned();
+            drop(session);
+            assert!(!path.exists());
+        }
+        assert_ne!(seen[0], seen[1]);
     }
 
     #[test]
