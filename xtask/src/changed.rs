@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use serde::Deserialize;
+
+use crate::{cargo, output_of};
 
 /// A package of the workspace.
 #[derive(Debug)]
@@ -114,13 +116,10 @@ fn packages_of(metadata: &str, root: &Path) -> Result<Vec<Package>> {
     Ok(metadata.packages.into_iter().filter_map(package).collect())
 }
 
-fn output_of(command: &mut Command) -> Result<String> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().with_context(|| format!("cannot start {program}"))?;
-    if !output.status.success() {
-        bail!("{program} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    String::from_utf8(output.stdout).with_context(|| format!("{program} prints no UTF-8"))
+/// The packages of the workspace in `root`.
+fn packages(root: &Path) -> Result<Vec<Package>> {
+    let metadata = ["metadata", "--no-deps", "--offline", "--format-version=1"];
+    packages_of(&output_of(cargo().current_dir(root).args(metadata))?, root)
 }
 
 /// What differs from the commit `base` in the checkout `root`, files that git does not know yet included.
@@ -147,11 +146,7 @@ fn default_base(root: &Path) -> String {
 pub(crate) fn selection(root: &Path, base: Option<&str>) -> Result<(Selection, Vec<PathBuf>)> {
     let base = base.map_or_else(|| default_base(root), str::to_owned);
     let files = changed_files(root, &base)?;
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut metadata = Command::new(cargo);
-    metadata.current_dir(root).args(["metadata", "--no-deps", "--offline", "--format-version=1"]);
-    let packages = packages_of(&output_of(&mut metadata)?, root)?;
-    Ok((select(&files, &packages), files))
+    Ok((select(&files, &packages(root)?), files))
 }
 
 #[cfg(test)]
@@ -216,9 +211,7 @@ mod tests {
         let root = guests::root();
         let (selection, _) = selection(&root, Some("HEAD")).expect("a checkout");
         assert!(selection.contains("colony-testing"));
-        let mut metadata = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        metadata.current_dir(&root).args(["metadata", "--no-deps", "--offline", "--format-version=1"]);
-        let packages = packages_of(&output_of(&mut metadata).expect("cargo"), &root).expect("metadata");
+        let packages = super::packages(&root).expect("metadata");
         for (start, readers) in READERS {
             assert!(root.join(start).exists(), "{start}");
             for reader in readers {

@@ -98,3 +98,16 @@ fn check(command: &mut Command) -> Result<()> {
     }
     Ok(())
 }
+
+/// What a command prints, which must succeed.
+///
+/// # Errors
+/// As [`check`], with the command's own error; or output that is no UTF-8.
+fn output_of(command: &mut Command) -> Result<String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().with_context(|| format!("cannot start {program}"))?;
+    if !output.status.success() {
+        bail!("{program} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("{program} prints no UTF-8"))
+}

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 
 use guests::target_folder;
 
-use crate::{cargo, check, python};
+use crate::{cargo, check, output_of, python};
 
 /// The manifests with a version of their own.
 const MANIFESTS: [&str; 2] = ["Cargo.toml", "kernel/cnk/Cargo.toml"];
@@ -52,11 +52,6 @@ fn git(words: &[&str]) -> Command {
     let mut git = Command::new("git");
     git.arg("-C").arg(guests::root()).args(words);
     git
-}
-
-fn output_of(command: &mut Command) -> Result<String> {
-    let output = command.stderr(Stdio::inherit()).output().context("cannot start git")?;
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Makes the release.
