@@ -68,7 +68,7 @@ pub(crate) fn run(options: Options) -> Result<bool> {
 
 /// The jobs that are known before the build.
 fn jobs(suite: &Arc<Suite>) -> Vec<Job> {
-    let mut clippy = suite.cargo(&["clippy", "--locked", "--workspace", "--all-targets"]);
+    let mut clippy = suite.compile(&["clippy", "--locked", "--workspace", "--all-targets"]);
     clippy.args(FEATURES).args(["--", "-D", "warnings"]);
     let guests = suite.cargo(&["run", "--quiet", "--locked", "-p", "guests"]);
     let mut jobs = vec![
@@ -159,7 +159,7 @@ fn build_workspace(suite: &Suite) -> Result<(Built, Times)> {
         return programs::build(cargo);
     }
     let cargo = |words: &[&str]| {
-        let mut cargo = suite.cargo(words);
+        let mut cargo = suite.compile(words);
         cargo.args(["--locked", "--workspace"]).args(FEATURES);
         cargo
     };
@@ -186,7 +186,7 @@ fn over_mpi(suite: &Suite, build: &mut impl FnMut(Command) -> Result<Built>) -> 
     }
     let features = format!("{},colony-runtime/mpi", FEATURES[1]);
     let mut cargo = |words: &[&str]| {
-        let mut cargo = suite.cargo(words);
+        let mut cargo = suite.compile(words);
         cargo.args(["--locked", "--workspace", "--features", &features]);
         build(cargo)
     };

@@ -80,6 +80,13 @@ impl Suite {
         cargo
     }
 
+    /// cargo with a command that compiles: its durations by package are written to `target/cargo-timings`.
+    pub(crate) fn compile(&self, words: &[&str]) -> Command {
+        let mut cargo = self.cargo(words);
+        cargo.arg("--timings");
+        cargo
+    }
+
     fn log(&self, name: &str) -> PathBuf {
         let plain = |c: char| if c.is_alphanumeric() || c == '_' { c } else { '-' };
         self.folder.join(format!("{}.log", name.chars().map(plain).collect::<String>()))
@@ -123,6 +130,9 @@ impl Suite {
     pub(crate) fn program(self: &Arc<Self>, mut program: TestProgram) -> Job {
         let budget = self.budgets.of(&program.name);
         program.environment.push(("COLONY_SKIPS".into(), self.skips().to_string_lossy().into_owned()));
+        // Several programs need the published figures.
+        let simulated = self.folder.join("simulated");
+        program.environment.push(("COLONY_SIMULATED".into(), simulated.to_string_lossy().into_owned()));
         // The same random cases in every run: a change is judged by its effect, not by luck.
         program.set_default("PROPTEST_RNG_SEED", "1");
         // Emulators wait most of the time, and no test measures by them but in counted time.

@@ -33,6 +33,7 @@ mod quiet;
 pub mod report;
 pub mod results;
 pub mod seeds;
+pub mod simulated;
 pub mod spare_here;
 pub mod spare_node;
 pub mod study;

@@ -6,13 +6,13 @@ use colony_sim::machine::Machine;
 use colony_sim::node::Node;
 use colony_sim::program::{Operation, Program};
 use colony_sim::scheduler::{Coordinated, Preempt};
-use colony_sim::simulate::{Outcome, Simulation, simulate, simulate_for};
+use colony_sim::simulate::{Outcome, Simulation, simulate_for};
 use colony_sim::source::{Class, Model, Source, Trace};
 use colony_time::Windows;
 use rayon::prelude::*;
 
 use crate::results::{Bucket, Point, Scaling, ScalingCurve, SchedulerKind};
-use crate::{Params, StudyError};
+use crate::{Params, StudyError, simulated};
 
 /// Most values a histogram is spread to.
 const LATENESS_SAMPLES: usize = 1000;
@@ -137,7 +137,7 @@ pub fn outcomes(
     node: &Node,
     nodes: &[u32],
 ) -> Result<Vec<Outcome>, StudyError> {
-    nodes.iter().map(|&n| Ok(simulate(&simulation(params, program, machine, node, n))?)).collect()
+    nodes.iter().map(|&n| simulated::once(&simulation(params, program, machine, node, n))).collect()
 }
 
 /// A point without coordination: for as long as all ranks meet a bounded number of detours, so that thousands of

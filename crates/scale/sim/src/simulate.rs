@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs simulations.
 
+use std::num::NonZeroU64;
+
 pub use crate::simulation::{Outcome, Run, Simulation};
 use crate::{SimError, level};
 
@@ -35,6 +37,19 @@ pub fn simulate_for(simulation: &Simulation, span_ns: u64) -> Result<(Outcome, V
 /// As [`simulate`].
 pub fn run_for(simulation: &Simulation, number: u32, span_ns: u64) -> Result<Run, SimError> {
     level::run_for(simulation, number, span_ns)
+}
+
+/// The first repetition alone. After each `part` iterations, `is_enough` is asked about the run so far; the run ends
+/// where it returns `true`, or with the program's last iteration.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn run_until(
+    simulation: &Simulation,
+    part: NonZeroU64,
+    is_enough: impl Fn(&Run) -> bool,
+) -> Result<Run, SimError> {
+    level::run_until(simulation, part, is_enough)
 }
 
 /// Number of times that an iteration deals with each rank. Times the ranks, it is the cost of the simulation.

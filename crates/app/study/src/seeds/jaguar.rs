@@ -11,10 +11,11 @@ use colony_sim::node::Node;
 use colony_sim::program::{Operation, Program, Step};
 use colony_sim::scheduler::{Preempt, Scheduler, SpareCore};
 use colony_sim::source::{Class, Dist, Model, Placement, Source};
+use rayon::prelude::*;
 
 use super::{Context, Document, Experiment, Method, Ours};
 use crate::results::Published;
-use crate::{StudyError, format, project};
+use crate::{Params, StudyError, format, project};
 
 pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
@@ -52,14 +53,14 @@ fn node(scheduler: impl Scheduler + 'static, daemon_ns: u64) -> Node {
 
 /// Mean time of an iteration with the noise on all cores, and with the noise on a spare one.
 fn both(
-    c: &Context<'_>,
+    params: &Params,
     machine: &Machine,
     program: &Program,
     nodes: u32,
     daemon_ns: u64,
 ) -> Result<[f64; 2], StudyError> {
     let mean = |node: &Node| -> Result<f64, StudyError> {
-        let outcomes = project::outcomes(c.params, program, machine, node, &[nodes])?;
+        let outcomes = project::outcomes(params, program, machine, node, &[nodes])?;
         Ok(outcomes.first().map_or(f64::NAN, |o| o.mean_ns))
     };
     Ok([mean(&node(Preempt, daemon_ns))?, mean(&node(SpareCore, daemon_ns))?])
@@ -72,7 +73,7 @@ fn allreduce(e: &Experiment, c: &mut Context<'_>) -> Result<Vec<Published>, Stud
     for (nodes, daemon_ns) in
         [(1024, DAEMON_NS), (4096, DAEMON_NS), (18_688, DAEMON_NS), (18_688, 1_000_000), (18_688, 50_000_000)]
     {
-        let [everywhere, spare] = both(c, &machine, &program, nodes, daemon_ns)?;
+        let [everywhere, spare] = both(c.params, &machine, &program, nodes, daemon_ns)?;
         let what = format!(
             "{}, daemons of {} ms: without over with a spare core ({} to {})",
             format::counted(nodes.into(), "node"),
@@ -104,19 +105,20 @@ fn ocean(step_ns: u64, passes: u64, steps: u64) -> Program {
 
 fn pop(e: &Experiment, c: &mut Context<'_>) -> Result<Vec<Published>, StudyError> {
     let machine = Machine::named("jaguar-xt5")?;
-    let mut rows = Vec::new();
-    for (nodes, passes) in [(64, 100), (256, 100), (1024, 100), (2048, 100), (1024, 30), (1024, 300)] {
-        let [everywhere, spare] = both(c, &machine, &ocean(100_000_000, passes, 10), nodes, DAEMON_NS)?;
+    let cases = [(64, 100), (256, 100), (1024, 100), (2048, 100), (1024, 30), (1024, 300)];
+    let params = c.params;
+    let row = |(nodes, passes)| {
+        let [everywhere, spare] = both(params, &machine, &ocean(100_000_000, passes, 10), nodes, DAEMON_NS)?;
         let what = format!(
             "{}, steps of 100 ms and {passes} passes of the solver: gain by a spare core",
             format::counted(nodes.into(), "node")
         );
-        rows.push(e.row(
+        Ok(e.row(
             what,
             "up to 30%",
             Ours::Share(everywhere / spare - 1.0),
             "simulated; the noise is that of jaguar-allreduce; step, passes and nodes are chosen",
-        ));
-    }
-    Ok(rows)
+        ))
+    };
+    cases.into_par_iter().with_max_len(1).map(row).collect()
 }

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use super::{Context, Document, Experiment, Method, Ours};
 use crate::results::Published;
-use crate::{StudyError, format, project};
+use crate::{StudyError, format, project, simulated};
 
 pub(super) const EXPERIMENTS: &[Experiment] = &[Experiment {
     name: "message-logging",
@@ -96,6 +96,18 @@ fn message_logging(e: &Experiment, c: &mut Context<'_>) -> Result<Vec<Published>
 
 /// Mean time of an iteration, nanoseconds.
 fn iteration(nodes: u32, compute_ns: u64, placed: Placed, log: Log, seed: u64) -> Result<f64, StudyError> {
+    simulated::of(&("message-logging", nodes, compute_ns, placed, log, seed), || {
+        simulated_iteration(nodes, compute_ns, placed, log, seed)
+    })
+}
+
+fn simulated_iteration(
+    nodes: u32,
+    compute_ns: u64,
+    placed: Placed,
+    log: Log,
+    seed: u64,
+) -> Result<f64, StudyError> {
     let wrong = |e: &dyn std::fmt::Display| StudyError::Params(e.to_string());
     let schedule = schedule(nodes, compute_ns, placed, log, seed).map_err(|e| wrong(&e))?;
     let network = project::blue_gene(1)?.network(nodes)?;

@@ -20,6 +20,8 @@ mod run;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use std::num::NonZeroU64;
+
 use rayon::prelude::*;
 
 use self::job::Job;
@@ -78,6 +80,23 @@ pub(crate) fn run_for(simulation: &Simulation, number: u32, span_ns: u64) -> Res
     one(simulation, &plan, limits, number)
 }
 
+/// Repetition 0, in parts of `part` iterations until `is_enough` returns `true` for the run so far.
+///
+/// # Errors
+/// As [`simulate`].
+pub(crate) fn run_until(
+    simulation: &Simulation,
+    part: NonZeroU64,
+    is_enough: impl Fn(&Run) -> bool,
+) -> Result<Run, SimError> {
+    let plan = Plan::new(&simulation.program, &simulation.machine, simulation.nodes)?;
+    simulation.node.check(simulation.machine.layout(simulation.nodes)?)?;
+    let limits = Limits { iterations: plan.iterations, most: u64::MAX, span_ns: u64::MAX, skip: true };
+    with_job(simulation, &plan, 0, |job, begin_ns| {
+        run::run_in_parts(job, limits, begin_ns, &simulation.program.name, (part, is_enough))
+    })
+}
+
 /// Number of times that an iteration deals with each rank.
 ///
 /// # Errors
@@ -87,14 +106,25 @@ pub(crate) fn passes(simulation: &Simulation) -> Result<u64, SimError> {
 }
 
 fn one(simulation: &Simulation, plan: &Plan, limits: Limits, number: u32) -> Result<Run, SimError> {
-    let Simulation { program, machine, node, nodes, .. } = simulation;
+    with_job(simulation, plan, number, |job, begin_ns| {
+        run::run(job, limits, begin_ns, &simulation.program.name)
+    })
+}
+
+/// Makes the job of repetition `number` and passes it to `run`, with the time of its beginning.
+fn with_job<T>(
+    simulation: &Simulation,
+    plan: &Plan,
+    number: u32,
+    run: impl FnOnce(&mut Job<'_>, u64) -> Result<T, SimError>,
+) -> Result<T, SimError> {
+    let Simulation { machine, node, nodes, .. } = simulation;
     let layout = machine.layout(*nodes)?;
     let network = machine.network(*nodes)?;
     let begin_ns = simulation.begins_ns()?;
     let key = Key::new(simulation.seed).part(number.into());
     let parallel = layout.ranks() >= MANY_RANKS && rayon::current_num_threads() > 1;
-    let mut job = Job::new(plan, &network, node, layout, (key, begin_ns), parallel);
-    run::run(&mut job, limits, begin_ns, &program.name)
+    run(&mut Job::new(plan, &network, node, layout, (key, begin_ns), parallel), begin_ns)
 }
 
 fn outcome(simulation: &Simulation, quiet_ns: f64, runs: &[Run]) -> Outcome {

@@ -15,7 +15,7 @@ use crate::node::Node;
 use crate::program::{Algorithm, Operation, Program, Step};
 use crate::rng::Key;
 use crate::scheduler::{ClockError, Coordinated, Fair, Preempt};
-use crate::simulate::{Outcome, Run, Simulation, simulate};
+use crate::simulate::{Outcome, Run, Simulation, run_until, simulate, simulate_with_runs};
 use crate::source::{Arrivals, Class, Dist, Model, Phase, Source};
 
 /// All kinds of steps under noise.
@@ -240,4 +240,23 @@ fn noise_hurts_more_on_more_nodes_and_not_at_all_in_step() {
     let random = [1, 8, 64, 512].map(|n| slowdown(n, Phase::Random));
     assert!(random.is_sorted() && random[3] > 1.4, "{random:?}");
     assert!(slowdown(512, Phase::Aligned) < 1.06);
+}
+
+/// Long stretches without noise are skipped within a part, and noise lies across the ends of parts.
+#[test]
+fn a_run_in_parts_is_the_run_in_one_up_to_the_part_that_is_enough() {
+    let program = Program::collective(Operation::Allreduce, 8, 5_000);
+    let rare = vec![Source::new("daemon", Model::poisson(3e6, Dist::Exponential { mean_ns: 30_000.0 }))];
+    for simulation in [Simulation { node: Node::new(rare, Preempt), ..quiet(program, 16) }, noisy(8, 1)] {
+        let whole = simulate_with_runs(&simulation).expect("sound").1.remove(0);
+        for part in [1, 7, 499, 10_000] {
+            let part = std::num::NonZeroU64::new(part).expect("not 0");
+            assert_eq!(run_until(&simulation, part, |_| false).expect("sound"), whole);
+            let most = 3 * part.get();
+            let begun = run_until(&simulation, part, |run| run.count() >= most).expect("sound");
+            assert_eq!(begun.count(), most.min(whole.count()));
+            let total: u64 = begun.iterations.iter().map(|(ns, count)| ns * count).sum();
+            assert_eq!(total, begun.total_ns);
+        }
+    }
 }

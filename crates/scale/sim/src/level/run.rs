@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A run of a program: iteration after iteration, those skipped that are sure to be as the last.
 
+use std::num::NonZeroU64;
+
 use super::job::{Job, Snapshot};
 use crate::SimError;
 use crate::simulation::{MOST_NS, Run};
@@ -24,7 +26,43 @@ pub(crate) struct Limits {
 /// [`SimError`] where noise leaves a rank no time, or the time is beyond what is counted.
 pub(crate) fn run(job: &mut Job<'_>, limits: Limits, begin_ns: u64, program: &str) -> Result<Run, SimError> {
     let mut run = Run { total_ns: 0, iterations: Vec::new() };
-    let (mut last, mut left, mut gone) = (begin_ns, limits.iterations, 0);
+    extend(&mut run, job, limits, begin_ns, program)?;
+    Ok(run)
+}
+
+/// Runs a job in parts of `part` iterations, until `is_enough` returns `true` for the run so far.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn run_in_parts(
+    job: &mut Job<'_>,
+    limits: Limits,
+    begin_ns: u64,
+    program: &str,
+    (part, is_enough): (NonZeroU64, impl Fn(&Run) -> bool),
+) -> Result<Run, SimError> {
+    let mut run = Run { total_ns: 0, iterations: Vec::new() };
+    let mut left = limits.iterations;
+    while left > 0 {
+        let iterations = left.min(part.get());
+        extend(&mut run, job, Limits { iterations, ..limits }, begin_ns, program)?;
+        left -= iterations;
+        if is_enough(&run) {
+            break;
+        }
+    }
+    Ok(run)
+}
+
+/// Adds the next iterations of a job to its run.
+fn extend(
+    run: &mut Run,
+    job: &mut Job<'_>,
+    limits: Limits,
+    begin_ns: u64,
+    program: &str,
+) -> Result<(), SimError> {
+    let (mut last, mut left, mut gone) = (begin_ns + run.total_ns, limits.iterations, 0);
     let mut watch: Option<Watch> = None;
     while left > 0 && gone < limits.most && last - begin_ns < limits.span_ns {
         // two of the same length may be the beginning of many
@@ -36,7 +74,7 @@ pub(crate) fn run(job: &mut Job<'_>, limits: Limits, begin_ns: u64, program: &st
         push(&mut run.iterations, now - last, 1);
         if let Some(mut w) = watch.take() {
             push(&mut w.times, now - last, 1);
-            watch = w.skip_repeats(job, now, &mut left, &mut run);
+            watch = w.skip_repeats(job, now, &mut left, run);
             last = job.last_ns();
         } else {
             last = now;
@@ -44,7 +82,7 @@ pub(crate) fn run(job: &mut Job<'_>, limits: Limits, begin_ns: u64, program: &st
         (left, gone) = (left - 1, gone + 1);
     }
     run.total_ns = last - begin_ns;
-    Ok(run)
+    Ok(())
 }
 
 /// Iterations without noise are watched until the job is as it was before, only later. What they did it

@@ -15,21 +15,26 @@
 //!   500,000 operations of 3.46 µs each, and "almost identical" to runs without noise; with more nodes it
 //!   grows as the hardware barrier of ANL 2005 does (0.06 µs for each doubling).
 
+use std::num::NonZeroU64;
+
 use colony_sim::BaseTime;
 use colony_sim::machine::{HardwareCollective, Machine};
 use colony_sim::node::Node;
 use colony_sim::program::{Operation, Program};
 use colony_sim::scheduler::{Coordinated, Fair};
-use colony_sim::simulate::{Outcome, Run, Simulation, simulate_with_runs};
+use colony_sim::simulate::{Run, Simulation, run_until, simulate};
 use colony_sim::source::{Phase, Source};
 use colony_time::Windows;
+use serde::{Deserialize, Serialize};
 
-use crate::{Params, StudyError, project};
+use crate::{Params, StudyError, project, simulated};
 
 /// Operations of a run (section 3.1.3).
 pub(in crate::seeds) const OPS: u64 = 500_000;
 /// After each so many of them it is looked whether all wait for daemons.
-const LOOK: u64 = 20_000;
+const LOOK: NonZeroU64 = NonZeroU64::new(20_000).expect("not 0");
+/// Operations by which the time of one without noise is known.
+const QUIET_OPS: u64 = 16;
 /// They do where the last so many took a hundred times as long as one without noise.
 const PACE: u64 = 2_000;
 
@@ -80,7 +85,7 @@ impl Chosen {
 }
 
 /// A run of 500,000 operations.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(in crate::seeds) struct Total {
     /// Its time.
     pub(in crate::seeds) ns: f64,
@@ -105,38 +110,34 @@ pub(in crate::seeds) fn total(
     node: &Node,
     nodes: u32,
 ) -> Result<Total, StudyError> {
-    let looks = if node.sources.is_empty() { 0 } else { OPS / LOOK };
-    for simulated in (1..looks).map(|k| k * LOOK) {
-        let (outcome, part) = run(params, chosen, node, nodes, simulated)?;
-        let pace = pace(&part.iterations);
-        if pace > 100.0 * outcome.quiet_ns {
-            let ns = part.total_ns as f64 + (OPS - simulated) as f64 * pace;
-            return Ok(Total { ns, min_ns: outcome.min_ns, max_ns: outcome.max_ns });
-        }
-    }
-    let (outcome, whole) = run(params, chosen, node, nodes, OPS)?;
-    Ok(Total { ns: whole.total_ns as f64, min_ns: outcome.min_ns, max_ns: outcome.max_ns })
+    let simulation = |node: &Node, iterations| {
+        Ok::<_, StudyError>(Simulation {
+            program: Program::collective(Operation::Allreduce, 32, iterations),
+            machine: machine(chosen.phases)?,
+            node: node.clone(),
+            nodes,
+            begin_ns: chosen.begin_ns,
+            repetitions: 1,
+            seed: params.seed,
+        })
+    };
+    let whole = simulation(node, OPS)?;
+    simulated::of(&("total", &whole), || whole_or_paced(&whole, &simulation(&Node::quiet(), QUIET_OPS)?))
 }
 
-fn run(
-    params: &Params,
-    chosen: &Chosen,
-    node: &Node,
-    nodes: u32,
-    iterations: u64,
-) -> Result<(Outcome, Run), StudyError> {
-    let simulation = Simulation {
-        program: Program::collective(Operation::Allreduce, 32, iterations),
-        machine: machine(chosen.phases)?,
-        node: node.clone(),
-        nodes,
-        begin_ns: chosen.begin_ns,
-        repetitions: 1,
-        seed: params.seed,
-    };
-    let (outcome, runs) = simulate_with_runs(&simulation)?;
-    let run = runs.into_iter().next().ok_or_else(|| StudyError::Params("no run was asked for".into()))?;
-    Ok((outcome, run))
+/// The run `whole`, up to the operations that all wait for daemons; `quiet` is a short one without noise.
+fn whole_or_paced(whole: &Simulation, quiet: &Simulation) -> Result<Total, StudyError> {
+    let quiet_ns = simulate(quiet)?.mean_ns;
+    let all_wait = |run: &Run| pace(&run.iterations) > 100.0 * quiet_ns;
+    let run = run_until(whole, LOOK, all_wait)?;
+    let left = OPS - run.count();
+    let more = if left > 0 { left as f64 * pace(&run.iterations) } else { 0.0 };
+    let each = || run.iterations.iter().map(|&(ns, _)| ns);
+    Ok(Total {
+        ns: run.total_ns as f64 + more,
+        min_ns: each().min().unwrap_or(0),
+        max_ns: each().max().unwrap_or(0),
+    })
 }
 
 /// Mean time of the last operations.
