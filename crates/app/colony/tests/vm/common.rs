@@ -9,12 +9,14 @@ use colony_sched::run::RunReport;
 use colony_vm::testing::{missing, node, script};
 use colony_vm::{Exit, Outcome, Vm};
 
-/// Noise of 20 ms every 100 ms or so, and a job's work, as shell functions; both count loops, so they are the same
-/// instructions in every run. `run NAME ARGS` leaves the report in /tmp/NAME.json.
+/// Noise of 20 ms every 100 ms or so, and a job's work of some 2.7 s, as shell functions; both count loops, so they are
+/// the same instructions in every run. `run NAME ARGS` leaves the report in /tmp/NAME.json.
 const FUNCTIONS: &str = r#"
+: ${LOOPS_A_SECOND:=37500}
+export noise_loops=$((LOOPS_A_SECOND / 50)) job_loops=$((LOOPS_A_SECOND * 8 / 3))
 loops() { i=0; while [ $i -lt $1 ]; do i=$((i+1)); done; }
-noise() { while :; do loops 750; sleep 0.08; done; }
-job='i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done'
+noise() { while :; do loops $noise_loops; sleep 0.08; done; }
+job='i=0; while [ $i -lt $job_loops ]; do i=$((i+1)); done'
 run() { name=$1; shift; colony run --cpus 0 --period 200ms --duty 80% --out /tmp/$name.json "$@" 2>/tmp/$name.err; }
 state() { cat /sys/kernel/sched_ext/state; }
 "#;
@@ -44,9 +46,16 @@ pub(crate) fn stripped(program: &Path) -> PathBuf {
     small
 }
 
+/// A node of one CPU whose time is a count of its instructions, `1 << shift` ns each. The slower the CPU, the less
+/// processor time of this machine does a second of the node take; noise and jobs last as long on each.
+pub(crate) fn counted(vm: Vm, shift: u8) -> Vm {
+    vm.icount(shift).env("LOOPS_A_SECOND", (75_000 >> shift).to_string())
+}
+
 /// Runs a script after the functions above; it must succeed.
 pub(crate) fn sh(vm: &Vm, text: &str) -> Outcome {
     let out = script(vm, &format!("{FUNCTIONS}\n{text}")).expect("the node runs");
+    eprintln!("the node took {:.1} s of processor time", out.host_cpu_ns as f64 * 1e-9);
     assert_eq!(out.exit, Exit::Code(0), "{}\n{}\n{}", out.text(), out.error_text(), out.console);
     out
 }

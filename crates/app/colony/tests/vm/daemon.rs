@@ -5,13 +5,13 @@ use colony_client::Backend;
 use colony_client::StatsReport;
 use colony_sched::run::RunReport;
 
-use crate::common::{colonyd, node_with, sh};
+use crate::common::{colonyd, counted, node_with, sh};
 
 #[test]
 fn colonyd_schedules_its_job_in_the_kernel_until_it_ends_or_is_killed() {
     let Some(daemon) = colonyd() else { return };
     let Some(vm) = node_with(&[daemon.to_str().expect("a path")]) else { return };
-    let vm = vm.icount(1).collect("/tmp/stats.json").collect("/tmp/run.json").collect("/tmp/metrics");
+    let vm = counted(vm, 2).collect("/tmp/stats.json").collect("/tmp/run.json").collect("/tmp/metrics");
     let out = sh(
         &vm,
         r#"

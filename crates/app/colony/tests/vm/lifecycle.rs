@@ -4,13 +4,13 @@
 use colony_client::Backend;
 use colony_vm::{Accel, Vm};
 
-use crate::common::{collecting, colonyd, node_with, report, sh};
+use crate::common::{collecting, colonyd, counted, node_with, report, sh};
 
 #[test]
 fn whatever_ends_the_scheduler_ordinary_scheduling_goes_on() {
     let Some(vm) = node_with(&[]) else { return };
     let out = sh(
-        &collecting(vm.icount(1), &["beside", "stalled"]),
+        &collecting(counted(vm, 1), &["beside", "stalled"]),
         r#"
         # there can be one: a second is refused, or takes the agent
         (run first --backend sched-ext -- sleep 100) & until test $(state) = enabled; do sleep 0.2; done
@@ -20,10 +20,15 @@ fn whatever_ends_the_scheduler_ordinary_scheduling_goes_on() {
         run beside -- true
         # killed: the kernel's scheduler is back at once, and the job lives
         killall -9 colony; sleep 0.3; test $(state) = disabled; killall sleep
-        # a starved task: the kernel ends the scheduler, its report names the task, and the agent goes on
-        for n in $(seq 24); do sh -c 'printf starved > /proc/self/comm; while :; do :; done' & done
-        colony run --cpus 0 --period 200ms --duty 98% --watchdog 2s --exempt 'kworker*' --out /tmp/stalled.json \
-            -- sh -c "$job; $job" 2> /tmp/stalled.err
+        # starved tasks: the kernel ends the scheduler, its report names one, and the agent goes on. They begin when the
+        # scheduler runs, and the job works for a second more when the kernel has ended the scheduler.
+        mkfifo /tmp/go
+        for n in $(seq 24); do sh -c 'printf starved > /proc/self/comm; read -r go < /tmp/go; while :; do :; done' & done
+        until_is='until read -r state < /sys/kernel/sched_ext/state && test $state ='
+        colony run --cpus 0 --period 200ms --duty 98% --watchdog 2s --exempt 'kworker*' --exempt 'colony*' \
+            --out /tmp/stalled.json \
+            -- sh -c "$until_is enabled; do :; done; : > /tmp/go; $until_is disabled; do :; done
+                i=0; while [ \$i -lt $LOOPS_A_SECOND ]; do i=\$((i+1)); done" 2> /tmp/stalled.err
         test $(state) = disabled
         "#,
     );
@@ -66,7 +71,7 @@ fn whatever_is_killed_beside_the_scheduler_demoted_tasks_are_real_time_again() {
         done
         kill $R
         "#;
-    sh(&vm.icount(1), &script.replace("TIMES", &u32::to_string(&times)));
+    sh(&counted(vm, 1), &script.replace("TIMES", &u32::to_string(&times)));
 }
 
 #[test]

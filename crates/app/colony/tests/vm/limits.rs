@@ -4,7 +4,7 @@
 use colony_client::ExtStats;
 use colony_vm::Outcome;
 
-use crate::common::{collecting, node_with, report, sh};
+use crate::common::{collecting, counted, node_with, report, sh};
 
 /// A program that never sleeps, cgroups, and the CPU time that a process gets of what passes meanwhile, in percent.
 const FUNCTIONS: &str = r#"
@@ -24,7 +24,7 @@ running() { until test $(state) = enabled; do sleep 0.1; done; }
 fn a_cgroup_gets_no_more_than_its_cpu_max() {
     let Some(vm) = node_with(&[]) else { return };
     let out = sh(
-        &collecting(vm.icount(1), &["rival", "job"]),
+        &collecting(counted(vm, 3), &["rival", "job"]),
         &format!(
             r#"{FUNCTIONS}
         # a limit above it holds for a cgroup without one
@@ -63,18 +63,19 @@ fn a_cgroup_gets_no_more_than_its_cpu_max() {
 fn the_agent_does_not_favor_a_job_beyond_its_cpu_max() {
     let Some(vm) = node_with(&[]) else { return };
     let out = sh(
-        &collecting(vm.icount(1), &["moved", "inside", "free"]),
+        &collecting(counted(vm, 3), &["moved", "inside", "free"]),
         &format!(
             r#"{FUNCTIONS}
         group lim '20000 100000'; group free '100000 100000'
+        written() {{ until test -s /tmp/pid; do sleep 0.1; done; }}
         # one that is moved into the cgroup while it runs, and one that is there before it joins
         (run moved --backend agent -- sh -c "echo \$\$ > /tmp/pid; $hog") & R=$!
-        sleep 2; J=$(cat /tmp/pid); echo $J > $cg/lim/cgroup.procs; sleep 2.5; share moved $J 4; kill $J; wait $R || true
+        written; sleep 1; J=$(cat /tmp/pid); echo $J > $cg/lim/cgroup.procs; sleep 2.5; share moved $J 4; kill $J; wait $R || true
         for name in inside free; do
-            to=$cg/lim; test $name = inside || to=$cg/free
+            rm /tmp/pid; to=$cg/lim; test $name = inside || to=$cg/free
             (echo 0 > $to/cgroup.procs; exec colony run --cpus 0 --period 200ms --duty 80% --backend agent \
                 --out /tmp/$name.json -- sh -c "echo \$\$ > /tmp/pid; $hog" 2> /dev/null) & R=$!
-            sleep 3; J=$(cat /tmp/pid); share $name $J 4; kill $J; wait $R || true
+            written; sleep 2; J=$(cat /tmp/pid); share $name $J 4; kill $J; wait $R || true
         done
         "#
         ),
@@ -93,7 +94,7 @@ fn the_agent_does_not_favor_a_job_beyond_its_cpu_max() {
 fn a_cgroups_weight_counts() {
     let Some(vm) = node_with(&[]) else { return };
     let out = sh(
-        &collecting(vm.icount(1), &["weight"]),
+        &collecting(counted(vm, 3), &["weight"]),
         &format!(
             r#"{FUNCTIONS}
         group heavy max; group light max; echo 400 > $cg/heavy/cpu.weight
@@ -115,13 +116,13 @@ fn a_cgroups_weight_counts() {
 fn only_roots_tasks_are_exempt_by_name() {
     let Some(vm) = node_with(&[]) else { return };
     let out = sh(
-        &collecting(vm.icount(1), &["user", "root"]),
+        &collecting(counted(vm, 3), &["user", "root"]),
         r#"
         mkdir -p /etc; printf 'root:x:0:0::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n' > /etc/passwd
         cp /bin/busybox /tmp/ash
         cat > /tmp/daemon <<'D'
 printf mmfsd1 > /proc/self/comm
-while :; do i=0; while [ $i -lt 750 ]; do i=$((i+1)); done; usleep 80000; done
+while :; do i=0; while [ $i -lt $noise_loops ]; do i=$((i+1)); done; usleep 80000; done
 D
         chmod 755 /tmp /tmp/ash /tmp/daemon
         as() { start-stop-daemon -S -b -m -p /tmp/$1.pid -c $2 -x /tmp/ash -- /tmp/daemon; sleep 0.3

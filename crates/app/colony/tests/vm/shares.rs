@@ -5,7 +5,7 @@ use colony_client::ExtStats;
 use colony_client::StatsReport;
 use colony_vm::{Accel, Outcome, Vm};
 
-use crate::common::{collecting, colonyd, node_with, report, sh};
+use crate::common::{collecting, colonyd, counted, node_with, report, sh};
 
 /// A program that never sleeps, as shell functions: unbound, and on CPU 1.
 const HOGS: &str = r#"
@@ -17,7 +17,7 @@ cpu_time() { set -- $(cat /proc/$1/stat); echo ${14}; }
 fn who_never_sleeps_starves_nobody() {
     let Some(vm) = node_with(&[]) else { return };
     let out = sh(
-        &collecting(vm.icount(1), &["later", "exempt"]),
+        &collecting(counted(vm, 2), &["later", "exempt"]),
         &format!(
             r#"{HOGS}
         # one was alone for longer than the watchdog waits, and then has to share with another

@@ -5,7 +5,7 @@ use colony_client::Backend;
 use colony_client::ExtStats;
 use colony_sched::run::RunReport;
 
-use crate::common::{collecting, node_with, report, sh};
+use crate::common::{collecting, counted, node_with, report, sh};
 
 fn ext(report: &RunReport) -> &ExtStats {
     report.sched_ext.as_ref().expect("the scheduler in the kernel ran")
@@ -26,7 +26,7 @@ fn favored_windows_belong_to_the_job_whatever_happens_to_kernel_threads() {
     let names = ["quiet", "quiet_ext", "none", "bypass", "hold", "hold_all", "exempt", "group", "cgroup"];
     let Some(vm) = node_with(&[]) else { return };
     let out = sh(
-        &collecting(vm.icount(1), &names),
+        &collecting(counted(vm, 2), &names),
         r#"
         run quiet --backend none -- sh -c "$job"
         run quiet_ext --backend sched-ext -- sh -c "$job"
@@ -37,7 +37,7 @@ fn favored_windows_belong_to_the_job_whatever_happens_to_kernel_threads() {
         run hold_all --backend sched-ext --kthreads hold-all -- sh -c "$job"
         # threads of a parallel file system, by name and by cgroup
         cp /bin/busybox /tmp/ash; (/tmp/ash -c 'printf mmfsd1 > /proc/self/comm
-            while :; do i=0; while [ $i -lt 750 ]; do i=$((i+1)); done; sleep 0.08; done') & M=$!
+            while :; do i=0; while [ $i -lt $noise_loops ]; do i=$((i+1)); done; sleep 0.08; done') & M=$!
         run exempt --backend sched-ext --exempt 'mmfsd*' --exempt sleep -- sh -c "$job"
         kill $M
         mkdir /sys/fs/cgroup/fs; echo $N > /sys/fs/cgroup/fs/cgroup.procs
@@ -85,7 +85,7 @@ fn favored_windows_belong_to_the_job_whatever_happens_to_kernel_threads() {
 fn an_idle_favored_window_is_filled_unless_that_is_forbidden() {
     let Some(vm) = node_with(&["/usr/bin/chrt"]) else { return };
     let out = sh(
-        &collecting(vm.icount(1), &["filled", "strict", "real_time", "demoted", "two"]),
+        &collecting(counted(vm, 2), &["filled", "strict", "real_time", "demoted", "two"]),
         r#"
         while :; do :; done & N=$!
         run filled --backend sched-ext -- sleep 1
@@ -94,7 +94,7 @@ fn an_idle_favored_window_is_filled_unless_that_is_forbidden() {
         # two tasks of the job on one CPU share it
         run two --backend sched-ext -- sh -c "($job) & ($job) & wait"
         cp /bin/busybox /tmp/ash; chrt -f 10 /tmp/ash -c 'printf rtnoise > /proc/self/comm
-            while :; do i=0; while [ $i -lt 750 ]; do i=$((i+1)); done; sleep 0.08; done' & R=$!
+            while :; do i=0; while [ $i -lt $noise_loops ]; do i=$((i+1)); done; sleep 0.08; done' & R=$!
         run real_time --backend sched-ext -- sh -c "$job"
         run demoted --backend sched-ext --demote rtnoise -- sh -c "$job; $job"
         chrt -p $R | grep -q SCHED_FIFO
