@@ -16,7 +16,7 @@ use crate::{Params, StudyError, simulated};
 
 /// Most values a histogram is spread to.
 const LATENESS_SAMPLES: usize = 1000;
-/// Periods of coordinated windows that a projected point covers.
+/// Periods of coordinated windows that a projected point covers; one where that many have too many [`DETOURS`].
 const PERIODS: u64 = 2;
 
 /// A noise level and what was measured of it.
@@ -159,13 +159,17 @@ fn coordinated(
     windows: Windows,
 ) -> Result<Outcome, StudyError> {
     let simulation = simulation(params, &allreduce(MOST), machine, &level.coordinated(windows), nodes);
-    Ok(simulate_for(&simulation, PERIODS * windows.period_ns())?.0)
+    let ranks = f64::from(nodes) * f64::from(machine.ranks_per_node);
+    let span_ns = PERIODS * windows.period_ns();
+    let is_too_much = level.detours_per_ns() * ranks * span_ns as f64 > DETOURS;
+    let periods = if is_too_much { 1 } else { PERIODS };
+    Ok(simulate_for(&simulation, periods * windows.period_ns())?.0)
 }
 
 /// More operations than fit into these periods.
 const MOST: u64 = 10_000_000;
 
-/// Detours of a point without coordination, on all ranks together.
+/// Most detours of a point without coordination, on all ranks together.
 const DETOURS: f64 = 2e7;
 
 /// The scaling curves of all levels, unmodified and coordinated, and the warnings of the simulation.

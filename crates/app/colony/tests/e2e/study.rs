@@ -71,7 +71,8 @@ fn the_whole_study_measures_projects_and_reports() {
     let dir = tempfile::tempdir().expect("temp dir");
     let folder = dir.path().join("made/if/missing");
     let _alone = alone();
-    let out = colony().args(["study", "--faster", "20", "--out"]).arg(&folder).output().expect("runs");
+    let args = ["study", "--faster", "20", "--nodes", "1024,16384", "--out"];
+    let out = colony().args(args).arg(&folder).output().expect("runs");
     assert!(out.status.success(), "{}", error(&out));
     let table = String::from_utf8(out.stdout).expect("text");
     is_plain(&table);
@@ -116,7 +117,11 @@ fn opens_without_errors(page: &Path) {
 fn without_privileges_the_study_works_and_says_what_it_could_not_do() {
     let Some(public) = Public::new() else { return };
     let _alone = alone();
-    let out = public.colony().args(["study", "--faster", "40", "--out", "mine"]).output().expect("runs");
+    let out = public
+        .colony()
+        .args(["study", "--faster", "40", "--nodes", "1024", "--out", "mine"])
+        .output()
+        .expect("runs");
     assert!(out.status.success(), "{}", error(&out));
     let said = String::from_utf8_lossy(&out.stdout);
     is_plain(&said);

@@ -148,6 +148,21 @@ impl<'a> Tasks<'a> {
         taken
     }
 
+    /// Returns `true` if there is one source only, its burst is done, and another one waits at `at_ns`, which then is at the
+    /// front. Otherwise nothing is drawn: the burst that was served last is still at the front.
+    pub(crate) fn only_source_goes_on(&mut self, at_ns: u64) -> bool {
+        let ([demand], [source]) = (&mut *self.demands, self.sources) else { return false };
+        if demand.left_ns > 0 || source.source.noise.sleeps() {
+            return false;
+        }
+        let next = source.after(self.core, *demand, at_ns);
+        let waits = next.arrival_ns <= at_ns;
+        if waits {
+            *demand = next;
+        }
+        waits
+    }
+
     /// True if source `task`, its burst done at `at_ns`, has another one waiting, which then is at the front.
     pub fn goes_on(&mut self, task: usize, at_ns: u64) -> bool {
         match (self.demands.get_mut(task), self.sources.get(task)) {
