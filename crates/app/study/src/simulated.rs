@@ -2,9 +2,9 @@
 //! Simulations that several programs of one test run need: each is made once, and its outcome is kept in a folder.
 //!
 //! The environment variable [`FOLDER`] names the folder. Without the variable, nothing is kept. Several programs may use the
-//! folder at the same time: who needs an outcome that another program computes waits for the outcome. A file holds the
-//! whole input of its simulation, so two inputs with one hash are not mistaken for each other. The version of the
-//! engine is no part of the input, so the folder must be a new one for each build.
+//! folder at the same time: while one program computes an outcome, other programs that need the outcome wait. A file holds the
+//! whole input of its simulation, so inputs with equal hashes are distinguished. The version of the engine is not part of the
+//! input, so each build needs a new folder.
 
 use std::fmt::Debug;
 use std::fs::{self, File};
@@ -38,10 +38,11 @@ pub(crate) fn once(simulation: &Simulation) -> Result<Outcome, StudyError> {
     of(&("outcome", simulation), || Ok(simulate(simulation)?))
 }
 
-/// Returns what `compute` returns, or what is kept of an earlier call with this `input`, from which alone `compute` works.
+/// Returns the result of `compute`, or the result that an earlier call with the same `input` has kept. `compute` must depend on
+/// `input` only.
 ///
 /// # Errors
-/// Those of `compute`, and [`StudyError::Step`] where the folder cannot be used.
+/// Errors of `compute`, and [`StudyError::Step`] where the folder cannot be used.
 pub(crate) fn of<T: Serialize + DeserializeOwned>(
     input: &impl Debug,
     compute: impl FnOnce() -> Result<T, StudyError>,

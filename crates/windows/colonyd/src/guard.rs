@@ -21,7 +21,7 @@ use colony_node::task::TaskId;
 use colony_sched::binding::{self, Bound};
 use colony_sched::log;
 use colony_sched::undo::mount::{remove_directory, wait_for_death};
-use colony_sched::undo::{DAEMON, NodeChanges, SocketFile, UndoFile, arm};
+use colony_sched::undo::{DAEMON, NodeChanges, SocketFile, UndoFile, arm_again, arm_or_log};
 use serde::{Deserialize, Serialize};
 
 use crate::health::HealthFile;
@@ -102,9 +102,7 @@ impl Guard {
     /// Starts the guard of `place` from this very program, and waits until it watches.
     pub(crate) fn start(place: &Place) -> io::Result<Self> {
         let (mut line, theirs) = UnixStream::pair()?;
-        if let Err(why) = arm() {
-            tracing::debug!("the kernel does not call when colonyd and its guard are dead: {why}");
-        }
+        arm_or_log();
         let ledger = Ledger::new(place);
         let child = Command::new("/proc/self/exe")
             .arg0("colonyd-guard")
@@ -233,7 +231,12 @@ fn listen(line: UnixStream, recorded: &mut NodeChanges) -> bool {
     for message in BufReader::new(line).split(b'\n') {
         match message.map(|m| serde_json::from_slice(&m)) {
             Ok(Ok(Message::Unmount)) => return true,
-            Ok(Ok(message)) => record(recorded, message),
+            Ok(Ok(message)) => {
+                record(recorded, message);
+                if let Err(e) = arm_again() {
+                    log::say(format_args!("colonyd-guard: the kernel starts no release agent any more: {e}"));
+                }
+            }
             // half a message: the daemon died within it, and has not bound what it could not tell
             Ok(Err(_)) | Err(_) => return false,
         }

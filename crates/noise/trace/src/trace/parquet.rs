@@ -4,6 +4,8 @@
 //! Foreign bytes reach the decoder: everything it says is checked, nothing is allocated on a file's word
 //! alone, and a panic in it ends as an error.
 
+mod pages;
+
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;
@@ -12,7 +14,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Once};
 
 use parquet::basic::{Compression, ConvertedType, Encoding, LogicalType, Repetition, Type as Physical};
-use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::column::reader::ColumnReaderImpl;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
@@ -22,6 +23,7 @@ use parquet::file::reader::{ChunkReader, FileReader, RowGroupReader, SerializedF
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnDescriptor, ColumnPath, Type};
 
+use self::pages::BoundedPages;
 use super::{Detour, MAX_DETOURS, Problem, Trace, TraceBuilder, TraceMeta};
 
 /// Name of the metadata that holds a [`TraceMeta`] as JSON.
@@ -240,10 +242,8 @@ impl<T: DataType> Column<T> {
     fn new(group: &dyn RowGroupReader, at: usize, name: &'static str) -> Result<Self, Problem> {
         let is_optional = group.metadata().schema_descr().column(at).max_def_level() > 0;
         let descriptor = group.metadata().schema_descr().column(at);
-        let pages = BoundedPages {
-            pages: group.get_column_page_reader(at).map_err(damaged)?,
-            least_bytes: if T::get_physical_type() == Physical::INT64 { 8 } else { 4 },
-        };
+        let least_bytes = if T::get_physical_type() == Physical::INT64 { 8 } else { 4 };
+        let pages = BoundedPages::new(group.get_column_page_reader(at).map_err(damaged)?, least_bytes);
         let reader = ColumnReaderImpl::<T>::new(descriptor, Box::new(pages));
         Ok(Self { name, reader, levels: is_optional.then(Vec::new), values: Vec::new() })
     }
@@ -262,55 +262,6 @@ impl<T: DataType> Column<T> {
             0 => Err(Problem::Damaged(format!("its column `{}` has another number of values", self.name))),
             n => Err(Problem::NotATrace(format!("{n} rows have no `{}`", self.name))),
         }
-    }
-}
-
-/// The pages of a column. A dictionary page that claims more values than its bytes can hold is refused: the decoder
-/// allocates what the page claims, and a failed allocation would end the process.
-struct BoundedPages {
-    pages: Box<dyn PageReader>,
-    /// Bytes of the shortest value: text has a length of four bytes before it.
-    least_bytes: usize,
-}
-
-impl BoundedPages {
-    fn check(&self, page: Option<Page>) -> Result<Option<Page>, ParquetError> {
-        if let Some(Page::DictionaryPage { buf, num_values, .. }) = &page
-            && usize::try_from(*num_values).map_or(true, |values| values > buf.len() / self.least_bytes)
-        {
-            let (values, bytes) = (num_values, buf.len());
-            return Err(ParquetError::General(format!(
-                "a dictionary of {bytes} bytes claims {values} values"
-            )));
-        }
-        Ok(page)
-    }
-}
-
-impl Iterator for BoundedPages {
-    type Item = Result<Page, ParquetError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.get_next_page().transpose()
-    }
-}
-
-impl PageReader for BoundedPages {
-    fn get_next_page(&mut self) -> Result<Option<Page>, ParquetError> {
-        let page = self.pages.get_next_page()?;
-        self.check(page)
-    }
-
-    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>, ParquetError> {
-        self.pages.peek_next_page()
-    }
-
-    fn skip_next_page(&mut self) -> Result<(), ParquetError> {
-        self.pages.skip_next_page()
-    }
-
-    fn at_record_boundary(&mut self) -> Result<bool, ParquetError> {
-        self.pages.at_record_boundary()
     }
 }
 
@@ -550,43 +501,29 @@ mod tests {
     }
 
     #[test]
-    fn a_dictionary_that_claims_more_values_than_it_has_bytes_is_refused() {
-        let pages = |least_bytes| BoundedPages { pages: Box::new(NoPages), least_bytes };
-        let dictionary = |bytes: usize, num_values| {
-            Some(Page::DictionaryPage {
-                buf: vec![0; bytes].into(),
-                num_values,
-                encoding: Encoding::PLAIN,
-                is_sorted: false,
-            })
-        };
-        assert!(pages(4).check(dictionary(8, 2)).is_ok());
-        assert!(pages(8).check(dictionary(8, 2)).is_err());
-        let error = pages(4).check(dictionary(100, u32::MAX)).expect_err("refused").to_string();
-        assert!(error.contains("100 bytes claims 4294967295 values"), "{error}");
-    }
-
-    struct NoPages;
-
-    impl Iterator for NoPages {
-        type Item = Result<Page, ParquetError>;
-
-        fn next(&mut self) -> Option<Self::Item> {
-            None
-        }
-    }
-
-    impl PageReader for NoPages {
-        fn get_next_page(&mut self) -> Result<Option<Page>, ParquetError> {
-            Ok(None)
-        }
-
-        fn peek_next_page(&mut self) -> Result<Option<PageMetadata>, ParquetError> {
-            Ok(None)
-        }
-
-        fn skip_next_page(&mut self) -> Result<(), ParquetError> {
-            Ok(())
+    fn text_in_an_encoding_whose_lengths_could_ask_for_any_memory_is_refused_by_name() {
+        let schema = Arc::new(schema(&COLUMNS).expect("valid"));
+        for encoding in [Encoding::DELTA_BYTE_ARRAY, Encoding::DELTA_LENGTH_BYTE_ARRAY] {
+            let json = TraceMeta::default().to_json().expect("finite");
+            let properties = WriterProperties::builder()
+                .set_dictionary_enabled(false)
+                .set_column_encoding(ColumnPath::from("source"), encoding)
+                .set_key_value_metadata(Some(vec![KeyValue::new(META_KEY.into(), json)]))
+                .build();
+            let mut out = Vec::new();
+            let mut writer =
+                SerializedFileWriter::new(&mut out, schema.clone(), Arc::new(properties)).expect("valid");
+            let mut group = writer.next_row_group().expect("memory");
+            let rows = sample(10).detours;
+            write_column::<Int32Type, _>(&mut group, &rows, |_| 0).expect("memory");
+            write_column::<Int32Type, _>(&mut group, &rows, |_| 0).expect("memory");
+            write_column::<Int64Type, _>(&mut group, &rows, |d| d.start_ns).expect("memory");
+            write_column::<Int64Type, _>(&mut group, &rows, |_| 5).expect("memory");
+            write_column::<ByteArrayType, _>(&mut group, &rows, |_| "irq:a".into()).expect("memory");
+            group.close().expect("memory");
+            writer.close().expect("memory");
+            let error = parse(out).expect_err("refused").to_string();
+            assert!(error.contains(&encoding.to_string()) && error.contains("dictionary"), "{error}");
         }
     }
 

@@ -165,7 +165,7 @@ impl Scheduler for Coordinated {
     fn next(&self, cpu: &Cpu, now_ns: u64, tasks: &mut Tasks<'_>) -> Option<Detour> {
         let (first, end_ns) = self.first_burst(cpu, now_ns, tasks)?;
         let mut at_ns = first.start_ns + first.duration_ns;
-        // What has gathered in a favored window is one stretch: thousands of bursts cost one look for their window.
+        // Bursts that arrived in a favored window follow each other without a gap: one stretch, whose window is computed once.
         while at_ns < end_ns && tasks.only_source_goes_on(at_ns) {
             at_ns += tasks.serve(0, end_ns - at_ns);
         }
@@ -216,7 +216,7 @@ mod tests {
     use crate::simulate::{Simulation, simulate_with_runs};
     use crate::source::{Class, Model, Source, Trace};
 
-    /// The same scheduler, which serves one burst at a time.
+    /// [`Coordinated`] without stretches of several bursts.
     #[derive(Debug)]
     struct OneAtATime(Coordinated);
 

@@ -148,8 +148,8 @@ impl<'a> Tasks<'a> {
         taken
     }
 
-    /// Returns `true` if there is one source only, its burst is done, and another one waits at `at_ns`, which then is at the
-    /// front. Otherwise nothing is drawn: the burst that was served last is still at the front.
+    /// Moves the next burst to the front, if there is a single source, its burst at the front is done, and its next burst has
+    /// arrived by `at_ns`. Returns `true` if the burst was moved; otherwise nothing changes.
     pub(crate) fn only_source_goes_on(&mut self, at_ns: u64) -> bool {
         let ([demand], [source]) = (&mut *self.demands, self.sources) else { return false };
         if demand.left_ns > 0 || source.source.noise.sleeps() {

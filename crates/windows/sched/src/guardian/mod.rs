@@ -74,9 +74,7 @@ impl Starter {
         cpus: CpuSet,
     ) -> Result<Self, SchedError> {
         // guardians are in the group whose end the kernel tells of, as this process is
-        if let Err(why) = release::arm() {
-            tracing::debug!("nobody undoes the death of agent and guardian at once: {why}");
-        }
+        release::arm_or_log();
         let (ask, asked) = channel();
         let (give, get) = channel();
         let body = move || {

@@ -81,9 +81,7 @@ impl Reservation {
             return Ok(reservation);
         }
         restore_spare(None);
-        if let Err(why) = release::arm() {
-            tracing::debug!("nobody undoes the death of this process and its guard at once: {why}");
-        }
+        release::arm_or_log();
         let _alone = alone().map_err(failed("locking the reservations of this node"))?;
         // another run may have reserved them since the CPUs were split
         reservation.split.check()?;

@@ -18,12 +18,13 @@ mod group;
 mod hierarchy;
 pub mod mount;
 mod node;
+mod program;
 pub(crate) mod release;
 mod tasks;
 
 pub use file::UndoFile;
 pub use node::{DAEMON, NodeChanges, SocketFile};
-pub use release::arm;
+pub use release::{arm, arm_again, arm_or_log};
 
 pub(crate) use file::{left_behind, lock, read};
 pub(crate) use group::JobGroup;

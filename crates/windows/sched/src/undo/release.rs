@@ -6,14 +6,14 @@
 //! that changes the node puts itself into a group of its own, its guardians inherit that, and its jobs leave it. So no order
 //! of kills leaves a node changed.
 //!
-//! All such processes of a node share one hierarchy, which is mounted nowhere. Its release agent is the program of the one
-//! that came last: each can undo what any other did. The last group takes the hierarchy with it, if the kernel has freed the
-//! groups before by then; an empty one is used again.
+//! All such processes of a node share one hierarchy, which is mounted nowhere. Its release agent is a [copy](super::program)
+//! of the program of the process that came last: each can undo what any other did. The last group takes the hierarchy and the
+//! copy with it, if the kernel has freed the groups before by then; an empty hierarchy is used again.
 //!
 //! This needs root in the first namespaces of the node, and a kernel with control groups of version 1. Without, the other
 //! readers of the [undo files](super) remain.
 
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -23,16 +23,18 @@ use std::time::Duration;
 use colony_node::task::TaskId;
 
 use super::group::JobGroup;
-use super::hierarchy::{Hierarchy, JOB, PROCESS, alone, is_present, owner};
+use super::hierarchy::{Hierarchy, JOB, PROCESS, alone, is_present, owner, serves_a_job};
+use super::program;
 
 /// Number of attempts of the last process to remove the hierarchy, and its pause before the first one: the kernel frees
 /// groups a while after their removal.
 const TRIES: u32 = 5;
 const REST: Duration = Duration::from_millis(20);
-/// The parent of all kernel threads.
-const KTHREADD: &str = "2";
 /// Inode of the first pid namespace in `/proc`.
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
+/// The file of the hierarchy with the path of the release agent.
+const AGENT: &str = "release_agent";
+const CONTAINER: &str = "this process is in a container";
 
 /// The group of this process, once it is in one.
 static ARMED: OnceLock<Result<Armed, String>> = OnceLock::new();
@@ -44,12 +46,47 @@ struct Armed {
     me: TaskId,
 }
 
-/// Has the kernel start this very program when this process and all it starts from now on are dead. Once for a process.
+/// Has the kernel start a copy of this program when this process and all it starts from now on are dead. Once for a process.
 ///
 /// # Errors
 /// The reason for which there can be no release agent on this node.
 pub fn arm() -> Result<(), String> {
     ARMED.get_or_init(|| set_up().map_err(|e| e.to_string())).as_ref().map(drop).map_err(Clone::clone)
+}
+
+/// As [`arm`]; a failure goes to the log. The changes of this process would stay until the next program of Colony starts if all
+/// processes that could undo them were killed at once.
+pub fn arm_or_log() {
+    if let Err(why) = arm() {
+        let is_expected = !nix::unistd::geteuid().is_root() || why == CONTAINER || !is_present();
+        let what =
+            "if all processes of Colony were killed at once, their changes would stay until one starts again";
+        match is_expected {
+            true => tracing::debug!("{what}: {why}"),
+            false => tracing::warn!("{what}: {why}"),
+        }
+    }
+}
+
+/// Arms the kernel again if somebody has removed or changed the release agent since. For a process that lives as long as the
+/// changes do, at each change. Does nothing if this process has no release agent.
+///
+/// # Errors
+/// As [`arm`].
+pub fn arm_again() -> io::Result<()> {
+    if !serves_a_job(std::process::id().cast_signed()) {
+        return Ok(());
+    }
+    let _alone = alone()?;
+    let hierarchy = Hierarchy::open()?;
+    let mut agent = String::new();
+    hierarchy.open_file(AGENT)?.read_to_string(&mut agent)?;
+    if Path::new(agent.trim_end_matches('\n')) == program::path() && program::is_installed() {
+        return Ok(());
+    }
+    tracing::warn!("somebody has removed or changed {}; it is there again", program::path().display());
+    program::install()?;
+    hierarchy.write(AGENT, program::path().as_os_str().as_bytes())
 }
 
 /// The descriptor by which a child of this process leaves the group, by writing `0`.
@@ -67,20 +104,22 @@ fn set_up() -> io::Result<Armed> {
     if !nix::unistd::geteuid().is_root() {
         return Err(io::Error::other("it needs root"));
     }
-    let namespace = |process: &str, kind: &str| std::fs::read_link(format!("/proc/{process}/ns/{kind}"));
-    // the kernel starts the program where its own threads are, and elsewhere a path may mean another file
-    if namespace("self", "pid")?.as_os_str() != FIRST_PID_NAMESPACE
-        || namespace("self", "mnt")? != namespace(KTHREADD, "mnt")?
-    {
-        return Err(io::Error::other("this process is in a container"));
+    // the release agent gets numbers of processes of the first namespace
+    if std::fs::read_link("/proc/self/ns/pid")?.as_os_str() != FIRST_PID_NAMESPACE {
+        return Err(io::Error::other(CONTAINER));
     }
-    let program = std::env::current_exe()?;
     let me = TaskId::of(std::process::id().cast_signed()).map_err(io::Error::other)?;
     let name = format!("{PROCESS}{}.{}", me.tid, me.start_ticks);
     let _alone = alone()?;
     let root = Arc::new(Hierarchy::open()?);
     remove_dead(&root, None);
-    root.write("release_agent", program.as_os_str().as_bytes())?;
+    program::install()?;
+    // the kernel starts the program where its own threads are, and there the path may mean another file, or none
+    if !program::is_seen_by_the_kernel() {
+        program::remove();
+        return Err(io::Error::other(CONTAINER));
+    }
+    root.write(AGENT, program::path().as_os_str().as_bytes())?;
     root.make(&name)?;
     let joined = root
         .write(&format!("{name}/notify_on_release"), b"1")
@@ -121,7 +160,11 @@ pub(crate) fn clean_up(ended: Option<TaskId>) {
             (true, Ok(_alone)) => Hierarchy::open().map_or(0, |hierarchy| {
                 let hierarchy = Arc::new(hierarchy);
                 remove_dead(&hierarchy, ended);
-                hierarchy.groups().len()
+                let left = hierarchy.groups().len();
+                if left == 0 {
+                    program::remove();
+                }
+                left
             }),
             _ => return,
         };

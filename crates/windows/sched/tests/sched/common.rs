@@ -23,7 +23,7 @@ use colony_sched::run::{RunConfig, run};
 use colony_sched::undo::{self, NodeChanges, UndoFile};
 use colony_time::{DutyCycle, Windows};
 
-const FIXTURE: &str = "--fixture";
+pub(crate) const FIXTURE: &str = "--fixture";
 
 #[used]
 #[unsafe(link_section = ".init_array")]

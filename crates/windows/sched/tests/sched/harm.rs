@@ -240,6 +240,41 @@ fn agent_and_guardian_killed_at_once_leave_nothing() {
     }
 }
 
+/// Root may start a program in a folder that a user can write to, such as a build. What the user puts there later is never run as
+/// root, and the death of all processes is undone without the file.
+#[test]
+fn a_program_that_a_user_replaces_or_removes_is_not_what_the_kernel_starts() {
+    let Some(_cpu) = the_job_cpu() else { return };
+    for replaced in [true, false] {
+        let folder = tempfile::tempdir().expect("temp dir");
+        let (theirs, mark) = (folder.path().join("theirs"), folder.path().join("mark"));
+        std::fs::copy("/proc/self/exe", &theirs).expect("room for a copy");
+        std::os::unix::fs::chown(folder.path(), Some(65534), Some(65534)).expect("root may");
+        let victim = spinner(Class::Other(5));
+        let mut command = Command::new(&theirs);
+        command.args([FIXTURE, "agent", &victim.pid().to_string()]);
+        let mut agent = wait_until_ready(command);
+        if !kernel_tells(&agent) {
+            return;
+        }
+        assert!(eventually(|| class_of(victim.pid()) == Some(Class::Fifo(50))).is_some());
+        std::fs::remove_file(&theirs).expect("there");
+        if replaced {
+            use std::os::unix::fs::OpenOptionsExt;
+            let mut script = std::fs::OpenOptions::new();
+            let mut script = script.write(true).create_new(true).mode(0o755).open(&theirs).expect("a file");
+            let text = format!("#!/bin/sh\nid > {}\n", mark.display());
+            std::io::Write::write_all(&mut script, text.as_bytes()).expect("written");
+        }
+        let ours: Vec<i32> = guardians_of(agent.pid()).into_iter().chain([agent.pid()]).collect();
+        ours.into_iter().for_each(kill_9);
+        agent.0.wait().expect("ours");
+        let own = [(victim.pid(), Class::Other(5))];
+        assert!(eventually(|| is_undone(agent.pid(), &own)).is_some(), "{:?}", class_of(victim.pid()));
+        assert!(!mark.exists(), "root ran the user's file: {:?}", std::fs::read_to_string(&mark));
+    }
+}
+
 #[test]
 fn changes_of_a_killed_daemon_are_undone_by_a_program_that_is_no_daemon() {
     let Some(_cpu) = the_job_cpu() else { return };

@@ -33,7 +33,7 @@ use crate::{Params, StudyError, project, simulated};
 pub(in crate::seeds) const OPS: u64 = 500_000;
 /// After each so many of them it is looked whether all wait for daemons.
 const LOOK: NonZeroU64 = NonZeroU64::new(20_000).expect("not 0");
-/// Operations by which the time of one without noise is known.
+/// Operations of the run that measures an operation without noise.
 const QUIET_OPS: u64 = 16;
 /// They do where the last so many took a hundred times as long as one without noise.
 const PACE: u64 = 2_000;

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The program that the kernel starts as release agent: a copy of this program that only root can change.
+//!
+//! The kernel keeps a path, and runs as root what is there when the last process of a group has died. A build folder or a
+//! package's file would not do: a user who may write to a folder on the way could put another program there, and an
+//! upgrade or a clean build would remove the file without a word. So the running program, which root has started already,
+//! is copied to [`FOLDER`]. The copy is used only if root alone can change the file and every folder above.
+
+use std::fs::{File, Metadata, Permissions};
+use std::io::{self, Read, Seek};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Component, Path, PathBuf};
+
+use nix::fcntl::{OFlag, openat, renameat};
+use nix::sys::stat::{Mode, mkdirat};
+use nix::sys::statvfs::{FsFlags, fstatvfs};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
+/// The folder of the copy: for root alone, on a file system that programs may be started from (`/run` often forbids that).
+const FOLDER: &str = "/var/lib/colony-undo";
+/// The copy.
+const NAME: &str = "release-agent";
+/// The root folder of the parent of all kernel threads.
+const KERNEL_ROOT: &str = "/proc/2/root";
+/// The copy while it is written.
+const NEW: &str = "release-agent.new";
+
+/// Path of the copy.
+pub(super) fn path() -> PathBuf {
+    Path::new(FOLDER).join(NAME)
+}
+
+/// Copies the running program to [`path`], unless the copy is there already. Call it while no other process does.
+///
+/// # Errors
+/// A folder or a file that another user than root may change, or a copy that cannot be written.
+pub(super) fn install() -> io::Result<()> {
+    install_in(Path::new(FOLDER), 0)
+}
+
+/// Returns `true` if the copy is there, and root alone can change it.
+pub(super) fn is_installed() -> bool {
+    open_folder(Path::new(FOLDER), 0, false).and_then(|folder| open_copy(&folder, 0)).is_ok()
+}
+
+/// Returns `true` if the path of the copy means the same file to kernel threads, which have the mounts of the first
+/// namespace.
+pub(super) fn is_seen_by_the_kernel() -> bool {
+    let place = |path: &Path| std::fs::symlink_metadata(path).map(|about| (about.dev(), about.ino()));
+    let own = path();
+    let theirs = Path::new(KERNEL_ROOT).join(own.strip_prefix("/").unwrap_or(&own));
+    matches!((place(&own), place(&theirs)), (Ok(own), Ok(theirs)) if own == theirs)
+}
+
+/// Removes the copy and its folder.
+pub(super) fn remove() {
+    let Ok(folder) = open_folder(Path::new(FOLDER), 0, false) else { return };
+    for name in [NEW, NAME] {
+        let _ = unlinkat(&folder, name, UnlinkatFlags::NoRemoveDir);
+    }
+    // fails, and the folder stays, if the folder has other files
+    let _ = std::fs::remove_dir(FOLDER);
+}
+
+fn install_in(path: &Path, owner: u32) -> io::Result<()> {
+    let folder = open_folder(path, owner, true)?;
+    if fstatvfs(&folder)?.flags().contains(FsFlags::ST_NOEXEC) {
+        return Err(io::Error::other(format!(
+            "{} is on a file system without programs (noexec)",
+            path.display()
+        )));
+    }
+    let mut program = File::open("/proc/self/exe")?;
+    let is_same = open_copy(&folder, owner).and_then(|copy| have_the_same_bytes(&mut program, copy));
+    if is_same.unwrap_or(false) {
+        return Ok(());
+    }
+    program.rewind()?;
+    let _ = unlinkat(&folder, NEW, UnlinkatFlags::NoRemoveDir);
+    let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let mut copy = File::from(openat(&folder, NEW, flags, Mode::S_IRWXU)?);
+    let written = io::copy(&mut program, &mut copy)
+        .and_then(|_| copy.set_permissions(Permissions::from_mode(0o700)))
+        .and_then(|()| Ok(renameat(&folder, NEW, &folder, NAME)?));
+    if written.is_err() {
+        let _ = unlinkat(&folder, NEW, UnlinkatFlags::NoRemoveDir);
+    }
+    written
+}
+
+/// Opens a folder, if only `owner` can change the entries of the folder and of every folder above. Makes the folder if `create` is
+/// set.
+fn open_folder(path: &Path, owner: u32, create: bool) -> io::Result<OwnedFd> {
+    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let mut at = PathBuf::from("/");
+    let mut folder: OwnedFd = File::open(&at)?.into();
+    let names: Vec<_> = path.components().filter(|c| matches!(c, Component::Normal(_))).collect();
+    for (number, name) in (1..).zip(&names) {
+        at.push(name);
+        let opened = match openat(&folder, name.as_os_str(), flags, Mode::empty()) {
+            Err(nix::Error::ENOENT) if create && number == names.len() => {
+                mkdirat(&folder, name.as_os_str(), Mode::S_IRWXU)?;
+                openat(&folder, name.as_os_str(), flags, Mode::empty())
+            }
+            opened => opened,
+        };
+        folder =
+            opened.map_err(|e| io::Error::other(format!("cannot open the folder {}: {e}", at.display())))?;
+        check(&File::from(folder.try_clone()?).metadata()?, owner, &at)?;
+    }
+    Ok(folder)
+}
+
+/// Opens the copy if `owner` alone can change it.
+fn open_copy(folder: &OwnedFd, owner: u32) -> io::Result<File> {
+    let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+    let copy = File::from(openat(folder, NAME, flags, Mode::empty())?);
+    let about = copy.metadata()?;
+    if !about.is_file() || about.nlink() != 1 {
+        return Err(io::Error::other(format!("{NAME} is no file of its own")));
+    }
+    check(&about, owner, Path::new(NAME))?;
+    Ok(copy)
+}
+
+/// Checks that a file or folder belongs to root (or to `owner`, in a test) and that no other user may write to the file or folder.
+/// A folder with the sticky bit, such as `/tmp`, passes: users cannot replace files of other users there.
+fn check(about: &Metadata, owner: u32, at: &Path) -> io::Result<()> {
+    let mode = about.permissions().mode();
+    let is_sticky = about.is_dir() && mode & 0o1000 != 0;
+    if about.uid() != 0 && about.uid() != owner {
+        return Err(io::Error::other(format!(
+            "{} belongs to user {}, not to root",
+            at.display(),
+            about.uid()
+        )));
+    }
+    if mode & 0o022 != 0 && !is_sticky {
+        return Err(io::Error::other(format!(
+            "others than root may write to {} (mode {:o}); try: chmod go-w {0}",
+            at.display(),
+            mode & 0o7777
+        )));
+    }
+    Ok(())
+}
+
+fn have_the_same_bytes(a: &mut File, mut b: File) -> io::Result<bool> {
+    if a.metadata()?.len() != b.metadata()?.len() {
+        return Ok(false);
+    }
+    const PIECE: u64 = 1 << 20;
+    let (mut of_a, mut of_b) = (Vec::new(), Vec::new());
+    loop {
+        of_a.clear();
+        of_b.clear();
+        a.by_ref().take(PIECE).read_to_end(&mut of_a)?;
+        b.by_ref().take(PIECE).read_to_end(&mut of_b)?;
+        if of_a != of_b {
+            return Ok(false);
+        }
+        if of_a.is_empty() {
+            return Ok(true);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn me() -> u32 {
+        nix::unistd::geteuid().as_raw()
+    }
+
+    #[test]
+    fn the_copy_is_this_program_and_is_written_again_only_if_it_differs() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let folder = dir.path().join("undo");
+        let copy = folder.join(NAME);
+        install_in(&folder, me()).expect("a private folder");
+        let own = fs::read("/proc/self/exe").expect("readable");
+        assert!(fs::read(&copy).expect("there") == own);
+        let mode = |path: &Path| fs::metadata(path).expect("there").mode() & 0o7777;
+        assert_eq!((mode(&folder), mode(&copy)), (0o700, 0o700));
+        let inode = || fs::metadata(&copy).expect("there").ino();
+        let first = inode();
+        install_in(&folder, me()).expect("still there");
+        assert_eq!(inode(), first);
+        // damaged, shorter, or left behind in the middle of a copy
+        fs::write(&copy, &own[..own.len() - 1]).expect("writable");
+        fs::write(folder.join(NEW), b"half").expect("writable");
+        install_in(&folder, me()).expect("written again");
+        assert!(fs::read(&copy).expect("there") == own && !folder.join(NEW).exists());
+    }
+
+    #[test]
+    fn nothing_is_written_where_somebody_else_could_put_another_program() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let refused = |folder: &Path| install_in(folder, me()).expect_err("refused").to_string();
+        let open = dir.path().join("open");
+        fs::create_dir(&open).expect("a folder");
+        fs::set_permissions(&open, Permissions::from_mode(0o777)).expect("ours");
+        let why = refused(&open.join("undo"));
+        assert!(why.contains("others than root may write to") && why.contains("open"), "{why}");
+        fs::set_permissions(&open, Permissions::from_mode(0o755)).expect("ours");
+        // a link in the place of the folder, or of the copy
+        symlink("/tmp", dir.path().join("link")).expect("a link");
+        assert!(refused(&dir.path().join("link")).contains("cannot open the folder"));
+        let folder = open.join("undo");
+        install_in(&folder, me()).expect("private now");
+        fs::remove_file(folder.join(NAME)).expect("there");
+        symlink("/bin/true", folder.join(NAME)).expect("a link");
+        install_in(&folder, me()).expect("the link is replaced");
+        assert!(fs::symlink_metadata(folder.join(NAME)).expect("there").is_file());
+        assert!(fs::read("/bin/true").expect("there").len() > 4, "what the link named is untouched");
+    }
+
+    #[test]
+    fn a_folder_of_another_user_is_refused() {
+        if !nix::unistd::geteuid().is_root() {
+            return colony_testing::skip("only root can give a folder away");
+        }
+        let dir = tempfile::tempdir().expect("temp dir");
+        let theirs = dir.path().join("theirs");
+        fs::create_dir(&theirs).expect("a folder");
+        std::os::unix::fs::chown(&theirs, Some(65_534), None).expect("root may");
+        let why = install_in(&theirs.join("undo"), 0).expect_err("refused").to_string();
+        assert!(why.contains("belongs to user 65534"), "{why}");
+    }
+}
