@@ -233,9 +233,24 @@ impl Run {
         if self.made.is_multiple_of(BETWEEN) || WAITS.contains(&number) {
             self.own.restore();
         }
-        call(number, args);
+        if [n::clone, n::clone3].contains(&number) {
+            without_signals(number, args)
+        } else {
+            call(number, args)
+        };
         self.made += 1;
     }
+}
+
+/// A call during which no signal arrives. A new thread, whose stack is one of the extreme addresses, inherits that: an alarm
+/// would end the program before the thread ends itself, because the kernel cannot write the handler's frame.
+fn without_signals(number: u32, args: [u64; 6]) -> i64 {
+    const SET: u64 = libc::SIG_SETMASK as u64;
+    let (all, mut before) = (u64::MAX, 0_u64);
+    call(n::rt_sigprocmask, [SET, &raw const all as u64, &raw mut before as u64, 8, 0, 0]);
+    let result = call(number, args);
+    call(n::rt_sigprocmask, [SET, &raw const before as u64, 0, 8, 0, 0]);
+    result
 }
 
 fn one(run: &mut Run, number: u32, len: usize, random: &mut Random, values: &[u64; VALUES]) {
