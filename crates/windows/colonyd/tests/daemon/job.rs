@@ -305,6 +305,20 @@ fn every_process_of_the_daemon_killed_at_once_leaves_nothing() {
 }
 
 #[test]
+fn a_release_agent_that_is_removed_is_there_again_at_the_next_change() {
+    let _alone = alone();
+    let Some(daemon) = daemon("") else { return };
+    let groups = std::fs::read_to_string(format!("/proc/{}/cgroup", daemon.pid())).expect("alive");
+    if !groups.contains(&format!("name=colony-undo:/colony-undo.{}.", daemon.pid())) {
+        return colony_testing::skip("the kernel starts no release agent here");
+    }
+    let copy = std::path::Path::new("/var/lib/colony-undo/release-agent");
+    std::fs::remove_file(copy).expect("the daemon has made it");
+    let _family = family(&daemon);
+    wait_until("the release agent is there again", || copy.is_file());
+}
+
+#[test]
 fn changes_left_behind_are_undone_on_request() {
     let out = crate::support::program().arg("--restore").output().expect("colonyd starts");
     assert!(out.status.success(), "{}", text(&out));

@@ -21,8 +21,8 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 const FOLDER: &str = "/var/lib/colony-undo";
 /// The copy.
 const NAME: &str = "release-agent";
-/// The root folder of the parent of all kernel threads.
-const KERNEL_ROOT: &str = "/proc/2/root";
+/// The parent of all kernel threads.
+const KTHREADD: &str = "/proc/2";
 /// The copy while it is written.
 const NEW: &str = "release-agent.new";
 
@@ -44,13 +44,19 @@ pub(super) fn is_installed() -> bool {
     open_folder(Path::new(FOLDER), 0, false).and_then(|folder| open_copy(&folder, 0)).is_ok()
 }
 
-/// Returns `true` if the path of the copy means the same file to kernel threads, which have the mounts of the first
-/// namespace.
+/// Returns `true` if the path of the copy means the same file where the kernel looks for programs. This process must be in the
+/// first pid namespace.
 pub(super) fn is_seen_by_the_kernel() -> bool {
     let place = |path: &Path| std::fs::symlink_metadata(path).map(|about| (about.dev(), about.ino()));
     let own = path();
-    let theirs = Path::new(KERNEL_ROOT).join(own.strip_prefix("/").unwrap_or(&own));
-    matches!((place(&own), place(&theirs)), (Ok(own), Ok(theirs)) if own == theirs)
+    let theirs = Path::new(KTHREADD).join("root").join(own.strip_prefix("/").unwrap_or(&own));
+    if matches!((place(&own), place(&theirs)), (Ok(own), Ok(theirs)) if own == theirs) {
+        return true;
+    }
+    // since Linux 7 the root folder of kernel threads is empty, and the kernel looks in that of their namespace
+    let namespace = |process: &Path| std::fs::read_link(process.join("ns/mnt"));
+    let ours = namespace(Path::new("/proc/self"));
+    matches!((ours, namespace(Path::new(KTHREADD))), (Ok(ours), Ok(theirs)) if ours == theirs)
 }
 
 /// Removes the copy and its folder.
@@ -89,8 +95,8 @@ fn install_in(path: &Path, owner: u32) -> io::Result<()> {
     written
 }
 
-/// Opens a folder, if only `owner` can change the entries of the folder and of every folder above. Makes the folder if `create` is
-/// set.
+/// Opens a folder, if only `owner` can change the entries of the folder and of every folder above. Makes missing folders if
+/// `create` is set.
 fn open_folder(path: &Path, owner: u32, create: bool) -> io::Result<OwnedFd> {
     let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let mut at = PathBuf::from("/");
@@ -99,8 +105,10 @@ fn open_folder(path: &Path, owner: u32, create: bool) -> io::Result<OwnedFd> {
     for (number, name) in (1..).zip(&names) {
         at.push(name);
         let opened = match openat(&folder, name.as_os_str(), flags, Mode::empty()) {
-            Err(nix::Error::ENOENT) if create && number == names.len() => {
-                mkdirat(&folder, name.as_os_str(), Mode::S_IRWXU)?;
+            Err(nix::Error::ENOENT) if create => {
+                // a small system may have no /var/lib
+                let mode = if number == names.len() { 0o700 } else { 0o755 };
+                mkdirat(&folder, name.as_os_str(), Mode::from_bits_truncate(mode))?;
                 openat(&folder, name.as_os_str(), flags, Mode::empty())
             }
             opened => opened,
@@ -180,7 +188,7 @@ mod tests {
     #[test]
     fn the_copy_is_this_program_and_is_written_again_only_if_it_differs() {
         let dir = tempfile::tempdir().expect("temp dir");
-        let folder = dir.path().join("undo");
+        let folder = dir.path().join("var/lib/undo");
         let copy = folder.join(NAME);
         install_in(&folder, me()).expect("a private folder");
         let own = fs::read("/proc/self/exe").expect("readable");

@@ -114,7 +114,7 @@ fn set_up() -> io::Result<Armed> {
     let root = Arc::new(Hierarchy::open()?);
     remove_dead(&root, None);
     program::install()?;
-    // the kernel starts the program where its own threads are, and there the path may mean another file, or none
+    // with other mounts, the path may mean another file to the kernel, or none
     if !program::is_seen_by_the_kernel() {
         program::remove();
         return Err(io::Error::other(CONTAINER));
