@@ -62,7 +62,7 @@ pub(crate) fn run(options: Options) -> Result<bool> {
     let cpus = std::thread::available_parallelism()
         .map_or(1.0, |n| f64::from(u32::try_from(n.get()).unwrap_or(u32::MAX)));
     let began = Instant::now();
-    let ended = schedule::run_all(jobs(&suite), cpus * LOAD, |ended| suite.tell(ended, began));
+    let ended = schedule::run_all(jobs(&suite), cpus, |ended| suite.tell(ended, began));
     suite.finish(&ended, began.elapsed())
 }
 
@@ -107,10 +107,6 @@ fn has_command(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }
-
-/// CPUs that programs may keep busy together, for each CPU of this machine: programs wait for emulators and for each other, so
-/// fewer would leave CPUs idle.
-const LOAD: f64 = 1.3;
 
 /// The main workspace and the kernel's.
 const MANIFESTS: [&str; 2] = ["Cargo.toml", "kernel/cnk/Cargo.toml"];

@@ -21,7 +21,7 @@ use crate::schedule::{Ended, Job, Outcome, State};
 const TAIL_LINES: usize = 60;
 
 /// Virtual CPUs of tests for each CPU of this machine.
-const EMULATORS_A_CPU: usize = 3;
+const EMULATORS_A_CPU: usize = 2;
 
 /// Tests that may be skipped in continuous integration.
 const ALLOWED_SKIPS: &str = "crates/testbed/testing/skips.txt";
