@@ -128,15 +128,16 @@ impl<'a> Results<'a> {
         }
     }
 
-    /// The rows as a trace.
-    pub(super) fn trace(mut self, m: &Measurement, unkept: u64) -> Trace {
+    /// The rows as a trace. The last CPU was observed until `end_ns`.
+    pub(super) fn trace(mut self, m: &Measurement, end_ns: i64, unkept: u64) -> Trace {
+        let longest_s = m.per_cpu.iter().map(|c| c.observed_s).fold(0.0, f64::max);
         let meta = TraceMeta {
             schema: TraceMeta::SCHEMA.into(),
             tsc_hz: m.counter.hz,
             threshold_ns: m.threshold_ns,
             smallest_loop_ns: m.per_cpu.iter().map(|c| c.smallest_loop_ns).fold(f64::INFINITY, f64::min),
             cpus: m.cpus.clone(),
-            observed_s: m.per_cpu.iter().map(|c| c.observed_s).fold(0.0, f64::max),
+            observed_s: observed_s(longest_s, end_ns.saturating_sub(m.start_ns) as f64 * 1e-9),
             start_ns: m.start_ns,
             lost_events: m.attribution.lost_events,
             dropped: m.per_cpu.iter().map(|c| c.dropped).sum::<u64>() + unkept,
@@ -149,5 +150,24 @@ impl<'a> Results<'a> {
         self.classes.retain(|source, _| named.contains(source));
         trace.meta.classes = self.classes;
         trace
+    }
+}
+
+/// The span of a trace whose CPUs were observed for `longest_s` at most, and together for `whole_s`, from the first beginning to the
+/// last end. CPUs begin together, except on a machine so busy that one begins much later: then the whole span is taken, so that no
+/// detour lies outside of the observation.
+fn observed_s(longest_s: f64, whole_s: f64) -> f64 {
+    const LATE_S: f64 = 0.1;
+    if whole_s > longest_s + LATE_S { whole_s } else { longest_s }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cpu_that_begins_late_makes_the_observation_longer_and_ordinary_differences_do_not() {
+        assert_eq!(observed_s(1.0, 1.000_2), 1.0);
+        assert_eq!(observed_s(1.003, 2.5), 2.5);
     }
 }

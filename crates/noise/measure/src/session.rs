@@ -266,7 +266,8 @@ pub fn measure(
         sources,
         measuring_itself,
     };
-    let trace = results.trace(&measurement, unkept);
+    let end_ns = seen.iter().map(|c| clocks.tai_ns(c.end)).max().unwrap_or_default();
+    let trace = results.trace(&measurement, end_ns, unkept);
     Ok((measurement, trace))
 }
 
