@@ -29,7 +29,7 @@ listen = "127.0.0.1:9464"
 T
         ifconfig lo up
         start() { colonyd --config /tmp/colonyd.toml 2>> /tmp/colonyd.err & D=$!; until test -e /run/colony/stats; do sleep 0.1; done; }
-        until_is() { for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do test "$(state)" = $1 && return; sleep 0.2; done; cat /tmp/colonyd.err; false; }
+        until_is() { for n in $(seq 75); do test "$(state)" = $1 && return; sleep 0.2; done; cat /tmp/colonyd.err; false; }
         start
         noise & N=$!
         # a process that writes its number, and one in the job's cgroup, are the job
@@ -43,7 +43,7 @@ T
         sleep 30 & echo $! > /run/colony/job; until_is enabled
         kill -9 $D; until_is disabled; killall sleep
         # ended: the same
-        for n in 1 2 3 4 5; do test -e /run/colony/stats || break; sleep 0.3; done
+        for n in $(seq 25); do test -e /run/colony/stats || break; sleep 0.3; done
         start; sleep 30 & echo $! > /run/colony/job; until_is enabled; kill $D; wait $D; test $(state) = disabled
         "#,
     );
