@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use nix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 
@@ -42,12 +42,24 @@ pub(crate) struct Budget {
     /// Resources of the machine that the program shares with no other.
     #[serde(default)]
     pub(crate) locks: Vec<String>,
+    /// The test program that these tests are a part of; `None` if they are a whole one.
+    of: Option<String>,
+    /// Of a part: the tests whose names contain one of these words.
+    #[serde(default)]
+    tests: Vec<String>,
 }
 
 impl Default for Budget {
     /// For a program that the file does not name.
     fn default() -> Self {
-        Self { cpu_s: JUDGED_FROM_S, wall_s: JUDGED_FROM_S, threads: None, locks: Vec::new() }
+        Self {
+            cpu_s: JUDGED_FROM_S,
+            wall_s: JUDGED_FROM_S,
+            threads: None,
+            locks: Vec::new(),
+            of: None,
+            tests: Vec::new(),
+        }
     }
 }
 
@@ -62,7 +74,20 @@ impl Budgets {
     /// # Errors
     /// Text that is no such file.
     pub(crate) fn parse(text: &str) -> Result<Self> {
-        toml::from_str(text).context("cannot read xtask/budgets.toml")
+        let budgets: Self = toml::from_str(text).context("cannot read xtask/budgets.toml")?;
+        for (name, budget) in &budgets.program {
+            ensure!(
+                budget.of.is_some() != budget.tests.is_empty(),
+                "xtask/budgets.toml: {name} needs both `of` and `tests`, or neither"
+            );
+        }
+        Ok(budgets)
+    }
+
+    /// The parts of a test program that run on their own, with the words that select the tests of each.
+    pub(crate) fn parts<'a>(&'a self, program: &'a str) -> impl Iterator<Item = (&'a str, &'a [String])> {
+        let parts = self.program.iter().filter(move |(_, budget)| budget.of.as_deref() == Some(program));
+        parts.map(|(name, budget)| (name.as_str(), &budget.tests[..]))
     }
 
     /// The budget of a program; a default for one that has none.
@@ -87,8 +112,8 @@ impl Budgets {
     }
 
     /// Names that the file has and the run had not.
-    pub(crate) fn unknown<'a>(&'a self, ran: &'a [String]) -> impl Iterator<Item = &'a str> {
-        self.program.keys().map(String::as_str).filter(|name| !ran.iter().any(|r| r == name))
+    pub(crate) fn unknown<'a>(&'a self, ran: &'a [&str]) -> impl Iterator<Item = &'a str> {
+        self.program.keys().map(String::as_str).filter(|name| !ran.contains(name))
     }
 }
 
@@ -134,6 +159,17 @@ locks = ["node"]
         let budgets = Budgets::parse(FILE).expect("a file");
         let excess = |s| budgets.excess("new", Duration::from_secs(s), Duration::from_millis(100));
         assert_eq!((excess(29), excess(31).is_some()), (None, true));
+    }
+
+    #[test]
+    fn a_part_of_a_program_names_its_program_and_its_tests() {
+        let part = "[program.e2e-on-nodes]\nof = \"e2e\"\ntests = [\"vm::\"]\ncpu_s = 1.0\nwall_s = 1.0\n";
+        let budgets = Budgets::parse(&format!("{FILE}{part}")).expect("a file");
+        assert_eq!(budgets.parts("e2e").collect::<Vec<_>>(), [("e2e-on-nodes", &["vm::".to_owned()][..])]);
+        assert_eq!(budgets.parts("e2e-on-nodes").count(), 0);
+        for line in ["of = \"e2e\"\n", "tests = [\"vm::\"]\n"] {
+            assert!(Budgets::parse(&format!("{FILE}{}", part.replace(line, ""))).is_err(), "without {line}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 
+use crate::budget::Budgets;
 use crate::changed::{self, Selection};
 use crate::libtest::TestProgram;
 use crate::options::Options;
@@ -30,7 +31,7 @@ const FUZZ_RUNS: u32 = 2000;
 const BUILD: &str = "build of the tests";
 
 /// The job that builds what crates carry inside.
-const GUESTS: &str = "guests";
+const GUESTS: &str = "build of the guests";
 
 /// The job that builds static programs for compute nodes.
 const STATIC: &str = "static programs";
@@ -93,6 +94,7 @@ fn jobs(suite: &Arc<Suite>) -> Vec<Job> {
         build(suite).after([GUESTS]).behind([STATIC]),
         suite.commands("documentation", true, vec![documentation(suite)]).behind([LINTS]).lock(CARGO),
     ]);
+    jobs.extend(python::jobs(suite, BUILD));
     jobs
 }
 
@@ -218,8 +220,10 @@ fn jobs_of_build(suite: &Arc<Suite>, built: Built) -> Vec<Job> {
         with_names_of_their_own(built.tests).into_iter().filter(|p| suite.selection.contains(&p.package))
     {
         let after = needs_static.contains(&program.name.as_str()) && !suite.options.quick;
-        let job = suite.program(program);
-        jobs.push(if after { job.after([STATIC, OTHERS]) } else { job });
+        for part in parts(&suite.budgets, program) {
+            let job = suite.program(part);
+            jobs.push(if after { job.after([STATIC, OTHERS]) } else { job });
+        }
     }
     if suite.options.quick {
         return jobs;
@@ -228,8 +232,21 @@ fn jobs_of_build(suite: &Arc<Suite>, built: Built) -> Vec<Job> {
         built.programs.into_iter().filter(|(name, _)| suite.root.join("fuzz/seeds").join(name).is_dir());
     jobs.push(fuzz(suite, fuzzers.collect()));
     jobs.push(doc_tests(suite));
-    jobs.extend(python::jobs(suite));
     jobs
+}
+
+/// The test program without the tests that `budgets.toml` runs on their own, and each such part.
+fn parts(budgets: &Budgets, mut program: TestProgram) -> Vec<TestProgram> {
+    let part = |(name, tests): (&str, &[String])| TestProgram {
+        name: name.to_owned(),
+        filters: tests.to_owned(),
+        ..program.clone()
+    };
+    let mut parts: Vec<TestProgram> = budgets.parts(&program.name).map(part).collect();
+    let others = parts.iter().flat_map(|part| &part.filters);
+    program.filters.extend(others.flat_map(|test| ["--skip".to_owned(), test.clone()]));
+    parts.push(program);
+    parts
 }
 
 /// Adds the package to the name of a program whose name another one has, too.
@@ -260,4 +277,31 @@ fn doc_tests(suite: &Arc<Suite>) -> Job {
     let mut cargo = suite.cargo(&["test", "--locked", "--workspace", "--doc"]);
     cargo.args(FEATURES);
     suite.commands("examples of the documentation", true, vec![cargo]).behind([LINTS]).lock(CARGO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_test_of_a_program_with_parts_runs_in_one_of_them() {
+        let file = "calibration_ms = 1.0\n[program.on-nodes]\nof = \"all\"\ntests = [\"vm::\", \"cnk::\"]\n\
+                    cpu_s = 1.0\nwall_s = 1.0\n";
+        let budgets = Budgets::parse(file).expect("a file");
+        let program = TestProgram {
+            name: "all".into(),
+            package: "colony".into(),
+            file: "/t/all".into(),
+            folder: "/c".into(),
+            filters: Vec::new(),
+            environment: Vec::new(),
+            threads: None,
+        };
+        let other = TestProgram { name: "other".into(), ..program.clone() };
+        let [part, rest] = &parts(&budgets, program)[..] else { panic!("a part and the rest") };
+        assert_eq!((part.name.as_str(), rest.name.as_str()), ("on-nodes", "all"));
+        assert_eq!(part.filters, ["vm::", "cnk::"]);
+        assert_eq!(rest.filters, ["--skip", "vm::", "--skip", "cnk::"]);
+        assert_eq!(parts(&budgets, other.clone()), [other]);
+    }
 }

@@ -22,15 +22,17 @@ struct Environment<'a> {
     target: &'a Path,
 }
 
-/// The jobs that build, lint and test the packages.
-pub(crate) fn jobs(suite: &Arc<Suite>) -> Vec<Job> {
+/// The jobs that build, lint and test the packages, in the background of the other tests. The wheels are built once the job
+/// `build` has ended: both build into `target`.
+pub(crate) fn jobs(suite: &Arc<Suite>, build: &str) -> Vec<Job> {
     let wanted =
         ["colony-sim-python", "colony-runtime-python"].iter().any(|name| suite.selection.contains(name));
     if !wanted {
         return Vec::new();
     }
-    let mut jobs =
-        vec![tools(suite), suite.commands(WHEELS, false, wheels(suite)).after([TOOLS]).lock("cargo")];
+    let wheels = suite.commands(WHEELS, true, wheels(suite)).after([TOOLS]).behind([build]).lock("cargo");
+    // first of the background: tests wait for the wheels
+    let mut jobs = vec![tools(suite), wheels.expected(100.0)];
     jobs.extend(PACKAGES.map(|package| tests(suite, package)));
     jobs
 }
@@ -39,10 +41,10 @@ pub(crate) fn jobs(suite: &Arc<Suite>) -> Vec<Job> {
 fn tools(suite: &Arc<Suite>) -> Job {
     let shared = suite.clone();
     let work = move || match environment(&shared).make() {
-        Ok(commands) => shared.run_commands(TOOLS, false, commands),
+        Ok(commands) => shared.run_commands(TOOLS, true, commands),
         Err(e) => Outcome { failure: Some(format!("{e:#}")), ..Outcome::default() },
     };
-    Job::new(TOOLS, work).cpus(0.5)
+    Job::new(TOOLS, work).background()
 }
 
 const TOOLS: &str = "Python tools";

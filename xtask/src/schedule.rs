@@ -70,6 +70,12 @@ impl Job {
         self
     }
 
+    /// The job takes about so many seconds.
+    pub(crate) fn expected(mut self, seconds: f64) -> Self {
+        self.expected_s = seconds;
+        self
+    }
+
     /// The job takes what other jobs leave of the processor.
     pub(crate) fn background(mut self) -> Self {
         self.background = true;

@@ -37,8 +37,8 @@ pub(crate) struct Suite {
     pub(crate) selection: Selection,
     pub(crate) budgets: Budgets,
     tests: Mutex<Vec<Test>>,
-    /// Test programs that ran.
-    ran: Mutex<Vec<String>>,
+    /// Test programs that ran, and the processor time of each.
+    ran: Mutex<Vec<(String, Duration)>>,
     /// Times of the calibration loop; the slowest counts.
     calibrated: Mutex<Duration>,
 }
@@ -155,14 +155,16 @@ impl Suite {
             let mut calibrated = lock(&self.calibrated);
             *calibrated = (*calibrated).max(budget::calibration());
         }
-        lock(&self.ran).push(program.name.clone());
+        lock(&self.ran).push((program.name.clone(), run.times.cpu));
         let of_program = |test: &crate::libtest::TestResult| Test {
             name: format!("{}::{}", program.name, test.name),
             seconds: test.seconds,
             passed: test.failure.is_none(),
         };
         lock(&self.tests).extend(run.results.tests.iter().map(of_program));
-        let failure = run.failure.map(|why| {
+        let ran_none = run.results.tests.is_empty() && !program.filters.is_empty();
+        let ran_none = ran_none.then(|| format!("no test matches {}", program.filters.join(" ")));
+        let failure = run.failure.or(ran_none).map(|why| {
             let outputs = run.results.failed().map(|test| {
                 format!(
                     "\n---- {}::{}\n{}",
@@ -232,14 +234,12 @@ impl Suite {
     fn over_budget(&self, ended: &[Ended]) -> Vec<String> {
         let calibrated = *lock(&self.calibrated);
         let ran = lock(&self.ran);
-        let mut over: Vec<String> = ended
-            .iter()
-            .filter(|e| ran.contains(&e.name))
-            .filter_map(|e| self.budgets.excess(&e.name, e.times.cpu, calibrated))
-            .collect();
+        let mut over: Vec<String> =
+            ran.iter().filter_map(|(name, cpu)| self.budgets.excess(name, *cpu, calibrated)).collect();
         let whole = !self.options.quick && self.selection == Selection::All;
         if whole && ended.iter().all(|e| !matches!(e.state, State::NotRun(_))) {
-            let unknown = self.budgets.unknown(&ran);
+            let names: Vec<&str> = ran.iter().map(|(name, _)| name.as_str()).collect();
+            let unknown = self.budgets.unknown(&names);
             over.extend(
                 unknown.map(|name| format!("xtask/budgets.toml has {name}, which is no test program")),
             );
