@@ -31,6 +31,7 @@ pages! {
         control = "docs/control.md",
         das_boot = "docs/das-boot.md",
         io_scaling = "docs/io-scaling.md",
+        mpi = "docs/mpi.md",
         vm = "docs/vm.md",
     }
     /// Pages whose commands may run beside tests that measure.
@@ -38,7 +39,6 @@ pages! {
         fault_tolerance = "docs/fault-tolerance.md",
         fault_tolerance_study = "docs/fault-tolerance-study.md",
         machine = "docs/machine.md",
-        mpi = "docs/mpi.md",
         readme_of_the_book = "docs/README.md",
         runtime = "docs/runtime.md",
         scheduler = "docs/scheduler.md",
