@@ -14,8 +14,8 @@ use colony_node::task;
 use super::slots::Slots;
 use super::table::{Mark, Table};
 use crate::binding::confined;
-use crate::ledger::{self, Affinities, OwnerId};
 use crate::job::JobTask;
+use crate::ledger::{self, Affinities, OwnerId};
 
 /// Number of times the tasks of a process are brought back before it is not favored any more.
 const BROUGHT_BACK: u32 = 3;

@@ -10,7 +10,7 @@ use colony_node::file::replace;
 use colony_node::task::TaskId;
 use serde::{Deserialize, Serialize};
 
-use super::record::{Entry, Layer, Owner, OwnerId, Record};
+use super::record::{Entry, Layer, Owner, Record};
 use crate::state::boot;
 
 /// The largest file: some 700,000 tasks. A kernel has numbers for four million, but no memory of a node for their stacks.
@@ -26,9 +26,11 @@ struct Saved {
     boot: String,
     affinities: Vec<CpuSet>,
     owners: Vec<Owner>,
-    /// Number and start of a task, its own affinity, and its layers: the owner, and what the owner gave.
-    tasks: Vec<(i32, u64, usize, Vec<(usize, Option<usize>)>)>,
+    tasks: Vec<SavedTask>,
 }
+
+/// Number and start of a task, the place of its own affinity, and its layers: the place of the owner, and of what the owner gave.
+type SavedTask = (i32, u64, usize, Vec<(usize, Option<usize>)>);
 
 /// The record in a file; an empty one if there is no file, or one of another boot.
 ///
@@ -44,7 +46,10 @@ pub(super) fn load(path: &Path) -> io::Result<Record> {
     check_size(size)?;
     let saved: Saved = serde_json::from_slice(&fs::read(path)?)?;
     if saved.schema != SCHEMA {
-        return Err(io::Error::other(format!("its form is {}, and this version reads {SCHEMA}", saved.schema)));
+        return Err(io::Error::other(format!(
+            "its form is {}, and this version reads {SCHEMA}",
+            saved.schema
+        )));
     }
     if saved.boot != boot() {
         return Ok(Record::default());
@@ -120,6 +125,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::ledger::record::OwnerId;
 
     fn set(list: &str) -> CpuSet {
         list.parse().expect("a list")
@@ -127,8 +133,7 @@ mod tests {
 
     fn some_record() -> Record {
         let id = OwnerId { process: TaskId { tid: 7, start_ticks: 70 }, serial: 3 };
-        let owner =
-            Owner { id, resets: vec![set("0-3")], members: vec![id.process], earlier: Vec::new() };
+        let owner = Owner { id, resets: vec![set("0-3")], members: vec![id.process], earlier: Vec::new() };
         let layers = vec![Layer { owner: id, given: Some(set("1")) }, Layer { owner: id, given: None }];
         let tasks = [(TaskId { tid: 9, start_ticks: 90 }, Entry { own: set("0-1"), layers })];
         Record { owners: vec![owner], tasks: tasks.into() }

@@ -126,8 +126,7 @@ impl Record {
     /// given nothing, and for one that has chosen what it has.
     fn explain(&self, node: &impl Node, task: TaskId, now: &CpuSet) -> Option<Entry> {
         ancestors(node, task).find_map(|ancestor| {
-            let entry = self.tasks.get(&ancestor);
-            let entry = entry.filter(|entry| entry.wanted() == now || self.is_reset(entry, now)).cloned();
+            let entry = self.tasks.get(&ancestor).and_then(|entry| self.as_of(entry, now));
             entry.or_else(|| {
                 let of_owner = |owner: &Owner| {
                     let layers = vec![Layer { owner: owner.id, given: Some(now.clone()) }];
@@ -136,6 +135,15 @@ impl Record {
                 self.owners.iter().find_map(of_owner)
             })
         })
+    }
+
+    /// The entry as it was when its task had `now`: a child that was forked then still has it. `None` if the task never had that.
+    fn as_of(&self, entry: &Entry, now: &CpuSet) -> Option<Entry> {
+        if entry.wanted() == now || self.is_reset(entry, now) {
+            return Some(entry.clone());
+        }
+        let at = entry.layers.iter().rposition(|layer| layer.given.as_ref() == Some(now))?;
+        Some(Entry { own: entry.own.clone(), layers: entry.layers[..=at].to_vec() })
     }
 
     /// Returns `true` if the kernel gives tasks this affinity because of an owner of the entry.
@@ -150,8 +158,11 @@ impl Record {
         // without an entry that explains it, what the task has is its own
         let mut entry =
             self.explain(node, task, &now).unwrap_or_else(|| Entry { own: now, layers: Vec::new() });
-        entry.take(owner);
-        entry.layers.push(Layer { owner, given });
+        // what is kept already stays below what was given since
+        if given.is_some() || !entry.has(owner) {
+            entry.take(owner);
+            entry.layers.push(Layer { owner, given });
+        }
         if let Some(before) = self.tasks.insert(task, entry) {
             self.remember(task, &before);
         }
@@ -199,8 +210,10 @@ impl Record {
         for task in node.tasks() {
             let Some(now) = node.affinity(task).filter(|now| given.contains(now)) else { continue };
             let Some(wanted) = self.after_release(node, known, task, &now, only) else { continue };
+            // The kernel changes the affinity of many of its own threads, and no one else can.
             if wanted != now
                 && let Err(reason) = node.set_affinity(task, &wanted)
+                && self.has_given(owner, task)
             {
                 refused.push(Refused { task, reason });
             }
@@ -209,9 +222,16 @@ impl Record {
         refused
     }
 
+    /// Returns `true` if the owner has changed the affinity of this very task.
+    fn has_given(&self, owner: OwnerId, task: TaskId) -> bool {
+        let is_given = |layer: &Layer| layer.owner == owner && layer.given.is_some();
+        self.tasks.get(&task).is_some_and(|entry| entry.layers.iter().any(is_given))
+    }
+
     /// The affinities that tasks may have because of an owner, each once.
     fn given_by(&self, owner: &Owner) -> Vec<CpuSet> {
-        let layers = self.tasks.values().flat_map(|entry| &entry.layers).filter(|layer| layer.owner == owner.id);
+        let layers =
+            self.tasks.values().flat_map(|entry| &entry.layers).filter(|layer| layer.owner == owner.id);
         let now = layers.filter_map(|layer| layer.given.as_ref());
         let mut given = owner.resets.clone();
         for cpus in now.chain(owner.earlier.iter().map(|earlier| &earlier.given)) {
@@ -231,19 +251,45 @@ impl Record {
         now: &CpuSet,
         only: Option<&[TaskId]>,
     ) -> Option<CpuSet> {
-        let below = |ancestor: TaskId| {
-            let mut entry = self.tasks.get(&ancestor)?.clone();
-            let layer = entry.take(owner.id)?;
-            let is_given = layer.given.as_ref() == Some(now) || owner.resets.contains(now);
-            is_given.then(|| entry.wanted().clone())
-        };
-        let by_ancestor = ancestors(node, task)
-            .filter(|ancestor| only.is_none_or(|only| only.contains(ancestor)))
-            .find_map(|ancestor| below(ancestor).or_else(|| owner.gave(ancestor, now).cloned()));
-        by_ancestor.or_else(|| {
-            let is_of_job = only.is_none() && ancestors(node, task).any(|a| owner.members.contains(&a));
-            is_of_job.then(|| self.own_of_orphan(owner, now)).flatten()
-        })
+        for ancestor in ancestors(node, task) {
+            let is_meant = only.is_none_or(|only| only.contains(&ancestor));
+            if let Some(below) = self.below(owner, ancestor, now).filter(|_| is_meant) {
+                return Some(below);
+            }
+            if self.is_given_by_another(owner, ancestor, now) {
+                return None;
+            }
+            if let Some(own) = owner.gave(ancestor, now).filter(|_| is_meant) {
+                return Some(own.clone());
+            }
+        }
+        let is_of_job = only.is_none() && ancestors(node, task).any(|a| owner.members.contains(&a));
+        is_of_job.then(|| self.own_of_orphan(owner, now)).flatten()
+    }
+
+    /// The affinity of a task with an entry, once the layer of `owner`, by which it has `now`, is removed.
+    fn below(&self, owner: &Owner, task: TaskId, now: &CpuSet) -> Option<CpuSet> {
+        let mut entry = self.tasks.get(&task)?.clone();
+        let at = entry.layers.iter().position(|layer| layer.owner == owner.id)?;
+        let gives = |layer: &Layer| layer.given.as_ref() == Some(now);
+        if gives(&entry.layers[at]) {
+            let later = &entry.layers[at + 1..];
+            if later.iter().any(gives) {
+                return Some(now.clone());
+            }
+            entry.layers.truncate(at);
+        } else if owner.resets.contains(now) {
+            entry.layers.remove(at);
+        } else {
+            return None;
+        }
+        Some(entry.wanted().clone())
+    }
+
+    /// Returns `true` if a task has `now` by what others than `owner` gave it.
+    fn is_given_by_another(&self, owner: &Owner, task: TaskId, now: &CpuSet) -> bool {
+        let is_given = self.tasks.get(&task).is_some_and(|entry| self.as_of(entry, now).is_some());
+        is_given || self.owners.iter().any(|other| other.id != owner.id && other.gave(task, now).is_some())
     }
 
     /// The affinity of a task of the job whose parent, to which something was given, has ended.
@@ -295,7 +341,8 @@ impl Record {
 impl Owner {
     /// The affinity that a task had of its own when the owner gave it `given`, which is not what the owner gives it now.
     fn gave(&self, task: TaskId, given: &CpuSet) -> Option<&CpuSet> {
-        let earlier = self.earlier.iter().find(|earlier| earlier.task == task && earlier.given == *given);
+        let given_to = |earlier: &&Earlier| earlier.task == task && earlier.given == *given;
+        let earlier = self.earlier.iter().rev().find(given_to);
         earlier.map(|earlier| &earlier.own)
     }
 }

@@ -35,7 +35,10 @@ impl Model {
     fn with(affinities: &[&str]) -> Self {
         let task = |(i, cpus): (usize, &&str)| {
             let parent = i32::from(i > 0);
-            (i32::try_from(i).expect("few") + 1, Task { parent, affinity: set(cpus), without_colony: set(cpus) })
+            (
+                i32::try_from(i).expect("few") + 1,
+                Task { parent, affinity: set(cpus), without_colony: set(cpus) },
+            )
         };
         Self(RefCell::new(affinities.iter().enumerate().map(task).collect()))
     }

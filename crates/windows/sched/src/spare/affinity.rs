@@ -53,7 +53,8 @@ impl OtherTasks {
         spare: &CpuSet,
         is_job: impl Fn(i32) -> bool,
     ) -> io::Result<usize> {
-        let has_refused = |id: TaskId| self.refused.get(&id.tid).is_some_and(|(start, _)| *start == id.start_ticks);
+        let has_refused =
+            |id: TaskId| self.refused.get(&id.tid).is_some_and(|(start, _)| *start == id.start_ticks);
         let change = |id: TaskId| {
             let now = cpu::affinity(id.tid).ok()?;
             let stays = now.and(job).is_empty() || has_refused(id) || is_job(id.tid);

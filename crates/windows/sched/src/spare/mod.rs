@@ -158,7 +158,8 @@ impl Reservation {
         others: OtherTasks,
         job: &Arc<Job>,
     ) -> Result<(), SchedError> {
-        let watched = Watched { changes, undo, others, partition: self.report.partition, job: Arc::clone(job) };
+        let watched =
+            Watched { changes, undo, others, partition: self.report.partition, job: Arc::clone(job) };
         self.warden = Some(Warden::start(watched)?);
         Ok(())
     }

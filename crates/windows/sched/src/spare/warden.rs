@@ -183,7 +183,9 @@ impl Rounds {
     fn save(&self) {
         let saved = self.watched.undo.as_ref().map_or(Ok(()), |undo| undo.save(&self.watched.changes));
         if let Err(e) = saved {
-            tracing::warn!("processes of the job may stay bound if all of Colony is killed now: the undo file: {e}");
+            tracing::warn!(
+                "processes of the job may stay bound if all of Colony is killed now: the undo file: {e}"
+            );
         }
     }
 

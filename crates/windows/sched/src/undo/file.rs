@@ -149,7 +149,10 @@ fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
         return Ok(None);
     }
     if saved.schema != SCHEMA {
-        return Err(io::Error::other(format!("its form is {}, and this version reads {SCHEMA}", saved.schema)));
+        return Err(io::Error::other(format!(
+            "its form is {}, and this version reads {SCHEMA}",
+            saved.schema
+        )));
     }
     Ok(Some(serde_json::from_value(saved.what)?))
 }

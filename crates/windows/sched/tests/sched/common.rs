@@ -150,7 +150,12 @@ fn change_node(pid: i32, mount: &Path) {
     let changes_of_affinity = binding::plan(pid, &last_cpu(), &[]).expect("it may use that CPU");
     let mut affinities = Affinities::new().expect("a folder");
     let file = UndoFile::new(undo::DAEMON).expect("a folder");
-    let changes = NodeChanges { mount: mount.into(), remove: true, affinities: Some(affinities.owner()), ..NodeChanges::default() };
+    let changes = NodeChanges {
+        mount: mount.into(),
+        remove: true,
+        affinities: Some(affinities.owner()),
+        ..NodeChanges::default()
+    };
     file.save(&changes).expect("writable");
     std::fs::create_dir(mount).expect("its parent is there");
     assert_eq!(affinities.bind(&changes_of_affinity).expect("writable"), []);

@@ -411,10 +411,12 @@ fn kinds_that_change_the_same_task_are_killed_at_once_and_nothing_is_left() {
         }
         std::thread::sleep(Duration::from_millis(next(60) as u64));
         // some helpers first, stopped before they are killed now and then; then every kind, in any order
-        let helpers = |kind: &Owned| family(kind).into_iter().filter(|&pid| pid != kind.pid()).collect::<Vec<_>>();
+        let helpers =
+            |kind: &Owned| family(kind).into_iter().filter(|&pid| pid != kind.pid()).collect::<Vec<_>>();
         let mut doomed: Vec<i32> = kinds.iter().flat_map(helpers).filter(|_| next(2) == 0).collect();
         doomed.extend(kinds.iter().map(Owned::pid));
-        doomed.rotate_left(next(doomed.len()));
+        let first = next(doomed.len());
+        doomed.rotate_left(first);
         for pid in doomed {
             if next(3) == 0 {
                 let _ = kill(Pid::from_raw(pid), Signal::SIGSTOP);
