@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `./x storm`: ranks and processes of a machine that are killed at random times.
+//! `./x storm`: processes that are killed at random times, and fuzzers with many inputs.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
@@ -12,6 +16,9 @@ const KILLS: u32 = 1000;
 
 /// Kills of ranks for each job of the storm on a machine.
 const KILLS_A_JOB: u32 = 20;
+
+/// Inputs that each fuzzer gets beside its seeds.
+const INPUTS: u32 = 100_000;
 
 /// Kills and seed, as given on the command line.
 ///
@@ -30,7 +37,8 @@ fn numbers(words: &[&str]) -> Result<(u32, u64)> {
     Ok((kills, seed))
 }
 
-/// Runs the storms: over sockets, over MPI, on a machine. One after another, so that they do not wait for each other.
+/// Runs the storms: programs that change the node, ranks over sockets and over MPI, a machine, fuzzers. One after another, so that
+/// they do not wait for each other.
 ///
 /// # Errors
 /// A build or a storm that fails.
@@ -42,6 +50,10 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
         cargo.args(words).current_dir(&root).env("STORM_SEED", seed.to_string());
         cargo
     };
+    for test in ["harm::whatever_is_killed", "harm::kinds_that_change"] {
+        let mut storm = in_checkout(&["test", "--locked", "-p", "colony-sched", "--test", "sched", "--"]);
+        check(storm.args(["--nocapture", test]).env("COLONY_KILLS", kills.to_string()))?;
+    }
     let runtime = ["--locked", "--release", "-p", "colony-runtime", "--features", "mpi"];
     check(in_checkout(&["build"]).args(runtime).arg("--examples"))?;
     for network in ["storm::a_long_storm", "storm::a_long_storm_over_mpi"] {
@@ -63,7 +75,24 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
     let mut storm =
         in_checkout(&["test", "--locked", "-p", "colony", "--test", "cnk", "--", "--ignored", "--exact"]);
     storm.args(["--nocapture", "storm::a_long_storm_on_a_machine"]);
-    check(storm.env("STORM_JOBS", (kills / KILLS_A_JOB).to_string()))
+    check(storm.env("STORM_JOBS", (kills / KILLS_A_JOB).to_string()))?;
+    fuzz(&root, seed)
+}
+
+/// Gives each fuzzer random inputs.
+fn fuzz(root: &Path, seed: u64) -> Result<()> {
+    let mut build = cargo();
+    check(build.args(["build", "--locked", "-p", "colony-fuzz", "--bins"]).current_dir(root))?;
+    let seeds = root.join("fuzz/seeds");
+    for folder in fs::read_dir(&seeds).with_context(|| format!("cannot read {}", seeds.display()))? {
+        let folder = folder.with_context(|| format!("cannot read {}", seeds.display()))?.path();
+        let name = folder.file_name().unwrap_or_default();
+        let mut fuzzer = Command::new(target_folder().join("debug").join(name));
+        fuzzer.arg(format!("-runs={INPUTS}")).arg(format!("-seed={seed}")).arg("-verbosity=0");
+        fuzzer.arg(format!("-artifact_prefix={}/", target_folder().display())).arg(&folder);
+        check(fuzzer.current_dir(root))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

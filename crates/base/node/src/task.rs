@@ -85,7 +85,7 @@ pub struct Stat {
 }
 
 /// A task's number and its start: numbers are given again, both together are not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct TaskId {
     /// Its number.
     pub tid: i32,

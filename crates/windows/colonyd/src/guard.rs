@@ -17,8 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use caps::Capability;
-use colony_node::task::TaskId;
-use colony_sched::binding::{self, Bound};
+use colony_sched::ledger::OwnerId;
 use colony_sched::log;
 use colony_sched::undo::mount::{remove_directory, wait_for_death};
 use colony_sched::undo::{DAEMON, NodeChanges, SocketFile, UndoFile, arm_again, arm_or_log};
@@ -40,12 +39,10 @@ const READY: u8 = b'r';
 /// A message of the daemon to its guard: one line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 enum Message {
-    /// These tasks are about to be bound.
-    Bound(Vec<Bound>),
-    /// The processes of the job, by which orphans of tasks that were bound are found.
-    Processes(Vec<TaskId>),
-    /// The job has ended, and its tasks have their CPUs back.
-    Ended,
+    /// The owner, in the ledger of affinities, of the tasks that the daemon binds.
+    Affinities(OwnerId),
+    /// The daemon is about to change the node.
+    Change,
     /// The socket where monitors ask.
     Socket(SocketFile),
     /// An orderly end.
@@ -55,25 +52,20 @@ enum Message {
 /// Records the changes of a message in `recorded`.
 fn record(recorded: &mut NodeChanges, message: Message) {
     match message {
-        Message::Bound(changes) => {
-            binding::prune(&mut recorded.bound);
-            recorded.bound.extend(changes);
-        }
-        Message::Processes(now) => recorded.processes = now,
-        Message::Ended => (recorded.bound, recorded.processes) = Default::default(),
+        Message::Affinities(owner) => recorded.affinities = Some(owner),
         Message::Socket(made) => recorded.socket = Some(made),
-        Message::Unmount => {}
+        Message::Change | Message::Unmount => {}
     }
 }
 
 /// The daemon's copy of what the guard knows, and the undo file with the same content.
 #[derive(Debug)]
-struct Ledger {
+struct Record {
     recorded: NodeChanges,
     file: Option<UndoFile<NodeChanges>>,
 }
 
-impl Ledger {
+impl Record {
     fn new(place: &Place) -> Self {
         let recorded =
             NodeChanges { mount: place.path().to_owned(), remove: place.created(), ..NodeChanges::default() };
@@ -95,7 +87,7 @@ impl Ledger {
 pub(crate) struct Guard {
     child: Child,
     line: UnixStream,
-    ledger: Arc<Mutex<Ledger>>,
+    record: Arc<Mutex<Record>>,
 }
 
 impl Guard {
@@ -103,13 +95,13 @@ impl Guard {
     pub(crate) fn start(place: &Place) -> io::Result<Self> {
         let (mut line, theirs) = UnixStream::pair()?;
         arm_or_log();
-        let ledger = Ledger::new(place);
+        let record = Record::new(place);
         let child = Command::new("/proc/self/exe")
             .arg0("colonyd-guard")
             .arg(GUARD_ARGUMENT)
             .arg(place.path())
             .arg(if place.created() { "remove" } else { "keep" })
-            .args(ledger.file.as_ref().map(UndoFile::path))
+            .args(record.file.as_ref().map(UndoFile::path))
             .env_clear()
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
@@ -121,7 +113,7 @@ impl Guard {
         line.set_read_timeout(None)?;
         // a guard that was stopped must not hold up the daemon
         line.set_write_timeout(Some(Duration::from_secs(2)))?;
-        Ok(Self { child, line, ledger: Arc::new(Mutex::new(ledger)) })
+        Ok(Self { child, line, record: Arc::new(Mutex::new(record)) })
     }
 
     /// Tells the guard which socket to remove if the daemon dies.
@@ -131,7 +123,7 @@ impl Guard {
 
     /// A way to tell the guard which tasks are bound.
     pub(crate) fn teller(&self) -> io::Result<Teller> {
-        Ok(Teller { line: self.line.try_clone()?, ledger: Arc::clone(&self.ledger) })
+        Ok(Teller { line: self.line.try_clone()?, record: Arc::clone(&self.record) })
     }
 
     /// Something that blocks until the guard has gone.
@@ -154,28 +146,23 @@ impl Guard {
 #[derive(Debug)]
 pub(crate) struct Teller {
     line: UnixStream,
-    ledger: Arc<Mutex<Ledger>>,
+    record: Arc<Mutex<Record>>,
 }
 
 impl Teller {
-    /// Tells the guard that these tasks are about to be bound.
-    pub(crate) fn bound(&self, changes: &[Bound]) -> io::Result<()> {
-        self.tell(Message::Bound(changes.to_vec()))
+    /// Tells the guard by which owner the daemon binds tasks.
+    pub(crate) fn affinities(&self, owner: OwnerId) -> io::Result<()> {
+        self.tell(Message::Affinities(owner))
     }
 
-    /// Tells the guard which processes the job has now.
-    pub(crate) fn processes(&self, processes: &[TaskId]) -> io::Result<()> {
-        self.tell(Message::Processes(processes.to_vec()))
-    }
-
-    /// Tells the guard that no task is bound any more.
-    pub(crate) fn ended(&self) -> io::Result<()> {
-        self.tell(Message::Ended)
+    /// Tells the guard that tasks are about to be bound. Only with a guard that listens is anything changed.
+    pub(crate) fn change(&self) -> io::Result<()> {
+        self.tell(Message::Change)
     }
 
     fn tell(&self, message: Message) -> io::Result<()> {
         tell(&self.line, &message)?;
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner).write_down(message)
+        self.record.lock().unwrap_or_else(PoisonError::into_inner).write_down(message)
     }
 }
 
@@ -262,30 +249,19 @@ fn outlive_the_daemon() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use colony_node::cpu::CpuSet;
+    use colony_sched::ledger::Affinities;
 
     #[test]
-    fn changes_of_an_ended_job_are_not_undone_again() {
+    fn the_guard_and_the_undo_file_know_the_owner_of_changed_affinities() {
         let (daemon, guard) = UnixStream::pair().expect("a pair");
-        let task = TaskId { tid: 1, start_ticks: 2 };
-        let cpus: CpuSet = std::iter::once(0).collect();
-        let bound = Bound { task, old: cpus.clone(), new: cpus };
-        let ledger = Arc::new(Mutex::new(Ledger { recorded: NodeChanges::default(), file: None }));
-        let teller = Teller { line: daemon, ledger: Arc::clone(&ledger) };
-        let mut recorded = NodeChanges::default();
-        for ended in [false, true] {
-            teller
-                .bound(std::slice::from_ref(&bound))
-                .and_then(|()| teller.processes(&[task]))
-                .expect("it hears");
-            if ended {
-                teller.ended().expect("it hears");
-            }
-        }
+        let record = Arc::new(Mutex::new(Record { recorded: NodeChanges::default(), file: None }));
+        let teller = Teller { line: daemon, record: Arc::clone(&record) };
+        let Ok(affinities) = Affinities::new() else { return colony_testing::skip("no folder") };
+        teller.affinities(affinities.owner()).and_then(|()| teller.change()).expect("it hears");
         tell(&teller.line, &Message::Unmount).expect("it hears");
+        let mut recorded = NodeChanges::default();
         assert!(listen(guard, &mut recorded));
-        assert!(recorded.bound.is_empty() && recorded.processes.is_empty(), "{recorded:?}");
-        let written = &ledger.lock().expect("no panic").recorded;
-        assert!(written.bound.is_empty() && written.processes.is_empty(), "{written:?}");
+        assert_eq!(recorded.affinities, Some(affinities.owner()));
+        assert_eq!(record.lock().expect("no panic").recorded.affinities, Some(affinities.owner()));
     }
 }

@@ -11,10 +11,11 @@ use colony_node::task::{self, TaskId};
 use colony_sched::SchedError;
 use colony_sched::agent::RegularClass;
 use colony_sched::backend::BackendChoice;
-use colony_sched::binding::{self, Bound, NoSharedCpu};
+use colony_sched::binding::{self, BindingError};
 use colony_sched::ext::ExtOptions;
 use colony_sched::job::Job;
 use colony_sched::keeper::{Keeper, KeeperConfig};
+use colony_sched::ledger::{Affinities, Refused};
 use colony_time::Windows;
 
 use crate::access;
@@ -31,10 +32,12 @@ pub(crate) struct Scheduler {
     inner: Mutex<Inner>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
     /// The guard, which undoes the bindings if the daemon dies.
     guard: Option<Teller>,
+    /// The tasks that were bound to the job's CPUs; the reason where none can be.
+    affinities: io::Result<Affinities>,
     /// The file in which the next daemon finds the job.
     file: Option<JobFile>,
     running: Option<Running>,
@@ -53,9 +56,7 @@ struct Running {
     owner: u32,
     /// `None` while no windows are to be enforced.
     keeper: Option<Keeper>,
-    /// Tasks that were bound to the job's CPUs.
-    bound: Vec<Bound>,
-    /// The processes the guard knows of.
+    /// The processes that the ledger of affinities knows of.
     announced: Vec<TaskId>,
     /// The processes the file knows of.
     saved: Vec<TaskId>,
@@ -92,9 +93,9 @@ pub enum JoinError {
         /// The user whose job it is.
         owner: u32,
     },
-    /// The process may use none of the job's CPUs.
+    /// The process may use none of the job's CPUs, or nobody could give them back to it.
     #[error(transparent)]
-    NoSharedCpu(#[from] NoSharedCpu),
+    Binding(#[from] BindingError),
     /// The guard, which would give the process its CPUs back, does not listen.
     #[error("the guard of colonyd does not listen ({0}), so no process joins; start colonyd again")]
     Guard(io::Error),
@@ -110,7 +111,17 @@ impl Scheduler {
         guard: Option<Teller>,
         file: JobFile,
     ) -> Self {
-        Self { cpus, backend, inner: Mutex::new(Inner { guard, file: Some(file), ..Inner::default() }) }
+        let inner = Inner {
+            affinities: affinities(guard.as_ref()),
+            guard,
+            file: Some(file),
+            running: None,
+            last: KeeperStats::default(),
+            before: Totals::default(),
+            jobs: 0,
+            closed: false,
+        };
+        Self { cpus, backend, inner: Mutex::new(inner) }
     }
 
     pub(crate) const fn cpus(&self) -> &CpuSet {
@@ -129,7 +140,6 @@ impl Scheduler {
         if inner.closed {
             return Err(JoinError::Closed);
         }
-        // before the guard is told: at a job's end it forgets what it was told
         inner.retire();
         if let Some(owner) = inner.running.as_ref().map(|r| r.owner).filter(|&o| uid != 0 && uid != o) {
             return Err(JoinError::OtherUser { uid, owner });
@@ -137,21 +147,11 @@ impl Scheduler {
         // the shell that started this daemon may join: what serves the job is no part of it
         let ours = task::tree(std::process::id().cast_signed());
         let changes = binding::plan(pid, &self.cpus, &ours)?;
-        if let Some(guard) = inner.guard.as_ref().filter(|_| !changes.is_empty()) {
-            guard.bound(&changes).map_err(JoinError::Guard)?;
-        }
-        binding::apply(&changes);
+        inner.bind(&changes)?;
         let joined = inner.join(owner, pid, windows.map(|w| self.keeper_config(w)));
-        match (&joined, &mut inner.running) {
-            (Ok(()), Some(running)) => {
-                binding::prune(&mut running.bound);
-                running.bound.extend(changes);
-                inner.save();
-            }
-            _ => {
-                binding::undo(&changes, &[]);
-                inner.nothing_is_bound();
-            }
+        match &joined {
+            Ok(()) => inner.save(),
+            Err(_) => inner.give_back(&changes.into_iter().map(|(task, _)| task).collect::<Vec<_>>()),
         }
         Ok(joined?)
     }
@@ -208,12 +208,14 @@ impl Scheduler {
     pub(crate) fn retire(&self) -> bool {
         let mut inner = self.lock();
         inner.retire();
-        let Inner { guard, running: Some(running), .. } = &mut *inner else { return false };
+        let Inner { affinities: Ok(affinities), running: Some(running), .. } = &mut *inner else {
+            return inner.running.is_some();
+        };
         let now = running.job.process_ids();
-        if let Some(guard) = guard.as_ref().filter(|_| !running.bound.is_empty() && now != running.announced)
-        {
-            // without a guard the daemon ends anyway
-            let _ = guard.processes(&now);
+        if affinities.is_used() && now != running.announced {
+            if let Err(e) = affinities.set_members(&now) {
+                tracing::warn!("orphans of the job may stay on its CPUs if colonyd is killed: {e}");
+            }
             running.announced = now;
         }
         inner.save();
@@ -257,7 +259,36 @@ pub(crate) fn make_room(cpus: &CpuSet) -> Result<(), NodeError> {
     if rest.is_empty() { Ok(()) } else { cpu::bind(0, &rest) }
 }
 
+/// What the daemon changes of affinities, once its guard knows of it; else why tasks cannot be bound.
+fn affinities(guard: Option<&Teller>) -> io::Result<Affinities> {
+    let affinities = Affinities::new()?;
+    guard.map_or(Ok(()), |guard| guard.affinities(affinities.owner()))?;
+    Ok(affinities)
+}
+
 impl Inner {
+    /// Binds tasks that join.
+    fn bind(&mut self, changes: &[(TaskId, CpuSet)]) -> Result<(), JoinError> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        if let Some(guard) = &self.guard {
+            guard.change().map_err(JoinError::Guard)?;
+        }
+        let affinities = self.affinities.as_mut().map_err(|e| io::Error::new(e.kind(), e.to_string()));
+        let refused = affinities.and_then(|a| a.bind(changes)).map_err(BindingError::Ledger)?;
+        for Refused { task, reason } in refused {
+            tracing::debug!("task {} stays where it is: {reason}", task.tid);
+        }
+        Ok(())
+    }
+
+    /// Gives tasks that were bound their CPUs back.
+    fn give_back(&mut self, tasks: &[TaskId]) {
+        let Ok(affinities) = &mut self.affinities else { return };
+        report(affinities.release_tasks(tasks));
+    }
+
     fn join(&mut self, owner: u32, pid: i32, config: Option<KeeperConfig>) -> Result<(), SchedError> {
         if let Some(running) = &self.running {
             running.job.add(pid)?;
@@ -272,8 +303,7 @@ impl Inner {
         let keeper = config.map(|config| Keeper::start(config, Arc::clone(&job))).transpose()?;
         let backend = keeper.as_ref().map_or(Backend::None, Keeper::backend);
         tracing::info!("process {pid} is the first of a job; backend: {backend:?}");
-        self.running =
-            Some(Running { job, owner, keeper, bound: Vec::new(), announced: Vec::new(), saved: Vec::new() });
+        self.running = Some(Running { job, owner, keeper, announced: Vec::new(), saved: Vec::new() });
         self.jobs += 1;
         Ok(())
     }
@@ -332,23 +362,34 @@ impl Inner {
         running.saved = now;
     }
 
-    /// Has the guard forget the job, unless there is one.
-    fn nothing_is_bound(&self) {
-        if let Some(guard) = self.guard.as_ref().filter(|_| self.running.is_none()) {
-            // without a guard the daemon ends anyway
-            let _ = guard.ended();
-        }
-    }
-
     fn stop(&mut self, why: &str) {
-        if let Some(Running { job, keeper, bound, .. }) = self.running.take() {
+        if let Some(Running { job, keeper, .. }) = self.running.take() {
             if let Some(keeper) = keeper {
                 self.ended(keeper);
             }
-            binding::undo(&bound, &job.process_ids());
-            self.nothing_is_bound();
+            if let Ok(affinities) = &mut self.affinities {
+                // those of the last moment are found by this
+                if affinities.is_used()
+                    && let Err(e) = affinities.set_members(&job.process_ids())
+                {
+                    tracing::warn!("orphans of the job may stay on its CPUs: {e}");
+                }
+                report(affinities.release());
+            }
             self.file.iter().for_each(JobFile::remove);
             tracing::info!("windows are kept no more: {why}");
         }
+    }
+}
+
+/// Logs which tasks have not got their CPUs back.
+fn report(released: io::Result<Vec<Refused>>) {
+    match released {
+        Ok(refused) => {
+            for Refused { task, reason } in refused {
+                tracing::warn!("task {} keeps the job's CPUs: {reason}", task.tid);
+            }
+        }
+        Err(e) => tracing::error!("tasks keep the job's CPUs: {e}"),
     }
 }

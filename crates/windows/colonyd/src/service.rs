@@ -10,6 +10,7 @@ use colony_client::File;
 use colony_client::{ClockReport, JobReport, StatsReport};
 use colony_clock::source::{Source, chrony::Chrony, ptp4l::Ptp4l};
 use colony_node::task;
+use colony_sched::binding::BindingError;
 use colony_sched::limits::Limits;
 use colony_time::estimate::{Feed, FeedError};
 use colony_time::text;
@@ -105,7 +106,7 @@ impl Refusal {
             Self::Join(JoinError::Sched(colony_sched::SchedError::NoProcess(_))) => libc::ESRCH,
             Self::Join(JoinError::Closed) => libc::ESHUTDOWN,
             Self::Join(JoinError::OtherUser { .. }) => libc::EBUSY,
-            Self::Join(JoinError::NoSharedCpu(_)) => libc::EINVAL,
+            Self::Join(JoinError::Binding(BindingError::NoSharedCpu(_))) => libc::EINVAL,
             Self::Join(JoinError::Sched(e)) if e.is_wrong_use() => libc::EINVAL,
             Self::Join(_) => libc::EIO,
         }

@@ -9,6 +9,7 @@ use colony_node::class::{self, Class};
 use colony_node::task::TaskId;
 
 use crate::guardian;
+use crate::ledger;
 use crate::spare;
 use crate::undo::{self, release};
 
@@ -46,6 +47,9 @@ fn undo_left_behind(ended: Option<TaskId>) -> usize {
     let restored = undo::restore_tasks(ended);
     undo::restore_node(ended);
     spare::restore_spare(ended);
+    if let Err(e) = ledger::release_dead(ended) {
+        tracing::error!("tasks may keep CPUs that Colony gave them: {e}");
+    }
     release::clean_up(ended);
     restored
 }

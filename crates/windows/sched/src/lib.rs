@@ -10,7 +10,7 @@
 //! * [`limits`]: the bounds of windows.
 //! * [`run`]: a program as the job class, start to end, with its proof.
 //! * [`spare`]: the job's cores for the job alone, everything else on the others.
-//! * [`binding`], [`undo`], [`state`]: changes to a node, and undoing them when every process of Colony was killed.
+//! * [`binding`], [`ledger`], [`undo`], [`state`]: changes to a node, and undoing them when every process of Colony was killed.
 //! * [`log`]: standard error of a process that must outlive it.
 //!
 //! The node daemon `colonyd` is built on this crate, and programs talk to it through `colony_client`.
@@ -27,6 +27,7 @@ pub mod ext;
 pub mod guardian;
 pub mod job;
 pub mod keeper;
+pub mod ledger;
 pub mod limits;
 pub mod log;
 pub mod proof;

@@ -13,8 +13,9 @@ use colony_node::task;
 
 use super::slots::Slots;
 use super::table::{Mark, Table};
-use crate::binding::{self, Bound};
+use crate::binding::confined;
 use crate::job::JobTask;
+use crate::ledger::{self, Affinities, OwnerId};
 
 /// Number of times the tasks of a process are brought back before it is not favored any more.
 const BROUGHT_BACK: u32 = 3;
@@ -27,14 +28,15 @@ pub(super) struct Confinement {
     matters: bool,
     /// Number of times each process was seen elsewhere, by its number and the start of its first thread.
     left: BTreeMap<(i32, u64), u32>,
-    bound: Vec<Bound>,
-    news: bool,
+    /// The tasks that were brought back; the reason where the ledger cannot be used.
+    affinities: Result<Affinities, String>,
 }
 
 impl Confinement {
     pub(super) fn new(cpus: &CpuSet) -> Self {
         let others = cpu::online().map_or(true, |online| !online.without(cpus).is_empty());
-        Self { cpus: cpus.clone(), matters: others, left: BTreeMap::new(), bound: Vec::new(), news: false }
+        let affinities = Affinities::new().map_err(|e| e.to_string());
+        Self { cpus: cpus.clone(), matters: others, left: BTreeMap::new(), affinities }
     }
 
     /// Returns `true` if this node has CPUs that are not the job's.
@@ -46,10 +48,8 @@ impl Confinement {
     /// should know.
     pub(super) fn enforce(&mut self, slots: &Slots, table: &Table, now: impl Fn() -> Mark) -> Vec<String> {
         let escaped: Vec<_> = slots.iter().filter(|(_, task)| !table.is_confined(task.tid)).collect();
-        let mut warnings = Vec::new();
-        for (_, task) in &escaped {
-            self.bring_back(task);
-        }
+        let mut warnings: Vec<String> =
+            self.bring_back(escaped.iter().map(|(_, task)| *task)).err().into_iter().collect();
         for process in processes(escaped.iter().map(|(_, task)| *task)) {
             let times = self.left.entry(process).or_default();
             *times = times.saturating_add(1);
@@ -68,17 +68,21 @@ impl Confinement {
         warnings
     }
 
-    fn bring_back(&mut self, task: &JobTask) {
-        let known = self.is_known(task);
-        if let Some(bound) = binding::confine(task.id(), &self.cpus).filter(|_| !known) {
-            binding::prune(&mut self.bound);
-            self.bound.push(bound);
-            self.news = true;
-        }
-    }
-
-    fn is_known(&self, task: &JobTask) -> bool {
-        self.bound.iter().any(|b| b.task == task.id())
+    /// Binds tasks to the job's CPUs.
+    ///
+    /// # Errors
+    /// Why they stay where they are, once.
+    fn bring_back<'a>(&mut self, tasks: impl Iterator<Item = &'a JobTask>) -> Result<(), String> {
+        let wanted = tasks.filter_map(|task| Some((task.id(), confined(task.id(), &self.cpus)?)));
+        let changes: Vec<_> = wanted.collect();
+        let Ok(affinities) = &mut self.affinities else { return Ok(()) };
+        // a task that refuses is not confined, so the table does not favor it
+        let bound = affinities.bind(&changes).map(|refused| ledger::log_refused(&refused));
+        bound.map_err(|e| {
+            let why = format!("tasks that leave the job's CPUs are not brought back, nor favored: {e}");
+            self.affinities = Err(why.clone());
+            why
+        })
     }
 
     /// Returns `true` if a task that joins belongs to a process that is not favored, or to one that such a process has started.
@@ -90,19 +94,19 @@ impl Confinement {
         any && (barred(task.pid) || matches!(parent(), p if p == 1 || barred(p)))
     }
 
-    /// The tasks that were bound, with the CPUs they had chosen.
-    pub(super) fn bound(&self) -> &[Bound] {
-        &self.bound
-    }
-
-    /// Returns `true` if tasks were bound since the last call.
-    pub(super) fn take_news(&mut self) -> bool {
-        std::mem::take(&mut self.news)
+    /// The owner, in the ledger, of the tasks that were brought back.
+    pub(super) fn owner(&self) -> Option<OwnerId> {
+        self.affinities.as_ref().ok().map(Affinities::owner)
     }
 
     /// Gives tasks the CPUs back that they had chosen.
-    pub(super) fn undo(&self) {
-        binding::undo(&self.bound, &[]);
+    pub(super) fn undo(&mut self) {
+        if let Ok(affinities) = &mut self.affinities {
+            match affinities.release() {
+                Ok(refused) => ledger::log_refused(&refused),
+                Err(e) => tracing::error!("tasks keep the CPUs that the agent gave them: {e}"),
+            }
+        }
     }
 }
 

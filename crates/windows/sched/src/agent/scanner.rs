@@ -252,10 +252,9 @@ impl Scanner {
 
     /// Says in the undo file which tasks there are.
     fn write_down(&mut self, tasks: &[JobTask], news: bool) {
-        let bound = self.confinement.take_news();
-        let Some(undo) = self.undo.as_ref().filter(|_| news || bound) else { return };
-        let bound = self.confinement.bound().to_vec();
-        let record = Tasks { tasks: tasks.to_vec(), bound, group: self.job.group() };
+        let Some(undo) = self.undo.as_ref().filter(|_| news) else { return };
+        let affinities = self.confinement.owner();
+        let record = Tasks { tasks: tasks.to_vec(), affinities, group: self.job.group() };
         if let Err(e) = undo.save(&record) {
             self.undo = None;
             self.findings().warnings.push(format!(

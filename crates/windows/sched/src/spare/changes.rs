@@ -9,10 +9,10 @@ use colony_node::cpu::{self, CpuSet};
 use colony_node::task::{self, TaskId};
 use serde::{Deserialize, Serialize};
 
-use super::affinity::Affinities;
 use super::group::Group;
 use super::settings;
-use crate::undo::{left_behind, lock, read};
+use crate::ledger::{OwnerId, release_owner};
+use crate::undo::{left_behind, lock, read_to_undo};
 
 /// The kind of undo files that hold [`Changes`].
 pub(super) const SPARE: &str = "spare";
@@ -25,8 +25,8 @@ pub(super) struct Changes {
     /// The CPUs of everything else.
     pub(super) spare: CpuSet,
     pub(super) group: Option<Group>,
-    /// Affinities of the node's tasks before.
-    pub(super) affinities: Affinities,
+    /// The owner, in the ledger, of the tasks that were moved.
+    pub(super) affinities: Option<OwnerId>,
     /// Name of the transaction of settings.
     pub(super) transaction: Option<String>,
     /// Processes of the job, if no group has them.
@@ -38,7 +38,13 @@ impl Changes {
     pub(super) fn undo(&self) -> Vec<String> {
         let members = self.members();
         let mut failed = self.group.as_ref().map(Group::undo).unwrap_or_default();
-        self.affinities.restore(&self.job, &self.spare);
+        match self.affinities.map(release_owner) {
+            Some(Ok(refused)) => {
+                failed.extend(refused.into_iter().map(|r| format!("task {}: {}", r.task.tid, r.reason)));
+            }
+            Some(Err(e)) => failed.push(e.to_string()),
+            None => {}
+        }
         let all: CpuSet = self.job.iter().chain(self.spare.iter()).collect();
         for tid in members {
             // the job's tasks were bound to all CPUs of the job, unless they have bound themselves since
@@ -68,7 +74,7 @@ pub(super) fn alone() -> io::Result<File> {
 /// Undoes the changes in a file, unless another process has done it before; returns what could not be undone.
 pub(super) fn undo_file(path: &Path) -> Vec<String> {
     let _alone = alone();
-    let Some(changes) = read::<Changes>(path) else { return Vec::new() };
+    let Some(changes) = read_to_undo::<Changes>(path) else { return Vec::new() };
     let failed = changes.undo();
     let _ = std::fs::remove_file(path);
     failed

@@ -33,7 +33,7 @@ use crate::SchedError;
 use crate::cgroup::ThreadEntry;
 use crate::job::Job;
 use crate::undo::{UndoFile, release};
-use affinity::Affinities;
+use affinity::OtherTasks;
 use changes::{Changes, SPARE, alone};
 use group::Group;
 use guard::Guard;
@@ -77,7 +77,8 @@ impl Reservation {
                     .into(),
             );
             let changes = Changes { job: reservation.split.job.clone(), ..Changes::default() };
-            reservation.watch(changes, None, job)?;
+            let others = OtherTasks::new().map_err(failed("opening the ledger of affinities"))?;
+            reservation.watch(changes, None, others, job)?;
             return Ok(reservation);
         }
         restore_spare(None);
@@ -86,21 +87,24 @@ impl Reservation {
         // another run may have reserved them since the CPUs were split
         reservation.split.check()?;
         let undo = UndoFile::new(SPARE).map_err(failed("making an undo file"))?;
+        let mut others = OtherTasks::new().map_err(failed("opening the ledger of affinities"))?;
         let mut changes = Changes {
             job: reservation.split.job.clone(),
             spare: reservation.split.spare.clone(),
-            affinities: Affinities::now(),
+            affinities: Some(others.owner()),
             ..Changes::default()
         };
         undo.save(&changes).map_err(failed("writing an undo file"))?;
+        let kept = others.keep(&changes.job, &changes.spare);
+        kept.inspect_err(|_| undo.remove()).map_err(failed("writing the ledger of affinities"))?;
         let guard = Guard::start(undo.path()).inspect_err(|_| undo.remove())?;
         job.exclude(guard.pid());
         reservation.guard = Some(guard);
         // settings first: the kernel itself narrows some of them while a partition is isolated, and forgets that when it is not
         reservation.change_settings(&mut changes, &undo);
         reservation.make_group(&mut changes, &undo);
-        reservation.move_tasks(&mut changes, &undo);
-        reservation.watch(changes, Some(undo), job)?;
+        reservation.move_tasks(&mut others);
+        reservation.watch(changes, Some(undo), others, job)?;
         Ok(reservation)
     }
 
@@ -140,15 +144,10 @@ impl Reservation {
         }
     }
 
-    fn move_tasks(&mut self, changes: &mut Changes, undo: &UndoFile<Changes>) {
-        let movable = changes.affinities.movable(&self.split.job, |_| false);
-        match undo.save(changes) {
-            Ok(()) => {
-                self.report.moved = changes.affinities.move_off(&movable, &self.split.job, &self.split.spare);
-            }
-            Err(e) => {
-                self.report.fallbacks.push(format!("other tasks stay where they are: the undo file: {e}"))
-            }
+    fn move_tasks(&mut self, others: &mut OtherTasks) {
+        match others.move_off(&self.split.job, &self.split.spare, |_| false) {
+            Ok(moved) => self.report.moved = moved,
+            Err(e) => self.report.fallbacks.push(format!("other tasks stay where they are: {e}")),
         }
     }
 
@@ -156,9 +155,11 @@ impl Reservation {
         &mut self,
         changes: Changes,
         undo: Option<UndoFile<Changes>>,
+        others: OtherTasks,
         job: &Arc<Job>,
     ) -> Result<(), SchedError> {
-        let watched = Watched { changes, undo, partition: self.report.partition, job: Arc::clone(job) };
+        let watched =
+            Watched { changes, undo, others, partition: self.report.partition, job: Arc::clone(job) };
         self.warden = Some(Warden::start(watched)?);
         Ok(())
     }

@@ -11,11 +11,12 @@ use std::time::Duration;
 use colony_node::cpu::{self, CpuSet};
 use colony_node::task::{self, TaskId};
 
+use super::affinity::OtherTasks;
 use super::changes::{Changes, alone};
 use super::group::Group;
 use super::report::{Partition, Staying};
 use crate::SchedError;
-use crate::binding::{confine, keep_off};
+use crate::binding::{confined, keep_off};
 use crate::job::Job;
 use crate::undo::UndoFile;
 
@@ -28,6 +29,7 @@ pub(super) struct Watched {
     pub(super) changes: Changes,
     /// `None` without privileges: only the job's own tasks are looked after.
     pub(super) undo: Option<UndoFile<Changes>>,
+    pub(super) others: OtherTasks,
     pub(super) partition: Partition,
     pub(super) job: Arc<Job>,
 }
@@ -148,8 +150,12 @@ impl Rounds {
     fn bring_back(&mut self) {
         let cpus = &self.watched.changes.job;
         let members = self.watched.job.tasks();
-        let left = members.iter().filter_map(|member| confine(member.id(), cpus));
-        self.ended.brought_back += left.count() as u64;
+        let left = members.iter().filter_map(|member| Some((member.id(), confined(member.id(), cpus)?)));
+        let left: Vec<_> = left.collect();
+        match self.watched.others.bring_back(&left) {
+            Ok(count) => self.ended.brought_back += count as u64,
+            Err(e) => tracing::debug!("tasks of the job stay off its CPUs: {e}"),
+        }
         let processes = self.watched.job.processes().into_iter().filter_map(|pid| TaskId::of(pid).ok());
         let members: Vec<TaskId> = processes.collect();
         if members != self.watched.changes.members {
@@ -166,18 +172,21 @@ impl Rounds {
         }
         self.newest = newest;
         let is_job = self.job_tasks();
-        let movable =
-            self.watched.changes.affinities.movable(&self.watched.changes.job, |tid| is_job.has(tid));
-        if movable.is_empty() || !self.save() {
-            return;
+        let Changes { job, spare, .. } = &self.watched.changes;
+        match self.watched.others.move_off(job, spare, |tid| is_job.has(tid)) {
+            Ok(moved) => self.ended.moved += moved,
+            Err(e) => tracing::debug!("new tasks stay on the job's CPUs: {e}"),
         }
-        let Changes { affinities, job, spare, .. } = &mut self.watched.changes;
-        self.ended.moved += affinities.move_off(&movable, job, spare);
     }
 
-    /// Saves the changes; without that, none is made.
-    fn save(&self) -> bool {
-        self.watched.undo.as_ref().is_some_and(|undo| undo.save(&self.watched.changes).is_ok())
+    /// Writes the undo file anew.
+    fn save(&self) {
+        let saved = self.watched.undo.as_ref().map_or(Ok(()), |undo| undo.save(&self.watched.changes));
+        if let Err(e) = saved {
+            tracing::warn!(
+                "processes of the job may stay bound if all of Colony is killed now: the undo file: {e}"
+            );
+        }
     }
 
     fn job_tasks(&self) -> JobTasks {
@@ -200,7 +209,7 @@ impl Rounds {
                 .notes
                 .push(format!("the partition did not last: at the end of the run the kernel says `{now}`"));
         }
-        self.ended.staying = changes.affinities.staying(&changes.job, |tid| is_job.has(tid));
+        self.ended.staying = self.watched.others.staying(&changes.job, |tid| is_job.has(tid));
         if let Some(undo) = &self.watched.undo {
             let _alone = alone();
             self.ended.not_undone = changes.undo();

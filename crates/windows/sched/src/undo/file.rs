@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::state::{boot, make_private};
 
-/// The largest file that is read: 16,384 tasks of 200 bytes, and room.
+/// The largest file: 16,384 tasks of 200 bytes, and room.
 const LARGEST: u64 = 16 << 20;
 
 /// A file with what has to be undone if this process dies.
@@ -56,10 +56,12 @@ impl<T: Serialize> UndoFile<T> {
     /// Writes the file anew.
     ///
     /// # Errors
-    /// The file system refuses it.
+    /// More than 16 MiB, which no reader would take, or what the file system says. The file is as it was then.
     pub fn save(&self, what: &T) -> io::Result<()> {
         let saved = Saved { schema: SCHEMA.into(), boot: boot(), what };
-        replace(&self.path, &serde_json::to_vec(&saved)?)
+        let text = serde_json::to_vec(&saved)?;
+        check_size(text.len() as u64)?;
+        replace(&self.path, &text)
     }
 
     /// Removes the file: nothing is left to undo.
@@ -69,7 +71,7 @@ impl<T: Serialize> UndoFile<T> {
 }
 
 /// The folder of the files: accessible to this user alone, and empty after the next boot.
-fn folder() -> io::Result<PathBuf> {
+pub(crate) fn folder() -> io::Result<PathBuf> {
     let parent = if nix::unistd::geteuid().is_root() {
         PathBuf::from("/run")
     } else {
@@ -101,13 +103,32 @@ pub(crate) fn left_behind<T: DeserializeOwned>(kind: &str, ended: Option<TaskId>
             })
         })
         .filter_map(|path| {
-            let what = read(&path);
-            if what.is_none() {
-                let _ = fs::remove_file(&path);
-            }
-            Some((path, what?))
+            let what = read_to_undo(&path)?;
+            Some((path, what))
         })
         .collect()
+}
+
+/// Reads a file of this boot. A file of another boot is removed. One that cannot be read stays, because another version of Colony
+/// may be able to read it, and is in the log.
+pub(crate) fn read_to_undo<T: DeserializeOwned>(path: &Path) -> Option<T> {
+    match read(path) {
+        Ok(Some(what)) => Some(what),
+        Ok(None) => {
+            let _ = fs::remove_file(path);
+            None
+        }
+        // another process has undone it
+        Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+        Err(why) => {
+            tracing::error!(
+                "changes of a program that was killed are not undone: {}: {why}; see docs/coordinate.md, and remove \
+                 the file when the node is as it was",
+                path.display()
+            );
+            None
+        }
+    }
 }
 
 /// The process a file is named after.
@@ -116,13 +137,31 @@ fn owner(path: &Path) -> Option<TaskId> {
     Some(TaskId { tid: numbers.next()?.parse().ok()?, start_ticks: numbers.next()?.parse().ok()? })
 }
 
-/// Reads a file of this boot; `None` for a file of another boot or in another form.
-pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
-    if fs::symlink_metadata(path).ok().filter(|m| m.is_file())?.len() > LARGEST {
-        return None;
+/// Reads a file of this boot; `None` for a file of another boot.
+fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
+    let found = fs::symlink_metadata(path)?;
+    if !found.is_file() {
+        return Err(io::Error::other("it is no file"));
     }
-    let saved: Saved<T> = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
-    (saved.schema == SCHEMA && saved.boot == boot()).then_some(saved.what)
+    check_size(found.len())?;
+    let saved: Saved<serde_json::Value> = serde_json::from_slice(&fs::read(path)?)?;
+    if saved.boot != boot() {
+        return Ok(None);
+    }
+    if saved.schema != SCHEMA {
+        return Err(io::Error::other(format!(
+            "its form is {}, and this version reads {SCHEMA}",
+            saved.schema
+        )));
+    }
+    Ok(Some(serde_json::from_value(saved.what)?))
+}
+
+fn check_size(bytes: u64) -> io::Result<()> {
+    if bytes <= LARGEST {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("{bytes} bytes are too many: an undo file may have {LARGEST}")))
 }
 
 #[cfg(test)]
@@ -148,12 +187,36 @@ mod tests {
         assert!(!file.path().exists());
     }
 
+    #[test]
+    fn a_file_that_cannot_be_read_is_kept_and_one_that_is_too_large_is_not_written() {
+        let folder = tempfile::tempdir().expect("temp dir");
+        let path = folder.path().join("1.2.0.test");
+        fs::File::create(&path).and_then(|file| file.set_len(LARGEST + 1)).expect("a sparse file");
+        assert_eq!(read_to_undo::<Vec<u32>>(&path), None);
+        assert!(path.exists(), "what it says is not undone");
+        let Ok(file) = UndoFile::<String>::new("test") else { return colony_testing::skip("no folder") };
+        file.save(&"small".into()).expect("writable");
+        let error = file.save(&"x".repeat(17 << 20)).expect_err("too large").to_string();
+        assert!(error.contains(&LARGEST.to_string()), "{error}");
+        assert_eq!(read::<String>(file.path()).expect("readable").as_deref(), Some("small"));
+        file.remove();
+    }
+
+    #[test]
+    fn a_file_of_another_boot_is_removed() {
+        let folder = tempfile::tempdir().expect("temp dir");
+        let path = folder.path().join("1.2.0.test");
+        fs::write(&path, r#"{"schema":"colony.undo/0","boot":"another","what":[1]}"#).expect("writable");
+        assert_eq!(read_to_undo::<Vec<u32>>(&path), None);
+        assert_eq!(fs::read_dir(folder.path()).expect("there").count(), 0);
+    }
+
     proptest! {
         #[test]
         fn no_content_panics(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             let file = tempfile::NamedTempFile::new().expect("temp dir");
             fs::write(file.path(), bytes).expect("writable");
-            prop_assert!(read::<super::super::Tasks>(file.path()).is_none());
+            prop_assert!(read::<super::super::Tasks>(file.path()).is_err());
         }
 
         #[test]

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::file::left_behind;
 use super::mount::{remove_directory, wait_for_death};
-use crate::binding::{self, Bound};
+use crate::ledger::{self, OwnerId};
 
 /// The kind of undo files that hold [`NodeChanges`].
 pub const DAEMON: &str = "daemon";
@@ -52,10 +52,8 @@ pub struct NodeChanges {
     pub mount: PathBuf,
     /// True if the directory of the mount point is to be removed.
     pub remove: bool,
-    /// Tasks that were bound to the job's CPUs.
-    pub bound: Vec<Bound>,
-    /// The processes of the job, by which orphans of tasks that were bound are found.
-    pub processes: Vec<TaskId>,
+    /// The owner, in the ledger, of tasks that were bound to the job's CPUs.
+    pub affinities: Option<OwnerId>,
     /// The socket where monitors ask.
     pub socket: Option<SocketFile>,
 }
@@ -63,7 +61,7 @@ pub struct NodeChanges {
 impl NodeChanges {
     /// Undoes what does not wait for the death of the daemon: bindings and the socket.
     pub fn undo_at_once(&self) {
-        binding::undo(&self.bound, &self.processes);
+        ledger::undo(self.affinities);
         if let Some(socket) = &self.socket {
             socket.remove();
         }

@@ -6,10 +6,10 @@ use std::path::Path;
 use colony_node::task::TaskId;
 use serde::{Deserialize, Serialize};
 
-use super::file::{left_behind, read};
+use super::file::{left_behind, read_to_undo};
 use super::group::group_of_a_dead_agent;
-use crate::binding::{self, Bound};
 use crate::job::{Job, JobTask};
+use crate::ledger::{self, OwnerId};
 
 /// The name of files that hold [`Tasks`].
 pub(crate) const TASKS: &str = "tasks";
@@ -19,8 +19,8 @@ pub(crate) const TASKS: &str = "tasks";
 pub(crate) struct Tasks {
     /// With the class each has of its own.
     pub(crate) tasks: Vec<JobTask>,
-    /// The tasks that were brought back to the job's CPUs.
-    pub(crate) bound: Vec<Bound>,
+    /// The owner, in the ledger, of tasks that were brought back to the job's CPUs.
+    pub(crate) affinities: Option<OwnerId>,
     /// The name of the job's group.
     #[serde(default)]
     pub(crate) group: Option<String>,
@@ -39,7 +39,7 @@ impl Tasks {
         }
         job.restore();
         job.scatter();
-        binding::undo(&self.bound, &[]);
+        ledger::undo(self.affinities);
         complete
     }
 }
@@ -59,7 +59,7 @@ pub(crate) fn restore_tasks(ended: Option<TaskId>) -> usize {
 /// Restores what is in one file, and removes it. For a guardian that has restored what it knows of: one that was started
 /// just before the agent died knows nothing yet.
 pub(crate) fn finish(path: &Path) {
-    if read::<Tasks>(path).is_none_or(|tasks| tasks.restore()) {
+    if read_to_undo::<Tasks>(path).is_some_and(|tasks| tasks.restore()) {
         let _ = std::fs::remove_file(path);
     }
 }

@@ -19,7 +19,9 @@ use colony_sched::agent::{Agent, AgentConfig, RegularClass};
 use colony_sched::backend::BackendChoice;
 use colony_sched::binding;
 use colony_sched::job::Job;
+use colony_sched::ledger::Affinities;
 use colony_sched::run::{RunConfig, run};
+use colony_sched::spare::{Reservation, SpareCores};
 use colony_sched::undo::{self, NodeChanges, UndoFile};
 use colony_time::{DutyCycle, Windows};
 
@@ -52,6 +54,7 @@ fn fixture(arguments: &[String]) {
         "orphan-of" => std::thread::sleep(Duration::from_secs(60)),
         "escape" => escape(&rest[0].parse().expect("a list"), Duration::from_millis(number(1))),
         "change" => change_node(rest[0].parse().expect("a process"), rest[1].as_ref()),
+        "reserve" => reserve(&rest[0].parse().expect("spare cores")),
         "run" => run_and_print(&rest[0], rest[1..].iter().map(OsString::from).collect()),
         other => panic!("no fixture {other}"),
     }
@@ -144,15 +147,37 @@ fn agent(pids: impl Iterator<Item = i32>) {
 /// Changes the node as a daemon does, until it is killed: binds process `pid` to the job's CPU and makes a mount point.
 fn change_node(pid: i32, mount: &Path) {
     undo::arm().expect("privileged");
-    let bound = binding::plan(pid, &last_cpu(), &[]).expect("it may use that CPU");
+    let changes_of_affinity = binding::plan(pid, &last_cpu(), &[]).expect("it may use that CPU");
+    let mut affinities = Affinities::new().expect("a folder");
     let file = UndoFile::new(undo::DAEMON).expect("a folder");
-    let changes = NodeChanges { mount: mount.into(), remove: true, bound, ..NodeChanges::default() };
+    let changes = NodeChanges {
+        mount: mount.into(),
+        remove: true,
+        affinities: Some(affinities.owner()),
+        ..NodeChanges::default()
+    };
     file.save(&changes).expect("writable");
     std::fs::create_dir(mount).expect("its parent is there");
-    binding::apply(&changes.bound);
+    assert_eq!(affinities.bind(&changes_of_affinity).expect("writable"), []);
     println!("ready");
     std::io::stdout().flush().expect("the test reads");
-    std::thread::sleep(Duration::from_secs(60));
+    let _ = std::io::stdin().lock().read_line(&mut String::new());
+    changes.undo_at_once();
+    std::fs::remove_dir(mount).expect("empty");
+    file.remove();
+    println!("ended");
+}
+
+/// Reserves the last CPU for a job without a process, until it is killed or told to end by the end of its input.
+fn reserve(spare: &SpareCores) {
+    let job = Arc::new(Job::new());
+    let split = spare.split(Some(&last_cpu())).expect("two CPUs");
+    let reservation = Reservation::make(split, &job).expect("privileged");
+    println!("ready");
+    std::io::stdout().flush().expect("the test reads");
+    let _ = std::io::stdin().lock().read_line(&mut String::new());
+    assert_eq!(reservation.end().not_undone, Vec::<String>::new());
+    println!("ended");
 }
 
 fn run_and_print(backend: &str, command: Vec<OsString>) {

@@ -340,3 +340,97 @@ fn whatever_is_killed_in_whatever_order_nothing_is_left() {
     let [restored, undone] = longest;
     eprintln!("{times} times killed: tasks restored after {restored:?} at most, all undone after {undone:?}");
 }
+
+/// A daemon that binds a task, and a reservation that moves it, must not take what the other gave for the task's own.
+#[test]
+fn a_daemon_and_a_reservation_that_end_in_any_order_give_a_task_its_own_cpus_back() {
+    let Some(_cpu) = the_job_cpu() else { return };
+    let folder = tempfile::tempdir().expect("temp dir");
+    let spare = cpu::usable().expect("linux").without(&last_cpu());
+    for (daemon_starts, daemon_ends) in [(true, true), (true, false), (false, true), (false, false)] {
+        let victim = Owned(me(&["spin", "60000"]).spawn().expect("itself"));
+        let has = |cpus: &CpuSet| cpu::affinity(victim.pid()).is_ok_and(|now| now == *cpus);
+        let had = cpu::affinity(victim.pid()).expect("alive");
+        let mount = folder.path().join("colony");
+        let (pid, path) = (victim.pid().to_string(), mount.to_str().expect("text").to_owned());
+        let daemon = || wait_until_ready(me(&["change", &pid, &path]));
+        let reservation = || wait_until_ready(me(&["reserve", "1"]));
+        let (daemon, reservation) = if daemon_starts {
+            let daemon = daemon();
+            assert!(has(&last_cpu()));
+            (daemon, reservation())
+        } else {
+            let reservation = reservation();
+            assert!(has(&spare), "{:?}", cpu::affinity(victim.pid()));
+            (daemon(), reservation)
+        };
+        let (first, second) = if daemon_ends { (daemon, reservation) } else { (reservation, daemon) };
+        for process in [first, second] {
+            assert_eq!(stop(process).trim(), "ended");
+        }
+        assert!(has(&had), "{daemon_starts}, {daemon_ends}: {:?}", cpu::affinity(victim.pid()));
+    }
+}
+
+/// Processes of a kind that changes the node, and their helpers, which undo that.
+fn family(process: &Owned) -> Vec<i32> {
+    let mut all = task::tree(process.pid());
+    all.sort_unstable();
+    all
+}
+
+/// Several kinds of changes at once, of which any process is stopped or killed. `COLONY_KILLS` sets how often;
+/// docs/coordinate.md says what was seen with 1000.
+#[test]
+fn kinds_that_change_the_same_task_are_killed_at_once_and_nothing_is_left() {
+    let times = std::env::var("COLONY_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(6);
+    let mut random = std::process::id().wrapping_mul(2_654_435_761);
+    let mut next = move |n: usize| {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (random >> 8) as usize % n
+    };
+    let folder = tempfile::tempdir().expect("temp dir");
+    let mut longest = Duration::ZERO;
+    for time in 0..times {
+        let Some(_cpu) = the_job_cpu() else { return };
+        let mount = folder.path().join(format!("colony-{time}"));
+        let victim = spinner(Class::Batch(3));
+        let bystander = Owned(me(&["spin", "60000"]).spawn().expect("itself"));
+        let own = |tid: i32| (cpu::affinity(tid).ok(), class_of(tid));
+        let before = [victim.pid(), bystander.pid()].map(own);
+        let bound = bystander.pid().to_string();
+        let start = |kind: usize| match kind {
+            0 => wait_until_ready(me(&["change", &bound, mount.to_str().expect("text")])),
+            1 => wait_until_ready(me(&["reserve", "1"])),
+            _ => agent_for(victim.pid()),
+        };
+        let first = next(3);
+        let mut kinds = [0, 1, 2].map(|n| start((first + n) % 3));
+        if time == 0 && !kinds.iter().all(kernel_tells) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(next(60) as u64));
+        // some helpers first, stopped before they are killed now and then; then every kind, in any order
+        let helpers =
+            |kind: &Owned| family(kind).into_iter().filter(|&pid| pid != kind.pid()).collect::<Vec<_>>();
+        let mut doomed: Vec<i32> = kinds.iter().flat_map(helpers).filter(|_| next(2) == 0).collect();
+        doomed.extend(kinds.iter().map(Owned::pid));
+        let first = next(doomed.len());
+        doomed.rotate_left(first);
+        for pid in doomed {
+            if next(3) == 0 {
+                let _ = kill(Pid::from_raw(pid), Signal::SIGSTOP);
+                std::thread::sleep(Duration::from_millis(next(20) as u64));
+            }
+            kill_9(pid);
+        }
+        kinds.iter_mut().for_each(|kind| drop(kind.0.wait()));
+        let files = || kinds.iter().flat_map(|kind| undo_files(kind.pid())).collect::<Vec<_>>();
+        let now = || [victim.pid(), bystander.pid()].map(own);
+        let since = std::time::Instant::now();
+        let undone = eventually(|| now() == before && files().is_empty() && !mount.exists());
+        assert!(undone.is_some(), "kill {time}: {before:?}, now {:?}, {:?}", now(), files());
+        longest = longest.max(since.elapsed());
+    }
+    eprintln!("{times} times killed: all undone after {longest:?} at most");
+}

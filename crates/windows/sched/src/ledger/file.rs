@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The file of the ledger: one a node for root, one for each other user.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use colony_node::cpu::CpuSet;
+use colony_node::file::replace;
+use colony_node::task::TaskId;
+use serde::{Deserialize, Serialize};
+
+use super::record::{Entry, Layer, Owner, Record};
+use crate::state::boot;
+
+/// The largest file: some 700,000 tasks. A kernel has numbers for four million, but no memory of a node for their stacks.
+pub(super) const LARGEST: u64 = 32 << 20;
+
+const SCHEMA: &str = "colony.ledger/1";
+
+/// The record as it is written: affinities and owners are named by their place in a list, because thousands of tasks share them.
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    schema: String,
+    /// The boot it is of: process numbers and starts mean nothing in another one.
+    boot: String,
+    affinities: Vec<CpuSet>,
+    owners: Vec<Owner>,
+    tasks: Vec<SavedTask>,
+}
+
+/// Number and start of a task, the place of its own affinity, and its layers: the place of the owner, and of what the owner gave.
+type SavedTask = (i32, u64, usize, Vec<(usize, Option<usize>)>);
+
+/// The record in a file; an empty one if there is no file, or one of another boot.
+///
+/// # Errors
+/// A file that cannot be read, is larger than [`LARGEST`], or is no ledger.
+pub(super) fn load(path: &Path) -> io::Result<Record> {
+    let size = match fs::symlink_metadata(path) {
+        Ok(found) if found.is_file() => found.len(),
+        Ok(_) => return Err(io::Error::other("it is no file")),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Record::default()),
+        Err(e) => return Err(e),
+    };
+    check_size(size)?;
+    let saved: Saved = serde_json::from_slice(&fs::read(path)?)?;
+    if saved.schema != SCHEMA {
+        return Err(io::Error::other(format!(
+            "its form is {}, and this version reads {SCHEMA}",
+            saved.schema
+        )));
+    }
+    if saved.boot != boot() {
+        return Ok(Record::default());
+    }
+    record(saved).ok_or_else(|| io::Error::other("it names affinities or owners that it does not have"))
+}
+
+fn check_size(bytes: u64) -> io::Result<()> {
+    if bytes <= LARGEST {
+        return Ok(());
+    }
+    Err(io::Error::other(format!(
+        "it has {bytes} bytes, and the ledger of affinities may have {LARGEST}: too many tasks are changed"
+    )))
+}
+
+/// Writes the record; an empty one removes the file.
+///
+/// # Errors
+/// A record that would be larger than [`LARGEST`], or what the file system says. The file is as it was then.
+pub(super) fn save(path: &Path, record: &Record) -> io::Result<()> {
+    if record.tasks.is_empty() && record.owners.is_empty() {
+        return match fs::remove_file(path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+            _ => Ok(()),
+        };
+    }
+    let text = serde_json::to_vec(&saved(record))?;
+    check_size(text.len() as u64)?;
+    replace(path, &text)
+}
+
+fn record(saved: Saved) -> Option<Record> {
+    let mut record = Record::default();
+    for (tid, start_ticks, own, layers) in saved.tasks {
+        let layer = |(owner, given): (usize, Option<usize>)| {
+            let given = match given {
+                Some(at) => Some(saved.affinities.get(at)?.clone()),
+                None => None,
+            };
+            Some(Layer { owner: saved.owners.get(owner)?.id, given })
+        };
+        let layers = layers.into_iter().map(layer).collect::<Option<Vec<Layer>>>()?;
+        let own = saved.affinities.get(own)?.clone();
+        record.tasks.insert(TaskId { tid, start_ticks }, Entry { own, layers });
+    }
+    record.owners = saved.owners;
+    Some(record)
+}
+
+fn saved(record: &Record) -> Saved {
+    let mut affinities: Vec<CpuSet> = Vec::new();
+    let mut place = |cpus: &CpuSet| {
+        affinities.iter().position(|known| known == cpus).unwrap_or_else(|| {
+            affinities.push(cpus.clone());
+            affinities.len() - 1
+        })
+    };
+    let mut tasks = Vec::with_capacity(record.tasks.len());
+    for (task, entry) in &record.tasks {
+        let own = place(&entry.own);
+        let layers = entry.layers.iter().filter_map(|layer| {
+            let owner = record.owners.iter().position(|owner| owner.id == layer.owner)?;
+            Some((owner, layer.given.as_ref().map(&mut place)))
+        });
+        tasks.push((task.tid, task.start_ticks, own, layers.collect()));
+    }
+    Saved { schema: SCHEMA.into(), boot: boot(), affinities, owners: record.owners.clone(), tasks }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::ledger::record::OwnerId;
+
+    fn set(list: &str) -> CpuSet {
+        list.parse().expect("a list")
+    }
+
+    fn some_record() -> Record {
+        let id = OwnerId { process: TaskId { tid: 7, start_ticks: 70 }, serial: 3 };
+        let owner = Owner { id, resets: vec![set("0-3")], members: vec![id.process], earlier: Vec::new() };
+        let layers = vec![Layer { owner: id, given: Some(set("1")) }, Layer { owner: id, given: None }];
+        let tasks = [(TaskId { tid: 9, start_ticks: 90 }, Entry { own: set("0-1"), layers })];
+        Record { owners: vec![owner], tasks: tasks.into() }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again_and_an_empty_record_leaves_no_file() {
+        let folder = tempfile::tempdir().expect("temp dir");
+        let path = folder.path().join("ledger");
+        assert_eq!(load(&path).expect("no file"), Record::default());
+        save(&path, &some_record()).expect("writable");
+        assert_eq!(load(&path).expect("own text"), some_record());
+        save(&path, &Record::default()).expect("removable");
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_file_of_another_boot_is_empty_and_one_of_another_form_is_an_error() {
+        let folder = tempfile::tempdir().expect("temp dir");
+        let path = folder.path().join("ledger");
+        save(&path, &some_record()).expect("writable");
+        let text = fs::read_to_string(&path).expect("readable");
+        fs::write(&path, text.replace(&boot(), "another boot")).expect("writable");
+        assert_eq!(load(&path).expect("readable"), Record::default());
+        fs::write(&path, text.replace(SCHEMA, "colony.ledger/99")).expect("writable");
+        assert!(load(&path).is_err_and(|e| e.to_string().contains("colony.ledger/99")));
+    }
+
+    #[test]
+    fn a_file_that_is_too_large_is_an_error_that_names_the_limit_and_the_file_stays() {
+        let folder = tempfile::tempdir().expect("temp dir");
+        let path = folder.path().join("ledger");
+        fs::File::create(&path).and_then(|file| file.set_len(LARGEST + 1)).expect("a sparse file");
+        assert!(load(&path).is_err_and(|e| e.to_string().contains(&LARGEST.to_string())));
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn names_of_affinities_that_are_not_there_are_an_error() {
+        let mut other = saved(&some_record());
+        other.affinities.pop();
+        assert_eq!(record(other), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_content_panics(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let file = tempfile::NamedTempFile::new().expect("temp dir");
+            fs::write(file.path(), bytes).expect("writable");
+            prop_assert!(load(file.path()).is_err());
+        }
+    }
+}

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What each task had before Colony, and what each owner has given it since.
+//!
+//! A task has one affinity of its own and a stack of layers, one for each owner that changed it. Owners come and go in any order:
+//! when one is released, a task that has what this owner gave it gets what the layer below gave, and its own affinity when
+//! no layer is left. So no owner takes what another one gave for a task's own.
+//!
+//! A task that is in another affinity than any that it was given has chosen it (`sched_setaffinity(2)`), and keeps it.
+//!
+//! A task without an entry has its affinity from its process or its parent, and is treated as that one. One case stays
+//! ambiguous: a task forks, chooses another affinity, is given the same one as before, and forks again. Both children get
+//! the later choice.
+
+use std::collections::HashMap;
+
+use colony_node::cpu::CpuSet;
+use colony_node::task::TaskId;
+use serde::{Deserialize, Serialize};
+
+use super::node::Node;
+
+/// The longest chain of processes, from a task to the first one, that is followed.
+const GENERATIONS: usize = 1000;
+
+/// An owner of changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnerId {
+    /// The process that made the changes.
+    pub(super) process: TaskId,
+    /// Tells the owners of one process apart.
+    pub(super) serial: u64,
+}
+
+/// What is known of an owner beside the layers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Owner {
+    pub(super) id: OwnerId,
+    /// Affinities that the kernel itself gives tasks while the owner lives: no program has chosen them.
+    pub(super) resets: Vec<CpuSet>,
+    /// Processes of the job. An orphan of a task that has ended is known by them.
+    pub(super) members: Vec<TaskId>,
+    /// What the owner has given a task before it gave it something else, or before the task ended. What the task started meanwhile may
+    /// still have it.
+    pub(super) earlier: Vec<Earlier>,
+}
+
+/// An affinity that a task was given once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Earlier {
+    task: TaskId,
+    /// The affinity that the task had of its own then.
+    own: CpuSet,
+    given: CpuSet,
+}
+
+/// What one owner has given a task; `None` if the owner only keeps what the task had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Layer {
+    pub(super) owner: OwnerId,
+    pub(super) given: Option<CpuSet>,
+}
+
+/// A task whose affinity is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// The affinity that the task had before Colony changed it, or has chosen since.
+    pub(super) own: CpuSet,
+    /// The oldest first.
+    pub(super) layers: Vec<Layer>,
+}
+
+impl Entry {
+    /// The affinity that the task should have by its layers.
+    fn wanted(&self) -> &CpuSet {
+        self.layers.iter().rev().find_map(|layer| layer.given.as_ref()).unwrap_or(&self.own)
+    }
+
+    /// Removes the layer of an owner, and returns it.
+    fn take(&mut self, owner: OwnerId) -> Option<Layer> {
+        let at = self.layers.iter().position(|layer| layer.owner == owner)?;
+        Some(self.layers.remove(at))
+    }
+
+    fn has(&self, owner: OwnerId) -> bool {
+        self.layers.iter().any(|layer| layer.owner == owner)
+    }
+}
+
+/// All that Colony has changed, and not yet undone, of the affinities of a node's tasks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) owners: Vec<Owner>,
+    pub(super) tasks: HashMap<TaskId, Entry>,
+}
+
+/// A task that refused an affinity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The task.
+    pub task: TaskId,
+    /// What the kernel said.
+    pub reason: String,
+}
+
+/// A task, its process, its parent, and so on to the first process.
+fn ancestors(node: &impl Node, task: TaskId) -> impl Iterator<Item = TaskId> {
+    std::iter::successors(Some(task), |&task| node.origin(task)).take(GENERATIONS)
+}
+
+impl Record {
+    pub(super) fn owner(&mut self, id: OwnerId) -> &mut Owner {
+        let at = self.owners.iter().position(|owner| owner.id == id).unwrap_or_else(|| {
+            self.owners.push(Owner { id, resets: Vec::new(), members: Vec::new(), earlier: Vec::new() });
+            self.owners.len() - 1
+        });
+        &mut self.owners[at]
+    }
+
+    /// The affinity of a task without Colony's changes. `None` if the task has ended.
+    pub(super) fn own(&self, node: &impl Node, task: TaskId) -> Option<CpuSet> {
+        let now = node.affinity(task)?;
+        Some(self.explain(node, task, &now).map_or(now, |entry| entry.own))
+    }
+
+    /// The entry by which a task has the affinity `now`: its own, or one of a task that it descends from. `None` for a task that was
+    /// given nothing, and for one that has chosen what it has.
+    fn explain(&self, node: &impl Node, task: TaskId, now: &CpuSet) -> Option<Entry> {
+        ancestors(node, task).find_map(|ancestor| {
+            let entry = self.tasks.get(&ancestor).and_then(|entry| self.as_of(entry, now));
+            entry.or_else(|| {
+                let of_owner = |owner: &Owner| {
+                    let layers = vec![Layer { owner: owner.id, given: Some(now.clone()) }];
+                    owner.gave(ancestor, now).map(|own| Entry { own: own.clone(), layers })
+                };
+                self.owners.iter().find_map(of_owner)
+            })
+        })
+    }
+
+    /// The entry as it was when its task had `now`: a child that was forked then still has it. `None` if the task never had that.
+    fn as_of(&self, entry: &Entry, now: &CpuSet) -> Option<Entry> {
+        if entry.wanted() == now || self.is_reset(entry, now) {
+            return Some(entry.clone());
+        }
+        let at = entry.layers.iter().rposition(|layer| layer.given.as_ref() == Some(now))?;
+        Some(Entry { own: entry.own.clone(), layers: entry.layers[..=at].to_vec() })
+    }
+
+    /// Returns `true` if the kernel gives tasks this affinity because of an owner of the entry.
+    fn is_reset(&self, entry: &Entry, now: &CpuSet) -> bool {
+        self.owners.iter().any(|owner| entry.has(owner.id) && owner.resets.contains(now))
+    }
+
+    /// Adds the layer of an owner on top of all others; nothing is changed on the node.
+    pub(super) fn add(&mut self, node: &impl Node, owner: OwnerId, task: TaskId, given: Option<CpuSet>) {
+        let Some(now) = node.affinity(task) else { return };
+        self.owner(owner);
+        // without an entry that explains it, what the task has is its own
+        let mut entry =
+            self.explain(node, task, &now).unwrap_or_else(|| Entry { own: now, layers: Vec::new() });
+        // what is kept already stays below what was given since
+        if given.is_some() || !entry.has(owner) {
+            entry.take(owner);
+            entry.layers.push(Layer { owner, given });
+        }
+        if let Some(before) = self.tasks.insert(task, entry) {
+            self.remember(task, &before);
+        }
+    }
+
+    /// Keeps what an entry that is replaced or forgotten has given its task.
+    fn remember(&mut self, task: TaskId, before: &Entry) {
+        for layer in &before.layers {
+            let Some(given) = layer.given.clone() else { continue };
+            let is_still_given = self.tasks.get(&task).is_some_and(|now| now.layers.contains(layer));
+            let Some(owner) = self.owners.iter_mut().find(|owner| owner.id == layer.owner) else { continue };
+            let earlier = Earlier { task, own: before.own.clone(), given };
+            if !is_still_given && !owner.earlier.contains(&earlier) {
+                owner.earlier.push(earlier);
+            }
+        }
+    }
+
+    /// Gives tasks the affinity of the owner's layer; returns those that refused it. Their layer is removed: they have what they had.
+    pub(super) fn apply(&mut self, node: &impl Node, owner: OwnerId, tasks: &[TaskId]) -> Vec<Refused> {
+        let mut refused = Vec::new();
+        for &task in tasks {
+            let Some(entry) = self.tasks.get_mut(&task) else { continue };
+            if let Err(reason) = node.set_affinity(task, entry.wanted()) {
+                entry.take(owner);
+                if entry.layers.is_empty() {
+                    self.tasks.remove(&task);
+                }
+                refused.push(Refused { task, reason });
+            }
+        }
+        refused
+    }
+
+    /// Undoes what an owner has changed on the node, of these tasks or of all, and forgets it. Returns the tasks that refused.
+    pub(super) fn release(
+        &mut self,
+        node: &impl Node,
+        owner: OwnerId,
+        only: Option<&[TaskId]>,
+    ) -> Vec<Refused> {
+        let Some(known) = self.owners.iter().find(|known| known.id == owner) else { return Vec::new() };
+        let given = self.given_by(known);
+        let mut refused = Vec::new();
+        for task in node.tasks() {
+            let Some(now) = node.affinity(task).filter(|now| given.contains(now)) else { continue };
+            let Some(wanted) = self.after_release(node, known, task, &now, only) else { continue };
+            // The kernel changes the affinity of many of its own threads, and no one else can.
+            if wanted != now
+                && let Err(reason) = node.set_affinity(task, &wanted)
+                && self.has_given(owner, task)
+            {
+                refused.push(Refused { task, reason });
+            }
+        }
+        self.forget(owner, only);
+        refused
+    }
+
+    /// Returns `true` if the owner has changed the affinity of this very task.
+    fn has_given(&self, owner: OwnerId, task: TaskId) -> bool {
+        let is_given = |layer: &Layer| layer.owner == owner && layer.given.is_some();
+        self.tasks.get(&task).is_some_and(|entry| entry.layers.iter().any(is_given))
+    }
+
+    /// The affinities that tasks may have because of an owner, each once.
+    fn given_by(&self, owner: &Owner) -> Vec<CpuSet> {
+        let layers =
+            self.tasks.values().flat_map(|entry| &entry.layers).filter(|layer| layer.owner == owner.id);
+        let now = layers.filter_map(|layer| layer.given.as_ref());
+        let mut given = owner.resets.clone();
+        for cpus in now.chain(owner.earlier.iter().map(|earlier| &earlier.given)) {
+            if !given.contains(cpus) {
+                given.push(cpus.clone());
+            }
+        }
+        given
+    }
+
+    /// The affinity that a task is to have when the layer of `owner` is removed; `None` if the task stays as it is.
+    fn after_release(
+        &self,
+        node: &impl Node,
+        owner: &Owner,
+        task: TaskId,
+        now: &CpuSet,
+        only: Option<&[TaskId]>,
+    ) -> Option<CpuSet> {
+        for ancestor in ancestors(node, task) {
+            let is_meant = only.is_none_or(|only| only.contains(&ancestor));
+            if let Some(below) = self.below(owner, ancestor, now).filter(|_| is_meant) {
+                return Some(below);
+            }
+            if self.is_given_by_another(owner, ancestor, now) {
+                return None;
+            }
+            if let Some(own) = owner.gave(ancestor, now).filter(|_| is_meant) {
+                return Some(own.clone());
+            }
+        }
+        let is_of_job = only.is_none() && ancestors(node, task).any(|a| owner.members.contains(&a));
+        is_of_job.then(|| self.own_of_orphan(owner, now)).flatten()
+    }
+
+    /// The affinity of a task with an entry, once the layer of `owner`, by which it has `now`, is removed.
+    fn below(&self, owner: &Owner, task: TaskId, now: &CpuSet) -> Option<CpuSet> {
+        let mut entry = self.tasks.get(&task)?.clone();
+        let at = entry.layers.iter().position(|layer| layer.owner == owner.id)?;
+        let gives = |layer: &Layer| layer.given.as_ref() == Some(now);
+        if gives(&entry.layers[at]) {
+            let later = &entry.layers[at + 1..];
+            if later.iter().any(gives) {
+                return Some(now.clone());
+            }
+            entry.layers.truncate(at);
+        } else if owner.resets.contains(now) {
+            entry.layers.remove(at);
+        } else {
+            return None;
+        }
+        Some(entry.wanted().clone())
+    }
+
+    /// Returns `true` if a task has `now` by what others than `owner` gave it.
+    fn is_given_by_another(&self, owner: &Owner, task: TaskId, now: &CpuSet) -> bool {
+        let is_given = self.tasks.get(&task).is_some_and(|entry| self.as_of(entry, now).is_some());
+        is_given || self.owners.iter().any(|other| other.id != owner.id && other.gave(task, now).is_some())
+    }
+
+    /// The affinity of a task of the job whose parent, to which something was given, has ended.
+    fn own_of_orphan(&self, owner: &Owner, now: &CpuSet) -> Option<CpuSet> {
+        let given = Some(now.clone());
+        let of_entry = |entry: &Entry| {
+            let is_given = entry.layers.iter().any(|l| l.owner == owner.id && l.given == given);
+            is_given.then(|| entry.own.clone())
+        };
+        let earlier = owner.earlier.iter().find(|earlier| earlier.given == *now).map(|e| e.own.clone());
+        earlier.or_else(|| self.tasks.values().find_map(of_entry))
+    }
+
+    /// Removes the layers of an owner.
+    fn forget(&mut self, owner: OwnerId, only: Option<&[TaskId]>) {
+        self.tasks.retain(|task, entry| {
+            if only.is_none_or(|only| only.contains(task)) {
+                entry.take(owner);
+            }
+            !entry.layers.is_empty()
+        });
+        if only.is_none() {
+            self.owners.retain(|known| known.id != owner);
+        }
+    }
+
+    /// Forgets tasks that have ended, but for one of each kind: what the task started may have outlived it.
+    pub(super) fn prune(&mut self, lives: impl Fn(TaskId) -> bool) {
+        let ended: Vec<TaskId> = self.tasks.keys().copied().filter(|&task| !lives(task)).collect();
+        for task in ended {
+            if let Some(entry) = self.tasks.remove(&task) {
+                self.remember(task, &entry);
+            }
+        }
+        for owner in &mut self.owners {
+            let mut kinds: Vec<(CpuSet, CpuSet)> = Vec::new();
+            owner.earlier.retain(|earlier| {
+                let kind = (earlier.own.clone(), earlier.given.clone());
+                let is_first = !kinds.contains(&kind);
+                if is_first {
+                    kinds.push(kind);
+                }
+                is_first || lives(earlier.task)
+            });
+        }
+    }
+}
+
+impl Owner {
+    /// The affinity that a task had of its own when the owner gave it `given`, which is not what the owner gives it now.
+    fn gave(&self, task: TaskId, given: &CpuSet) -> Option<&CpuSet> {
+        let given_to = |earlier: &&Earlier| earlier.task == task && earlier.given == *given;
+        let earlier = self.earlier.iter().rev().find(given_to);
+        earlier.map(|earlier| &earlier.own)
+    }
+}
