@@ -39,9 +39,12 @@ struct Coroutine {
     reply: Option<Destination>,
 }
 
-/// Ends the job with an exception. `sys.exit` ends it as `exit` does.
+/// Ends the job with an exception. `sys.exit` ends it as `exit` does, and a code that is an error is printed.
 fn fail<T>(py: Python<'_>, cx: &mut Context<'_, T>, error: PyErr, place: &str) {
     if let Some(code) = session::exit_code(py, &error) {
+        if code != 0 {
+            session::print_exit(py, &error, &format!("{place} on PE {}", cx.pe()));
+        }
         return cx.exit(code);
     }
     session::note(py, &error, &format!("{place} on PE {}", cx.pe()));

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use colony_balance::config::Config;
-use colony_runtime::transport::Transport;
+use colony_runtime::transport::{Transport, TransportError};
 use colony_runtime::transport::memory::Memory;
 use colony_runtime::{BalanceOptions, Options, RunError, run_on};
 use pyo3::create_exception;
@@ -93,7 +93,11 @@ pub(crate) fn run(
         Some(0) => Err(PyValueError::new_err("a job has at least 1 rank, and ranks is 0")),
         Some(ranks) => run_threads(py, &job, ranks),
         None => {
-            let transport = from_environment().map_err(|e| PyRuntimeError::new_err(e.to_string()))?;
+            let transport = from_environment().map_err(|error| match error {
+                // another process has ended before this one joined the job, which the launcher reports
+                TransportError::Lost(text) => RankLost::new_err(text),
+                error => PyRuntimeError::new_err(error.to_string()),
+            })?;
             job.run(py, Attached::new(transport, false))
         }
     }

@@ -96,6 +96,15 @@ pub(crate) fn note_kept(py: Python<'_>, place: &str) {
     });
 }
 
+/// Prints which entry method has called `sys.exit`, with its code or its text.
+pub(crate) fn print_exit(py: Python<'_>, error: &PyErr, place: &str) {
+    let code = error.value(py).getattr("code").and_then(|code| code.str().map(|code| code.to_string()));
+    let line = format!("error: {place} called sys.exit({})\n", code.unwrap_or_default());
+    let stream = py.import("sys").and_then(|sys| sys.getattr("stderr"));
+    // there is nobody else to tell
+    let _ = stream.and_then(|stream| stream.call_method1("write", (line,)));
+}
+
 /// The exit code of `sys.exit`, if the exception is one.
 pub(crate) fn exit_code(py: Python<'_>, error: &PyErr) -> Option<u8> {
     if !error.get_type(py).is_subclass(&PySystemExit::type_object(py)).unwrap_or(false) {

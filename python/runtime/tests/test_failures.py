@@ -214,13 +214,15 @@ def test_an_entry_method_cannot_hide_a_function_of_objects() -> None:
 
 
 @pytest.mark.parametrize(("code", "expected"), [(0, None), (None, None), (3, 3), ("text", 1), (1000, 1)])
-def test_sys_exit_ends_the_job(code: object, expected: int | None) -> None:
+def test_sys_exit_ends_the_job(code: object, expected: int | None, capsys: pytest.CaptureFixture[str]) -> None:
     if expected is None:
         run(lambda: Array(Cell, (1, 1)).leave(code), ranks=2)
+        assert capsys.readouterr().err == ""
         return
     with pytest.raises(SystemExit) as caught:
         run(lambda: Array(Cell, (1, 1)).leave(code), ranks=2)
     assert caught.value.code == expected
+    assert capsys.readouterr().err == f"error: Cell[0, 0].leave on PE 0 called sys.exit({code})\n"
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,8 @@ class Each(Object):
             return exit()
         if how == "leave":
             os._exit(9)
+        if how == "sys.exit":
+            sys.exit("no more work")
         exit(int(how))
 
     def stay(self):
@@ -234,9 +236,16 @@ def test_a_program_with_an_error_of_syntax_ends_the_job(tmp_path: Path) -> None:
     assert done.returncode == 1 and "SyntaxError" in done.stderr
 
 
-def test_a_process_that_leaves_gives_the_job_its_code(program: str) -> None:
+def test_a_process_that_leaves_gives_the_job_its_code_and_is_named(program: str) -> None:
     done = launch("-n", "3", program, "leave")
-    assert (done.returncode, done.stderr) == (9, "")
+    line = "error: rank 2 ended with exit code 9 before the program; the job ends\n"
+    assert (done.returncode, done.stderr) == (9, line)
+
+
+def test_sys_exit_in_an_entry_method_is_told_once(program: str) -> None:
+    done = launch("-n", "3", program, "sys.exit")
+    line = "error: Each[2].work on PE 2 called sys.exit(no more work)\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", line)
 
 
 def test_a_program_may_join_no_job(program: str) -> None:

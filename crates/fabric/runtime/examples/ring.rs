@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A token goes round a ring of objects, one on each PE: `ring [ROUNDS]`. Prints the time of one hop. With `--fail PE`,
-//! the object on that PE panics on the way; with `--spin PE`, the object on that PE computes for ever; with `--stay`, the
-//! program does not end by itself.
+//! the object on that PE panics on the way; with `--leave PE`, its process ends there with the exit code of `--code CODE`; with
+//! `--spin PE`, the object on that PE computes for ever; with `--stay`, the program does not end by itself.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 struct Node {
     rounds: u32,
     fail: Option<u32>,
+    leave: Option<u32>,
+    code: u32,
     stay: bool,
     #[serde(skip)]
     began: Option<Instant>,
@@ -23,13 +25,13 @@ struct Token(u32);
 
 impl Object for Node {
     type Index = i64;
-    type Init = (u32, [Option<u32>; 2], bool);
+    type Init = (u32, [Option<u32>; 3], u32, bool);
 
-    fn new((rounds, [fail, spin], stay): Self::Init, cx: &mut Context<'_, Self>) -> Self {
+    fn new((rounds, [fail, leave, spin], code, stay): Self::Init, cx: &mut Context<'_, Self>) -> Self {
         while spin == Some(cx.pe()) {
             std::hint::spin_loop();
         }
-        Self { rounds, fail, stay, began: None }
+        Self { rounds, fail, leave, code, stay, began: None }
     }
 }
 
@@ -37,6 +39,9 @@ impl Entry<Token> for Node {
     fn call(&mut self, Token(round): Token, cx: &mut Context<'_, Self>) {
         if self.fail == Some(cx.pe()) && round > 0 {
             panic!("PE {} fails, as asked", cx.pe());
+        }
+        if self.leave == Some(cx.pe()) && round > 0 {
+            std::process::exit(self.code.cast_signed());
         }
         let mut next = round;
         if cx.index() == 0 {
@@ -56,15 +61,16 @@ impl Entry<Token> for Node {
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let pe =
+    let number =
         |option: &str| words.iter().position(|w| w == option).and_then(|at| words.get(at + 1)?.parse().ok());
-    let pes = [pe("--fail"), pe("--spin")];
+    let pes = [number("--fail"), number("--leave"), number("--spin")];
+    let code = number("--code").unwrap_or(0);
     let stay = words.iter().any(|w| w == "--stay");
     let rounds = words.first().and_then(|w| w.parse().ok()).unwrap_or(1000);
     let threads = std::env::var("THREADS").ok().and_then(|t| t.parse().ok()).unwrap_or(1);
     let program = Program::new().class::<Node>(|c| c.entry::<Token>());
     colony_runtime::main(program, &Options { threads, ..Options::default() }, move |cx| {
-        let ring = cx.create_group::<Node>((rounds, pes, stay));
+        let ring = cx.create_group::<Node>((rounds, pes, code, stay));
         cx.send(ring.at(0), Token(0));
     })
 }

@@ -19,10 +19,11 @@ use crate::job::session::Session;
 use crate::job::watch::{End, Job, MOST_RANKS, Rules};
 use crate::report::report_line;
 use crate::transport::sockets::Secret;
+use crate::transport::sockets::admission::Admission;
 use crate::transport::sockets::entry::SECRET;
 #[cfg(not(feature = "mpi"))]
 use crate::transport::sockets::entry::{OVER_MPI, RANK};
-use crate::transport::sockets::stream::Listener;
+use crate::transport::sockets::listener::Listener;
 use crate::transport::{Single, Transport, TransportError};
 
 pub use crate::job::error::LaunchError;
@@ -78,9 +79,11 @@ impl Launch {
         self.hosts.is_empty() && !self.slurm
     }
 
-    fn listen(&self) -> Result<Listener, LaunchError> {
-        let listener = if self.is_local() { Listener::unix() } else { Listener::tcp(&self.reached_as()) };
-        listener.map_err(system("listening for the job's ranks"))
+    /// Listens for ranks, or for their agents.
+    pub(crate) fn listen(&self, is_local: bool, secret: &Secret) -> Result<Admission, LaunchError> {
+        let listener = if is_local { Listener::unix() } else { Listener::tcp(&self.reached_as(), None) };
+        let admission = listener.and_then(|listener| Admission::new(listener, secret.clone()));
+        admission.map_err(system("listening for the job's ranks"))
     }
 
     /// Starts one rank, which has been started so often before, or all of them by Slurm.
@@ -157,20 +160,20 @@ impl Launch {
 
     /// Runs the job with one number of ranks; from a checkpoint in the folder `restart`, if that is given.
     fn run_once(&self, (restart, can_resize): (Option<&Path>, bool)) -> Result<End, LaunchError> {
-        let listener = self.listen()?;
         let secret = Secret::new().map_err(system("making the job's secret"))?;
-        let connections = Connections::new(self.ranks, secret.clone(), self.timeout);
+        let admission = self.listen(self.is_local(), &secret)?;
+        let connections = Connections::new(self.ranks, self.timeout);
         let requests = Requests::listen(secret.clone()).map_err(system("listening for requests"))?;
         let hosts = RefCell::new(Hosts::new(&self.hosts, &self.spares, self.ranks));
         let session = Session {
-            launcher: listener.address(),
+            launcher: admission.address(),
             requests: requests.address.clone(),
             restart: restart.map(Path::to_owned),
         };
         let start = |rank, start| {
             self.start((rank, start, hosts.borrow().of(rank)), &session, &secret).map(Process::Child)
         };
-        let parts = (listener, connections, requests);
+        let parts = (admission, connections, requests);
         let rules = self.rules(can_resize);
         Job::start((&start, &hosts, &|| false), parts, (self.commands(), self.ranks), rules)?.run()
     }

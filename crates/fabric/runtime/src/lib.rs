@@ -64,6 +64,7 @@ mod bulk;
 mod checkpoint;
 mod class;
 mod core;
+mod early_exit;
 mod element;
 mod generation;
 mod handle;

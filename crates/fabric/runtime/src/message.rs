@@ -3,6 +3,7 @@
 
 use std::any::Any;
 
+use postcard::ser_flavors::{ExtendFlavor, Flavor};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -30,12 +31,21 @@ impl Malformed {
     }
 }
 
-/// Packs a value behind the bytes of `into`.
+/// Packs a value behind the bytes of `into`, which stay as they are if the value cannot be packed.
 pub(crate) fn pack<T: Serialize>(value: &T, into: &mut Vec<u8>) -> Result<(), Malformed> {
-    let taken = std::mem::take(into);
-    *into = postcard::to_extend(value, taken)
-        .map_err(|e| Malformed::new(std::any::type_name::<T>(), format!("cannot be packed: {e}")))?;
-    Ok(())
+    let before = into.len();
+    // postcard's own functions drop the bytes of a value that cannot be packed, and all before them
+    let mut serializer = postcard::Serializer { output: ExtendFlavor::new(std::mem::take(into)) };
+    let packed = value.serialize(&mut serializer);
+    *into = serializer.output.finalize().map_err(|e| cannot_pack::<T>(&e))?;
+    packed.map_err(|e| {
+        into.truncate(before);
+        cannot_pack::<T>(&e)
+    })
+}
+
+fn cannot_pack<T>(error: &postcard::Error) -> Malformed {
+    Malformed::new(std::any::type_name::<T>(), format!("cannot be packed: {error}"))
 }
 
 /// The bytes of a value when it is packed; 0 if it cannot be.
@@ -104,5 +114,34 @@ impl<P> Envelope<P> {
     pub(crate) fn map<Q>(self, f: impl FnOnce(P) -> Q) -> Envelope<Q> {
         let Self { to, from, number, reply, origin, priority, entry, epoch, id, payload } = self;
         Envelope { to, from, number, reply, origin, priority, entry, epoch, id, payload: f(payload) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Serializer;
+
+    use super::*;
+
+    /// A value of which the first half can be packed.
+    struct Half;
+
+    impl Serialize for Half {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            use serde::ser::{Error, SerializeTuple};
+            let mut tuple = serializer.serialize_tuple(2)?;
+            tuple.serialize_element(&7u8)?;
+            Err(S::Error::custom("no second half"))
+        }
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_packed_leaves_what_was_packed_before() {
+        let mut bytes = vec![1, 2, 3];
+        let error = pack(&Half, &mut bytes).expect_err("half a value");
+        assert!(error.to_string().contains("Half: cannot be packed"), "{error}");
+        assert_eq!(bytes, [1, 2, 3]);
+        pack(&4u8, &mut bytes).expect("a number");
+        assert_eq!(bytes, [1, 2, 3, 4]);
     }
 }

@@ -32,7 +32,6 @@ use crate::transport::sockets::Secret;
 use crate::transport::sockets::entry::{
     HOST, LAUNCHER, LAUNCHER_PROCESS, OVER_MPI, RANK, RESTARTS, SECRET, SIZE, START,
 };
-use crate::transport::sockets::stream::Listener;
 
 /// The exit codes with which a shell, and `mpirun`, say that a signal has killed a program.
 const KILLED: std::ops::RangeInclusive<i32> = 129..=159;
@@ -143,9 +142,9 @@ impl Launch {
         restarted: u32,
     ) -> Result<End, LaunchError> {
         let secret = Secret::new().map_err(system("making the job's secret"))?;
-        let listener = Listener::tcp(&self.reached_as()).map_err(system("listening for agents"))?;
-        let mut mpirun = Mpirun::start(&mut self.agents(&listener.address(), &secret)?)?;
-        let agents = match gather(&listener, (&secret, &machine()), self.ranks, &mut mpirun.0)? {
+        let mut admission = self.listen(false, &secret)?;
+        let mut mpirun = Mpirun::start(&mut self.agents(&admission.address(), &secret)?)?;
+        let agents = match gather(&mut admission, &machine(), self.ranks, &mut mpirun.0)? {
             Ok(agents) => agents,
             // it has said why
             Err(status) if signal_of(status).is_none() && !status.success() => {
@@ -155,14 +154,13 @@ impl Launch {
         };
         let mpirun = RefCell::new(mpirun);
         let has_ended = || !matches!(mpirun.borrow_mut().0.try_wait(), Ok(None));
-        drop(listener);
+        drop(admission);
         let agents: Vec<_> = agents.into_iter().map(|agent| Rc::new(RefCell::new(agent))).collect();
         let is_local = agents.iter().all(|agent| agent.borrow().is_local());
-        let listener = if is_local { Listener::unix() } else { Listener::tcp(&self.reached_as()) };
-        let listener = listener.map_err(system("listening for the job's ranks"))?;
+        let admission = self.listen(is_local, &secret)?;
         let requests = Requests::listen(secret.clone()).map_err(system("listening for requests"))?;
         let session = Session {
-            launcher: listener.address(),
+            launcher: admission.address(),
             requests: requests.address.clone(),
             restart: restart.map(Path::to_owned),
         };
@@ -172,8 +170,8 @@ impl Launch {
             agent.borrow_mut().start(variables);
             Ok(Process::Agent(agent))
         };
-        let connections = Connections::new(self.ranks, secret, self.timeout);
-        let parts = (listener, connections, requests);
+        let connections = Connections::new(self.ranks, self.timeout);
+        let parts = (admission, connections, requests);
         let rules = Rules { restarted, ..self.rules(can_resize) };
         let hosts = RefCell::new(Hosts::default());
         let mut job = Job::start((&start, &hosts, &has_ended), parts, (self.ranks, self.ranks), rules)?;

@@ -288,7 +288,7 @@ pub(crate) fn pack_ledger(
     let packed = ledger.map(|envelope| {
         let mut message = Vec::new();
         if let Err(error) = pack_payload(&envelope, &mut message) {
-            failed = Some(error);
+            failed.get_or_insert(error);
         }
         envelope.map(|_| message)
     });
@@ -300,7 +300,7 @@ pub(crate) fn unpack_ledger(ledger: PackedLedger) -> Ledger<Envelope> {
     ledger.map(|envelope| envelope.map(Payload::Packed))
 }
 
-/// Appends a parcel's bytes, for a PE of the process that they go to.
+/// Appends a parcel's bytes, for a PE of the process that they go to. If the parcel cannot be packed, nothing is appended.
 pub(crate) fn encode(
     parcel: Parcel,
     local: u16,
@@ -310,6 +310,27 @@ pub(crate) fn encode(
 ) -> Result<(), Malformed> {
     let start = into.len();
     into.extend_from_slice(&[0; size_of::<RawParcel>()]);
+    let encoded = encode_content(parcel, pack_payload, pack_state, into).and_then(|kind| {
+        let bytes = into.len() - start - size_of::<RawParcel>();
+        let length = u32::try_from(bytes).map_err(|_| {
+            Malformed::new("a message", format!("has {bytes} bytes; at most {} are possible", u32::MAX))
+        })?;
+        into[start..start + size_of::<RawParcel>()].copy_from_slice(&head(length, local, kind));
+        Ok(())
+    });
+    if encoded.is_err() {
+        into.truncate(start);
+    }
+    encoded
+}
+
+/// Appends the bytes of a parcel behind its head. Returns its kind.
+fn encode_content(
+    parcel: Parcel,
+    pack_payload: PackPayload<'_>,
+    pack_state: PackState<'_>,
+    into: &mut Vec<u8>,
+) -> Result<u8, Malformed> {
     let kind = match parcel {
         Parcel::Message(envelope) => {
             into.extend_from_slice(raw(&envelope).as_bytes());
@@ -337,15 +358,7 @@ pub(crate) fn encode(
             SYSTEM
         }
     };
-    let length = u32::try_from(into.len() - start - size_of::<RawParcel>()).map_err(|_| {
-        Malformed::new(
-            "a message",
-            format!("has {} bytes; at most {} are possible", into.len() - start, u32::MAX),
-        )
-    })?;
-    let head = RawParcel { length: length.into(), local: local.into(), kind };
-    into[start..start + size_of::<RawParcel>()].copy_from_slice(head.as_bytes());
-    Ok(())
+    Ok(kind)
 }
 
 #[inline]
@@ -434,5 +447,31 @@ pub(crate) fn decode(encoded: Encoded<'_>, unpack_payload: UnpackPayload<'_>) ->
         }
         SYSTEM => Ok(Parcel::System(unpack(encoded.bytes)?)),
         kind => Err(Malformed::new("a parcel", format!("is of kind {kind}, which does not exist"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parcel_that_cannot_be_packed_leaves_the_frame_as_it_was() {
+        let refused = || Malformed::new("a value", "cannot be packed");
+        let message = |_: &Envelope, into: &mut Vec<u8>| {
+            into.extend_from_slice(b"half");
+            Err(refused())
+        };
+        let state = |_: Address, _: &AnyObject, _: &mut Vec<u8>| Err(refused());
+        let mut frame = Vec::new();
+        encode(Parcel::System(System::Exit { code: 3 }), 0, &message, &state, &mut frame).expect("packs");
+        let before = frame.clone();
+        let (to, from) = (Address::pe(1), Address::pe(0));
+        let payload = Payload::Packed(Vec::new());
+        let (number, reply, origin, priority, entry, epoch, id) = (1, 0, 0, 0, 0, 0, 0);
+        let envelope = Envelope { to, from, number, reply, origin, priority, entry, epoch, id, payload };
+        let error = encode(Parcel::Message(envelope), 0, &message, &state, &mut frame).expect_err("refused");
+        assert_eq!((error, &frame), (refused(), &before));
+        let (_, encoded, rest) = split(&frame).expect("whole");
+        assert_eq!((encoded.kind, rest.len()), (SYSTEM, 0));
     }
 }

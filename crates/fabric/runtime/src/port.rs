@@ -141,7 +141,10 @@ impl Port {
             return Ok(());
         }
         if let Some((first, determinants)) = self.log.as_mut().and_then(|log| log.give(rank)) {
-            let bytes = postcard::to_allocvec(&(first, determinants)).unwrap_or_default();
+            let bytes = postcard::to_allocvec(&(first, determinants)).map_err(|error| {
+                let doing = "packing the log of messages".to_owned();
+                TransportError::Failed { doing, reason: error.to_string() }
+            })?;
             Encoded { kind: DETERMINANTS, bytes: &bytes }.append_to(frame);
         }
         match &mut self.remote {

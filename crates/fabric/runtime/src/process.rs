@@ -53,6 +53,21 @@ fn report_recovery(agreed: &Agreed) {
     }
 }
 
+/// Tells the user from which checkpoint a job begins, unless that is the last one.
+fn report_restart(checkpoints: &Folder, chosen: Option<&Complete>) {
+    let folder = checkpoints.0.display();
+    match (chosen, checkpoints.last_number()) {
+        (None, _) => {
+            report_line!("warning: {RESTART}: {folder} has no complete checkpoint; the program begins");
+        }
+        (Some(chosen), Some(last)) if chosen.number < last => report_line!(
+            "warning: {RESTART}: checkpoint {last} in {folder} is not complete; the program goes on from checkpoint {}",
+            chosen.number
+        ),
+        (Some(_), _) => {}
+    }
+}
+
 /// The outcome of one generation.
 pub(crate) enum Conclusion {
     /// The program has ended, or has failed.
@@ -117,10 +132,10 @@ impl Process {
     /// another.
     fn look_for_checkpoint(&mut self) -> Result<(), String> {
         if let Some(folder) = &self.options.restart {
-            self.restart = Folder(folder.clone()).newest().map_err(|e| format!("{RESTART}: {e}"))?;
-            if self.restart.is_none() && self.rank == 0 {
-                let folder = folder.display();
-                report_line!("warning: {RESTART}: {folder} has no complete checkpoint; the program begins");
+            let checkpoints = Folder(folder.clone());
+            self.restart = checkpoints.newest().map_err(|e| format!("{RESTART}: {e}"))?;
+            if self.rank == 0 {
+                report_restart(&checkpoints, self.restart.as_ref());
             }
         }
         let Some(Folder(disk)) = self.folder() else { return Ok(()) };

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crate::checkpoint::recovery::Origin;
 use crate::class::Classes;
 use crate::core::Core;
+use crate::early_exit::Running;
 use crate::generation::{Begin, Main, Start};
 use crate::job::ranks::AGAIN;
 use crate::object::Context;
@@ -42,6 +43,7 @@ pub fn run_and_report(
     main: impl FnOnce(&mut Context<'_, Main>) + Send + 'static,
     report: impl FnOnce(&str),
 ) -> Result<Outcome, RunError> {
+    let _running = Running::begin();
     let classes: &'static Classes<Core> = Box::leak(Box::new(program.into_classes()));
     let mut process = match Process::new(options, classes, &*transport) {
         Ok(process) => process,

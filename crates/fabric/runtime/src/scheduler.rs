@@ -57,7 +57,7 @@ pub(crate) fn run(core: &mut Core, mut early: Vec<(u32, Vec<u8>)>) {
         }
         core.end_pass(ran > 0);
     }
-    if core.failure.is_none() && !core.has_lost {
+    if !core.has_lost {
         flush(core);
     }
 }
@@ -125,7 +125,11 @@ fn look(core: &mut Core, idle: &mut Idle) -> bool {
     false
 }
 
+/// Sends all frames, unless the PE has failed: the others are told to end.
 fn flush(core: &mut Core) {
+    if core.failure.is_some() {
+        return;
+    }
     if let Err(error) = core.port.flush() {
         core.fail(error.into());
     }

@@ -4,6 +4,7 @@
 use std::ffi::{c_char, c_int};
 
 use colony_runtime::RunError;
+use colony_runtime::transport::TransportError;
 
 use crate::abi::{ColonyClass, ColonyOptions, StartFn};
 use crate::launch;
@@ -83,7 +84,12 @@ pub unsafe extern "C" fn colony_run(
         let start = start.ok_or_else(|| Refusal::Invalid("the callback `start` is NULL".to_owned()))?;
         // SAFETY: the caller's promise.
         let options = unsafe { read_options(options) }?;
-        let transport = launch::transport_from_environment().map_err(|e| Refusal::Invalid(e.to_string()))?;
+        let transport = match launch::transport_from_environment() {
+            Ok(transport) => transport,
+            // another process has ended before this one joined the job, which the launcher reports
+            Err(TransportError::Lost(text)) => return Ok(Err(RunError::Lost(text))),
+            Err(error) => return Err(Refusal::Invalid(error.to_string())),
+        };
         let table = program.table();
         // a program that runs already is wrong use, not a run that failed
         let _installed = install(&table)?;

@@ -31,6 +31,9 @@ pub struct CheckpointOptions {
     pub memory: bool,
     /// Files in this folder, which all ranks reach under this path; for the next job, and if both copies in memory are lost.
     pub disk: Option<PathBuf>,
+    /// Complete checkpoints that are kept in the folder, at least 1: if the newest turns out to be damaged, the next job can
+    /// restart from the one before it.
+    pub keep: u32,
     /// Logs messages, up to so many bytes on each PE: after a death, only the objects of the dead process run again.
     pub log: Option<u64>,
     /// Allows both copies on one machine: they survive the death of processes, but not of that machine.
@@ -41,7 +44,7 @@ impl CheckpointOptions {
     /// Checkpoints in memory with this period, whose two copies are on different machines.
     #[must_use]
     pub fn new(period: Period) -> Self {
-        Self { period, memory: true, disk: None, log: None, same_machine: false }
+        Self { period, memory: true, disk: None, keep: KEEP, log: None, same_machine: false }
     }
 
     /// Returns `true` if the environment has options.
@@ -69,6 +72,9 @@ impl CheckpointOptions {
 
 /// The most bytes of a log, by default.
 const LOG: u64 = 256 << 20;
+/// Complete checkpoints that are kept on disk, by default and at most.
+const KEEP: u32 = 2;
+const MOST_KEPT: u32 = 1000;
 
 /// A size such as `64M`.
 fn bytes(text: &str) -> Result<u64, String> {
@@ -81,6 +87,12 @@ fn bytes(text: &str) -> Result<u64, String> {
     };
     let number: u64 = number.parse().map_err(|_| wrong())?;
     number.checked_mul(1 << shift).filter(|bytes| *bytes > 0).ok_or_else(wrong)
+}
+
+/// A number of checkpoints to keep.
+fn kept(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| (1..=MOST_KEPT).contains(number));
+    number.ok_or_else(|| format!("`{text:.40}` is no number of checkpoints from 1 to {MOST_KEPT}; {EXAMPLE}"))
 }
 
 const EXAMPLE: &str = "write `memory:every=10s` (seconds), `disk=FOLDER:every=4` (calls of at_sync), `memory:disk=FOLDER`, `memory:log` or `none`";
@@ -107,11 +119,13 @@ impl FromStr for CheckpointOptions {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let mut options = Self { memory: false, ..Self::new(Period::Rounds(1)) };
+        let mut keeps = false;
         for part in text.split(':') {
             match part.split_once('=') {
                 None if part == "memory" => options.memory = true,
                 Some(("disk", folder)) if !folder.is_empty() => options.disk = Some(folder.into()),
                 Some(("every", period)) => options.period = period.parse()?,
+                Some(("keep", number)) => (options.keep, keeps) = (kept(number)?, true),
                 None if part == "same-machine" => options.same_machine = true,
                 None if part == "log" => options.log = Some(LOG),
                 Some(("log", size)) => options.log = Some(bytes(size)?),
@@ -123,6 +137,11 @@ impl FromStr for CheckpointOptions {
         }
         if !options.memory && options.disk.is_none() {
             return Err(format!("`{text:.40}` has no scheme; {EXAMPLE}"));
+        }
+        if keeps && options.disk.is_none() {
+            return Err(format!(
+                "`{text:.40}` keeps checkpoints without a folder; write `disk=FOLDER:keep=3`"
+            ));
         }
         Ok(options)
     }
@@ -142,7 +161,9 @@ mod tests {
         assert_eq!(parse("memory:every=0.5s:same-machine"), Ok(time));
         let both = CheckpointOptions { disk: Some("/d".into()), ..CheckpointOptions::new(Period::Rounds(2)) };
         assert_eq!(parse("memory:disk=/d:every=2"), Ok(both.clone()));
-        assert_eq!(parse("every=2:disk=/d"), Ok(CheckpointOptions { memory: false, ..both }));
+        assert_eq!(both.keep, 2);
+        assert_eq!(parse("every=2:disk=/d"), Ok(CheckpointOptions { memory: false, ..both.clone() }));
+        assert_eq!(parse("memory:disk=/d:every=2:keep=5"), Ok(CheckpointOptions { keep: 5, ..both }));
         for wrong in
             ["", "disk", "disk=", "every=4", "memory:", "memory:every", "memory:every=0", "memory:every=-1s"]
         {
@@ -153,6 +174,10 @@ mod tests {
             "memory:every=1e99s",
             "memory:every=99999999999999999999",
             "memory:same-machine=1",
+            "memory:keep=3",
+            "disk=/d:keep=0",
+            "disk=/d:keep=1001",
+            "disk=/d:keep",
         ] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }

@@ -66,6 +66,8 @@ pub(crate) struct Checkpoints {
     pub(super) buddy: Option<u32>,
     /// The second level.
     disk: Option<Folder>,
+    /// Complete checkpoints that are kept there.
+    kept: u32,
     /// Writes an image into the second level.
     writer: Option<JoinHandle<Result<(), DiskError>>>,
     /// At PE 0: a number that differs between runs and generations, for files.
@@ -105,6 +107,7 @@ impl Checkpoints {
             store,
             buddy,
             disk: options.and_then(|options| options.disk.clone()).map(Folder),
+            kept: options.map_or(1, |options| options.keep),
             writer: None,
             run: draw(),
             next: 0,
@@ -202,9 +205,10 @@ impl Checkpoints {
     fn write(&mut self, name: Name, pes: u32, run: u64) {
         let (Some(folder), Some(image)) = (self.disk.clone(), self.store.get(name)) else { return };
         self.finish();
+        let kept = self.kept;
         let write = move || {
             folder.write(name, pes, run, &image)?;
-            folder.clean(name.0, pes);
+            folder.clean(name.0, pes, kept);
             Ok(())
         };
         match std::thread::Builder::new().name("checkpoint".to_owned()).spawn(write) {

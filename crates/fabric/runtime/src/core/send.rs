@@ -160,8 +160,12 @@ impl Core {
         }
     }
 
-    /// Sends a parcel to a PE.
+    /// Sends a parcel to a PE. A PE that has failed sends nothing more: what it would send is incomplete, and the PE that
+    /// gets it would report that as an error of its own.
     pub(crate) fn post(&mut self, pe: u32, mut parcel: Parcel) {
+        if self.failure.is_some() {
+            return;
+        }
         if pe == self.pe() {
             return self.receive(parcel);
         }
@@ -361,7 +365,7 @@ impl Core {
         Ok(bytes)
     }
 
-    /// Packs any value.
+    /// Packs any value. If it cannot be packed, the PE fails, and the empty bytes are sent to no other.
     pub(crate) fn packed<T: serde::Serialize>(&mut self, value: &T) -> Vec<u8> {
         let mut bytes = Vec::new();
         if let Err(error) = pack(value, &mut bytes) {

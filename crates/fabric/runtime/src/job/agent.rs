@@ -5,9 +5,9 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use colony_node::pidfd::Pidfd;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -20,7 +20,8 @@ use super::process::end_with_parent;
 use crate::place::machine;
 use crate::transport::sockets::Secret;
 use crate::transport::sockets::entry::SECRET;
-use crate::transport::sockets::stream::{Stream, read_value, write_value};
+use crate::transport::sockets::handshake::{Connecting, HANDSHAKE};
+use crate::transport::sockets::stream::{Stream, read_value};
 
 /// Variables with the rank that launchers of MPI give.
 const RANKS: [&str; 3] = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"];
@@ -28,14 +29,15 @@ const RANKS: [&str; 3] = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"];
 const PRINTED: usize = 16 << 10;
 /// Messages of output between two looks at orders: more than a pipe holds.
 const MESSAGES: u32 = 8;
-/// The longest wait for the launcher while the job begins.
-const BEGIN: Duration = Duration::from_secs(60);
 
-/// The launcher's address for agents: a process of its own machine reaches it without the machine's name.
+/// The launcher's address for agents. It has the name of the launcher's host if the launcher listens on all addresses; a
+/// process of its own machine needs no name.
 fn address(text: &str, machine: &str) -> Option<String> {
     let (of_launcher, place) = text.split_once('/')?;
     let (_, port) = place.rsplit_once(':')?;
-    Some(if of_launcher == machine { format!("tcp:127.0.0.1:{port}") } else { format!("tcp:{place}") })
+    let is_named = place.parse::<SocketAddr>().is_err();
+    let is_near = is_named && of_launcher == machine;
+    Some(if is_near { format!("tcp:127.0.0.1:{port}") } else { format!("tcp:{place}") })
 }
 
 /// The value of the variable [`AGENT`] for a launcher that listens at an address of `Listener::address`.
@@ -128,12 +130,8 @@ pub(crate) fn run(place: &str, program: &OsStr, arguments: &[OsString]) -> Resul
 }
 
 fn greet(address: &str, secret: &Secret, hello: &AgentHello) -> io::Result<Stream> {
-    let mut stream = Stream::connect(address)?;
-    stream.set_timeout(Some(BEGIN))?;
-    secret.prove(&mut stream, 0)?;
-    write_value(&mut stream, hello)?;
-    // a launcher that is stopped, or whose output is not read, has not ended
-    stream.set_timeout(None)?;
+    // a launcher that is stopped later, or whose output is not read, has not ended
+    let stream = Connecting::begin(address, secret)?.finish(secret, hello, HANDSHAKE)?;
     stream.detect_loss()?;
     Ok(stream)
 }
@@ -199,6 +197,8 @@ mod tests {
     fn an_agent_on_the_launchers_machine_needs_no_name_of_it() {
         assert_eq!(address("m1/login:77", "m1").as_deref(), Some("tcp:127.0.0.1:77"));
         assert_eq!(address("m1/login:77", "m2").as_deref(), Some("tcp:login:77"));
+        // a launcher that listens on one address
+        assert_eq!(address("m1/10.0.0.7:77", "m1").as_deref(), Some("tcp:10.0.0.7:77"));
         assert_eq!(address("m1", "m2"), None);
         assert_eq!(address(&variable("tcp:login:77"), &machine()).as_deref(), Some("tcp:127.0.0.1:77"));
     }

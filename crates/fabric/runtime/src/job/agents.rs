@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use super::error::{LaunchError, system};
 use super::orders::{AgentHello, EVENT, Event, Order, Output};
-use crate::transport::sockets::Secret;
-use crate::transport::sockets::stream::{Listener, Stream, read_value, write_value};
+use crate::transport::sockets::admission::Admission;
+use crate::transport::sockets::stream::{Stream, write_value};
 
 /// The longest wait for all agents.
 const START: Duration = Duration::from_secs(60);
@@ -167,27 +167,20 @@ fn print(output: Output, text: &[u8]) {
 
 /// Waits until `mpirun` has started all agents. `Err` in the result is the status of `mpirun`, if it has ended before.
 pub(crate) fn gather(
-    listener: &Listener,
-    (secret, machine): (&Secret, &str),
+    admission: &mut Admission,
+    machine: &str,
     ranks: u32,
     mpirun: &mut Child,
 ) -> Result<Result<Vec<Agent>, ExitStatus>, LaunchError> {
-    listener.set_nonblocking(true).map_err(system("listening for agents"))?;
     let mut agents: Vec<Option<Agent>> = (0..ranks).map(|_| None).collect();
     let began = Instant::now();
     while agents.iter().any(Option::is_none) {
-        match listener.accept() {
-            Ok(stream) => {
-                // a stranger without the secret is no agent
-                if let Some((hello, stream)) = hear(stream, secret)
-                    && let Some(place) = agents.get_mut(hello.rank as usize)
-                {
-                    *place = Some(Agent::new(stream, hello, machine));
-                }
-                continue;
+        let admitted = admission.admit::<AgentHello>();
+        if let Some((hello, stream)) = admitted.map_err(system("taking an agent's connection"))? {
+            if let Some(place) = agents.get_mut(hello.rank as usize) {
+                *place = Some(Agent::new(stream, hello, machine));
             }
-            Err(e) if e.kind() == ErrorKind::WouldBlock => {}
-            Err(e) => return Err(system("taking an agent's connection")(e)),
+            continue;
         }
         if let Some(status) = mpirun.try_wait().map_err(system("waiting for mpirun"))? {
             return Ok(Err(status));
@@ -202,13 +195,4 @@ pub(crate) fn gather(
         std::thread::sleep(LOOK);
     }
     Ok(Ok(agents.into_iter().flatten().collect()))
-}
-
-fn hear(mut stream: Stream, secret: &Secret) -> Option<(AgentHello, Stream)> {
-    stream.set_nonblocking(false).ok()?;
-    stream.set_timeout(Some(MESSAGE)).ok()?;
-    secret.prove(&mut stream, 1).ok()?;
-    let hello = read_value(&mut stream).ok()?;
-    stream.set_nonblocking(true).ok()?;
-    Some((hello, stream))
 }

@@ -5,14 +5,12 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
 use super::heartbeat::Heart;
-use crate::transport::sockets::Secret;
-use crate::transport::sockets::entry::{Answer, DONE, Hello, LEAVE, Roster};
-use crate::transport::sockets::stream::{Listener, Stream, read_value, write_value};
+use crate::transport::sockets::admission::Admission;
+use crate::transport::sockets::entry::{Answer, DONE, Hello, LEAVE, Roster, TOLD};
+use crate::transport::sockets::stream::{Stream, write_value};
 
 /// A launcher that has not run for this long has no opinion on its ranks.
 const PAUSE: Duration = Duration::from_millis(50);
-/// The longest wait for one rank's hello.
-const HELLO: Duration = Duration::from_secs(5);
 
 /// The connection to one rank.
 struct Connection {
@@ -23,6 +21,8 @@ struct Connection {
     has_ended: bool,
     /// The rank has ended the program.
     is_done: bool,
+    /// The rank fails, and has printed the reason.
+    has_told: bool,
 }
 
 /// The connections by rank.
@@ -30,7 +30,6 @@ pub(crate) struct Connections {
     ranks: Vec<Option<Connection>>,
     /// How often each rank has been started again.
     starts: Vec<u32>,
-    secret: Secret,
     /// The timeout of heartbeats that the user has chosen.
     timeout: Option<Duration>,
     began: Instant,
@@ -39,29 +38,22 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    pub(crate) fn new(ranks: u32, secret: Secret, timeout: Option<Duration>) -> Self {
+    pub(crate) fn new(ranks: u32, timeout: Option<Duration>) -> Self {
         let (starts, ranks) = (vec![0; ranks as usize], (0..ranks).map(|_| None).collect());
-        Self { ranks, starts, secret, timeout, began: Instant::now(), looked: Duration::ZERO }
+        Self { ranks, starts, timeout, began: Instant::now(), looked: Duration::ZERO }
     }
 
-    /// Takes the hellos that have arrived. Returns `false` if there were none.
-    pub(crate) fn accept(&mut self, listener: &Listener) -> io::Result<bool> {
-        match listener.accept() {
-            Ok(stream) => {
-                let now = self.began.elapsed();
-                let Some((hello, mut stream)) = hear(stream, &self.secret) else { return Ok(true) };
-                if self.starts.get(hello.rank as usize) != Some(&hello.start) {
-                    // it was cut off, or its host stopped it
-                    let _ = write_value(&mut stream, &Answer::Over("this rank has been replaced".to_owned()));
-                } else if let Some(place) = self.ranks.get_mut(hello.rank as usize) {
-                    let (heart, hello) = (Heart::new(now, self.timeout), Some(hello));
-                    *place = Some(Connection { stream, heart, hello, has_ended: false, is_done: false });
-                }
-                Ok(true)
-            }
-            Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(false),
-            Err(e) => Err(e),
+    /// Takes the next hello. Returns `false` if none has arrived.
+    pub(crate) fn accept(&mut self, admission: &mut Admission) -> io::Result<bool> {
+        let Some((hello, mut stream)) = admission.admit::<Hello>()? else { return Ok(false) };
+        let rank = hello.rank as usize;
+        if self.starts.get(rank) != Some(&hello.start) {
+            // it was cut off, or its host stopped it
+            let _ = write_value(&mut stream, &Answer::Over("this rank has been replaced".to_owned()));
+        } else if let Some(place) = self.ranks.get_mut(rank) {
+            *place = Some(Connection::new(stream, Heart::new(self.began.elapsed(), self.timeout), hello));
         }
+        Ok(true)
     }
 
     /// The hellos that have not been answered.
@@ -168,6 +160,17 @@ impl Connections {
         self.ranks.iter().flatten().any(|connection| connection.is_done)
     }
 
+    /// Returns `true` if a rank has printed why it fails.
+    pub(crate) fn have_told(&self) -> bool {
+        self.ranks.iter().flatten().any(|connection| connection.has_told)
+    }
+
+    /// Returns `true` if a rank was a part of the job, and has not ended the program as all others do.
+    pub(crate) fn is_unfinished(&self, rank: u32) -> bool {
+        let connection = self.ranks.get(rank as usize).and_then(Option::as_ref);
+        connection.is_some_and(|connection| connection.hello.is_none() && !connection.is_done)
+    }
+
     /// The ranks from which the launcher waits for a hello.
     pub(crate) fn missing(&self) -> Vec<u32> {
         let is_missing =
@@ -182,6 +185,10 @@ impl Connections {
 }
 
 impl Connection {
+    fn new(stream: Stream, heart: Heart, hello: Hello) -> Self {
+        Self { stream, heart, hello: Some(hello), has_ended: false, is_done: false, has_told: false }
+    }
+
     /// Reads all heartbeats that have arrived.
     fn read(&mut self, now: Duration) {
         let mut bytes = [0; 64];
@@ -192,6 +199,7 @@ impl Connection {
                 Ok(read) => {
                     any = true;
                     self.is_done |= bytes[..read].contains(&DONE);
+                    self.has_told |= bytes[..read].contains(&TOLD);
                 }
                 Err(e) if e.kind() == ErrorKind::WouldBlock => break,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
@@ -202,14 +210,4 @@ impl Connection {
             self.heart.beat(now);
         }
     }
-}
-
-/// Takes a rank's hello, if it knows the secret.
-fn hear(mut stream: Stream, secret: &Secret) -> Option<(Hello, Stream)> {
-    stream.set_nonblocking(false).ok()?;
-    stream.set_timeout(Some(HELLO)).ok()?;
-    secret.prove(&mut stream, 1).ok()?;
-    let hello = read_value(&mut stream).ok()?;
-    stream.set_nonblocking(true).ok()?;
-    Some((hello, stream))
 }

@@ -5,6 +5,7 @@ pub(crate) mod agent;
 pub(crate) mod agents;
 pub(crate) mod connections;
 pub(crate) mod deaths;
+pub(crate) mod ending;
 pub(crate) mod error;
 pub(crate) mod heartbeat;
 pub(crate) mod hosts;

@@ -2,18 +2,20 @@
 //! Requests to the launcher of a job by its user, over a socket of the launcher's host.
 
 use std::io;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::transport::sockets::Secret;
-use crate::transport::sockets::stream::{Listener, Stream, read_value, write_value};
+use crate::transport::sockets::admission::Admission;
+use crate::transport::sockets::handshake::Connecting;
+use crate::transport::sockets::listener::Listener;
+use crate::transport::sockets::stream::{Stream, read_value, write_value};
 
 /// The variable with the address for requests.
 pub(crate) const REQUESTS: &str = "COLONY_JOB_REQUESTS";
-/// The longest wait for one request, and for its answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The longest wait of a user for the launcher, and then for its answer.
+const ANSWER: Duration = Duration::from_secs(5);
 
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,48 +40,51 @@ impl Waiting {
     }
 }
 
-/// Takes requests, on a thread of its own.
+/// Takes requests, when the launcher looks at them: a process that connects and sends nothing keeps nobody waiting.
 pub(crate) struct Requests {
     pub(crate) address: String,
-    waiting: Receiver<Waiting>,
+    admission: Admission,
 }
 
 impl Requests {
     pub(crate) fn listen(secret: Secret) -> io::Result<Self> {
-        let listener = Listener::unix()?;
-        let address = listener.address();
-        let (sender, waiting) = channel();
-        let listen = move || take_requests(&listener, &secret, &sender);
-        std::thread::Builder::new().name("requests".to_owned()).spawn(listen)?;
-        Ok(Self { address, waiting })
+        let admission = Admission::new(Listener::unix()?, secret)?;
+        Ok(Self { address: admission.address(), admission })
     }
 
-    /// The next request.
-    pub(crate) fn next(&self) -> Option<Waiting> {
-        self.waiting.try_recv().ok()
-    }
-}
-
-fn take_requests(listener: &Listener, secret: &Secret, to: &Sender<Waiting>) {
-    while let Ok(mut stream) = listener.accept() {
-        let request = stream
-            .set_timeout(Some(PATIENCE))
-            .and_then(|()| secret.prove(&mut stream, 1))
-            .and_then(|()| read_value(&mut stream));
-        // a stranger gets no answer
-        if let Ok(request) = request
-            && to.send(Waiting { request, stream }).is_err()
-        {
-            return;
-        }
+    /// The next request. If the launcher has no descriptor for one, the request waits, and the job goes on.
+    pub(crate) fn next(&mut self) -> Option<Waiting> {
+        let admitted = self.admission.admit().ok().flatten();
+        admitted.map(|(request, stream)| Waiting { request, stream })
     }
 }
 
 /// Sends a request to the launcher that listens at an address. Returns its answer.
 pub(crate) fn send(address: &str, secret: &Secret, request: ToLauncher) -> io::Result<Answer> {
-    let mut stream = Stream::connect(address)?;
-    stream.set_timeout(Some(PATIENCE))?;
-    secret.prove(&mut stream, 0)?;
-    write_value(&mut stream, &request)?;
+    let mut stream = Connecting::begin(address, secret)?.finish(secret, &request, ANSWER)?;
+    stream.set_timeout(Some(ANSWER))?;
     read_value(&mut stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_answered_though_a_stranger_has_connected_before_it() {
+        let secret = Secret::new().expect("random");
+        let mut requests = Requests::listen(secret.clone()).expect("listens");
+        let _stranger = Stream::connect(&requests.address).expect("anyone can connect");
+        let address = requests.address.clone();
+        let user = std::thread::spawn(move || send(&address, &secret, ToLauncher::Resize(2)));
+        let waiting = loop {
+            if let Some(waiting) = requests.next() {
+                break waiting;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        assert_eq!(waiting.request, ToLauncher::Resize(2));
+        waiting.answer(&Ok((3, 5)));
+        assert_eq!(user.join().expect("no panic").expect("an answer"), Ok((3, 5)));
+    }
 }

@@ -2,7 +2,6 @@
 //! The launcher's view of a job: it waits until all ranks have joined, then until they end, and replaces those that die.
 
 use std::cell::RefCell;
-use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
@@ -12,15 +11,12 @@ use super::hosts::Hosts;
 use super::process::Process;
 use super::ranks::{Death, LOST, RESIZED, Ranks};
 use super::requests::{Requests, ToLauncher};
-use crate::report::report_line;
-use crate::transport::sockets::stream::Listener;
+use crate::transport::sockets::admission::Admission;
 
 /// The most ranks of one job.
 pub(crate) const MOST_RANKS: u32 = 4096;
 /// The longest wait for all ranks to join.
 const JOIN: Duration = Duration::from_secs(60);
-/// The time that ranks have to end by themselves after another has failed.
-const GRACE: Duration = Duration::from_secs(2);
 /// The time from the failure of a rank to the end of `mpirun`, if that is its cause: PMIx ends processes without `mpirun`.
 const SETTLING: Duration = Duration::from_millis(100);
 /// The time that a failed rank has to end after another rank has lost it.
@@ -93,12 +89,12 @@ pub(crate) struct Job<'a> {
     pub(super) hosts: &'a RefCell<Hosts>,
     /// Returns `true` if `mpirun` has ended.
     pub(super) is_lost: &'a dyn Fn() -> bool,
-    listener: Listener,
+    pub(super) admission: Admission,
     pub(super) ranks: Ranks,
     pub(super) connections: Connections,
     requests: Requests,
     /// The number of ranks, and that with which the job is to go on.
-    size: u32,
+    pub(super) size: u32,
     resize: Option<u32>,
     pub(super) rules: Rules,
     stage: Stage,
@@ -114,16 +110,15 @@ impl<'a> Job<'a> {
     /// Starts the processes of a job.
     pub(crate) fn start(
         (start, hosts, is_lost): (Start<'a>, &'a RefCell<Hosts>, &'a dyn Fn() -> bool),
-        (listener, connections, requests): (Listener, Connections, Requests),
+        (admission, connections, requests): (Admission, Connections, Requests),
         (processes, size): (u32, u32),
         rules: Rules,
     ) -> Result<Self, LaunchError> {
-        listener.set_nonblocking(true).map_err(system("listening"))?;
         let mut job = Self {
             start,
             hosts,
             is_lost,
-            listener,
+            admission,
             ranks: Ranks(Vec::new()),
             connections,
             requests,
@@ -242,7 +237,8 @@ impl<'a> Job<'a> {
                     "not all ranks have joined the job within a minute".to_owned(),
                 ));
             }
-            if !self.connections.accept(&self.listener).map_err(system("taking a rank's connection"))? {
+            let accepted = self.connections.accept(&mut self.admission);
+            if !accepted.map_err(system("taking a rank's connection"))? {
                 self.pause();
             }
         }
@@ -254,28 +250,8 @@ impl<'a> Job<'a> {
         Ok(Gathered::All)
     }
 
-    /// A rank has died after others had ended the program: the job cannot be begun again without them.
-    fn give_up(&mut self) -> u8 {
-        self.leave();
-        let Some(death) = self.died else { return 1 };
-        report_line!("error: {death} after the program had ended on other ranks");
-        code_of(death.status)
-    }
-
-    /// Gives ranks a moment to end by themselves.
-    fn leave(&mut self) {
-        let began = Instant::now();
-        while began.elapsed() < GRACE && self.ranks.are_running() {
-            if self.replaces() {
-                let _ = self.connections.accept(&self.listener);
-                self.connections.refuse_all("other ranks have ended");
-            }
-            self.pause();
-        }
-    }
-
     /// Waits until the next look at the ranks. A look at many takes long.
-    fn pause(&self) {
+    pub(super) fn pause(&self) {
         std::thread::sleep(LOOK * (1 + self.ranks.0.len() as u32 / MANY));
     }
 
@@ -350,59 +326,23 @@ impl<'a> Job<'a> {
                         return Ok(Watched::Ended(End::Code(self.end(rank, status))));
                     }
                 }
-                None if succeeded.len() == self.ranks.0.len() => return Ok(Watched::Ended(End::Code(0))),
+                None if succeeded.len() == self.ranks.0.len() => {
+                    self.report_early_end();
+                    return Ok(Watched::Ended(End::Code(0)));
+                }
                 None => {}
             }
             if let Some(end) = self.begins_again()? {
                 return Ok(Watched::Ended(end));
             }
-            if let Some(rank) = succeeded.first()
-                && self.rules.is_mpi
-                && !self.connections.are_done()
+            // over MPI, no other rank sees that; where ranks are replaced, the others wait for the launcher
+            if (self.rules.is_mpi || self.replaces())
+                && !succeeded.is_empty()
+                && let Some(rank) = self.early_rank()
             {
-                return Ok(Watched::Ended(End::Code(self.end_without(*rank))));
+                return Ok(Watched::Ended(End::Code(self.end_early(rank))));
             }
             self.pause();
         }
     }
-
-    /// A rank has ended by itself. Over MPI, no other rank sees that.
-    fn end_without(&mut self, rank: u32) -> u8 {
-        report_line!("error: rank {rank} has ended before the program");
-        match self.end(rank, ExitStatus::default()) {
-            0 => LOST,
-            code => code,
-        }
-    }
-
-    /// A rank has failed: the others get a moment to end by themselves.
-    fn end(&mut self, rank: u32, status: ExitStatus) -> u8 {
-        if let Some(signal) = status.signal() {
-            let why = match self.rules.restarts {
-                0 => String::new(),
-                restarts if self.rules.restarted >= restarts => format!(" (restarts used: {restarts})"),
-                _ => " (the program has ended on other ranks)".to_owned(),
-            };
-            report_line!("error: rank {rank} was killed by signal {signal}; the job ends{why}");
-        }
-        if self.rules.is_mpi {
-            // over MPI, no rank sees that another has failed
-            self.connections.end_generation();
-        }
-        self.leave();
-        // the code of a rank that failed by itself says more than that of one that lost it
-        let ended = self.ranks.ended().unwrap_or_default();
-        let mut codes = ended.into_iter().filter_map(|(_, status)| status.code());
-        let own = codes.find(|&code| code != 0 && code != i32::from(LOST));
-        self.ranks.kill();
-        match (status.signal(), own) {
-            (None, Some(code)) => code as u8,
-            _ => code_of(status),
-        }
-    }
-}
-
-/// The exit code that says how a rank ended, as a shell's.
-fn code_of(status: ExitStatus) -> u8 {
-    status.signal().map(|signal| 128 + signal).or(status.code()).map_or(1, |code| code as u8)
 }

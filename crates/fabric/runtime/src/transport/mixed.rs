@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::mpi::MpiTransport;
 use super::sockets::Sockets;
-use super::sockets::entry::{DONE, Entry, Joined, LEAVE, OVER_MPI, Roster, failed};
+use super::sockets::entry::{DONE, Entry, Joined, LEAVE, OVER_MPI, Roster, TOLD, failed};
 use super::sockets::stream::Stream;
 use super::{Place, Transport, TransportError};
 
@@ -257,8 +257,11 @@ impl Transport for Mixed {
 
     fn abort(&mut self, code: i32) {
         match &mut self.path {
-            // the launcher sees that this rank ends, and tells the others
-            Path::Mpi(_) | Path::None => {}
+            Path::Mpi(over) => {
+                // the launcher sees that this rank ends, and tells the others; one that has ended says nothing any more
+                let _ = over.launcher.write(&[TOLD]);
+            }
+            Path::None => {}
             Path::Sockets(sockets) => sockets.abort(code),
         }
     }

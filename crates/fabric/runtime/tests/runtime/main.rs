@@ -4,6 +4,7 @@
 //! With the feature `mpi`, `./x test` runs the modules whose tests start ranks over MPI.
 
 mod common;
+mod endings;
 mod examples;
 mod mortal;
 mod mpirun;
@@ -13,4 +14,5 @@ mod recovery;
 mod resize;
 mod stand_in;
 mod storm;
+mod strangers;
 mod warnings;

@@ -5,15 +5,17 @@
 //! launcher closes its connections to all ranks, and each survivor and each replacement greets it anew.
 
 use std::io::{self, ErrorKind, Write};
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::{Deserialize, Serialize};
 
+use super::admission::Admission;
+use super::handshake::{Connecting, HANDSHAKE};
+use super::listener::Listener;
+use super::mesh::Mesh;
 use super::peer::Peer;
 use super::secret::Secret;
-use super::stream::{Listener, Stream, read_value, write_value};
+use super::stream::{Stream, read_value};
 use crate::place::Place;
 use crate::transport::TransportError;
 
@@ -38,13 +40,16 @@ pub(crate) const OVER_MPI: &str = "COLONY_JOB_OVER_MPI";
 pub(crate) const LAUNCHER_PROCESS: &str = "COLONY_JOB_LAUNCHER";
 
 /// The longest wait for the launcher and for other ranks while a job begins.
-const BEGIN: Duration = Duration::from_secs(60);
+const BEGIN: Duration = HANDSHAKE;
 /// The longest wait for ranks that run a long entry method while another is replaced.
 const REJOIN: Duration = Duration::from_secs(600);
 /// A byte to the launcher: the rank lives.
 const ALIVE: u8 = 1;
-/// A byte to the launcher: the rank and all others have ended the program, so the job is not begun again.
+/// A byte to the launcher: the rank and all others have ended the program, so the job is not begun again, and the rank's exit
+/// code is the program's.
 pub(crate) const DONE: u8 = 2;
+/// A byte to the launcher: the rank fails, and has printed the reason.
+pub(crate) const TOLD: u8 = 4;
 /// A byte from the launcher: the job goes on with another number of ranks, from the next checkpoint on disk.
 pub(crate) const LEAVE: u8 = 3;
 /// The time from one heartbeat to the next.
@@ -142,7 +147,7 @@ impl Entry {
     pub(crate) fn join(&self, by_sockets: bool) -> Result<Joined, TransportError> {
         let (began, mut unreached) = (Instant::now(), None::<Instant>);
         loop {
-            let launcher = match Stream::connect(&self.launcher) {
+            let launcher = match Connecting::begin(&self.launcher, &self.secret) {
                 Ok(launcher) => launcher,
                 Err(error)
                     if self.restarts
@@ -169,18 +174,33 @@ impl Entry {
         if self.restarts { TransportError::Died(format!("{doing}: {error}")) } else { failed(doing)(error) }
     }
 
-    fn attempt(&self, mut launcher: Stream, by_sockets: bool) -> Result<Joined, TransportError> {
-        let listener =
-            if self.launcher.starts_with("unix:") { Listener::unix() } else { Listener::tcp(&self.host) }
-                .map_err(failed("listening for other ranks"))?;
+    /// An error of a connection to another rank. On one host, a rank that cannot be reached has ended, which the launcher
+    /// reports.
+    fn lost_or_failed(&self, error: io::Error) -> TransportError {
+        use ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, UnexpectedEof};
+        let has_ended =
+            matches!(error.kind(), BrokenPipe | ConnectionRefused | ConnectionReset | UnexpectedEof);
+        if has_ended && !self.restarts && self.launcher.starts_with("unix:") {
+            return TransportError::Lost("another rank has ended".to_owned());
+        }
+        self.died_or_failed("connecting to the other ranks", error)
+    }
+
+    fn attempt(&self, launcher: Connecting, by_sockets: bool) -> Result<Joined, TransportError> {
+        let listening = "listening for other ranks";
+        let listener = self.listen(launcher.stream()).map_err(failed(listening))?;
+        let mut admission = Admission::new(listener, self.secret.clone()).map_err(failed(listening))?;
         let hello = Hello {
             rank: self.rank,
             start: self.start,
-            address: listener.address(),
+            address: admission.address(),
             build: crate::build::id(),
             place: Place::here(),
         };
-        let entered = self.enter(&hello, by_sockets.then_some(&listener), &mut launcher);
+        let mut launcher = launcher
+            .finish(&self.secret, &hello, BEGIN)
+            .map_err(|error| self.died_or_failed(JOINING, error))?;
+        let entered = self.enter(by_sockets.then_some(&mut admission), &mut launcher);
         if entered.is_err() {
             // the heartbeats have a handle of their own
             launcher.shutdown();
@@ -188,14 +208,21 @@ impl Entry {
         entered.map(|(roster, peers)| Joined { roster, peers, launcher })
     }
 
-    /// Greets the launcher, and connects to all other ranks if there is a listener.
+    /// Listens for the ranks above this one.
+    fn listen(&self, launcher: &Stream) -> io::Result<Listener> {
+        match launcher {
+            Stream::Unix(_) => Listener::unix(),
+            Stream::Tcp(_) => Listener::tcp(&self.host, launcher.local_address()),
+        }
+    }
+
+    /// Gets the launcher's answer, and connects to all other ranks if there is a listener.
     fn enter(
         &self,
-        hello: &Hello,
-        listener: Option<&Listener>,
+        admission: Option<&mut Admission>,
         launcher: &mut Stream,
     ) -> Result<(Roster, Vec<Option<Peer>>), TransportError> {
-        let answer = self.greet(launcher, hello).map_err(|e| self.died_or_failed(JOINING, e))?;
+        let answer = self.wait_for_answer(launcher).map_err(|e| self.died_or_failed(JOINING, e))?;
         let roster = match answer {
             Answer::Roster(roster) => roster,
             Answer::Refused(why) => return Err(TransportError::Environment(why)),
@@ -205,95 +232,28 @@ impl Entry {
             let found = roster.addresses.len();
             return Err(TransportError::Environment(format!("{found} addresses of {} ranks", self.size)));
         }
-        let Some(listener) = listener else { return Ok((roster, Vec::new())) };
-        let peers = self
-            .connect_all(&roster.addresses, listener, launcher)
-            .map_err(|e| self.died_or_failed("connecting to the other ranks", e))?;
+        let Some(admission) = admission else { return Ok((roster, Vec::new())) };
+        let launcher = self.restarts.then_some(&*launcher);
+        let peers = Mesh::new(self.rank, &roster.addresses, &self.secret)
+            .and_then(|mesh| mesh.complete(admission, launcher, BEGIN))
+            .map_err(|e| self.lost_or_failed(e))?;
         Ok((roster, peers))
     }
 
-    /// Says hello to the launcher, and gets its answer.
-    fn greet(&self, launcher: &mut Stream, hello: &Hello) -> io::Result<Answer> {
+    /// Waits for the launcher's answer to the hello, which comes when all ranks have joined.
+    fn wait_for_answer(&self, launcher: &mut Stream) -> io::Result<Answer> {
         launcher.set_timeout(Some(BEGIN))?;
-        self.secret.prove(launcher, 0)?;
-        write_value(launcher, hello)?;
         if self.restarts {
             launcher.set_timeout(Some(REJOIN))?;
             beat(launcher.try_clone()?)?;
         }
         read_value(launcher)
     }
-
-    /// Connects to the ranks below, and takes connections of those above.
-    fn connect_all(
-        &self,
-        addresses: &[String],
-        listener: &Listener,
-        launcher: &Stream,
-    ) -> io::Result<Vec<Option<Peer>>> {
-        let mut peers: Vec<Option<Peer>> = addresses.iter().map(|_| None).collect();
-        for below in 0..self.rank as usize {
-            let mut stream = Stream::connect(&addresses[below])?;
-            stream.set_timeout(Some(BEGIN))?;
-            self.secret.prove(&mut stream, 0)?;
-            write_value(&mut stream, &self.rank)?;
-            peers[below] = Some(Peer::new(stream));
-        }
-        let mut missing = addresses.len() - self.rank as usize - 1;
-        let began = Instant::now();
-        while missing > 0 {
-            wait_readable(
-                listener,
-                self.restarts.then_some(launcher),
-                BEGIN.saturating_sub(began.elapsed()),
-            )?;
-            let mut stream = listener.accept()?;
-            stream.set_timeout(Some(BEGIN))?;
-            // a stranger without the secret does not end the job
-            if self.secret.prove(&mut stream, 1).is_err() {
-                continue;
-            }
-            let from: u32 = read_value(&mut stream)?;
-            let place = peers.get_mut(from as usize).filter(|p| p.is_none() && from > self.rank);
-            let place = place.ok_or_else(|| {
-                io::Error::new(ErrorKind::InvalidData, format!("rank {from} connects twice"))
-            })?;
-            *place = Some(Peer::new(stream));
-            missing -= 1;
-        }
-        Ok(peers)
-    }
 }
 
 /// The other host is not reached; its programs may run.
 fn is_unreachable(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable | ErrorKind::TimedOut)
-}
-
-/// Waits until a listener has a connection, or until the launcher ends this attempt.
-fn wait_readable(listener: &Listener, launcher: Option<&Stream>, limit: Duration) -> io::Result<()> {
-    // of the launcher, only the end of its connection: a request may have come
-    let its_end = PollFlags::from_bits_retain(nix::libc::POLLRDHUP);
-    let launcher = launcher.map(|launcher| PollFd::new(launcher.as_fd(), its_end));
-    let mut fds: Vec<PollFd<'_>> =
-        std::iter::once(PollFd::new(listener.as_fd(), PollFlags::POLLIN)).chain(launcher).collect();
-    let began = Instant::now();
-    // a signal, as that of an evacuation, ends no wait: without a connection, accepting one would take for ever
-    let ready = loop {
-        let left = PollTimeout::try_from(limit.saturating_sub(began.elapsed())).unwrap_or(PollTimeout::MAX);
-        match poll(&mut fds, left) {
-            Err(nix::Error::EINTR) => {}
-            ready => break ready,
-        }
-    };
-    match ready {
-        Ok(0) => Err(io::Error::new(ErrorKind::TimedOut, "another rank has not come within a minute")),
-        Ok(_) if fds.len() == 2 && fds[1].any() != Some(false) => {
-            Err(io::Error::new(ErrorKind::ConnectionAborted, "another rank has died"))
-        }
-        Ok(_) => Ok(()),
-        Err(e) => Err(e.into()),
-    }
 }
 
 /// Sends heartbeats to the launcher, from a thread of its own, until the connection ends: entry methods may be long.

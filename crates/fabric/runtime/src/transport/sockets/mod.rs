@@ -4,8 +4,16 @@
 //! A [launcher](crate::launch) starts the ranks. Each connects to it, proves that it knows the job's secret, and says
 //! where it listens and which program it is. If all ranks run the same build, the launcher sends everyone's address, and
 //! every pair of ranks connects. The connection to the launcher stays: its end is the end of the job.
+//!
+//! Processes that do not know the secret, and processes of other users on Unix sockets, neither become a part of the job nor
+//! delay it. What is sent is neither encrypted nor protected against a process that can change packets of
+//! the network.
 
+pub(crate) mod admission;
 pub(crate) mod entry;
+pub(crate) mod handshake;
+pub(crate) mod listener;
+mod mesh;
 mod peer;
 mod secret;
 pub(crate) mod stream;
@@ -15,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
-use self::entry::{DONE, Entry, Joined, LAUNCHER, LEAVE, Roster, failed};
+use self::entry::{DONE, Entry, Joined, LAUNCHER, LEAVE, Roster, TOLD, failed};
 use self::peer::{Peer, State};
 use self::stream::Stream;
 use super::{Place, Transport, TransportError};
@@ -237,10 +245,8 @@ impl Transport for Sockets {
                 self.wait(Duration::from_millis(10))?;
             }
         }
-        if self.entry.restarts {
-            // a launcher that has ended, or does not read, restarts nothing
-            let _ = io::Write::write(&mut self.launcher, &[DONE]);
-        }
+        // a launcher that has ended, or does not read, restarts nothing
+        let _ = io::Write::write(&mut self.launcher, &[DONE]);
         Ok(())
     }
 
@@ -269,6 +275,8 @@ impl Transport for Sockets {
     }
 
     fn abort(&mut self, _code: i32) {
+        // a launcher that has ended says nothing any more
+        let _ = io::Write::write(&mut self.launcher, &[TOLD]);
         for peer in self.peers.iter_mut().flatten() {
             let _ = peer.say_failed();
         }

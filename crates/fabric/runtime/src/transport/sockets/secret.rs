@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Both ends of a connection prove that they know the job's secret, without sending it.
+//! The secret of a job, and the proofs that a process knows it.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
+
+/// Bytes of a nonce and of a proof.
+pub(crate) const PROOF: usize = 32;
+
+/// Random bytes that one end of a connection chooses, so that no proof can be used again.
+pub(crate) type Nonce = [u8; PROOF];
 
 /// The secret of a job: 32 random bytes.
 #[derive(Clone, PartialEq, Eq)]
@@ -16,9 +22,20 @@ impl std::fmt::Debug for Secret {
     }
 }
 
+/// The statement that a proof is made of. Each has a number of its own, so that no proof can be sent back to its maker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Statement<'a> {
+    /// Of the end that connects, before it knows the nonce of the other end.
+    Opening(&'a Nonce),
+    /// Of the end that has accepted: its nonce, and that of the other end.
+    Accepted(&'a Nonce, &'a Nonce),
+    /// Of the end that has connected: its nonce, and that of the other end.
+    Connected(&'a Nonce, &'a Nonce),
+}
+
 /// Random bytes of the kernel.
-fn random() -> io::Result<[u8; 32]> {
-    let mut bytes = [0; 32];
+pub(crate) fn random() -> io::Result<Nonce> {
+    let mut bytes = [0; PROOF];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes)
 }
@@ -51,29 +68,29 @@ impl Secret {
         Some(Self(bytes))
     }
 
-    fn mac(&self, role: u8, first: &[u8; 32], second: &[u8; 32]) -> io::Result<Hmac<Sha256>> {
+    fn mac(&self, statement: Statement<'_>) -> io::Result<Hmac<Sha256>> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).map_err(io::Error::other)?;
-        mac.update(&[role]);
-        mac.update(first);
-        mac.update(second);
+        let (number, nonces) = match statement {
+            Statement::Opening(own) => (2, [Some(own), None]),
+            Statement::Accepted(own, other) => (1, [Some(own), Some(other)]),
+            Statement::Connected(own, other) => (0, [Some(own), Some(other)]),
+        };
+        mac.update(&[number]);
+        nonces.into_iter().flatten().for_each(|nonce| mac.update(nonce));
         Ok(mac)
     }
 
-    /// Proves the secret to the other end of a connection, and makes it prove it. `role` is 0 on the side that
-    /// connected, 1 on the one that accepted, so that no proof can be sent back to its maker.
+    /// Proves that this end knows the secret.
+    pub(crate) fn prove(&self, statement: Statement<'_>) -> io::Result<[u8; PROOF]> {
+        Ok(self.mac(statement)?.finalize().into_bytes().into())
+    }
+
+    /// Checks the proof of the other end, in a time that does not depend on its bytes.
     ///
     /// # Errors
-    /// [`io::ErrorKind::PermissionDenied`] if the other end does not know the secret; else those of the connection.
-    pub fn prove(&self, connection: &mut (impl Read + Write), role: u8) -> io::Result<()> {
-        let mine = random()?;
-        connection.write_all(&mine)?;
-        let mut theirs = [0; 32];
-        connection.read_exact(&mut theirs)?;
-        let proof = self.mac(role, &mine, &theirs)?.finalize().into_bytes();
-        connection.write_all(&proof)?;
-        let mut answer = [0; 32];
-        connection.read_exact(&mut answer)?;
-        self.mac(1 - role, &theirs, &mine)?.verify_slice(&answer).map_err(|_| {
+    /// [`io::ErrorKind::PermissionDenied`] if the other end does not know the secret.
+    pub(crate) fn check(&self, statement: Statement<'_>, proof: &[u8]) -> io::Result<()> {
+        self.mac(statement)?.verify_slice(proof).map_err(|_| {
             io::Error::new(io::ErrorKind::PermissionDenied, "the other end does not know the job's secret")
         })
     }
@@ -81,39 +98,29 @@ impl Secret {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::net::UnixStream;
-
     use super::*;
 
-    fn prove(a: &Secret, b: &Secret) -> (io::Result<()>, io::Result<()>) {
-        let (mut one, mut other) = UnixStream::pair().expect("a pair");
-        let b = b.clone();
-        let thread = std::thread::spawn(move || b.prove(&mut other, 1));
-        (a.prove(&mut one, 0), thread.join().expect("no panic"))
-    }
-
     #[test]
-    fn only_who_knows_the_secret_is_accepted_on_both_sides() {
+    fn a_proof_holds_for_its_secret_its_statement_and_its_nonces_only() {
         let (secret, other) = (Secret::new().expect("random"), Secret::new().expect("random"));
-        let (a, b) = prove(&secret, &secret);
-        assert!(a.is_ok() && b.is_ok());
-        let (a, b) = prove(&secret, &other);
-        assert_eq!(a.expect_err("another").kind(), io::ErrorKind::PermissionDenied);
-        assert!(b.is_err());
-    }
-
-    #[test]
-    fn a_proof_sent_back_is_none() {
-        let (mut one, mut other) = UnixStream::pair().expect("a pair");
-        let thread = std::thread::spawn(move || {
-            let mut bytes = [0; 32];
-            for _ in 0..2 {
-                other.read_exact(&mut bytes).expect("bytes");
-                other.write_all(&bytes).expect("sent back");
+        let (a, b) = (random().expect("random"), random().expect("random"));
+        let statements = [
+            Statement::Opening(&a),
+            Statement::Opening(&b),
+            Statement::Accepted(&a, &b),
+            Statement::Accepted(&b, &a),
+            Statement::Connected(&a, &b),
+            Statement::Connected(&b, &a),
+        ];
+        for made in statements {
+            let proof = secret.prove(made).expect("a proof");
+            for checked in statements {
+                assert_eq!(secret.check(checked, &proof).is_ok(), made == checked, "{made:?} {checked:?}");
             }
-        });
-        assert!(Secret::new().expect("random").prove(&mut one, 0).is_err());
-        thread.join().expect("no panic");
+            let refused = other.check(made, &proof).expect_err("another secret");
+            assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+            assert!(secret.check(made, &proof[1..]).is_err());
+        }
     }
 
     #[test]

@@ -2,15 +2,14 @@
 //! Connections over Unix or TCP sockets, which differ in nothing but their addresses.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Shutdown, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::Duration;
 
-use nix::sys::socket::{setsockopt, sockopt};
-
-use super::secret::Secret;
+use nix::sys::socket::{getsockopt, setsockopt, sockopt};
+use nix::unistd::geteuid;
 
 /// The longest wait for a host that does not answer.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -55,12 +54,25 @@ impl AsFd for Stream {
     }
 }
 
+/// Returns `true` if a process of this user can be a process of the job: users are the job's own, and root.
+pub(crate) fn is_user_of_job(user: u32) -> bool {
+    user == geteuid().as_raw() || user == 0
+}
+
 impl Stream {
-    /// Connects to an address that [`Listener::address`] gave: `unix:NAME` or `tcp:HOST:PORT`.
+    /// Connects to an address of [`Listener::address`](super::listener::Listener::address): `unix:NAME` or `tcp:HOST:PORT`.
+    ///
+    /// A Unix socket of another user is refused, except to root: the name of a process that has ended is free for all users.
     pub(crate) fn connect(address: &str) -> io::Result<Self> {
         let stream = match address.split_once(':') {
             Some(("unix", name)) => {
-                Self::Unix(UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?)
+                let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
+                let user = getsockopt(&stream, sockopt::PeerCredentials)?.uid();
+                if !is_user_of_job(user) && !geteuid().is_root() {
+                    let reason = format!("the socket belongs to user {user}");
+                    return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
+                }
+                Self::Unix(stream)
             }
             Some(("tcp", place)) => {
                 let mut error = io::ErrorKind::AddrNotAvailable.into();
@@ -124,6 +136,22 @@ impl Stream {
         Ok(())
     }
 
+    /// The user of the process at the other end, which the kernel knows of Unix sockets.
+    pub(crate) fn user(&self) -> io::Result<Option<u32>> {
+        match self {
+            Self::Unix(s) => Ok(Some(getsockopt(s, sockopt::PeerCredentials)?.uid())),
+            Self::Tcp(_) => Ok(None),
+        }
+    }
+
+    /// The address of this end, of a TCP connection.
+    pub(crate) fn local_address(&self) -> Option<IpAddr> {
+        match self {
+            Self::Unix(_) => None,
+            Self::Tcp(s) => s.local_addr().ok().map(|address| address.ip()),
+        }
+    }
+
     /// Bounds reads and writes, for the time before the job begins.
     pub(crate) fn set_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
         match self {
@@ -133,65 +161,8 @@ impl Stream {
     }
 }
 
-/// Takes connections.
-#[derive(Debug)]
-pub(crate) enum Listener {
-    Unix(UnixListener, String),
-    Tcp(TcpListener, String),
-}
-
-impl AsFd for Listener {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Unix(l, _) => l.as_fd(),
-            Self::Tcp(l, _) => l.as_fd(),
-        }
-    }
-}
-
-impl Listener {
-    /// Under a random name that is no file: nothing is left behind.
-    pub(crate) fn unix() -> io::Result<Self> {
-        let name = format!("colony-{}", Secret::new()?.to_hex());
-        UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?).map(|l| Self::Unix(l, name))
-    }
-
-    /// On any free port; other hosts reach it under `host`.
-    pub(crate) fn tcp(host: &str) -> io::Result<Self> {
-        let listener = TcpListener::bind(("0.0.0.0", 0))?;
-        let port = listener.local_addr()?.port();
-        Ok(Self::Tcp(listener, format!("{host}:{port}")))
-    }
-
-    /// Where [`Stream::connect`] finds it.
-    pub(crate) fn address(&self) -> String {
-        match self {
-            Self::Unix(_, name) => format!("unix:{name}"),
-            Self::Tcp(_, place) => format!("tcp:{place}"),
-        }
-    }
-
-    pub(crate) fn accept(&self) -> io::Result<Stream> {
-        match self {
-            Self::Unix(l, _) => l.accept().map(|(s, _)| Stream::Unix(s)),
-            Self::Tcp(l, _) => {
-                let (stream, _) = l.accept()?;
-                stream.set_nodelay(true)?;
-                Ok(Stream::Tcp(stream))
-            }
-        }
-    }
-
-    pub(crate) fn set_nonblocking(&self, on: bool) -> io::Result<()> {
-        match self {
-            Self::Unix(l, _) => l.set_nonblocking(on),
-            Self::Tcp(l, _) => l.set_nonblocking(on),
-        }
-    }
-}
-
 /// The longest message before the job begins.
-const MOST_BYTES: u32 = 1 << 20;
+pub(crate) const MOST_BYTES: u32 = 1 << 20;
 
 /// Writes a value with its length.
 pub(crate) fn write_value<T: serde::Serialize>(stream: &mut Stream, value: &T) -> io::Result<()> {

@@ -2,7 +2,7 @@
 //! Programs that fail: one clear error, and every rank ends.
 
 use colony_runtime::{Context, Entry, Main, Object, Options, Program, RunError};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{PLACES, run_with};
 
@@ -58,8 +58,44 @@ impl Entry<Go> for Forgets {
     }
 }
 
+/// Cannot be packed.
+#[derive(Deserialize)]
+struct Sealed;
+
+impl Serialize for Sealed {
+    fn serialize<S: Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        Err(serde::ser::Error::custom("sealed"))
+    }
+}
+
+/// Has a state that cannot be packed once it has got a [`Go`].
+#[derive(Serialize, Deserialize)]
+struct Holder(Option<Sealed>);
+
+impl Object for Holder {
+    type Index = i64;
+    type Init = Option<Sealed>;
+    fn new(sealed: Option<Sealed>, _: &mut Context<'_, Self>) -> Self {
+        Self(sealed)
+    }
+}
+
+impl Entry<Go> for Holder {
+    fn call(&mut self, _: Go, cx: &mut Context<'_, Self>) {
+        self.0 = Some(Sealed);
+        cx.migrate_to(cx.pes() - 1);
+    }
+}
+
+impl Entry<Sealed> for Holder {
+    fn call(&mut self, _: Sealed, _: &mut Context<'_, Self>) {}
+}
+
 fn program() -> Program {
-    Program::new().class::<Bad>(|c| c.entry::<Fault>()).class::<Forgets>(|c| c.entry::<Go>())
+    Program::new()
+        .class::<Bad>(|c| c.entry::<Fault>())
+        .class::<Forgets>(|c| c.entry::<Go>())
+        .class::<Holder>(|c| c.entry::<Go>().entry::<Sealed>())
 }
 
 /// The one error of a run, on whatever rank it happened; the other ranks end too.
@@ -96,6 +132,31 @@ fn an_object_that_unpacks_less_than_it_packed_is_an_error() {
             cx.send(array.at(0), Go);
         });
         assert!(text.contains("Forgets 0 migrated") && text.contains("differ"), "{text}");
+    }
+}
+
+#[test]
+fn what_cannot_be_packed_is_one_error_and_nothing_is_sent_in_its_place() {
+    for place in [(2, 1), (3, 1), (2, 2)] {
+        let of_init = error(place, |cx| {
+            cx.create_array::<Holder>(&[12], Some(Sealed));
+        });
+        let of_message = error(place, |cx| {
+            let array = cx.create_array::<Holder>(&[12], None);
+            cx.send(array.at(11), Sealed);
+            cx.send(array.at(11), Go);
+        });
+        let of_broadcast = error(place, |cx| {
+            let array = cx.create_array::<Holder>(&[12], None);
+            cx.broadcast(array, Sealed);
+        });
+        let of_state = error(place, |cx| {
+            let array = cx.create_array::<Holder>(&[12], None);
+            cx.send(array.at(0), Go);
+        });
+        for text in [of_init, of_message, of_broadcast, of_state] {
+            assert!(text.contains("cannot be packed"), "{place:?}: {text}");
+        }
     }
 }
 
