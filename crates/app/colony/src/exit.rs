@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Exit codes: 0 done, 1 the run failed, 2 wrong use.
+//! Exit codes: 0 done, 1 the run failed, 2 wrong use, 126 and 127 a program of `colony run` that cannot be started.
 
 use std::process::ExitCode;
 
@@ -52,7 +52,7 @@ pub(crate) fn code(result: anyhow::Result<ExitCode>) -> ExitCode {
         Ok(code) => code,
         Err(e) if is_broken_pipe(&e) => ExitCode::SUCCESS,
         Err(e) => {
-            let failure = Failure::new(text(&e), if is_wrong_use(&e) { 2 } else { 1 });
+            let failure = Failure::new(text(&e), code_of(&e));
             if !is_reported(&e) {
                 note!("error: {}", failure.error);
             }
@@ -69,6 +69,12 @@ pub(crate) fn refuse(answer: &clap::Error) -> ! {
         leave(&Failure::new(text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_owned(), 2));
     }
     answer.exit()
+}
+
+/// The exit code of an error.
+fn code_of(e: &anyhow::Error) -> u8 {
+    let of_program = e.chain().find_map(|c| c.downcast_ref::<SchedError>()?.program_code());
+    of_program.unwrap_or(if is_wrong_use(e) { 2 } else { 1 })
 }
 
 fn leave(failure: &Failure) {
@@ -92,7 +98,7 @@ fn text(e: &anyhow::Error) -> String {
 }
 
 /// Whoever reads our output has had enough (`colony … | head`).
-fn is_broken_pipe(e: &anyhow::Error) -> bool {
+pub(crate) fn is_broken_pipe(e: &anyhow::Error) -> bool {
     let broken = |e: &std::io::Error| e.kind() == std::io::ErrorKind::BrokenPipe;
     e.chain().any(|c| {
         let trace = c.downcast_ref::<TraceError>().map(|e| &e.problem);
@@ -185,6 +191,13 @@ mod tests {
         for e in failed {
             assert!(!is_wrong_use(&e), "{e}");
         }
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_has_the_exit_code_of_a_shell() {
+        let source = std::io::Error::from_raw_os_error(nix::libc::ENOENT);
+        let e = anyhow::Error::from(SchedError::Command { command: "x".into(), source }).context("a run");
+        assert_eq!((code_of(&e), code_of(&wrong("no")), code_of(&anyhow!("else"))), (127, 2, 1));
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub struct Failure {
     pub schema: String,
     /// The error's text: attempt, finding, remedy.
     pub error: String,
-    /// Exit code: 1 if the run failed, 2 for wrong use.
+    /// Exit code: 1 if the run failed, 2 for wrong use, 126 or 127 if a program could not be started.
     pub code: u8,
 }
 

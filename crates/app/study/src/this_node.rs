@@ -12,6 +12,7 @@ use colony_bench::{BenchResult, Measurement as BenchMeasurement};
 use colony_doctor::{Examination, ThreadSeen};
 use colony_inject::LeibnizReport;
 use colony_node::cpu::CpuSet;
+use colony_node::parent::end_with_parent;
 use colony_node::privilege::Privileges;
 use colony_node::record::NodeRecord;
 use colony_pages::{PagePolicy, Request, Support};
@@ -22,6 +23,7 @@ use colony_sim::NodeNoise;
 use colony_time::text::Ns;
 use colony_time::{DutyCycle, Windows};
 use colony_trace::Trace;
+use nix::sys::signal::Signal;
 
 use crate::compute_node::Run;
 use crate::error::step;
@@ -94,7 +96,7 @@ impl ThisNode {
         let _ = std::fs::remove_file(&failure);
         command.env(failure::VARIABLE, &failure);
         command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        die_with_us(&mut command);
+        end_with_parent(&mut command, Signal::SIGTERM);
         let out = command.output().map_err(|e| step(what, &e))?;
         if out.status.success() {
             return Ok(out.stdout);
@@ -369,12 +371,4 @@ fn text(path: &Path) -> String {
 fn read_json<T: serde::de::DeserializeOwned>(what: &str, path: &Path) -> Result<T, StudyError> {
     let bytes = std::fs::read(path).map_err(|e| step(what, &e))?;
     serde_json::from_slice(&bytes).map_err(|e| step(what, &e))
-}
-
-/// The child is told to end if this process does, however it ends.
-fn die_with_us(command: &mut Command) {
-    use std::os::unix::process::CommandExt;
-    let ask = || Ok(nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGTERM)?);
-    // SAFETY: between fork and exec the closure makes one system call, which takes no lock and no memory.
-    unsafe { command.pre_exec(ask) };
 }

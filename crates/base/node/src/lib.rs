@@ -2,9 +2,10 @@
 //! The node as Linux shows it.
 //!
 //! Everything that asks the kernel about this machine, or puts a task somewhere on it, goes through
-//! here: [CPUs](cpu), [scheduling classes](class), [tasks](task), [processes by descriptor](pidfd), [privileges](privilege), [descriptors](descriptor), the
-//! [memory](memory::limit), the [`record`] of the node's state that every result carries, [files](mod@file) that appear
-//! whole or not at all, and the node's [health file](health).
+//! here: [CPUs](cpu), [scheduling classes](class), [tasks](task), [processes by descriptor](pidfd), [processes that end with
+//! their parent](parent), [privileges](privilege), [descriptors](descriptor), the [memory](memory::limit), the [`record`] of
+//! the node's state that every result carries, [files](mod@file) that appear whole or not at all, and the node's
+//! [health file](health).
 
 pub mod class;
 pub mod cpu;
@@ -13,6 +14,7 @@ pub mod file;
 pub mod health;
 pub mod interrupts;
 pub mod memory;
+pub mod parent;
 pub mod pidfd;
 pub mod privilege;
 pub mod record;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tasks: processes, their threads, their descendants.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use nix::sys::time::TimeValLike as _;
 use nix::time::{ClockId, clock_gettime};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, SysconfVar, sysconf};
 
 use crate::NodeError;
 
@@ -106,6 +108,16 @@ impl TaskId {
     #[must_use]
     pub fn lives(self) -> bool {
         stat(self.tid).is_ok_and(|s| s.start_ticks == self.start_ticks && !s.has_ended())
+    }
+
+    /// The time of its start, to a second; `None` if the kernel does not tell when the node was booted.
+    #[must_use]
+    pub fn started(self) -> Option<SystemTime> {
+        let text = crate::read("/proc/stat").ok()?;
+        let boot: u64 = text.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
+        let ticks_per_s = u64::try_from(sysconf(SysconfVar::CLK_TCK).ok()??).ok()?;
+        UNIX_EPOCH
+            .checked_add(Duration::from_secs(boot.checked_add(self.start_ticks.checked_div(ticks_per_s)?)?))
     }
 
     /// Returns `true` if any thread of this process still runs. The first thread may have ended before the others: it is a zombie

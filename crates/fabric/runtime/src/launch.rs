@@ -7,13 +7,14 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
+use colony_node::parent::end_with_parent;
 use nix::sys::signal::Signal;
 
 use crate::checkpoint::options::CheckpointOptions;
 use crate::job::connections::Connections;
 use crate::job::error::system;
 use crate::job::hosts::Hosts;
-use crate::job::process::{Process, end_with_parent};
+use crate::job::process::Process;
 use crate::job::requests::{REQUESTS, Requests};
 use crate::job::session::Session;
 use crate::job::watch::{End, Job, MOST_RANKS, Rules};

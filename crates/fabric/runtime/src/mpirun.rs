@@ -10,6 +10,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use colony_node::parent::end_with_parent;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -20,7 +21,7 @@ use crate::job::connections::Connections;
 use crate::job::error::system;
 use crate::job::hosts::Hosts;
 use crate::job::orders::AGENT;
-use crate::job::process::{Process, end_with_parent};
+use crate::job::process::Process;
 use crate::job::requests::{REQUESTS, Requests};
 use crate::job::session::Session;
 use crate::job::watch::{End, Job, Rules};

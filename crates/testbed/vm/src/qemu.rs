@@ -10,12 +10,13 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use colony_node::descriptor::close_on_exec_from;
+use colony_node::parent;
 use command_fds::{CommandFdExt as _, FdMapping};
 use nix::sys::memfd::{MFdFlags, memfd_create};
-use nix::sys::prctl::{set_no_new_privs, set_pdeathsig};
+use nix::sys::prctl::set_no_new_privs;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
-use nix::unistd::{Gid, Uid, geteuid, setgroups, setresgid, setresuid};
+use nix::unistd::{Gid, Pid, Uid, geteuid, getpid, setgroups, setresgid, setresuid};
 
 use crate::VmError;
 
@@ -67,6 +68,8 @@ struct Confinement {
     nobody: bool,
     /// The group that may use acceleration, if it is asked for.
     group: Option<Gid>,
+    /// The process whose end ends the emulator.
+    parent: Pid,
 }
 
 impl Confinement {
@@ -74,7 +77,7 @@ impl Confinement {
         let nobody = geteuid().is_root();
         let kvm = arguments.windows(2).any(|two| two[0] == "-accel" && two[1].starts_with("kvm"));
         let group = if nobody && kvm { kvm_group()? } else { None };
-        Ok(Self { nobody, group })
+        Ok(Self { nobody, group, parent: getpid() })
     }
 
     /// Gives up what the caller may do, in a process that is about to become the emulator.
@@ -86,8 +89,8 @@ impl Confinement {
             setresuid(uid, uid, uid)?;
         }
         set_no_new_privs()?;
-        // another user than the parent's would clear it
-        set_pdeathsig(Signal::SIGKILL)?;
+        // after the change of user, which clears it
+        parent::follow(self.parent, Signal::SIGKILL)?;
         Ok(setrlimit(Resource::RLIMIT_CORE, 0, 0)?)
     }
 }

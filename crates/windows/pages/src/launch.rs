@@ -7,16 +7,21 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use colony_node::memory::limits_of;
 
 use nix::sys::resource::{UsageWho, getrusage};
 
 use crate::fallbacks;
+use crate::headroom::{self, Headroom, find_shortage};
 use crate::image::Segment;
 use crate::misses::Misses;
 use crate::place::{Pages, Placed, place, place_libraries};
 use crate::policy::PagePolicy;
-use crate::report::{Counted, Faults, PagesReport};
+use crate::report::{Counted, Faults, PagesReport, Shortage};
+use crate::room::Room;
 use crate::sample::{Moves, Sample};
 use crate::support::{Request, Support};
 use crate::symbols;
@@ -34,6 +39,10 @@ const SET_ID: u32 = 0o6000;
 pub struct Launch {
     policy: PagePolicy,
     node: Support,
+    request: Request,
+    /// The shortage of memory because of which the program has base pages from its start.
+    shortage: Option<Shortage>,
+    program: i32,
     mask: u64,
     traced: Result<(), String>,
     placed: Placed,
@@ -47,14 +56,22 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// Reads the node's settings. Page faults are counted from now on.
+    /// Reads the node's settings, and the memory that is left. Page faults are counted from now on.
     #[must_use]
     pub fn new(policy: PagePolicy) -> Self {
         let node = Support::here();
+        let wanted = node.request(policy);
+        // the program will be in the cgroup of this process, or in one below
+        let limits = limits_of(std::process::id().cast_signed());
+        let shortage = find_shortage(&limits, 0).filter(|_| wanted != Request::None);
+        let shortage = shortage.map(|limit| Shortage::of(limit, 0, 0));
         Self {
             warnings: node.warnings(policy),
             policy,
             node,
+            request: if shortage.is_some() { Request::None } else { wanted },
+            shortage,
+            program: 0,
             mask: 0,
             traced: Ok(()),
             placed: Placed::default(),
@@ -71,9 +88,8 @@ impl Launch {
     /// it after every other `pre_exec`.
     pub fn prepare(&mut self, command: &mut Command, mask: u64) {
         self.mask = mask;
-        let request = self.node.request(self.policy);
-        let base = request == Request::None;
-        if request == Request::Ask {
+        let base = self.request == Request::None;
+        if self.request == Request::Ask {
             let value = tunables(std::env::var_os(TUNABLES).as_deref());
             command.env(TUNABLES, value);
         }
@@ -95,6 +111,7 @@ impl Launch {
     /// Puts the program on its pages, and lets it run. Call it on the thread that started the program, right after the start.
     pub fn place(&mut self, pid: i32) {
         self.started = Instant::now();
+        self.program = pid;
         let stopped = std::mem::replace(&mut self.traced, Ok(())).and_then(|()| Tracee::new(pid, self.mask));
         match stopped {
             Ok(mut tracee) => self.place_stopped(&mut tracee),
@@ -106,15 +123,15 @@ impl Launch {
 
     fn place_stopped(&mut self, tracee: &mut Tracee) {
         self.misses = Misses::of(tracee.pid());
-        let request = self.node.request(self.policy);
-        if request != Request::None {
+        if self.request != Request::None {
             let huge = self.policy == PagePolicy::Huge;
             let bytes = if huge { self.node.huge_bytes } else { PagePolicy::MEDIUM_BYTES };
-            let pages = Pages { bytes, huge, ask: request == Request::Ask };
-            match place(tracee, pages) {
+            let pages = Pages { bytes, huge, ask: self.request == Request::Ask };
+            let mut room = Room::of(tracee.pid());
+            match place(tracee, pages, &mut room) {
                 Ok(placed) => {
                     self.placed = placed;
-                    self.place_libraries(tracee, pages);
+                    self.place_libraries(tracee, pages, &mut room);
                 }
                 Err(reason) => {
                     self.warnings
@@ -127,16 +144,16 @@ impl Launch {
                 Err(e) => self.warnings.push(format!("perf will not name functions: no map of them: {e}")),
             }
         }
-        self.first = Sample::take(&[tracee.pid()], 0, &self.moves());
+        self.first = Sample::take(&[tracee.pid()], 0, &self.moves()).map(|look| look.sample);
     }
 
     /// Huge pages alone: smaller ones are worth less than the sharing of libraries between processes.
-    fn place_libraries(&mut self, tracee: &mut Tracee, pages: Pages) {
+    fn place_libraries(&mut self, tracee: &mut Tracee, pages: Pages, room: &mut Room) {
         if !pages.huge || !self.placed.image.is_dynamic {
             return;
         }
         let reason = match tracee.run_to_entry(self.placed.image.entry) {
-            Reached::Entry => place_libraries(tracee, pages, &mut self.placed).err(),
+            Reached::Entry => place_libraries(tracee, pages, room, &mut self.placed).err(),
             Reached::End => None,
             Reached::Elsewhere(reason) => Some(reason.to_owned()),
         };
@@ -153,10 +170,12 @@ impl Launch {
 
     /// Looks at the memory of `processes` from now on.
     #[must_use]
-    pub fn watch(mut self, processes: impl Fn() -> Vec<i32> + Send + 'static) -> Watch {
+    pub fn watch(mut self, processes: impl Fn() -> Vec<i32> + Send + Sync + 'static) -> Watch {
         let (first, moves) = (self.first.take(), self.moves());
-        let watcher = Watcher::start(self.started, Box::new(processes) as Processes, first, moves);
-        Watch { launch: self, watcher }
+        let processes: Processes = Arc::new(processes);
+        let watcher = Watcher::start(self.started, Arc::clone(&processes), first, moves);
+        let headroom = Headroom::new(self.request != Request::None);
+        Watch { launch: self, watcher, processes, headroom }
     }
 }
 
@@ -164,14 +183,30 @@ impl Launch {
 pub struct Watch {
     launch: Launch,
     watcher: std::io::Result<Watcher>,
+    processes: Processes,
+    headroom: Headroom,
 }
 
 impl Watch {
+    /// Looks at the memory that is left, if a look is due. If large pages could exceed a limit, the job's processes are put on base pages, each
+    /// by a stop of one thread for some microseconds. Returns the time until the next look, if there is one.
+    ///
+    /// Call it on the thread that waits for the job's processes, between two waits: the wait of another thread could take
+    /// a stop.
+    pub fn check_headroom(&mut self) -> Option<Duration> {
+        let untouched = || self.watcher.as_ref().map_or(0, Watcher::untouched);
+        self.headroom.check(self.launch.program, &self.processes, untouched, self.launch.started)
+    }
+
     /// The proof, once the program has been waited for.
     #[must_use]
     pub fn finish(self) -> PagesReport {
-        let Self { launch, watcher } = self;
+        let Self { launch, watcher, headroom, .. } = self;
         let mut warnings = launch.warnings;
+        let (later, not_stopped) = headroom.finish();
+        let shortage = launch.shortage.or(later);
+        warnings.extend(shortage.as_ref().map(headroom::note));
+        warnings.extend(not_stopped);
         let sample = match watcher {
             Ok(watcher) => watcher.finish(),
             Err(e) => {
@@ -197,6 +232,7 @@ impl Watch {
                 Ok(count) => Counted::Count(count),
                 Err(reason) => Counted::NotCounted(reason),
             },
+            shortage,
             perf_map: launch.perf_map,
             warnings,
         }

@@ -8,13 +8,18 @@
 //! [`Watch`] looks at `/proc/PID/smaps` while the job runs. [`PagesReport`] tells each segment's bytes by page size, page faults, and
 //! misses of the data TLB where the machine counts them.
 //!
+//! [`Watch::check_headroom`] looks at the memory that is left to the job. When large pages could exceed a limit, the job goes on with base
+//! pages.
+//!
 //! A kernel that refuses something makes a warning in the report, never a failed job.
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!("colony-pages knows the system call instruction of x86-64 and 64-bit ARM only");
 
+mod base_pages;
 mod fallbacks;
 mod folios;
+mod headroom;
 mod image;
 mod launch;
 mod libraries;
@@ -23,6 +28,7 @@ mod place;
 mod policy;
 mod processor;
 mod report;
+mod room;
 mod sample;
 mod smaps;
 mod support;
@@ -34,6 +40,6 @@ pub use image::Segment;
 pub use launch::{Launch, Watch};
 pub use place::{How, Moved};
 pub use policy::PagePolicy;
-pub use report::{Counted, Faults, PagesReport};
+pub use report::{Counted, Faults, PagesReport, Shortage};
 pub use sample::{Sample, SegmentBytes};
 pub use support::{Mode, Request, Support};

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::image::{Image, Segment, page_bytes};
 use crate::libraries::{self, Kind, Piece};
+use crate::room::Room;
 use crate::smaps::{self, Mapping};
 use crate::tracee::{CallError, Tracee};
 
@@ -76,11 +77,11 @@ pub(crate) struct Pages {
 ///
 /// # Errors
 /// The reason for which nothing could be done. The program is as it was.
-pub(crate) fn place(tracee: &mut Tracee, pages: Pages) -> Result<Placed, String> {
+pub(crate) fn place(tracee: &mut Tracee, pages: Pages, room: &mut Room) -> Result<Placed, String> {
     let mappings = read_mappings(tracee.pid())?;
     let image = Image::of(tracee.pid()).ok_or("the program is not a 64-bit ELF program of this machine")?;
     tracee.find_instruction(&mappings)?;
-    let mut placer = Placer { tracee, pages, placed: Placed::default() };
+    let mut placer = Placer { tracee, pages, room, placed: Placed::default() };
     for part in &image.parts {
         match part.segment {
             Segment::Bss => placer.advise("bss", &part.pages),
@@ -101,13 +102,18 @@ pub(crate) fn place(tracee: &mut Tracee, pages: Pages) -> Result<Placed, String>
 ///
 /// # Errors
 /// The reason for which nothing was done.
-pub(crate) fn place_libraries(tracee: &mut Tracee, pages: Pages, placed: &mut Placed) -> Result<(), String> {
+pub(crate) fn place_libraries(
+    tracee: &mut Tracee,
+    pages: Pages,
+    room: &mut Room,
+    placed: &mut Placed,
+) -> Result<(), String> {
     let threads = std::fs::read_dir(format!("/proc/{}/task", tracee.pid())).map(Iterator::count);
     if !threads.is_ok_and(|n| n == 1) {
         return Err("a library has started threads".into());
     }
     let pieces = libraries::pieces(&read_mappings(tracee.pid())?, &placed.image);
-    let mut placer = Placer { tracee, pages, placed: std::mem::take(placed) };
+    let mut placer = Placer { tracee, pages, room, placed: std::mem::take(placed) };
     let mut left = LIBRARIES;
     for piece in pieces {
         let Some(inside) = placer.inside(&piece.pages) else { continue };
@@ -142,6 +148,7 @@ fn read_mappings(pid: i32) -> Result<Vec<Mapping>, String> {
 struct Placer<'a> {
     tracee: &'a mut Tracee,
     pages: Pages,
+    room: &'a mut Room,
     placed: Placed,
 }
 
@@ -185,6 +192,7 @@ impl Placer<'_> {
     fn copy(&mut self, segment: Segment, inside: &Range<u64>) -> Result<(), String> {
         let protection = self.protection(inside.start)?;
         let bytes = inside.end - inside.start;
+        self.room.take(bytes)?;
         let whole = bytes + self.pages.bytes;
         let failed = |e: CallError| format!("no memory for a copy: {e}");
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use colony_node::memory::Limit;
 use serde::{Deserialize, Serialize};
 
 use crate::place::Moved;
@@ -29,6 +30,28 @@ pub enum Counted {
     NotCounted(String),
 }
 
+/// The shortage of memory since which new memory of a job has base pages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shortage {
+    /// Time since the program's start, in nanoseconds.
+    pub at_ns: u64,
+    /// The file that states the limit: of a cgroup, or `/proc/meminfo` for the node's memory.
+    pub file: PathBuf,
+    /// The limit in bytes.
+    pub limit_bytes: u64,
+    /// Bytes in use then, without memory of files that the kernel can take back.
+    pub used_bytes: u64,
+    /// Bytes that the job had mapped for large pages then and not touched.
+    pub untouched_bytes: u64,
+}
+
+impl Shortage {
+    pub(crate) fn of(limit: &Limit, untouched_bytes: u64, at_ns: u64) -> Self {
+        let (file, limit_bytes, used_bytes) = (limit.file.clone(), limit.bytes, limit.used);
+        Self { at_ns, file, limit_bytes, used_bytes, untouched_bytes }
+    }
+}
+
 /// Large pages of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PagesReport {
@@ -47,6 +70,9 @@ pub struct PagesReport {
     /// The event that was counted for it; `None` if none was.
     #[serde(default)]
     pub dtlb_event: Option<String>,
+    /// The shortage of memory that ended large pages; `None` if there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shortage: Option<Shortage>,
     /// The functions in moved text, for `perf report`.
     pub perf_map: Option<PathBuf>,
     /// What the program did not get, and the remedy.

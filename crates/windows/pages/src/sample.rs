@@ -56,6 +56,14 @@ pub struct Sample {
     pub segments: Vec<SegmentBytes>,
 }
 
+/// A look at the memory of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Look {
+    pub(crate) sample: Sample,
+    /// Bytes that large pages could still take.
+    pub(crate) untouched: u64,
+}
+
 /// Moves within a program, which hide the names of its memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Moves {
@@ -67,7 +75,8 @@ pub(crate) struct Moves {
 
 impl Sample {
     /// Looks at these processes; `None` if none of them has memory.
-    pub(crate) fn take(pids: &[i32], at_ns: u64, program: &Moves) -> Option<Self> {
+    pub(crate) fn take(pids: &[i32], at_ns: u64, program: &Moves) -> Option<Look> {
+        let mut untouched: u64 = 0;
         let folios = Folios::open();
         let mut left = LARGEST;
         let mut segments = Segment::ALL.map(SegmentBytes::none);
@@ -81,6 +90,7 @@ impl Sample {
             // of the program, and of what it forks
             let moved: &[Range<u64>] = if image == program.image { &program.libraries } else { &[] };
             processes += usize::from(!mappings.is_empty());
+            untouched = mappings.iter().map(Mapping::untouched).fold(untouched, u64::saturating_add);
             for mapping in mappings.iter().filter(|m| m.resident > 0) {
                 left = left.saturating_sub(mapping.resident);
                 let medium =
@@ -96,7 +106,8 @@ impl Sample {
                 }
             }
         }
-        (processes > 0).then(|| Self { at_ns, processes, segments: segments.to_vec() })
+        let sample = Self { at_ns, processes, segments: segments.to_vec() };
+        (processes > 0).then_some(Look { sample, untouched })
     }
 
     /// Bytes in memory.
@@ -124,11 +135,12 @@ fn segment_by_name(mapping: &Mapping) -> Segment {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::support::{Mode, Support};
 
     #[test]
     fn this_process_has_text_stack_and_libraries() {
         let pid = std::process::id().cast_signed();
-        let sample = Sample::take(&[pid], 0, &Moves::default()).expect("it runs");
+        let Look { sample, .. } = Sample::take(&[pid], 0, &Moves::default()).expect("it runs");
         assert_eq!(sample.processes, 1);
         for segment in [Segment::Text, Segment::Data, Segment::Stack, Segment::Libraries] {
             assert!(sample.of(segment).is_some_and(|s| s.resident > 0), "{segment:?}: {sample:?}");
@@ -137,6 +149,30 @@ mod tests {
             assert_eq!(s.base() + s.huge + s.medium.unwrap_or(0), s.resident, "{s:?}");
         }
         assert_eq!(Sample::take(&[0], 0, &Moves::default()), None);
+    }
+
+    #[test]
+    fn memory_that_is_mapped_for_large_pages_and_not_touched_is_seen() {
+        const BYTES: usize = 64 << 20;
+        let untouched = || {
+            let pid = std::process::id().cast_signed();
+            Sample::take(&[pid], 0, &Moves::default()).expect("it runs").untouched
+        };
+        let before = untouched();
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a mapping of its own, which nothing else uses.
+        let asked = unsafe {
+            let map =
+                libc::mmap(std::ptr::null_mut(), BYTES, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+            assert_ne!(map, libc::MAP_FAILED);
+            libc::madvise(map, BYTES, libc::MADV_HUGEPAGE)
+        };
+        let has = matches!(Support::here().huge_mode(), Mode::Always | Mode::Madvise);
+        if asked != 0 || !has {
+            return colony_testing::skip("huge pages are off on this node");
+        }
+        // other tests of this process map and touch memory too, but less
+        assert!(untouched() >= before + (BYTES as u64) / 2, "{before}");
     }
 
     #[test]

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A program stopped before its first instruction, which makes system calls on our behalf.
+//! A program stopped before its first instruction, or while it runs, which makes system calls on our behalf.
 //!
 //! The child asks to be traced before `execve` ([`ask`]), so the kernel stops it right after. Registers are set to a system call
 //! and to the address of a system call instruction in the vDSO, and the process makes a single step. Afterwards the
-//! registers are restored: the program's memory is changed by the calls alone, and its code not at all.
+//! registers are restored: the program's memory is changed by the calls alone, and its code not at all. A program that runs already is
+//! [interrupted](Tracee::interrupt) for it.
 
 mod entry;
+mod interrupt;
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -16,6 +18,7 @@ use nix::errno::Errno;
 use crate::smaps::Mapping;
 
 pub(crate) use entry::Reached;
+pub(crate) use interrupt::NotStopped;
 
 type Registers = libc::user_regs_struct;
 
@@ -26,6 +29,8 @@ const INSTRUCTION: &[u8] = &[0x01, 0x00, 0x00, 0xd4];
 const INSTRUCTION: &[u8] = &[0x0f, 0x05];
 
 const NT_PRSTATUS: usize = 1;
+/// Every signal but `SIGTRAP`, as a mask.
+const ALL: u64 = !(1 << (libc::SIGTRAP - 1));
 
 /// Blocks the signals of the calling process that could stop it on its way to `execve`, and asks its parent to trace it. Makes
 /// only system calls. If the process cannot be traced, its signals are as before.
@@ -60,8 +65,11 @@ pub(crate) enum CallError {
     Refused(#[from] Errno),
 }
 
-/// A process that is stopped before the program's own instructions. Dropping it lets the program run.
+/// A task that is stopped before the program's own instructions, or between two of them. Dropping it lets the program run.
 pub(crate) struct Tracee {
+    /// The process.
+    process: i32,
+    /// Its thread that is stopped.
     pid: i32,
     memory: File,
     registers: Registers,
@@ -89,19 +97,32 @@ impl Tracee {
         wait_for_stop(pid).map_err(|e| e.to_string())?;
         // a program must not go on with registers of ours, should this process be killed
         let _ = request(libc::PTRACE_SETOPTIONS, pid, 0, libc::PTRACE_O_EXITKILL as usize);
+        Self::of_stopped(pid, pid, mask).map_err(|reason| {
+            let _ = request(libc::PTRACE_SETSIGMASK, pid, size_of::<u64>(), &raw const mask as usize);
+            let _ = request(libc::PTRACE_DETACH, pid, 0, 0);
+            format!("the program cannot be changed at its start: {reason}")
+        })
+    }
+
+    /// Thread `pid` of a process, which is stopped. Its registers, and this signal mask, are restored when it goes on.
+    ///
+    /// # Errors
+    /// The reason for which it cannot be changed; it is as before.
+    fn of_stopped(process: i32, pid: i32, mask: u64) -> Result<Self, String> {
         let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem"));
         let memory = memory.map_err(|e| format!("/proc/{pid}/mem: {e}"));
         let registers = read_registers(pid).map_err(|e| format!("its registers cannot be read: {e}"));
-        match memory.and_then(|memory| Ok((memory, registers?))) {
-            Ok((memory, registers)) => {
-                Ok(Self { pid, memory, registers, mask, instruction: 0, pending: 0, gone: false })
-            }
-            Err(reason) => {
-                let _ = request(libc::PTRACE_SETSIGMASK, pid, size_of::<u64>(), &raw const mask as usize);
-                let _ = request(libc::PTRACE_DETACH, pid, 0, 0);
-                Err(format!("the program cannot be changed at its start: {reason}"))
-            }
-        }
+        let (memory, registers) = (memory?, registers?);
+        Ok(Self { process, pid, memory, registers, mask, instruction: 0, pending: 0, gone: false })
+    }
+
+    /// Keeps the program as it is now: registers and mask are restored when it goes on, and no signal disturbs calls until then.
+    fn hold(&mut self) -> Result<(), CallError> {
+        self.registers = read_registers(self.pid)?;
+        let (mut mask, all) = (0u64, ALL);
+        self.request(libc::PTRACE_GETSIGMASK, size_of::<u64>(), &raw mut mask as usize)?;
+        self.mask = mask;
+        self.request(libc::PTRACE_SETSIGMASK, size_of::<u64>(), &raw const all as usize)
     }
 
     /// Looks for a system call instruction in the vDSO, before the first [call](Self::call).
@@ -134,11 +155,13 @@ impl Tracee {
         self.set_registers(&registers)?;
         loop {
             self.request(libc::PTRACE_SINGLESTEP, 0, 0)?;
-            match wait_for_stop(self.pid) {
-                Ok(libc::SIGTRAP) => break,
+            let status = stopped(self.pid, 0).map_err(|e| self.ended(e))?.unwrap_or(0);
+            match (status & 0xff, status >> 8) {
+                (libc::SIGTRAP, 0) => break,
                 // SIGSTOP: delivered when the program goes on
-                Ok(other) => self.pending = other,
-                Err(e) => return Err(self.ended(e)),
+                (signal, 0) => self.pending = signal,
+                // an event of the tracer, before the step
+                _ => {}
             }
         }
         let registers = read_registers(self.pid).map_err(|e| self.ended(e))?;
@@ -187,6 +210,18 @@ impl Drop for Tracee {
         let _ = self.set_registers(&registers);
         let _ = self.request(libc::PTRACE_SETSIGMASK, size_of::<u64>(), &raw const mask as usize);
         let _ = self.request(libc::PTRACE_DETACH, 0, usize::try_from(self.pending).unwrap_or(0));
+        if self.gone {
+            release_thread(self.process, self.pid);
+        }
+    }
+}
+
+/// Waits for a thread that has ended while it was traced: until then, the end of its process is told to nobody. The first thread of
+/// a process is left to the thread that waits for the program.
+fn release_thread(process: i32, tid: i32) {
+    if tid != process {
+        // SAFETY: no status is asked for.
+        unsafe { libc::waitpid(tid, std::ptr::null_mut(), libc::__WALL) };
     }
 }
 
@@ -212,6 +247,12 @@ const fn result_of(r: &Registers) -> u64 {
     r.rax
 }
 
+/// Address of the next instruction.
+#[cfg(target_arch = "x86_64")]
+const fn instruction(r: &Registers) -> u64 {
+    r.rip
+}
+
 #[cfg(target_arch = "aarch64")]
 fn set_call(r: &mut Registers, number: libc::c_long, a: [u64; 6], instruction: u64) {
     let [a0, a1, a2, a3, a4, a5] = a;
@@ -223,6 +264,12 @@ fn set_call(r: &mut Registers, number: libc::c_long, a: [u64; 6], instruction: u
 #[cfg(target_arch = "aarch64")]
 const fn result_of(r: &Registers) -> u64 {
     r.regs[0]
+}
+
+/// Address of the next instruction.
+#[cfg(target_arch = "aarch64")]
+const fn instruction(r: &Registers) -> u64 {
+    r.pc
 }
 
 /// One request of `ptrace`; `data` is a number or the address of a value that lives until the call returns.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Looks at the memory of a job while it runs: what it had on large pages is gone when it has ended.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -17,12 +19,13 @@ const LONGEST: Duration = Duration::from_secs(1);
 const SHARE: u32 = 100;
 
 /// The processes of a job.
-pub(crate) type Processes = Box<dyn Fn() -> Vec<i32> + Send>;
+pub(crate) type Processes = Arc<dyn Fn() -> Vec<i32> + Send + Sync>;
 
 /// A thread that keeps the sample with the most memory.
 pub(crate) struct Watcher {
     end: Sender<()>,
     thread: JoinHandle<Option<Sample>>,
+    untouched: Arc<AtomicU64>,
 }
 
 impl Watcher {
@@ -34,12 +37,16 @@ impl Watcher {
         moves: Moves,
     ) -> std::io::Result<Self> {
         let (end, ended) = mpsc::channel::<()>();
+        let untouched = Arc::new(AtomicU64::new(0));
+        let told = Arc::clone(&untouched);
         let look = move || {
             let (mut best, mut pause) = (first, FIRST);
             while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(pause) {
                 let before = cpu_time();
                 let at_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-                let sample = Sample::take(&processes(), at_ns, &moves);
+                let look = Sample::take(&processes(), at_ns, &moves);
+                told.store(look.as_ref().map_or(0, |look| look.untouched), Ordering::Relaxed);
+                let sample = look.map(|look| look.sample);
                 // of samples alike, the latest
                 best = match (best, sample) {
                     (Some(best), Some(new)) if new.resident() < best.resident() => Some(best),
@@ -50,7 +57,12 @@ impl Watcher {
             best
         };
         let thread = std::thread::Builder::new().name("colony-pages".into()).spawn(look)?;
-        Ok(Self { end, thread })
+        Ok(Self { end, thread, untouched })
+    }
+
+    /// Bytes that large pages could still take, by the last look.
+    pub(crate) fn untouched(&self) -> u64 {
+        self.untouched.load(Ordering::Relaxed)
     }
 
     /// The sample with the most memory.
@@ -65,7 +77,7 @@ fn next_pause(pause: Duration, look: Duration) -> Duration {
 }
 
 /// CPU time of this thread; zero if the kernel does not tell.
-fn cpu_time() -> Duration {
+pub(crate) fn cpu_time() -> Duration {
     ClockId::CLOCK_THREAD_CPUTIME_ID.now().map(Duration::from).unwrap_or_default()
 }
 
@@ -86,10 +98,10 @@ mod tests {
         let start = |processes: Processes, first| {
             Watcher::start(Instant::now(), processes, first, Moves::default()).expect("a thread")
         };
-        let watcher = start(Box::new(move || vec![me]), None);
-        assert!(start(Box::new(Vec::new), None).finish().is_none());
-        let first = Sample::take(&[me], 7, &Moves::default());
-        assert_eq!(start(Box::new(Vec::new), first.clone()).finish(), first);
+        let watcher = start(Arc::new(move || vec![me]), None);
+        assert!(start(Arc::new(Vec::new), None).finish().is_none());
+        let first = Sample::take(&[me], 7, &Moves::default()).map(|look| look.sample);
+        assert_eq!(start(Arc::new(Vec::new), first.clone()).finish(), first);
         drop(watcher.finish());
     }
 }

@@ -17,14 +17,15 @@ use colony_sched::run::{RunConfig, RunReport, run as run_job};
 use colony_sched::spare::SpareCores;
 use colony_time::{DutyCycle, Windows};
 
-use crate::exit::WrongUse;
+use crate::exit::{WrongUse, is_broken_pipe};
 use crate::words::{Ns, cpus, duty, ns};
 
 /// Run a program under coordinated scheduling, and prove what it did
 ///
 /// In favored windows only the job runs on its CPUs, in regular windows everything else goes first; the
 /// windows start at the same TAI instant on every node. At the end the proof is printed on standard error:
-/// stolen time in both, how late the edges were, what was deferred. The exit code is the program's.
+/// stolen time in both, how late the edges were, what was deferred. Signals go to the program. The exit code is the
+/// program's; 127 if there is no such program, 126 if it cannot be executed.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sudo colony run -- ./my-solver --steps 1000
@@ -174,14 +175,21 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     })?;
     // the program has ended: what becomes of the report does not change how
     if let Some(Err(e)) = args.out.as_ref().map(|out| super::keep(out, &report)) {
-        note!("error: {e:#}; the exit code is the program's");
+        note_failure(&e);
     }
     if !args.json {
         note!("\n{}", colony_view::run::render(&report).trim_end());
     } else if let Err(e) = print_line(&report) {
-        note!("error: printing the report: {e}; the exit code is the program's");
+        note_failure(&anyhow::Error::from(e).context("printing the report"));
     }
     Ok(ExitCode::from(report.ending.code().clamp(0, 255) as u8))
+}
+
+/// Notes that a report could not be written. A reader that has closed its pipe wants no message.
+fn note_failure(e: &anyhow::Error) {
+    if !is_broken_pipe(e) {
+        note!("error: {e:#}; the exit code is the program's");
+    }
 }
 
 /// The report as one line on standard output.

@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 
 use assert_cmd::Command;
 
+/// Settings of large pages.
+const SYSFS: &str = "/sys/kernel/mm/transparent_hugepage";
+
 /// The built command.
 pub(crate) fn colony() -> Command {
     let mut command = Command::new(program());
@@ -91,6 +94,24 @@ pub(crate) fn is_root() -> bool {
         colony_testing::skip("needs root");
     }
     root
+}
+
+/// The word in brackets of a file of sysfs.
+pub(crate) fn chosen(file: &str) -> String {
+    let text = std::fs::read_to_string(format!("{SYSFS}/{file}")).unwrap_or_default();
+    let word = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    word.map_or_else(|| "absent".to_owned(), |(word, _)| word.to_owned())
+}
+
+/// Returns `true` if memory gets huge pages where a program asks for them; otherwise records that the test is skipped.
+pub(crate) fn has_huge_pages() -> bool {
+    let size = chosen("hugepages-2048kB/enabled");
+    let mode = if matches!(size.as_str(), "absent" | "inherit") { chosen("enabled") } else { size };
+    let has = matches!(mode.as_str(), "always" | "madvise");
+    if !has {
+        colony_testing::skip(format!("{SYSFS}/enabled is `{mode}`"));
+    }
+    has
 }
 
 /// Returns `true` if MPI and `colony-bench` are here; otherwise records why the test is skipped.

@@ -8,9 +8,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::common::{Owned, Public, colony, error, is_plain, is_root, program, until};
+use crate::common::{
+    Owned, Public, chosen, colony, error, has_huge_pages, is_plain, is_root, program, until,
+};
 
-const SYSFS: &str = "/sys/kernel/mm/transparent_hugepage";
 const HUGE: u64 = 2 << 20;
 
 /// The ways to link a program.
@@ -26,24 +27,6 @@ fn fixture(folder: &Path, flags: &[&str]) -> PathBuf {
     let out = cc.output().expect("cc is there");
     assert!(out.status.success(), "{}", error(&out));
     path
-}
-
-/// The word in brackets of a file of sysfs.
-fn chosen(file: &str) -> String {
-    let text = std::fs::read_to_string(format!("{SYSFS}/{file}")).unwrap_or_default();
-    let word = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
-    word.map_or_else(|| "absent".to_owned(), |(word, _)| word.to_owned())
-}
-
-/// Returns `true` if memory gets huge pages where a program asks for them; otherwise records that the test is skipped.
-fn has_huge_pages() -> bool {
-    let size = chosen("hugepages-2048kB/enabled");
-    let mode = if matches!(size.as_str(), "absent" | "inherit") { chosen("enabled") } else { size };
-    let has = matches!(mode.as_str(), "always" | "madvise");
-    if !has {
-        colony_testing::skip(format!("{SYSFS}/enabled is `{mode}`"));
-    }
-    has
 }
 
 /// `colony run --pages PAGES -- JOB`: output of the program, and the report.

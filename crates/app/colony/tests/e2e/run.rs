@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony run`, as a user runs it: the program's own ending, the proof, and nothing left behind.
 
+use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -76,6 +77,12 @@ fn the_exit_code_is_the_programs_whatever_becomes_of_our_output() {
     assert_eq!(run(&[], Stdio::null(), closed().into()), Some(7));
     assert_eq!(run(&["--json"], full().into(), Stdio::null()), Some(7));
     assert_eq!(run(&["--json"], closed().into(), full().into()), Some(7));
+    // a reader that has gone wants no message
+    let mut unread = Command::new(program());
+    unread.args(["run", "--backend", "none", "--json", "--", "sh", "-c", "exit 7"]);
+    let out = unread.stdout(closed()).stderr(Stdio::piped()).spawn().and_then(|run| run.wait_with_output());
+    let out = out.expect("starts");
+    assert_eq!((out.status.code(), error(&out).as_str()), (Some(7), ""));
     let dir = tempfile::tempdir().expect("temp dir");
     let gone = dir.path().join("gone");
     std::fs::create_dir(&gone).expect("ours");
@@ -104,8 +111,11 @@ fn the_report_is_kept() {
 #[test]
 fn what_cannot_be_run_is_told() {
     for (args, code, part) in [
-        (&["--", "/nonexistent"][..], 1, "is it installed and executable?"),
-        (&["--", "/etc/passwd"], 1, "Permission denied"),
+        // as a shell has it
+        (&["--", "/nonexistent"][..], 127, "is it installed there?"),
+        (&["--", "no-such-program-anywhere"], 127, "in a folder of PATH"),
+        (&["--", "/etc/passwd"], 126, "chmod +x"),
+        (&["--", "/etc"], 126, "it is a folder"),
         (&["--cpus", "900", "--", "true"], 2, "no such CPU"),
         (&["--period", "0", "--", "true"], 2, "a period of 0ns is not possible"),
         (&["--duty", "100%", "--", "true"], 2, "no regular window"),
@@ -185,6 +195,40 @@ fn a_killed_run_leaves_its_program_in_its_own_class() {
     until("the program's own class", || own(pid));
     kill(Pid::from_raw(pid), Signal::SIGKILL).expect("it goes on");
     drop(run);
+}
+
+#[test]
+fn two_agents_on_one_cpu_are_told_of_each_other() {
+    if !is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("temp dir");
+    let _alone = alone();
+    let cpu = last_cpu();
+    let agent = |name: &str| {
+        let args = ["--backend", "agent", "--cpus", &cpu];
+        let (run, pid) = started(&args, &dir.path().join(name), "exec sleep 600");
+        // its threads are at the edges by then
+        until("a switch", || !matches!(class::get(pid), Ok(Class::Other(_))));
+        (run, pid)
+    };
+    let mut runs = [agent("first"), agent("second")];
+    let numbers = [0, 1].map(|i| runs[i].0.0.id());
+    let ends = [0, 1].map(|i| {
+        let (run, program) = &mut runs[i];
+        kill(Pid::from_raw(*program), Signal::SIGTERM).expect("ours");
+        let mut said = String::new();
+        run.0.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
+        run.0.wait().expect("ours");
+        said.split_whitespace().collect::<Vec<_>>().join(" ")
+    });
+    let user = nix::unistd::User::from_uid(nix::unistd::getuid()).expect("known").expect("known").name;
+    for (said, other) in [(&ends[0], numbers[1]), (&ends[1], numbers[0])] {
+        let (who, place) = (format!("process {other} of user {user}"), format!("CPUs {cpu} too"));
+        for part in [who.as_str(), &place, "`colony run --backend agent", "UTC"] {
+            assert!(said.contains(part), "`{part}` is not in: {said}");
+        }
+    }
 }
 
 #[test]

@@ -143,6 +143,7 @@ fn pages() -> PagesReport {
         faults: Faults { minor: MANY, major: MANY },
         dtlb_misses: Counted::NotCounted(WARNING.into()),
         dtlb_event: None,
+        shortage: None,
         perf_map: Some("/tmp/perf-4194304.map".into()),
         warnings: vec![WARNING.into()],
     }

@@ -6,6 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use colony_node::parent::end_with_parent;
 use colony_node::task;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
@@ -106,16 +107,8 @@ impl Running {
 
     fn start(mut command: Command, text: &str) -> Result<Self, BenchError> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        // SAFETY: prctl is async-signal-safe and touches nothing of this process.
-        unsafe {
-            command.pre_exec(|| {
-                // whatever ends this thread ends the launcher, which then ends its ranks
-                match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) {
-                    0 => Ok(()),
-                    _ => Err(std::io::Error::last_os_error()),
-                }
-            });
-        }
+        // the end of this thread ends the launcher, which then ends its ranks
+        end_with_parent(&mut command, Signal::SIGTERM);
         let mut child =
             command.spawn().map_err(|source| BenchError::Spawn { command: text.to_owned(), source })?;
         let (stdout, stderr) = (collect(child.stdout.take()), collect(child.stderr.take()));

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 
+use colony_node::parent::end_with_parent;
 use colony_node::pidfd::Pidfd;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -16,7 +17,6 @@ use nix::sys::signal::Signal;
 
 use super::error::{LaunchError, system};
 use super::orders::{AGENT, AgentHello, Event, Order, Output};
-use super::process::end_with_parent;
 use crate::place::machine;
 use crate::transport::sockets::Secret;
 use crate::transport::sockets::entry::SECRET;

@@ -3,11 +3,8 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, ExitStatus};
 use std::rc::Rc;
-
-use nix::sys::signal::Signal;
 
 use super::agents::Agent;
 
@@ -57,21 +54,5 @@ impl Process {
     /// Returns `true` if the process has an agent that has ended.
     pub(crate) fn is_lost(&self) -> bool {
         matches!(self, Self::Agent(agent) if agent.borrow().is_lost())
-    }
-}
-
-/// Makes the kernel send a signal to a command's process when the thread that starts it ends.
-pub(crate) fn end_with_parent(command: &mut Command, signal: Signal) {
-    let parent = nix::unistd::getpid();
-    // SAFETY: between fork and exec only system calls are made: no memory is allocated, no lock is taken.
-    unsafe {
-        command.pre_exec(move || {
-            nix::sys::prctl::set_pdeathsig(signal)?;
-            // the parent may have ended before the line above
-            if nix::unistd::getppid() != parent {
-                return Err(io::ErrorKind::BrokenPipe.into());
-            }
-            Ok(())
-        });
     }
 }

@@ -6,6 +6,7 @@ mod dependencies;
 mod kernel;
 mod licence;
 mod names;
+mod parents;
 mod specification;
 mod targets;
 mod words;

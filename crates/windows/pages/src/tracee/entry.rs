@@ -11,14 +11,12 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::{CallError, Tracee, has_stopped, read_registers, request};
+use super::{CallError, Tracee, has_stopped, instruction, read_registers, request};
 
 /// The longest time to the entry point.
 const LONGEST: Duration = Duration::from_secs(1);
 /// The first and the longest pause between two looks.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(100), Duration::from_millis(5));
-/// Every signal but `SIGTRAP`.
-const ALL: u64 = !(1 << (libc::SIGTRAP - 1));
 
 /// The place where a program has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,15 +103,6 @@ impl Tracee {
             return Ok(reached);
         }
     }
-
-    /// Keeps the program as it is now: registers and mask are restored when it goes on, and no signal disturbs calls until then.
-    fn hold(&mut self) -> Result<(), CallError> {
-        self.registers = read_registers(self.pid)?;
-        let (mut mask, all) = (0u64, ALL);
-        self.request(libc::PTRACE_GETSIGMASK, size_of::<u64>(), &raw mut mask as usize)?;
-        self.mask = mask;
-        self.request(libc::PTRACE_SETSIGMASK, size_of::<u64>(), &raw const all as usize)
-    }
 }
 
 /// Sets the breakpoint of the process, or clears it.
@@ -132,14 +121,4 @@ fn set_breakpoint(pid: i32, address: Option<u64>) -> Result<(), CallError> {
 #[cfg(target_arch = "aarch64")]
 fn set_breakpoint(_: i32, _: Option<u64>) -> Result<(), CallError> {
     Err(CallError::Refused(nix::errno::Errno::EOPNOTSUPP))
-}
-
-#[cfg(target_arch = "x86_64")]
-const fn instruction(r: &super::Registers) -> u64 {
-    r.rip
-}
-
-#[cfg(target_arch = "aarch64")]
-const fn instruction(r: &super::Registers) -> u64 {
-    r.pc
 }

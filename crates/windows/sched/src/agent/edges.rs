@@ -16,6 +16,9 @@ use rtrb::{Consumer, Producer};
 use super::table::{Mark, Switched, Table};
 use crate::cgroup::ThreadEntry;
 
+/// Beginning of the names of threads at the edges; the number of the CPU follows.
+pub(super) const EDGE_THREAD: &str = "colony-edge/";
+
 /// Time before an edge at which a thread gets ready for it. Until then new windows, or the end, reach it at once.
 const LEAD_NS: i64 = 1_000_000;
 

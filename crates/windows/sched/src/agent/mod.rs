@@ -9,6 +9,7 @@
 mod bandwidth;
 mod config;
 mod confine;
+mod contenders;
 mod edges;
 mod scanner;
 mod slots;
@@ -36,7 +37,8 @@ use crate::restore::put_back;
 use crate::undo::{TASKS, UndoFile, release, restore_tasks};
 use bandwidth::Bandwidth;
 use confine::Confinement;
-use edges::{Counts, EdgeThread, Record, Shared};
+use contenders::Contenders;
+use edges::{Counts, EDGE_THREAD, EdgeThread, Record, Shared};
 use scanner::{Findings, Pace, Scanner, start_guardian, starter};
 use slots::Slots;
 use table::Table;
@@ -116,6 +118,7 @@ impl Agent {
             pace: Pace::default(),
             confinement,
             bandwidth,
+            contenders: Contenders::default(),
             undo,
             guardian_gone: Arc::default(),
         };
@@ -301,7 +304,7 @@ fn start_thread(
         turn: (0, 0),
     };
     let (ready, is_ready) = sync_channel(1);
-    let handle = spawn(format!("colony-edge/{cpu}"), move || thread.run(&ready))?;
+    let handle = spawn(format!("{EDGE_THREAD}{cpu}"), move || thread.run(&ready))?;
     threads.ways.push((tell, handle.thread().clone()));
     threads.handles.push(handle);
     threads.records.push(recorded);

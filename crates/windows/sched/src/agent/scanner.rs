@@ -24,6 +24,7 @@ use rtrb::Consumer;
 use super::bandwidth::Bandwidth;
 use super::config::AgentConfig;
 use super::confine::Confinement;
+use super::contenders::Contenders;
 use super::edges::{Record, Shared};
 use super::slots::Slots;
 use super::table::Mark;
@@ -101,6 +102,7 @@ pub(super) struct Scanner {
     pub(super) pace: Pace,
     pub(super) confinement: Confinement,
     pub(super) bandwidth: Bandwidth,
+    pub(super) contenders: Contenders,
     /// For the death of the agent and its guardian; `None` where there is no place for it.
     pub(super) undo: Option<UndoFile<Tasks>>,
     /// True once the guardian has ended.
@@ -156,6 +158,8 @@ impl Scanner {
             let before_ns = Clock::ThreadCpu.now_ns();
             self.confine();
             self.keep_limits();
+            let warnings = self.contenders.look_if_due(&self.config.cpus);
+            self.report_contenders(warnings);
             if let Err(reason) = self.scan() {
                 self.findings().stopped = Some(reason);
                 break;
@@ -250,6 +254,12 @@ impl Scanner {
         self.findings().warnings.extend(warnings);
     }
 
+    /// Reports other agents on the job's CPUs: in the log at once, and in the report.
+    fn report_contenders(&self, warnings: Vec<String>) {
+        warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+        self.findings().warnings.extend(warnings);
+    }
+
     /// Says in the undo file which tasks there are.
     fn write_down(&mut self, tasks: &[JobTask], news: bool) {
         let Some(undo) = self.undo.as_ref().filter(|_| news) else { return };
@@ -335,6 +345,9 @@ impl Scanner {
 
     /// Lets the threads end, puts every task back, and lets the guardian go.
     fn end(mut self) {
+        // the last look: another agent may have started since the one before
+        let warnings = self.contenders.look(&self.config.cpus);
+        self.report_contenders(warnings);
         self.shared.stop.store(true, Ordering::Release);
         for thread in self.threads.drain(..) {
             thread.thread().unpark();

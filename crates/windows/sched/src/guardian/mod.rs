@@ -10,6 +10,7 @@
 mod message;
 mod watch;
 
+use std::ffi::CStr;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -32,6 +33,8 @@ use message::READY;
 
 pub(crate) use message::Message;
 
+/// The name of a guardian's process.
+pub(crate) const NAME: &CStr = c"colony-guardian";
 /// The first argument of a guardian.
 const ARGUMENT: &str = "--colony-guardian";
 /// Timeout for a guardian to get ready, or to take a message.

@@ -8,12 +8,15 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use colony_node::class::{self, Class};
+use colony_node::parent;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::mman::{MlockAllFlags, mlockall};
 use nix::sys::prctl;
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigSet, Signal, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::unistd::Pid;
 
 use super::message::{Message, READY};
 use crate::job::Job;
@@ -26,7 +29,7 @@ pub(super) fn watch(priority: u8, silence: Duration, undo: Option<&Path>) -> i32
     // it ends when the agent does, not by a signal meant for the agent
     let _ = SigSet::all().thread_block();
     let _ = nix::unistd::setsid();
-    let _ = prctl::set_name(c"colony-guardian");
+    let _ = prctl::set_name(super::NAME);
     // without the privilege it works all the same, if later on a busy node
     let _ = class::set_not_inherited(0, Class::Fifo(priority));
     let _ = mlockall(MlockAllFlags::MCL_CURRENT);
@@ -48,11 +51,17 @@ fn listen() -> Option<(UnixStream, SignalFd)> {
     // The agent's files are closed when the last of its threads has run to its end, which a job that spins
     // keeps an ordinary thread from. The thread that starts guardians is above the job, and tells at once.
     let signal = Signal::SIGUSR1;
-    prctl::set_pdeathsig(signal).ok()?;
     let death = SignalFd::with_flags(&SigSet::from(signal), SfdFlags::SFD_NONBLOCK).ok()?;
     let mut link = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().ok()?);
     link.set_nonblocking(true).ok()?;
-    link.write_all(&[READY]).ok()?;
+    // both ends of the link were made by the agent
+    let agent = Pid::from_raw(getsockopt(&link, PeerCredentials).ok()?.pid());
+    if parent::follow(agent, signal).is_err() {
+        // the agent has ended before: its signal, which this process blocks, is sent here
+        raise(signal).ok()?;
+    }
+    // an agent that has ended has its undo file read all the same
+    let _ = link.write_all(&[READY]);
     Some((link, death))
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The program of a run: started, signalled, waited for.
 
+use std::io::{self, PipeReader, PipeWriter, Read};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -8,75 +9,19 @@ use std::process::Command;
 use colony_client::Client;
 use colony_node::cpu::{self, CpuSet};
 use colony_node::task;
-use colony_pages::Launch;
+use colony_pages::{Launch, Watch};
 use nix::errno::Errno;
 use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::signal::{SigSet, Signal, kill};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::time::TimeValLike;
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::Pid;
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::{Pid, getpgid, getpgrp};
 
 use super::config::{Ending, RunConfig};
+use super::signals::{Event, ProgramSignals, Received, Signals, Suspension};
 use crate::SchedError;
 use crate::job::Job;
 use crate::spare::Reservation;
 use crate::undo::release;
-
-/// Signals that are meant for the program.
-const FORWARDED: [Signal; 4] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
-
-/// Signals held back from this thread, to be read one by one; let through again at the end.
-pub(super) struct Signals {
-    fd: SignalFd,
-    before: SigSet,
-}
-
-impl Signals {
-    pub(super) fn block() -> Result<Self, SchedError> {
-        let failed = SchedError::system("taking signals for the program");
-        let mut set: SigSet = FORWARDED.into_iter().collect();
-        set.add(Signal::SIGCHLD);
-        let before = SigSet::thread_get_mask().map_err(&failed)?;
-        set.thread_block().map_err(&failed)?;
-        let fd = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC).map_err(&failed)?;
-        Ok(Self { fd, before })
-    }
-
-    /// The mask of before: bit n-1 for signal n.
-    fn before_bits(&self) -> u64 {
-        self.before.iter().fold(0, |bits, signal| bits | 1 << (signal as i32 - 1))
-    }
-
-    /// Waits for a signal: one to forward, or `None` for the news that a child changed.
-    fn next(&self) -> Result<Option<Signal>, SchedError> {
-        match self.fd.read_signal() {
-            Ok(Some(info)) => {
-                // From a terminal the program has got it already: the kernel sends to the whole group.
-                let from_a_process = info.ssi_code <= 0;
-                let signal = i32::try_from(info.ssi_signo).ok().and_then(|n| Signal::try_from(n).ok());
-                Ok(signal.filter(|s| from_a_process && FORWARDED.contains(s)))
-            }
-            Ok(None) | Err(Errno::EINTR) => Ok(None),
-            Err(e) => Err(SchedError::system("reading signals for the program")(e)),
-        }
-    }
-}
-
-impl Drop for Signals {
-    fn drop(&mut self) {
-        // A signal that arrives after the program's end has no receiver: it must not kill this process on the way out.
-        while let Ok(pending) = nix::poll::poll(
-            &mut [nix::poll::PollFd::new(std::os::fd::AsFd::as_fd(&self.fd), nix::poll::PollFlags::POLLIN)],
-            nix::poll::PollTimeout::ZERO,
-        ) {
-            if pending == 0 || self.fd.read_signal().is_err() {
-                break;
-            }
-        }
-        let _ = self.before.thread_set_mask();
-    }
-}
 
 /// The end of a program.
 pub(super) struct Ended {
@@ -101,38 +46,25 @@ impl Child {
         reservation: Option<&Reservation>,
         mut pages: Option<&mut Launch>,
     ) -> Result<Self, SchedError> {
-        let Some((program, arguments)) = config.command.split_first() else {
-            return Err(SchedError::Config {
-                what: "there is no program to run".into(),
-                advice: "name one after `--`",
-            });
-        };
-        let mut command = Command::new(program);
-        command.args(arguments);
-        let bound = (config.cpus.is_some() || reservation.is_some()).then(|| cpus.clone());
-        let entry = reservation.and_then(Reservation::entry).map(AsRawFd::as_raw_fd);
-        let mask = signals.before;
-        let way_out = release::way_out();
-        let prepare = move || {
-            mask.thread_set_mask()?;
-            // out of the group whose end the kernel tells of: that is for what serves the job, not for the job
-            move_to(way_out);
-            move_to(entry);
-            bound.as_ref().map_or(Ok(()), |cpus| cpu::bind(0, cpus)).map_err(std::io::Error::other)
-        };
-        // SAFETY: between fork and exec only four system calls are made; they take no lock and, on their
-        // good path, no memory.
-        unsafe { command.pre_exec(prepare) };
+        let inherited = signals.of_program();
+        let mut command = command(config, cpus, inherited, reservation)?;
         if let Some(daemon) = daemon {
             daemon.join_on_start(&mut command).map_err(|e| SchedError::Daemon(e.to_string()))?;
         }
+        let attempt = Attempt::mark_before_exec(&mut command)?;
         if let Some(pages) = &mut pages {
-            pages.prepare(&mut command, signals.before_bits());
+            pages.prepare(&mut command, inherited.mask_bits());
         }
         let cpu_before_ns = children_cpu_ns();
-        let child = command.spawn().map_err(|source| match daemon.map(Client::last_error) {
-            Some(refusal) if !refusal.trim().is_empty() => SchedError::Daemon(refusal.trim().into()),
-            _ => SchedError::Command { command: program.to_string_lossy().into_owned(), source },
+        let child = command.spawn().map_err(|source| {
+            let command = command.get_program().to_string_lossy().into_owned();
+            if attempt.has_reached_exec() {
+                return SchedError::Command { command, source };
+            }
+            match daemon.map(Client::last_error) {
+                Some(refusal) if !refusal.trim().is_empty() => SchedError::Daemon(refusal.trim().into()),
+                _ => SchedError::Start { command, source },
+            }
         })?;
         let pid = child.id().cast_signed();
         if let Some(pages) = pages {
@@ -150,18 +82,48 @@ impl Child {
         task::stat(self.pid()).is_ok_and(|s| s.state == b'Z')
     }
 
-    /// Passes signals on until the program ends; orphans of the job that end meanwhile are waited for too.
-    pub(super) fn wait(&self, signals: &Signals, job: &Job) -> Result<Ended, SchedError> {
+    /// Passes signals on until the program ends, stops with it, and looks at the memory that is left for its pages. Orphans
+    /// of the job that end meanwhile are waited for too.
+    pub(super) fn wait(
+        &self,
+        signals: &Signals,
+        job: &Job,
+        mut pages: Option<&mut Watch>,
+    ) -> Result<Ended, SchedError> {
+        let mut suspension = Suspension::default();
         loop {
-            if let Some(ending) = self.ending()? {
+            // on every event: a signal may have been read in the place of `SIGCHLD`
+            if let Some(ending) = self.read_changes(&mut suspension)? {
                 self.reap_orphans(job);
                 return Ok(Ended { ending, cpu_ns: children_cpu_ns().saturating_sub(self.cpu_before_ns) });
             }
-            self.reap_orphans(job);
-            if let Some(signal) = signals.next()? {
-                // it may have ended just now
-                let _ = kill(self.pid, signal);
+            suspension.follow();
+            let timeout = pages.as_deref_mut().and_then(Watch::check_headroom);
+            match signals.next(timeout)? {
+                Event::Child => self.reap_orphans(job),
+                Event::Signal(signal) => {
+                    suspension.note_signal(signal);
+                    if !self.has_from_group(signal, job) {
+                        signal.pass_on(self.pid);
+                    }
+                }
+                Event::Timeout => {}
             }
+        }
+    }
+
+    /// Returns `true` if a process of the job has sent the signal to its whole process group, to which the program and this
+    /// process belong: `kill 0` in a script. A process of the job that sends a signal to this process alone looks the same.
+    fn has_from_group(&self, signal: Received, job: &Job) -> bool {
+        let Some(sender) = signal.sender() else { return false };
+        let group = Some(getpgrp());
+        if getpgid(Some(sender)).ok() != group || getpgid(Some(self.pid)).ok() != group {
+            return false;
+        }
+        let is_member = || sender == self.pid || job.processes().contains(&sender.as_raw());
+        is_member() || {
+            job.refresh();
+            is_member()
         }
     }
 
@@ -173,13 +135,99 @@ impl Child {
         }
     }
 
-    fn ending(&self) -> Result<Option<Ending>, SchedError> {
-        match waitpid(self.pid, Some(WaitPidFlag::WNOHANG)) {
-            Ok(WaitStatus::Exited(_, code)) => Ok(Some(Ending::Exited(code))),
-            Ok(WaitStatus::Signaled(_, signal, _)) => Ok(Some(Ending::Killed(signal as i32))),
-            Ok(_) | Err(Errno::EINTR) => Ok(None),
-            Err(e) => Err(SchedError::system("waiting for the program")(e)),
+    /// Reads the changes of the program that the kernel has to tell, up to its end.
+    fn read_changes(&self, suspension: &mut Suspension) -> Result<Option<Ending>, SchedError> {
+        while let Some(status) = change_of(self.pid)? {
+            if libc::WIFEXITED(status) {
+                return Ok(Some(Ending::Exited(libc::WEXITSTATUS(status))));
+            }
+            if libc::WIFSIGNALED(status) {
+                return Ok(Some(Ending::Killed(libc::WTERMSIG(status))));
+            }
+            if libc::WIFSTOPPED(status) {
+                suspension.note_stop(libc::WSTOPSIG(status));
+            } else {
+                suspension.note_continuation();
+            }
         }
+        Ok(None)
+    }
+}
+
+/// The command of the program, whose process takes its signals, its group and its CPUs before it starts.
+fn command(
+    config: &RunConfig,
+    cpus: &CpuSet,
+    signals: ProgramSignals,
+    reservation: Option<&Reservation>,
+) -> Result<Command, SchedError> {
+    let Some((program, arguments)) = config.command.split_first() else {
+        return Err(SchedError::Config {
+            what: "there is no program to run".into(),
+            advice: "name one after `--`",
+        });
+    };
+    let mut command = Command::new(program);
+    command.args(arguments);
+    let bound = (config.cpus.is_some() || reservation.is_some()).then(|| cpus.clone());
+    let entry = reservation.and_then(Reservation::entry).map(AsRawFd::as_raw_fd);
+    let way_out = release::way_out();
+    let prepare = move || {
+        signals.restore()?;
+        // out of the group whose end the kernel tells of: that is for what serves the job, not for the job
+        move_to(way_out);
+        move_to(entry);
+        bound.as_ref().map_or(Ok(()), |cpus| cpu::bind(0, cpus)).map_err(io::Error::other)
+    };
+    // SAFETY: between fork and exec only system calls are made; they take no lock and, on their
+    // good path, no memory.
+    unsafe { command.pre_exec(prepare) };
+    Ok(command)
+}
+
+/// The status of a child that has changed. By number: the statuses of `nix` have no real-time signals.
+fn change_of(pid: Pid) -> Result<Option<libc::c_int>, SchedError> {
+    let mut status = 0;
+    let kinds = libc::WNOHANG | libc::WUNTRACED | libc::WCONTINUED;
+    // SAFETY: the kernel writes into `status`, which lives on this stack.
+    match unsafe { libc::waitpid(pid.as_raw(), &raw mut status, kinds) } {
+        0 => Ok(None),
+        -1 => match Errno::last() {
+            Errno::EINTR => Ok(None),
+            e => Err(SchedError::system("waiting for the program")(e)),
+        },
+        _ => Ok(Some(status)),
+    }
+}
+
+/// Tells whether a child came as far as `execve`. An error before is no fault of the program.
+struct Attempt {
+    reader: PipeReader,
+    writer: PipeWriter,
+}
+
+impl Attempt {
+    /// Has the command's process leave a mark when all that was prepared so far has been done.
+    fn mark_before_exec(command: &mut Command) -> Result<Self, SchedError> {
+        let failed =
+            |source| SchedError::System { what: "making a pipe for the start of the program", source };
+        let (reader, writer) = io::pipe().map_err(failed)?;
+        let fd = writer.as_raw_fd();
+        let mark = move || {
+            // SAFETY: the descriptor is open as long as the process that was forked has not become the program.
+            let _ = nix::unistd::write(unsafe { BorrowedFd::borrow_raw(fd) }, b"!");
+            Ok(())
+        };
+        // SAFETY: the closure makes one system call.
+        unsafe { command.pre_exec(mark) };
+        Ok(Self { reader, writer })
+    }
+
+    /// Returns `true` if there is a mark. The process has ended.
+    fn has_reached_exec(self) -> bool {
+        let Self { mut reader, writer } = self;
+        drop(writer);
+        reader.read(&mut [0]).is_ok_and(|bytes| bytes > 0)
     }
 }
 

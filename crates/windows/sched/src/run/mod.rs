@@ -3,6 +3,7 @@
 
 mod child;
 mod config;
+mod signals;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,7 +21,8 @@ use crate::keeper::{Keeper, KeeperConfig};
 use crate::limits::Limits;
 use crate::proof::Observer;
 use crate::spare::{Reservation, Split};
-use child::{Child, Signals};
+use child::Child;
+use signals::Signals;
 
 use colony_client::Client;
 use colony_client::{Backend, KeeperStats};
@@ -28,9 +30,10 @@ pub use config::{Ending, RunConfig, RunReport};
 
 /// Runs a program as the job class and waits for its end. Prints nothing.
 ///
-/// `SIGINT`, `SIGTERM`, `SIGHUP` and `SIGQUIT` sent to this process go to the program; for that, call it
-/// from the only thread of the process. The program's orphans become children of this process, and are
-/// waited for. If this process is killed, the program goes on in its own class.
+/// Signals sent to this process go to the program, real-time signals and their values too, except for those about a fault
+/// of this process; for that, call it from the only thread of the process. If this process is told to stop and the program
+/// stops, this process stops with it. The program's orphans become children of this process, and are waited for. If this
+/// process is killed, the program goes on in its own class.
 ///
 /// # Errors
 /// [`SchedError`] where it cannot be started.
@@ -62,9 +65,9 @@ pub fn run(config: &RunConfig) -> Result<RunReport, SchedError> {
     }
     observer.follow();
     let program = child.pid();
-    let pages = pages.map(|launch| launch.watch(move || task::tree(program)));
+    let mut pages = pages.map(|launch| launch.watch(move || task::tree(program)));
 
-    let ended = child.wait(&signals, &job)?;
+    let ended = child.wait(&signals, &job, pages.as_mut())?;
     let wall_ns = started.elapsed().as_nanos() as u64;
     let proof = observer.proof();
     drop(observer);

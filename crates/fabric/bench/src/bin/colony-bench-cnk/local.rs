@@ -7,23 +7,15 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use colony_bench::Program;
+use colony_node::parent::end_with_parent;
 use colony_torus::{Dims, Window};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::signal::Signal;
 
 use crate::Failure;
 
-/// Set for ranks that [`run`] started.
-const LAUNCHED: &str = "COLONY_LAUNCHED";
 /// Time for ranks to end by themselves after one has failed.
 const GRACE: Duration = Duration::from_secs(5);
-
-/// Makes sure that a rank does not outlive the launcher that started it here.
-pub(crate) fn end_with_the_launcher() {
-    if std::env::var_os(LAUNCHED).is_some() {
-        // where the system cannot do it, the window's timeout ends the rank
-        let _ = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL);
-    }
-}
 
 /// The ranks; they end with it.
 struct Ranks(Vec<Child>);
@@ -54,9 +46,9 @@ pub(crate) fn run(ranks: u32, program: Program) -> Result<(), Failure> {
     let mut all = Ranks(Vec::new());
     for rank in 0..ranks {
         let mut command = Command::new(&this);
-        command.args(arguments()).env(LAUNCHED, "1");
-        command.env("COLONY_TORUS", &path).env("COLONY_TORUS_DIMS", dims.to_string());
+        command.args(arguments()).env("COLONY_TORUS", &path).env("COLONY_TORUS_DIMS", dims.to_string());
         command.env("COLONY_RANK", rank.to_string()).env("COLONY_SIZE", ranks.to_string());
+        end_with_parent(&mut command, Signal::SIGKILL);
         all.0.push(command.spawn().map_err(|e| cannot("start a rank", &e))?);
     }
     wait(&mut all, &window)

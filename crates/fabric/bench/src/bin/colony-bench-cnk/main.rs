@@ -84,7 +84,6 @@ fn prepare(cli: &Cli) -> Result<Params, Failure> {
 }
 
 fn run(cli: &Cli, params: Params) -> Result<(), Failure> {
-    local::end_with_the_launcher();
     let session = Session::begin(params);
     let torus = Torus::join()
         .map_err(|e| (2, format!("{e}; outside a compute node, --ranks N starts the ranks here")))?;

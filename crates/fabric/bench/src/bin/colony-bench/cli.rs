@@ -4,6 +4,8 @@
 use colony_bench::programs::Output;
 use colony_bench::{Options, Program};
 use colony_node::cpu::{self, CpuSet};
+use colony_node::parent;
+use nix::sys::signal::Signal;
 
 /// The benchmark programs of the seeds, over MPI.
 ///
@@ -44,8 +46,9 @@ impl Cli {
     pub(crate) fn bind(&self) -> Result<(), String> {
         let local = number(&LOCAL_RANK);
         if local.is_some() {
-            // SAFETY: prctl with a signal number touches nothing but this process's own setting.
-            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+            // MPI notices when it begins that a launcher has ended before this line
+            parent::follow(nix::unistd::getppid(), Signal::SIGKILL)
+                .map_err(|e| format!("the launcher of this rank has ended: {e}"))?;
         }
         let Some(cpus) = &self.cpus else { return Ok(()) };
         let local = local.unwrap_or(0);
