@@ -155,6 +155,10 @@ pub fn finding(f: &Costed, whole: bool) -> String {
         let _ =
             writeln!(out, "{}", indented("", WORD, &format!("… {} more", f.finding.evidence.len() - most)));
     }
+    if !f.finding.owners.is_empty() {
+        let owners = name(&f.finding.owners.join(", "), 400);
+        let _ = writeln!(out, "{}", indented("  owner", WORD, &owners));
+    }
     for remedy in &f.finding.remedies {
         out.push_str(&self::remedy(remedy, whole));
     }

@@ -47,8 +47,13 @@ fn left_out(out: &mut String, plan: &Plan) {
 #[must_use]
 pub fn applied(applied: &Applied, plan: &Plan, still: &[String]) -> String {
     let t = &applied.transaction;
-    let made = t.steps.iter().filter(|s| s.progress == Progress::Done).count();
-    let mut out = format!("{}: {made} of {} changes made and read back\n", t.name, t.steps.len());
+    let done = || t.steps.iter().filter(|s| s.progress == Progress::Done);
+    let (made, unread) = (done().count(), done().filter(|s| is_command(s)).count());
+    let of = format!("{}: {made} of {} changes made", t.name, t.steps.len());
+    let mut out = match unread {
+        0 => format!("{of} and read back\n"),
+        _ => format!("{of}, {} read back ({} not)\n", made - unread, commands_are(unread)),
+    };
     for step in &t.steps {
         row(&mut out, &step.reason, &change(step));
     }
@@ -70,12 +75,25 @@ pub fn applied(applied: &Applied, plan: &Plan, still: &[String]) -> String {
 fn change(step: &Step) -> String {
     let text = match &step.action {
         Action::Write { file, value } => format!("{file}: {} → {value}", shown(&step.before)),
+        Action::Affinity { task, name: task_name, cpus } => {
+            format!("CPUs of task {} ({task_name}): {} → {cpus}", task.tid, shown(&step.before))
+        }
         Action::Command { apply, .. } => apply.join(" "),
     };
     match &step.progress {
         Progress::Failed { reason } => format!("{text}: not made: {reason}"),
+        _ if is_command(step) => format!("{text} (not read back)"),
         _ => text,
     }
+}
+
+fn is_command(step: &Step) -> bool {
+    matches!(step.action, Action::Command { .. })
+}
+
+/// So many commands, as the subject of a sentence.
+fn commands_are(n: usize) -> String {
+    if n == 1 { "1 command is".into() } else { format!("{n} commands are") }
 }
 
 /// A value on one line, cut to what a table has room for.
@@ -94,14 +112,16 @@ pub fn transactions(all: &[(Transaction, Vec<Standing>)]) -> String {
     }
     let mut out = String::new();
     for (t, standings) in all {
-        let in_effect =
-            standings.iter().filter(|s| matches!(s, Standing::InEffect | Standing::NotRead)).count();
-        let _ = writeln!(out, "{}: {in_effect} of {} changes in effect", t.name, t.steps.len());
+        let count = |standing: &Standing| standings.iter().filter(|s| *s == standing).count();
+        let (in_effect, unread) = (count(&Standing::InEffect), count(&Standing::NotRead));
+        let note = if unread == 0 { String::new() } else { format!(" ({} not read)", commands_are(unread)) };
+        let _ = writeln!(out, "{}: {in_effect} of {} changes in effect{note}", t.name, t.steps.len());
         for (step, standing) in t.steps.iter().zip(standings) {
             let now = match standing {
                 Standing::InEffect | Standing::NotRead => String::new(),
                 Standing::Changed { value } => format!("; changed since, now {}", shown(value)),
-                Standing::Gone => "; the file is gone".into(),
+                Standing::Gone => "; the file is gone, or the task has ended".into(),
+                Standing::Unknown { reason } => format!("; cannot be read: {reason}"),
                 Standing::NotMade { reason } => format!("; not made: {reason}"),
             };
             let plain = Step { progress: Progress::Done, ..step.clone() };
@@ -134,7 +154,7 @@ pub fn reverted(transaction: &str, r: &Reverted) -> String {
         );
     }
     for file in &r.gone {
-        row(&mut out, "", &format!("{file}: gone, with its device or CPU"));
+        row(&mut out, "", &format!("{file}: gone, nothing is to be restored"));
     }
     for text in &r.uncertain {
         row(&mut out, "", &format!("{text}: not repeated"));

@@ -108,6 +108,9 @@ pub struct Finding {
     /// Advice where no change of a file or parameter helps, or that a remedy needs beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
+    /// Owners of the settings that a remedy changes: resource managers, users, units. Empty for settings of the node itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub owners: Vec<String>,
     /// The sources of noise, as traces name them, that the remedy takes from the job's CPUs.
     pub touches: Touches,
 }
@@ -123,6 +126,7 @@ impl Finding {
             evidence: Vec::new(),
             remedies: Vec::new(),
             advice: None,
+            owners: Vec::new(),
             touches: Touches::default(),
         }
     }
@@ -139,6 +143,14 @@ impl Finding {
 
     pub(crate) fn advice(mut self, text: impl Into<String>) -> Self {
         self.advice = Some(text.into());
+        self
+    }
+
+    /// The settings belong to these owners.
+    pub(crate) fn owned_by(mut self, owners: impl IntoIterator<Item = String>) -> Self {
+        self.owners.extend(owners);
+        self.owners.sort();
+        self.owners.dedup();
         self
     }
 

@@ -10,9 +10,11 @@
 
 mod examine;
 mod finding;
+mod holders;
 mod node;
 mod outcome;
 mod probes;
+mod process;
 pub mod remedy;
 mod root;
 mod rules;
@@ -20,6 +22,7 @@ mod touches;
 
 pub use examine::{Examination, examine};
 pub use finding::{Evidence, Finding, Level, Passed, Subject, Undecided};
+pub use holders::undo_file_tasks;
 pub use node::{Node, ThreadSeen};
 pub use probes::{ClockState, Probes};
 pub use root::{MAX_FILE, MAX_NAMES, Root, Unread};

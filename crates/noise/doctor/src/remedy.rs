@@ -2,6 +2,7 @@
 //! Remedies as data: a program can apply a [`Change`] and undo it, a person can paste its command.
 
 use colony_node::cpu::CpuSet;
+use colony_node::task::TaskId;
 use serde::{Deserialize, Serialize};
 
 /// Changes that together remove a finding.
@@ -11,9 +12,30 @@ pub struct Remedy {
     pub changes: Vec<Change>,
     /// The harm the changes may do, one sentence.
     pub risk: String,
+    /// What the node or its users lose for certain. A program must not make such a change unless it was asked to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub losses: Vec<Loss>,
     /// A way to keep the change over a restart, if the changes themselves do not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep: Option<String>,
+}
+
+/// Something that the node or its users lose by a remedy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Loss {
+    /// Memory of the job or of the node, as swap space is.
+    Memory,
+    /// Hardware threads.
+    Threads,
+    /// Clock frequency of the processor.
+    Frequency,
+    /// Time that the kernel keeps for ordinary tasks if a real-time task never sleeps.
+    Protection,
+    /// A service, or a scheduler, that an administrator has chosen to run or not to run.
+    Service,
+    /// A limit that a resource manager, an administrator or a user has set.
+    Limit,
 }
 
 /// One change of a node.
@@ -26,6 +48,13 @@ pub enum Change {
         files: Vec<FileNow>,
         /// The value to write.
         value: String,
+    },
+    /// Other CPUs for some tasks.
+    Affinity {
+        /// The tasks, with the CPUs each may run on now.
+        tasks: Vec<TaskNow>,
+        /// The CPUs they may run on.
+        cpus: CpuSet,
     },
     /// A command, and the command that undoes it.
     Command {
@@ -61,10 +90,21 @@ pub struct FileNow {
     pub value: String,
 }
 
+/// A task and its CPUs before a change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskNow {
+    /// Its number and its start: the number alone may be another task's when the change is made or undone.
+    pub task: TaskId,
+    /// Its name.
+    pub name: String,
+    /// The CPUs it may run on.
+    pub cpus: CpuSet,
+}
+
 impl Remedy {
     /// Changes with their risk.
     pub(crate) fn new(changes: impl IntoIterator<Item = Change>, risk: &str) -> Self {
-        Self { changes: changes.into_iter().collect(), risk: risk.into(), keep: None }
+        Self { changes: changes.into_iter().collect(), risk: risk.into(), losses: Vec::new(), keep: None }
     }
 
     /// `value` into one file that has `now`.
@@ -83,6 +123,12 @@ impl Remedy {
     pub(crate) fn parameter(parameter: String, replaces: Option<&str>, risk: &str) -> Self {
         let replaces = replaces.filter(|old| *old != parameter).map(str::to_owned);
         Self::new([Change::KernelParameter { parameter, replaces }], risk)
+    }
+
+    /// The node or its users lose this for certain.
+    pub(crate) fn loses(mut self, loss: Loss) -> Self {
+        self.losses.push(loss);
+        self
     }
 
     pub(crate) fn keep(mut self, how: impl Into<String>) -> Self {
@@ -132,6 +178,7 @@ impl Change {
     pub fn commands(&self) -> Vec<String> {
         match self {
             Self::Write { files, value } => write_command(files.iter().map(|f| f.file.as_str()), value),
+            Self::Affinity { tasks, cpus } => tasks.iter().map(|t| bind_command(t, cpus)).collect(),
             Self::Command { apply, .. } => vec![shell(apply)],
             Self::KernelParameter { parameter, replaces: None } => {
                 vec![format!("# add to the kernel command line, then reboot: {parameter}")]
@@ -159,6 +206,7 @@ impl Change {
                 };
                 values.into_iter().flat_map(of).collect()
             }
+            Self::Affinity { tasks, .. } => tasks.iter().map(|t| bind_command(t, &t.cpus)).collect(),
             Self::Command { undo, .. } => undo.iter().map(|words| shell(words)).collect(),
             Self::KernelParameter { parameter, replaces: None } => {
                 vec![format!("# remove from the kernel command line, then reboot: {parameter}")]
@@ -176,6 +224,10 @@ impl Change {
             }
         }
     }
+}
+
+fn bind_command(task: &TaskNow, cpus: &CpuSet) -> String {
+    format!("taskset -pc {cpus} {}", task.task.tid)
 }
 
 /// `echo` into one file, `tee` into several.

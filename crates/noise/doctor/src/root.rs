@@ -20,7 +20,7 @@ use nix::sys::stat::Mode;
 
 /// Largest file that is read, bytes. `/proc/interrupts` of a node with 512 CPUs and 1,000 interrupts has 6 MB.
 pub const MAX_FILE: u64 = 8 << 20;
-/// Most names of a directory that are listed.
+/// Most names that a directory may have; one with more is not listed.
 pub const MAX_NAMES: usize = 1 << 16;
 
 /// The reason why a file has no value.
@@ -54,6 +54,15 @@ impl Unread {
     pub fn value(file: &str, value: &str) -> Self {
         let shown: String = value.trim().chars().take(60).collect();
         Self::Other { file: file.to_owned(), reason: format!("unknown value `{shown}`") }
+    }
+
+    /// More entries than a rule reads. An answer from a part of them could be wrong.
+    #[must_use]
+    pub fn too_many(file: &str, most: usize) -> Self {
+        Self::Other {
+            file: file.to_owned(),
+            reason: format!("more than {most} entries, the most that are read"),
+        }
     }
 
     /// Returns `true` if the file is not there.
@@ -124,21 +133,25 @@ impl Root {
         text.parse().map_err(|_| Unread::value(file, &text))
     }
 
-    /// The names in a directory, sorted; at most [`MAX_NAMES`]. Names that are not UTF-8 are left out.
+    /// The names in a directory, sorted. Names that are not UTF-8 are left out.
     ///
     /// # Errors
-    /// [`Unread`].
+    /// [`Unread`], also for a directory with more than [`MAX_NAMES`] names.
     pub fn list(&self, dir: &str) -> Result<Vec<String>, Unread> {
         let found = self.resolve(dir, OFlag::O_DIRECTORY)?;
         let listing = std::fs::read_dir(own_path(&found))
             .map_err(|e| unread(dir, Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO))))?;
-        let names = listing.flatten().take(MAX_NAMES);
-        let mut names: Vec<String> = names.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        let entries: Vec<_> = listing.flatten().take(MAX_NAMES + 1).collect();
+        if entries.len() > MAX_NAMES {
+            return Err(Unread::too_many(dir, MAX_NAMES));
+        }
+        let mut names: Vec<String> =
+            entries.into_iter().filter_map(|entry| entry.file_name().into_string().ok()).collect();
         names.sort();
         Ok(names)
     }
 
-    /// The names in a directory that are numbers, in ascending order; empty if the directory cannot be read.
+    /// The names in a directory that are numbers, in ascending order; empty if the directory cannot be listed.
     #[must_use]
     pub fn numbers(&self, dir: &str) -> Vec<u32> {
         let names = self.list(dir).unwrap_or_default();

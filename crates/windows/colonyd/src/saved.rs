@@ -3,7 +3,7 @@
 //!
 //! The file is `job.json` in a folder beside the mount point (`/run/colony-state`) that only root can look into. It is
 //! replaced by renaming, and removed when the job has ended. A process is identified by its number and its start, so a
-//! number that was given again names nobody.
+//! number that was given again names nobody. `colony doctor` reads the file too, to leave the job alone.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -52,6 +52,17 @@ pub enum TuneError {
         /// Files or commands, each with the kernel's answer.
         reasons: Vec<String>,
     },
+    /// A journal of this boot that another version has written.
+    #[error(
+        "the journal of the transaction {name} is of another version of Colony ({schema}); revert it with that version. The \
+         settings that it restores are still in effect"
+    )]
+    Foreign {
+        /// The transaction.
+        name: String,
+        /// The schema of its journal.
+        schema: String,
+    },
     /// The journal could not be written or read.
     #[error("the journal of transactions: {what}: {source}{}", if *unchanged { "; the node is unchanged" } else { "" })]
     Journal {

@@ -30,6 +30,9 @@ pub fn tuned(plan: &Plan, profile: &Profile) -> String {
                 Some(name) => writeln!(sysctl, "{}={value}", name.replace('/', ".")),
                 None => writeln!(sysfs, "{file}={value}"),
             },
+            action @ Action::Affinity { .. } => {
+                writeln!(other, "# {}: {}", step.reason, plain(&action.describe()))
+            }
             Action::Command { apply, .. } => {
                 let words: Vec<String> = apply.iter().map(|w| colony_doctor::remedy::quote(w)).collect();
                 writeln!(other, "# {}: {}", step.reason, words.join(" "))
@@ -47,6 +50,11 @@ pub fn tuned(plan: &Plan, profile: &Profile) -> String {
         let _ = write!(out, "\n# not expressible in a profile of TuneD:\n{other}");
     }
     out
+}
+
+/// A text that ends no comment.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '_' } else { c }).collect()
 }
 
 fn is_plain(text: &str) -> bool {

@@ -5,15 +5,22 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 
+use colony_node::cpu::CpuSet;
+use colony_node::task::TaskId;
+
 use crate::node::Node;
 
 /// A machine in memory. Files whose name ends in `refuses` take no value, those that end in `rounds` take tens only, and those
-/// that end in `mask` print eight digits. Command `add X` puts a word into a set, and `del X` takes it
+/// that end in `mask` print eight digits. A file that ends in `cpu.max` prints a period behind a quota without one. Files in
+/// `answers` answer a write with an error number of the kernel. Command `add X` puts a word into a set, and `del X` takes it
 /// out; either fails if nothing is to be done.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fake {
     pub(crate) files: RefCell<BTreeMap<String, String>>,
     pub(crate) words: RefCell<Vec<String>>,
+    pub(crate) answers: RefCell<BTreeMap<String, i32>>,
+    /// CPUs of tasks, by number, each with the start of the task.
+    pub(crate) tasks: RefCell<BTreeMap<i32, (u64, String)>>,
     journals: RefCell<Vec<(String, Vec<u8>)>>,
     /// Operations until the crash; nothing happens after it.
     pub(crate) left: Cell<Option<u32>>,
@@ -29,6 +36,11 @@ impl Fake {
 
     pub(crate) fn value(&self, file: &str) -> String {
         self.files.borrow()[file].clone()
+    }
+
+    /// The CPUs of the task with this number now.
+    pub(crate) fn cpus(&self, tid: i32) -> String {
+        self.tasks.borrow()[&tid].1.clone()
     }
 
     /// Starts the machine's processes again after a crash; settings stay.
@@ -66,12 +78,34 @@ impl Node for Fake {
         self.step(|| {
             let mut files = self.files.borrow_mut();
             let old = files.get_mut(file).ok_or(ErrorKind::NotFound)?;
+            if let Some(answer) = self.answers.borrow().get(file) {
+                return Err(io::Error::from_raw_os_error(*answer));
+            }
             *old = match (file, value.parse::<u32>()) {
                 (f, _) if f.ends_with("refuses") => return Err(ErrorKind::InvalidInput.into()),
                 (f, Ok(n)) if f.ends_with("rounds") => format!("{}\n", n / 10 * 10),
+                (f, _) if f.ends_with("cpu.max") && !value.contains(' ') => format!("{value} 100000\n"),
                 (f, _) if f.ends_with("mask") => format!("{value:0>8}\n"),
                 _ => format!("{value}\n"),
             };
+            Ok(())
+        })
+    }
+
+    fn affinity(&self, task: TaskId) -> io::Result<CpuSet> {
+        self.step(|| {
+            let tasks = self.tasks.borrow();
+            let found = tasks.get(&task.tid).filter(|(start, _)| *start == task.start_ticks);
+            let (_, cpus) = found.ok_or(ErrorKind::NotFound)?;
+            cpus.parse().map_err(io::Error::other)
+        })
+    }
+
+    fn bind(&self, task: TaskId, cpus: &CpuSet) -> io::Result<()> {
+        self.step(|| {
+            let mut tasks = self.tasks.borrow_mut();
+            let found = tasks.get_mut(&task.tid).filter(|(start, _)| *start == task.start_ticks);
+            found.ok_or(ErrorKind::NotFound)?.1 = cpus.to_string();
             Ok(())
         })
     }

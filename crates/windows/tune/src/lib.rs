@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Changes of a node's settings as one transaction.
 //!
-//! [`apply`] writes a list of [`Step`]s: values into files of `/proc` and `/sys`, and commands that have an undo. Before the first
-//! write, every present value is in a [journal](Transaction); after the last, every value has been read back. If a step
-//! fails, the steps before it are undone. [`revert`] restores the values by the transaction's name, in the opposite order, and leaves a
+//! [`apply`] makes a list of [`Step`]s: values for files of `/proc` and `/sys`, CPUs for tasks, and commands that have an undo. Before
+//! the first change, every present value is in a [journal](Transaction); after the last, every value has been read back; the
+//! effects of commands are not. If a step fails, the steps before it are undone; an [optional](Step::optional) step is taken back and
+//! left out instead. [`revert`] restores the values by the transaction's name, in the opposite order, and leaves a
 //! value alone that somebody else has changed since.
 //!
 //! **Crashes.** The journal is written before the node is changed, so a killed [`apply`] or [`revert`] leaves a transaction that
@@ -25,6 +26,7 @@ mod error;
 mod export;
 mod linux;
 mod node;
+mod place;
 mod plan;
 mod profile;
 mod recover;
@@ -44,6 +46,7 @@ pub use error::TuneError;
 pub use export::{kernel_command_line, tuned};
 pub use linux::Linux;
 pub use node::Node;
+pub use place::Place;
 pub use plan::{LeftOut, Parameter, Plan};
 pub use profile::{Profile, Setting};
 pub use recover::{Recovered, recover};

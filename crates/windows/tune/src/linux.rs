@@ -8,12 +8,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use colony_node::NodeError;
+use colony_node::cpu::{self, CpuSet};
+use colony_node::task::{self, TaskId};
 use nix::fcntl::{Flock, FlockArg, OFlag};
 
 use crate::node::Node;
 
-/// The most that is read of a setting or a journal, bytes.
-const LONGEST: u64 = 1 << 20;
+/// The largest setting, bytes. A longer one is refused: a part of it cannot be restored.
+const LARGEST_SETTING: u64 = 1 << 20;
+/// The largest journal, bytes: a quarter of a million steps. A larger one is refused before the node is changed.
+const LARGEST_JOURNAL: u64 = 64 << 20;
 /// Time after which a command is killed.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -34,7 +39,8 @@ impl Linux {
         Self { root: PathBuf::from("/"), folder: Self::FOLDER.into() }
     }
 
-    /// Files below `root` in place of the machine's `/proc` and `/sys`, with journals in `folder`: for trials.
+    /// Files below `root` in place of the machine's `/proc` and `/sys`, with journals in `folder`: for trials. Commands and tasks
+    /// would be this machine's, so they are refused.
     #[must_use]
     pub fn below(root: &Path, folder: &Path) -> Self {
         Self { root: root.to_owned(), folder: folder.to_owned() }
@@ -79,6 +85,15 @@ impl Linux {
         Err(io::Error::new(ErrorKind::PermissionDenied, text))
     }
 
+    /// Refuses what would reach this machine from a trial below another root.
+    fn refuse_in_a_trial(&self, what_happens: &str) -> io::Result<()> {
+        if self.root == Path::new("/") {
+            return Ok(());
+        }
+        let text = format!("{what_happens} on this machine, not on the files below {}", self.root.display());
+        Err(io::Error::new(ErrorKind::Unsupported, text))
+    }
+
     fn setting(&self, file: &str) -> PathBuf {
         self.root.join(file.trim_start_matches('/'))
     }
@@ -111,17 +126,46 @@ impl Default for Linux {
     }
 }
 
-/// Reads at most [`LONGEST`] bytes, and never waits for the other side of a pipe.
-fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+/// Reads a file of at most `largest` bytes, and never waits for the other side of a pipe.
+fn read_file(path: &Path, largest: u64) -> io::Result<Vec<u8>> {
     let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
     let mut bytes = Vec::new();
-    file.take(LONGEST).read_to_end(&mut bytes)?;
+    file.take(largest + 1).read_to_end(&mut bytes)?;
+    check_size(bytes.len(), largest)?;
     Ok(bytes)
+}
+
+fn check_size(size: usize, largest: u64) -> io::Result<()> {
+    if size as u64 <= largest {
+        return Ok(());
+    }
+    Err(io::Error::new(ErrorKind::FileTooLarge, format!("it is larger than {largest} bytes")))
+}
+
+/// Returns an error if the task has ended, or its number is another task's by now.
+fn check_task(task: TaskId) -> io::Result<()> {
+    let found = task::stat(task.tid).map_err(|e| answer(&e))?;
+    if found.start_ticks == task.start_ticks && !found.has_ended() {
+        return Ok(());
+    }
+    Err(io::Error::new(ErrorKind::NotFound, format!("task {} has ended", task.tid)))
+}
+
+/// The kernel's answer in an error about a task.
+fn answer(error: &NodeError) -> io::Error {
+    let kind = match error {
+        _ if error.is_no_task() => ErrorKind::NotFound,
+        NodeError::System { source, .. } => source.kind(),
+        _ => ErrorKind::Other,
+    };
+    io::Error::new(kind, error.to_string())
 }
 
 impl Node for Linux {
     fn read(&self, file: &str) -> io::Result<String> {
-        Ok(String::from_utf8_lossy(&read_file(&self.setting(file))?).into_owned())
+        let bytes = read_file(&self.setting(file), LARGEST_SETTING)?;
+        // a value with replaced bytes could not be restored
+        String::from_utf8(bytes).map_err(|e| io::Error::new(ErrorKind::InvalidData, e))
     }
 
     fn write(&self, file: &str, value: &str) -> io::Result<()> {
@@ -132,7 +176,23 @@ impl Node for Linux {
         file.write_all(format!("{value}\n").as_bytes())
     }
 
+    fn affinity(&self, task: TaskId) -> io::Result<CpuSet> {
+        self.refuse_in_a_trial("a task runs")?;
+        let cpus = cpu::affinity(task.tid).map_err(|e| answer(&e))?;
+        // checked last: the CPUs are those of this task only if it still has its number
+        check_task(task)?;
+        Ok(cpus)
+    }
+
+    fn bind(&self, task: TaskId, cpus: &CpuSet) -> io::Result<()> {
+        self.refuse_in_a_trial("a task runs")?;
+        // numbers are given again only after all others, so the task keeps its number during the next call
+        check_task(task)?;
+        cpu::bind(task.tid, cpus).map_err(|e| answer(&e))
+    }
+
     fn run(&self, command: &[String]) -> io::Result<()> {
+        self.refuse_in_a_trial("a command runs")?;
         let Some((program, arguments)) = command.split_first() else {
             return Err(io::Error::new(ErrorKind::InvalidInput, "there is no command"));
         };
@@ -177,10 +237,12 @@ impl Node for Linux {
     fn load(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
         let Some(path) = self.file_of(name)? else { return Ok(None) };
         self.check_folder()?;
-        read_file(&path).map(Some)
+        read_file(&path, LARGEST_JOURNAL).map(Some)
     }
 
     fn save(&self, name: &str, journal: &[u8]) -> io::Result<()> {
+        // a journal that cannot be read again would undo nothing
+        check_size(journal.len(), LARGEST_JOURNAL)?;
         let files = self.files()?;
         let path = match files.iter().find(|(_, n, _)| n == name) {
             Some((_, _, path)) => path.clone(),
@@ -264,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_failed_command_tells_its_last_words_and_one_that_is_missing_its_name() {
-        let (_dir, linux) = trial();
+        let linux = Linux::new();
         let run = |words: &[&str]| linux.run(&words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>());
         run(&["true"]).expect("done");
         let error = run(&["sh", "-c", "echo first >&2; echo no such swap >&2; exit 3"])
@@ -273,6 +335,79 @@ mod tests {
         assert!(error.contains("exit status: 3: no such swap"), "{error}");
         assert_eq!(run(&["/no/program"]).expect_err("missing").kind(), ErrorKind::NotFound);
         run(&[]).expect_err("no command");
+    }
+
+    #[test]
+    fn a_trial_runs_no_command_and_binds_no_task_of_this_machine() {
+        let (_dir, linux) = trial();
+        let own = TaskId::of(std::process::id().cast_signed()).expect("alive");
+        let refused = |e: io::Error| assert_eq!(e.kind(), ErrorKind::Unsupported, "{e}");
+        refused(linux.run(&["true".to_owned()]).expect_err("a trial"));
+        refused(linux.affinity(own).expect_err("a trial"));
+        refused(linux.bind(own, &CpuSet::default()).expect_err("a trial"));
+    }
+
+    #[test]
+    fn a_task_is_bound_and_restored_and_neither_one_that_ended_nor_its_successor() {
+        let usable = cpu::usable().expect("linux");
+        if usable.len() < 2 {
+            return colony_testing::skip("a task of one CPU cannot be moved");
+        }
+        let one: CpuSet = usable.first().into_iter().collect();
+        let mut child = Command::new("sleep").arg("1000").spawn().expect("sleep is there");
+        let task = TaskId::of(child.id().cast_signed()).expect("alive");
+        let (dir, _) = trial();
+        let linux = Linux { root: "/".into(), folder: dir.path().join("journals") };
+        let _lock = linux.lock().expect("a folder");
+        let action = Action::Affinity { task, name: "sleep".into(), cpus: one.clone() };
+        let before = cpu::affinity(task.tid).expect("alive");
+        apply(&linux, "t", vec![Step::new("rt-tasks", action.clone())], OnFailure::Undo).expect("applied");
+        assert_eq!(cpu::affinity(task.tid).expect("alive"), one);
+        revert(&linux, "t", false).expect("reverted");
+        assert_eq!(cpu::affinity(task.tid).expect("alive"), before);
+        // the number is another task's by now
+        let earlier = TaskId { start_ticks: task.start_ticks - 1, ..task };
+        for operation in [linux.affinity(earlier).map(drop), linux.bind(earlier, &one)] {
+            assert_eq!(operation.expect_err("another task").kind(), ErrorKind::NotFound);
+        }
+        assert_eq!(cpu::affinity(task.tid).expect("alive"), before);
+        apply(&linux, "t", vec![Step::new("rt-tasks", action)], OnFailure::Undo).expect("applied");
+        child.kill().and_then(|()| child.wait()).expect("ours");
+        let reverted = revert(&linux, "t", false).expect("an ended task is done");
+        assert_eq!(reverted.gone.len(), 1, "{reverted:?}");
+    }
+
+    #[test]
+    fn a_journal_or_a_setting_that_is_too_large_is_an_error_and_stays() {
+        let (dir, linux) = trial();
+        let _lock = linux.lock().expect("a folder");
+        apply(&linux, "t", step(), OnFailure::Undo).expect("applied");
+        let journal = linux.file_of("t").expect("readable").expect("one");
+        let file = OpenOptions::new().write(true).open(&journal).expect("ours");
+        file.set_len(LARGEST_JOURNAL + 1).expect("sparse");
+        let error = list(&linux).expect_err("too large").to_string();
+        assert!(error.contains("larger than") && journal.exists(), "{error}");
+        fs::write(dir.path().join("proc/sys/kernel/a"), vec![b'x'; LARGEST_SETTING as usize + 1])
+            .expect("ours");
+        assert_eq!(linux.read("/proc/sys/kernel/a").expect_err("too large").kind(), ErrorKind::FileTooLarge);
+        fs::write(dir.path().join("proc/sys/kernel/a"), [0xff, 0xfe]).expect("ours");
+        assert_eq!(linux.read("/proc/sys/kernel/a").expect_err("no text").kind(), ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn a_journal_of_another_version_is_an_error_and_stays() {
+        let (_dir, linux) = trial();
+        let _lock = linux.lock().expect("a folder");
+        apply(&linux, "t", step(), OnFailure::Undo).expect("applied");
+        let journal = linux.file_of("t").expect("readable").expect("one");
+        let text = fs::read_to_string(&journal).expect("ours");
+        for (old, new) in [("colony.tune/1", "colony.tune/2"), ("\"write\"", "\"unheard-of\"")] {
+            fs::write(&journal, text.replace(old, new)).expect("ours");
+            let error = list(&linux).expect_err("another version").to_string();
+            assert!(error.contains("another version") && journal.exists(), "{error}");
+        }
+        fs::write(&journal, text).expect("ours");
+        revert(&linux, "t", false).expect("reverted");
     }
 
     #[test]

@@ -3,6 +3,9 @@
 
 use std::io;
 
+use colony_node::cpu::CpuSet;
+use colony_node::task::TaskId;
+
 /// A machine whose settings are changed, and the place of its journals.
 ///
 /// Journals are small documents by name. [`save`](Node::save) and [`discard`](Node::discard) are atomic: after a crash a journal is
@@ -19,6 +22,18 @@ pub trait Node {
     /// # Errors
     /// The kernel's answer.
     fn write(&self, file: &str, value: &str) -> io::Result<()>;
+
+    /// The CPUs that a task may run on.
+    ///
+    /// # Errors
+    /// [`NotFound`](io::ErrorKind::NotFound) if the task has ended, also if its number is another task's by now; otherwise the kernel's answer.
+    fn affinity(&self, task: TaskId) -> io::Result<CpuSet>;
+
+    /// Gives a task other CPUs.
+    ///
+    /// # Errors
+    /// As [`affinity`](Node::affinity).
+    fn bind(&self, task: TaskId, cpus: &CpuSet) -> io::Result<()>;
 
     /// Runs a command, and waits for its end.
     ///

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From findings to steps.
 
-use colony_doctor::remedy::{Change, Remedy};
+use colony_doctor::remedy::{Change, Remedy, TaskNow};
 use colony_doctor::{Examination, Finding};
 use serde::Serialize;
 
 use crate::profile::Profile;
-use crate::transaction::{Action, Step};
+use crate::transaction::{Action, Progress, Step};
 
 /// A finding without steps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -38,7 +38,10 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Selects the remedies of an examination. Of each finding, the first remedy that the running node can take is used.
+    /// Selects the remedies of an examination. Of each finding, the first remedy is used that the running node can take and that costs
+    /// nothing which the profile does not accept. Writes are [optional](Step::optional): the doctor cannot see what the kernel
+    /// refuses, and one refusal must not keep the other remedies from being made. Commands and the settings of the profile
+    /// itself are not.
     #[must_use]
     pub fn new(examination: &Examination, profile: &Profile) -> Self {
         let mut plan = Self::default();
@@ -53,15 +56,37 @@ impl Plan {
         plan
     }
 
+    /// Moves the steps that the node has refused to the findings left out, each with the kernel's answer.
+    pub fn leave_out(&mut self, refused: &[Step]) {
+        for step in refused {
+            let is_same = |s: &Step| s.reason == step.reason && s.action == step.action;
+            self.steps.retain(|s| !is_same(s));
+            let Progress::Failed { reason } = &step.progress else { continue };
+            let reason = match step.action.setting() {
+                Some((place, _)) => format!("{place}: {reason}"),
+                None => reason.clone(),
+            };
+            self.left_out.push(LeftOut { id: step.reason.clone(), reason });
+        }
+    }
+
     /// Adds the steps of a finding; returns the reason if there are none.
     fn add(&mut self, finding: &Finding, profile: &Profile) -> Option<String> {
         if let Some(reason) = profile.leaves_out(finding) {
             return Some(reason);
         }
-        if let Some(remedy) = finding.remedies.iter().find(|r| can_be_made_now(r)) {
-            let actions = remedy.changes.iter().flat_map(actions);
-            self.steps.extend(actions.map(|action| Step::new(&finding.id, action)));
-            return None;
+        let mut refusal = None;
+        for remedy in finding.remedies.iter().filter(|r| can_be_made_now(r)) {
+            match profile.refuses(finding, remedy) {
+                None => {
+                    self.steps.extend(remedy.changes.iter().flat_map(actions).map(|a| step(&finding.id, a)));
+                    return None;
+                }
+                Some(reason) => refusal = refusal.or(Some(reason)),
+            }
+        }
+        if refusal.is_some() {
+            return refusal;
         }
         let changes = finding.remedies.iter().flat_map(|r| &r.changes);
         let parameters = changes.filter_map(|change| match change {
@@ -87,14 +112,29 @@ impl Plan {
 
 /// Returns `true` if every change of the remedy is one of the running node.
 fn can_be_made_now(remedy: &Remedy) -> bool {
-    let now = |change: &Change| matches!(change, Change::Write { .. } | Change::Command { .. });
+    let now = |change: &Change| {
+        matches!(change, Change::Write { .. } | Change::Affinity { .. } | Change::Command { .. })
+    };
     !remedy.changes.is_empty() && remedy.changes.iter().all(now)
+}
+
+fn step(rule: &str, action: Action) -> Step {
+    match action {
+        // a command that failed may have had a part of its effect, which only its undo takes back
+        Action::Command { .. } => Step::new(rule, action),
+        Action::Write { .. } | Action::Affinity { .. } => Step::new(rule, action).or_left_out(),
+    }
 }
 
 fn actions(change: &Change) -> Vec<Action> {
     match change {
         Change::Write { files, value } => {
             files.iter().map(|f| Action::Write { file: f.file.clone(), value: value.clone() }).collect()
+        }
+        Change::Affinity { tasks, cpus } => {
+            let action =
+                |t: &TaskNow| Action::Affinity { task: t.task, name: t.name.clone(), cpus: cpus.clone() };
+            tasks.iter().map(action).collect()
         }
         Change::Command { apply, undo } => vec![Action::Command { apply: apply.clone(), undo: undo.clone() }],
         _ => Vec::new(),

@@ -7,13 +7,14 @@ use serde::Serialize;
 
 use crate::error::TuneError;
 use crate::node::Node;
-use crate::transaction::{Action, Phase, Progress, Step, Transaction, check_file, check_name, list};
+use crate::place::Place;
+use crate::transaction::{Action, Phase, Progress, Step, Transaction, check_name, list};
 use crate::value::{chosen, same};
 
 /// A setting that was left as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Kept {
-    /// The file.
+    /// The file, or the task in words.
     pub file: String,
     /// The value that the transaction wrote.
     pub written: String,
@@ -24,13 +25,13 @@ pub struct Kept {
 /// A reverted transaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Reverted {
-    /// Files and commands that were undone.
+    /// Files, tasks and commands that were undone.
     pub undone: Vec<String>,
-    /// Files that a later transaction changes too: it restores the original value when it is reverted.
+    /// Files and tasks that a later transaction changes too: it restores the original value when it is reverted.
     pub handed_on: Vec<String>,
     /// Settings that another program has changed since.
     pub changed_since: Vec<Kept>,
-    /// Files that are gone, with their device or CPU.
+    /// Files that are gone with their device or CPU, and tasks that have ended.
     pub gone: Vec<String>,
     /// Commands whose undo failed after an interruption: they may not have run, or may have been undone already.
     pub uncertain: Vec<String>,
@@ -85,7 +86,9 @@ pub(crate) fn undo_steps(node: &impl Node, t: &mut Transaction, all: bool) -> Re
                 done.uncertain.extend(uncertain);
                 failed
             }
-            Action::Write { file, value } => undo_write(node, &t.name, &step, file, value, all, &mut done)?,
+            Action::Write { .. } | Action::Affinity { .. } => {
+                undo_setting(node, &t.name, &step, all, &mut done)?
+            }
         };
         let is_command = matches!(step.action, Action::Command { .. });
         match failed {
@@ -123,62 +126,61 @@ fn undo_command(
 }
 
 /// Returns the failure, if the old value could not be written.
-fn undo_write(
+fn undo_setting(
     node: &impl Node,
     name: &str,
     step: &Step,
-    file: &str,
-    value: &str,
     all: bool,
     done: &mut Reverted,
 ) -> Result<Option<String>, TuneError> {
-    let untouched = matches!(step.progress, Progress::Failed { .. }) && step.after.is_none();
-    if untouched || check_file(file).is_err() {
+    let Some((place, value)) = step.action.setting() else { return Ok(None) };
+    if step.is_taken_back() || place.check().is_err() {
         return Ok(None);
     }
-    if hand_on(node, name, step, file)? {
-        done.handed_on.push(file.to_owned());
+    if hand_on(node, name, step, place)? {
+        done.handed_on.push(place.to_string());
         return Ok(None);
     }
-    let now = match node.read(file) {
+    let now = match place.read(node) {
         Err(e) if e.kind() == ErrorKind::NotFound => {
-            done.gone.push(file.to_owned());
+            done.gone.push(place.to_string());
             return Ok(None);
         }
-        Err(e) => return Ok(Some(format!("{file}: {e}"))),
+        Err(e) => return Ok(Some(format!("{place}: {e}"))),
         Ok(now) => now,
     };
     if same(&now, &step.before) {
         return Ok(None);
     }
-    let written = step.after.as_deref().unwrap_or(value);
-    if !all && !same(&now, written) && !is_moved_by_the_kernel(file) {
-        let (file, written, now) = (file.to_owned(), written.trim().to_owned(), now.trim().to_owned());
-        done.changed_since.push(Kept { file, written, now });
+    let written = step.after.as_deref().unwrap_or(&value);
+    if !all && !same(&now, written) && !place.is_changed_by_the_kernel() {
+        let (written, now) = (written.trim().to_owned(), now.trim().to_owned());
+        done.changed_since.push(Kept { file: place.to_string(), written, now });
         return Ok(None);
     }
-    let before = chosen(&step.before);
-    match node.write(file, before).and_then(|()| node.read(file)) {
-        Ok(now) if same(&now, &step.before) => done.undone.push(file.to_owned()),
-        Ok(now) => return Ok(Some(format!("{file}: the kernel took {} instead of {before}", now.trim()))),
-        Err(e) => return Ok(Some(format!("{file}: {e}"))),
+    Ok(restore(node, place, &step.before, done))
+}
+
+/// Writes the old value, and reads it back; returns the failure.
+fn restore(node: &impl Node, place: Place<'_>, before: &str, done: &mut Reverted) -> Option<String> {
+    let before = chosen(before);
+    match place.write(node, before).and_then(|()| place.read(node)) {
+        Ok(now) if same(&now, before) => done.undone.push(place.to_string()),
+        Ok(now) => return Some(format!("{place}: the kernel took {} instead of {before}", now.trim())),
+        // a task may end at any moment
+        Err(e) if e.kind() == ErrorKind::NotFound => done.gone.push(place.to_string()),
+        Err(e) => return Some(format!("{place}: {e}")),
     }
-    Ok(None)
+    None
 }
 
-/// The kernel gives an interrupt other CPUs when those that it was bound to go offline: another value does not tell that a program
-/// has chosen it.
-fn is_moved_by_the_kernel(file: &str) -> bool {
-    file.strip_prefix("/proc/irq/").is_some_and(|rest| rest.contains("/smp_affinity"))
-}
-
-/// Gives the original value to the next transaction that has changed the file after this one, if there is one.
-fn hand_on(node: &impl Node, name: &str, step: &Step, file: &str) -> Result<bool, TuneError> {
+/// Gives the original value to the next transaction that has changed the place after this one, if there is one.
+fn hand_on(node: &impl Node, name: &str, step: &Step, place: Place<'_>) -> Result<bool, TuneError> {
     let Some(after) = &step.after else { return Ok(false) };
     let all = list(node)?;
     let later = all.into_iter().skip_while(|t| t.name != name).skip(1);
     for mut other in later {
-        let mut writes = other.steps.iter_mut().filter(|s| s.has_written(file)).peekable();
+        let mut writes = other.steps.iter_mut().filter(|s| s.has_written(place)).peekable();
         let Some(first) = writes.peek() else { continue };
         let inherits = same(&first.before, after) || same(&first.before, &step.before);
         if inherits {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of whole transactions on a machine in memory.
 
+use colony_node::task::TaskId;
+use nix::libc::{EIO, EPERM};
 use proptest::prelude::*;
 
 use crate::fake::Fake;
@@ -14,16 +16,23 @@ const MASK: &str = "/proc/irq/mask";
 const REFUSES: &str = "/proc/refuses";
 const ROUNDS: &str = "/proc/rounds";
 const CHOICE: &str = "/sys/choice";
+const IRQ: &str = "/proc/irq/4/smp_affinity_list";
+const QUOTA: &str = "/sys/fs/cgroup/a/cpu.max";
+const TASK: TaskId = TaskId { tid: 77, start_ticks: 100 };
 
 fn machine() -> Fake {
-    Fake::new(&[
+    let machine = Fake::new(&[
         (A, "1\n"),
         (B, "x\n"),
         (MASK, "0000000f\n"),
         (REFUSES, "1\n"),
         (ROUNDS, "70\n"),
         (CHOICE, "[on] off\n"),
-    ])
+        (IRQ, "0-3\n"),
+        (QUOTA, "50000 100000\n"),
+    ]);
+    machine.tasks.borrow_mut().insert(TASK.tid, (TASK.start_ticks, "0-3".into()));
+    machine
 }
 
 fn write(file: &str, value: &str) -> Step {
@@ -33,6 +42,12 @@ fn write(file: &str, value: &str) -> Step {
 fn command(word: &str) -> Step {
     let words = |verb: &str| vec![verb.to_owned(), word.to_owned()];
     Step::new("rule", Action::Command { apply: words("add"), undo: Some(words("del")) })
+}
+
+/// A step that moves the task.
+fn bind(cpus: &str) -> Step {
+    let cpus = cpus.parse().expect("a list");
+    Step::new("rule", Action::Affinity { task: TASK, name: "rtkit".into(), cpus })
 }
 
 #[test]
@@ -99,8 +114,7 @@ fn a_value_that_somebody_changed_since_is_left_alone_unless_forced() {
 
 #[test]
 fn an_interrupt_that_the_kernel_has_moved_since_is_restored() {
-    const IRQ: &str = "/proc/irq/4/smp_affinity_list";
-    let node = Fake::new(&[(IRQ, "0-3\n")]);
+    let node = machine();
     apply(&node, "t", vec![write(IRQ, "3")], OnFailure::Undo).expect("applied");
     // its CPU went offline
     node.files.borrow_mut().insert(IRQ.into(), "0\n".into());
@@ -165,10 +179,99 @@ fn names_that_cannot_be_files_and_files_that_are_no_settings_are_refused() {
     assert!(matches!(apply(&node, "t", vec![], OnFailure::Undo), Err(TuneError::Exists(_))));
 }
 
+#[test]
+fn an_interrupt_that_cannot_be_moved_is_taken_back_and_left_out_with_its_reason() {
+    let text = "does not let this interrupt be moved";
+    for answer in [EIO, EPERM] {
+        let node = machine();
+        node.answers.borrow_mut().insert(IRQ.into(), answer);
+        let steps = vec![write(A, "0"), write(IRQ, "0").or_left_out(), write(B, "y")];
+        let applied = apply(&node, "t", steps, OnFailure::Undo).expect("the others are made");
+        let [refused] = &applied.refused[..] else { panic!("{applied:?}") };
+        assert!(
+            matches!(&refused.progress, Progress::Failed { reason } if reason.contains(text)),
+            "{refused:?}"
+        );
+        assert_eq!((node.value(A).trim(), node.value(IRQ).trim(), node.value(B).trim()), ("0", "0-3", "y"));
+        // what was not made is in no journal, and nothing of it is reverted
+        assert_eq!(list(&node).expect("one")[0].steps.len(), 2);
+        revert(&node, "t", false).expect("reverted");
+        assert_eq!(*node.files.borrow(), *machine().files.borrow());
+    }
+}
+
+#[test]
+fn an_optional_value_that_the_kernel_changes_is_taken_back_and_left_out() {
+    let node = machine();
+    // the kernel prints a period behind the quota
+    let steps = vec![write(QUOTA, "max").or_left_out(), write(ROUNDS, "55").or_left_out(), write(A, "0")];
+    let applied = apply(&node, "t", steps, OnFailure::Undo).expect("the others are made");
+    assert_eq!(applied.refused.len(), 2);
+    assert_eq!((node.value(QUOTA).trim(), node.value(ROUNDS).trim()), ("50000 100000", "70"));
+    assert_eq!(node.value(A).trim(), "0");
+    revert(&node, "t", false).expect("reverted");
+    // with the period, the value is read back as it was written
+    let applied =
+        apply(&node, "t", vec![write(QUOTA, "max 100000").or_left_out()], OnFailure::Undo).expect("applied");
+    assert!(applied.refused.is_empty() && node.value(QUOTA).trim() == "max 100000");
+    revert(&node, "t", false).expect("reverted");
+    assert_eq!(node.value(QUOTA).trim(), "50000 100000");
+}
+
+#[test]
+fn a_transaction_of_refused_steps_only_leaves_no_journal() {
+    let node = machine();
+    let steps = vec![write(REFUSES, "0").or_left_out(), write("/proc/no", "1").or_left_out()];
+    let applied = apply(&node, "t", steps, OnFailure::Undo).expect("nothing is made");
+    assert_eq!((applied.refused.len(), applied.transaction.steps.len()), (2, 0));
+    assert!(list(&node).expect("none").is_empty());
+}
+
+#[test]
+fn an_optional_step_whose_old_value_is_not_taken_again_fails_the_transaction() {
+    let node = machine();
+    // tens are taken only, and the old value is none
+    node.files.borrow_mut().insert(ROUNDS.into(), "75\n".into());
+    let error = apply(&node, "t", vec![write(A, "0"), write(ROUNDS, "55").or_left_out()], OnFailure::Undo)
+        .expect_err("the node is not as before")
+        .to_string();
+    assert!(error.contains("could not be undone") && error.contains(ROUNDS), "{error}");
+    assert_eq!(node.value(A).trim(), "1");
+    assert_eq!(list(&node).expect("one")[0].steps.len(), 1, "a revert tries again");
+}
+
+#[test]
+fn a_task_is_moved_and_moved_back_and_one_that_has_ended_is_done() {
+    let node = machine();
+    apply(&node, "t", vec![bind("0")], OnFailure::Undo).expect("applied");
+    assert_eq!(node.cpus(TASK.tid), "0");
+    assert_eq!(standing(&node, &list(&node).expect("one")[0].steps[0]), Standing::InEffect);
+    assert_eq!(revert(&node, "t", false).expect("reverted").undone.len(), 1);
+    assert_eq!(node.cpus(TASK.tid), "0-3");
+
+    // another program has chosen other CPUs since
+    apply(&node, "t", vec![bind("0")], OnFailure::Undo).expect("applied");
+    node.tasks.borrow_mut().insert(TASK.tid, (TASK.start_ticks, "2".into()));
+    assert_eq!(revert(&node, "t", false).expect("reverted").changed_since.len(), 1);
+    assert_eq!(node.cpus(TASK.tid), "2");
+
+    // the number is another task's by now
+    apply(&node, "t", vec![bind("0")], OnFailure::Undo).expect("applied");
+    node.tasks.borrow_mut().insert(TASK.tid, (TASK.start_ticks + 1, "1".into()));
+    assert_eq!(standing(&node, &list(&node).expect("one")[0].steps[0]), Standing::Gone);
+    let reverted = revert(&node, "t", false).expect("an ended task is done");
+    assert_eq!((reverted.gone.len(), reverted.undone.len()), (1, 0));
+    assert_eq!(node.cpus(TASK.tid), "1", "another task is left alone");
+    assert!(list(&node).expect("none").is_empty());
+}
+
 /// A step of random transactions.
 fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         (prop::sample::select(vec![A, B, MASK]), "[1-9a-f]{1,3}").prop_map(|(f, v)| write(f, &v)),
+        (prop::sample::select(vec![REFUSES, ROUNDS]), "[1-9]{2}")
+            .prop_map(|(f, v)| write(f, &v).or_left_out()),
+        "[0-3]".prop_map(|cpu| bind(&cpu)),
         prop::sample::select(vec!["u", "v"]).prop_map(command),
     ]
 }
@@ -192,7 +295,7 @@ proptest! {
     ) {
         distinct(&mut all);
         let node = machine();
-        let before = node.files.borrow().clone();
+        let before = (node.files.borrow().clone(), node.tasks.borrow().clone());
         let mut names = Vec::new();
         for (serial, steps) in all.into_iter().enumerate() {
             let name = format!("t{serial}");
@@ -207,7 +310,7 @@ proptest! {
             let reverted = revert(&node, &names.remove(index.index(names.len())), false).expect("reverted");
             prop_assert!(reverted.changed_since.is_empty(), "{reverted:?}");
         }
-        prop_assert_eq!(&*node.files.borrow(), &before);
+        prop_assert_eq!((node.files.borrow().clone(), node.tasks.borrow().clone()), before);
         prop_assert!(node.words.borrow().is_empty() && list(&node).expect("none").is_empty());
     }
 
@@ -220,7 +323,7 @@ proptest! {
     ) {
         distinct(&mut all);
         let node = machine();
-        let before = node.files.borrow().clone();
+        let before = (node.files.borrow().clone(), node.tasks.borrow().clone());
         node.late.set(late);
         node.left.set(Some(at));
         let mut names = ["t0", "t1"];
@@ -242,7 +345,7 @@ proptest! {
             let reverted = revert(&node, &t.name, false).expect("reverted");
             prop_assert!(reverted.changed_since.is_empty(), "{reverted:?}");
         }
-        prop_assert_eq!(&*node.files.borrow(), &before);
+        prop_assert_eq!((node.files.borrow().clone(), node.tasks.borrow().clone()), before);
         prop_assert!(node.words.borrow().is_empty());
     }
 

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Transactions, and their journals.
 
+use std::io::ErrorKind;
+
+use colony_node::cpu::CpuSet;
+use colony_node::task::TaskId;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TuneError;
 use crate::node::Node;
+use crate::place::Place;
 use crate::value::same;
 
 /// A change of one setting, before it is made.
@@ -18,7 +23,16 @@ pub enum Action {
         /// The value.
         value: String,
     },
-    /// A command, and the one that undoes it.
+    /// Other CPUs for a task.
+    Affinity {
+        /// The task, by its number and its start.
+        task: TaskId,
+        /// Its name, for tables.
+        name: String,
+        /// The CPUs.
+        cpus: CpuSet,
+    },
+    /// A command, and the one that undoes it. Its effect is not read back.
     Command {
         /// Program and arguments.
         apply: Vec<String>,
@@ -33,7 +47,18 @@ impl Action {
     pub fn describe(&self) -> String {
         match self {
             Self::Write { file, value } => format!("{value} into {file}"),
+            Self::Affinity { task, name, cpus } => format!("CPUs {cpus} for task {} ({name})", task.tid),
             Self::Command { apply, .. } => apply.join(" "),
+        }
+    }
+
+    /// The place that is written, and the value; `None` for a command.
+    #[must_use]
+    pub fn setting(&self) -> Option<(Place<'_>, String)> {
+        match self {
+            Self::Write { file, value } => Some((Place::File(file), value.clone())),
+            Self::Affinity { task, cpus, .. } => Some((Place::Task(*task), cpus.to_string())),
+            Self::Command { .. } => None,
         }
     }
 }
@@ -63,10 +88,13 @@ pub struct Step {
     /// The change.
     #[serde(flatten)]
     pub action: Action,
-    /// The value of the file before; empty for commands.
+    /// If the kernel refuses an optional step or takes another value, the step is left out. Any other step fails the transaction.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub optional: bool,
+    /// The value before; empty for commands.
     #[serde(default)]
     pub before: String,
-    /// The value of the file as read back after the write.
+    /// The value as read back after the write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
     /// The progress.
@@ -80,17 +108,40 @@ impl Step {
         Self {
             reason: reason.into(),
             action,
+            optional: false,
             before: String::new(),
             after: None,
             progress: Progress::Planned,
         }
     }
 
-    /// Returns `true` if the step has written `file`.
-    pub(crate) fn has_written(&self, file: &str) -> bool {
-        matches!(&self.action, Action::Write { file: own, .. } if own == file)
-            && !matches!(self.progress, Progress::Failed { .. })
+    /// The step is left out where the kernel refuses it.
+    #[must_use]
+    pub fn or_left_out(self) -> Self {
+        Self { optional: true, ..self }
     }
+
+    /// Returns `true` if the step changes this place.
+    pub(crate) fn changes(&self, place: Place<'_>) -> bool {
+        self.action.setting().is_some_and(|(own, _)| own == place)
+    }
+
+    /// Returns `true` if the step has written to this place.
+    pub(crate) fn has_written(&self, place: Place<'_>) -> bool {
+        self.changes(place) && !matches!(self.progress, Progress::Failed { .. })
+    }
+
+    /// Returns `true` if the step was refused and its place has the value before again.
+    pub(crate) fn is_taken_back(&self) -> bool {
+        matches!(self.progress, Progress::Failed { .. }) && self.after.is_none()
+    }
+}
+
+/// Boot and version of a journal.
+#[derive(Deserialize)]
+struct Head {
+    schema: String,
+    boot: String,
 }
 
 /// The phase of a transaction.
@@ -124,19 +175,20 @@ impl Transaction {
     /// Schema of journals, and of `--json`.
     pub const SCHEMA: &str = "colony.tune/1";
 
-    /// Reads the journal of this name; `None` if there is none of this boot. A journal of another boot, or in a form that is not
-    /// ours, is removed: the settings it speaks of ended with that boot.
+    /// Reads the journal of this name; `None` if there is none of this boot. A journal of another boot is removed: the settings
+    /// it speaks of ended with that boot. So is one that is no journal at all, which no crash leaves behind.
     pub(crate) fn load(node: &impl Node, name: &str) -> Result<Option<Self>, TuneError> {
         let journal = TuneError::journal(format!("reading that of {name}"));
         let Some(bytes) = node.load(name).map_err(journal)? else { return Ok(None) };
+        let head: Option<Head> = serde_json::from_slice(&bytes).ok();
+        let Some(head) = head.filter(|head| head.boot == node.boot()) else {
+            let failed = TuneError::journal(format!("removing that of {name}"));
+            return node.discard(name).map_err(failed).map(|()| None);
+        };
         let read: Option<Self> = serde_json::from_slice(&bytes).ok();
-        match read.filter(|t| t.schema == Self::SCHEMA && t.name == name && t.boot == node.boot()) {
-            Some(found) => Ok(Some(found)),
-            None => node
-                .discard(name)
-                .map_err(TuneError::journal(format!("removing that of {name}")))
-                .map(|()| None),
-        }
+        let read = read.filter(|t| t.schema == Self::SCHEMA && t.name == name);
+        // what it would undo is still in effect
+        read.map(Some).ok_or_else(|| TuneError::Foreign { name: name.to_owned(), schema: head.schema })
     }
 
     pub(crate) fn save(&self, node: &impl Node) -> Result<(), TuneError> {
@@ -159,15 +211,6 @@ pub(crate) fn check_name(name: &str) -> Result<(), TuneError> {
     Err(TuneError::Name(name.chars().take(80).collect()))
 }
 
-/// A journal is read by root: it must not make root write an arbitrary file.
-pub(crate) fn check_file(file: &str) -> Result<(), TuneError> {
-    let below = file.starts_with("/proc/") || file.starts_with("/sys/");
-    if below && !file.split('/').any(|part| part == "..") {
-        return Ok(());
-    }
-    Err(TuneError::NotASetting(file.chars().take(200).collect()))
-}
-
 /// The transactions of this boot, the first one first.
 ///
 /// # Errors
@@ -188,8 +231,13 @@ pub enum Standing {
         /// The value now.
         value: String,
     },
-    /// The file is gone, with its device or CPU.
+    /// The file is gone with its device or CPU, or the task has ended.
     Gone,
+    /// The value cannot be read.
+    Unknown {
+        /// The kernel's answer.
+        reason: String,
+    },
     /// The step was not made.
     NotMade {
         /// The reason.
@@ -202,14 +250,16 @@ pub enum Standing {
 /// State of a step's setting now.
 #[must_use]
 pub fn standing(node: &impl Node, step: &Step) -> Standing {
-    match (&step.progress, &step.action) {
-        (Progress::Failed { reason }, _) => Standing::NotMade { reason: reason.clone() },
-        (Progress::Planned, _) => Standing::NotMade { reason: "interrupted".into() },
-        (_, Action::Command { .. }) => Standing::NotRead,
-        (_, Action::Write { file, value }) => match node.read(file) {
-            Ok(now) if same(&now, step.after.as_deref().unwrap_or(value)) => Standing::InEffect,
-            Ok(now) => Standing::Changed { value: now.trim().to_owned() },
-            Err(_) => Standing::Gone,
-        },
+    match &step.progress {
+        Progress::Failed { reason } => return Standing::NotMade { reason: reason.clone() },
+        Progress::Planned => return Standing::NotMade { reason: "interrupted".into() },
+        Progress::Started | Progress::Done => {}
+    }
+    let Some((place, value)) = step.action.setting() else { return Standing::NotRead };
+    match place.read(node) {
+        Ok(now) if same(&now, step.after.as_deref().unwrap_or(&value)) => Standing::InEffect,
+        Ok(now) => Standing::Changed { value: now.trim().to_owned() },
+        Err(e) if e.kind() == ErrorKind::NotFound => Standing::Gone,
+        Err(e) => Standing::Unknown { reason: e.to_string() },
     }
 }

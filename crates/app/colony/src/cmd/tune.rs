@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use colony_doctor::{Examination, Node};
+use colony_doctor::{DoctorError, Examination, Node};
 use colony_node::cpu::CpuSet;
 use colony_tune::{
     Applied, Linux, OnFailure, Plan, Profile, Progress, Reverted, Standing, Transaction, TuneError,
@@ -17,8 +17,9 @@ use crate::exit::wrong;
 
 /// Make the doctor's remedies on this node as one transaction, and revert them by name
 ///
-/// A transaction keeps every value it changes in a journal in /run/colony-tune before the first change, reads every value back, and
-/// is undone as a whole if a change fails. A transaction that was interrupted is undone by the next `apply` or `revert`.
+/// A transaction keeps every value it changes in a journal in /run/colony-tune before the first change, and reads every value back.
+/// A remedy that the kernel refuses is left out with its reason; if another change fails, the transaction is undone as a whole. A
+/// transaction that was interrupted is undone by the next `apply` or `revert`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -41,6 +42,9 @@ struct Target {
     /// Changes: hpc, latency, or a TOML file
     #[arg(long, default_value = "hpc", value_name = "PROFILE")]
     profile: String,
+    /// Rule whose changes are made whatever they cost, such as limits of control groups; may be given more than once
+    #[arg(long, value_name = "RULE")]
+    also: Vec<String>,
     /// Files below this directory instead of this node's /proc and /sys, for trials
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
@@ -64,7 +68,8 @@ struct Show {
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sudo colony tune apply
-  sudo colony tune apply --profile latency --skip turbo
+  sudo colony tune apply --profile latency --skip idle-states
+  sudo colony tune apply --also memory-reclaim
   sudo colony tune apply --profile site.toml --name tonight
 
 Settings end with the next boot. `colony tune export` makes them permanent.")]
@@ -140,9 +145,16 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 impl Target {
-    fn examine(&self) -> anyhow::Result<Examination> {
-        let root = self.root.as_deref().unwrap_or(Path::new("/"));
-        Ok(colony_doctor::examine(&Node::open(root, self.cpus.as_ref())?))
+    fn profile(&self) -> Result<Profile, TuneError> {
+        Profile::find(&self.profile)?.with_also(&self.also)
+    }
+
+    fn node(&self) -> Result<Node, DoctorError> {
+        Node::open(self.root.as_deref().unwrap_or(Path::new("/")), self.cpus.as_ref())
+    }
+
+    fn examine(&self) -> Result<Examination, DoctorError> {
+        Ok(colony_doctor::examine(&self.node()?))
     }
 }
 
@@ -169,7 +181,7 @@ struct ShownTransaction {
 }
 
 fn show(a: &Show) -> anyhow::Result<()> {
-    let profile = Profile::find(&a.target.profile)?;
+    let profile = a.target.profile()?;
     let plan = Plan::new(&a.target.examine()?, &profile);
     let linux = linux(a.target.root.as_deref());
     let transactions = match colony_tune::list(&linux) {
@@ -208,19 +220,22 @@ struct Made<'a> {
 }
 
 fn apply(a: &Apply) -> anyhow::Result<ExitCode> {
-    let mut profile = Profile::find(&a.target.profile)?;
+    let mut profile = a.target.profile()?;
     profile.except.extend(a.skip.iter().cloned());
-    let plan = Plan::new(&a.target.examine()?, &profile);
+    let node = a.target.node()?;
+    let linux = linux(a.target.root.as_deref());
+    // an examination before would find settings as a transaction left them that is undone here
+    let _lock = lock(&linux)?;
+    let mut plan = Plan::new(&colony_doctor::examine(&node), &profile);
     if let Some(unknown) = a.skip.iter().find(|s| !plan.left_out.iter().any(|l| is_of_rule(&l.id, s))) {
         return Err(wrong(format!(
             "--skip {unknown}: the doctor finds nothing of this name; colony tune show lists all"
         )));
     }
-    let linux = linux(a.target.root.as_deref());
-    let _lock = lock(&linux)?;
     let on_failure = if a.keep_going { OnFailure::KeepGoing } else { OnFailure::Undo };
     let name = a.name.as_ref().unwrap_or(&profile.name);
     let applied = colony_tune::apply(&linux, name, plan.steps.clone(), on_failure)?;
+    plan.leave_out(&applied.refused);
     let still = still_found(&a.target.examine()?, &applied);
     let made = Made {
         schema: "colony.tune.apply/1",
@@ -303,7 +318,7 @@ fn revert(a: &Revert) -> anyhow::Result<()> {
 }
 
 fn export(a: &Export) -> anyhow::Result<()> {
-    let profile = Profile::find(&a.target.profile)?;
+    let profile = a.target.profile()?;
     let plan = Plan::new(&a.target.examine()?, &profile);
     match a.form {
         Form::KernelCommandLine => {

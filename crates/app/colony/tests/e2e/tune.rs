@@ -27,17 +27,20 @@ impl Trial {
         ];
         let settings: Vec<String> = (0..many).map(|n| format!("proc/sys/trial/{n}")).collect();
         files.extend(settings.iter().map(|f| (f.clone(), "1\n")));
-        for (file, value) in files {
-            let file = dir.path().join(file);
-            fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
-            fs::write(file, value).expect("a file");
-        }
         let profile = dir.path().join("many.toml");
         let set = |f: &String| format!("[[set]]\nfile = \"/{f}\"\nvalue = \"0\"\n");
         let rules = "only = [\"stat-interval\"]\nlevel = \"note\"\n";
         let toml = format!("name = \"many\"\n{rules}{}", settings.iter().map(set).collect::<String>());
         fs::write(&profile, toml).expect("a file");
-        Self { dir, profile }
+        let trial = Self { dir, profile };
+        files.iter().for_each(|(file, value)| trial.put(file, value));
+        trial
+    }
+
+    fn put(&self, file: &str, value: &str) {
+        let file = self.dir.path().join(file);
+        fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+        fs::write(file, value).expect("a file");
     }
 
     fn root(&self) -> &str {
@@ -173,11 +176,61 @@ fn two_transactions_at_once_and_in_either_order_leave_the_first_values() {
 }
 
 #[test]
+fn limits_of_groups_are_changed_only_where_their_rule_is_named() {
+    const JOB: &str = "sys/fs/cgroup/system.slice/slurmstepd.scope/job_42";
+    let trial = Trial::new(0);
+    trial.put("sys/fs/cgroup/cgroup.controllers", "");
+    for group in ["sys/fs/cgroup/system.slice", "sys/fs/cgroup/system.slice/slurmstepd.scope", JOB] {
+        trial.put(&format!("{group}/cgroup.procs"), "");
+    }
+    for (file, value) in [
+        ("memory.events", "high 0\nmax 3\noom_kill 1\n"),
+        ("memory.max", "1048576\n"),
+        ("cpu.stat", "nr_throttled 7\n"),
+        ("cpu.max", "50000 100000\n"),
+    ] {
+        trial.put(&format!("{JOB}/{file}"), value);
+    }
+    let before = trial.settings();
+    let apply = |more: &[&str]| json(&[&["tune", "apply", "--root", trial.root(), "--json"], more].concat());
+    let limit = || fs::read_to_string(trial.dir.path().join(JOB).join("memory.max")).expect("there");
+    for profile in ["hpc", "latency"] {
+        let made = apply(&["--profile", profile]);
+        let left = made["plan"]["left_out"].as_array().expect("a list");
+        let of_job = |id: &str| {
+            left.iter()
+                .any(|l| l["id"] == id && l["reason"].as_str().is_some_and(|r| r.contains("Slurm job 42")))
+        };
+        assert!(of_job("memory-reclaim") && of_job("cpu-quota"), "{made:#}");
+        assert_eq!(limit().trim(), "1048576");
+        text(&["tune", "revert", "--root", trial.root()]);
+    }
+    apply(&["--also", "memory-reclaim"]);
+    assert_eq!(limit().trim(), "max");
+    text(&["tune", "revert", "--root", trial.root()]);
+    assert_eq!(trial.settings(), before);
+}
+
+#[test]
+fn a_trial_moves_no_task_of_this_machine() {
+    let trial = Trial::new(0);
+    let stat = "1 (init) S 0 1 1 0 -1 4194560 1 0 0 0 1 1 0 0 -51 0 1 0 100 1000 10 1 1 1 1 1 1 1 0 0 0 0 0 0 17 1 50 1 0 0 0 1 1 1 1 1 1 1 0\n";
+    trial.put("proc/1/stat", stat);
+    trial.put("proc/1/status", "Cpus_allowed_list:\t0-3\n");
+    let made = json(&["tune", "apply", "--root", trial.root(), "--json"]);
+    let left = made["plan"]["left_out"].as_array().expect("a list");
+    let told = left.iter().find(|l| l["id"] == "rt-tasks").and_then(|l| l["reason"].as_str());
+    assert!(told.is_some_and(|reason| reason.contains("on this machine")), "{made:#}");
+    text(&["tune", "revert", "--root", trial.root()]);
+}
+
+#[test]
 fn wrong_profiles_and_names_are_told_with_the_remedy() {
     let trial = Trial::new(1);
     let root = trial.root();
     fails(&["tune", "apply", "--root", root, "--profile", "/no/such.toml"], 2, "built in are hpc, latency");
     fails(&["tune", "apply", "--root", root, "--skip", "irqs"], 2, "--skip irqs");
+    fails(&["tune", "apply", "--root", root, "--also", "irqs"], 2, "there is no rule irqs");
     fails(&["tune", "apply", "--root", root, "--name", "a/b"], 2, "letters, digits");
     fails(&["tune", "apply", "--root", root, "--cpus", "9"], 2, "CPU 9 is not online");
     fails(&["tune", "show", "--root", "/no/such"], 2, "/no/such");

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony tune` on a kernel's own settings: made, read back, undone, whatever ends it.
 
-use colony_vm::Accel;
+use colony_vm::testing::missing;
+use colony_vm::{Accel, Image, Kernel, Vm};
 
-use crate::common::{node_with, sh};
+use crate::common::{node_with, sh, stripped};
 
 /// `values` prints every setting that a file of the kernel holds, as far as profiles change them.
 const FUNCTIONS: &str = r#"
@@ -79,4 +80,59 @@ fn a_transaction_killed_in_the_kernel_is_undone_by_the_next_command() {
         "#
         ),
     );
+}
+
+/// A series before the fair server, the first one with it, and the default kernel.
+const SERIES: [&str; 3] = ["6.1", "6.12", ""];
+
+#[test]
+fn an_ordinary_task_beside_a_real_time_one_that_never_sleeps_keeps_its_time() {
+    if let Some(reason) = missing() {
+        return colony_testing::skip(reason);
+    }
+    let mut image = Image::new();
+    image.busybox().expect("busybox");
+    image.program(stripped(assert_cmd::cargo::cargo_bin!("colony"))).expect("our program");
+    image.program("/usr/bin/chrt").expect("util-linux");
+    let mut ran = Vec::new();
+    for series in SERIES {
+        let kernel = match Kernel::find(series) {
+            Ok(kernel) => kernel,
+            // the archive keeps some for some years
+            Err(e) if !series.is_empty() => {
+                eprintln!("{series}: {e}");
+                continue;
+            }
+            Err(e) => panic!("{e}"),
+        };
+        let vm = Vm::new(&kernel, &image).memory_mib(768).cpus(2).accel(Accel::SingleThread);
+        let out = sh(
+            &vm,
+            r#"
+            mount -t debugfs none /sys/kernel/debug 2> /dev/null || true
+            taskset 2 sh -c 'while :; do :; done' & ORDINARY=$!
+            taskset 2 sh -c 'while :; do :; done' & HOG=$!
+            sleep 1; chrt -f -p 50 $HOG
+            # processor time in ticks of 10 ms
+            ticks() { set -- $(cat /proc/$ORDINARY/stat); echo ${14}; }
+            share() { before=$(ticks); sleep 4; after=$(ticks); echo $((after - before)); }
+            untuned=$(share); test $untuned -gt 0
+            # the rule rt-tasks would move the hog away
+            colony tune apply --cpus 1 --skip rt-tasks > /tmp/out 2>&1 || { cat /tmp/out; false; }
+            tuned=$(share); echo "of 400 ticks: $untuned before, $tuned in the profile hpc"
+            colony tune revert
+            test $((tuned * 2)) -ge $untuned
+            # the test would see the loss: a profile that names the rules takes the time
+            printf 'name = "unprotected"\nonly = ["rt-throttling", "fair-server"]\n' > /tmp/unprotected.toml
+            colony tune apply --cpus 1 --profile /tmp/unprotected.toml > /tmp/out 2>&1 || { cat /tmp/out; false; }
+            starved=$(share); colony tune revert
+            test $((starved * 2)) -lt $untuned || { echo "$starved ticks without the protection"; false; }
+            kill $ORDINARY $HOG
+            "#,
+        );
+        eprintln!("{}: {}", out.kernel, out.text());
+        ran.push(out.kernel);
+    }
+    assert!(!ran.is_empty());
+    eprintln!("ran on {}", ran.join(", "));
 }

@@ -101,6 +101,7 @@ fn card() -> Card {
         evidence: Vec::new(),
         remedies: Vec::new(),
         advice: None,
+        owners: vec![HOSTILE.into()],
         touches: Touches::default(),
     };
     let cost = Cost::Simulated { added, at_most: true, sources: vec![HOSTILE.into()] };

@@ -4,7 +4,7 @@
 use crate::finding::{Finding, Level};
 use crate::node::Node;
 use crate::outcome::{Checked, Outcome};
-use crate::remedy::{Change, Remedy};
+use crate::remedy::{Change, Loss, Remedy};
 
 const ONLY_LIVE: &str = "the state of the clock is asked of the running node only (adjtimex)";
 
@@ -62,6 +62,7 @@ pub(super) fn discipline(node: &Node) -> Checked {
                 )],
                 "the clock may step once; where PTP is there, ptp4l and phc2sys are better",
             )
+            .loses(Loss::Service)
             .keep("the command itself (`chrony` is the unit's name on Debian)"),
         )
         .advice("`colony clock sync` aligns the windows of nodes without setting their clocks.")

@@ -7,12 +7,11 @@ use colony_node::interrupts::{self, Interrupt};
 use crate::finding::{Finding, Level};
 use crate::node::Node;
 use crate::outcome::{Checked, Outcome};
+use crate::process::processes;
 use crate::remedy::{Change, Remedy, mask};
 use crate::root::Unread;
 use crate::touches::{Pattern, Touches};
 
-/// Most interrupts that are looked at.
-const MOST: usize = 8192;
 /// Most interrupts named as evidence.
 const NAMED: usize = 12;
 
@@ -27,7 +26,18 @@ struct Irq {
     effective: CpuSet,
     /// Interrupts on the job's CPUs since boot.
     count: Option<u64>,
-    managed: bool,
+    placement: Placement,
+}
+
+/// The way in which an interrupt gets its CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Placement {
+    /// By its affinity, which root may change.
+    Movable,
+    /// By the kernel, one queue a CPU.
+    Managed,
+    /// It belongs to its CPU, as a timer does, or its driver has excluded it from balancing.
+    Fixed,
 }
 
 impl Irq {
@@ -61,7 +71,7 @@ fn on_job(node: &Node) -> Result<Vec<Irq>, Unread> {
     node.root.list("/proc/irq")?;
     let table = node.root.read("/proc/interrupts").unwrap_or_default();
     let mut found = Vec::new();
-    for number in node.root.numbers("/proc/irq").into_iter().take(MOST) {
+    for number in node.root.numbers("/proc/irq") {
         let dir = format!("/proc/irq/{number}");
         let handlers = handlers(node, &dir, number, &table);
         if handlers.is_empty() {
@@ -76,8 +86,8 @@ fn on_job(node: &Node) -> Result<Vec<Irq>, Unread> {
             continue;
         }
         let count = count(node, number, &table);
-        let managed = is_managed(node, number, &handlers)?;
-        found.push(Irq { number, handlers, allowed, effective, count, managed });
+        let placement = placement(node, number, &handlers)?;
+        found.push(Irq { number, handlers, allowed, effective, count, placement });
     }
     Ok(found)
 }
@@ -117,12 +127,18 @@ fn count(node: &Node, number: u32, table: &str) -> Option<u64> {
     Some(on_job.fold(0, |sum, (_, n)| sum.saturating_add(n)))
 }
 
-/// Returns `true` if the kernel places the interrupt and refuses changes (with `EIO`, in newer kernels with `EPERM`). Newer kernels leave
-/// the file without a bit for writing; debugfs says it where it is there; else the names of drivers that ask for it tell
-/// (multi-queue block devices: `pci_alloc_irq_vectors_affinity`).
-fn is_managed(node: &Node, number: u32, handlers: &[String]) -> Result<bool, Unread> {
+/// The kernel refuses to move managed and fixed interrupts, with `EIO`, in newer kernels with `EPERM` (`irq_can_set_affinity_usr`).
+/// The flags in debugfs show it. Without debugfs, newer kernels leave the file without a bit for writing, and older ones are
+/// judged by the names of drivers that ask for managed interrupts (multi-queue block devices:
+/// `pci_alloc_irq_vectors_affinity`).
+fn placement(node: &Node, number: u32, handlers: &[String]) -> Result<Placement, Unread> {
     if let Ok(state) = node.root.read(&format!("/sys/kernel/debug/irq/irqs/{number}")) {
-        return Ok(state.contains("IRQD_AFFINITY_MANAGED"));
+        let has = |flag: &str| state.split_whitespace().any(|word| word == flag);
+        return Ok(match has("IRQD_AFFINITY_MANAGED") {
+            true => Placement::Managed,
+            false if has("IRQD_PER_CPU") || has("IRQD_NO_BALANCING") => Placement::Fixed,
+            false => Placement::Movable,
+        });
     }
     let writable = node.root.has_write_bit(&format!("/proc/irq/{number}/smp_affinity_list"))?;
     let queue = |name: &String| {
@@ -131,7 +147,8 @@ fn is_managed(node: &Node, number: u32, handlers: &[String]) -> Result<bool, Unr
         // queue 0 of NVMe is for administration, and movable
         is_virtio || is_nvme.is_some_and(|(_, queue)| queue != "0" && queue.parse::<u32>().is_ok())
     };
-    Ok(!writable || handlers.iter().any(queue))
+    let is_managed = !writable || handlers.iter().any(queue);
+    Ok(if is_managed { Placement::Managed } else { Placement::Movable })
 }
 
 fn finding(irqs: &[Irq], level: Level, title: String) -> Finding {
@@ -152,13 +169,22 @@ fn numbers(irqs: &[Irq]) -> String {
 
 /// Interrupts that can be moved to other CPUs.
 pub(super) fn movable(node: &Node) -> Checked {
-    let irqs: Vec<Irq> = on_job(node)?.into_iter().filter(|irq| !irq.managed).collect();
+    let all = on_job(node)?;
+    let (irqs, others): (Vec<Irq>, Vec<Irq>) =
+        all.into_iter().partition(|irq| irq.placement == Placement::Movable);
+    let fixed: Vec<Irq> = others.into_iter().filter(|irq| irq.placement == Placement::Fixed).collect();
+    let fixed =
+        (!fixed.is_empty()).then(|| format!("{} belong to their CPUs and cannot be moved", numbers(&fixed)));
     if irqs.is_empty() {
-        return Outcome::passed("/proc/irq", "no movable interrupt is sent to the job's CPUs");
+        let value = "no movable interrupt is sent to the job's CPUs";
+        return Outcome::passed("/proc/irq", fixed.map_or(value.into(), |fixed| format!("{value}; {fixed}")));
     }
     let title = format!("Device interrupts {} are sent to the job's CPUs.", numbers(&irqs));
     let busy = irqs.iter().any(|irq| irq.count.is_none_or(|n| n > 0));
-    let finding = finding(&irqs, if busy { Level::Medium } else { Level::Low }, title);
+    let mut finding = finding(&irqs, if busy { Level::Medium } else { Level::Low }, title);
+    if let Some(fixed) = fixed {
+        finding = finding.seen("/sys/kernel/debug/irq/irqs", fixed);
+    }
     let Some(rest) = node.elsewhere() else { return finding.into() };
     let files = irqs.iter().map(|irq| (irq.file(), irq.allowed.to_string()));
     let remedy = Remedy::new(
@@ -178,7 +204,8 @@ pub(super) fn movable(node: &Node) -> Checked {
 
 /// Interrupts that the kernel places itself, one queue a CPU.
 pub(super) fn managed(node: &Node) -> Checked {
-    let irqs: Vec<Irq> = on_job(node)?.into_iter().filter(|irq| irq.managed).collect();
+    let irqs: Vec<Irq> =
+        on_job(node)?.into_iter().filter(|irq| irq.placement == Placement::Managed).collect();
     if irqs.is_empty() {
         return Outcome::passed("/proc/irq", "no managed interrupt is sent to the job's CPUs");
     }
@@ -231,7 +258,7 @@ pub(super) fn default_affinity(node: &Node) -> Checked {
 /// irqbalance moves interrupts to any CPU, except those that are isolated or in `nohz_full` (since irqbalance 1.0.8, if no
 /// list of its own is given), or in its list (`IRQBALANCE_BANNED_CPULIST` since 1.8, `IRQBALANCE_BANNED_CPUS` before).
 pub(super) fn irqbalance(node: &Node) -> Checked {
-    let runs = super::daemons::processes(node)?.find(|p| p.name == "irqbalance");
+    let runs = processes(node)?.find(|p| p.name == "irqbalance");
     let Some(process) = runs else { return Outcome::passed("/proc/*/stat", "irqbalance does not run") };
     let seen = format!("/proc/{}/stat", process.pid);
     for file in ["/etc/default/irqbalance", "/etc/sysconfig/irqbalance"] {
@@ -270,7 +297,7 @@ pub(super) fn irqbalance(node: &Node) -> Checked {
 pub(super) fn receive_steering(node: &Node) -> Checked {
     const NET: &str = "/sys/class/net";
     let mut hit = Vec::new();
-    for device in node.root.list(NET)?.into_iter().take(256) {
+    for device in node.root.list(NET)? {
         let queues = format!("{NET}/{device}/queues");
         for queue in node.root.list(&queues).unwrap_or_default().into_iter().filter(|q| q.starts_with("rx-"))
         {

@@ -4,15 +4,14 @@
 use crate::finding::{Finding, Level};
 use crate::node::Node;
 use crate::outcome::{Checked, Outcome};
-use crate::remedy::{Change, Remedy};
+use crate::process::processes;
+use crate::remedy::{Change, Loss, Remedy};
 use crate::touches::{Pattern, Touches};
-
-use super::daemons;
 
 /// DAMON watches accesses to memory in threads `kdamond.N` (Linux 5.15; `Documentation/admin-guide/mm/damon`).
 pub(super) fn kdamond(node: &Node) -> Checked {
     const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds";
-    let thread = daemons::processes(node)?.find(|p| p.name.starts_with("kdamond"));
+    let thread = processes(node)?.find(|p| p.name.starts_with("kdamond"));
     let mut changes = Vec::new();
     for module in ["damon_reclaim", "damon_lru_sort", "damon_stat"] {
         let file = format!("/sys/module/{module}/parameters/enabled");
@@ -207,6 +206,7 @@ pub(super) fn swap(node: &Node) -> Checked {
         .seen(FILE, devices[0].0.as_str())
         .remedy(
             Remedy::new(devices.iter().map(change), "the kernel kills a process if memory runs out")
+                .loses(Loss::Memory)
                 .keep("remove the swap line from /etc/fstab, or `systemctl mask` its unit"),
         )
         .touches(Touches::part_of([

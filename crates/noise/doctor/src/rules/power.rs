@@ -4,7 +4,7 @@
 use crate::finding::{Finding, Level};
 use crate::node::Node;
 use crate::outcome::{Checked, Outcome};
-use crate::remedy::{Change, Remedy};
+use crate::remedy::{Change, Loss, Remedy};
 use crate::root::Unread;
 
 const CPU: &str = "/sys/devices/system/cpu";
@@ -53,7 +53,11 @@ pub(super) fn turbo(node: &Node) -> Checked {
                     "Turbo frequencies are on: nodes of a job may differ in speed.",
                 )
                 .seen(file, &now)
-                .remedy(Remedy::write(file, &now, off, "each node computes slower; all alike").keep(KEEP))
+                .remedy(
+                    Remedy::write(file, &now, off, "each node computes slower; all alike")
+                        .loses(Loss::Frequency)
+                        .keep(KEEP),
+                )
                 .into();
             }
             Err(e) if e.is_missing() => {}
@@ -117,6 +121,7 @@ pub(super) fn idle_states(node: &Node) -> Checked {
                 [Change::writes(deep, "1")],
                 "idle CPUs use more power, and leave less of it for turbo frequencies",
             )
+            .loses(Loss::Frequency)
             .keep("TuneD's force_latency, or a process that holds /dev/cpu_dma_latency open"),
         )
         .into()

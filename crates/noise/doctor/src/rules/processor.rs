@@ -6,7 +6,7 @@ use colony_node::cpu::CpuSet;
 use crate::finding::{Finding, Level};
 use crate::node::Node;
 use crate::outcome::{Checked, Outcome};
-use crate::remedy::{Change, Remedy};
+use crate::remedy::{Change, Loss, Remedy};
 use crate::touches::{Pattern, Touches};
 
 const CPU: &str = "/sys/devices/system/cpu";
@@ -36,6 +36,7 @@ pub(super) fn smt(node: &Node) -> Checked {
     let offline = |cpus: &CpuSet| {
         let files = cpus.iter().filter(|&c| c != 0).map(|c| (format!("{CPU}/cpu{c}/online"), "1".to_owned()));
         Remedy::new([Change::writes(files.collect::<Vec<_>>(), "0")], off)
+            .loses(Loss::Threads)
             .keep("nosmt on the kernel command line")
     };
     if outside.is_empty() {

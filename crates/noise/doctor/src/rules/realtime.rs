@@ -1,16 +1,39 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Real-time classes: what holds them back, and who else is in them.
 
+use std::collections::BTreeMap;
+
+use colony_node::cpu::CpuSet;
+
 use crate::finding::{Finding, Level};
+use crate::holders::Holders;
 use crate::node::Node;
 use crate::outcome::{Checked, Outcome};
-use crate::remedy::{Change, Remedy};
+use crate::process::{Process, threads};
+use crate::remedy::{Change, Loss, Remedy, TaskNow};
+use crate::root::Unread;
 use crate::touches::{Pattern, Touches};
 
-use super::daemons::{self, Process};
+/// Names of tasks in a title.
+const NAMED: usize = 6;
+/// A folder that every kernel with the scheduler's files in debugfs has (Linux 5.13).
+const DEBUG: &str = "/sys/kernel/debug/sched";
+/// The fair server's settings, a folder for each CPU.
+const FAIR_SERVER: &str = "/sys/kernel/debug/sched/fair_server";
 
-/// Tasks in a real-time class may run for so long of each period. From Linux 6.12 on, the fair server does this for tasks of
-/// CFS, and this limit holds for groups of real-time tasks only (`kernel/sched/rt.c`, `CONFIG_RT_GROUP_SCHED`).
+/// Returns `true` if this kernel has a fair server, by its files: distributions take it into older kernels, or leave it out of
+/// newer ones. `None` if debugfs is not mounted, or closed to this user.
+fn has_fair_server(node: &Node) -> Option<bool> {
+    match node.root.list(FAIR_SERVER) {
+        Ok(_) => Some(true),
+        Err(e) if e.is_missing() => node.root.exists(DEBUG).then_some(false),
+        Err(_) => None,
+    }
+}
+
+/// Tasks in a real-time class may run for so long of each period, and ordinary tasks get the rest. In a kernel with a fair
+/// server, the server does this, and the limit holds for groups of real-time tasks only (`kernel/sched/rt.c`,
+/// `CONFIG_RT_GROUP_SCHED`).
 pub(super) fn throttling(node: &Node) -> Checked {
     const FILE: &str = "/proc/sys/kernel/sched_rt_runtime_us";
     let runtime = node.root.number(FILE)?;
@@ -21,17 +44,23 @@ pub(super) fn throttling(node: &Node) -> Checked {
     if runtime >= period {
         return Outcome::passed(FILE, format!("{runtime} of {period}"));
     }
+    if has_fair_server(node) == Some(true) && node.config("CONFIG_RT_GROUP_SCHED") == Some(false) {
+        return Outcome::passed(FAIR_SERVER, "the fair server protects ordinary tasks, this limit does not");
+    }
     Finding::new(
         Level::Low,
         format!("A job in a real-time class is stopped for {} µs of each {period} µs.", period - runtime),
     )
     .seen(FILE, runtime.to_string())
-    .remedy(Remedy::sysctl(
-        FILE,
-        &runtime.to_string(),
-        "-1",
-        "a real-time task that never sleeps takes its CPU for ever; keep a CPU free of the job",
-    ))
+    .remedy(
+        Remedy::sysctl(
+            FILE,
+            &runtime.to_string(),
+            "-1",
+            "a real-time task that never sleeps takes its CPU for ever; keep a CPU free of the job",
+        )
+        .loses(Loss::Protection),
+    )
     .touches(Touches::all([Pattern::Is("throttle".into())]))
     .into()
 }
@@ -39,25 +68,30 @@ pub(super) fn throttling(node: &Node) -> Checked {
 /// A deadline server gives tasks of CFS so many nanoseconds of each period although real-time tasks want the CPU
 /// (Linux 6.12, `kernel/sched/debug.c`).
 pub(super) fn fair_server(node: &Node) -> Checked {
-    const DIR: &str = "/sys/kernel/debug/sched/fair_server";
-    if node.root.list(DIR).is_err_and(|e| e.is_missing()) {
-        return match node.version() {
-            Some(version) if version < (6, 12) => {
-                Outcome::passed("/proc/sys/kernel/osrelease", "no fair server before Linux 6.12")
-            }
-            _ => Outcome::undecided(format!("{DIR} is not there: is debugfs mounted at /sys/kernel/debug?")),
-        };
+    match has_fair_server(node) {
+        Some(true) => {}
+        Some(false) => return Outcome::passed(DEBUG, "this kernel has no fair server"),
+        None => {
+            return match node.version() {
+                Some(version) if version < (6, 12) => {
+                    Outcome::passed("/proc/sys/kernel/osrelease", "no fair server before Linux 6.12")
+                }
+                _ => Outcome::undecided(format!(
+                    "{FAIR_SERVER} cannot be read: is debugfs mounted at /sys/kernel/debug, and is this root?"
+                )),
+            };
+        }
     }
     let mut served = Vec::new();
     for cpu in node.job.iter() {
-        let file = format!("{DIR}/cpu{cpu}/runtime");
+        let file = format!("{FAIR_SERVER}/cpu{cpu}/runtime");
         let runtime = node.root.number(&file)?;
         if runtime != 0 {
             served.push((file, runtime.to_string()));
         }
     }
     let Some((file, value)) = served.first().cloned() else {
-        return Outcome::passed(DIR, "0 on the job's CPUs");
+        return Outcome::passed(FAIR_SERVER, "0 on the job's CPUs");
     };
     Finding::new(Level::Low, "The fair server takes time from a job in a real-time class, if other tasks wait.")
         .seen(file, format!("{value} ns"))
@@ -66,45 +100,82 @@ pub(super) fn fair_server(node: &Node) -> Checked {
                 [Change::writes(served, "0")],
                 "an ordinary task on these CPUs, such as a bound kernel worker, may wait for ever behind a real-time task",
             )
+            .loses(Loss::Protection)
             .keep("a oneshot systemd unit: debugfs begins anew at each boot"),
         )
         .touches(Touches::all([Pattern::Is("throttle".into())]))
         .into()
 }
 
-/// Tasks in a real-time or deadline class that may run on the job's CPUs; the kernel's own that are bound there are left
-/// out, since nothing moves them, and so are threads of interrupts, which follow their interrupt.
-pub(super) fn tasks(node: &Node) -> Checked {
-    let mut found: Vec<(Process, colony_node::cpu::CpuSet)> = Vec::new();
-    for process in
-        daemons::threads(node)?.filter(|p| p.is_real_time() && !p.is_bound() && !p.name.starts_with("irq/"))
-    {
-        let Some(allowed) = process.allowed(node) else { continue };
-        if !node.hit(&allowed).is_empty() {
-            found.push((process, allowed));
+/// Real-time tasks that may run on the job's CPUs.
+#[derive(Default)]
+struct RealTime {
+    /// Tasks that can be moved, with the CPUs each may run on.
+    movable: Vec<(Process, CpuSet)>,
+    /// Numbers of tasks that stay with their owner.
+    held: BTreeMap<String, usize>,
+}
+
+impl RealTime {
+    /// The kernel's own tasks that are bound there are left out, since nothing moves them, and so are threads of interrupts,
+    /// which follow their interrupt.
+    fn find(node: &Node, holders: &Holders) -> Result<Self, Unread> {
+        let is_candidate = |p: &Process| p.is_real_time() && !p.is_bound() && !p.name.starts_with("irq/");
+        let mut found = Self::default();
+        for process in threads(node)?.filter(is_candidate) {
+            let Some(allowed) = process.allowed(node).filter(|cpus| !node.hit(cpus).is_empty()) else {
+                continue;
+            };
+            match holders.owner_of(node, &process) {
+                Some(owner) => *found.held.entry(owner).or_default() += 1,
+                None => found.movable.push((process, allowed)),
+            }
         }
+        Ok(found)
     }
-    let Some((first, _)) = found.first() else {
-        return Outcome::passed("/proc/*/task/*/stat", "no real-time task may run on the job's CPUs");
+
+    /// The tasks that stay, in words; `None` if there are none.
+    fn held(&self) -> Option<String> {
+        let all: Vec<String> = self.held.iter().map(|(owner, count)| format!("{count} of {owner}")).collect();
+        (!all.is_empty()).then(|| format!("left alone: {}", all.join(", ")))
+    }
+}
+
+/// Tasks in a real-time or deadline class that may run on the job's CPUs. Those of Colony and of running jobs are no finding.
+pub(super) fn tasks(node: &Node) -> Checked {
+    let holders = Holders::read(node);
+    let found = RealTime::find(node, &holders)?;
+    let held = found.held();
+    let Some((first, _)) = found.movable.first() else {
+        return match held {
+            Some(held) => Outcome::passed("/proc/*/cgroup", held),
+            None => Outcome::passed("/proc/*/task/*/stat", "no real-time task may run on the job's CPUs"),
+        };
     };
-    let mut names: Vec<&str> = found.iter().map(|(p, _)| p.name.as_str()).collect();
+    let mut names: Vec<&str> = found.movable.iter().map(|(p, _)| p.name.as_str()).collect();
     names.sort_unstable();
     names.dedup();
-    let shown = names.iter().take(6).copied().collect::<Vec<_>>().join(", ");
-    let more = if names.len() > 6 { format!(" and {} more", names.len() - 6) } else { String::new() };
-    let finding =
+    let shown = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+    let more = if names.len() > NAMED { format!(" and {} more", names.len() - NAMED) } else { String::new() };
+    let mut finding =
         Finding::new(Level::Medium, format!("Real-time tasks may run on the job's CPUs: {shown}{more}."))
             .seen(
                 first.file("stat"),
                 format!("{} ({}, priority {})", first.name, first.class(), first.priority),
             )
             .touches(Touches::all(names.iter().map(|n| Pattern::thread(n))));
+    if let Some(held) = held {
+        finding = finding.seen("/proc/*/cgroup", held);
+    }
+    if holders.are_hidden {
+        finding =
+            finding.advice("Only root sees which tasks belong to Colony and to its jobs: look as root.");
+    }
     let Some(rest) = node.elsewhere() else { return finding.into() };
-    let rest = rest.to_string();
-    let change = |(process, allowed): &(Process, colony_node::cpu::CpuSet)| {
-        let tid = process.tid.to_string();
-        Change::command(&["taskset", "-pc", &rest, &tid], &["taskset", "-pc", &allowed.to_string(), &tid])
+    let task = |(process, cpus): &(Process, CpuSet)| {
+        Some(TaskNow { task: process.id()?, name: process.name.clone(), cpus: cpus.clone() })
     };
-    let remedy = Remedy::new(found.iter().map(change), "the tasks share fewer CPUs");
+    let tasks = found.movable.iter().filter_map(task).collect();
+    let remedy = Remedy::new([Change::Affinity { tasks, cpus: rest.clone() }], "the tasks share fewer CPUs");
     finding.remedy(remedy.keep(format!("CPUAffinity={rest} in the [Service] section of each unit"))).into()
 }

@@ -4,7 +4,7 @@
 use crate::finding::{Finding, Level};
 use crate::node::Node;
 use crate::outcome::{Checked, Outcome};
-use crate::remedy::{Change, Remedy};
+use crate::remedy::{Change, Loss, Remedy};
 
 const STATE: &str = "/sys/kernel/sched_ext/state";
 const LOADED: &str = "/sys/kernel/sched_ext/root/ops";
@@ -42,6 +42,7 @@ pub(super) fn scheduler(node: &Node) -> Checked {
                 )],
                 "the node is scheduled by the kernel's own scheduler again",
             )
+            .loses(Loss::Service)
             .keep("systemctl disable scx_loader"),
         )
         .advice("If a program started it by hand, end that program; the unit may also be named `scx`.")

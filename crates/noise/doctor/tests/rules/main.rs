@@ -4,4 +4,5 @@
 mod arbitrary;
 mod cases;
 mod node;
+mod owners;
 mod remedies;

@@ -33,6 +33,13 @@ pub(super) struct Changed {
 
 /// Changes the settings as the transaction `name`; settings that the kernel refuses are left out and named.
 pub(super) fn change(name: &str, job: &CpuSet) -> Result<Changed, String> {
+    let linux = Linux::new();
+    let lock = linux.lock().map_err(|e| e.to_string())?;
+    // before the examination, which would find settings as an interrupted transaction left them
+    let undone = colony_tune::recover(&linux).map_err(|e| e.to_string())?;
+    for transaction in undone {
+        tracing::warn!("the transaction {} was interrupted; its changes are undone", transaction.name);
+    }
     let node = Node::open(Path::new("/"), Some(job)).map_err(|e| e.to_string())?;
     let examination = colony_doctor::examine(&node);
     let profile = Profile {
@@ -41,21 +48,17 @@ pub(super) fn change(name: &str, job: &CpuSet) -> Result<Changed, String> {
         level: Level::Note,
         only: RULES.iter().map(|r| (*r).to_owned()).collect(),
         except: Vec::new(),
+        also: Vec::new(),
+        accept: Vec::new(),
         set: Vec::new(),
     };
     let plan = Plan::new(&examination, &profile);
-    let linux = Linux::new();
-    let lock = linux.lock().map_err(|e| e.to_string())?;
-    let undone = colony_tune::recover(&linux).map_err(|e| e.to_string())?;
-    for transaction in undone {
-        tracing::warn!("the transaction {} was interrupted; its changes are undone", transaction.name);
-    }
     let applied =
         colony_tune::apply(&linux, name, plan.steps, OnFailure::KeepGoing).map_err(|e| e.to_string())?;
     drop(lock);
     let left = examination.findings.iter().filter(|f| BOOT_RULES.contains(&f.id.as_str()));
     Ok(Changed {
-        settings: applied.transaction.steps.iter().map(setting).collect(),
+        settings: applied.transaction.steps.iter().chain(&applied.refused).map(setting).collect(),
         left: left.map(|f| (f.id.clone(), f.title.clone())).collect(),
     })
 }
@@ -67,6 +70,7 @@ fn setting(step: &Step) -> SettingChange {
     };
     let setting = match &step.action {
         Action::Write { file, .. } => file.clone(),
+        Action::Affinity { .. } => step.action.describe(),
         Action::Command { apply, .. } => apply.join(" "),
     };
     SettingChange { rule: step.reason.clone(), setting, refused }
@@ -106,6 +110,38 @@ pub(super) fn found_again(job: &CpuSet) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::JobTask;
+    use crate::spare::changes::Changes;
+    use crate::undo::{Tasks, UndoFile};
+    use colony_node::class::Class;
+    use colony_node::task::TaskId;
+    use serde::Serialize;
+
+    /// The tasks that the doctor reads from an undo file with this content; `None` if there can be no undo file here.
+    fn read_by_the_doctor<T: Serialize>(what: &T) -> Option<Vec<TaskId>> {
+        let file = UndoFile::new("doctor").ok()?;
+        file.save(what).expect("writable");
+        let text = std::fs::read_to_string(file.path()).expect("ours");
+        let name = file.path().file_name().and_then(|n| n.to_str()).expect("a name");
+        let tasks = colony_doctor::undo_file_tasks(name, &text).expect("an undo file");
+        file.remove();
+        Some(tasks)
+    }
+
+    #[test]
+    fn the_doctor_finds_the_tasks_of_a_job_in_undo_files() {
+        let me = TaskId::of(std::process::id().cast_signed()).expect("alive");
+        let task = TaskId { tid: 5, start_ticks: 6 };
+        let (tid, start_ticks) = (task.tid, task.start_ticks);
+        let own = Class::Other(0);
+        let member = JobTask { tid, pid: tid, start_ticks, cpu: 0, own, own_reset: false, runnable: false };
+        let agents = Tasks { tasks: vec![member], ..Tasks::default() };
+        let spare = Changes { members: vec![task], ..Changes::default() };
+        for tasks in [read_by_the_doctor(&agents), read_by_the_doctor(&spare)] {
+            let Some(tasks) = tasks else { return colony_testing::skip("no folder for undo files") };
+            assert_eq!(tasks, [me, task]);
+        }
+    }
 
     #[test]
     fn the_rules_exist() {
