@@ -20,6 +20,7 @@ mod partitions;
 mod peer;
 mod queue;
 mod requests;
+mod requeue;
 mod rights;
 mod routes;
 mod streams;
