@@ -327,7 +327,7 @@ fn nodes_that_die_or_stop_are_reported_and_started_again() {
     // in a job
     let busybox = machine.busybox.to_str().expect("a path");
     let id = machine.done(&["job", "submit", "--", busybox, "sleep", "1000"]).trim().to_owned();
-    machine.wait("the job runs", || machine.all_are("busy"));
+    machine.wait("the job runs", || machine.all_are("busy") && machine.job(&id)["state"] == "running");
     send(machine.emulators()[5], Signal::SIGKILL);
     let ended = machine.ended(&id);
     let error = ended["error"].as_str().expect("an error");
@@ -337,12 +337,46 @@ fn nodes_that_die_or_stop_are_reported_and_started_again() {
 }
 
 #[test]
+fn a_job_whose_node_dies_before_its_ranks_begin_runs_once_on_a_new_node() {
+    let Some(machine) = Machine::new() else { return };
+    machine.done(&["machine", "up", "--shape", "2x2x2"]);
+    for round in 0..2 {
+        // the job cannot begin on a node that is stopped
+        let victim = machine.emulators()[3];
+        send(victim, Signal::SIGSTOP);
+        let text = format!("echo x >> ran.{round}.$COLONY_RANK");
+        let id = machine.done(&machine.script("submit", "8", &text)).trim().to_owned();
+        send(victim, Signal::SIGKILL);
+        assert_eq!(machine.ended(&id)["code"], 0, "{}", machine.job(&id));
+        for rank in 0..8 {
+            let ran = std::fs::read_to_string(machine.path().join(format!("ran.{round}.{rank}")));
+            assert_eq!(ran.expect("it ran"), "x\n", "rank {rank} ran once");
+        }
+    }
+}
+
+#[test]
+fn a_job_that_may_run_again_does_when_its_node_dies() {
+    let Some(machine) = Machine::new() else { return };
+    machine.done(&["machine", "up", "--shape", "2x2x2"]);
+    let text = "[ -e again ] || while :; do :; done";
+    let words = ["job", "submit", "--requeue", "--processes", "8", "--", machine.busybox(), "sh", "-c", text];
+    let id = machine.done(&words).trim().to_owned();
+    machine.wait("the job runs", || machine.job(&id)["state"] == "running");
+    std::fs::write(machine.path().join("again"), []).expect("written");
+    send(machine.emulators()[5], Signal::SIGKILL);
+    let ended = machine.ended(&id);
+    assert_eq!((&ended["code"], &ended["requeues"]), (&0.into(), &1.into()), "{ended}");
+    assert!(machine.events().contains(&"job-requeued".to_owned()));
+}
+
+#[test]
 fn an_io_node_that_is_killed_ends_its_job_and_is_reported_with_its_location() {
     let Some(machine) = Machine::new() else { return };
     machine.done(&["machine", "up", "--shape", "4x2x2", "--pset", "8"]);
     let busybox = machine.busybox.to_str().expect("a path");
     let id = machine.done(&["job", "submit", "--", busybox, "sleep", "1000"]).trim().to_owned();
-    machine.wait("the job runs", || machine.all_are("busy"));
+    machine.wait("the job runs", || machine.all_are("busy") && machine.job(&id)["state"] == "running");
     let workers = || task::tree(machine.owner()).into_iter().filter(|pid| is_named(*pid, "ciod"));
     assert_eq!(workers().count(), 2, "one a pset");
     workers().take(1).for_each(|pid| send(pid, Signal::SIGKILL));
@@ -364,7 +398,7 @@ fn a_partition_whose_process_is_killed_loses_its_job_and_boots_again() {
     machine.done(&["machine", "up", "--shape", "2x2x2"]);
     let busybox = machine.busybox.to_str().expect("a path");
     let id = machine.done(&["job", "submit", "--", busybox, "sleep", "1000"]).trim().to_owned();
-    machine.wait("the job runs", || machine.all_are("busy"));
+    machine.wait("the job runs", || machine.all_are("busy") && machine.job(&id)["state"] == "running");
     let (owner, emulators) = (machine.owner(), machine.emulators());
     // together with the daemon
     send(machine.daemon().expect("it runs"), Signal::SIGKILL);
