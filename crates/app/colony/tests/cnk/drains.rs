@@ -85,8 +85,8 @@ fn a_boot_process_that_is_killed_again_and_again_drains_no_node() {
     for kills in 1..=4 {
         let mut next = None;
         machine.wait("there is a boot process", || {
-            let all = task::tree(machine.owner()).into_iter().filter(|pid| is_named(*pid, "colony-boot"));
-            next = all.filter(|pid| !killed.contains(pid)).last();
+            let is_next = |pid: &i32| is_named(*pid, "colony-boot") && !killed.contains(pid);
+            next = task::tree(machine.owner()).into_iter().find(is_next);
             next.is_some()
         });
         let pid = next.expect("there is one");
