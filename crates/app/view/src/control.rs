@@ -40,6 +40,17 @@ pub fn partitions<'a>(all: impl IntoIterator<Item = &'a Partition>) -> String {
             // writing to a String cannot fail
             let _ = writeln!(errors, "{}", wrap(&format!("{}: {error}", p.name)));
         }
+        if let Some(usable) = &p.usable {
+            let (nodes, all) = (usable.nodes, p.shape.nodes());
+            let fits = usable
+                .largest
+                .map_or("no job fits".to_owned(), |shape| format!("a job of {shape} still fits"));
+            let _ = writeln!(
+                errors,
+                "{}",
+                wrap(&format!("{}: {nodes} of {all} nodes take jobs, {fits}", p.name))
+            );
+        }
         if let Some(free) = p.free.filter(|free| free.nodes < p.shape.nodes()) {
             let largest = free.largest.map_or("none".to_owned(), |shape| shape.to_string());
             let share = free.fragmentation * 100.0;
@@ -90,6 +101,10 @@ pub fn machine(m: &Machine) -> String {
         out.push('\n');
         out.push_str(&jobs(&m.jobs));
     }
+    if m.more_jobs > 0 {
+        // writing to a String cannot fail
+        let _ = writeln!(out, "and {} more jobs: `colony job list --limit N` lists them", m.more_jobs);
+    }
     out
 }
 
@@ -114,6 +129,12 @@ fn allocation(own: &Allocation, now: f64) -> String {
 pub fn drains(all: &[Drain]) -> String {
     let line = |d: &Drain| wrap(&format!("{} is drained: {} ({})", d.location, d.reason, d.user));
     all.iter().map(|drain| format!("{}\n", line(drain))).collect()
+}
+
+/// Parts of the machine that get jobs again.
+#[must_use]
+pub fn undrained(all: &[String]) -> String {
+    all.iter().map(|location| format!("{location} gets jobs again\n")).collect()
 }
 
 /// Events by location and code.
@@ -191,8 +212,10 @@ pub fn jobs(all: &[Job]) -> String {
     for job in all {
         let code = job.code.map_or(String::new(), |code| code.to_string());
         let end = job.ended.or_else(|| job.started.map(|_| colony_control_api::api::now()));
-        let seconds =
-            end.zip(job.started).map_or(String::new(), |(end, start)| format!("{:.1}", end - start));
+        // the clock may have been set back meanwhile
+        let seconds = end
+            .zip(job.started)
+            .map_or(String::new(), |(end, start)| format!("{:.1}", (end - start).max(0.0)));
         let r = &job.request;
         t.add_row([
             name(&job.user, 12),
@@ -260,10 +283,8 @@ pub fn web(access: &Token, socket: &str) -> String {
         access.user,
         if access.read_only { ", and may only look" } else { "" }
     );
-    let fingerprint = network
-        .fingerprint
-        .split_at_checked(48)
-        .map_or(network.fingerprint.clone(), |(one, two)| format!("{one}\n  {two}"));
+    // without colons, it is one word of a line: a double click takes it
+    let fingerprint = network.fingerprint.replace(':', "");
     format!("{}#token={}\n\n{}\n\n  {fingerprint}\n", network.url, access.token, wrap(&text))
 }
 
@@ -304,6 +325,7 @@ mod tests {
         assert!(text.starts_with("https://192.0.2.1:8443/#token=1212"), "{text}");
         assert!(text.lines().skip(1).all(|line| line.chars().count() <= 80), "{text}");
         assert_eq!(text.matches("AB").count(), 32);
+        assert!(text.lines().any(|line| line.trim() == "AB".repeat(32)), "it is copied in one piece: {text}");
         assert!(text.contains("user eve: keep"));
         let text = web(&access(None), "/m/api");
         assert!(text.contains("ssh -N -L 8080:/m/api HOST") && !text.contains("1212"), "{text}");
@@ -342,6 +364,43 @@ mod tests {
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert!(super::job(&all[0]).contains(&format!("program: {folder}/allreduce\n")), "the whole of it");
         assert!(!super::job(&all[1]).contains("program: "));
+    }
+
+    #[test]
+    fn no_duration_is_negative_although_the_clock_was_set_back() {
+        let job = |times: serde_json::Value| -> Job {
+            let request = serde_json::json!({ "partition": "A", "executable": "/bin/x", "directory": "/" });
+            let mut job = serde_json::json!({ "id": 1, "user": "eve", "request": request, "state": "running", "submitted": 0 });
+            job.as_object_mut().expect("an object").extend(times.as_object().expect("an object").clone());
+            serde_json::from_value(job).expect("a job")
+        };
+        let ahead = colony_control_api::api::now() + 172_800.0;
+        for job in [
+            job(serde_json::json!({ "started": ahead })),
+            job(serde_json::json!({ "started": ahead, "ended": 5.0 })),
+        ] {
+            let text = jobs(&[job]);
+            assert!(text.contains(" 0.0 ") && !text.contains('-'), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_degraded_partition_says_what_still_fits() {
+        let partition = |usable: serde_json::Value| -> Partition {
+            let node = serde_json::json!({ "pset": 8, "cpus": 1, "memory_mib": 16 });
+            let all = serde_json::json!({ "name": "A", "shape": "4x2x2", "origin": [0, 0, 0], "node": node, "io_nodes": 2,
+                "state": "degraded", "nodes": { "ready": 8, "drained": 8 }, "usable": usable });
+            serde_json::from_value(all).expect("a partition")
+        };
+        let half = partition(serde_json::json!({ "nodes": 8, "largest": "2x2x2", "fragmentation": 0.0 }));
+        let text = partitions([&half]);
+        assert!(
+            text.contains(" degraded ")
+                && text.contains("A: 8 of 16 nodes take jobs, a job of 2x2x2 still fits"),
+            "{text}"
+        );
+        let none = partition(serde_json::json!({ "nodes": 0, "largest": null, "fragmentation": 0.0 }));
+        assert!(partitions([&none]).contains("A: 0 of 16 nodes take jobs, no job fits"));
     }
 
     #[test]

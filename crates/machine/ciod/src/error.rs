@@ -171,6 +171,37 @@ impl JobError {
     }
 }
 
+impl JobError {
+    /// Returns `true` if the machine has failed, not the job: the same job may run on other nodes, or later.
+    #[must_use]
+    pub const fn is_of_machine(&self) -> bool {
+        use JobError as E;
+        match self {
+            E::NoNode(_)
+            | E::NodeBusy(_)
+            | E::NodeLost(_)
+            | E::NodeNotReady(_)
+            | E::NodeUnresponsive(_)
+            | E::NodeMisbehaved { .. }
+            | E::Version { .. }
+            | E::WorkerDied(_)
+            | E::IoNodeFailed { .. }
+            | E::System(_) => true,
+            E::Spec(_)
+            | E::NoUser(_)
+            | E::NoGroup(_)
+            | E::NeedsRoot(_)
+            | E::Identity(_)
+            | E::Program { .. }
+            | E::Export { .. }
+            | E::Directory { .. }
+            | E::Stream { .. }
+            | E::Output { .. }
+            | E::Timeout { .. } => false,
+        }
+    }
+}
+
 /// The reason why a program cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

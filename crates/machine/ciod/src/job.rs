@@ -2,6 +2,7 @@
 //! A job under way: its workers, one an I/O node, and the thread that listens to them.
 
 use std::os::fd::AsFd as _;
+use std::path::PathBuf;
 use std::process::Child;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -28,6 +29,8 @@ struct Shared {
     parts: Vec<Part>,
     size: u32,
     limits: Limits,
+    /// A file that is removed before the first program starts.
+    mark: Option<PathBuf>,
     /// Rung when there is a limit that the listener does not know.
     alarm: EventFd,
     state: Mutex<State>,
@@ -67,8 +70,7 @@ impl Job {
     pub(crate) fn new(
         parts: Vec<(Part, Child)>,
         alarm: EventFd,
-        size: u32,
-        go_on: bool,
+        (size, go_on, mark): (u32, bool, Option<PathBuf>),
         limits: Limits,
     ) -> std::io::Result<Self> {
         let (parts, children): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
@@ -86,7 +88,7 @@ impl Job {
             state.limit(left, Some(JobError::Timeout { seconds: timeout.as_secs_f64() }));
         }
         let (state, news, orders) = (Mutex::new(state), Condvar::new(), Mutex::default());
-        let shared = Arc::new(Shared { parts, size, limits, alarm, state, news, orders });
+        let shared = Arc::new(Shared { parts, size, limits, mark, alarm, state, news, orders });
         let listens = shared.clone();
         // dropped if there is no thread, it kills the workers
         let mut job = Self { shared, listener: None };
@@ -137,6 +139,11 @@ impl Job {
     /// Waits until all programs run, or the job has ended; `true` if they ran.
     pub fn wait_started(&self) -> bool {
         self.shared.until(None, |s| s.merge.has_started()).merge.has_started()
+    }
+
+    /// Returns `true` if a program may have begun. A job that has ended without that can be launched again.
+    pub fn has_begun(&self) -> bool {
+        self.shared.lock().merge.has_begun()
     }
 
     /// Waits for the end of the job. Again, it says the same.
@@ -275,6 +282,12 @@ impl Shared {
         match todo {
             Todo::Nothing => {}
             Todo::Start => {
+                if let Err(why) = self.unmark() {
+                    state.merge.give_up_start();
+                    state.late = Some(JobError::System(why));
+                    state.kill();
+                    return;
+                }
                 let _ = self.tell(&Order::Start, None);
                 if let Some(timeout) = self.limits.timeout {
                     let error = JobError::Timeout { seconds: timeout.as_secs_f64() };
@@ -285,6 +298,16 @@ impl Shared {
                 let _ = self.tell(&Order::Signal { signal: libc::SIGKILL as u32, ranks: None }, None);
                 state.limit(self.limits.kill, None);
             }
+        }
+    }
+
+    /// Removes the mark of a job whose programs have not begun.
+    fn unmark(&self) -> Result<(), String> {
+        match self.mark.as_ref().map(|mark| (mark, std::fs::remove_file(mark))) {
+            Some((mark, Err(error))) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(format!("the job does not start, since {} cannot be removed: {error}", mark.display()))
+            }
+            _ => Ok(()),
         }
     }
 

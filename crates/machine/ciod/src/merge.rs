@@ -79,6 +79,16 @@ impl Merge {
         self.has_begun && self.shares.iter().all(|(_, stage)| matches!(stage, Stage::Running | Stage::Over))
     }
 
+    /// Returns `true` if the workers were told to let the programs run: some may run, or have run.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    /// The workers are not told to let the programs run after all: the job ends without them.
+    pub(crate) fn give_up_start(&mut self) {
+        (self.has_begun, self.stops) = (false, true);
+    }
+
     /// The ranks that have ended, and whether each ended by itself with code 0.
     pub(crate) fn ended(&self) -> Vec<(u32, bool)> {
         self.processes.values().map(|p| (p.rank, p.end == End::Exited(0))).collect()

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::process::Child;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -135,6 +136,21 @@ impl Ciod {
     /// # Errors
     /// As of [`Ciod::launch`].
     pub fn launch_at(&self, spec: JobSpec, places: &[Place], streams: Streams) -> Result<Job, JobError> {
+        self.launch_marked(spec, places, streams, None)
+    }
+
+    /// As [`Ciod::launch_at`]. `mark` is a file that stands for a job whose programs have not begun: it is removed before the
+    /// first of them starts, whatever is killed. If it cannot be removed, the job ends with an error and none starts.
+    ///
+    /// # Errors
+    /// As of [`Ciod::launch`].
+    pub fn launch_marked(
+        &self,
+        spec: JobSpec,
+        places: &[Place],
+        streams: Streams,
+        mark: Option<PathBuf>,
+    ) -> Result<Job, JobError> {
         let count = u32::try_from(places.len()).map_err(|_| JobError::Spec("too many nodes".into()))?;
         let size = spec.size(count)?;
         let identity = users::identity(&spec)?;
@@ -172,7 +188,8 @@ impl Ciod {
         let mut parts = Vec::new();
         let job = self.start_workers(&whole, (places, seats, &links), &streams, &mut parts).and_then(|()| {
             let alarm = node::bell().map_err(|e| not_started(&e.into()))?;
-            Job::new(std::mem::take(&mut parts), alarm, size, go_on, limits).map_err(|e| not_started(&e))
+            Job::new(std::mem::take(&mut parts), alarm, (size, go_on, mark), limits)
+                .map_err(|e| not_started(&e))
         });
         match job {
             Ok(job) => {

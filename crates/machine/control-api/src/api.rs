@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 pub use crate::access::{Caller, Network, NetworkRequest, Token, TokenRequest};
 pub use crate::allocation::{Allocation, Scheduler, memory_mib};
 pub use crate::health::{Drain, DrainRequest, Rate, Threshold};
-pub use crate::job::{InputTaken, Job, JobRequest, JobState, ProgramOfRanks, SignalRequest};
+pub use crate::job::{InputTaken, Job, JobRequest, JobState, MACHINE_FAILED, ProgramOfRanks, SignalRequest};
 pub use crate::place::{FreeNodes, JobBlock};
 pub use crate::rights::{Holder, RightsRequest};
 
@@ -85,6 +85,8 @@ pub enum PartitionState {
     Booting,
     /// Its nodes take jobs.
     Ready,
+    /// As `ready`, but some nodes are drained: `usable` says what still fits.
+    Degraded,
     /// Its nodes are being switched off.
     Freeing,
     /// Its nodes are switched off.
@@ -143,9 +145,12 @@ pub struct Partition {
     pub allowed: Vec<Holder>,
     /// Number of nodes by state.
     pub nodes: BTreeMap<NodeState, u32>,
-    /// The nodes that jobs can have now, if it is ready.
+    /// The nodes that jobs can have now, if it is ready or degraded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub free: Option<FreeNodes>,
+    /// The nodes that jobs could have if no job ran, if it is degraded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usable: Option<FreeNodes>,
 }
 
 /// A compute node.
@@ -209,8 +214,11 @@ pub struct Machine {
     pub shape: Shape,
     /// Its partitions by name.
     pub partitions: Vec<Partition>,
-    /// Jobs that wait or run.
+    /// Jobs that wait or run, the newest first, without their environments: 1,000 at most.
     pub jobs: Vec<Job>,
+    /// Jobs that wait or run and are left out of `jobs`.
+    #[serde(default)]
+    pub more_jobs: u64,
     /// Its parts that get no new jobs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drains: Vec<Drain>,

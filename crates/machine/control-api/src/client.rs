@@ -4,9 +4,10 @@
 use std::cell::{Cell, RefCell};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt as _, Collected, Full, Limited};
@@ -65,6 +66,8 @@ pub struct Client {
     runtime: Runtime,
     /// Whether the daemon on another host has answered before.
     reached: AtomicBool,
+    /// The daemon, if this client has started it.
+    started: Mutex<Option<Child>>,
 }
 
 impl Client {
@@ -89,7 +92,7 @@ impl Client {
     fn of(daemon: Daemon) -> Result<Self, ClientError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(ClientError::io("starting the client"))?;
-        Ok(Self { daemon, runtime, reached: AtomicBool::new(false) })
+        Ok(Self { daemon, runtime, reached: AtomicBool::new(false), started: Mutex::default() })
     }
 
     /// Another client of the same daemon, for another thread.
@@ -180,7 +183,20 @@ impl Client {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
+        *self.started.lock().unwrap_or_else(PoisonError::into_inner) = Some(child);
         Ok(())
+    }
+
+    /// Ends the daemon that this client has started, unless a machine is up: a machine that is refused leaves nothing behind.
+    /// Commands start a daemon again whose machine another client has set up meanwhile.
+    pub fn end_unused_daemon(&self) {
+        let child = self.started.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(mut child) = child.filter(|_| !self.is_up()) else { return };
+        // a signal: it removes its socket
+        let pid = nix::unistd::Pid::from_raw(child.id().cast_signed());
+        if nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).is_ok() {
+            let _ = child.wait();
+        }
     }
 
     /// Waits until a daemon that ends has removed its socket.

@@ -17,11 +17,12 @@ pub struct Drain {
     pub since: f64,
 }
 
-/// A part of the machine to drain.
+/// Parts of the machine to drain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DrainRequest {
-    /// A compute node, an I/O node (for the compute nodes of its pset), a node card, a midplane or a rack.
+    /// A compute node, an I/O node (for the compute nodes of its pset), a node card, a midplane or a rack; or several, separated
+    /// by commas, which are drained all or none.
     pub location: String,
     /// The reason.
     pub reason: String,

@@ -11,6 +11,10 @@ use utoipa::ToSchema;
 
 use crate::place::JobBlock;
 
+/// Exit code of a job if the machine has failed. No program causes it: if a program exits with this code, the job ends with the
+/// code below it.
+pub const MACHINE_FAILED: i32 = 255;
+
 /// A job to run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -78,6 +82,10 @@ pub struct JobRequest {
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     pub copies: Vec<PathBuf>,
+    /// Run the job again if the machine fails after its ranks have begun. If no rank has begun, the job runs again in any case.
+    /// Not with `sends_stdin`, because input that was read cannot be read again.
+    #[serde(default)]
+    pub requeue: bool,
     /// User whose rights the job has. Only root may choose another than the caller.
     #[serde(default)]
     pub user: Option<String>,
@@ -109,9 +117,9 @@ pub struct ProgramOfRanks {
 pub enum JobState {
     /// It waits for its partition.
     Queued,
-    /// Its partition has been told to start it.
+    /// The partition starts the job, whose nodes may still be booting.
     Starting,
-    /// Its processes run.
+    /// All processes of the job have begun.
     Running,
     /// It has ended.
     Ended,
@@ -142,10 +150,16 @@ pub struct Job {
     /// When it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<f64>,
-    /// Exit code: that of the first process that failed, 0 if none did.
+    /// Number of times that the machine has failed it, and it went back into the queue.
+    #[serde(default)]
+    pub requeues: u32,
+    /// In the queue, it begins no sooner than at this time, seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<f64>,
+    /// Exit code: that of the first process that failed, 0 if none did, 255 if the machine has failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<i32>,
-    /// The reasons of the failure, one in each line.
+    /// The reasons of the failure, one in each line; in the queue, those of the failure before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

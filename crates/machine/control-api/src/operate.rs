@@ -16,19 +16,20 @@ impl Client {
         self.ask(Method::GET, "/v1/drains", Vec::new())
     }
 
-    /// Drains a part of the machine: its nodes get no new jobs.
+    /// Drains parts of the machine: their nodes get no new jobs.
     ///
     /// # Errors
     /// As all requests.
-    pub fn drain(&self, request: &DrainRequest) -> Result<Drain, ClientError> {
+    pub fn drain(&self, request: &DrainRequest) -> Result<Vec<Drain>, ClientError> {
         self.ask(Method::POST, "/v1/drains", json(request)?)
     }
 
-    /// Gives jobs to a drained part of the machine again.
+    /// Gives jobs again to a part of the machine and to all of its parts that are drained, or to several, separated by commas.
+    /// Returns the locations that were drained.
     ///
     /// # Errors
     /// As all requests.
-    pub fn undrain(&self, location: &str) -> Result<(), ClientError> {
+    pub fn undrain(&self, location: &str) -> Result<Vec<String>, ClientError> {
         self.ask(Method::DELETE, &format!("/v1/drains/{}", escaped(location)), Vec::new())
     }
 

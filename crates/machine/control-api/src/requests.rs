@@ -101,12 +101,28 @@ impl Client {
         self.ask(Method::GET, &format!("/v1/jobs/{id}"), Vec::new())
     }
 
-    /// The last jobs, the newest first.
+    /// The last jobs, the newest first, without their environments.
     ///
     /// # Errors
     /// As all requests.
     pub fn jobs(&self, limit: u32) -> Result<Vec<Job>, ClientError> {
-        self.ask(Method::GET, &format!("/v1/jobs?limit={limit}"), Vec::new())
+        let mut all = Vec::<Job>::new();
+        loop {
+            let left = u64::from(limit).saturating_sub(all.len() as u64);
+            let last = all.last().map(|job| job.id);
+            let before = last.map(|id| format!("&before={id}")).unwrap_or_default();
+            if left == 0 {
+                return Ok(all);
+            }
+            let page: Vec<Job> =
+                self.ask(Method::GET, &format!("/v1/jobs?limit={left}{before}"), Vec::new())?;
+            let known = all.len();
+            // an answer may have fewer jobs than there are, but each has some
+            all.extend(page.into_iter().filter(|job| last.is_none_or(|last| job.id < last)));
+            if all.len() == known {
+                return Ok(all);
+            }
+        }
     }
 
     /// Sends a signal to a job.

@@ -49,6 +49,9 @@ pub enum ControlError {
     /// A request that needs another state.
     #[error("{0}")]
     Conflict(String),
+    /// A request beyond what one user may have.
+    #[error("{0}")]
+    TooMany(String),
     /// A request that its user may not make.
     #[error("{0}")]
     Forbidden(String),

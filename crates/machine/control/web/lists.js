@@ -30,7 +30,9 @@ export function partitions(all, shown, toggle) {
     const attributes = { type: "button", class: "name", "data-key": p.name, "aria-pressed": String(p.name === shown), title: "Show its nodes" };
     const name = element("button", attributes, p.name);
     name.addEventListener("click", () => toggle(p.name));
-    const is = element("div", {}, state(p.state), p.error ? element("p", { class: "why" }, p.error) : null);
+    const fits = p.usable && `${count(p.usable.nodes, "node")} take jobs, ${p.usable.largest ? `a job of ${p.usable.largest} still fits` : "no job fits"}`;
+    const why = p.error ?? fits;
+    const is = element("div", {}, state(p.state), why ? element("p", { class: "why" }, why) : null);
     const boot = p.boot_s === undefined ? "–" : duration(p.boot_s);
     const cells = [name, is, p.shape, nodes.join(", "), `${p.io_nodes}${p.node.io_nodes === "linux" ? " (Linux)" : ""}`, `${p.node.memory_mib} MiB a node`, boot];
     return { state: p.state, cells };

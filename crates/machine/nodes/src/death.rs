@@ -24,6 +24,11 @@ pub struct Death {
 pub enum Cause {
     /// The emulator ended, in this way.
     Emulator(String),
+    /// The process that boots the nodes ended, and every emulator with it. The node has no part in that.
+    BootProcess {
+        /// Process id of the boot process. Deaths with the same process id have one cause.
+        pid: u32,
+    },
     /// A processor of the node was reset: an exception in the handling of an exception (a triple fault).
     Reset,
     /// The process that speaks with it by frames ended, in this way.
@@ -34,11 +39,23 @@ pub enum Cause {
     Hang(Hang),
 }
 
+impl Death {
+    /// The boot process whose end was the cause: the same for all nodes that died with it.
+    #[must_use]
+    pub const fn boot_process(&self) -> Option<u32> {
+        match self.cause {
+            Cause::BootProcess { pid } => Some(pid),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for Death {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "node {} died: ", self.node)?;
         match &self.cause {
             Cause::Emulator(how) => write!(f, "its emulator ended ({how})")?,
+            Cause::BootProcess { .. } => f.write_str("its boot process ended")?,
             Cause::Reset => f.write_str("its processor was reset by a triple fault")?,
             Cause::Proxy(how) => write!(f, "its proxy ended ({how})")?,
             Cause::Panic => f.write_str("its kernel panicked")?,

@@ -72,6 +72,25 @@ impl CnkError {
         }
     }
 
+    /// Returns `true` if the machine has failed, not the job: the same job may run on other nodes, or later.
+    #[must_use]
+    pub const fn is_of_machine(&self) -> bool {
+        match self {
+            Self::Machine(_) => false,
+            Self::Job(e) => e.is_of_machine(),
+            _ => true,
+        }
+    }
+
+    /// The boot process whose end was the death of a node ([`Death::boot_process`]).
+    #[must_use]
+    pub const fn boot_process(&self) -> Option<u32> {
+        match self {
+            Self::Died(death) => death.boot_process(),
+            _ => None,
+        }
+    }
+
     pub(crate) fn io(what: &'static str) -> impl Fn(io::Error) -> Self {
         move |source| Self::Io { what, source }
     }

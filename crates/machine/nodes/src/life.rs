@@ -73,7 +73,6 @@ impl Life {
         let mut cause = self
             .emulator
             .ended()
-            .map(Cause::Emulator)
             .or_else(|| self.proxy.and_then(ended).map(Cause::Proxy))
             .or_else(|| self.link.failed().map(|why| Cause::Proxy(why.to_owned())))
             .or_else(panic)

@@ -121,6 +121,7 @@ impl Partition {
         if number == self.places.nodes() {
             return Ok(false);
         }
+        self.check_booter()?;
         let node = self.start(number, self.shared[number as usize].as_deref())?;
         self.nodes.push(node);
         Ok(true)
@@ -217,8 +218,22 @@ impl Partition {
     pub fn launch_in(
         &mut self,
         block: Option<Block>,
+        spec: JobSpec,
+        streams: Streams,
+    ) -> Result<Running, CnkError> {
+        self.launch_marked(block, spec, streams, None)
+    }
+
+    /// As [`Partition::launch_in`]. `mark` is a file that is removed before the first program starts ([`Ciod::launch_marked`]).
+    ///
+    /// # Errors
+    /// As of [`Partition::launch_in`].
+    pub fn launch_marked(
+        &mut self,
+        block: Option<Block>,
         mut spec: JobSpec,
         streams: Streams,
+        mark: Option<PathBuf>,
     ) -> Result<Running, CnkError> {
         self.machine.fits(spec.mode)?;
         let mut places = self.places.for_job(&mut spec, self.machine.memory, block)?;
@@ -235,7 +250,7 @@ impl Partition {
             let window = shared.format(spec.process_torus(nodes, size))?;
             torus = (!spec.go_on).then(|| TorusWatch::new(window));
         }
-        let job = self.ciod.launch_at(spec, &places, streams)?;
+        let job = self.ciod.launch_marked(spec, &places, streams, mark)?;
         let own = job.nodes();
         let mut watched = Vec::new();
         for (n, number) in (0..).zip(numbers).filter(|(_, number)| own.contains(number)) {
@@ -298,6 +313,12 @@ impl Partition {
         self.launch_captured(spec)?.end()
     }
 
+    /// Process id of the process that boots the emulators if it has ended, and every emulator with it. The next start of a node
+    /// starts another.
+    pub fn ended_boot_process(&self) -> Option<u32> {
+        self.booter.pid().filter(|_| self.booter.is_over())
+    }
+
     /// Process id of the process that boots and ends the emulators.
     pub fn boot_pid(&self) -> Option<u32> {
         self.booter.pid()
@@ -318,8 +339,8 @@ impl Partition {
         &self.machine
     }
 
-    /// Starts those of these nodes anew that were lost, or died between two jobs. One that died before its first job is an
-    /// error: so would the next. One in a job is an error, too.
+    /// Starts those of these nodes anew that were lost, or died between two jobs. One that died by itself before its first job
+    /// is an error: so would the next. One in a job is an error, too.
     fn restore(&mut self, numbers: &[u32]) -> Result<(), CnkError> {
         let io_nodes = self.io_nodes.of_all(numbers);
         for &number in &io_nodes {
@@ -333,7 +354,9 @@ impl Partition {
             match (node.link().state(), node.check()) {
                 (NodeState::Busy, _) => return Err(JobError::NodeBusy(number).into()),
                 (NodeState::Free, Ok(())) => {}
-                (NodeState::Free, Err(died)) if !node.had_a_job() => return Err(died),
+                (NodeState::Free, Err(died)) if !node.had_a_job() && died.boot_process().is_none() => {
+                    return Err(died);
+                }
                 _ => self.restart(number)?,
             }
         }

@@ -63,6 +63,11 @@ impl Running {
         self.watched(end, || self.job.wait_started())
     }
 
+    /// Returns `true` if a program may have begun. A job that has ended without that can be launched again.
+    pub fn has_begun(&self) -> bool {
+        self.job.has_begun()
+    }
+
     /// Waits for the end of the job. Again, it says the same.
     ///
     /// If a node dies, its processes are killed. If they have not ended after the time that the daemon gives a

@@ -141,7 +141,7 @@ pub(super) fn wait_booted(client: &Client, name: &str) -> anyhow::Result<Partiti
     loop {
         let partition = client.partition(name)?;
         match partition.state {
-            PartitionState::Ready => return Ok(partition),
+            PartitionState::Ready | PartitionState::Degraded => return Ok(partition),
             PartitionState::Booting => {}
             PartitionState::Failed => {
                 let why = partition.error.unwrap_or_default();

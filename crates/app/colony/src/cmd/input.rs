@@ -26,13 +26,13 @@ pub(super) enum Input {
 }
 
 impl Input {
-    /// By `--input`. Without it, `job run` (`is_run`) passes its own on, unless that is a terminal or `/dev/null`.
+    /// By `--input`. Without it, `job run` without `--requeue` (`is_run`) passes its own on, unless that is a terminal or `/dev/null`.
     pub(super) fn new(asked: Option<&Path>, is_run: bool) -> anyhow::Result<Self> {
         match asked {
             Some(path) if path.as_os_str() != "-" => Ok(Self::File(path.to_owned())),
-            Some(_) if !is_run => {
-                Err(wrong("--input -: nobody passes it on after `job submit`: name a file, or use `job run`"))
-            }
+            Some(_) if !is_run => Err(wrong(
+                "--input -: nobody passes it on after `job submit`, or with --requeue: name a file, or use `job run`",
+            )),
             Some(_) => Ok(Self::Own),
             None if is_run && !io::stdin().is_terminal() && !is_nothing() => Ok(Self::Own),
             None => Ok(Self::Empty),

@@ -41,7 +41,7 @@ enum What {
 
 /// Run a job, print its output as it comes, and wait for its end
 ///
-/// The exit code is that of the first process that failed. Interrupts go to the program; the second one kills it. If this command
+/// The exit code is that of the first process that failed, or 255 if the machine has failed and not the job. Interrupts go to the program; the second one kills it. If this command
 /// is killed, the job goes on. Standard input goes to rank 0, as far as its program reads it; a terminal is read with `--input -`
 /// only.
 #[derive(clap::Args)]
@@ -108,6 +108,9 @@ struct ProgramArgs {
     /// File for standard error, as for --output
     #[arg(long, value_name = "FILE")]
     error: Option<String>,
+    /// Run the job again if the machine fails it after its ranks have begun. Standard input is not passed on
+    #[arg(long)]
+    requeue: bool,
     /// End the job after this long
     #[arg(long, value_parser = ns, value_name = "TIME")]
     timeout: Option<Ns>,
@@ -158,7 +161,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let client = args.target.client()?;
     match args.what {
         What::Run(RunArgs { program }) => {
-            let input = Input::new(program.input.as_deref(), true)?;
+            let input = Input::new(program.input.as_deref(), !program.requeue)?;
             let job = client.submit(&request(&client, &program, &input)?)?;
             if input == Input::Own {
                 let (sender, id) = (client.again()?, job.id);
@@ -252,6 +255,7 @@ fn request(client: &Client, args: &ProgramArgs, input: &Input) -> anyhow::Result
         stderr: args.error.clone(),
         go_on: false,
         timeout_s: args.timeout.map(|t| Duration::from_nanos(t.0).as_secs_f64()),
+        requeue: args.requeue,
         user: args.user.clone(),
         token: Some(unique()?),
     })
@@ -277,6 +281,7 @@ fn wait(client: &Client, job: &Job) -> anyhow::Result<ExitCode> {
         note!("error: {error}");
     }
     let code = match ended.state {
+        // MACHINE_FAILED, too, which no program ends with
         JobState::Ended => ended.code.unwrap_or(1),
         _ => 1,
     };

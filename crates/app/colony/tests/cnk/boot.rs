@@ -100,8 +100,8 @@ fn a_boot_process_that_dies_ends_the_job_and_is_replaced() {
     kill(Pid::from_raw(booter), Signal::SIGKILL).expect("ours");
     let ran = running.end(&partition);
     assert_eq!(ran.deaths.len(), 2, "{:?}", ran.deaths);
-    let cause = Cause::Emulator("its boot process ended".into());
-    assert!(ran.deaths.iter().all(|d| d.cause == cause), "{:?}", ran.deaths);
+    let cause = Cause::BootProcess { pid: booter.cast_unsigned() };
+    assert!(ran.deaths.iter().all(|d| d.cause == cause), "both deaths have one cause: {:?}", ran.deaths);
     let ran = run(&mut partition, script(&busybox, place.path(), "echo $COLONY_RANK"));
     assert_eq!(ran.output().lines().count(), 2, "both nodes work again");
 }

@@ -327,7 +327,7 @@ fn nodes_that_die_or_stop_are_reported_and_started_again() {
     // in a job
     let busybox = machine.busybox.to_str().expect("a path");
     let id = machine.done(&["job", "submit", "--", busybox, "sleep", "1000"]).trim().to_owned();
-    machine.wait("the job runs", || machine.all_are("busy"));
+    machine.wait("the job runs", || machine.all_are("busy") && machine.job(&id)["state"] == "running");
     send(machine.emulators()[5], Signal::SIGKILL);
     let ended = machine.ended(&id);
     let error = ended["error"].as_str().expect("an error");
@@ -337,12 +337,52 @@ fn nodes_that_die_or_stop_are_reported_and_started_again() {
 }
 
 #[test]
+fn dead_idle_nodes_fail_at_most_one_job() {
+    let Some(machine) = Machine::new() else { return };
+    machine.done(&["machine", "up", "--shape", "2x2x2"]);
+    machine.emulators().into_iter().take(3).for_each(|pid| send(pid, Signal::SIGKILL));
+    let jobs: Vec<String> = (0..5)
+        .map(|job| {
+            let text = format!("echo x >> ran.{job}.$COLONY_RANK");
+            machine.done(&machine.script("submit", "8", &text)).trim().to_owned()
+        })
+        .collect();
+    // one may begin before the deaths are known
+    let failed: Vec<&String> = jobs.iter().filter(|id| machine.ended(id)["code"] != 0).collect();
+    assert!(failed.len() <= 1, "{:?}", failed.iter().map(|id| machine.job(id)).collect::<Vec<_>>());
+    assert!(failed.iter().all(|id| machine.job(id)["code"] == 255));
+    for job in 0..jobs.len() {
+        for rank in 0..8 {
+            let ran = std::fs::read_to_string(machine.path().join(format!("ran.{job}.{rank}")));
+            let has_failed = failed.contains(&&jobs[job]);
+            assert!(ran.map_or(has_failed, |text| text == "x\n"), "rank {rank} of job {job} ran once");
+        }
+    }
+}
+
+#[test]
+fn a_job_that_may_run_again_does_when_its_node_dies() {
+    let Some(machine) = Machine::new() else { return };
+    machine.done(&["machine", "up", "--shape", "2x2x2"]);
+    let text = "[ -e again ] && exit; : > began.$COLONY_RANK; while :; do :; done";
+    let words = ["job", "submit", "--requeue", "--processes", "8", "--", machine.busybox(), "sh", "-c", text];
+    let id = machine.done(&words).trim().to_owned();
+    let has_begun = |rank: u32| machine.path().join(format!("began.{rank}")).exists();
+    machine.wait("all ranks run", || (0..8).all(has_begun));
+    std::fs::write(machine.path().join("again"), []).expect("written");
+    send(machine.emulators()[5], Signal::SIGKILL);
+    let ended = machine.ended(&id);
+    assert_eq!((&ended["code"], &ended["requeues"]), (&0.into(), &1.into()), "{ended}");
+    assert!(machine.events().contains(&"job-requeued".to_owned()));
+}
+
+#[test]
 fn an_io_node_that_is_killed_ends_its_job_and_is_reported_with_its_location() {
     let Some(machine) = Machine::new() else { return };
     machine.done(&["machine", "up", "--shape", "4x2x2", "--pset", "8"]);
     let busybox = machine.busybox.to_str().expect("a path");
     let id = machine.done(&["job", "submit", "--", busybox, "sleep", "1000"]).trim().to_owned();
-    machine.wait("the job runs", || machine.all_are("busy"));
+    machine.wait("the job runs", || machine.all_are("busy") && machine.job(&id)["state"] == "running");
     let workers = || task::tree(machine.owner()).into_iter().filter(|pid| is_named(*pid, "ciod"));
     assert_eq!(workers().count(), 2, "one a pset");
     workers().take(1).for_each(|pid| send(pid, Signal::SIGKILL));
@@ -364,7 +404,7 @@ fn a_partition_whose_process_is_killed_loses_its_job_and_boots_again() {
     machine.done(&["machine", "up", "--shape", "2x2x2"]);
     let busybox = machine.busybox.to_str().expect("a path");
     let id = machine.done(&["job", "submit", "--", busybox, "sleep", "1000"]).trim().to_owned();
-    machine.wait("the job runs", || machine.all_are("busy"));
+    machine.wait("the job runs", || machine.all_are("busy") && machine.job(&id)["state"] == "running");
     let (owner, emulators) = (machine.owner(), machine.emulators());
     // together with the daemon
     send(machine.daemon().expect("it runs"), Signal::SIGKILL);

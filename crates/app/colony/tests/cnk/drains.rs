@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Nodes that get no new jobs: by an operator, or by a number of events.
 
+use colony_node::task;
 use nix::sys::signal::Signal;
 
-use crate::control::{Machine, send};
+use crate::control::{Machine, is_named, send};
 
 const NODE: &str = "R00-M0-N00-J05";
 
@@ -26,7 +27,7 @@ fn a_drained_node_gets_no_job_until_it_is_undrained_and_jobs_go_on() {
     for (words, said) in [
         (vec!["machine", "drain", "R77", "--reason", "x"], "R77"),
         (vec!["machine", "drain", NODE, "--reason", " "], "a reason"),
-        (vec!["machine", "undrain", "R00"], "R00 is not drained"),
+        (vec!["machine", "undrain", "R00-M0-N00-J06"], "R00-M0-N00-J06 is not drained"),
         (vec!["ras", "rates", "--within", "1ms"], "1 s to"),
     ] {
         let (code, text) = machine.fails(&words);
@@ -41,7 +42,9 @@ fn a_drained_node_gets_no_job_until_it_is_undrained_and_jobs_go_on() {
     // also by a daemon that starts again
     send(machine.daemon().expect("it runs"), Signal::SIGKILL);
     assert_eq!(machine.job(&waits)["state"], "queued");
-    machine.done(&["machine", "undrain", NODE]);
+    assert_eq!(machine.state(), "degraded");
+    // a location stands for all of its parts
+    assert_eq!(machine.done(&["machine", "undrain", "R00-M0"]), format!("{NODE} gets jobs again\n"));
     assert_eq!(machine.ended(&waits)["code"], 0);
     machine.wait("it gets jobs again", || state(&machine, NODE) == "ready");
     let events = machine.events();
@@ -70,5 +73,32 @@ fn a_node_whose_emulator_stops_too_often_is_drained() {
     let location = drain["location"].as_str().expect("a location").to_owned();
     assert_eq!(state(&machine, &location), "drained");
     machine.done(&["machine", "undrain", &location]);
+    assert_eq!(machine.done(&machine.script("run", "8", "echo $COLONY_RANK")).lines().count(), 8);
+}
+
+#[test]
+fn a_boot_process_that_is_killed_again_and_again_drains_no_node() {
+    let Some(machine) = Machine::new() else { return };
+    machine.done(&["machine", "up", "--shape", "2x2x2"]);
+    let mut killed = Vec::new();
+    // each node may die three times in an hour before it is drained
+    for kills in 1..=4 {
+        let mut next = None;
+        machine.wait("there is a boot process", || {
+            let is_next = |pid: &i32| is_named(*pid, "colony-boot") && !killed.contains(pid);
+            next = task::tree(machine.owner()).into_iter().find(is_next);
+            next.is_some()
+        });
+        let pid = next.expect("there is one");
+        send(pid, Signal::SIGKILL);
+        killed.push(pid);
+        let events = || machine.events().iter().filter(|code| *code == "boot-process-died").count();
+        machine.wait("it is one event", || events() == kills);
+        machine.wait("all nodes are started again", || machine.all_are("ready"));
+    }
+    let events = machine.events();
+    let blames = |code: &String| code.starts_with("node-") || code.starts_with("io-node-");
+    assert!(!events.iter().any(blames), "{events:?}");
+    assert_eq!(machine.state(), "ready");
     assert_eq!(machine.done(&machine.script("run", "8", "echo $COLONY_RANK")).lines().count(), 8);
 }

@@ -92,6 +92,9 @@ fn a_node_that_dies_before_the_job_has_begun_ends_it() {
     send(victim, Signal::SIGSTOP);
     let running = launch(&mut partition, endless(&busybox, place.path()));
     send(victim, Signal::SIGKILL);
+    let outcome = running.job().wait();
+    assert!(!running.job().has_begun(), "it can be launched again: {outcome:?}");
+    assert!(outcome.error.is_some_and(|error| error.is_of_machine()));
     let ran = running.end(&partition);
     told_and_replaced(&mut partition, &ran, &busybox, place.path());
 }

@@ -111,6 +111,12 @@ impl Control {
         check_inside(&allocation)
     }
 
+    /// Returns `true` if the allocation ends, so that no job begins.
+    pub(super) fn is_ending(&self) -> Result<bool, ControlError> {
+        let allocation = self.store().allocation()?;
+        Ok(allocation.is_some_and(|own| own.stops.is_some_and(|stops| stops <= now())))
+    }
+
     /// Refuses a job that the allocation would not let end.
     pub(super) fn check_in_time(&self, limit_s: Option<f64>) -> Result<(), ControlError> {
         let why = self.store().allocation()?.and_then(|own| too_late(&own, limit_s, now()));
@@ -162,7 +168,7 @@ impl Control {
         match Duration::try_from_secs_f64(stops - now()) {
             Ok(left) if !left.is_zero() => Ok(Step::Wait(left.min(LOOK))),
             _ => {
-                let left = ends - now();
+                let left = (ends - now()).max(0.0);
                 let text =
                     format!("{allocation} ends in {left:.0} s: its jobs end, and its nodes are switched off");
                 self.report(Severity::Warning, "", CODE, text, None);
@@ -178,7 +184,7 @@ impl Control {
         let why = format!("{allocation} ends");
         let rows = self.store().partitions()?;
         for row in &rows {
-            self.fail_queue(&row.name, &why)?;
+            self.fail_queue(&row.name, 1, &why)?;
         }
         let (began, mut told) = (Instant::now(), BTreeSet::new());
         loop {

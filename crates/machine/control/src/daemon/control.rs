@@ -10,7 +10,7 @@ use nix::sys::eventfd::EventFd;
 use tokio::sync::broadcast;
 
 use crate::ControlError;
-use crate::api::{Event, Job, JobState, NodeState, PartitionState, Severity, now};
+use crate::api::{Event, Job, JobState, MACHINE_FAILED, NodeState, PartitionState, Severity, now};
 use crate::store::{Change, NewEvent, Row, Store};
 use colony_control_api::folder::UP;
 
@@ -120,7 +120,7 @@ impl Control {
         Ok(())
     }
 
-    fn tell_events(&self, events: Vec<Event>) {
+    pub(super) fn tell_events(&self, events: Vec<Event>) {
         events.into_iter().for_each(|event| self.tell(Told::Ras(event)));
     }
 
@@ -193,7 +193,8 @@ impl Control {
         match change.state {
             PartitionState::Ready => drop(lock(&self.boots).remove(name)),
             PartitionState::Failed => {
-                self.fail_queue(name, change.error.as_deref().unwrap_or("its nodes do not boot"))?;
+                let why = change.error.as_deref().unwrap_or("its nodes do not boot");
+                self.fail_queue(name, MACHINE_FAILED, why)?;
             }
             _ => {}
         }
@@ -202,11 +203,10 @@ impl Control {
     }
 
     /// Ends the jobs that wait for a partition.
-    pub(super) fn fail_queue(&self, name: &str, why: &str) -> Result<(), ControlError> {
-        let waiting = self.store().jobs(None)?;
-        for job in waiting.iter().filter(|job| job.request.partition == name && job.state == JobState::Queued)
-        {
-            self.end_job(job.id, 1, Some(&format!("partition {name} takes no jobs: {why}")))?;
+    pub(super) fn fail_queue(&self, name: &str, code: i32, why: &str) -> Result<(), ControlError> {
+        let waiting = self.store().queued(name)?;
+        for job in waiting {
+            self.end_job(job.id, code, Some(&format!("partition {name} takes no jobs: {why}")))?;
         }
         Ok(())
     }

@@ -24,6 +24,17 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).map(|value| value.to_str().unwrap_or("\0"))
 }
 
+/// Headers that access checks read.
+const ACCESS_HEADERS: [&str; 4] = ["host", "origin", "sec-fetch-site", "authorization"];
+
+/// Refuses requests that have one of these headers twice: a proxy in front of the daemon may have checked the other one.
+fn check_no_duplicates(headers: &HeaderMap) -> Result<(), ControlError> {
+    match ACCESS_HEADERS.iter().find(|name| headers.get_all(**name).iter().nth(1).is_some()) {
+        Some(name) => Err(ControlError::Wrong(format!("the request has several headers {name}: send one"))),
+        None => Ok(()),
+    }
+}
+
 /// Refuses requests that a page of another site has made.
 fn check_site(headers: &HeaderMap, scheme: &str, path: &str) -> Result<(), ControlError> {
     let refused = || {
@@ -67,7 +78,8 @@ fn check_host(headers: &HeaderMap) -> Result<(), ControlError> {
 /// At the local socket.
 pub(super) async fn local(request: Request, next: Next) -> Response {
     let (headers, path) = (request.headers(), request.uri().path());
-    match check_host(headers).and_then(|()| check_site(headers, "http", path)) {
+    let checked = check_no_duplicates(headers).and_then(|()| check_host(headers));
+    match checked.and_then(|()| check_site(headers, "http", path)) {
         Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),
     }
@@ -75,7 +87,8 @@ pub(super) async fn local(request: Request, next: Next) -> Response {
 
 /// On the network, before the page: it says nothing about the machine.
 pub(super) async fn network(request: Request, next: Next) -> Response {
-    match check_site(request.headers(), "https", request.uri().path()) {
+    let (headers, path) = (request.headers(), request.uri().path());
+    match check_no_duplicates(headers).and_then(|()| check_site(headers, "https", path)) {
         Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),
     }
@@ -148,6 +161,19 @@ mod tests {
             assert_eq!(check_host(&all).is_ok(), host.is_empty(), "{host}");
         }
         assert!(check_host(&HeaderMap::new()).is_ok(), "no browser");
+    }
+
+    #[test]
+    fn requests_with_two_headers_for_access_checks_are_refused() {
+        for name in ACCESS_HEADERS {
+            let mut all = headers(&[("host", "localhost"), ("accept", "a")]);
+            all.append("accept", HeaderValue::from_static("b"));
+            assert!(check_no_duplicates(&all).is_ok());
+            all.insert(name, HeaderValue::from_static("x"));
+            assert!(check_no_duplicates(&all).is_ok(), "{name}");
+            all.append(name, HeaderValue::from_static("x"));
+            assert!(check_no_duplicates(&all).is_err_and(|e| e.to_string().contains(name)), "{name}");
+        }
     }
 
     #[test]

@@ -13,6 +13,8 @@ use crate::store::{DRAINED, Row};
 
 /// Bytes of a reason, or of a code of events, at most.
 const LONGEST: usize = 1000;
+/// Locations of a list at most.
+const MOST_PARTS: usize = 1000;
 /// Longest window in which events are counted, seconds: ten years.
 const WINDOW: f64 = 315_360_000.0;
 
@@ -33,36 +35,72 @@ fn check_window(within_s: f64) -> Result<(), ControlError> {
     )))
 }
 
-impl Control {
-    /// Drains a part of the machine.
-    pub(super) fn drain(&self, peer: Peer, request: &DrainRequest) -> Result<Drain, ControlError> {
-        peer.check_operator("drain nodes")?;
-        let location: Location = request.location.parse().map_err(wrong)?;
-        // refuses locations that the machine does not have
-        self.model_machine()?.coords(location).map_err(wrong)?;
-        check_text("a reason", &request.reason)?;
-        let (location, reason) = (location.to_string(), request.reason.clone());
-        let new = Drain { location, reason, user: peer.name(), since: now() };
-        if !self.store().add_drain(&new)? {
-            return Err(ControlError::Conflict(format!("{} is drained already", new.location)));
+/// The locations of a list, each once.
+fn parts(list: &str) -> Result<Vec<Location>, ControlError> {
+    let mut parts = Vec::new();
+    for word in list.split(',').map(str::trim) {
+        let part: Location = word.parse().map_err(wrong)?;
+        if !parts.contains(&part) {
+            parts.push(part);
         }
-        let text = format!("{} (by {})", new.reason, new.user);
-        self.report(Severity::Info, &new.location, DRAINED, text, None);
+        if parts.len() > MOST_PARTS {
+            return Err(wrong(format!("a list has {MOST_PARTS} locations at most: name larger parts")));
+        }
+    }
+    Ok(parts)
+}
+
+impl Control {
+    /// Drains parts of the machine.
+    pub(super) fn drain(&self, peer: Peer, request: &DrainRequest) -> Result<Vec<Drain>, ControlError> {
+        peer.check_operator("drain nodes")?;
+        check_text("a reason", &request.reason)?;
+        let new = |part: Location| {
+            let (location, reason) = (part.to_string(), request.reason.clone());
+            Drain { location, reason, user: peer.name(), since: now() }
+        };
+        let (machine, parts) = (self.model_machine()?, parts(&request.location)?);
+        // refuses locations that the machine does not have
+        parts.iter().try_for_each(|part| machine.coords(*part).map(drop)).map_err(wrong)?;
+        let new: Vec<Drain> = parts.into_iter().map(new).collect();
+        if let Some(known) = self.store().add_drains(&new)? {
+            return Err(ControlError::Conflict(format!("{known} is drained already")));
+        }
+        for drain in &new {
+            let text = format!("{} (by {})", drain.reason, drain.user);
+            self.report(Severity::Info, &drain.location, DRAINED, text, None);
+        }
         Ok(new)
     }
 
-    /// Gives jobs to a drained part of the machine again.
-    pub(super) fn undrain(&self, peer: Peer, location: &str) -> Result<(), ControlError> {
+    /// Gives jobs to drained parts of the machine again, and to all drained parts of these. Returns the locations that were
+    /// drained.
+    pub(super) fn undrain(&self, peer: Peer, list: &str) -> Result<Vec<String>, ControlError> {
         peer.check_operator("give jobs to drained nodes")?;
-        if !self.store().end_drain(location)? {
-            let text = format!("{location} is not drained: `colony machine status` lists what is");
-            return Err(ControlError::Unknown(text));
+        let ended = self.store().end_drains(&parts(list)?)?;
+        let ended = ended.or_else(|part| Err(self.not_drained(part)?))?;
+        for location in &ended {
+            let text = format!("it gets jobs again (by {})", peer.name());
+            self.report(Severity::Info, location, "node-undrained", text, None);
         }
-        let text = format!("it gets jobs again (by {})", peer.name());
-        self.report(Severity::Info, location, "node-undrained", text, None);
         let partitions = self.store().partitions()?;
         partitions.iter().for_each(|row| self.mend(row));
-        Ok(())
+        Ok(ended)
+    }
+
+    /// The reason why a part of the machine cannot be undrained.
+    fn not_drained(&self, part: Location) -> Result<ControlError, ControlError> {
+        let drains = self.store().drains()?;
+        let contains = |drain: &&Drain| drain.location.parse().is_ok_and(|own: Location| own.contains(part));
+        Ok(match drains.iter().find(contains) {
+            Some(drain) => ControlError::Conflict(format!(
+                "{part} is drained as a part of {0}: `colony machine undrain {0}`",
+                drain.location
+            )),
+            None => {
+                ControlError::Unknown(format!("{part} is not drained: `colony machine status` lists what is"))
+            }
+        })
     }
 
     /// Starts the nodes of a partition again that had died too often and are not drained any more; its jobs may begin.

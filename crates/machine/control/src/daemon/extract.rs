@@ -25,6 +25,7 @@ impl IntoResponse for ControlError {
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
             Self::Unknown(_) => StatusCode::NOT_FOUND,
             Self::Conflict(_) => StatusCode::CONFLICT,
+            Self::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::Service { .. } => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };

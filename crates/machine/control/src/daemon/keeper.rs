@@ -14,6 +14,7 @@ use nix::sys::eventfd::EventFd;
 
 use super::control::Control;
 use super::owner::Process;
+use super::requeue::Over;
 use crate::ControlError;
 use crate::api::{Job, JobRequest, JobState, PartitionState, ProgramOfRanks, Severity};
 use crate::service::protocol::{Answer, Ask, Lines, Status, ask};
@@ -84,6 +85,8 @@ impl Keeper {
         news.stream().set_read_timeout(None).map_err(self.service())?;
         let after = self.control.store().partition(&self.name)?.map_or(0, |row| row.news);
         self.reconcile(&mut asks)?;
+        // the service forgets jobs that went back into the queue with these news, so that it does not ignore their next start
+        self.ask(&mut asks, &Ask::Stored { news: after })?;
         news.say(&Ask::Listen { after }).map_err(self.service())?;
         let mut freeing = None;
         loop {
@@ -132,13 +135,13 @@ impl Keeper {
         ask(asks, question).map_err(self.service())
     }
 
-    /// After a restart of the daemon: a job that was about to start and is unknown to the service goes back into the queue.
+    /// After a restart of the daemon: a job that was about to start and is unknown to the service goes back into the queue. The
+    /// news of the service have the state of the others.
     fn reconcile(&self, asks: &mut Lines) -> Result<(), ControlError> {
         let Answer::Status(Status { jobs, .. }) = self.ask(asks, &Ask::Status)? else { return Ok(()) };
         let begun = self.control.store().begun(&self.name)?;
-        for job in begun {
-            let state = if jobs.contains(&job.id) { JobState::Running } else { JobState::Queued };
-            self.control.store().set_job(job.id, state)?;
+        for job in begun.iter().filter(|job| !jobs.contains(&job.id)) {
+            self.control.store().set_job(job.id, JobState::Queued)?;
         }
         Ok(())
     }
@@ -158,15 +161,12 @@ impl Keeper {
         let id = job.id;
         self.control.job_changed(id);
         let [stdout, stderr] = self.control.outputs(id)?;
-        let spec = Box::new(spec(job));
+        let (spec, mark) = (Box::new(spec(job)), self.control.mark(id));
         let (block, sends_stdin) = (job.block, job.request.sends_stdin);
-        match self.ask(asks, &Ask::Launch { job: id, spec, stdout, stderr, block, sends_stdin })? {
-            Answer::Refused(why) => self.control.end_job(id, 1, Some(&why)),
-            _ => {
-                self.control.store().set_job(id, JobState::Running)?;
-                self.control.job_changed(id);
-                Ok(())
-            }
+        match self.ask(asks, &Ask::Launch { job: id, spec, stdout, stderr, block, sends_stdin, mark })? {
+            Answer::Refused(why) => self.control.job_over(&self.name, None, Over::by_machine(id, false, why)),
+            // it is running once the service reports that its ranks have begun
+            _ => Ok(()),
         }
     }
 
@@ -204,9 +204,13 @@ impl Keeper {
                 let new = NewEvent { time, severity, location, code, message, job };
                 return self.control.take_event((&self.name, number), new);
             }
-            News::JobEnded { job, code, error } => {
-                let error = self.control.with_reason(code, error)?;
-                self.control.end_job(job, code, error.as_deref())?;
+            News::JobBegan { job } => {
+                self.control.store().begin_job(job)?;
+                self.control.job_changed(job);
+            }
+            News::JobEnded { job, code, error, has_begun, by_machine } => {
+                let over = Over { job, code, error, has_begun, by_machine };
+                self.control.job_over(&self.name, Some(number), over)?;
             }
         }
         self.control.store().taken(&self.name, number)

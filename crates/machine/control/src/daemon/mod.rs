@@ -4,11 +4,14 @@
 mod access;
 mod allocation;
 mod control;
+mod counts;
+mod deadline;
 mod door;
 mod drains;
 mod extract;
 mod input;
 mod keeper;
+mod local;
 mod network;
 mod operate;
 mod owner;
@@ -17,6 +20,7 @@ mod partitions;
 mod peer;
 mod queue;
 mod requests;
+mod requeue;
 mod rights;
 mod routes;
 mod streams;
@@ -44,7 +48,6 @@ use crate::api::Severity;
 use colony_control_api::folder::{LOCK, SOCKET, UP, check_length};
 use control::Control;
 use network::Entrance;
-use peer::Peer;
 use tokens::Tokens;
 
 /// The control daemon of a machine of compute nodes
@@ -175,7 +178,7 @@ async fn serve(folder: PathBuf, if_up: bool) -> Result<(), ControlError> {
     }
     tokio::spawn(watch::watch(shared.control.clone()));
     tokio::spawn(allocation::keep_end(shared.clone()));
-    let routes = at_socket(&shared).into_make_service_with_connect_info::<Peer>();
+    let routes = at_socket(&shared);
     let over = shared.clone();
     let end = async move {
         tokio::select! {
@@ -186,7 +189,7 @@ async fn serve(folder: PathBuf, if_up: bool) -> Result<(), ControlError> {
     };
     // connections that go on, of listeners to events, end with the process
     tokio::select! {
-        served = axum::serve(listener, routes) => served.map_err(ControlError::io("serving"))?,
+        () = local::serve(listener, routes) => {}
         is_off = end => {
             tokio::time::sleep(LAST_WORDS).await;
             if is_off {

@@ -19,23 +19,24 @@ pub(super) async fn drains(State(shared): Known) -> Result<Json<Vec<Drain>>, Con
     done(shared, |control| control.store().drains()).await
 }
 
-/// Drains a part of the machine: its nodes get no new jobs. Jobs that run go on.
-#[utoipa::path(post, path = "/v1/drains", request_body = DrainRequest, responses((status = 200, body = Drain), (status = "4XX", body = Problem)))]
+/// Drains parts of the machine: their nodes get no new jobs. Jobs that run go on.
+#[utoipa::path(post, path = "/v1/drains", request_body = DrainRequest, responses((status = 200, body = Vec<Drain>), (status = "4XX", body = Problem)))]
 pub(super) async fn drain(
     State(shared): Known,
     ConnectInfo(peer): From_,
     Body(request): Body<DrainRequest>,
-) -> Result<Json<Drain>, ControlError> {
+) -> Result<Json<Vec<Drain>>, ControlError> {
     done(shared, move |control| control.drain(peer, &request)).await
 }
 
-/// Gives jobs to a drained part of the machine again. Events before are not counted any more.
-#[utoipa::path(delete, path = "/v1/drains/{location}", params(("location" = String, Path)), responses((status = 200), (status = "4XX", body = Problem)))]
+/// Gives jobs again to a part of the machine and to all of its parts that are drained, or to several, separated by commas.
+/// Answers with the locations that were drained. Events before are not counted any more.
+#[utoipa::path(delete, path = "/v1/drains/{location}", params(("location" = String, Path)), responses((status = 200, body = Vec<String>), (status = "4XX", body = Problem)))]
 pub(super) async fn undrain(
     State(shared): Known,
     ConnectInfo(peer): From_,
     Path(location): Path<String>,
-) -> Result<Json<()>, ControlError> {
+) -> Result<Json<Vec<String>>, ControlError> {
     done(shared, move |control| control.undrain(peer, &location)).await
 }
 

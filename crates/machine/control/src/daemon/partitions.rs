@@ -10,8 +10,9 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use super::control::{Control, Told, lock, wrong};
 use super::keeper::Keeper;
 use super::owner::{Process, Waiting};
+use super::requeue::Over;
 use crate::ControlError;
-use crate::api::{PartitionState, Severity};
+use crate::api::{MACHINE_FAILED, PartitionState, Severity};
 use crate::service::protocol::Setup;
 use crate::store::{Change, Row};
 
@@ -19,8 +20,6 @@ use crate::store::{Change, Row};
 const BOOTS: u32 = 3;
 /// The name of the program that owns a partition's nodes; it belongs beside the daemon's.
 const SERVICE: &str = "colony-partition";
-/// Exit code of a job whose partition has failed, as of a lost node.
-const LOST: i32 = 255;
 
 impl Control {
     /// Adopts partitions whose processes run, and boots those again whose processes have ended.
@@ -40,15 +39,15 @@ impl Control {
         Ok(())
     }
 
-    /// The process of a partition has ended. Its jobs are lost.
+    /// The process of a partition has ended. Its jobs are lost, except for those that had begun no rank.
     fn ended(&self, name: &str, how: &str) -> Result<(), ControlError> {
         lock(&self.keepers).remove(name);
         let row = self.row(name)?;
         let why = format!("the process that owned the nodes of partition {name} ended ({how})");
         let begun = self.store().begun(name)?;
         for job in begun {
-            let error = self.with_reason(LOST, Some(why.clone()))?;
-            self.end_job(job.id, LOST, error.as_deref())?;
+            let has_begun = !self.is_marked(job.id);
+            self.job_over(name, None, Over::by_machine(job.id, has_begun, why.clone()))?;
         }
         let change = if row.state == PartitionState::Freeing {
             Change { state: PartitionState::Free, error: None, boot_s: None }
@@ -123,7 +122,7 @@ impl Control {
         };
         if let Err(error) = again {
             self.report(Severity::Fatal, name, "partition-boot", error.to_string(), None);
-            let _ = self.fail_queue(name, &error.to_string());
+            let _ = self.fail_queue(name, MACHINE_FAILED, &error.to_string());
         }
     }
 }

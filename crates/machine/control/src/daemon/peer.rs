@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The user at the other end of the local socket, and the rights of that user.
 
-use axum::extract::connect_info::Connected;
-use axum::serve::IncomingStream;
 use nix::unistd::{Uid, User, geteuid};
-use tokio::net::UnixListener;
+use tokio::net::UnixStream;
 
 use crate::ControlError;
 use crate::api::Job;
@@ -28,6 +26,11 @@ impl Peer {
         Self { uid, is_read_only: false }
     }
 
+    /// The user at the other end of a connection. One that the kernel does not name may do nothing.
+    pub(super) fn of(stream: &UnixStream) -> Self {
+        Self::new(stream.peer_cred().map_or(u32::MAX, |peer| peer.uid()))
+    }
+
     /// The user's name, or number.
     pub(super) fn name(self) -> String {
         let user = User::from_uid(Uid::from_raw(self.uid)).ok().flatten();
@@ -35,7 +38,7 @@ impl Peer {
     }
 
     /// Operators are root and the daemon's own user.
-    fn is_operator(self) -> bool {
+    pub(super) fn is_operator(self) -> bool {
         !self.is_read_only && (self.uid == 0 || self == Self::own())
     }
 
@@ -88,14 +91,6 @@ impl Peer {
             None if geteuid().is_root() && self.uid != 0 => Ok(Some(self.uid.to_string())),
             None => Ok(None),
         }
-    }
-}
-
-impl Connected<IncomingStream<'_, UnixListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
-        // a peer that the kernel does not name may do nothing
-        let uid = stream.io().peer_cred().map_or(u32::MAX, |peer| peer.uid());
-        Self::new(uid)
     }
 }
 

@@ -9,7 +9,7 @@ use super::control::{Control, wrong};
 use crate::ControlError;
 use crate::api::{FreeNodes, Job, JobBlock, JobRequest, NodeState, PartitionState};
 use crate::schedule::{self, Holding, Plan, Waiting};
-use crate::store::Row;
+use crate::store::{LONGEST_PAUSE_S, Row};
 
 /// The nodes of a partition as a machine of their own: blocks of jobs are placed in it.
 struct Room {
@@ -98,6 +98,7 @@ impl Room {
         let request = |job: &Job| self.request(&job.request).unwrap_or(Request::Nodes(1));
         let waiting: Vec<Waiting> = queued
             .iter()
+            .filter(|job| pause_s(job, now).is_none())
             .map(|job| Waiting { id: job.id, request: request(job), limit: job.request.timeout_s })
             .collect();
         schedule::plan(&self.empty, &self.unusable, &holding, &waiting, now)
@@ -111,11 +112,22 @@ impl Room {
     }
 }
 
+fn as_free_nodes(found: &Fragmentation) -> FreeNodes {
+    FreeNodes { nodes: found.free, largest: found.largest, fragmentation: found.fragmentation }
+}
+
+/// The time until a job begins again that the machine has failed, seconds. One that is longer than any pause comes of a clock
+/// that was set meanwhile, and counts as over.
+fn pause_s(job: &Job, now: f64) -> Option<f64> {
+    job.not_before.map(|time| time - now).filter(|left| *left > 0.0 && *left <= LONGEST_PAUSE_S)
+}
+
 impl Control {
     fn room(&self, row: &Row, states: &[NodeState]) -> Result<Room, ControlError> {
         let drained = self.drained(row)?;
         let is_unusable = |node: u32| {
-            let is_lost = states.get(node as usize) == Some(&NodeState::Lost);
+            // a dead node is started again or drained soon: until then it is no place for a job
+            let is_lost = matches!(states.get(node as usize), Some(NodeState::Lost | NodeState::Dead));
             is_lost || drained.get(node as usize).is_some_and(Option::is_some)
         };
         let stops = self.store().allocation()?.and_then(|own| own.stops);
@@ -148,12 +160,15 @@ impl Control {
         let begun = self.store().begun(&row.name)?;
         let queued = self.store().queued(&row.name)?;
         let now = crate::api::now();
+        if let Some(left) = pause_s(job, now) {
+            return Ok(Some(format!(
+                "the machine has failed it, and it begins again in {left:.0} s at the earliest"
+            )));
+        }
         let plan = room.plan(&begun, &queued, now);
         Ok(match plan.head {
             _ if plan.starts.iter().any(|(id, _)| *id == job.id) => None,
-            _ if plan.stuck.contains(&job.id) => Some(
-                "it waits for nodes that are drained or lost: `colony machine status` shows them".to_owned(),
-            ),
+            _ if plan.stuck.contains(&job.id) => Some(self.missing_nodes(&row)?),
             Some(head) if head.id == job.id => Some(match head.time {
                 Some(time) if Some(time) != room.stops => {
                     format!("it is the first in the queue, and begins in {:.0} s at the latest", time - now)
@@ -165,10 +180,29 @@ impl Control {
         })
     }
 
+    /// The text for a job that does not fit on the nodes that are in use.
+    fn missing_nodes(&self, row: &Row) -> Result<String, ControlError> {
+        let (usable, all) = (self.usable_nodes(row)?, row.shape.nodes());
+        let fits = match usable.largest {
+            _ if usable.nodes == all => String::new(),
+            Some(shape) => {
+                format!("; {} of {all} nodes take jobs, and a job of {shape} still fits", usable.nodes)
+            }
+            None => "; no node takes jobs".to_owned(),
+        };
+        Ok(format!(
+            "it waits for nodes that are drained, lost or dead: `colony machine status` shows them{fits}"
+        ))
+    }
+
+    /// The nodes of a partition that jobs could have if none ran: those that are not drained.
+    pub(super) fn usable_nodes(&self, row: &Row) -> Result<FreeNodes, ControlError> {
+        Ok(as_free_nodes(&self.room(row, &[])?.fragmentation(&[])))
+    }
+
     /// The nodes of a partition that jobs can have.
     pub(super) fn free_nodes(&self, row: &Row, states: &[NodeState]) -> Result<FreeNodes, ControlError> {
         let begun = self.store().begun(&row.name)?;
-        let found = self.room(row, states)?.fragmentation(&begun);
-        Ok(FreeNodes { nodes: found.free, largest: found.largest, fragmentation: found.fragmentation })
+        Ok(as_free_nodes(&self.room(row, states)?.fragmentation(&begun)))
     }
 }

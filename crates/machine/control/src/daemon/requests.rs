@@ -21,6 +21,10 @@ use crate::service::machine_of;
 use crate::service::protocol::{Answer, Ask, ask};
 use crate::store::{Change, Row};
 
+/// Bytes of the environment of a job at most.
+const ENVIRONMENT: usize = 256 << 10;
+/// Signals by which users end jobs: SIGHUP, SIGINT, SIGQUIT, SIGKILL, SIGTERM. Such a job does not run again.
+const ENDING: [i32; 5] = [1, 2, 3, 9, 15];
 /// Longest wait for partitions to end.
 const DOWN: Duration = Duration::from_secs(60);
 
@@ -127,7 +131,7 @@ impl Control {
         let row = self.row(name)?;
         let state = if row.owner.is_some() { PartitionState::Freeing } else { PartitionState::Free };
         self.store().set_partition(name, &Change { state, error: None, boot_s: None }, true)?;
-        self.fail_queue(name, "it is being switched off")?;
+        self.fail_queue(name, 1, "it is being switched off")?;
         self.ring(name);
         Ok(())
     }
@@ -191,11 +195,11 @@ impl Control {
         let shape = self.model_machine()?.shape();
         let rows = self.store().partitions()?;
         let partitions = rows.into_iter().map(|row| self.described(row)).collect();
-        let jobs = self.store().jobs(None)?;
+        let (jobs, more_jobs) = self.store().open_jobs()?;
         let drains = self.store().drains()?;
         let allocation = self.store().allocation()?;
         let schema = "colony.machine/1".to_owned();
-        Ok(api::Machine { schema, shape, partitions, jobs, drains, allocation })
+        Ok(api::Machine { schema, shape, partitions, jobs, more_jobs, drains, allocation })
     }
 
     pub(super) fn partition(&self, name: &str) -> Result<api::Partition, ControlError> {
@@ -209,6 +213,9 @@ impl Control {
         let states = self.node_states(&row);
         let is_ready = row.state == PartitionState::Ready;
         let free = is_ready.then(|| self.free_nodes(&row, &states).ok()).flatten();
+        // it is not stored: it follows from what is drained
+        let is_degraded = is_ready && drained.iter().any(Option::is_some);
+        let usable = is_degraded.then(|| self.usable_nodes(&row).ok()).flatten();
         for state in shown(&states, &drained) {
             *nodes.entry(state).or_default() += 1;
         }
@@ -219,12 +226,13 @@ impl Control {
             shape: row.shape,
             origin: row.origin,
             node: row.node,
-            state: row.state,
+            state: if is_degraded { PartitionState::Degraded } else { row.state },
             error: row.error,
             pid: row.owner.map(|owner| owner.tid.cast_unsigned()),
             boot_s: row.boot_s,
             nodes,
             free,
+            usable,
         }
     }
 
@@ -284,9 +292,13 @@ impl Control {
         self.check_fits(&row, &request)?;
         self.check_in_time(request.timeout_s)?;
         check_files(&row.node, &request)?;
+        check_environment(&request)?;
         request.user = peer.user_of_job(request.user)?;
         if request.sends_stdin && request.stdin.is_some() {
             return Err(wrong("standard input is a file or is sent: leave one out"));
+        }
+        if request.sends_stdin && request.requeue {
+            return Err(wrong("a job whose standard input is sent cannot run again: name a file for it"));
         }
         if request.timeout_s.is_some_and(|seconds| Duration::try_from_secs_f64(seconds).is_err()) {
             return Err(ControlError::Wrong("the time limit is no number of seconds".to_owned()));
@@ -326,6 +338,9 @@ impl Control {
             JobState::Ended => Err(ControlError::Conflict(format!("job {id} has ended"))),
             JobState::Queued => self.end_job(id, 128 + signal, Some("it was ended before it began")),
             JobState::Starting | JobState::Running => {
+                if ENDING.contains(&signal) {
+                    self.store().note_cancelled(id)?;
+                }
                 let name = &job.request.partition;
                 let service = |source| ControlError::Service { name: name.clone(), source };
                 let mut lines = connect(&self.socket(name), None).map_err(service)?;
@@ -369,6 +384,18 @@ fn check_files(node: &NodeRequest, request: &JobRequest) -> Result<(), ControlEr
         }
         IoNodeKind::Process | IoNodeKind::Linux => Ok(()),
     }
+}
+
+/// Refuses an environment that is too large: the daemon keeps it, and each node gets it.
+fn check_environment(request: &JobRequest) -> Result<(), ControlError> {
+    let bytes: usize = request.environment.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
+    if bytes <= ENVIRONMENT {
+        return Ok(());
+    }
+    let most = ENVIRONMENT >> 10;
+    Err(wrong(format!(
+        "the environment of the job has {bytes} bytes, and may have {most} KiB: pass fewer variables, or a file"
+    )))
 }
 
 fn check_node(node: &NodeRequest) -> Result<(), ControlError> {

@@ -69,15 +69,10 @@ async fn caller(ConnectInfo(peer): From_) -> Json<Caller> {
     Json(Caller { user: peer.name(), read_only: peer.is_read_only })
 }
 
-/// The machine: its partitions, and the jobs that wait or run.
+/// The machine: its partitions, and the jobs that wait or run, without their environments.
 #[utoipa::path(get, path = "/v1/machine", responses((status = 200, body = Machine), (status = "4XX", body = Problem)))]
-async fn machine(State(shared): Known, ConnectInfo(peer): From_) -> Result<Json<Machine>, ControlError> {
-    done(shared, move |control| {
-        let mut machine = control.machine()?;
-        machine.jobs = machine.jobs.into_iter().map(|job| peer.shown(job)).collect();
-        Ok(machine)
-    })
-    .await
+async fn machine(State(shared): Known) -> Result<Json<Machine>, ControlError> {
+    done(shared, |control| control.machine()).await
 }
 
 /// Sets up the machine, and boots a partition of all its nodes if that is asked for.
@@ -168,23 +163,18 @@ async fn free(
 }
 
 #[derive(Deserialize, IntoParams)]
-struct Limit {
-    /// The most jobs of the answer; 100 by default.
+struct JobsQuery {
+    /// The most jobs of the answer; 100 by default, 1000 at most. There may be fewer although older ones exist: ask again with
+    /// `before` until none is left.
     limit: Option<u32>,
+    /// Jobs before the one with this number; without it, the last ones.
+    before: Option<u64>,
 }
 
-/// The last jobs, the newest first.
-#[utoipa::path(get, path = "/v1/jobs", params(Limit), responses((status = 200, body = Vec<Job>), (status = "4XX", body = Problem)))]
-async fn jobs(
-    State(shared): Known,
-    ConnectInfo(peer): From_,
-    Query(limit): Query<Limit>,
-) -> Result<Json<Vec<Job>>, ControlError> {
-    done(shared, move |control| {
-        let jobs = control.store().jobs(Some(limit.limit.unwrap_or(LIST)))?;
-        Ok(jobs.into_iter().map(|job| peer.shown(job)).collect())
-    })
-    .await
+/// The last jobs, the newest first, without their environments.
+#[utoipa::path(get, path = "/v1/jobs", params(JobsQuery), responses((status = 200, body = Vec<Job>), (status = "4XX", body = Problem)))]
+async fn jobs(State(shared): Known, Query(asked): Query<JobsQuery>) -> Result<Json<Vec<Job>>, ControlError> {
+    done(shared, move |control| control.store().jobs(asked.before, asked.limit.unwrap_or(LIST))).await
 }
 
 /// Adds a job to the queue of its partition.

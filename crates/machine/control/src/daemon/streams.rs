@@ -4,16 +4,21 @@
 use std::convert::Infallible;
 use std::io::SeekFrom;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse as _, Response};
-use http_body_util::channel::{Channel, Sender};
+use hyper::body::Frame;
 use serde::Deserialize;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
+use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
 use utoipa::IntoParams;
 
 use super::Shared;
@@ -30,6 +35,21 @@ const PART: usize = 64 << 10;
 const WAITING: usize = 16;
 /// Period of comments in an event stream that keep its connection open.
 const KEEP_OPEN: Duration = Duration::from_secs(15);
+
+/// A body whose parts are sent by a task. The task is notified when the reader has disconnected.
+struct Parts(mpsc::Receiver<Bytes>);
+
+impl hyper::body::Body for Parts {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(context).map(|part| part.map(|part| Ok(Frame::data(part))))
+    }
+}
 
 /// The part of an output that is asked for.
 #[derive(Deserialize, IntoParams)]
@@ -66,10 +86,15 @@ pub(super) async fn output(
             )));
         }
     };
-    let (sender, body) = Channel::<Bytes, Infallible>::new(WAITING);
+    let (sender, parts) = mpsc::channel(WAITING);
     // a reader that hangs up ends this
-    tokio::spawn(async move { copy(&shared, id, path, asked, sender).await });
-    Ok(([(CONTENT_TYPE, "application/octet-stream")], Body::new(body)).into_response())
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = copy(&shared, id, path, asked, &sender) => {}
+            () = sender.closed() => {}
+        }
+    });
+    Ok(([(CONTENT_TYPE, "application/octet-stream")], Body::new(Parts(parts))).into_response())
 }
 
 /// Copies the output of a job, until the job has ended or the reader hangs up.
@@ -78,7 +103,7 @@ async fn copy(
     id: u64,
     path: PathBuf,
     Output { from, follow }: Output,
-    mut sender: Sender<Bytes, Infallible>,
+    sender: &mpsc::Sender<Bytes>,
 ) -> Option<()> {
     let mut file = None;
     loop {
@@ -87,7 +112,8 @@ async fn copy(
         if file.is_none()
             && let Ok(mut opened) = tokio::fs::File::open(&path).await
         {
-            opened.seek(SeekFrom::Start(from)).await.ok()?;
+            // no file has more bytes than the system can count
+            opened.seek(SeekFrom::Start(from.min(i64::MAX.unsigned_abs()))).await.ok()?;
             file = Some(opened);
         }
         if let Some(file) = &mut file {
@@ -98,38 +124,43 @@ async fn copy(
                     break;
                 }
                 part.truncate(read);
-                sender.send_data(part.into()).await.ok()?;
+                sender.send(part.into()).await.ok()?;
             }
         }
         if is_last {
             return Some(());
         }
-        tokio::time::sleep(LOOK).await;
+        sleep(LOOK).await;
     }
 }
 
 /// Events as they happen.
 pub(super) fn events(shared: &Arc<Shared>) -> Response {
-    let (mut sender, body) = Channel::<Bytes, Infallible>::new(WAITING);
-    let mut told = shared.control.listen();
+    let (sender, parts) = mpsc::channel(WAITING);
+    let told = shared.control.listen();
     tokio::spawn(async move {
-        // from here on nothing is missed
-        if sender.send_data(Bytes::from_static(b":\n\n")).await.is_err() {
-            return;
-        }
-        loop {
-            let text = match tokio::time::timeout(KEEP_OPEN, told.recv()).await {
-                Err(_) => ":\n\n".to_owned(),
-                Ok(Ok(told)) => text_of(&told),
-                Ok(Err(RecvError::Lagged(missed))) => format!("event: missed\ndata: {missed}\n\n"),
-                Ok(Err(RecvError::Closed)) => return,
-            };
-            if sender.send_data(text.into()).await.is_err() {
-                return;
-            }
+        tokio::select! {
+            _ = tell(told, &sender) => {}
+            () = sender.closed() => {}
         }
     });
-    ([(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")], Body::new(body)).into_response()
+    let head = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
+    (head, Body::new(Parts(parts))).into_response()
+}
+
+/// Sends events to a listener until it disconnects.
+async fn tell(mut told: Receiver<Told>, sender: &mpsc::Sender<Bytes>) -> Option<()> {
+    // from here on nothing is missed
+    sender.send(Bytes::from_static(b":\n\n")).await.ok()?;
+    loop {
+        let text = match timeout(KEEP_OPEN, told.recv()).await {
+            Err(_) => ":\n\n".to_owned(),
+            Ok(Ok(told)) => text_of(&told),
+            Ok(Err(RecvError::Lagged(missed))) => format!("event: missed\ndata: {missed}\n\n"),
+            Ok(Err(RecvError::Closed)) => return None,
+        };
+        sender.send(text.into()).await.ok()?;
+    }
 }
 
 /// A server-sent event: its kind, and JSON in one line.

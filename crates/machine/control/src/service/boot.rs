@@ -9,6 +9,7 @@ use colony_ciod::{Config, Network, NodeState as LinkState};
 use colony_node::task;
 use colony_nodes::{CnkError, IoNodes, Link, Machine, Partition, programs};
 
+use super::boot_process::BootProcesses;
 use super::nodes::Nodes;
 use super::protocol::Setup;
 use super::tries::{TRIES, Tries};
@@ -34,11 +35,19 @@ pub(crate) fn machine_of(node: &NodeRequest) -> Machine {
     Machine { cpus: node.cpus, memory, link, io_nodes, ..Machine::default() }
 }
 
+/// Deaths of nodes, compute nodes and I/O nodes, and of their boot processes.
+#[derive(Debug, Default)]
+struct Repairs {
+    tries: Tries,
+    io_nodes: io_nodes::Watch,
+    boots: BootProcesses,
+}
+
 /// Boots the nodes, then watches them until the service ends.
 pub(crate) fn keep(setup: &Setup, nodes: &Arc<Nodes>) {
     let began = Instant::now();
-    let mut all = (Tries::default(), io_nodes::Watch::default());
-    let booted = prepare(setup, nodes).and_then(|()| boot(nodes, &mut all));
+    let mut repairs = Repairs::default();
+    let booted = prepare(setup, nodes).and_then(|()| boot(nodes, &mut repairs));
     match booted {
         Ok(broken) if broken.is_empty() => {
             nodes.set(PartitionState::Ready, None, Some(began.elapsed().as_secs_f64()));
@@ -59,8 +68,10 @@ pub(crate) fn keep(setup: &Setup, nodes: &Arc<Nodes>) {
             return;
         }
     }
-    while !nodes.wait_over(CHECK) {
-        check(nodes, &mut all);
+    while !nodes.wait_for_check(CHECK) {
+        let wanted = nodes.state().checks.0;
+        check(nodes, &mut repairs);
+        nodes.note_checked(wanted);
         jobs::check_inputs(nodes);
     }
 }
@@ -75,16 +86,21 @@ fn prepare(setup: &Setup, nodes: &Arc<Nodes>) -> Result<(), CnkError> {
 }
 
 /// Starts all nodes. Returns those that do not boot.
-fn boot(nodes: &Arc<Nodes>, (tries, watch): &mut (Tries, io_nodes::Watch)) -> Result<Vec<u32>, CnkError> {
+fn boot(nodes: &Arc<Nodes>, repairs: &mut Repairs) -> Result<Vec<u32>, CnkError> {
     let at_once = AT_ONCE * std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut all_started = false;
     while !nodes.state().is_over {
         let mut guard = nodes.partition();
         let Some(partition) = guard.as_mut() else { break };
-        let down = watch.check(nodes, partition);
-        let mut booting = look(nodes, partition, tries, &down)?;
+        let down = repairs.io_nodes.check(nodes, partition);
+        let mut booting = look(nodes, partition, repairs, &down)?;
         while !all_started && booting < at_once {
-            all_started = !partition.start_next()?;
+            all_started = match partition.start_next() {
+                Ok(has_started) => !has_started,
+                // it is reported by the nodes that have died with it, and this one is tried again
+                Err(_) if partition.ended_boot_process().is_some() => break,
+                Err(error) => return Err(error),
+            };
             booting += 1;
         }
         drop(guard);
@@ -104,7 +120,7 @@ fn boot(nodes: &Arc<Nodes>, (tries, watch): &mut (Tries, io_nodes::Watch)) -> Re
 fn look(
     nodes: &Arc<Nodes>,
     partition: &mut Partition,
-    tries: &mut Tries,
+    repairs: &mut Repairs,
     down: &BTreeSet<u32>,
 ) -> Result<usize, CnkError> {
     let limit = if partition.linux_io_nodes() > 0 { READY_LINUX } else { READY };
@@ -116,20 +132,20 @@ fn look(
         }
         let node = &partition.nodes()[number];
         let died = match node.check() {
-            Err(death) => Some(death.to_string()),
-            Ok(()) if node.age() > limit && !node.link().has_asked() => Some(format!(
-                "it has not asked for work within {} s: {}",
-                limit.as_secs(),
-                node.console().trim()
-            )),
-            Ok(()) => None,
+            Ok(()) if node.age() > limit && !node.link().has_asked() => {
+                let (seconds, console) = (limit.as_secs(), node.console());
+                let text = format!("it has not asked for work within {seconds} s: {}", console.trim());
+                Some((text, None))
+            }
+            checked => checked.err().map(|error| (error.to_string(), error.boot_process())),
         };
         let state = match died {
             None if node.link().has_asked() => NodeState::Ready,
             None => NodeState::Booting,
-            Some(why) => {
+            Some((_, Some(pid))) => repairs.start_after_boot_process(nodes, partition, number as u32, pid),
+            Some((why, None)) => {
                 nodes.ras((Severity::Error, "node-died"), Some(number as u32), None, why);
-                start_again(nodes, partition, tries, number as u32)?
+                repairs.start_again(nodes, partition, number as u32)?
             }
         };
         booting += usize::from(state == NodeState::Booting);
@@ -140,33 +156,70 @@ fn look(
     Ok(booting)
 }
 
-/// Starts a node again that has died, unless it has died too often. Returns its state.
-fn start_again(
-    nodes: &Arc<Nodes>,
-    partition: &mut Partition,
-    tries: &mut Tries,
-    number: u32,
-) -> Result<NodeState, CnkError> {
-    if !tries.again(number) {
-        let text = format!("it has died {TRIES} times and is not started again until it is undrained");
-        nodes.ras((Severity::Fatal, "node-broken"), Some(number), None, text);
-        return Ok(NodeState::Dead);
+impl Repairs {
+    /// Starts a node again that has died, unless it has died too often. Returns its state.
+    fn start_again(
+        &mut self,
+        nodes: &Arc<Nodes>,
+        partition: &mut Partition,
+        number: u32,
+    ) -> Result<NodeState, CnkError> {
+        if !self.tries.again(number) {
+            let text = format!("it has died {TRIES} times and is not started again until it is undrained");
+            nodes.ras((Severity::Fatal, "node-broken"), Some(number), None, text);
+            return Ok(NodeState::Dead);
+        }
+        partition.restart(number)?;
+        Ok(NodeState::Booting)
     }
-    partition.restart(number)?;
-    Ok(NodeState::Booting)
+
+    /// Starts a node again that has died with the boot process of all nodes, which is not counted as a failure of the node.
+    /// Until then it counts as booting, also if the start fails: it is tried again.
+    fn start_after_boot_process(
+        &mut self,
+        nodes: &Arc<Nodes>,
+        partition: &mut Partition,
+        number: u32,
+        pid: u32,
+    ) -> NodeState {
+        nodes.boot_process_died(pid, None);
+        if self.boots.may_start(pid, Instant::now()) {
+            let _ = partition.restart(number);
+        }
+        NodeState::Booting
+    }
+
+    /// A node of a partition that is up has died. Returns its state.
+    fn died(
+        &mut self,
+        nodes: &Arc<Nodes>,
+        partition: &mut Partition,
+        (number, known): (u32, NodeState),
+        death: &CnkError,
+    ) -> NodeState {
+        // the end of a job has reported the deaths of its nodes
+        let is_reported = nodes.state().reported.remove(&number);
+        if let Some(pid) = death.boot_process() {
+            return self.start_after_boot_process(nodes, partition, number, pid);
+        }
+        if !is_reported && !matches!(known, NodeState::Busy | NodeState::Dead) {
+            nodes.ras((Severity::Error, "node-died"), Some(number), None, death.to_string());
+        }
+        self.start_again(nodes, partition, number).unwrap_or(NodeState::Dead)
+    }
 }
 
 /// One look at the nodes of a partition that is up.
-fn check(nodes: &Arc<Nodes>, (tries, watch): &mut (Tries, io_nodes::Watch)) {
+fn check(nodes: &Arc<Nodes>, repairs: &mut Repairs) {
     let mut guard = nodes.partition();
     let Some(partition) = guard.as_mut() else { return };
     let (known, mended) = {
         let mut state = nodes.state();
         (state.nodes.clone(), std::mem::take(&mut state.mended))
     };
-    mended.iter().for_each(|node| tries.forget(*node));
-    watch.mend(partition, &mended);
-    let down = watch.check(nodes, partition);
+    mended.iter().for_each(|node| repairs.tries.forget(*node));
+    repairs.io_nodes.mend(partition, &mended);
+    let down = repairs.io_nodes.check(nodes, partition);
     for (number, known) in known.into_iter().enumerate().take(partition.nodes().len()) {
         if down.contains(&(number as u32)) {
             continue;
@@ -181,20 +234,20 @@ fn check(nodes: &Arc<Nodes>, (tries, watch): &mut (Tries, io_nodes::Watch)) {
             (LinkState::Busy, Some(_)) => NodeState::Dead,
             (LinkState::Free, None) if node.link().has_asked() => NodeState::Ready,
             (LinkState::Free, None) => NodeState::Booting,
-            (_, Some(_)) if known == NodeState::Dead && tries.is_broken(number as u32) => continue,
+            (_, Some(_)) if known == NodeState::Dead && repairs.tries.is_broken(number as u32) => continue,
             (LinkState::Lost, None) => restart(nodes, partition, number as u32),
-            (_, Some(death)) => {
-                // the end of a job has reported the deaths of its nodes
-                if !matches!(known, NodeState::Busy | NodeState::Dead) {
-                    nodes.ras((Severity::Error, "node-died"), Some(number as u32), None, death.to_string());
-                }
-                start_again(nodes, partition, tries, number as u32).unwrap_or(NodeState::Dead)
-            }
+            (_, Some(death)) => repairs.died(nodes, partition, (number as u32, known), &death),
         };
+        if matches!(state, NodeState::Ready | NodeState::Busy) {
+            nodes.state().reported.remove(&(number as u32));
+        }
         if state != known {
             report(nodes, number, known, state);
             nodes.change(|all| all.nodes[number] = state);
         }
+    }
+    if nodes.state().nodes.iter().all(|state| matches!(state, NodeState::Ready | NodeState::Busy)) {
+        repairs.boots.all_ready();
     }
 }
 
@@ -203,7 +256,12 @@ fn restart(nodes: &Arc<Nodes>, partition: &mut Partition, number: u32) -> NodeSt
     match partition.restart(number) {
         Ok(()) => NodeState::Booting,
         Err(error) => {
-            nodes.ras((Severity::Error, "node-restart"), Some(number), None, error.to_string());
+            match partition.ended_boot_process() {
+                Some(pid) => nodes.boot_process_died(pid, None),
+                None => {
+                    nodes.ras((Severity::Error, "node-restart"), Some(number), None, error.to_string());
+                }
+            }
             NodeState::Lost
         }
     }

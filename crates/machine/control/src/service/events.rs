@@ -10,6 +10,10 @@ use crate::api::{PartitionState, Severity, now};
 /// Events that are kept while no daemon listens.
 const KEPT: usize = 10_000;
 
+const fn yes() -> bool {
+    true
+}
+
 /// Something that happens in a partition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -26,8 +30,20 @@ pub(crate) enum News {
         message: String,
         job: Option<u64>,
     },
+    /// The ranks of a job have begun.
+    JobBegan { job: u64 },
     /// A job has ended.
-    JobEnded { job: u64, code: i32, error: Option<String> },
+    JobEnded {
+        job: u64,
+        code: i32,
+        error: Option<String>,
+        /// A rank may have begun.
+        #[serde(default = "yes")]
+        has_begun: bool,
+        /// The machine has failed, not the job.
+        #[serde(default)]
+        by_machine: bool,
+    },
 }
 
 /// Something that has happened, with its number.
@@ -121,7 +137,7 @@ mod tests {
     }
 
     fn ended(job: u64) -> News {
-        News::JobEnded { job, code: 0, error: None }
+        News::JobEnded { job, code: 0, error: None, has_begun: true, by_machine: false }
     }
 
     /// All that a daemon is told that has stored the news up to this number.

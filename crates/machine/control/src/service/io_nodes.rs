@@ -57,7 +57,8 @@ impl Watch {
                 Err(CnkError::Job(JobError::NodeBusy(_))) => down.extend(own),
                 Err(error) => {
                     self.tries.again(number);
-                    let what = (Severity::Error, "io-node-died");
+                    // its death has been reported: this is no second one
+                    let what = (Severity::Error, "io-node-restart");
                     tell(nodes, partition, number, what, format!("it is not started again: {error}"));
                     down.extend(own);
                 }

@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use colony_ciod::{JobError, JobOutcome, JobSpec, Streams};
 use colony_model::Block;
@@ -14,7 +15,11 @@ use colony_nodes::{CnkError, Death, Partition, Running};
 use super::events::News;
 use super::input::Input;
 use super::nodes::{JobEntry, Nodes};
+use super::outcome::Ended;
 use crate::api::{InputTaken, JobBlock, PartitionState, Severity};
+
+/// Timeout for a check of the nodes.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A job to start.
 pub(crate) struct Launch {
@@ -24,6 +29,8 @@ pub(crate) struct Launch {
     pub(crate) stderr: PathBuf,
     pub(crate) block: Option<JobBlock>,
     pub(crate) sends_stdin: bool,
+    /// A file that is removed before its ranks begin.
+    pub(crate) mark: Option<PathBuf>,
 }
 
 /// Starts a job, unless it is known.
@@ -111,37 +118,65 @@ fn output(path: &PathBuf) -> io::Result<File> {
 
 /// Runs a job to its end.
 fn run(nodes: &Nodes, launch: Launch, stdin: Option<OwnedFd>) {
-    let (job, block) = (launch.job, launch.block);
+    let (job, block, mark) = (launch.job, launch.block, launch.mark.clone());
     let ended = match start(nodes, launch, stdin) {
         Ok(running) => {
+            if running.wait_started() {
+                nodes.tell(News::JobBegan { job });
+            }
             let outcome = running.wait();
             let deaths = running.deaths();
-            for death in &deaths {
-                let what = (Severity::Fatal, "node-died");
-                nodes.ras(what, Some(death.node), Some(job), death.to_string());
+            report_deaths(nodes, job, &deaths);
+            if let Some((pset, error)) = failed_io_node(&running, &outcome, &deaths) {
+                io_node_failed(nodes, (job, block), pset, error);
             }
-            let failed = match &outcome.error {
-                Some(JobError::IoNodeFailed { pset, .. }) => Some(*pset),
-                // of a job on one pset
-                Some(JobError::WorkerDied(_)) if deaths.is_empty() => {
-                    running.io_nodes().first().map(|(number, _)| *number)
-                }
-                _ => None,
-            };
-            if let Some((pset, error)) = failed.zip(outcome.error.as_ref()) {
-                io_node_failed(nodes, (job, block), pset, error.to_string());
-            }
-            (outcome.code(), description(&outcome, &deaths))
+            Ended::of(&running, &outcome, &deaths)
         }
-        Err(error) => (1, Some(error)),
+        Err(ended) => ended,
     };
-    let (code, error) = ended;
+    if let Some(mark) = mark {
+        // a job that has begun has none
+        let _ = std::fs::remove_file(mark);
+    }
+    if ended.by_machine {
+        // so that the daemon does not place the next job on the nodes that have just died
+        nodes.check_now(CHECK_TIMEOUT);
+    }
+    let Ended { code, error, has_begun, by_machine } = ended;
     nodes.change(|state| {
         if let Some(entry) = state.jobs.get_mut(&job) {
             (entry.running, entry.input, entry.has_ended) = (None, None, true);
         }
-        state.journal.add(News::JobEnded { job, code, error });
+        state.journal.add(News::JobEnded { job, code, error, has_begun, by_machine });
     });
+}
+
+/// Reports the deaths of nodes in a job: each cause is one event.
+fn report_deaths(nodes: &Nodes, job: u64, deaths: &[Death]) {
+    for death in deaths {
+        if let Some(pid) = death.boot_process() {
+            nodes.boot_process_died(pid, Some(job));
+        } else {
+            nodes.state().reported.insert(death.node);
+            nodes.ras((Severity::Fatal, "node-died"), Some(death.node), Some(job), death.to_string());
+        }
+    }
+}
+
+/// The I/O node that failed in a job, by the number of its pset, and how. One that ended with the boot process of its compute
+/// nodes has not failed by itself.
+fn failed_io_node(running: &Running, outcome: &JobOutcome, deaths: &[Death]) -> Option<(u32, String)> {
+    if deaths.iter().any(|death| death.boot_process().is_some()) {
+        return None;
+    }
+    let error = outcome.error.as_ref()?;
+    let pset = match error {
+        JobError::IoNodeFailed { pset, .. } => *pset,
+        // of a job on one pset
+        JobError::WorkerDied(_) if deaths.is_empty() => running.io_nodes().first()?.0,
+        _ => return None,
+    };
+    Some((pset, error.to_string()))
 }
 
 /// Reports the I/O node of a pset of a job.
@@ -167,22 +202,23 @@ fn io_location(nodes: &Nodes, block: Option<JobBlock>, pset: u32) -> Option<Stri
     partition.places().io_location(block, pset)
 }
 
-fn start(nodes: &Nodes, launch: Launch, stdin: Option<OwnedFd>) -> Result<Arc<Running>, String> {
+fn start(nodes: &Nodes, launch: Launch, stdin: Option<OwnedFd>) -> Result<Arc<Running>, Ended> {
     let mut streams = output(&launch.stdout)
         .and_then(|stdout| Streams::output(stdout.into(), output(&launch.stderr)?.into()))
-        .map_err(|e| format!("the output of the job: {e}"))?;
+        .map_err(|e| Ended::by_machine(format!("the output of the job: {e}")))?;
     streams.stdin = stdin.unwrap_or(streams.stdin);
     let launched = {
         let mut guard = nodes.partition();
-        let partition = guard.as_mut().ok_or_else(|| "the nodes are switched off".to_owned())?;
-        let block = launch.block.map(|block| in_machine(partition, block)).transpose()?;
-        partition.launch_in(block, launch.spec, streams)
+        let partition = guard.as_mut().ok_or_else(|| Ended::by_machine("the nodes are switched off"))?;
+        let block = launch.block.map(|block| in_machine(partition, block)).transpose();
+        let block = block.map_err(Ended::refused)?;
+        partition.launch_marked(block, launch.spec, streams, launch.mark)
     };
     let running = launched.map(Arc::new).map_err(|error: CnkError| {
         if let CnkError::Job(JobError::IoNodeFailed { pset, .. }) = error {
             io_node_failed(nodes, (launch.job, launch.block), pset, error.to_string());
         }
-        error.to_string()
+        Ended::not_started(&error)
     })?;
     let early = nodes.change(|state| {
         let entry = state.jobs.get_mut(&launch.job)?;
@@ -194,48 +230,4 @@ fn start(nodes: &Nodes, launch: Launch, stdin: Option<OwnedFd>) -> Result<Arc<Ru
         let _ = running.signal(signal);
     }
     Ok(running)
-}
-
-/// Processes that failed of which the report of a job tells.
-const TOLD: usize = 8;
-
-/// The reasons of a failure, one in each line: enough to see the cause, whatever the number of processes.
-fn description(outcome: &JobOutcome, deaths: &[Death]) -> Option<String> {
-    let mut lines: Vec<String> = deaths.iter().take(TOLD).map(ToString::to_string).collect();
-    lines.extend(outcome.error.iter().map(ToString::to_string));
-    let failed: Vec<_> = outcome.causes().collect();
-    lines.extend(failed.iter().take(TOLD).map(|p| format!("rank {} (node {}) {}", p.rank, p.node, p.end)));
-    if failed.len() > TOLD {
-        lines.push(format!("and {} more of {} processes", failed.len() - TOLD, outcome.processes.len()));
-    }
-    lines.extend(failed.iter().find_map(|p| p.crash.as_ref()).map(|crash| crash.trim_end().to_owned()));
-    (!lines.is_empty()).then(|| lines.join("\n"))
-}
-
-#[cfg(test)]
-mod tests {
-    use colony_ciod::{Counters, End, ProcessOutcome};
-
-    use super::*;
-
-    #[test]
-    fn the_report_of_a_job_is_short_whatever_its_size() {
-        let crash = Some("SIGSEGV\n  rip 0\n".to_owned());
-        let process = |rank, end| ProcessOutcome {
-            rank,
-            node: rank,
-            end,
-            counters: Counters::default(),
-            crash: crash.clone(),
-        };
-        let mut outcome = JobOutcome {
-            processes: (0..512).map(|n| process(n, End::Exited(0))).collect(),
-            ..JobOutcome::default()
-        };
-        assert_eq!(description(&outcome, &[]), None);
-        outcome.processes.iter_mut().for_each(|p| p.end = End::Signaled(11));
-        let text = description(&outcome, &[]).expect("it failed");
-        assert_eq!(text.lines().count(), TOLD + 1 + 2, "{text}");
-        assert!(text.contains("and 504 more of 512 processes") && text.ends_with("rip 0"), "{text}");
-    }
 }

@@ -5,11 +5,13 @@
 //! that starts again finds nodes and jobs as they are.
 
 mod boot;
+mod boot_process;
 mod events;
 mod input;
 mod io_nodes;
 mod jobs;
 mod nodes;
+mod outcome;
 pub(crate) mod protocol;
 mod server;
 mod tries;

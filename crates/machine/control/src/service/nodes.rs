@@ -34,6 +34,12 @@ pub(crate) struct State {
     pub(crate) journal: Journal,
     /// Nodes that are started again although they have died too often.
     pub(crate) mended: BTreeSet<u32>,
+    /// Nodes whose deaths were reported at the end of their jobs.
+    pub(crate) reported: BTreeSet<u32>,
+    /// Boot processes whose ends have been reported.
+    pub(crate) boots: BTreeSet<u32>,
+    /// Number of checks of the nodes that threads have requested, and number of the last request that was served.
+    pub(crate) checks: (u64, u64),
     pub(crate) is_over: bool,
 }
 
@@ -56,6 +62,9 @@ impl Nodes {
             jobs: BTreeMap::new(),
             journal: Journal::default(),
             mended: BTreeSet::new(),
+            reported: BTreeSet::new(),
+            boots: BTreeSet::new(),
+            checks: (0, 0),
             is_over: false,
         };
         Arc::new(Self { state: Mutex::new(state), changed: Condvar::new(), partition: Mutex::new(None) })
@@ -111,6 +120,45 @@ impl Nodes {
     pub(crate) fn wait_over(&self, limit: Duration) -> bool {
         let waited = self.changed.wait_timeout_while(self.state(), limit, |state| !state.is_over);
         waited.unwrap_or_else(PoisonError::into_inner).0.is_over
+    }
+
+    /// Waits until the service is to end, a thread requests a check of the nodes, or the time is over. Returns `true` if the
+    /// service is to end.
+    pub(crate) fn wait_for_check(&self, limit: Duration) -> bool {
+        let idle = |state: &mut State| !state.is_over && state.checks.0 == state.checks.1;
+        let waited = self.changed.wait_timeout_while(self.state(), limit, idle);
+        waited.unwrap_or_else(PoisonError::into_inner).0.is_over
+    }
+
+    /// Requests a check of the nodes, and waits until it is done.
+    pub(crate) fn check_now(&self, limit: Duration) {
+        let wanted = self.change(|state| {
+            state.checks.0 += 1;
+            state.checks.0
+        });
+        let waits = |state: &mut State| !state.is_over && state.checks.1 < wanted;
+        drop(self.changed.wait_timeout_while(self.state(), limit, waits));
+    }
+
+    /// Notes a check of the nodes that began after this request.
+    pub(crate) fn note_checked(&self, wanted: u64) {
+        if self.state().checks.1 < wanted {
+            self.change(|state| state.checks.1 = wanted);
+        }
+    }
+
+    /// Reports the end of a boot process, once: all nodes that died with it have one cause.
+    pub(crate) fn boot_process_died(&self, pid: u32, job: Option<u64>) {
+        let message = format!(
+            "the process that boots the nodes ended (process {pid}), and its nodes with it: they are started again, and none is \
+             counted as broken"
+        );
+        let (severity, code) = (Severity::Error, "boot-process-died".to_owned());
+        self.change(|state| {
+            if state.boots.insert(pid) {
+                state.journal.add(News::Ras { severity, node: None, location: None, code, message, job });
+            }
+        });
     }
 
     pub(crate) fn status(&self) -> Status {

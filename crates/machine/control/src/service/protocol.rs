@@ -61,6 +61,9 @@ pub(crate) enum Ask {
         /// Its standard input comes by [`Ask::Input`].
         #[serde(default)]
         sends_stdin: bool,
+        /// A file that is removed before its ranks begin.
+        #[serde(default)]
+        mark: Option<PathBuf>,
     },
     /// A part of the standard input of a job. So many bytes follow the line.
     Input { job: u64, from: u64, length: usize, is_last: bool },

@@ -120,8 +120,8 @@ fn tell(lines: &Lines, nodes: &Nodes, mut after: u64) -> io::Result<()> {
 fn answer(ask: Ask, nodes: &Arc<Nodes>) -> Answer {
     let done = match ask {
         Ask::Status => return Answer::Status(nodes.status()),
-        Ask::Launch { job, spec, stdout, stderr, block, sends_stdin } => {
-            jobs::launch(nodes, jobs::Launch { job, spec: *spec, stdout, stderr, block, sends_stdin })
+        Ask::Launch { job, spec, stdout, stderr, block, sends_stdin, mark } => {
+            jobs::launch(nodes, jobs::Launch { job, spec: *spec, stdout, stderr, block, sends_stdin, mark })
         }
         Ask::Mend { node } => {
             nodes.change(|state| state.mended.insert(node));

@@ -23,6 +23,12 @@ fn add(all: &Transaction<'_>, drain: &Drain) -> rusqlite::Result<bool> {
     Ok(all.execute(text, params![location, reason, user, since])? == 1)
 }
 
+/// The locations that are drained.
+fn open(all: &Transaction<'_>) -> rusqlite::Result<Vec<String>> {
+    let text = "SELECT location FROM drains WHERE until IS NULL ORDER BY location";
+    all.prepare(text)?.query_map([], |row| row.get(0))?.collect()
+}
+
 /// A time span in words.
 fn span(seconds: f64) -> String {
     match seconds {
@@ -67,16 +73,36 @@ impl Store {
         })
     }
 
-    /// Drains a part of the machine. Returns `false` if it is drained already.
-    pub(crate) fn add_drain(&mut self, new: &Drain) -> Result<bool, ControlError> {
-        self.change(|all| add(all, new))
+    /// Drains parts of the machine: all of them, or none if one is drained already. Returns that one.
+    pub(crate) fn add_drains(&mut self, new: &[Drain]) -> Result<Option<String>, ControlError> {
+        self.change(|all| {
+            let drained = open(all)?;
+            if let Some(known) = new.iter().find(|new| drained.contains(&new.location)) {
+                return Ok(Some(known.location.clone()));
+            }
+            new.iter().try_for_each(|new| add(all, new).map(drop))?;
+            Ok(None)
+        })
     }
 
-    /// Ends the drain of a part of the machine. Returns `false` if it is not drained.
-    pub(crate) fn end_drain(&mut self, location: &str) -> Result<bool, ControlError> {
+    /// Ends the drains of these parts of the machine, and of all parts of them: of all, or of none if one of them has no drain.
+    /// Returns the locations that were drained, or the one that was not.
+    pub(crate) fn end_drains(
+        &mut self,
+        parts: &[Location],
+    ) -> Result<Result<Vec<String>, Location>, ControlError> {
         self.change(|all| {
+            let drained = open(all)?;
+            let is_of =
+                |part: &Location, text: &String| text.parse().is_ok_and(|own: Location| part.contains(own));
+            if let Some(part) = parts.iter().find(|part| !drained.iter().any(|text| is_of(part, text))) {
+                return Ok(Err(*part));
+            }
+            let ended: Vec<String> =
+                drained.into_iter().filter(|text| parts.iter().any(|part| is_of(part, text))).collect();
             let text = "UPDATE drains SET until = ? WHERE location = ? AND until IS NULL";
-            Ok(all.execute(text, params![now(), location])? == 1)
+            ended.iter().try_for_each(|location| all.execute(text, params![now(), location]).map(drop))?;
+            Ok(Ok(ended))
         })
     }
 
@@ -126,6 +152,41 @@ mod tests {
         NewEvent { time, severity: Severity::Error, location, code, message, job: None }
     }
 
+    /// Ends drains. Returns the locations that were drained, or the one that was not.
+    fn end(store: &mut Store, parts: &[&str]) -> Result<Vec<String>, String> {
+        let parts: Vec<Location> = parts.iter().map(|part| part.parse().expect("a location")).collect();
+        store.end_drains(&parts).expect("stored").map_err(|part| part.to_string())
+    }
+
+    #[test]
+    fn a_location_stands_for_all_of_its_parts_and_lists_are_done_as_a_whole() {
+        let (_folder, mut store) = store();
+        let drain = |location: &str| {
+            let (location, reason, user) = (location.to_owned(), "x".to_owned(), "eve".to_owned());
+            Drain { location, reason, user, since: now() }
+        };
+        let mut add = |all: &[&str]| {
+            let all: Vec<Drain> = all.iter().map(|location| drain(location)).collect();
+            store.add_drains(&all).expect("stored")
+        };
+        assert_eq!(add(&["R00-M0-N00-J03", "R00-M0-N02", "R00-M0-N01-I00", "R00-M1-N00-J00"]), None);
+        assert_eq!(add(&["R01", "R00-M0-N02"]).as_deref(), Some("R00-M0-N02"), "one is drained already");
+        let open = |store: &Store| -> Vec<String> {
+            store.drains().expect("read").into_iter().map(|drain| drain.location).collect()
+        };
+        assert_eq!(open(&store).len(), 4, "and the other was not added");
+        assert_eq!(end(&mut store, &["R00-M0", "R01"]), Err("R01".to_owned()));
+        assert_eq!(open(&store).len(), 4, "nothing was ended");
+        assert_eq!(
+            end(&mut store, &["R00-M0-N02-J01"]),
+            Err("R00-M0-N02-J01".to_owned()),
+            "only a part of one"
+        );
+        let ended = end(&mut store, &["R00-M0", "R00-M0-N02"]).expect("drained");
+        assert_eq!(ended, ["R00-M0-N00-J03", "R00-M0-N01-I00", "R00-M0-N02"]);
+        assert_eq!(open(&store), ["R00-M1-N00-J00"]);
+    }
+
     #[test]
     fn the_third_event_of_a_code_within_the_window_drains_its_node_and_no_other() {
         let (_folder, mut store) = store();
@@ -143,7 +204,8 @@ mod tests {
         let drains = store.drains().expect("read");
         assert_eq!((drains.len(), drains[0].location.as_str(), drains[0].user.as_str()), (1, node, OWN));
         assert_eq!(count(&mut store, node, now()), 1, "it is drained already");
-        assert!(store.end_drain(node).expect("stored") && !store.end_drain(node).expect("stored"));
+        assert_eq!(end(&mut store, &[node]), Ok(vec![node.to_owned()]));
+        assert_eq!(end(&mut store, &[node]), Err(node.to_owned()));
         assert_eq!(count(&mut store, node, now()), 1, "what was before has been seen to");
         assert!(store.drains().expect("read").is_empty());
     }
@@ -157,8 +219,9 @@ mod tests {
                 store.add_event(event(location, "node-died", now())).expect("added");
             }
         }
-        assert!(store.add_drain(&whole).expect("stored") && !store.add_drain(&whole).expect("stored"));
-        store.end_drain("R00-M0").expect("stored");
+        let mut add = || store.add_drains(std::slice::from_ref(&whole)).expect("stored");
+        assert_eq!((add(), add()), (None, Some("R00-M0".to_owned())));
+        assert!(end(&mut store, &["R00-M0"]).is_ok());
         let ends = |store: &mut Store, location| {
             store.add_event(event(location, "node-died", now())).expect("added").len()
         };

@@ -18,11 +18,12 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use crate::ControlError;
 use crate::api::Allocation;
 
+pub(crate) use jobs::{LONGEST_PAUSE_S, REQUEUES as MOST_REQUEUES, Requeue};
 pub(crate) use partitions::{Change, Row};
 pub(crate) use ras::{DRAINED, NewEvent, RasFilter};
 
 /// Steps from each version of the tables to the next, from an empty database on. A step that was ever released is never changed.
-const STEPS: [&str; 7] = [TABLES, DRAINS, BLOCKS, RIGHTS, IO_NODES, ALLOCATION, IO_EXPORTS];
+const STEPS: [&str; 8] = [TABLES, DRAINS, BLOCKS, RIGHTS, IO_NODES, ALLOCATION, IO_EXPORTS, REQUEUES];
 /// Version of the tables.
 const VERSION: i64 = STEPS.len() as i64;
 /// Longest wait for another program that reads the database.
@@ -95,6 +96,12 @@ const ALLOCATION: &str = "
 ";
 
 const IO_EXPORTS: &str = "ALTER TABLE partitions ADD COLUMN io_exports TEXT NOT NULL DEFAULT '[]';";
+
+const REQUEUES: &str = "
+    ALTER TABLE jobs ADD COLUMN requeues INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE jobs ADD COLUMN not_before REAL;
+    ALTER TABLE jobs ADD COLUMN is_cancelled INTEGER NOT NULL DEFAULT 0;
+";
 
 /// The database of a machine.
 #[derive(Debug)]

@@ -61,7 +61,7 @@ fn insert(all: &Transaction<'_>, new: NewEvent) -> rusqlite::Result<Event> {
 }
 
 /// Adds an event, and drains its node if it is one too many.
-fn add(all: &Transaction<'_>, new: NewEvent) -> rusqlite::Result<Vec<Event>> {
+pub(super) fn add(all: &Transaction<'_>, new: NewEvent) -> rusqlite::Result<Vec<Event>> {
     let event = insert(all, new)?;
     let reason = drains::by_threshold(all, &event)?;
     let location = event.location.clone();
@@ -103,7 +103,9 @@ impl Store {
         );
         self.read(|db| {
             let mut query = db.prepare(&text)?;
-            let values = params![filter.after.unwrap_or(0), worse, prefix, filter.limit.min(MOST)];
+            // no event has a number that the database cannot have
+            let after = filter.after.map_or(0, |after| i64::try_from(after).unwrap_or(i64::MAX));
+            let values = params![after, worse, prefix, filter.limit.min(MOST)];
             let mut events: Vec<Event> = query.query_map(values, event)?.collect::<Result<_, _>>()?;
             events.sort_by_key(|event| event.id);
             Ok(events)
@@ -139,6 +141,7 @@ mod tests {
         );
         let severity = Some(Severity::Error);
         assert_eq!(ids(RasFilter { severity, limit, ..RasFilter::default() }), [3, 4, 7, 8]);
+        assert_eq!(ids(RasFilter { after: Some(u64::MAX), limit, ..RasFilter::default() }), [0u64; 0]);
         let location = Some("R01".to_owned());
         assert_eq!(ids(RasFilter { location, limit, ..RasFilter::default() }), [2, 4, 6, 8]);
     }

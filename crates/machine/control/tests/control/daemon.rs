@@ -262,3 +262,35 @@ fn users_who_are_not_allowed_run_no_jobs_on_a_partition() {
     let unknown = RightsRequest { holder: Holder::User("no such user".to_owned()), may_run: true };
     assert!(error(daemon.client.set_rights("a", &unknown)).contains("no user no such user"));
 }
+
+#[test]
+fn one_user_has_a_bounded_number_of_connections_and_more_when_some_have_ended() {
+    let place = folder();
+    let daemon = Daemon::start(place.path());
+    // each is served, and stays
+    let listen = || {
+        let mut stream = UnixStream::connect(&daemon.socket).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
+        stream.write_all(b"GET /v1/events HTTP/1.1\r\nhost: x\r\n\r\n").expect("sent");
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).expect("an answer");
+        (stream, String::from_utf8_lossy(&status).into_owned())
+    };
+    let mut held = Vec::new();
+    let refused = loop {
+        let (stream, status) = listen();
+        if status != "HTTP/1.1 200" {
+            break status;
+        }
+        held.push(stream);
+        assert!(held.len() <= 256, "there is a bound");
+    };
+    assert_eq!(refused, "HTTP/1.1 429");
+    let ask = b"GET /v1/caller HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    let answer = daemon.raw(ask);
+    assert!(answer.starts_with("HTTP/1.1 429") && answer.contains("too many connections"), "{answer}");
+    drop(held);
+    while !daemon.raw(ask).starts_with("HTTP/1.1 200") {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

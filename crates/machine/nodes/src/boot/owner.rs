@@ -17,6 +17,7 @@ use colony_vm::{VmError, qemu};
 
 use super::protocol::{Refusal, Report, Request, VERSION, pair, receive, send};
 use crate::CnkError;
+use crate::death::Cause;
 
 /// Timeout for the end of a killed emulator, on a busy machine with much memory to give back.
 const KILLED: Duration = Duration::from_secs(10);
@@ -37,6 +38,8 @@ pub(crate) struct Booter {
 #[derive(Debug)]
 struct Link {
     socket: UnixStream,
+    /// Process id of the boot process; 0 for one that is a thread of a test.
+    pid: u32,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -71,7 +74,8 @@ impl Booter {
 
     /// With a boot process at the other end of this socket.
     fn on(socket: UnixStream, child: Option<Child>) -> io::Result<Self> {
-        let link = Arc::new(Link { socket, state: Mutex::default(), changed: Condvar::new() });
+        let pid = child.as_ref().map_or(0, Child::id);
+        let link = Arc::new(Link { socket, pid, state: Mutex::default(), changed: Condvar::new() });
         let booter = Self { child, link, asking: Mutex::default() };
         match receive::<Report>(&booter.link.socket)? {
             Some((Report::Ready { version }, _)) if version == VERSION => {}
@@ -184,10 +188,10 @@ impl Emulator {
     }
 
     /// The way it ended, if it has.
-    pub(crate) fn ended(&self) -> Option<String> {
+    pub(crate) fn ended(&self) -> Option<Cause> {
         let state = self.link.lock();
-        let over = || state.over.then(|| "its boot process ended".to_owned());
-        state.ended.get(&self.number).cloned().or_else(over)
+        let over = || state.over.then_some(Cause::BootProcess { pid: self.link.pid });
+        state.ended.get(&self.number).cloned().map(Cause::Emulator).or_else(over)
     }
 
     /// Kills it, and waits for its end.

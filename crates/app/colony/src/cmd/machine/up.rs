@@ -81,9 +81,11 @@ pub(super) fn up(args: &UpArgs) -> anyhow::Result<ExitCode> {
     let network = args.listen.request()?;
     let request = request(args)?;
     let client = args.target.started()?;
-    let mut machine = client.set_up(&request)?;
-    if let Some(network) = network {
-        client.open_network(&network)?;
+    // a refused machine leaves nothing behind: neither a daemon, nor nodes without the port that was asked for
+    let mut machine = client.set_up(&request).inspect_err(|_| client.end_unused_daemon())?;
+    if let Some(Err(refused)) = network.map(|network| client.open_network(&network)) {
+        let _ = client.down();
+        return Err(refused.into());
     }
     if let (Some(partition), false) = (machine.partitions.first(), args.no_wait) {
         wait_booted(&client, &partition.name)?;

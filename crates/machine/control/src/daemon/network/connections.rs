@@ -2,9 +2,8 @@
 //! Connections of the network, with bounds: on their number, on the time until TLS and each head of a request are there, and
 //! on the size of heads.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -13,11 +12,12 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-use crate::daemon::control::lock;
+use crate::daemon::counts::Counts;
+use crate::daemon::deadline::{Deadline, WRITE};
 
 /// Connections at most, of all hosts and of one host.
 const ALL: usize = 256;
@@ -38,43 +38,6 @@ const TLS: u8 = 0x16;
 const PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\ncontent-length: 42\r\n\r\n\
     this port takes TLS only: begin by https:\n";
 
-/// Connections by host.
-#[derive(Debug, Default)]
-struct Hosts(Mutex<HashMap<IpAddr, usize>>);
-
-/// A connection that counts as long as this lives.
-struct Counted {
-    hosts: Arc<Hosts>,
-    host: IpAddr,
-    _permit: OwnedSemaphorePermit,
-}
-
-impl Hosts {
-    /// Counts a connection, unless its host has too many.
-    fn count(self: &Arc<Self>, host: IpAddr, permit: OwnedSemaphorePermit) -> Option<Counted> {
-        let mut hosts = lock(&self.0);
-        let count = hosts.entry(host).or_default();
-        if *count >= OF_ONE {
-            return None;
-        }
-        *count += 1;
-        drop(hosts);
-        Some(Counted { hosts: self.clone(), host, _permit: permit })
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        let mut hosts = lock(&self.hosts.0);
-        if let Some(count) = hosts.get_mut(&self.host) {
-            *count -= 1;
-            if *count == 0 {
-                hosts.remove(&self.host);
-            }
-        }
-    }
-}
-
 /// Serves connections until the task ends. Each connection ends when `ending` changes.
 pub(super) async fn serve(
     listener: TcpListener,
@@ -82,7 +45,7 @@ pub(super) async fn serve(
     routes: Router,
     ending: watch::Sender<u64>,
 ) {
-    let (room, hosts) = (Arc::new(Semaphore::new(ALL)), Arc::new(Hosts::default()));
+    let (room, hosts) = (Arc::new(Semaphore::new(ALL)), Arc::<Counts<IpAddr>>::default());
     loop {
         // further ones wait in the kernel
         let Ok(permit) = room.clone().acquire_owned().await else { return };
@@ -93,14 +56,14 @@ pub(super) async fn serve(
                 continue;
             }
         };
-        let Some(counted) = hosts.count(host, permit) else { continue };
+        let Some(counted) = hosts.count(host, OF_ONE) else { continue };
         let (acceptor, routes, mut ending) = (acceptor.clone(), routes.clone(), ending.subscribe());
         tokio::spawn(async move {
             tokio::select! {
                 () = connection(stream, acceptor, routes) => {}
                 _ = ending.changed() => {}
             }
-            drop(counted);
+            drop((counted, permit));
         });
     }
 }
@@ -119,6 +82,7 @@ async fn connection(mut stream: TcpStream, acceptor: TlsAcceptor, routes: Router
         }
         _ => return,
     }
+    let stream = Deadline::new(stream, WRITE);
     let Ok(Ok(stream)) = timeout(HANDSHAKE, acceptor.accept(stream)).await else { return };
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES).max_headers(HEAD_FIELDS);
@@ -132,10 +96,10 @@ mod tests {
 
     #[tokio::test]
     async fn one_host_cannot_take_all_connections() {
-        let (room, hosts) = (Arc::new(Semaphore::new(ALL)), Arc::new(Hosts::default()));
+        let (room, hosts) = (Arc::new(Semaphore::new(ALL)), Arc::<Counts<IpAddr>>::default());
         let one = async |host: [u8; 4]| {
             let permit = room.clone().acquire_owned().await.expect("open");
-            hosts.count(host.into(), permit)
+            hosts.count(host.into(), OF_ONE).map(|counted| (counted, permit))
         };
         let mut taken = Vec::new();
         for _ in 0..OF_ONE {
@@ -146,7 +110,7 @@ mod tests {
         assert_eq!(room.available_permits(), ALL - OF_ONE);
         drop(taken);
         assert!(one([10, 0, 0, 1]).await.is_some());
-        assert!(lock(&hosts.0).is_empty() && room.available_permits() == ALL);
+        assert!(hosts.is_empty() && room.available_permits() == ALL);
     }
 
     #[test]

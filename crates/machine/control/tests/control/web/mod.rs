@@ -3,6 +3,7 @@
 
 mod events;
 mod far;
+mod jobs;
 mod network;
 mod page;
 mod read_only;

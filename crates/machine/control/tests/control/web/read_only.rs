@@ -58,7 +58,7 @@ fn a_read_only_token_sees_the_machine_and_changes_nothing() {
         looks.remove_partition(&name),
         looks.set_rights(&name, &rights).map(drop),
         looks.drain(&drain).map(drop),
-        looks.undrain(&node),
+        looks.undrain(&node).map(drop),
         looks.set_threshold(&threshold).map(drop),
         looks.down(),
         // the output of a job may be as secret as its environment

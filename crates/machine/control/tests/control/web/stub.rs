@@ -22,6 +22,8 @@ pub(crate) const DAEMON: &str = env!("CARGO_BIN_EXE_colony-control");
 struct Played {
     nodes: Mutex<Vec<String>>,
     jobs: Mutex<Vec<u64>>,
+    /// Every start of a job.
+    launched: Mutex<Vec<u64>>,
     news: Mutex<Vec<Value>>,
     added: Condvar,
 }
@@ -125,13 +127,30 @@ impl Daemon {
 
     /// An event of a node happens.
     pub(crate) fn event(&self, node: usize, severity: &str, code: &str, message: &str) {
-        let mut news = self.played.news.lock().expect("ours");
         let event =
             json!({ "severity": severity, "node": node, "code": code, "message": message, "job": null });
-        let number = news.len() + 1;
-        let time = colony_control_api::api::now();
-        news.push(json!({ "number": number, "time": time, "news": { "ras": event } }));
-        self.played.added.notify_all();
+        self.played.add(json!({ "ras": event }));
+    }
+
+    /// A job is over, with this code; whether a rank had begun, and whether the machine has failed.
+    pub(crate) fn end_job(&self, job: u64, code: i32, has_begun: bool, by_machine: bool) {
+        let error = (code != 0).then_some("node 3 died");
+        let ended = json!({ "job": job, "code": code, "error": error, "has_begun": has_begun, "by_machine": by_machine });
+        self.played.add(json!({ "job-ended": ended }));
+    }
+
+    /// Waits until so many jobs have been started, each start counted.
+    pub(crate) fn wait_launched(&self, launches: usize) {
+        let began = std::time::Instant::now();
+        while self.played.launched.lock().expect("ours").len() < launches {
+            assert!(began.elapsed() < PATIENCE, "{:?}", self.played.launched.lock().expect("ours"));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// All starts of jobs so far, in order.
+    pub(crate) fn launched(&self) -> Vec<u64> {
+        self.played.launched()
     }
 
     /// The jobs that have been started.
@@ -147,6 +166,27 @@ impl Drop for Daemon {
 }
 
 impl Played {
+    fn launched(&self) -> Vec<u64> {
+        self.launched.lock().expect("ours").clone()
+    }
+
+    /// Something happens.
+    fn add(&self, what: Value) {
+        let mut news = self.news.lock().expect("ours");
+        let (number, time) = (news.len() + 1, colony_control_api::api::now());
+        news.push(json!({ "number": number, "time": time, "news": what }));
+        self.added.notify_all();
+    }
+
+    /// The daemon has stored the news up to this number: the jobs whose ends are among them are not known any more.
+    fn forget(&self, number: usize) {
+        let (news, launched) = (self.news.lock().expect("ours"), self.launched());
+        let ends =
+            |job: u64| news.iter().take(number).filter(|n| n["news"]["job-ended"]["job"] == job).count();
+        let starts = |job: u64| launched.iter().filter(|other| **other == job).count();
+        self.jobs.lock().expect("ours").retain(|job| ends(*job) < starts(*job));
+    }
+
     fn answer(&self, stream: UnixStream) {
         let mut lines = BufReader::new(stream.try_clone().expect("a descriptor")).lines();
         while let Some(Ok(line)) = lines.next() {
@@ -156,6 +196,11 @@ impl Played {
             }
             if let Some(job) = ask["launch"]["job"].as_u64() {
                 self.jobs.lock().expect("ours").push(job);
+                self.launched.lock().expect("ours").push(job);
+                self.add(json!({ "job-began": { "job": job } }));
+            }
+            if let Some(number) = ask["stored"]["news"].as_u64() {
+                self.forget(number as usize);
             }
             let nodes = self.nodes.lock().expect("ours").clone();
             let jobs = self.jobs.lock().expect("ours").clone();
