@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use colony_balance::config::Config;
-use colony_runtime::transport::{Transport, TransportError};
 use colony_runtime::transport::memory::Memory;
+use colony_runtime::transport::{Transport, TransportError};
 use colony_runtime::{BalanceOptions, Options, RunError, run_on};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};

@@ -180,8 +180,6 @@ pub fn undo_file_tasks(name: &str, text: &str) -> Option<Vec<TaskId>> {
         #[serde(default)]
         tasks: Vec<TaskId>,
         #[serde(default)]
-        processes: Vec<TaskId>,
-        #[serde(default)]
         members: Vec<TaskId>,
     }
     let mut parts = name.split('.');
@@ -189,7 +187,7 @@ pub fn undo_file_tasks(name: &str, text: &str) -> Option<Vec<TaskId>> {
     // a serial number, and the kind
     parts.nth(1)?;
     let content = serde_json::from_str(text).ok().map(|saved: Saved| saved.what);
-    let named = content.into_iter().flat_map(|c| [c.tasks, c.processes, c.members].concat());
+    let named = content.into_iter().flat_map(|c| [c.tasks, c.members].concat());
     Some(std::iter::once(owner).chain(named).collect())
 }
 
@@ -300,8 +298,7 @@ mod tests {
         }
         let owner = TaskId { tid: 77, start_ticks: 100 };
         assert_eq!(undo_file_tasks("77.100.0.tasks", "not JSON"), Some(vec![owner]));
-        let text =
-            r#"{"schema":"colony.undo/1","boot":"b","what":{"processes":[{"tid":5,"start_ticks":6}]}}"#;
+        let text = r#"{"schema":"colony.undo/1","boot":"b","what":{"members":[{"tid":5,"start_ticks":6}]}}"#;
         let named = undo_file_tasks("77.100.0.daemon", text).expect("an undo file");
         assert_eq!(named, [owner, TaskId { tid: 5, start_ticks: 6 }]);
     }

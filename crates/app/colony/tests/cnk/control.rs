@@ -351,10 +351,10 @@ fn dead_idle_nodes_fail_at_most_one_job() {
     let failed: Vec<&String> = jobs.iter().filter(|id| machine.ended(id)["code"] != 0).collect();
     assert!(failed.len() <= 1, "{:?}", failed.iter().map(|id| machine.job(id)).collect::<Vec<_>>());
     assert!(failed.iter().all(|id| machine.job(id)["code"] == 255));
-    for job in 0..jobs.len() {
+    for (job, id) in jobs.iter().enumerate() {
         for rank in 0..8 {
             let ran = std::fs::read_to_string(machine.path().join(format!("ran.{job}.{rank}")));
-            let has_failed = failed.contains(&&jobs[job]);
+            let has_failed = failed.contains(&id);
             assert!(ran.map_or(has_failed, |text| text == "x\n"), "rank {rank} of job {job} ran once");
         }
     }
