@@ -54,18 +54,18 @@ fn tasks_of_colony_and_of_its_jobs_are_no_finding() {
     process(&made, 80, "colony-guardian", 77, "/user.slice/session-1.scope");
     process(&made, 81, "rank", 77, "/user.slice/session-1.scope");
     process(&made, 82, "child", 81, "/user.slice/session-1.scope");
-    // registered with colonyd: named in the daemon's files
-    process(&made, 90, "registered", 1, "/user.slice/session-2.scope");
-    process(&made, 92, "saved", 1, "/user.slice/session-2.scope");
+    // named in the undo file of a reservation, and in the saved job of a colonyd
+    process(&made, 90, "member", 1, "/user.slice/session-2.scope");
+    process(&made, 92, "registered", 1, "/user.slice/session-2.scope");
     // its number is that of a job's task that has ended
     process(&made, 91, "stranger", 1, "/user.slice/session-2.scope");
     assert_eq!(moved(&made).len(), 9, "nobody claims them");
 
     made.put(&format!("/run/colony-undo/77.{START}.0.tasks"), "not readable as JSON");
-    let registered = format!(
-        r#"{{"what":{{"processes":[{{"tid":90,"start_ticks":{START}}},{{"tid":91,"start_ticks":7}}]}}}}"#
+    let members = format!(
+        r#"{{"what":{{"members":[{{"tid":90,"start_ticks":{START}}},{{"tid":91,"start_ticks":7}}]}}}}"#
     );
-    made.put("/run/colony-undo/5.6.0.daemon", registered);
+    made.put("/run/colony-undo/5.6.0.spare", members);
     let saved = format!(r#"{{"boot":"b","owner":1000,"processes":[{{"tid":92,"start_ticks":{START}}}]}}"#);
     made.put("/run/colony-state/job.json", saved);
     assert_eq!(moved(&made), ["rtkit", "stranger"]);
