@@ -16,7 +16,8 @@ use crate::ledger::{Affinities, OwnerId, Refused, all_tasks};
 /// The other tasks of the node, while cores are reserved.
 #[derive(Debug)]
 pub(super) struct OtherTasks {
-    affinities: Affinities,
+    /// `None` if this user has no folder for a ledger: then the tasks of the job alone are bound, which are the user's.
+    affinities: Option<Affinities>,
     /// Tasks that refused another affinity, by number: the start, and the reason.
     refused: BTreeMap<i32, (u64, String)>,
 }
@@ -25,11 +26,20 @@ impl OtherTasks {
     /// # Errors
     /// As [`Affinities::new`].
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Self { affinities: Affinities::new()?, refused: BTreeMap::new() })
+        Ok(Self { affinities: Some(Affinities::new()?), refused: BTreeMap::new() })
     }
 
-    pub(super) const fn owner(&self) -> OwnerId {
-        self.affinities.owner()
+    /// For a user who may change tasks of the own job only.
+    pub(super) fn of_unprivileged_user() -> Self {
+        Self { affinities: Affinities::new().ok(), refused: BTreeMap::new() }
+    }
+
+    pub(super) fn owner(&self) -> Option<OwnerId> {
+        self.affinities.as_ref().map(Affinities::owner)
+    }
+
+    fn ledger(&mut self) -> io::Result<&mut Affinities> {
+        self.affinities.as_mut().ok_or_else(|| io::Error::other("this user has no ledger of affinities"))
     }
 
     /// Keeps the affinities that all tasks have now.
@@ -39,7 +49,7 @@ impl OtherTasks {
     pub(super) fn keep(&mut self, job: &CpuSet, spare: &CpuSet) -> io::Result<()> {
         let online = cpu::online().map_err(io::Error::other)?;
         // kernels before 6.2 give a task all CPUs of its group when a partition is made or removed
-        self.affinities.keep(&all_tasks(), vec![spare.clone(), online.without(job), online])
+        self.ledger()?.keep(&all_tasks(), vec![spare.clone(), online.without(job), online])
     }
 
     /// Moves tasks outside of the job off the job's CPUs, except those that have refused it before; returns how many were
@@ -61,7 +71,7 @@ impl OtherTasks {
             (!stays).then(|| (id, target(&now, job, spare)))
         };
         let changes: Vec<(TaskId, CpuSet)> = all_tasks().into_iter().filter_map(change).collect();
-        let refused = self.affinities.bind(&changes)?;
+        let refused = self.ledger()?.bind(&changes)?;
         let moved = changes.len() - refused.len();
         for Refused { task, reason } in refused {
             self.refused.insert(task.tid, (task.start_ticks, refusal(task.tid, reason)));
@@ -74,7 +84,12 @@ impl OtherTasks {
     /// # Errors
     /// The ledger cannot be used: no task is bound then.
     pub(super) fn bring_back(&mut self, changes: &[(TaskId, CpuSet)]) -> io::Result<usize> {
-        let refused = self.affinities.bind(changes)?;
+        let Some(affinities) = &mut self.affinities else {
+            let is_bound =
+                |(task, cpus): &&(TaskId, CpuSet)| task.lives() && cpu::bind(task.tid, cpus).is_ok();
+            return Ok(changes.iter().filter(is_bound).count());
+        };
+        let refused = affinities.bind(changes)?;
         Ok(changes.len() - refused.len())
     }
 

@@ -77,8 +77,7 @@ impl Reservation {
                     .into(),
             );
             let changes = Changes { job: reservation.split.job.clone(), ..Changes::default() };
-            let others = OtherTasks::new().map_err(failed("opening the ledger of affinities"))?;
-            reservation.watch(changes, None, others, job)?;
+            reservation.watch(changes, None, OtherTasks::of_unprivileged_user(), job)?;
             return Ok(reservation);
         }
         restore_spare(None);
@@ -91,7 +90,7 @@ impl Reservation {
         let mut changes = Changes {
             job: reservation.split.job.clone(),
             spare: reservation.split.spare.clone(),
-            affinities: Some(others.owner()),
+            affinities: others.owner(),
             ..Changes::default()
         };
         undo.save(&changes).map_err(failed("writing an undo file"))?;
