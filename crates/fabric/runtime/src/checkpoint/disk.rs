@@ -174,7 +174,7 @@ impl Folder {
         self.numbers().map(|numbers| numbers.is_empty())
     }
 
-    /// The newest complete checkpoint. One that is not complete, or damaged, is passed over for one before it.
+    /// The newest complete checkpoint: incomplete and damaged checkpoints are passed over.
     pub(crate) fn newest(&self) -> Result<Option<Complete>, DiskError> {
         self.newest_before(u64::MAX)
     }

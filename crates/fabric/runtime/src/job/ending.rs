@@ -80,7 +80,7 @@ impl Job<'_> {
         }
     }
 
-    /// The rank that failed by itself. It says more than one that lost it, which may have been seen first.
+    /// The rank whose failure is the cause. The launcher may have seen first that another rank lost its connection to that rank.
     fn cause(&mut self, rank: u32, status: ExitStatus) -> (u32, ExitStatus) {
         let is_own = |status: &ExitStatus| !status.success() && status.code() != Some(i32::from(LOST));
         if is_own(&status) {

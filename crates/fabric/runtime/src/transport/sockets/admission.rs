@@ -24,12 +24,12 @@ use super::stream::{Stream, is_user_of_job};
 
 /// The most connections of one origin on which nothing has been proven.
 const MOST_UNPROVEN: usize = 128;
-/// The time in which a connection on which nothing has been proven is not closed in favor of a new one.
+/// The time that a process has to send its first proof before its connection may be closed in favor of a new one.
 const GRACE: Duration = Duration::from_millis(100);
 /// The most connections that are taken at once, so that a flood of them does not keep the process from its other work.
 const MOST_TAKEN: usize = 64;
 
-/// The source of a connection, each of which has its own bound.
+/// The source of a connection. The connections of each source have their own bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
     /// A process of this user, on this host.
@@ -124,7 +124,7 @@ impl Admission {
         Ok(Taken::One)
     }
 
-    /// Goes on after an error of `accept`, if that is one of the connection, or if a descriptor can be freed.
+    /// Returns errors of `accept`, except those of a single connection and the lack of a descriptor that can be freed.
     fn cannot_take(&mut self, error: io::Error) -> io::Result<Taken> {
         let has_no_descriptor = matches!(error.raw_os_error(), Some(EMFILE | ENFILE));
         match error.kind() {

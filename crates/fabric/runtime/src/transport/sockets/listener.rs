@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Listening for the processes of a job: on a Unix socket without a file, or on the one TCP address that peers are told.
+//! Listening for the processes of a job: on a Unix socket without a file, or for TCP on the address that peers are told.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
