@@ -131,6 +131,12 @@ pub(crate) fn read_to_undo<T: DeserializeOwned>(path: &Path) -> Option<T> {
     }
 }
 
+/// Returns `true` if there are undo files of a process.
+pub(crate) fn has_files(process: TaskId) -> bool {
+    let Ok(entries) = folder().and_then(fs::read_dir) else { return false };
+    entries.filter_map(|e| Some(e.ok()?.path())).any(|path| owner(&path) == Some(process))
+}
+
 /// The process a file is named after.
 fn owner(path: &Path) -> Option<TaskId> {
     let mut numbers = path.file_name()?.to_str()?.split('.');

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use colony_node::task::TaskId;
 
+use super::file::has_files;
 use super::group::JobGroup;
 use super::hierarchy::{Hierarchy, JOB, PROCESS, alone, is_present, owner, serves_a_job};
 use super::program;
@@ -139,11 +140,12 @@ pub(crate) fn released(argument: &Path) -> Option<TaskId> {
     owner(name).filter(|_| name.starts_with(PROCESS))
 }
 
-/// Removes the groups of processes that are dead, and that of `ended`, which is about to be.
+/// Removes the groups of processes that are dead, and that of `ended`, which is about to be. A group stays as long as there is
+/// something to undo for its process: the kernel starts no release agent for a group that is removed.
 fn remove_dead(hierarchy: &Arc<Hierarchy>, ended: Option<TaskId>) {
+    let is_over = |of: TaskId| !of.is_running_process().unwrap_or(true) && !has_files(of);
     for name in hierarchy.groups() {
-        let of = owner(&name);
-        if of.is_some_and(|of| ended == Some(of) || !of.is_running_process().unwrap_or(true)) {
+        if owner(&name).is_some_and(|of| ended == Some(of) || is_over(of)) {
             match name.starts_with(JOB) {
                 true => JobGroup::of_hierarchy(hierarchy, &name).dissolve(),
                 false => hierarchy.remove(&name),
