@@ -154,14 +154,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Writes a file below a folder, with the folders that it needs.
+    fn put(root: &Path, file: &str, text: &str) {
+        let file = root.join(file);
+        std::fs::create_dir_all(file.parent().expect("a folder")).expect("ours");
+        std::fs::write(file, text).expect("ours");
+    }
+
     #[test]
     fn the_tightest_limit_of_a_group_and_those_above_counts() {
         let root = tempfile::tempdir().expect("temp dir");
-        let set = |file: &str, text: &str| {
-            let file = root.path().join(file);
-            std::fs::create_dir_all(file.parent().expect("a folder")).expect("ours");
-            std::fs::write(file, text).expect("ours");
-        };
+        let set = |file: &str, text: &str| put(root.path(), file, text);
         set("a/memory.max", "1000000\n");
         set("a/b/memory.max", "max\n");
         set("memory/job/memory.limit_in_bytes", "4096\n");
@@ -197,11 +200,7 @@ mod tests {
     #[test]
     fn limits_come_with_what_is_used_of_them_without_memory_of_files() {
         let root = tempfile::tempdir().expect("temp dir");
-        let set = |file: &str, text: &str| {
-            let file = root.path().join(file);
-            std::fs::create_dir_all(file.parent().expect("a folder")).expect("ours");
-            std::fs::write(file, text).expect("ours");
-        };
+        let set = |file: &str, text: &str| put(root.path(), file, text);
         set("memory/job/memory.limit_in_bytes", "800");
         set("memory/job/memory.usage_in_bytes", "700");
         set(

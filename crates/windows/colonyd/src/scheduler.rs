@@ -15,7 +15,7 @@ use colony_sched::binding::{self, BindingError};
 use colony_sched::ext::ExtOptions;
 use colony_sched::job::Job;
 use colony_sched::keeper::{Keeper, KeeperConfig};
-use colony_sched::ledger::{Affinities, Refused};
+use colony_sched::ledger::{self, Affinities, Refused};
 use colony_time::Windows;
 
 use crate::access;
@@ -208,18 +208,9 @@ impl Scheduler {
     pub(crate) fn retire(&self) -> bool {
         let mut inner = self.lock();
         inner.retire();
-        let Inner { affinities: Ok(affinities), running: Some(running), .. } = &mut *inner else {
-            return inner.running.is_some();
-        };
-        let now = running.job.process_ids();
-        if affinities.is_used() && now != running.announced {
-            if let Err(e) = affinities.set_members(&now) {
-                tracing::warn!("orphans of the job may stay on its CPUs if colonyd is killed: {e}");
-            }
-            running.announced = now;
-        }
+        inner.announce();
         inner.save();
-        true
+        inner.running.is_some()
     }
 
     /// Stops for good: every task is back in its own class and on its own CPUs when this returns.
@@ -283,10 +274,23 @@ impl Inner {
         Ok(())
     }
 
+    /// Has the ledger know the processes of the job, by which orphans of tasks that were bound are found.
+    fn announce(&mut self) {
+        let Self { affinities: Ok(affinities), running: Some(running), .. } = self else { return };
+        let now = running.job.process_ids();
+        if !affinities.is_used() || now == running.announced {
+            return;
+        }
+        if let Err(e) = affinities.set_members(&now) {
+            tracing::warn!("orphans of the job may stay on its CPUs: {e}");
+        }
+        running.announced = now;
+    }
+
     /// Gives tasks that were bound their CPUs back.
     fn give_back(&mut self, tasks: &[TaskId]) {
         let Ok(affinities) = &mut self.affinities else { return };
-        report(affinities.release_tasks(tasks));
+        ledger::report(affinities.release_tasks(tasks));
     }
 
     fn join(&mut self, owner: u32, pid: i32, config: Option<KeeperConfig>) -> Result<(), SchedError> {
@@ -363,33 +367,17 @@ impl Inner {
     }
 
     fn stop(&mut self, why: &str) {
-        if let Some(Running { job, keeper, .. }) = self.running.take() {
-            if let Some(keeper) = keeper {
-                self.ended(keeper);
-            }
+        if let Some(keeper) = self.running.as_mut().and_then(|running| running.keeper.take()) {
+            self.ended(keeper);
+        }
+        // processes of the last moment included
+        self.announce();
+        if self.running.take().is_some() {
             if let Ok(affinities) = &mut self.affinities {
-                // those of the last moment are found by this
-                if affinities.is_used()
-                    && let Err(e) = affinities.set_members(&job.process_ids())
-                {
-                    tracing::warn!("orphans of the job may stay on its CPUs: {e}");
-                }
-                report(affinities.release());
+                ledger::report(affinities.release());
             }
             self.file.iter().for_each(JobFile::remove);
             tracing::info!("windows are kept no more: {why}");
         }
-    }
-}
-
-/// Logs which tasks have not got their CPUs back.
-fn report(released: io::Result<Vec<Refused>>) {
-    match released {
-        Ok(refused) => {
-            for Refused { task, reason } in refused {
-                tracing::warn!("task {} keeps the job's CPUs: {reason}", task.tid);
-            }
-        }
-        Err(e) => tracing::error!("tasks keep the job's CPUs: {e}"),
     }
 }

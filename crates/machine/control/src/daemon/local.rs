@@ -9,9 +9,8 @@ use axum::Router;
 use axum::extract::ConnectInfo;
 use hyper::Request;
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
@@ -19,6 +18,7 @@ use tokio::sync::Semaphore;
 use super::counts::Counts;
 use super::deadline::{Deadline, WRITE};
 use super::peer::Peer;
+use super::serving::{HEAD, PAUSE, http};
 use crate::ControlError;
 
 /// Connections of one user at most, if the limit of descriptors allows it: a `job run` takes three.
@@ -28,14 +28,8 @@ const SHARE_OF_ONE: usize = 8;
 const SHARE_OF_ALL: usize = 2;
 /// Refused clients that get an answer at the same time. Further ones are disconnected without an answer.
 const REFUSED: usize = 16;
-/// Timeout for the head of a request, which also ends idle connections; timeout for a client that is refused.
-const HEAD: Duration = Duration::from_secs(20);
+/// Timeout for the head of a request of a client that is refused.
 const REFUSED_HEAD: Duration = Duration::from_secs(1);
-/// Bytes and fields of a head at most.
-const HEAD_BYTES: usize = 32 << 10;
-const HEAD_FIELDS: usize = 64;
-/// From an accept that failed to the next: descriptors may be short.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// Numbers of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,10 +98,8 @@ async fn connection(stream: UnixStream, routes: Router, peer: Peer, head: Durati
         request.extensions_mut().insert(ConnectInfo(peer));
         routes.call(request)
     });
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(head).max_buf_size(HEAD_BYTES).max_headers(HEAD_FIELDS);
     // what goes wrong with a connection concerns its client only
-    let _ = http.serve_connection(TokioIo::new(Deadline::new(stream, WRITE)), service).await;
+    let _ = http(head).serve_connection(TokioIo::new(Deadline::new(stream, WRITE)), service).await;
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ mod requests;
 mod requeue;
 mod rights;
 mod routes;
+mod serving;
 mod streams;
 mod tokens;
 mod watch;

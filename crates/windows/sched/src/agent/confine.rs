@@ -102,10 +102,7 @@ impl Confinement {
     /// Gives tasks the CPUs back that they had chosen.
     pub(super) fn undo(&mut self) {
         if let Ok(affinities) = &mut self.affinities {
-            match affinities.release() {
-                Ok(refused) => ledger::log_refused(&refused),
-                Err(e) => tracing::error!("tasks keep the CPUs that the agent gave them: {e}"),
-            }
+            ledger::report(affinities.release());
         }
     }
 }

@@ -6,24 +6,20 @@ use std::io;
 use std::path::Path;
 
 use colony_node::cpu::CpuSet;
-use colony_node::file::replace;
 use colony_node::task::TaskId;
 use serde::{Deserialize, Serialize};
 
 use super::record::{Entry, Layer, Owner, Record};
-use crate::state::boot;
+use crate::state::Form;
 
 /// The largest file: some 700,000 tasks. A kernel has numbers for four million, but no memory of a node for their stacks.
 pub(super) const LARGEST: u64 = 32 << 20;
 
-const SCHEMA: &str = "colony.ledger/1";
+const FORM: Form = Form { schema: "colony.ledger/1", largest: LARGEST };
 
 /// The record as it is written: affinities and owners are named by their place in a list, because thousands of tasks share them.
 #[derive(Serialize, Deserialize)]
 struct Saved {
-    schema: String,
-    /// The boot it is of: process numbers and starts mean nothing in another one.
-    boot: String,
     affinities: Vec<CpuSet>,
     owners: Vec<Owner>,
     tasks: Vec<SavedTask>,
@@ -37,33 +33,13 @@ type SavedTask = (i32, u64, usize, Vec<(usize, Option<usize>)>);
 /// # Errors
 /// A file that cannot be read, is larger than [`LARGEST`], or is no ledger.
 pub(super) fn load(path: &Path) -> io::Result<Record> {
-    let size = match fs::symlink_metadata(path) {
-        Ok(found) if found.is_file() => found.len(),
-        Ok(_) => return Err(io::Error::other("it is no file")),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Record::default()),
-        Err(e) => return Err(e),
-    };
-    check_size(size)?;
-    let saved: Saved = serde_json::from_slice(&fs::read(path)?)?;
-    if saved.schema != SCHEMA {
-        return Err(io::Error::other(format!(
-            "its form is {}, and this version reads {SCHEMA}",
-            saved.schema
-        )));
+    match FORM.read(path) {
+        Ok(None) => Ok(Record::default()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Record::default()),
+        Ok(Some(saved)) => record(saved)
+            .ok_or_else(|| io::Error::other("it names affinities or owners that it does not have")),
+        Err(e) => Err(e),
     }
-    if saved.boot != boot() {
-        return Ok(Record::default());
-    }
-    record(saved).ok_or_else(|| io::Error::other("it names affinities or owners that it does not have"))
-}
-
-fn check_size(bytes: u64) -> io::Result<()> {
-    if bytes <= LARGEST {
-        return Ok(());
-    }
-    Err(io::Error::other(format!(
-        "it has {bytes} bytes, and the ledger of affinities may have {LARGEST}: too many tasks are changed"
-    )))
 }
 
 /// Writes the record; an empty one removes the file.
@@ -77,9 +53,7 @@ pub(super) fn save(path: &Path, record: &Record) -> io::Result<()> {
             _ => Ok(()),
         };
     }
-    let text = serde_json::to_vec(&saved(record))?;
-    check_size(text.len() as u64)?;
-    replace(path, &text)
+    FORM.write(path, &saved(record))
 }
 
 fn record(saved: Saved) -> Option<Record> {
@@ -117,7 +91,7 @@ fn saved(record: &Record) -> Saved {
         });
         tasks.push((task.tid, task.start_ticks, own, layers.collect()));
     }
-    Saved { schema: SCHEMA.into(), boot: boot(), affinities, owners: record.owners.clone(), tasks }
+    Saved { affinities, owners: record.owners.clone(), tasks }
 }
 
 #[cfg(test)]
@@ -126,6 +100,7 @@ mod tests {
 
     use super::*;
     use crate::ledger::record::OwnerId;
+    use crate::state::boot;
 
     fn set(list: &str) -> CpuSet {
         list.parse().expect("a list")
@@ -158,7 +133,7 @@ mod tests {
         let text = fs::read_to_string(&path).expect("readable");
         fs::write(&path, text.replace(&boot(), "another boot")).expect("writable");
         assert_eq!(load(&path).expect("readable"), Record::default());
-        fs::write(&path, text.replace(SCHEMA, "colony.ledger/99")).expect("writable");
+        fs::write(&path, text.replace(FORM.schema, "colony.ledger/99")).expect("writable");
         assert!(load(&path).is_err_and(|e| e.to_string().contains("colony.ledger/99")));
     }
 

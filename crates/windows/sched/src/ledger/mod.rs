@@ -43,6 +43,8 @@ pub struct Affinities {
     owner: OwnerId,
     /// True once something is in the ledger.
     is_used: bool,
+    /// Tasks of the ledger after those that have ended were forgotten.
+    living: usize,
 }
 
 /// The ledger, locked.
@@ -73,13 +75,6 @@ impl Open {
         file::save(&self.path, &self.record)
             .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", self.path.display())))
     }
-
-    /// Forgets tasks that have ended, if there are so many tasks that this may help.
-    fn prune(&mut self) {
-        if self.record.tasks.len() >= FEW {
-            self.record.prune(TaskId::lives);
-        }
-    }
 }
 
 impl Affinities {
@@ -92,7 +87,7 @@ impl Affinities {
         folder()?;
         let process = TaskId::of(std::process::id().cast_signed()).map_err(io::Error::other)?;
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { owner: OwnerId { process, serial }, is_used: false })
+        Ok(Self { owner: OwnerId { process, serial }, is_used: false, living: 0 })
     }
 
     /// The name of this owner, for an undo file.
@@ -154,7 +149,11 @@ impl Affinities {
 
     fn open(&mut self) -> io::Result<Open> {
         let mut open = Open::new()?;
-        open.prune();
+        // every task is looked at for it, so not each time
+        if open.record.tasks.len() >= FEW.max(2 * self.living) {
+            open.record.prune(TaskId::lives);
+            self.living = open.record.tasks.len();
+        }
         self.is_used = true;
         Ok(open)
     }
@@ -187,10 +186,7 @@ impl Affinities {
 
 impl Drop for Affinities {
     fn drop(&mut self) {
-        match self.release() {
-            Ok(refused) => log_refused(&refused),
-            Err(e) => tracing::error!("tasks keep the CPUs that Colony gave them: {e}"),
-        }
+        report(self.release());
     }
 }
 
@@ -240,10 +236,16 @@ pub(crate) fn release_dead(ended: Option<TaskId>) -> io::Result<()> {
 
 /// As [`release_owner`]; what cannot be undone goes to the log.
 pub(crate) fn undo(owner: Option<OwnerId>) {
-    match owner.map(release_owner) {
-        Some(Ok(refused)) => log_refused(&refused),
-        Some(Err(e)) => tracing::error!("tasks keep the CPUs that Colony gave them: {e}"),
-        None => {}
+    if let Some(owner) = owner {
+        report(release_owner(owner));
+    }
+}
+
+/// Logs what a release could not undo.
+pub fn report(released: io::Result<Vec<Refused>>) {
+    match released {
+        Ok(refused) => log_refused(&refused),
+        Err(e) => tracing::error!("tasks keep the CPUs that Colony gave them: {e}"),
     }
 }
 

@@ -7,12 +7,11 @@ use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use colony_node::file::replace;
 use colony_node::task::TaskId;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 
-use crate::state::{boot, make_private};
+use crate::state::{Form, make_private};
 
 /// The largest file: 16,384 tasks of 200 bytes, and room.
 const LARGEST: u64 = 16 << 20;
@@ -24,15 +23,7 @@ pub struct UndoFile<T> {
     content: PhantomData<fn(&T)>,
 }
 
-#[derive(Serialize, Deserialize)]
-struct Saved<T> {
-    schema: String,
-    /// The boot it is of: process numbers and starts mean nothing in another one.
-    boot: String,
-    what: T,
-}
-
-const SCHEMA: &str = "colony.undo/1";
+const FORM: Form = Form { schema: "colony.undo/1", largest: LARGEST };
 
 impl<T: Serialize> UndoFile<T> {
     /// A place for files of this `kind` of this process; nothing is written yet.
@@ -58,10 +49,7 @@ impl<T: Serialize> UndoFile<T> {
     /// # Errors
     /// More than 16 MiB, which no reader would take, or what the file system says. The file is as it was then.
     pub fn save(&self, what: &T) -> io::Result<()> {
-        let saved = Saved { schema: SCHEMA.into(), boot: boot(), what };
-        let text = serde_json::to_vec(&saved)?;
-        check_size(text.len() as u64)?;
-        replace(&self.path, &text)
+        FORM.write(&self.path, what)
     }
 
     /// Removes the file: nothing is left to undo.
@@ -112,7 +100,7 @@ pub(crate) fn left_behind<T: DeserializeOwned>(kind: &str, ended: Option<TaskId>
 /// Reads a file of this boot. A file of another boot is removed. One that cannot be read stays, because another version of Colony
 /// may be able to read it, and is in the log.
 pub(crate) fn read_to_undo<T: DeserializeOwned>(path: &Path) -> Option<T> {
-    match read(path) {
+    match FORM.read(path) {
         Ok(Some(what)) => Some(what),
         Ok(None) => {
             let _ = fs::remove_file(path);
@@ -141,33 +129,6 @@ pub(crate) fn has_files(process: TaskId) -> bool {
 fn owner(path: &Path) -> Option<TaskId> {
     let mut numbers = path.file_name()?.to_str()?.split('.');
     Some(TaskId { tid: numbers.next()?.parse().ok()?, start_ticks: numbers.next()?.parse().ok()? })
-}
-
-/// Reads a file of this boot; `None` for a file of another boot.
-fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
-    let found = fs::symlink_metadata(path)?;
-    if !found.is_file() {
-        return Err(io::Error::other("it is no file"));
-    }
-    check_size(found.len())?;
-    let saved: Saved<serde_json::Value> = serde_json::from_slice(&fs::read(path)?)?;
-    if saved.boot != boot() {
-        return Ok(None);
-    }
-    if saved.schema != SCHEMA {
-        return Err(io::Error::other(format!(
-            "its form is {}, and this version reads {SCHEMA}",
-            saved.schema
-        )));
-    }
-    Ok(Some(serde_json::from_value(saved.what)?))
-}
-
-fn check_size(bytes: u64) -> io::Result<()> {
-    if bytes <= LARGEST {
-        return Ok(());
-    }
-    Err(io::Error::other(format!("{bytes} bytes are too many: an undo file may have {LARGEST}")))
 }
 
 #[cfg(test)]
@@ -204,7 +165,7 @@ mod tests {
         file.save(&"small".into()).expect("writable");
         let error = file.save(&"x".repeat(17 << 20)).expect_err("too large").to_string();
         assert!(error.contains(&LARGEST.to_string()), "{error}");
-        assert_eq!(read::<String>(file.path()).expect("readable").as_deref(), Some("small"));
+        assert_eq!(FORM.read::<String>(file.path()).expect("readable").as_deref(), Some("small"));
         file.remove();
     }
 
@@ -222,7 +183,7 @@ mod tests {
         fn no_content_panics(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             let file = tempfile::NamedTempFile::new().expect("temp dir");
             fs::write(file.path(), bytes).expect("writable");
-            prop_assert!(read::<super::super::Tasks>(file.path()).is_err());
+            prop_assert!(FORM.read::<super::super::Tasks>(file.path()).is_err());
         }
 
         #[test]

@@ -299,15 +299,24 @@ fn changes_of_a_killed_daemon_are_undone_by_a_program_that_is_no_daemon() {
     assert!(eventually(undone).is_some(), "{:?}, {}", cpu::affinity(victim.pid()), mount.exists());
 }
 
+/// How often a storm kills: as `COLONY_KILLS` says, else `few` times.
+fn kills(few: u32) -> u32 {
+    std::env::var("COLONY_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(few)
+}
+
+/// Numbers below their argument, other ones in each process.
+fn random_numbers() -> impl FnMut(usize) -> usize {
+    let mut random = std::process::id().wrapping_mul(2_654_435_761);
+    move |n| {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (random >> 8) as usize % n
+    }
+}
+
 /// `COLONY_KILLS` sets how often; docs/coordinate.md says what was seen with 1000.
 #[test]
 fn whatever_is_killed_in_whatever_order_nothing_is_left() {
-    let times = std::env::var("COLONY_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(12);
-    let mut random = std::process::id().wrapping_mul(2_654_435_761);
-    let mut next = move |n: u32| {
-        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (random >> 8) % n
-    };
+    let (times, mut next) = (kills(12), random_numbers());
     let mut longest = [Duration::ZERO; 2];
     for time in 0..times {
         // not for the whole test: others may have their turn
@@ -319,15 +328,15 @@ fn whatever_is_killed_in_whatever_order_nothing_is_left() {
             return;
         }
         assert!(eventually(|| class_of(victims[0].pid()) != Some(own[0].1)).is_some());
-        std::thread::sleep(Duration::from_millis(u64::from(next(120))));
+        std::thread::sleep(Duration::from_millis(next(120) as u64));
         // one of ours, or two, in any order; then the agent, if it lives, dies a while later
         for _ in 0..=next(2) {
             let guardians = guardians_of(agent.pid());
             let all: Vec<i32> = guardians.into_iter().chain([agent.pid()]).collect();
-            kill_9(all[next(all.len() as u32) as usize]);
-            std::thread::sleep(Duration::from_micros(u64::from(next(3) * next(3000))));
+            kill_9(all[next(all.len())]);
+            std::thread::sleep(Duration::from_micros((next(3) * next(3000)) as u64));
         }
-        std::thread::sleep(Duration::from_millis(u64::from(next(30))));
+        std::thread::sleep(Duration::from_millis(next(30) as u64));
         kill_9(agent.pid());
         agent.0.wait().expect("ours");
         let since = std::time::Instant::now();
@@ -387,12 +396,7 @@ fn family(process: &Owned) -> Vec<i32> {
 /// docs/coordinate.md says what was seen with 1000.
 #[test]
 fn kinds_that_change_the_same_task_are_killed_at_once_and_nothing_is_left() {
-    let times = std::env::var("COLONY_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(6);
-    let mut random = std::process::id().wrapping_mul(2_654_435_761);
-    let mut next = move |n: usize| {
-        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (random >> 8) as usize % n
-    };
+    let (times, mut next) = (kills(6), random_numbers());
     let folder = tempfile::tempdir().expect("temp dir");
     let (mut longest, mut without_groups) = (Duration::ZERO, 0);
     for time in 0..times {

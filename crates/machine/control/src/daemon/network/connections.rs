@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
@@ -18,19 +17,13 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::daemon::counts::Counts;
 use crate::daemon::deadline::{Deadline, WRITE};
+use crate::daemon::serving::{HEAD, PAUSE, http};
 
 /// Connections at most, of all hosts and of one host.
 const ALL: usize = 256;
 const OF_ONE: usize = 64;
 /// Longest wait for the first byte and for the end of the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Longest wait for the head of a request; so a connection without requests ends, too.
-const HEAD: Duration = Duration::from_secs(20);
-/// Bytes and fields of a head at most.
-const HEAD_BYTES: usize = 32 << 10;
-const HEAD_FIELDS: usize = 64;
-/// From an accept that failed to the next: descriptors may be short.
-const PAUSE: Duration = Duration::from_millis(100);
 /// The first byte of a TLS handshake.
 const TLS: u8 = 0x16;
 
@@ -84,10 +77,8 @@ async fn connection(mut stream: TcpStream, acceptor: TlsAcceptor, routes: Router
     }
     let stream = Deadline::new(stream, WRITE);
     let Ok(Ok(stream)) = timeout(HANDSHAKE, acceptor.accept(stream)).await else { return };
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES).max_headers(HEAD_FIELDS);
     // what goes wrong with a connection concerns its client only
-    let _ = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes)).await;
+    let _ = http(HEAD).serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes)).await;
 }
 
 #[cfg(test)]
