@@ -24,6 +24,23 @@ mod with_mpi {
         crate::CPUS.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The calling thread, and the ranks that it starts, have the highest weight until this is dropped. Without the privilege
+    /// nothing changes.
+    struct HighestWeight;
+
+    impl HighestWeight {
+        fn take() -> Self {
+            let _ = colony_node::class::set_nice(0, -20);
+            Self
+        }
+    }
+
+    impl Drop for HighestWeight {
+        fn drop(&mut self) {
+            let _ = colony_node::class::set_nice(0, 0);
+        }
+    }
+
     fn small(program: Program, ops: u64) -> Params {
         let work_ns = if program == Program::Bsp { 20_000 } else { 0 };
         Params { ops: Some(ops), warmup: 5, work_ns, ..Params::new(program) }
@@ -165,15 +182,17 @@ mod with_mpi {
     #[test]
     fn aligned_detours_cost_fewer_operations_than_random_ones() {
         let _alone = alone();
+        let _weight = HighestWeight::take();
         let detours = |phase| Detours { length_ns: 200_000, every_ns: 4_000_000, phase };
         let random = detours(Phase::Random);
         let apart = |seed| random.phase_ns(seed, 0).abs_diff(random.phase_ns(seed, 1));
         let seed = (1..).find(|&s| (1_000_000..3_000_000).contains(&apart(s))).expect("most seeds do");
-        // operations, of any rank, that a detour made slow
+        // Operations, of any rank, that a detour made slow. Those of 1 ms and more are left out: another task had the CPU for a
+        // time slice.
         let per_detour = |r: &BenchResult| {
             let m = whole(r);
             let timed: u64 = m.per_rank.iter().filter_map(|r| r.detours).map(|d| d.timed).sum();
-            m.all.count_from(190_000) as f64 / timed as f64
+            (m.all.count_from(190_000) - m.all.count_from(1_000_000)) as f64 / timed as f64
         };
         let mut seen = Vec::new();
         for _ in 0..12 {

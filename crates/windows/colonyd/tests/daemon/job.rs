@@ -279,14 +279,31 @@ fn a_job_keeps_to_its_cpus_and_has_its_own_back_however_the_daemon_ends() {
     }
 }
 
+/// Returns `true` if the kernel reports the death of the daemon. A test in other namespaces than those of the kernel's own threads is a
+/// skip; a daemon without a release agent in the first ones is a failure.
+fn has_release_agent(daemon: &Daemon) -> bool {
+    let groups = std::fs::read_to_string(format!("/proc/{}/cgroup", daemon.pid())).expect("alive");
+    if groups.contains(&format!("name=colony-undo:/colony-undo.{}.", daemon.pid())) {
+        return true;
+    }
+    // process 2 is the parent of all kernel threads
+    let differs = |kind: &str| {
+        let of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/{kind}")).ok();
+        of("self") != of("2")
+    };
+    let other: Vec<&str> = ["pid", "mnt"].into_iter().filter(|kind| differs(kind)).collect();
+    assert!(!other.is_empty(), "the daemon has no release agent: {groups}\n{}", daemon.log());
+    colony_testing::skip(format_args!("other namespaces than those of the kernel: {}", other.join(", ")));
+    false
+}
+
 #[test]
 fn every_process_of_the_daemon_killed_at_once_leaves_nothing() {
     let _alone = alone();
     for guards_first in [true, false] {
         let Some(mut daemon) = daemon("") else { return };
-        let groups = std::fs::read_to_string(format!("/proc/{}/cgroup", daemon.pid())).expect("alive");
-        if !groups.contains(&format!("name=colony-undo:/colony-undo.{}.", daemon.pid())) {
-            return colony_testing::skip("the kernel starts no release agent here");
+        if !has_release_agent(&daemon) {
+            return;
         }
         let (_group, both) = family(&daemon);
         let mut ours = task::tree(daemon.pid().as_raw());
@@ -308,9 +325,8 @@ fn every_process_of_the_daemon_killed_at_once_leaves_nothing() {
 fn a_release_agent_that_is_removed_is_there_again_at_the_next_change() {
     let _alone = alone();
     let Some(daemon) = daemon("") else { return };
-    let groups = std::fs::read_to_string(format!("/proc/{}/cgroup", daemon.pid())).expect("alive");
-    if !groups.contains(&format!("name=colony-undo:/colony-undo.{}.", daemon.pid())) {
-        return colony_testing::skip("the kernel starts no release agent here");
+    if !has_release_agent(&daemon) {
+        return;
     }
     let copy = std::path::Path::new("/var/lib/colony-undo/release-agent");
     std::fs::remove_file(copy).expect("the daemon has made it");

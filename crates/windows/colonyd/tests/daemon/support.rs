@@ -145,6 +145,11 @@ impl Daemon {
         open.write_all(text.as_bytes()).err().and_then(|e| e.raw_os_error())
     }
 
+    /// What the daemon has written to its standard error.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
     pub(crate) fn pid(&self) -> Pid {
         Pid::from_raw(self.child.id() as i32)
     }

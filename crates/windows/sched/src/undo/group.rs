@@ -83,5 +83,5 @@ pub(super) fn group_of_a_dead_agent(name: &str) -> Option<JobGroup> {
     if !name.starts_with(JOB) {
         return None;
     }
-    Some(JobGroup::of_hierarchy(&Arc::new(Hierarchy::open().ok()?), name))
+    Some(JobGroup::of_hierarchy(&Arc::new(Hierarchy::open_once().ok()?), name))
 }

@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use colony_node::task::TaskId;
 use nix::fcntl::{OFlag, openat};
@@ -21,13 +22,30 @@ pub(super) const PROCESS: &str = "colony-undo.";
 /// Beginning of the names of groups of jobs.
 pub(super) const JOB: &str = "colony-job.";
 
+/// Longest wait for the kernel to free the hierarchy of the same name that was used before. Some 20 ms are usual; a busy
+/// machine needs more.
+const FREE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause between two attempts to make a hierarchy.
+const BUSY_PAUSE: Duration = Duration::from_millis(5);
+
 /// The hierarchy, mounted nowhere but here.
 #[derive(Debug)]
 pub(super) struct Hierarchy(OwnedFd);
 
 impl Hierarchy {
-    /// Opens it; makes it where there is none.
+    /// Opens the hierarchy, and makes one where there is none.
+    ///
+    /// While the kernel still frees the hierarchy of the same name that was used before, the kernel refuses a new one
+    /// (`EBUSY`). This is a passing state: the call tries again until [`FREE_TIMEOUT`] is over.
+    ///
+    /// # Errors
+    /// The kernel's answer to the last attempt.
     pub(super) fn open() -> io::Result<Self> {
+        retry_while_busy(FREE_TIMEOUT, Self::open_once)
+    }
+
+    /// As [`open`](Self::open), without waiting. `EBUSY` says that the hierarchy is being freed, and has no groups.
+    pub(super) fn open_once() -> io::Result<Self> {
         const FSOPEN_CLOEXEC: u32 = 1;
         const FSMOUNT_CLOEXEC: u32 = 1;
         const SET_FLAG: u32 = 0;
@@ -36,6 +54,7 @@ impl Hierarchy {
         // SAFETY: every pointer is to a string that ends in 0 and outlives its call, or null where the call takes that; a
         // descriptor the kernel has just made is nobody else's.
         unsafe {
+            // A context is of use for one attempt: the kernel refuses each later one on the same context with EBUSY.
             let context = descriptor(libc::syscall(libc::SYS_fsopen, c"cgroup".as_ptr(), FSOPEN_CLOEXEC))?;
             let null = std::ptr::null::<libc::c_char>();
             for (command, key, value) in [
@@ -84,6 +103,19 @@ impl Hierarchy {
     }
 }
 
+/// Calls `attempt` until the answer is another one than `EBUSY`, or `timeout` is over.
+fn retry_while_busy<T>(timeout: Duration, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let deadline = Instant::now() + timeout;
+    loop {
+        match attempt() {
+            Err(e) if e.kind() == io::ErrorKind::ResourceBusy && Instant::now() < deadline => {
+                std::thread::sleep(BUSY_PAUSE);
+            }
+            answer => return answer,
+        }
+    }
+}
+
 /// # Safety
 /// `answer` is what a system call gave that makes a descriptor.
 unsafe fn descriptor(answer: libc::c_long) -> io::Result<OwnedFd> {
@@ -115,4 +147,27 @@ pub(super) fn alone() -> io::Result<File> {
 pub(super) fn is_present() -> bool {
     let text = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     text.lines().any(|l| l.split(':').nth(1) == Some("name=colony-undo"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_kernel_is_asked_again_and_any_other_answer_is_final() {
+        let busy = || io::Error::from_raw_os_error(libc::EBUSY);
+        let mut attempts = 0;
+        let third = retry_while_busy(FREE_TIMEOUT, || {
+            attempts += 1;
+            if attempts < 3 { Err(busy()) } else { Ok(attempts) }
+        });
+        assert_eq!(third.expect("free at last"), 3);
+        let refused = retry_while_busy(FREE_TIMEOUT, || {
+            attempts += 1;
+            Err::<(), _>(io::Error::from_raw_os_error(libc::EPERM))
+        });
+        assert_eq!((refused.expect_err("final").raw_os_error(), attempts), (Some(libc::EPERM), 4));
+        let never = retry_while_busy(Duration::ZERO, || Err::<(), _>(busy()));
+        assert_eq!(never.expect_err("the time is over").raw_os_error(), Some(libc::EBUSY));
+    }
 }

@@ -27,7 +27,7 @@ mod tasks;
 
 pub use file::UndoFile;
 pub use node::{DAEMON, NodeChanges, SocketFile};
-pub use release::{arm, arm_again, arm_or_log};
+pub use release::{ArmError, arm, arm_again, arm_or_log};
 
 pub(crate) use file::{folder, left_behind, lock, read_to_undo};
 pub(crate) use group::JobGroup;

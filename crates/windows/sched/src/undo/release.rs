@@ -17,7 +17,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use colony_node::task::TaskId;
@@ -35,10 +35,46 @@ const REST: Duration = Duration::from_millis(20);
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 /// The file of the hierarchy with the path of the release agent.
 const AGENT: &str = "release_agent";
-const CONTAINER: &str = "this process is in a container";
 
 /// The group of this process, once it is in one.
-static ARMED: OnceLock<Result<Armed, String>> = OnceLock::new();
+static ARMED: OnceLock<Armed> = OnceLock::new();
+/// Held by the thread that arms this process.
+static ARMING: Mutex<()> = Mutex::new(());
+
+/// The reason for which the kernel starts no release agent for this process.
+#[derive(Debug, thiserror::Error)]
+pub enum ArmError {
+    /// The effective user is another one than root.
+    #[error("a release agent needs root")]
+    NeedsRoot,
+    /// The kernel would look for the process or for the program in other namespaces than those of this process.
+    #[error("this process is in a container, and the kernel starts release agents outside of it")]
+    InContainer,
+    /// The kernel has no named hierarchies of control groups.
+    #[error("this kernel has no control groups of version 1 ({0})")]
+    NoHierarchies(#[source] io::Error),
+    /// The kernel can, and something failed.
+    #[error("{what}: {source}")]
+    System {
+        /// The step that failed.
+        what: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+impl ArmError {
+    /// Returns `true` if no process with these privileges can have a release agent on this node, and `false` if another attempt
+    /// may succeed.
+    #[must_use]
+    pub const fn is_permanent(&self) -> bool {
+        !matches!(self, Self::System { .. })
+    }
+
+    fn system(what: &'static str) -> impl Fn(io::Error) -> Self {
+        move |source| Self::System { what, source }
+    }
+}
 
 struct Armed {
     /// `cgroup.procs` of the group above: a process that writes there leaves.
@@ -47,22 +83,28 @@ struct Armed {
     me: TaskId,
 }
 
-/// Has the kernel start a copy of this program when this process and all it starts from now on are dead. Once for a process.
+/// Has the kernel start a copy of this program when this process and all it starts from now on are dead. Does nothing if this
+/// process has a release agent. A failed attempt leaves nothing behind, and the next call is another attempt.
 ///
 /// # Errors
-/// The reason for which there can be no release agent on this node.
-pub fn arm() -> Result<(), String> {
-    ARMED.get_or_init(|| set_up().map_err(|e| e.to_string())).as_ref().map(drop).map_err(Clone::clone)
+/// [`ArmError`]: this node cannot have a release agent, or a step failed.
+pub fn arm() -> Result<(), ArmError> {
+    let _alone = ARMING.lock().unwrap_or_else(PoisonError::into_inner);
+    if ARMED.get().is_none() {
+        let armed = set_up()?;
+        // this thread alone sets the value
+        let _ = ARMED.set(armed);
+    }
+    Ok(())
 }
 
 /// As [`arm`]; a failure goes to the log. The changes of this process would stay until the next program of Colony starts if all
 /// processes that could undo them were killed at once.
 pub fn arm_or_log() {
     if let Err(why) = arm() {
-        let is_expected = !nix::unistd::geteuid().is_root() || why == CONTAINER || !is_present();
         let what =
             "if all processes of Colony were killed at once, their changes would stay until one starts again";
-        match is_expected {
+        match why.is_permanent() {
             true => tracing::debug!("{what}: {why}"),
             false => tracing::warn!("{what}: {why}"),
         }
@@ -92,45 +134,55 @@ pub fn arm_again() -> io::Result<()> {
 
 /// The descriptor by which a child of this process leaves the group, by writing `0`.
 pub(crate) fn way_out() -> Option<RawFd> {
-    ARMED.get()?.as_ref().ok().map(|armed| armed.outside.as_raw_fd())
+    ARMED.get().map(|armed| armed.outside.as_raw_fd())
 }
 
 /// A new group for a job of this process, if the kernel [tells](arm) of its death.
 pub(crate) fn new_job_group() -> Option<JobGroup> {
-    let armed = ARMED.get()?.as_ref().ok()?;
+    let armed = ARMED.get()?;
     JobGroup::new(&armed.hierarchy, armed.me)
 }
 
-fn set_up() -> io::Result<Armed> {
+fn set_up() -> Result<Armed, ArmError> {
     if !nix::unistd::geteuid().is_root() {
-        return Err(io::Error::other("it needs root"));
+        return Err(ArmError::NeedsRoot);
     }
     // the release agent gets numbers of processes of the first namespace
-    if std::fs::read_link("/proc/self/ns/pid")?.as_os_str() != FIRST_PID_NAMESPACE {
-        return Err(io::Error::other(CONTAINER));
+    let namespace =
+        std::fs::read_link("/proc/self/ns/pid").map_err(ArmError::system("reading the pid namespace"))?;
+    if namespace.as_os_str() != FIRST_PID_NAMESPACE {
+        return Err(ArmError::InContainer);
     }
-    let me = TaskId::of(std::process::id().cast_signed()).map_err(io::Error::other)?;
-    let name = format!("{PROCESS}{}.{}", me.tid, me.start_ticks);
-    let _alone = alone()?;
-    let root = Arc::new(Hierarchy::open()?);
+    let me = TaskId::of(std::process::id().cast_signed()).map_err(io::Error::other);
+    let me = me.map_err(ArmError::system("reading the start time of this process"))?;
+    let _alone = alone().map_err(ArmError::system("locking the control groups for undo"))?;
+    let root = Arc::new(Hierarchy::open().map_err(|e| match e.raw_os_error() {
+        // without the file system, and with cgroup_no_v1=named on the kernel's command line
+        Some(libc::ENODEV | libc::ENOENT) => ArmError::NoHierarchies(e),
+        _ => ArmError::System { what: "making the control groups for undo", source: e },
+    })?);
     remove_dead(&root, None);
-    program::install()?;
+    program::install().map_err(ArmError::system("copying the release agent"))?;
     // with other mounts, the path may mean another file to the kernel, or none
     if !program::is_seen_by_the_kernel() {
         program::remove();
-        return Err(io::Error::other(CONTAINER));
+        return Err(ArmError::InContainer);
     }
+    let outside = root.open_to_write("cgroup.procs");
+    let outside = outside.map_err(ArmError::system("opening the control group for jobs"))?.into();
+    join_group(&root, me).map_err(ArmError::system("joining a control group for undo"))?;
+    Ok(Armed { outside, hierarchy: root, me })
+}
+
+/// Names the release agent to the kernel, and moves this process, `me`, into a new group that has one.
+fn join_group(root: &Hierarchy, me: TaskId) -> io::Result<()> {
+    let name = format!("{PROCESS}{}.{}", me.tid, me.start_ticks);
     root.write(AGENT, program::path().as_os_str().as_bytes())?;
     root.make(&name)?;
     let joined = root
         .write(&format!("{name}/notify_on_release"), b"1")
         .and_then(|()| root.write(&format!("{name}/cgroup.procs"), b"0"));
-    if let Err(e) = joined {
-        root.remove(&name);
-        return Err(e);
-    }
-    let outside = root.open_to_write("cgroup.procs")?.into();
-    Ok(Armed { outside, hierarchy: root, me })
+    joined.inspect_err(|_| root.remove(&name))
 }
 
 /// The process whose group has become empty, if the kernel started this program to say so: the first argument is the path
@@ -159,7 +211,7 @@ pub(crate) fn clean_up(ended: Option<TaskId>) {
     for time in 0..TRIES {
         // looked at again each time: somebody else may use the hierarchy, or have removed it
         let left = match (is_present(), alone()) {
-            (true, Ok(_alone)) => Hierarchy::open().map_or(0, |hierarchy| {
+            (true, Ok(_alone)) => Hierarchy::open_once().map_or(0, |hierarchy| {
                 let hierarchy = Arc::new(hierarchy);
                 remove_dead(&hierarchy, ended);
                 let left = hierarchy.groups().len();

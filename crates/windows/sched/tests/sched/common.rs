@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use colony_node::class::{self, Class};
@@ -53,6 +53,7 @@ fn fixture(arguments: &[String]) {
         "orphans" => leave_orphans(number(0), Duration::from_millis(number(1))),
         "orphan-of" => std::thread::sleep(Duration::from_secs(60)),
         "escape" => escape(&rest[0].parse().expect("a list"), Duration::from_millis(number(1))),
+        "arm" => arm_and_disarm(),
         "change" => change_node(rest[0].parse().expect("a process"), rest[1].as_ref()),
         "reserve" => reserve(&rest[0].parse().expect("spare cores")),
         "run" => run_and_print(&rest[0], rest[1..].iter().map(OsString::from).collect()),
@@ -142,6 +143,16 @@ fn agent(pids: impl Iterator<Item = i32>) {
     std::io::stdout().flush().expect("the test reads");
     let _ = std::io::stdin().lock().read_line(&mut String::new());
     println!("{}", serde_json::to_string(&agent.stop()).expect("plain data"));
+}
+
+/// Has the kernel start a release agent for this process, reports `armed`, `failed: REASON`, or `never: FACT` if this node cannot
+/// have one, and ends in order.
+fn arm_and_disarm() {
+    match undo::arm() {
+        Ok(()) => println!("armed"),
+        Err(e) if e.is_permanent() => println!("never: {e}"),
+        Err(e) => println!("failed: {e}"),
+    }
 }
 
 /// Changes the node as a daemon does, until it is killed: binds process `pid` to the job's CPU and makes a mount point.
@@ -245,9 +256,10 @@ pub(crate) fn windows() -> Windows {
     Windows::new(100_000_000, DutyCycle::Ppm(800_000), 0).expect("valid")
 }
 
-/// The job's CPU in tests: one, so that another always stays free.
+/// The job's CPU in tests: one, so that another always stays free. The first call decides; later the calling thread may be bound.
 pub(crate) fn last_cpu() -> CpuSet {
-    cpu::usable().expect("linux").iter().last().into_iter().collect()
+    static LAST_CPU: OnceLock<CpuSet> = OnceLock::new();
+    LAST_CPU.get_or_init(|| cpu::usable().expect("linux").iter().last().into_iter().collect()).clone()
 }
 
 /// The job's CPU, for one test at a time on this machine, whichever test program it is in: two jobs that are
@@ -331,7 +343,11 @@ pub(crate) fn wait_until_ready(mut command: Command) -> Owned {
 }
 
 /// Waits until `what` is true. Returns the time that it took, or `None` after a generous timeout.
+///
+/// The calling thread keeps off the job's CPU meanwhile: an ordinary thread there runs in regular windows only, and would see
+/// nothing of the favored ones while other tasks keep the other CPUs busy.
 pub(crate) fn eventually(mut what: impl FnMut() -> bool) -> Option<Duration> {
+    let _off = OffTheJobCpu::move_here();
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(10) {
         if what() {
@@ -340,6 +356,30 @@ pub(crate) fn eventually(mut what: impl FnMut() -> bool) -> Option<Duration> {
         std::thread::sleep(Duration::from_millis(5));
     }
     None
+}
+
+/// The calling thread runs on the CPUs of other tasks than the job's, until this is dropped.
+struct OffTheJobCpu {
+    before: CpuSet,
+}
+
+impl OffTheJobCpu {
+    /// `None` if the thread has the job's CPU only, or is off that CPU already.
+    fn move_here() -> Option<Self> {
+        let before = cpu::affinity(0).expect("linux");
+        let off = before.without(&last_cpu());
+        if off.is_empty() || off == before {
+            return None;
+        }
+        cpu::bind(0, &off).expect("its own affinity");
+        Some(Self { before })
+    }
+}
+
+impl Drop for OffTheJobCpu {
+    fn drop(&mut self) {
+        cpu::bind(0, &self.before).expect("its own affinity");
+    }
 }
 
 /// The class of a task now; `None` where it is gone.
