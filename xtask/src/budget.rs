@@ -12,10 +12,10 @@ use anyhow::{Context as _, Result, ensure};
 use nix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 
-/// A run fails if a program takes more than this multiple of its scaled budget.
+/// The summary warns of a program that takes more than this multiple of its scaled budget.
 const TOLERANCE: f64 = 1.5;
 
-/// Processor time in seconds that a program may take without an entry. Programs below are not judged: what they take varies
+/// Processor time in seconds that a program may take without an entry. Programs below cause no warning: what they take varies
 /// with what runs beside them.
 const JUDGED_FROM_S: f64 = 20.0;
 
@@ -25,6 +25,9 @@ const JUDGED_FROM_S: f64 = 20.0;
 pub(crate) struct Budgets {
     /// Processor time of [`calibration`] on the machine where the budgets were measured.
     calibration_ms: f64,
+    /// Parts of the names of tests that get no second attempt.
+    #[serde(default)]
+    steady: Vec<String>,
     #[serde(default)]
     program: BTreeMap<String, Budget>,
 }
@@ -111,6 +114,12 @@ impl Budgets {
         })
     }
 
+    /// Returns `true` if the first failure of a test counts, whatever a second attempt would say. `test` is program and test, as
+    /// `e2e::run::a_test`.
+    pub(crate) fn must_be_steady(&self, test: &str) -> bool {
+        self.steady.iter().any(|part| test.contains(part))
+    }
+
     /// Names that the file has and the run had not.
     pub(crate) fn unknown<'a>(&'a self, ran: &'a [&str]) -> impl Iterator<Item = &'a str> {
         self.program.keys().map(String::as_str).filter(|name| !ran.contains(name))
@@ -170,6 +179,14 @@ locks = ["node"]
         for line in ["of = \"e2e\"\n", "tests = [\"vm::\"]\n"] {
             assert!(Budgets::parse(&format!("{FILE}{}", part.replace(line, ""))).is_err(), "without {line}");
         }
+    }
+
+    #[test]
+    fn tests_whose_first_failure_counts_are_named_by_a_part_of_their_names() {
+        let budgets =
+            Budgets::parse("calibration_ms = 1.0\nsteady = [\"::storm::\", \"sums::\"]\n").expect("a file");
+        assert!(budgets.must_be_steady("cnk::storm::short") && budgets.must_be_steady("sums::add"));
+        assert!(!budgets.must_be_steady("cnk::storms"));
     }
 
     #[test]

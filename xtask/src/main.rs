@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo xtask`: what `./x` does beyond installing packages.
 
+mod again;
 mod bench;
 mod budget;
 mod changed;

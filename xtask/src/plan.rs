@@ -63,7 +63,8 @@ pub(crate) fn run(options: Options) -> Result<bool> {
     let cpus = std::thread::available_parallelism()
         .map_or(1.0, |n| f64::from(u32::try_from(n.get()).unwrap_or(u32::MAX)));
     let began = Instant::now();
-    let ended = schedule::run_all(jobs(&suite), cpus, |ended| suite.tell(ended, began));
+    let mut ended = schedule::run_all(jobs(&suite), cpus, |ended| suite.tell(ended, began));
+    suite.try_failed_again(&mut ended);
     suite.finish(&ended, began.elapsed())
 }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
+use crate::again::{self, FailedTest, Unsteady};
 use crate::budget::{self, Budgets};
 use crate::changed::Selection;
 use crate::libtest::TestProgram;
@@ -37,6 +38,10 @@ pub(crate) struct Suite {
     pub(crate) selection: Selection,
     pub(crate) budgets: Budgets,
     tests: Mutex<Vec<Test>>,
+    /// Failed tests that may pass by themselves.
+    failed: Mutex<Vec<FailedTest>>,
+    /// Those that did.
+    unsteady: Mutex<Vec<Unsteady>>,
     /// Test programs that ran, and the processor time of each.
     ran: Mutex<Vec<(String, Duration)>>,
     /// Times of the calibration loop; the slowest counts.
@@ -68,6 +73,8 @@ impl Suite {
             options,
             selection,
             tests: Mutex::default(),
+            failed: Mutex::default(),
+            unsteady: Mutex::default(),
             ran: Mutex::default(),
             calibrated: Mutex::new(budget::calibration()),
         })
@@ -162,6 +169,7 @@ impl Suite {
             passed: test.failure.is_none(),
         };
         lock(&self.tests).extend(run.results.tests.iter().map(of_program));
+        lock(&self.failed).extend(again::failed_tests(program, &run));
         let ran_none = run.results.tests.is_empty() && !program.filters.is_empty();
         let ran_none = ran_none.then(|| format!("no test matches {}", program.filters.join(" ")));
         let failure = run.failure.or(ran_none).map(|why| {
@@ -192,6 +200,25 @@ impl Suite {
         }
     }
 
+    /// Runs failed tests once more, one at a time with nothing beside them, and marks steps as passed whose tests all pass then.
+    pub(crate) fn try_failed_again(&self, ended: &mut [Ended]) {
+        let failed = std::mem::take(&mut *lock(&self.failed));
+        if failed.len() > again::ATTEMPTS_LIMIT {
+            eprintln!("{} tests failed, so none gets a second attempt\n", failed.len());
+            return;
+        }
+        let mut unsteady = Vec::new();
+        for test in failed.iter().filter(|test| !self.budgets.must_be_steady(&test.name())) {
+            eprintln!("second attempt: {}", test.name());
+            unsteady.extend(test.try_again(&self.log(&format!("again-{}", test.name()))));
+        }
+        again::judge_steps(ended, &failed, &unsteady);
+        for test in lock(&self.tests).iter_mut() {
+            test.passed |= unsteady.iter().any(|u| u.name == test.name);
+        }
+        *lock(&self.unsteady) = unsteady;
+    }
+
     /// Counts tests of a step that is no test program of Rust, such as pytest.
     pub(crate) fn count(&self, tests: impl IntoIterator<Item = Test>) {
         lock(&self.tests).extend(tests);
@@ -210,7 +237,7 @@ impl Suite {
         }
     }
 
-    /// Prints the summary and writes `results.json` and `junit.xml`. Returns `true` if everything passed.
+    /// Prints the summary and writes `results.json`, `junit.xml` and `unsteady.json`. Returns `true` if everything passed.
     ///
     /// # Errors
     /// Results that cannot be written.
@@ -219,44 +246,66 @@ impl Suite {
         let json = serde_json::to_string_pretty(&*tests).context("results.json")?;
         fs::write(self.folder.join("results.json"), json).context("cannot write results.json")?;
         fs::write(self.folder.join("junit.xml"), report::junit(&tests)).context("cannot write junit.xml")?;
+        for warning in self.over_budget() {
+            eprintln!("warning: {warning}");
+        }
         eprintln!("\n{}\n{}", report::steps(ended, wall), report::slowest(&tests));
+        let unsteady = lock(&self.unsteady);
+        let json = serde_json::to_string_pretty(&*unsteady).context("unsteady.json")?;
+        fs::write(self.folder.join("unsteady.json"), json).context("cannot write unsteady.json")?;
+        eprint!("{}", again::summary(&unsteady));
         let mut failures: Vec<String> = ended.iter().filter_map(failure).collect();
-        failures.extend(self.over_budget(ended));
+        if unsteady.len() > again::UNSTEADY_LIMIT {
+            failures.push(format!(
+                "{} tests are unsteady, and {} may be",
+                unsteady.len(),
+                again::UNSTEADY_LIMIT
+            ));
+        }
+        failures.extend(self.unknown_budgets(ended));
         failures.extend(self.forbidden_skips()?);
         for failure in &failures {
             eprintln!("failed: {failure}");
         }
         let failed = tests.iter().filter(|test| !test.passed).count();
+        eprintln!("{} unsteady, {} skipped or in part", unsteady.len(), self.skipped_lines().len());
         println!("{} passed, {failed} failed", tests.len() - failed);
         Ok(failures.is_empty())
     }
 
-    fn over_budget(&self, ended: &[Ended]) -> Vec<String> {
+    /// Programs that took more of the processor than their budgets allow.
+    fn over_budget(&self) -> Vec<String> {
         let calibrated = *lock(&self.calibrated);
         let ran = lock(&self.ran);
-        let mut over: Vec<String> =
-            ran.iter().filter_map(|(name, cpu)| self.budgets.excess(name, *cpu, calibrated)).collect();
+        ran.iter().filter_map(|(name, cpu)| self.budgets.excess(name, *cpu, calibrated)).collect()
+    }
+
+    /// Budgets of programs that a whole run does not have.
+    fn unknown_budgets(&self, ended: &[Ended]) -> Vec<String> {
         let whole = !self.options.quick && self.selection == Selection::All;
-        if whole && ended.iter().all(|e| !matches!(e.state, State::NotRun(_))) {
-            let names: Vec<&str> = ran.iter().map(|(name, _)| name.as_str()).collect();
-            let unknown = self.budgets.unknown(&names);
-            over.extend(
-                unknown.map(|name| format!("xtask/budgets.toml has {name}, which is no test program")),
-            );
+        if !whole || ended.iter().any(|e| matches!(e.state, State::NotRun(_))) {
+            return Vec::new();
         }
-        over
+        let ran = lock(&self.ran);
+        let names: Vec<&str> = ran.iter().map(|(name, _)| name.as_str()).collect();
+        let unknown = self.budgets.unknown(&names);
+        unknown.map(|name| format!("xtask/budgets.toml has {name}, which is no test program")).collect()
+    }
+
+    /// The records of skipped tests, each once.
+    fn skipped_lines(&self) -> Vec<String> {
+        let records = fs::read_to_string(self.skips()).unwrap_or_default();
+        let lines: std::collections::BTreeSet<&str> = records.lines().collect();
+        lines.into_iter().map(str::to_owned).collect()
     }
 
     fn forbidden_skips(&self) -> Result<Option<String>> {
-        let records = fs::read_to_string(self.skips()).unwrap_or_default();
-        if !records.is_empty() {
-            let mut lines: Vec<&str> = records.lines().collect();
-            lines.sort_unstable();
-            lines.dedup();
+        let lines = self.skipped_lines();
+        if !lines.is_empty() {
             eprintln!("skipped, or in part:\n{}\n", lines.join("\n"));
         }
         let allowed = fs::read_to_string(self.root.join(ALLOWED_SKIPS)).context(ALLOWED_SKIPS)?;
-        let forbidden = report::skips_not_allowed(&records, &allowed);
+        let forbidden = report::skips_not_allowed(&lines.join("\n"), &allowed);
         let names: Vec<String> = forbidden.into_iter().collect();
         Ok((!names.is_empty() && !self.options.allow_skip).then(|| {
             format!("tests were skipped: {}. Provide what they need, or give --allow-skip", names.join(", "))
@@ -319,6 +368,8 @@ mod tests {
             selection: Selection::All,
             budgets,
             tests: Mutex::default(),
+            failed: Mutex::default(),
+            unsteady: Mutex::default(),
             ran: Mutex::default(),
             calibrated: Mutex::default(),
         })
