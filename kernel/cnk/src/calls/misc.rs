@@ -17,11 +17,14 @@ use crate::time;
 
 /// Bytes that are made at a time.
 const CHUNK: usize = 256;
+/// Most bytes of one call. Linux makes up to 32 MiB less one byte, and a signal can end the call before; this kernel is not interrupted in a
+/// call, and the host takes a second in the kernel for a hang. Programs ask again for the bytes that a call leaves out.
+const RANDOM_BYTES_LIMIT: u64 = 256 << 10;
 
 pub(super) fn getrandom(caller: &mut Caller<'_>, args: [u64; 6]) -> Result<u64, Errno> {
     let [address, length, flags, ..] = args;
     ensure(flags & !7 == 0, Errno::EINVAL)?;
-    let length = length.min(0x1ff_ffff);
+    let length = length.min(RANDOM_BYTES_LIMIT);
     let process = process::on(caller.cpu);
     ensure(length == 0 || process.user.holds(address, length, true), Errno::EFAULT)?;
     let mut random = shared::RANDOM.lock();

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use colony_nodes::ciod::{Config, Export, JobError, JobSpec, Network};
 use colony_nodes::{IoNodes, Link, Machine, Partition, Places};
@@ -25,11 +25,15 @@ fn boot(exports: &[String]) -> Partition {
     Partition::boot(machine, Places::row(NODES, Some(2)), config).expect("boots")
 }
 
-/// A folder that the user of jobs may enter.
-fn place() -> Option<tempfile::TempDir> {
+/// A folder that the user of jobs may enter, and a copy of busybox in the folder: other users may not reach the checkout.
+fn place_and_busybox() -> Option<(tempfile::TempDir, PathBuf)> {
+    let [built] = programs(["busybox"])?;
     let place = folder_for_all()?;
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).expect("ours");
-    Some(place)
+    let busybox = place.path().join("busybox");
+    fs::copy(built, &busybox).expect("room for a copy");
+    fs::set_permissions(&busybox, fs::Permissions::from_mode(0o755)).expect("ours");
+    Some((place, busybox))
 }
 
 /// A job of the user, in a folder.
@@ -54,8 +58,7 @@ fn of_user(place: &Path) {
 
 #[test]
 fn programs_use_exported_folders_of_the_host_with_the_rights_of_their_user() {
-    let Some([busybox]) = programs(["busybox"]) else { return };
-    let Some(place) = place() else { return };
+    let Some((place, busybox)) = place_and_busybox() else { return };
     let [both, only] = ["both", "only"].map(|name| place.path().join(name));
     of_user(&both);
     fs::create_dir(&only).expect("made");
@@ -138,8 +141,7 @@ fn programs_use_exported_folders_of_the_host_with_the_rights_of_their_user() {
 
 #[test]
 fn a_job_whose_host_does_not_answer_ends_and_the_files_of_one_that_is_killed_stay() {
-    let Some([busybox]) = programs(["busybox"]) else { return };
-    let Some(place) = place() else { return };
+    let Some((place, busybox)) = place_and_busybox() else { return };
     let both = place.path().join("both");
     of_user(&both);
     let mut partition = boot(&[both.display().to_string()]);
@@ -175,8 +177,7 @@ fn a_job_whose_host_does_not_answer_ends_and_the_files_of_one_that_is_killed_sta
 
 #[test]
 fn each_rank_has_files_of_the_host_for_its_output() {
-    let Some([busybox]) = programs(["busybox"]) else { return };
-    let Some(place) = place() else { return };
+    let Some((place, busybox)) = place_and_busybox() else { return };
     let here = place.path().join("here");
     of_user(&here);
     fs::write(here.join("out.3"), "old\n").expect("written");

@@ -5,6 +5,7 @@
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use colony_nodes::ciod::{Config, JobSpec};
 use colony_nodes::{Accel, Machine, Node, Partition, programs};
@@ -19,6 +20,9 @@ use crate::error::step;
 
 /// The smallest memory of a node, MiB.
 const LEAST_MIB: u32 = 64;
+/// Longest wait for a line of the console that the kernel has written before the job ended.
+const CONSOLE_TIMEOUT: Duration = Duration::from_secs(10);
+const CONSOLE_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Compute nodes of one memory.
 #[derive(Debug)]
@@ -95,15 +99,27 @@ impl ComputeNodes {
         let emulator_ns = emulator.ok_or_else(|| step(WHAT, &"the emulator ended before it was measured"))?;
         let main_ns = u64::from_str_radix(ran.stdout.trim(), 16)
             .map_err(|e| step(WHAT, &format!("the program printed `{}` ({e})", ran.stdout.trim())))?;
+        let waited_ns = if debug { time_of_wait(&partition)? } else { 0 };
+        let guest_ns = main_ns.saturating_sub(waited_ns);
+        Ok((emulator_ns + worker_ns, guest_ns))
+    }
+}
+
+/// Time that the first node's kernel waited for its job. On a busy machine the console's text arrives after the job's output.
+///
+/// # Errors
+/// No such line on the console within [`CONSOLE_TIMEOUT`].
+fn time_of_wait(partition: &Partition) -> Result<u64, StudyError> {
+    let deadline = Instant::now() + CONSOLE_TIMEOUT;
+    loop {
         let console = partition.nodes().first().map(Node::console).unwrap_or_default();
-        let guest_ns = match waited_ns(&console) {
-            Some(waited_ns) => main_ns.saturating_sub(waited_ns),
-            None if debug => {
+        match waited_ns(&console) {
+            Some(ns) => return Ok(ns),
+            None if Instant::now() < deadline => std::thread::sleep(CONSOLE_POLL_INTERVAL),
+            None => {
                 return Err(step(WHAT, &format!("the kernel does not say how long it waited: {console}")));
             }
-            None => main_ns,
-        };
-        Ok((emulator_ns + worker_ns, guest_ns))
+        }
     }
 }
 
