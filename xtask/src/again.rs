@@ -5,15 +5,17 @@
 //! what runs beside the test, or on chance. A run passes with a few unsteady tests and lists them with both outputs, because each
 //! one is a fault to mend. Bazel and nextest call such tests flaky.
 //!
-//! No second attempt: a program that ended early, and tests that `budgets.toml` declares as `steady`, whose first failure is a
-//! finding.
+//! No second attempt: a program that ended early, a Python test that fails outside of its own code, and tests that `budgets.toml`
+//! declares as `steady`, whose first failure is a finding.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde::Serialize;
 
 use crate::libtest::{Run, TestProgram};
+use crate::process;
 use crate::schedule::{Ended, State};
 
 /// The most unsteady tests of a run that passes.
@@ -22,15 +24,32 @@ pub(crate) const UNSTEADY_LIMIT: usize = 3;
 /// The most failed tests that get a second attempt. More have a common cause, which a second attempt would only confirm.
 pub(crate) const ATTEMPTS_LIMIT: usize = 10;
 
-/// A test that failed in a program that ran to its end.
+/// A test that failed in a step that ran to its end.
 #[derive(Clone, Debug)]
 pub(crate) struct FailedTest {
-    /// The program as it ran, with all its tests.
-    pub(crate) program: TestProgram,
-    /// The name within the program.
-    pub(crate) test: String,
+    /// The step that ran it.
+    pub(crate) step: String,
+    /// Program and test, as `e2e::run::a_test`.
+    pub(crate) name: String,
     /// The output of the first attempt.
     pub(crate) output: String,
+    pub(crate) attempt: Attempt,
+}
+
+/// How to run a single test.
+#[derive(Clone, Debug)]
+pub(crate) enum Attempt {
+    /// A test of a program, by its name there.
+    Program(TestProgram, String),
+    /// A test of a Python package.
+    Pytest {
+        /// The program `pytest`.
+        pytest: PathBuf,
+        /// The package's folder.
+        folder: PathBuf,
+        /// File and test, as `tests/test_a.py::test_b`.
+        test: String,
+    },
 }
 
 /// A test that failed at first and passed by itself, as in `unsteady.json`.
@@ -52,31 +71,42 @@ pub(crate) fn failed_tests(program: &TestProgram, run: &Run) -> Vec<FailedTest> 
         return Vec::new();
     }
     let failed = run.results.failed().map(|test| FailedTest {
-        program: program.clone(),
-        test: test.name.clone(),
+        step: program.name.clone(),
+        name: format!("{}::{}", program.name, test.name),
         output: test.failure.clone().unwrap_or_default(),
+        attempt: Attempt::Program(program.clone(), test.name.clone()),
     });
     failed.collect()
 }
 
 impl FailedTest {
-    /// Program and test, as `e2e::run::a_test`.
-    pub(crate) fn name(&self) -> String {
-        format!("{}::{}", self.program.name, self.test)
-    }
-
     /// Runs the test by itself, with the output in `log`. Returns the test if it passes.
     pub(crate) fn try_again(&self, log: &Path) -> Option<Unsteady> {
-        let program =
-            TestProgram { filters: vec!["--exact".into(), self.test.clone()], ..self.program.clone() };
-        let run = program.run(log).ok()?;
-        let passes = run.failure.is_none() && run.results.tests.len() == 1;
-        passes.then(|| Unsteady {
-            name: self.name(),
-            step: self.program.name.clone(),
+        self.attempt.passes(log).then(|| Unsteady {
+            name: self.name.clone(),
+            step: self.step.clone(),
             first: self.output.clone(),
             second: std::fs::read_to_string(log).unwrap_or_default(),
         })
+    }
+}
+
+impl Attempt {
+    /// Returns `true` if the test runs and passes.
+    fn passes(&self, log: &Path) -> bool {
+        match self {
+            Self::Program(program, test) => {
+                let program = TestProgram { tests: Some(vec![test.clone()]), ..program.clone() };
+                let run = program.run(log);
+                run.is_ok_and(|run| run.failure.is_none() && run.results.tests.len() == 1)
+            }
+            Self::Pytest { pytest, folder, test } => {
+                let mut command = Command::new(pytest);
+                command.args(["-q", "--no-header", test]).current_dir(folder);
+                command.env("PYTHONDONTWRITEBYTECODE", "1");
+                process::run_logged(command, log).is_ok_and(|(status, _)| status.success())
+            }
+        }
     }
 }
 
@@ -84,8 +114,8 @@ impl FailedTest {
 pub(crate) fn judge_steps(ended: &mut [Ended], failed: &[FailedTest], unsteady: &[Unsteady]) {
     let steps: BTreeSet<&str> = unsteady.iter().map(|test| test.step.as_str()).collect();
     for step in ended.iter_mut().filter(|step| steps.contains(step.name.as_str())) {
-        let of_step = || failed.iter().filter(|test| test.program.name == step.name);
-        if of_step().all(|test| unsteady.iter().any(|u| u.name == test.name())) {
+        let of_step = || failed.iter().filter(|test| test.step == step.name);
+        if of_step().all(|test| unsteady.iter().any(|u| u.name == test.name)) {
             step.state = State::Passed;
             step.detail = format!("{}, {} unsteady", step.detail, of_step().count());
         }
@@ -130,7 +160,7 @@ exit ${rc:-0}
             package: "package".into(),
             file,
             folder: folder.to_owned(),
-            filters: vec!["--skip".into(), "nothing".into()],
+            tests: None,
             environment: Vec::new(),
             threads: None,
         }
@@ -146,7 +176,7 @@ exit ${rc:-0}
         let folder = tempfile::tempdir().expect("a folder");
         let (program, log) = (program(folder.path()), folder.path().join("log"));
         let failed = failed_tests(&program, &program.run(&log).expect("it starts"));
-        let names: Vec<String> = failed.iter().map(FailedTest::name).collect();
+        let names: Vec<&str> = failed.iter().map(|test| test.name.as_str()).collect();
         assert_eq!(names, ["program::once", "program::always"]);
         let unsteady: Vec<Unsteady> = failed.iter().filter_map(|test| test.try_again(&log)).collect();
         let [once] = &unsteady[..] else { panic!("one of the two: {unsteady:?}") };
@@ -159,6 +189,27 @@ exit ${rc:-0}
         assert_eq!(steps[0].state, failed_step().state, "one of its tests failed twice");
         judge_steps(&mut steps, &failed[..1], &unsteady);
         assert_eq!((&steps[0].state, steps[0].detail.as_str()), (&State::Passed, "2 tests, 1 unsteady"));
+    }
+
+    #[test]
+    fn a_python_test_runs_again_by_its_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pytest = folder.path().join("pytest");
+        std::fs::write(&pytest, "#!/bin/sh\necho \"$*\"\n[ \"$3\" = tests/a.py::good ]\n").expect("a file");
+        std::fs::set_permissions(&pytest, PermissionsExt::from_mode(0o755)).expect("our file");
+        let failed = |test: &str| FailedTest {
+            step: "Python tests of python".into(),
+            name: format!("python::{test}"),
+            output: "no".into(),
+            attempt: Attempt::Pytest {
+                pytest: pytest.clone(),
+                folder: folder.path().to_owned(),
+                test: test.to_owned(),
+            },
+        };
+        let again = |name: &str| failed(name).try_again(&folder.path().join(name.replace('/', "-")));
+        assert_eq!(again("tests/a.py::good").expect("it passes").second, "-q --no-header tests/a.py::good\n");
+        assert_eq!(again("tests/a.py::bad"), None);
     }
 
     #[test]

@@ -12,6 +12,8 @@ use anyhow::{Context as _, Result, ensure};
 use nix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 
+use crate::tier::{Declaration, Tier};
+
 /// The summary warns of a program that takes more than this multiple of its scaled budget.
 const TOLERANCE: f64 = 1.5;
 
@@ -28,6 +30,9 @@ pub(crate) struct Budgets {
     /// Parts of the names of tests that get no second attempt.
     #[serde(default)]
     steady: Vec<String>,
+    /// Tests and steps that not every run has.
+    #[serde(default)]
+    pub(crate) second_tier: Vec<Declaration>,
     #[serde(default)]
     program: BTreeMap<String, Budget>,
 }
@@ -84,6 +89,12 @@ impl Budgets {
                 "xtask/budgets.toml: {name} needs both `of` and `tests`, or neither"
             );
         }
+        for declaration in &budgets.second_tier {
+            ensure!(
+                !declaration.reason.trim().is_empty(),
+                "xtask/budgets.toml: an entry of second_tier has no reason"
+            );
+        }
         Ok(budgets)
     }
 
@@ -91,6 +102,11 @@ impl Budgets {
     pub(crate) fn parts<'a>(&'a self, program: &'a str) -> impl Iterator<Item = (&'a str, &'a [String])> {
         let parts = self.program.iter().filter(move |(_, budget)| budget.of.as_deref() == Some(program));
         parts.map(|(name, budget)| (name.as_str(), &budget.tests[..]))
+    }
+
+    /// The test program that a step runs the tests of.
+    pub(crate) fn whole_of<'a>(&'a self, step: &'a str) -> &'a str {
+        self.program.get(step).and_then(|budget| budget.of.as_deref()).unwrap_or(step)
     }
 
     /// The budget of a program; a default for one that has none.
@@ -120,9 +136,22 @@ impl Budgets {
         self.steady.iter().any(|part| test.contains(part))
     }
 
-    /// Names that the file has and the run had not.
-    pub(crate) fn unknown<'a>(&'a self, ran: &'a [&str]) -> impl Iterator<Item = &'a str> {
-        self.program.keys().map(String::as_str).filter(|name| !ran.contains(name))
+    /// The tier of a test of a step.
+    pub(crate) fn tier(&self, step: &str, test: &str) -> Tier {
+        let name = format!("{step}::{test}");
+        let declared = self.second_tier.iter().any(|declaration| declaration.has_test(&name));
+        if declared { Tier::Second } else { Tier::First }
+    }
+
+    /// The tier of a step as a whole.
+    pub(crate) fn tier_of_step(&self, step: &str) -> Tier {
+        let declared = self.second_tier.iter().any(|d| d.steps.iter().any(|name| name == step));
+        if declared { Tier::Second } else { Tier::First }
+    }
+
+    /// Programs that have an entry and are not among the `known`.
+    pub(crate) fn unknown<'a>(&'a self, known: &'a [&str]) -> impl Iterator<Item = &'a str> {
+        self.program.keys().map(String::as_str).filter(|name| !known.contains(name))
     }
 }
 

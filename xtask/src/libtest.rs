@@ -33,8 +33,8 @@ pub(crate) struct TestProgram {
     pub(crate) file: PathBuf,
     /// The package's folder, where the program starts.
     pub(crate) folder: PathBuf,
-    /// Tests to run, by a part of their names; all if there is none.
-    pub(crate) filters: Vec<String>,
+    /// Names of the tests to run; all if absent.
+    pub(crate) tests: Option<Vec<String>>,
     /// Added to the environment.
     pub(crate) environment: Vec<(String, String)>,
     /// Tests at a time; as many as there are CPUs if absent.
@@ -129,13 +129,26 @@ impl TestProgram {
     /// The command that runs the tests, without the words that ask for events.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.file);
-        command.args(&self.filters).current_dir(&self.folder);
+        command.current_dir(&self.folder);
+        if let Some(tests) = &self.tests {
+            command.arg("--exact").args(tests);
+        }
         // cargo sets these for a test program; those of this program are those of xtask
         command.env("CARGO_MANIFEST_DIR", &self.folder).env("CARGO_PKG_NAME", &self.package);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         // No variable: processes that a test starts would inherit it.
         command.args(self.threads.map(|threads| format!("--test-threads={threads}")));
         command
+    }
+
+    /// The names of all tests of the program.
+    ///
+    /// # Errors
+    /// A program that cannot be started, or that prints no list.
+    pub(crate) fn list(&self) -> Result<Vec<String>> {
+        let all = Self { tests: None, ..self.clone() };
+        let text = crate::output_of(all.command().args(["--list", "--format", "terse"]))?;
+        Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
     }
 
     /// Runs the tests, and writes all output into `log`.
@@ -257,7 +270,7 @@ mod tests {
             package: "package".into(),
             file,
             folder: folder.to_owned(),
-            filters: vec!["part".into()],
+            tests: Some(vec!["part".into()]),
             environment: vec![("VARIABLE".into(), "value".into())],
             threads: None,
         }
@@ -283,11 +296,20 @@ mod tests {
     fn arguments_environment_and_log_are_the_programs() {
         let folder = tempfile::tempdir().expect("a folder");
         let log = folder.path().join("log");
-        let script = format!("echo $1 $VARIABLE $PWD $CARGO_PKG_NAME >&2; {END}");
+        let script = format!("echo $2 $VARIABLE $PWD $CARGO_PKG_NAME >&2; {END}");
         let run = program(folder.path(), &script).run(&log).expect("it starts");
         assert_eq!(run.failure, None);
         let text = std::fs::read_to_string(&log).expect("a log");
         assert!(text.starts_with(&format!("part value {} package\n", folder.path().display())), "{text}");
+    }
+
+    #[test]
+    fn the_tests_of_a_program_are_listed_and_its_benchmarks_are_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = |script: &str| program(folder.path(), script).list();
+        let list = r#"[ "$*" = "--list --format terse" ] && printf 'a::one: test\nb: benchmark\nc: test\n'"#;
+        assert_eq!(program(list).expect("a list"), ["a::one", "c"]);
+        assert!(program("exit 1").is_err());
     }
 
     #[test]

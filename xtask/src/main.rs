@@ -5,8 +5,10 @@ mod again;
 mod bench;
 mod budget;
 mod changed;
+mod figures;
 mod libtest;
 mod options;
+mod parts;
 mod plan;
 mod process;
 mod programs;
@@ -14,9 +16,12 @@ mod python;
 mod release;
 mod report;
 mod schedule;
+mod soak;
 mod statics;
 mod storm;
 mod suite;
+mod summary;
+mod tier;
 
 use std::process::{Command, ExitCode};
 
@@ -31,7 +36,8 @@ Usage: cargo xtask COMMAND
                     the crates that carry them inside need them before they are built
   static [--release]
                     programs for the compute node kernel, linked statically, into target/static
-  test [OPTION…]    every check of the checkout (--quick, --changed[=COMMIT], --allow-skip)
+  test [OPTION…]    every check of the checkout (--all, --quick, --changed[=COMMIT], --program P, --test NAME, --record, --allow-skip)
+  soak [OPTION…]    every test several times beside busy loops (--all, --program P, --test NAME, --times N, --busy K)
   bench [NAME…]     benchmarks (sim, balance, runtime, logging, fship; without a name: the others)
   storm [KILLS [SEED]]
                     kill ranks and processes at random times, and compare the results
@@ -52,6 +58,10 @@ fn main() -> ExitCode {
         }
         ["test", ref options @ ..] => match options::Options::parse(options.iter().copied()) {
             Ok(options) => plan::run(options),
+            Err(e) => return wrong_use(&e.to_string()),
+        },
+        ["soak", ref options @ ..] => match options::Soak::parse(options.iter().copied()) {
+            Ok(soak) => soak::run(soak),
             Err(e) => return wrong_use(&e.to_string()),
         },
         ["bench", ref names @ ..] => bench::run(names).map(|()| true),

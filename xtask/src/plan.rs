@@ -6,19 +6,19 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
-use crate::budget::Budgets;
 use crate::changed::{self, Selection};
 use crate::libtest::TestProgram;
 use crate::options::Options;
+use crate::parts;
 use crate::process::Times;
 use crate::programs::{self, Built};
 use crate::python;
-use crate::schedule::{self, Job, Outcome};
+use crate::schedule::{self, Job, Outcome, State};
 use crate::suite::Suite;
 
 /// Features that tests and lints are built with.
@@ -26,6 +26,9 @@ const FEATURES: [&str; 2] = ["--features", "colony-bench/mpi,colony-balance/meti
 
 /// Random inputs that each fuzzer gets beside its seeds.
 const FUZZ_RUNS: u32 = 2000;
+
+/// The job that runs the fuzzers.
+const FUZZERS: &str = "fuzzers";
 
 /// The job that builds the workspace and its tests.
 const BUILD: &str = "build of the tests";
@@ -41,6 +44,9 @@ const OTHERS: &str = "programs of others";
 
 /// The job that lints the workspace.
 const LINTS: &str = "lints";
+
+/// The tests of the runtime whose ranks exchange messages over MPI.
+const OVER_MPI: &str = "runtime-over-mpi";
 
 /// One cargo at a time builds into `target`; a second one would only wait.
 const CARGO: &str = "cargo";
@@ -60,21 +66,66 @@ pub(crate) fn run(options: Options) -> Result<bool> {
         eprintln!("{} files have changed, so these packages are tested: {}", files.len(), names.join(", "));
     }
     let suite = Arc::new(Suite::new(root, options, selection)?);
-    let cpus = std::thread::available_parallelism()
-        .map_or(1.0, |n| f64::from(u32::try_from(n.get()).unwrap_or(u32::MAX)));
     let began = Instant::now();
-    let mut ended = schedule::run_all(jobs(&suite), cpus, |ended| suite.tell(ended, began));
+    let mut ended = schedule::run_all(jobs(&suite), cpus(), |ended| suite.tell(ended, began));
     suite.try_failed_again(&mut ended);
     suite.finish(&ended, began.elapsed())
 }
 
+/// The CPUs that steps share.
+pub(crate) fn cpus() -> f64 {
+    std::thread::available_parallelism()
+        .map_or(1.0, |n| f64::from(u32::try_from(n.get()).unwrap_or(u32::MAX)))
+}
+
+/// Builds the test programs and what they start. Returns those that the suite's options choose.
+///
+/// # Errors
+/// A build that fails, or options that choose no test.
+pub(crate) fn build_programs(suite: &Arc<Suite>) -> Result<Vec<TestProgram>> {
+    let chosen = Arc::new(Mutex::new(Vec::new()));
+    let keep = chosen.clone();
+    let build = build(suite, move |suite, built| {
+        let programs = chosen_programs(suite, built.tests)?;
+        let run_static = programs.iter().any(|program| needs_static(suite, program));
+        *keep.lock().unwrap_or_else(PoisonError::into_inner) = programs;
+        Ok(if run_static { static_programs(suite).into() } else { Vec::new() })
+    });
+    let began = Instant::now();
+    let jobs = vec![guests(suite), build.after([GUESTS])];
+    let ended = schedule::run_all(jobs, cpus(), |ended| suite.tell(ended, began));
+    let failed = ended.iter().find(|step| step.state != State::Passed);
+    ensure!(failed.is_none(), "{} failed", failed.map_or("", |step| &step.name));
+    Ok(std::mem::take(&mut *chosen.lock().unwrap_or_else(PoisonError::into_inner)))
+}
+
+/// The jobs that run test programs, for which everything is built.
+pub(crate) fn test_jobs_alone(suite: &Arc<Suite>, programs: &[TestProgram]) -> Vec<Job> {
+    programs.iter().map(|program| suite.program(program.clone())).collect()
+}
+
 /// The jobs that are known before the build.
 fn jobs(suite: &Arc<Suite>) -> Vec<Job> {
+    let build = build(suite, jobs_of_build).after([GUESTS]).behind([STATIC]);
+    let mut jobs = vec![guests(suite), build];
+    if !suite.options.is_narrow() {
+        jobs.extend(checks(suite));
+        if !suite.options.quick {
+            jobs.extend(static_programs(suite));
+            jobs.push(
+                suite.commands("documentation", true, vec![documentation(suite)]).behind([LINTS]).lock(CARGO),
+            );
+            jobs.extend(python::jobs(suite, BUILD));
+        }
+    }
+    of_run(suite, jobs)
+}
+
+/// The checks of sources that run no test.
+fn checks(suite: &Arc<Suite>) -> Vec<Job> {
     let mut clippy = suite.compile(&["clippy", "--locked", "--workspace", "--all-targets"]);
-    clippy.args(FEATURES).args(["--", "-D", "warnings"]);
-    let guests = suite.cargo(&["run", "--quiet", "--locked", "-p", "guests"]);
+    clippy.args(left_out(suite)).args(FEATURES).args(["--", "-D", "warnings"]);
     let mut jobs = vec![
-        suite.commands(GUESTS, false, vec![guests]).lock(CARGO),
         suite.commands("format", true, formats(suite)),
         suite.commands("lints of the kernel", true, kernel(suite)).after([GUESTS]).behind([BUILD]),
         suite.commands(LINTS, true, vec![clippy]).after([GUESTS]).behind([BUILD]).lock(CARGO),
@@ -82,21 +133,22 @@ fn jobs(suite: &Arc<Suite>) -> Vec<Job> {
     if has_command("cargo-deny") {
         jobs.push(suite.commands("licences and advisories", true, deny(suite)));
     }
-    if suite.options.quick {
-        jobs.push(build(suite).after([GUESTS]));
-        return jobs;
-    }
-    let target = suite.target.join("static");
-    let mut others = Command::new(suite.root.join("images/programs.sh"));
-    others.arg(&target).current_dir(&suite.root);
-    jobs.extend([
-        suite.commands(STATIC, false, vec![own(suite, &["static"])]).after([GUESTS]).lock(CARGO),
-        suite.commands(OTHERS, false, vec![others]),
-        build(suite).after([GUESTS]).behind([STATIC]),
-        suite.commands("documentation", true, vec![documentation(suite)]).behind([LINTS]).lock(CARGO),
-    ]);
-    jobs.extend(python::jobs(suite, BUILD));
     jobs
+}
+
+/// The jobs of `jobs` that this run has, which wait for no job that it has not.
+fn of_run(suite: &Suite, jobs: Vec<Job>) -> Vec<Job> {
+    let mut jobs: Vec<Job> = jobs.into_iter().filter(|job| suite.has_step(&job.name)).collect();
+    for job in &mut jobs {
+        job.behind.retain(|name| suite.has_step(name));
+    }
+    jobs
+}
+
+/// The job that builds what crates carry inside.
+fn guests(suite: &Arc<Suite>) -> Job {
+    let guests = suite.cargo(&["run", "--quiet", "--locked", "-p", "guests"]);
+    suite.commands(GUESTS, false, vec![guests]).lock(CARGO)
 }
 
 /// This program, with another command.
@@ -141,17 +193,26 @@ fn documentation(suite: &Suite) -> Command {
     doc
 }
 
-/// The build of the workspace, after which the test programs are known.
-fn build(suite: &Arc<Suite>) -> Job {
+/// The build of the workspace, and then the jobs that `more` makes of what was built.
+fn build(
+    suite: &Arc<Suite>,
+    more: impl FnOnce(&Arc<Suite>, Built) -> Result<Vec<Job>> + Send + 'static,
+) -> Job {
     let shared = suite.clone();
-    let work = move || match build_workspace(&shared) {
-        Ok((built, times)) => {
+    let work = move || {
+        let built = build_workspace(&shared).and_then(|(built, times)| {
             let detail = format!("{} test programs", built.tests.len());
-            Outcome { failure: None, times, detail, more: jobs_of_build(&shared, built) }
-        }
-        Err(e) => Outcome { failure: Some(format!("{e:#}")), ..Outcome::default() },
+            let more = of_run(&shared, more(&shared, built)?);
+            Ok(Outcome { failure: None, times, detail, more })
+        });
+        built.unwrap_or_else(|e| Outcome { failure: Some(format!("{e:#}")), ..Outcome::default() })
     };
     Job::new(BUILD, work).lock(CARGO)
+}
+
+/// Words for cargo that leave out packages that this run does not need: the fuzzers are linked with a library in C++.
+fn left_out(suite: &Suite) -> &'static [&'static str] {
+    if suite.has_step(FUZZERS) { &[] } else { &["--exclude", "colony-fuzz"] }
 }
 
 fn build_workspace(suite: &Suite) -> Result<(Built, Times)> {
@@ -163,7 +224,7 @@ fn build_workspace(suite: &Suite) -> Result<(Built, Times)> {
     }
     let cargo = |words: &[&str]| {
         let mut cargo = suite.compile(words);
-        cargo.args(["--locked", "--workspace"]).args(FEATURES);
+        cargo.args(["--locked", "--workspace"]).args(left_out(suite)).args(FEATURES);
         cargo
     };
     let mut times = Times::default();
@@ -184,13 +245,13 @@ fn build_workspace(suite: &Suite) -> Result<(Built, Times)> {
 /// own: no other program is to be linked with MPI. With the features of the whole workspace, only the runtime and its
 /// programs are compiled for it.
 fn over_mpi(suite: &Suite, build: &mut impl FnMut(Command) -> Result<Built>) -> Result<Option<TestProgram>> {
-    if !suite.selection.contains("colony-runtime") {
+    if !suite.selection.contains("colony-runtime") || !suite.has_step(OVER_MPI) {
         return Ok(None);
     }
     let features = format!("{},colony-runtime/mpi", FEATURES[1]);
     let mut cargo = |words: &[&str]| {
         let mut cargo = suite.compile(words);
-        cargo.args(["--locked", "--workspace", "--features", &features]);
+        cargo.args(["--locked", "--workspace", "--features", &features]).args(left_out(suite));
         build(cargo)
     };
     let examples = cargo(&["build", "--examples"])?;
@@ -207,58 +268,65 @@ fn over_mpi(suite: &Suite, build: &mut impl FnMut(Command) -> Result<Built>) -> 
     let program = tests.tests.into_iter().find(|test| test.name == "runtime");
     let mut program = program.context("there is no test program `runtime`")?;
     program.file = copy(&program.file, folder.join("deps/runtime"))?;
-    program.name = "runtime-over-mpi".into();
-    program.filters = ["mpirun::", "storm::", "processes::"].map(str::to_owned).to_vec();
+    program.name = OVER_MPI.into();
+    let mut tests = program.list()?;
+    tests.retain(|test| ["mpirun::", "storm::", "processes::"].iter().any(|part| test.contains(part)));
+    program.tests = Some(tests);
     Ok(Some(program))
 }
 
 /// The jobs that the build makes possible.
-fn jobs_of_build(suite: &Arc<Suite>, built: Built) -> Vec<Job> {
-    // Tests on compute nodes, and pages of the book, run these programs.
-    let needs_static = ["cnk", "e2e"];
-    let mut jobs: Vec<Job> = Vec::new();
-    for program in
-        with_names_of_their_own(built.tests).into_iter().filter(|p| suite.selection.contains(&p.package))
-    {
-        let after = needs_static.contains(&program.name.as_str()) && !suite.options.quick;
-        for part in parts(&suite.budgets, program) {
-            let job = suite.program(part);
-            jobs.push(if after { job.after([STATIC, OTHERS]) } else { job });
-        }
-    }
+fn jobs_of_build(suite: &Arc<Suite>, built: Built) -> Result<Vec<Job>> {
+    let programs = chosen_programs(suite, built.tests)?;
+    let mut jobs = test_jobs(suite, &programs);
     if suite.options.quick {
-        return jobs;
+        return Ok(jobs);
+    }
+    if suite.options.is_narrow() {
+        if programs.iter().any(|program| needs_static(suite, program)) {
+            jobs.extend(static_programs(suite));
+        }
+        return Ok(jobs);
     }
     let fuzzers =
         built.programs.into_iter().filter(|(name, _)| suite.root.join("fuzz/seeds").join(name).is_dir());
     jobs.push(fuzz(suite, fuzzers.collect()));
     jobs.push(doc_tests(suite));
+    Ok(jobs)
+}
+
+/// The programs whose tests this run has.
+fn chosen_programs(suite: &Suite, built: Vec<TestProgram>) -> Result<Vec<TestProgram>> {
+    let built = built.into_iter().filter(|program| suite.selection.contains(&program.package)).collect();
+    let chosen = parts::choose(built, &suite.budgets, &suite.options)?;
+    suite.take_inventory(chosen.inventory);
+    Ok(chosen.programs)
+}
+
+/// Tests on compute nodes, and pages of the book, run static programs.
+fn needs_static(suite: &Suite, program: &TestProgram) -> bool {
+    ["cnk", "e2e"].contains(&suite.budgets.whole_of(&program.name))
+}
+
+/// The jobs that run test programs.
+fn test_jobs(suite: &Arc<Suite>, programs: &[TestProgram]) -> Vec<Job> {
+    let mut jobs = test_jobs_alone(suite, programs);
+    for (job, program) in jobs.iter_mut().zip(programs) {
+        if needs_static(suite, program) && !suite.options.quick {
+            job.after.extend([STATIC.to_owned(), OTHERS.to_owned()]);
+        }
+    }
     jobs
 }
 
-/// The test program without the tests that `budgets.toml` runs on their own, and each such part.
-fn parts(budgets: &Budgets, mut program: TestProgram) -> Vec<TestProgram> {
-    let part = |(name, tests): (&str, &[String])| TestProgram {
-        name: name.to_owned(),
-        filters: tests.to_owned(),
-        ..program.clone()
-    };
-    let mut parts: Vec<TestProgram> = budgets.parts(&program.name).map(part).collect();
-    let others = parts.iter().flat_map(|part| &part.filters);
-    program.filters.extend(others.flat_map(|test| ["--skip".to_owned(), test.clone()]));
-    parts.push(program);
-    parts
-}
-
-/// Adds the package to the name of a program whose name another one has, too.
-fn with_names_of_their_own(mut programs: Vec<TestProgram>) -> Vec<TestProgram> {
-    let names: Vec<String> = programs.iter().map(|program| program.name.clone()).collect();
-    for program in &mut programs {
-        if names.iter().filter(|name| **name == program.name).count() > 1 {
-            program.name = format!("{}-{}", program.name, program.package);
-        }
-    }
-    programs
+/// The jobs that build static programs for compute nodes.
+fn static_programs(suite: &Arc<Suite>) -> [Job; 2] {
+    let mut others = Command::new(suite.root.join("images/programs.sh"));
+    others.arg(suite.target.join("static")).current_dir(&suite.root);
+    [
+        suite.commands(STATIC, false, vec![own(suite, &["static"])]).after([GUESTS]).lock(CARGO),
+        suite.commands(OTHERS, false, vec![others]),
+    ]
 }
 
 /// Each fuzzer with its seeds and some inputs at random. The stable toolchain has no sanitizer and no coverage.
@@ -270,7 +338,7 @@ fn fuzz(suite: &Arc<Suite>, fuzzers: Vec<(String, PathBuf)>) -> Job {
         fuzzer.arg(suite.root.join("fuzz/seeds").join(name));
         fuzzer
     };
-    suite.commands("fuzzers", false, fuzzers.iter().map(fuzz).collect())
+    suite.commands(FUZZERS, false, fuzzers.iter().map(fuzz).collect())
 }
 
 /// Examples in the documentation of libraries.
@@ -278,31 +346,4 @@ fn doc_tests(suite: &Arc<Suite>) -> Job {
     let mut cargo = suite.cargo(&["test", "--locked", "--workspace", "--doc"]);
     cargo.args(FEATURES);
     suite.commands("examples of the documentation", true, vec![cargo]).behind([LINTS]).lock(CARGO)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_test_of_a_program_with_parts_runs_in_one_of_them() {
-        let file = "calibration_ms = 1.0\n[program.on-nodes]\nof = \"all\"\ntests = [\"vm::\", \"cnk::\"]\n\
-                    cpu_s = 1.0\nwall_s = 1.0\n";
-        let budgets = Budgets::parse(file).expect("a file");
-        let program = TestProgram {
-            name: "all".into(),
-            package: "colony".into(),
-            file: "/t/all".into(),
-            folder: "/c".into(),
-            filters: Vec::new(),
-            environment: Vec::new(),
-            threads: None,
-        };
-        let other = TestProgram { name: "other".into(), ..program.clone() };
-        let [part, rest] = &parts(&budgets, program)[..] else { panic!("a part and the rest") };
-        assert_eq!((part.name.as_str(), rest.name.as_str()), ("on-nodes", "all"));
-        assert_eq!(part.filters, ["vm::", "cnk::"]);
-        assert_eq!(rest.filters, ["--skip", "vm::", "--skip", "cnk::"]);
-        assert_eq!(parts(&budgets, other.clone()), [other]);
-    }
 }

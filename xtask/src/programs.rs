@@ -73,7 +73,7 @@ impl Built {
                 package: package_name(&id).to_owned(),
                 file,
                 folder,
-                filters: Vec::new(),
+                tests: None,
                 environment: Vec::new(),
                 threads: None,
             });

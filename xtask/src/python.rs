@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::again::{Attempt, FailedTest};
 use crate::check;
 use crate::report::Test;
 use crate::schedule::{Job, Outcome};
@@ -55,9 +56,14 @@ impl Environment<'_> {
         self.target.join("python")
     }
 
+    /// The path of a program of the environment.
+    fn program(&self, name: &str) -> PathBuf {
+        self.folder().join("bin").join(name)
+    }
+
     /// A program of the environment.
     fn tool(&self, name: &str) -> Command {
-        let mut tool = Command::new(self.folder().join("bin").join(name));
+        let mut tool = Command::new(self.program(name));
         tool.current_dir(self.root);
         tool
     }
@@ -167,9 +173,16 @@ fn tests(suite: &Arc<Suite>, package: &'static str) -> Job {
         let mut pytest = in_package("pytest");
         pytest.args(["-q", "-rpfEs", "--durations=0", "--no-header"]);
         let mut outcome = shared.run_commands(&label, false, vec![in_package("mypy"), pytest]);
-        match results(package, &shared.log_of(&label)) {
+        let log = shared.log_of(&label);
+        match results(package, &log) {
             Ok(tests) => {
                 outcome.detail = format!("{} tests", tests.len());
+                let attempt = |test: &str| Attempt::Pytest {
+                    pytest: environment(&shared).program("pytest"),
+                    folder: shared.root.join(package),
+                    test: test.to_owned(),
+                };
+                shared.note_failed(failed_tests(&label, package, &tests, &log, attempt));
                 shared.count(tests);
             }
             Err(e) => outcome = Outcome { failure: outcome.failure.or(Some(format!("{e:#}"))), ..outcome },
@@ -201,6 +214,35 @@ fn results(package: &str, log: &str) -> Result<Vec<Test>> {
     Ok(tests)
 }
 
+/// The failed tests of a package, unless pytest reports an error outside of a test, such as a file that it cannot load.
+fn failed_tests(
+    step: &str,
+    package: &str,
+    tests: &[Test],
+    log: &str,
+    attempt: impl Fn(&str) -> Attempt,
+) -> Vec<FailedTest> {
+    if log.lines().any(|line| line.starts_with("ERROR ")) {
+        return Vec::new();
+    }
+    let failed = tests.iter().filter(|test| !test.passed).filter_map(|test| {
+        let name = test.name.strip_prefix(&format!("{package}::"))?;
+        let output = section(log, name.rsplit("::").next().unwrap_or(name));
+        Some(FailedTest { step: step.to_owned(), name: test.name.clone(), output, attempt: attempt(name) })
+    });
+    failed.collect()
+}
+
+/// What pytest prints of a failed test, below a line such as `____ test_b ____`.
+fn section(log: &str, test: &str) -> String {
+    let is_head = |line: &str| line.starts_with("___") && line.ends_with("___");
+    let name_of = |line: &str| line.trim_matches('_').trim().to_owned();
+    let lines = log.lines().skip_while(|line| !(is_head(line) && name_of(line).ends_with(test)));
+    let section =
+        lines.enumerate().take_while(|(i, line)| *i == 0 || !(is_head(line) || line.starts_with("===")));
+    section.map(|(_, line)| format!("{line}\n")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,5 +258,28 @@ mod tests {
             [("python::tests/test_a.py::test_b[x", true), ("python::tests/test_a.py::test_c", false)]
         );
         assert!(results("python", "no tests ran").is_err());
+    }
+
+    #[test]
+    fn a_failed_test_has_its_own_output_and_an_error_outside_of_tests_gets_no_second_attempt() {
+        let log = "___ test_a ___\nassert 1\n___ Group.test_b[x] ___\nassert 2\nmore\n=== short test summary info ===\n\
+                   FAILED tests/t.py::test_a - no\nFAILED tests/t.py::Group::test_b[x] - no\nPASSED tests/t.py::test_c\n";
+        let attempt = |test: &str| Attempt::Pytest {
+            pytest: "pytest".into(),
+            folder: "python".into(),
+            test: test.to_owned(),
+        };
+        let failed = |log: &str| {
+            let tests = results("python", log).expect("results");
+            failed_tests("Python tests of python", "python", &tests, log, attempt)
+        };
+        let [a, b] = &failed(log)[..] else { panic!("two tests failed") };
+        assert_eq!(
+            (a.name.as_str(), a.output.as_str()),
+            ("python::tests/t.py::test_a", "___ test_a ___\nassert 1\n")
+        );
+        assert_eq!(b.output, "___ Group.test_b[x] ___\nassert 2\nmore\n");
+        assert!(matches!(&b.attempt, Attempt::Pytest { test, .. } if test == "tests/t.py::Group::test_b[x]"));
+        assert!(failed(&format!("{log}ERROR tests/u.py - ImportError\n")).is_empty());
     }
 }

@@ -12,11 +12,13 @@ use anyhow::{Context as _, Result};
 use crate::again::{self, FailedTest, Unsteady};
 use crate::budget::{self, Budgets};
 use crate::changed::Selection;
+use crate::figures::{FIGURES, Figures};
 use crate::libtest::TestProgram;
 use crate::options::Options;
 use crate::process::{self, Times};
 use crate::report::{self, Test};
 use crate::schedule::{Ended, Job, Outcome, State};
+use crate::tier::{Inventory, Tier};
 
 /// Lines of a failed step's log that are shown.
 const TAIL_LINES: usize = 60;
@@ -24,31 +26,32 @@ const TAIL_LINES: usize = 60;
 /// Virtual CPUs of tests for each CPU of this machine.
 const EMULATORS_A_CPU: usize = 2;
 
-/// Tests that may be skipped in continuous integration.
-const ALLOWED_SKIPS: &str = "crates/testbed/testing/skips.txt";
-
 /// The shared state of a run.
 pub(crate) struct Suite {
     pub(crate) root: PathBuf,
     /// `target`, which every cargo of the run builds into.
     pub(crate) target: PathBuf,
     /// Logs and results of this run.
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
     pub(crate) options: Options,
     pub(crate) selection: Selection,
     pub(crate) budgets: Budgets,
-    tests: Mutex<Vec<Test>>,
+    /// The figures of the last recorded runs.
+    pub(crate) figures: Figures,
+    /// All tests that were built.
+    pub(crate) inventory: Mutex<Inventory>,
+    pub(crate) tests: Mutex<Vec<Test>>,
     /// Failed tests that may pass by themselves.
     failed: Mutex<Vec<FailedTest>>,
     /// Those that did.
-    unsteady: Mutex<Vec<Unsteady>>,
+    pub(crate) unsteady: Mutex<Vec<Unsteady>>,
     /// Test programs that ran, and the processor time of each.
-    ran: Mutex<Vec<(String, Duration)>>,
+    pub(crate) ran: Mutex<Vec<(String, Duration)>>,
     /// Times of the calibration loop; the slowest counts.
-    calibrated: Mutex<Duration>,
+    pub(crate) calibrated: Mutex<Duration>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -67,17 +70,31 @@ impl Suite {
         let budgets = fs::read_to_string(root.join("xtask/budgets.toml")).context("xtask/budgets.toml")?;
         Ok(Self {
             budgets: Budgets::parse(&budgets)?,
+            figures: Figures::read(&root.join(FIGURES))?,
             root,
             target,
             folder,
             options,
             selection,
+            inventory: Mutex::default(),
             tests: Mutex::default(),
             failed: Mutex::default(),
             unsteady: Mutex::default(),
             ran: Mutex::default(),
             calibrated: Mutex::new(budget::calibration()),
         })
+    }
+
+    /// Returns `true` if a step of this name belongs to the run: it is of the first tier, or both tiers or this step is asked for.
+    pub(crate) fn has_step(&self, name: &str) -> bool {
+        self.budgets.tier_of_step(name) == Tier::First
+            || self.options.all
+            || self.options.program.as_deref() == Some(name)
+    }
+
+    /// Notes which tests there are.
+    pub(crate) fn take_inventory(&self, inventory: Inventory) {
+        *lock(&self.inventory) = inventory;
     }
 
     /// cargo, in the root of the checkout.
@@ -100,7 +117,7 @@ impl Suite {
     }
 
     /// The file that tests record their skips in.
-    fn skips(&self) -> PathBuf {
+    pub(crate) fn skips(&self) -> PathBuf {
         self.folder.join("skips")
     }
 
@@ -169,10 +186,12 @@ impl Suite {
             passed: test.failure.is_none(),
         };
         lock(&self.tests).extend(run.results.tests.iter().map(of_program));
+        if run.failure.is_some() && run.results.failed().next().is_none() {
+            let seconds = run.times.wall.as_secs_f64();
+            lock(&self.tests).push(Test { name: program.name.clone(), seconds, passed: false });
+        }
         lock(&self.failed).extend(again::failed_tests(program, &run));
-        let ran_none = run.results.tests.is_empty() && !program.filters.is_empty();
-        let ran_none = ran_none.then(|| format!("no test matches {}", program.filters.join(" ")));
-        let failure = run.failure.or(ran_none).map(|why| {
+        let failure = run.failure.map(|why| {
             let outputs = run.results.failed().map(|test| {
                 format!(
                     "\n---- {}::{}\n{}",
@@ -208,9 +227,9 @@ impl Suite {
             return;
         }
         let mut unsteady = Vec::new();
-        for test in failed.iter().filter(|test| !self.budgets.must_be_steady(&test.name())) {
-            eprintln!("second attempt: {}", test.name());
-            unsteady.extend(test.try_again(&self.log(&format!("again-{}", test.name()))));
+        for test in failed.iter().filter(|test| !self.budgets.must_be_steady(&test.name)) {
+            eprintln!("second attempt: {}", test.name);
+            unsteady.extend(test.try_again(&self.log(&format!("again-{}", test.name))));
         }
         again::judge_steps(ended, &failed, &unsteady);
         for test in lock(&self.tests).iter_mut() {
@@ -224,6 +243,20 @@ impl Suite {
         lock(&self.tests).extend(tests);
     }
 
+    /// Notes failed tests that may pass by themselves.
+    pub(crate) fn note_failed(&self, failed: impl IntoIterator<Item = FailedTest>) {
+        lock(&self.failed).extend(failed);
+    }
+
+    /// Keeps the log of a step that will run again, under a name with `mark`.
+    ///
+    /// # Errors
+    /// A log that cannot be renamed.
+    pub(crate) fn keep_log(&self, step: &str, mark: &str) -> Result<()> {
+        let (log, kept) = (self.log(step), self.log(&format!("{step} {mark}")));
+        fs::rename(&log, &kept).with_context(|| format!("cannot rename {}", log.display()))
+    }
+
     /// The log of a step.
     pub(crate) fn log_of(&self, name: &str) -> String {
         fs::read_to_string(self.log(name)).unwrap_or_default()
@@ -235,90 +268,6 @@ impl Suite {
         if let State::Failed(why) = &ended.state {
             eprintln!("{why}\nthe whole log: {}\n", self.log(&ended.name).display());
         }
-    }
-
-    /// Prints the summary and writes `results.json`, `junit.xml` and `unsteady.json`. Returns `true` if everything passed.
-    ///
-    /// # Errors
-    /// Results that cannot be written.
-    pub(crate) fn finish(&self, ended: &[Ended], wall: Duration) -> Result<bool> {
-        let tests = lock(&self.tests);
-        let json = serde_json::to_string_pretty(&*tests).context("results.json")?;
-        fs::write(self.folder.join("results.json"), json).context("cannot write results.json")?;
-        fs::write(self.folder.join("junit.xml"), report::junit(&tests)).context("cannot write junit.xml")?;
-        for warning in self.over_budget() {
-            eprintln!("warning: {warning}");
-        }
-        eprintln!("\n{}\n{}", report::steps(ended, wall), report::slowest(&tests));
-        let unsteady = lock(&self.unsteady);
-        let json = serde_json::to_string_pretty(&*unsteady).context("unsteady.json")?;
-        fs::write(self.folder.join("unsteady.json"), json).context("cannot write unsteady.json")?;
-        eprint!("{}", again::summary(&unsteady));
-        let mut failures: Vec<String> = ended.iter().filter_map(failure).collect();
-        if unsteady.len() > again::UNSTEADY_LIMIT {
-            failures.push(format!(
-                "{} tests are unsteady, and {} may be",
-                unsteady.len(),
-                again::UNSTEADY_LIMIT
-            ));
-        }
-        failures.extend(self.unknown_budgets(ended));
-        failures.extend(self.forbidden_skips()?);
-        for failure in &failures {
-            eprintln!("failed: {failure}");
-        }
-        let failed = tests.iter().filter(|test| !test.passed).count();
-        eprintln!("{} unsteady, {} skipped or in part", unsteady.len(), self.skipped_lines().len());
-        println!("{} passed, {failed} failed", tests.len() - failed);
-        Ok(failures.is_empty())
-    }
-
-    /// Programs that took more of the processor than their budgets allow.
-    fn over_budget(&self) -> Vec<String> {
-        let calibrated = *lock(&self.calibrated);
-        let ran = lock(&self.ran);
-        ran.iter().filter_map(|(name, cpu)| self.budgets.excess(name, *cpu, calibrated)).collect()
-    }
-
-    /// Budgets of programs that a whole run does not have.
-    fn unknown_budgets(&self, ended: &[Ended]) -> Vec<String> {
-        let whole = !self.options.quick && self.selection == Selection::All;
-        if !whole || ended.iter().any(|e| matches!(e.state, State::NotRun(_))) {
-            return Vec::new();
-        }
-        let ran = lock(&self.ran);
-        let names: Vec<&str> = ran.iter().map(|(name, _)| name.as_str()).collect();
-        let unknown = self.budgets.unknown(&names);
-        unknown.map(|name| format!("xtask/budgets.toml has {name}, which is no test program")).collect()
-    }
-
-    /// The records of skipped tests, each once.
-    fn skipped_lines(&self) -> Vec<String> {
-        let records = fs::read_to_string(self.skips()).unwrap_or_default();
-        let lines: std::collections::BTreeSet<&str> = records.lines().collect();
-        lines.into_iter().map(str::to_owned).collect()
-    }
-
-    fn forbidden_skips(&self) -> Result<Option<String>> {
-        let lines = self.skipped_lines();
-        if !lines.is_empty() {
-            eprintln!("skipped, or in part:\n{}\n", lines.join("\n"));
-        }
-        let allowed = fs::read_to_string(self.root.join(ALLOWED_SKIPS)).context(ALLOWED_SKIPS)?;
-        let forbidden = report::skips_not_allowed(&lines.join("\n"), &allowed);
-        let names: Vec<String> = forbidden.into_iter().collect();
-        Ok((!names.is_empty() && !self.options.allow_skip).then(|| {
-            format!("tests were skipped: {}. Provide what they need, or give --allow-skip", names.join(", "))
-        }))
-    }
-}
-
-/// A line of the summary for a step that did not pass.
-fn failure(ended: &Ended) -> Option<String> {
-    match &ended.state {
-        State::Passed => None,
-        State::Failed(why) => Some(format!("{}: {}", ended.name, why.lines().next().unwrap_or_default())),
-        State::NotRun(culprit) => Some(format!("{} was not run: {culprit} failed", ended.name)),
     }
 }
 
@@ -367,6 +316,8 @@ mod tests {
             options: Options::default(),
             selection: Selection::All,
             budgets,
+            figures: Figures::default(),
+            inventory: Mutex::default(),
             tests: Mutex::default(),
             failed: Mutex::default(),
             unsteady: Mutex::default(),
