@@ -4,7 +4,7 @@
 # lua (5.4; by glibc and by musl), sqlite3, zstd, xz (threads), fasttree (OpenMP), gofmt (of the Go that is installed), and
 # a copy of busybox. They run unmodified on the compute node kernel and on Linux.
 #
-#   images/programs.sh FOLDER
+#   images/programs.sh FOLDER [NAME…]     only the programs with these names (default: all)
 #
 # Needs dpkg-dev, a C compiler, musl-gcc, go, busybox, and tclsh (SQLite's sources are put together with it).
 #
@@ -14,7 +14,9 @@
 # that the next one takes.
 set -euo pipefail
 here=$(realpath "$(dirname "$0")")
-out=$(realpath -m "${1:?usage: images/programs.sh FOLDER}")
+out=$(realpath -m "${1:?usage: images/programs.sh FOLDER [NAME…]}")
+shift
+names=("$@")
 mkdir -p "$out"
 work=${XDG_CACHE_HOME:-$HOME/.cache}/colony/sources
 mkdir -p "$work"
@@ -77,6 +79,11 @@ unpack() {
   cp -a "$kept" "$source"
 }
 
+# true if the program is to be built
+is_wanted() {
+  [ ${#names[@]} = 0 ] || [[ " ${names[*]} " = *" $1 "* ]]
+}
+
 # true if the program is there and was made from this
 is_made_from() {
   [ -x "$out/$1" ] && [ "$(cat "$out/.$1.from" 2> /dev/null)" = "$2" ]
@@ -94,6 +101,7 @@ put() {
 # &&: bash does not end a function at the first failure if the caller asks for the result
 build() {
   local name=$1 package=$2 version from source
+  is_wanted "$name" || return 0
   version=$(version_of "$package")
   [ -n "$version" ] || die "the archive has no source package $package"
   from="$package $version, $recipe"
@@ -142,6 +150,7 @@ make_fasttree() {
 # build_go NAME WHAT FROM: of the Go that is installed, one file without a C library
 build_go() {
   local go from
+  is_wanted "$1" || return 0
   go=$(go version)
   from="$3, $go, $recipe"
   ! is_made_from "$1" "$from" || return 0
@@ -150,6 +159,10 @@ build_go() {
   put "$1" "$temporary/$1" "$from"
 }
 
+all=(busybox fasttree gofmt goroutines lua lua-musl sqlite3 xz zstd)
+for name in "${names[@]}"; do
+  [[ " ${all[*]} " = *" $name "* ]] || die "there is no program $name. There are: ${all[*]}"
+done
 recipe="programs.sh $(sha256sum < "$0" | cut -c1-16)"
 update_index
 index=$(our_apt source --print-uris lua5.4 sqlite3 libzstd xz-utils fasttree)
@@ -165,4 +178,4 @@ build_go gofmt cmd/gofmt cmd/gofmt
 goroutines=$here/../crates/app/colony/tests/cnk/goroutines.go
 build_go goroutines "$goroutines" "$(sha256sum < "$goroutines" | cut -c1-16)"
 busybox=$(command -v busybox)
-cmp -s "$busybox" "$out/busybox" || put busybox "$busybox" "$busybox"
+! is_wanted busybox || cmp -s "$busybox" "$out/busybox" || put busybox "$busybox" "$busybox"

@@ -57,7 +57,7 @@ fn runtime(rest: &[&str]) -> Result<()> {
 
 /// System calls on a compute node and on Linux, the I/O daemon's scale, and the start of nodes.
 fn function_shipping(rest: &[&str]) -> Result<()> {
-    statics::build(&target_folder().join("static"), Profile::Release)?;
+    statics::build(&target_folder().join("static"), Profile::Release, &[])?;
     build_guests(Profile::Release)?;
     check(&mut in_checkout(&["build", "--locked", "--release", "-p", "colony-ciod", "-p", "colony-nodes"]))?;
     targets("colony-nodes", "fship", rest)?;

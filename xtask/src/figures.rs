@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The last figures of each step, in `xtask/figures.toml`: a run tells what has grown since, and `./x test --record` keeps the new ones.
+//! The last figures of each test program, in `xtask/figures.toml`: a run tells what has grown since, and `./x test --record` keeps
+//! the new ones. Steps that compile have no figures, because they take as long as there is to compile.
 //!
 //! Processor time is compared, because durations depend on what runs beside a step. It is scaled by the calibration loop of
 //! [`crate::budget`], so a slower machine shows no growth.
@@ -39,8 +40,6 @@ pub(crate) struct Figures {
 pub(crate) struct RunFigures {
     /// Processor time of the calibration loop: the slowest of the run.
     calibration_ms: f64,
-    /// Duration of the whole run.
-    wall_s: f64,
     steps: BTreeMap<String, StepFigures>,
 }
 
@@ -75,13 +74,12 @@ impl Figures {
     /// A file that cannot be written.
     pub(crate) fn write(&self, file: &Path) -> Result<()> {
         let text = toml::to_string(self).context("the figures of the run")?;
-        let head =
-            "# What each step took in the last recorded runs: `./x test --record` writes this file.\n\n";
+        let head = "# What each test program took in the last recorded runs: `./x test --record` writes this file.\n\n";
         fs::write(file, format!("{head}{text}")).with_context(|| format!("cannot write {}", file.display()))
     }
 
     /// The same figures, with those of `run` for its tier.
-    pub(crate) fn with(&self, run: RunFigures, all: bool) -> Self {
+    pub(crate) fn with_run(&self, run: RunFigures, all: bool) -> Self {
         let mut figures = self.clone();
         *(if all { &mut figures.both_tiers } else { &mut figures.first_tier }) = Some(run);
         figures
@@ -95,17 +93,13 @@ impl Figures {
 }
 
 impl RunFigures {
-    /// The figures of a run that took `wall`.
-    pub(crate) fn of(ended: &[Ended], calibrated: Duration, wall: Duration) -> Self {
+    /// The figures of a run; `calibrated` is the slowest time of the calibration loop.
+    pub(crate) fn from_steps<'a>(ended: impl IntoIterator<Item = &'a Ended>, calibrated: Duration) -> Self {
         let step = |e: &Ended| {
             (e.name.clone(), StepFigures { cpu_s: seconds(e.times.cpu), wall_s: seconds(e.times.wall) })
         };
-        let ran = ended.iter().filter(|e| !matches!(e.state, State::NotRun(_)));
-        Self {
-            calibration_ms: (calibrated.as_secs_f64() * 1e3).round(),
-            wall_s: seconds(wall),
-            steps: ran.map(step).collect(),
-        }
+        let ran = ended.into_iter().filter(|e| !matches!(e.state, State::NotRun(_)));
+        Self { calibration_ms: (calibrated.as_secs_f64() * 1e3).round(), steps: ran.map(step).collect() }
     }
 
     fn grown_since(&self, last: &Self) -> Vec<String> {
@@ -139,12 +133,12 @@ mod tests {
             detail: String::new(),
         };
         let steps = [step("vm", vm_s), step("a step: small", small_s)];
-        RunFigures::of(&steps, Duration::from_millis(calibration_ms), Duration::from_secs(9))
+        RunFigures::from_steps(&steps, Duration::from_millis(calibration_ms))
     }
 
     #[test]
     fn growth_by_half_is_told_for_the_same_tier_and_not_on_a_slower_machine() {
-        let figures = Figures::default().with(run(100, 20, 1), false);
+        let figures = Figures::default().with_run(run(100, 20, 1), false);
         let grown = |run: &RunFigures, all| figures.grown(run, all);
         assert_eq!(grown(&run(100, 29, 4), false), Vec::<String>::new());
         let [line] = &grown(&run(100, 31, 4), false)[..] else { panic!("one step has grown") };
@@ -159,7 +153,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("figures.toml");
         assert_eq!(Figures::read(&file).expect("none"), Figures::default());
-        let figures = Figures::default().with(run(100, 20, 1), false).with(run(100, 70, 1), true);
+        let figures = Figures::default().with_run(run(100, 20, 1), false).with_run(run(100, 70, 1), true);
         figures.write(&file).expect("our folder");
         assert_eq!(Figures::read(&file).expect("written"), figures);
         fs::write(&file, "steps = 1").expect("our folder");

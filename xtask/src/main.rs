@@ -34,8 +34,8 @@ Usage: cargo xtask COMMAND
   guests [--release]
                     the compute node kernel and the first program of virtual nodes, into target/guests;
                     the crates that carry them inside need them before they are built
-  static [--release]
-                    programs for the compute node kernel, linked statically, into target/static
+  static [--release] [NAME…]
+                    programs for the compute node kernel, linked statically, into target/static (default: all)
   test [OPTION…]    every check of the checkout (--all, --quick, --changed[=COMMIT], --program P, --test NAME, --record, --allow-skip)
   soak [OPTION…]    every test several times beside busy loops (--all, --program P, --test NAME, --times N, --busy K)
   bench [NAME…]     benchmarks (sim, balance, runtime, logging, fship; without a name: the others)
@@ -52,9 +52,11 @@ fn main() -> ExitCode {
     let result = match words[..] {
         ["guests"] => build_guests(Profile::Dev).map(|()| true),
         ["guests", "--release"] => build_guests(Profile::Release).map(|()| true),
-        ["static"] => statics::build(&target_folder().join("static"), Profile::Dev).map(|()| true),
-        ["static", "--release"] => {
-            statics::build(&target_folder().join("static"), Profile::Release).map(|()| true)
+        ["static", "--release", ref names @ ..] => {
+            statics::build(&target_folder().join("static"), Profile::Release, names).map(|()| true)
+        }
+        ["static", ref names @ ..] => {
+            statics::build(&target_folder().join("static"), Profile::Dev, names).map(|()| true)
         }
         ["test", ref options @ ..] => match options::Options::parse(options.iter().copied()) {
             Ok(options) => plan::run(options),

@@ -45,7 +45,7 @@ impl Options {
                 "--record" if value.is_none() => options.record = true,
                 "--allow-skip" if value.is_none() => options.allow_skip = true,
                 "--changed" if value != Some("") => options.changed = Some(value.map(str::to_owned)),
-                _ if options.take_selection(option, value, &mut words)? => {}
+                _ if options.parse_selection(option, value, &mut words)? => {}
                 _ => bail!(
                     "./x test takes --all, --quick, --changed[=COMMIT], --program P, --test NAME, --record and --allow-skip, not {}",
                     shown(option, value)
@@ -68,8 +68,8 @@ impl Options {
         Ok(options)
     }
 
-    /// Takes an option that selects tests. Returns `false` if this is none.
-    fn take_selection<'a>(
+    /// Reads an option that selects tests. Returns `false` for any other option.
+    fn parse_selection<'a>(
         &mut self,
         option: &str,
         value: Option<&'a str>,
@@ -100,7 +100,7 @@ impl Soak {
             match option {
                 "--times" => soak.times = words.number_of(option, value)?,
                 "--busy" => soak.busy = words.number_of(option, value)?,
-                _ if soak.tests.take_selection(option, value, &mut words)? => {}
+                _ if soak.tests.parse_selection(option, value, &mut words)? => {}
                 _ => bail!(
                     "./x soak takes --all, --program P, --test NAME, --times N and --busy K, not {}",
                     shown(option, value)

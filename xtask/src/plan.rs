@@ -42,6 +42,12 @@ const STATIC: &str = "static programs";
 /// The job that builds static programs that are not ours.
 const OTHERS: &str = "programs of others";
 
+/// The static programs of ours that tests of the first tier run.
+const FIRST_TIER_STATIC: [&str; 2] = ["colony-conform", "colony-extremes"];
+
+/// The static programs of others that tests of the first tier run.
+const FIRST_TIER_OTHERS: [&str; 3] = ["busybox", "lua", "lua-musl"];
+
 /// The job that lints the workspace.
 const LINTS: &str = "lints";
 
@@ -299,7 +305,7 @@ fn jobs_of_build(suite: &Arc<Suite>, built: Built) -> Result<Vec<Job>> {
 fn chosen_programs(suite: &Suite, built: Vec<TestProgram>) -> Result<Vec<TestProgram>> {
     let built = built.into_iter().filter(|program| suite.selection.contains(&program.package)).collect();
     let chosen = parts::choose(built, &suite.budgets, &suite.options)?;
-    suite.take_inventory(chosen.inventory);
+    suite.record_inventory(chosen.inventory);
     Ok(chosen.programs)
 }
 
@@ -319,12 +325,16 @@ fn test_jobs(suite: &Arc<Suite>, programs: &[TestProgram]) -> Vec<Job> {
     jobs
 }
 
-/// The jobs that build static programs for compute nodes.
+/// The jobs that build static programs for compute nodes: all of them, if the run may have tests of the second tier.
 fn static_programs(suite: &Arc<Suite>) -> [Job; 2] {
+    let all = suite.options.all || suite.options.is_narrow();
+    let some = |names: &'static [&'static str]| if all { &[] } else { names };
     let mut others = Command::new(suite.root.join("images/programs.sh"));
-    others.arg(suite.target.join("static")).current_dir(&suite.root);
+    others.arg(suite.target.join("static")).args(some(&FIRST_TIER_OTHERS)).current_dir(&suite.root);
+    let mut ours = own(suite, &["static"]);
+    ours.args(some(&FIRST_TIER_STATIC));
     [
-        suite.commands(STATIC, false, vec![own(suite, &["static"])]).after([GUESTS]).lock(CARGO),
+        suite.commands(STATIC, false, vec![ours]).after([GUESTS]).lock(CARGO),
         suite.commands(OTHERS, false, vec![others]),
     ]
 }

@@ -182,7 +182,7 @@ fn tests(suite: &Arc<Suite>, package: &'static str) -> Job {
                     folder: shared.root.join(package),
                     test: test.to_owned(),
                 };
-                shared.note_failed(failed_tests(&label, package, &tests, &log, attempt));
+                shared.record_failed(failed_tests(&label, package, &tests, &log, attempt));
                 shared.count(tests);
             }
             Err(e) => outcome = Outcome { failure: outcome.failure.or(Some(format!("{e:#}"))), ..outcome },

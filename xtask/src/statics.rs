@@ -20,17 +20,21 @@ const STATIC_PROGRAMS: [&str; 11] = [
     "lb_test",
 ];
 
-/// Builds the programs and copies them into the folder `to`. Prints their paths.
+/// Builds the programs `names`, or all if there is no name, and copies them into the folder `to`. Prints their paths.
 ///
 /// # Errors
-/// A build that fails, a program that asks for an interpreter, or a file that cannot be written.
-pub(crate) fn build(to: &Path, profile: Profile) -> Result<()> {
+/// A name of no static program, a build that fails, a program that asks for an interpreter, or a file that cannot be written.
+pub(crate) fn build(to: &Path, profile: Profile, names: &[&str]) -> Result<()> {
+    if let Some(name) = names.iter().find(|name| !STATIC_PROGRAMS.contains(name)) {
+        bail!("{name} is no static program. There are: {}", STATIC_PROGRAMS.join(", "));
+    }
+    let names = if names.is_empty() { &STATIC_PROGRAMS[..] } else { names };
     let to = root().join(to);
     std::fs::create_dir_all(&to).with_context(|| format!("cannot create {}", to.display()))?;
     let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
     let flags = format!("{flags} -C target-feature=+crt-static -C strip=debuginfo");
-    let built = build_static(&STATIC_PROGRAMS, profile, flags.trim()).map_err(|e| anyhow::anyhow!("{e}"))?;
-    for program in STATIC_PROGRAMS {
+    let built = build_static(names, profile, flags.trim()).map_err(|e| anyhow::anyhow!("{e}"))?;
+    for program in names {
         let (from, file) = (built.join(program), to.join(program));
         let image = std::fs::read(&from).with_context(|| format!("cannot read {}", from.display()))?;
         if asks_for_an_interpreter(&image)? {
@@ -69,6 +73,16 @@ fn asks_for_an_interpreter(image: &[u8]) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_of_no_static_program_is_an_error_before_anything_is_built() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let error = build(folder.path(), Profile::Dev, &["ring", "rings"]).expect_err("no such program");
+        assert!(
+            error.to_string().starts_with("rings is no static program. There are: colony-nas"),
+            "{error}"
+        );
+    }
 
     #[test]
     fn this_test_asks_for_an_interpreter_and_damaged_files_are_errors() {

@@ -61,7 +61,7 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
         storm.args(runtime).args(["--test", "runtime", "--", "--ignored", "--exact", "--nocapture", network]);
         check(storm.env("STORM_KILLS", kills.to_string()))?;
     }
-    statics::build(&target_folder().join("static"), Profile::Release)?;
+    statics::build(&target_folder().join("static"), Profile::Release, &[])?;
     check(&mut in_checkout(&[
         "build",
         "--locked",

@@ -93,7 +93,7 @@ impl Suite {
     }
 
     /// Notes which tests there are.
-    pub(crate) fn take_inventory(&self, inventory: Inventory) {
+    pub(crate) fn record_inventory(&self, inventory: Inventory) {
         *lock(&self.inventory) = inventory;
     }
 
@@ -244,7 +244,7 @@ impl Suite {
     }
 
     /// Notes failed tests that may pass by themselves.
-    pub(crate) fn note_failed(&self, failed: impl IntoIterator<Item = FailedTest>) {
+    pub(crate) fn record_failed(&self, failed: impl IntoIterator<Item = FailedTest>) {
         lock(&self.failed).extend(failed);
     }
 

@@ -27,7 +27,7 @@ impl Suite {
         let json = serde_json::to_string_pretty(&*tests).context("results.json")?;
         fs::write(self.folder.join("results.json"), json).context("cannot write results.json")?;
         fs::write(self.folder.join("junit.xml"), report::junit(&tests)).context("cannot write junit.xml")?;
-        for warning in self.over_budget().into_iter().chain(self.compare_figures(ended, wall)?) {
+        for warning in self.over_budget().into_iter().chain(self.compare_figures(ended)?) {
             eprintln!("warning: {warning}");
         }
         eprintln!("\n{}\n{}", report::steps(ended, wall), report::slowest(&tests));
@@ -78,13 +78,15 @@ impl Suite {
 
     /// Writes the figures of a whole run into `figures.toml`, and into that of the checkout if that was asked for. Returns what has
     /// grown since the last recorded run.
-    fn compare_figures(&self, ended: &[Ended], wall: Duration) -> Result<Vec<String>> {
+    fn compare_figures(&self, ended: &[Ended]) -> Result<Vec<String>> {
         if !self.is_whole() {
             return Ok(Vec::new());
         }
-        let run = RunFigures::of(ended, *lock(&self.calibrated), wall);
+        let inventory = lock(&self.inventory);
+        let programs = ended.iter().filter(|step| inventory.steps().any(|name| name == step.name));
+        let run = RunFigures::from_steps(programs, *lock(&self.calibrated));
         let grown = self.figures.grown(&run, self.options.all);
-        let figures = self.figures.with(run, self.options.all);
+        let figures = self.figures.with_run(run, self.options.all);
         figures.write(&self.folder.join("figures.toml"))?;
         if self.options.record {
             figures.write(&self.root.join(FIGURES))?;
@@ -97,17 +99,17 @@ impl Suite {
         !self.options.quick && !self.options.is_narrow() && self.selection == Selection::All
     }
 
-    /// Entries of `budgets.toml` about programs, tests and steps that a run of everything does not have.
+    /// Entries of `budgets.toml` about programs, tests and steps that do not exist.
     fn unknown_entries(&self, ended: &[Ended]) -> Vec<String> {
-        if !self.options.all || !self.is_whole() || ended.iter().any(|e| matches!(e.state, State::NotRun(_)))
-        {
+        if !self.is_whole() || ended.iter().any(|e| matches!(e.state, State::NotRun(_))) {
             return Vec::new();
         }
         let inventory = lock(&self.inventory);
         let programs: Vec<&str> = inventory.steps().collect();
-        let mut unknown: Vec<String> = self.budgets.unknown(&programs).map(str::to_owned).collect();
+        let unknown = self.budgets.unknown(&programs).filter(|name| self.has_step(name));
+        let mut unknown: Vec<String> = unknown.map(str::to_owned).collect();
         unknown.extend(inventory.unknown_tests(&self.budgets.second_tier));
-        let steps = self.budgets.second_tier.iter().flat_map(|d| &d.steps);
+        let steps = self.budgets.second_tier.iter().flat_map(|d| &d.steps).filter(|name| self.has_step(name));
         unknown.extend(steps.filter(|name| !ended.iter().any(|e| e.name == **name)).cloned());
         let error =
             |name| format!("xtask/budgets.toml has {name}, and there is no such test, program or step");

@@ -9,9 +9,16 @@ const LONGEST_PAUSE_MS = 8_000;
 
 /** A request that the daemon has refused. */
 export class Refused extends Error {
-  constructor(status, message) {
+  constructor(status, message, hasOldToken) {
     super(message);
     this.status = status;
+    /** The request had a token that has been replaced since: its refusal says nothing about the present one. */
+    this.hasOldToken = hasOldToken;
+  }
+
+  /** The present token is not accepted. */
+  get needsToken() {
+    return this.status === 401 && !this.hasOldToken;
   }
 }
 
@@ -19,6 +26,8 @@ const wait = (ms) => new Promise((done) => setTimeout(done, ms));
 
 export class Daemon {
   #token = sessionStorage.getItem(KEY);
+  /** Ends the listener, of which there is one at a time. */
+  #listener = new AbortController();
 
   constructor() {
     this.takeToken();
@@ -35,8 +44,10 @@ export class Daemon {
 
   set token(token) {
     this.#token = token;
-    if (token === null) sessionStorage.removeItem(KEY);
-    else sessionStorage.setItem(KEY, token);
+    if (token === null) {
+      sessionStorage.removeItem(KEY);
+      this.#listener.abort();
+    } else sessionStorage.setItem(KEY, token);
   }
 
   get hasToken() {
@@ -45,11 +56,12 @@ export class Daemon {
 
   async #fetch(path, options = {}) {
     const headers = { ...options.headers };
-    if (this.#token !== null) headers.authorization = `Bearer ${this.#token}`;
+    const token = this.#token;
+    if (token !== null) headers.authorization = `Bearer ${token}`;
     const answer = await fetch(path, { cache: "no-store", credentials: "omit", redirect: "error", ...options, headers });
     if (answer.ok) return answer;
     const problem = await answer.json().catch(() => ({}));
-    throw new Refused(answer.status, problem.error ?? `the control daemon answers with status ${answer.status}`);
+    throw new Refused(answer.status, problem.error ?? `the control daemon answers with status ${answer.status}`, token !== this.#token);
   }
 
   /** The answer to a question. */
@@ -65,12 +77,17 @@ export class Daemon {
 
   /**
    * Listens for ever. `opened` is called when nothing more can be missed, `told` with each event and its kind, `closed` when
-   * the connection has ended. A refused token ends this.
+   * the connection has ended. The next call, which listens instead, ends this,
+   * and so does the loss of the token.
    */
   async listen({ opened, told, closed }) {
+    this.#listener.abort();
+    const listener = new AbortController();
+    this.#listener = listener;
     let pause = FIRST_PAUSE_MS;
-    for (;;) {
+    while (!listener.signal.aborted) {
       const ends = new AbortController();
+      listener.signal.addEventListener("abort", () => ends.abort(), { once: true, signal: ends.signal });
       let silence = 0;
       const alive = () => {
         clearTimeout(silence);
@@ -96,13 +113,11 @@ export class Daemon {
           text = parts.pop();
           for (const part of parts) tell(part, told);
         }
-        closed(null);
+        if (!listener.signal.aborted) closed(null);
       } catch (error) {
-        if (error instanceof Refused && error.status === 401) {
-          closed(error);
-          return;
-        }
+        if (listener.signal.aborted) return;
         closed(error);
+        if (error instanceof Refused && error.needsToken) return;
       } finally {
         clearTimeout(silence);
         ends.abort();

@@ -54,7 +54,9 @@ function soon(ask) {
 }
 
 function failed(error) {
-  if (error instanceof Refused && error.status === 401) return login(error.message);
+  if (error instanceof Refused && error.needsToken) return login(error.message);
+  // the page asks again with the present token
+  if (error instanceof Refused && error.hasOldToken) return;
   notice(error instanceof Refused ? error.message : "");
 }
 
@@ -233,7 +235,7 @@ function listen() {
     },
     told,
     closed: (error) => {
-      if (error instanceof Refused && error.status === 401) return login(error.message);
+      if (error instanceof Refused && error.needsToken) return login(error.message);
       if (error instanceof Refused) notice(error.message);
       link("gone", "the daemon does not answer");
     },

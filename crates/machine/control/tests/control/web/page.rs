@@ -223,10 +223,40 @@ fn the_page_says_that_the_daemon_is_gone_and_comes_back_by_itself() {
     page.wait("document.body.dataset.link === 'refused' && !document.getElementById('login').hidden");
     assert_eq!(page.value("document.getElementById('main').hidden"), true);
     keep(&mut page, "login");
+    log_in(&mut page, &daemon);
+}
+
+/// Gives the page a new token.
+fn log_in(page: &mut Page, daemon: &Daemon) {
     let token = daemon.token();
     page.value(&format!("document.getElementById('token').value = '{token}'"));
     page.value("document.querySelector('#login button').click()");
     page.wait("document.body.dataset.link === 'live' && !document.getElementById('main').hidden");
+}
+
+#[test]
+fn a_late_refusal_of_the_old_token_does_not_end_the_session_of_the_new_one() {
+    let Some(browser) = find() else { return };
+    let daemon = Daemon::ready("2x2x2", 8);
+    let (mut page, _) = open(&daemon, browser, 1280);
+    // refusals of the connection for events arrive when the test lets them
+    page.value(
+        "(() => { const real = window.fetch; window.held = []; window.fetch = async (path, options) => {
+           const answer = await real(path, options);
+           if (answer.status === 401 && path === '/v1/events') await new Promise((release) => held.push(release));
+           return answer; }; })()",
+    );
+    daemon.client.revoke_token().expect("revoked");
+    page.wait("held.length === 1");
+    // another request is refused, and the page asks for a token
+    page.value("document.querySelector('[role=gridcell]').click()");
+    page.wait("document.body.dataset.link === 'refused'");
+    log_in(&mut page, &daemon);
+    page.value("held.forEach((release) => release())");
+    daemon.set(5, "dead");
+    page.wait(&format!("{} === 1", cells("dead")));
+    assert_eq!(page.value("document.body.dataset.link"), "live");
+    assert_eq!(page.value("document.getElementById('main').hidden"), false);
 }
 
 /// Forwards a port to the socket, as `ssh -L` does.
