@@ -24,7 +24,7 @@ pub(crate) const UNSTEADY_LIMIT: usize = 3;
 /// The most failed tests that get a second attempt. More have a common cause, which a second attempt would only confirm.
 pub(crate) const ATTEMPTS_LIMIT: usize = 10;
 
-/// A test that failed in a step that ran to its end.
+/// A failed test of a step that ran to its end.
 #[derive(Clone, Debug)]
 pub(crate) struct FailedTest {
     /// The step that ran it.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The last figures of each test program, in `xtask/figures.toml`: a run tells what has grown since, and `./x test --record` keeps
-//! the new ones. Steps that compile have no figures, because they take as long as there is to compile.
+//! The last recorded figures of each test program, in `xtask/figures.toml`. `./x test` reports programs that take longer now, and
+//! `./x test --record` writes the file. Steps that compile have no figures: their times depend on how much there is to compile.
 //!
 //! Processor time is compared, because durations depend on what runs beside a step. It is scaled by the calibration loop of
 //! [`crate::budget`], so a slower machine shows no growth.
@@ -78,7 +78,7 @@ impl Figures {
         fs::write(file, format!("{head}{text}")).with_context(|| format!("cannot write {}", file.display()))
     }
 
-    /// The same figures, with those of `run` for its tier.
+    /// A copy in which `run` replaces the recorded run of the same tier.
     pub(crate) fn with_run(&self, run: RunFigures, all: bool) -> Self {
         let mut figures = self.clone();
         *(if all { &mut figures.both_tiers } else { &mut figures.first_tier }) = Some(run);

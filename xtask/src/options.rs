@@ -3,10 +3,10 @@
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-/// What `./x test` is asked for.
+/// The options of `./x test`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// Both tiers, not only the first one.
+    /// Run both tiers of tests instead of the first tier only.
     pub(crate) all: bool,
     /// Without end-to-end tests and documentation.
     pub(crate) quick: bool,
@@ -22,14 +22,14 @@ pub(crate) struct Options {
     pub(crate) test: Option<String>,
 }
 
-/// What `./x soak` is asked for.
+/// The options of `./x soak`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Soak {
-    /// Which tests.
+    /// The tests to repeat.
     pub(crate) tests: Options,
-    /// How often each test runs.
+    /// Number of rounds: each test runs once a round.
     pub(crate) times: usize,
-    /// Busy loops beside the tests.
+    /// Number of busy loops that run while the tests run.
     pub(crate) busy: usize,
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which tests of the built programs run, and in which steps: each program is a step, but for the parts of it that run on their own.
+//! Chooses the tests of a run by name and tier, and the steps that run them: a step runs one test program, or a part of one that
+//! `budgets.toml` separates.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use crate::libtest::TestProgram;
 use crate::options::Options;
 use crate::tier::{Inventory, Tier};
 
-/// The tests that a run has, as programs to run; and those that there are.
+/// The test programs of a run, and the tests that exist.
 #[derive(Debug)]
 pub(crate) struct Chosen {
     pub(crate) programs: Vec<TestProgram>,
@@ -49,14 +50,14 @@ pub(crate) fn choose(built: Vec<TestProgram>, budgets: &Budgets, options: &Optio
     Ok(chosen)
 }
 
-/// Whether a run has this test.
+/// Returns `true` if the options select the test.
 fn is_wanted(step: &str, test: &str, tier: Tier, options: &Options) -> bool {
     options.program.as_deref().is_none_or(|program| program == step)
         && options.test.as_deref().is_none_or(|part| test.contains(part))
         && (tier == Tier::First || options.all || options.test.is_some())
 }
 
-/// Why a run by name has no test.
+/// The error of a run by name that selects no test.
 fn nothing_matches(options: &Options, inventory: &Inventory) -> String {
     match (&options.program, &options.test) {
         (Some(program), _) if !inventory.steps().any(|step| step == program) => {

@@ -105,25 +105,27 @@ pub(crate) fn build_programs(suite: &Arc<Suite>) -> Result<Vec<TestProgram>> {
     Ok(std::mem::take(&mut *chosen.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 
-/// The jobs that run test programs, for which everything is built.
+/// The jobs that run test programs. What the programs start must have been built before.
 pub(crate) fn test_jobs_alone(suite: &Arc<Suite>, programs: &[TestProgram]) -> Vec<Job> {
     programs.iter().map(|program| suite.program(program.clone())).collect()
 }
 
 /// The jobs that are known before the build.
 fn jobs(suite: &Arc<Suite>) -> Vec<Job> {
-    let build = build(suite, jobs_of_build).after([GUESTS]).behind([STATIC]);
-    let mut jobs = vec![guests(suite), build];
-    if !suite.options.is_narrow() {
-        jobs.extend(checks(suite));
-        if !suite.options.quick {
-            jobs.extend(static_programs(suite));
-            jobs.push(
-                suite.commands("documentation", true, vec![documentation(suite)]).behind([LINTS]).lock(CARGO),
-            );
-            jobs.extend(python::jobs(suite, BUILD));
-        }
+    let build = build(suite, jobs_of_build).after([GUESTS]);
+    if suite.options.is_narrow() {
+        return vec![guests(suite), build];
     }
+    let mut jobs = vec![guests(suite)];
+    jobs.extend(checks(suite));
+    if suite.options.quick {
+        jobs.push(build);
+        return jobs;
+    }
+    jobs.extend(static_programs(suite));
+    jobs.push(build.behind([STATIC]));
+    jobs.push(suite.commands("documentation", true, vec![documentation(suite)]).behind([LINTS]).lock(CARGO));
+    jobs.extend(python::jobs(suite, BUILD));
     of_run(suite, jobs)
 }
 
@@ -142,7 +144,7 @@ fn checks(suite: &Arc<Suite>) -> Vec<Job> {
     jobs
 }
 
-/// The jobs of `jobs` that this run has, which wait for no job that it has not.
+/// Removes the jobs that do not belong to this run, and the waits for them.
 fn of_run(suite: &Suite, jobs: Vec<Job>) -> Vec<Job> {
     let mut jobs: Vec<Job> = jobs.into_iter().filter(|job| suite.has_step(&job.name)).collect();
     for job in &mut jobs {
@@ -199,7 +201,7 @@ fn documentation(suite: &Suite) -> Command {
     doc
 }
 
-/// The build of the workspace, and then the jobs that `more` makes of what was built.
+/// The job that builds the workspace. `more` returns the jobs that run what was built.
 fn build(
     suite: &Arc<Suite>,
     more: impl FnOnce(&Arc<Suite>, Built) -> Result<Vec<Job>> + Send + 'static,

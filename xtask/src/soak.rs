@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `./x soak`: every test several times beside busy loops, and which failed how often.
+//! `./x soak` runs every test several times while busy loops keep the CPUs busy, and counts the failures of each test.
 //!
 //! No second attempts: a test that fails once in the rounds is listed with its count. The rounds run as `./x test` does, side by
 //! side and with the same locks, so what a test meets here it can meet in any run.
@@ -22,13 +22,13 @@ use crate::report::Test;
 use crate::schedule::{self, State};
 use crate::suite::{Suite, lock};
 
-/// The slowest tests that the table lists, beside those that failed.
+/// The table lists every failed test, and this many of the slowest.
 const SLOWEST: usize = 10;
 
 /// A test in all rounds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Row {
-    /// Program and test, as `e2e::run::a_test`; a program alone if it ended before its tests did.
+    /// Program and test, as `e2e::run::a_test`; a program alone if the program ended before its tests.
     name: String,
     runs: usize,
     failed: usize,

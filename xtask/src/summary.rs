@@ -55,7 +55,7 @@ impl Suite {
         Ok(failures.is_empty())
     }
 
-    /// The line of the summary that tells how many tests of each tier there are, and what this run left out.
+    /// The line of the summary with the number of tests in each tier, and the steps that this run leaves out.
     fn tiers(&self) -> String {
         let inventory = lock(&self.inventory);
         let (first, second) = (inventory.count(Tier::First), inventory.count(Tier::Second));
@@ -94,7 +94,7 @@ impl Suite {
         Ok(grown)
     }
 
-    /// Returns `true` if the run has all that its tier has.
+    /// Returns `true` if the run includes its whole tier.
     fn is_whole(&self) -> bool {
         !self.options.quick && !self.options.is_narrow() && self.selection == Selection::All
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The two tiers of tests and steps: `./x test` runs the first one, `./x test --all` both.
 //!
-//! A test is in the first tier unless `budgets.toml` declares it for the second one, with a reason. So each test is in exactly one,
-//! and a new one runs in every run.
+//! A test is in the first tier unless `budgets.toml` declares it for the second one, with a reason. So each test
+//! is in exactly one tier, and a new test is in every run.
 
 use std::collections::BTreeMap;
 

@@ -238,14 +238,19 @@ fn log_in(page: &mut Page, daemon: &Daemon) {
 fn a_late_refusal_of_the_old_token_does_not_end_the_session_of_the_new_one() {
     let Some(browser) = find() else { return };
     let daemon = Daemon::ready("2x2x2", 8);
-    let (mut page, _) = open(&daemon, browser, 1280);
-    // refusals of the connection for events arrive when the test lets them
+    let mut page = Page::open(browser, 1280, 900);
+    page.go(&daemon.listen().url);
+    page.wait("document.body.dataset.link === 'refused'");
+    // the refusal of the connection for events arrives when the test lets it, and those of other requests after it was sent
     page.value(
         "(() => { const real = window.fetch; window.held = []; window.fetch = async (path, options) => {
            const answer = await real(path, options);
-           if (answer.status === 401 && path === '/v1/events') await new Promise((release) => held.push(release));
+           if (answer.status !== 401) return answer;
+           if (path === '/v1/events') await new Promise((release) => held.push(release));
+           while (held.length === 0) await new Promise((again) => setTimeout(again, 10));
            return answer; }; })()",
     );
+    log_in(&mut page, &daemon);
     daemon.client.revoke_token().expect("revoked");
     page.wait("held.length === 1");
     // another request is refused, and the page asks for a token
