@@ -68,7 +68,9 @@ unpack() {
   local package=$1 kept=$work/$1_$2 new=$temporary/fetch
   if [ ! -d "$kept" ]; then
     mkdir "$new"
-    (cd "$new" && our_apt source "$package" > /dev/null) || die "the source of $package $2 cannot be fetched, see above"
+    (cd "$new" && our_apt source "$package" > /dev/null) ||
+      die "the source of $package $2 cannot be fetched, see above: is there a network? If the archive has dropped this version, \
+remove $apt_folder/updated, and the index is fetched again"
     # older versions
     rm -rf "$work/$package"_*
     mv -T "$(find "$new" -mindepth 1 -maxdepth 1 -type d)" "$kept"

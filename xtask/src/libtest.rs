@@ -16,6 +16,7 @@ use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
 use crate::process::{self, Times};
+use crate::runs;
 
 /// A program is stopped if none of its tests ends for this long.
 const STALL_TIMEOUT: Duration = Duration::from_secs(900);
@@ -167,6 +168,7 @@ impl TestProgram {
         let mut command = self.command();
         command.args(["-Z", "unstable-options", "--format", "json", "--report-time"]);
         command.env("RUSTC_BOOTSTRAP", "1").stdin(Stdio::null()).stdout(write_end).stderr(errors);
+        runs::end_with_this(&mut command);
         let mut child = command.spawn().with_context(|| format!("cannot start {}", self.file.display()))?;
         // The command owns the writing ends.
         drop(command);

@@ -6,6 +6,7 @@ mod bench;
 mod budget;
 mod changed;
 mod figures;
+mod killed;
 mod libtest;
 mod options;
 mod parts;
@@ -15,6 +16,7 @@ mod programs;
 mod python;
 mod release;
 mod report;
+mod runs;
 mod schedule;
 mod soak;
 mod statics;
@@ -36,8 +38,10 @@ Usage: cargo xtask COMMAND
                     the crates that carry them inside need them before they are built
   static [--release] [NAME…]
                     programs for the compute node kernel, linked statically, into target/static (default: all)
-  test [OPTION…]    every check of the checkout (--all, --quick, --changed[=COMMIT], --program P, --test NAME, --record, --allow-skip)
-  soak [OPTION…]    every test several times beside busy loops (--all, --program P, --test NAME, --times N, --busy K)
+  test [OPTION…]    every check of the checkout (--all, --quick, --changed[=COMMIT], --program P, --test NAME, --record,
+                    --results FOLDER, --allow-skip)
+  soak [OPTION…]    every test several times beside busy loops (--all, --program P, --test NAME, --results FOLDER, --times N,
+                    --busy K)
   bench [NAME…]     benchmarks (sim, balance, runtime, logging, fship; without a name: the others)
   storm [KILLS [SEED]]
                     kill ranks and processes at random times, and compare the results

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Options of `./x test` and `./x soak`.
 
+use std::path::PathBuf;
+
 use anyhow::{Context as _, Result, bail, ensure};
 
 /// The options of `./x test`.
@@ -20,6 +22,8 @@ pub(crate) struct Options {
     pub(crate) program: Option<String>,
     /// Only tests with this word in their names, of both tiers.
     pub(crate) test: Option<String>,
+    /// The folder for logs and results instead of `target/test`. Two runs that have one folder wait for each other.
+    pub(crate) results: Option<PathBuf>,
 }
 
 /// The options of `./x soak`.
@@ -47,7 +51,8 @@ impl Options {
                 "--changed" if value != Some("") => options.changed = Some(value.map(str::to_owned)),
                 _ if options.parse_selection(option, value, &mut words)? => {}
                 _ => bail!(
-                    "./x test takes --all, --quick, --changed[=COMMIT], --program P, --test NAME, --record and --allow-skip, not {}",
+                    "./x test takes --all, --quick, --changed[=COMMIT], --program P, --test NAME, --results FOLDER, \
+                     --record and --allow-skip, not {}",
                     shown(option, value)
                 ),
             }
@@ -79,6 +84,7 @@ impl Options {
             "--all" if value.is_none() => self.all = true,
             "--program" => self.program = Some(words.value_of(option, value)?.to_owned()),
             "--test" => self.test = Some(words.value_of(option, value)?.to_owned()),
+            "--results" => self.results = Some(words.value_of(option, value)?.into()),
             _ => return Ok(false),
         }
         Ok(true)
@@ -102,7 +108,8 @@ impl Soak {
                 "--busy" => soak.busy = words.number_of(option, value)?,
                 _ if soak.tests.parse_selection(option, value, &mut words)? => {}
                 _ => bail!(
-                    "./x soak takes --all, --program P, --test NAME, --times N and --busy K, not {}",
+                    "./x soak takes --all, --program P, --test NAME, --results FOLDER, --times N and --busy K, \
+                     not {}",
                     shown(option, value)
                 ),
             }

@@ -12,6 +12,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 
 use crate::changed::{self, Selection};
+use crate::killed;
 use crate::libtest::TestProgram;
 use crate::options::Options;
 use crate::parts;
@@ -48,6 +49,12 @@ const FIRST_TIER_STATIC: [&str; 2] = ["colony-conform", "colony-extremes"];
 /// The static programs of others that tests of the first tier run.
 const FIRST_TIER_OTHERS: [&str; 3] = ["busybox", "lua", "lua-musl"];
 
+/// The job that fetches the kernel of virtual nodes.
+const KERNEL: &str = "kernel of virtual nodes";
+
+/// Test programs that start virtual nodes with that kernel.
+const WITH_VIRTUAL_NODES: [&str; 5] = ["vm", "cnk", "e2e", "boot-colony-vm", "clock"];
+
 /// The job that lints the workspace.
 const LINTS: &str = "lints";
 
@@ -75,6 +82,7 @@ pub(crate) fn run(options: Options) -> Result<bool> {
     let began = Instant::now();
     let mut ended = schedule::run_all(jobs(&suite), cpus(), |ended| suite.tell(ended, began));
     suite.try_failed_again(&mut ended);
+    suite.run.end()?;
     suite.finish(&ended, began.elapsed())
 }
 
@@ -157,13 +165,6 @@ fn of_run(suite: &Suite, jobs: Vec<Job>) -> Vec<Job> {
 fn guests(suite: &Arc<Suite>) -> Job {
     let guests = suite.cargo(&["run", "--quiet", "--locked", "-p", "guests"]);
     suite.commands(GUESTS, false, vec![guests]).lock(CARGO)
-}
-
-/// This program, with another command.
-fn own(suite: &Suite, words: &[&str]) -> Command {
-    let mut xtask = Command::new(std::env::current_exe().unwrap_or_else(|_| "xtask".into()));
-    xtask.args(words).current_dir(&suite.root);
-    xtask
 }
 
 fn has_command(name: &str) -> bool {
@@ -290,6 +291,9 @@ fn jobs_of_build(suite: &Arc<Suite>, built: Built) -> Result<Vec<Job>> {
     if suite.options.quick {
         return Ok(jobs);
     }
+    if programs.iter().any(|program| has_virtual_nodes(suite, program)) {
+        jobs.insert(0, kernel_of_nodes(suite, &built.programs)?);
+    }
     if suite.options.is_narrow() {
         if programs.iter().any(|program| needs_static(suite, program)) {
             jobs.extend(static_programs(suite));
@@ -299,6 +303,7 @@ fn jobs_of_build(suite: &Arc<Suite>, built: Built) -> Result<Vec<Job>> {
     let fuzzers =
         built.programs.into_iter().filter(|(name, _)| suite.root.join("fuzz/seeds").join(name).is_dir());
     jobs.push(fuzz(suite, fuzzers.collect()));
+    jobs.push(killed::job(suite));
     jobs.push(doc_tests(suite));
     Ok(jobs)
 }
@@ -316,12 +321,29 @@ fn needs_static(suite: &Suite, program: &TestProgram) -> bool {
     ["cnk", "e2e"].contains(&suite.budgets.whole_of(&program.name))
 }
 
+fn has_virtual_nodes(suite: &Suite, program: &TestProgram) -> bool {
+    WITH_VIRTUAL_NODES.contains(&suite.budgets.whole_of(&program.name))
+}
+
+/// The job that fetches the kernel of virtual nodes before the tests: a download that fails is one error with a remedy, and not one in
+/// each test.
+fn kernel_of_nodes(suite: &Arc<Suite>, programs: &[(String, PathBuf)]) -> Result<Job> {
+    let colony = programs.iter().find(|(name, _)| name == "colony");
+    let (_, colony) = colony.context("cargo has built no program `colony`")?;
+    let mut fetch = Command::new(colony);
+    fetch.args(["vm", "kernels", "--fetch"]).current_dir(&suite.root);
+    Ok(suite.commands(KERNEL, false, vec![fetch]))
+}
+
 /// The jobs that run test programs.
 fn test_jobs(suite: &Arc<Suite>, programs: &[TestProgram]) -> Vec<Job> {
     let mut jobs = test_jobs_alone(suite, programs);
     for (job, program) in jobs.iter_mut().zip(programs) {
         if needs_static(suite, program) && !suite.options.quick {
             job.after.extend([STATIC.to_owned(), OTHERS.to_owned()]);
+        }
+        if has_virtual_nodes(suite, program) && !suite.options.quick {
+            job.after.push(KERNEL.to_owned());
         }
     }
     jobs
@@ -333,7 +355,7 @@ fn static_programs(suite: &Arc<Suite>) -> [Job; 2] {
     let some = |names: &'static [&'static str]| if all { &[] } else { names };
     let mut others = Command::new(suite.root.join("images/programs.sh"));
     others.arg(suite.target.join("static")).args(some(&FIRST_TIER_OTHERS)).current_dir(&suite.root);
-    let mut ours = own(suite, &["static"]);
+    let mut ours = suite.own(&["static"]);
     ours.args(some(&FIRST_TIER_STATIC));
     [
         suite.commands(STATIC, false, vec![ours]).after([GUESTS]).lock(CARGO),

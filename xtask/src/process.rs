@@ -11,6 +11,8 @@ use anyhow::{Context as _, Result};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::{Pid, SysconfVar, sysconf};
 
+use crate::runs;
+
 /// How long a process ran, and the processor time of the process and of every descendant that it waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Times {
@@ -70,6 +72,7 @@ pub(crate) fn run_logged(mut command: Command, log: &Path) -> Result<(ExitStatus
     let errors = output.try_clone().context("cannot duplicate a file descriptor")?;
     let began = Instant::now();
     let program = command.get_program().to_string_lossy().into_owned();
+    runs::end_with_this(&mut command);
     let mut child = command
         .stdin(Stdio::null())
         .stdout(output)

@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use crate::libtest::TestProgram;
 use crate::process::{self, Times};
+use crate::runs;
 
 /// What cargo reports of a target that is built.
 #[derive(Deserialize)]
@@ -105,6 +106,7 @@ fn package_name(id: &str) -> &str {
 pub(crate) fn build(mut cargo: Command) -> Result<(Built, Times)> {
     cargo.arg("--message-format=json-render-diagnostics").stdin(Stdio::null()).stdout(Stdio::piped());
     let began = Instant::now();
+    runs::end_with_this(&mut cargo);
     let mut child = cargo.spawn().context("cannot start cargo")?;
     let mut text = String::new();
     if let Some(mut output) = child.stdout.take() {

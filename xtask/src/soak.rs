@@ -42,11 +42,17 @@ struct Row {
 /// A checkout that cannot be read, a build that fails, or results that cannot be written.
 pub(crate) fn run(soak: Soak) -> Result<bool> {
     let suite = Arc::new(Suite::new(guests::root(), soak.tests.clone(), Selection::All)?);
-    let programs = plan::build_programs(&suite)?;
+    let passed = run_rounds(&suite, &soak);
+    suite.run.end()?;
+    passed
+}
+
+fn run_rounds(suite: &Arc<Suite>, soak: &Soak) -> Result<bool> {
+    let programs = plan::build_programs(suite)?;
     let busy = BusyLoops::start(soak.busy);
     let began = Instant::now();
     for round in 1..=soak.times {
-        let jobs = plan::test_jobs_alone(&suite, &programs);
+        let jobs = plan::test_jobs_alone(suite, &programs);
         let ended = schedule::run_all(jobs, plan::cpus(), |step| suite.tell(step, began));
         let failed: Vec<&str> =
             ended.iter().filter(|e| e.state != State::Passed).map(|e| e.name.as_str()).collect();

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use colony_testing::machine::MachineLock;
 
 use crate::again::{self, FailedTest, Unsteady};
 use crate::budget::{self, Budgets};
@@ -17,11 +18,15 @@ use crate::libtest::TestProgram;
 use crate::options::Options;
 use crate::process::{self, Times};
 use crate::report::{self, Test};
+use crate::runs::OwnRun;
 use crate::schedule::{Ended, Job, Outcome, State};
 use crate::tier::{Inventory, Tier};
 
 /// Lines of a failed step's log that are shown.
 const TAIL_LINES: usize = 60;
+
+/// The lock of programs that change or measure the scheduling of this machine.
+pub(crate) const NODE: &str = "node";
 
 /// Virtual CPUs of tests for each CPU of this machine.
 const EMULATORS_A_CPU: usize = 2;
@@ -33,6 +38,8 @@ pub(crate) struct Suite {
     pub(crate) target: PathBuf,
     /// Logs and results of this run.
     pub(crate) folder: PathBuf,
+    /// Keeps other runs out of `folder`, and knows what this one leaves.
+    pub(crate) run: OwnRun,
     pub(crate) options: Options,
     pub(crate) selection: Selection,
     pub(crate) budgets: Budgets,
@@ -56,13 +63,15 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Suite {
-    /// A run in the checkout `root`, with its logs in a new folder `target/test`.
+    /// A run in the checkout `root`, with its logs in a new folder `target/test`, or the one that the options name. Waits for the
+    /// end of another run with that folder.
     ///
     /// # Errors
-    /// A folder that cannot be made, or `budgets.toml` that cannot be read.
+    /// A folder that cannot be made, what an earlier run has left and cannot be removed, or `budgets.toml` that cannot be read.
     pub(crate) fn new(root: PathBuf, options: Options, selection: Selection) -> Result<Self> {
         let target = guests::target_folder();
-        let folder = target.join("test");
+        let folder = options.results.as_ref().map_or_else(|| target.join("test"), |folder| root.join(folder));
+        let run = OwnRun::begin(&folder)?;
         if folder.exists() {
             fs::remove_dir_all(&folder).with_context(|| format!("cannot empty {}", folder.display()))?;
         }
@@ -74,6 +83,7 @@ impl Suite {
             root,
             target,
             folder,
+            run,
             options,
             selection,
             inventory: Mutex::default(),
@@ -100,8 +110,15 @@ impl Suite {
     /// cargo, in the root of the checkout.
     pub(crate) fn cargo(&self, words: &[&str]) -> Command {
         let mut cargo = crate::cargo();
-        cargo.args(words).current_dir(&self.root);
+        cargo.args(words).current_dir(&self.root).envs(self.run.environment());
         cargo
+    }
+
+    /// This program, with another command.
+    pub(crate) fn own(&self, words: &[&str]) -> Command {
+        let mut xtask = Command::new(std::env::current_exe().unwrap_or_else(|_| "xtask".into()));
+        xtask.args(words).current_dir(&self.root);
+        xtask
     }
 
     /// cargo with a command that compiles: its durations by package are written to `target/cargo-timings`.
@@ -130,7 +147,8 @@ impl Suite {
 
     pub(crate) fn run_commands(&self, name: &str, background: bool, commands: Vec<Command>) -> Outcome {
         let mut outcome = Outcome::default();
-        for command in commands {
+        for mut command in commands {
+            command.envs(self.run.environment());
             let command = if background { with_low_priority(&command) } else { command };
             match process::run_logged(command, &self.log(name)) {
                 Ok((status, times)) => {
@@ -153,6 +171,7 @@ impl Suite {
     /// A job that runs a test program, as `budgets.toml` says.
     pub(crate) fn program(self: &Arc<Self>, mut program: TestProgram) -> Job {
         let budget = self.budgets.of(&program.name);
+        program.environment.extend(self.run.environment());
         program.environment.push(("COLONY_SKIPS".into(), self.skips().to_string_lossy().into_owned()));
         // Several programs need the published figures.
         let simulated = self.folder.join("simulated");
@@ -170,8 +189,15 @@ impl Suite {
         job
     }
 
+    /// This machine's scheduling, for a program that shares it with no other.
+    fn scheduling_for(&self, program: &str) -> Result<Option<MachineLock>> {
+        let wants = self.budgets.of(program).locks.iter().any(|lock| lock == NODE);
+        wants.then(|| self.run.scheduling(program)).transpose()
+    }
+
     fn run_program(&self, program: &TestProgram) -> Outcome {
-        let run = match program.run(&self.log(&program.name)) {
+        let run = self.scheduling_for(&program.name);
+        let run = match run.and_then(|_alone| program.run(&self.log(&program.name))) {
             Ok(run) => run,
             Err(e) => return Outcome { failure: Some(format!("{e:#}")), ..Outcome::default() },
         };
@@ -229,6 +255,13 @@ impl Suite {
         let mut unsteady = Vec::new();
         for test in failed.iter().filter(|test| !self.budgets.must_be_steady(&test.name)) {
             eprintln!("second attempt: {}", test.name);
+            let _alone = match self.scheduling_for(&test.step) {
+                Ok(alone) => alone,
+                Err(e) => {
+                    eprintln!("no second attempt: {e:#}");
+                    continue;
+                }
+            };
             unsteady.extend(test.try_again(&self.log(&format!("again-{}", test.name))));
         }
         again::judge_steps(ended, &failed, &unsteady);
@@ -313,6 +346,7 @@ mod tests {
             root,
             target: folder.to_owned(),
             folder: folder.to_owned(),
+            run: OwnRun::begin(&folder.join("results")).expect("a run"),
             options: Options::default(),
             selection: Selection::All,
             budgets,

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! For tests: random numbers of a seed, and skipped tests, each of which is recorded and fails in continuous integration
-//! unless `skips.txt` names it.
+//! For tests: random numbers of a seed, locks of the machine, and skipped tests, each of which is recorded and fails in
+//! continuous integration unless `skips.txt` names it.
 //!
 //! A test that cannot run on a machine calls [`skip`] and returns. `./x test` names the file of records in
 //! [`RECORDS`] and lists it at its end.
 
 pub mod browser;
+pub mod machine;
 mod random;
 
 use std::fmt::Display;

@@ -5,7 +5,6 @@
 #[path = "../../../../windows/sched/tests/sched/lock.rs"]
 mod lock;
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Output};
 use std::time::{Duration, Instant};
@@ -83,7 +82,7 @@ pub(crate) fn last_cpu() -> String {
 
 /// The CPUs for this test alone among those that ask, until it is dropped: what makes noise, or looks for it,
 /// in real time.
-pub(crate) fn alone() -> File {
+pub(crate) fn alone() -> colony_testing::machine::MachineLock {
     lock::job_cpu()
 }
 

@@ -89,8 +89,9 @@ fn find(
     archive.update(notice)?;
     let offered = archive.releases()?;
     let mut release = release::newest(asked, &offered).map_or(asked, String::as_str);
-    if wanted.is_empty() && !offered.iter().any(|r| r == release) {
-        release = offered.last().map_or(release, String::as_str);
+    let nearest = release::nearest(asked, &offered).map_or("none", String::as_str);
+    if wanted.is_empty() && !offered.is_empty() && !offered.iter().any(|r| r == release) {
+        release = nearest;
         notice(&format!("the archive no longer has the kernel {DEFAULT}: taking {release}"));
         if store.releases().iter().any(|r| r == release) {
             return store.open(release);
@@ -99,11 +100,10 @@ fn find(
     if store.fetch(&archive, release, notice)? {
         return store.open(release);
     }
-    let newest = offered.last().map_or("none", String::as_str);
     Err(VmError::NoKernel {
         wanted: asked.into(),
         reason: format!(
-            "the archive has no such release, its newest is {newest}; `colony vm kernels` lists all"
+            "the archive has no such release, and the nearest is {nearest}; `colony vm kernels --available` lists all"
         ),
     })
 }

@@ -35,6 +35,12 @@ pub(super) fn newest<'a>(wanted: &str, releases: impl IntoIterator<Item = &'a St
     releases.into_iter().filter(|r| matches(wanted, r)).max_by(|a, b| order(a, b))
 }
 
+/// The release of `offered` that is nearest to `wanted`: the newest of those that share most pieces with the beginning of it.
+pub(super) fn nearest<'a>(wanted: &str, offered: impl IntoIterator<Item = &'a String>) -> Option<&'a String> {
+    let shared = |release: &str| pieces(wanted).zip(pieces(release)).take_while(|(a, b)| a == b).count();
+    offered.into_iter().max_by(|a, b| shared(a).cmp(&shared(b)).then_with(|| order(a, b)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,6 +61,24 @@ mod tests {
         assert_eq!(newest("7.2.9", &all), Some(&all[1]));
         assert_eq!(newest(&all[2], &all), Some(&all[2]));
         assert_eq!(newest("7.2.1", &all), None);
+    }
+
+    #[test]
+    fn the_nearest_release_is_of_the_same_series_if_there_is_one() {
+        let of = |all: &[&str], wanted: &str| {
+            let all: Vec<String> = all.iter().map(|&r| r.to_owned()).collect();
+            nearest(wanted, &all).cloned().unwrap_or_default()
+        };
+        let all = [
+            "6.12.117+deb13-cloud-amd64",
+            "7.2.14+deb13-cloud-amd64",
+            "7.2.9+deb13-cloud-amd64",
+            "8.1.3-cloud-amd64",
+        ];
+        assert_eq!(of(&all, "7.2.12+deb13-cloud-amd64"), all[1]);
+        assert_eq!(of(&all, "6.1.4+deb13-cloud-amd64"), all[0]);
+        assert_eq!(of(&all, "9.0"), all[3]);
+        assert_eq!(of(&[], "9.0"), "");
     }
 
     proptest! {

@@ -165,7 +165,7 @@ fn a_superseded_kernel_whose_modules_are_gone_still_starts() {
 }
 
 #[test]
-fn the_default_gives_way_to_the_newest_and_an_unknown_release_is_an_error() {
+fn the_default_gives_way_to_the_nearest_and_an_unknown_release_is_an_error() {
     if !apt_is_here() {
         return;
     }
@@ -173,11 +173,11 @@ fn the_default_gives_way_to_the_newest_and_an_unknown_release_is_an_error() {
     fake.kernel("9.8.7+deb13-cloud-amd64", false);
     let mut told = String::new();
     let kernel =
-        find("", &fake.store(), || fake.archive(), &mut |text| told.push_str(text)).expect("the newest");
+        find("", &fake.store(), || fake.archive(), &mut |text| told.push_str(text)).expect("the nearest");
     assert_eq!(kernel.release(), "9.8.7+deb13-cloud-amd64");
     assert!(told.contains(&format!("no longer has the kernel {DEFAULT}")), "{told}");
     let error = fake.find("1.2").expect_err("nowhere");
-    assert!(error.is_wrong_use() && error.to_string().contains("newest is 9.8.7"), "{error}");
+    assert!(error.is_wrong_use() && error.to_string().contains("nearest is 9.8.7"), "{error}");
 }
 
 #[test]

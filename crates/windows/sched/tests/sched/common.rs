@@ -3,7 +3,6 @@
 //! it starts itself again, and what it then is gets decided before the test harness runs.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -23,6 +22,7 @@ use colony_sched::ledger::Affinities;
 use colony_sched::run::{RunConfig, run};
 use colony_sched::spare::{Reservation, SpareCores};
 use colony_sched::undo::{self, NodeChanges, UndoFile};
+use colony_testing::machine::{self, MachineLock};
 use colony_time::{DutyCycle, Windows};
 
 pub(crate) const FIXTURE: &str = "--fixture";
@@ -264,17 +264,23 @@ pub(crate) fn last_cpu() -> CpuSet {
 
 /// The job's CPU, for one test at a time on this machine, whichever test program it is in: two jobs that are
 /// favored at once hold each other up. `None` where the agent cannot be tested, with the reason printed.
-pub(crate) fn the_job_cpu() -> Option<File> {
-    let cpus = cpu::usable().map_or(0, |c| c.len());
-    if cpus < 2 {
-        colony_testing::skip("one usable CPU only, and a test must not take it whole");
-        return None;
-    }
+pub(crate) fn the_job_cpu() -> Option<MachineLock> {
     if !Privileges::here().real_time || !nix::unistd::geteuid().is_root() {
         colony_testing::skip("real-time classes need root");
         return None;
     }
-    Some(crate::lock::job_cpu())
+    let lock = crate::lock::job_cpu();
+    // a job with spare cores that somebody else runs here leaves this process some CPUs only, until it ends
+    let is_one = || cpu::usable().map_or(0, |c| c.len()) < 2;
+    let since = Instant::now();
+    while is_one() && !machine::jobs().is_empty() && since.elapsed() < Duration::from_secs(600) {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    if is_one() {
+        colony_testing::skip("one usable CPU only, and a test must not take it whole");
+        return None;
+    }
+    Some(lock)
 }
 
 /// Returns `true` if the exact proof works here; otherwise the skip is recorded with its reason.
