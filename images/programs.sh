@@ -68,9 +68,12 @@ unpack() {
   local package=$1 kept=$work/$1_$2 new=$temporary/fetch
   if [ ! -d "$kept" ]; then
     mkdir "$new"
-    (cd "$new" && our_apt source "$package" > /dev/null) ||
-      die "the source of $package $2 cannot be fetched, see above: is there a network? If the archive has dropped this version, \
-remove $apt_folder/updated, and the index is fetched again"
+    if ! (cd "$new" && our_apt source "$package" > /dev/null); then
+      [ -z "${COLONY_NEW_INDEX:-}" ] || die "the source of $package $2 cannot be fetched, see above: is there a network?"
+      echo "the archive may have dropped $package $2 since the index was fetched: fetching the index again" >&2
+      rm -f "$apt_folder/updated"
+      COLONY_NEW_INDEX=1 exec "$0" "$out" "${names[@]}"
+    fi
     # older versions
     rm -rf "$work/$package"_*
     mv -T "$(find "$new" -mindepth 1 -maxdepth 1 -type d)" "$kept"
