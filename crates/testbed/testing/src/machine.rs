@@ -102,6 +102,18 @@ fn start_ticks(pid: i32) -> Option<u64> {
     fields.nth(18)?.parse().ok()
 }
 
+/// Returns `true` if programs of Colony that this user starts have a folder for what they change on the node: root has one, and
+/// so has a user with `XDG_RUNTIME_DIR`. Otherwise records that the calling test is skipped.
+#[track_caller]
+pub fn has_undo_folder() -> bool {
+    let has = nix::unistd::geteuid().is_root()
+        || std::env::var_os("XDG_RUNTIME_DIR").is_some_and(|d| !d.is_empty());
+    if !has {
+        crate::skip("XDG_RUNTIME_DIR is not set, and this user is not root");
+    }
+    has
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
