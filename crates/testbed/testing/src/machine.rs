@@ -27,6 +27,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// The folder where programs of Colony that run as root note what they have changed, in files with names `PID.START.NUMBER.KIND`.
 const CHANGES: &str = "/run/colony-undo";
 
+/// Kinds of files about the scheduling of tasks: classes of a job, and spare cores. A daemon without a job has another kind.
+const OF_SCHEDULING: [&str; 2] = ["tasks", "spare"];
+
 /// A lock of this machine, until it is dropped.
 #[derive(Debug)]
 pub struct MachineLock(#[expect(dead_code, reason = "held, not used")] UnixListener);
@@ -83,6 +86,7 @@ fn jobs_in(folder: &Path) -> Vec<i32> {
     let names = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let owner = |name: &str| {
         let mut fields = name.split('.');
+        OF_SCHEDULING.contains(&name.rsplit('.').next()?).then_some(())?;
         let (pid, start) = (fields.next()?.parse::<i32>().ok()?, fields.next()?.parse::<u64>().ok()?);
         (start_ticks(pid)? == start).then_some(pid)
     };
@@ -164,6 +168,7 @@ mod tests {
             format!("{me}.{start}.0.tasks"),
             format!("{me}.{start}.1.spare"),
             format!("{me}.{}.0.tasks", start + 1),
+            format!("1.{}.0.daemon", start_ticks(1).expect("the first process")),
             "lock".to_owned(),
             "spare.lock".to_owned(),
         ] {
