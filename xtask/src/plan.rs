@@ -82,8 +82,10 @@ pub(crate) fn run(options: Options) -> Result<bool> {
     let began = Instant::now();
     let mut ended = schedule::run_all(jobs(&suite), cpus(), |ended| suite.tell(ended, began));
     suite.try_failed_again(&mut ended);
-    suite.run.end()?;
-    suite.finish(&ended, began.elapsed())
+    let cleared = suite.run.end();
+    let passed = suite.finish(&ended, began.elapsed())?;
+    cleared?;
+    Ok(passed)
 }
 
 /// The CPUs that steps share.

@@ -6,7 +6,8 @@
 //! processes of a build, and its temporary files are in one folder, whose name is in a file. The next run with the same
 //! folder of results ends these processes and removes that folder.
 
-use std::fs::{self, File};
+use std::collections::BTreeMap;
+use std::fs::{self, File, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -61,11 +62,10 @@ impl OwnRun {
         let mark = results.to_str().context("the name of the folder of results is no text")?.to_owned();
         let mut text = String::new();
         record.read_to_string(&mut text).with_context(|| format!("cannot read {}", path.display()))?;
-        let ended = end_processes(&mark)?;
+        tell_ended("an earlier run", &end_processes(&mark)?);
         if let Ok(earlier) = serde_json::from_str::<Record>(&text) {
             eprintln!(
-                "the run before this one (process {}) was killed: {ended} processes that it had left are ended, and {} is \
-                 removed",
+                "the run before this one (process {}) did not end in order: {} is removed",
                 earlier.pid,
                 earlier.temporary.display()
             );
@@ -105,10 +105,7 @@ impl OwnRun {
     /// # Errors
     /// As [`OwnRun::begin`].
     pub(crate) fn end(&self) -> Result<()> {
-        let left = end_processes(&self.mark)?;
-        if left > 0 {
-            eprintln!("{left} processes that tests had left running have been ended");
-        }
+        tell_ended("tests of this run", &end_processes(&self.mark)?);
         remove(&self.temporary)?;
         self.write(b"").context("cannot write the record of a run")
     }
@@ -151,15 +148,16 @@ impl OwnRun {
 fn lock(path: &Path) -> Result<File> {
     let file = File::options().read(true).write(true).create(true).truncate(false).open(path);
     let mut file = file.with_context(|| format!("cannot write {}", path.display()))?;
-    if file.try_lock().is_err() {
+    if let Err(TryLockError::WouldBlock) = file.try_lock() {
         let mut text = String::new();
         let _ = file.read_to_string(&mut text);
         let who =
             serde_json::from_str::<Record>(&text).map_or(String::new(), |r| format!(" (process {})", r.pid));
         eprintln!("waiting for the end of another run in this checkout{who}");
-        file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
         file.rewind().with_context(|| format!("cannot read {}", path.display()))?;
     }
+    // a second time by the same descriptor changes nothing
+    file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
     Ok(file)
 }
 
@@ -170,10 +168,18 @@ fn has_mark(pid: i32, mark: &str) -> bool {
     environment.split(|&byte| byte == 0).any(|variable| variable == wanted.as_bytes())
 }
 
-/// Kills all processes with this mark and waits for their end. Returns their number.
-fn end_processes(mark: &str) -> Result<usize> {
+/// Tells which processes, that `whose` steps had left, have been ended.
+fn tell_ended(whose: &str, ended: &BTreeMap<i32, String>) {
+    if !ended.is_empty() {
+        let names: Vec<String> = ended.iter().map(|(pid, name)| format!("{name} ({pid})")).collect();
+        eprintln!("processes that {whose} had left running are ended: {}", names.join(", "));
+    }
+}
+
+/// Kills all processes with this mark and waits for their end. Returns their names by number.
+fn end_processes(mark: &str) -> Result<BTreeMap<i32, String>> {
     let since = Instant::now();
-    let mut ended = std::collections::BTreeSet::new();
+    let mut ended = BTreeMap::new();
     loop {
         // the descriptor before the look: the number may be given to another process in between
         let marked = task::processes().into_iter().filter_map(|pid| {
@@ -182,7 +188,7 @@ fn end_processes(mark: &str) -> Result<usize> {
         });
         let marked: Vec<(i32, Pidfd)> = marked.collect();
         if marked.is_empty() {
-            return Ok(ended.len());
+            return Ok(ended);
         }
         if since.elapsed() > END_TIMEOUT {
             let pids: Vec<String> = marked.iter().map(|(pid, _)| pid.to_string()).collect();
@@ -192,8 +198,8 @@ fn end_processes(mark: &str) -> Result<usize> {
             );
         }
         for (pid, process) in marked {
+            ended.insert(pid, task::name(pid).unwrap_or_default());
             process.kill();
-            ended.insert(pid);
         }
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -43,8 +43,10 @@ struct Row {
 pub(crate) fn run(soak: Soak) -> Result<bool> {
     let suite = Arc::new(Suite::new(guests::root(), soak.tests.clone(), Selection::All)?);
     let passed = run_rounds(&suite, &soak);
-    suite.run.end()?;
-    passed
+    let cleared = suite.run.end();
+    let passed = passed?;
+    cleared?;
+    Ok(passed)
 }
 
 fn run_rounds(suite: &Arc<Suite>, soak: &Soak) -> Result<bool> {
