@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs of `./x test` that are killed, each at another moment, and the runs after them, which must pass.
 //!
-//! Tests change the scheduling of this machine, mount file systems, and start emulators and daemons. A run that a user or a
-//! scheduler of builds kills can undo nothing of it. What it leaves must neither fail nor skip a test of the next run.
+//! Tests change the scheduling of this machine, mount file systems, and start emulators and daemons. If a user or a build server
+//! kills a run, the run cannot undo its changes. They must neither fail nor skip a test of the next run.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -32,7 +32,7 @@ const KILLED: [(&str, Duration); 5] = [
 /// Programs that must pass afterwards, without a skip.
 const NEXT: [&str; 2] = ["sched", "daemon"];
 
-/// The line by which a run tells that its tests begin.
+/// The line that a run prints when its tests are built.
 const BUILT: &str = "build of the tests";
 
 /// The longest time until the tests of a run begin.

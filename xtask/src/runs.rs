@@ -27,7 +27,7 @@ const MARK: &str = "COLONY_TEST_RUN";
 /// Processes of an earlier run that do not end for this long after a SIGKILL are an error.
 const END_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The longest wait for jobs that somebody else runs on this machine.
+/// The longest wait for jobs that another user runs on this machine.
 const JOBS_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// A run, as long as it lasts.
@@ -110,8 +110,8 @@ impl OwnRun {
         self.write(b"").context("cannot write the record of a run")
     }
 
-    /// Keeps this machine's scheduling for the caller alone, until the lock is dropped: waits for other runs of tests, and for jobs of
-    /// Colony that somebody runs here.
+    /// Reserves the scheduling of this machine for the step `step` until the lock is dropped. Waits for other runs of tests, and for
+    /// jobs of Colony on this machine that are not of this run.
     ///
     /// # Errors
     /// Another run or job that does not end within an hour.
@@ -168,7 +168,7 @@ fn has_mark(pid: i32, mark: &str) -> bool {
     environment.split(|&byte| byte == 0).any(|variable| variable == wanted.as_bytes())
 }
 
-/// Tells which processes, that `whose` steps had left, have been ended.
+/// Prints the names of processes that were killed, and whose they were.
 fn tell_ended(whose: &str, ended: &BTreeMap<i32, String>) {
     if !ended.is_empty() {
         let names: Vec<String> = ended.iter().map(|(pid, name)| format!("{name} ({pid})")).collect();
@@ -181,7 +181,7 @@ fn end_processes(mark: &str) -> Result<BTreeMap<i32, String>> {
     let since = Instant::now();
     let mut ended = BTreeMap::new();
     loop {
-        // the descriptor before the look: the number may be given to another process in between
+        // the descriptor first: another process may get the number before the environment is read
         let marked = task::processes().into_iter().filter_map(|pid| {
             let process = Pidfd::open(u32::try_from(pid).ok()?).ok()?;
             (has_mark(pid, mark) && !process.has_ended()).then_some((pid, process))

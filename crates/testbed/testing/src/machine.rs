@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What tests share with everybody else on this machine: locks of the machine, and the jobs of Colony that run on it.
+//! What tests share with other programs on this machine: locks of the machine, and the jobs of Colony that run on it.
 //!
 //! A lock is a socket with an abstract name (unix(7)), not a file. It is the same one for every user, every `TMPDIR` and every
-//! root folder; nobody can own or remove it; and the kernel frees it when its process ends, however that ends.
+//! root folder, and no user can own or remove it. The kernel frees it when its process ends.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt as _;
@@ -18,7 +18,7 @@ pub const SCHEDULING: &str = "scheduling";
 /// The CPU of the tests' jobs, for one test at a time: two jobs that are favored at once hold each other up.
 pub const JOB_CPU: &str = "job-cpu";
 
-/// The longest wait. Whoever holds a lock for longer is stuck, or holds it to block others.
+/// The longest wait. A process that holds a lock for longer is stuck, or holds it to block others.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// The pause between two attempts.
@@ -38,7 +38,7 @@ impl MachineLock {
     /// Takes the lock `name` once it is free. `waiting` is told at the first failed attempt who holds the lock.
     ///
     /// # Errors
-    /// The system's error, or [`io::ErrorKind::TimedOut`] if somebody else has held the lock for an hour.
+    /// The system's error, or [`io::ErrorKind::TimedOut`] if another process has held the lock for an hour.
     pub fn wait(name: &str, waiting: impl FnOnce(&str)) -> io::Result<Self> {
         Self::wait_for(name, LONGEST, waiting)
     }
