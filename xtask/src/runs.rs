@@ -71,7 +71,7 @@ impl OwnRun {
             );
             remove(&earlier.temporary)?;
         }
-        let temporary = tempfile::Builder::new().prefix("colony-test-").tempdir();
+        let temporary = tempfile::Builder::new().prefix("colony-").tempdir();
         let temporary = temporary.context("cannot create a folder for temporary files")?.keep();
         let run = Self { record, mark, temporary };
         run.note()?;
