@@ -18,7 +18,7 @@ use proptest::prelude::*;
 const DAEMON: &str = env!("CARGO_BIN_EXE_colony-control");
 
 fn folder() -> tempfile::TempDir {
-    tempfile::tempdir_in("/tmp").expect("a folder")
+    tempfile::tempdir().expect("a folder")
 }
 
 fn run(folder: &Path) -> Output {

@@ -212,7 +212,7 @@ fn listings_have_no_environments_and_large_ones_are_refused() {
 fn a_machine_that_is_refused_leaves_no_daemon_and_one_that_is_up_stays() {
     use colony_control_api::Client;
     use colony_control_api::api::MachineRequest;
-    let folder = tempfile::tempdir_in("/tmp").expect("a folder");
+    let folder = tempfile::tempdir().expect("a folder");
     let client = || Client::new(folder.path(), std::path::Path::new(super::stub::DAEMON)).expect("a client");
     let machine = |shape: &str| MachineRequest {
         shape: shape.parse().expect("a shape"),

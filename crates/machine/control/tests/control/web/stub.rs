@@ -44,7 +44,7 @@ pub(crate) fn run(folder: &Path) -> Child {
 impl Daemon {
     /// A machine that is off.
     pub(crate) fn off() -> Self {
-        let folder = tempfile::tempdir_in("/tmp").expect("a folder");
+        let folder = tempfile::tempdir().expect("a folder");
         let child = run(folder.path());
         let client = Client::new(folder.path(), Path::new(DAEMON)).expect("a client");
         let mut daemon = Self { folder, client, child, played: Arc::default() };
