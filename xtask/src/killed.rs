@@ -5,7 +5,7 @@
 //! kills a run, the run cannot undo its changes. They must neither fail nor skip a test of the next run.
 
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use crate::schedule::{Job, Outcome};
 use crate::suite::{NODE, Suite};
 
 /// The name of the step.
-const STEP: &str = "killed runs";
+pub(crate) const STEP: &str = "killed runs";
 
 /// Programs whose runs are killed, and how long each has tested by then.
 const KILLED: [(&str, Duration); 5] = [
@@ -54,7 +54,7 @@ fn kill_runs(suite: &Suite) -> Result<()> {
     for (number, (program, after)) in KILLED.iter().enumerate() {
         let log = suite.folder.join(format!("killed-{number}-{program}.log"));
         let mut run = start(suite, program, &log)?;
-        wait_until_tests_begin(&mut run, &log)?;
+        wait_until_tests_begin(&mut run, &log, &results(suite).join(format!("{program}.log")))?;
         std::thread::sleep(*after);
         run.kill().context("cannot kill a run")?;
         run.wait().context("cannot wait for a run")?;
@@ -71,21 +71,26 @@ fn kill_runs(suite: &Suite) -> Result<()> {
     Ok(())
 }
 
+/// The folder of results of the runs.
+fn results(suite: &Suite) -> PathBuf {
+    suite.folder.with_extension("killed")
+}
+
 /// A run of one program, with results in a folder of its own.
 fn start(suite: &Suite, program: &str, log: &Path) -> Result<Child> {
-    let results = suite.folder.with_extension("killed");
     let mut command: Command = suite.own(&["test", "--program", program, "--results"]);
     let output = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
     let errors = output.try_clone().context("cannot duplicate a file descriptor")?;
-    command.arg(results).envs(suite.run.environment());
+    command.arg(results(suite)).envs(suite.run.environment());
     command.stdin(Stdio::null()).stdout(output).stderr(errors);
     runs::end_with_this(&mut command);
     command.spawn().context("cannot start a run")
 }
 
-fn wait_until_tests_begin(run: &mut Child, log: &Path) -> Result<()> {
+/// Waits until the run has built everything, and then until the program's own log is there.
+fn wait_until_tests_begin(run: &mut Child, log: &Path, of_program: &Path) -> Result<()> {
     let since = Instant::now();
-    while !fs::read_to_string(log).unwrap_or_default().contains(BUILT) {
+    while !(fs::read_to_string(log).unwrap_or_default().contains(BUILT) && of_program.exists()) {
         let ended = run.try_wait().context("cannot wait for a run")?;
         let late = since.elapsed() > BUILD_TIMEOUT;
         ensure!(

@@ -122,6 +122,10 @@ pub(crate) fn test_jobs_alone(suite: &Arc<Suite>, programs: &[TestProgram]) -> V
 
 /// The jobs that are known before the build.
 fn jobs(suite: &Arc<Suite>) -> Vec<Job> {
+    if suite.options.program.as_deref() == Some(killed::STEP) {
+        // its runs build what they test
+        return vec![killed::job(suite)];
+    }
     let build = build(suite, jobs_of_build).after([GUESTS]);
     if suite.options.is_narrow() {
         return vec![guests(suite), build];

@@ -57,9 +57,9 @@ impl OwnRun {
         fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
         let parent = parent.canonicalize().with_context(|| format!("cannot find {}", parent.display()))?;
         let results = parent.join(results.file_name().context("a folder of results has a name")?);
-        let path = results.with_extension("run.json");
-        let mut record = lock(&path)?;
         let mark = results.to_str().context("the name of the folder of results is no text")?.to_owned();
+        let path = PathBuf::from(format!("{mark}.run.json"));
+        let mut record = lock(&path)?;
         let mut text = String::new();
         record.read_to_string(&mut text).with_context(|| format!("cannot read {}", path.display()))?;
         tell_ended("an earlier run", &end_processes(&mark)?);
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn a_run_removes_what_killed_runs_before_it_have_left() {
         let folder = tempfile::tempdir().expect("a folder");
-        let (results, other) = (folder.path().join("test"), folder.path().join("other"));
+        let (results, other) = (folder.path().join("test"), folder.path().join("test.other"));
         let bystander = OwnRun::begin(&other).expect("a run");
         let of_bystander = daemon(&bystander);
         for _ in 0..5 {

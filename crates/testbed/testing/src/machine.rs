@@ -4,7 +4,7 @@
 //! A lock is a socket with an abstract name (unix(7)), not a file. It is the same one for every user, every `TMPDIR` and every
 //! root folder, and no user can own or remove it. The kernel frees it when its process ends.
 
-use std::io;
+use std::io::{self, Read as _};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
@@ -21,8 +21,8 @@ pub const JOB_CPU: &str = "job-cpu";
 /// The longest wait. A process that holds a lock for longer is stuck, or holds it to block others.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// The pause between two attempts.
-const PAUSE: Duration = Duration::from_millis(20);
+/// The longest time between two attempts.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// The folder where programs of Colony that run as root note what they have changed, in files with names `PID.START.NUMBER.KIND`.
 const CHANGES: &str = "/run/colony-undo";
@@ -61,8 +61,21 @@ impl MachineLock {
                     format!("{} has held the lock {name} of this machine for {longest:?}", holder(&address)),
                 ));
             }
-            std::thread::sleep(PAUSE);
+            wait_for_end(&address);
         }
+    }
+}
+
+/// Waits until the socket at the address is closed, for [`PAUSE`] at most. Its connections end with it, so a waiter is awake as
+/// soon as the next test that wants the lock.
+fn wait_for_end(address: &SocketAddr) {
+    let waited = UnixStream::connect_addr(address).and_then(|mut stream| {
+        stream.set_read_timeout(Some(PAUSE))?;
+        stream.read(&mut [0])
+    });
+    // closed in the meantime, or full of waiters
+    if waited.is_err_and(|e| e.kind() != io::ErrorKind::WouldBlock) {
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
