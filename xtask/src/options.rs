@@ -178,6 +178,7 @@ mod tests {
     fn a_program_and_a_test_are_named_by_the_next_word_or_behind_a_sign() {
         let one = Options { program: Some("vm".into()), test: Some("boot".into()), ..Options::default() };
         assert_eq!(parse("--program vm --test=boot").expect("options"), one);
+        assert_eq!(parse("--results=out").expect("an option").results, Some("out".into()));
         assert!(one.is_narrow() && !Options::default().is_narrow());
         assert!(says("--program", "--program needs a value") && says("--test=", "--test needs a value"));
     }

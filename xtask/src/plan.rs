@@ -53,7 +53,7 @@ const FIRST_TIER_OTHERS: [&str; 3] = ["busybox", "lua", "lua-musl"];
 const KERNEL: &str = "kernel of virtual nodes";
 
 /// Test programs that start virtual nodes with that kernel.
-const WITH_VIRTUAL_NODES: [&str; 5] = ["vm", "cnk", "e2e", "boot-colony-vm", "clock"];
+const WITH_VIRTUAL_NODES: [&str; 5] = ["vm", "cnk", "e2e-on-nodes", "boot-colony-vm", "clock"];
 
 /// The job that lints the workspace.
 const LINTS: &str = "lints";
@@ -297,7 +297,7 @@ fn jobs_of_build(suite: &Arc<Suite>, built: Built) -> Result<Vec<Job>> {
     if suite.options.quick {
         return Ok(jobs);
     }
-    if programs.iter().any(|program| has_virtual_nodes(suite, program)) {
+    if programs.iter().any(has_virtual_nodes) {
         jobs.insert(0, kernel_of_nodes(suite, &built.programs)?);
     }
     if suite.options.is_narrow() {
@@ -327,8 +327,8 @@ fn needs_static(suite: &Suite, program: &TestProgram) -> bool {
     ["cnk", "e2e"].contains(&suite.budgets.whole_of(&program.name))
 }
 
-fn has_virtual_nodes(suite: &Suite, program: &TestProgram) -> bool {
-    WITH_VIRTUAL_NODES.contains(&suite.budgets.whole_of(&program.name))
+fn has_virtual_nodes(program: &TestProgram) -> bool {
+    WITH_VIRTUAL_NODES.contains(&program.name.as_str())
 }
 
 /// The job that fetches the kernel of virtual nodes before the tests: a download that fails is one error with a remedy, and not one in
@@ -348,7 +348,7 @@ fn test_jobs(suite: &Arc<Suite>, programs: &[TestProgram]) -> Vec<Job> {
         if needs_static(suite, program) && !suite.options.quick {
             job.after.extend([STATIC.to_owned(), OTHERS.to_owned()]);
         }
-        if has_virtual_nodes(suite, program) && !suite.options.quick {
+        if has_virtual_nodes(program) && !suite.options.quick {
             job.after.push(KERNEL.to_owned());
         }
     }
