@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -62,14 +63,18 @@ fn run_rounds(suite: &Arc<Suite>, soak: &Soak) -> Result<bool> {
             suite.keep_log(step, &format!("round {round}"))?;
         }
         eprintln!("round {round} of {}: {} of {} steps failed\n", soak.times, failed.len(), ended.len());
+        // after each round: what is known so far outlives a soak that is interrupted
+        write(&rows(&lock(&suite.tests)), &suite.folder.join("soak.json"))?;
     }
     drop(busy);
     let rows = rows(&lock(&suite.tests));
-    let file = suite.folder.join("soak.json");
-    let json = serde_json::to_string_pretty(&rows).context("soak.json")?;
-    fs::write(&file, json).with_context(|| format!("cannot write {}", file.display()))?;
     print!("{}", table(&rows, soak.times, soak.busy));
     Ok(rows.iter().all(|row| row.failed == 0))
+}
+
+fn write(rows: &[Row], file: &Path) -> Result<()> {
+    let json = serde_json::to_string_pretty(rows).context("soak.json")?;
+    fs::write(file, json).with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// The tests of all rounds, a row each: those that failed most often first, then the slowest.

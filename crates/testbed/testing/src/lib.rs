@@ -21,6 +21,13 @@ pub const RECORDS: &str = "COLONY_SKIPS";
 /// The tests that continuous integration may skip: `NAME REASON` a line, `#` for comments.
 const LISTED: &str = include_str!("../skips.txt");
 
+/// Returns `true` if nothing is at `path`. A mount whose server has died is still there (`ENOTCONN`), which
+/// `!path.exists()` does not tell.
+#[must_use]
+pub fn is_gone(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
+}
+
 /// Records that the calling test, or a part of it, is skipped. The caller then returns.
 ///
 /// Call it on the test's own thread: its name is the test's.

@@ -20,7 +20,7 @@ use caps::Capability;
 use colony_sched::ledger::OwnerId;
 use colony_sched::log;
 use colony_sched::undo::mount::{remove_directory, wait_for_death};
-use colony_sched::undo::{DAEMON, NodeChanges, SocketFile, UndoFile, arm_again, arm_or_log};
+use colony_sched::undo::{DAEMON, MountNamespace, NodeChanges, SocketFile, UndoFile, arm_again, arm_or_log};
 use serde::{Deserialize, Serialize};
 
 use crate::health::HealthFile;
@@ -67,9 +67,13 @@ struct Record {
 
 impl Record {
     fn new(place: &Place) -> Self {
-        let recorded =
+        let mut recorded =
             NodeChanges { mount: place.path().to_owned(), remove: place.created(), ..NodeChanges::default() };
-        let file = UndoFile::new(DAEMON).and_then(|file| file.save(&recorded).map(|()| file));
+        let file = MountNamespace::here().and_then(|namespace| {
+            recorded.namespace = Some(namespace);
+            let file = UndoFile::new(DAEMON)?;
+            file.save(&recorded).map(|()| file)
+        });
         let file = file
             .inspect_err(|e| tracing::warn!("nobody undoes the death of colonyd and its guard at once: {e}"))
             .ok();

@@ -23,22 +23,20 @@ impl Group {
             return None;
         }
         let name = format!("colony-test-{}", std::process::id());
-        for (tree, file) in
-            [("memory", "memory.limit_in_bytes"), ("", "memory.max"), ("unified", "memory.max")]
-        {
-            let folder = Path::new("/sys/fs/cgroup").join(tree).join(&name);
-            if std::fs::create_dir(&folder).is_err() {
-                continue;
-            }
-            let group = Self { limit: folder.join(file), folder };
-            if std::fs::write(&group.limit, bytes.to_string()).is_ok() {
-                // without swap a group is short of memory at its limit
-                let _ = std::fs::write(group.folder.join("memory.swap.max"), "0");
-                return Some(group);
-            }
-        }
-        colony_testing::skip("no cgroup with a limit of memory can be made here");
-        None
+        let Some((tree, file)) = tree_of_memory() else {
+            colony_testing::skip(
+                "no tree of cgroups has the memory controller here, or it is mounted read-only",
+            );
+            return None;
+        };
+        let folder = tree.join(&name);
+        std::fs::create_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+        let group = Self { limit: folder.join(file), folder };
+        std::fs::write(&group.limit, bytes.to_string())
+            .unwrap_or_else(|e| panic!("{}: {e}", group.limit.display()));
+        // without swap a group is short of memory at its limit; a kernel without swap has no such file
+        let _ = std::fs::write(group.folder.join("memory.swap.max"), "0");
+        Some(group)
     }
 
     /// `colony run ARGS` as a member of the group.
@@ -54,6 +52,23 @@ impl Drop for Group {
     fn drop(&mut self) {
         until("an empty group", || std::fs::remove_dir(&self.folder).is_ok() || !self.folder.exists());
     }
+}
+
+/// The tree of cgroups whose groups may get a limit of memory, and the name of the limit's file: version 1's own tree of memory, or
+/// version 2's, if its root gives the controller to its groups. `None` where there is no such tree, or nobody may write to it.
+fn tree_of_memory() -> Option<(PathBuf, &'static str)> {
+    let root = Path::new("/sys/fs/cgroup");
+    let gives_memory = |tree: &Path| {
+        let given = std::fs::read_to_string(tree.join("cgroup.subtree_control")).unwrap_or_default();
+        given.split_whitespace().any(|controller| controller == "memory")
+    };
+    let writable = |tree: &Path| nix::unistd::access(tree, nix::unistd::AccessFlags::W_OK).is_ok();
+    let of_version_1 = root.join("memory");
+    if of_version_1.join("memory.limit_in_bytes").is_file() && writable(&of_version_1) {
+        return Some((of_version_1, "memory.limit_in_bytes"));
+    }
+    let mut of_version_2 = [root.to_owned(), root.join("unified")].into_iter();
+    Some((of_version_2.find(|tree| gives_memory(tree) && writable(tree))?, "memory.max"))
 }
 
 /// The fixture that touches memory here and there.

@@ -309,10 +309,21 @@ fn perf(args: &[&str], folder: &Path) -> Option<Output> {
     let out = Command::new("perf").args(args).current_dir(folder).stdin(Stdio::null()).output();
     match out {
         Ok(out) if out.status.success() => return Some(out),
-        Ok(out) => colony_testing::skip(format!("perf cannot count here: {}", error(&out))),
-        Err(_) => colony_testing::skip("there is no perf"),
+        // perf without Colony shows whether it is this machine that refuses
+        Ok(out) if !may_count() => colony_testing::skip(format!("perf cannot count here: {}", error(&out))),
+        Ok(out) => panic!("perf {args:?}: {}", error(&out)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => colony_testing::skip("there is no perf"),
+        Err(e) => panic!("perf does not start: {e}"),
     }
     None
+}
+
+/// Returns `true` if perf counts the processor time of a program that is not Colony's.
+fn may_count() -> bool {
+    Command::new("perf")
+        .args(["stat", "-e", "cpu-clock", "true"])
+        .output()
+        .is_ok_and(|out| out.status.success())
 }
 
 /// The shares of functions in `perf.data`.

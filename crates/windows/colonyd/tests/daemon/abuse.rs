@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
 use colony_client::Client;
+use colony_testing::is_gone;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -31,7 +32,7 @@ fn survives(stderr: Stdio, while_it_runs: impl FnOnce(&mut Child)) {
     assert_eq!(std::fs::read_to_string(mount.join("period")).expect("it serves"), "200ms\n");
     kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).expect("ours");
     assert_eq!(child.wait().expect("ours").code(), Some(0));
-    assert!(!mount.exists(), "the guard has cleared up");
+    assert!(is_gone(&mount), "the guard has cleared up");
 }
 
 #[test]

@@ -10,11 +10,12 @@ use colony_client::Backend;
 use colony_node::class::{self, Class};
 use colony_node::cpu::{self, CpuSet};
 use colony_node::task;
+use colony_testing::is_gone;
 use colony_time::WindowKind;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-use crate::support::{Daemon, NOBODY, possible, real_time, text, wait_until};
+use crate::support::{Daemon, NOBODY, mounted, possible, real_time, text, wait_until};
 
 /// One job at a time: they share a CPU.
 fn alone() -> MutexGuard<'static, ()> {
@@ -131,7 +132,7 @@ fn kill_9_of_the_daemon_gives_every_task_its_class_back() {
     let (_group, both) = family(&daemon);
     daemon.signal(Signal::SIGKILL);
     wait_until("both have their own class again", || in_own_class(&both));
-    wait_until("the mount is gone", || !daemon.mount.exists());
+    wait_until("the mount is gone", || is_gone(&daemon.mount));
     std::thread::sleep(std::time::Duration::from_millis(300));
     assert!(in_own_class(&both), "and keep it");
 }
@@ -189,7 +190,7 @@ fn a_clean_end_gives_every_task_its_class_back() {
     let (_group, both) = family(&daemon);
     assert_eq!(daemon.signal(Signal::SIGTERM).code(), Some(0));
     assert!(in_own_class(&both), "when it has ended, not later");
-    assert!(!daemon.mount.exists());
+    assert!(is_gone(&daemon.mount));
 }
 
 #[test]
@@ -317,8 +318,39 @@ fn every_process_of_the_daemon_killed_at_once_leaves_nothing() {
         daemon.child.wait().expect("ours");
         let usable = cpu::usable().expect("linux");
         wait_until("both have their class and CPUs again", || in_own_class(&both) && on_cpus(&both, &usable));
-        wait_until("the mount is gone", || !daemon.mount.exists());
+        wait_until("the mount is gone", || is_gone(&daemon.mount));
     }
+}
+
+#[test]
+fn a_daemon_in_another_mount_namespace_leaves_nothing_there_when_all_its_processes_are_killed() {
+    let _alone = alone();
+    let Some(other) = daemon("") else { return };
+    if !has_release_agent(&other) {
+        return;
+    }
+    let mount = other.folder().join("inside");
+    let mut inside = Command::new("unshare");
+    inside.args(["--mount", "--propagation", "private", "sh", "-c"]);
+    inside.arg("\"$D\" --config \"$C\" --mount \"$M\" & echo $! > \"$M.pid\"; exec sleep 1000");
+    inside.env("M", &mount).env("D", env!("CARGO_BIN_EXE_colonyd"));
+    inside.env("C", other.folder().join("colonyd.toml")).process_group(0);
+    let inside = Group(inside.spawn().expect("unshare"));
+    let mounts = || std::fs::read_to_string(format!("/proc/{}/mountinfo", inside.pid())).expect("alive");
+    let at = format!(" {} ", mount.display());
+    wait_until("the daemon shows its files", || mounts().contains(&at));
+    assert!(!mounted(&mount), "here, the place is an empty folder");
+    let daemon: i32 = std::fs::read_to_string(mount.with_extension("pid"))
+        .expect("written")
+        .trim()
+        .parse()
+        .expect("a number");
+    wait_until("guard and guardian have started", || task::tree(daemon).len() > 2);
+    for pid in task::tree(daemon) {
+        nix::sys::signal::kill(Pid::from_raw(pid), Signal::SIGKILL).expect("ours");
+    }
+    wait_until("the mount is gone", || !mounts().contains(&at));
+    wait_until("its folder is gone", || is_gone(&mount));
 }
 
 #[test]
@@ -401,7 +433,7 @@ fn the_shell_that_started_the_daemon_can_join_without_it() {
     assert!(ours.len() > 2, "the guards are among them: {ours:?}");
     assert!(ours.iter().all(|p| !stats.job.processes.contains(p)), "{ours:?} {:?}", stats.job);
     drop(group);
-    wait_until("the daemon, killed with its shell, left nothing", || !mount.exists());
+    wait_until("the daemon, killed with its shell, left nothing", || is_gone(&mount));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use std::os::unix::net::UnixDatagram;
 
+use colony_testing::is_gone;
 use nix::sys::signal::{Signal, kill};
 
 use crate::support::{Daemon, mounted, possible, program, text, wait_until};
@@ -16,7 +17,7 @@ fn signals_end_it_cleanly() {
         let mut daemon = Daemon::start("");
         let guard = daemon.guard();
         assert_eq!(daemon.signal(signal).code(), Some(0), "{signal}");
-        assert!(!daemon.mount.exists(), "{signal}: the directory it made is gone");
+        assert!(is_gone(&daemon.mount), "{signal}: the directory it made is gone");
         assert!(kill(guard, None).is_err(), "{signal}: the guard is gone");
     }
 }
@@ -41,7 +42,7 @@ fn kill_9_leaves_no_mount() {
     }
     let mut daemon = Daemon::start("");
     daemon.signal(Signal::SIGKILL);
-    wait_until("the mount and its directory are gone", || !mounted(&daemon.mount) && !daemon.mount.exists());
+    wait_until("the mount and its directory are gone", || !mounted(&daemon.mount) && is_gone(&daemon.mount));
 }
 
 #[test]
@@ -52,7 +53,7 @@ fn it_ends_although_somebody_has_a_file_open() {
     let mut daemon = Daemon::start("");
     let open = std::fs::File::open(daemon.mount.join("stats")).expect("readable");
     assert_eq!(daemon.signal(Signal::SIGTERM).code(), Some(0));
-    assert!(!daemon.mount.exists());
+    assert!(is_gone(&daemon.mount));
     drop(open);
 }
 
@@ -98,7 +99,7 @@ fn unmounted_by_somebody_else_it_ends() {
     let mut daemon = Daemon::start("");
     nix::mount::umount(&daemon.mount).expect("nobody has a file open");
     assert_eq!(daemon.child.wait().expect("ours").code(), Some(1));
-    assert!(!daemon.mount.exists());
+    assert!(is_gone(&daemon.mount));
 }
 
 #[test]

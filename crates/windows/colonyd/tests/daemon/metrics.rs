@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use colony_testing::is_gone;
 use nix::sys::signal::Signal;
 
 use crate::support::{Daemon, possible, program, text, wait_until};
@@ -99,7 +100,7 @@ fn a_place_that_is_none_is_wrong_use_and_one_that_is_taken_a_failure() {
         let said = text(&out);
         assert_eq!(out.status.code(), Some(code), "{said}");
         assert!(said.contains(expected), "{said}");
-        assert!(!mount.exists(), "nothing is left");
+        assert!(is_gone(&mount), "nothing is left");
     }
     assert_eq!(std::fs::read_to_string(&taken).expect("there still"), "mine");
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use colony_client::Client;
 use colony_node::NodeError;
 use colony_node::class::{self, Class};
+use colony_testing::is_gone;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -103,7 +104,7 @@ impl Daemon {
 
     /// The next daemon at the same place, after this one has ended.
     pub(crate) fn again(mut self, config: &str) -> Self {
-        wait_until("the mount is gone", || !self.mount.exists());
+        wait_until("the mount is gone", || is_gone(&self.mount));
         let other = tempfile::tempdir().expect("temp dir");
         // what is dropped here must not unmount the next one's files
         let mount = std::mem::replace(&mut self.mount, other.path().join("colony"));

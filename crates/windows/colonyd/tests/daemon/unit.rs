@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use colony_client::Client;
+use colony_testing::is_gone;
 use nix::sys::signal::{Signal, kill};
 
 use crate::support::{possible, real_time, wait_until};
@@ -96,7 +97,7 @@ fn it_allows_every_call_of_a_life_with_a_job() {
     wait_until("the job has ended", || client.job().expect("readable").is_empty());
     kill(nix::unistd::Pid::from_raw(daemon), Signal::SIGTERM).expect("ours");
     strace.wait().expect("ours");
-    assert!(!mount.exists());
+    assert!(is_gone(&mount));
     let made = made(&trace);
     assert!(made.contains("clock_adjtime") || made.contains("adjtimex"), "{made:?}");
     assert!(["mount", "umount2", "sched_setattr"].iter().all(|c| made.contains(*c)), "{made:?}");

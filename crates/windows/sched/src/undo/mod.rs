@@ -20,12 +20,14 @@ mod file;
 mod group;
 mod hierarchy;
 pub mod mount;
+mod namespace;
 mod node;
 mod program;
 pub(crate) mod release;
 mod tasks;
 
 pub use file::UndoFile;
+pub use namespace::MountNamespace;
 pub use node::{DAEMON, NodeChanges, SocketFile};
 pub use release::{ArmError, arm, arm_again, arm_or_log};
 

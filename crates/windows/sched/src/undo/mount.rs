@@ -13,7 +13,7 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::mount::MntFlags;
 
-/// The source name our mounts carry in `/proc/self/mountinfo`.
+/// The source name our mounts carry in `/proc/PID/mountinfo`.
 pub const SOURCE: &str = "colonyd";
 
 /// Timeout for the answer of a daemon that exists.
@@ -95,9 +95,10 @@ pub fn inspect(path: &Path) -> io::Result<Found> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
         Err(e) => return Err(e),
     };
-    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd()))?;
+    // of this thread: it may be in another mount namespace than the process
+    let info = std::fs::read_to_string(format!("/proc/thread-self/fdinfo/{}", fd.as_raw_fd()))?;
     let id = info.lines().find_map(|l| l.strip_prefix("mnt_id:")).map(str::trim).unwrap_or_default();
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
+    let mounts = std::fs::read_to_string("/proc/thread-self/mountinfo")?;
     let absolute = std::path::absolute(path)?;
     match mounts.lines().filter_map(MountLine::parse).find(|m| m.id == id) {
         Some(m) if Path::new(&m.at) != canonical(&absolute) => Ok(Found::Nothing),
@@ -133,7 +134,7 @@ fn answers(mount: &OwnedFd) -> Option<bool> {
     }
 }
 
-/// A line of `/proc/self/mountinfo`.
+/// A line of `/proc/PID/mountinfo`.
 #[derive(Debug, PartialEq, Eq)]
 struct MountLine<'a> {
     id: &'a str,

@@ -13,7 +13,8 @@ use colony_node::task::TaskId;
 use serde::{Deserialize, Serialize};
 
 use super::file::left_behind;
-use super::mount::{remove_directory, wait_for_death};
+use super::mount::{Found, inspect, remove_directory, wait_for_death};
+use super::namespace::MountNamespace;
 use crate::ledger::{self, OwnerId};
 
 /// The kind of undo files that hold [`NodeChanges`].
@@ -50,6 +51,10 @@ impl SocketFile {
 pub struct NodeChanges {
     /// The mount point.
     pub mount: PathBuf,
+    /// The mount namespace of the daemon, in which the paths mean what they meant to it. `None` in a file of an earlier version:
+    /// that of the reader.
+    #[serde(default)]
+    pub namespace: Option<MountNamespace>,
     /// True if the directory of the mount point is to be removed.
     pub remove: bool,
     /// The owner, in the ledger, of tasks that were bound to the job's CPUs.
@@ -59,11 +64,41 @@ pub struct NodeChanges {
 }
 
 impl NodeChanges {
-    /// Undoes what does not wait for the death of the daemon: bindings and the socket.
+    /// Undoes what does not wait for the death of the daemon: bindings and the socket. Call it in the daemon's mount namespace.
     pub fn undo_at_once(&self) {
         ledger::undo(self.affinities);
+        self.remove_socket();
+    }
+
+    fn remove_socket(&self) {
         if let Some(socket) = &self.socket {
             socket.remove();
+        }
+    }
+
+    /// Undoes all of it: the paths in the mount namespace of the daemon, if that is another one.
+    fn undo(&self) -> io::Result<()> {
+        ledger::undo(self.affinities);
+        let here = MountNamespace::here()?;
+        match self.namespace.filter(|namespace| *namespace != here) {
+            None => self.undo_paths(),
+            // the number of an ended namespace may be another one's by now, where the same path is nothing of ours
+            Some(elsewhere) => {
+                elsewhere.enter(|| match inspect(&self.mount) {
+                    Ok(Found::Nothing | Found::Foreign(_)) => self.remove_socket(),
+                    Ok(Found::Dead(_) | Found::Alive) | Err(_) => self.undo_paths(),
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn undo_paths(&self) {
+        self.remove_socket();
+        // a place where files are served is another daemon's by now
+        let _ = wait_for_death(&self.mount, Duration::from_secs(1));
+        if self.remove {
+            remove_directory(&self.mount);
         }
     }
 }
@@ -71,11 +106,8 @@ impl NodeChanges {
 /// Undoes the changes of dead daemons whose guards are dead too, and those of daemon `ended`.
 pub(crate) fn restore_node(ended: Option<TaskId>) {
     for (path, changes) in left_behind::<NodeChanges>(DAEMON, ended) {
-        changes.undo_at_once();
-        // a place where files are served is another daemon's by now
-        let _ = wait_for_death(&changes.mount, Duration::from_secs(1));
-        if changes.remove {
-            remove_directory(&changes.mount);
+        if let Err(e) = changes.undo() {
+            tracing::warn!("cannot undo the mount at {}: {e}", changes.mount.display());
         }
         let _ = std::fs::remove_file(path);
     }

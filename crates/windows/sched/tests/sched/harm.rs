@@ -8,6 +8,7 @@ use std::time::Duration;
 use colony_node::class::{self, Class};
 use colony_node::cpu::{self, CpuSet};
 use colony_node::task;
+use colony_testing::is_gone;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -314,8 +315,8 @@ fn changes_of_a_killed_daemon_are_undone_by_a_program_that_is_no_daemon() {
     assert!(has(&last_cpu()) && mount.is_dir() && !undo_files(daemon.pid()).is_empty());
     kill_9(daemon.pid());
     daemon.0.wait().expect("ours");
-    let undone = || has(&had) && !mount.exists() && undo_files(daemon.pid()).is_empty();
-    assert!(eventually(undone).is_some(), "{:?}, {}", cpu::affinity(victim.pid()), mount.exists());
+    let undone = || has(&had) && is_gone(&mount) && undo_files(daemon.pid()).is_empty();
+    assert!(eventually(undone).is_some(), "{:?}, {}", cpu::affinity(victim.pid()), is_gone(&mount));
 }
 
 /// How often a storm kills: as `COLONY_KILLS` says, else `few` times.
@@ -460,7 +461,7 @@ fn kinds_that_change_the_same_task_are_killed_at_once_and_nothing_is_left() {
         let files = || kinds.iter().flat_map(|kind| undo_files(kind.pid())).collect::<Vec<_>>();
         let now = || [victim.pid(), bystander.pid()].map(own);
         let since = std::time::Instant::now();
-        let undone = eventually(|| now() == before && files().is_empty() && !mount.exists());
+        let undone = eventually(|| now() == before && files().is_empty() && is_gone(&mount));
         assert!(undone.is_some(), "kill {time}: {before:?}, now {:?}, {:?}", now(), files());
         longest = longest.max(since.elapsed());
     }
