@@ -18,8 +18,8 @@ pub(crate) struct Options {
     pub(crate) record: bool,
     /// Only the packages that a change can break, and the commit that the change is compared with, if it is named.
     pub(crate) changed: Option<Option<String>>,
-    /// Only this test program.
-    pub(crate) program: Option<String>,
+    /// Only these test programs; all if empty.
+    pub(crate) programs: Vec<String>,
     /// Only tests with this word in their names, of both tiers.
     pub(crate) test: Option<String>,
     /// The folder for logs and results instead of `target/test`. Two runs that have one folder wait for each other.
@@ -82,7 +82,7 @@ impl Options {
     ) -> Result<bool> {
         match option {
             "--all" if value.is_none() => self.all = true,
-            "--program" => self.program = Some(words.value_of(option, value)?.to_owned()),
+            "--program" => self.programs.push(words.value_of(option, value)?.to_owned()),
             "--test" => self.test = Some(words.value_of(option, value)?.to_owned()),
             "--results" => self.results = Some(words.value_of(option, value)?.into()),
             _ => return Ok(false),
@@ -90,9 +90,14 @@ impl Options {
         Ok(true)
     }
 
+    /// Returns `true` if a step of this name was asked for.
+    pub(crate) fn names(&self, step: &str) -> bool {
+        self.programs.iter().any(|program| program == step)
+    }
+
     /// Returns `true` if tests are selected by name, so nothing but test programs runs.
     pub(crate) fn is_narrow(&self) -> bool {
-        self.program.is_some() || self.test.is_some()
+        !self.programs.is_empty() || self.test.is_some()
     }
 }
 
@@ -176,9 +181,10 @@ mod tests {
 
     #[test]
     fn a_program_and_a_test_are_named_by_the_next_word_or_behind_a_sign() {
-        let one = Options { program: Some("vm".into()), test: Some("boot".into()), ..Options::default() };
+        let one = Options { programs: vec!["vm".into()], test: Some("boot".into()), ..Options::default() };
         assert_eq!(parse("--program vm --test=boot").expect("options"), one);
         assert_eq!(parse("--results=out").expect("an option").results, Some("out".into()));
+        assert_eq!(parse("--program vm --program=cnk").expect("options").programs, ["vm", "cnk"]);
         assert!(one.is_narrow() && !Options::default().is_narrow());
         assert!(says("--program", "--program needs a value") && says("--test=", "--test needs a value"));
     }
@@ -197,7 +203,7 @@ mod tests {
         assert_eq!((default.times, default.busy, default.tests.all), (20, 2, false));
         let five = soak("--all --times 5 --busy=0 --program vm").expect("options");
         assert_eq!((five.times, five.busy, five.tests.all), (5, 0, true));
-        assert_eq!(five.tests.program.as_deref(), Some("vm"));
+        assert_eq!(five.tests.programs, ["vm"]);
         for wrong in ["--times 0", "--times many", "--busy", "--quick"] {
             assert!(soak(wrong).is_err(), "{wrong}");
         }

@@ -42,37 +42,39 @@ pub(crate) fn choose(built: Vec<TestProgram>, budgets: &Budgets, options: &Optio
             }
         }
     }
-    ensure!(
-        !(options.is_narrow() && chosen.programs.is_empty()),
-        "{}",
-        nothing_matches(options, &chosen.inventory)
-    );
+    check(&chosen, options)?;
     Ok(chosen)
 }
 
 /// Returns `true` if the options select the test.
 fn is_wanted(step: &str, test: &str, tier: Tier, options: &Options) -> bool {
-    options.program.as_deref().is_none_or(|program| program == step)
+    (options.programs.is_empty() || options.names(step))
         && options.test.as_deref().is_none_or(|part| test.contains(part))
         && (tier == Tier::First || options.all || options.test.is_some())
 }
 
-/// The error of a run by name that selects no test.
-fn nothing_matches(options: &Options, inventory: &Inventory) -> String {
-    match (&options.program, &options.test) {
-        (Some(program), _) if !inventory.steps().any(|step| step == program) => {
-            format!(
-                "no test program is called {program}. There are: {}",
-                inventory.steps().collect::<Vec<_>>().join(", ")
-            )
-        }
-        (Some(program), None) => format!("all tests of {program} are in the second tier: add --all"),
-        (program, test) => format!(
-            "no test{} has {} in its name",
-            program.as_deref().map_or_else(String::new, |p| format!(" of {p}")),
-            test.as_deref().unwrap_or_default()
-        ),
+/// Finds names in the options that select no test.
+fn check(chosen: &Chosen, options: &Options) -> Result<()> {
+    let exists = |program: &String| chosen.inventory.steps().any(|step| step == program);
+    for program in &options.programs {
+        ensure!(
+            exists(program),
+            "no test program is called {program}. There are: {}",
+            chosen.inventory.steps().collect::<Vec<_>>().join(", ")
+        );
+        let has_tests = chosen.programs.iter().any(|of_run| of_run.name == *program);
+        ensure!(
+            has_tests || options.test.is_some(),
+            "all tests of {program} are in the second tier: add --all"
+        );
     }
+    let of = match options.programs.as_slice() {
+        [] => String::new(),
+        programs => format!(" of {}", programs.join(", ")),
+    };
+    let part = options.test.as_deref().unwrap_or_default();
+    ensure!(!(options.is_narrow() && chosen.programs.is_empty()), "no test{of} has {part} in its name");
+    Ok(())
 }
 
 /// The steps that run the tests of a program, with the tests of each, in the order of the program.

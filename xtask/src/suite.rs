@@ -97,9 +97,7 @@ impl Suite {
 
     /// Returns `true` if a step of this name belongs to the run: it is of the first tier, or both tiers or this step is asked for.
     pub(crate) fn has_step(&self, name: &str) -> bool {
-        self.budgets.tier_of_step(name) == Tier::First
-            || self.options.all
-            || self.options.program.as_deref() == Some(name)
+        self.budgets.tier_of_step(name) == Tier::First || self.options.all || self.options.names(name)
     }
 
     /// Notes which tests there are.
