@@ -99,7 +99,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::ledger::record::OwnerId;
+    use crate::ledger::record::{Narrowing, OwnerId};
     use crate::state::boot;
 
     fn set(list: &str) -> CpuSet {
@@ -108,7 +108,13 @@ mod tests {
 
     fn some_record() -> Record {
         let id = OwnerId { process: TaskId { tid: 7, start_ticks: 70 }, serial: 3 };
-        let owner = Owner { id, resets: vec![set("0-3")], members: vec![id.process], earlier: Vec::new() };
+        let owner = Owner {
+            id,
+            resets: vec![set("0-3")],
+            narrows: Some(Narrowing { taken: set("3"), rest: set("0-2") }),
+            members: vec![id.process],
+            earlier: Vec::new(),
+        };
         let layers = vec![Layer { owner: id, given: Some(set("1")) }, Layer { owner: id, given: None }];
         let tasks = [(TaskId { tid: 9, start_ticks: 90 }, Entry { own: set("0-1"), layers })];
         Record { owners: vec![owner], tasks: tasks.into() }

@@ -25,7 +25,7 @@ use crate::undo::{folder, lock};
 use node::{Linux, Node as _};
 use record::Record;
 
-pub use record::{OwnerId, Refused};
+pub use record::{Narrowing, OwnerId, Refused};
 
 /// Name of the file, in the folder of undo files.
 const FILE: &str = "affinities";
@@ -45,6 +45,18 @@ pub struct Affinities {
     is_used: bool,
     /// Tasks of the ledger after those that have ended were forgotten.
     living: usize,
+}
+
+/// What the kernel does to the affinities of tasks that are not in a cpuset partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KernelMasks {
+    /// Nothing: there is no partition.
+    AsChosen,
+    /// It takes the partition's CPUs away while the partition exists (Linux 6.2 and later).
+    Narrowed(Narrowing),
+    /// It gives tasks one of these affinities when the partition is made and when it is removed, and forgets what they had
+    /// (before Linux 6.2).
+    Reset(Vec<CpuSet>),
 }
 
 /// The ledger, locked.
@@ -123,17 +135,30 @@ impl Affinities {
         Ok(refused)
     }
 
-    /// Keeps the affinities of tasks, and takes `resets` for affinities that the kernel gives while this owner lives: kernels
-    /// before 6.2 forget what a task has chosen when a cpuset partition is made.
+    /// Keeps the affinities that tasks have now.
     ///
     /// # Errors
     /// As [`Self::bind`].
-    pub fn keep(&mut self, tasks: &[TaskId], resets: Vec<CpuSet>) -> io::Result<()> {
+    pub fn keep(&mut self, tasks: &[TaskId]) -> io::Result<()> {
         let mut open = self.open()?;
-        open.record.owner(self.owner).resets = resets;
         for &task in tasks {
             open.record.add(&Linux, self.owner, task, None);
         }
+        open.save()
+    }
+
+    /// Says what the kernel does to affinities on behalf of this owner from now on: no program has chosen what it gives.
+    ///
+    /// # Errors
+    /// As [`Self::bind`].
+    pub fn set_kernel(&mut self, kernel: KernelMasks) -> io::Result<()> {
+        let mut open = self.open()?;
+        let owner = open.record.owner(self.owner);
+        (owner.resets, owner.narrows) = match kernel {
+            KernelMasks::AsChosen => (Vec::new(), None),
+            KernelMasks::Narrowed(narrows) => (Vec::new(), Some(narrows)),
+            KernelMasks::Reset(resets) => (resets, None),
+        };
         open.save()
     }
 

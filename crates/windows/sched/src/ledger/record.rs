@@ -11,7 +11,7 @@
 //! ambiguous: a task forks, chooses another affinity, is given the same one as before, and forks again. Both children get
 //! the later choice.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use colony_node::cpu::CpuSet;
 use colony_node::task::TaskId;
@@ -21,6 +21,8 @@ use super::node::Node;
 
 /// The longest chain of processes, from a task to the first one, that is followed.
 const GENERATIONS: usize = 1000;
+/// Number of times that all tasks are looked at for those that were started meanwhile: each time finds the children of the last.
+const PASSES: usize = 100;
 
 /// An owner of changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,13 +37,34 @@ pub struct OwnerId {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Owner {
     pub(super) id: OwnerId,
-    /// Affinities that the kernel itself gives tasks while the owner lives: no program has chosen them.
+    /// Affinities that the kernel itself gives tasks while the owner lives, and does not take back: no program has chosen them.
     pub(super) resets: Vec<CpuSet>,
+    /// The partition by which the kernel narrows what tasks have, until the partition is gone.
+    #[serde(default)]
+    pub(super) narrows: Option<Narrowing>,
     /// Processes of the job. An orphan of a task that has ended is known by them.
     pub(super) members: Vec<TaskId>,
     /// What the owner has given a task before it gave it something else, or before the task ended. What the task started meanwhile may
     /// still have it.
     pub(super) earlier: Vec<Earlier>,
+}
+
+/// A cpuset partition: the kernel takes its CPUs from the affinity of every task outside, and gives them back when the partition is
+/// gone (Linux 6.2 and later).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Narrowing {
+    /// The CPUs of the partition.
+    pub taken: CpuSet,
+    /// The CPUs of a task outside to which the partition leaves none of its own.
+    pub rest: CpuSet,
+}
+
+impl Narrowing {
+    /// The affinity that a task shows while the partition exists.
+    fn of(&self, cpus: &CpuSet) -> CpuSet {
+        let left = cpus.without(&self.taken);
+        if left.is_empty() { self.rest.clone() } else { left }
+    }
 }
 
 /// An affinity that a task was given once.
@@ -110,7 +133,13 @@ fn ancestors(node: &impl Node, task: TaskId) -> impl Iterator<Item = TaskId> {
 impl Record {
     pub(super) fn owner(&mut self, id: OwnerId) -> &mut Owner {
         let at = self.owners.iter().position(|owner| owner.id == id).unwrap_or_else(|| {
-            self.owners.push(Owner { id, resets: Vec::new(), members: Vec::new(), earlier: Vec::new() });
+            self.owners.push(Owner {
+                id,
+                resets: Vec::new(),
+                narrows: None,
+                members: Vec::new(),
+                earlier: Vec::new(),
+            });
             self.owners.len() - 1
         });
         &mut self.owners[at]
@@ -119,7 +148,7 @@ impl Record {
     /// The affinity of a task without Colony's changes. `None` if the task has ended.
     pub(super) fn own(&self, node: &impl Node, task: TaskId) -> Option<CpuSet> {
         let now = node.affinity(task)?;
-        Some(self.explain(node, task, &now).map_or(now, |entry| entry.own))
+        Some(self.explain(node, task, &now).map_or_else(|| self.chosen(&now), |entry| entry.own))
     }
 
     /// The entry by which a task has the affinity `now`: its own, or one of a task that it descends from. `None` for a task that was
@@ -129,8 +158,9 @@ impl Record {
             let entry = self.tasks.get(&ancestor).and_then(|entry| self.as_of(entry, now));
             entry.or_else(|| {
                 let of_owner = |owner: &Owner| {
-                    let layers = vec![Layer { owner: owner.id, given: Some(now.clone()) }];
-                    owner.gave(ancestor, now).map(|own| Entry { own: own.clone(), layers })
+                    let earlier = self.gave(owner, ancestor, now)?;
+                    let layers = vec![Layer { owner: owner.id, given: Some(earlier.given.clone()) }];
+                    Some(Entry { own: earlier.own.clone(), layers })
                 };
                 self.owners.iter().find_map(of_owner)
             })
@@ -139,10 +169,11 @@ impl Record {
 
     /// The entry as it was when its task had `now`: a child that was forked then still has it. `None` if the task never had that.
     fn as_of(&self, entry: &Entry, now: &CpuSet) -> Option<Entry> {
-        if entry.wanted() == now || self.is_reset(entry, now) {
+        if self.shows(entry.wanted(), now) || self.is_reset(entry, now) {
             return Some(entry.clone());
         }
-        let at = entry.layers.iter().rposition(|layer| layer.given.as_ref() == Some(now))?;
+        let is_seen = |layer: &Layer| layer.given.as_ref().is_some_and(|given| self.shows(given, now));
+        let at = entry.layers.iter().rposition(is_seen)?;
         Some(Entry { own: entry.own.clone(), layers: entry.layers[..=at].to_vec() })
     }
 
@@ -151,13 +182,33 @@ impl Record {
         self.owners.iter().any(|owner| entry.has(owner.id) && owner.resets.contains(now))
     }
 
+    /// Returns `true` if a task with the affinity `given` shows `now`: a partition may narrow it.
+    fn shows(&self, given: &CpuSet, now: &CpuSet) -> bool {
+        given == now || self.owners.iter().any(|o| o.narrows.as_ref().is_some_and(|n| n.of(given) == *now))
+    }
+
+    /// The affinity that a task has chosen which shows `now`. The kernel does not tell what a partition has taken from it: a task with
+    /// all CPUs that are left is taken for one that has chosen all CPUs.
+    fn chosen(&self, now: &CpuSet) -> CpuSet {
+        let partitions = self.owners.iter().filter_map(|owner| owner.narrows.as_ref());
+        let taken = partitions.filter(|partition| partition.rest == *now).flat_map(|p| p.taken.iter());
+        now.iter().chain(taken).collect()
+    }
+
+    /// What the owner gave a task that shows `now`, and does not give it any more.
+    fn gave<'a>(&self, owner: &'a Owner, task: TaskId, now: &CpuSet) -> Option<&'a Earlier> {
+        let given_to = |earlier: &&Earlier| earlier.task == task && self.shows(&earlier.given, now);
+        owner.earlier.iter().rev().find(given_to)
+    }
+
     /// Adds the layer of an owner on top of all others; nothing is changed on the node.
     pub(super) fn add(&mut self, node: &impl Node, owner: OwnerId, task: TaskId, given: Option<CpuSet>) {
         let Some(now) = node.affinity(task) else { return };
         self.owner(owner);
         // without an entry that explains it, what the task has is its own
-        let mut entry =
-            self.explain(node, task, &now).unwrap_or_else(|| Entry { own: now, layers: Vec::new() });
+        let mut entry = self
+            .explain(node, task, &now)
+            .unwrap_or_else(|| Entry { own: self.chosen(&now), layers: Vec::new() });
         // what is kept already stays below what was given since
         if given.is_some() || !entry.has(owner) {
             entry.take(owner);
@@ -207,15 +258,32 @@ impl Record {
         let Some(known) = self.owners.iter().find(|known| known.id == owner) else { return Vec::new() };
         let given = self.given_by(known);
         let mut refused = Vec::new();
-        for task in node.tasks() {
-            let Some(now) = node.affinity(task).filter(|now| given.contains(now)) else { continue };
-            let Some(wanted) = self.after_release(node, known, task, &now, only) else { continue };
-            // The kernel changes the affinity of many of its own threads, and no one else can.
-            if wanted != now
-                && let Err(reason) = node.set_affinity(task, &wanted)
-                && self.has_given(owner, task)
-            {
-                refused.push(Refused { task, reason });
+        let mut seen = HashSet::new();
+        for _ in 0..PASSES {
+            let mut changed = false;
+            for task in node.tasks() {
+                // each once: what a task has after that is not for this owner to judge
+                if !seen.insert(task) {
+                    continue;
+                }
+                let is_of_owner = |now: &CpuSet| given.iter().any(|given| self.shows(given, now));
+                let Some(now) = node.affinity(task).filter(is_of_owner) else { continue };
+                let Some(wanted) = self.after_release(node, known, task, &now, only) else { continue };
+                // what a partition has narrowed may look like what the task is to have
+                if wanted == now && given.contains(&now) {
+                    continue;
+                }
+                changed = true;
+                // The kernel changes the affinity of many of its own threads, and no one else can.
+                if let Err(reason) = node.set_affinity(task, &wanted)
+                    && self.has_given(owner, task)
+                {
+                    refused.push(Refused { task, reason });
+                }
+            }
+            // a task may have started others before its turn came
+            if !changed {
+                break;
             }
         }
         self.forget(owner, only);
@@ -259,8 +327,8 @@ impl Record {
             if self.is_given_by_another(owner, ancestor, now) {
                 return None;
             }
-            if let Some(own) = owner.gave(ancestor, now).filter(|_| is_meant) {
-                return Some(own.clone());
+            if let Some(earlier) = self.gave(owner, ancestor, now).filter(|_| is_meant) {
+                return Some(earlier.own.clone());
             }
         }
         let is_of_job = only.is_none() && ancestors(node, task).any(|a| owner.members.contains(&a));
@@ -271,11 +339,11 @@ impl Record {
     fn below(&self, owner: &Owner, task: TaskId, now: &CpuSet) -> Option<CpuSet> {
         let mut entry = self.tasks.get(&task)?.clone();
         let at = entry.layers.iter().position(|layer| layer.owner == owner.id)?;
-        let gives = |layer: &Layer| layer.given.as_ref() == Some(now);
+        let gives = |layer: &Layer| layer.given.as_ref().is_some_and(|given| self.shows(given, now));
         if gives(&entry.layers[at]) {
             let later = &entry.layers[at + 1..];
-            if later.iter().any(gives) {
-                return Some(now.clone());
+            if let Some(given) = later.iter().rev().find(|later| gives(later)).and_then(|l| l.given.clone()) {
+                return Some(given);
             }
             entry.layers.truncate(at);
         } else if owner.resets.contains(now) {
@@ -289,17 +357,18 @@ impl Record {
     /// Returns `true` if a task has `now` by what others than `owner` gave it.
     fn is_given_by_another(&self, owner: &Owner, task: TaskId, now: &CpuSet) -> bool {
         let is_given = self.tasks.get(&task).is_some_and(|entry| self.as_of(entry, now).is_some());
-        is_given || self.owners.iter().any(|other| other.id != owner.id && other.gave(task, now).is_some())
+        is_given
+            || self.owners.iter().any(|other| other.id != owner.id && self.gave(other, task, now).is_some())
     }
 
     /// The affinity of a task of the job whose parent, to which something was given, has ended.
     fn own_of_orphan(&self, owner: &Owner, now: &CpuSet) -> Option<CpuSet> {
-        let given = Some(now.clone());
+        let is_seen = |given: &CpuSet| self.shows(given, now);
         let of_entry = |entry: &Entry| {
-            let is_given = entry.layers.iter().any(|l| l.owner == owner.id && l.given == given);
-            is_given.then(|| entry.own.clone())
+            let mut own_layers = entry.layers.iter().filter(|layer| layer.owner == owner.id);
+            own_layers.any(|layer| layer.given.as_ref().is_some_and(is_seen)).then(|| entry.own.clone())
         };
-        let earlier = owner.earlier.iter().find(|earlier| earlier.given == *now).map(|e| e.own.clone());
+        let earlier = owner.earlier.iter().find(|earlier| is_seen(&earlier.given)).map(|e| e.own.clone());
         earlier.or_else(|| self.tasks.values().find_map(of_entry))
     }
 
@@ -335,14 +404,5 @@ impl Record {
                 is_first || lives(earlier.task)
             });
         }
-    }
-}
-
-impl Owner {
-    /// The affinity that a task had of its own when the owner gave it `given`, which is not what the owner gives it now.
-    fn gave(&self, task: TaskId, given: &CpuSet) -> Option<&CpuSet> {
-        let given_to = |earlier: &&Earlier| earlier.task == task && earlier.given == *given;
-        let earlier = self.earlier.iter().rev().find(given_to);
-        earlier.map(|earlier| &earlier.own)
     }
 }

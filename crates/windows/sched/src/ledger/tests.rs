@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::node::Node;
-use super::record::{OwnerId, Record};
+use super::record::{Narrowing, OwnerId, Record};
 use super::*;
 
 /// A task of the model.
 #[derive(Clone, Debug)]
 struct Task {
     parent: i32,
+    /// The affinity that it was given last. A partition narrows it.
     affinity: CpuSet,
     /// The affinity that the task would have if no owner had ever changed one.
     without_colony: CpuSet,
@@ -21,7 +22,13 @@ struct Task {
 
 /// A node whose tasks are numbers from 1 on, each as old as its number.
 #[derive(Debug, Default)]
-struct Model(RefCell<BTreeMap<i32, Task>>);
+struct Model {
+    tasks: RefCell<BTreeMap<i32, Task>>,
+    /// The CPUs that a cpuset partition has taken.
+    taken: RefCell<CpuSet>,
+    /// Forks of task 2 that happen while a ledger looks through the tasks, once a look.
+    forks: RefCell<usize>,
+}
 
 fn id(tid: i32) -> TaskId {
     TaskId { tid, start_ticks: tid.unsigned_abs().into() }
@@ -40,11 +47,12 @@ impl Model {
                 Task { parent, affinity: set(cpus), without_colony: set(cpus) },
             )
         };
-        Self(RefCell::new(affinities.iter().enumerate().map(task).collect()))
+        let tasks = RefCell::new(affinities.iter().enumerate().map(task).collect());
+        Self { tasks, ..Self::default() }
     }
 
     fn fork(&self, parent: i32) -> i32 {
-        let mut tasks = self.0.borrow_mut();
+        let mut tasks = self.tasks.borrow_mut();
         let child = tasks.keys().next_back().expect("never empty") + 1;
         let task = Task { parent, ..tasks[&parent].clone() };
         tasks.insert(child, task);
@@ -52,40 +60,52 @@ impl Model {
     }
 
     fn choose(&self, tid: i32, cpus: CpuSet) {
-        let mut tasks = self.0.borrow_mut();
+        let mut tasks = self.tasks.borrow_mut();
         let task = tasks.get_mut(&tid).expect("alive");
         (task.affinity, task.without_colony) = (cpus.clone(), cpus);
     }
 
     fn is_parent(&self, tid: i32) -> bool {
-        self.0.borrow().values().any(|task| task.parent == tid)
+        self.tasks.borrow().values().any(|task| task.parent == tid)
     }
 
     fn affinities(&self) -> Vec<CpuSet> {
-        self.0.borrow().values().map(|task| task.affinity.clone()).collect()
+        self.tasks.borrow().values().map(|task| task.affinity.clone()).collect()
     }
 }
 
 impl Node for Model {
     fn tasks(&self) -> Vec<TaskId> {
-        self.0.borrow().keys().map(|&tid| id(tid)).collect()
+        let found = self.tasks.borrow().keys().map(|&tid| id(tid)).collect();
+        let forks = *self.forks.borrow();
+        if forks > 0 {
+            self.fork(2);
+            self.forks.replace(forks - 1);
+        }
+        found
     }
 
     fn affinity(&self, task: TaskId) -> Option<CpuSet> {
-        self.0.borrow().get(&task.tid).filter(|_| id(task.tid) == task).map(|task| task.affinity.clone())
+        let tasks = self.tasks.borrow();
+        let of_task = &tasks.get(&task.tid).filter(|_| id(task.tid) == task)?.affinity;
+        let left = of_task.without(&self.taken.borrow());
+        Some(if left.is_empty() { set(ALL).without(&self.taken.borrow()) } else { left })
     }
 
     fn set_affinity(&self, task: TaskId, cpus: &CpuSet) -> Result<(), String> {
-        if let Some(found) = self.0.borrow_mut().get_mut(&task.tid).filter(|_| id(task.tid) == task) {
+        if let Some(found) = self.tasks.borrow_mut().get_mut(&task.tid).filter(|_| id(task.tid) == task) {
             found.affinity = cpus.clone();
         }
         Ok(())
     }
 
     fn origin(&self, task: TaskId) -> Option<TaskId> {
-        self.0.borrow().get(&task.tid).map(|task| id(task.parent)).filter(|parent| parent.tid > 0)
+        self.tasks.borrow().get(&task.tid).map(|task| id(task.parent)).filter(|parent| parent.tid > 0)
     }
 }
+
+/// The CPUs of the model.
+const ALL: &str = "0-5";
 
 fn owner(serial: u64) -> OwnerId {
     OwnerId { process: id(1), serial }
@@ -128,8 +148,8 @@ fn an_orphan_of_a_task_that_ended_is_found_among_the_members() {
     bind(&mut record, &node, owner(1), 2, "1");
     let orphan = node.fork(2);
     record.owner(owner(1)).members = vec![id(orphan)];
-    node.0.borrow_mut().remove(&2);
-    node.0.borrow_mut().get_mut(&orphan).expect("alive").parent = 1;
+    node.tasks.borrow_mut().remove(&2);
+    node.tasks.borrow_mut().get_mut(&orphan).expect("alive").parent = 1;
     record.prune(|task| node.affinity(task).is_some());
     assert!(record.tasks.is_empty(), "the task has ended");
     record.release(&node, owner(1), None);
@@ -168,6 +188,55 @@ fn only_the_named_tasks_are_released() {
     assert_eq!(node.affinities(), [set("0-3"), set("0-3"), set("0-3")]);
 }
 
+#[test]
+fn a_task_that_was_bound_to_the_spare_cpus_stays_bound_and_a_wide_child_of_it_stays_wide() {
+    for masks in [KernelMasks::AsChosen, KernelMasks::Reset(vec![set("0"), set("0-5")])] {
+        let (node, mut record) = (Model::with(&["0-5", "0"]), Record::default());
+        let wide = node.fork(2);
+        node.choose(wide, set("0-5"));
+        for task in node.tasks() {
+            record.add(&node, owner(1), task, None);
+        }
+        if let KernelMasks::Reset(resets) = masks {
+            record.owner(owner(1)).resets = resets;
+        }
+        for tid in [1, wide] {
+            bind(&mut record, &node, owner(1), tid, "0");
+        }
+        record.release(&node, owner(1), None);
+        assert_eq!(node.affinities(), [set("0-5"), set("0"), set("0-5")]);
+    }
+}
+
+#[test]
+fn a_choice_of_all_cpus_during_a_reservation_is_kept() {
+    let (node, mut record) = (Model::with(&["0-5", "1"]), Record::default());
+    for task in node.tasks() {
+        record.add(&node, owner(1), task, None);
+    }
+    bind(&mut record, &node, owner(1), 2, "0");
+    node.choose(2, set("0-5"));
+    // found by the next look at the tasks, or not
+    for is_found in [false, true] {
+        if is_found {
+            bind(&mut record, &node, owner(1), 2, "0");
+        }
+        let mut copy = record.clone();
+        copy.release(&node, owner(1), None);
+        assert_eq!(node.affinities(), [set("0-5"), set("0-5")], "{is_found}");
+    }
+}
+
+#[test]
+fn what_is_started_while_the_changes_are_undone_is_undone_too() {
+    let (node, mut record) = (Model::with(&["0-5", "0-5"]), Record::default());
+    bind(&mut record, &node, owner(1), 2, "0");
+    node.forks.replace(3);
+    record.release(&node, owner(1), None);
+    assert!(node.affinities().iter().all(|cpus| *cpus == set("0-5")), "{:?}", node.affinities());
+    assert!(node.affinities().len() > 2);
+}
+
 /// A step of the model: the fields choose tasks, owners and affinities by their remainders.
 #[derive(Clone, Debug)]
 enum Step {
@@ -176,6 +245,8 @@ enum Step {
     Bind(u64, usize, usize),
     Keep(u64, usize),
     Release(u64),
+    MakePartition,
+    RemovePartition,
     SaveAndLoad,
 }
 
@@ -186,22 +257,43 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         (0..3_u64, any::<usize>(), any::<usize>()).prop_map(|(o, task, cpus)| Step::Bind(o, task, cpus)),
         (0..3_u64, any::<usize>()).prop_map(|(o, task)| Step::Keep(o, task)),
         (0..3_u64).prop_map(Step::Release),
+        Just(Step::MakePartition),
+        Just(Step::RemovePartition),
         Just(Step::SaveAndLoad),
     ];
     prop::collection::vec(step, 0..40)
 }
 
-/// Affinities that tasks choose, and that owners give. No choice is also given: nobody could tell the two apart.
-const CHOSEN: [&str; 3] = ["0-3", "0-2", "2-3"];
-const GIVEN: [&str; 3] = ["0", "1", "0-1"];
+/// Affinities that tasks choose, and that owners give. No choice is also given, with a partition or without: nobody could tell the
+/// two apart.
+const CHOSEN: [&str; 3] = ["0-5", "0-2", "2-3"];
+const GIVEN: [&str; 3] = ["0", "1", "4-5"];
+const PARTITION: &str = "5";
+/// The owner of the partition.
+const RESERVATION: u64 = 7;
+
+fn make_partition(node: &Model, record: &mut Record) {
+    for task in node.tasks() {
+        record.add(node, owner(RESERVATION), task, None);
+    }
+    let taken = set(PARTITION);
+    let rest = set(ALL).without(&taken);
+    record.owner(owner(RESERVATION)).narrows = Some(Narrowing { taken: taken.clone(), rest });
+    node.taken.replace(taken);
+}
+
+fn remove_partition(node: &Model, record: &mut Record) {
+    node.taken.take();
+    record.release(node, owner(RESERVATION), None);
+}
 
 proptest! {
     #[test]
-    fn when_all_owners_have_ended_every_task_is_as_without_them(steps in steps(), last in Just([0, 1, 2]).prop_shuffle()) {
-        let (node, mut record) = (Model::with(&["0-3", "0-2", "2-3"]), Record::default());
+    fn when_all_owners_have_ended_every_task_is_as_without_them(steps in steps(), last in Just([0, 1, 2, 3]).prop_shuffle()) {
+        let (node, mut record) = (Model::with(&CHOSEN), Record::default());
         let folder = tempfile::tempdir().expect("temp dir");
         let path = folder.path().join("ledger");
-        let task = |n: usize| i32::try_from(n % node.0.borrow().len()).expect("few") + 1;
+        let task = |n: usize| i32::try_from(n % node.tasks.borrow().len()).expect("few") + 1;
         for step in steps {
             match step {
                 Step::Fork(of) => drop(node.fork(task(of))),
@@ -211,6 +303,9 @@ proptest! {
                 Step::Bind(by, who, cpus) => bind(&mut record, &node, owner(by), task(who), GIVEN[cpus % 3]),
                 Step::Keep(by, who) => record.add(&node, owner(by), id(task(who)), None),
                 Step::Release(by) => drop(record.release(&node, owner(by), None)),
+                Step::MakePartition if node.taken.borrow().is_empty() => make_partition(&node, &mut record),
+                Step::MakePartition => {}
+                Step::RemovePartition => remove_partition(&node, &mut record),
                 Step::SaveAndLoad => {
                     file::save(&path, &record).expect("writable");
                     prop_assert_eq!(&file::load(&path).expect("own text"), &record);
@@ -218,10 +313,13 @@ proptest! {
             }
         }
         for by in last {
-            record.release(&node, owner(by), None);
+            match by {
+                3 => remove_partition(&node, &mut record),
+                _ => drop(record.release(&node, owner(by), None)),
+            }
         }
         prop_assert_eq!(&record, &Record::default());
-        for task in node.0.borrow().values() {
+        for task in node.tasks.borrow().values() {
             prop_assert_eq!(&task.affinity, &task.without_colony);
         }
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tasks that are not the job's: moved off the job's CPUs, and back.
 //!
-//! Kernels before 6.2 forget the affinity that a task has chosen when a cpuset partition is made, so the affinities of all
-//! tasks are kept in the [ledger](crate::ledger), not only of those that are moved here.
+//! When a cpuset partition is made, the kernel itself changes the affinities of tasks outside, and before Linux 6.2 it forgets
+//! what they had chosen. So the affinities of all tasks are kept in the [ledger](crate::ledger), not only of those that are moved here.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,7 +11,7 @@ use colony_node::cpu::{self, CpuSet};
 use colony_node::task::{self, TaskId};
 
 use super::report::Staying;
-use crate::ledger::{Affinities, OwnerId, Refused, all_tasks};
+use crate::ledger::{Affinities, KernelMasks, Narrowing, OwnerId, Refused, all_tasks};
 
 /// The other tasks of the node, while cores are reserved.
 #[derive(Debug)]
@@ -42,14 +42,29 @@ impl OtherTasks {
         self.affinities.as_mut().ok_or_else(|| io::Error::other("this user has no ledger of affinities"))
     }
 
-    /// Keeps the affinities that all tasks have now.
+    /// Keeps the affinities that all tasks have now. Call it before a partition may be made.
     ///
     /// # Errors
     /// The ledger cannot be used.
     pub(super) fn keep(&mut self, job: &CpuSet, spare: &CpuSet) -> io::Result<()> {
         let online = cpu::online().map_err(io::Error::other)?;
-        // kernels before 6.2 give a task all CPUs of its group when a partition is made or removed
-        self.ledger()?.keep(&all_tasks(), vec![spare.clone(), online.without(job), online])
+        let rest = online.without(job);
+        let masks = match keeps_choices() {
+            true => KernelMasks::Narrowed(Narrowing { taken: job.clone(), rest }),
+            false => KernelMasks::Reset(vec![spare.clone(), rest, online]),
+        };
+        let ledger = self.ledger()?;
+        // first what tasks have: a task that is bound to the spare CPUs is so by choice until now
+        ledger.keep(&all_tasks())?;
+        ledger.set_kernel(masks)
+    }
+
+    /// Says that no partition was made: whatever affinity a task has from now on is its own, or is in the ledger.
+    ///
+    /// # Errors
+    /// The ledger cannot be used.
+    pub(super) fn kernel_changes_nothing(&mut self) -> io::Result<()> {
+        self.ledger()?.set_kernel(KernelMasks::AsChosen)
     }
 
     /// Moves tasks outside of the job off the job's CPUs, except those that have refused it before; returns how many were
@@ -108,6 +123,21 @@ impl OtherTasks {
     }
 }
 
+/// Returns `true` if the kernel keeps what a task has chosen while a cpuset partition takes CPUs away from it: Linux 6.2 and later,
+/// by their number. A distribution may have brought this to an older one, which is then treated as if it forgot.
+fn keeps_choices() -> bool {
+    let release = nix::sys::utsname::uname().map(|names| names.release().to_string_lossy().into_owned());
+    release.is_ok_and(|release| is_from_6_2(&release))
+}
+
+fn is_from_6_2(release: &str) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= (6, 2),
+        _ => false,
+    }
+}
+
 /// The affinity of a task that is moved.
 fn target(before: &CpuSet, job: &CpuSet, spare: &CpuSet) -> CpuSet {
     let rest = before.without(job);
@@ -144,6 +174,21 @@ mod tests {
         assert_eq!(target(&set("0-3"), &set("1-3"), &set("0")), set("0"));
         assert_eq!(target(&set("0-1,4"), &set("2-4"), &set("0-1")), set("0-1"));
         assert_eq!(target(&set("2"), &set("2-4"), &set("0-1")), set("0-1"));
+    }
+
+    #[test]
+    fn kernels_keep_choices_from_6_2_on() {
+        for (release, keeps) in [
+            ("6.2.0", true),
+            ("6.18.5-arch1", true),
+            ("7.0-rc1", true),
+            ("6.1.0-41-amd64", false),
+            ("5.14.0-611.el9", false),
+            ("6", false),
+            ("", false),
+        ] {
+            assert_eq!(is_from_6_2(release), keeps, "{release}");
+        }
     }
 
     #[test]

@@ -102,6 +102,7 @@ impl Reservation {
         // settings first: the kernel itself narrows some of them while a partition is isolated, and forgets that when it is not
         reservation.change_settings(&mut changes, &undo);
         reservation.make_group(&mut changes, &undo);
+        reservation.tell_ledger(&mut others);
         reservation.move_tasks(&mut others);
         reservation.watch(changes, Some(undo), others, job)?;
         Ok(reservation)
@@ -140,6 +141,16 @@ impl Reservation {
                 changes.transaction = None;
                 self.report.fallbacks.push(format!("settings of the node are unchanged: {reason}"));
             }
+        }
+    }
+
+    /// The ledger is ready for a partition; this says if there is none.
+    fn tell_ledger(&mut self, others: &mut OtherTasks) {
+        if matches!(self.report.partition, Partition::Isolated | Partition::Balanced) {
+            return;
+        }
+        if let Err(e) = others.kernel_changes_nothing() {
+            self.report.fallbacks.push(format!("choices of other tasks during the run may be lost: {e}"));
         }
     }
 
