@@ -6,3 +6,4 @@ mod common;
 mod harm;
 mod lock;
 mod run;
+mod spare;
