@@ -63,7 +63,7 @@ fn run_rounds(suite: &Arc<Suite>, soak: &Soak) -> Result<bool> {
             suite.keep_log(step, &format!("round {round}"))?;
         }
         eprintln!("round {round} of {}: {} of {} steps failed\n", soak.times, failed.len(), ended.len());
-        // after each round: what is known so far outlives a soak that is interrupted
+        // after each round: an interrupted soak keeps its rounds
         write(&rows(&lock(&suite.tests)), &suite.folder.join("soak.json"))?;
     }
     drop(busy);

@@ -52,9 +52,9 @@ pub struct Affinities {
 pub enum KernelMasks {
     /// Nothing: there is no partition.
     AsChosen,
-    /// It takes the partition's CPUs away while the partition exists (Linux 6.2 and later).
+    /// The kernel takes the partition's CPUs away while the partition exists (Linux 6.2 and later).
     Narrowed(Narrowing),
-    /// It gives tasks one of these affinities when the partition is made and when it is removed, and forgets what they had
+    /// The kernel gives tasks one of these affinities when the partition is made and when it is removed, and forgets what they had
     /// (before Linux 6.2).
     Reset(Vec<CpuSet>),
 }

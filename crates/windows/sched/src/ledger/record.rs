@@ -21,7 +21,7 @@ use super::node::Node;
 
 /// The longest chain of processes, from a task to the first one, that is followed.
 const GENERATIONS: usize = 1000;
-/// Number of times that all tasks are looked at for those that were started meanwhile: each time finds the children of the last.
+/// The limit of passes over all tasks when an owner is released. Each pass finds the children that were started during the one before.
 const PASSES: usize = 100;
 
 /// An owner of changes.
@@ -187,15 +187,15 @@ impl Record {
         given == now || self.owners.iter().any(|o| o.narrows.as_ref().is_some_and(|n| n.of(given) == *now))
     }
 
-    /// The affinity that a task has chosen which shows `now`. The kernel does not tell what a partition has taken from it: a task with
-    /// all CPUs that are left is taken for one that has chosen all CPUs.
+    /// The affinity that a task chose before a partition narrowed it to `now`. The kernel does not show it: if `now` is all CPUs that
+    /// the partition has left, the choice is assumed to be all CPUs.
     fn chosen(&self, now: &CpuSet) -> CpuSet {
         let partitions = self.owners.iter().filter_map(|owner| owner.narrows.as_ref());
         let taken = partitions.filter(|partition| partition.rest == *now).flat_map(|p| p.taken.iter());
         now.iter().chain(taken).collect()
     }
 
-    /// What the owner gave a task that shows `now`, and does not give it any more.
+    /// An affinity that the owner gave the task once, and that shows as `now`.
     fn gave<'a>(&self, owner: &'a Owner, task: TaskId, now: &CpuSet) -> Option<&'a Earlier> {
         let given_to = |earlier: &&Earlier| earlier.task == task && self.shows(&earlier.given, now);
         owner.earlier.iter().rev().find(given_to)
@@ -259,17 +259,17 @@ impl Record {
         let given = self.given_by(known);
         let mut refused = Vec::new();
         let mut seen = HashSet::new();
-        for _ in 0..PASSES {
+        for pass in 1..=PASSES {
             let mut changed = false;
             for task in node.tasks() {
-                // each once: what a task has after that is not for this owner to judge
+                // each task once: later changes of its affinity have nothing to do with this owner
                 if !seen.insert(task) {
                     continue;
                 }
                 let is_of_owner = |now: &CpuSet| given.iter().any(|given| self.shows(given, now));
                 let Some(now) = node.affinity(task).filter(is_of_owner) else { continue };
                 let Some(wanted) = self.after_release(node, known, task, &now, only) else { continue };
-                // what a partition has narrowed may look like what the task is to have
+                // a narrowed affinity may equal the wanted one, and is set all the same: it would widen with the partition's end
                 if wanted == now && given.contains(&now) {
                     continue;
                 }
@@ -284,6 +284,11 @@ impl Record {
             // a task may have started others before its turn came
             if !changed {
                 break;
+            }
+            if pass == PASSES {
+                tracing::warn!(
+                    "after {PASSES} passes over all tasks, new ones may keep the CPUs that Colony gave their parents"
+                );
             }
         }
         self.forget(owner, only);

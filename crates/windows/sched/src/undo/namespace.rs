@@ -20,7 +20,7 @@ pub struct MountNamespace {
 }
 
 impl MountNamespace {
-    /// That of the calling thread.
+    /// The mount namespace of the calling thread.
     ///
     /// # Errors
     /// `/proc` is not mounted.
@@ -56,7 +56,7 @@ impl MountNamespace {
     /// A descriptor of this namespace, from any process that is in it.
     fn find(self) -> io::Result<Option<File>> {
         for entry in std::fs::read_dir("/proc")? {
-            // a process that ends, or one of another user, is no member of interest
+            // skips processes that end meanwhile, and those that this user may not inspect
             let Ok(entry) = entry else { continue };
             if let Ok((found, file)) = Self::open(&entry.path())
                 && found == self
@@ -97,6 +97,6 @@ mod tests {
         drop(other.stdin.take());
         other.wait().expect("ours");
         // the kernel frees a namespace a little later, and may use its number again for one of another program
-        assert_eq!(there.enter(|| file.exists()).expect("root may").unwrap_or(false), false);
+        assert!(!there.enter(|| file.exists()).expect("root may").unwrap_or(false));
     }
 }

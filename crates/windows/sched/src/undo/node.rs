@@ -51,8 +51,8 @@ impl SocketFile {
 pub struct NodeChanges {
     /// The mount point.
     pub mount: PathBuf,
-    /// The mount namespace of the daemon, in which the paths mean what they meant to it. `None` in a file of an earlier version:
-    /// that of the reader.
+    /// The mount namespace of the daemon: all paths here are paths in it. `None` in a file of an earlier version; the reader's
+    /// namespace is used then.
     #[serde(default)]
     pub namespace: Option<MountNamespace>,
     /// True if the directory of the mount point is to be removed.
