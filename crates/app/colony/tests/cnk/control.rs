@@ -297,8 +297,11 @@ fn a_command_that_waits_for_a_job_goes_on_when_the_daemon_is_killed() {
             .is_some_and(|jobs| jobs.iter().any(|job| job["state"] == "running"))
     });
     for _ in 0..2 {
-        send(machine.daemon().expect("it runs"), Signal::SIGKILL);
-        machine.wait("the command has started a daemon again", || machine.daemon().is_some());
+        let killed = machine.daemon().expect("it runs");
+        send(killed, Signal::SIGKILL);
+        // for a moment, the one that was killed still answers
+        let is_another = || machine.daemon().is_some_and(|daemon| daemon != killed);
+        machine.wait("the command has started a daemon again", is_another);
     }
     std::fs::write(machine.path().join("go"), []).expect("written");
     let ended = waits.wait_with_output().expect("it ends");
