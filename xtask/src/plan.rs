@@ -182,7 +182,12 @@ fn has_command(name: &str) -> bool {
 const MANIFESTS: [&str; 2] = ["Cargo.toml", "kernel/cnk/Cargo.toml"];
 
 fn formats(suite: &Suite) -> Vec<Command> {
-    let format = |manifest: &&str| suite.cargo(&["fmt", "--all", "--manifest-path", manifest, "--check"]);
+    let format = |manifest: &&str| {
+        let mut format = suite.cargo(&["fmt", "--all", "--manifest-path", manifest]);
+        // rustfmt colours what it writes to a file, too
+        format.args(["--", "--check", "--color", "never"]);
+        format
+    };
     MANIFESTS.iter().map(format).collect()
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct Job {
     pub(crate) behind: Vec<String>,
     /// CPUs that the job keeps busy on average.
     pub(crate) cpus: f64,
-    /// Expected duration in seconds: of two jobs that can start, the one with more work behind its first lock starts first.
+    /// Expected duration in seconds: of two jobs that can start, the one with more work behind it starts first.
     pub(crate) expected_s: f64,
     /// Resources that only one job may use at a time.
     pub(crate) locks: Vec<String>,
@@ -183,7 +183,7 @@ fn drop_unreachable(waiting: &mut Vec<Job>, ended: &mut Vec<Ended>, report: &mut
     }
 }
 
-/// The waiting job to start now, if one can start: the one whose first lock has the most work left.
+/// The waiting job to start now, if one can start: the one with the most work behind it.
 fn choose(waiting: &[Job], running: &BTreeMap<String, Running>, ended: &[Ended], cpus: f64) -> Option<usize> {
     let used: f64 = running.values().filter(|r| !r.background).map(|r| r.cpus).sum();
     let in_foreground = running.values().filter(|r| !r.background).count();
@@ -204,18 +204,27 @@ fn choose(waiting: &[Job], running: &BTreeMap<String, Running>, ended: &[Ended],
             && job.behind.iter().all(has_ended)
             && job.locks.iter().all(free)
     };
-    // Work that is left for a lock: those jobs run one after another, so the longest row begins first.
-    let left = |job: &Job| {
-        let shares = |other: &&Job| other.locks.first() == job.locks.first();
-        let row: f64 = waiting.iter().filter(shares).map(|other| other.expected_s).sum();
-        (!job.background, if job.locks.is_empty() { job.expected_s } else { row }, job.expected_s)
-    };
+    let left = |job: &Job| (!job.background, work_behind(job, waiting, waiting.len()), job.expected_s);
     let candidates = waiting.iter().enumerate().filter(|(_, job)| can_start(job));
     // Of two that are equal the first one wins.
     candidates
         .rev()
         .max_by(|(_, a), (_, b)| left(a).partial_cmp(&left(b)).unwrap_or(std::cmp::Ordering::Equal))
         .map(|(i, _)| i)
+}
+
+/// The seconds of work that cannot begin, or go on, before this job has ended: its own and that of the jobs with the same first lock,
+/// which run one after another; or the work behind a job that waits for this one, if that is more. `steps` bounds how many jobs that
+/// wait for each other are followed.
+fn work_behind(job: &Job, waiting: &[Job], steps: usize) -> f64 {
+    let shares = |other: &&Job| other.locks.first() == job.locks.first();
+    let row: f64 = waiting.iter().filter(shares).map(|other| other.expected_s).sum();
+    let own = if job.locks.is_empty() { job.expected_s } else { row };
+    let waits = |other: &&Job| {
+        !other.background && other.after.iter().chain(&other.behind).any(|name| *name == job.name)
+    };
+    let Some(steps) = steps.checked_sub(1) else { return own };
+    waiting.iter().filter(waits).map(|other| work_behind(other, waiting, steps)).fold(own, f64::max)
 }
 
 #[cfg(test)]
@@ -338,6 +347,38 @@ mod tests {
         let jobs = vec![job("long", 50.0, ""), job("first", 30.0, "node"), job("second", 29.0, "node")];
         run_all(jobs, 1.0, |_| {});
         assert_eq!(*order.lock().expect("no panic"), ["first", "long", "second"]);
+    }
+
+    #[test]
+    fn a_short_job_that_a_long_row_waits_for_begins_before_the_rest() {
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let job = |name: &'static str, expected_s: f64| {
+            let order = order.clone();
+            let work = move || {
+                order.lock().expect("no panic").push(name);
+                Outcome::default()
+            };
+            Job::new(name, work).expected(expected_s)
+        };
+        let jobs = vec![
+            job("long", 50.0),
+            job("short", 1.0),
+            job("download", 0.0),
+            job("image", 0.0).after(["download"]),
+            job("virtual nodes", 30.0).after(["image"]).lock("emulators"),
+            job("more virtual nodes", 40.0).behind(["image"]).lock("emulators"),
+        ];
+        run_all(jobs, 1.0, |_| {});
+        let expected = ["download", "image", "more virtual nodes", "long", "virtual nodes", "short"];
+        assert_eq!(*order.lock().expect("no panic"), expected);
+    }
+
+    #[test]
+    fn jobs_that_wait_for_each_other_are_reported_and_not_waited_for() {
+        let jobs = vec![passing("a").after(["b"]), passing("b").after(["a"]), passing("c")];
+        let ended = run_all(jobs, 1.0, |_| {});
+        assert_eq!(names(&ended), ["c", "a", "b"]);
+        assert_eq!(ended[1].state, State::NotRun("b".into()));
     }
 
     #[test]
