@@ -123,14 +123,20 @@ mod tests {
             all_cpus: false,
             ring: 1 << 16,
         };
+        let began = std::time::Instant::now();
         let mut live =
             Live::start(&Config { observe, attribution: Attribution::Auto, node: 0 }).expect("observes");
+        let mut stolen_ns = 0;
         let windows = Windows::new(10_000_000, DutyCycle::Ppm(500_000), 0).expect("valid");
         for _ in 0..3 {
             std::thread::sleep(std::time::Duration::from_millis(100));
             let frame = live.next_frame(Some(&windows));
             let [cpu] = &frame.cpus[..] else { panic!("one CPU") };
-            assert!(cpu.stolen_ns <= frame.span_ns + 50_000_000 && live.is_running());
+            assert!(live.is_running());
+            // a detour may begin before the frame in which it ends, but no two overlap, and none is in two frames
+            stolen_ns += cpu.stolen_ns;
+            let elapsed_ns = began.elapsed().as_nanos();
+            assert!(u128::from(stolen_ns) <= elapsed_ns, "{stolen_ns} ns of {elapsed_ns}");
             assert_eq!(cpu.split_ns.map(|(f, r)| f + r), Some(cpu.stolen_ns));
             assert_eq!(frame.sources.values().sum::<u64>(), cpu.stolen_ns);
             assert_eq!(frame.lengths.len(), cpu.detours);
