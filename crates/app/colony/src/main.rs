@@ -12,6 +12,10 @@ mod state;
 mod words;
 
 use clap::Parser;
+use tracing_subscriber::EnvFilter;
+
+/// What is logged by default: errors, and waits for what another process holds.
+const LOGGED: &str = "error,colony_ledger::lock=warn";
 
 fn main() -> std::process::ExitCode {
     // a run's guardian is this program started again
@@ -19,8 +23,10 @@ fn main() -> std::process::ExitCode {
     // and so is a rank of `bench lb` or `bench checkpoint`
     colony_bench::lb::main_if_asked();
     colony_bench::checkpoint::main_if_asked();
+    let filter =
+        EnvFilter::try_from_env(colony_sched::log::VARIABLE).unwrap_or_else(|_| EnvFilter::new(LOGGED));
     tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_env(colony_sched::log::VARIABLE))
+        .with_env_filter(filter)
         .log_internal_errors(false)
         .with_writer(std::io::stderr)
         .init();

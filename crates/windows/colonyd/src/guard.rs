@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use caps::Capability;
-use colony_sched::ledger::OwnerId;
+use colony_ledger::OwnerId;
 use colony_sched::log;
 use colony_sched::undo::mount::{remove_directory, wait_for_death};
 use colony_sched::undo::{DAEMON, MountNamespace, NodeChanges, SocketFile, UndoFile, arm_again, arm_or_log};
@@ -253,7 +253,7 @@ fn outlive_the_daemon() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use colony_sched::ledger::Affinities;
+    use colony_ledger::Affinities;
 
     #[test]
     fn the_guard_and_the_undo_file_know_the_owner_of_changed_affinities() {

@@ -8,11 +8,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use colony_ledger::state::{boot, check_private, make_private};
 use colony_node::file::replace;
 use colony_node::task::TaskId;
 use serde::{Deserialize, Serialize};
-
-use colony_sched::state::{boot, check_private, make_private};
 
 /// The job of a daemon that has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,7 +45,7 @@ impl JobFile {
     /// Saves the job.
     pub(crate) fn save(&self, owner: u32, processes: &[TaskId]) -> io::Result<()> {
         make_private(&self.folder)?;
-        let job = SavedJob { boot: boot(), owner, processes: processes.to_vec() };
+        let job = SavedJob { boot: boot()?, owner, processes: processes.to_vec() };
         replace(&self.path(), &serde_json::to_vec(&job)?)
     }
 
@@ -57,7 +56,7 @@ impl JobFile {
         let mut job: SavedJob = serde_json::from_slice(&text)
             .inspect_err(|e| tracing::warn!("{} holds no job: {e}", self.path().display()))
             .ok()
-            .filter(|job: &SavedJob| job.boot == boot())?;
+            .filter(|job: &SavedJob| boot().is_ok_and(|now| job.boot == now))?;
         job.processes.retain(|p| p.is_running_process().unwrap_or(true));
         (!job.processes.is_empty()).then_some(job)
     }
@@ -106,7 +105,7 @@ mod tests {
         let file = JobFile::beside(&dir.path().join("colony"));
         file.save(0, &[me()]).expect("writable");
         let text = std::fs::read_to_string(file.path()).expect("there");
-        std::fs::write(file.path(), text.replace(&boot(), "another")).expect("ours");
+        std::fs::write(file.path(), text.replace(&boot().expect("linux"), "another")).expect("ours");
         assert!(file.load().is_none());
         std::fs::write(file.path(), text).expect("ours");
         assert!(file.load().is_some());

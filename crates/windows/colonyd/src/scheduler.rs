@@ -5,6 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use colony_client::{Backend, KeeperStats};
+use colony_ledger::{Affinities, Refused};
 use colony_node::NodeError;
 use colony_node::cpu::{self, CpuSet};
 use colony_node::task::{self, TaskId};
@@ -15,7 +16,6 @@ use colony_sched::binding::{self, BindingError};
 use colony_sched::ext::ExtOptions;
 use colony_sched::job::Job;
 use colony_sched::keeper::{Keeper, KeeperConfig};
-use colony_sched::ledger::{self, Affinities, Refused};
 use colony_time::Windows;
 
 use crate::access;
@@ -281,8 +281,11 @@ impl Inner {
         if !affinities.is_used() || now == running.announced {
             return;
         }
-        if let Err(e) = affinities.set_members(&now) {
-            tracing::warn!("orphans of the job may stay on its CPUs: {e}");
+        match affinities.set_members(&now) {
+            // another program holds the ledger: the next look tells it
+            Err(e) if e.kind() == io::ErrorKind::TimedOut => return,
+            Err(e) => tracing::warn!("orphans of the job may stay on its CPUs: {e}"),
+            Ok(()) => {}
         }
         running.announced = now;
     }
@@ -290,7 +293,7 @@ impl Inner {
     /// Gives tasks that were bound their CPUs back.
     fn give_back(&mut self, tasks: &[TaskId]) {
         let Ok(affinities) = &mut self.affinities else { return };
-        ledger::report(affinities.release_tasks(tasks));
+        colony_ledger::report(affinities.release_tasks(tasks));
     }
 
     fn join(&mut self, owner: u32, pid: i32, config: Option<KeeperConfig>) -> Result<(), SchedError> {
@@ -374,7 +377,7 @@ impl Inner {
         self.announce();
         if self.running.take().is_some() {
             if let Ok(affinities) = &mut self.affinities {
-                ledger::report(affinities.release());
+                colony_ledger::report(affinities.release());
             }
             self.file.iter().for_each(JobFile::remove);
             tracing::info!("windows are kept no more: {why}");

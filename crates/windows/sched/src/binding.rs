@@ -7,10 +7,9 @@
 
 use std::io;
 
+use colony_ledger::own_affinities;
 use colony_node::cpu::{self, CpuSet};
 use colony_node::task::{self, TaskId};
-
-use crate::ledger::own_affinities;
 
 /// A process that may use none of the job's CPUs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -79,7 +78,7 @@ pub(crate) fn confined(task: TaskId, cpus: &CpuSet) -> Option<CpuSet> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::Affinities;
+    use colony_ledger::Affinities;
 
     #[test]
     fn a_process_and_its_child_are_narrowed_and_widened_again() {

@@ -9,7 +9,6 @@ use colony_node::class::{self, Class};
 use colony_node::task::TaskId;
 
 use crate::guardian;
-use crate::ledger;
 use crate::spare;
 use crate::undo::{self, release};
 
@@ -47,7 +46,7 @@ fn undo_left_behind(ended: Option<TaskId>) -> usize {
     let restored = undo::restore_tasks(ended);
     undo::restore_node(ended);
     spare::restore_spare(ended);
-    if let Err(e) = ledger::release_dead(ended) {
+    if let Err(e) = colony_ledger::release_dead(ended) {
         tracing::error!("tasks may keep CPUs that Colony gave them: {e}");
     }
     release::clean_up(ended);

@@ -10,7 +10,8 @@
 //! * [`limits`]: the bounds of windows.
 //! * [`run`]: a program as the job class, start to end, with its proof.
 //! * [`spare`]: the job's cores for the job alone, everything else on the others.
-//! * [`binding`], [`ledger`], [`undo`], [`state`]: changes to a node, and undoing them when every process of Colony was killed.
+//! * [`binding`], [`undo`]: changes to a node, and undoing them when every process of Colony was killed; affinities of tasks are in
+//!   the [ledger](colony_ledger).
 //! * [`log`]: standard error of a process that must outlive it.
 //!
 //! The node daemon `colonyd` is built on this crate, and programs talk to it through `colony_client`.
@@ -27,14 +28,12 @@ pub mod ext;
 pub mod guardian;
 pub mod job;
 pub mod keeper;
-pub mod ledger;
 pub mod limits;
 pub mod log;
 pub mod proof;
 mod restore;
 pub mod run;
 pub mod spare;
-pub mod state;
 pub mod undo;
 
 pub use cgroup::ThreadEntry;

@@ -6,9 +6,9 @@ use std::io::ErrorKind;
 use crate::error::TuneError;
 use crate::node::Node;
 use crate::place::Place;
-use crate::revert::undo_steps;
+use crate::revert::{Choices, undo_steps};
 use crate::transaction::{Action, Phase, Progress, Step, Transaction, check_name};
-use crate::value::{chosen, same};
+use crate::value::same;
 
 /// Reaction to a step that fails and is not [optional](Step::optional).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +49,10 @@ pub fn apply(
         return Err(TuneError::Exists(name.to_owned()));
     }
     let Sorted { needed, unneeded, mut refused } = read_before(node, steps, on_failure)?;
-    let boot = node.boot();
+    let boot = node
+        .boot()
+        .map_err(TuneError::journal("naming the boot in it"))
+        .map_err(TuneError::before_changes)?;
     let schema = Transaction::SCHEMA.to_owned();
     let mut t = Transaction { schema, name: name.to_owned(), boot, phase: Phase::Applying, steps: needed };
     if t.steps.is_empty() {
@@ -128,7 +131,7 @@ fn make(node: &impl Node, t: &mut Transaction, on_failure: OnFailure) -> Result<
             t.save(node).map_err(Failure::Journal)?;
         }
         let step = &mut t.steps[place];
-        match make_step(node, step) {
+        match make_step(node, &t.name, step) {
             Ok(()) => step.progress = Progress::Done,
             // an optional step whose old value was not taken again is a failure: the node is not as before
             Err(reason) if on_failure == OnFailure::KeepGoing || step.optional && step.after.is_none() => {
@@ -146,11 +149,14 @@ fn make(node: &impl Node, t: &mut Transaction, on_failure: OnFailure) -> Result<
 }
 
 /// Makes one step. The value of a setting is read back; one that the kernel did not take as it was written is taken back.
-fn make_step(node: &impl Node, step: &mut Step) -> Result<(), String> {
+fn make_step(node: &impl Node, transaction: &str, step: &mut Step) -> Result<(), String> {
     let made = match &step.action {
         Action::Command { apply, .. } => return node.run(apply).map_err(|e| e.to_string()),
         action => {
-            action.setting().map(|(place, value)| write_and_read_back(node, place, &value, &step.before))
+            let written = |(place, value): (Place<'_>, String)| {
+                write_and_read_back(node, transaction, place, &value, &step.before)
+            };
+            action.setting().map(written)
         }
     };
     match made {
@@ -174,20 +180,27 @@ struct Refusal {
 /// Writes a value, and returns what is read back.
 fn write_and_read_back(
     node: &impl Node,
+    transaction: &str,
     place: Place<'_>,
     value: &str,
     before: &str,
 ) -> Result<String, Refusal> {
-    let reason = match place.write(node, value).and_then(|()| place.read(node)) {
+    let reason = match place.write(node, transaction, value).and_then(|()| place.read(node)) {
         Ok(after) if same(&after, value) => return Ok(after),
         Ok(after) => format!("the kernel took the value {} instead of {value}", after.trim()),
         Err(e) => place.explain(&e),
     };
-    Err(take_back(node, place, value, before, reason))
+    Err(take_back(node, transaction, place, [value, before], reason))
 }
 
 /// Restores the old value, if the refused write of `value` has changed it.
-fn take_back(node: &impl Node, place: Place<'_>, value: &str, before: &str, reason: String) -> Refusal {
+fn take_back(
+    node: &impl Node,
+    transaction: &str,
+    place: Place<'_>,
+    [value, before]: [&str; 2],
+    reason: String,
+) -> Refusal {
     let now = match place.read(node) {
         Ok(now) if same(&now, before) => return Refusal { reason, stays: None },
         Ok(now) => now,
@@ -195,7 +208,7 @@ fn take_back(node: &impl Node, place: Place<'_>, value: &str, before: &str, reas
         // it may have been written
         Err(_) => value.to_owned(),
     };
-    match place.write(node, chosen(before)).and_then(|()| place.read(node)) {
+    match place.put_back(node, transaction, before).and_then(|()| place.read(node)) {
         Ok(again) if same(&again, before) => Refusal { reason, stays: None },
         Ok(again) => {
             let reason = format!("{reason}, and took {} instead of the old one", again.trim());
@@ -211,7 +224,7 @@ fn take_back(node: &impl Node, place: Place<'_>, value: &str, before: &str, reas
 /// Undoes the steps made so far, and says what failed.
 fn give_back(node: &impl Node, mut t: Transaction, failure: Failure) -> TuneError {
     t.phase = Phase::Reverting;
-    let undone = undo_steps(node, &mut t, true);
+    let undone = undo_steps(node, &mut t, true, Choices::Keep);
     let kept = match undone {
         Ok(done) => [done.failed, done.uncertain].concat(),
         Err(e) => vec![e.to_string()],

@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 
+use colony_ledger::Released;
 use colony_node::cpu::CpuSet;
 use colony_node::task::TaskId;
 
@@ -19,13 +20,66 @@ pub(crate) struct Fake {
     pub(crate) files: RefCell<BTreeMap<String, String>>,
     pub(crate) words: RefCell<Vec<String>>,
     pub(crate) answers: RefCell<BTreeMap<String, i32>>,
-    /// CPUs of tasks, by number, each with the start of the task.
-    pub(crate) tasks: RefCell<BTreeMap<i32, (u64, String)>>,
+    /// Tasks by number.
+    pub(crate) tasks: RefCell<BTreeMap<i32, FakeTask>>,
     journals: RefCell<Vec<(String, Vec<u8>)>>,
     /// Operations until the crash; nothing happens after it.
     pub(crate) left: Cell<Option<u32>>,
     /// The crashing operation has its effect, and only its answer is lost.
     pub(crate) late: Cell<bool>,
+}
+
+/// A task of the machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FakeTask {
+    pub(crate) start: u64,
+    /// The CPUs that it may run on.
+    pub(crate) cpus: String,
+    /// Those that it would have without transactions, while there are some.
+    own: Option<String>,
+    /// What transactions have given it, the oldest first.
+    layers: Vec<(String, String)>,
+}
+
+impl FakeTask {
+    pub(crate) fn new(start: u64, cpus: &str) -> Self {
+        Self { start, cpus: cpus.into(), ..Self::default() }
+    }
+
+    /// The CPUs by the layers.
+    fn wanted(&self) -> Option<&String> {
+        self.layers.last().map(|(_, given)| given).or(self.own.as_ref())
+    }
+
+    fn bind(&mut self, transaction: &str, cpus: &CpuSet) {
+        if self.wanted() != Some(&self.cpus) {
+            self.own = Some(self.cpus.clone());
+        }
+        self.layers.retain(|(name, _)| name != transaction);
+        self.layers.push((transaction.into(), cpus.to_string()));
+        self.cpus = cpus.to_string();
+    }
+
+    fn unbind(&mut self, transaction: &str, chosen_too: bool) -> Result<Released, String> {
+        let Some(at) = self.layers.iter().position(|(name, _)| name == transaction) else {
+            return Ok(Released::Nothing);
+        };
+        let is_as_given = self.wanted() == Some(&self.cpus);
+        self.layers.remove(at);
+        let is_top = at == self.layers.len();
+        let now = self.cpus.parse().map_err(|e| format!("{e}"))?;
+        if is_as_given || chosen_too {
+            self.cpus = self.wanted().cloned().unwrap_or_default();
+        }
+        if self.layers.is_empty() {
+            self.own = None;
+        }
+        Ok(match (is_as_given || chosen_too, is_top) {
+            (false, _) => Released::Chosen(now),
+            (true, true) => Released::Restored,
+            (true, false) => Released::HandedOn,
+        })
+    }
 }
 
 impl Fake {
@@ -40,7 +94,7 @@ impl Fake {
 
     /// The CPUs of the task with this number now.
     pub(crate) fn cpus(&self, tid: i32) -> String {
-        self.tasks.borrow()[&tid].1.clone()
+        self.tasks.borrow()[&tid].cpus.clone()
     }
 
     /// Starts the machine's processes again after a crash; settings stay.
@@ -95,18 +149,27 @@ impl Node for Fake {
     fn affinity(&self, task: TaskId) -> io::Result<CpuSet> {
         self.step(|| {
             let tasks = self.tasks.borrow();
-            let found = tasks.get(&task.tid).filter(|(start, _)| *start == task.start_ticks);
-            let (_, cpus) = found.ok_or(ErrorKind::NotFound)?;
-            cpus.parse().map_err(io::Error::other)
+            let found = tasks.get(&task.tid).filter(|found| found.start == task.start_ticks);
+            found.ok_or(ErrorKind::NotFound)?.cpus.parse().map_err(io::Error::other)
         })
     }
 
-    fn bind(&self, task: TaskId, cpus: &CpuSet) -> io::Result<()> {
+    fn bind(&self, transaction: &str, task: TaskId, cpus: &CpuSet) -> io::Result<()> {
         self.step(|| {
             let mut tasks = self.tasks.borrow_mut();
-            let found = tasks.get_mut(&task.tid).filter(|(start, _)| *start == task.start_ticks);
-            found.ok_or(ErrorKind::NotFound)?.1 = cpus.to_string();
+            let found = tasks.get_mut(&task.tid).filter(|found| found.start == task.start_ticks);
+            found.ok_or(ErrorKind::NotFound)?.bind(transaction, cpus);
             Ok(())
+        })
+    }
+
+    fn unbind(&self, transaction: &str, task: TaskId, chosen_too: bool) -> io::Result<Released> {
+        self.step(|| {
+            let mut tasks = self.tasks.borrow_mut();
+            let found = tasks.get_mut(&task.tid).filter(|found| found.start == task.start_ticks);
+            found
+                .map_or(Ok(Released::Ended), |found| found.unbind(transaction, chosen_too))
+                .map_err(io::Error::other)
         })
     }
 
@@ -123,8 +186,8 @@ impl Node for Fake {
         })
     }
 
-    fn boot(&self) -> String {
-        "boot".into()
+    fn boot(&self) -> io::Result<String> {
+        self.step(|| Ok("boot".into()))
     }
 
     fn journals(&self) -> io::Result<Vec<String>> {

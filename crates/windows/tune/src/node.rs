@@ -3,6 +3,7 @@
 
 use std::io;
 
+use colony_ledger::Released;
 use colony_node::cpu::CpuSet;
 use colony_node::task::TaskId;
 
@@ -29,11 +30,18 @@ pub trait Node {
     /// [`NotFound`](io::ErrorKind::NotFound) if the task has ended, also if its number is another task's by now; otherwise the kernel's answer.
     fn affinity(&self, task: TaskId) -> io::Result<CpuSet>;
 
-    /// Gives a task other CPUs.
+    /// Gives a task other CPUs for a transaction whose journal is saved, on top of what others gave it.
     ///
     /// # Errors
     /// As [`affinity`](Node::affinity).
-    fn bind(&self, task: TaskId, cpus: &CpuSet) -> io::Result<()>;
+    fn bind(&self, transaction: &str, task: TaskId, cpus: &CpuSet) -> io::Result<()>;
+
+    /// Undoes [`bind`](Node::bind): the task gets the CPUs that it would have without this transaction. CPUs that another program has
+    /// chosen for the task since stay, unless `chosen_too` is set.
+    ///
+    /// # Errors
+    /// The kernel's answer. A task that has ended is no error.
+    fn unbind(&self, transaction: &str, task: TaskId, chosen_too: bool) -> io::Result<Released>;
 
     /// Runs a command, and waits for its end.
     ///
@@ -42,7 +50,10 @@ pub trait Node {
     fn run(&self, command: &[String]) -> io::Result<()>;
 
     /// Identity of the present boot.
-    fn boot(&self) -> String;
+    ///
+    /// # Errors
+    /// The kernel's answer: no journal can be judged then.
+    fn boot(&self) -> io::Result<String>;
 
     /// Names of the journals, in the order of their first [`save`](Node::save).
     ///

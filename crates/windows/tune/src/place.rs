@@ -10,6 +10,7 @@ use nix::libc::{EIO, EPERM};
 
 use crate::error::TuneError;
 use crate::node::Node;
+use crate::value::chosen;
 
 /// Errors with which the kernel refuses to move an interrupt (`irq_can_set_affinity_usr`); the second in newer kernels.
 const NOT_MOVED: [i32; 2] = [EIO, EPERM];
@@ -49,14 +50,22 @@ impl Place<'_> {
         }
     }
 
-    /// Writes a value.
-    pub(crate) fn write(self, node: &impl Node, value: &str) -> io::Result<()> {
+    /// Writes a value for a transaction.
+    pub(crate) fn write(self, node: &impl Node, transaction: &str, value: &str) -> io::Result<()> {
         match self {
             Self::File(file) => node.write(file, value),
             Self::Task(task) => {
                 let cpus: CpuSet = value.parse().map_err(|e| io::Error::new(ErrorKind::InvalidInput, e))?;
-                node.bind(task, &cpus)
+                node.bind(transaction, task, &cpus)
             }
+        }
+    }
+
+    /// Undoes [`write`](Self::write) at once. `before`: the value before it.
+    pub(crate) fn put_back(self, node: &impl Node, transaction: &str, before: &str) -> io::Result<()> {
+        match self {
+            Self::File(file) => node.write(file, chosen(before)),
+            Self::Task(task) => node.unbind(transaction, task, true).map(drop),
         }
     }
 

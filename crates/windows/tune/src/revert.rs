@@ -3,6 +3,8 @@
 
 use std::io::ErrorKind;
 
+use colony_ledger::Released;
+use colony_node::task::TaskId;
 use serde::Serialize;
 
 use crate::error::TuneError;
@@ -27,7 +29,8 @@ pub struct Kept {
 pub struct Reverted {
     /// Files, tasks and commands that were undone.
     pub undone: Vec<String>,
-    /// Files and tasks that a later transaction changes too: it restores the original value when it is reverted.
+    /// Files and tasks that have been changed since by a later transaction, and tasks also by a reservation of cores: the original
+    /// value is restored when that one ends.
     pub handed_on: Vec<String>,
     /// Settings that another program has changed since.
     pub changed_since: Vec<Kept>,
@@ -61,7 +64,8 @@ pub(crate) fn undo(node: &impl Node, t: &mut Transaction, force: bool) -> Result
     let interrupted = t.phase != Phase::Applied;
     t.phase = Phase::Reverting;
     t.save(node)?;
-    let done = undo_steps(node, t, force || interrupted)?;
+    let choices = if force { Choices::Undo } else { Choices::Keep };
+    let done = undo_steps(node, t, force || interrupted, choices)?;
     if done.failed.is_empty() {
         t.discard(node)?;
         return Ok(done);
@@ -72,10 +76,23 @@ pub(crate) fn undo(node: &impl Node, t: &mut Transaction, force: bool) -> Result
     Err(TuneError::Revert { name: t.name.clone(), reasons: done.failed })
 }
 
+/// What happens to CPUs that another program has chosen for a task since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Choices {
+    Keep,
+    /// By force.
+    Undo,
+}
+
 /// Undoes the steps, the last one first, and takes those that are undone out of the transaction. With `all`, after an
 /// interruption or by force, settings are restored although their present value is not the one that the step left, and a
 /// command whose undo fails is not tried again.
-pub(crate) fn undo_steps(node: &impl Node, t: &mut Transaction, all: bool) -> Result<Reverted, TuneError> {
+pub(crate) fn undo_steps(
+    node: &impl Node,
+    t: &mut Transaction,
+    all: bool,
+    choices: Choices,
+) -> Result<Reverted, TuneError> {
     let mut done = Reverted::default();
     let mut left = Vec::new();
     while let Some(step) = t.steps.pop() {
@@ -86,9 +103,8 @@ pub(crate) fn undo_steps(node: &impl Node, t: &mut Transaction, all: bool) -> Re
                 done.uncertain.extend(uncertain);
                 failed
             }
-            Action::Write { .. } | Action::Affinity { .. } => {
-                undo_setting(node, &t.name, &step, all, &mut done)?
-            }
+            Action::Affinity { task, .. } => undo_binding(node, &t.name, &step, *task, choices, &mut done),
+            Action::Write { .. } => undo_setting(node, &t.name, &step, all, &mut done)?,
         };
         let is_command = matches!(step.action, Action::Command { .. });
         match failed {
@@ -121,6 +137,31 @@ fn undo_command(
     match node.run(undo) {
         Ok(()) => done.undone.push(apply.join(" ")),
         Err(e) => return Some(format!("{}: {e}", undo.join(" "))),
+    }
+    None
+}
+
+/// Returns the failure, if the task could not get the CPUs that it had. The ledger of affinities knows them, whoever else has moved the
+/// task before or since, and whether the step was made at all.
+fn undo_binding(
+    node: &impl Node,
+    name: &str,
+    step: &Step,
+    task: TaskId,
+    choices: Choices,
+    done: &mut Reverted,
+) -> Option<String> {
+    let place = Place::Task(task);
+    match node.unbind(name, task, choices == Choices::Undo) {
+        Ok(Released::Nothing) => {}
+        Ok(Released::Restored) => done.undone.push(place.to_string()),
+        Ok(Released::HandedOn) => done.handed_on.push(place.to_string()),
+        Ok(Released::Ended) => done.gone.push(place.to_string()),
+        Ok(Released::Chosen(now)) => {
+            let written = step.after.as_deref().unwrap_or_default().trim().to_owned();
+            done.changed_since.push(Kept { file: place.to_string(), written, now: now.to_string() });
+        }
+        Err(e) => return Some(format!("{place}: {e}")),
     }
     None
 }
@@ -158,16 +199,22 @@ fn undo_setting(
         done.changed_since.push(Kept { file: place.to_string(), written, now });
         return Ok(None);
     }
-    Ok(restore(node, place, &step.before, done))
+    Ok(restore(node, name, place, &step.before, done))
 }
 
 /// Writes the old value, and reads it back; returns the failure.
-fn restore(node: &impl Node, place: Place<'_>, before: &str, done: &mut Reverted) -> Option<String> {
+fn restore(
+    node: &impl Node,
+    name: &str,
+    place: Place<'_>,
+    before: &str,
+    done: &mut Reverted,
+) -> Option<String> {
     let before = chosen(before);
-    match place.write(node, before).and_then(|()| place.read(node)) {
+    match place.put_back(node, name, before).and_then(|()| place.read(node)) {
         Ok(now) if same(&now, before) => done.undone.push(place.to_string()),
         Ok(now) => return Some(format!("{place}: the kernel took {} instead of {before}", now.trim())),
-        // a task may end at any moment
+        // a device may go at any moment
         Err(e) if e.kind() == ErrorKind::NotFound => done.gone.push(place.to_string()),
         Err(e) => return Some(format!("{place}: {e}")),
     }

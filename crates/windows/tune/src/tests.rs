@@ -5,7 +5,7 @@ use colony_node::task::TaskId;
 use nix::libc::{EIO, EPERM};
 use proptest::prelude::*;
 
-use crate::fake::Fake;
+use crate::fake::{Fake, FakeTask};
 use crate::{
     Action, OnFailure, Phase, Progress, Standing, Step, TuneError, apply, list, recover, revert, standing,
 };
@@ -31,7 +31,7 @@ fn machine() -> Fake {
         (IRQ, "0-3\n"),
         (QUOTA, "50000 100000\n"),
     ]);
-    machine.tasks.borrow_mut().insert(TASK.tid, (TASK.start_ticks, "0-3".into()));
+    machine.tasks.borrow_mut().insert(TASK.tid, FakeTask::new(TASK.start_ticks, "0-3"));
     machine
 }
 
@@ -125,7 +125,7 @@ fn an_interrupt_that_the_kernel_has_moved_since_is_restored() {
 #[test]
 fn an_interrupted_value_is_restored_although_the_kernel_has_rounded_it() {
     let node = machine();
-    node.left.set(Some(4));
+    node.left.set(Some(5));
     node.late.set(true);
     apply(&node, "t", vec![write(ROUNDS, "55")], OnFailure::Undo).expect_err("crashed");
     node.revive();
@@ -251,13 +251,13 @@ fn a_task_is_moved_and_moved_back_and_one_that_has_ended_is_done() {
 
     // another program has chosen other CPUs since
     apply(&node, "t", vec![bind("0")], OnFailure::Undo).expect("applied");
-    node.tasks.borrow_mut().insert(TASK.tid, (TASK.start_ticks, "2".into()));
+    node.tasks.borrow_mut().get_mut(&TASK.tid).expect("alive").cpus = "2".into();
     assert_eq!(revert(&node, "t", false).expect("reverted").changed_since.len(), 1);
     assert_eq!(node.cpus(TASK.tid), "2");
 
     // the number is another task's by now
     apply(&node, "t", vec![bind("0")], OnFailure::Undo).expect("applied");
-    node.tasks.borrow_mut().insert(TASK.tid, (TASK.start_ticks + 1, "1".into()));
+    node.tasks.borrow_mut().insert(TASK.tid, FakeTask::new(TASK.start_ticks + 1, "1"));
     assert_eq!(standing(&node, &list(&node).expect("one")[0].steps[0]), Standing::Gone);
     let reverted = revert(&node, "t", false).expect("an ended task is done");
     assert_eq!((reverted.gone.len(), reverted.undone.len()), (1, 0));

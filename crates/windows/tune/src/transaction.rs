@@ -173,7 +173,9 @@ pub struct Transaction {
 
 impl Transaction {
     /// Schema of journals, and of `--json`.
-    pub const SCHEMA: &str = "colony.tune/1";
+    pub const SCHEMA: &str = "colony.tune/2";
+    /// The schema before: its journals, not the ledger of affinities, have the CPUs that tasks had.
+    const SCHEMA_WITHOUT_LEDGER: &str = "colony.tune/1";
 
     /// Reads the journal of this name; `None` if there is none of this boot. A journal of another boot is removed: the settings
     /// it speaks of ended with that boot. So is one that is no journal at all, which no crash leaves behind.
@@ -181,14 +183,21 @@ impl Transaction {
         let journal = TuneError::journal(format!("reading that of {name}"));
         let Some(bytes) = node.load(name).map_err(journal)? else { return Ok(None) };
         let head: Option<Head> = serde_json::from_slice(&bytes).ok();
-        let Some(head) = head.filter(|head| head.boot == node.boot()) else {
+        let boot = node.boot().map_err(TuneError::journal(format!("judging the age of that of {name}")))?;
+        let Some(head) = head.filter(|head| head.boot == boot) else {
             let failed = TuneError::journal(format!("removing that of {name}"));
             return node.discard(name).map_err(failed).map(|()| None);
         };
         let read: Option<Self> = serde_json::from_slice(&bytes).ok();
-        let read = read.filter(|t| t.schema == Self::SCHEMA && t.name == name);
+        let read = read.filter(|t| t.is_of_this_version() && t.name == name);
         // what it would undo is still in effect
         read.map(Some).ok_or_else(|| TuneError::Foreign { name: name.to_owned(), schema: head.schema })
+    }
+
+    fn is_of_this_version(&self) -> bool {
+        let is_binding = |step: &Step| matches!(step.action, Action::Affinity { .. });
+        self.schema == Self::SCHEMA
+            || self.schema == Self::SCHEMA_WITHOUT_LEDGER && !self.steps.iter().any(is_binding)
     }
 
     pub(crate) fn save(&self, node: &impl Node) -> Result<(), TuneError> {

@@ -262,7 +262,7 @@ fn still_found(now: &Examination, applied: &Applied) -> Vec<String> {
 }
 
 /// Keeps other transactions out, and undoes one that was interrupted.
-fn lock(linux: &Linux) -> anyhow::Result<impl Drop + use<>> {
+fn lock(linux: &Linux) -> anyhow::Result<std::fs::File> {
     let lock = linux.lock().map_err(|e| {
         let hint = if e.kind() == std::io::ErrorKind::PermissionDenied {
             "; only root changes settings"

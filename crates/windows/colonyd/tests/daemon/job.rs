@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use colony_client::Backend;
 use colony_node::class::{self, Class};
@@ -322,6 +324,65 @@ fn every_process_of_the_daemon_killed_at_once_leaves_nothing() {
     }
 }
 
+/// A daemon in a mount namespace of its own, with the configuration of another one: its shell, its mount point, and its process.
+/// `prepare`: a command that the shell runs before.
+fn daemon_inside(other: &Daemon, prepare: &str) -> (Group, PathBuf, i32) {
+    let mount = other.folder().join("inside");
+    // the daemon need not remove it; if it did, in any namespace, the kernel would detach what is mounted there in all of them
+    std::fs::create_dir(&mount).expect("room");
+    let mut inside = Command::new("unshare");
+    inside.args(["--mount", "--propagation", "private", "sh", "-ec"]);
+    inside.arg(format!(
+        "{prepare}; \"$D\" --config \"$C\" --mount \"$M\" & echo $! > \"$M.pid\"; exec sleep 1000"
+    ));
+    inside.env("M", &mount).env("D", env!("CARGO_BIN_EXE_colonyd"));
+    inside.env("C", other.folder().join("colonyd.toml")).process_group(0);
+    let inside = Group(inside.spawn().expect("unshare"));
+    let stats = seen_inside(&inside, &mount).join("stats");
+    wait_until("the daemon shows its files", || stats.is_file());
+    let daemon = std::fs::read_to_string(mount.with_extension("pid")).expect("written");
+    (inside, mount, daemon.trim().parse().expect("a number"))
+}
+
+/// A path of the mount namespace of a process.
+fn seen_inside(inside: &Group, path: &Path) -> PathBuf {
+    let below = path.strip_prefix("/").expect("absolute");
+    Path::new(&format!("/proc/{}/root", inside.pid())).join(below)
+}
+
+#[test]
+fn a_process_that_keeps_the_ledger_locked_delays_the_daemon_by_seconds_and_keeps_no_task_from_its_own_cpus() {
+    let _alone = alone();
+    let Some(other) = daemon("") else { return };
+    // a ledger of its own: other tests use that of the machine
+    let own_ledger = "mkdir -p /run/colony-undo; mount -t tmpfs -o mode=700 none /run/colony-undo";
+    let (inside, mount, daemon) = daemon_inside(&other, own_ledger);
+    let file = |name: &str| seen_inside(&inside, &mount).join(name);
+    let join = |pid: i32| {
+        std::fs::OpenOptions::new()
+            .write(true)
+            .open(file("job"))
+            .and_then(|mut job| std::io::Write::write_all(&mut job, pid.to_string().as_bytes()))
+    };
+    let [first, second] = [(); 2].map(|()| Group::start(&other, 0, "exec sleep 1000"));
+    join(first.pid()).expect("root may");
+    let (usable, job) = (cpu::usable().expect("linux"), other.client().stats().expect("readable").cpus);
+    wait_until("it is on the job's CPUs", || on_cpus(&[first.pid()], &job));
+
+    let path = seen_inside(&inside, Path::new("/run/colony-undo/affinities.lock"));
+    let held = colony_ledger::lock_file(&path, Duration::from_secs(30)).expect("free soon");
+    for name in ["stats", "period", "job"] {
+        std::fs::read_to_string(file(name)).expect("readable");
+    }
+    join(second.pid()).expect_err("its CPUs cannot be noted");
+    let reason = std::fs::read_to_string(file("last_error")).expect("readable");
+    assert!(reason.contains(&format!("locked by process {}", std::process::id())), "{reason}");
+    nix::sys::signal::kill(Pid::from_raw(daemon), Signal::SIGTERM).expect("ours");
+    wait_until("the daemon has ended", || task::stat(daemon).map_or(true, |stat| stat.has_ended()));
+    assert!(on_cpus(&[first.pid(), second.pid()], &usable));
+    drop(held);
+}
+
 #[test]
 fn a_daemon_in_another_mount_namespace_leaves_nothing_there_when_all_its_processes_are_killed() {
     let _alone = alone();
@@ -329,24 +390,10 @@ fn a_daemon_in_another_mount_namespace_leaves_nothing_there_when_all_its_process
     if !has_release_agent(&other) {
         return;
     }
-    let mount = other.folder().join("inside");
-    // the daemon need not remove it; if it did, in any namespace, the kernel would detach what is mounted there in all of them
-    std::fs::create_dir(&mount).expect("room");
-    let mut inside = Command::new("unshare");
-    inside.args(["--mount", "--propagation", "private", "sh", "-c"]);
-    inside.arg("\"$D\" --config \"$C\" --mount \"$M\" & echo $! > \"$M.pid\"; exec sleep 1000");
-    inside.env("M", &mount).env("D", env!("CARGO_BIN_EXE_colonyd"));
-    inside.env("C", other.folder().join("colonyd.toml")).process_group(0);
-    let inside = Group(inside.spawn().expect("unshare"));
+    let (inside, mount, daemon) = daemon_inside(&other, "true");
     let mounts = || std::fs::read_to_string(format!("/proc/{}/mountinfo", inside.pid())).expect("alive");
     let at = format!(" {} ", mount.display());
-    wait_until("the daemon shows its files", || mounts().contains(&at));
-    assert!(!mounted(&mount), "here, the place is an empty folder");
-    let daemon: i32 = std::fs::read_to_string(mount.with_extension("pid"))
-        .expect("written")
-        .trim()
-        .parse()
-        .expect("a number");
+    assert!(mounts().contains(&at) && !mounted(&mount), "here, the place is an empty folder");
     wait_until("the guard has started", || task::tree(daemon).len() > 1);
     for pid in task::tree(daemon) {
         nix::sys::signal::kill(Pid::from_raw(pid), Signal::SIGKILL).expect("ours");

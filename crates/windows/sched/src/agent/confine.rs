@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use colony_ledger::{Affinities, OwnerId};
 use colony_node::cpu::{self, CpuSet};
 use colony_node::task;
 
@@ -15,7 +16,6 @@ use super::slots::Slots;
 use super::table::{Mark, Table};
 use crate::binding::confined;
 use crate::job::JobTask;
-use crate::ledger::{self, Affinities, OwnerId};
 
 /// Number of times the tasks of a process are brought back before it is not favored any more.
 const BROUGHT_BACK: u32 = 3;
@@ -77,7 +77,7 @@ impl Confinement {
         let changes: Vec<_> = wanted.collect();
         let Ok(affinities) = &mut self.affinities else { return Ok(()) };
         // a task that refuses is not confined, so the table does not favor it
-        let bound = affinities.bind(&changes).map(|refused| ledger::log_refused(&refused));
+        let bound = affinities.bind(&changes).map(|refused| colony_ledger::log_refused(&refused));
         bound.map_err(|e| {
             let why = format!("tasks that leave the job's CPUs are not brought back, nor favored: {e}");
             self.affinities = Err(why.clone());
@@ -102,7 +102,7 @@ impl Confinement {
     /// Gives tasks the CPUs back that they had chosen.
     pub(super) fn undo(&mut self) {
         if let Ok(affinities) = &mut self.affinities {
-            ledger::report(affinities.release());
+            colony_ledger::report(affinities.release());
         }
     }
 }

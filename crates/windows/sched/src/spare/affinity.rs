@@ -2,16 +2,16 @@
 //! The tasks that are not the job's: moved off the job's CPUs, and back.
 //!
 //! When a cpuset partition is made, the kernel itself changes the affinities of tasks outside, and before Linux 6.2 it forgets
-//! what they had chosen. So the affinities of all tasks are kept in the [ledger](crate::ledger), not only of those that are moved here.
+//! what they had chosen. So the affinities of all tasks are kept in the [ledger](colony_ledger), not only of those that are moved here.
 
 use std::collections::BTreeMap;
 use std::io;
 
+use colony_ledger::{Affinities, KernelMasks, Narrowing, OwnerId, Refused, all_tasks};
 use colony_node::cpu::{self, CpuSet};
 use colony_node::task::{self, TaskId};
 
 use super::report::Staying;
-use crate::ledger::{Affinities, KernelMasks, Narrowing, OwnerId, Refused, all_tasks};
 
 /// The other tasks of the node, while cores are reserved.
 #[derive(Debug)]

@@ -4,15 +4,17 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
+use colony_ledger::state::lock;
+use colony_ledger::{OwnerId, release_owner};
 use colony_node::cpu::{self, CpuSet};
 use colony_node::task::{self, TaskId};
 use serde::{Deserialize, Serialize};
 
 use super::group::Group;
 use super::settings;
-use crate::ledger::{OwnerId, release_owner};
-use crate::undo::{left_behind, lock, read_to_undo};
+use crate::undo::{left_behind, read_to_undo};
 
 /// The kind of undo files that hold [`Changes`].
 pub(super) const SPARE: &str = "spare";
@@ -38,7 +40,7 @@ impl Changes {
     pub(super) fn undo(&self) -> Vec<String> {
         let members = self.members();
         let mut failed = self.group.as_ref().map(Group::undo).unwrap_or_default();
-        match self.affinities.map(release_owner) {
+        match self.affinities.as_ref().map(release_owner) {
             Some(Ok(refused)) => {
                 failed.extend(refused.into_iter().map(|r| format!("task {}: {}", r.task.tid, r.reason)));
             }
@@ -66,9 +68,15 @@ impl Changes {
     }
 }
 
+/// The longest wait for another run that makes or undoes a reservation, with settings of the whole node.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Keeps all others from making and undoing reservations until it is dropped.
+///
+/// # Errors
+/// As [`lock`].
 pub(super) fn alone() -> io::Result<File> {
-    lock("spare.lock")
+    lock("spare.lock", PATIENCE)
 }
 
 /// Undoes the changes in a file, unless another process has done it before; returns what could not be undone.

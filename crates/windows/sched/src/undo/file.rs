@@ -7,11 +7,10 @@ use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use colony_ledger::state::{Form, folder};
 use colony_node::task::TaskId;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-
-use crate::state::{Form, make_private};
 
 /// The largest file: 16,384 tasks of 200 bytes, and room.
 const LARGEST: u64 = 16 << 20;
@@ -23,7 +22,7 @@ pub struct UndoFile<T> {
     content: PhantomData<fn(&T)>,
 }
 
-const FORM: Form = Form { schema: "colony.undo/1", largest: LARGEST };
+const FORM: Form = Form { name: "colony.undo", version: 1, largest: LARGEST };
 
 impl<T: Serialize> UndoFile<T> {
     /// A place for files of this `kind` of this process; nothing is written yet.
@@ -58,29 +57,19 @@ impl<T: Serialize> UndoFile<T> {
     }
 }
 
-/// The folder of the files: accessible to this user alone, and empty after the next boot.
-pub(crate) fn folder() -> io::Result<PathBuf> {
-    let parent = if nix::unistd::geteuid().is_root() {
-        PathBuf::from("/run")
-    } else {
-        let own = std::env::var_os("XDG_RUNTIME_DIR").filter(|d| !d.is_empty());
-        own.ok_or_else(|| io::Error::other("XDG_RUNTIME_DIR is not set"))?.into()
-    };
-    let folder = parent.join("colony-undo");
-    make_private(&folder)?;
-    Ok(folder)
-}
-
-/// Keeps all others from what the lock file `name` of the folder stands for, until it is dropped.
-pub(crate) fn lock(name: &str) -> io::Result<fs::File> {
-    let lock = fs::File::create(folder()?.join(name))?;
-    lock.lock()?;
-    Ok(lock)
-}
-
 /// The files of this `kind` whose process is dead, or is `ended`. Files of another boot are removed.
 pub(crate) fn left_behind<T: DeserializeOwned>(kind: &str, ended: Option<TaskId>) -> Vec<(PathBuf, T)> {
-    let Ok(entries) = folder().and_then(fs::read_dir) else { return Vec::new() };
+    let Ok(folder) = folder() else { return Vec::new() };
+    let entries = match fs::read_dir(&folder) {
+        Ok(entries) => entries,
+        Err(e) => {
+            tracing::error!(
+                "what programs that were killed have changed is not undone: {}: {e}",
+                folder.display()
+            );
+            return Vec::new();
+        }
+    };
     let paths = entries.filter_map(|e| Some(e.ok()?.path()));
     paths
         .filter(|path| path.extension().is_some_and(|e| e == kind))

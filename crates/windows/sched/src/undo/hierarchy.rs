@@ -8,12 +8,11 @@ use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use colony_ledger::state::lock;
 use colony_node::task::TaskId;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
-
-use super::file::lock;
 
 /// The name of the hierarchy.
 const NAME: &std::ffi::CStr = c"colony-undo";
@@ -140,7 +139,7 @@ pub(super) fn serves_a_job(pid: i32) -> bool {
 
 /// Keeps all others from the hierarchy until it is dropped.
 pub(super) fn alone() -> io::Result<File> {
-    lock("lock")
+    lock("lock", FREE_TIMEOUT)
 }
 
 /// Returns `true` if the hierarchy exists.

@@ -11,7 +11,7 @@
 //! * every agent and every `colonyd` when it starts,
 //! * the guardian, which removes the file when it has done its work.
 //!
-//! Affinities of tasks are in the [ledger](crate::ledger) beside them, which all processes share; an undo file names its owner
+//! Affinities of tasks are in the [ledger](colony_ledger) beside them, which all processes share; an undo file names its owner
 //! there.
 //!
 //! A user without privileges has such a folder in `$XDG_RUNTIME_DIR`.
@@ -31,7 +31,7 @@ pub use namespace::MountNamespace;
 pub use node::{DAEMON, NodeChanges, SocketFile};
 pub use release::{ArmError, arm, arm_again, arm_or_log};
 
-pub(crate) use file::{folder, left_behind, lock, read_to_undo};
+pub(crate) use file::{left_behind, read_to_undo};
 pub(crate) use group::JobGroup;
 pub(crate) use node::restore_node;
 pub(crate) use tasks::{TASKS, Tasks, finish, restore_tasks};

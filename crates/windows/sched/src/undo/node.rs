@@ -9,13 +9,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use colony_ledger::OwnerId;
 use colony_node::task::TaskId;
 use serde::{Deserialize, Serialize};
 
 use super::file::left_behind;
 use super::mount::{Found, inspect, remove_directory, wait_for_death};
 use super::namespace::MountNamespace;
-use crate::ledger::{self, OwnerId};
 
 /// The kind of undo files that hold [`NodeChanges`].
 pub const DAEMON: &str = "daemon";
@@ -66,7 +66,7 @@ pub struct NodeChanges {
 impl NodeChanges {
     /// Undoes what does not wait for the death of the daemon: bindings and the socket. Call it in the daemon's mount namespace.
     pub fn undo_at_once(&self) {
-        ledger::undo(self.affinities);
+        colony_ledger::undo(self.affinities.as_ref());
         self.remove_socket();
     }
 
@@ -78,7 +78,7 @@ impl NodeChanges {
 
     /// Undoes all of it: the paths in the mount namespace of the daemon, if that is another one.
     fn undo(&self) -> io::Result<()> {
-        ledger::undo(self.affinities);
+        colony_ledger::undo(self.affinities.as_ref());
         let here = MountNamespace::here()?;
         match self.namespace.filter(|namespace| *namespace != here) {
             None => self.undo_paths(),

@@ -3,13 +3,13 @@
 
 use std::path::Path;
 
+use colony_ledger::OwnerId;
 use colony_node::task::TaskId;
 use serde::{Deserialize, Serialize};
 
 use super::file::{left_behind, read_to_undo};
 use super::group::group_of_a_dead_agent;
 use crate::job::{Job, JobTask};
-use crate::ledger::{self, OwnerId};
 
 /// The name of files that hold [`Tasks`].
 pub(crate) const TASKS: &str = "tasks";
@@ -39,7 +39,7 @@ impl Tasks {
         }
         job.restore();
         job.scatter();
-        ledger::undo(self.affinities);
+        colony_ledger::undo(self.affinities.as_ref());
         complete
     }
 }

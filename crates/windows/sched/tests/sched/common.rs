@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use colony_ledger::Affinities;
 use colony_node::class::{self, Class};
 use colony_node::cpu::{self, CpuSet};
 use colony_node::privilege::Privileges;
@@ -18,7 +19,6 @@ use colony_sched::agent::{Agent, AgentConfig, RegularClass};
 use colony_sched::backend::BackendChoice;
 use colony_sched::binding;
 use colony_sched::job::Job;
-use colony_sched::ledger::Affinities;
 use colony_sched::run::{RunConfig, run};
 use colony_sched::spare::{Reservation, SpareCores};
 use colony_sched::undo::{self, NodeChanges, UndoFile};

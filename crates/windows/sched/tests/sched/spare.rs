@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use colony_node::cpu::{self, CpuSet};
+use colony_node::task::TaskId;
 
 use crate::common::*;
 
@@ -40,4 +41,40 @@ fn what_tasks_chose_before_and_during_a_reservation_is_theirs_after_it() {
     }
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(wide), nix::sys::signal::Signal::SIGKILL)
         .expect("ours");
+}
+
+#[test]
+fn a_transaction_and_a_reservation_end_in_any_order() {
+    let Some(_cpu) = the_job_cpu() else { return };
+    let (all, job) = (cpu::usable().expect("linux"), last_cpu());
+    let spare = all.without(&job);
+    let folder = tempfile::tempdir().expect("temp dir");
+    let journal = folder.path().join("journal");
+    std::fs::write(&journal, []).expect("ours");
+    for (transaction_first, revert_first) in [(true, true), (true, false), (false, true), (false, false)] {
+        let order = format!("transaction first: {transaction_first}, reverted first: {revert_first}");
+        let moved = bound_to(&all);
+        let task = TaskId::of(moved.pid()).expect("alive");
+        let has = |cpus: &CpuSet| cpu::affinity(moved.pid()).is_ok_and(|now| now == *cpus);
+        let transaction = |cpus: &CpuSet| colony_ledger::bind(&journal, task, cpus).expect("ours");
+        if transaction_first {
+            transaction(&job);
+        }
+        let reservation = wait_until_ready(me(&["reserve", "1"]));
+        assert!(eventually(|| has(&spare)).is_some(), "{order}: {:?}", cpu::affinity(moved.pid()));
+        if !transaction_first {
+            transaction(&spare);
+        }
+        let revert = || colony_ledger::unbind(&journal, task, false).expect("ours");
+        if revert_first {
+            revert();
+        }
+        assert_eq!(stop(reservation).trim(), "ended", "{order}");
+        if !revert_first {
+            let expected = if transaction_first { &job } else { &spare };
+            assert!(has(expected), "{order}: {:?}", cpu::affinity(moved.pid()));
+            revert();
+        }
+        assert!(has(&all), "{order}: {:?}", cpu::affinity(moved.pid()));
+    }
 }

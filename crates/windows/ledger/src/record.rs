@@ -12,6 +12,7 @@
 //! the later choice.
 
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 
 use colony_node::cpu::CpuSet;
 use colony_node::task::TaskId;
@@ -25,28 +26,52 @@ const GENERATIONS: usize = 1000;
 const PASSES: usize = 100;
 
 /// An owner of changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OwnerId {
-    /// The process that made the changes.
-    pub(super) process: TaskId,
-    /// Tells the owners of one process apart.
-    pub(super) serial: u64,
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum OwnerId {
+    /// A part of a process, which undoes its changes before it ends.
+    Process {
+        /// The process.
+        process: TaskId,
+        /// Tells the owners of one process apart.
+        serial: u64,
+    },
+    /// A transaction, whose changes outlive the process that made them: they last as long as its journal.
+    Transaction {
+        /// The file of the journal.
+        journal: PathBuf,
+    },
+}
+
+/// What became of a task's affinity when the layer of one owner was removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Released {
+    /// The owner had given the task nothing.
+    Nothing,
+    /// The task has what it had without this owner.
+    Restored,
+    /// Another owner has given the task something since. The task gets its own affinity when that owner ends.
+    HandedOn,
+    /// A program has chosen this affinity since, and the task keeps it.
+    Chosen(CpuSet),
+    /// The task has ended.
+    Ended,
 }
 
 /// What is known of an owner beside the layers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Owner {
-    pub(super) id: OwnerId,
+pub(crate) struct Owner {
+    pub(crate) id: OwnerId,
     /// Affinities that the kernel itself gives tasks while the owner lives, and does not take back: no program has chosen them.
-    pub(super) resets: Vec<CpuSet>,
+    pub(crate) resets: Vec<CpuSet>,
     /// The partition by which the kernel narrows what tasks have, until the partition is gone.
     #[serde(default)]
-    pub(super) narrows: Option<Narrowing>,
+    pub(crate) narrows: Option<Narrowing>,
     /// Processes of the job. An orphan of a task that has ended is known by them.
-    pub(super) members: Vec<TaskId>,
+    pub(crate) members: Vec<TaskId>,
     /// What the owner has given a task before it gave it something else, or before the task ended. What the task started meanwhile may
     /// still have it.
-    pub(super) earlier: Vec<Earlier>,
+    pub(crate) earlier: Vec<Earlier>,
 }
 
 /// A cpuset partition: the kernel takes its CPUs from the affinity of every task outside, and gives them back when the partition is
@@ -69,27 +94,30 @@ impl Narrowing {
 
 /// An affinity that a task was given once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Earlier {
+pub(crate) struct Earlier {
     task: TaskId,
     /// The affinity that the task had of its own then.
     own: CpuSet,
     given: CpuSet,
+    /// Of two that explain the same affinity, the one with the greater number is the later one.
+    #[serde(default)]
+    order: u64,
 }
 
 /// What one owner has given a task; `None` if the owner only keeps what the task had.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Layer {
-    pub(super) owner: OwnerId,
-    pub(super) given: Option<CpuSet>,
+pub(crate) struct Layer {
+    pub(crate) owner: OwnerId,
+    pub(crate) given: Option<CpuSet>,
 }
 
 /// A task whose affinity is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// The affinity that the task had before Colony changed it, or has chosen since.
-    pub(super) own: CpuSet,
+    pub(crate) own: CpuSet,
     /// The oldest first.
-    pub(super) layers: Vec<Layer>,
+    pub(crate) layers: Vec<Layer>,
 }
 
 impl Entry {
@@ -99,21 +127,23 @@ impl Entry {
     }
 
     /// Removes the layer of an owner, and returns it.
-    fn take(&mut self, owner: OwnerId) -> Option<Layer> {
-        let at = self.layers.iter().position(|layer| layer.owner == owner)?;
+    fn take(&mut self, owner: &OwnerId) -> Option<Layer> {
+        let at = self.layers.iter().position(|layer| layer.owner == *owner)?;
         Some(self.layers.remove(at))
     }
 
-    fn has(&self, owner: OwnerId) -> bool {
-        self.layers.iter().any(|layer| layer.owner == owner)
+    fn has(&self, owner: &OwnerId) -> bool {
+        self.layers.iter().any(|layer| layer.owner == *owner)
     }
 }
 
 /// All that Colony has changed, and not yet undone, of the affinities of a node's tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Record {
-    pub(super) owners: Vec<Owner>,
-    pub(super) tasks: HashMap<TaskId, Entry>,
+pub(crate) struct Record {
+    pub(crate) owners: Vec<Owner>,
+    pub(crate) tasks: HashMap<TaskId, Entry>,
+    /// The greatest order among [earlier](Earlier) affinities.
+    pub(crate) order: u64,
 }
 
 /// A task that refused an affinity.
@@ -131,10 +161,10 @@ fn ancestors(node: &impl Node, task: TaskId) -> impl Iterator<Item = TaskId> {
 }
 
 impl Record {
-    pub(super) fn owner(&mut self, id: OwnerId) -> &mut Owner {
-        let at = self.owners.iter().position(|owner| owner.id == id).unwrap_or_else(|| {
+    pub(crate) fn owner(&mut self, id: &OwnerId) -> &mut Owner {
+        let at = self.owners.iter().position(|owner| owner.id == *id).unwrap_or_else(|| {
             self.owners.push(Owner {
-                id,
+                id: id.clone(),
                 resets: Vec::new(),
                 narrows: None,
                 members: Vec::new(),
@@ -146,23 +176,23 @@ impl Record {
     }
 
     /// The affinity of a task without Colony's changes. `None` if the task has ended.
-    pub(super) fn own(&self, node: &impl Node, task: TaskId) -> Option<CpuSet> {
+    pub(crate) fn own(&self, node: &impl Node, task: TaskId) -> Option<CpuSet> {
         let now = node.affinity(task)?;
         Some(self.explain(node, task, &now).map_or_else(|| self.chosen(&now), |entry| entry.own))
     }
 
     /// The entry by which a task has the affinity `now`: its own, or one of a task that it descends from. `None` for a task that was
     /// given nothing, and for one that has chosen what it has.
-    fn explain(&self, node: &impl Node, task: TaskId, now: &CpuSet) -> Option<Entry> {
+    fn explain<'a>(&'a self, node: &impl Node, task: TaskId, now: &CpuSet) -> Option<Entry> {
         ancestors(node, task).find_map(|ancestor| {
             let entry = self.tasks.get(&ancestor).and_then(|entry| self.as_of(entry, now));
             entry.or_else(|| {
-                let of_owner = |owner: &Owner| {
-                    let earlier = self.gave(owner, ancestor, now)?;
-                    let layers = vec![Layer { owner: owner.id, given: Some(earlier.given.clone()) }];
-                    Some(Entry { own: earlier.own.clone(), layers })
-                };
-                self.owners.iter().find_map(of_owner)
+                let gave = |owner: &'a Owner| Some((owner, self.gave(owner, ancestor, now)?));
+                let latest = self.owners.iter().filter_map(gave).max_by_key(|(_, earlier)| earlier.order);
+                latest.map(|(owner, earlier)| {
+                    let layers = vec![Layer { owner: owner.id.clone(), given: Some(earlier.given.clone()) }];
+                    Entry { own: earlier.own.clone(), layers }
+                })
             })
         })
     }
@@ -179,7 +209,7 @@ impl Record {
 
     /// Returns `true` if the kernel gives tasks this affinity because of an owner of the entry.
     fn is_reset(&self, entry: &Entry, now: &CpuSet) -> bool {
-        self.owners.iter().any(|owner| entry.has(owner.id) && owner.resets.contains(now))
+        self.owners.iter().any(|owner| entry.has(&owner.id) && owner.resets.contains(now))
     }
 
     /// Returns `true` if a task with the affinity `given` shows `now`: a partition may narrow it.
@@ -202,7 +232,7 @@ impl Record {
     }
 
     /// Adds the layer of an owner on top of all others; nothing is changed on the node.
-    pub(super) fn add(&mut self, node: &impl Node, owner: OwnerId, task: TaskId, given: Option<CpuSet>) {
+    pub(crate) fn add(&mut self, node: &impl Node, owner: &OwnerId, task: TaskId, given: Option<CpuSet>) {
         let Some(now) = node.affinity(task) else { return };
         self.owner(owner);
         // without an entry that explains it, what the task has is its own
@@ -212,7 +242,7 @@ impl Record {
         // what is kept already stays below what was given since
         if given.is_some() || !entry.has(owner) {
             entry.take(owner);
-            entry.layers.push(Layer { owner, given });
+            entry.layers.push(Layer { owner: owner.clone(), given });
         }
         if let Some(before) = self.tasks.insert(task, entry) {
             self.remember(task, &before);
@@ -225,15 +255,19 @@ impl Record {
             let Some(given) = layer.given.clone() else { continue };
             let is_still_given = self.tasks.get(&task).is_some_and(|now| now.layers.contains(layer));
             let Some(owner) = self.owners.iter_mut().find(|owner| owner.id == layer.owner) else { continue };
-            let earlier = Earlier { task, own: before.own.clone(), given };
-            if !is_still_given && !owner.earlier.contains(&earlier) {
-                owner.earlier.push(earlier);
+            if is_still_given {
+                continue;
             }
+            owner
+                .earlier
+                .retain(|known| known.task != task || known.own != before.own || known.given != given);
+            self.order += 1;
+            owner.earlier.push(Earlier { task, own: before.own.clone(), given, order: self.order });
         }
     }
 
     /// Gives tasks the affinity of the owner's layer; returns those that refused it. Their layer is removed: they have what they had.
-    pub(super) fn apply(&mut self, node: &impl Node, owner: OwnerId, tasks: &[TaskId]) -> Vec<Refused> {
+    pub(crate) fn apply(&mut self, node: &impl Node, owner: &OwnerId, tasks: &[TaskId]) -> Vec<Refused> {
         let mut refused = Vec::new();
         for &task in tasks {
             let Some(entry) = self.tasks.get_mut(&task) else { continue };
@@ -249,13 +283,13 @@ impl Record {
     }
 
     /// Undoes what an owner has changed on the node, of these tasks or of all, and forgets it. Returns the tasks that refused.
-    pub(super) fn release(
+    pub(crate) fn release(
         &mut self,
         node: &impl Node,
-        owner: OwnerId,
+        owner: &OwnerId,
         only: Option<&[TaskId]>,
     ) -> Vec<Refused> {
-        let Some(known) = self.owners.iter().find(|known| known.id == owner) else { return Vec::new() };
+        let Some(known) = self.owners.iter().find(|known| known.id == *owner) else { return Vec::new() };
         let given = self.given_by(known);
         let mut refused = Vec::new();
         let mut seen = HashSet::new();
@@ -295,9 +329,45 @@ impl Record {
         refused
     }
 
+    /// Undoes what an owner has given one task and all that the task has started, and says what became of the task. `chosen_too`: also
+    /// if a program has chosen another affinity since. An owner that gives nothing any more is forgotten.
+    ///
+    /// # Errors
+    /// The kernel refuses the affinity that the task is to have. The owner's layer is removed all the same.
+    pub(crate) fn release_task(
+        &mut self,
+        node: &impl Node,
+        owner: &OwnerId,
+        task: TaskId,
+        chosen_too: bool,
+    ) -> Result<Released, Refused> {
+        let before = self.tasks.get(&task).cloned();
+        let refused = self.release(node, owner, Some(&[task]));
+        if !self.tasks.values().any(|entry| entry.has(owner)) {
+            self.release(node, owner, None);
+        }
+        if let Some(refused) = refused.into_iter().find(|refused| refused.task == task) {
+            return Err(refused);
+        }
+        let Some(mut entry) = before else { return Ok(Released::Nothing) };
+        let Some(at) = entry.layers.iter().position(|layer| layer.owner == *owner) else {
+            return Ok(Released::Nothing);
+        };
+        let is_top = entry.layers[at + 1..].iter().all(|later| later.given.is_none());
+        entry.layers.remove(at);
+        let Some(now) = node.affinity(task) else { return Ok(Released::Ended) };
+        if !self.shows(entry.wanted(), &now) {
+            if !chosen_too {
+                return Ok(Released::Chosen(now));
+            }
+            node.set_affinity(task, entry.wanted()).map_err(|reason| Refused { task, reason })?;
+        }
+        Ok(if is_top { Released::Restored } else { Released::HandedOn })
+    }
+
     /// Returns `true` if the owner has changed the affinity of this very task.
-    fn has_given(&self, owner: OwnerId, task: TaskId) -> bool {
-        let is_given = |layer: &Layer| layer.owner == owner && layer.given.is_some();
+    fn has_given(&self, owner: &OwnerId, task: TaskId) -> bool {
+        let is_given = |layer: &Layer| layer.owner == *owner && layer.given.is_some();
         self.tasks.get(&task).is_some_and(|entry| entry.layers.iter().any(is_given))
     }
 
@@ -329,10 +399,11 @@ impl Record {
             if let Some(below) = self.below(owner, ancestor, now).filter(|_| is_meant) {
                 return Some(below);
             }
-            if self.is_given_by_another(owner, ancestor, now) {
+            let earlier = self.gave(owner, ancestor, now);
+            if self.is_given_by_another(owner, ancestor, now, earlier) {
                 return None;
             }
-            if let Some(earlier) = self.gave(owner, ancestor, now).filter(|_| is_meant) {
+            if let Some(earlier) = earlier.filter(|_| is_meant) {
                 return Some(earlier.own.clone());
             }
         }
@@ -359,11 +430,18 @@ impl Record {
         Some(entry.wanted().clone())
     }
 
-    /// Returns `true` if a task has `now` by what others than `owner` gave it.
-    fn is_given_by_another(&self, owner: &Owner, task: TaskId, now: &CpuSet) -> bool {
+    /// Returns `true` if a task has `now` by what others than `owner` gave it, now or after `earlier`, when `owner` gave it.
+    fn is_given_by_another(
+        &self,
+        owner: &Owner,
+        task: TaskId,
+        now: &CpuSet,
+        earlier: Option<&Earlier>,
+    ) -> bool {
         let is_given = self.tasks.get(&task).is_some_and(|entry| self.as_of(entry, now).is_some());
-        is_given
-            || self.owners.iter().any(|other| other.id != owner.id && self.gave(other, task, now).is_some())
+        let is_later = |other: &Earlier| earlier.is_none_or(|own| own.order < other.order);
+        let others = self.owners.iter().filter(|other| other.id != owner.id);
+        is_given || others.filter_map(|other| self.gave(other, task, now)).any(is_later)
     }
 
     /// The affinity of a task of the job whose parent, to which something was given, has ended.
@@ -378,7 +456,7 @@ impl Record {
     }
 
     /// Removes the layers of an owner.
-    fn forget(&mut self, owner: OwnerId, only: Option<&[TaskId]>) {
+    fn forget(&mut self, owner: &OwnerId, only: Option<&[TaskId]>) {
         self.tasks.retain(|task, entry| {
             if only.is_none_or(|only| only.contains(task)) {
                 entry.take(owner);
@@ -386,12 +464,15 @@ impl Record {
             !entry.layers.is_empty()
         });
         if only.is_none() {
-            self.owners.retain(|known| known.id != owner);
+            self.owners.retain(|known| known.id != *owner);
+        }
+        if self.owners.is_empty() {
+            self.order = 0;
         }
     }
 
     /// Forgets tasks that have ended, but for one of each kind: what the task started may have outlived it.
-    pub(super) fn prune(&mut self, lives: impl Fn(TaskId) -> bool) {
+    pub(crate) fn prune(&mut self, lives: impl Fn(TaskId) -> bool) {
         let ended: Vec<TaskId> = self.tasks.keys().copied().filter(|&task| !lives(task)).collect();
         for task in ended {
             if let Some(entry) = self.tasks.remove(&task) {

@@ -4,10 +4,11 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use proptest::prelude::*;
 
 use super::node::Node;
-use super::record::{Narrowing, OwnerId, Record};
+use super::record::{Narrowing, OwnerId, Record, Released};
 use super::*;
 
 /// A task of the model.
@@ -107,11 +108,17 @@ impl Node for Model {
 /// The CPUs of the model.
 const ALL: &str = "0-5";
 
+/// The owner whose journal is there for a test of transactions.
+const TRANSACTION: u64 = 2;
+
 fn owner(serial: u64) -> OwnerId {
-    OwnerId { process: id(1), serial }
+    match serial {
+        TRANSACTION => OwnerId::Transaction { journal: "journal".into() },
+        _ => OwnerId::Process { process: id(1), serial },
+    }
 }
 
-fn bind(record: &mut Record, node: &Model, owner: OwnerId, tid: i32, cpus: &str) {
+fn bind(record: &mut Record, node: &Model, owner: &OwnerId, tid: i32, cpus: &str) {
     record.add(node, owner, id(tid), Some(set(cpus)));
     assert_eq!(record.apply(node, owner, &[id(tid)]), []);
 }
@@ -120,11 +127,11 @@ fn bind(record: &mut Record, node: &Model, owner: OwnerId, tid: i32, cpus: &str)
 fn an_owner_that_ends_first_does_not_leave_its_affinity_to_the_other() {
     for first in [1, 2] {
         let (node, mut record) = (Model::with(&["0-1"]), Record::default());
-        bind(&mut record, &node, owner(1), 1, "1");
-        bind(&mut record, &node, owner(2), 1, "0");
-        record.release(&node, owner(first), None);
+        bind(&mut record, &node, &owner(1), 1, "1");
+        bind(&mut record, &node, &owner(2), 1, "0");
+        record.release(&node, &owner(first), None);
         assert_eq!(node.affinities(), [set(if first == 1 { "0" } else { "1" })], "the other one's");
-        record.release(&node, owner(3 - first), None);
+        record.release(&node, &owner(3 - first), None);
         assert_eq!(node.affinities(), [set("0-1")]);
         assert_eq!(record, Record::default());
     }
@@ -133,26 +140,26 @@ fn an_owner_that_ends_first_does_not_leave_its_affinity_to_the_other() {
 #[test]
 fn a_task_that_chooses_keeps_its_choice_and_what_it_starts_later_has_it_too() {
     let (node, mut record) = (Model::with(&["0-3"]), Record::default());
-    bind(&mut record, &node, owner(1), 1, "1");
+    bind(&mut record, &node, &owner(1), 1, "1");
     node.choose(1, set("2"));
     let child = node.fork(1);
-    bind(&mut record, &node, owner(2), child, "0");
-    record.release(&node, owner(1), None);
-    record.release(&node, owner(2), None);
+    bind(&mut record, &node, &owner(2), child, "0");
+    record.release(&node, &owner(1), None);
+    record.release(&node, &owner(2), None);
     assert_eq!(node.affinities(), [set("2"), set("2")]);
 }
 
 #[test]
 fn an_orphan_of_a_task_that_ended_is_found_among_the_members() {
     let (node, mut record) = (Model::with(&["0-3", "0-3"]), Record::default());
-    bind(&mut record, &node, owner(1), 2, "1");
+    bind(&mut record, &node, &owner(1), 2, "1");
     let orphan = node.fork(2);
-    record.owner(owner(1)).members = vec![id(orphan)];
+    record.owner(&owner(1)).members = vec![id(orphan)];
     node.tasks.borrow_mut().remove(&2);
     node.tasks.borrow_mut().get_mut(&orphan).expect("alive").parent = 1;
     record.prune(|task| node.affinity(task).is_some());
     assert!(record.tasks.is_empty(), "the task has ended");
-    record.release(&node, owner(1), None);
+    record.release(&node, &owner(1), None);
     assert_eq!(node.affinities(), [set("0-3"), set("0-3")]);
 }
 
@@ -160,19 +167,19 @@ fn an_orphan_of_a_task_that_ended_is_found_among_the_members() {
 fn a_task_with_the_number_of_one_that_ended_is_another_one() {
     let (node, mut record) = (Model::with(&["0-3", "1"]), Record::default());
     let ended = TaskId { start_ticks: 1000, ..id(2) };
-    record.add(&node, owner(1), ended, Some(set("1")));
+    record.add(&node, &owner(1), ended, Some(set("1")));
     assert!(record.tasks.is_empty());
-    record.release(&node, owner(1), None);
+    record.release(&node, &owner(1), None);
     assert_eq!(node.affinities(), [set("0-3"), set("1")]);
 }
 
 #[test]
 fn what_the_kernel_forgets_is_given_back() {
     let (node, mut record) = (Model::with(&["0-3", "0,2"]), Record::default());
-    record.owner(owner(1)).resets = vec![set("0-3")];
-    record.add(&node, owner(1), id(2), None);
+    record.owner(&owner(1)).resets = vec![set("0-3")];
+    record.add(&node, &owner(1), id(2), None);
     node.set_affinity(id(2), &set("0-3")).expect("alive");
-    record.release(&node, owner(1), None);
+    record.release(&node, &owner(1), None);
     assert_eq!(node.affinities(), [set("0-3"), set("0,2")]);
 }
 
@@ -180,11 +187,11 @@ fn what_the_kernel_forgets_is_given_back() {
 fn only_the_named_tasks_are_released() {
     let (node, mut record) = (Model::with(&["0-3", "0-3", "0-3"]), Record::default());
     for tid in [2, 3] {
-        bind(&mut record, &node, owner(1), tid, "1");
+        bind(&mut record, &node, &owner(1), tid, "1");
     }
-    record.release(&node, owner(1), Some(&[id(2)]));
+    record.release(&node, &owner(1), Some(&[id(2)]));
     assert_eq!(node.affinities(), [set("0-3"), set("0-3"), set("1")]);
-    record.release(&node, owner(1), None);
+    record.release(&node, &owner(1), None);
     assert_eq!(node.affinities(), [set("0-3"), set("0-3"), set("0-3")]);
 }
 
@@ -195,15 +202,15 @@ fn a_task_that_was_bound_to_the_spare_cpus_stays_bound_and_a_wide_child_of_it_st
         let wide = node.fork(2);
         node.choose(wide, set("0-5"));
         for task in node.tasks() {
-            record.add(&node, owner(1), task, None);
+            record.add(&node, &owner(1), task, None);
         }
         if let KernelMasks::Reset(resets) = masks {
-            record.owner(owner(1)).resets = resets;
+            record.owner(&owner(1)).resets = resets;
         }
         for tid in [1, wide] {
-            bind(&mut record, &node, owner(1), tid, "0");
+            bind(&mut record, &node, &owner(1), tid, "0");
         }
-        record.release(&node, owner(1), None);
+        record.release(&node, &owner(1), None);
         assert_eq!(node.affinities(), [set("0-5"), set("0"), set("0-5")]);
     }
 }
@@ -212,17 +219,17 @@ fn a_task_that_was_bound_to_the_spare_cpus_stays_bound_and_a_wide_child_of_it_st
 fn a_choice_of_all_cpus_during_a_reservation_is_kept() {
     let (node, mut record) = (Model::with(&["0-5", "1"]), Record::default());
     for task in node.tasks() {
-        record.add(&node, owner(1), task, None);
+        record.add(&node, &owner(1), task, None);
     }
-    bind(&mut record, &node, owner(1), 2, "0");
+    bind(&mut record, &node, &owner(1), 2, "0");
     node.choose(2, set("0-5"));
     // found by the next look at the tasks, or not
     for is_found in [false, true] {
         if is_found {
-            bind(&mut record, &node, owner(1), 2, "0");
+            bind(&mut record, &node, &owner(1), 2, "0");
         }
         let mut copy = record.clone();
-        copy.release(&node, owner(1), None);
+        copy.release(&node, &owner(1), None);
         assert_eq!(node.affinities(), [set("0-5"), set("0-5")], "{is_found}");
     }
 }
@@ -230,11 +237,102 @@ fn a_choice_of_all_cpus_during_a_reservation_is_kept() {
 #[test]
 fn what_is_started_while_the_changes_are_undone_is_undone_too() {
     let (node, mut record) = (Model::with(&["0-5", "0-5"]), Record::default());
-    bind(&mut record, &node, owner(1), 2, "0");
+    bind(&mut record, &node, &owner(1), 2, "0");
     node.forks.replace(3);
-    record.release(&node, owner(1), None);
+    record.release(&node, &owner(1), None);
     assert!(node.affinities().iter().all(|cpus| *cpus == set("0-5")), "{:?}", node.affinities());
     assert!(node.affinities().len() > 2);
+}
+
+#[test]
+fn a_transaction_and_a_reservation_may_begin_and_end_in_any_order() {
+    for (first, revert_first) in [(1, false), (1, true), (TRANSACTION, false), (TRANSACTION, true)] {
+        let (node, mut record) = (Model::with(&["0-5", "0-5"]), Record::default());
+        let second = 1 + TRANSACTION - first;
+        let given = |by| if by == TRANSACTION { "0" } else { "1" };
+        bind(&mut record, &node, &owner(first), 2, given(first));
+        bind(&mut record, &node, &owner(second), 2, given(second));
+        let child = node.fork(2);
+        let transaction_is_top = second == TRANSACTION;
+        if !revert_first {
+            record.release(&node, &owner(1), None);
+        }
+        let released = record.release_task(&node, &owner(TRANSACTION), id(2), false);
+        let is_handed_on = revert_first && !transaction_is_top;
+        let expected = if is_handed_on { Released::HandedOn } else { Released::Restored };
+        assert_eq!(released, Ok(expected), "{first} {revert_first}");
+        record.release(&node, &owner(1), None);
+        assert_eq!(node.affinities(), [set("0-5"), set("0-5"), set("0-5")], "{child} {first} {revert_first}");
+        assert_eq!(record, Record::default());
+    }
+}
+
+#[test]
+fn a_task_that_chose_keeps_its_choice_when_a_transaction_is_reverted_unless_that_is_to_go_too() {
+    for chosen_too in [false, true] {
+        let (node, mut record) = (Model::with(&["0-5"]), Record::default());
+        bind(&mut record, &node, &owner(TRANSACTION), 1, "0");
+        node.choose(1, set("3"));
+        let released = record.release_task(&node, &owner(TRANSACTION), id(1), chosen_too);
+        let (expected, now) =
+            if chosen_too { (Released::Restored, "0-5") } else { (Released::Chosen(set("3")), "3") };
+        assert_eq!((released, node.affinities()), (Ok(expected), vec![set(now)]));
+        assert_eq!(record, Record::default());
+        let again = record.release_task(&node, &owner(TRANSACTION), id(1), chosen_too);
+        assert_eq!(again, Ok(Released::Nothing));
+    }
+}
+
+#[test]
+fn a_transaction_gives_back_what_children_have_of_a_task_that_ended() {
+    let (node, mut record) = (Model::with(&["0-5", "0-5", "0-5"]), Record::default());
+    bind(&mut record, &node, &owner(TRANSACTION), 2, "0");
+    bind(&mut record, &node, &owner(TRANSACTION), 3, "0");
+    assert_eq!(record.release_task(&node, &owner(TRANSACTION), id(2), false), Ok(Released::Restored));
+    node.tasks.borrow_mut().remove(&3);
+    assert_eq!(record.release_task(&node, &owner(TRANSACTION), id(3), false), Ok(Released::Ended));
+    assert_eq!(record, Record::default());
+}
+
+#[test]
+fn a_ledger_of_a_newer_version_is_left_alone_and_one_with_wrong_bytes_is_set_aside() {
+    let folder = tempfile::tempdir().expect("temp dir");
+    let path = folder.path().join(FILE);
+    let boot = state::boot().expect("linux");
+    let newer = format!(r#"{{"schema":"colony.ledger/3","boot":"{boot}","what":"unheard-of"}}"#);
+    fs::write(&path, &newer).expect("writable");
+    let error = load_or_set_aside(&path).expect_err("newer").to_string();
+    assert!(error.contains("colony.ledger/3") && error.contains("newer version"), "{error}");
+    assert_eq!(fs::read_to_string(&path).expect("there"), newer);
+    // of this version, it would be read as a whole
+    fs::write(&path, newer.replace("ledger/3", "ledger/2")).expect("writable");
+    assert_eq!(load_or_set_aside(&path).expect("set aside"), Record::default());
+    assert!(!path.exists() && folder.path().join(DAMAGED).exists());
+}
+
+#[test]
+fn a_ledger_that_cannot_be_read_for_want_of_file_descriptors_is_left_alone() {
+    const FOLDER: &str = "COLONY_TEST_LEDGER_FOLDER";
+    let Some(folder) = std::env::var_os(FOLDER) else {
+        let folder = tempfile::tempdir().expect("temp dir");
+        let mut record = Record::default();
+        record.owner(&owner(1));
+        file::save(&folder.path().join(FILE), &record).expect("writable");
+        // the limit is a process's own
+        let name = "tests::a_ledger_that_cannot_be_read_for_want_of_file_descriptors_is_left_alone";
+        let mut again = std::process::Command::new(std::env::current_exe().expect("linux"));
+        let again = again.args(["--exact", name]).env(FOLDER, folder.path()).output().expect("it runs");
+        assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stdout));
+        return;
+    };
+    let path = PathBuf::from(folder).join(FILE);
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("linux");
+    setrlimit(Resource::RLIMIT_NOFILE, 64.min(hard), hard).expect("a lower limit");
+    let full: Vec<fs::File> = std::iter::from_fn(|| fs::File::open("/dev/null").ok()).collect();
+    let error = load_or_set_aside(&path).expect_err("no descriptor is left");
+    drop(full);
+    assert_eq!(error.kind(), io::Error::from_raw_os_error(nix::libc::EMFILE).kind(), "{error}");
+    assert_eq!(load_or_set_aside(&path).expect("readable").owners.len(), 1);
 }
 
 /// A step of the model: the fields choose tasks, owners and affinities by their remainders.
@@ -245,6 +343,8 @@ enum Step {
     Bind(u64, usize, usize),
     Keep(u64, usize),
     Release(u64),
+    /// What a transaction does when it is reverted.
+    ReleaseTask(u64, usize),
     MakePartition,
     RemovePartition,
     SaveAndLoad,
@@ -257,6 +357,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         (0..3_u64, any::<usize>(), any::<usize>()).prop_map(|(o, task, cpus)| Step::Bind(o, task, cpus)),
         (0..3_u64, any::<usize>()).prop_map(|(o, task)| Step::Keep(o, task)),
         (0..3_u64).prop_map(Step::Release),
+        (0..3_u64, any::<usize>()).prop_map(|(o, task)| Step::ReleaseTask(o, task)),
         Just(Step::MakePartition),
         Just(Step::RemovePartition),
         Just(Step::SaveAndLoad),
@@ -274,17 +375,17 @@ const RESERVATION: u64 = 7;
 
 fn make_partition(node: &Model, record: &mut Record) {
     for task in node.tasks() {
-        record.add(node, owner(RESERVATION), task, None);
+        record.add(node, &owner(RESERVATION), task, None);
     }
     let taken = set(PARTITION);
     let rest = set(ALL).without(&taken);
-    record.owner(owner(RESERVATION)).narrows = Some(Narrowing { taken: taken.clone(), rest });
+    record.owner(&owner(RESERVATION)).narrows = Some(Narrowing { taken: taken.clone(), rest });
     node.taken.replace(taken);
 }
 
 fn remove_partition(node: &Model, record: &mut Record) {
     node.taken.take();
-    record.release(node, owner(RESERVATION), None);
+    record.release(node, &owner(RESERVATION), None);
 }
 
 proptest! {
@@ -300,9 +401,12 @@ proptest! {
                 // of a parent, a choice is ambiguous: see the record
                 Step::Choose(who, _) if node.is_parent(task(who)) => {}
                 Step::Choose(who, cpus) => node.choose(task(who), set(CHOSEN[cpus % 3])),
-                Step::Bind(by, who, cpus) => bind(&mut record, &node, owner(by), task(who), GIVEN[cpus % 3]),
-                Step::Keep(by, who) => record.add(&node, owner(by), id(task(who)), None),
-                Step::Release(by) => drop(record.release(&node, owner(by), None)),
+                Step::Bind(by, who, cpus) => bind(&mut record, &node, &owner(by), task(who), GIVEN[cpus % 3]),
+                Step::Keep(by, who) => record.add(&node, &owner(by), id(task(who)), None),
+                Step::Release(by) => drop(record.release(&node, &owner(by), None)),
+                Step::ReleaseTask(by, who) => {
+                    prop_assert!(record.release_task(&node, &owner(by), id(task(who)), false).is_ok());
+                }
                 Step::MakePartition if node.taken.borrow().is_empty() => make_partition(&node, &mut record),
                 Step::MakePartition => {}
                 Step::RemovePartition => remove_partition(&node, &mut record),
@@ -315,7 +419,7 @@ proptest! {
         for by in last {
             match by {
                 3 => remove_partition(&node, &mut record),
-                _ => drop(record.release(&node, owner(by), None)),
+                _ => drop(record.release(&node, &owner(by), None)),
             }
         }
         prop_assert_eq!(&record, &Record::default());

@@ -5,7 +5,7 @@ use colony_node::cpu::{self, CpuSet};
 use colony_node::task::{self, TaskId};
 
 /// The calls by which a ledger looks at tasks and changes them.
-pub(super) trait Node {
+pub(crate) trait Node {
     /// Every task, each process before its other threads.
     fn tasks(&self) -> Vec<TaskId>;
 
@@ -24,7 +24,7 @@ pub(super) trait Node {
 }
 
 /// The node that this process runs on.
-pub(super) struct Linux;
+pub(crate) struct Linux;
 
 impl Node for Linux {
     fn tasks(&self) -> Vec<TaskId> {

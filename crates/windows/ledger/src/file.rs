@@ -13,9 +13,10 @@ use super::record::{Entry, Layer, Owner, Record};
 use crate::state::Form;
 
 /// The largest file: some 700,000 tasks. A kernel has numbers for four million, but no memory of a node for their stacks.
-pub(super) const LARGEST: u64 = 32 << 20;
+pub(crate) const LARGEST: u64 = 32 << 20;
 
-const FORM: Form = Form { schema: "colony.ledger/1", largest: LARGEST };
+/// Version 2 has transactions among its owners; what version 1 has is read, too.
+const FORM: Form = Form { name: "colony.ledger", version: 2, largest: LARGEST };
 
 /// The record as it is written: affinities and owners are named by their place in a list, because thousands of tasks share them.
 #[derive(Serialize, Deserialize)]
@@ -23,6 +24,8 @@ struct Saved {
     affinities: Vec<CpuSet>,
     owners: Vec<Owner>,
     tasks: Vec<SavedTask>,
+    #[serde(default)]
+    order: u64,
 }
 
 /// Number and start of a task, the place of its own affinity, and its layers: the place of the owner, and of what the owner gave.
@@ -31,13 +34,15 @@ type SavedTask = (i32, u64, usize, Vec<(usize, Option<usize>)>);
 /// The record in a file; an empty one if there is no file, or one of another boot.
 ///
 /// # Errors
-/// A file that cannot be read, is larger than [`LARGEST`], or is no ledger.
-pub(super) fn load(path: &Path) -> io::Result<Record> {
+/// As [`Form::read`]: [`InvalidData`](io::ErrorKind::InvalidData) only if the bytes are wrong.
+pub(crate) fn load(path: &Path) -> io::Result<Record> {
     match FORM.read(path) {
         Ok(None) => Ok(Record::default()),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Record::default()),
-        Ok(Some(saved)) => record(saved)
-            .ok_or_else(|| io::Error::other("it names affinities or owners that it does not have")),
+        Ok(Some(saved)) => record(saved).ok_or_else(|| {
+            let reason = "it names affinities or owners that it does not have";
+            io::Error::new(io::ErrorKind::InvalidData, reason)
+        }),
         Err(e) => Err(e),
     }
 }
@@ -46,7 +51,7 @@ pub(super) fn load(path: &Path) -> io::Result<Record> {
 ///
 /// # Errors
 /// A record that would be larger than [`LARGEST`], or what the file system says. The file is as it was then.
-pub(super) fn save(path: &Path, record: &Record) -> io::Result<()> {
+pub(crate) fn save(path: &Path, record: &Record) -> io::Result<()> {
     if record.tasks.is_empty() && record.owners.is_empty() {
         return match fs::remove_file(path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
@@ -64,13 +69,13 @@ fn record(saved: Saved) -> Option<Record> {
                 Some(at) => Some(saved.affinities.get(at)?.clone()),
                 None => None,
             };
-            Some(Layer { owner: saved.owners.get(owner)?.id, given })
+            Some(Layer { owner: saved.owners.get(owner)?.id.clone(), given })
         };
         let layers = layers.into_iter().map(layer).collect::<Option<Vec<Layer>>>()?;
         let own = saved.affinities.get(own)?.clone();
         record.tasks.insert(TaskId { tid, start_ticks }, Entry { own, layers });
     }
-    record.owners = saved.owners;
+    (record.owners, record.order) = (saved.owners, saved.order);
     Some(record)
 }
 
@@ -91,7 +96,7 @@ fn saved(record: &Record) -> Saved {
         });
         tasks.push((task.tid, task.start_ticks, own, layers.collect()));
     }
-    Saved { affinities, owners: record.owners.clone(), tasks }
+    Saved { affinities, owners: record.owners.clone(), tasks, order: record.order }
 }
 
 #[cfg(test)]
@@ -99,7 +104,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::ledger::record::{Narrowing, OwnerId};
+    use crate::record::{Narrowing, OwnerId};
     use crate::state::boot;
 
     fn set(list: &str) -> CpuSet {
@@ -107,17 +112,21 @@ mod tests {
     }
 
     fn some_record() -> Record {
-        let id = OwnerId { process: TaskId { tid: 7, start_ticks: 70 }, serial: 3 };
+        let process = TaskId { tid: 7, start_ticks: 70 };
+        let id = OwnerId::Process { process, serial: 3 };
+        let transaction = OwnerId::Transaction { journal: "/run/journal.json".into() };
         let owner = Owner {
-            id,
+            id: id.clone(),
             resets: vec![set("0-3")],
             narrows: Some(Narrowing { taken: set("3"), rest: set("0-2") }),
-            members: vec![id.process],
+            members: vec![process],
             earlier: Vec::new(),
         };
-        let layers = vec![Layer { owner: id, given: Some(set("1")) }, Layer { owner: id, given: None }];
+        let other = Owner { id: transaction.clone(), resets: Vec::new(), narrows: None, ..owner.clone() };
+        let layers =
+            vec![Layer { owner: id, given: Some(set("1")) }, Layer { owner: transaction, given: None }];
         let tasks = [(TaskId { tid: 9, start_ticks: 90 }, Entry { own: set("0-1"), layers })];
-        Record { owners: vec![owner], tasks: tasks.into() }
+        Record { owners: vec![owner, other], tasks: tasks.into(), order: 4 }
     }
 
     #[test]
@@ -137,10 +146,33 @@ mod tests {
         let path = folder.path().join("ledger");
         save(&path, &some_record()).expect("writable");
         let text = fs::read_to_string(&path).expect("readable");
-        fs::write(&path, text.replace(&boot(), "another boot")).expect("writable");
+        fs::write(&path, text.replace(&boot().expect("linux"), "another boot")).expect("writable");
         assert_eq!(load(&path).expect("readable"), Record::default());
-        fs::write(&path, text.replace(FORM.schema, "colony.ledger/99")).expect("writable");
-        assert!(load(&path).is_err_and(|e| e.to_string().contains("colony.ledger/99")));
+        let kind_of = |text: String| {
+            fs::write(&path, text).expect("writable");
+            load(&path).expect_err("another form").kind()
+        };
+        // what a newer version has changed is for that version to undo
+        let newer = text.replace("colony.ledger/2", "colony.ledger/3").replace("\"tasks\"", "\"unheard-of\"");
+        assert_eq!(kind_of(newer), io::ErrorKind::Unsupported);
+        for damaged in [text.replace("colony.ledger/2", "colony.dinner/2"), text[..text.len() / 2].to_owned()]
+        {
+            assert_eq!(kind_of(damaged), io::ErrorKind::InvalidData);
+        }
+    }
+
+    #[test]
+    fn a_ledger_of_the_version_before_is_read() {
+        let file = tempfile::NamedTempFile::new().expect("temp dir");
+        let what = r#"{"affinities":["0-1","1"],"tasks":[[9,90,0,[[0,1]]]],"owners":[
+            {"id":{"process":{"tid":7,"start_ticks":70},"serial":3},"resets":[],"members":[],"earlier":[]}]}"#;
+        let boot = boot().expect("linux");
+        let text = format!(r#"{{"schema":"colony.ledger/1","boot":"{boot}","what":{what}}}"#);
+        fs::write(file.path(), text).expect("writable");
+        let record = load(file.path()).expect("the version before");
+        let process = TaskId { tid: 7, start_ticks: 70 };
+        assert_eq!(record.owners[0].id, OwnerId::Process { process, serial: 3 });
+        assert_eq!(record.tasks.len(), 1);
     }
 
     #[test]
