@@ -3,11 +3,13 @@
 //!
 //! An agent, `colonyd`, a reservation of spare cores and a transaction of settings may change the same task at the same time, and
 //! end in any order, by a signal too. Each of them is an [owner](OwnerId) of its changes. Every change is in the file before it is
-//! made, and all processes take the file's lock for that. A process that holds the lock may be stopped. So nobody waits for it for ever:
-//! after [`PATIENCE`] a change is refused, with the name of the process that holds the lock. What only reads takes no lock. Undoing goes on
-//! without the lock, by the ledger as it is; the layers then stay in the file until [`release_dead`] removes them.
+//! made, and all processes take the file's lock for that.
 //!
-//! What an owner has changed is undone by [`Affinities::release`]. After the death of its process, whoever finds what the process
+//! **A process that holds the lock may be stopped**, so no wait for the lock is longer than [`LOCK_TIMEOUT`]. A change is refused then, with
+//! an error that names the process. Changes are undone all the same, by the file as it is: [`release_dead`] removes the layers of
+//! such an owner later. Functions that only read take no lock.
+//!
+//! [`Affinities::release`] undoes the changes of an owner. After the death of its process, whoever finds what the process
 //! has left to undo does it by [`release_owner`] or [`release_dead`]. A transaction is undone by the command that reverts it
 //! ([`unbind`]).
 
@@ -42,8 +44,8 @@ const LOCK: &str = "affinities.lock";
 /// Name of a ledger with wrong bytes, kept for whoever wants to know why.
 const DAMAGED: &str = "affinities.damaged";
 
-/// The longest wait for the lock of the ledger. Those who hold it look at all tasks of the node a few times.
-pub const PATIENCE: Duration = Duration::from_secs(2);
+/// The longest wait for the lock of the ledger. A process that holds the lock reads the affinities of all tasks of the node a few times.
+pub const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A ledger with fewer tasks is not looked through for tasks that have ended.
 const FEW: usize = 64;
@@ -80,8 +82,8 @@ struct Open {
 }
 
 impl Open {
-    fn new(patience: Duration) -> io::Result<Self> {
-        let lock = state::lock(LOCK, patience)?;
+    fn new(timeout: Duration) -> io::Result<Self> {
+        let lock = state::lock(LOCK, timeout)?;
         let path = folder()?.join(FILE);
         let record = load_or_set_aside(&path)?;
         Ok(Self { path, record, _lock: lock })
@@ -169,7 +171,7 @@ impl Affinities {
         if changes.is_empty() {
             return Ok(Vec::new());
         }
-        let mut open = self.open(PATIENCE)?;
+        let mut open = self.open(LOCK_TIMEOUT)?;
         let refused = open.bind(&self.owner, changes);
         self.seen = open.record;
         refused
@@ -180,7 +182,7 @@ impl Affinities {
     /// # Errors
     /// As [`Self::bind`].
     pub fn keep(&mut self, tasks: &[TaskId]) -> io::Result<()> {
-        let mut open = self.open(PATIENCE)?;
+        let mut open = self.open(LOCK_TIMEOUT)?;
         for &task in tasks {
             open.record.add(&Linux, &self.owner, task, None);
         }
@@ -194,7 +196,7 @@ impl Affinities {
     /// # Errors
     /// As [`Self::bind`].
     pub fn set_kernel(&mut self, kernel: KernelMasks) -> io::Result<()> {
-        let mut open = self.open(PATIENCE)?;
+        let mut open = self.open(LOCK_TIMEOUT)?;
         let owner = open.record.owner(&self.owner);
         (owner.resets, owner.narrows) = match kernel {
             KernelMasks::AsChosen => (Vec::new(), None),
@@ -218,8 +220,8 @@ impl Affinities {
         Ok(())
     }
 
-    fn open(&mut self, patience: Duration) -> io::Result<Open> {
-        let mut open = Open::new(patience)?;
+    fn open(&mut self, timeout: Duration) -> io::Result<Open> {
+        let mut open = Open::new(timeout)?;
         // every task is looked at for it, so not each time
         if open.record.tasks.len() >= FEW.max(2 * self.living) {
             open.record.prune(TaskId::lives);
@@ -254,10 +256,10 @@ fn release(owner: &OwnerId, only: Option<&[TaskId]>, seen: Option<&Record>) -> i
     undo_by(seen, |record| record.release(&Linux, owner, only))
 }
 
-/// Undoes something by the ledger, or by the ledger as it is if another process keeps it locked, or by what was `seen` of it if it
-/// cannot be read. In these cases, the layers stay in the file.
+/// Undoes changes by the ledger, and writes it. If another process keeps the lock, they are undone by the file as it is; if the file cannot
+/// be read, by `seen`. In these two cases, the file stays as it is.
 fn undo_by<T>(seen: Option<&Record>, undo: impl FnOnce(&mut Record) -> T) -> io::Result<T> {
-    let why = match Open::new(PATIENCE) {
+    let why = match Open::new(LOCK_TIMEOUT) {
         Ok(mut open) => {
             let undone = undo(&mut open.record);
             return open.save().map(|()| undone);
@@ -265,7 +267,7 @@ fn undo_by<T>(seen: Option<&Record>, undo: impl FnOnce(&mut Record) -> T) -> io:
         Err(why) => why,
     };
     let mut record = match (why.kind(), seen) {
-        (io::ErrorKind::TimedOut, _) => look()?,
+        (io::ErrorKind::TimedOut, _) => read_unlocked()?,
         (_, Some(seen)) => seen.clone(),
         _ => return Err(why),
     };
@@ -277,7 +279,7 @@ fn undo_by<T>(seen: Option<&Record>, undo: impl FnOnce(&mut Record) -> T) -> io:
 }
 
 /// The ledger as it is now, without its lock: the file is always a whole one.
-fn look() -> io::Result<Record> {
+fn read_unlocked() -> io::Result<Record> {
     let path = folder()?.join(FILE);
     file::load(&path).map_err(|e| at(&path, &e))
 }
@@ -289,7 +291,7 @@ fn look() -> io::Result<Record> {
 /// The ledger cannot be read or written, or the kernel refuses the affinity: the task is as it was then.
 pub fn bind(journal: &Path, task: TaskId, cpus: &CpuSet) -> io::Result<()> {
     let owner = OwnerId::Transaction { journal: journal.to_owned() };
-    let refused = Open::new(PATIENCE)?.bind(&owner, &[(task, cpus.clone())])?;
+    let refused = Open::new(LOCK_TIMEOUT)?.bind(&owner, &[(task, cpus.clone())])?;
     refused.into_iter().next().map_or(Ok(()), |refused| Err(io::Error::other(refused.reason)))
 }
 
@@ -300,7 +302,7 @@ pub fn bind(journal: &Path, task: TaskId, cpus: &CpuSet) -> io::Result<()> {
 /// The ledger cannot be read or written, or the kernel refuses the affinity that the task had.
 pub fn unbind(journal: &Path, task: TaskId, chosen_too: bool) -> io::Result<Released> {
     let owner = OwnerId::Transaction { journal: journal.to_owned() };
-    let mut open = Open::new(PATIENCE)?;
+    let mut open = Open::new(LOCK_TIMEOUT)?;
     let released = open.record.release_task(&Linux, &owner, task, chosen_too);
     open.save()?;
     released.map_err(|refused| io::Error::other(refused.reason))
@@ -323,7 +325,7 @@ pub fn all_tasks() -> Vec<TaskId> {
 /// # Errors
 /// The ledger cannot be read.
 pub fn own_affinities(tasks: &[TaskId]) -> io::Result<Vec<Option<CpuSet>>> {
-    let record = look()?;
+    let record = read_unlocked()?;
     Ok(tasks.iter().map(|&task| record.own(&Linux, task)).collect())
 }
 

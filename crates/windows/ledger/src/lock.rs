@@ -18,9 +18,9 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// Locks a file for this process alone until the file is dropped; makes the file if it is not there.
 ///
 /// # Errors
-/// [`TimedOut`](io::ErrorKind::TimedOut) if another process still holds the lock when `patience` is over: the error names that
+/// [`TimedOut`](io::ErrorKind::TimedOut) if another process still holds the lock when `timeout` is over: the error names that
 /// process. Otherwise the file system's answer.
-pub fn lock_file(path: &Path, patience: Duration) -> io::Result<File> {
+pub fn lock_file(path: &Path, timeout: Duration) -> io::Result<File> {
     let at = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
     let mut options = OpenOptions::new();
     let file =
@@ -35,7 +35,7 @@ pub fn lock_file(path: &Path, patience: Duration) -> io::Result<File> {
             Err(TryLockError::WouldBlock) => {}
         }
         let waited = since.elapsed();
-        if waited >= patience {
+        if waited >= timeout {
             let text = format!(
                 "{} is locked by {}; waited {:.1} s for it",
                 path.display(),
@@ -47,7 +47,7 @@ pub fn lock_file(path: &Path, patience: Duration) -> io::Result<File> {
         if waited >= SILENCE && std::mem::take(&mut is_silent) {
             tracing::warn!("waiting for {}, which is locked by {}", path.display(), holder(&file));
         }
-        std::thread::sleep(pause.min(patience - waited));
+        std::thread::sleep(pause.min(timeout - waited));
         pause = PAUSE.min(pause * 2);
     }
 }
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_of_a_stopped_process_is_waited_for_until_patience_ends_and_its_holder_is_named() {
+    fn a_wait_for_a_lock_of_a_stopped_process_ends_with_the_timeout_and_names_it() {
         let folder = tempfile::tempdir().expect("temp dir");
         let path = folder.path().join("lock");
         let held = lock_file(&path, Duration::ZERO).expect("free");

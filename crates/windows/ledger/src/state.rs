@@ -67,8 +67,8 @@ pub fn folder() -> io::Result<PathBuf> {
 ///
 /// # Errors
 /// As [`folder`] and [`lock_file`].
-pub fn lock(name: &str, patience: Duration) -> io::Result<fs::File> {
-    lock_file(&folder()?.join(name), patience)
+pub fn lock(name: &str, timeout: Duration) -> io::Result<fs::File> {
+    lock_file(&folder()?.join(name), timeout)
 }
 
 /// A form of JSON files that mean nothing in another boot. Each file names its form and version.

@@ -35,9 +35,9 @@ pub(crate) struct FakeTask {
     pub(crate) start: u64,
     /// The CPUs that it may run on.
     pub(crate) cpus: String,
-    /// Those that it would have without transactions, while there are some.
+    /// The CPUs that the task would have without transactions, while there are some.
     own: Option<String>,
-    /// What transactions have given it, the oldest first.
+    /// The CPUs that transactions have given the task, the oldest first.
     layers: Vec<(String, String)>,
 }
 

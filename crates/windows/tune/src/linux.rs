@@ -21,7 +21,7 @@ const LARGEST_SETTING: u64 = 1 << 20;
 /// The largest journal, bytes: a quarter of a million steps. A larger one is refused before the node is changed.
 const LARGEST_JOURNAL: u64 = 64 << 20;
 /// The longest wait for another process that changes settings: as long as one command may take.
-const PATIENCE: Duration = COMMAND_TIMEOUT;
+const LOCK_TIMEOUT: Duration = COMMAND_TIMEOUT;
 /// Time after which a command is killed.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -62,7 +62,7 @@ impl Linux {
             Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(self.at(e)),
             _ => self.check_folder()?,
         }
-        lock_file(&self.folder.join("lock"), PATIENCE)
+        lock_file(&self.folder.join("lock"), LOCK_TIMEOUT)
     }
 
     fn at(&self, e: io::Error) -> io::Error {

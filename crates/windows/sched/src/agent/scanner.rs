@@ -183,14 +183,17 @@ impl Scanner {
             self.job.refresh();
         }
         let gone = self.slots.settle_the_left();
-        let mut news = self.take_choices();
+        let choices = self.take_choices();
         let tasks = self.job.tasks();
         let (joined, left) = self.slots.difference(&tasks);
-        news.extend(&joined);
+        let news: Vec<JobTask> = choices.iter().map(|(_, task)| task).chain(&joined).copied().collect();
         // file and guardian know of a task before it is first switched
         self.write_down(&tasks, !news.is_empty() || !gone.is_empty());
         if self.guardian_gone.load(Ordering::Acquire) || self.tell(&news, &gone).is_err() {
             self.replace_guardian(&tasks)?;
+        }
+        for (index, task) in choices {
+            self.shared.table.set_own(index, task.own);
         }
         let overflow = self.keep_table(&tasks, &left);
         let windows = {
@@ -219,15 +222,12 @@ impl Scanner {
         let _ = class::set(0, ORDINARY);
     }
 
-    /// Takes the classes that programs have chosen for their own, and says which tasks that changed.
-    fn take_choices(&self) -> Vec<JobTask> {
+    /// Takes the classes that programs have chosen for their own. Returns the tasks that this has changed, each with its slot, which is to
+    /// be told once file and guardian know.
+    fn take_choices(&self) -> Vec<(usize, JobTask)> {
         let choices = self.slots.choices(&self.shared.table);
-        let changed = choices.into_iter().filter_map(|(index, task, chosen)| {
-            let task = self.job.note_choice(task, chosen)?;
-            self.shared.table.set_own(index, task.own);
-            Some(task)
-        });
-        changed.collect()
+        let changed = |(index, task, chosen)| Some((index, self.job.note_choice(task, chosen)?));
+        choices.into_iter().filter_map(changed).collect()
     }
 
     /// Brings tasks that left the job's CPUs back, above the job: one that left is above all that is not real-time where it

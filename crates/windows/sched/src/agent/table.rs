@@ -7,7 +7,8 @@
 //!
 //! Tasks go by their numbers here. A task that is not in the class it was last given is either another one that has got
 //! the number of one that ended, which its start tells, or its program has chosen another class: that one is its own from
-//! then on.
+//! then on. A task is left in a class that it has chosen until the scanner has told the guardian: if the agent were killed between,
+//! nobody would know of the choice.
 //!
 //! A task that may run on a CPU that is not the job's is not favored: it would be above everything there.
 
@@ -19,7 +20,7 @@ use colony_node::task::TaskId;
 use colony_time::{WindowKind, Windows};
 
 use super::config::RegularClass;
-use crate::restore::put_back;
+use crate::restore::{is_chosen, put_back};
 
 /// A window, named by its beginning: what a task's class was last set for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -313,7 +314,6 @@ impl Table {
     }
 
     fn set(&self, slot: &Slot, tid: i32, mark: Mark) -> std::io::Result<()> {
-        self.note_choice(slot, tid)?;
         let favored = mark.kind() == WindowKind::Favored
             && !slot.barred.load(Ordering::Acquire)
             && self.cpus.confines(tid)?;
@@ -322,6 +322,10 @@ impl Table {
             (false, RegularClass::Idle) => Class::Idle,
             (false, RegularClass::Own) => unpack(slot.own.load(Ordering::Acquire)),
         };
+        // just before the switch: a choice between the two is lost
+        if self.note_choice(slot, tid)? {
+            return Ok(());
+        }
         if favored {
             // a child must not keep SCHED_FIFO by accident: it joins by the next scan
             class::switch(tid, class, false)?;
@@ -333,22 +337,26 @@ impl Table {
         Ok(())
     }
 
-    /// Looks whether a task is in a class that it was not given. `ESRCH` where the number is another task's.
-    fn note_choice(&self, slot: &Slot, tid: i32) -> std::io::Result<()> {
+    /// Looks whether a task is in a class that it was not given. Returns `true` if the task has to stay there until the scanner knows: not
+    /// in a real-time class, to which it may have no right. `ESRCH` where the number is another task's.
+    fn note_choice(&self, slot: &Slot, tid: i32) -> std::io::Result<bool> {
         let (now, _) = class::current(tid)?;
         let first = slot.given.load(Ordering::Acquire) == NOTHING;
         let held = self.regular == RegularClass::Idle && now == Class::Idle;
         if !first && (held || self.is_favored(now)) {
-            return Ok(());
+            return Ok(false);
         }
         let task = TaskId { tid, start_ticks: slot.start.load(Ordering::Relaxed) };
         if !task.lives() {
             return Err(std::io::Error::from_raw_os_error(libc::ESRCH));
         }
-        if !first && !same_but_nice(now, unpack(slot.own.load(Ordering::Acquire))) {
+        let own = unpack(slot.own.load(Ordering::Acquire));
+        // at first, a task may have a class that it has inherited from one that the agent has switched
+        let is_choice = if first { is_chosen(now, own) } else { !same_but_nice(now, own) };
+        if is_choice {
             slot.chosen.store(pack(now), Ordering::Release);
         }
-        Ok(())
+        Ok(is_choice && matches!(now, Class::Other(_) | Class::Batch(_) | Class::Idle))
     }
 }
 
@@ -416,6 +424,31 @@ mod tests {
             class::set(0, Class::Batch(4)).expect("lower is allowed");
             table.look_for_choices();
             assert_eq!((table.choice(0), table.choice(0)), (Some(Class::Batch(4)), None));
+        })
+        .join()
+        .expect("no panic");
+    }
+
+    #[test]
+    fn a_task_stays_in_a_class_that_it_has_chosen_until_the_scanner_knows() {
+        std::thread::spawn(|| {
+            let task = TaskId::of(nix::unistd::gettid().as_raw()).expect("alive");
+            let table = Table::new(50, RegularClass::Idle, &cpu::online().expect("linux"));
+            table.fill(0, task, Class::Other(0), false, 0);
+            // before the first window too, after its class was read
+            for edge in [1_000, 3_000] {
+                class::set(0, Class::Batch(0)).expect("lower is allowed");
+                table.set_own(0, Class::Other(0));
+                for at in [edge, edge + 1_000] {
+                    table.switch(0, Mark::opening(at, false));
+                    assert_eq!(class::get(0).expect("self"), Class::Batch(0), "{at}");
+                }
+                let chosen = table.choice(0).expect("a choice");
+                assert_eq!(chosen, Class::Batch(0));
+                table.set_own(0, chosen);
+                table.switch(0, Mark::opening(edge + 1_500, false));
+                assert_eq!(class::get(0).expect("self"), Class::Idle);
+            }
         })
         .join()
         .expect("no panic");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A task of the job, and the class it has of its own.
 
-use colony_node::class::Class;
+use colony_node::class::{self, Class};
 use colony_node::task::{self, TaskId};
 
 use crate::restore;
@@ -33,13 +33,14 @@ impl JobTask {
         TaskId { tid: self.tid, start_ticks: self.start_ticks }
     }
 
-    /// Puts the task into its own class, unless its number is another task's by now.
+    /// Puts the task into its own class, unless its number is another task's by now, or its program has chosen another class since.
     pub(crate) fn restore(&self) {
         let same = match task::stat(self.tid) {
             Ok(stat) => stat.start_ticks == self.start_ticks,
             Err(e) => !e.is_no_task(),
         };
-        if same && restore::can_be_put_back(self.own) {
+        let is_chosen = || class::get(self.tid).is_ok_and(|now| restore::is_chosen(now, self.own));
+        if same && restore::can_be_put_back(self.own) && !is_chosen() {
             // it may have ended just now
             let _ = restore::put_back(self.tid, self.own, self.own_reset);
         }

@@ -69,14 +69,14 @@ impl Changes {
 }
 
 /// The longest wait for another run that makes or undoes a reservation, with settings of the whole node.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Keeps all others from making and undoing reservations until it is dropped.
 ///
 /// # Errors
 /// As [`lock`].
 pub(super) fn alone() -> io::Result<File> {
-    lock("spare.lock", PATIENCE)
+    lock("spare.lock", LOCK_TIMEOUT)
 }
 
 /// Undoes the changes in a file, unless another process has done it before; returns what could not be undone.

@@ -118,6 +118,23 @@ fn a_program_keeps_the_class_that_it_sets_for_itself() {
 }
 
 #[test]
+fn a_class_that_a_program_has_set_is_kept_whenever_the_agent_is_killed() {
+    let Some(_cpu) = the_job_cpu() else { return };
+    // before an edge has passed, and before and after the next scan
+    for wait_ms in [0, 2, 5, 10, 20, 40, 80, 160, 320, 640] {
+        let victim = spinner(Class::Other(2));
+        let agent = agent_for(victim.pid());
+        assert!(is_switched(victim.pid()));
+        let guardians = guardians_of(agent.pid());
+        class::set(victim.pid(), Class::Batch(2)).expect("privileged");
+        std::thread::sleep(Duration::from_millis(wait_ms));
+        kill_9(agent.pid());
+        assert!(eventually(|| guardians.iter().all(|&guardian| crate::common::is_gone(guardian))).is_some());
+        assert_eq!(class_of(victim.pid()), Some(Class::Batch(2)), "after {wait_ms} ms");
+    }
+}
+
+#[test]
 fn children_of_a_niced_parent_have_its_nice_value_in_whatever_window_they_are_forked() {
     let Some(_cpu) = the_job_cpu() else { return };
     let parent = Owned(on_the_job_cpu(me(&["fork", "6", "30000"])).spawn().expect("itself"));
