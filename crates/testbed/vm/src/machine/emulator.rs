@@ -5,9 +5,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::Child;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 use colony_init::PORT;
+use colony_time::tsc::{Calibration, CounterKind};
 
 use super::Prepared;
 use crate::{Accel, VmError, net, qemu};
@@ -51,6 +53,18 @@ pub(super) fn start(prepared: Prepared) -> Result<Emulator, VmError> {
     Ok(Emulator { child, port: ours })
 }
 
+/// The rate of the guest's time-stamp counter, for its command line. Emulation gives the guest the counter of this machine. If the host
+/// is busy, a guest that measures the rate itself is wrong by 20 % and more, and its clocks are wrong by as much.
+fn counter_rate(accel: Accel) -> String {
+    static RATE: OnceLock<Option<f64>> = OnceLock::new();
+    if !matches!(accel, Accel::Emulated | Accel::SingleThread) {
+        return String::new();
+    }
+    let measure = || Some(Calibration::measure()).filter(|found| found.kind == CounterKind::Tsc);
+    let hz = RATE.get_or_init(|| measure().map(|found| found.hz));
+    hz.map_or(String::new(), |hz| format!(" tsc_early_khz={:.0}", hz / 1e3))
+}
+
 fn arguments(prepared: &Prepared) -> Vec<String> {
     let vm = &prepared.vm;
     let mut all = vm.accel.options(None);
@@ -62,7 +76,7 @@ fn arguments(prepared: &Prepared) -> Vec<String> {
         add(&["-rtc", "base=2026-01-01T00:00:00,clock=vm"]);
     }
     add(&["-kernel", &format!("/proc/self/fd/{KERNEL_FD}"), "-initrd", &format!("/proc/self/fd/{INITRD}")]);
-    add(&["-append", &format!("{COMMAND_LINE}{}", vm.append)]);
+    add(&["-append", &format!("{COMMAND_LINE}{}{}", counter_rate(vm.accel), vm.append)]);
     add(&["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]);
     // the first is a console's
     let most = 2 + vm.ports.len();
