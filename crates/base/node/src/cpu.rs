@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 use crate::NodeError;
 
 /// A set of CPU numbers; reads and prints as the kernel's lists do (`0-3,5`).
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct CpuSet(BTreeSet<usize>);
 

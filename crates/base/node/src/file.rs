@@ -7,6 +7,11 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
+use crate::task::TaskId;
+
+/// Beginning of the names of files that [`replace`] has not renamed yet. Number and start of the process follow.
+const UNFINISHED: &str = ".new.";
+
 /// Writes `path` through a temporary file beside it, synced and renamed at the end: a reader sees the old
 /// file or the whole new one, and a failure leaves nothing behind.
 ///
@@ -56,10 +61,36 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 pub fn replace_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    let mut file = NamedTempFile::new_in(folder)?;
+    let me = TaskId::of(std::process::id().cast_signed()).map_err(io::Error::other)?;
+    let name = format!("{UNFINISHED}{}.{}.", me.tid, me.start_ticks);
+    let mut file = tempfile::Builder::new().prefix(&name).tempfile_in(folder)?;
     file.write_all(bytes)?;
     file.as_file().set_permissions(std::fs::Permissions::from_mode(mode))?;
     file.persist(path).map(drop).map_err(|e| e.error)
+}
+
+/// Removes the files in `folder` that processes were writing with [`replace`] when they were killed.
+///
+/// # Errors
+/// The folder cannot be read, or such a file cannot be removed.
+pub fn remove_unfinished(folder: &Path) -> io::Result<()> {
+    let author = |name: &str| {
+        let mut numbers = name.strip_prefix(UNFINISHED)?.split('.');
+        Some(TaskId { tid: numbers.next()?.parse().ok()?, start_ticks: numbers.next()?.parse().ok()? })
+    };
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let author = entry.file_name().to_str().and_then(author);
+        // a process of which the kernel does not tell may live
+        if !author.is_some_and(|author| matches!(author.is_running_process(), Ok(false))) {
+            continue;
+        }
+        match std::fs::remove_file(entry.path()) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Checks that [`write_atomically`] could write `path` now. Call it before the work whose result goes there.
@@ -149,6 +180,24 @@ mod tests {
             assert_eq!(std::fs::metadata(&path).expect("there").permissions().mode() & 0o777, mode);
         }
         assert_eq!(std::fs::read_dir(dir.path()).expect("there").count(), 1);
+    }
+
+    #[test]
+    fn what_a_killed_process_was_writing_is_removed_and_other_files_stay() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let mut process = std::process::Command::new("true").spawn().expect("it is there");
+        let dead = TaskId::of(process.id().cast_signed()).expect("it is ours");
+        process.wait().expect("it is ours");
+        let me = TaskId::of(std::process::id().cast_signed()).expect("alive");
+        let unfinished = |of: TaskId| format!("{UNFINISHED}{}.{}.a1B2c3", of.tid, of.start_ticks);
+        let kept = [unfinished(me), format!("{UNFINISHED}x"), "1.2.0.tasks".to_owned()];
+        for name in kept.iter().chain([&unfinished(dead)]) {
+            std::fs::write(dir.path().join(name), "text").expect("writable");
+        }
+        remove_unfinished(dir.path()).expect("readable");
+        let left = |name: &String| dir.path().join(name).exists();
+        assert!(kept.iter().all(left) && !left(&unfinished(dead)));
+        assert!(remove_unfinished(&dir.path().join("missing")).is_err());
     }
 
     #[test]

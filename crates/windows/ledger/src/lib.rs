@@ -14,6 +14,7 @@
 //! ([`unbind`]).
 
 mod file;
+mod former;
 mod lock;
 mod node;
 mod record;
@@ -34,6 +35,7 @@ use node::{Linux, Node as _};
 use record::Record;
 use state::folder;
 
+pub use former::{Former, FormerTask, undo_former};
 pub use lock::lock_file;
 pub use record::{Narrowing, OwnerId, Refused, Released};
 

@@ -156,7 +156,7 @@ pub struct Refused {
 }
 
 /// A task, its process, its parent, and so on to the first process.
-fn ancestors(node: &impl Node, task: TaskId) -> impl Iterator<Item = TaskId> {
+pub(crate) fn ancestors(node: &impl Node, task: TaskId) -> impl Iterator<Item = TaskId> {
     std::iter::successors(Some(task), |&task| node.origin(task)).take(GENERATIONS)
 }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use proptest::prelude::*;
 
+use super::former::{Former, FormerTask};
 use super::node::Node;
 use super::record::{Narrowing, OwnerId, Record, Released};
 use super::*;
@@ -121,6 +122,54 @@ fn owner(serial: u64) -> OwnerId {
 fn bind(record: &mut Record, node: &Model, owner: &OwnerId, tid: i32, cpus: &str) {
     record.add(node, owner, id(tid), Some(set(cpus)));
     assert_eq!(record.apply(node, owner, &[id(tid)]), []);
+}
+
+/// What an earlier version has changed: tasks with their own affinity and the given one.
+fn former(tasks: &[(i32, &str, Option<&str>)]) -> Former {
+    let task = |&(tid, own, given): &(i32, &str, Option<&str>)| FormerTask {
+        task: id(tid),
+        own: set(own),
+        given: given.map(set),
+    };
+    Former { tasks: tasks.iter().map(task).collect(), ..Former::default() }
+}
+
+#[test]
+fn affinities_of_an_earlier_version_are_restored_in_any_order_with_those_of_this_one() {
+    for former_first in [true, false] {
+        // three tasks that the earlier version moved from 0-1 to 1, and one that it kept; their child has 1, too
+        let (node, mut record) = (Model::with(&["1", "1", "1", "3"]), Record::default());
+        let child = node.fork(2);
+        let known =
+            former(&[(1, "0-1", Some("1")), (2, "0-1", Some("1")), (3, "0-1", Some("1")), (4, "3", None)]);
+        bind(&mut record, &node, &owner(1), 2, "0");
+        bind(&mut record, &node, &owner(1), child, "0");
+        node.choose(3, set("4"));
+        let undo = |record: &mut Record| {
+            record.adopt(&node, &owner(3), &known);
+            record.release(&node, &owner(3), None);
+        };
+        if former_first {
+            undo(&mut record);
+            assert_eq!(node.affinities(), ["0-1", "0", "4", "3", "0"].map(set));
+            record.release(&node, &owner(1), None);
+        } else {
+            record.release(&node, &owner(1), None);
+            undo(&mut record);
+        }
+        assert_eq!(node.affinities(), ["0-1", "0-1", "4", "3", "0-1"].map(set));
+        assert_eq!(record, Record::default());
+    }
+}
+
+#[test]
+fn affinities_that_a_kernel_gave_for_an_earlier_version_are_taken_back() {
+    let (node, mut record) = (Model::with(&["0-3", "0-3", "1-3"]), Record::default());
+    let kept = former(&[(1, "0-3", None), (2, "0-1", None), (3, "1-2", None)]);
+    let known = Former { resets: vec![set("0-3")], ..kept };
+    record.adopt(&node, &owner(3), &known);
+    record.release(&node, &owner(3), None);
+    assert_eq!(node.affinities(), ["0-3", "0-1", "1-3"].map(set));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use colony_node::class::{self, Class};
+use colony_node::file::remove_unfinished;
 use colony_node::task::TaskId;
 
 use crate::guardian;
@@ -48,6 +49,9 @@ fn undo_left_behind(ended: Option<TaskId>) -> usize {
     spare::restore_spare(ended);
     if let Err(e) = colony_ledger::release_dead(ended) {
         tracing::error!("tasks may keep CPUs that Colony gave them: {e}");
+    }
+    if let Err(e) = colony_ledger::state::folder().and_then(|folder| remove_unfinished(&folder)) {
+        tracing::debug!("half-written files of killed programs of Colony may stay: {e}");
     }
     release::clean_up(ended);
     restored

@@ -264,6 +264,7 @@ impl Node for Linux {
         let path = match files.iter().find(|(_, n, _)| n == name) {
             Some((_, _, path)) => path.clone(),
             None => {
+                colony_node::file::remove_unfinished(&self.folder)?;
                 let number = files.last().map_or(1, |(number, _, _)| number + 1);
                 self.folder.join(format!("{number:06}.{name}.json"))
             }

@@ -93,9 +93,13 @@ impl Control {
         self.told.receiver_count() > 0
     }
 
+    fn output_folder(&self, job: u64) -> PathBuf {
+        self.folder.join("jobs").join(job.to_string())
+    }
+
     /// The files of a job's output.
     pub(super) fn output_files(&self, job: u64) -> [PathBuf; 2] {
-        let folder = self.folder.join("jobs").join(job.to_string());
+        let folder = self.output_folder(job);
         ["stdout", "stderr"].map(|stream| folder.join(stream))
     }
 
@@ -106,6 +110,21 @@ impl Control {
             std::fs::create_dir_all(folder).map_err(ControlError::io(folder.display().to_string()))?;
         }
         Ok(files)
+    }
+
+    /// Removes the output of a job that is forgotten. A job that never began has none.
+    fn remove_outputs(&self, job: u64) {
+        let folder = self.output_folder(job);
+        match std::fs::remove_dir_all(&folder) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                let text = format!(
+                    "the output of job {job}, which is forgotten, stays in {}: {e}",
+                    folder.display()
+                );
+                self.report(Severity::Warning, "", "job-output", text, None);
+            }
+            _ => {}
+        }
     }
 
     /// Tells all who listen. Without listeners, nobody is told.
@@ -147,8 +166,9 @@ impl Control {
     }
 
     pub(super) fn end_job(&self, id: u64, code: i32, error: Option<&str>) -> Result<(), ControlError> {
-        self.store().end_job(id, code, error)?;
+        let forgotten = self.store().end_job(id, code, error)?;
         self.job_changed(id);
+        forgotten.into_iter().for_each(|id| self.remove_outputs(id));
         Ok(())
     }
 

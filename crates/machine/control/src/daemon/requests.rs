@@ -310,10 +310,17 @@ impl Control {
     }
 
     pub(super) fn job(&self, id: u64) -> Result<Job, ControlError> {
-        let job = self.store().job(id)?;
-        job.ok_or_else(|| {
-            ControlError::Unknown(format!("there is no job {id}: `colony job list` lists them"))
-        })
+        let store = self.store();
+        if let Some(job) = store.job(id)? {
+            return Ok(job);
+        }
+        let what = match store.is_forgotten(id)? {
+            true => format!(
+                "job {id} ended long ago and is forgotten: `colony job list` lists those that are known"
+            ),
+            false => format!("there is no job {id}: `colony job list` lists them"),
+        };
+        Err(ControlError::Unknown(what))
     }
 
     /// A job, with what it waits for.

@@ -42,6 +42,8 @@ impl Tokens {
     /// The tokens of a machine's folder. A file that is no token counts as none.
     pub(super) fn open(folder: PathBuf) -> Self {
         let mut known = BTreeMap::new();
+        // a folder that is not there has none
+        let _ = colony_node::file::remove_unfinished(&folder);
         for file in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
             let key = file.file_name().to_str().and_then(key);
             let token =

@@ -96,9 +96,8 @@ pub(crate) struct Requeue<'a> {
 
 /// Refuses one more job of a user who has too many.
 fn check_room(all: &Transaction<'_>, uid: u32, bytes: u64) -> rusqlite::Result<Result<(), ControlError>> {
-    let text = format!(
-        "SELECT count(*), coalesce(sum(length(request)), 0) FROM jobs WHERE uid = ? AND state IN {OPEN}"
-    );
+    let text =
+        format!("SELECT count(*), coalesce(sum(bytes), 0) FROM jobs WHERE uid = ? AND state IN {OPEN}");
     let (jobs, held): (u64, u64) = all.query_row(&text, [uid], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let remedy = "wait until some have ended, or cancel some by `colony job cancel`";
     if jobs >= OPEN_JOBS {
@@ -138,9 +137,10 @@ impl Store {
             if let Err(refused) = check_room(all, uid, text.len() as u64)? {
                 return Ok(Err(refused));
             }
-            let insert = "INSERT INTO jobs (uid, user, token, partition, request, state, submitted)
-                          VALUES (?, ?, ?, ?, ?, ?, ?)";
-            all.execute(insert, params![uid, user, token, partition, text, word(JobState::Queued), now()])?;
+            let insert = "INSERT INTO jobs (uid, user, token, partition, request, bytes, state, submitted)
+                          VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
+            let (bytes, state) = (text.len(), word(JobState::Queued));
+            all.execute(insert, params![uid, user, token, partition, text, bytes, state, now()])?;
             Ok(Ok(all.last_insert_rowid().unsigned_abs()))
         })?
     }
@@ -261,15 +261,6 @@ impl Store {
         self.change(|all| {
             all.execute("UPDATE jobs SET state = 'running' WHERE id = ? AND state = 'starting'", [id])
                 .map(drop)
-        })
-    }
-
-    /// A job has ended. The first end counts. It is never before its start, whatever the clock was set to meanwhile.
-    pub(crate) fn end_job(&mut self, id: u64, code: i32, error: Option<&str>) -> Result<(), ControlError> {
-        self.change(|all| {
-            let text = "UPDATE jobs SET state = 'ended', ended = max(?, coalesce(started, submitted)), code = ?, error = ?
-                        WHERE id = ? AND state != 'ended'";
-            all.execute(text, params![now(), code, error, id]).map(drop)
         })
     }
 }

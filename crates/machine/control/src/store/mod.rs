@@ -4,6 +4,7 @@
 
 mod allocation;
 mod drains;
+mod ended;
 mod jobs;
 mod partitions;
 mod ras;
@@ -23,11 +24,15 @@ pub(crate) use partitions::{Change, Row};
 pub(crate) use ras::{DRAINED, NewEvent, RasFilter};
 
 /// Steps from each version of the tables to the next, from an empty database on. A step that was ever released is never changed.
-const STEPS: [&str; 8] = [TABLES, DRAINS, BLOCKS, RIGHTS, IO_NODES, ALLOCATION, IO_EXPORTS, REQUEUES];
+const STEPS: [&str; 9] =
+    [TABLES, DRAINS, BLOCKS, RIGHTS, IO_NODES, ALLOCATION, IO_EXPORTS, REQUEUES, ended::STEP];
 /// Version of the tables.
 const VERSION: i64 = STEPS.len() as i64;
 /// Longest wait for another program that reads the database.
 const BUSY: Duration = Duration::from_secs(10);
+
+/// Unused pages of 4 KiB that are given back, if they are most of the file.
+const UNUSED_PAGES: u64 = 4096;
 
 const TABLES: &str = "
     CREATE TABLE machine (
@@ -119,7 +124,22 @@ impl Store {
         let mut store = Self { connection, file: file.clone() };
         store.prepare().map_err(wrong)?;
         let found = store.version().map_err(wrong)?;
-        if found == VERSION { Ok(store) } else { Err(ControlError::Version { file, found, known: VERSION }) }
+        if found != VERSION {
+            return Err(ControlError::Version { file, found, known: VERSION });
+        }
+        store.give_space_back().map_err(wrong)?;
+        Ok(store)
+    }
+
+    /// Makes the file smaller if most of it is unused, as after many jobs were forgotten.
+    fn give_space_back(&self) -> rusqlite::Result<()> {
+        let count = |pragma: &str| self.connection.query_row(pragma, [], |row| row.get::<_, u64>(0));
+        let (pages, unused) = (count("PRAGMA page_count")?, count("PRAGMA freelist_count")?);
+        if unused >= UNUSED_PAGES && unused > pages / 2 {
+            self.connection.execute_batch("VACUUM")
+        } else {
+            Ok(())
+        }
     }
 
     fn prepare(&mut self) -> rusqlite::Result<()> {

@@ -3,7 +3,7 @@
 
 use rusqlite::{Row, Transaction, params};
 
-use super::{Store, drains, partitions};
+use super::{Store, drains, ended, partitions};
 use crate::ControlError;
 use crate::api::{Event, Severity, now};
 
@@ -63,6 +63,7 @@ fn insert(all: &Transaction<'_>, new: NewEvent) -> rusqlite::Result<Event> {
 /// Adds an event, and drains its node if it is one too many.
 pub(super) fn add(all: &Transaction<'_>, new: NewEvent) -> rusqlite::Result<Vec<Event>> {
     let event = insert(all, new)?;
+    ended::forget_events(all)?;
     let reason = drains::by_threshold(all, &event)?;
     let location = event.location.clone();
     let drained = reason.map(|message| {

@@ -264,7 +264,8 @@ impl Scanner {
     fn write_down(&mut self, tasks: &[JobTask], news: bool) {
         let Some(undo) = self.undo.as_ref().filter(|_| news) else { return };
         let affinities = self.confinement.owner();
-        let record = Tasks { tasks: tasks.to_vec(), affinities, group: self.job.group() };
+        let group = self.job.group();
+        let record = Tasks { tasks: tasks.to_vec(), affinities, group, ..Tasks::default() };
         if let Err(e) = undo.save(&record) {
             self.undo = None;
             self.findings().warnings.push(format!(

@@ -7,14 +7,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use colony_ledger::state::lock;
-use colony_ledger::{OwnerId, release_owner};
 use colony_node::cpu::{self, CpuSet};
 use colony_node::task::{self, TaskId};
 use serde::{Deserialize, Serialize};
 
 use super::group::Group;
 use super::settings;
-use crate::undo::{left_behind, read_to_undo};
+use crate::undo::{Kept, left_behind, read_to_undo, rewrite};
 
 /// The kind of undo files that hold [`Changes`].
 pub(super) const SPARE: &str = "spare";
@@ -27,20 +26,30 @@ pub(super) struct Changes {
     /// The CPUs of everything else.
     pub(super) spare: CpuSet,
     pub(super) group: Option<Group>,
-    /// The owner, in the ledger, of the tasks that were moved.
-    pub(super) affinities: Option<OwnerId>,
+    /// Affinities of tasks that are not of the job.
+    pub(super) affinities: Option<Kept>,
     /// Name of the transaction of settings.
     pub(super) transaction: Option<String>,
     /// Processes of the job, if no group has them.
     pub(super) members: Vec<TaskId>,
 }
 
+/// What undoing did not do.
+#[derive(Debug, Default)]
+pub(super) struct NotUndone {
+    /// In words.
+    pub(super) failures: Vec<String>,
+    /// The part that another attempt may undo: a group of which the kernel still holds tasks that have ended.
+    pub(super) left: Option<Changes>,
+}
+
 impl Changes {
-    /// Undoes all of them; returns what could not be undone.
-    pub(super) fn undo(&self) -> Vec<String> {
+    /// Undoes all of them.
+    pub(super) fn undo(&self) -> NotUndone {
         let members = self.members();
         let mut failed = self.group.as_ref().map(Group::undo).unwrap_or_default();
-        match self.affinities.as_ref().map(release_owner) {
+        let has_group = self.group.is_some();
+        match self.affinities.as_ref().map(|kept| kept.release(&self.job, &self.spare, has_group)) {
             Some(Ok(refused)) => {
                 failed.extend(refused.into_iter().map(|r| format!("task {}: {}", r.task.tid, r.reason)));
             }
@@ -57,7 +66,9 @@ impl Changes {
         if let Some(name) = &self.transaction {
             failed.extend(settings::restore(name));
         }
-        failed
+        let left = self.group.clone().filter(Group::exists);
+        let left = left.map(|group| Self { group: Some(group), ..Self::default() });
+        NotUndone { failures: failed, left }
     }
 
     /// Tasks of the job that live now.
@@ -83,9 +94,13 @@ pub(super) fn alone() -> io::Result<File> {
 pub(super) fn undo_file(path: &Path) -> Vec<String> {
     let _alone = alone();
     let Some(changes) = read_to_undo::<Changes>(path) else { return Vec::new() };
-    let failed = changes.undo();
-    let _ = std::fs::remove_file(path);
-    failed
+    let NotUndone { mut failures, left } = changes.undo();
+    match left.map(|left| rewrite(path, &left)) {
+        Some(Ok(())) => {}
+        Some(Err(e)) => failures.push(format!("{}: {e}", path.display())),
+        None => drop(std::fs::remove_file(path)),
+    }
+    failures
 }
 
 /// Undoes the reservations of dead processes, and that of process `ended`, which is about to be one.

@@ -258,10 +258,26 @@ impl Group {
                 Err(_) => std::thread::sleep(Duration::from_millis(1)),
             }
         };
-        let mut failed: Vec<String> = at(&self.dir, removed).err().into_iter().collect();
+        let still_here = |e: String| format!("{e}; still in it: {}", self.tasks_in_words());
+        let mut failed: Vec<String> = at(&self.dir, removed).err().map(still_here).into_iter().collect();
         failed.extend(self.give_back_exclusive());
         failed.extend(self.disable());
         failed
+    }
+
+    /// Returns `true` until the group is removed.
+    pub(super) fn exists(&self) -> bool {
+        self.dir.exists()
+    }
+
+    /// The tasks in the group, each with its number, name and state.
+    fn tasks_in_words(&self) -> String {
+        let task = |tid: i32| {
+            let state = task::stat(tid).map_or('?', |stat| char::from(stat.state));
+            format!("{tid} {} ({state})", task::name(tid).unwrap_or_default())
+        };
+        let tasks: Vec<String> = self.tasks().into_iter().map(task).collect();
+        if tasks.is_empty() { "tasks that the kernel does not show".into() } else { tasks.join(", ") }
     }
 
     fn give_back_exclusive(&self) -> Vec<String> {
@@ -315,7 +331,32 @@ fn own_path(accepts: impl Fn(&str) -> bool) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::changes::{Changes, NotUndone};
     use super::*;
+
+    #[test]
+    fn a_group_that_cannot_be_removed_is_left_to_the_next_attempt_with_nothing_else() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let group = Group {
+            dir: dir.path().join("group"),
+            parent: dir.path().to_owned(),
+            version: Version::One,
+            enabled: Vec::new(),
+            exclusive: Vec::new(),
+        };
+        // a folder with something in it is as busy as a group with tasks
+        let busy = group.dir.join("busy");
+        fs::create_dir_all(&busy).expect("ours");
+        let member = TaskId { tid: 1, start_ticks: 1 };
+        let whole = Changes { group: Some(group.clone()), members: vec![member], ..Changes::default() };
+        let NotUndone { failures, left } = whole.undo();
+        assert!(failures.iter().any(|failure| failure.contains("still in it")), "{failures:?}");
+        let left = left.expect("the group");
+        assert_eq!(left, Changes { group: Some(group.clone()), ..Changes::default() });
+        fs::remove_dir(busy).expect("ours");
+        let NotUndone { failures, left } = left.undo();
+        assert!(failures.is_empty() && left.is_none() && !group.exists());
+    }
 
     #[test]
     fn a_failed_group_leaves_nothing() {

@@ -32,7 +32,7 @@ use colony_node::task::TaskId;
 use crate::SchedError;
 use crate::cgroup::ThreadEntry;
 use crate::job::Job;
-use crate::undo::{UndoFile, release};
+use crate::undo::{Kept, UndoFile, release};
 use affinity::OtherTasks;
 use changes::{Changes, SPARE, alone};
 use group::Group;
@@ -90,7 +90,7 @@ impl Reservation {
         let mut changes = Changes {
             job: reservation.split.job.clone(),
             spare: reservation.split.spare.clone(),
-            affinities: others.owner(),
+            affinities: others.owner().map(Kept::Ledger),
             ..Changes::default()
         };
         undo.save(&changes).map_err(failed("writing an undo file"))?;

@@ -12,7 +12,7 @@ use colony_node::cpu::{self, CpuSet};
 use colony_node::task::{self, TaskId};
 
 use super::affinity::OtherTasks;
-use super::changes::{Changes, alone};
+use super::changes::{Changes, NotUndone, alone};
 use super::group::Group;
 use super::report::{Partition, Staying};
 use crate::SchedError;
@@ -212,8 +212,14 @@ impl Rounds {
         self.ended.staying = self.watched.others.staying(&changes.job, |tid| is_job.has(tid));
         if let Some(undo) = &self.watched.undo {
             let _alone = alone();
-            self.ended.not_undone = changes.undo();
-            undo.remove();
+            let NotUndone { failures, left } = changes.undo();
+            self.ended.not_undone = failures;
+            // what is left is for the release agent, which the kernel starts at the end of this process
+            match left.map(|left| undo.save(&left)) {
+                Some(Ok(())) => {}
+                Some(Err(e)) => self.ended.not_undone.push(format!("{}: {e}", undo.path().display())),
+                None => undo.remove(),
+            }
         }
         self.ended
     }

@@ -22,6 +22,7 @@ pub struct UndoFile<T> {
     content: PhantomData<fn(&T)>,
 }
 
+/// Versions from before the ledger have written this form, too: [`FormerBindings`](super::FormerBindings) reads what they kept here.
 const FORM: Form = Form { name: "colony.undo", version: 1, largest: LARGEST };
 
 impl<T: Serialize> UndoFile<T> {
@@ -106,6 +107,14 @@ pub(crate) fn read_to_undo<T: DeserializeOwned>(path: &Path) -> Option<T> {
             None
         }
     }
+}
+
+/// Writes what is still to be undone into a file that was read.
+///
+/// # Errors
+/// As [`UndoFile::save`].
+pub(crate) fn rewrite<T: Serialize>(path: &Path, what: &T) -> io::Result<()> {
+    FORM.write(path, what)
 }
 
 /// Returns `true` if there are undo files of a process.

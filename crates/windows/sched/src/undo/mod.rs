@@ -17,6 +17,7 @@
 //! A user without privileges has such a folder in `$XDG_RUNTIME_DIR`.
 
 mod file;
+mod former;
 mod group;
 mod hierarchy;
 pub mod mount;
@@ -27,11 +28,13 @@ pub(crate) mod release;
 mod tasks;
 
 pub use file::UndoFile;
+pub use former::FormerBindings;
 pub use namespace::MountNamespace;
 pub use node::{DAEMON, NodeChanges, SocketFile};
 pub use release::{ArmError, arm, arm_again, arm_or_log};
 
-pub(crate) use file::{left_behind, read_to_undo};
+pub(crate) use file::{left_behind, read_to_undo, rewrite};
+pub(crate) use former::Kept;
 pub(crate) use group::JobGroup;
 pub(crate) use node::restore_node;
 pub(crate) use tasks::{TASKS, Tasks, finish, restore_tasks};

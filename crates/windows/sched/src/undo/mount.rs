@@ -61,12 +61,39 @@ pub fn wait_for_death(path: &Path, longest: Duration) -> bool {
     true
 }
 
-/// Removes the directory unless somebody else has taken it in the meantime.
+/// The longest wait for the end of a process that has [locked](remove_directory) a mount point.
+const UNLOCK_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Removes the directory of a mount point, unless it is somebody else's by now: something is mounted there, or a daemon keeps it locked.
+///
+/// The kernel releases the files of a dying process one after another, the mount often before the lock. So a locked directory is tried
+/// again for a while.
 pub fn remove_directory(path: &Path) {
-    let free = File::open(path).is_ok_and(|d| Flock::lock(d, FlockArg::LockExclusiveNonblock).is_ok());
-    if free {
-        let _ = std::fs::remove_dir(path);
+    let deadline = Instant::now() + UNLOCK_TIMEOUT;
+    let mut pause = Duration::from_millis(1);
+    loop {
+        match lock_free_directory(path) {
+            Some(Ok(_lock)) => {
+                let _ = std::fs::remove_dir(path);
+                return;
+            }
+            Some(Err((_, Errno::EWOULDBLOCK))) if Instant::now() < deadline => std::thread::sleep(pause),
+            _ => return,
+        }
+        pause = (2 * pause).min(Duration::from_millis(100));
     }
+}
+
+/// Locks the directory at `path`; `None` if there is none, or if something is mounted there. The daemon of a mount may be stopped, so
+/// no question goes to it.
+fn lock_free_directory(path: &Path) -> Option<Result<Flock<File>, (File, Errno)>> {
+    let place = place(path).ok()?;
+    if !matches!(found_at(path, &place), Ok(Found::Nothing)) {
+        return None;
+    }
+    // of the very directory that was looked at, also if something is mounted over it meanwhile
+    let directory = File::open(format!("/proc/self/fd/{}", place.as_raw_fd())).ok()?;
+    Some(Flock::lock(directory, FlockArg::LockExclusiveNonblock))
 }
 
 /// Detaches exactly the mount that `mount` was opened on, whatever has been mounted over it since.
@@ -87,14 +114,22 @@ pub fn detach(mount: &OwnedFd) -> io::Result<()> {
 /// # Errors
 /// The system does not tell.
 pub fn inspect(path: &Path) -> io::Result<Found> {
-    // O_PATH asks the file system nothing, so that a dead one does not answer with an error
-    let place =
-        std::fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(path);
-    let fd = match place {
-        Ok(file) => OwnedFd::from(file),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
-        Err(e) => return Err(e),
-    };
+    match place(path) {
+        Ok(place) => found_at(path, &place),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Found::Nothing),
+        Err(e) => Err(e),
+    }
+}
+
+/// What is at `path`, without a question to its file system: a dead one would answer with an error, and that of a stopped daemon
+/// never.
+fn place(path: &Path) -> io::Result<OwnedFd> {
+    let options = libc::O_PATH | libc::O_NOFOLLOW;
+    Ok(std::fs::OpenOptions::new().read(true).custom_flags(options).open(path)?.into())
+}
+
+/// As [`inspect`], of what was opened at `path`.
+fn found_at(path: &Path, fd: &OwnedFd) -> io::Result<Found> {
     // of this thread: it may be in another mount namespace than the process
     let info = std::fs::read_to_string(format!("/proc/thread-self/fdinfo/{}", fd.as_raw_fd()))?;
     let id = info.lines().find_map(|l| l.strip_prefix("mnt_id:")).map(str::trim).unwrap_or_default();
@@ -102,8 +137,8 @@ pub fn inspect(path: &Path) -> io::Result<Found> {
     let absolute = std::path::absolute(path)?;
     match mounts.lines().filter_map(MountLine::parse).find(|m| m.id == id) {
         Some(m) if Path::new(&m.at) != canonical(&absolute) => Ok(Found::Nothing),
-        Some(m) if m.kind.starts_with("fuse") && m.source == SOURCE => Ok(match answers(&fd) {
-            Some(false) => Found::Dead(fd),
+        Some(m) if m.kind.starts_with("fuse") && m.source == SOURCE => Ok(match answers(fd) {
+            Some(false) => Found::Dead(fd.try_clone()?),
             Some(true) | None => Found::Alive,
         }),
         Some(m) => Ok(Found::Foreign(format!("{} {}", m.kind, m.source))),
@@ -203,6 +238,27 @@ mod tests {
         detach(&mount).expect("it is there");
         assert!(matches!(inspect(dir.path()), Ok(Found::Nothing)));
         detach(&mount).expect("it is not there any more, as it should be");
+    }
+
+    #[test]
+    fn a_directory_goes_as_soon_as_a_dying_daemon_unlocks_it() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let path = dir.path().join("colony");
+        std::fs::create_dir(&path).expect("a directory");
+        let open = || File::open(&path).expect("there");
+        let lock = Flock::lock(open(), FlockArg::LockExclusiveNonblock).expect("free");
+        let dying = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(200));
+            drop(lock);
+        });
+        remove_directory(&path);
+        assert!(!path.exists());
+        dying.join().expect("no panic");
+        // another daemon has it, and keeps it
+        std::fs::create_dir(&path).expect("a directory");
+        let _lock = Flock::lock(open(), FlockArg::LockExclusiveNonblock).expect("free");
+        remove_directory(&path);
+        assert!(path.exists());
     }
 
     #[test]

@@ -14,6 +14,7 @@ use colony_node::task::TaskId;
 use serde::{Deserialize, Serialize};
 
 use super::file::left_behind;
+use super::former::FormerBindings;
 use super::mount::{Found, inspect, remove_directory, wait_for_death};
 use super::namespace::MountNamespace;
 
@@ -61,6 +62,9 @@ pub struct NodeChanges {
     pub affinities: Option<OwnerId>,
     /// The socket where monitors ask.
     pub socket: Option<SocketFile>,
+    /// Tasks that a daemon without a ledger has bound.
+    #[serde(flatten, skip_serializing)]
+    pub former: FormerBindings,
 }
 
 impl NodeChanges {
@@ -106,6 +110,7 @@ impl NodeChanges {
 /// Undoes the changes of dead daemons whose guards are dead too, and those of daemon `ended`.
 pub(crate) fn restore_node(ended: Option<TaskId>) {
     for (path, changes) in left_behind::<NodeChanges>(DAEMON, ended) {
+        changes.former.undo();
         if let Err(e) = changes.undo() {
             tracing::warn!("cannot undo the mount at {}: {e}", changes.mount.display());
         }

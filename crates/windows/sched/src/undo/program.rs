@@ -8,14 +8,14 @@
 
 use std::fs::{File, Metadata, Permissions};
 use std::io::{self, Read, Seek};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
-use nix::fcntl::{OFlag, openat, renameat};
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::sys::statvfs::{FsFlags, fstatvfs};
-use nix::unistd::{UnlinkatFlags, unlinkat};
+use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 
 /// The folder of the copy: for root alone, on a file system that programs may be started from (`/run` often forbids that).
 const FOLDER: &str = "/var/lib/colony-undo";
@@ -70,29 +70,65 @@ pub(super) fn remove() {
 }
 
 fn install_in(path: &Path, owner: u32) -> io::Result<()> {
-    let folder = open_folder(path, owner, true)?;
-    if fstatvfs(&folder)?.flags().contains(FsFlags::ST_NOEXEC) {
+    // the folder is made when there is something to put into it: a process that is killed before that leaves nothing
+    let place = open_folder(path, owner, false).or_else(|_| {
+        let parent = path.parent().ok_or_else(|| io::Error::other("no folder can hold the copy"))?;
+        open_folder(parent, owner, true)
+    })?;
+    if fstatvfs(&place)?.flags().contains(FsFlags::ST_NOEXEC) {
         return Err(io::Error::other(format!(
             "{} is on a file system without programs (noexec)",
             path.display()
         )));
     }
     let mut program = File::open("/proc/self/exe")?;
-    let is_same = open_copy(&folder, owner).and_then(|copy| have_the_same_bytes(&mut program, copy));
+    let is_same = open_copy(&place, owner).and_then(|copy| have_the_same_bytes(&mut program, copy));
     if is_same.unwrap_or(false) {
         return Ok(());
     }
     program.rewind()?;
+    let copy = unnamed_copy(&mut program, &place)?;
+    let folder = open_folder(path, owner, true)?;
     let _ = unlinkat(&folder, NEW, UnlinkatFlags::NoRemoveDir);
-    let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let mut copy = File::from(openat(&folder, NEW, flags, Mode::S_IRWXU)?);
-    let written = io::copy(&mut program, &mut copy)
-        .and_then(|_| copy.set_permissions(Permissions::from_mode(0o700)))
-        .and_then(|()| Ok(renameat(&folder, NEW, &folder, NAME)?));
-    if written.is_err() {
+    let named = match copy {
+        Some(copy) => name(&copy, &folder),
+        None => named_copy(&mut program, &folder),
+    };
+    let installed = named.and_then(|()| Ok(renameat(&folder, NEW, &folder, NAME)?));
+    if installed.is_err() {
         let _ = unlinkat(&folder, NEW, UnlinkatFlags::NoRemoveDir);
     }
-    written
+    installed
+}
+
+/// Copies a program to a file without a name in `place`, which goes if this process is killed. `None` if the file system has no such
+/// files.
+fn unnamed_copy(program: &mut File, place: &OwnedFd) -> io::Result<Option<File>> {
+    let flags = OFlag::O_WRONLY | OFlag::O_TMPFILE | OFlag::O_CLOEXEC;
+    match openat(place, ".", flags, Mode::S_IRWXU) {
+        Ok(copy) => copy_to(program, copy.into()).map(Some),
+        Err(nix::Error::EOPNOTSUPP | nix::Error::EISDIR | nix::Error::EINVAL) => Ok(None),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Gives a file without a name the name [`NEW`].
+fn name(copy: &File, folder: &OwnedFd) -> io::Result<()> {
+    let path = format!("/proc/self/fd/{}", copy.as_raw_fd());
+    Ok(linkat(AT_FDCWD, path.as_str(), folder, NEW, AtFlags::AT_SYMLINK_FOLLOW)?)
+}
+
+/// Copies a program to the file [`NEW`].
+fn named_copy(program: &mut File, folder: &OwnedFd) -> io::Result<()> {
+    let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    copy_to(program, openat(folder, NEW, flags, Mode::S_IRWXU)?.into()).map(drop)
+}
+
+fn copy_to(program: &mut File, mut copy: File) -> io::Result<File> {
+    io::copy(program, &mut copy)?;
+    // the umask may have taken permissions away
+    copy.set_permissions(Permissions::from_mode(0o700))?;
+    Ok(copy)
 }
 
 /// Opens a folder, if only `owner` can change the entries of the folder and of every folder above. Makes missing folders if

@@ -206,26 +206,31 @@ fn remove_dead(hierarchy: &Arc<Hierarchy>, ended: Option<TaskId>) {
     }
 }
 
-/// Removes the groups of dead processes and of `ended`, and, where no other is left, the hierarchy.
+/// Removes the groups of dead processes and of `ended`, and, where no other is left, the hierarchy and the copy of the program.
 pub(crate) fn clean_up(ended: Option<TaskId>) {
     for time in 0..TRIES {
+        let Ok(alone) = alone() else { return };
         // looked at again each time: somebody else may use the hierarchy, or have removed it
-        let left = match (is_present(), alone()) {
-            (true, Ok(_alone)) => Hierarchy::open_once().map_or(0, |hierarchy| {
-                let hierarchy = Arc::new(hierarchy);
-                remove_dead(&hierarchy, ended);
-                let left = hierarchy.groups().len();
-                if left == 0 {
-                    program::remove();
-                }
-                left
-            }),
-            _ => return,
-        };
-        if left > 0 {
+        if !is_present() {
+            // a process that was killed while it armed itself may have left the copy
+            program::remove();
             return;
         }
-        // it goes with its last mount, but not while the kernel still frees a group
+        let is_empty = match Hierarchy::open_once() {
+            Ok(hierarchy) => {
+                let hierarchy = Arc::new(hierarchy);
+                remove_dead(&hierarchy, ended);
+                hierarchy.groups().is_empty()
+            }
+            // it is being freed
+            Err(e) => e.kind() == io::ErrorKind::ResourceBusy,
+        };
+        if !is_empty {
+            return;
+        }
+        program::remove();
+        drop(alone);
+        // the hierarchy goes with its last mount, but not while the kernel still frees a group
         std::thread::sleep(REST * 4u32.pow(time));
     }
 }

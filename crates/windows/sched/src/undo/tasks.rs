@@ -8,6 +8,7 @@ use colony_node::task::TaskId;
 use serde::{Deserialize, Serialize};
 
 use super::file::{left_behind, read_to_undo};
+use super::former::FormerBindings;
 use super::group::group_of_a_dead_agent;
 use crate::job::{Job, JobTask};
 
@@ -24,6 +25,9 @@ pub(crate) struct Tasks {
     /// The name of the job's group.
     #[serde(default)]
     pub(crate) group: Option<String>,
+    /// Tasks that an agent without a ledger has bound.
+    #[serde(flatten, skip_serializing)]
+    pub(crate) former: FormerBindings,
 }
 
 impl Tasks {
@@ -40,6 +44,7 @@ impl Tasks {
         job.restore();
         job.scatter();
         colony_ledger::undo(self.affinities.as_ref());
+        self.former.undo();
         complete
     }
 }

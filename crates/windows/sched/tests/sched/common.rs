@@ -56,6 +56,7 @@ fn fixture(arguments: &[String]) {
         "arm" => arm_and_disarm(),
         "change" => change_node(rest[0].parse().expect("a process"), rest[1].as_ref()),
         "reserve" => reserve(&rest[0].parse().expect("spare cores")),
+        "restore" => drop(colony_sched::restore()),
         "run" => run_and_print(&rest[0], rest[1..].iter().map(OsString::from).collect()),
         other => panic!("no fixture {other}"),
     }
@@ -326,6 +327,13 @@ pub(crate) fn agent_for(pid: i32) -> Owned {
 pub(crate) fn agents_for(pids: &[i32]) -> Owned {
     let words: Vec<String> = std::iter::once("agent".into()).chain(pids.iter().map(i32::to_string)).collect();
     wait_until_ready(me(&words.iter().map(String::as_str).collect::<Vec<_>>()))
+}
+
+/// A task of somebody that is bound to these CPUs.
+pub(crate) fn bound_to(cpus: &CpuSet) -> Owned {
+    let task = Owned(Command::new("sleep").arg("60").spawn().expect("sleep"));
+    cpu::bind(task.pid(), cpus).expect("ours");
+    task
 }
 
 /// Ends an agent in order, by the end of its input, and waits for it; what it said last.

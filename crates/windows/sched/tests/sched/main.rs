@@ -7,3 +7,4 @@ mod harm;
 mod lock;
 mod run;
 mod spare;
+mod versions;

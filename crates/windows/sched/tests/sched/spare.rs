@@ -9,12 +9,6 @@ use colony_node::task::TaskId;
 
 use crate::common::*;
 
-fn bound_to(cpus: &CpuSet) -> Owned {
-    let task = Owned(Command::new("sleep").arg("60").spawn().expect("sleep"));
-    cpu::bind(task.pid(), cpus).expect("ours");
-    task
-}
-
 #[test]
 fn what_tasks_chose_before_and_during_a_reservation_is_theirs_after_it() {
     let Some(_cpu) = the_job_cpu() else { return };
