@@ -10,8 +10,12 @@ use colony_node::file::remove_unfinished;
 use colony_node::task::TaskId;
 
 use crate::guardian;
+use crate::relief::{Relief, relieved};
 use crate::spare;
 use crate::undo::{self, release};
+
+/// Priority of the release agent.
+const RELEASE_AGENT: u8 = 98;
 
 /// If this process was started as a guardian or as the release agent, does that work and does not return. Call it first in
 /// the `main` of every program that starts an [agent](crate::agent).
@@ -21,11 +25,17 @@ pub fn main_if_asked() {
     let Some(ended) = std::env::args_os().nth(1).and_then(|a| release::released(Path::new(&a))) else {
         return;
     };
+    let undo = || {
+        if is_over(ended) {
+            undo_left_behind(Some(ended));
+        }
+    };
     // a job that spins on every CPU in a real-time class must not keep this from running
-    let _ = class::set_not_inherited(0, Class::Fifo(99));
-    if is_over(ended) {
-        undo_left_behind(Some(ended));
-    }
+    // passed on at first: the thread that watches over this one starts at once
+    let _ = class::set(0, Class::Fifo(RELEASE_AGENT));
+    let relief = Relief::of_this_thread(RELEASE_AGENT).ok();
+    let _ = class::set_not_inherited(0, Class::Fifo(RELEASE_AGENT));
+    relieved(relief.as_ref(), undo);
     std::process::exit(0);
 }
 
@@ -53,8 +63,10 @@ fn undo_left_behind(ended: Option<TaskId>) -> usize {
     if let Err(e) = colony_ledger::state::folder().and_then(|folder| remove_unfinished(&folder)) {
         tracing::debug!("half-written files of killed programs of Colony may stay: {e}");
     }
+    let tasks = restored.tasks;
+    drop(restored);
     release::clean_up(ended);
-    restored
+    tasks
 }
 
 /// Undoes the changes that dead processes of Colony have left on this node: `colonyd --restore`.

@@ -31,6 +31,7 @@ pub mod keeper;
 pub mod limits;
 pub mod log;
 pub mod proof;
+mod relief;
 mod restore;
 pub mod run;
 pub mod spare;

@@ -82,7 +82,7 @@ impl Agent {
         // a job that holds this process's parent must not hold the agent
         job.exclude(std::process::id().cast_signed());
         // before the tasks' own classes are read
-        restore_tasks(None);
+        drop(restore_tasks(None));
         job.begin_switching();
         let undo = UndoFile::new(TASKS);
         if let Err(e) = &undo {

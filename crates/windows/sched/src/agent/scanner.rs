@@ -32,6 +32,7 @@ use crate::SchedError;
 use crate::binding::keep_off;
 use crate::guardian::{Guardian, Message, Starter};
 use crate::job::{Job, JobTask};
+use crate::relief::{Relief, relieved};
 use crate::undo::{Tasks, UndoFile};
 
 /// The time between two scans; longer if one takes more than a twentieth of it.
@@ -153,10 +154,11 @@ impl Scanner {
         keep_off(&self.config.cpus);
         // ahead of other ordinary tasks, where that is allowed
         let _ = class::set(0, ORDINARY);
+        let relief = Relief::of_this_thread(self.config.agent_priority).ok();
         self.watch_guardian();
         while !self.shared.stop.load(Ordering::Acquire) {
             let before_ns = Clock::ThreadCpu.now_ns();
-            self.confine();
+            self.confine(relief.as_ref());
             self.keep_limits();
             let warnings = self.contenders.look_if_due(&self.config.cpus);
             self.report_contenders(warnings);
@@ -232,7 +234,7 @@ impl Scanner {
 
     /// Brings tasks that left the job's CPUs back, above the job: one that left is above all that is not real-time where it
     /// went.
-    fn confine(&mut self) {
+    fn confine(&mut self, relief: Option<&Relief>) {
         if !self.confinement.matters() {
             return;
         }
@@ -240,7 +242,7 @@ impl Scanner {
         let _ = class::set(0, Class::Fifo(self.config.agent_priority));
         let windows = self.findings().windows;
         let now = || Mark::at(&windows, Clock::Tai.now_ns());
-        let warnings = self.confinement.enforce(&self.slots, &self.shared.table, now);
+        let warnings = relieved(relief, || self.confinement.enforce(&self.slots, &self.shared.table, now));
         let _ = class::set(0, ORDINARY);
         self.findings().warnings.extend(warnings);
     }

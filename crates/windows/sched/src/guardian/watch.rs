@@ -20,6 +20,7 @@ use nix::unistd::Pid;
 
 use super::message::{Message, READY};
 use crate::job::Job;
+use crate::relief::{Relief, relieved};
 
 /// Time for which the agent's link may stay open after the thread that started the guardian has ended.
 const DYING: Duration = Duration::from_secs(2);
@@ -30,19 +31,15 @@ pub(super) fn watch(priority: u8, silence: Duration, undo: Option<&Path>) -> i32
     let _ = SigSet::all().thread_block();
     let _ = nix::unistd::setsid();
     let _ = prctl::set_name(super::NAME);
-    // without the privilege it works all the same, if later on a busy node
+    // without the privileges it works all the same, if later on a busy node
+    let _ = class::set(0, Class::Fifo(priority));
+    let relief = Relief::of_this_thread(priority).ok();
     let _ = class::set_not_inherited(0, Class::Fifo(priority));
     let _ = mlockall(MlockAllFlags::MCL_CURRENT);
     let Some((link, death)) = listen() else { return 1 };
-    let mut watch = Watch { job: Job::new(), link, unread: Vec::new() };
-    match watch.wait_for_end(&death, silence) {
-        End::Done => return 0,
-        End::Closed => watch.job.restore(),
-        End::Dying => watch.outlast(),
-    }
-    if let Some(undo) = undo {
-        crate::undo::finish(undo);
-    }
+    let mut watch = Watch { job: Job::new(), link, unread: Vec::new(), relief };
+    let end = watch.wait_for_end(&death, silence);
+    watch.relieved(|watch| watch.undo(&end, undo));
     0
 }
 
@@ -80,6 +77,8 @@ struct Watch {
     link: UnixStream,
     /// The beginning of a message.
     unread: Vec<u8>,
+    /// `None` without a real-time class.
+    relief: Option<Relief>,
 }
 
 impl Watch {
@@ -93,9 +92,9 @@ impl Watch {
             match poll(&mut sources, timeout) {
                 // The agent is stopped or held up, its tasks perhaps favored for ever: put them back now. If
                 // it goes on, its next edge switches them again.
-                Ok(0) => self.job.restore(),
+                Ok(0) => self.relieved(|watch| watch.job.restore()),
                 Ok(_) => {
-                    if let Some(end) = self.read() {
+                    if let Some(end) = self.relieved(Self::read) {
                         return end;
                     }
                     if matches!(death.read_signal(), Ok(Some(_))) {
@@ -105,6 +104,26 @@ impl Watch {
                 Err(Errno::EINTR) => {}
                 Err(_) => return End::Closed,
             }
+        }
+    }
+
+    /// Does something that looks at tasks.
+    fn relieved<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        let relief = self.relief.take();
+        let done = relieved(relief.as_ref(), || work(self));
+        self.relief = relief;
+        done
+    }
+
+    /// Undoes the agent's changes after it has ended. `undo`: the undo file.
+    fn undo(&mut self, end: &End, undo: Option<&Path>) {
+        match end {
+            End::Done => return,
+            End::Closed => self.job.restore(),
+            End::Dying => self.outlast(),
+        }
+        if let Some(undo) = undo {
+            crate::undo::finish(undo);
         }
     }
 

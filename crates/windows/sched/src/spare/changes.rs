@@ -47,14 +47,12 @@ impl Changes {
     /// Undoes all of them.
     pub(super) fn undo(&self) -> NotUndone {
         let members = self.members();
-        let mut failed = self.group.as_ref().map(Group::undo).unwrap_or_default();
-        let has_group = self.group.is_some();
-        match self.affinities.as_ref().map(|kept| kept.release(&self.job, &self.spare, has_group)) {
-            Some(Ok(refused)) => {
-                failed.extend(refused.into_iter().map(|r| format!("task {}: {}", r.task.tid, r.reason)));
-            }
-            Some(Err(e)) => failed.push(e.to_string()),
-            None => {}
+        // removing a group may take long on a busy node
+        let group_first = self.group.as_ref().is_some_and(Group::may_be_partition);
+        let mut failed = if group_first { Vec::new() } else { self.release_affinities() };
+        failed.extend(self.group.as_ref().map(Group::undo).unwrap_or_default());
+        if group_first {
+            failed.extend(self.release_affinities());
         }
         let all: CpuSet = self.job.iter().chain(self.spare.iter()).collect();
         for tid in members {
@@ -69,6 +67,18 @@ impl Changes {
         let left = self.group.clone().filter(Group::exists);
         let left = left.map(|group| Self { group: Some(group), ..Self::default() });
         NotUndone { failures: failed, left }
+    }
+
+    /// Gives all other tasks their affinities back. Returns what could not be undone.
+    fn release_affinities(&self) -> Vec<String> {
+        let has_group = self.group.is_some();
+        match self.affinities.as_ref().map(|kept| kept.release(&self.job, &self.spare, has_group)) {
+            Some(Ok(refused)) => {
+                refused.into_iter().map(|r| format!("task {}: {}", r.task.tid, r.reason)).collect()
+            }
+            Some(Err(e)) => vec![e.to_string()],
+            None => Vec::new(),
+        }
     }
 
     /// Tasks of the job that live now.

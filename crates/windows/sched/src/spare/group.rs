@@ -265,6 +265,11 @@ impl Group {
         failed
     }
 
+    /// Returns `true` if the kernel may keep all other tasks off the group's CPUs: their affinities come back after the group's end only.
+    pub(super) const fn may_be_partition(&self) -> bool {
+        matches!(self.version, Version::Two)
+    }
+
     /// Returns `true` until the group is removed.
     pub(super) fn exists(&self) -> bool {
         self.dir.exists()

@@ -31,10 +31,9 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    /// Puts every task, and what descends from it, into its own class and on its own CPUs; whether that is all of them. A
-    /// process without the privilege to mount cannot look into the job's group; the release agent can.
-    fn restore(&self) -> bool {
-        let job = Job::new();
+    /// Puts every task of `job`, which is empty so far, and what descends from it, into its own class and on its own CPUs; whether that
+    /// is all of them. A process without the privilege to mount cannot look into the job's group; the release agent can.
+    fn restore(&self, job: &Job) -> bool {
         self.tasks.iter().for_each(|&task| job.know(task));
         let group = self.group.as_deref().and_then(group_of_a_dead_agent);
         let complete = group.is_some() == self.group.is_some();
@@ -42,29 +41,48 @@ impl Tasks {
             job.gather(group);
         }
         job.restore();
-        job.scatter();
         colony_ledger::undo(self.affinities.as_ref());
         self.former.undo();
         complete
     }
 }
 
-/// Restores the tasks that dead agents have left behind, and those of process `ended`, which is about to be one; how many.
-pub(crate) fn restore_tasks(ended: Option<TaskId>) -> usize {
-    let files = left_behind::<Tasks>(TASKS, ended);
-    for (path, tasks) in &files {
-        if tasks.restore() {
+/// Jobs whose tasks were restored. They leave their groups when this is dropped: for that the kernel waits until every CPU has been
+/// through the scheduler, seconds on a busy node, so all else is undone before.
+#[derive(Debug, Default)]
+pub(crate) struct Restored {
+    jobs: Vec<Job>,
+    /// The number of tasks.
+    pub(crate) tasks: usize,
+}
+
+impl Drop for Restored {
+    fn drop(&mut self) {
+        self.jobs.iter().for_each(Job::scatter);
+    }
+}
+
+/// Restores the tasks that dead agents have left behind, and those of process `ended`, which is about to be one.
+pub(crate) fn restore_tasks(ended: Option<TaskId>) -> Restored {
+    let mut restored = Restored::default();
+    for (path, tasks) in left_behind::<Tasks>(TASKS, ended) {
+        let job = Job::new();
+        if tasks.restore(&job) {
             // the next process would only do it again
             let _ = std::fs::remove_file(path);
         }
+        restored.jobs.push(job);
+        restored.tasks += tasks.tasks.len();
     }
-    files.iter().map(|(_, tasks)| tasks.tasks.len()).sum()
+    restored
 }
 
 /// Restores what is in one file, and removes it. For a guardian that has restored what it knows of: one that was started
 /// just before the agent died knows nothing yet.
 pub(crate) fn finish(path: &Path) {
-    if read_to_undo::<Tasks>(path).is_some_and(|tasks| tasks.restore()) {
+    let job = Job::new();
+    if read_to_undo::<Tasks>(path).is_some_and(|tasks| tasks.restore(&job)) {
         let _ = std::fs::remove_file(path);
     }
+    job.scatter();
 }
