@@ -385,9 +385,7 @@ pub(super) fn starter(config: &AgentConfig, undo: Option<PathBuf>) -> Result<Sta
 
 /// Starts a guardian and keeps it out of the job.
 pub(super) fn start_guardian(starter: &Starter, job: &Job) -> Result<Guardian, SchedError> {
-    let guardian = starter.start()?;
-    job.exclude(guardian.pid());
-    Ok(guardian)
+    job.start_stranger(|| starter.start(), Guardian::pid)
 }
 
 /// The position of the thread that switches a task: that of the CPU it ran on last, where it is the job's.

@@ -86,11 +86,11 @@ impl Members {
 
     /// Drops processes that ended and adds descendants of the rest.
     fn find_processes(&mut self) {
-        let mut todo: Vec<i32> = self.processes.keys().copied().collect();
+        let mut todo: Vec<(i32, By)> = self.processes.keys().map(|&pid| (pid, By::Number)).collect();
         let gathered = self.group.as_ref().map(JobGroup::processes).unwrap_or_default();
-        todo.extend(&gathered);
+        todo.extend(gathered.iter().map(|&pid| (pid, By::Kinship)));
         if let Some(reaper) = self.subreaper {
-            todo.extend(task::children(reaper));
+            todo.extend(task::children(reaper).into_iter().map(|pid| (pid, By::Kinship)));
         }
         self.strangers.retain(|&s| match task::stat(s) {
             Ok(stat) => !stat.has_ended(),
@@ -98,13 +98,22 @@ impl Members {
         });
         let mut seen = BTreeSet::new();
         let mut alive = BTreeMap::new();
-        while let Some(pid) = todo.pop() {
+        while let Some((pid, by)) = todo.pop() {
             if self.strangers.contains(&pid) || !seen.insert(pid) {
                 continue;
             }
+            let known = self.processes.get(&pid).copied();
+            let mut running = running_since(pid, known);
+            if running.is_none() && known.is_some_and(|start| is_another(pid, start)) {
+                if by == By::Number {
+                    // a stranger has the number by now, and its children are strangers, too
+                    continue;
+                }
+                running = running_since(pid, None);
+            }
             // descendants of a process that is ending are looked for all the same
-            todo.extend(task::children(pid));
-            if let Some(start) = running_since(pid, self.processes.get(&pid).copied()) {
+            todo.extend(task::children(pid).into_iter().map(|child| (child, By::Kinship)));
+            if let Some(start) = running {
                 alive.insert(pid, start);
             }
         }
@@ -146,6 +155,20 @@ impl Members {
         let job = if self.roots.contains(&pid) { None } else { self.first_own };
         Some(job.unwrap_or(if privileged(now.0) { now } else { (Class::Other(0), false) }))
     }
+}
+
+/// The way by which a process was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    /// It has the number of a process that was a member at the last look.
+    Number,
+    /// A member, or the job's group or subreaper, has it now.
+    Kinship,
+}
+
+/// Returns `true` if the number of a process that was started at `start_ticks` is another process's now.
+fn is_another(pid: i32, start_ticks: u64) -> bool {
+    TaskId::of(pid).is_ok_and(|now| now.start_ticks != start_ticks)
 }
 
 /// The start of process `pid` if it runs. One that is known counts as running until the kernel says that it has ended.

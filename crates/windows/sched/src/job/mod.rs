@@ -112,6 +112,19 @@ impl Job {
         self.lock().strangers.insert(pid);
     }
 
+    /// Starts a process that is never part of the job, although it may be a child of the [subreaper](Self::adopt_orphans_of): nobody looks
+    /// for tasks meanwhile.
+    pub(crate) fn start_stranger<T, E>(
+        &self,
+        start: impl FnOnce() -> Result<T, E>,
+        pid: impl FnOnce(&T) -> i32,
+    ) -> Result<T, E> {
+        let mut members = self.lock();
+        let started = start()?;
+        members.strangers.insert(pid(&started));
+        Ok(started)
+    }
+
     /// Looks at `/proc` for tasks that joined or left.
     pub fn refresh(&self) {
         self.lock().refresh();
@@ -252,6 +265,27 @@ mod tests {
         }
         job.refresh();
         assert!(job.is_empty() && job.tasks().is_empty());
+    }
+
+    #[test]
+    fn the_children_of_a_stranger_with_the_number_of_an_ended_member_do_not_join() {
+        let mut stranger = shell("sleep 60 & echo $!; read wait");
+        let child = first_line(&mut stranger);
+        let pid = stranger.id().cast_signed();
+        let start_ticks = TaskId::of(pid).expect("alive").start_ticks;
+        let job = Job::new();
+        // the member was started before, and has ended since
+        job.lock().processes.insert(pid, start_ticks - 1);
+        job.refresh();
+        assert!(job.is_empty() && job.tasks().is_empty(), "{:?}", job.tasks());
+        // the job's own child may be given such a number
+        job.lock().processes.insert(child, 1);
+        job.adopt_orphans_of(pid);
+        job.lock().strangers.clear();
+        job.refresh();
+        assert_eq!(job.processes(), [child]);
+        end(child);
+        stranger.kill().and_then(|()| stranger.wait()).expect("ours");
     }
 
     #[test]

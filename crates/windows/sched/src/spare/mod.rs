@@ -96,8 +96,8 @@ impl Reservation {
         undo.save(&changes).map_err(failed("writing an undo file"))?;
         let kept = others.keep(&changes.job, &changes.spare);
         kept.inspect_err(|_| undo.remove()).map_err(failed("writing the ledger of affinities"))?;
-        let guard = Guard::start(undo.path()).inspect_err(|_| undo.remove())?;
-        job.exclude(guard.pid());
+        let start = || Guard::start(undo.path()).inspect_err(|_| undo.remove());
+        let guard = job.start_stranger(start, Guard::pid)?;
         reservation.guard = Some(guard);
         // settings first: the kernel itself narrows some of them while a partition is isolated, and forgets that when it is not
         reservation.change_settings(&mut changes, &undo);
