@@ -14,7 +14,7 @@ use crate::relief::{Relief, relieved};
 use crate::spare;
 use crate::undo::{self, release};
 
-/// Priority of the release agent.
+/// Priority of the release agent. The thread that watches over it has the highest.
 const RELEASE_AGENT: u8 = 98;
 
 /// If this process was started as a guardian or as the release agent, does that work and does not return. Call it first in

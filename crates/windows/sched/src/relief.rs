@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! CPU time for others while a thread of Colony works in a real-time class.
 //!
-//! The kernel waits in some places by spinning. One of them is met by who looks at `/proc/PID` while another thread removes that entry
-//! (`shrink_dcache_parent`, seen with Linux 6.18): if the other thread was preempted by the one that spins, it never gets there. A
-//! guardian that put a job back hung so for minutes on the job's CPU, and `SIGKILL` did not end it. No rule about priorities
-//! excludes that, since a guardian has to run before a job that never waits.
+//! In some places the kernel waits by spinning. A thread that opens a file of `/proc/PID` spins while another thread removes that folder
+//! (`shrink_dcache_parent`, seen with Linux 6.18). If the spinning thread has preempted the other one, the folder is never removed. A
+//! guardian has spun like that for minutes on a CPU of the job, and `SIGKILL` did not end it. A lower priority is no remedy: a guardian
+//! has to run before a job that never waits.
 //!
-//! So another thread, one priority above, looks whether the work takes long. If the worker has used the CPU all the time, it is an ordinary
-//! thread for a moment, and whoever it preempted goes on. Nothing runs for that while the work is short.
+//! Therefore a second thread, one priority above, wakes when the work takes longer than 100 ms. If the worker has used its CPU all that
+//! time, the second thread makes the worker an ordinary thread for 5 ms, and the preempted thread runs. Shorter work wakes nobody.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,9 +20,9 @@ use colony_node::class::{self, Class};
 use nix::sys::timerfd::{ClockId as TimerClock, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::time::{ClockId, clock_gettime};
 
-/// Time for which the worker may use its CPU before others get it.
+/// CPU time of the worker before other threads get a share.
 const LONG: Duration = Duration::from_millis(100);
-/// The time that others get.
+/// The share of other threads.
 const BREAK: Duration = Duration::from_millis(5);
 
 /// Watches over one thread.

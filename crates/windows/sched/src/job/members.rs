@@ -106,7 +106,7 @@ impl Members {
             let mut running = running_since(pid, known);
             if running.is_none() && known.is_some_and(|start| is_another(pid, start)) {
                 if by == By::Number {
-                    // a stranger has the number by now, and its children are strangers, too
+                    // the number is a stranger's by now, and the stranger's children are strangers, too
                     continue;
                 }
                 running = running_since(pid, None);
@@ -160,9 +160,9 @@ impl Members {
 /// The way by which a process was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
-    /// It has the number of a process that was a member at the last look.
+    /// By the number of a process that was a member at the last look.
     Number,
-    /// A member, or the job's group or subreaper, has it now.
+    /// As a child of a member or of the subreaper, or as a process of the job's group.
     Kinship,
 }
 
