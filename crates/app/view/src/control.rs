@@ -250,6 +250,9 @@ pub fn job(j: &Job) -> String {
             let _ = writeln!(out, "{}", wrap(line));
         }
     }
+    if j.is_output_removed {
+        out.push_str("its output is removed, because later jobs of its user had too much\n");
+    }
     out
 }
 

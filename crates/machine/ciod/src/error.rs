@@ -110,6 +110,12 @@ pub enum JobError {
         /// Why.
         why: String,
     },
+    /// Output that some rank has written was not stored.
+    #[error("the output of the job is not complete: {why}")]
+    OutputLost {
+        /// Why.
+        why: String,
+    },
     /// A node is in another job.
     #[error("node {0} is in another job")]
     NodeBusy(u32),
@@ -197,6 +203,7 @@ impl JobError {
             | E::Directory { .. }
             | E::Stream { .. }
             | E::Output { .. }
+            | E::OutputLost { .. }
             | E::Timeout { .. } => false,
         }
     }

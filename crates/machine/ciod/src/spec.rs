@@ -70,6 +70,10 @@ pub struct JobSpec {
     /// As `stdout`, for standard error.
     #[serde(default)]
     pub stderr: Option<String>,
+    /// The most bytes of each stream of the job that is a regular file, as its owner has opened it. The program that writes more gets
+    /// `EDQUOT`, or `ENOSPC` if the disk has less than 4 MiB free, and the job ends with an error. It does not hold for the files of `stdout` and `stderr`. No limit where it is not set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream_limit: Option<u64>,
     /// Files and folders of the host that are copied into Linux I/O nodes before the job starts, at their own paths; links in
     /// folders are left out. Other I/O nodes have the files of the host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -174,6 +178,7 @@ impl JobSpec {
             stdin: None,
             stdout: None,
             stderr: None,
+            stream_limit: None,
             copies: Vec::new(),
             torus: None,
             torus_bytes: None,

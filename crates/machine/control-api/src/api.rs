@@ -87,6 +87,8 @@ pub enum PartitionState {
     Ready,
     /// As `ready`, but some nodes are drained: `usable` says what still fits.
     Degraded,
+    /// The process that owns its nodes does not answer: it is stopped, or it hangs. Jobs that run may go on, and none begins.
+    Lost,
     /// Its nodes are being switched off.
     Freeing,
     /// Its nodes are switched off.
@@ -107,7 +109,8 @@ pub enum NodeState {
     Ready,
     /// It runs a job.
     Busy,
-    /// A job has left it in the middle, or its emulator is stopped. It is started anew before the next job.
+    /// A job has left it in the middle, or its emulator is stopped: it is started anew before the next job. Or the process that owns it
+    /// does not answer.
     Lost,
     /// It has died.
     Dead,
@@ -131,7 +134,7 @@ pub struct Partition {
     pub io_nodes: u32,
     /// Its state.
     pub state: PartitionState,
-    /// The reason of a failure.
+    /// The reason of a failure, or why it does not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Process id of the process that owns its nodes.

@@ -162,6 +162,9 @@ pub struct Job {
     /// The reasons of the failure, one in each line; in the queue, those of the failure before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// The output that the machine had kept is removed: later jobs of its user had too much.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_output_removed: bool,
 }
 
 /// A signal for a job.

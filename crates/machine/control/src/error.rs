@@ -52,6 +52,9 @@ pub enum ControlError {
     /// A request beyond what one user may have.
     #[error("{0}")]
     TooMany(String),
+    /// A request that needs room on the disk of the machine's folder.
+    #[error("{0}")]
+    Full(String),
     /// A request that its user may not make.
     #[error("{0}")]
     Forbidden(String),

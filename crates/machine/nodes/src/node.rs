@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use colony_ciod::{Ciod, NodeLink, Proxy};
-use colony_vm::qemu::memory_file;
+use colony_vm::qemu::{Seal, memory_file, seal};
 
 use crate::boot::{Booter, Emulator};
 use crate::emulator::{self, Parts};
@@ -130,5 +130,6 @@ fn connect(machine: &Machine, ciod: &Ciod, link: &NodeLink) -> std::io::Result<(
 pub(crate) fn kernel() -> Result<File, CnkError> {
     let mut file = memory_file("colony-nodes")?;
     file.write_all(KERNEL).map_err(CnkError::io("the kernel's file"))?;
+    seal(&file, Seal::Content)?;
     Ok(file)
 }

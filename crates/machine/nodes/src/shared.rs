@@ -7,7 +7,7 @@ use colony_fship::layout::LARGE_PAGE;
 use colony_torus::layout::Layout;
 use colony_torus::{Dims, Window};
 use colony_vm::Accel;
-use colony_vm::qemu::memory_file;
+use colony_vm::qemu::{Seal, memory_file, seal};
 use nix::fcntl::{FallocateFlags, fallocate};
 
 use crate::{CnkError, Machine};
@@ -42,6 +42,8 @@ impl Shared {
         let bytes = bytes.next_power_of_two().max(LARGE_PAGE);
         let file = memory_file("colony-torus")?;
         file.set_len(bytes).map_err(CnkError::io("the nodes' shared memory"))?;
+        // the emulators have it, and the owner of the partition maps it
+        seal(&file, Seal::Length)?;
         Ok(Some(Self { file, bytes, nodes }))
     }
 

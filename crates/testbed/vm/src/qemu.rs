@@ -12,6 +12,7 @@ use std::process::{Child, Command, Stdio};
 use colony_node::descriptor::close_on_exec_from;
 use colony_node::parent;
 use command_fds::{CommandFdExt as _, FdMapping};
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::prctl::set_no_new_privs;
 use nix::sys::resource::{Resource, setrlimit};
@@ -130,12 +131,35 @@ pub fn missing(reason: String) -> VmError {
     VmError::Tool { tool, package, reason }
 }
 
-/// A file that lives in memory only.
+/// A file that lives in memory only. It can be sealed.
 ///
 /// # Errors
 /// If the system refuses it.
 pub fn memory_file(name: &str) -> Result<File, VmError> {
-    memfd_create(name, MFdFlags::MFD_CLOEXEC).map(File::from).map_err(VmError::os("a file in memory"))
+    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+    memfd_create(name, flags).map(File::from).map_err(VmError::os("a file in memory"))
+}
+
+/// What nobody can do any more with a file in memory, whoever has a descriptor of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seal {
+    /// Change its length. A process that has mapped a file which another one shortens dies of `SIGBUS`.
+    Length,
+    /// Change its length or its bytes.
+    Content,
+}
+
+/// Seals a file of [`memory_file`], for good.
+///
+/// # Errors
+/// If it is sealed already, or mapped for writing although its bytes are to stay.
+pub fn seal(file: &File, seal: Seal) -> Result<(), VmError> {
+    let length = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
+    let seals = match seal {
+        Seal::Length => length,
+        Seal::Content => length | SealFlag::F_SEAL_WRITE,
+    };
+    fcntl(file, FcntlArg::F_ADD_SEALS(seals)).map(drop).map_err(VmError::os("sealing a file in memory"))
 }
 
 /// A file as an emulator that is nobody can open it by its descriptor: itself if all may read it, else a copy in memory.
@@ -150,12 +174,14 @@ pub(crate) fn readable(path: &Path) -> Result<File, VmError> {
     }
     let mut copy = memory_file("colony-file")?;
     io::copy(&mut file, &mut copy).map_err(failed())?;
+    seal(&copy, Seal::Content)?;
     Ok(copy)
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsRawFd as _;
+    use std::os::unix::fs::FileExt as _;
 
     use super::*;
 
@@ -163,6 +189,20 @@ mod tests {
         let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let line = text.lines().find_map(|l| l.strip_prefix(field)?.strip_prefix(':'))?;
         Some(line.split_whitespace().next().unwrap_or_default().to_owned())
+    }
+
+    #[test]
+    fn what_is_sealed_stays_as_it_is() {
+        let file = memory_file("sealed").expect("a file");
+        file.set_len(4096).expect("it has room");
+        seal(&file, Seal::Length).expect("sealed");
+        assert!(file.set_len(0).is_err() && file.set_len(8192).is_err());
+        file.write_all_at(b"words", 0).expect("its bytes may change");
+        assert!(seal(&file, Seal::Content).is_err(), "for good");
+        let file = memory_file("sealed").expect("a file");
+        file.write_all_at(b"words", 0).expect("written");
+        seal(&file, Seal::Content).expect("sealed");
+        assert!(file.set_len(0).is_err() && file.write_all_at(b"other", 0).is_err());
     }
 
     #[test]

@@ -138,11 +138,17 @@ pub(super) fn partition(client: &Client, name: Option<&str>) -> anyhow::Result<S
 /// Waits until the nodes of a partition are ready, with a progress bar.
 pub(super) fn wait_booted(client: &Client, name: &str) -> anyhow::Result<Partition> {
     let mut bar = None::<(Progress, u64)>;
+    let mut is_silent = false;
     loop {
         let partition = client.partition(name)?;
+        let was_silent = std::mem::replace(&mut is_silent, partition.state == PartitionState::Lost);
         match partition.state {
             PartitionState::Ready | PartitionState::Degraded => return Ok(partition),
-            PartitionState::Booting => {}
+            PartitionState::Lost if !was_silent => {
+                let why = partition.error.as_deref().unwrap_or_default();
+                eprintln!("partition {name} does not answer: {why}");
+            }
+            PartitionState::Booting | PartitionState::Lost => {}
             PartitionState::Failed => {
                 let why = partition.error.unwrap_or_default();
                 anyhow::bail!("partition {name} does not boot: {why}; `colony ras list` has more");

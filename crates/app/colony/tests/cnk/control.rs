@@ -315,6 +315,30 @@ fn a_command_that_waits_for_a_job_goes_on_when_the_daemon_is_killed() {
 }
 
 #[test]
+fn a_machine_whose_partition_process_is_stopped_says_so_and_is_switched_off() {
+    let Some(machine) = Machine::new() else { return };
+    machine.done(&["machine", "up", "--shape", "2x2x2"]);
+    let (owner, emulators) = (machine.owner(), machine.emulators());
+    send(owner, Signal::SIGSTOP);
+    machine.wait("it is seen", || machine.state() == "lost");
+    let status = machine.json(&["machine", "status"]);
+    let partition = &status["partitions"][0];
+    let why = partition["error"].as_str().unwrap_or_default();
+    assert!(why.contains(&format!("kill -CONT {owner}")) && partition["nodes"]["lost"] == 8, "{status}");
+    let job = machine.done(&machine.script("submit", "1", "echo x >> ran")).trim().to_owned();
+    let shown = machine.done(&["job", "show", &job]);
+    assert!(shown.contains("does not answer"), "{shown}");
+    machine.wait("it is reported", || machine.events().contains(&"partition-service".to_owned()));
+    send(owner, Signal::SIGCONT);
+    assert_eq!(machine.ended(&job)["code"], 0);
+    assert_eq!(machine.state(), "ready");
+    send(owner, Signal::SIGSTOP);
+    machine.done(&["machine", "down"]);
+    machine
+        .wait_quietly("all processes end", || !emulators.iter().chain([&owner]).any(|pid| is_running(*pid)));
+}
+
+#[test]
 fn nodes_that_die_or_stop_are_reported_and_started_again() {
     let Some(machine) = Machine::new() else { return };
     machine.done(&["machine", "up", "--shape", "2x2x2"]);

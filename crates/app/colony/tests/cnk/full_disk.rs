@@ -9,14 +9,14 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::control::Machine;
+use crate::control::{Machine, is_running};
 
 /// A small file system, which only this thread and what it starts see.
 struct Disk(PathBuf);
 
 impl Disk {
     /// `None`, with the reason printed, for users who may not mount.
-    fn new(folder: PathBuf) -> Option<Self> {
+    fn new(folder: PathBuf, mib: u32) -> Option<Self> {
         if !nix::unistd::geteuid().is_root() {
             colony_testing::skip("only root may mount a small file system");
             return None;
@@ -25,7 +25,8 @@ impl Disk {
         let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
         mount(None::<&str>, "/", None::<&str>, private, None::<&str>).expect("private");
         std::fs::create_dir(&folder).expect("made");
-        mount(Some("small"), &folder, Some("tmpfs"), MsFlags::empty(), Some("size=8m")).expect("mounted");
+        let size = format!("size={mib}m");
+        mount(Some("small"), &folder, Some("tmpfs"), MsFlags::empty(), Some(size.as_str())).expect("mounted");
         Some(Self(folder))
     }
 
@@ -74,7 +75,7 @@ fn touch(path: &Path) {
 #[test]
 fn a_machine_with_a_full_disk_refuses_jobs_loses_none_and_goes_on_when_there_is_room() {
     let Some(machine) = Machine::new() else { return };
-    let Some(disk) = Disk::new(machine.path().join("m")) else { return };
+    let Some(disk) = Disk::new(machine.path().join("m"), 8) else { return };
     let off = Off(&machine);
     machine.done(&["machine", "up", "--shape", "2x2x2"]);
     let text = "while [ ! -e go ]; do :; done; echo x >> ran; exit 3";
@@ -96,5 +97,35 @@ fn a_machine_with_a_full_disk_refuses_jobs_loses_none_and_goes_on_when_there_is_
     assert_eq!((ran("ran").as_deref(), ran("ran.queued").as_deref()), (Some("x\n"), Some("x\n")));
     assert_eq!(ran("ran.refused"), None, "what was refused does not run");
     machine.wait("all nodes are ready", || machine.all_are("ready"));
+    drop(off);
+}
+
+#[test]
+fn ends_of_jobs_cancels_and_the_switching_off_are_stored_on_a_full_disk() {
+    let Some(machine) = Machine::new() else { return };
+    let Some(disk) = Disk::new(machine.path().join("m"), 64) else { return };
+    let off = Off(&machine);
+    machine.done(&["machine", "up", "--shape", "2x2x2"]);
+    let submit = |text| machine.done(&machine.script("submit", "1", text)).trim().to_owned();
+    let running = submit("while [ ! -e go ]; do :; done; exit 3");
+    let queued = submit("echo x >> ran.queued");
+    machine.wait("the job runs", || machine.job(&running)["state"] == "running");
+    disk.fill();
+    let (code, errors) = machine.fails(&machine.script("submit", "1", "true"));
+    assert!(code.is_some() && errors.contains("full"), "{code:?} {errors}");
+    machine.done(&["job", "cancel", &queued]);
+    assert_eq!(machine.ended(&queued)["code"], 143);
+    touch(&machine.path().join("go"));
+    assert_eq!(machine.ended(&running)["code"], 3);
+    let (owner, emulators) = (machine.owner(), machine.emulators());
+    machine.done(&["machine", "down"]);
+    machine
+        .wait_quietly("all processes end", || !emulators.iter().chain([&owner]).any(|pid| is_running(*pid)));
+    assert!(!machine.path().join("ran.queued").exists());
+    disk.empty();
+    machine.done(&["machine", "up", "--shape", "2x2x2"]);
+    assert_eq!(machine.job(&running)["code"], 3);
+    assert_eq!(submit("true"), (running.parse::<u64>().expect("a number") + 2).to_string());
+    assert!(machine.path().join("m/reserve").exists(), "room is reserved again");
     drop(off);
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
 
 use colony_node::task;
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 
 use crate::control::{Machine, is_named};
 
@@ -45,6 +46,21 @@ fn reach(pid: i32) -> BTreeSet<String> {
     reach
 }
 
+/// Files in memory of a process that another process could shorten: whoever has mapped one would die of `SIGBUS`.
+fn unsealed(pid: i32) -> Vec<String> {
+    let folder = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs");
+    let is_unsealed = |path: &std::path::PathBuf| {
+        let file = std::fs::File::open(path).expect("it is open there");
+        let seals = fcntl(&file, FcntlArg::F_GET_SEALS).expect("a file in memory");
+        !SealFlag::from_bits_retain(seals).contains(SealFlag::F_SEAL_SHRINK)
+    };
+    let in_memory = folder.filter_map(|entry| Some(entry.ok()?.path())).filter_map(|path| {
+        let link = std::fs::read_link(&path).ok()?.to_string_lossy().into_owned();
+        link.starts_with("/memfd:").then_some((path, link))
+    });
+    in_memory.filter(|(path, _)| is_unsealed(path)).map(|(_, link)| link).collect()
+}
+
 #[test]
 fn nodes_of_two_partitions_share_no_memory_no_doorbell_and_no_socket() {
     let Some(machine) = Machine::new() else { return };
@@ -69,6 +85,11 @@ fn nodes_of_two_partitions_share_no_memory_no_doorbell_and_no_socket() {
         })
     });
     let status = machine.json(&["machine", "status"]);
+    for partition in status["partitions"].as_array().expect("a list") {
+        let owner = partition["pid"].as_i64().expect("a process") as i32;
+        let emulators = task::tree(owner).into_iter().filter(|pid| is_named(*pid, "qemu-system-x86_64"));
+        assert_eq!(emulators.flat_map(unsealed).collect::<Vec<_>>(), [""; 0]);
+    }
     let nodes: Vec<Vec<BTreeSet<String>>> = status["partitions"]
         .as_array()
         .expect("a list")

@@ -39,6 +39,22 @@ fn streams_are_files_of_the_job_or_of_each_rank() {
 }
 
 #[test]
+fn output_that_the_machine_keeps_is_bounded_and_the_job_says_so() {
+    let Some(machine) = Machine::new() else { return };
+    machine.done(&["machine", "up", "--shape", "2x2x2"]);
+    let busybox = machine.busybox();
+    let copy = ["dd", "if=/dev/zero", "bs=1048576", "count=300"];
+    let words = [&["job", "submit", "--processes", "1", "--", busybox][..], &copy].concat();
+    let job = machine.done(&words).trim().to_owned();
+    let ended = machine.ended(&job);
+    assert_ne!(ended["code"], 0, "{ended}");
+    let error = ended["error"].as_str().unwrap_or_default();
+    assert!(error.contains("256 MiB") && error.contains("--output"), "{error}");
+    let kept = std::fs::metadata(machine.path().join("m/jobs").join(&job).join("stdout")).expect("there");
+    assert_eq!(kept.len(), 256 << 20);
+}
+
+#[test]
 fn a_job_runs_several_programs_and_ends_at_its_limit() {
     let Some(machine) = Machine::new() else { return };
     machine.done(&["machine", "up", "--shape", "2x2x2"]);

@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use colony_fship::Errno;
 use colony_fship::layout::{PERSONALITY_AT, PERSONALITY_BYTES};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -19,7 +20,7 @@ use super::Task;
 use super::export::{self, Files};
 use super::wire::{self, FileHead, Frame, Kind, MOST, PIECE, Seen, WINDOW, wrong};
 use crate::control::{self, DRAIN, Order, Report, Setup};
-use crate::worker::output::Output;
+use crate::worker::output::{Output, is_of_reader};
 use crate::worker::{self, filter, identity, start};
 use crate::{JobError, JobSpec, ProgramError, helper, spec};
 
@@ -67,6 +68,8 @@ struct Relay {
     shares_output: bool,
     /// The last report of the worker.
     last: Option<Option<JobError>>,
+    /// Output of the job that was not stored, and why.
+    lost: Option<JobError>,
 }
 
 /// The way to the agent, for the threads of a relay.
@@ -95,6 +98,14 @@ struct Stream {
     /// Bytes that have come and of which the agent does not know that they were taken.
     untold: usize,
     is_closed: bool,
+}
+
+impl Stream {
+    /// The error of the job because its output was refused; none if the reader has hung up.
+    fn lost(&self, refused: Errno) -> Option<JobError> {
+        let why = (!is_of_reader(refused)).then(|| self.output.why(refused))?;
+        Some(JobError::OutputLost { why })
+    }
 }
 
 /// Hears what the job is, becomes the user, and sends the job's files and its description.
@@ -146,6 +157,7 @@ fn prepare(control: &UnixStream) -> Result<Option<Relay>, JobError> {
         outputs: [stream(stdout), stream(stderr)],
         shares_output: setup.shares_output,
         last: None,
+        lost: None,
     };
     let sent = relay.send_files(&setup).and_then(|()| {
         let seen = relay.seen.clone();
@@ -292,7 +304,9 @@ impl Relay {
     fn run(&mut self, control: &UnixStream) -> io::Result<Option<Option<JobError>>> {
         while self.step(control)? {
             if let Some(last) = self.last.take() {
-                return Ok(Some(self.drain(last)));
+                let last = self.drain(last);
+                let unwritten = || self.outputs.iter().find_map(|stream| stream.lost(stream.output.lost()?));
+                return Ok(Some(last.or_else(|| self.lost.clone()).or_else(unwritten)));
             }
         }
         Ok(None)
@@ -362,8 +376,11 @@ impl Relay {
             None if is_cut && stream.begun.len() < PIECE => return Ok(()),
             None => std::mem::take(&mut stream.begun),
         };
-        let is_refused = stream.output.put(&whole).is_err();
-        if is_refused && !std::mem::replace(&mut stream.is_closed, true) {
+        let refused = stream.output.put(&whole).err();
+        if let Some(error) = refused.and_then(|error| stream.lost(error)) {
+            self.lost.get_or_insert(error);
+        }
+        if refused.is_some() && !std::mem::replace(&mut stream.is_closed, true) {
             // so that the programs hear of it, too
             self.send(&Frame::numbers(0, Kind::Closed, &[number as u32]))?;
         }
@@ -403,8 +420,9 @@ impl Relay {
         let limit = Instant::now() + DRAIN;
         for stream in &mut self.outputs {
             let rest = std::mem::take(&mut stream.begun);
-            // whoever does not read it any more misses nothing
-            let _ = stream.output.put(&rest);
+            if let Some(error) = stream.output.put(&rest).err().and_then(|error| stream.lost(error)) {
+                self.lost.get_or_insert(error);
+            }
         }
         while self.outputs.iter().any(|stream| stream.output.waits()) {
             if Instant::now() > limit {
@@ -445,7 +463,8 @@ mod tests {
         let outputs = [stream(writer.into()), stream(null.into())];
         let (nodes, stdin, credit, last) = (vec![4], None, WINDOW, None);
         let (link, files, seen) = (Link::new(link), None, Vec::new());
-        let relay = Relay { link, files, seen, nodes, stdin, credit, outputs, shares_output, last };
+        let lost = None;
+        let relay = Relay { link, files, seen, nodes, stdin, credit, outputs, shares_output, last, lost };
         (relay, agent, reader)
     }
 

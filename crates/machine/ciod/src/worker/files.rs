@@ -54,13 +54,13 @@ pub(crate) fn input(spec: &JobSpec) -> Result<Option<Descriptor>, JobError> {
     Ok(Some(Descriptor::new(file.into(), kind, false, false)))
 }
 
-/// The outputs of the job: a file of the user in place of a stream if all ranks have one.
+/// The outputs of the job: a file of the user in place of a stream if all ranks have one. The limit of streams holds for the others.
 pub(crate) fn outputs(spec: &JobSpec, streams: [Output; 2]) -> Result<[Output; 2], JobError> {
     let [stdout, stderr] = patterns(spec);
     let [out, err] = streams;
     let whole = |pattern: Option<&str>, stream: Output| match pattern.filter(|name| !name.contains(RANK)) {
         Some(name) => Ok(Output::new(OwnedFd::from(create(Path::new(name))?), None)),
-        None => Ok(stream),
+        None => Ok(stream.limited(spec.stream_limit)),
     };
     Ok([whole(stdout, out)?, whole(stderr, err)?])
 }

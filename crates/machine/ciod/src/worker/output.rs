@@ -21,6 +21,17 @@ const QUEUE: usize = 1 << 20;
 /// Bytes of a labeled line at most: a longer one is cut in two.
 const LINE: usize = 64 << 10;
 
+/// Bytes that a file with a limit leaves free on its disk: whoever has opened it has to store other things there.
+const KEPT_FREE: u64 = 4 << 20;
+
+/// The file has as many bytes as it may have.
+const EDQUOT: Errno = Errno(libc::EDQUOT as u16);
+
+/// Returns `true` if a reader has hung up, or takes nothing now: no output is lost by that.
+pub(crate) fn is_of_reader(error: Errno) -> bool {
+    matches!(error, Errno::EPIPE | Errno::EAGAIN)
+}
+
 /// Ways to write without waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
@@ -41,6 +52,8 @@ pub(crate) struct Output {
     manner: Manner,
     /// The file whose lock says which of several workers writes, if there are several.
     turn: Option<File>,
+    /// Bytes of a regular file at most.
+    limit: Option<u64>,
     /// It is this one's turn, in the middle of something.
     has_turn: bool,
     queue: VecDeque<u8>,
@@ -59,7 +72,47 @@ impl Output {
         };
         // a regular file takes each write as a whole
         let turn = turn.filter(|_| manner != Manner::File);
-        Self { fd, manner, turn, has_turn: false, queue: VecDeque::new(), error: None }
+        Self { fd, manner, turn, limit: None, has_turn: false, queue: VecDeque::new(), error: None }
+    }
+
+    /// A regular file is not written beyond this length: `EDQUOT`. Several workers that write to one file at the same moment may each
+    /// add what they write at once.
+    pub(crate) fn limited(self, limit: Option<u64>) -> Self {
+        Self { limit: limit.filter(|_| self.manner == Manner::File), ..self }
+    }
+
+    /// The reason why output was not taken, for the user.
+    pub(crate) fn why(&self, error: Errno) -> String {
+        match self.limit {
+            Some(limit) if error == EDQUOT && self.length().is_ok_and(|length| length >= limit) => format!(
+                "{} MiB of it are kept at most; `--output` and `--error` name files that hold more",
+                limit >> 20
+            ),
+            _ => io::Error::from_raw_os_error(i32::from(error.0)).to_string(),
+        }
+    }
+
+    /// The error of what was not written although its write had succeeded.
+    pub(crate) fn lost(&self) -> Option<Errno> {
+        self.error.filter(|error| !is_of_reader(*error))
+    }
+
+    /// The length of a regular file.
+    fn length(&self) -> io::Result<u64> {
+        Ok(u64::try_from(nix::sys::stat::fstat(&self.fd)?.st_size).unwrap_or(0))
+    }
+
+    /// As much of `bytes` as a file with a limit takes.
+    fn within_limit<'a>(&self, bytes: &'a [u8]) -> io::Result<&'a [u8]> {
+        let Some(limit) = self.limit.filter(|_| !bytes.is_empty()) else { return Ok(bytes) };
+        let room = limit.saturating_sub(self.length()?);
+        let disk = nix::sys::statvfs::fstatvfs(&self.fd)?;
+        let free = disk.blocks_available().saturating_mul(disk.fragment_size());
+        match usize::try_from(room).unwrap_or(usize::MAX) {
+            0 => Err(io::Error::from_raw_os_error(libc::EDQUOT)),
+            _ if free < KEPT_FREE => Err(io::Error::from_raw_os_error(libc::ENOSPC)),
+            room => Ok(&bytes[..bytes.len().min(room)]),
+        }
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
@@ -161,6 +214,7 @@ impl Output {
     }
 
     fn push_now(&self, bytes: &[u8]) -> io::Result<usize> {
+        let bytes = self.within_limit(bytes)?;
         loop {
             let n = match self.manner {
                 Manner::File | Manner::Write => nix::unistd::write(&self.fd, bytes),
@@ -294,6 +348,35 @@ mod tests {
             let expected = (0..20).map(|round| line(n, round));
             assert!(own.map(<[u8]>::to_vec).eq(expected), "the lines of worker {n}, in its order");
         }
+    }
+
+    #[test]
+    fn a_file_gets_no_longer_than_its_limit_and_the_writer_is_told_why() {
+        let file = tempfile::tempfile().expect("a file");
+        let mut outputs = [0, 1].map(|_| {
+            let fd = file.try_clone().expect("dup").into();
+            Output::new(fd, None).limited(Some(1 << 20))
+        });
+        let part = vec![b'x'; 700 << 10];
+        let [first, second] = &mut outputs;
+        assert_eq!(first.write(&part), Ok(part.len()));
+        // whichever worker writes the rest
+        assert_eq!(second.write(&part), Ok((1 << 20) - part.len()));
+        assert_eq!((first.write(b"more"), second.write(b"more")), (Err(EDQUOT), Err(EDQUOT)));
+        assert!(first.why(EDQUOT).contains("1 MiB") && first.why(EDQUOT).contains("--output"));
+        assert!(first.why(Errno::EIO).contains("Input/output error"));
+        assert_eq!(file.metadata().expect("read").len(), 1 << 20);
+        // labeled lines are taken as a whole: what is left of one is lost, and not forgotten
+        file.set_len((1 << 20) - 3).expect("cut");
+        assert_eq!((first.put(b"0: line\n"), first.lost()), (Ok(()), None));
+        first.flush();
+        assert_eq!((first.lost(), first.put(b"next")), (Some(EDQUOT), Err(EDQUOT)));
+        // a reader that is not a file has no limit
+        let (mut reader, writer) = std::io::pipe().expect("pipe");
+        let mut output = Output::new(writer.into(), None).limited(Some(1));
+        assert_eq!(output.write(b"words"), Ok(5));
+        drop(output);
+        assert_eq!(std::io::read_to_string(&mut reader).expect("read"), "words");
     }
 
     #[test]

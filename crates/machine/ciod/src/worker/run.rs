@@ -23,6 +23,7 @@ use super::calls::World;
 use super::files;
 use super::host::Host;
 use super::node::{Node, Stage};
+use super::output::Output;
 use super::process::{Descriptor, Process};
 use super::start;
 use super::waits::Queue;
@@ -168,11 +169,9 @@ impl Worker {
             looked = self.now;
         }
         self.drain();
-        let lost = self.world.lost_output.take();
-        let lost = lost.map(|(rank, error)| JobError::Output {
-            rank,
-            why: io::Error::from_raw_os_error(i32::from(error.0)).to_string(),
-        });
+        let lost = self.world.lost_output.take().map(|(rank, why)| JobError::Output { rank, why });
+        let unwritten = |output: &Output| Some(JobError::OutputLost { why: output.why(output.lost()?) });
+        let lost = lost.or_else(|| self.world.outputs.iter().find_map(unwritten));
         Ok(self.error.take().or(lost))
     }
 

@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io::{Read as _, Seek as _, Write as _};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -76,6 +77,40 @@ fn a_full_disk_is_an_error_of_the_writer_and_the_job_continues() {
         file.read_to_end(&mut all).expect("read");
         let line: &[u8] = if labels { b"0: xxxxx" } else { b"xxxxxxxx" };
         assert!(all.len() == ROOM && all.starts_with(line), "what there is room for is there");
+    }
+}
+
+#[test]
+fn a_stream_has_no_more_bytes_than_its_owner_keeps_and_a_file_of_the_user_has_no_limit() {
+    const LIMIT: usize = 8192;
+    for is_own in [false, true] {
+        let house = House::new(2);
+        let kept = tempfile::NamedTempFile::new().expect("a file");
+        let place = tempfile::tempdir_in("/dev/shm").expect("a folder");
+        let own = place.path().join("own");
+        std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o777)).expect("ours");
+        let mut spec = house.spec();
+        spec.stream_limit = Some(LIMIT as u64);
+        spec.stdout = is_own.then(|| own.to_str().expect("text").to_owned());
+        let stream = File::options().append(true).open(kept.path()).expect("opened");
+        let (job, mut nodes) = run(&house, spec, null(), stream);
+        nodes[0].poke(0, FREE, &[b'x'; LIMIT]);
+        let mut write =
+            |node: usize, bytes: usize| nodes[node].call(0, nr::write, [1, FREE, bytes as u64, 0, 0, 0]);
+        let taken = [write(0, LIMIT - 100), write(0, 200), write(0, 1)];
+        let limited = [LIMIT as i64 - 100, 100, -i64::from(libc::EDQUOT)];
+        assert_eq!(taken, if is_own { [LIMIT as i64 - 100, 200, 1] } else { limited });
+        let outcome = finish(&job, &mut nodes);
+        let why = outcome.error.as_ref().map(ToString::to_string).unwrap_or_default();
+        if is_own {
+            assert_eq!(
+                (std::fs::metadata(&own).expect("there").len(), why),
+                (LIMIT as u64 + 101, String::new())
+            );
+        } else {
+            assert_eq!(std::fs::metadata(kept.path()).expect("there").len(), LIMIT as u64);
+            assert!(why.contains("output of rank 0") && why.contains("--output"), "{why}");
+        }
     }
 }
 

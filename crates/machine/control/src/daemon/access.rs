@@ -58,11 +58,10 @@ async fn token(
     ConnectInfo(peer): From_,
     Body(request): Body<TokenRequest>,
 ) -> Result<Json<Token>, ControlError> {
-    let tokens = shared.tokens.clone();
-    let Json(token) =
-        done(shared.clone(), move |_| tokens.give((peer.uid, request.read_only), request.renew)).await?;
+    let (tokens, key) = (shared.tokens.clone(), (peer.uid, request.read_only));
+    let Json(token) = done(shared.clone(), move |_| tokens.give(key, request.renew)).await?;
     if request.renew {
-        shared.entrance.close_connections();
+        shared.entrance.close_connections_of(&[key]);
     }
     Ok(Json(Token {
         token,
@@ -77,7 +76,7 @@ async fn token(
 async fn revoke(State(shared): Known, ConnectInfo(peer): From_) -> Result<Json<()>, ControlError> {
     let tokens = shared.tokens.clone();
     let revoked = done(shared.clone(), move |_| tokens.revoke(peer.uid)).await?;
-    shared.entrance.close_connections();
+    shared.entrance.close_connections_of(&[(peer.uid, false), (peer.uid, true)]);
     Ok(revoked)
 }
 

@@ -2,13 +2,14 @@
 //! The control system of a machine: its database, the keepers of its partitions, and the listeners to changes of both.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use colony_model::{Block, Machine, Partition as ModelPartition, PsetSize};
 use nix::sys::eventfd::EventFd;
 use tokio::sync::broadcast;
 
+use super::answers::Silent;
 use crate::ControlError;
 use crate::api::{Event, Job, JobState, MACHINE_FAILED, NodeState, PartitionState, Severity, now};
 use crate::store::{Change, NewEvent, Row, Store};
@@ -36,6 +37,7 @@ pub(crate) struct Control {
     pub(super) keepers: Mutex<BTreeMap<String, Arc<EventFd>>>,
     /// Boots of each partition since the last that succeeded.
     pub(super) boots: Mutex<BTreeMap<String, u32>>,
+    pub(super) silent: Silent,
     /// Held while a partition is started or removed: two requests do not start it twice.
     pub(super) changing: Mutex<()>,
     told: broadcast::Sender<Told>,
@@ -59,6 +61,7 @@ impl Control {
             store: Mutex::new(store),
             keepers: Mutex::default(),
             boots: Mutex::default(),
+            silent: Silent::default(),
             changing: Mutex::default(),
             told: broadcast::channel(BACKLOG).0,
         }))
@@ -93,38 +96,8 @@ impl Control {
         self.told.receiver_count() > 0
     }
 
-    fn output_folder(&self, job: u64) -> PathBuf {
-        self.folder.join("jobs").join(job.to_string())
-    }
-
-    /// The files of a job's output.
-    pub(super) fn output_files(&self, job: u64) -> [PathBuf; 2] {
-        let folder = self.output_folder(job);
-        ["stdout", "stderr"].map(|stream| folder.join(stream))
-    }
-
-    /// The files of a job's output, in a folder that is there.
-    pub(super) fn outputs(&self, job: u64) -> Result<[PathBuf; 2], ControlError> {
-        let files = self.output_files(job);
-        if let Some(folder) = files[0].parent() {
-            std::fs::create_dir_all(folder).map_err(ControlError::io(folder.display().to_string()))?;
-        }
-        Ok(files)
-    }
-
-    /// Removes the output of a job that is forgotten. A job that never began has none.
-    fn remove_outputs(&self, job: u64) {
-        let folder = self.output_folder(job);
-        match std::fs::remove_dir_all(&folder) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                let text = format!(
-                    "the output of job {job}, which is forgotten, stays in {}: {e}",
-                    folder.display()
-                );
-                self.report(Severity::Warning, "", "job-output", text, None);
-            }
-            _ => {}
-        }
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Tells all who listen. Without listeners, nobody is told.
@@ -169,7 +142,7 @@ impl Control {
         let forgotten = self.store().end_job(id, code, error)?;
         self.job_changed(id);
         forgotten.into_iter().for_each(|id| self.remove_outputs(id));
-        Ok(())
+        self.count_output(id)
     }
 
     pub(super) fn row(&self, name: &str) -> Result<Row, ControlError> {

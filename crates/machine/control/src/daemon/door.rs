@@ -13,6 +13,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
 use super::Shared;
+use super::network::Connection;
 use super::peer::Peer;
 use crate::ControlError;
 
@@ -97,7 +98,14 @@ pub(super) async fn network(request: Request, next: Next) -> Response {
 /// On the network, before the interface.
 pub(super) async fn token(State(shared): State<Arc<Shared>>, mut request: Request, next: Next) -> Response {
     let given = header(request.headers(), AUTHORIZATION.as_str());
-    let user = given.and_then(|given| given.strip_prefix("Bearer ")).and_then(|t| shared.tokens.user(t));
+    let token = given.and_then(|given| given.strip_prefix("Bearer "));
+    let known = request.extensions().get::<Arc<Connection>>();
+    let user = token.and_then(|token| {
+        let key = shared.tokens.user(token)?;
+        known?.note(key);
+        // if it was replaced before it was noted, the connection has not been ended
+        shared.tokens.user(token)
+    });
     if let Some((uid, is_read_only)) = user {
         // whatever a path may be added later, only looking is let in
         if is_read_only && !matches!(*request.method(), Method::GET | Method::HEAD) {

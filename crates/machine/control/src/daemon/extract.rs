@@ -26,6 +26,7 @@ impl IntoResponse for ControlError {
             Self::Unknown(_) => StatusCode::NOT_FOUND,
             Self::Conflict(_) => StatusCode::CONFLICT,
             Self::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::Full(_) => StatusCode::INSUFFICIENT_STORAGE,
             Self::Service { .. } => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };

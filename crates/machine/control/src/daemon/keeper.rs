@@ -3,7 +3,6 @@
 
 use std::io;
 use std::os::fd::AsFd as _;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +11,9 @@ use colony_ciod::{JobSpec, Program};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::EventFd;
 
+use super::answers::{connect_within, is_timeout};
 use super::control::Control;
+use super::outputs::STREAM;
 use super::owner::Process;
 use super::requeue::Over;
 use crate::ControlError;
@@ -32,12 +33,8 @@ const END: Duration = Duration::from_secs(20);
 pub(super) fn connect(socket: &Path, process: Option<&Process>) -> io::Result<Lines> {
     let began = Instant::now();
     loop {
-        match UnixStream::connect(socket) {
-            Ok(stream) => {
-                stream.set_read_timeout(Some(ANSWER))?;
-                stream.set_write_timeout(Some(ANSWER))?;
-                return Ok(Lines::new(stream));
-            }
+        match connect_within(socket, ANSWER) {
+            Ok(stream) => return Ok(Lines::new(stream)),
             Err(error) if process.is_none_or(Process::has_ended) || began.elapsed() > ANSWER => {
                 return Err(error);
             }
@@ -62,15 +59,39 @@ pub(super) struct Keeper {
 impl Keeper {
     /// Keeps the partition until its process ends. Returns how it ended.
     pub(super) fn run(mut self) -> String {
-        while let Err(error) = self.keep() {
+        let mut trouble = None;
+        while let Err(error) = self.keep(&mut trouble) {
             if self.process.has_ended() {
                 break;
             }
-            // the database, or a service that does not answer
-            self.control.report(Severity::Error, &self.name, "partition-service", error.to_string(), None);
+            if self.is_freeing() {
+                // it cannot be told to end
+                self.process.kill();
+            }
+            // the database, or a service that does not answer: one event, however long it lasts
+            let text = error.to_string();
+            if trouble.as_ref() != Some(&text) {
+                self.report(Severity::Error, "partition-service", text.clone());
+                trouble = Some(text);
+            }
             self.wait_end();
         }
         self.process.end()
+    }
+
+    fn report(&self, severity: Severity, code: &str, text: String) {
+        self.control.report(severity, &self.name, code, text, None);
+    }
+
+    /// The partition is to be switched off.
+    fn is_freeing(&self) -> bool {
+        let row = self.control.store().partition(&self.name);
+        matches!(row, Ok(Some(row)) if row.state == PartitionState::Freeing)
+    }
+
+    /// A service that is stopped is not asked.
+    fn check_running(&self) -> Result<(), ControlError> {
+        self.process.why_stopped().map_or(Ok(()), |why| Err(self.service()(io::Error::other(why))))
     }
 
     fn service(&self) -> impl Fn(io::Error) -> ControlError + use<> {
@@ -78,7 +99,9 @@ impl Keeper {
         move |source| ControlError::Service { name: name.clone(), source }
     }
 
-    fn keep(&self) -> Result<(), ControlError> {
+    /// Keeps the partition until its process ends, or until something fails. `trouble` is what failed last.
+    fn keep(&self, trouble: &mut Option<String>) -> Result<(), ControlError> {
+        self.check_running()?;
         let socket = self.control.socket(&self.name);
         let mut asks = connect(&socket, Some(&self.process)).map_err(self.service())?;
         let mut news = connect(&socket, Some(&self.process)).map_err(self.service())?;
@@ -88,8 +111,12 @@ impl Keeper {
         // the service forgets jobs that went back into the queue with these news, so that it does not ignore their next start
         self.ask(&mut asks, &Ask::Stored { news: after })?;
         news.say(&Ask::Listen { after }).map_err(self.service())?;
+        if trouble.take().is_some() {
+            self.report(Severity::Info, "partition-service", "it answers again".to_owned());
+        }
         let mut freeing = None;
         loop {
+            self.check_running()?;
             let state = self.control.store().partition(&self.name)?.map(|row| row.state);
             match state {
                 Some(PartitionState::Ready) => self.start_jobs(&mut asks)?,
@@ -174,8 +201,12 @@ impl Keeper {
     fn free(&self, asks: &mut Lines, since: &mut Option<Instant>) {
         match since {
             None => {
-                // one that does not answer is killed
-                let _ = self.ask(asks, &Ask::Shutdown);
+                // one that ends by itself has closed the connection; one that hangs is killed
+                if let Err(ControlError::Service { source, .. }) = self.ask(asks, &Ask::Shutdown)
+                    && is_timeout(&source)
+                {
+                    self.process.kill();
+                }
                 *since = Some(Instant::now());
             }
             Some(began) if began.elapsed() > END => self.process.kill(),
@@ -234,6 +265,7 @@ fn spec(job: &Job) -> JobSpec {
     let wanted = job.request.nodes.map(|nodes| nodes.saturating_mul(job.request.mode.processes()));
     (spec.mode, spec.processes, spec.labels) =
         (job.request.mode, job.request.processes.or(wanted), job.request.labels);
+    spec.stream_limit = Some(STREAM);
     (spec.go_on, spec.timeout_s, spec.user) =
         (job.request.go_on, job.request.timeout_s, job.request.user.clone());
     spec

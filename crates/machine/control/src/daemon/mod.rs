@@ -3,6 +3,7 @@
 
 mod access;
 mod allocation;
+mod answers;
 mod control;
 mod counts;
 mod deadline;
@@ -14,6 +15,7 @@ mod keeper;
 mod local;
 mod network;
 mod operate;
+mod outputs;
 mod owner;
 mod page;
 mod partitions;
@@ -145,6 +147,7 @@ async fn serve(folder: PathBuf, if_up: bool) -> Result<(), ControlError> {
         let control = Control::open(opened)?;
         control.adopt()?;
         control.forget_ended()?;
+        control.count_outputs_beside()?;
         Ok::<_, ControlError>(control)
     })
     .await;

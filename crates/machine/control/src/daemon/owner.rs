@@ -11,10 +11,13 @@ use std::process::{Child, Command, Stdio};
 use colony_node::pidfd::Pidfd;
 use colony_node::task::TaskId;
 
+use super::answers::why_stopped;
+
 /// A process that owns nodes.
 #[derive(Debug)]
 pub(super) struct Process {
     pidfd: Pidfd,
+    owner: TaskId,
     /// If this daemon has started it.
     child: Option<Child>,
 }
@@ -40,12 +43,12 @@ impl Waiting {
 
     /// Its number is stored: it begins.
     pub(super) fn begin(mut self) -> io::Result<Process> {
-        let pidfd = Pidfd::open(self.0.id())?;
+        let (pidfd, owner) = (Pidfd::open(self.0.id())?, self.owner()?);
         if let Some(mut input) = self.0.stdin.take() {
             // one that has ended by now is found by its pidfd
             let _ = input.write_all(b"g");
         }
-        Ok(Process { pidfd, child: Some(self.0) })
+        Ok(Process { pidfd, owner, child: Some(self.0) })
     }
 
     /// Its number could not be stored.
@@ -58,13 +61,19 @@ impl Waiting {
 impl Process {
     /// The process that another daemon has started, if it has not ended.
     pub(super) fn find(owner: TaskId) -> Option<Self> {
-        let process = Self { pidfd: Pidfd::open(u32::try_from(owner.tid).ok()?).ok()?, child: None };
+        let pidfd = Pidfd::open(u32::try_from(owner.tid).ok()?).ok()?;
+        let process = Self { pidfd, owner, child: None };
         // the descriptor is of the process with that number now, which may have been used again: the start tells
         owner.lives().then_some(process)
     }
 
     pub(super) fn has_ended(&self) -> bool {
         self.pidfd.has_ended()
+    }
+
+    /// The reason why it does not answer, if it is stopped.
+    pub(super) fn why_stopped(&self) -> Option<String> {
+        why_stopped(self.owner)
     }
 
     pub(super) fn kill(&self) {
@@ -101,7 +110,14 @@ mod tests {
             Process::find(TaskId { start_ticks: owner.start_ticks + 1, ..owner }).is_none(),
             "another process"
         );
-        assert!(!found.has_ended());
+        assert!(!found.has_ended() && found.why_stopped().is_none());
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(owner.tid), nix::sys::signal::SIGSTOP)
+            .expect("it is ours");
+        while found.why_stopped().is_none() {
+            std::thread::yield_now();
+        }
+        let text = found.why_stopped().expect("stopped");
+        assert!(text.contains(&format!("kill -CONT {}", owner.tid)), "{text}");
         found.kill();
         assert!(!child.wait().expect("ours").success());
         assert!(found.has_ended());

@@ -5,6 +5,7 @@ use colony_model::{
     Block, Fragmentation, FreeMap, Machine, ModelError, Partition as ModelPartition, Request,
 };
 
+use super::answers::Heard;
 use super::control::{Control, wrong};
 use crate::ControlError;
 use crate::api::{FreeNodes, Job, JobBlock, JobRequest, NodeState, PartitionState};
@@ -156,7 +157,11 @@ impl Control {
         if row.state != PartitionState::Ready {
             return Ok(Some("its partition is not ready".to_owned()));
         }
-        let room = self.room(&row, &self.node_states(&row))?;
+        let heard = self.hear(&row);
+        if let Heard::Silent(why) = heard {
+            return Ok(Some(format!("its partition does not answer: {why}")));
+        }
+        let room = self.room(&row, &heard.nodes(row.shape.nodes()))?;
         let begun = self.store().begun(&row.name)?;
         let queued = self.store().queued(&row.name)?;
         let now = crate::api::now();

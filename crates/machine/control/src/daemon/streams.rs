@@ -74,7 +74,12 @@ pub(super) async fn output(
     asked: Output,
 ) -> Result<Response, ControlError> {
     let owner = shared.control.store().owner_of(id)?;
-    shared.control.job(id)?;
+    if shared.control.job(id)?.is_output_removed {
+        return Err(ControlError::Unknown(format!(
+            "the output of job {id} is removed, because your later jobs had too much: `--output` and `--error` name files to \
+             keep"
+        )));
+    }
     peer.check_owner(owner, id)?;
     let [stdout, stderr] = shared.control.output_files(id);
     let path = match stream.as_str() {

@@ -20,7 +20,7 @@ const BYTES: usize = 32;
 const READ_ONLY: &str = "-read-only";
 
 /// A user, and whether the token may only look.
-type Key = (u32, bool);
+pub(super) type Key = (u32, bool);
 
 /// The tokens of all users, one file a token, which only the daemon's user can read.
 #[derive(Debug)]

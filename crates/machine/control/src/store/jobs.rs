@@ -22,9 +22,10 @@ pub(crate) const LONGEST_PAUSE_S: f64 = 60.0;
 
 /// The columns of a job, and those of a listing, which has neither environments nor tokens: they may be large, and secret.
 const COLUMNS: &str =
-    "id, user, request, state, submitted, started, ended, code, error, block, requeues, not_before";
+    "id, user, request, state, submitted, started, ended, code, error, block, requeues, not_before,
+    is_output_removed";
 const LISTED: &str = "id, user, json_remove(request, '$.environment', '$.token'), state, submitted, started, ended, code, error,
-    block, requeues, not_before";
+    block, requeues, not_before, is_output_removed";
 
 fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
     let (request, block): (String, Option<String>) = (row.get(2)?, row.get(9)?);
@@ -45,6 +46,7 @@ fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
         ended: row.get(6)?,
         requeues: row.get(10)?,
         not_before: row.get(11)?,
+        is_output_removed: row.get(12)?,
         code: row.get(7)?,
         error: row.get(8)?,
     })
@@ -128,6 +130,7 @@ impl Store {
             );
             return Err(ControlError::Wrong(text));
         }
+        self.room.check()?;
         let (partition, token) = (&request.partition, &request.token);
         self.change(|all| {
             let known = "SELECT id FROM jobs WHERE uid = ? AND token = ?";

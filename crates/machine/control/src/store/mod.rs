@@ -6,15 +6,17 @@ mod allocation;
 mod drains;
 mod ended;
 mod jobs;
+mod outputs;
 mod partitions;
 mod ras;
 mod rights;
+mod room;
 
 use std::path::Path;
 use std::time::Duration;
 
 use colony_model::Shape;
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 
 use crate::ControlError;
 use crate::api::Allocation;
@@ -24,8 +26,8 @@ pub(crate) use partitions::{Change, Row};
 pub(crate) use ras::{DRAINED, NewEvent, RasFilter};
 
 /// Steps from each version of the tables to the next, from an empty database on. A step that was ever released is never changed.
-const STEPS: [&str; 9] =
-    [TABLES, DRAINS, BLOCKS, RIGHTS, IO_NODES, ALLOCATION, IO_EXPORTS, REQUEUES, ended::STEP];
+const STEPS: [&str; 10] =
+    [TABLES, DRAINS, BLOCKS, RIGHTS, IO_NODES, ALLOCATION, IO_EXPORTS, REQUEUES, ended::STEP, outputs::STEP];
 /// Version of the tables.
 const VERSION: i64 = STEPS.len() as i64;
 /// Longest wait for another program that reads the database.
@@ -113,6 +115,7 @@ const REQUEUES: &str = "
 pub(crate) struct Store {
     connection: Connection,
     file: String,
+    room: room::Room,
 }
 
 impl Store {
@@ -121,7 +124,7 @@ impl Store {
         let file = path.display().to_string();
         let wrong = |source| ControlError::Database { file: file.clone(), source };
         let connection = Connection::open(path).map_err(wrong)?;
-        let mut store = Self { connection, file: file.clone() };
+        let mut store = Self { connection, file: file.clone(), room: room::Room::beside(path) };
         store.prepare().map_err(wrong)?;
         let found = store.version().map_err(wrong)?;
         if found != VERSION {
@@ -170,13 +173,20 @@ impl Store {
         &mut self,
         change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, ControlError> {
+        self.room.prepare();
         let done =
             self.connection.transaction_with_behavior(TransactionBehavior::Immediate).and_then(|all| {
                 let result = change(&all)?;
                 all.commit()?;
                 Ok(result)
             });
-        done.map_err(|source| ControlError::Database { file: self.file.clone(), source })
+        done.map_err(|source| {
+            if source.sqlite_error_code() == Some(ErrorCode::DiskFull) {
+                // for the next try
+                self.room.give_back();
+            }
+            ControlError::Database { file: self.file.clone(), source }
+        })
     }
 
     fn read<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, ControlError> {

@@ -345,6 +345,7 @@ impl Vm {
         let memory = self.image.write(&self.kernel, memory)?;
         let memory = crate::image::job_archive(&job, &self.files, memory)?;
         let initrd = memory.into_inner().map_err(|e| VmError::io("writing an image")(e.into_error()))?;
+        qemu::seal(&initrd, qemu::Seal::Content)?;
         let image_bytes = initrd.metadata().map_err(VmError::io("an image"))?.len();
         let memory_mib = self.memory_for(image_bytes)?;
         let mut cards = self.networks.iter().map(Network::plug).collect::<Result<Vec<_>, _>>()?;

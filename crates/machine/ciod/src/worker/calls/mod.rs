@@ -47,7 +47,7 @@ pub(crate) struct World {
     pub(crate) outputs: [Output; 2],
     pub(crate) labels: bool,
     /// The first rank whose output was not stored, and why.
-    pub(crate) lost_output: Option<(u32, Errno)>,
+    pub(crate) lost_output: Option<(u32, String)>,
     /// This worker's descriptors by name; none in tests.
     own: Option<OwnedFd>,
     /// The directory that the worker is in, if it is a process's.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reading and writing.
 
+use std::io;
 use std::os::fd::RawFd;
 
 use colony_fship::Errno;
@@ -10,7 +11,7 @@ use colony_fship::spans;
 use super::context::{CallContext, OpenFile};
 use super::parts::Parts;
 use super::{Made, Step, TURN, World, done, next_turn};
-use crate::worker::output::label;
+use crate::worker::output::{is_of_reader, label};
 use crate::worker::process::Kind;
 use crate::worker::waits::Wait;
 
@@ -74,7 +75,8 @@ impl World {
             }
             Err(e) if manner.writes => {
                 if about.is_output {
-                    self.output_lost(cx.process.rank, e);
+                    let why = io::Error::from_raw_os_error(i32::from(e.0)).to_string();
+                    self.output_lost(cx.process.rank, e, why);
                 }
                 return cx.write_stopped(e);
             }
@@ -155,16 +157,17 @@ impl World {
                 if nonblocking { Err(Errno::EAGAIN) } else { wait_or_turn(output.room(), n) }
             }
             Err(e) => {
-                self.output_lost(cx.process.rank, e);
+                let why = output.why(e);
+                self.output_lost(cx.process.rank, e, why);
                 cx.write_stopped(e)
             }
         }
     }
 
     /// Keeps the reason why output was not stored: the job ends with it. A reader that hangs up is no such reason.
-    fn output_lost(&mut self, rank: u32, error: Errno) {
-        if !matches!(error, Errno::EPIPE | Errno::EAGAIN) {
-            self.lost_output.get_or_insert((rank, error));
+    fn output_lost(&mut self, rank: u32, error: Errno, why: String) {
+        if !is_of_reader(error) {
+            self.lost_output.get_or_insert((rank, why));
         }
     }
 }

@@ -2,22 +2,28 @@
 //! Connections of the network, with bounds: on their number, on the time until TLS and each head of a request are there, and
 //! on the size of heads.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
+use crate::daemon::control::lock;
 use crate::daemon::counts::Counts;
 use crate::daemon::deadline::{Deadline, WRITE};
 use crate::daemon::serving::{HEAD, PAUSE, http};
+use crate::daemon::tokens::Key;
 
 /// Connections at most, of all hosts and of one host.
 const ALL: usize = 256;
@@ -31,12 +37,50 @@ const TLS: u8 = 0x16;
 const PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\ncontent-length: 42\r\n\r\n\
     this port takes TLS only: begin by https:\n";
 
-/// Serves connections until the task ends. Each connection ends when `ending` changes.
+/// A connection, and whose tokens its requests have brought.
+#[derive(Debug, Default)]
+pub(in crate::daemon) struct Connection {
+    tokens: Mutex<BTreeSet<Key>>,
+    end: Notify,
+}
+
+impl Connection {
+    /// A request on it has brought this user's token.
+    pub(in crate::daemon) fn note(&self, key: Key) {
+        lock(&self.tokens).insert(key);
+    }
+}
+
+/// The connections that are open.
+#[derive(Debug, Default)]
+pub(super) struct Connections(Mutex<Vec<Weak<Connection>>>);
+
+impl Connections {
+    fn add(&self) -> Arc<Connection> {
+        let connection = Arc::<Connection>::default();
+        let mut all = lock(&self.0);
+        all.retain(|other| other.strong_count() > 0);
+        all.push(Arc::downgrade(&connection));
+        connection
+    }
+
+    /// Ends the connections on which a token of one of these was used; without them, all connections.
+    pub(super) fn end(&self, keys: Option<&[Key]>) {
+        for connection in lock(&self.0).iter().filter_map(Weak::upgrade) {
+            let has_used = |keys: &[Key]| keys.iter().any(|key| lock(&connection.tokens).contains(key));
+            if keys.is_none_or(has_used) {
+                connection.end.notify_one();
+            }
+        }
+    }
+}
+
+/// Serves connections until the task ends.
 pub(super) async fn serve(
     listener: TcpListener,
     acceptor: TlsAcceptor,
     routes: Router,
-    ending: watch::Sender<u64>,
+    connections: Arc<Connections>,
 ) {
     let (room, hosts) = (Arc::new(Semaphore::new(ALL)), Arc::<Counts<IpAddr>>::default());
     loop {
@@ -50,11 +94,11 @@ pub(super) async fn serve(
             }
         };
         let Some(counted) = hosts.count(host, OF_ONE) else { continue };
-        let (acceptor, routes, mut ending) = (acceptor.clone(), routes.clone(), ending.subscribe());
+        let (acceptor, routes, known) = (acceptor.clone(), routes.clone(), connections.add());
         tokio::spawn(async move {
             tokio::select! {
-                () = connection(stream, acceptor, routes) => {}
-                _ = ending.changed() => {}
+                () = connection(stream, acceptor, routes, known.clone()) => {}
+                () = known.end.notified() => {}
             }
             drop((counted, permit));
         });
@@ -62,7 +106,7 @@ pub(super) async fn serve(
 }
 
 /// Serves one connection to its end.
-async fn connection(mut stream: TcpStream, acceptor: TlsAcceptor, routes: Router) {
+async fn connection(mut stream: TcpStream, acceptor: TlsAcceptor, routes: Router, known: Arc<Connection>) {
     let _ = stream.set_nodelay(true);
     let mut first = [0; 1];
     match timeout(HANDSHAKE, stream.peek(&mut first)).await {
@@ -77,8 +121,13 @@ async fn connection(mut stream: TcpStream, acceptor: TlsAcceptor, routes: Router
     }
     let stream = Deadline::new(stream, WRITE);
     let Ok(Ok(stream)) = timeout(HANDSHAKE, acceptor.accept(stream)).await else { return };
+    let routes = TowerToHyperService::new(routes);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(known.clone());
+        routes.call(request)
+    });
     // what goes wrong with a connection concerns its client only
-    let _ = http(HEAD).serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes)).await;
+    let _ = http(HEAD).serve_connection(TokioIo::new(stream), service).await;
 }
 
 #[cfg(test)]
@@ -102,6 +151,27 @@ mod tests {
         drop(taken);
         assert!(one([10, 0, 0, 1]).await.is_some());
         assert!(hosts.is_empty() && room.available_permits() == ALL);
+    }
+
+    #[tokio::test]
+    async fn a_token_that_is_replaced_ends_the_connections_on_which_it_was_used() {
+        let all = Connections::default();
+        let (eve, bob, new) = (all.add(), all.add(), all.add());
+        let gone = all.add();
+        eve.note((7, false));
+        eve.note((7, true));
+        bob.note((8, false));
+        gone.note((7, true));
+        drop(gone);
+        let has_ended =
+            async |connection: &Connection| timeout(Duration::ZERO, connection.end.notified()).await.is_ok();
+        all.end(Some(&[(7, true)]));
+        assert!(has_ended(&eve).await && !has_ended(&bob).await && !has_ended(&new).await);
+        all.end(None);
+        assert!(has_ended(&bob).await && has_ended(&new).await);
+        drop((eve, bob));
+        let _last = all.add();
+        assert_eq!(lock(&all.0).len(), 2, "those that are open");
     }
 
     #[test]

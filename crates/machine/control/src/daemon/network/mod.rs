@@ -6,19 +6,22 @@ mod connections;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
 use nix::unistd::gethostname;
 use tokio::net::TcpListener;
-use tokio::sync::{Mutex, watch};
+use tokio::sync::Mutex;
 use tokio::task::AbortHandle;
 use tokio_rustls::TlsAcceptor;
 
+use super::tokens::Key;
 use crate::ControlError;
 use crate::api::{Network, NetworkRequest};
 use certificate::Certificate;
+pub(super) use connections::Connection;
+use connections::Connections;
 
 /// The file that says where the daemon listens: one that is started again listens there, too.
 const FILE: &str = "network.json";
@@ -44,13 +47,12 @@ pub(super) struct Entrance {
     folder: PathBuf,
     routes: OnceLock<Router>,
     open: Mutex<Option<Open>>,
-    /// Changes when all connections are to end.
-    ending: watch::Sender<u64>,
+    connections: Arc<Connections>,
 }
 
 impl Entrance {
     pub(super) fn new(folder: PathBuf) -> Self {
-        Self { folder, routes: OnceLock::new(), open: Mutex::new(None), ending: watch::channel(0).0 }
+        Self { folder, routes: OnceLock::new(), open: Mutex::new(None), connections: Arc::default() }
     }
 
     /// Where the daemon listens.
@@ -89,8 +91,8 @@ impl Entrance {
             certificate: certificate.file,
         };
         let acceptor = TlsAcceptor::from(certificate.config);
-        self.close_connections();
-        let serve = connections::serve(listener, acceptor, routes, self.ending.clone());
+        self.connections.end(None);
+        let serve = connections::serve(listener, acceptor, routes, self.connections.clone());
         *open = Some(Open { network: network.clone(), listener: tokio::spawn(serve).abort_handle() });
         Ok(network)
     }
@@ -116,13 +118,13 @@ impl Entrance {
             _ => {}
         }
         *open = None;
-        self.close_connections();
+        self.connections.end(None);
         Ok(())
     }
 
-    /// Ends all connections: a token has been taken back. Pages connect again.
-    pub(super) fn close_connections(&self) {
-        self.ending.send_modify(|ends| *ends += 1);
+    /// Ends the connections of users whose tokens have been taken back. Pages connect again.
+    pub(super) fn close_connections_of(&self, keys: &[Key]) {
+        self.connections.end(Some(keys));
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use colony_control_api::api::{DrainRequest, Job, JobRequest, JobState, PartitionState};
+use colony_control_api::api::{DrainRequest, Job, JobRequest, JobState, NodeState, PartitionState};
 use serde_json::{Value, json};
 
 use super::stub::{Daemon, PATIENCE, at_socket};
@@ -141,6 +141,36 @@ fn a_partition_with_drained_nodes_is_degraded_and_says_what_still_fits() {
     assert!(undrain("R00-M0-N00-J00").is_err_and(|e| e.contains("as a part of R00-M0")));
     undrain("R00").expect("it is");
     daemon.wait_launched(1);
+}
+
+#[test]
+fn a_partition_that_does_not_answer_is_lost_and_holds_up_nobody_for_long() {
+    let daemon = Daemon::ready("2x2x2", 8);
+    let shown = || daemon.client.machine().expect("a machine").partitions.remove(0);
+    assert_eq!(shown().state, PartitionState::Ready);
+    daemon.hang(true);
+    let lost = shown();
+    let why = lost.error.expect("a reason");
+    assert_eq!((lost.state, lost.nodes.get(&NodeState::Lost)), (PartitionState::Lost, Some(&8)));
+    assert!(
+        why.contains(&format!("pid {}", std::process::id())) && why.contains("has not answered"),
+        "{why}"
+    );
+    // it is not asked for each request
+    for _ in 0..50 {
+        assert_eq!(shown().state, PartitionState::Lost);
+    }
+    assert!(daemon.unanswered() < 10, "{}", daemon.unanswered());
+    let id = submit(&daemon, &json!({}));
+    let waits = daemon.client.job(id).expect("there").waits.unwrap_or_default();
+    assert!(waits.contains("does not answer"), "{waits}");
+    daemon.hang(false);
+    daemon.wait_launched(1);
+    let began = Instant::now();
+    while shown().state != PartitionState::Ready {
+        assert!(began.elapsed() < PATIENCE, "it answers again");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 fn get(daemon: &Daemon, head: &str) -> String {

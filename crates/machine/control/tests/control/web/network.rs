@@ -214,13 +214,26 @@ fn a_daemon_that_is_killed_listens_again_with_the_same_tokens_and_certificate() 
     assert_eq!(daemon.client.token(false).expect("a token").network, Some(network.clone()));
     assert!(is(&get_if(&network, &token), 200));
     // a token that is replaced is wrong, and ends what it has opened
-    let mut open = tls(network.listen, &network.certificate);
-    let text = format!("GET /v1/events HTTP/1.1\r\nhost: x\r\n{}\r\n", bearer(&token));
-    open.write_all(text.as_bytes()).expect("sent");
-    open.read_exact(&mut [0; 8]).expect("it begins");
+    let listen_by = |token: &str| {
+        let mut open = tls(network.listen, &network.certificate);
+        let text = format!("GET /v1/events HTTP/1.1\r\nhost: x\r\n{}\r\n", bearer(token));
+        open.write_all(text.as_bytes()).expect("sent");
+        open.read_exact(&mut [0; 8]).expect("it begins");
+        open
+    };
+    let other = daemon.client.read_only_token(false).expect("a token").token;
+    let (open, mut of_other) = (listen_by(&token), listen_by(&other));
     let newer = daemon.client.token(true).expect("a token").token;
     rest(open);
     assert!(is(&get_if(&network, &token), 401) && is(&get_if(&network, &newer), 200));
+    // connections of other tokens go on: an event reaches them
+    daemon.event(0, "info", "still-there", "so");
+    let mut text = Vec::new();
+    while !String::from_utf8_lossy(&text).contains("still-there") {
+        let mut byte = [0];
+        of_other.read_exact(&mut byte).expect("it goes on");
+        text.push(byte[0]);
+    }
     daemon.client.revoke_token().expect("revoked");
     assert!(is(&get_if(&network, &newer), 401));
     daemon.client.close_network().expect("closed");

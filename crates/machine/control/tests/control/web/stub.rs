@@ -7,6 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -26,6 +27,10 @@ struct Played {
     launched: Mutex<Vec<u64>>,
     news: Mutex<Vec<Value>>,
     added: Condvar,
+    /// Questions about the state are not answered, as by a process that hangs.
+    hangs: AtomicBool,
+    /// Questions about the state that came meanwhile.
+    unanswered: AtomicUsize,
 }
 
 /// A daemon that ends with the test.
@@ -125,6 +130,16 @@ impl Daemon {
         self.played.nodes.lock().expect("ours")[node] = state.to_owned();
     }
 
+    /// From now on, the partition does not answer questions about its state, or answers them again.
+    pub(crate) fn hang(&self, hangs: bool) {
+        self.played.hangs.store(hangs, Ordering::SeqCst);
+    }
+
+    /// Questions about the state that the partition has not answered.
+    pub(crate) fn unanswered(&self) -> usize {
+        self.played.unanswered.load(Ordering::SeqCst)
+    }
+
     /// An event of a node happens.
     pub(crate) fn event(&self, node: usize, severity: &str, code: &str, message: &str) {
         let event =
@@ -201,6 +216,10 @@ impl Played {
             }
             if let Some(number) = ask["stored"]["news"].as_u64() {
                 self.forget(number as usize);
+            }
+            if ask == "status" && self.hangs.load(Ordering::SeqCst) {
+                self.unanswered.fetch_add(1, Ordering::SeqCst);
+                continue;
             }
             let nodes = self.nodes.lock().expect("ours").clone();
             let jobs = self.jobs.lock().expect("ours").clone();
