@@ -198,6 +198,9 @@ impl Program {
     /// Most steps in a body, repeats not counted, and how deep repeats nest.
     const MAX_STEPS: usize = 10_000;
     const MAX_DEPTH: usize = 4;
+    /// Most iterations, each of which takes 16 bytes in a run, and most steps in all of them, repeats counted.
+    const MAX_ITERATIONS: u64 = 100_000_000;
+    const MAX_STEPS_OF_RUN: u64 = 10_000_000_000;
 
     /// `body`, `iterations` times.
     #[must_use]
@@ -300,12 +303,34 @@ impl Program {
             return bad("has no iterations".into());
         }
         match steps(&self.body, 0) {
-            Ok(0) => bad("has no steps".into()),
-            Ok(n) if n > Self::MAX_STEPS => bad(format!("has {n} steps, more than {}", Self::MAX_STEPS)),
-            Ok(_) => Ok(()),
-            Err(fault) => bad(fault),
+            Ok(0) => return bad("has no steps".into()),
+            Ok(n) if n > Self::MAX_STEPS => {
+                return bad(format!("has {n} steps, more than {}", Self::MAX_STEPS));
+            }
+            Ok(_) => {}
+            Err(fault) => return bad(fault),
         }
+        let run = self.iterations.saturating_mul(steps_of_iteration(&self.body));
+        if self.iterations > Self::MAX_ITERATIONS || run > Self::MAX_STEPS_OF_RUN {
+            return bad(format!(
+                "has {} iterations of {} steps, repeats included, and may have {} iterations and {} steps in all",
+                self.iterations,
+                steps_of_iteration(&self.body),
+                Self::MAX_ITERATIONS,
+                Self::MAX_STEPS_OF_RUN
+            ));
+        }
+        Ok(())
     }
+}
+
+/// Steps that an iteration runs, those in repeats as often as they run.
+fn steps_of_iteration(body: &[Step]) -> u64 {
+    let count = |step: &Step| match step {
+        Step::Repeat { times, body } => times.saturating_mul(steps_of_iteration(body)),
+        _ => 1,
+    };
+    body.iter().map(count).fold(0, u64::saturating_add)
 }
 
 fn steps(body: &[Step], depth: usize) -> Result<usize, String> {
@@ -333,4 +358,23 @@ fn steps(body: &[Step], depth: usize) -> Result<usize, String> {
         };
     }
     Ok(n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_that_would_run_for_ever_are_refused_with_the_limit() {
+        let work = || Step::compute(1000);
+        let check = |iterations, body| Program::new("x", iterations, body).check().map_err(|e| e.to_string());
+        check(100_000_000, vec![work()]).expect("as many as there may be");
+        let refused = check(4_294_967_295, vec![work()]).expect_err("too many");
+        assert!(refused.contains("4294967295 iterations") && refused.contains("100000000"), "{refused}");
+        let nested =
+            |times| Step::Repeat { times, body: vec![Step::Repeat { times: 1000, body: vec![work(); 10] }] };
+        check(1000, vec![nested(1000)]).expect("ten billion steps");
+        assert!(check(1001, vec![nested(1000)]).is_err_and(|e| e.contains("10000000 steps")));
+        assert!(check(1, vec![nested(u64::MAX)]).is_err());
+    }
 }

@@ -4,16 +4,40 @@
 use std::collections::HashMap;
 
 use colony_node::cpu::CpuSet;
+use colony_node::memory;
 
 use super::{Detour, MAX_DETOURS, MAX_SOURCES, Problem, Trace, TraceMeta};
 use crate::Source;
 
-/// Collects detours in any order and gives each source its index.
-#[derive(Debug, Default)]
+/// Bytes of memory that a detour takes while a trace is built, measured with 100 million: itself, its copy as the list grows and is
+/// sorted, and the list's spare room.
+const BYTES_OF_DETOUR: u64 = 60;
+
+/// Detours for which memory is not asked for.
+const FEW: usize = 1 << 20;
+
+/// Collects detours in any order and gives each source its index. It refuses more of them than the memory of the process can hold.
+#[derive(Debug)]
 pub struct TraceBuilder {
     sources: Vec<Source>,
     index: HashMap<Source, u16>,
     detours: Vec<Detour>,
+    /// With so many detours, it looks whether there is memory for as many again.
+    next_look: usize,
+    /// Bytes of memory that are left; `None` if the kernel does not tell.
+    left: fn() -> Option<u64>,
+}
+
+/// Bytes that this process can have beside what it has: of the node, and of its cgroups.
+fn left() -> Option<u64> {
+    let pid = i32::try_from(std::process::id()).ok()?;
+    memory::limits_of(pid).iter().map(memory::Limit::left).min()
+}
+
+impl Default for TraceBuilder {
+    fn default() -> Self {
+        Self { sources: Vec::new(), index: HashMap::new(), detours: Vec::new(), next_look: FEW, left }
+    }
 }
 
 impl TraceBuilder {
@@ -41,13 +65,31 @@ impl TraceBuilder {
         Ok(i)
     }
 
+    /// Refuses so many more detours if there is no memory for them. Up to a million in all are never refused.
+    ///
+    /// # Errors
+    /// [`Problem::TooManyDetours`], [`Problem::Memory`].
+    pub fn expect(&mut self, more: usize) -> Result<(), Problem> {
+        let all = self.detours.len().saturating_add(more);
+        if all > MAX_DETOURS {
+            return Err(Problem::TooManyDetours);
+        }
+        let needed = (more as u64).saturating_mul(BYTES_OF_DETOUR);
+        match (self.left)() {
+            Some(left) if all > FEW && needed > left => Err(Problem::Memory { detours: all, needed, left }),
+            _ => Ok(()),
+        }
+    }
+
     /// Adds a detour whose `source` came from [`TraceBuilder::source`].
     ///
     /// # Errors
-    /// [`Problem::TooManyDetours`], [`Problem::Cpu`].
+    /// [`Problem::TooManyDetours`], [`Problem::Memory`], [`Problem::Cpu`].
     pub fn push(&mut self, detour: Detour) -> Result<(), Problem> {
-        if self.detours.len() >= MAX_DETOURS {
-            return Err(Problem::TooManyDetours);
+        if self.detours.len() >= self.next_look {
+            let len = self.detours.len();
+            self.expect(len.min(MAX_DETOURS - len).max(1))?;
+            self.next_look = len.saturating_mul(2).min(MAX_DETOURS);
         }
         if usize::from(detour.cpu) >= CpuSet::LIMIT {
             return Err(Problem::Cpu(detour.cpu.into()));
@@ -157,5 +199,39 @@ impl Trace {
             d.source = new_index[i];
         }
         Ok(Self { meta, sources: kept, detours })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(left: fn() -> Option<u64>) -> TraceBuilder {
+        TraceBuilder { left, ..TraceBuilder::default() }
+    }
+
+    #[test]
+    fn detours_that_the_memory_cannot_hold_are_refused_before_they_are_read() {
+        let mut small = with(|| Some(100 << 20));
+        small.expect(1_000_000).expect("few are never refused");
+        small.expect(1_700_000).expect("they fit");
+        let refused = small.expect(10_000_000).expect_err("572 MiB").to_string();
+        assert!(
+            refused.contains("10000000 detours need 572 MiB") && refused.contains("100 MiB are left"),
+            "{refused}"
+        );
+        let mut unknown = with(|| None);
+        unknown.expect(MAX_DETOURS).expect("nothing is known");
+        assert!(matches!(unknown.expect(MAX_DETOURS + 1), Err(Problem::TooManyDetours)));
+        assert!(matches!(unknown.expect(usize::MAX), Err(Problem::TooManyDetours)));
+    }
+
+    #[test]
+    fn a_list_that_grows_is_refused_when_there_is_no_memory_for_as_many_again() {
+        let mut trace = with(|| Some(1 << 20));
+        let detour = Detour { node: 0, cpu: 0, start_ns: 0, duration_ns: 1, source: 0 };
+        let taken = (0..2 * FEW).take_while(|_| trace.push(detour).is_ok()).count();
+        assert_eq!(taken, FEW);
+        assert!(matches!(trace.push(detour), Err(Problem::Memory { .. })));
     }
 }

@@ -72,6 +72,21 @@ pub enum Problem {
     /// More rows than [`MAX_DETOURS`].
     #[error("it has more than {MAX_DETOURS} detours; measure for a shorter time or with a higher threshold")]
     TooManyDetours,
+    /// More rows than the process has memory for.
+    #[error(
+        "{detours} detours need {} MiB of memory, and {} MiB are left; measure for a shorter time or with a higher threshold, or \
+         read it where there is more memory",
+        needed >> 20,
+        left >> 20
+    )]
+    Memory {
+        /// Detours, as many as are known.
+        detours: usize,
+        /// Bytes for those that are not in memory yet.
+        needed: u64,
+        /// Bytes that the node and the cgroups of the process have left.
+        left: u64,
+    },
     /// More names than [`MAX_SOURCES`].
     #[error("it has more than {MAX_SOURCES} different sources; shorten the names (drop the numbers in them)")]
     TooManySources,

@@ -24,7 +24,7 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnDescriptor, ColumnPath, Type};
 
 use self::pages::BoundedPages;
-use super::{Detour, MAX_DETOURS, Problem, Trace, TraceBuilder, TraceMeta};
+use super::{Detour, Problem, Trace, TraceBuilder, TraceMeta};
 
 /// Name of the metadata that holds a [`TraceMeta`] as JSON.
 pub(crate) const META_KEY: &str = "colony.meta";
@@ -191,13 +191,11 @@ fn decode(file: impl ChunkReader + 'static) -> Result<Trace, Problem> {
             other => return Err(Problem::Compression(other.to_string())),
         }
     }
-    let rows = parquet.file_metadata().num_rows();
-    if rows < 0 || rows as u64 > MAX_DETOURS as u64 {
-        return Err(Problem::TooManyDetours);
-    }
+    let mut trace = TraceBuilder::new();
+    let rows = usize::try_from(parquet.file_metadata().num_rows());
+    trace.expect(rows.map_err(|_| Problem::TooManyDetours)?)?;
     let found = parquet.file_metadata().schema_descr().columns();
     let places = places(found.iter().map(AsRef::as_ref))?;
-    let mut trace = TraceBuilder::new();
     for group in 0..file.num_row_groups() {
         let group = file.get_row_group(group).map_err(damaged)?;
         push(&mut trace, group.as_ref(), places)?;
