@@ -10,8 +10,8 @@ use heapless::Vec;
 
 use crate::{ensure, round_up};
 
-/// Pieces of memory in use at most; neighbors are one piece.
-pub const PIECES: usize = 192;
+/// Pieces of memory in use at most; neighbors are one piece. Linux has 65,530 mappings of a process.
+pub const PIECES: usize = 4096;
 
 /// A piece of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,6 +68,14 @@ impl Space {
         let heap = (heap + PAGE - 1) & !(PAGE - 1);
         let fresh = Piece { first: heap, end: top };
         Self { heap, brk: heap, top, used: Vec::new(), fresh }
+    }
+
+    /// As [`Space::new`], in place: a list of pieces does not fit on a stack of the kernel.
+    pub fn restart(&mut self, heap: u64, top: u64) {
+        let heap = (heap + PAGE - 1) & !(PAGE - 1);
+        (self.heap, self.brk, self.top) = (heap, heap, top);
+        self.used.clear();
+        self.fresh = Piece { first: heap, end: top };
     }
 
     fn floor(&self) -> u64 {
@@ -386,6 +394,25 @@ mod tests {
             let brk = space.brk(0, &mut Never);
             space.brk(brk + 1000, &mut Never);
         }
+    }
+
+    #[test]
+    fn memory_may_have_thousands_of_pieces_and_one_too_many_is_refused() {
+        let top = HEAP + 2 * (PIECES as u64 + 1) * PAGE;
+        let (mut space, mut pages) = (Space::new(HEAP, TOP), Pages::default());
+        space.restart(HEAP, top);
+        space.map_at(HEAP, top - HEAP, false, &mut pages).expect("all of it");
+        let hole = |n: u64| HEAP + (2 * n + 1) * PAGE;
+        for n in 0..PIECES as u64 - 1 {
+            space.unmap(hole(n), PAGE).expect("one piece more");
+        }
+        let free = space.free();
+        assert_eq!(space.unmap(hole(PIECES as u64 - 1), PAGE), Err(Errno::ENOMEM));
+        assert_eq!(space.free(), free, "nothing has changed");
+        // the highest free place
+        assert_eq!(space.map(PAGE, &mut pages), Ok(hole(PIECES as u64 - 2)));
+        space.restart(HEAP, TOP);
+        assert_eq!(space.free(), TOP - HEAP);
     }
 
     #[test]

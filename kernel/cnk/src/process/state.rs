@@ -191,7 +191,7 @@ impl Process {
         /// Maps so far.
         static MAPS: AtomicUsize = AtomicUsize::new(0);
         self.map = MAPS.fetch_add(1, Ordering::Relaxed) as u64 + 1;
-        self.space = Space::new(block.heap, block.memory - STACK);
+        self.space.restart(block.heap, block.memory - STACK);
         let zone = zone(block.memory, self.user.bank.size());
         self.zone.restart(zone.start, zone.end);
         self.block = *block;
