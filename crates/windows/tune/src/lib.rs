@@ -16,7 +16,7 @@
 //! **Reboots.** Settings in `/proc` and `/sys` end with the boot. A journal names its boot and means nothing after it.
 //!
 //! The steps come from a [`Profile`]: it selects remedies of the [doctor](colony_doctor)'s findings ([`Plan`]). Those that
-//! need a boot are exported ([`kernel_command_line`], [`tuned()`]) as a kernel command line or a TuneD profile.
+//! need a boot are exported ([`kernel_command_line`], [`TunedProfile`]) as a kernel command line or a TuneD profile.
 //!
 //! All access to the machine goes through [`Node`]: [`Linux`] is the real one, and tests use one in memory that crashes at every
 //! operation in turn.
@@ -43,7 +43,7 @@ mod tests;
 
 pub use apply::{Applied, OnFailure, apply};
 pub use error::TuneError;
-pub use export::{kernel_command_line, tuned};
+pub use export::{TunedProfile, kernel_command_line, parameters_to_remove};
 pub use linux::Linux;
 pub use node::Node;
 pub use place::Place;

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use colony_doctor::{DoctorError, Examination, Node};
+use colony_doctor::{DoctorError, Examination};
 use colony_node::cpu::CpuSet;
 use colony_tune::{
-    Applied, Linux, OnFailure, Plan, Profile, Progress, Reverted, Standing, Transaction, TuneError,
+    Applied, Linux, Node as _, OnFailure, Plan, Profile, Progress, Reverted, Standing, Transaction,
+    TuneError, TunedProfile,
 };
 use colony_view::tune as view;
 use serde::Serialize;
@@ -117,7 +118,8 @@ struct Revert {
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   colony tune export kernel-command-line
-  colony tune export tuned > /etc/tuned/colony/tuned.conf")]
+  colony tune export tuned > /etc/tuned/colony/tuned.conf
+  colony tune export tuned-script > /etc/tuned/colony/script.sh")]
 struct Export {
     /// Form of the output
     #[arg(value_enum)]
@@ -132,6 +134,8 @@ enum Form {
     KernelCommandLine,
     /// A TuneD profile
     Tuned,
+    /// The script that the TuneD profile calls: interrupts, and files outside /sys and /proc/sys
+    TunedScript,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -149,8 +153,8 @@ impl Target {
         Profile::find(&self.profile)?.with_also(&self.also)
     }
 
-    fn node(&self) -> Result<Node, DoctorError> {
-        Node::open(self.root.as_deref().unwrap_or(Path::new("/")), self.cpus.as_ref())
+    fn node(&self) -> Result<colony_doctor::Node, DoctorError> {
+        colony_doctor::Node::open(self.root.as_deref().unwrap_or(Path::new("/")), self.cpus.as_ref())
     }
 
     fn examine(&self) -> Result<Examination, DoctorError> {
@@ -319,11 +323,43 @@ fn revert(a: &Revert) -> anyhow::Result<()> {
 
 fn export(a: &Export) -> anyhow::Result<()> {
     let profile = a.target.profile()?;
-    let plan = Plan::new(&a.target.examine()?, &profile);
+    let node = a.target.node()?;
+    let plan = Plan::new(&colony_doctor::examine(&node), &profile);
+    let command_line = command_line(a.target.root.as_deref())?;
+    let handlers = |number| colony_doctor::interrupt_handlers(&node, number);
+    let tuned = TunedProfile::new(&plan, &profile, handlers, &command_line);
     match a.form {
         Form::KernelCommandLine => {
+            let removed = colony_tune::parameters_to_remove(&plan, &command_line);
+            if !removed.is_empty() {
+                note!(
+                    "remove from the kernel command line: {}; the kernel keeps the first isolcpus= and nohz_full=",
+                    removed.join(" ")
+                );
+            }
             super::print_text(&format!("{}\n", colony_tune::kernel_command_line(&plan)))
         }
-        Form::Tuned => super::print_text(&colony_tune::tuned(&plan, &profile)),
+        Form::Tuned => {
+            if tuned.script().is_some() {
+                note!("the profile calls script.sh in its folder: colony tune export tuned-script");
+            }
+            super::print_text(&tuned.configuration())
+        }
+        Form::TunedScript => match tuned.script() {
+            Some(script) => super::print_text(&script),
+            None => {
+                note!("the TuneD profile calls no script");
+                Ok(())
+            }
+        },
+    }
+}
+
+/// The kernel command line; empty if a collection of files has none.
+fn command_line(root: Option<&Path>) -> anyhow::Result<String> {
+    const FILE: &str = "/proc/cmdline";
+    match linux(root).read(FILE) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+        read => read.context(FILE),
     }
 }

@@ -269,3 +269,31 @@ fn a_plan_is_exported_for_other_programs() {
     let line = text(&["tune", "export", "kernel-command-line", "--root", trial.root()]);
     assert_eq!(line.lines().count(), 1);
 }
+
+#[test]
+fn an_export_names_interrupts_by_handler_and_parameters_that_must_go() {
+    let trial = Trial::new(0);
+    for (file, value) in [
+        ("proc/irq/61/smp_affinity_list", "0-3\n"),
+        ("proc/irq/61/effective_affinity_list", "3\n"),
+        ("proc/irq/61/eth0-rx-1/x", ""),
+        ("proc/sys/kernel/osrelease", "6.12.0\n"),
+        ("proc/cmdline", "ro isolcpus=3\n"),
+        ("sys/devices/system/cpu/isolated", "3\n"),
+    ] {
+        trial.put(file, value);
+    }
+    let export =
+        |form| colony().args(["tune", "export", form, "--root", trial.root()]).output().expect("runs");
+    let tuned = export("tuned");
+    let conf = String::from_utf8_lossy(&tuned.stdout);
+    assert!(conf.contains("script=${i:PROFILE_DIR}/script.sh") && !conf.contains("/proc/irq"), "{conf}");
+    assert!(conf.contains("# Remove from the kernel command line: isolcpus=3"), "{conf}");
+    assert!(error(&tuned).contains("colony tune export tuned-script"), "{}", error(&tuned));
+    let script = export("tuned-script");
+    let script = String::from_utf8_lossy(&script.stdout);
+    assert!(script.contains("interrupts eth0-rx-1 smp_affinity_list 0"), "{script}");
+    let line = export("kernel-command-line");
+    assert!(String::from_utf8_lossy(&line.stdout).contains("isolcpus=managed_irq,domain,1-3"));
+    assert!(error(&line).contains("remove from the kernel command line: isolcpus=3"), "{}", error(&line));
+}

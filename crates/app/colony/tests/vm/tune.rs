@@ -82,6 +82,33 @@ fn a_transaction_killed_in_the_kernel_is_undone_by_the_next_command() {
     );
 }
 
+#[test]
+fn the_exported_script_moves_interrupts_and_restores_them() {
+    let Some(vm) = node_with(&[]) else { return };
+    let out = sh(
+        &vm.cpus(2).accel(Accel::SingleThread),
+        &format!(
+            r#"{FUNCTIONS}
+        mount -t debugfs none /sys/kernel/debug 2> /dev/null || true
+        values > /tmp/before
+        colony tune export tuned-script --cpus 1 --also irq-default > /tmp/script.sh
+        grep -q 'setting /proc/irq/default_smp_affinity 1' /tmp/script.sh
+        grep -q ' interrupts ' /tmp/script.sh
+        sh /tmp/script.sh start
+        values > /tmp/tuned
+        if cmp -s /tmp/before /tmp/tuned; then echo nothing is changed; false; fi
+        sh /tmp/script.sh verify
+        echo 3 > /proc/irq/default_smp_affinity
+        if sh /tmp/script.sh verify; then echo a changed value is not seen; false; fi
+        sh /tmp/script.sh stop
+        values > /tmp/after
+        diff /tmp/before /tmp/after
+        "#
+        ),
+    );
+    eprintln!("{}", out.text());
+}
+
 /// A series before the fair server, the first one with it, and the default kernel.
 const SERIES: [&str; 3] = ["6.1", "6.12", ""];
 
