@@ -76,6 +76,9 @@ pub enum TuneError {
         /// The fault found.
         reason: String,
     },
+    /// The unit that applies a transaction at every boot cannot be made, read or removed.
+    #[error("--persist: {0}")]
+    Persist(String),
     /// The journal could not be written or read.
     #[error("the journal of transactions: {what}: {source}{}", if *unchanged { "; the node is unchanged" } else { "" })]
     Journal {

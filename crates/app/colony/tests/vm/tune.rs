@@ -32,7 +32,17 @@ fn a_profile_takes_effect_in_the_kernel_and_is_undone() {
         test "$(cat /proc/sys/vm/stat_interval)" = 10
         colony tune show --cpus 1 --json > /tmp/show
         if grep '"changed"' /tmp/show; then cat /tmp/show; false; fi
+        colony tune verify > /tmp/verify || {{ cat /tmp/verify; false; }}
+        echo 7 > /proc/sys/vm/stat_interval
+        if colony tune verify > /tmp/verify; then cat /tmp/verify; false; fi
+        grep -q different /tmp/verify
+        echo 10 > /proc/sys/vm/stat_interval
         colony tune revert
+        values > /tmp/after
+        diff /tmp/before /tmp/after
+        # no systemd: nothing is changed
+        if colony tune apply --cpus 1 --persist 2> /tmp/error; then echo persistent without systemd; false; fi
+        grep -q 'systemd does not run' /tmp/error || {{ cat /tmp/error; false; }}
         values > /tmp/after
         diff /tmp/before /tmp/after
         # a full disk for the journal: nothing is changed
