@@ -3,9 +3,11 @@
 
 use std::fmt::Write;
 
-use colony_tune::{Action, Applied, Plan, Profile, Progress, Reverted, Standing, Step, Transaction};
+use colony_tune::{
+    Action, Applied, Plan, Profile, Progress, Reverted, Standing, Step, Transaction, Verdict, Verified,
+};
 
-use crate::table::{broken, name, wrap};
+use crate::table::{self, broken, name, wrap};
 
 /// Width of the column of rules.
 const RULE: usize = 20;
@@ -131,10 +133,13 @@ pub fn transactions(all: &[(Transaction, Vec<Standing>)]) -> String {
     out
 }
 
-/// The result of `colony tune revert`.
+/// The result of `colony tune revert`. `unit_removed`: the transaction is not applied again at every boot any more.
 #[must_use]
-pub fn reverted(transaction: &str, r: &Reverted) -> String {
+pub fn reverted(transaction: &str, r: &Reverted, unit_removed: bool) -> String {
     let mut out = format!("{transaction}: {} restored\n", changes(r.undone.len()));
+    if unit_removed {
+        row(&mut out, "", "its unit is removed: the next boot does not apply the transaction again");
+    }
     for file in &r.handed_on {
         row(
             &mut out,
@@ -162,6 +167,53 @@ pub fn reverted(transaction: &str, r: &Reverted) -> String {
     out
 }
 
+/// The result of `colony tune verify`.
+#[must_use]
+pub fn verified(all: &[Verified]) -> String {
+    let mut out = String::new();
+    for t in all {
+        let count = |verdict: &Verdict| t.checks.iter().filter(|c| c.verdict == *verdict).count();
+        let (same, unread, ended) = (count(&Verdict::Same), count(&Verdict::NotRead), count(&Verdict::Ended));
+        let mut notes = Vec::new();
+        if unread > 0 {
+            notes.push(format!("{} not read back", commands_are(unread)));
+        }
+        match ended {
+            0 => {}
+            1 => notes.push("1 task has ended".into()),
+            n => notes.push(format!("{n} tasks have ended")),
+        }
+        let note = if notes.is_empty() { String::new() } else { format!(" ({})", notes.join(", ")) };
+        let _ = writeln!(out, "{}: {same} of {} as applied{note}", t.name, changes(t.checks.len()));
+        let mut table = table::new(["setting", "applied", "now", "result"]);
+        for check in &t.checks {
+            let value = |value: &Option<String>| value.as_deref().map_or("–".to_owned(), shown);
+            table.add_row([
+                name(&check.setting, usize::MAX - 1),
+                value(&check.applied),
+                value(&check.now),
+                name(&result(&check.verdict), usize::MAX - 1),
+            ]);
+        }
+        let _ = writeln!(out, "{}", table::trimmed(&table));
+    }
+    out
+}
+
+fn result(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Same => "same".into(),
+        Verdict::Different => "different".into(),
+        Verdict::Superseded { by } => format!("changed by {by}"),
+        Verdict::Ended => "task ended".into(),
+        Verdict::Gone => "file gone".into(),
+        Verdict::NotRead => "–".into(),
+        Verdict::Unreadable { reason } => format!("unreadable: {reason}"),
+        Verdict::NotMade { reason } => format!("not made: {reason}"),
+        Verdict::Interrupted => "interrupted".into(),
+    }
+}
+
 fn changes(n: usize) -> String {
     if n == 1 { "1 change".into() } else { format!("{n} changes") }
 }
@@ -173,5 +225,40 @@ fn row(out: &mut String, rule: &str, text: &str) {
     for line in broken(&clean, 80 - RULE - 4) {
         let _ = writeln!(out, "  {rule:RULE$}  {line}");
         rule.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use colony_tune::Check;
+
+    use super::*;
+
+    #[test]
+    fn a_comparison_fits_80_columns_and_a_command_is_not_called_the_same() {
+        let check = |setting: &str, applied: Option<&str>, now: Option<&str>, verdict| Check {
+            rule: "rule".into(),
+            setting: setting.into(),
+            task: None,
+            applied: applied.map(str::to_owned),
+            now: now.map(str::to_owned),
+            verdict,
+        };
+        let long = format!("/sys/devices/{}/enabled", "pci0000:00/".repeat(12));
+        let reason = "the kernel does not let this interrupt be moved (Input/output error)".to_owned();
+        let value = "0,2,4,6,8,10,12,14,16,18,20,22,24,26,28,30,32,34,36,38,40,42,44,46";
+        let checks = vec![
+            check(&long, Some(value), Some(value), Verdict::Same),
+            check(&long, Some(value), None, Verdict::Unreadable { reason }),
+            check("CPUs of task 77 (rtkit)", Some("0"), None, Verdict::Ended),
+            check("swapoff /dev/a", None, None, Verdict::NotRead),
+        ];
+        let text = verified(&[Verified { name: "hpc".into(), as_applied: false, checks }]);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(
+            text.starts_with("hpc: 1 of 4 changes as applied (1 command is not read back, 1 task has ended)")
+        );
+        let command = text.lines().find(|line| line.starts_with("swapoff")).expect("a row");
+        assert_eq!(command.split_whitespace().collect::<Vec<_>>(), ["swapoff", "/dev/a", "–", "–", "–"]);
     }
 }

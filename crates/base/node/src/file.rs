@@ -59,6 +59,18 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// The error of the file system.
 pub fn replace_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    put_in_place(path, bytes, mode, false)
+}
+
+/// The same, for a file that a boot keeps: the bytes and the folder are synced.
+///
+/// # Errors
+/// The error of the file system.
+pub fn replace_synced(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    put_in_place(path, bytes, mode, true)
+}
+
+fn put_in_place(path: &Path, bytes: &[u8], mode: u32, is_synced: bool) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let me = TaskId::of(std::process::id().cast_signed()).map_err(io::Error::other)?;
@@ -66,7 +78,11 @@ pub fn replace_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()>
     let mut file = tempfile::Builder::new().prefix(&name).tempfile_in(folder)?;
     file.write_all(bytes)?;
     file.as_file().set_permissions(std::fs::Permissions::from_mode(mode))?;
-    file.persist(path).map(drop).map_err(|e| e.error)
+    if is_synced {
+        file.as_file().sync_all()?;
+    }
+    file.persist(path).map_err(|e| e.error)?;
+    if is_synced { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
 /// Removes the files in `folder` that processes were writing with [`replace`] when they were killed.

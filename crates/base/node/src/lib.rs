@@ -20,6 +20,7 @@ pub mod privilege;
 pub mod record;
 pub mod rights;
 pub mod task;
+pub mod trust;
 
 use std::path::PathBuf;
 

@@ -26,7 +26,7 @@ pub use holders::undo_file_tasks;
 pub use node::{Node, ThreadSeen};
 pub use probes::{ClockState, Probes};
 pub use root::{MAX_FILE, MAX_NAMES, Root, Unread};
-pub use rules::{RULES, Rule};
+pub use rules::{RULES, Rule, interrupt_handlers};
 pub use touches::{Pattern, Touches};
 
 use std::path::PathBuf;

@@ -63,6 +63,22 @@ pub enum TuneError {
         /// The schema of its journal.
         schema: String,
     },
+    /// A journal whose bytes are wrong. It stays, since nothing else has the values that it would restore.
+    #[error(
+        "the journal of the transaction {name} is damaged: {reason}. Its settings are still in effect: restore the values by hand \
+         that {file} still shows as `before`, and remove this file; or boot the node again"
+    )]
+    Damaged {
+        /// The transaction.
+        name: String,
+        /// The file of the journal.
+        file: String,
+        /// The fault found.
+        reason: String,
+    },
+    /// The unit that applies a transaction at every boot cannot be made, read or removed.
+    #[error("--persist: {0}")]
+    Persist(String),
     /// The journal could not be written or read.
     #[error("the journal of transactions: {what}: {source}{}", if *unchanged { "; the node is unchanged" } else { "" })]
     Journal {

@@ -198,6 +198,10 @@ impl Node for Fake {
         self.step(|| Ok(self.journals.borrow().iter().find(|(n, _)| n == name).map(|(_, j)| j.clone())))
     }
 
+    fn journal_file(&self, name: &str) -> String {
+        name.to_owned()
+    }
+
     fn save(&self, name: &str, journal: &[u8]) -> io::Result<()> {
         self.step(|| {
             let mut journals = self.journals.borrow_mut();

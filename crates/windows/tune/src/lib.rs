@@ -14,9 +14,10 @@
 //! reverted earlier, the second inherits the original value, so the order of the reverts does not matter.
 //!
 //! **Reboots.** Settings in `/proc` and `/sys` end with the boot. A journal names its boot and means nothing after it.
+//! [`Units`] are units of systemd that apply a transaction again at every boot.
 //!
 //! The steps come from a [`Profile`]: it selects remedies of the [doctor](colony_doctor)'s findings ([`Plan`]). Those that
-//! need a boot are exported ([`kernel_command_line`], [`tuned()`]) as a kernel command line or a TuneD profile.
+//! need a boot are exported ([`kernel_command_line`], [`TunedProfile`]) as a kernel command line or a TuneD profile.
 //!
 //! All access to the machine goes through [`Node`]: [`Linux`] is the real one, and tests use one in memory that crashes at every
 //! operation in turn.
@@ -26,6 +27,7 @@ mod error;
 mod export;
 mod linux;
 mod node;
+mod persist;
 mod place;
 mod plan;
 mod profile;
@@ -33,19 +35,25 @@ mod recover;
 mod revert;
 mod transaction;
 mod value;
+mod verify;
 
 #[cfg(test)]
 mod fake;
 #[cfg(test)]
+mod persist_tests;
+#[cfg(test)]
 mod plan_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod verify_tests;
 
 pub use apply::{Applied, OnFailure, apply};
 pub use error::TuneError;
-pub use export::{kernel_command_line, tuned};
+pub use export::{TunedProfile, kernel_command_line, parameters_to_remove};
 pub use linux::Linux;
 pub use node::Node;
+pub use persist::{Unit, Units};
 pub use place::Place;
 pub use plan::{LeftOut, Parameter, Plan};
 pub use profile::{Profile, Setting};
@@ -53,3 +61,4 @@ pub use recover::{Recovered, recover};
 pub use revert::{Kept, Reverted, revert};
 pub use transaction::{Action, Phase, Progress, Standing, Step, Transaction, list, standing};
 pub use value::same;
+pub use verify::{Check, Verdict, Verified, verify};

@@ -257,6 +257,11 @@ impl Node for Linux {
         read_file(&path, LARGEST_JOURNAL).map(Some)
     }
 
+    fn journal_file(&self, name: &str) -> String {
+        let found = self.file_of(name).ok().flatten();
+        found.unwrap_or_else(|| self.folder.join(format!("*.{name}.json"))).display().to_string()
+    }
+
     fn save(&self, name: &str, journal: &[u8]) -> io::Result<()> {
         // a journal that cannot be read again would undo nothing
         check_size(journal.len(), LARGEST_JOURNAL)?;
@@ -423,13 +428,63 @@ mod tests {
         apply(&linux, "t", step(), OnFailure::Undo).expect("applied");
         let journal = linux.file_of("t").expect("readable").expect("one");
         let text = fs::read_to_string(&journal).expect("ours");
-        for (old, new) in [("colony.tune/2", "colony.tune/3"), ("\"write\"", "\"unheard-of\"")] {
-            fs::write(&journal, text.replace(old, new)).expect("ours");
+        // also one with a change that this version does not know
+        let newer = text.replace("colony.tune/2", "colony.tune/3");
+        for newer in [newer.replace("\"write\"", "\"unheard-of\""), newer] {
+            fs::write(&journal, newer).expect("ours");
             let error = list(&linux).expect_err("another version").to_string();
             assert!(error.contains("another version") && journal.exists(), "{error}");
         }
         fs::write(&journal, text).expect("ours");
         revert(&linux, "t", false).expect("reverted");
+    }
+
+    #[test]
+    fn a_damaged_journal_is_an_error_that_names_it_and_stays() {
+        let (dir, linux) = trial();
+        let _lock = linux.lock().expect("a folder");
+        apply(&linux, "t", step(), OnFailure::Undo).expect("applied");
+        let journal = linux.file_of("t").expect("readable").expect("one");
+        let text = fs::read_to_string(&journal).expect("ours");
+        let damaged = [
+            String::new(),
+            text[..text.len() / 2].to_owned(),
+            "\0".repeat(text.len()),
+            text.replace("\"write\"", "\"wrjte\""),
+            text.replace("/proc/sys", "/etc/sys"),
+            text.replace("\"name\": \"t\"", "\"name\": \"u\""),
+        ];
+        for bytes in damaged {
+            fs::write(&journal, &bytes).expect("ours");
+            let refused = [
+                list(&linux).map(drop),
+                recover(&linux).map(drop),
+                revert(&linux, "t", true).map(drop),
+                apply(&linux, "t", step(), OnFailure::Undo).map(drop),
+            ];
+            for error in refused.map(|result| result.expect_err("damaged")) {
+                let text = error.to_string();
+                let named =
+                    text.contains(journal.to_str().expect("plain")) && text.contains("remove this file");
+                assert!(matches!(error, crate::TuneError::Damaged { .. }) && named, "{text}");
+            }
+            assert_eq!(fs::read_to_string(&journal).expect("it stays"), bytes);
+        }
+        fs::write(&journal, text).expect("ours");
+        revert(&linux, "t", false).expect("reverted");
+        assert_eq!(fs::read_to_string(dir.path().join("proc/sys/kernel/a")).expect("there"), "1\n");
+    }
+
+    #[test]
+    fn a_journal_that_cannot_be_read_now_is_not_called_damaged_and_stays() {
+        let (_dir, linux) = trial();
+        let _lock = linux.lock().expect("a folder");
+        let journal = linux.folder.join("000001.t.json");
+        fs::create_dir(&journal).expect("a folder in place of the journal");
+        for error in [list(&linux).map(drop), apply(&linux, "t", step(), OnFailure::Undo).map(drop)] {
+            let error = error.expect_err("unreadable");
+            assert!(matches!(error, crate::TuneError::Journal { .. }) && journal.exists(), "{error}");
+        }
     }
 
     #[test]

@@ -67,6 +67,9 @@ pub trait Node {
     /// The file system's answer.
     fn load(&self, name: &str) -> io::Result<Option<Vec<u8>>>;
 
+    /// The file of a journal, in words, for errors.
+    fn journal_file(&self, name: &str) -> String;
+
     /// Writes the journal of this name.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 use colony_doctor::remedy::{Change, FileNow, Loss, Remedy, TaskNow};
 use colony_doctor::{Examination, Finding, Level, Subject, Touches};
 
-use crate::{Action, Plan, Profile, Progress, Step, kernel_command_line, tuned};
+use crate::{Action, Plan, Profile, Progress, Step, kernel_command_line};
 
 fn finding(id: &str, level: Level, remedies: Vec<Vec<Change>>) -> Finding {
     let remedy = |changes| Remedy { changes, risk: "none".into(), losses: Vec::new(), keep: None };
@@ -92,22 +92,6 @@ fn a_profile_of_ones_own_chooses_rules_and_adds_settings() {
     let text = "name = \"mine\"\nlevel = \"note\"\nonly = [\"swap\", \"thp\"]\n[[set]]\nfile = \"/proc/sys/a\"\nvalue = \"5\"";
     let plan = Plan::new(&examination(), &Profile::parse(text).expect("right"));
     assert_eq!(described(&plan), ["swapoff /dev/a b", "madvise into /sys/thp", "5 into /proc/sys/a"]);
-}
-
-#[test]
-fn a_tuned_profile_has_sections_and_comments_for_commands() {
-    let mut profile = Profile::find("hpc").expect("built in");
-    profile.also.push("swap".into());
-    let text = tuned(&Plan::new(&examination(), &profile), &profile);
-    for part in [
-        "[main]\nsummary=Colony, profile hpc\n",
-        "[sysctl]\nvm.stat_interval=120\n",
-        "[sysfs]\n/sys/fs/cgroup/x=1-3\n",
-        "[bootloader]\ncmdline_colony=nohz_full=1-3 rcu_nocbs=1-3\n",
-        "# swap: swapoff '/dev/a b'\n",
-    ] {
-        assert!(text.contains(part), "{part} in {text}");
-    }
 }
 
 /// An examination with these findings only.

@@ -175,8 +175,11 @@ fn undo_setting(
     done: &mut Reverted,
 ) -> Result<Option<String>, TuneError> {
     let Some((place, value)) = step.action.setting() else { return Ok(None) };
-    if step.is_taken_back() || place.check().is_err() {
+    if step.is_taken_back() {
         return Ok(None);
+    }
+    if let Err(e) = place.check() {
+        return Ok(Some(e.to_string()));
     }
     if hand_on(node, name, step, place)? {
         done.handed_on.push(place.to_string());

@@ -178,20 +178,43 @@ impl Transaction {
     const SCHEMA_WITHOUT_LEDGER: &str = "colony.tune/1";
 
     /// Reads the journal of this name; `None` if there is none of this boot. A journal of another boot is removed: the settings
-    /// it speaks of ended with that boot. So is one that is no journal at all, which no crash leaves behind.
+    /// it speaks of ended with that boot. A journal that cannot be read or understood stays, since what it would undo is still in
+    /// effect.
+    ///
+    /// # Errors
+    /// [`TuneError::Damaged`] if the bytes are wrong, [`TuneError::Foreign`] for another version's, [`TuneError::Journal`] if the
+    /// file system does not give the bytes now.
     pub(crate) fn load(node: &impl Node, name: &str) -> Result<Option<Self>, TuneError> {
         let journal = TuneError::journal(format!("reading that of {name}"));
         let Some(bytes) = node.load(name).map_err(journal)? else { return Ok(None) };
-        let head: Option<Head> = serde_json::from_slice(&bytes).ok();
+        let damaged = |reason: String| TuneError::Damaged {
+            name: name.to_owned(),
+            file: node.journal_file(name),
+            reason,
+        };
+        let head: Head = serde_json::from_slice(&bytes).map_err(|e| damaged(e.to_string()))?;
         let boot = node.boot().map_err(TuneError::journal(format!("judging the age of that of {name}")))?;
-        let Some(head) = head.filter(|head| head.boot == boot) else {
+        if head.boot != boot {
             let failed = TuneError::journal(format!("removing that of {name}"));
             return node.discard(name).map_err(failed).map(|()| None);
-        };
-        let read: Option<Self> = serde_json::from_slice(&bytes).ok();
-        let read = read.filter(|t| t.is_of_this_version() && t.name == name);
-        // what it would undo is still in effect
-        read.map(Some).ok_or_else(|| TuneError::Foreign { name: name.to_owned(), schema: head.schema })
+        }
+        if ![Self::SCHEMA, Self::SCHEMA_WITHOUT_LEDGER].contains(&head.schema.as_str()) {
+            return Err(TuneError::Foreign { name: name.to_owned(), schema: head.schema });
+        }
+        let read: Self = serde_json::from_slice(&bytes).map_err(|e| damaged(e.to_string()))?;
+        if !read.is_of_this_version() {
+            return Err(TuneError::Foreign { name: name.to_owned(), schema: head.schema });
+        }
+        read.check(name).map_err(damaged).map(|()| Some(read))
+    }
+
+    /// Checks that the journal can be undone as that of `name`.
+    fn check(&self, name: &str) -> Result<(), String> {
+        if self.name != name {
+            return Err(format!("it names the transaction {:?}", self.name));
+        }
+        let mut places = self.steps.iter().filter_map(|step| step.action.setting());
+        places.try_for_each(|(place, _)| place.check().map_err(|e| e.to_string()))
     }
 
     fn is_of_this_version(&self) -> bool {

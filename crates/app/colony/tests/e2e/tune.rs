@@ -50,7 +50,7 @@ impl Trial {
     /// `verb` of `colony tune` with this trial's files, and its profile where the verb takes one.
     fn args<'a>(&'a self, verb: &'a str, more: &[&'a str]) -> Vec<&'a str> {
         let profile = ["--profile", self.profile.to_str().expect("plain")];
-        let profile = if verb == "revert" { &[][..] } else { &profile[..] };
+        let profile = if matches!(verb, "revert" | "verify") { &[][..] } else { &profile[..] };
         [&["tune", verb, "--root", self.root()][..], profile, more].concat()
     }
 
@@ -268,4 +268,153 @@ fn a_plan_is_exported_for_other_programs() {
     // one line, also where no parameter is proposed
     let line = text(&["tune", "export", "kernel-command-line", "--root", trial.root()]);
     assert_eq!(line.lines().count(), 1);
+}
+
+#[test]
+fn an_export_names_interrupts_by_handler_and_parameters_that_must_go() {
+    let trial = Trial::new(0);
+    for (file, value) in [
+        ("proc/irq/61/smp_affinity_list", "0-3\n"),
+        ("proc/irq/61/effective_affinity_list", "3\n"),
+        ("proc/irq/61/eth0-rx-1/x", ""),
+        ("proc/sys/kernel/osrelease", "6.12.0\n"),
+        ("proc/cmdline", "ro isolcpus=3\n"),
+        ("sys/devices/system/cpu/isolated", "3\n"),
+    ] {
+        trial.put(file, value);
+    }
+    let export =
+        |form| colony().args(["tune", "export", form, "--root", trial.root()]).output().expect("runs");
+    let tuned = export("tuned");
+    let conf = String::from_utf8_lossy(&tuned.stdout);
+    assert!(conf.contains("script=${i:PROFILE_DIR}/script.sh") && !conf.contains("/proc/irq"), "{conf}");
+    assert!(conf.contains("# Remove from the kernel command line: isolcpus=3"), "{conf}");
+    assert!(error(&tuned).contains("colony tune export tuned-script"), "{}", error(&tuned));
+    let script = export("tuned-script");
+    let script = String::from_utf8_lossy(&script.stdout);
+    assert!(script.contains("interrupts eth0-rx-1 smp_affinity_list 0"), "{script}");
+    let line = export("kernel-command-line");
+    assert!(String::from_utf8_lossy(&line.stdout).contains("isolcpus=managed_irq,domain,1-3"));
+    assert!(error(&line).contains("remove from the kernel command line: isolcpus=3"), "{}", error(&line));
+}
+
+#[test]
+fn verify_compares_the_settings_now_with_what_was_applied() {
+    let trial = Trial::new(2);
+    let verify = |more: &[&str]| colony().args(trial.args("verify", more)).output().expect("runs");
+    failed("nothing is applied", &verify(&[]), 2, "no transaction is applied");
+    text(&trial.args("apply", &[]));
+    let before = trial.settings();
+    let same = text(&trial.args("verify", &[]));
+    assert!(same.contains("many: 3 of 3 changes as applied"), "{same}");
+    assert!(same.lines().all(|line| line.chars().count() <= 80), "{same}");
+    assert_eq!(trial.settings(), before, "verify changes nothing");
+
+    let long = "7 ".repeat(200);
+    fs::write(trial.dir.path().join("proc/sys/trial/1"), long).expect("ours");
+    let out = verify(&["many"]);
+    let table = String::from_utf8_lossy(&out.stdout);
+    assert_eq!(out.status.code(), Some(1), "{table}");
+    assert!(table.contains("2 of 3 changes as applied") && table.contains("different"), "{table}");
+    assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+    let out = verify(&["--json"]);
+    let document: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    assert_eq!((out.status.code(), &document["as_applied"]), (Some(1), &false.into()));
+    let checks = document["transactions"][0]["checks"].as_array().expect("a list");
+    assert!(checks.iter().any(|c| c["result"] == "different" && c["applied"] == "0"), "{document:#}");
+    failed("another name", &verify(&["none"]), 2, "no transaction is named none");
+}
+
+/// A trial whose files say that systemd runs, or `None` if this program is not one that root alone can change.
+fn trial_with_systemd() -> Option<Trial> {
+    let program = crate::common::program().canonicalize().expect("there");
+    let owner = nix::unistd::geteuid().as_raw();
+    if let Err(e) = colony_node::trust::check_file(&program, owner) {
+        colony_testing::skip(format!("a unit cannot name this program: {e}"));
+        return None;
+    }
+    let trial = Trial::new(2);
+    trial.put("run/systemd/system/x", "");
+    trial.put("etc/systemd/system/x", "");
+    Some(trial)
+}
+
+#[test]
+fn a_persistent_transaction_has_a_unit_until_it_is_reverted() {
+    let Some(trial) = trial_with_systemd() else { return };
+    let before = trial.settings();
+    let folder = trial.dir.path().join("etc/systemd/system");
+    let (unit, link) = ("colony-tune-many.service", "multi-user.target.wants/colony-tune-many.service");
+    let made = text(&trial.args("apply", &["--persist", "--skip", "swap", "--cpus", "1-3"]));
+    assert!(made.contains("at every boot:") && made.contains(unit), "{made}");
+    let written = fs::read_to_string(folder.join(unit)).expect("a unit");
+    let start = written.lines().find_map(|line| line.strip_prefix("ExecStart=")).expect("a command");
+    for part in ["tune apply --profile /", "many.toml", "--name many", "--cpus 1-3", "--skip swap"] {
+        assert!(start.contains(part), "{start}");
+    }
+    assert!(!start.contains("--persist") && folder.join(link).exists());
+
+    // a boot: the settings and the journal's meaning are gone, and systemd runs the command of the unit
+    for (file, value) in &before {
+        fs::write(file, value).expect("ours");
+    }
+    trial.put("proc/sys/kernel/random/boot_id", "next\n");
+    let words: Vec<&str> = start.split(' ').collect();
+    let out = Command::new(words[0]).args(&words[1..]).output().expect("runs");
+    assert!(out.status.success(), "{}", error(&out));
+    text(&trial.args("verify", &["many"]));
+
+    let reverted = json(&trial.args("revert", &["many", "--json"]));
+    assert_eq!(reverted["reverted"][0]["unit_removed"], true, "{reverted}");
+    assert!(!folder.join(unit).exists() && folder.join(link).symlink_metadata().is_err());
+    assert_eq!(trial.interval().trim(), "1");
+
+    // a boot at which the unit failed leaves a unit without a transaction
+    text(&trial.args("apply", &["--persist"]));
+    trial.put("proc/sys/kernel/random/boot_id", "third\n");
+    assert!(text(&trial.args("revert", &[])).contains("its unit is removed"));
+    assert!(!folder.join(unit).exists());
+}
+
+#[test]
+fn a_transaction_cannot_persist_without_systemd_or_with_a_profile_of_anybody_and_nothing_is_changed() {
+    let trial = Trial::new(2);
+    let before = trial.settings();
+    let persist = |trial: &Trial| colony().args(trial.args("apply", &["--persist"])).output().expect("runs");
+    failed("no systemd", &persist(&trial), 1, "systemd does not run on this node");
+    assert_eq!(trial.settings(), before);
+    let Some(trial) = trial_with_systemd() else { return };
+    let before = trial.settings();
+    fs::set_permissions(&trial.profile, std::os::unix::fs::PermissionsExt::from_mode(0o666)).expect("ours");
+    failed("a profile", &persist(&trial), 1, "others than root may write to");
+    assert_eq!(trial.settings(), before);
+    assert!(!trial.dir.path().join("etc/systemd/system/colony-tune-many.service").exists());
+}
+
+#[test]
+fn a_persistent_transaction_that_is_killed_leaves_nothing_that_revert_does_not_undo() {
+    let Some(trial) = trial_with_systemd() else { return };
+    let before = trial.settings();
+    let units = || {
+        let folder = trial.dir.path().join("etc/systemd/system");
+        let names = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path());
+        let all = names(&folder).chain(names(&folder.join("multi-user.target.wants")).collect::<Vec<_>>());
+        all.filter(|p| !p.ends_with("x") && !p.ends_with("multi-user.target.wants")).collect::<Vec<_>>()
+    };
+    for round in 0..25 {
+        for (args, delay) in [
+            (trial.args("apply", &["--persist"]), 1000 * round),
+            (trial.args("revert", &["--all"]), 700 * (round % 7)),
+        ] {
+            let mut command = Command::new(crate::common::program());
+            let mut child =
+                command.args(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("runs");
+            std::thread::sleep(Duration::from_micros(delay));
+            let _ = child.kill();
+            child.wait().expect("ours");
+        }
+        let last = colony_revert(&trial).stderr(Stdio::piped()).output().expect("runs");
+        assert!(matches!(last.status.code(), Some(0 | 2)), "{}", error(&last));
+        assert!(trial.settings() == before && units().is_empty(), "round {round}: {:?}", units());
+    }
 }

@@ -32,7 +32,17 @@ fn a_profile_takes_effect_in_the_kernel_and_is_undone() {
         test "$(cat /proc/sys/vm/stat_interval)" = 10
         colony tune show --cpus 1 --json > /tmp/show
         if grep '"changed"' /tmp/show; then cat /tmp/show; false; fi
+        colony tune verify > /tmp/verify || {{ cat /tmp/verify; false; }}
+        echo 7 > /proc/sys/vm/stat_interval
+        if colony tune verify > /tmp/verify; then cat /tmp/verify; false; fi
+        grep -q different /tmp/verify
+        echo 10 > /proc/sys/vm/stat_interval
         colony tune revert
+        values > /tmp/after
+        diff /tmp/before /tmp/after
+        # no systemd: nothing is changed
+        if colony tune apply --cpus 1 --persist 2> /tmp/error; then echo persistent without systemd; false; fi
+        grep -q 'systemd does not run' /tmp/error || {{ cat /tmp/error; false; }}
         values > /tmp/after
         diff /tmp/before /tmp/after
         # a full disk for the journal: nothing is changed
@@ -80,6 +90,33 @@ fn a_transaction_killed_in_the_kernel_is_undone_by_the_next_command() {
         "#
         ),
     );
+}
+
+#[test]
+fn the_exported_script_moves_interrupts_and_restores_them() {
+    let Some(vm) = node_with(&[]) else { return };
+    let out = sh(
+        &vm.cpus(2).accel(Accel::SingleThread),
+        &format!(
+            r#"{FUNCTIONS}
+        mount -t debugfs none /sys/kernel/debug 2> /dev/null || true
+        values > /tmp/before
+        colony tune export tuned-script --cpus 1 --also irq-default > /tmp/script.sh
+        grep -q 'setting /proc/irq/default_smp_affinity 1' /tmp/script.sh
+        grep -q ' interrupts ' /tmp/script.sh
+        sh /tmp/script.sh start
+        values > /tmp/tuned
+        if cmp -s /tmp/before /tmp/tuned; then echo nothing is changed; false; fi
+        sh /tmp/script.sh verify
+        echo 3 > /proc/irq/default_smp_affinity
+        if sh /tmp/script.sh verify; then echo a changed value is not seen; false; fi
+        sh /tmp/script.sh stop
+        values > /tmp/after
+        diff /tmp/before /tmp/after
+        "#
+        ),
+    );
+    eprintln!("{}", out.text());
 }
 
 /// A series before the fair server, the first one with it, and the default kernel.

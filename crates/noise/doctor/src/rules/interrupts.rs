@@ -114,6 +114,13 @@ fn handlers(node: &Node, dir: &str, number: u32, table: &str) -> Vec<String> {
     last.split(", ").filter(|n| !n.is_empty()).map(str::to_owned).collect()
 }
 
+/// Names of the handlers of the interrupt `number`; empty if it has none. The names are the same after a boot, unlike the number.
+#[must_use]
+pub fn interrupt_handlers(node: &Node, number: u32) -> Vec<String> {
+    let table = node.root.read("/proc/interrupts").unwrap_or_default();
+    handlers(node, &format!("/proc/irq/{number}"), number, &table)
+}
+
 /// The line of an interrupt in `/proc/interrupts`.
 fn line(table: &str, number: u32) -> Option<Interrupt<'_>> {
     let label = number.to_string();

@@ -15,6 +15,8 @@ mod schedext;
 mod watchdogs;
 mod workqueues;
 
+pub use interrupts::interrupt_handlers;
+
 use crate::finding::Subject;
 use crate::node::Node;
 use crate::outcome::Checked;

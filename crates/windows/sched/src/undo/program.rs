@@ -6,12 +6,13 @@
 //! upgrade or a clean build would remove the file without a word. So the running program, which root has started already,
 //! is copied to [`FOLDER`]. The copy is used only if root alone can change the file and every folder above.
 
-use std::fs::{File, Metadata, Permissions};
+use std::fs::{File, Permissions};
 use std::io::{self, Read, Seek};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
+use colony_node::trust::check_owner;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::sys::statvfs::{FsFlags, fstatvfs};
@@ -151,7 +152,7 @@ fn open_folder(path: &Path, owner: u32, create: bool) -> io::Result<OwnedFd> {
         };
         folder =
             opened.map_err(|e| io::Error::other(format!("cannot open the folder {}: {e}", at.display())))?;
-        check(&File::from(folder.try_clone()?).metadata()?, owner, &at)?;
+        check_owner(&File::from(folder.try_clone()?).metadata()?, owner, &at)?;
     }
     Ok(folder)
 }
@@ -164,30 +165,8 @@ fn open_copy(folder: &OwnedFd, owner: u32) -> io::Result<File> {
     if !about.is_file() || about.nlink() != 1 {
         return Err(io::Error::other(format!("{NAME} is no file of its own")));
     }
-    check(&about, owner, Path::new(NAME))?;
+    check_owner(&about, owner, Path::new(NAME))?;
     Ok(copy)
-}
-
-/// Checks that a file or folder belongs to root (or to `owner`, in a test) and that no other user may write to the file or folder.
-/// A folder with the sticky bit, such as `/tmp`, passes: users cannot replace files of other users there.
-fn check(about: &Metadata, owner: u32, at: &Path) -> io::Result<()> {
-    let mode = about.permissions().mode();
-    let is_sticky = about.is_dir() && mode & 0o1000 != 0;
-    if about.uid() != 0 && about.uid() != owner {
-        return Err(io::Error::other(format!(
-            "{} belongs to user {}, not to root",
-            at.display(),
-            about.uid()
-        )));
-    }
-    if mode & 0o022 != 0 && !is_sticky {
-        return Err(io::Error::other(format!(
-            "others than root may write to {} (mode {:o}); try: chmod go-w {0}",
-            at.display(),
-            mode & 0o7777
-        )));
-    }
-    Ok(())
 }
 
 fn have_the_same_bytes(a: &mut File, mut b: File) -> io::Result<bool> {

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony tune`: the doctor's remedies as transactions.
 
+mod export;
+mod persist;
+mod verify;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use colony_doctor::{DoctorError, Examination, Node};
+use colony_doctor::{DoctorError, Examination};
 use colony_node::cpu::CpuSet;
 use colony_tune::{
     Applied, Linux, OnFailure, Plan, Profile, Progress, Reverted, Standing, Transaction, TuneError,
@@ -30,8 +34,9 @@ pub(crate) struct Args {
 enum Command {
     Show(Show),
     Apply(Apply),
+    Verify(verify::Verify),
     Revert(Revert),
-    Export(Export),
+    Export(export::Export),
 }
 
 #[derive(clap::Args)]
@@ -71,8 +76,9 @@ struct Show {
   sudo colony tune apply --profile latency --skip idle-states
   sudo colony tune apply --also memory-reclaim
   sudo colony tune apply --profile site.toml --name tonight
+  sudo colony tune apply --persist
 
-Settings end with the next boot. `colony tune export` makes them permanent.")]
+Settings end with the next boot, unless --persist applies them again at every boot. `colony tune export` hands them to other programs.")]
 struct Apply {
     #[command(flatten)]
     target: Target,
@@ -85,6 +91,9 @@ struct Apply {
     /// Leave out changes that fail, instead of undoing all of them
     #[arg(long)]
     keep_going: bool,
+    /// Apply the profile with these options again at every boot, by a unit of systemd. `revert` removes the unit
+    #[arg(long)]
+    persist: bool,
     /// Print JSON for programs
     #[arg(long)]
     json: bool,
@@ -113,33 +122,13 @@ struct Revert {
     json: bool,
 }
 
-/// Print a profile's changes for other programs: the kernel command line, or a TuneD profile
-#[derive(clap::Args)]
-#[command(after_help = "Examples:
-  colony tune export kernel-command-line
-  colony tune export tuned > /etc/tuned/colony/tuned.conf")]
-struct Export {
-    /// Form of the output
-    #[arg(value_enum)]
-    form: Form,
-    #[command(flatten)]
-    target: Target,
-}
-
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum Form {
-    /// Parameters that need a boot, on one line
-    KernelCommandLine,
-    /// A TuneD profile
-    Tuned,
-}
-
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.action {
         Command::Show(a) => show(&a)?,
         Command::Apply(a) => return apply(&a),
         Command::Revert(a) => revert(&a)?,
-        Command::Export(a) => export(&a)?,
+        Command::Verify(a) => return verify::verify(&a),
+        Command::Export(a) => export::export(&a)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -149,8 +138,8 @@ impl Target {
         Profile::find(&self.profile)?.with_also(&self.also)
     }
 
-    fn node(&self) -> Result<Node, DoctorError> {
-        Node::open(self.root.as_deref().unwrap_or(Path::new("/")), self.cpus.as_ref())
+    fn node(&self) -> Result<colony_doctor::Node, DoctorError> {
+        colony_doctor::Node::open(self.root.as_deref().unwrap_or(Path::new("/")), self.cpus.as_ref())
     }
 
     fn examine(&self) -> Result<Examination, DoctorError> {
@@ -217,6 +206,9 @@ struct Made<'a> {
     plan: &'a Plan,
     /// Findings with steps that the doctor finds again after all changes.
     still_found: &'a [String],
+    /// The unit that applies the profile again at every boot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unit: Option<&'a Path>,
 }
 
 fn apply(a: &Apply) -> anyhow::Result<ExitCode> {
@@ -227,14 +219,12 @@ fn apply(a: &Apply) -> anyhow::Result<ExitCode> {
     // an examination before would find settings as a transaction left them that is undone here
     let _lock = lock(&linux)?;
     let mut plan = Plan::new(&colony_doctor::examine(&node), &profile);
-    if let Some(unknown) = a.skip.iter().find(|s| !plan.left_out.iter().any(|l| is_of_rule(&l.id, s))) {
-        return Err(wrong(format!(
-            "--skip {unknown}: the doctor finds nothing of this name; colony tune show lists all"
-        )));
-    }
+    check_skipped(&a.skip, &plan)?;
     let on_failure = if a.keep_going { OnFailure::KeepGoing } else { OnFailure::Undo };
     let name = a.name.as_ref().unwrap_or(&profile.name);
+    let unit = a.persist.then(|| persist::plan(a, name)).transpose()?;
     let applied = colony_tune::apply(&linux, name, plan.steps.clone(), on_failure)?;
+    let unit = unit.map(|unit| persist::install(&unit, &linux, &applied)).transpose()?;
     plan.leave_out(&applied.refused);
     let still = still_found(&a.target.examine()?, &applied);
     let made = Made {
@@ -243,10 +233,24 @@ fn apply(a: &Apply) -> anyhow::Result<ExitCode> {
         unneeded: &applied.unneeded,
         plan: &plan,
         still_found: &still,
+        unit: unit.as_deref(),
     };
-    super::print(a.json, &made, |_| view::applied(&applied, &plan, &still))?;
+    super::print(a.json, &made, |_| {
+        let at_boot = unit.as_ref().map(|unit| format!("at every boot: {}\n", unit.display()));
+        view::applied(&applied, &plan, &still) + &at_boot.unwrap_or_default()
+    })?;
     let failed = applied.transaction.steps.iter().any(|s| matches!(s.progress, Progress::Failed { .. }));
     Ok(ExitCode::from(u8::from(failed)))
+}
+
+/// Checks that every name is a finding's or a rule's. A unit has these names at boots at which the doctor may not find them.
+fn check_skipped(names: &[String], plan: &Plan) -> anyhow::Result<()> {
+    let is_known = |name: &String| {
+        plan.left_out.iter().any(|l| is_of_rule(&l.id, name))
+            || colony_doctor::RULES.iter().any(|rule| is_of_rule(name, rule.id))
+    };
+    let Some(unknown) = names.iter().find(|name| !is_known(name)) else { return Ok(()) };
+    Err(wrong(format!("--skip {unknown}: the doctor finds nothing of this name; colony tune show lists all")))
 }
 
 /// Returns `true` if a finding is of a rule, or has this very name.
@@ -291,6 +295,8 @@ struct AllReverted {
 #[derive(Serialize)]
 struct OneReverted {
     name: String,
+    /// Set if the transaction would have been applied again at every boot.
+    unit_removed: bool,
     #[serde(flatten)]
     reverted: Reverted,
 }
@@ -298,8 +304,13 @@ struct OneReverted {
 fn revert(a: &Revert) -> anyhow::Result<()> {
     let linux = linux(a.root.as_deref());
     let _lock = lock(&linux)?;
+    let units = persist::units(a.root.as_deref());
     let applied: Vec<String> = colony_tune::list(&linux)?.into_iter().map(|t| t.name).collect();
-    let names = match (&a.name, &applied[..]) {
+    // a boot at which the unit failed, or a kill between the steps, leaves a unit without a transaction
+    let mut all = units.names()?;
+    all.retain(|name| !applied.contains(name));
+    all.extend(applied.iter().cloned());
+    let names = match (&a.name, &all[..]) {
         (Some(name), _) => vec![name.clone()],
         (None, all) if a.all => all.iter().rev().cloned().collect(),
         (None, [only]) => vec![only.clone()],
@@ -308,22 +319,16 @@ fn revert(a: &Revert) -> anyhow::Result<()> {
     };
     let mut reverted = Vec::new();
     for name in names {
-        let done = colony_tune::revert(&linux, &name, a.force)?;
-        reverted.push(OneReverted { name, reverted: done });
+        // first: a transaction without its unit ends with the boot, a unit without its transaction does not
+        let unit_removed = units.remove(&name)?;
+        let done = match unit_removed && !applied.contains(&name) {
+            true => Reverted::default(),
+            false => colony_tune::revert(&linux, &name, a.force)?,
+        };
+        reverted.push(OneReverted { name, unit_removed, reverted: done });
     }
     let document = AllReverted { schema: "colony.tune.revert/1", reverted };
     super::print(a.json, &document, |d| {
-        d.reverted.iter().map(|r| view::reverted(&r.name, &r.reverted)).collect()
+        d.reverted.iter().map(|r| view::reverted(&r.name, &r.reverted, r.unit_removed)).collect()
     })
-}
-
-fn export(a: &Export) -> anyhow::Result<()> {
-    let profile = a.target.profile()?;
-    let plan = Plan::new(&a.target.examine()?, &profile);
-    match a.form {
-        Form::KernelCommandLine => {
-            super::print_text(&format!("{}\n", colony_tune::kernel_command_line(&plan)))
-        }
-        Form::Tuned => super::print_text(&colony_tune::tuned(&plan, &profile)),
-    }
 }
