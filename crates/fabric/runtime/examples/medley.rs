@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! All that objects can do, in rounds that end with `at_sync`: messages with priorities and delays, requests, broadcasts,
-//! reductions of the array and of its rows, migrations at any time, insertions and removals, quiescence. For tests of
-//! recovery: `medley [ROUNDS]`. Prints a checksum that neither deaths nor the number of PEs change.
+//! reductions of the array and of its rows, migrations at any time, insertions and removals, also while a round ends,
+//! quiescence. For tests of recovery: `medley [ROUNDS]`. Prints a checksum that neither deaths nor the number of PEs change.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,6 +14,10 @@ use serde::{Deserialize, Serialize};
 
 const PLAYERS: i64 = 12;
 const ROW: i64 = 4;
+/// Visitors that are inserted one after the other while a player waits in `at_sync`.
+const VISITORS: i64 = 4;
+/// Rounds after which another visitor takes the index of one that has been removed.
+const REUSE: i64 = 8;
 
 /// A pseudo-random number of two others (SplitMix64).
 fn mix(a: u64, b: u64) -> u64 {
@@ -27,6 +31,7 @@ struct Player {
     rounds: u32,
     round: u32,
     guests: Array<Guest>,
+    hosts: Array<Host>,
     row: Option<SectionKey<Player>>,
     /// The sum after the last round, and so far.
     base: u64,
@@ -52,8 +57,10 @@ impl Player {
     /// Things that come to a player in each round.
     fn expected(&self, index: i64) -> u32 {
         let quiet = u32::from(index == 2 && self.round.is_multiple_of(4));
+        // the last visitor of the round before has been inserted
+        let visitors = u32::from(self.round > 1);
         // notes, a question and its answer, a broadcast, a reduction; the sum of a row; the note of a guest
-        3 + 2 + 1 + 1 + u32::from(index % ROW == 0) + u32::from(index == 3) + quiet
+        3 + 2 + 1 + 1 + u32::from(index % ROW == 0) + u32::from(index == 3) + quiet + visitors
     }
 
     /// Takes a value. The order in a round does not matter, and a value may come before the round has begun here.
@@ -67,6 +74,11 @@ impl Player {
         if !self.waits && self.came == self.expected(cx.index()) {
             (self.base, self.came, self.waits) = (self.sum, 0, true);
             cx.at_sync();
+            if self.round < self.rounds {
+                let (round, player) = (i64::from(self.round), cx.index());
+                let invite = Invite { players: cx.array(), round, player, inserted: 0 };
+                cx.send(self.hosts.at(player), invite);
+            }
         }
     }
 
@@ -108,11 +120,11 @@ impl Player {
 
 impl Object for Player {
     type Index = i64;
-    type Init = (u32, Array<Guest>);
+    type Init = (u32, Array<Guest>, Array<Host>);
 
-    fn new((rounds, guests): Self::Init, cx: &mut Context<'_, Self>) -> Self {
+    fn new((rounds, guests, hosts): Self::Init, cx: &mut Context<'_, Self>) -> Self {
         let base = mix(cx.index() as u64, 0);
-        Self { rounds, round: 0, guests, row: None, base, sum: base, came: 0, waits: true }
+        Self { rounds, round: 0, guests, hosts, row: None, base, sum: base, came: 0, waits: true }
     }
 
     fn resume(&mut self, cx: &mut Context<'_, Self>) {
@@ -163,8 +175,7 @@ impl Respond<Question> for Player {
 impl Entry<Reduced> for Player {
     fn call(&mut self, result: Reduced, cx: &mut Context<'_, Self>) {
         if self.came == u32::MAX {
-            println!("medley {:016x}", result.i64s()[0]);
-            return cx.exit(0);
+            return cx.send(self.hosts.at(0), Total(result.i64s()[0].cast_unsigned()));
         }
         self.take(result.i64s()[0].cast_unsigned(), cx);
     }
@@ -193,6 +204,106 @@ impl Entry<Note> for Guest {
     }
 }
 
+/// Inserts visitors while players wait, and takes no part in load balancing, so the round may end meanwhile.
+#[derive(Serialize, Deserialize)]
+struct Host {
+    rounds: u32,
+    visitors: Array<Visitor>,
+    /// At host 0: the visitors that have left, their sum, and the sum of the players.
+    left: i64,
+    sum: u64,
+    total: Option<u64>,
+}
+
+/// Asks a host for the next visitor of a player that waits in a round.
+#[derive(Clone, Serialize, Deserialize)]
+struct Invite {
+    players: Array<Player>,
+    round: i64,
+    player: i64,
+    inserted: i64,
+}
+
+/// To host 0, from a visitor that leaves.
+#[derive(Serialize, Deserialize)]
+struct Farewell(u64);
+
+/// To host 0: the sum of the players.
+#[derive(Serialize, Deserialize)]
+struct Total(u64);
+
+impl Host {
+    fn end_if_complete(&self, cx: &mut Context<'_, Self>) {
+        let all_left = self.left == i64::from(self.rounds.saturating_sub(1)) * PLAYERS * VISITORS;
+        if let Some(total) = self.total.filter(|_| all_left) {
+            println!("medley {:016x}", total.wrapping_add(self.sum));
+            cx.exit(0);
+        }
+    }
+}
+
+impl Object for Host {
+    type Index = i64;
+    type Init = (u32, Array<Visitor>);
+    const BALANCED: bool = false;
+
+    fn new((rounds, visitors): Self::Init, _: &mut Context<'_, Self>) -> Self {
+        Self { rounds, visitors, left: 0, sum: 0, total: None }
+    }
+}
+
+impl Entry<Invite> for Host {
+    fn call(&mut self, invite: Invite, cx: &mut Context<'_, Self>) {
+        let index = (invite.round % REUSE * PLAYERS + invite.player) * VISITORS + invite.inserted;
+        cx.insert(self.visitors.at(index), Some((cx.array(), invite)));
+    }
+}
+
+impl Entry<Farewell> for Host {
+    fn call(&mut self, Farewell(value): Farewell, cx: &mut Context<'_, Self>) {
+        self.left += 1;
+        self.sum = self.sum.wrapping_add(value);
+        self.end_if_complete(cx);
+    }
+}
+
+impl Entry<Total> for Host {
+    fn call(&mut self, Total(total): Total, cx: &mut Context<'_, Self>) {
+        self.total = Some(total);
+        self.end_if_complete(cx);
+    }
+}
+
+/// Calls `at_sync` as soon as it is inserted, and leaves when it goes on.
+#[derive(Serialize, Deserialize)]
+struct Visitor {
+    hosts: Array<Host>,
+    value: u64,
+}
+
+impl Object for Visitor {
+    type Index = i64;
+    type Init = Option<(Array<Host>, Invite)>;
+
+    fn new(init: Self::Init, cx: &mut Context<'_, Self>) -> Self {
+        let Some((hosts, invite)) = init else { unreachable!("the array has only inserted elements") };
+        let Invite { players, round, player, inserted } = invite;
+        cx.at_sync();
+        let inserted = inserted + 1;
+        if inserted == VISITORS {
+            cx.send(players.at(player), Note(mix(round as u64, 8)));
+        } else {
+            cx.send(hosts.at((player + inserted) % PLAYERS), Invite { players, round, player, inserted });
+        }
+        Self { hosts, value: mix(round as u64, cx.index() as u64) }
+    }
+
+    fn resume(&mut self, cx: &mut Context<'_, Self>) {
+        cx.send(self.hosts.at(0), Farewell(self.value));
+        cx.remove();
+    }
+}
+
 fn main() -> ExitCode {
     let rounds = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(40);
     let options = Options { balance: BalanceOptions::strategy("rotate").ok(), ..Options::default() };
@@ -201,10 +312,14 @@ fn main() -> ExitCode {
             let c = c.entry::<Start>().entry::<Note>().entry::<Tell>().entry::<Quiet>();
             c.entry::<Reduced>().respond::<Question>()
         })
-        .class::<Guest>(|c| c.entry::<Note>());
+        .class::<Guest>(|c| c.entry::<Note>())
+        .class::<Host>(|c| c.entry::<Invite>().entry::<Farewell>().entry::<Total>())
+        .class::<Visitor>(|c| c);
     let begin = move |cx: &mut Context<'_, Main>| {
         let guests = cx.create_sparse::<Guest>(None);
-        let players = cx.create_array::<Player>(&[PLAYERS as u32], (rounds, guests));
+        let visitors = cx.create_sparse::<Visitor>(None);
+        let hosts = cx.create_array::<Host>(&[PLAYERS as u32], (rounds, visitors));
+        let players = cx.create_array::<Player>(&[PLAYERS as u32], (rounds, guests, hosts));
         let row = |row: i64| players.section(row * ROW..(row + 1) * ROW).key();
         cx.broadcast(players, Start((0..PLAYERS / ROW).map(row).collect()));
     };

@@ -48,8 +48,8 @@ pub struct Launch {
     pub mpi: bool,
     /// How often ranks that are killed, or that stop responding, are replaced. With 0, the job ends with the first.
     pub restarts: u32,
-    /// The silence after which a rank counts as dead, if ranks are replaced. By default 0.3 to 0.45 s, by the intervals
-    /// between its heartbeats.
+    /// The silence after which a rank counts as dead, if ranks are replaced. By default 0.5 to 2 s, by the intervals between its
+    /// heartbeats, and 5 s for a rank that is stopped. A rank on this host that runs or waits for a CPU is not dead.
     pub timeout: Option<Duration>,
     /// The program.
     pub program: OsString,

@@ -11,6 +11,10 @@
 //! An object migrates at any time, also while it waits, and a PE may learn late that a round has ended. So an object
 //! that migrates is counted by the round in which it is due next: a waiting object by the round after the one it waits
 //! in. An object under way holds up that round and later ones only.
+//!
+//! PE 0 decides once in a round. Until all PEs have carried out the decision, and until the checkpoint is complete if the
+//! round ends with one, entry methods run on: they insert objects, which may call `at_sync` at once. Such an object waits
+//! for the round under way and goes on at its end with all others, but the decision does not move it.
 
 use std::collections::BTreeMap;
 
@@ -206,6 +210,8 @@ pub(crate) struct Detector {
     /// Answers that are missing in the wave under way, and whether those so far agree with the reports.
     asked: Option<(u32, bool)>,
     has_begun: bool,
+    /// All objects waited, and PE 0 has decided. The round goes on until all PEs have carried out the decision.
+    is_complete: bool,
 }
 
 impl Detector {
@@ -216,6 +222,18 @@ impl Detector {
     /// Goes on with a round.
     pub(crate) fn restore(&mut self, round: u64) {
         *self = Self { round, ..Self::new(self.statuses.len() as u32) };
+    }
+
+    /// The fault of a detector that asks again in a round that is complete.
+    #[cfg(test)]
+    pub(crate) fn forget_decision(&mut self) {
+        self.is_complete = false;
+    }
+
+    /// The round under way.
+    #[cfg(test)]
+    pub(crate) fn round(&self) -> u64 {
+        self.round
     }
 
     /// A PE reports. Returns `true` for the first report of a round: the other PEs are to be called.
@@ -231,9 +249,10 @@ impl Detector {
         !std::mem::replace(&mut self.has_begun, true)
     }
 
-    /// The number of a wave of questions, if it is time for one.
+    /// The number of a wave of questions, if it is time for one. A round that is complete needs no other wave, whatever the
+    /// PEs report: an object that is inserted into it and waits goes on with all others.
     pub(crate) fn next_wave(&mut self) -> Option<u64> {
-        if self.asked.is_some() {
+        if self.asked.is_some() || self.is_complete {
             return None;
         }
         let (mut sent, mut received) = (0, 0);
@@ -261,6 +280,7 @@ impl Detector {
             return Progress::Waiting;
         }
         self.asked = None;
+        self.is_complete = agrees;
         if agrees { Progress::Complete } else { Progress::Changed }
     }
 
@@ -269,5 +289,40 @@ impl Detector {
         self.round += 1;
         self.statuses.fill(None);
         self.has_begun = false;
+        self.is_complete = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting(round: u64, received: u64) -> Status {
+        Status { round, due: 0, sent: received, received }
+    }
+
+    /// All PEs report, and answer the same.
+    fn complete(detector: &mut Detector, pes: u32, status: Status) {
+        for pe in 0..pes {
+            detector.report(pe, status);
+        }
+        let wave = detector.next_wave().expect("no object is due");
+        for pe in 1..pes {
+            assert_eq!(detector.answer(wave, pe, status), Progress::Waiting);
+        }
+        assert_eq!(detector.answer(wave, 0, status), Progress::Complete);
+    }
+
+    #[test]
+    fn a_report_between_the_decision_and_the_end_of_the_round_begins_no_other_wave() {
+        let mut detector = Detector::new(3);
+        complete(&mut detector, 3, waiting(0, 0));
+        // PE 1 has inserted an object on itself, which waits
+        detector.report(1, waiting(0, 1));
+        assert_eq!(detector.next_wave(), None);
+        detector.end_round();
+        detector.report(1, waiting(0, 2));
+        assert_eq!(detector.next_wave(), None, "a report of the last round");
+        complete(&mut detector, 3, waiting(1, 2));
     }
 }

@@ -45,7 +45,7 @@ pub(crate) struct Args {
     /// Replace ranks that are killed or stop responding, up to N times; the program goes on from its last checkpoint
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "slurm")]
     restarts: u32,
-    /// Seconds of silence after which a rank counts as dead [default: 0.3 to 0.45, by its heartbeats]
+    /// Seconds of silence after which a rank counts as dead, unless it runs or waits for a CPU [default: 0.5 to 2, by its heartbeats; 5 if it is stopped]
     #[arg(long, value_name = "SECONDS", requires = "restarts", value_parser = timeout)]
     timeout: Option<Duration>,
     /// Program and its arguments

@@ -8,6 +8,9 @@
 //! 3. A PE that has sent and received all of them says so to PE 0, which lets all objects resume, after a checkpoint if
 //!    one is due.
 //!
+//! An object that is inserted after PE 0 has decided, and that calls `at_sync` before the end of the round, goes on with the
+//! others. It changes neither the decision nor the number of PEs that PE 0 waits for.
+//!
 //! Nothing of this runs inside an entry method: [`Core::balance_step`] is called between them.
 
 use std::collections::BTreeMap;

@@ -147,12 +147,24 @@ impl Connections {
         has_ended
     }
 
-    /// A rank that has been silent for longer than its timeout, with the silence. One that has ended its connection joins
-    /// again, or ends: that has no timeout here.
-    pub(crate) fn silent(&self) -> Option<(u32, Duration)> {
+    /// The ranks that have been silent for longer than their timeouts, with the silence. One that has ended its connection
+    /// joins again, or ends: that has no timeout here.
+    pub(crate) fn silent(&self) -> Vec<(u32, Duration)> {
         let beating = (0..).zip(&self.ranks).filter_map(|(rank, c)| Some((rank, c.as_ref()?)));
-        let mut beating = beating.filter(|(_, connection)| !connection.has_ended);
-        beating.find_map(|(rank, connection)| Some((rank, connection.heart.silence(self.looked)?)))
+        let beating = beating.filter(|(_, connection)| !connection.has_ended);
+        beating
+            .filter_map(|(rank, connection)| Some((rank, connection.heart.silence(self.looked)?)))
+            .collect()
+    }
+
+    /// The time of the last look at the connections.
+    pub(crate) fn looked(&self) -> Duration {
+        self.looked
+    }
+
+    /// The timeout of heartbeats that the user has chosen.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.timeout
     }
 
     /// Returns `true` if a rank has ended the program, as all others have then.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ranks that have died, or do not respond: the launcher replaces them, or all ranks begin again.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::error::{LaunchError, system};
+use super::process::Process;
 use super::ranks::Death;
+use super::vitals::{Judgement, STOPPED};
 use super::watch::{DYING, End, Job, Stage, WAITING, Watched};
 use crate::report::report_line;
 
@@ -40,12 +42,42 @@ impl Job<'_> {
         self.replaces() && is_allowed && !self.is_over()
     }
 
-    /// Kills a rank that does not respond.
+    /// Kills a rank that does not respond. A rank on the launcher's host may live, though it is silent.
     pub(super) fn kill_silent(&mut self) {
-        if let Some((rank, silence)) = self.connections.silent() {
-            report_line!("warning: rank {rank} has not responded for {} ms: killed", silence.as_millis());
-            self.ranks.kill_one(rank);
+        let silent = self.connections.silent();
+        for rank in self.suspects.keep_only(&silent) {
+            report_line!("rank {rank} goes on");
         }
+        for (rank, silence) in silent {
+            let process = self.ranks.0.get(rank as usize).and_then(Process::id);
+            let process = process.filter(|_| !self.rules.is_remote).map(u32::cast_signed);
+            let times = (self.connections.looked(), self.stop_limit());
+            let ms = silence.as_millis();
+            match self.suspects.judge((rank, silence), process, times) {
+                Judgement::Alive => {}
+                Judgement::Stopped { pid, by_debugger: true } => {
+                    report_line!(
+                        "warning: a debugger has stopped rank {rank} (process {pid}) for {ms} ms: the job waits for it"
+                    );
+                }
+                Judgement::Stopped { pid, by_debugger: false } => report_line!(
+                    "warning: rank {rank} (process {pid}) has been stopped for {ms} ms, and counts as dead after {:.1} s; \
+                     continue it by kill -CONT {pid}",
+                    self.stop_limit().as_secs_f64()
+                ),
+                Judgement::Dead => {
+                    report_line!("warning: rank {rank} has not responded for {ms} ms: killed");
+                    self.ranks.kill_one(rank);
+                    self.suspects.forget(rank);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The time after which a stopped rank counts as dead.
+    fn stop_limit(&self) -> Duration {
+        self.connections.timeout().unwrap_or(STOPPED)
     }
 
     /// Replaces ranks that have died, as often as is allowed. Returns `true` if it has replaced any.
@@ -84,15 +116,16 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Kills a rank without heartbeats that does not greet the launcher: its process is stopped for longer than `DYING`, or
-    /// it is late. A rank that runs a long entry method has heartbeats.
+    /// Kills a rank without heartbeats that does not greet the launcher: its process is stopped for too long, or it is late. A rank that runs a long entry method has heartbeats.
     pub(super) fn kill_stuck(&mut self, stopped: &mut Option<(u32, Instant)>, is_late: bool) {
         let missing = self.connections.missing();
         let silent: Vec<u32> = missing.into_iter().filter(|rank| self.connections.has_left(*rank)).collect();
         let found = silent.iter().copied().find(|rank| is_late || self.ranks.is_stopped(*rank));
         match (found, &stopped) {
             (None, _) => *stopped = None,
-            (Some(rank), Some((known, since))) if *known == rank && since.elapsed() > DYING => {
+            (Some(rank), Some((known, since)))
+                if *known == rank && since.elapsed() > if is_late { DYING } else { self.stop_limit() } =>
+            {
                 report_line!("warning: rank {rank} does not join the job: killed");
                 self.ranks.kill_one(rank);
                 *stopped = None;

@@ -2,14 +2,15 @@
 //! Detection of ranks that do not respond, from the intervals between their heartbeats.
 //!
 //! The timeout follows the intervals that were seen (mean and deviation, as Jacobson's for TCP, SIGCOMM 1988), so a noisy
-//! machine is given more time, within bounds.
+//! machine is given more time, within bounds. A rank on another host that is silent for longer counts as dead. A rank on the
+//! launcher's host is judged by its state, too ([`vitals`](super::vitals)).
 
 use std::time::Duration;
 
 use crate::transport::sockets::entry::HEARTBEAT;
 
 /// The shortest and the longest timeout, unless the user has chosen one.
-const TIMEOUT: [Duration; 2] = [Duration::from_millis(300), Duration::from_millis(450)];
+const TIMEOUT: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
 /// Weights of a new interval in the mean and in the deviation.
 const GAIN: [f64; 2] = [0.125, 0.25];
 /// Deviations above the mean that are no death.
@@ -74,25 +75,32 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_stops_is_found_within_half_a_second() {
+    fn a_rank_that_stops_is_silent_after_half_a_second() {
         let mut heart = Heart::new(ms(0), None);
         (1..100).for_each(|beat| heart.beat(ms(50 * beat)));
-        assert_eq!(heart.silence(ms(50 * 99 + 290)), None);
-        assert!(heart.silence(ms(50 * 99 + 310)).is_some());
+        assert_eq!(heart.silence(ms(50 * 99 + 490)), None);
+        assert!(heart.silence(ms(50 * 99 + 510)).is_some());
     }
 
     proptest! {
         #[test]
-        fn heartbeats_late_by_up_to_a_quarter_second_are_no_death(late in prop::collection::vec(0u64..240, 1..200)) {
+        fn heartbeats_late_by_up_to_440_ms_are_no_death(late in prop::collection::vec(0u64..440, 1..200)) {
             let (mut heart, mut now) = (Heart::new(ms(0), None), 0);
             for late in late {
                 now += 50 + late;
                 prop_assert_eq!(heart.silence(ms(now)), None);
                 heart.beat(ms(now));
-                prop_assert!(heart.timeout() <= ms(450));
+                prop_assert!(heart.timeout() <= ms(2000));
             }
-            prop_assert!(heart.silence(ms(now + 451)).is_some());
+            prop_assert!(heart.silence(ms(now + 2001)).is_some());
         }
+    }
+
+    #[test]
+    fn a_host_that_delays_heartbeats_is_given_more_time() {
+        let mut heart = Heart::new(ms(0), None);
+        (1..20).for_each(|beat| heart.beat(ms(if beat % 2 == 0 { 450 * beat } else { 450 * beat - 400 })));
+        assert_eq!(heart.timeout(), ms(2000));
     }
 
     #[test]

@@ -14,4 +14,5 @@ pub(crate) mod process;
 pub(crate) mod ranks;
 pub(crate) mod requests;
 pub(crate) mod session;
+mod vitals;
 pub(crate) mod watch;

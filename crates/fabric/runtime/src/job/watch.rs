@@ -11,6 +11,7 @@ use super::hosts::Hosts;
 use super::process::Process;
 use super::ranks::{Death, LOST, RESIZED, Ranks};
 use super::requests::{Requests, ToLauncher};
+use super::vitals::Suspects;
 use crate::transport::sockets::admission::Admission;
 
 /// The most ranks of one job.
@@ -100,6 +101,8 @@ pub(crate) struct Job<'a> {
     stage: Stage,
     /// When the first rank was seen to have failed, over MPI.
     failed_since: Option<Instant>,
+    /// Ranks that are silent.
+    pub(super) suspects: Suspects,
     /// The last rank that was replaced.
     pub(super) died: Option<Death>,
 }
@@ -127,6 +130,7 @@ impl<'a> Job<'a> {
             rules,
             stage: Stage::Begins,
             failed_since: None,
+            suspects: Suspects::default(),
             died: None,
         };
         for rank in 0..processes {

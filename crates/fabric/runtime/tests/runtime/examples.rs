@@ -197,3 +197,24 @@ fn wrong_arguments_are_one_error_and_exit_code_2() {
         }
     }
 }
+
+#[test]
+fn elements_inserted_while_a_round_ends_resume_at_its_end() {
+    let medley = |ranks: u32, checkpoints: &str| {
+        let mut command = Command::new(example("run"));
+        command.arg(ranks.to_string()).arg(example("medley")).arg("60").stdin(Stdio::null());
+        command.env("COLONY_CHECKPOINT", checkpoints).env("RUN_RESTARTS", "1");
+        // a rank that the host does not run for a while is not dead
+        let output = command.env("RUN_TIMEOUT", "60").output().expect("the launcher starts");
+        let shown = format!("{ranks} ranks, {checkpoints}: {}", text(&output.stderr));
+        assert_eq!(output.status.code(), Some(0), "{shown}");
+        text(&output.stdout)
+    };
+    let expected = medley(1, "none");
+    assert!(expected.starts_with("medley "), "{expected}");
+    for ranks in 3..=6 {
+        for checkpoints in ["memory:same-machine", "none"] {
+            assert_eq!(medley(ranks, checkpoints), expected, "{ranks} ranks, {checkpoints}");
+        }
+    }
+}

@@ -26,7 +26,7 @@ struct Program {
 const CHECKPOINTS: [&str; 4] = ["", ":log", ":log:every=3", ":log=100K:every=4"];
 
 const PROGRAMS: [Program; 4] = [
-    Program { words: &["medley", "500"], result: "medley", logs: true },
+    Program { words: &["medley", "200"], result: "medley", logs: true },
     Program { words: &["stencil", "32", "4", "2000", "20"], result: "sum of all cells", logs: true },
     Program {
         words: &["lb_test", "--iterations", "240", "--period", "4", "--bytes", "50000", "--work", "1000"],

@@ -54,6 +54,8 @@ pub(crate) const TOLD: u8 = 4;
 pub(crate) const LEAVE: u8 = 3;
 /// The time from one heartbeat to the next.
 pub(crate) const HEARTBEAT: Duration = Duration::from_millis(50);
+/// The name of the thread that sends them.
+pub(crate) const HEARTBEAT_THREAD: &str = "heartbeat";
 
 const JOINING: &str = "joining the job at its launcher";
 
@@ -269,5 +271,5 @@ fn beat(mut launcher: Stream) -> io::Result<()> {
             std::thread::sleep(HEARTBEAT);
         }
     };
-    std::thread::Builder::new().name("heartbeat".to_owned()).spawn(beats).map(|_| ())
+    std::thread::Builder::new().name(HEARTBEAT_THREAD.to_owned()).spawn(beats).map(|_| ())
 }
