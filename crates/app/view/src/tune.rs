@@ -133,6 +133,15 @@ pub fn transactions(all: &[(Transaction, Vec<Standing>)]) -> String {
     out
 }
 
+/// The transactions that units apply again at every boot.
+#[must_use]
+pub fn units(names: &[String]) -> String {
+    if names.is_empty() {
+        return String::new();
+    }
+    wrap(&format!("Applied again at every boot: {}", names.join(", "))) + "\n\n"
+}
+
 /// The result of `colony tune revert`. `unit_removed`: the transaction is not applied again at every boot any more.
 #[must_use]
 pub fn reverted(transaction: &str, r: &Reverted, unit_removed: bool) -> String {

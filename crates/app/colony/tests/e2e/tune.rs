@@ -354,6 +354,7 @@ fn a_persistent_transaction_has_a_unit_until_it_is_reverted() {
     }
     assert!(!start.contains("--persist") && folder.join(link).exists());
 
+    assert!(text(&trial.args("show", &[])).contains("Applied again at every boot: many"));
     // a boot: the settings and the journal's meaning are gone, and systemd runs the command of the unit
     for (file, value) in &before {
         fs::write(file, value).expect("ours");
@@ -374,6 +375,7 @@ fn a_persistent_transaction_has_a_unit_until_it_is_reverted() {
     trial.put("proc/sys/kernel/random/boot_id", "third\n");
     assert!(text(&trial.args("revert", &[])).contains("its unit is removed"));
     assert!(!folder.join(unit).exists());
+    assert_eq!(json(&trial.args("show", &["--json"]))["units"], serde_json::json!([]));
 }
 
 #[test]

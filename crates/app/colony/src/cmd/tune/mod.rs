@@ -158,6 +158,8 @@ struct Shown<'a> {
     schema: &'static str,
     /// `None` if this user may not read the journals.
     transactions: Option<Vec<ShownTransaction>>,
+    /// Transactions that units apply again at every boot.
+    units: Vec<String>,
     profile: &'a Profile,
     plan: Plan,
 }
@@ -186,13 +188,14 @@ fn show(a: &Show) -> anyhow::Result<()> {
             Some(all?.into_iter().map(state).collect::<Vec<_>>())
         }
     };
-    let shown = Shown { schema: "colony.tune.show/1", transactions, profile: &profile, plan };
+    let units = persist::units(a.target.root.as_deref()).names()?;
+    let shown = Shown { schema: "colony.tune.show/1", transactions, units, profile: &profile, plan };
     super::print(a.json, &shown, |s| {
         let pairs = |all: &Vec<ShownTransaction>| -> Vec<_> {
             all.iter().map(|t| (t.transaction.clone(), t.standings.clone())).collect()
         };
         let applied = s.transactions.as_ref().map(|all| view::transactions(&pairs(all)) + "\n");
-        applied.unwrap_or_default() + &view::plan(&s.plan, s.profile)
+        applied.unwrap_or_default() + &view::units(&s.units) + &view::plan(&s.plan, s.profile)
     })
 }
 
