@@ -187,7 +187,9 @@ impl Process {
         loop {
             if rejoins {
                 transport.rejoin()?;
-                self.choose_buddies(transport).map_err(TransportError::Lost)?;
+                // all ranks find that, and rank 0 reports it
+                let refused = if self.rank == 0 { TransportError::Environment } else { TransportError::Lost };
+                self.choose_buddies(transport).map_err(refused)?;
             }
             let layout = Layout { threads: self.threads(), buddies: &self.buddies };
             let disk = || {

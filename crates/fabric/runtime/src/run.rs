@@ -14,7 +14,7 @@ use crate::options::Options;
 use crate::outcome::{Outcome, RunError};
 use crate::process::{Conclusion, Process};
 use crate::program::Program;
-use crate::transport::Transport;
+use crate::transport::{Transport, TransportError};
 
 /// Runs a program in this process, which is one rank of `transport`. `main` is called on PE 0.
 ///
@@ -54,8 +54,10 @@ pub fn run_and_report(
     loop {
         let mut start = Start::new(Origin::Anew);
         if has_died || transport.generation() > 0 {
-            let agreed = process.recover(&mut *transport, has_died, survivor.as_deref());
-            let agreed = agreed.map_err(|e| RunError::Lost(e.to_string()))?;
+            let agreed = match process.recover(&mut *transport, has_died, survivor.as_deref()) {
+                Ok(agreed) => agreed,
+                Err(error) => return Err(end_recovery(error, &mut *transport, report)),
+            };
             survivor = survivor.filter(|_| matches!(agreed.origin, Origin::Log(_)));
             start = Start::agreed(agreed, survivor.is_some());
         } else if let Some(checkpoint) = process.restart.clone() {
@@ -72,6 +74,19 @@ pub fn run_and_report(
         match process.conclude(stopped, &mut *transport) {
             Conclusion::Ended(outcome) => return process.end(outcome, &mut *transport, report),
             Conclusion::Died(core) => (has_died, survivor) = (true, core),
+        }
+    }
+}
+
+/// Ends this process, which cannot go on after the death of another. Only a loss has been reported by another process.
+fn end_recovery(error: TransportError, transport: &mut dyn Transport, report: impl FnOnce(&str)) -> RunError {
+    match error {
+        TransportError::Lost(text) | TransportError::Died(text) => RunError::Lost(text),
+        error @ (TransportError::Failed { .. } | TransportError::Environment(_)) => {
+            let text = error.to_string();
+            report(&text);
+            transport.abort(1);
+            RunError::Program(text)
         }
     }
 }

@@ -31,7 +31,7 @@ pub enum TransportError {
     /// replaced](Transport::can_rejoin) join the job again.
     #[error("{0}")]
     Died(String),
-    /// The environment does not describe a job.
+    /// The environment does not describe a job, or this host does not reach it.
     #[error("{0}")]
     Environment(String),
 }

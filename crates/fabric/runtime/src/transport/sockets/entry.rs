@@ -15,8 +15,9 @@ use super::listener::Listener;
 use super::mesh::Mesh;
 use super::peer::Peer;
 use super::secret::Secret;
-use super::stream::{Stream, read_value};
+use super::stream::{Stream, explain, is_unreachable, read_value};
 use crate::place::Place;
+use crate::report::report_line;
 use crate::transport::TransportError;
 
 /// The variable with the launcher's address.
@@ -146,28 +147,40 @@ impl Entry {
     /// to the launcher is cut.
     ///
     /// `by_sockets`: connects to all other ranks. Without, there is no other try.
+    ///
+    /// # Errors
+    /// [`TransportError::Environment`] if this host does not reach the launcher's, with the address and what to check.
     pub(crate) fn join(&self, by_sockets: bool) -> Result<Joined, TransportError> {
-        let (began, mut unreached) = (Instant::now(), None::<Instant>);
+        let (began, mut unreached, mut has_warned) = (Instant::now(), None::<Instant>, false);
         loop {
             let launcher = match Connecting::begin(&self.launcher, &self.secret) {
                 Ok(launcher) => launcher,
-                Err(error)
-                    if self.restarts
-                        && is_unreachable(&error)
-                        && unreached.get_or_insert_with(Instant::now).elapsed() < BEGIN =>
-                {
+                Err(error) if is_unreachable(&error) => {
+                    let text = explain("the launcher", &self.launcher, &error);
+                    let since = unreached.get_or_insert_with(Instant::now);
+                    if !self.restarts || since.elapsed() >= BEGIN {
+                        return Err(TransportError::Environment(format!("{JOINING}: {text}")));
+                    }
+                    self.warn_once(&mut has_warned, &text);
                     std::thread::sleep(HEARTBEAT);
                     continue;
                 }
                 Err(error) => return Err(failed(JOINING)(error)),
             };
             unreached = None;
-            match self.attempt(launcher, by_sockets) {
+            match self.attempt(launcher, by_sockets, &mut has_warned) {
                 Err(TransportError::Died(_)) if by_sockets && began.elapsed() < REJOIN => {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 ended => return ended,
             }
+        }
+    }
+
+    /// Prints that this rank does not reach another process and tries again, the first time.
+    fn warn_once(&self, has_warned: &mut bool, text: &str) {
+        if !std::mem::replace(has_warned, true) {
+            report_line!("warning: rank {} does not reach {text}; it tries again", self.rank);
         }
     }
 
@@ -188,7 +201,12 @@ impl Entry {
         self.died_or_failed("connecting to the other ranks", error)
     }
 
-    fn attempt(&self, launcher: Connecting, by_sockets: bool) -> Result<Joined, TransportError> {
+    fn attempt(
+        &self,
+        launcher: Connecting,
+        by_sockets: bool,
+        has_warned: &mut bool,
+    ) -> Result<Joined, TransportError> {
         let listening = "listening for other ranks";
         let listener = self.listen(launcher.stream()).map_err(failed(listening))?;
         let mut admission = Admission::new(listener, self.secret.clone()).map_err(failed(listening))?;
@@ -202,7 +220,7 @@ impl Entry {
         let mut launcher = launcher
             .finish(&self.secret, &hello, BEGIN)
             .map_err(|error| self.died_or_failed(JOINING, error))?;
-        let entered = self.enter(by_sockets.then_some(&mut admission), &mut launcher);
+        let entered = self.enter(by_sockets.then_some(&mut admission), &mut launcher, has_warned);
         if entered.is_err() {
             // the heartbeats have a handle of their own
             launcher.shutdown();
@@ -223,6 +241,7 @@ impl Entry {
         &self,
         admission: Option<&mut Admission>,
         launcher: &mut Stream,
+        has_warned: &mut bool,
     ) -> Result<(Roster, Vec<Option<Peer>>), TransportError> {
         let answer = self.wait_for_answer(launcher).map_err(|e| self.died_or_failed(JOINING, e))?;
         let roster = match answer {
@@ -236,7 +255,12 @@ impl Entry {
         }
         let Some(admission) = admission else { return Ok((roster, Vec::new())) };
         let launcher = self.restarts.then_some(&*launcher);
-        let peers = Mesh::new(self.rank, &roster.addresses, &self.secret)
+        let mesh = Mesh::new(self.rank, &roster.addresses, &self.secret).inspect_err(|error| {
+            if self.restarts && error.kind() == ErrorKind::HostUnreachable {
+                self.warn_once(has_warned, &error.to_string());
+            }
+        });
+        let peers = mesh
             .and_then(|mesh| mesh.complete(admission, launcher, BEGIN))
             .map_err(|e| self.lost_or_failed(e))?;
         Ok((roster, peers))
@@ -253,11 +277,6 @@ impl Entry {
     }
 }
 
-/// The other host is not reached; its programs may run.
-fn is_unreachable(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable | ErrorKind::TimedOut)
-}
-
 /// Sends heartbeats to the launcher, from a thread of its own, until the connection ends: entry methods may be long.
 fn beat(mut launcher: Stream) -> io::Result<()> {
     let beats = move || {
@@ -272,4 +291,30 @@ fn beat(mut launcher: Stream) -> io::Result<()> {
         }
     };
     std::thread::Builder::new().name(HEARTBEAT_THREAD.to_owned()).spawn(beats).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_launcher_whose_address_is_refused_is_named_with_the_address() {
+        let launcher = "tcp:[fe80::1]:9".to_owned();
+        let secret = Secret::new().expect("random");
+        let host = "127.0.0.1".to_owned();
+        let entry = Entry { rank: 1, start: 0, size: 2, launcher, secret, host, restarts: false };
+        // a link-local address without an interface: the kernel answers EINVAL, or has no IPv6
+        match entry.join(true) {
+            Err(TransportError::Environment(text)) => {
+                let begin = "joining the job at its launcher: the launcher at tcp:[fe80::1]:9: ";
+                assert!(text.starts_with(begin) && text.contains("; check the routes"), "{text}");
+            }
+            Err(TransportError::Failed { reason, .. }) => {
+                let message = "a host without IPv6 has another error";
+                assert!(!reason.contains("os error 22"), "{message}: {reason}");
+            }
+            Err(error) => panic!("{error}"),
+            Ok(_) => panic!("it joins"),
+        }
+    }
 }

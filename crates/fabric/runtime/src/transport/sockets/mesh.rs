@@ -14,7 +14,7 @@ use super::admission::Admission;
 use super::handshake::Connecting;
 use super::peer::Peer;
 use super::secret::Secret;
-use super::stream::Stream;
+use super::stream::{Stream, explain, is_unreachable};
 
 /// The connections of one rank, until all are there.
 pub(crate) struct Mesh<'a> {
@@ -28,9 +28,18 @@ pub(crate) struct Mesh<'a> {
 
 impl<'a> Mesh<'a> {
     /// Connects to the ranks below `rank`, which listen at these addresses.
+    ///
+    /// # Errors
+    /// The text names the rank and its address. [`ErrorKind::HostUnreachable`] if this host does not reach the other one.
     pub(crate) fn new(rank: u32, addresses: &[String], secret: &'a Secret) -> io::Result<Self> {
         let below = addresses.iter().take(rank as usize).enumerate();
-        let connecting = below.map(|(to, address)| Connecting::begin(address, secret).map(|one| (to, one)));
+        let connecting = below.map(|(to, address)| match Connecting::begin(address, secret) {
+            Ok(one) => Ok((to, one)),
+            Err(error) => {
+                let kind = if is_unreachable(&error) { ErrorKind::HostUnreachable } else { error.kind() };
+                Err(io::Error::new(kind, explain(&format!("rank {to}"), address, &error)))
+            }
+        });
         Ok(Self {
             rank,
             secret,
@@ -121,6 +130,15 @@ mod tests {
         let all: Vec<Admission> = (0..ranks).map(|_| listen()).collect();
         let addresses = all.iter().map(Admission::address).collect();
         (all, addresses)
+    }
+
+    #[test]
+    fn a_rank_whose_address_is_refused_is_named_with_the_address() {
+        let secret = Secret::new().expect("random");
+        // a link-local address without an interface: the kernel answers EINVAL, or has no IPv6
+        let addresses = ["tcp:[fe80::1]:9".to_owned(), String::new()];
+        let Err(error) = Mesh::new(1, &addresses, &secret) else { panic!("it connects") };
+        assert!(error.to_string().starts_with("rank 0 at tcp:[fe80::1]:9: "), "{error}");
     }
 
     #[test]

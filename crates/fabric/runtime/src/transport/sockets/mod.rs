@@ -25,7 +25,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 
 use self::entry::{DONE, Entry, Joined, LAUNCHER, LEAVE, Roster, TOLD, failed};
 use self::peer::{Peer, State};
-use self::stream::Stream;
+use self::stream::{Stream, explain, is_unreachable};
 use super::{Place, Transport, TransportError};
 
 pub use self::secret::Secret;
@@ -95,10 +95,15 @@ impl Sockets {
             BrokenPipe | ConnectionReset | TimedOut | HostUnreachable | NetworkUnreachable => {
                 self.death(format!("rank {rank} has ended"))
             }
-            _ => TransportError::Failed {
-                doing: format!("exchanging messages with rank {rank}"),
-                reason: error.to_string(),
-            },
+            // a route or a packet filter refuses the address: it may be back when the ranks join again
+            _ if self.entry.restarts && is_unreachable(error) => {
+                self.death(format!("rank {rank} is not reached: {error}"))
+            }
+            _ => {
+                let address = self.roster.addresses.get(rank).map_or("no address", String::as_str);
+                let reason = explain(&format!("rank {rank}"), address, error);
+                TransportError::Failed { doing: "exchanging messages with another rank".to_owned(), reason }
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::Duration;
 
+use nix::libc;
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use nix::unistd::geteuid;
 
@@ -161,6 +162,23 @@ impl Stream {
     }
 }
 
+/// Returns `true` if this host does not reach the other one, whose programs may run. The network does not answer, or a route or
+/// a packet filter of this host refuses the address: Linux then returns `EINVAL`, `EPERM` or `EACCES`.
+pub(crate) fn is_unreachable(error: &io::Error) -> bool {
+    use io::ErrorKind::{HostUnreachable, NetworkDown, NetworkUnreachable, TimedOut};
+    matches!(error.kind(), HostUnreachable | NetworkDown | NetworkUnreachable | TimedOut)
+        || matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EPERM | libc::EACCES))
+}
+
+/// An error of a connection to a process of the job, for people: the process, its address, the reason, and what to check.
+pub(crate) fn explain(to: &str, address: &str, error: &io::Error) -> String {
+    let mut text = format!("{to} at {address}: {error}");
+    if is_unreachable(error) {
+        text += "; check the routes and the packet filter of this host (`ip route get`, `nft list ruleset`)";
+    }
+    text
+}
+
 /// The longest message before the job begins.
 pub(crate) const MOST_BYTES: u32 = 1 << 20;
 
@@ -185,4 +203,24 @@ pub(crate) fn read_value<T: serde::de::DeserializeOwned>(stream: &mut Stream) ->
     let mut bytes = vec![0; length as usize];
     stream.read_exact(&mut bytes)?;
     postcard::from_bytes(&bytes).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_a_route_or_a_packet_filter_refuses_is_not_reached() {
+        for code in [libc::EINVAL, libc::EPERM, libc::EACCES, libc::EHOSTUNREACH, libc::ENETUNREACH] {
+            let error = io::Error::from_raw_os_error(code);
+            assert!(is_unreachable(&error), "{error}");
+            let text = explain("rank 3", "tcp:10.0.0.7:4711", &error);
+            assert!(text.starts_with(&format!("rank 3 at tcp:10.0.0.7:4711: {error}; check ")), "{text}");
+        }
+        for code in [libc::ECONNREFUSED, libc::ECONNRESET, libc::EMFILE] {
+            let error = io::Error::from_raw_os_error(code);
+            assert!(!is_unreachable(&error), "{error}");
+            assert_eq!(explain("rank 3", "unix:x", &error), format!("rank 3 at unix:x: {error}"));
+        }
+    }
 }

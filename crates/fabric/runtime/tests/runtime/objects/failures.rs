@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Programs that fail: one clear error, and every rank ends.
 
-use colony_runtime::{Context, Entry, Main, Object, Options, Program, RunError};
+use std::time::Duration;
+
+use colony_runtime::transport::{Transport, TransportError};
+use colony_runtime::{Context, Entry, Main, Object, Options, Program, RunError, run_and_report};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{PLACES, run_with};
@@ -190,4 +193,71 @@ fn wrong_pes_extents_and_classes_are_errors() {
         cx.insert(array.at([0]), ());
     });
     assert!(text.contains("is inserted, but exists"), "{text}");
+}
+
+/// A network whose other rank has died, and which a rank cannot join again for this reason.
+struct CutOff(Option<TransportError>);
+
+impl Transport for CutOff {
+    fn rank(&self) -> u32 {
+        0
+    }
+
+    fn size(&self) -> u32 {
+        2
+    }
+
+    fn name(&self) -> &'static str {
+        "cut off"
+    }
+
+    fn send(&mut self, _: u32, frame: &mut Vec<u8>) -> Result<(), TransportError> {
+        frame.clear();
+        Ok(())
+    }
+
+    fn poll(&mut self, _: &mut dyn FnMut(u32, &[u8])) -> Result<bool, TransportError> {
+        Err(TransportError::Died("rank 1 has ended".to_owned()))
+    }
+
+    fn wait(&mut self, _: Duration) -> Result<(), TransportError> {
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), TransportError> {
+        Ok(())
+    }
+
+    fn can_rejoin(&self) -> bool {
+        true
+    }
+
+    fn rejoin(&mut self) -> Result<(), TransportError> {
+        Err(self.0.take().unwrap_or_else(|| TransportError::Lost("again".to_owned())))
+    }
+
+    fn abort(&mut self, _: i32) {}
+}
+
+#[test]
+fn a_rank_that_cannot_join_again_says_why_unless_another_has() {
+    let run = |error| {
+        let mut reported = None;
+        let transport = Box::new(CutOff(Some(error)));
+        let end = run_and_report(
+            Program::new(),
+            &Options::default(),
+            transport,
+            |_| {},
+            |text| {
+                reported = Some(text.to_owned());
+            },
+        );
+        (end.expect_err("it cannot go on"), reported)
+    };
+    let text = "joining the job at its launcher: the launcher at tcp:10.0.0.1:9: Invalid argument".to_owned();
+    let refused = run(TransportError::Environment(text.clone()));
+    assert_eq!(refused, (RunError::Program(text.clone()), Some(text)));
+    let lost = run(TransportError::Lost("the launcher has ended".to_owned()));
+    assert_eq!(lost, (RunError::Lost("the launcher has ended".to_owned()), None));
 }
