@@ -20,7 +20,7 @@ use super::Task;
 use super::export::{self, Files};
 use super::wire::{self, FileHead, Frame, Kind, MOST, PIECE, Seen, WINDOW, wrong};
 use crate::control::{self, DRAIN, Order, Report, Setup};
-use crate::worker::output::{Output, is_of_reader};
+use crate::worker::output::{Output, loses_nothing};
 use crate::worker::{self, filter, identity, start};
 use crate::{JobError, JobSpec, ProgramError, helper, spec};
 
@@ -103,7 +103,7 @@ struct Stream {
 impl Stream {
     /// The error of the job because its output was refused; none if the reader has hung up.
     fn lost(&self, refused: Errno) -> Option<JobError> {
-        let why = (!is_of_reader(refused)).then(|| self.output.why(refused))?;
+        let why = (!loses_nothing(refused)).then(|| self.output.describe_error(refused))?;
         Some(JobError::OutputLost { why })
     }
 }
@@ -305,7 +305,8 @@ impl Relay {
         while self.step(control)? {
             if let Some(last) = self.last.take() {
                 let last = self.drain(last);
-                let unwritten = || self.outputs.iter().find_map(|stream| stream.lost(stream.output.lost()?));
+                let unwritten =
+                    || self.outputs.iter().find_map(|stream| stream.lost(stream.output.unreported_error()?));
                 return Ok(Some(last.or_else(|| self.lost.clone()).or_else(unwritten)));
             }
         }

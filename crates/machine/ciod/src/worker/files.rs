@@ -60,7 +60,7 @@ pub(crate) fn outputs(spec: &JobSpec, streams: [Output; 2]) -> Result<[Output; 2
     let [out, err] = streams;
     let whole = |pattern: Option<&str>, stream: Output| match pattern.filter(|name| !name.contains(RANK)) {
         Some(name) => Ok(Output::new(OwnedFd::from(create(Path::new(name))?), None)),
-        None => Ok(stream.limited(spec.stream_limit)),
+        None => Ok(stream.with_limit(spec.stream_limit)),
     };
     Ok([whole(stdout, out)?, whole(stderr, err)?])
 }

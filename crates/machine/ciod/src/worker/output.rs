@@ -21,14 +21,14 @@ const QUEUE: usize = 1 << 20;
 /// Bytes of a labeled line at most: a longer one is cut in two.
 const LINE: usize = 64 << 10;
 
-/// Bytes that a file with a limit leaves free on its disk: whoever has opened it has to store other things there.
+/// Bytes that stay free on the disk of a file with a limit: the control daemon stores its database on the same disk.
 const KEPT_FREE: u64 = 4 << 20;
 
-/// The file has as many bytes as it may have.
+/// The error of a write beyond the limit of a file.
 const EDQUOT: Errno = Errno(libc::EDQUOT as u16);
 
-/// Returns `true` if a reader has hung up, or takes nothing now: no output is lost by that.
-pub(crate) fn is_of_reader(error: Errno) -> bool {
+/// Returns `true` for errors by which no output is lost: the reader has closed its end (`EPIPE`), or the write is tried again (`EAGAIN`).
+pub(crate) fn loses_nothing(error: Errno) -> bool {
     matches!(error, Errno::EPIPE | Errno::EAGAIN)
 }
 
@@ -75,14 +75,14 @@ impl Output {
         Self { fd, manner, turn, limit: None, has_turn: false, queue: VecDeque::new(), error: None }
     }
 
-    /// A regular file is not written beyond this length: `EDQUOT`. Several workers that write to one file at the same moment may each
-    /// add what they write at once.
-    pub(crate) fn limited(self, limit: Option<u64>) -> Self {
+    /// Refuses writes beyond this length of a regular file with `EDQUOT`. Several workers that write to one file at the same time may exceed
+    /// the limit by one write each. Pipes, sockets and devices have no limit.
+    pub(crate) fn with_limit(self, limit: Option<u64>) -> Self {
         Self { limit: limit.filter(|_| self.manner == Manner::File), ..self }
     }
 
-    /// The reason why output was not taken, for the user.
-    pub(crate) fn why(&self, error: Errno) -> String {
+    /// Describes an error of a write for the user: the limit and its remedy, or the system's text.
+    pub(crate) fn describe_error(&self, error: Errno) -> String {
         match self.limit {
             Some(limit) if error == EDQUOT && self.length().is_ok_and(|length| length >= limit) => format!(
                 "{} MiB of it are kept at most; `--output` and `--error` name files that hold more",
@@ -92,9 +92,9 @@ impl Output {
         }
     }
 
-    /// The error of what was not written although its write had succeeded.
-    pub(crate) fn lost(&self) -> Option<Errno> {
-        self.error.filter(|error| !is_of_reader(*error))
+    /// The error of output that was accepted from a program and could not be written later.
+    pub(crate) fn unreported_error(&self) -> Option<Errno> {
+        self.error.filter(|error| !loses_nothing(*error))
     }
 
     /// The length of a regular file.
@@ -102,7 +102,7 @@ impl Output {
         Ok(u64::try_from(nix::sys::stat::fstat(&self.fd)?.st_size).unwrap_or(0))
     }
 
-    /// As much of `bytes` as a file with a limit takes.
+    /// Returns the part of `bytes` that fits below the limit of the file.
     fn within_limit<'a>(&self, bytes: &'a [u8]) -> io::Result<&'a [u8]> {
         let Some(limit) = self.limit.filter(|_| !bytes.is_empty()) else { return Ok(bytes) };
         let room = limit.saturating_sub(self.length()?);
@@ -355,7 +355,7 @@ mod tests {
         let file = tempfile::tempfile().expect("a file");
         let mut outputs = [0, 1].map(|_| {
             let fd = file.try_clone().expect("dup").into();
-            Output::new(fd, None).limited(Some(1 << 20))
+            Output::new(fd, None).with_limit(Some(1 << 20))
         });
         let part = vec![b'x'; 700 << 10];
         let [first, second] = &mut outputs;
@@ -363,17 +363,20 @@ mod tests {
         // whichever worker writes the rest
         assert_eq!(second.write(&part), Ok((1 << 20) - part.len()));
         assert_eq!((first.write(b"more"), second.write(b"more")), (Err(EDQUOT), Err(EDQUOT)));
-        assert!(first.why(EDQUOT).contains("1 MiB") && first.why(EDQUOT).contains("--output"));
-        assert!(first.why(Errno::EIO).contains("Input/output error"));
+        assert!(
+            first.describe_error(EDQUOT).contains("1 MiB")
+                && first.describe_error(EDQUOT).contains("--output")
+        );
+        assert!(first.describe_error(Errno::EIO).contains("Input/output error"));
         assert_eq!(file.metadata().expect("read").len(), 1 << 20);
         // labeled lines are taken as a whole: what is left of one is lost, and not forgotten
         file.set_len((1 << 20) - 3).expect("cut");
-        assert_eq!((first.put(b"0: line\n"), first.lost()), (Ok(()), None));
+        assert_eq!((first.put(b"0: line\n"), first.unreported_error()), (Ok(()), None));
         first.flush();
-        assert_eq!((first.lost(), first.put(b"next")), (Some(EDQUOT), Err(EDQUOT)));
+        assert_eq!((first.unreported_error(), first.put(b"next")), (Some(EDQUOT), Err(EDQUOT)));
         // a reader that is not a file has no limit
         let (mut reader, writer) = std::io::pipe().expect("pipe");
-        let mut output = Output::new(writer.into(), None).limited(Some(1));
+        let mut output = Output::new(writer.into(), None).with_limit(Some(1));
         assert_eq!(output.write(b"words"), Ok(5));
         drop(output);
         assert_eq!(std::io::read_to_string(&mut reader).expect("read"), "words");

@@ -170,7 +170,9 @@ impl Worker {
         }
         self.drain();
         let lost = self.world.lost_output.take().map(|(rank, why)| JobError::Output { rank, why });
-        let unwritten = |output: &Output| Some(JobError::OutputLost { why: output.why(output.lost()?) });
+        let unwritten = |output: &Output| {
+            Some(JobError::OutputLost { why: output.describe_error(output.unreported_error()?) })
+        };
         let lost = lost.or_else(|| self.world.outputs.iter().find_map(unwritten));
         Ok(self.error.take().or(lost))
     }

@@ -9,7 +9,7 @@ use colony_model::{Block, Machine, Partition as ModelPartition, PsetSize};
 use nix::sys::eventfd::EventFd;
 use tokio::sync::broadcast;
 
-use super::answers::Silent;
+use super::responsive::UnresponsivePartitions;
 use crate::ControlError;
 use crate::api::{Event, Job, JobState, MACHINE_FAILED, NodeState, PartitionState, Severity, now};
 use crate::store::{Change, NewEvent, Row, Store};
@@ -37,7 +37,7 @@ pub(crate) struct Control {
     pub(super) keepers: Mutex<BTreeMap<String, Arc<EventFd>>>,
     /// Boots of each partition since the last that succeeded.
     pub(super) boots: Mutex<BTreeMap<String, u32>>,
-    pub(super) silent: Silent,
+    pub(super) unresponsive: UnresponsivePartitions,
     /// Held while a partition is started or removed: two requests do not start it twice.
     pub(super) changing: Mutex<()>,
     told: broadcast::Sender<Told>,
@@ -61,7 +61,7 @@ impl Control {
             store: Mutex::new(store),
             keepers: Mutex::default(),
             boots: Mutex::default(),
-            silent: Silent::default(),
+            unresponsive: UnresponsivePartitions::default(),
             changing: Mutex::default(),
             told: broadcast::channel(BACKLOG).0,
         }))

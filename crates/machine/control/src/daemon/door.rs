@@ -102,8 +102,8 @@ pub(super) async fn token(State(shared): State<Arc<Shared>>, mut request: Reques
     let known = request.extensions().get::<Arc<Connection>>();
     let user = token.and_then(|token| {
         let key = shared.tokens.user(token)?;
-        known?.note(key);
-        // if it was replaced before it was noted, the connection has not been ended
+        known?.add_token(key);
+        // a token that was replaced before it was recorded has not closed this connection: it is compared again
         shared.tokens.user(token)
     });
     if let Some((uid, is_read_only)) = user {

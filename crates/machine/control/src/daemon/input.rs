@@ -72,7 +72,7 @@ impl Control {
             }
         }
         let name = request.partition;
-        self.check_answers(&name)?;
+        self.check_responsive(&name)?;
         let service = |source| ControlError::Service { name: name.clone(), source };
         let mut lines = connect(&self.socket(&name), None).map_err(service)?;
         match give(&mut lines, id, part.from, bytes, part.end).map_err(service)? {

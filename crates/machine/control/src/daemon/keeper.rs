@@ -11,11 +11,11 @@ use colony_ciod::{JobSpec, Program};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::EventFd;
 
-use super::answers::{connect_within, is_timeout};
 use super::control::Control;
 use super::outputs::STREAM;
 use super::owner::Process;
 use super::requeue::Over;
+use super::responsive::{connect_within, is_timeout};
 use crate::ControlError;
 use crate::api::{Job, JobRequest, JobState, PartitionState, ProgramOfRanks, Severity};
 use crate::service::protocol::{Answer, Ask, Lines, Status, ask};
@@ -91,7 +91,7 @@ impl Keeper {
 
     /// A service that is stopped is not asked.
     fn check_running(&self) -> Result<(), ControlError> {
-        self.process.why_stopped().map_or(Ok(()), |why| Err(self.service()(io::Error::other(why))))
+        self.process.stopped_reason().map_or(Ok(()), |why| Err(self.service()(io::Error::other(why))))
     }
 
     fn service(&self) -> impl Fn(io::Error) -> ControlError + use<> {

@@ -3,7 +3,6 @@
 
 mod access;
 mod allocation;
-mod answers;
 mod control;
 mod counts;
 mod deadline;
@@ -23,6 +22,7 @@ mod peer;
 mod queue;
 mod requests;
 mod requeue;
+mod responsive;
 mod rights;
 mod routes;
 mod serving;

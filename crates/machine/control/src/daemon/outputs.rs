@@ -39,7 +39,7 @@ impl Control {
     pub(super) fn count_output(&self, job: u64) -> Result<(), ControlError> {
         let length = |file: &PathBuf| std::fs::metadata(file).map_or(0, |file| file.len());
         let bytes = self.output_files(job).iter().map(length).sum();
-        let removed = self.store().note_output(job, bytes)?;
+        let removed = self.store().store_output_size(job, bytes)?;
         removed.into_iter().for_each(|id| self.remove_outputs(id));
         Ok(())
     }
@@ -65,7 +65,7 @@ impl Control {
             let job = self.store().job(id)?;
             match job {
                 Some(job) if job.is_output_removed => self.remove_outputs(id),
-                Some(_) if self.store().is_uncounted(id)? => self.count_output(id)?,
+                Some(_) if self.store().lacks_output_size(id)? => self.count_output(id)?,
                 None if self.store().is_forgotten(id)? => self.remove_outputs(id),
                 _ => {}
             }
@@ -106,10 +106,10 @@ mod tests {
         for id in [ended, large, next] {
             control.store().end_job(id, 0, None).expect("stored");
         }
-        control.store().note_output(large, 2 << 30).expect("stored");
-        assert_eq!(control.store().note_output(next, 1).expect("stored"), [large]);
+        control.store().store_output_size(large, 2 << 30).expect("stored");
+        assert_eq!(control.store().store_output_size(next, 1).expect("stored"), [large]);
         control.count_outputs().expect("counted");
-        assert!(!control.store().is_uncounted(ended).expect("read"));
+        assert!(!control.store().lacks_output_size(ended).expect("read"));
         let has_output = |id: u64| control.output_files(id)[0].exists();
         assert_eq!([runs, ended, large, next].map(has_output), [true, true, false, true]);
     }

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use colony_node::pidfd::Pidfd;
 use colony_node::task::TaskId;
 
-use super::answers::why_stopped;
+use super::responsive::stopped_reason;
 
 /// A process that owns nodes.
 #[derive(Debug)]
@@ -72,8 +72,8 @@ impl Process {
     }
 
     /// The reason why it does not answer, if it is stopped.
-    pub(super) fn why_stopped(&self) -> Option<String> {
-        why_stopped(self.owner)
+    pub(super) fn stopped_reason(&self) -> Option<String> {
+        stopped_reason(self.owner)
     }
 
     pub(super) fn kill(&self) {
@@ -110,13 +110,13 @@ mod tests {
             Process::find(TaskId { start_ticks: owner.start_ticks + 1, ..owner }).is_none(),
             "another process"
         );
-        assert!(!found.has_ended() && found.why_stopped().is_none());
+        assert!(!found.has_ended() && found.stopped_reason().is_none());
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(owner.tid), nix::sys::signal::SIGSTOP)
             .expect("it is ours");
-        while found.why_stopped().is_none() {
+        while found.stopped_reason().is_none() {
             std::thread::yield_now();
         }
-        let text = found.why_stopped().expect("stopped");
+        let text = found.stopped_reason().expect("stopped");
         assert!(text.contains(&format!("kill -CONT {}", owner.tid)), "{text}");
         found.kill();
         assert!(!child.wait().expect("ours").success());

@@ -5,8 +5,8 @@ use colony_model::{
     Block, Fragmentation, FreeMap, Machine, ModelError, Partition as ModelPartition, Request,
 };
 
-use super::answers::Heard;
 use super::control::{Control, wrong};
+use super::responsive::StatusAnswer;
 use crate::ControlError;
 use crate::api::{FreeNodes, Job, JobBlock, JobRequest, NodeState, PartitionState};
 use crate::schedule::{self, Holding, Plan, Waiting};
@@ -157,11 +157,11 @@ impl Control {
         if row.state != PartitionState::Ready {
             return Ok(Some("its partition is not ready".to_owned()));
         }
-        let heard = self.hear(&row);
-        if let Heard::Silent(why) = heard {
+        let status = self.query_status(&row);
+        if let StatusAnswer::Unresponsive(why) = status {
             return Ok(Some(format!("its partition does not answer: {why}")));
         }
-        let room = self.room(&row, &heard.nodes(row.shape.nodes()))?;
+        let room = self.room(&row, &status.nodes(row.shape.nodes()))?;
         let begun = self.store().begun(&row.name)?;
         let queued = self.store().queued(&row.name)?;
         let now = crate::api::now();

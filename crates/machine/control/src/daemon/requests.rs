@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use colony_ciod::Export;
 use colony_model::{Block, FreeMap, Machine, NodeRef, Partition as ModelPartition, PsetSize, Request};
 
-use super::answers::Heard;
 use super::control::{Control, lock, wrong};
 use super::drains::shown;
 use super::keeper::connect;
 use super::peer::Peer;
+use super::responsive::StatusAnswer;
 use crate::ControlError;
 use crate::api::{
     self, IoNodeKind, Job, JobRequest, JobState, MachineRequest, NodeRequest, NodeState, PartitionRequest,
@@ -171,7 +171,7 @@ impl Control {
 
     /// The states of a partition's nodes, as its process tells them.
     pub(super) fn node_states(&self, row: &Row) -> Vec<NodeState> {
-        self.hear(row).nodes(row.shape.nodes())
+        self.query_status(row).nodes(row.shape.nodes())
     }
 
     /// The states of all nodes, by partition.
@@ -204,13 +204,13 @@ impl Control {
         let mut nodes = BTreeMap::new();
         let allowed = self.store().rights(&row.name).unwrap_or_default();
         let drained = self.drained(&row).unwrap_or_default();
-        let heard = self.hear(&row);
-        let silent = match &heard {
-            Heard::Silent(why) => Some(why.clone()),
-            Heard::Off | Heard::Status(_) => None,
+        let answer = self.query_status(&row);
+        let unresponsive = match &answer {
+            StatusAnswer::Unresponsive(why) => Some(why.clone()),
+            StatusAnswer::Off | StatusAnswer::Status(_) => None,
         };
-        let states = heard.nodes(row.shape.nodes());
-        let is_ready = row.state == PartitionState::Ready && silent.is_none();
+        let states = answer.nodes(row.shape.nodes());
+        let is_ready = row.state == PartitionState::Ready && unresponsive.is_none();
         let free = is_ready.then(|| self.free_nodes(&row, &states).ok()).flatten();
         // it is not stored: it follows from what is drained
         let is_degraded = is_ready && drained.iter().any(Option::is_some);
@@ -226,11 +226,13 @@ impl Control {
             origin: row.origin,
             node: row.node,
             state: match row.state {
-                PartitionState::Ready | PartitionState::Booting if silent.is_some() => PartitionState::Lost,
+                PartitionState::Ready | PartitionState::Booting if unresponsive.is_some() => {
+                    PartitionState::Lost
+                }
                 _ if is_degraded => PartitionState::Degraded,
                 state => state,
             },
-            error: row.error.or(silent),
+            error: row.error.or(unresponsive),
             pid: row.owner.map(|owner| owner.tid.cast_unsigned()),
             boot_s: row.boot_s,
             nodes,
@@ -352,7 +354,7 @@ impl Control {
                     self.store().note_cancelled(id)?;
                 }
                 let name = &job.request.partition;
-                self.check_answers(name)?;
+                self.check_responsive(name)?;
                 let service = |source| ControlError::Service { name: name.clone(), source };
                 let mut lines = connect(&self.socket(name), None).map_err(service)?;
                 match ask(&mut lines, &Ask::Signal { job: id, signal }).map_err(service)? {

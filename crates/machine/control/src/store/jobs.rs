@@ -130,7 +130,7 @@ impl Store {
             );
             return Err(ControlError::Wrong(text));
         }
-        self.room.check()?;
+        self.reserve.check_space()?;
         let (partition, token) = (&request.partition, &request.token);
         self.change(|all| {
             let known = "SELECT id FROM jobs WHERE uid = ? AND token = ?";

@@ -9,8 +9,8 @@ mod jobs;
 mod outputs;
 mod partitions;
 mod ras;
+mod reserve;
 mod rights;
-mod room;
 
 use std::path::Path;
 use std::time::Duration;
@@ -115,7 +115,7 @@ const REQUEUES: &str = "
 pub(crate) struct Store {
     connection: Connection,
     file: String,
-    room: room::Room,
+    reserve: reserve::DiskReserve,
 }
 
 impl Store {
@@ -124,7 +124,7 @@ impl Store {
         let file = path.display().to_string();
         let wrong = |source| ControlError::Database { file: file.clone(), source };
         let connection = Connection::open(path).map_err(wrong)?;
-        let mut store = Self { connection, file: file.clone(), room: room::Room::beside(path) };
+        let mut store = Self { connection, file: file.clone(), reserve: reserve::DiskReserve::beside(path) };
         store.prepare().map_err(wrong)?;
         let found = store.version().map_err(wrong)?;
         if found != VERSION {
@@ -173,7 +173,7 @@ impl Store {
         &mut self,
         change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, ControlError> {
-        self.room.prepare();
+        self.reserve.adjust();
         let done =
             self.connection.transaction_with_behavior(TransactionBehavior::Immediate).and_then(|all| {
                 let result = change(&all)?;
@@ -182,8 +182,8 @@ impl Store {
             });
         done.map_err(|source| {
             if source.sqlite_error_code() == Some(ErrorCode::DiskFull) {
-                // for the next try
-                self.room.give_back();
+                // the caller's next attempt has room
+                self.reserve.release();
             }
             ControlError::Database { file: self.file.clone(), source }
         })

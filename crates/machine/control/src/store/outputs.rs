@@ -17,7 +17,7 @@ pub(super) const STEP: &str = "
 ";
 
 /// The ended jobs of a user whose output is too much, the oldest first.
-fn too_much(all: &Transaction<'_>, uid: u32) -> rusqlite::Result<Vec<u64>> {
+fn outputs_to_remove(all: &Transaction<'_>, uid: u32) -> rusqlite::Result<Vec<u64>> {
     let text = "
         SELECT id FROM (
             SELECT id, row_number() OVER last AS number, sum(output) OVER last AS held
@@ -27,13 +27,13 @@ fn too_much(all: &Transaction<'_>, uid: u32) -> rusqlite::Result<Vec<u64>> {
 }
 
 impl Store {
-    /// Notes how much output is kept of a job that has ended. Returns the jobs of the same user whose output is to be removed now.
-    pub(crate) fn note_output(&mut self, id: u64, bytes: u64) -> Result<Vec<u64>, ControlError> {
+    /// Stores how many bytes of output are kept of a job that has ended. Returns the jobs of the same user whose output is to be removed.
+    pub(crate) fn store_output_size(&mut self, id: u64, bytes: u64) -> Result<Vec<u64>, ControlError> {
         self.change(|all| {
             let text = "UPDATE jobs SET output = ? WHERE id = ? AND state = 'ended' AND is_output_removed = 0 RETURNING uid";
             let uid = all.query_row(text, params![bytes, id], |row| row.get(0)).optional()?;
             let Some(uid) = uid else { return Ok(Vec::new()) };
-            let removed = too_much(all, uid)?;
+            let removed = outputs_to_remove(all, uid)?;
             let mut remove =
                 all.prepare("UPDATE jobs SET output = 0, is_output_removed = 1 WHERE id = ?")?;
             for id in &removed {
@@ -43,8 +43,8 @@ impl Store {
         })
     }
 
-    /// Returns `true` if it is not known how much output is kept of an ended job: the daemon was killed before it counted.
-    pub(crate) fn is_uncounted(&self, id: u64) -> Result<bool, ControlError> {
+    /// Returns `true` if no size is stored for the output of an ended job: it has none, or the daemon was killed before it stored the size.
+    pub(crate) fn lacks_output_size(&self, id: u64) -> Result<bool, ControlError> {
         let text = "SELECT EXISTS (SELECT 1 FROM jobs WHERE id = ? AND state = 'ended' AND output = 0)";
         self.read(|db| db.query_row(text, [id], |row| row.get(0)))
     }
@@ -66,7 +66,7 @@ mod tests {
     fn end_one(store: &mut Store, uid: u32, mib: u64) -> (u64, Vec<u64>) {
         let id = submit(store, uid);
         store.end_job(id, 0, None).expect("stored");
-        (id, store.note_output(id, mib << 20).expect("stored"))
+        (id, store.store_output_size(id, mib << 20).expect("stored"))
     }
 
     #[test]
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(gone, [second, third]);
         let (_, gone) = end_one(&mut store, 5, 1);
         assert_eq!(gone, [large]);
-        assert_eq!(store.note_output(large, 5).expect("stored"), [0u64; 0], "it stays removed");
+        assert_eq!(store.store_output_size(large, 5).expect("stored"), [0u64; 0], "it stays removed");
         assert!(is_removed(&store, large));
     }
 
@@ -95,11 +95,11 @@ mod tests {
     fn the_output_of_a_job_that_runs_is_counted_when_it_has_ended() {
         let (_folder, mut store) = store();
         let id = submit(&mut store, 5);
-        assert_eq!(store.note_output(id, 1 << 40).expect("stored"), [0u64; 0]);
-        assert!(!store.is_uncounted(id).expect("read"));
+        assert_eq!(store.store_output_size(id, 1 << 40).expect("stored"), [0u64; 0]);
+        assert!(!store.lacks_output_size(id).expect("read"));
         store.end_job(id, 0, None).expect("stored");
-        assert!(store.is_uncounted(id).expect("read"));
-        store.note_output(id, 7).expect("stored");
-        assert!(!store.is_uncounted(id).expect("read"));
+        assert!(store.lacks_output_size(id).expect("read"));
+        store.store_output_size(id, 7).expect("stored");
+        assert!(!store.lacks_output_size(id).expect("read"));
     }
 }

@@ -11,7 +11,7 @@ use colony_fship::spans;
 use super::context::{CallContext, OpenFile};
 use super::parts::Parts;
 use super::{Made, Step, TURN, World, done, next_turn};
-use crate::worker::output::{is_of_reader, label};
+use crate::worker::output::{label, loses_nothing};
 use crate::worker::process::Kind;
 use crate::worker::waits::Wait;
 
@@ -157,7 +157,7 @@ impl World {
                 if nonblocking { Err(Errno::EAGAIN) } else { wait_or_turn(output.room(), n) }
             }
             Err(e) => {
-                let why = output.why(e);
+                let why = output.describe_error(e);
                 self.output_lost(cx.process.rank, e, why);
                 cx.write_stopped(e)
             }
@@ -166,7 +166,7 @@ impl World {
 
     /// Keeps the reason why output was not stored: the job ends with it. A reader that hangs up is no such reason.
     fn output_lost(&mut self, rank: u32, error: Errno, why: String) {
-        if !is_of_reader(error) {
+        if !loses_nothing(error) {
             self.lost_output.get_or_insert((rank, why));
         }
     }

@@ -37,7 +37,7 @@ const TLS: u8 = 0x16;
 const PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\ncontent-length: 42\r\n\r\n\
     this port takes TLS only: begin by https:\n";
 
-/// A connection, and whose tokens its requests have brought.
+/// A connection, with the tokens of the requests that it carried.
 #[derive(Debug, Default)]
 pub(in crate::daemon) struct Connection {
     tokens: Mutex<BTreeSet<Key>>,
@@ -45,8 +45,8 @@ pub(in crate::daemon) struct Connection {
 }
 
 impl Connection {
-    /// A request on it has brought this user's token.
-    pub(in crate::daemon) fn note(&self, key: Key) {
+    /// Records that a request has used this token.
+    pub(in crate::daemon) fn add_token(&self, key: Key) {
         lock(&self.tokens).insert(key);
     }
 }
@@ -64,8 +64,8 @@ impl Connections {
         connection
     }
 
-    /// Ends the connections on which a token of one of these was used; without them, all connections.
-    pub(super) fn end(&self, keys: Option<&[Key]>) {
+    /// Closes the connections on which one of these tokens was used; with `None`, all connections.
+    pub(super) fn close(&self, keys: Option<&[Key]>) {
         for connection in lock(&self.0).iter().filter_map(Weak::upgrade) {
             let has_used = |keys: &[Key]| keys.iter().any(|key| lock(&connection.tokens).contains(key));
             if keys.is_none_or(has_used) {
@@ -158,16 +158,16 @@ mod tests {
         let all = Connections::default();
         let (eve, bob, new) = (all.add(), all.add(), all.add());
         let gone = all.add();
-        eve.note((7, false));
-        eve.note((7, true));
-        bob.note((8, false));
-        gone.note((7, true));
+        eve.add_token((7, false));
+        eve.add_token((7, true));
+        bob.add_token((8, false));
+        gone.add_token((7, true));
         drop(gone);
         let has_ended =
             async |connection: &Connection| timeout(Duration::ZERO, connection.end.notified()).await.is_ok();
-        all.end(Some(&[(7, true)]));
+        all.close(Some(&[(7, true)]));
         assert!(has_ended(&eve).await && !has_ended(&bob).await && !has_ended(&new).await);
-        all.end(None);
+        all.close(None);
         assert!(has_ended(&bob).await && has_ended(&new).await);
         drop((eve, bob));
         let _last = all.add();

@@ -91,7 +91,7 @@ impl Entrance {
             certificate: certificate.file,
         };
         let acceptor = TlsAcceptor::from(certificate.config);
-        self.connections.end(None);
+        self.connections.close(None);
         let serve = connections::serve(listener, acceptor, routes, self.connections.clone());
         *open = Some(Open { network: network.clone(), listener: tokio::spawn(serve).abort_handle() });
         Ok(network)
@@ -118,13 +118,13 @@ impl Entrance {
             _ => {}
         }
         *open = None;
-        self.connections.end(None);
+        self.connections.close(None);
         Ok(())
     }
 
-    /// Ends the connections of users whose tokens have been taken back. Pages connect again.
+    /// Closes the connections on which these tokens were used. Web pages connect again.
     pub(super) fn close_connections_of(&self, keys: &[Key]) {
-        self.connections.end(Some(keys));
+        self.connections.close(Some(keys));
     }
 }
 
