@@ -10,6 +10,7 @@ use std::time::Duration;
 use colony_node::parent::end_with_parent;
 use nix::sys::signal::Signal;
 
+use crate::checkpoint::disk::Folder;
 use crate::checkpoint::options::CheckpointOptions;
 use crate::job::connections::Connections;
 use crate::job::error::system;
@@ -145,8 +146,11 @@ impl Launch {
         let (mut launch, mut restart, mut restarted) = (self.clone(), None, 0);
         loop {
             let options = (restart.as_deref(), disk.is_some());
-            let end =
-                if self.mpi { launch.run_agents(options, restarted)? } else { launch.run_once(options)? };
+            let end = if self.mpi {
+                launch.run_agents(options, restarted)?
+            } else {
+                launch.run_once(options, restarted)?
+            };
             match end {
                 End::Code(code) => return Ok(code),
                 End::Resized(ranks) => {
@@ -159,8 +163,13 @@ impl Launch {
         }
     }
 
-    /// Runs the job with one number of ranks; from a checkpoint in the folder `restart`, if that is given.
-    fn run_once(&self, (restart, can_resize): (Option<&Path>, bool)) -> Result<End, LaunchError> {
+    /// Runs the job with one number of ranks; from a checkpoint in the folder `restart`, if that is given. So many ranks have been
+    /// replaced before.
+    fn run_once(
+        &self,
+        (restart, can_resize): (Option<&Path>, bool),
+        restarted: u32,
+    ) -> Result<End, LaunchError> {
         let secret = Secret::new().map_err(system("making the job's secret"))?;
         let admission = self.listen(self.is_local(), &secret)?;
         let connections = Connections::new(self.ranks, self.timeout);
@@ -175,7 +184,7 @@ impl Launch {
             self.start((rank, start, hosts.borrow().of(rank)), &session, &secret).map(Process::Child)
         };
         let parts = (admission, connections, requests);
-        let rules = self.rules(can_resize);
+        let rules = Rules { restarted, has_checkpoint: has_checkpoint(restart), ..self.rules(can_resize) };
         Job::start((&start, &hosts, &|| false), parts, (self.commands(), self.ranks), rules)?.run()
     }
 
@@ -186,8 +195,21 @@ impl Launch {
                 .to_owned()
         });
         let is_remote = !self.hosts.is_empty();
-        Rules { restarts: self.restarts, restarted: 0, is_remote, is_mpi: self.mpi, is_fixed }
+        Rules {
+            restarts: self.restarts,
+            restarted: 0,
+            is_remote,
+            is_mpi: self.mpi,
+            has_checkpoint: false,
+            is_fixed,
+        }
     }
+}
+
+/// Returns `true` if the folder from which a job goes on has a complete checkpoint.
+pub(crate) fn has_checkpoint(restart: Option<&Path>) -> bool {
+    let newest = restart.map(|folder| Folder(folder.to_owned()).newest());
+    matches!(newest, Some(Ok(Some(_))))
 }
 
 /// The transport of this process: sockets if a [launcher](Launch) has started it, MPI or the torus if their launcher

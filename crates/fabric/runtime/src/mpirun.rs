@@ -25,7 +25,7 @@ use crate::job::process::Process;
 use crate::job::requests::{REQUESTS, Requests};
 use crate::job::session::Session;
 use crate::job::watch::{End, Job, Rules};
-use crate::launch::{Launch, LaunchError};
+use crate::launch::{Launch, LaunchError, has_checkpoint};
 use crate::place::machine;
 use crate::report::report_line;
 use crate::starter::{options, utf8};
@@ -173,7 +173,7 @@ impl Launch {
         };
         let connections = Connections::new(self.ranks, self.timeout);
         let parts = (admission, connections, requests);
-        let rules = Rules { restarted, ..self.rules(can_resize) };
+        let rules = Rules { restarted, has_checkpoint: has_checkpoint(restart), ..self.rules(can_resize) };
         let hosts = RefCell::new(Hosts::default());
         let mut job = Job::start((&start, &hosts, &has_ended), parts, (self.ranks, self.ranks), rules)?;
         let end = job.run();

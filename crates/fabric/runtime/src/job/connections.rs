@@ -104,9 +104,12 @@ impl Connections {
         refusal.map_or(Ok(()), Err)
     }
 
-    /// Asks rank 0 to leave with the next checkpoint on disk. A rank that does not get it has died, which is found later.
+    /// Asks rank 0 to leave with the next checkpoint on disk. A rank that does not get it has died, which is found later. A rank
+    /// that waits for its answer would take the request for a part of that answer, so it is asked once it has the answer.
     pub(crate) fn ask_to_leave(&mut self) {
-        if let Some(Some(first)) = self.ranks.first_mut() {
+        if let Some(Some(first)) = self.ranks.first_mut()
+            && first.hello.is_none()
+        {
             let _ = first.stream.write(&[LEAVE]);
         }
     }
@@ -221,5 +224,38 @@ impl Connection {
         if any {
             self.heart.beat(now);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::place::Place;
+    use crate::transport::sockets::stream::read_value;
+
+    #[test]
+    fn a_rank_that_waits_for_its_answer_gets_the_request_to_leave_after_the_answer() {
+        let (launcher, rank) = UnixStream::pair().expect("a pair");
+        let hello = Hello {
+            rank: 0,
+            start: 0,
+            address: "unix:rank".to_owned(),
+            build: "build".to_owned(),
+            place: Place::here(),
+        };
+        let mut connections = Connections::new(1, None);
+        let heart = Heart::new(Duration::ZERO, None);
+        connections.ranks[0] = Some(Connection::new(Stream::Unix(launcher), heart, hello));
+        connections.ask_to_leave();
+        connections.answer(0).expect("one build");
+        connections.ask_to_leave();
+        let mut rank = Stream::Unix(rank);
+        let answer: Answer = read_value(&mut rank).expect("the answer comes first");
+        assert!(matches!(answer, Answer::Roster(roster) if roster.addresses == ["unix:rank"]));
+        let mut byte = [0];
+        rank.read_exact(&mut byte).expect("the request");
+        assert_eq!(byte, [LEAVE]);
     }
 }

@@ -12,6 +12,7 @@ use super::process::Process;
 use super::ranks::{Death, LOST, RESIZED, Ranks};
 use super::requests::{Requests, ToLauncher};
 use super::vitals::Suspects;
+use crate::report::report_line;
 use crate::transport::sockets::admission::Admission;
 
 /// The most ranks of one job.
@@ -69,6 +70,8 @@ pub(crate) struct Rules {
     pub(crate) is_remote: bool,
     /// The ranks are started by agents: until all have joined, none is replaced, since MPI waits for it.
     pub(crate) is_mpi: bool,
+    /// The job goes on from a checkpoint on disk.
+    pub(crate) has_checkpoint: bool,
     /// Why the job cannot be resized.
     pub(crate) is_fixed: Option<String>,
 }
@@ -236,10 +239,7 @@ impl<'a> Job<'a> {
             // without a hello, a job of MPI may have another program
             let may_wait = self.rules.is_mpi && !self.connections.has_hello();
             if began.elapsed() > JOIN && generation == 0 && !may_wait {
-                self.ranks.kill();
-                return Err(LaunchError::Wrong(
-                    "not all ranks have joined the job within a minute".to_owned(),
-                ));
+                return self.end_incomplete().map(Gathered::Ended);
             }
             let accepted = self.connections.accept(&mut self.admission);
             if !accepted.map_err(system("taking a rank's connection"))? {
@@ -252,6 +252,25 @@ impl<'a> Job<'a> {
             LaunchError::Wrong(why)
         })?;
         Ok(Gathered::All)
+    }
+
+    /// Not all ranks have joined the job in time: all begin again from the checkpoint on disk from which the job goes on.
+    ///
+    /// # Errors
+    /// There is no checkpoint, or no restart is left.
+    fn end_incomplete(&mut self) -> Result<End, LaunchError> {
+        const WHAT: &str = "not all ranks have joined the job within a minute";
+        self.ranks.kill();
+        if !self.rules.has_checkpoint || self.rules.restarted >= self.rules.restarts {
+            let missing = self.connections.missing();
+            return Err(LaunchError::Wrong(format!("{WHAT}: ranks {missing:?} are missing")));
+        }
+        self.rules.restarted += 1;
+        let Rules { restarts, restarted, .. } = self.rules;
+        report_line!(
+            "warning: {WHAT}; all begin again from the checkpoint on disk, restart {restarted} of {restarts}"
+        );
+        Ok(End::Again(restarted))
     }
 
     /// Waits until the next look at the ranks. A look at many takes long.

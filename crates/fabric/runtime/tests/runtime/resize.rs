@@ -3,9 +3,12 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use colony_runtime::ranks::{RequestError, Resized, resize};
+use colony_node::task;
+use colony_runtime::ranks::{RequestError, Resized, ranks, resize};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::common::example;
 
@@ -63,6 +66,45 @@ fn a_job_goes_on_with_more_ranks_and_with_fewer() {
         let lines = "the job goes on with 5 ranks instead of 2\nthe job goes on with 3 ranks instead of 5\n";
         assert_eq!(text(&output.stderr), lines, "{scheme}");
     }
+}
+
+/// The process of a rank, once it has joined the job, or once it has started.
+fn process_of(launcher: &Child, rank: u32, has_joined: bool) -> i32 {
+    let began = Instant::now();
+    loop {
+        let found = ranks().into_iter().find(|one| one.launcher == launcher.id() as i32 && one.rank == rank);
+        let heartbeats = |pid: &i32| {
+            task::threads(*pid).into_iter().any(|tid| task::name(tid).as_deref() == Some("heartbeat"))
+        };
+        if let Some(pid) = found.map(|one| one.pid).filter(|pid| !has_joined || heartbeats(pid)) {
+            return pid;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "rank {rank}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn a_job_that_is_resized_while_a_rank_that_has_not_joined_is_killed_goes_on() {
+    let expected = Command::new(example("run")).arg("2").arg(example("mortal")).output().expect("runs");
+    let folder = tempfile::tempdir().expect("a folder");
+    let disk = folder.path().join("checkpoints");
+    let value = format!("memory:same-machine:disk={}:every=1000", disk.display());
+    let launcher = start(2, folder.path(), &[("COLONY_CHECKPOINT", &value), ("RUN_RESTARTS", "2")]);
+    let pid = launcher.id() as i32;
+    let second = Pid::from_raw(process_of(&launcher, 1, false));
+    kill(second, Signal::SIGSTOP).expect("it waits at the gate");
+    [2, 3].into_iter().for_each(|ranks| open_gate(folder.path(), ranks));
+    // rank 0 waits for the launcher's answer, since rank 1 has not joined
+    process_of(&launcher, 0, true);
+    assert_eq!(resize_soon(&launcher, 1), Resized { launcher: pid, from: 2, to: 3 });
+    kill(second, Signal::SIGKILL).expect("it is stopped");
+    let output = launcher.wait_with_output().expect("ends");
+    let errors = text(&output.stderr);
+    assert_eq!((text(&output.stdout), output.status.code()), (text(&expected.stdout), Some(0)), "{errors}");
+    let lines =
+        "warning: rank 1 was killed by signal 9; restart 1 of 2\nthe job goes on with 3 ranks instead of 2\n";
+    assert_eq!(errors, lines);
 }
 
 #[test]
