@@ -493,7 +493,6 @@ mod tests {
     fn rounds_end_once_in_larger_models_with_insertions() {
         check("insertion, removal, migration", SyncModel { migrations: 1, ..INSERTION }, true);
         check("with checkpoints", SyncModel { migrations: 1, ..CHECKPOINTS }, false);
-        check("two insertions, two removals", SyncModel { insertions: 2, removals: 2, ..CHECKPOINTS }, false);
     }
 
     #[test]
