@@ -146,7 +146,7 @@ pub(super) fn wait_booted(client: &Client, name: &str) -> anyhow::Result<Partiti
             PartitionState::Ready | PartitionState::Degraded => return Ok(partition),
             PartitionState::Lost if !was_silent => {
                 let why = partition.error.as_deref().unwrap_or_default();
-                eprintln!("partition {name} does not answer: {why}");
+                note!("partition {name} does not answer: {why}");
             }
             PartitionState::Booting | PartitionState::Lost => {}
             PartitionState::Failed => {
