@@ -79,9 +79,8 @@ impl Zone {
 
     /// From one address to another, both those of pages.
     pub fn restart(&mut self, first: u64, end: u64) {
-        let end = end.min(first.saturating_add(MOST)).max(first);
-        (self.first, self.end) = (first, end);
-        self.space.restart(first, end);
+        (self.first, self.end) = (first, end.min(first.saturating_add(MOST)).max(first));
+        self.space.restart(first, self.end);
         self.used = Used { first: round_down(first, GRANULE), bits: [0; WORDS] };
     }
 

@@ -11,7 +11,7 @@ use heapless::Vec;
 use crate::{ensure, round_up};
 
 /// Pieces of memory in use at most; neighbors are one piece. Linux has 65,530 mappings of a process.
-pub const PIECES: usize = 4096;
+pub const PIECES: usize = 1024;
 
 /// A piece of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,9 +73,8 @@ impl Space {
     /// As [`Space::new`], in place: a list of pieces does not fit on a stack of the kernel.
     pub fn restart(&mut self, heap: u64, top: u64) {
         let heap = (heap + PAGE - 1) & !(PAGE - 1);
-        (self.heap, self.brk, self.top) = (heap, heap, top);
         self.used.clear();
-        self.fresh = Piece { first: heap, end: top };
+        (self.heap, self.brk, self.top, self.fresh) = (heap, heap, top, Piece { first: heap, end: top });
     }
 
     fn floor(&self) -> u64 {
@@ -397,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_may_have_thousands_of_pieces_and_one_too_many_is_refused() {
+    fn memory_may_have_a_thousand_pieces_and_one_too_many_is_refused() {
         let top = HEAP + 2 * (PIECES as u64 + 1) * PAGE;
         let (mut space, mut pages) = (Space::new(HEAP, TOP), Pages::default());
         space.restart(HEAP, top);

@@ -87,7 +87,7 @@ pub enum PartitionState {
     Ready,
     /// As `ready`, but some nodes are drained: `usable` says what still fits.
     Degraded,
-    /// The process that owns its nodes does not answer: it is stopped, or it hangs. Jobs that run may go on, and none begins.
+    /// The process that owns the nodes is stopped or hangs. Jobs that run may go on; no other job begins.
     Lost,
     /// Its nodes are being switched off.
     Freeing,
@@ -109,8 +109,8 @@ pub enum NodeState {
     Ready,
     /// It runs a job.
     Busy,
-    /// A job has left it in the middle, or its emulator is stopped: it is started anew before the next job. Or the process that owns it
-    /// does not answer.
+    /// A job left the node in the middle, or its emulator is stopped: the node is started again before the next job. All nodes of a
+    /// partition are lost while the process that owns them does not answer.
     Lost,
     /// It has died.
     Dead,

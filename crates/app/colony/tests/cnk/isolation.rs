@@ -46,7 +46,7 @@ fn reach(pid: i32) -> BTreeSet<String> {
     reach
 }
 
-/// Files in memory of a process that another process could shorten: whoever has mapped one would die of `SIGBUS`.
+/// Files in memory of a process that are not sealed. If an emulator shortened one, every process that has mapped it would die of `SIGBUS`.
 fn unsealed(pid: i32) -> Vec<String> {
     let folder = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs");
     let is_unsealed = |path: &std::path::PathBuf| {

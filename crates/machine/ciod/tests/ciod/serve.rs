@@ -3,6 +3,7 @@
 
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -37,7 +38,8 @@ fn serve(folder: &Path) -> Daemon {
         .expect("started");
     let daemon = Daemon(child);
     let start = Instant::now();
-    while !socket.exists() {
+    // the socket is there a moment before the daemon listens
+    while UnixStream::connect(&socket).is_err() {
         assert!(start.elapsed() < Duration::from_secs(20), "it listens");
         std::thread::sleep(Duration::from_millis(5));
     }

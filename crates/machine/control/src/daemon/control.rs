@@ -9,7 +9,7 @@ use colony_model::{Block, Machine, Partition as ModelPartition, PsetSize};
 use nix::sys::eventfd::EventFd;
 use tokio::sync::broadcast;
 
-use super::responsive::UnresponsivePartitions;
+use super::unresponsive::UnresponsivePartitions;
 use crate::ControlError;
 use crate::api::{Event, Job, JobState, MACHINE_FAILED, NodeState, PartitionState, Severity, now};
 use crate::store::{Change, NewEvent, Row, Store};

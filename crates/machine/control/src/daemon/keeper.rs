@@ -15,7 +15,7 @@ use super::control::Control;
 use super::outputs::STREAM;
 use super::owner::Process;
 use super::requeue::Over;
-use super::responsive::{connect_within, is_timeout};
+use super::unresponsive::{connect_within, is_timeout};
 use crate::ControlError;
 use crate::api::{Job, JobRequest, JobState, PartitionState, ProgramOfRanks, Severity};
 use crate::service::protocol::{Answer, Ask, Lines, Status, ask};

@@ -22,12 +22,13 @@ mod peer;
 mod queue;
 mod requests;
 mod requeue;
-mod responsive;
 mod rights;
 mod routes;
 mod serving;
+mod status;
 mod streams;
 mod tokens;
+mod unresponsive;
 mod watch;
 
 use std::fs::{File, Permissions};

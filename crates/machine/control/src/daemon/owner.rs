@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use colony_node::pidfd::Pidfd;
 use colony_node::task::TaskId;
 
-use super::responsive::stopped_reason;
+use super::unresponsive::stopped_reason;
 
 /// A process that owns nodes.
 #[derive(Debug)]

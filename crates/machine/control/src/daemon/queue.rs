@@ -6,7 +6,7 @@ use colony_model::{
 };
 
 use super::control::{Control, wrong};
-use super::responsive::StatusAnswer;
+use super::status::StatusAnswer;
 use crate::ControlError;
 use crate::api::{FreeNodes, Job, JobBlock, JobRequest, NodeState, PartitionState};
 use crate::schedule::{self, Holding, Plan, Waiting};

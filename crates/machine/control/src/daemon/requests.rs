@@ -12,7 +12,7 @@ use super::control::{Control, lock, wrong};
 use super::drains::shown;
 use super::keeper::connect;
 use super::peer::Peer;
-use super::responsive::StatusAnswer;
+use super::status::StatusAnswer;
 use crate::ControlError;
 use crate::api::{
     self, IoNodeKind, Job, JobRequest, JobState, MachineRequest, NodeRequest, NodeState, PartitionRequest,

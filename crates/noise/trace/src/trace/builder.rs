@@ -13,7 +13,7 @@ use crate::Source;
 /// sorted, and the list's spare room.
 const BYTES_OF_DETOUR: u64 = 60;
 
-/// Detours for which memory is not asked for.
+/// Up to this number of detours, the free memory is not checked.
 const FEW: usize = 1 << 20;
 
 /// Collects detours in any order and gives each source its index. It refuses more of them than the memory of the process can hold.
@@ -22,13 +22,13 @@ pub struct TraceBuilder {
     sources: Vec<Source>,
     index: HashMap<Source, u16>,
     detours: Vec<Detour>,
-    /// With so many detours, it looks whether there is memory for as many again.
-    next_look: usize,
-    /// Bytes of memory that are left; `None` if the kernel does not tell.
+    /// Number of detours at which the free memory is checked next: the list doubles its room there.
+    next_check: usize,
+    /// Free memory in bytes; `None` if the kernel does not report it. Tests replace this function.
     left: fn() -> Option<u64>,
 }
 
-/// Bytes that this process can have beside what it has: of the node, and of its cgroups.
+/// Free memory for this process in bytes: that of the node, or of the tightest of its cgroups if that is less.
 fn left() -> Option<u64> {
     let pid = i32::try_from(std::process::id()).ok()?;
     memory::limits_of(pid).iter().map(memory::Limit::left).min()
@@ -36,7 +36,7 @@ fn left() -> Option<u64> {
 
 impl Default for TraceBuilder {
     fn default() -> Self {
-        Self { sources: Vec::new(), index: HashMap::new(), detours: Vec::new(), next_look: FEW, left }
+        Self { sources: Vec::new(), index: HashMap::new(), detours: Vec::new(), next_check: FEW, left }
     }
 }
 
@@ -65,7 +65,7 @@ impl TraceBuilder {
         Ok(i)
     }
 
-    /// Refuses so many more detours if there is no memory for them. Up to a million in all are never refused.
+    /// Refuses `more` further detours if the free memory cannot hold them. Up to a million detours in all are never refused.
     ///
     /// # Errors
     /// [`Problem::TooManyDetours`], [`Problem::Memory`].
@@ -86,10 +86,10 @@ impl TraceBuilder {
     /// # Errors
     /// [`Problem::TooManyDetours`], [`Problem::Memory`], [`Problem::Cpu`].
     pub fn push(&mut self, detour: Detour) -> Result<(), Problem> {
-        if self.detours.len() >= self.next_look {
+        if self.detours.len() >= self.next_check {
             let len = self.detours.len();
             self.expect(len.min(MAX_DETOURS - len).max(1))?;
-            self.next_look = len.saturating_mul(2).min(MAX_DETOURS);
+            self.next_check = len.saturating_mul(2).min(MAX_DETOURS);
         }
         if usize::from(detour.cpu) >= CpuSet::LIMIT {
             return Err(Problem::Cpu(detour.cpu.into()));

@@ -251,7 +251,7 @@ fn programs_that_make_no_sense_are_refused() {
     };
     assert!(refused(quiet(once(sub), 4)).contains("5 ranks, and the machine has 4"));
     assert!(refused(quiet(once(Step::compute(u64::MAX)), 4)).contains("longer"));
-    assert!(refused(quiet(Program::bsp(1 << 40, 1 << 40), 4)).contains("longer"));
+    assert!(refused(quiet(Program::bsp(1 << 40, 1 << 26), 4)).contains("longer"));
     let slow = LogGops { latency_ns: u64::MAX, ..LogGops::default() };
     let mut s = quiet(Program::bsp(1, 1), 4);
     s.machine.loggops = slow;

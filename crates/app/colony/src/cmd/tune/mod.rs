@@ -239,7 +239,8 @@ fn apply(a: &Apply) -> anyhow::Result<ExitCode> {
         unit: unit.as_deref(),
     };
     super::print(a.json, &made, |_| {
-        let at_boot = unit.as_ref().map(|unit| format!("at every boot: {}\n", unit.display()));
+        let at_boot = unit.as_ref().and_then(|unit| unit.file_name());
+        let at_boot = at_boot.map(|unit| format!("at every boot: {}\n", unit.display()));
         view::applied(&applied, &plan, &still) + &at_boot.unwrap_or_default()
     })?;
     let failed = applied.transaction.steps.iter().any(|s| matches!(s.progress, Progress::Failed { .. }));
