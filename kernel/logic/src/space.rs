@@ -11,7 +11,7 @@ use heapless::Vec;
 use crate::{ensure, round_up};
 
 /// Pieces of memory in use at most; neighbors are one piece. Linux has 65,530 mappings of a process.
-pub const PIECES: usize = 1024;
+pub const PIECES: usize = 512;
 
 /// A piece of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_may_have_a_thousand_pieces_and_one_too_many_is_refused() {
+    fn memory_may_have_hundreds_of_pieces_and_one_too_many_is_refused() {
         let top = HEAP + 2 * (PIECES as u64 + 1) * PAGE;
         let (mut space, mut pages) = (Space::new(HEAP, TOP), Pages::default());
         space.restart(HEAP, top);
