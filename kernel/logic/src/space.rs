@@ -11,7 +11,7 @@ use heapless::Vec;
 use crate::{ensure, round_up};
 
 /// Pieces of memory in use at most; neighbors are one piece. Linux has 65,530 mappings of a process.
-pub const PIECES: usize = 512;
+pub const PIECES: usize = 384;
 
 /// A piece of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
