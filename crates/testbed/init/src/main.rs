@@ -40,6 +40,7 @@ fn main() {
 
 fn guest() -> Result<(), Failed> {
     prepare::mounts()?;
+    let _console = prepare::console();
     let port = Port(Mutex::new(prepare::port()?));
     match prepare::job().and_then(|job| {
         prepare::surroundings(&job)?;

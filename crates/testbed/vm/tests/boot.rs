@@ -101,8 +101,18 @@ fn a_panic_brings_the_console_and_a_machine_that_says_nothing_is_given_up() {
     assert_eq!(failed.cause, Cause::Panic);
     assert!(failed.console.contains("sysrq triggered crash") && failed.stdout == b"before\n", "{failed}");
 
-    let quiet = vm.clone().silence(Duration::from_secs(1));
-    assert_eq!(failure(quiet.run(&["sleep", "1000"])).cause, Cause::Silent(Duration::from_secs(1)));
+    // long enough to start, even on a busy machine
+    let limit = Duration::from_secs(10);
+    let quiet = vm.clone().silence(limit);
+    let failed = failure(quiet.run(&["sleep", "1000"]));
+    assert_eq!(failed.cause, Cause::Silent(limit));
+    // its kernel has said what its tasks wait for, and what its CPUs run
+    let says = |what: &str| failed.console.contains(what);
+    assert!(
+        says("task:sleep") && says("hrtimer_nanosleep") && says("Show backtrace of all active CPUs"),
+        "{}",
+        failed.console
+    );
     let short = vm.clone().timeout(Duration::from_millis(300));
     assert_eq!(failure(short.run(&["true"])).cause, Cause::Timeout(Duration::from_millis(300)));
     // a console that ends before there is a guest

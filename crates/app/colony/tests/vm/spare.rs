@@ -19,7 +19,11 @@ state() {
     ls /run/colony-undo 2>/dev/null | grep spare$ || true
     ls /run/colony-tune 2>/dev/null | grep json || true
 }
-settled() { for i in $(seq 300); do state > /tmp/now; cmp -s /tmp/before /tmp/now && return; sleep 0.1; done; diff /tmp/before /tmp/now; }
+uptime_s() { cut -d. -f1 /proc/uptime; }
+settled() {
+    until=$(($(uptime_s) + 30))
+    while state > /tmp/now; ! cmp -s /tmp/before /tmp/now; do test $(uptime_s) -lt $until || { diff /tmp/before /tmp/now; return; }; sleep 0.1; done
+}
 spare="colony run --spare-cores 1 --backend none"
 "#;
 

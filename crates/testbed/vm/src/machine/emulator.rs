@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The emulator of a Linux node: its command line, and the start of it.
 
+use std::io::Write as _;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
-use std::process::Child;
+use std::process::{Child, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
@@ -27,13 +28,28 @@ const FIRST_SLOT: usize = 0xe;
 /// random, so that runs are alike; a panic ends the machine. The timer is not tried out at the start: on a busy host its
 /// interrupts come late, and the kernel would take it for broken and panic.
 const COMMAND_LINE: &str = "console=ttyS0 quiet panic=-1 cryptomgr.notests nokaslr norandmaps tsc=reliable \
-                            no_timer_check random.trust_bootloader=off";
+                            no_timer_check random.trust_bootloader=off sysrq_always_enabled";
+
+/// What the kernel of a silent guest is asked over its console, a key each: to show all messages, the states of all
+/// tasks, those that wait and take no signal, what its CPUs run (Documentation/admin-guide/sysrq.rst).
+pub(super) const QUESTIONS: &[u8] = b"9twl";
 
 /// An emulator that runs.
 pub(super) struct Emulator {
     pub child: Child,
     /// Our end of the guest's port.
     pub port: UnixStream,
+}
+
+impl Emulator {
+    /// Asks the guest's kernel one of the [`QUESTIONS`]; it answers on the console, if it still runs. A break is
+    /// Ctrl-A `b` to the emulator, and the key after it is for the kernel.
+    pub(super) fn ask(&mut self, question: u8) {
+        if let Some(keys) = &mut self.child.stdin {
+            // an emulator that has ended is told by its console
+            let _ = keys.write_all(&[1, b'b', question]);
+        }
+    }
 }
 
 /// Starts the emulator; it is killed when the calling thread ends.
@@ -48,6 +64,7 @@ pub(super) fn start(prepared: Prepared) -> Result<Emulator, VmError> {
     if has_own_group {
         command.process_group(0);
     }
+    command.stdin(Stdio::piped());
     let child = qemu::spawn(command)?;
     pid.store(child.id(), Ordering::Relaxed);
     Ok(Emulator { child, port: ours })
@@ -77,7 +94,7 @@ fn arguments(prepared: &Prepared) -> Vec<String> {
     }
     add(&["-kernel", &format!("/proc/self/fd/{KERNEL_FD}"), "-initrd", &format!("/proc/self/fd/{INITRD}")]);
     add(&["-append", &format!("{COMMAND_LINE}{}{}", counter_rate(vm.accel), vm.append)]);
-    add(&["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]);
+    add(&["-chardev", "stdio,id=console,signal=off,mux=on", "-serial", "chardev:console"]);
     // the first is a console's
     let most = 2 + vm.ports.len();
     add(&["-device", &format!("virtio-serial-pci,max_ports={most}")]);

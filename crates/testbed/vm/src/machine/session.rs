@@ -10,12 +10,16 @@ use colony_init::wire::{Decoder, Finished, Frame};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::EventFd;
 
-use super::emulator::{self, Emulator, cpu_ns, read_now};
+use super::emulator::{self, Emulator, QUESTIONS, cpu_ns, read_now};
 use super::{Boot, Event, Outcome, Prepared};
 use crate::{Cause, Failure, VmError};
 
-/// Bytes of the console and of the emulator's own messages that are kept.
-const TAIL: usize = 16 << 10;
+/// Bytes of the console and of the emulator's own messages that are kept: enough for what a kernel says of a hundred tasks.
+const TAIL: usize = 64 << 10;
+
+/// How long a silent guest may answer all questions, and how long it may pause before the next one.
+const ANSWERS: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// The end of a text that may be long.
 #[derive(Default)]
@@ -111,11 +115,33 @@ struct Deadlines {
     silence: Duration,
     start: Instant,
     heard: Instant,
+    /// The silence after which the guest was asked what it does, and what it was not asked yet.
+    asked: Option<(Duration, &'static [u8])>,
 }
 
 impl Deadlines {
+    fn new(timeout: Duration, silence: Duration) -> Self {
+        let now = Instant::now();
+        Self { timeout, silence, start: now, heard: now, asked: None }
+    }
+
+    /// The next question to a guest that is silent, which has some time to answer it; `None` after the last one.
+    fn next_question(&mut self) -> Option<u8> {
+        if self.asked.is_none() {
+            *self = Self { asked: Some((self.silence, QUESTIONS)), ..Self::new(ANSWERS, PAUSE) };
+        }
+        let (_, questions) = self.asked.as_mut()?;
+        let (&first, rest) = questions.split_first()?;
+        (*questions, self.heard) = (rest, Instant::now());
+        Some(first)
+    }
+
     /// Time left until the next deadline, or the cause if one has passed.
     fn left(&self) -> Result<Duration, Cause> {
+        self.left_now().map_err(|cause| self.asked.map_or(cause, |(silence, _)| Cause::Silent(silence)))
+    }
+
+    fn left_now(&self) -> Result<Duration, Cause> {
         let total = self.timeout.saturating_sub(self.start.elapsed());
         let quiet = self.silence.saturating_sub(self.heard.elapsed());
         match (total.is_zero(), quiet.is_zero()) {
@@ -134,10 +160,8 @@ pub(super) fn run(
     listen: &mut dyn FnMut(Event<'_>),
 ) -> Result<(Outcome, Guarded), VmError> {
     let name = prepared.vm.name.clone();
-    let now = Instant::now();
     let image_bytes = prepared.image_bytes;
-    let (timeout, silence) = (prepared.vm.timeout, prepared.vm.silence);
-    let mut deadlines = Deadlines { timeout, silence, start: now, heard: now };
+    let mut deadlines = Deadlines::new(prepared.vm.timeout, prepared.vm.silence);
     let mut emulator = Guarded(emulator::start(prepared)?);
     let mut received = Received::default();
     let end = listen_to(&mut emulator.0, stop, &mut deadlines, &mut received, listen)?;
@@ -185,6 +209,13 @@ fn listen_to(
     while open != [false; 3] {
         let left = match deadlines.left() {
             Ok(left) => left,
+            Err(cause @ Cause::Silent(_)) => match deadlines.next_question() {
+                Some(question) => {
+                    emulator.ask(question);
+                    continue;
+                }
+                None => return Ok(End::Cause(cause)),
+            },
             Err(cause) => return Ok(End::Cause(cause)),
         };
         let files = [emulator.port.as_fd(), console.as_fd(), words.as_fd()];
