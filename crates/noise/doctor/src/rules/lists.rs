@@ -99,11 +99,19 @@ struct Housekeeping {
 }
 
 impl Housekeeping {
-    fn read(node: &Node) -> Result<Result<Self, String>, Unread> {
+    /// Reads both. A `nohz_full=` that cannot be read is left out if `isolcpus=` does not depend on it.
+    fn read(node: &Node, may_lack_nohz: bool) -> Result<Result<Self, String>, Unread> {
         let last = node.last_cpu();
         let isolcpus = Present::read(node, "isolcpus", |text| FlaggedList::parse(text, last))?;
         let nohz_full = Present::read(node, "nohz_full", |text| kernel_list::parse(text, last))?;
-        Ok(isolcpus.and_then(|isolcpus| Ok(Self { isolcpus, nohz_full: nohz_full? })))
+        let both = |isolcpus| match nohz_full {
+            Ok(nohz_full) => Ok(Self { isolcpus, nohz_full }),
+            Err(sentence) => {
+                let alone = Self { isolcpus, nohz_full: Present { text: None, list: CpuSet::default() } };
+                if may_lack_nohz && !alone.must_match(node) { Ok(alone) } else { Err(sentence) }
+            }
+        };
+        Ok(isolcpus.and_then(both))
     }
 
     /// Returns `true` if this kernel ignores the second of the two parameters unless both name the same CPUs.
@@ -144,7 +152,7 @@ fn ignored(node: &Node, name: &str) -> Result<Option<String>, Unread> {
 
 /// `isolcpus=` for the job. Flags are known since Linux 4.15, `managed_irq` since 5.6.
 pub(super) fn isolcpus(node: &Node) -> Result<Proposal, Unread> {
-    let now = match Housekeeping::read(node)? {
+    let now = match Housekeeping::read(node, true)? {
         Ok(now) => now,
         Err(sentence) => return Ok(Proposal::by_hand(sentence)),
     };
@@ -190,7 +198,7 @@ fn flags(node: &Node, now: &Present<FlaggedList>) -> Vec<String> {
 
 /// `nohz_full=` for the job.
 pub(super) fn nohz_full(node: &Node) -> Result<Proposal, Unread> {
-    let now = match Housekeeping::read(node)? {
+    let now = match Housekeeping::read(node, false)? {
         Ok(now) => now,
         Err(sentence) => return Ok(Proposal::by_hand(sentence)),
     };

@@ -48,6 +48,10 @@ fn a_value_that_cannot_be_read_is_kept_and_named() {
         );
     }
     assert!(matches!(made.rule_for("2-3", "rcu-nocbs"), Ruled::Undecided(why) if why.contains("4-x")));
+    // the two parameters depend on each other in older kernels
+    let one = |kernel| node(kernel, "isolcpus=domain,4-7 nohz_full=4-x");
+    assert_eq!(proposed(&one("6.12.0"), "2-3", "isolation"), ["isolcpus=domain,managed_irq,2-7"]);
+    assert!(proposed(&one("5.15.0"), "2-3", "isolation").is_empty());
 }
 
 #[test]
