@@ -295,7 +295,7 @@ pub fn ticks(trace: &Trace, job: &CpuSet) -> Vec<TicksSeen> {
     }
     let mut by_cpu: BTreeMap<usize, u64> = BTreeMap::new();
     for detour in trace.detours.iter().filter(|d| trace.source(d).to_string() == TIMER) {
-        *by_cpu.entry(detour.cpu as usize).or_default() += 1;
+        *by_cpu.entry(usize::from(detour.cpu)).or_default() += 1;
     }
     by_cpu.into_iter().map(|(cpu, count)| TicksSeen { cpu, per_second: count as f64 / observed_s }).collect()
 }
