@@ -18,9 +18,45 @@ impl Interrupt<'_> {
     /// The names of its devices, or its description.
     #[must_use]
     pub fn names(&self) -> String {
-        // chip and trigger come first in lines of devices
-        let is_device = self.label.parse::<u32>().is_ok();
-        self.words.get(if is_device { 2 } else { 0 }..).unwrap_or_default().join(" ")
+        self.words.get(self.source().1..).unwrap_or_default().join(" ")
+    }
+
+    /// The name of its interrupt controller, such as `GICv3`, `IR-PCI-MSIX-0000:c1:00.0`, `RISC-V INTC` or `xen-percpu`;
+    /// empty for lines that are no device's.
+    #[must_use]
+    pub fn chip(&self) -> String {
+        self.words.get(..self.source().0).unwrap_or_default().join(" ")
+    }
+
+    /// The number by which its controller knows it; `None` if the line has none.
+    #[must_use]
+    pub fn hardware_number(&self) -> Option<u64> {
+        let (chip, names) = self.source();
+        let number = self.words.get(chip..names)?.first()?;
+        number.split('-').next()?.parse().ok()
+    }
+
+    /// Word counts (`kernel/irq/proc.c`, `show_interrupts`): of the chip's name, and of all before the names of devices. Behind the
+    /// chip are the hardware number, `Level` or `Edge`, and the flow's name behind a hyphen; each may be missing, and some kernels
+    /// have no blank before the hyphen.
+    fn source(&self) -> (usize, usize) {
+        if self.label.parse::<u32>().is_err() {
+            return (0, 0);
+        }
+        let is_number = |word: &str| {
+            let number = word.split('-').next().unwrap_or_default();
+            word.starts_with('-') || (!number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+        };
+        let Some(chip) = self.words.iter().skip(1).position(|word| is_number(word)).map(|at| at + 1) else {
+            let chip = self.words.len().min(1);
+            return (chip, chip);
+        };
+        let has_type = |at: usize| self.words.get(at).is_some_and(|w| matches!(*w, "Level" | "Edge"));
+        let has_flow = |at: usize| self.words.get(at).is_some_and(|w| w.starts_with('-'));
+        let mut names = if has_flow(chip) { chip } else { chip + 1 };
+        names += usize::from(has_type(names));
+        names += usize::from(has_flow(names));
+        (chip, names)
     }
 }
 
@@ -62,10 +98,31 @@ mod tests {
         assert_eq!(found[0].counts, [(0, 1), (2, 20)]);
     }
 
+    #[test]
+    fn chips_and_devices_are_told_apart_on_every_architecture() {
+        let lines = [
+            (" 11: 9 GICv3  30 Level     arch_timer", "GICv3", Some(30), "arch_timer"),
+            ("  5: 9 RISC-V INTC   5 Edge      riscv-timer", "RISC-V INTC", Some(5), "riscv-timer"),
+            (" 48: 9 xen-percpu    -virq      timer0", "xen-percpu", None, "timer0"),
+            ("  4: 9 IR-IO-APIC    4-edge      ttyS0", "IR-IO-APIC", Some(4), "ttyS0"),
+            (" 61: 9 IR-PCI-MSIX-0000:05:00.0   1-edge  a, b", "IR-PCI-MSIX-0000:05:00.0", Some(1), "a, b"),
+            (" 70: 9 PCI-MSI 524289-edge", "PCI-MSI", Some(524_289), ""),
+            ("IPI0: 9 Rescheduling interrupts", "", None, "Rescheduling interrupts"),
+        ];
+        for (line, chip, number, names) in lines {
+            let table = format!("     CPU0\n{line}\n");
+            let found = parse(&table).next().expect(line);
+            assert_eq!(
+                (found.chip(), found.hardware_number(), found.names()),
+                (chip.into(), number, names.into())
+            );
+        }
+    }
+
     proptest! {
         #[test]
         fn no_table_panics(table in "(.{0,40}\n){0,6}") {
-            parse(&table).for_each(|i| drop(i.names()));
+            parse(&table).for_each(|i| drop((i.names(), i.chip(), i.hardware_number())));
         }
     }
 }

@@ -2,7 +2,7 @@
 //! The node as Linux shows it.
 //!
 //! Everything that asks the kernel about this machine, or puts a task somewhere on it, goes through
-//! here: [CPUs](cpu), [scheduling classes](class), [tasks](task), [processes by descriptor](pidfd), [processes that end with
+//! here: [CPUs](cpu), [lists of the kernel command line](kernel_list), [scheduling classes](class), [tasks](task), [processes by descriptor](pidfd), [processes that end with
 //! their parent](parent), [privileges](privilege), [descriptors](descriptor), the [memory](memory::limit), the [`record`] of
 //! the node's state that every result carries, [files](mod@file) that appear whole or not at all, and the node's
 //! [health file](health).
@@ -13,6 +13,7 @@ pub mod descriptor;
 pub mod file;
 pub mod health;
 pub mod interrupts;
+pub mod kernel_list;
 pub mod memory;
 pub mod parent;
 pub mod pidfd;

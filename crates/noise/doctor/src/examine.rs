@@ -4,6 +4,7 @@
 use colony_node::cpu::CpuSet;
 use serde::{Deserialize, Serialize};
 
+use crate::contradiction;
 use crate::finding::{Finding, Passed, Undecided};
 use crate::node::Node;
 use crate::outcome::Outcome;
@@ -50,7 +51,10 @@ pub fn examine(node: &Node) -> Examination {
                 };
                 examination.findings.extend(findings.into_iter().map(named));
             }
-            Ok(Outcome::Passed(evidence)) => examination.passed.push(Passed { id, subject, evidence }),
+            Ok(Outcome::Passed(evidence)) => match contradiction::find(node, &id, &evidence) {
+                Some(finding) => examination.findings.push(Finding { id, subject, ..finding }),
+                None => examination.passed.push(Passed { id, subject, evidence }),
+            },
             Ok(Outcome::Undecided(reason)) => examination.undecided.push(Undecided { id, subject, reason }),
             Err(unread) => {
                 let is_hidden = matches!(unread, Unread::Missing(_) | Unread::Denied(_));

@@ -141,8 +141,13 @@ impl Finding {
         self
     }
 
+    /// Adds advice behind the one that is there.
     pub(crate) fn advice(mut self, text: impl Into<String>) -> Self {
-        self.advice = Some(text.into());
+        let text = text.into();
+        self.advice = Some(match self.advice.take() {
+            Some(before) => format!("{before} {text}"),
+            None => text,
+        });
         self
     }
 

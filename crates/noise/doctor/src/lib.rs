@@ -8,11 +8,17 @@
 //!
 //! Nothing here changes a node.
 
+mod contradiction;
+mod default_cpus;
+mod distribution;
 mod examine;
 mod finding;
 mod holders;
+mod interrupt_table;
+mod irq;
 mod node;
 mod outcome;
+mod parameters;
 mod probes;
 mod process;
 pub mod remedy;
@@ -23,7 +29,7 @@ mod touches;
 pub use examine::{Examination, examine};
 pub use finding::{Evidence, Finding, Level, Passed, Subject, Undecided};
 pub use holders::undo_file_tasks;
-pub use node::{Node, ThreadSeen};
+pub use node::{Node, ThreadSeen, TicksSeen};
 pub use probes::{ClockState, Probes};
 pub use root::{MAX_FILE, MAX_NAMES, Root, Unread};
 pub use rules::{RULES, Rule, interrupt_handlers};

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The node that rules look at.
 
+use std::cell::OnceCell;
 use std::path::Path;
 
 use colony_node::cpu::CpuSet;
 
 use crate::DoctorError;
+use crate::default_cpus;
+use crate::irq::{self, NodeView, OnJob};
+use crate::parameters;
 use crate::probes::Probes;
 use crate::root::{Root, Unread};
 
@@ -17,9 +21,23 @@ pub struct Node {
     pub(crate) job: CpuSet,
     /// Online CPUs that the job leaves to the system.
     pub(crate) rest: CpuSet,
+    /// Those of `rest` that can take what leaves the job's CPUs: CPUs that are set apart for other jobs cannot.
+    housekeeping: CpuSet,
+    interrupts: OnceCell<Result<OnJob, Unread>>,
     pub(crate) probes: Probes,
     /// Threads that a trace saw on the job's CPUs; `None` without a trace.
     pub(crate) threads: Option<Vec<ThreadSeen>>,
+    /// Timer interrupts that a trace saw on the job's CPUs; empty without a trace.
+    pub(crate) ticks: Vec<TicksSeen>,
+}
+
+/// The timer interrupts of a CPU in a trace.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TicksSeen {
+    /// The CPU.
+    pub cpu: usize,
+    /// Timer interrupts each second.
+    pub per_second: f64,
 }
 
 /// A thread's noise in a trace.
@@ -34,8 +52,8 @@ pub struct ThreadSeen {
 }
 
 impl Node {
-    /// The node below `root`. `job`: the job's CPUs; by default every online CPU except the lowest-numbered one, or the
-    /// only one.
+    /// The node below `root`. `job`: the job's CPUs; by default the isolated CPUs or else those in `nohz_full`, by whole cores. If there
+    /// are none, every online CPU except the core of the lowest-numbered one, or the only one.
     ///
     /// # Errors
     /// [`DoctorError`] if the root cannot be opened, does not say which CPUs are online, or has none of the CPUs of `job`.
@@ -45,13 +63,10 @@ impl Node {
         let no_cpus = |reason: String| DoctorError::NoCpus { root: root.to_owned(), reason };
         let online = opened.value(ONLINE).map_err(|e| no_cpus(e.to_string()))?;
         let online: CpuSet = online.parse().map_err(|e| no_cpus(format!("{ONLINE}: {e}")))?;
-        let Some(first) = online.first() else { return Err(no_cpus(format!("{ONLINE} is empty"))) };
-        let but_first = online.without(&std::iter::once(first).collect());
-        let job = match job {
-            Some(job) => job.clone(),
-            None if but_first.is_empty() => online.clone(),
-            None => but_first,
-        };
+        if online.is_empty() {
+            return Err(no_cpus(format!("{ONLINE} is empty")));
+        }
+        let job = job.cloned().unwrap_or_else(|| default_cpus::choose(&opened, &online));
         if let Some(cpu) = job.iter().find(|&c| !online.contains(c)) {
             return Err(DoctorError::NotOnline { cpu, online });
         }
@@ -59,14 +74,34 @@ impl Node {
             return Err(DoctorError::NoJob);
         }
         let rest = online.without(&job);
+        let (isolated, tickless) = default_cpus::set_apart(&opened);
+        let shared = [rest.without(&isolated).without(&tickless), rest.without(&isolated)];
+        let housekeeping = shared.into_iter().find(|cpus| !cpus.is_empty()).unwrap_or_else(|| rest.clone());
         let probes = if opened.is_live() { Probes::now() } else { Probes::default() };
-        Ok(Self { root: opened, job, rest, probes, threads: None })
+        let interrupts = OnceCell::new();
+        Ok(Self {
+            root: opened,
+            job,
+            rest,
+            housekeeping,
+            interrupts,
+            probes,
+            threads: None,
+            ticks: Vec::new(),
+        })
     }
 
     /// Adds the threads that a trace saw on the job's CPUs.
     #[must_use]
     pub fn with_threads(mut self, threads: Vec<ThreadSeen>) -> Self {
         self.threads = Some(threads);
+        self
+    }
+
+    /// Adds the timer interrupts that a trace saw on the job's CPUs.
+    #[must_use]
+    pub fn with_ticks(mut self, ticks: Vec<TicksSeen>) -> Self {
+        self.ticks = ticks;
         self
     }
 
@@ -110,7 +145,28 @@ impl Node {
 
     /// CPUs that can take what leaves the job's; `None` if the job has every CPU.
     pub(crate) fn elsewhere(&self) -> Option<&CpuSet> {
-        (!self.rest.is_empty()).then_some(&self.rest)
+        (!self.housekeeping.is_empty()).then_some(&self.housekeeping)
+    }
+
+    /// The CPU that lists of the command line call `N`: the last one that the node may have.
+    pub(crate) fn last_cpu(&self) -> usize {
+        let possible = self.cpus("/sys/devices/system/cpu/possible").ok();
+        let last = possible.as_ref().and_then(|cpus| cpus.iter().last());
+        last.or_else(|| self.job.iter().chain(self.rest.iter()).max()).unwrap_or(0)
+    }
+
+    /// The interrupts of the job's CPUs, which are read once.
+    pub(crate) fn interrupts(&self) -> Result<&OnJob, Unread> {
+        let view = NodeView { root: &self.root, job: &self.job, rest: &self.rest };
+        self.interrupts.get_or_init(|| irq::on_job(view)).as_ref().map_err(Clone::clone)
+    }
+
+    /// The reason why `file` is not there: a collection of files may lack it, the running kernel does not have it.
+    pub(crate) fn why_missing(&self, file: &str, reason: &str) -> String {
+        match self.is_live() {
+            true => format!("{file} is not there: {reason}"),
+            false => format!("{file} is not there: it was not collected, or {reason}"),
+        }
     }
 
     /// The job's CPUs among those of a list.
@@ -120,11 +176,7 @@ impl Node {
 
     /// A list of CPUs in a file; an empty file and `(null)` (a mask that was never set up) are no CPUs.
     pub(crate) fn cpus(&self, file: &str) -> Result<CpuSet, Unread> {
-        let text = self.root.value(file)?;
-        match text.as_str() {
-            "" | "(null)" => Ok(CpuSet::default()),
-            list => list.parse().map_err(|_| Unread::value(file, list)),
-        }
+        default_cpus::read_list(&self.root, file)
     }
 
     /// A mask of CPUs in a file.
@@ -134,15 +186,17 @@ impl Node {
     }
 
     /// The value of a parameter on the kernel's command line: `None` if it is not there, an empty text if it has no
-    /// value. The last one counts, as in the kernel.
+    /// value. Of several, the one that the kernel keeps.
     pub(crate) fn parameter(&self, name: &str) -> Result<Option<String>, Unread> {
-        let cmdline = self.root.read(CMDLINE)?;
-        let of = |word: &str| match word.split_once('=') {
-            Some((n, value)) => same(n, name).then(|| value.trim_matches('"').to_owned()),
-            None => same(word, name).then(String::new),
-        };
-        // what follows `--` is the first program's
-        Ok(cmdline.split_whitespace().take_while(|w| *w != "--").filter_map(of).last())
+        let mut all = parameters::all(&self.root.read(CMDLINE)?, name);
+        Ok(parameters::take_effective(&mut all, name, self.version()))
+    }
+
+    /// Further values of a parameter, which have no effect.
+    pub(crate) fn ignored_parameters(&self, name: &str) -> Result<Vec<String>, Unread> {
+        let mut all = parameters::all(&self.root.read(CMDLINE)?, name);
+        parameters::take_effective(&mut all, name, self.version());
+        Ok(all)
     }
 
     /// The chosen one, in brackets, of the words in a file, as `always [madvise] never`.
@@ -157,12 +211,6 @@ impl Node {
         let text = self.root.read(&format!("/boot/config-{}", self.release()?)).ok()?;
         Some(text.lines().any(|l| l.strip_prefix(option).is_some_and(|rest| rest == "=y")))
     }
-}
-
-/// The kernel takes `-` and `_` in names of parameters for the same.
-fn same(a: &str, b: &str) -> bool {
-    a.len() == b.len()
-        && a.bytes().zip(b.bytes()).all(|(x, y)| x == y || (b"-_".contains(&x) && b"-_".contains(&y)))
 }
 
 /// The kernel's command line.

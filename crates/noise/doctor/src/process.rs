@@ -9,6 +9,8 @@ use crate::root::Unread;
 
 /// Most threads that are read. With more, a rule is undecided.
 const MOST: usize = 1 << 17;
+/// The files that show processes.
+const STATS: &str = "/proc/<pid>/stat";
 /// Longest chain of parents that is followed.
 const ANCESTORS: usize = 1000;
 /// A thread that its kernel code bound to its CPU (`PF_NO_SETAFFINITY`).
@@ -123,6 +125,13 @@ impl Process {
         Some(unit.to_owned())
     }
 
+    /// The service of the system's manager that it belongs to: `systemctl` stops it. `None` for services of a user's manager.
+    pub(crate) fn system_unit(&self, node: &Node) -> Option<String> {
+        let path = self.group(node)?;
+        let is_users = path.split('/').any(|part| part.starts_with("user@"));
+        self.unit(node).filter(|unit| !is_users && unit.ends_with(".service"))
+    }
+
     /// The first thread of its process, then that of each ancestor.
     pub(crate) fn ancestry<'a>(&self, node: &'a Node) -> impl Iterator<Item = Self> + use<'a> {
         let first = Self::read(node, self.pid, self.pid);
@@ -131,11 +140,15 @@ impl Process {
     }
 }
 
-/// The first threads of all processes.
+/// The first threads of all processes. A node without any is a collection of files that has none of them.
 pub(crate) fn processes(node: &Node) -> Result<impl Iterator<Item = Process>, Unread> {
     node.root.list("/proc")?;
     let pids = node.root.numbers("/proc");
-    Ok(pids.into_iter().filter_map(move |pid| Process::read(node, pid, pid)))
+    let all: Vec<Process> = pids.into_iter().filter_map(|pid| Process::read(node, pid, pid)).collect();
+    if all.is_empty() {
+        return Err(Unread::Missing(STATS.into()));
+    }
+    Ok(all.into_iter())
 }
 
 /// The process with this number.
@@ -143,7 +156,7 @@ pub(crate) fn process(node: &Node, pid: u32) -> Option<Process> {
     Process::read(node, pid, pid)
 }
 
-/// All threads of all processes.
+/// All threads of all processes, as [`processes`].
 pub(crate) fn threads(node: &Node) -> Result<impl Iterator<Item = Process>, Unread> {
     node.root.list("/proc")?;
     let mut all = Vec::new();
@@ -157,5 +170,9 @@ pub(crate) fn threads(node: &Node) -> Result<impl Iterator<Item = Process>, Unre
             return Err(Unread::too_many("/proc/*/task", MOST));
         }
     }
-    Ok(all.into_iter().filter_map(move |(pid, tid)| Process::read(node, pid, tid)))
+    let mut read = all.into_iter().filter_map(move |(pid, tid)| Process::read(node, pid, tid)).peekable();
+    match read.peek() {
+        Some(_) => Ok(read),
+        None => Err(Unread::Missing(STATS.into())),
+    }
 }

@@ -18,8 +18,10 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::Mode;
 
-/// Largest file that is read, bytes. `/proc/interrupts` of a node with 512 CPUs and 1,000 interrupts has 6 MB.
+/// Largest file that is read, bytes.
 pub const MAX_FILE: u64 = 8 << 20;
+/// Largest `/proc/interrupts`: one of a node with 1,024 CPUs and 4,000 interrupts has 45 MB.
+pub(crate) const MAX_TABLE: u64 = 128 << 20;
 /// Most names that a directory may have; one with more is not listed.
 pub const MAX_NAMES: usize = 1 << 16;
 
@@ -36,8 +38,13 @@ pub enum Unread {
     #[error("{0} is not a regular file")]
     NotAFile(String),
     /// The file is larger than [`MAX_FILE`].
-    #[error("{0} is larger than 8 MiB")]
-    TooLarge(String),
+    #[error("{file} is larger than {} MiB", most >> 20)]
+    TooLarge {
+        /// The file.
+        file: String,
+        /// The bound, bytes.
+        most: u64,
+    },
     /// The kernel's answer, or a value that has another form than the rule knows.
     #[error("{file}: {reason}")]
     Other {
@@ -100,6 +107,11 @@ impl Root {
     /// # Errors
     /// [`Unread`].
     pub fn read(&self, file: &str) -> Result<String, Unread> {
+        self.read_up_to(file, MAX_FILE)
+    }
+
+    /// The text of a file of at most `most` bytes, as [`Self::read`].
+    pub(crate) fn read_up_to(&self, file: &str, most: u64) -> Result<String, Unread> {
         let found = self.resolve(file, OFlag::empty())?;
         let meta = metadata(&found, file)?;
         if !meta.is_file() {
@@ -108,12 +120,12 @@ impl Root {
         let mut bytes = Vec::new();
         let opened = reopen(&found, OFlag::O_RDONLY).map_err(|e| unread(file, e))?;
         // files of /proc have no size of their own: read one byte more than allowed
-        let read = File::from(opened).take(MAX_FILE + 1).read_to_end(&mut bytes);
+        let read = File::from(opened).take(most + 1).read_to_end(&mut bytes);
         read.map_err(|e| unread(file, Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO))))?;
-        if bytes.len() as u64 > MAX_FILE {
-            return Err(Unread::TooLarge(file.to_owned()));
+        if bytes.len() as u64 > most {
+            return Err(Unread::TooLarge { file: file.to_owned(), most });
         }
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        Ok(String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))
     }
 
     /// The text of a file without blanks around it.
@@ -246,7 +258,7 @@ mod tests {
         for file in ["/loop", "/pipe", "/"] {
             assert_eq!(root.read(file), Err(Unread::NotAFile(file.into())));
         }
-        assert_eq!(root.read("/huge"), Err(Unread::TooLarge("/huge".into())));
+        assert_eq!(root.read("/huge"), Err(Unread::TooLarge { file: "/huge".into(), most: MAX_FILE }));
         assert!(root.list("/").expect("listed").contains(&"pipe".to_owned()));
         assert!(root.list("/pipe").is_err() && root.list("/../..").expect("the root").len() == 8);
     }

@@ -25,7 +25,7 @@ use crate::words::cpus;
 #[derive(clap::Args)]
 #[command(after_help = "Exit code: 0; with --check, 1 if a finding is above --tolerate; 2 for wrong use.
 Examples:
-  sudo colony doctor                               the job has every CPU except the lowest-numbered one
+  sudo colony doctor                               the job has the isolated CPUs, or all cores but the first
   sudo colony doctor --cpus 2-63 --nodes 1048576
   sudo colony doctor --explain irq-movable         one finding, with all of its commands
   colony doctor --root ./bundle --trace node.parquet
@@ -33,7 +33,7 @@ Examples:
   sudo colony doctor --check --tolerate 2% --json | jq '.sequence'
   sudo colony doctor --node-exporter-textfile /var/lib/node_exporter/colony.prom")]
 pub(crate) struct Args {
-    /// CPUs of the job, such as 1-3,5 [default: every online CPU except the lowest-numbered one]
+    /// CPUs of the job, such as 1-3,5 [default: isolated CPUs, or else nohz_full CPUs, or else all cores but the first]
     #[arg(long, value_parser = cpus, value_name = "LIST")]
     cpus: Option<CpuSet>,
     /// Directory with the node's files (proc, sys), such as files collected from another node
@@ -93,7 +93,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         None => Advice::without_trace(examine(&node)),
         Some((file, trace)) => {
             let threads = advice::threads(trace, node.job());
-            let node = node.with_threads(threads);
+            let ticks = advice::ticks(trace, node.job());
+            let node = node.with_threads(threads).with_ticks(ticks);
             let bar = std::cell::OnceCell::new();
             let step = |most| {
                 bar.get_or_init(|| Progress::steps_of_work("simulations", most)).step();

@@ -283,8 +283,12 @@ fn an_export_names_interrupts_by_handler_and_parameters_that_must_go() {
     ] {
         trial.put(file, value);
     }
-    let export =
-        |form| colony().args(["tune", "export", form, "--root", trial.root()]).output().expect("runs");
+    let export = |form| {
+        colony()
+            .args(["tune", "export", form, "--root", trial.root(), "--cpus", "1-3"])
+            .output()
+            .expect("runs")
+    };
     let tuned = export("tuned");
     let conf = String::from_utf8_lossy(&tuned.stdout);
     assert!(conf.contains("script=${i:PROFILE_DIR}/script.sh") && !conf.contains("/proc/irq"), "{conf}");

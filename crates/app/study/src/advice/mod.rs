@@ -6,7 +6,7 @@ mod textfile;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use colony_doctor::{Examination, Finding, Level, Passed, ThreadSeen, Undecided};
+use colony_doctor::{Examination, Finding, Level, Passed, ThreadSeen, TicksSeen, Undecided};
 use colony_node::cpu::CpuSet;
 use colony_project::Budget;
 use colony_project::changes::{self, Added, Alone, Change};
@@ -282,4 +282,20 @@ pub fn threads(trace: &Trace, job: &CpuSet) -> Vec<ThreadSeen> {
             share: ns as f64 / observed_ns,
         })
         .collect()
+}
+
+/// The timer interrupts of each CPU of the job, for the doctor: a setting that should have stopped them did not if they are there.
+#[must_use]
+pub fn ticks(trace: &Trace, job: &CpuSet) -> Vec<TicksSeen> {
+    const TIMER: &str = "irq:local_timer";
+    let trace = of_job(trace, job);
+    let observed_s = trace.meta.observed_s;
+    if observed_s <= 0.0 {
+        return Vec::new();
+    }
+    let mut by_cpu: BTreeMap<usize, u64> = BTreeMap::new();
+    for detour in trace.detours.iter().filter(|d| trace.source(d).to_string() == TIMER) {
+        *by_cpu.entry(usize::from(detour.cpu)).or_default() += 1;
+    }
+    by_cpu.into_iter().map(|(cpu, count)| TicksSeen { cpu, per_second: count as f64 / observed_s }).collect()
 }

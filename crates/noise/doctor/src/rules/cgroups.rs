@@ -26,8 +26,12 @@ const VERSION_1: &str = "/sys/fs/cgroup/memory/memory.limit_in_bytes";
 fn groups(node: &Node) -> Result<Vec<String>, Unread> {
     if !node.root.exists(&format!("{ROOT}/cgroup.controllers")) {
         let hybrid = node.root.exists(VERSION_1);
-        let reason = if hybrid { "version 1; only version 2 is read" } else { "no version 2 is mounted" };
-        return Err(Unread::Other { file: ROOT.into(), reason: format!("control groups of {reason}") });
+        let reason = match (hybrid, node.is_live()) {
+            (true, _) => "control groups of version 1; only version 2 is read",
+            (false, true) => "control groups: no version 2 is mounted",
+            (false, false) => "control groups: no version 2 is mounted, or its files were not collected",
+        };
+        return Err(Unread::Other { file: ROOT.into(), reason: reason.into() });
     }
     groups_below(node, ROOT)
 }
@@ -58,9 +62,10 @@ pub(super) fn groups_below(node: &Node, top: &str) -> Result<Vec<String>, Unread
     Ok(found)
 }
 
-/// The count behind `name` in a flat keyed file.
-fn counted(text: &str, name: &str) -> u64 {
-    text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok()).unwrap_or(0)
+/// The count behind `name` in a flat keyed file with this text; 0 if the kernel does not count it.
+fn counted(file: &str, text: &str, name: &str) -> Result<u64, Unread> {
+    let count = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(' '));
+    count.map_or(Ok(0), |count| count.trim().parse().map_err(|_| Unread::value(file, count)))
 }
 
 /// A group that reached a limit.
@@ -98,14 +103,16 @@ fn finding(title: &str, groups: &[Limited], risk: &str, keep: &str) -> Finding {
 /// A group that reached `memory.high` or `memory.max` reclaims in its own tasks' time: milliseconds
 /// (`Documentation/admin-guide/cgroup-v2.rst`).
 pub(super) fn reclaim(node: &Node) -> Checked {
-    let mut hit = Vec::new();
+    let (mut hit, mut read) = (Vec::new(), 0);
     for dir in groups(node)? {
         let file = format!("{dir}/memory.events");
         let Ok(events) = node.root.read(&file) else { continue };
+        read += 1;
         let mut limits = Vec::new();
-        for (event, limit) in [("high", "memory.high"), ("max", "memory.max")] {
+        let (high, max) = (counted(&file, &events, "high")?, counted(&file, &events, "max")?);
+        for (times, limit) in [(high, "memory.high"), (max, "memory.max")] {
             let file = format!("{dir}/{limit}");
-            if counted(&events, event) > 0
+            if times > 0
                 && let Ok(now) = node.root.value(&file)
                 && now != "max"
             {
@@ -113,9 +120,12 @@ pub(super) fn reclaim(node: &Node) -> Checked {
             }
         }
         if !limits.is_empty() {
-            let value = format!("high {}, max {}", counted(&events, "high"), counted(&events, "max"));
+            let value = format!("high {high}, max {max}");
             hit.push(Limited { dir, seen: (file, value), limits });
         }
+    }
+    if read == 0 && !node.is_live() {
+        return Err(Unread::Missing(format!("{ROOT}/*/memory.events")));
     }
     if hit.is_empty() {
         return Outcome::passed(format!("{ROOT}/*/memory.events"), "no group reached its limit");
@@ -132,11 +142,12 @@ pub(super) fn reclaim(node: &Node) -> Checked {
 /// A group with `cpu.max` stops all its tasks until its next period. The file has the quota and the period, and the kernel
 /// prints both again if only one was written.
 pub(super) fn quota(node: &Node) -> Checked {
-    let mut throttled = Vec::new();
+    let (mut throttled, mut read) = (Vec::new(), 0);
     for dir in groups(node)? {
         let stat = format!("{dir}/cpu.stat");
         let Ok(text) = node.root.read(&stat) else { continue };
-        let times = counted(&text, "nr_throttled");
+        read += 1;
+        let times = counted(&stat, &text, "nr_throttled")?;
         let file = format!("{dir}/cpu.max");
         if times > 0
             && let Ok(now) = node.root.value(&file)
@@ -147,6 +158,9 @@ pub(super) fn quota(node: &Node) -> Checked {
             let limits = vec![(file, now, unlimited)];
             throttled.push(Limited { dir, seen: (stat, format!("nr_throttled {times}")), limits });
         }
+    }
+    if read == 0 && !node.is_live() {
+        return Err(Unread::Missing(format!("{ROOT}/*/cpu.stat")));
     }
     if throttled.is_empty() {
         return Outcome::passed(format!("{ROOT}/*/cpu.stat"), "no group with a limit was throttled");

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Clocks: reading one must be cheap, and coordinated windows need nodes that agree.
 
+use crate::distribution::Distribution;
 use crate::finding::{Finding, Level};
 use crate::node::Node;
 use crate::outcome::{Checked, Outcome};
+use crate::process::processes;
 use crate::remedy::{Change, Loss, Remedy};
 
 const ONLY_LIVE: &str = "the state of the clock is asked of the running node only (adjtimex)";
@@ -57,13 +59,13 @@ pub(super) fn discipline(node: &Node) -> Checked {
         .remedy(
             Remedy::new(
                 [Change::command(
-                    &["systemctl", "enable", "--now", "chronyd"],
-                    &["systemctl", "disable", "--now", "chronyd"],
+                    &["systemctl", "enable", "--now", chrony_unit(node)],
+                    &["systemctl", "disable", "--now", chrony_unit(node)],
                 )],
                 "the clock may step once; where PTP is there, ptp4l and phc2sys are better",
             )
             .loses(Loss::Service)
-            .keep("the command itself (`chrony` is the unit's name on Debian)"),
+            .keep("the command itself"),
         )
         .advice("`colony clock sync` aligns the windows of nodes without setting their clocks.")
         .into()
@@ -76,10 +78,12 @@ pub(super) fn tai_offset(node: &Node) -> Checked {
     if clock.tai_offset_s != 0 {
         return Outcome::passed("adjtimex", seen);
     }
+    let runs = processes(node).ok().and_then(|mut all| all.find(|p| p.name == "chronyd"));
+    let unit = runs.and_then(|process| process.system_unit(node));
     let line = Change::Line {
-        file: "/etc/chrony/chrony.conf".into(),
+        file: chrony_file(node).into(),
         line: "leapsectz right/UTC".into(),
-        reload: ["systemctl", "restart", "chronyd"].map(str::to_owned).into(),
+        reload: vec!["systemctl".into(), "restart".into(), unit.unwrap_or_else(|| chrony_unit(node).into())],
     };
     Finding::new(
         Level::Note,
@@ -88,7 +92,27 @@ pub(super) fn tai_offset(node: &Node) -> Checked {
     .seen("adjtimex", seen)
     .remedy(
         Remedy::new([line], "windows move by 37 s: change all nodes together")
-            .keep("the line itself (the file is /etc/chrony.conf on Red Hat, the unit `chrony` on Debian)"),
+            .keep("the line itself, if chronyd sets this node's clock"),
     )
     .into()
+}
+
+/// The unit of chronyd that the distribution installs.
+fn chrony_unit(node: &Node) -> &'static str {
+    match Distribution::of(node) {
+        Some(Distribution::Debian) => "chrony",
+        _ => "chronyd",
+    }
+}
+
+/// The configuration of chronyd: as the distribution has it, or else the one that is there.
+fn chrony_file(node: &Node) -> &'static str {
+    const DEBIAN: &str = "/etc/chrony/chrony.conf";
+    const OTHERS: &str = "/etc/chrony.conf";
+    match Distribution::of(node) {
+        Some(Distribution::Debian) => DEBIAN,
+        Some(_) => OTHERS,
+        None if node.root.exists(OTHERS) && !node.root.exists(DEBIAN) => OTHERS,
+        None => DEBIAN,
+    }
 }

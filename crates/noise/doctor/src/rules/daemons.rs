@@ -158,14 +158,17 @@ fn daemon(node: &Node, name: &str, seen: &crate::node::ThreadSeen, process: Opti
             .advice("No such task runs now: a program that was started again and again, or has ended.");
     };
     let Some(rest) = node.elsewhere() else { return finding };
-    let unit = process.unit(node).filter(|unit| unit.ends_with(".service"));
+    let unit = process.system_unit(node);
     let remedy = match unit {
         Some(unit) => {
             let set = |cpus: &str| {
                 ["systemctl", "set-property", "--runtime", &unit, &format!("AllowedCPUs={cpus}")]
                     .map(str::to_owned)
             };
-            let change = Change::Command { apply: set(&rest.to_string()).into(), undo: Some(set("").into()) };
+            let now = process.group(node).map(|group| format!("{ROOT}{group}/cpuset.cpus"));
+            let now = now.and_then(|file| node.root.value(&file).ok()).unwrap_or_default();
+            let change =
+                Change::Command { apply: set(&rest.to_string()).into(), undo: Some(set(&now).into()) };
             Remedy::new([change], "the daemon shares fewer CPUs").keep("the same without --runtime")
         }
         None => {

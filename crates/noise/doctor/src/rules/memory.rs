@@ -6,6 +6,7 @@ use crate::node::Node;
 use crate::outcome::{Checked, Outcome};
 use crate::process::processes;
 use crate::remedy::{Change, Loss, Remedy};
+use crate::root::Unread;
 use crate::touches::{Pattern, Touches};
 
 /// DAMON watches accesses to memory in threads `kdamond.N` (Linux 5.15; `Documentation/admin-guide/mm/damon`).
@@ -52,9 +53,8 @@ pub(super) fn kdamond(node: &Node) -> Checked {
 /// khugepaged makes huge pages of small ones in the background (`Documentation/admin-guide/mm/transhuge.rst`).
 pub(super) fn khugepaged(node: &Node) -> Checked {
     const FILE: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged/defrag";
-    let enabled = node.chosen(super::pages::ENABLED)?;
-    if enabled == "never" {
-        return Outcome::passed(super::pages::ENABLED, enabled);
+    if let Some((file, value)) = super::pages::off(node)? {
+        return Outcome::passed(file, value);
     }
     let now = node.root.value(FILE)?;
     if now == "0" {
@@ -148,12 +148,18 @@ pub(super) fn compaction(node: &Node) -> Checked {
 /// The kernel unmaps pages to see which node uses them: faults of the job (`numa_balancing`).
 pub(super) fn numa_balancing(node: &Node) -> Checked {
     const FILE: &str = "/proc/sys/kernel/numa_balancing";
+    const NODES: &str = "/sys/devices/system/node";
     let now = node.root.value(FILE)?;
     if now == "0" {
         return Outcome::passed(FILE, now);
     }
-    if !node.root.exists("/sys/devices/system/node/node1") {
-        return Outcome::passed("/sys/devices/system/node", "one memory node: nothing to balance");
+    let nodes = node.root.list(NODES)?.into_iter().filter(|name| {
+        name.strip_prefix("node").is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+    });
+    match nodes.count() {
+        0 => return Err(Unread::Missing(format!("{NODES}/node*"))),
+        1 => return Outcome::passed(NODES, "one memory node: nothing to balance"),
+        _ => {}
     }
     Finding::new(Level::Medium, "NUMA balancing makes pages of the job fault, and moves them.")
         .seen(FILE, &now)
@@ -190,7 +196,7 @@ pub(super) fn swap(node: &Node) -> Checked {
     for line in text.lines().skip(1) {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [name, _, _, used, priority] = words[..] else { continue };
-        used_kib = used_kib.saturating_add(used.parse().unwrap_or(0));
+        used_kib = used_kib.saturating_add(used.parse().map_err(|_| Unread::value(FILE, line))?);
         devices.push((unescaped(name), priority));
     }
     if devices.is_empty() {

@@ -5,13 +5,16 @@ mod cgroups;
 mod clock;
 mod daemons;
 mod interrupts;
+mod irqbalance;
 mod isolation;
+mod lists;
 mod memory;
 mod pages;
 mod power;
 mod processor;
 mod realtime;
 mod schedext;
+mod ticks;
 mod watchdogs;
 mod workqueues;
 
@@ -48,7 +51,7 @@ pub const RULES: &[Rule] = &[
     rule("irq-movable", Subject::Interrupts, interrupts::movable),
     rule("irq-managed", Subject::Interrupts, interrupts::managed),
     rule("irq-default", Subject::Interrupts, interrupts::default_affinity),
-    rule("irqbalance", Subject::Interrupts, interrupts::irqbalance),
+    rule("irqbalance", Subject::Interrupts, irqbalance::irqbalance),
     rule("receive-steering", Subject::Interrupts, interrupts::receive_steering),
     rule("workqueue-unbound", Subject::Workqueues, workqueues::unbound),
     rule("workqueue-writeback", Subject::Workqueues, workqueues::writeback),

@@ -64,9 +64,10 @@ pub(super) fn turbo(node: &Node) -> Checked {
             Err(e) => return Err(e),
         }
     }
-    Outcome::undecided(
-        "neither intel_pstate/no_turbo nor cpufreq/boost is there: no driver, or a virtual machine",
-    )
+    Outcome::undecided(node.why_missing(
+        "intel_pstate/no_turbo or cpufreq/boost",
+        "there is no driver for frequencies, as in a virtual machine",
+    ))
 }
 
 /// A hint to the processor: 0 is performance, 15 saving (Intel).
@@ -91,7 +92,7 @@ pub(super) fn idle_states(node: &Node) -> Checked {
         return Outcome::passed("/dev/cpu_dma_latency", format!("{latency} µs"));
     }
     let mut deep = Vec::new();
-    let mut worst: Option<(i64, String)> = None;
+    let mut worst: Option<(i64, String, String)> = None;
     for cpu in node.job.iter() {
         let dir = format!("{CPU}/cpu{cpu}/cpuidle");
         for state in node.root.list(&dir)?.into_iter().filter(|s| s.starts_with("state")) {
@@ -100,22 +101,21 @@ pub(super) fn idle_states(node: &Node) -> Checked {
             if latency <= DEEP_US || node.root.value(&of("disable"))? != "0" {
                 continue;
             }
-            if worst.as_ref().is_none_or(|(most, _)| latency > *most) {
+            if worst.as_ref().is_none_or(|(most, ..)| latency > *most) {
                 let name = node.root.value(&of("name")).unwrap_or_default();
-                worst = Some((latency, format!("{latency} µs ({name})")));
+                worst = Some((latency, of("latency"), format!("{latency} µs ({name})")));
             }
             deep.push((of("disable"), "0".to_owned()));
         }
     }
-    let Some((latency, seen)) = worst else {
+    let Some((latency, file, seen)) = worst else {
         return Outcome::passed(
             format!("{CPU}/cpu*/cpuidle"),
             format!("no enabled state above {DEEP_US} µs"),
         );
     };
-    let files = deep.first().map(|(f, _)| f.replace("disable", "latency")).unwrap_or_default();
     Finding::new(Level::Low, format!("An idle CPU of the job takes up to {latency} µs to wake up."))
-        .seen(files, seen)
+        .seen(file, seen)
         .remedy(
             Remedy::new(
                 [Change::writes(deep, "1")],

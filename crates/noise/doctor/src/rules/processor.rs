@@ -7,30 +7,32 @@ use crate::finding::{Finding, Level};
 use crate::node::Node;
 use crate::outcome::{Checked, Outcome};
 use crate::remedy::{Change, Loss, Remedy};
+use crate::root::Unread;
 use crate::touches::{Pattern, Touches};
 
 const CPU: &str = "/sys/devices/system/cpu";
 
 /// Threads of one core share its units: a sibling's work slows the job without any detour.
 pub(super) fn smt(node: &Node) -> Checked {
-    const ACTIVE: &str = "/sys/devices/system/cpu/smt/active";
     let mut outside: Vec<usize> = Vec::new();
-    let mut shared: CpuSet = CpuSet::default();
-    let mut seen = None;
+    let mut sharing: Vec<usize> = Vec::new();
+    let (mut seen, mut offender) = (None, None);
     for cpu in node.job.iter() {
         let file = format!("{CPU}/cpu{cpu}/topology/thread_siblings_list");
         let siblings = node.cpus(&file)?;
         if siblings.len() > 1 {
+            let others: Vec<usize> = siblings.iter().filter(|&s| node.rest.contains(s)).collect();
+            if !others.is_empty() {
+                offender.get_or_insert((file.clone(), siblings.to_string()));
+                sharing.push(cpu);
+            }
             seen.get_or_insert((file, siblings.to_string()));
-            shared = shared.iter().chain(node.hit(&siblings).iter()).collect();
-            outside.extend(node.rest.and(&siblings).iter());
+            outside.extend(others);
         }
     }
     let Some((file, value)) = seen else {
-        return Outcome::passed(ACTIVE, node.root.value(ACTIVE).unwrap_or_else(|_| "0".into()));
+        return Outcome::passed(format!("{CPU}/cpu*/topology/thread_siblings_list"), "one thread a core");
     };
-    outside.sort_unstable();
-    outside.dedup();
     let outside: CpuSet = outside.into_iter().collect();
     let off = "half of the logical CPUs are gone for everybody";
     let offline = |cpus: &CpuSet| {
@@ -39,14 +41,16 @@ pub(super) fn smt(node: &Node) -> Checked {
             .loses(Loss::Threads)
             .keep("nosmt on the kernel command line")
     };
-    if outside.is_empty() {
+    let Some((file, value)) = offender else {
         // the first sibling of each pair stays
         return Finding::new(Level::Note, "Two threads of the job share each core.")
             .seen(file, value)
             .advice("Bind one rank to each core, or leave the second thread idle, and compare.")
             .into();
-    }
-    let title = format!("CPUs {outside} run other work on cores of the job.");
+    };
+    let sharing: CpuSet = sharing.into_iter().collect();
+    let title =
+        format!("CPUs {sharing} of the job share their cores with CPUs {outside}, which may run other work.");
     let finding = Finding::new(Level::Medium, title).seen(file, value);
     if outside.contains(0) {
         return finding
@@ -67,8 +71,12 @@ pub(super) fn smi(node: &Node) -> Checked {
         }
         Some(Ok(count)) => *count,
     };
-    let uptime_s: f64 =
-        node.root.value("/proc/uptime").ok().and_then(|t| t.split(' ').next()?.parse().ok()).unwrap_or(0.0);
+    let uptime = node.root.value("/proc/uptime")?;
+    let uptime_s: f64 = uptime
+        .split(' ')
+        .next()
+        .and_then(|seconds| seconds.parse().ok())
+        .ok_or_else(|| Unread::value("/proc/uptime", &uptime))?;
     let per_hour = count as f64 / (uptime_s / 3600.0).max(1.0 / 60.0);
     let seen = format!("{count} since power-on, {per_hour:.1} an hour");
     // a few dozen belong to every start
@@ -118,7 +126,8 @@ pub(super) fn steal(node: &Node) -> Checked {
             continue;
         }
         // user nice system idle iowait irq softirq steal
-        let times: Vec<u64> = words.take(8).filter_map(|w| w.parse().ok()).collect();
+        let times: Result<Vec<u64>, _> = words.take(8).map(str::parse).collect();
+        let times = times.map_err(|_| Unread::value(FILE, line))?;
         all = times.iter().fold(all, |sum, t| sum.saturating_add(*t));
         stolen = stolen.saturating_add(times.get(7).copied().unwrap_or(0));
         lines += 1;

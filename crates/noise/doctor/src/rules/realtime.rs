@@ -26,9 +26,24 @@ const FAIR_SERVER: &str = "/sys/kernel/debug/sched/fair_server";
 fn has_fair_server(node: &Node) -> Option<bool> {
     match node.root.list(FAIR_SERVER) {
         Ok(_) => Some(true),
-        Err(e) if e.is_missing() => node.root.exists(DEBUG).then_some(false),
+        // a collection of files may have only some of the folder
+        Err(e) if e.is_missing() => (node.is_live() && node.root.exists(DEBUG)).then_some(false),
         Err(_) => None,
     }
+}
+
+fn fair_server_runtime(cpu: usize) -> String {
+    format!("{FAIR_SERVER}/cpu{cpu}/runtime")
+}
+
+/// The files of the fair servers that are on, on these CPUs, each with its nanoseconds. Unreadable files are left out.
+pub(super) fn served(node: &Node, cpus: &CpuSet) -> Vec<(String, String)> {
+    let runtime = |cpu| {
+        let file = fair_server_runtime(cpu);
+        let now = node.root.number(&file).ok().filter(|ns| *ns != 0)?;
+        Some((file, now.to_string()))
+    };
+    cpus.iter().filter_map(runtime).collect()
 }
 
 /// Tasks in a real-time class may run for so long of each period, and ordinary tasks get the rest. In a kernel with a fair
@@ -40,7 +55,7 @@ pub(super) fn throttling(node: &Node) -> Checked {
     if runtime < 0 {
         return Outcome::passed(FILE, runtime.to_string());
     }
-    let period = node.root.number("/proc/sys/kernel/sched_rt_period_us").unwrap_or(1_000_000);
+    let period = node.root.number("/proc/sys/kernel/sched_rt_period_us")?;
     if runtime >= period {
         return Outcome::passed(FILE, format!("{runtime} of {period}"));
     }
@@ -82,14 +97,10 @@ pub(super) fn fair_server(node: &Node) -> Checked {
             };
         }
     }
-    let mut served = Vec::new();
     for cpu in node.job.iter() {
-        let file = format!("{FAIR_SERVER}/cpu{cpu}/runtime");
-        let runtime = node.root.number(&file)?;
-        if runtime != 0 {
-            served.push((file, runtime.to_string()));
-        }
+        node.root.number(&fair_server_runtime(cpu))?;
     }
+    let served = served(node, &node.job);
     let Some((file, value)) = served.first().cloned() else {
         return Outcome::passed(FAIR_SERVER, "0 on the job's CPUs");
     };

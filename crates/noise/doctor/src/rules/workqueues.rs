@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Work and timers that the kernel places on any CPU.
 
+use crate::default_cpus::NOHZ_FULL;
 use crate::finding::{Finding, Level};
 use crate::node::Node;
 use crate::outcome::{Checked, Outcome};
@@ -95,7 +96,10 @@ pub(super) fn power_efficient(node: &Node) -> Checked {
 pub(super) fn timer_migration(node: &Node) -> Checked {
     const FILE: &str = "/proc/sys/kernel/timer_migration";
     let now = node.root.number(FILE)?;
-    let full = node.cpus("/sys/devices/system/cpu/nohz_full").unwrap_or_default();
+    let full = match node.cpus(NOHZ_FULL) {
+        Err(e) if e.is_missing() => super::isolation::tickless_if_missing(node, e)?,
+        other => other?,
+    };
     let tickless = node.job.without(&full).is_empty();
     let (wanted, title) = match tickless {
         true => (1, "Timers armed on the job's CPUs stay there, although nohz_full CPUs could hand them on."),

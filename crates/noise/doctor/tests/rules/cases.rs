@@ -79,7 +79,7 @@ const CASES: &[Case] = &[
     },
     Case {
         rule: "irqbalance",
-        found: &[("/proc/77/stat", STAT_OTHER), (ISOLATED, "1")],
+        found: &[("/proc/77/stat", STAT_OTHER), (ISOLATED, "1"), ("/etc/default/irqbalance", "#x\n")],
         passed: &[
             ("/proc/77/stat", STAT_OTHER),
             ("/etc/default/irqbalance", "#x\nIRQBALANCE_BANNED_CPULIST=\"1-3\"\n"),
@@ -119,13 +119,16 @@ const CASES: &[Case] = &[
     },
     Case {
         rule: "timer-migration",
-        found: &[("/proc/sys/kernel/timer_migration", "1\n")],
+        found: &[("/proc/sys/kernel/timer_migration", "1\n"), (CMDLINE, "quiet")],
         passed: &[("/proc/sys/kernel/timer_migration", "1\n"), (NOHZ, "1-3")],
         undecided: (&[("/proc/sys/kernel/timer_migration", "many")], "unknown value"),
     },
     Case {
         rule: "rt-throttling",
-        found: &[("/proc/sys/kernel/sched_rt_runtime_us", "950000\n")],
+        found: &[
+            ("/proc/sys/kernel/sched_rt_runtime_us", "950000\n"),
+            ("/proc/sys/kernel/sched_rt_period_us", "1000000\n"),
+        ],
         passed: &[("/proc/sys/kernel/sched_rt_runtime_us", "-1\n")],
         undecided: (&[], "sched_rt_runtime_us is not there"),
     },
@@ -224,8 +227,12 @@ const CASES: &[Case] = &[
     },
     Case {
         rule: "numa-balancing",
-        found: &[("/proc/sys/kernel/numa_balancing", "1\n"), ("/sys/devices/system/node/node1/x", "")],
-        passed: &[("/proc/sys/kernel/numa_balancing", "1\n")],
+        found: &[
+            ("/proc/sys/kernel/numa_balancing", "1\n"),
+            ("/sys/devices/system/node/node0/x", ""),
+            ("/sys/devices/system/node/node1/x", ""),
+        ],
+        passed: &[("/proc/sys/kernel/numa_balancing", "1\n"), ("/sys/devices/system/node/node0/x", "")],
         undecided: (&[], "numa_balancing is not there"),
     },
     Case {
@@ -264,10 +271,13 @@ const CASES: &[Case] = &[
             "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled",
             "always inherit madvise [never]\n",
         )],
-        passed: &[(
-            "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled",
-            "always [inherit] madvise never\n",
-        )],
+        passed: &[
+            (
+                "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled",
+                "always [inherit] madvise never\n",
+            ),
+            (THP, "always [madvise] never\n"),
+        ],
         undecided: (&[(THP, "always madvise [never]\n")], "Linux 6.8"),
     },
     Case {

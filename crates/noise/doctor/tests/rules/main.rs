@@ -3,6 +3,10 @@
 
 mod arbitrary;
 mod cases;
+mod defaults;
+mod interrupts;
+mod isolation;
+mod known;
 mod node;
 mod owners;
 mod remedies;

@@ -4,13 +4,14 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use colony_doctor::{Examination, Finding, Node, Probes, ThreadSeen, examine};
+use colony_doctor::{Examination, Finding, Node, Probes, ThreadSeen, TicksSeen, examine};
 
 /// A node of four CPUs, whose job has 1 to 3.
 pub(crate) struct Made {
     dir: tempfile::TempDir,
     probes: Probes,
     threads: Option<Vec<ThreadSeen>>,
+    ticks: Vec<TicksSeen>,
 }
 
 /// The result of one rule.
@@ -23,8 +24,8 @@ pub(crate) enum Ruled {
 
 impl Made {
     pub(crate) fn new(files: &[(&str, &str)]) -> Self {
-        let made =
-            Self { dir: tempfile::tempdir().expect("a folder"), probes: Probes::default(), threads: None };
+        let dir = tempfile::tempdir().expect("a folder");
+        let made = Self { dir, probes: Probes::default(), threads: None, ticks: Vec::new() };
         made.put("sys/devices/system/cpu/online", "0-3\n");
         for (file, text) in files {
             made.put(file, text);
@@ -54,12 +55,25 @@ impl Made {
         self
     }
 
+    /// A trace in which these CPUs had so many timer interrupts each second.
+    pub(crate) fn ticks(mut self, ticks: &[(usize, f64)]) -> Self {
+        self.ticks = ticks.iter().map(|&(cpu, per_second)| TicksSeen { cpu, per_second }).collect();
+        self
+    }
+
     pub(crate) fn root(&self) -> &Path {
         self.dir.path()
     }
 
+    /// Examines the node for a job on CPUs 1 to 3.
     pub(crate) fn examine(&self) -> Examination {
-        let node = Node::open(self.root(), None).expect("a node").with_probes(self.probes.clone());
+        self.examine_job("1-3")
+    }
+
+    pub(crate) fn examine_job(&self, cpus: &str) -> Examination {
+        let job = cpus.parse().expect("a list");
+        let node = Node::open(self.root(), Some(&job)).expect("a node").with_probes(self.probes.clone());
+        let node = node.with_ticks(self.ticks.clone());
         examine(&match &self.threads {
             Some(threads) => node.with_threads(threads.clone()),
             None => node,
@@ -67,7 +81,11 @@ impl Made {
     }
 
     pub(crate) fn rule(&self, id: &str) -> Ruled {
-        let all = self.examine();
+        self.rule_for("1-3", id)
+    }
+
+    pub(crate) fn rule_for(&self, cpus: &str, id: &str) -> Ruled {
+        let all = self.examine_job(cpus);
         let of = |found: &str| found.split(':').next() == Some(id);
         let found: Vec<Finding> = all.findings.into_iter().filter(|f| of(&f.id)).collect();
         if !found.is_empty() {
@@ -81,7 +99,11 @@ impl Made {
     }
 
     pub(crate) fn finding(&self, id: &str) -> Finding {
-        match self.rule(id) {
+        self.finding_for("1-3", id)
+    }
+
+    pub(crate) fn finding_for(&self, cpus: &str, id: &str) -> Finding {
+        match self.rule_for(cpus, id) {
             Ruled::Found(mut found) => found.remove(0),
             other => panic!("{id}: {other:?}"),
         }
