@@ -65,7 +65,7 @@ pub fn table(r: &Replay) -> String {
             name(&row.strategy),
             imbalance(q),
             percent(q.moved_objects as f64 / r.objects.max(1) as f64),
-            bytes(q.moved_bytes),
+            moved_bytes(q),
             hop_bytes(q),
             time(row.cpu_s * 1e9),
             bytes(row.database_bytes_one_pe),
@@ -73,6 +73,11 @@ pub fn table(r: &Replay) -> String {
     }
     let objects = counted(r.objects as u64, "object");
     format!("{objects} on {}, network {}\n{}\n", counted(r.pes as u64, "PE"), r.topology, table::trimmed(&t))
+}
+
+/// The bytes of moved objects; a dash if the load files do not tell them.
+fn moved_bytes(quality: &Quality) -> String {
+    quality.moved_bytes.map_or_else(|| "–".to_owned(), bytes)
 }
 
 /// A page with a bar for each strategy and figure. It opens without a network: the plots are SVG inside.
@@ -106,7 +111,7 @@ pub fn page(r: &Replay) -> String {
     plot(
         &mut out,
         "Bytes moved",
-        &each(&|row| (row.quality.moved_bytes as f64, bytes(row.quality.moved_bytes))),
+        &each(&|row| (row.quality.moved_bytes.unwrap_or(0) as f64, moved_bytes(&row.quality))),
     );
     plot(&mut out, "Hop-bytes of a step", &with_before(&|q| (q.hop_bytes, bytes(q.hop_bytes as u64))));
     plot(&mut out, "CPU seconds of the strategy", &each(&|row| (row.cpu_s, time(row.cpu_s * 1e9))));
@@ -149,8 +154,8 @@ mod tests {
             ideal_s: 1.0,
             imbalance,
             moved_objects,
-            moved_bytes: u64::MAX / 4,
-            moved_bytes_one_pe: 0,
+            moved_bytes: Some(u64::MAX / 4),
+            moved_bytes_one_pe: Some(0),
             hop_bytes: 3e18,
         };
         let row = |strategy: &str, moved| Row {

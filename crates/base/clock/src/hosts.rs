@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The list of nodes that take part, and the place of this node in it.
 
+use std::collections::HashSet;
 use std::net::{SocketAddr, ToSocketAddrs};
 
 /// The port where none is written.
@@ -35,9 +36,6 @@ pub enum HostsError {
     /// Nobody, or too many.
     #[error("the host list has {0} nodes; it takes from 1 to {MOST}")]
     Count(usize),
-    /// The same node twice.
-    #[error("the host list names {0} twice; one process a node takes part")]
-    Twice(String),
     /// A name that cannot be resolved.
     #[error("cannot find the address of {host}: {reason}; correct the host list or the name service")]
     Address {
@@ -59,21 +57,19 @@ impl std::fmt::Display for Host {
 }
 
 /// Reads a list: a host a line, `#` to the end of a line is a comment, and what follows the name (`slots=2`, as
-/// in a host file of `mpirun`) is passed over. Hosts without a port have `port`.
+/// in a host file of `mpirun`) is passed over. Hosts without a port have `port`. A host named several times, once a slot as
+/// in `PBS_NODEFILE`, is one node of the list, at its first place.
 ///
 /// # Errors
 /// [`HostsError`]: the first line that is wrong.
 pub fn parse(text: &str, port: u16) -> Result<Vec<Host>, HostsError> {
-    let mut hosts = Vec::new();
+    let mut hosts = Nodes::default();
     for (line, text) in (1..).zip(text.lines()) {
         let text = text.split('#').next().unwrap_or_default();
         let Some(word) = text.split_whitespace().next() else { continue };
-        hosts.push(host(word, port).ok_or_else(|| HostsError::Line { line, text: word.into() })?);
-        if hosts.len() > MOST {
-            return Err(HostsError::Count(hosts.len()));
-        }
+        hosts.push(host(word, port).ok_or_else(|| HostsError::Line { line, text: word.into() })?)?;
     }
-    checked(hosts)
+    hosts.finish()
 }
 
 /// Reads a list of Slurm: `node[001-016,20],login1`.
@@ -81,11 +77,11 @@ pub fn parse(text: &str, port: u16) -> Result<Vec<Host>, HostsError> {
 /// # Errors
 /// [`HostsError::Slurm`] with the part that is wrong.
 pub fn parse_slurm(text: &str, port: u16) -> Result<Vec<Host>, HostsError> {
-    let mut hosts = Vec::new();
+    let mut hosts = Nodes::default();
     for part in split_outside_brackets(text.trim()) {
         let wrong = || HostsError::Slurm(part.to_owned());
         let Some((head, rest)) = part.split_once('[') else {
-            hosts.push(host(part, port).ok_or_else(wrong)?);
+            hosts.push(host(part, port).ok_or_else(wrong)?)?;
             continue;
         };
         let (ranges, tail) = rest.split_once(']').ok_or_else(wrong)?;
@@ -97,14 +93,11 @@ pub fn parse_slurm(text: &str, port: u16) -> Result<Vec<Host>, HostsError> {
             }
             for n in from..=to {
                 let name = format!("{head}{n:0width$}{tail}", width = first.len());
-                hosts.push(host(&name, port).ok_or_else(wrong)?);
-            }
-            if hosts.len() > MOST {
-                return Err(HostsError::Count(hosts.len()));
+                hosts.push(host(&name, port).ok_or_else(wrong)?)?;
             }
         }
     }
-    checked(hosts)
+    hosts.finish()
 }
 
 fn number(text: &str) -> Option<u64> {
@@ -145,15 +138,24 @@ fn host(word: &str, port: u16) -> Option<Host> {
     (whole && port != 0).then(|| Host { name: name.into(), port })
 }
 
-fn checked(hosts: Vec<Host>) -> Result<Vec<Host>, HostsError> {
-    if hosts.is_empty() {
-        return Err(HostsError::Count(0));
+/// The nodes of a list, each once.
+#[derive(Default)]
+struct Nodes {
+    hosts: Vec<Host>,
+    /// Names in lower case, because names of hosts have no case, with their ports.
+    known: HashSet<(String, u16)>,
+}
+
+impl Nodes {
+    fn push(&mut self, host: Host) -> Result<(), HostsError> {
+        if self.known.insert((host.name.to_ascii_lowercase(), host.port)) {
+            self.hosts.push(host);
+        }
+        if self.hosts.len() > MOST { Err(HostsError::Count(self.hosts.len())) } else { Ok(()) }
     }
-    let mut sorted: Vec<(&str, u16)> = hosts.iter().map(|h| (h.name.as_str(), h.port)).collect();
-    sorted.sort_unstable();
-    match sorted.windows(2).find(|w| w[0] == w[1]) {
-        Some(w) => Err(HostsError::Twice(w[0].0.to_owned())),
-        None => Ok(hosts),
+
+    fn finish(self) -> Result<Vec<Host>, HostsError> {
+        if self.hosts.is_empty() { Err(HostsError::Count(0)) } else { Ok(self.hosts) }
     }
 }
 
@@ -208,15 +210,21 @@ mod tests {
     }
 
     #[test]
+    fn a_host_named_once_a_slot_is_one_node() {
+        let list = parse("b\nb\na\nB slots=2\na\na:7\n", 1).expect("a list");
+        assert_eq!(names(&list), ["b:1", "a:1", "a:7"]);
+        assert_eq!(names(&parse_slurm("n[1-2],n[2-3],n1", 1).expect("a list")), ["n1:1", "n2:1", "n3:1"]);
+        // the limit is of nodes, not of slots
+        let slots: String = (0..MOST).flat_map(|n| [format!("n{n}\n"), format!("n{n}\n")]).collect();
+        assert_eq!(parse(&slots, 1).map(|l| l.len()), Ok(MOST));
+        assert_eq!(parse(&format!("{slots}more\n"), 1), Err(HostsError::Count(MOST + 1)));
+    }
+
+    #[test]
     fn wrong_lists_say_where() {
-        for (text, part) in [
-            ("", "0 nodes"),
-            ("a\nb:x", "line 2"),
-            ("a:0", "line 1"),
-            ("a/b", "line 1"),
-            ("-a", "line 1"),
-            ("a\nb\na", "a twice"),
-        ] {
+        for (text, part) in
+            [("", "0 nodes"), ("a\nb:x", "line 2"), ("a:0", "line 1"), ("a/b", "line 1"), ("-a", "line 1")]
+        {
             let error = parse(text, 1).expect_err(text).to_string();
             assert!(error.contains(part), "{text:?}: {error}");
         }

@@ -60,6 +60,8 @@ pub struct Database {
     bytes: Vec<u64>,
     /// One bit an object: set if it may not move.
     fixed: Vec<u64>,
+    /// One bit an object, up to the last one whose bytes nothing tells: set for these. Empty if all are known.
+    unknown_bytes: Vec<u64>,
     edges: Vec<Edge>,
 }
 
@@ -83,7 +85,8 @@ impl Database {
             }
         }
         let (ids, on, loads_s) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { pes, ids, on, loads_s, bytes: Vec::new(), fixed: Vec::new(), edges: Vec::new() })
+        let (bytes, fixed, unknown_bytes, edges) = Default::default();
+        Ok(Self { pes, ids, on, loads_s, bytes, fixed, unknown_bytes, edges })
     }
 
     /// A database of so many equal PEs without background load.
@@ -155,6 +158,31 @@ impl Database {
             return Ok(());
         }
         Err(BalanceError::NoObject { number: number.into(), objects })
+    }
+
+    /// Marks the bytes of an object's state as unknown: the load file does not tell them.
+    ///
+    /// # Errors
+    /// There is no such object.
+    pub fn forget_bytes(&mut self, number: u32) -> Result<(), BalanceError> {
+        self.check_number(number)?;
+        let number = number as usize;
+        self.bytes[number] = 0;
+        if self.unknown_bytes.len() <= number / 64 {
+            self.unknown_bytes.resize(number / 64 + 1, 0);
+        }
+        self.unknown_bytes[number / 64] |= 1 << (number % 64);
+        Ok(())
+    }
+
+    /// Bytes of the state of the object with this number, or `None` if they are unknown.
+    ///
+    /// # Panics
+    /// There is no such object.
+    #[must_use]
+    pub fn known_bytes(&self, number: usize) -> Option<u64> {
+        let unknown = self.unknown_bytes.get(number / 64).is_some_and(|word| word >> (number % 64) & 1 == 1);
+        (!unknown).then_some(self.bytes[number])
     }
 
     /// Sets the load of an object, in CPU seconds a step.
@@ -282,7 +310,7 @@ impl Database {
         &self.loads_s
     }
 
-    /// Bytes of each object's state.
+    /// Bytes of each object's state: 0 where [`known_bytes`](Self::known_bytes) is `None`.
     #[must_use]
     pub fn state_bytes(&self) -> &[u64] {
         &self.bytes
@@ -322,6 +350,7 @@ impl Database {
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         Self::bytes_for(self.pes.len() as u64, self.ids.len() as u64, self.edges.len() as u64)
+            + self.unknown_bytes.len() as u64 * 8
     }
 }
 

@@ -72,10 +72,10 @@ pub struct Quality {
     pub imbalance: f64,
     /// Objects that are on another PE than before.
     pub moved_objects: u64,
-    /// Bytes of their states.
-    pub moved_bytes: u64,
-    /// The most bytes that one PE sends and receives.
-    pub moved_bytes_one_pe: u64,
+    /// Bytes of their states; `None` if those of an object that moved are unknown.
+    pub moved_bytes: Option<u64>,
+    /// The most bytes that one PE sends and receives; `None` if those of an object that moved are unknown.
+    pub moved_bytes_one_pe: Option<u64>,
     /// Bytes of all messages times the links between their PEs.
     pub hop_bytes: f64,
 }
@@ -90,11 +90,15 @@ impl Quality {
         topology.check(database.pes().len())?;
         let max_s = step_times_s(database, placement).into_iter().fold(0.0, f64::max);
         let ideal_s = ideal_step_s(database);
-        let (mut moved_objects, mut moved_bytes) = (0, 0u64);
+        let (mut moved_objects, mut moved_bytes, mut all_known) = (0, 0u64, true);
         let mut traffic = vec![0u64; database.pes().len()];
-        let moves = database.placement().iter().zip(placement).zip(database.state_bytes());
-        for ((&from, &to), &bytes) in moves.filter(|((from, to), _)| from != to) {
+        let moves = database.placement().iter().zip(placement).enumerate();
+        for (number, (&from, &to)) in moves.filter(|(_, (from, to))| from != to) {
             moved_objects += 1;
+            let Some(bytes) = database.known_bytes(number) else {
+                all_known = false;
+                continue;
+            };
             moved_bytes = moved_bytes.saturating_add(bytes);
             for pe in [from, to] {
                 traffic[pe as usize] = traffic[pe as usize].saturating_add(bytes);
@@ -109,8 +113,8 @@ impl Quality {
             ideal_s,
             imbalance: if ideal_s > 0.0 { max_s / ideal_s } else { 1.0 },
             moved_objects,
-            moved_bytes,
-            moved_bytes_one_pe: traffic.into_iter().max().unwrap_or(0),
+            moved_bytes: all_known.then_some(moved_bytes),
+            moved_bytes_one_pe: traffic.into_iter().max().filter(|_| all_known),
             hop_bytes: hop_bytes.sum(),
         })
     }
@@ -145,7 +149,7 @@ mod tests {
         assert_eq!((before.max_s, before.imbalance, before.moved_objects), (2.0, 2.0 / 0.75, 0));
         assert_eq!(
             (after.max_s, after.moved_objects, after.moved_bytes, after.moved_bytes_one_pe),
-            (1.0, 1, 40, 40)
+            (1.0, 1, Some(40), Some(40))
         );
         assert_eq!((before.hop_bytes, after.hop_bytes), (100.0, 200.0));
     }

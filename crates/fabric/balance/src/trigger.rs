@@ -59,7 +59,9 @@ impl CostModel {
     ) -> Verdict {
         let gain_s = (before.max_s - after.max_s) * steps;
         let objects_one_pe = (2.0 * after.moved_objects as f64 / f64::from(pes.max(1))).ceil();
-        let bytes_s = after.moved_bytes_one_pe as f64 / self.bandwidth_bytes_per_s;
+        // moves of unknown cost never pay
+        let bytes_s =
+            after.moved_bytes_one_pe.map_or(f64::INFINITY, |bytes| bytes as f64 / self.bandwidth_bytes_per_s);
         let cost_s = strategy_s + bytes_s + objects_one_pe * self.per_object_s;
         Verdict { gain_s, cost_s, pays: gain_s > cost_s && after.moved_objects > 0 }
     }
@@ -71,6 +73,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn quality(max_s: f64, moved_objects: u64, moved_bytes_one_pe: u64) -> Quality {
+        let moved_bytes_one_pe = Some(moved_bytes_one_pe);
         let moved_bytes = moved_bytes_one_pe;
         Quality {
             max_s,

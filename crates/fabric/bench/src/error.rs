@@ -43,6 +43,24 @@ pub enum BenchError {
         /// The names looked for.
         looked_for: Vec<String>,
     },
+    /// A launcher of a kind that is not known: its options would be a guess.
+    #[error(
+        "unknown MPI launcher {}: `--version` says `{says}`; set COLONY_MPIRUN_KIND to openmpi4, openmpi5, hydra, \
+         pals or srun if it takes the options of one of these, or name another launcher in COLONY_MPIRUN",
+        .launcher.display()
+    )]
+    UnknownLauncher {
+        /// The launcher.
+        launcher: PathBuf,
+        /// The first line of its version.
+        says: String,
+    },
+    /// A kind of launcher that there is not.
+    #[error("COLONY_MPIRUN_KIND is `{kind}`; expected openmpi4, openmpi5, hydra, pals or srun")]
+    LauncherKind {
+        /// The value found.
+        kind: String,
+    },
     /// The program `colony-bench` is not there.
     #[error(
         "the program colony-bench was not found; looked at {}; build it with \
@@ -128,7 +146,7 @@ impl BenchError {
     #[must_use]
     pub const fn is_wrong_use(&self) -> bool {
         match self {
-            Self::Params(_) | Self::Ranks { .. } => true,
+            Self::Params(_) | Self::Ranks { .. } | Self::LauncherKind { .. } => true,
             Self::Node(e) => e.is_wrong_use(),
             _ => false,
         }

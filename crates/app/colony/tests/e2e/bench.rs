@@ -54,11 +54,15 @@ fn a_launcher_that_is_none_is_told() {
     let dir = tempfile::tempdir().expect("temp dir");
     let lonely = dir.path().join("colony");
     copy(&program(), &lonely);
-    let with = |mpirun: &str| {
+    let with_kind = |mpirun: &str, kind: &str| {
         let mut command = assert_cmd::Command::new(&lonely);
         command.args(["bench", "allreduce", "--ops", "10"]);
-        command.env("COLONY_BENCH", "/bin/true").env("COLONY_MPIRUN", mpirun).output().expect("runs")
+        command.env("COLONY_BENCH", "/bin/true").env("COLONY_MPIRUN", mpirun).env("COLONY_MPIRUN_KIND", kind);
+        command.output().expect("runs")
     };
+    let with = |mpirun: &str| with_kind(mpirun, "hydra");
+    failed("unknown", &with_kind("/bin/true", ""), 1, "unknown MPI launcher /bin/true");
+    failed("unknown kind", &with_kind("/bin/true", "lam"), 2, "COLONY_MPIRUN_KIND is `lam`");
     failed("not there", &with("/nonexistent"), 1, "/nonexistent ($COLONY_MPIRUN)");
     failed("not executable", &with("/etc/passwd"), 1, "/etc/passwd ($COLONY_MPIRUN)");
     failed("says nothing", &with("/bin/true"), 1, "holds no result of colony-bench");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Load files: one of ours for all PEs (`colony.loads/1`), or one of DARMA/vt for each rank (`LBDatafile`).
 
+mod number;
 mod own;
 pub mod vt;
 
@@ -15,8 +16,20 @@ pub use own::{SCHEMA, write, write_generated};
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum FileError {
     /// The file is compressed.
-    #[error("the file is compressed with {0}; uncompress it first, as with `brotli -d` or `gzip -d`")]
+    #[error("the file is compressed with {0}; uncompress it first, as with `{0} -d`")]
     Compressed(&'static str),
+    /// The file holds no text.
+    #[error(
+        "the file is binary, and load files are JSON; write its loads as a file of schema `{SCHEMA}`, which docs/balance.md \
+         describes"
+    )]
+    Binary,
+    /// The file is named as Charm++ names its dumps, which are binary.
+    #[error(
+        "the file is binary, as are the dumps that Charm++ writes with `+LBDump`, and their form differs between versions \
+         of Charm++; write its loads as a file of schema `{SCHEMA}`, which docs/balance.md describes"
+    )]
+    CharmDump,
     /// The file is no JSON, or its content does not follow its schema.
     #[error("{0}")]
     Json(String),
@@ -63,6 +76,7 @@ pub enum Format {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "a load file: a JSON object")]
 struct Head {
     schema: Option<String>,
     r#type: Option<String>,
@@ -71,28 +85,19 @@ struct Head {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "an object with the type of the file")]
 struct Metadata {
     r#type: Option<String>,
 }
 
 impl Format {
-    /// The format of a file's content.
+    /// The format of a file. Its name tells binary files apart.
     ///
     /// # Errors
-    /// The content is compressed, no JSON, or of another schema.
-    pub fn of(content: &[u8]) -> Result<Self, FileError> {
-        let start = content.iter().find(|b| !b.is_ascii_whitespace());
-        match content {
-            [0x1f, 0x8b, ..] => return Err(FileError::Compressed("gzip")),
-            [0x28, 0xb5, 0x2f, 0xfd, ..] => return Err(FileError::Compressed("zstd")),
-            // brotli has no magic number, and vt writes nothing else that is no JSON
-            _ if start.is_some()
-                && std::str::from_utf8(&content[..content.len().min(64)])
-                    .is_err_and(|e| e.error_len().is_some()) =>
-            {
-                return Err(FileError::Compressed("brotli"));
-            }
-            _ => {}
+    /// The content is compressed, binary, no JSON, or of another schema.
+    pub fn of(name: &str, content: &[u8]) -> Result<Self, FileError> {
+        if let Some(fault) = binary_fault(name, content) {
+            return Err(fault);
         }
         // our files begin with their schema: they need not be read twice
         let text = &content[..content.len().min(256)];
@@ -100,7 +105,7 @@ impl Format {
         if squeezed.starts_with(format!("{{\"schema\":\"{SCHEMA}\"").as_bytes()) {
             return Ok(Self::Own);
         }
-        let head: Head = serde_json::from_slice(content)?;
+        let head: Head = number::parse(content, "")?;
         let kind = head.r#type.or(head.metadata.and_then(|m| m.r#type));
         match (head.schema.as_deref(), kind.as_deref()) {
             (Some(SCHEMA), _) => Ok(Self::Own),
@@ -114,6 +119,35 @@ impl Format {
     }
 }
 
+/// The fault of content that is no text, if it is none. Only compressions with a magic number are recognized by it: brotli
+/// has none, so the suffix of the name has to say so.
+fn binary_fault(name: &str, content: &[u8]) -> Option<FileError> {
+    const MAGIC: [(&[u8], &str); 5] = [
+        (&[0x1f, 0x8b], "gzip"),
+        (&[0x28, 0xb5, 0x2f, 0xfd], "zstd"),
+        (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz"),
+        (b"BZh", "bzip2"),
+        (&[0x04, 0x22, 0x4d, 0x18], "lz4"),
+    ];
+    if let Some((_, compression)) = MAGIC.iter().find(|(magic, _)| content.starts_with(magic)) {
+        return Some(FileError::Compressed(compression));
+    }
+    let start = &content[..content.len().min(4096)];
+    let is_text =
+        std::str::from_utf8(start).map_or_else(|e| e.error_len().is_none(), |_| true) && !start.contains(&0);
+    if is_text {
+        return None;
+    }
+    let file = name.rsplit('/').next().unwrap_or(name);
+    Some(if file.ends_with(".br") {
+        FileError::Compressed("brotli")
+    } else if file.starts_with("lbdump") || file.contains(".dat.") {
+        FileError::CharmDump
+    } else {
+        FileError::Binary
+    })
+}
+
 /// Reads a database from one file of ours, or from the files of all of vt's ranks. Of vt's phases, the one asked for or
 /// else the last one is taken.
 ///
@@ -123,7 +157,7 @@ pub fn read(files: &[(String, Vec<u8>)], phase: Option<u64>) -> Result<Read, (St
     let mut ranks = vt::Ranks::new(phase);
     for (name, content) in files {
         let fail = |e: FileError| (name.clone(), e);
-        match Format::of(content).map_err(fail)? {
+        match Format::of(name, content).map_err(fail)? {
             Format::Own if files.len() == 1 => {
                 if phase.is_some_and(|p| p != 0) {
                     return Err(fail(FileError::Phase { wanted: phase.unwrap_or(0), there: "0".to_owned() }));

@@ -6,6 +6,7 @@ use std::io::Write;
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::FileError;
+use super::number::Bytes;
 use crate::database::{Database, Edge, Object, Pe};
 use crate::generate::Generator;
 
@@ -84,7 +85,7 @@ impl<'de> Visitor<'de> for Document {
 
 /// Equal PEs as their number, or each with its background and speed.
 #[derive(serde::Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "`pes` must be the number of PEs, or a list of [background in seconds, speed]")]
 enum Pes {
     Equal(u32),
     Each(Vec<(f64, f64)>),
@@ -118,7 +119,7 @@ impl<'de> Visitor<'de> for Rows<'_> {
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(if self.objects {
-            "rows [id, PE, load in seconds, bytes, 1 if it may move else 0]"
+            "rows [id, PE, load in seconds, bytes or null, 1 if it may move else 0]"
         } else {
             "rows [number of the sender, number of the receiver, bytes, messages]"
         })
@@ -127,16 +128,22 @@ impl<'de> Visitor<'de> for Rows<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut rows: A) -> Result<(), A::Error> {
         if self.objects {
             while let Some((id, pe, load_s, bytes, migratable)) =
-                rows.next_element::<(u64, u32, f64, u64, u8)>()?
+                rows.next_element::<(u64, u32, f64, Option<Bytes>, u8)>()?
             {
                 if migratable > 1 {
                     return Err(A::Error::custom(format!("object {id}: the last value must be 0 or 1")));
                 }
-                let object = Object { id, pe, load_s, bytes, migratable: migratable == 1 };
-                self.database.push_object(object).map_err(A::Error::custom)?;
+                let known = bytes.map_or(0, |b| b.0);
+                let object = Object { id, pe, load_s, bytes: known, migratable: migratable == 1 };
+                let number = self.database.push_object(object).map_err(A::Error::custom)?;
+                if bytes.is_none() {
+                    self.database.forget_bytes(number).map_err(A::Error::custom)?;
+                }
             }
         } else {
-            while let Some((from, to, bytes, messages)) = rows.next_element::<(u32, u32, u64, u64)>()? {
+            while let Some((from, to, Bytes(bytes), messages)) =
+                rows.next_element::<(u32, u32, Bytes, u64)>()?
+            {
                 self.database.push_edge(Edge { from, to, bytes, messages }).map_err(A::Error::custom)?;
             }
         }
@@ -156,7 +163,7 @@ pub fn write(database: &Database, mut to: impl Write) -> std::io::Result<()> {
         let each = database.pes().iter().map(|p| format!("[{},{}]", p.background_s, p.speed));
         format!("[{}]", each.collect::<Vec<_>>().join(","))
     };
-    let objects = (0..database.objects()).map(|i| database.object(i));
+    let objects = (0..database.objects()).map(|i| (database.object(i), database.known_bytes(i)));
     write_parts(&pes, objects, database.edges().iter().copied(), &mut to)
 }
 
@@ -169,7 +176,10 @@ pub fn write_generated(
     mut to: impl Write,
     mut progress: impl FnMut(u32),
 ) -> std::io::Result<()> {
-    let objects = (0..generator.objects()).map(|n| generator.object(n));
+    let objects = (0..generator.objects()).map(|n| {
+        let object = generator.object(n);
+        (object, Some(object.bytes))
+    });
     let edges = (0..generator.objects()).flat_map(|n| {
         progress(n);
         generator.edges(n)
@@ -179,14 +189,15 @@ pub fn write_generated(
 
 fn write_parts(
     pes: &str,
-    objects: impl Iterator<Item = Object>,
+    objects: impl Iterator<Item = (Object, Option<u64>)>,
     edges: impl Iterator<Item = Edge>,
     to: &mut impl Write,
 ) -> std::io::Result<()> {
     write!(to, "{{\"schema\":\"{SCHEMA}\",\"pes\":{pes},\n\"objects\":[")?;
-    for (i, o) in objects.enumerate() {
+    for (i, (object, known)) in objects.enumerate() {
         let comma = if i == 0 { "" } else { "," };
-        let Object { id, pe, load_s, bytes, migratable } = o;
+        let Object { id, pe, load_s, migratable, .. } = object;
+        let bytes = known.map_or_else(|| "null".to_owned(), |b| b.to_string());
         write!(to, "{comma}\n[{id},{pe},{load_s},{bytes},{}]", u8::from(migratable))?;
     }
     write!(to, "],\n\"edges\":[")?;

@@ -2,12 +2,13 @@
 //! `LBDatafile` of DARMA/vt: one JSON file a rank, with the loads of its tasks in each phase and their messages
 //! (<https://docs.vt.darma-project.org>, "LB data files").
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Write;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::number::{Bytes, Real, Whole, parse};
 use super::{FileError, Read};
 use crate::database::{Database, Edge, Object};
 use crate::limits::MAX_PES;
@@ -16,17 +17,69 @@ use crate::limits::MAX_PES;
 pub const TYPE: &str = "LBDatafile";
 
 #[derive(Deserialize)]
+#[serde(expecting = "a file of vt: an object with `phases`")]
 struct Document<'a> {
     #[serde(borrow)]
     phases: Vec<&'a RawValue>,
+    metadata: Option<Metadata>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(expecting = "the metadata of a file: an object")]
+struct Metadata {
+    rank: Option<Whole>,
+    phases: Option<PhaseList>,
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "the list of phases: an object")]
+struct PhaseList {
+    identical_to_previous: Option<Numbers>,
+}
+
+/// Numbers of phases, one by one and as ranges with their last.
+#[derive(Deserialize)]
+#[serde(expecting = "an object with `list` and `range`")]
+struct Numbers {
+    #[serde(default)]
+    list: Vec<Whole>,
+    #[serde(default)]
+    range: Vec<(Whole, Whole)>,
+}
+
+impl Numbers {
+    /// True if every number from `first` to `last` is listed. Ranges are not counted through: they have no upper bound.
+    fn contain_all(&self, first: u64, last: u64) -> bool {
+        let mut ranges: Vec<(u64, u64)> = self.list.iter().map(|n| (n.0, n.0)).collect();
+        ranges.extend(self.range.iter().map(|(first, last)| (first.0, last.0)));
+        ranges.sort_unstable();
+        let mut next = first;
+        for (begin, end) in ranges.into_iter().filter(|(_, end)| *end >= first) {
+            if begin > next {
+                return false;
+            }
+            if end >= last {
+                return true;
+            }
+            next = next.max(end + 1);
+        }
+        false
+    }
+
+    fn last(&self) -> Option<u64> {
+        let ranges = self.range.iter().filter(|(first, last)| first.0 <= last.0);
+        self.list.iter().chain(ranges.map(|r| &r.1)).map(|n| n.0).max()
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(expecting = "a phase: an object with `id`")]
 struct PhaseId {
-    id: u64,
+    id: Whole,
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "a phase: an object with `tasks`")]
 struct Phase {
     tasks: Vec<Task>,
     #[serde(default)]
@@ -34,29 +87,41 @@ struct Phase {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "a task: an object")]
 struct Task {
     entity: Entity,
-    node: u64,
+    node: Whole,
     resource: String,
-    time: f64,
-    #[serde(default)]
-    user_defined: HashMap<String, serde_json::Value>,
+    time: Real,
+    user_defined: Option<UserDefined>,
 }
 
+/// The bytes of a task's state: vt has no field for them, programs that write them use this one.
 #[derive(Deserialize)]
+#[serde(expecting = "an object with values of the program")]
+struct UserDefined {
+    task_serialized_bytes: Option<Bytes>,
+}
+
+/// The field of [`UserDefined`].
+const STATE_BYTES: &str = "task_serialized_bytes";
+
+#[derive(Deserialize)]
+#[serde(expecting = "a communication: an object")]
 struct Communication {
     from: Entity,
     to: Entity,
-    bytes: f64,
-    messages: u64,
+    bytes: Bytes,
+    messages: Whole,
 }
 
 /// An object or a node. vt names objects by an encoded `id`, or by `seq_id` and `home`.
 #[derive(Deserialize)]
+#[serde(expecting = "an entity: an object with `id`, or `seq_id` and `home`")]
 struct Entity {
-    id: Option<u64>,
-    seq_id: Option<u64>,
-    home: Option<u64>,
+    id: Option<Whole>,
+    seq_id: Option<Whole>,
+    home: Option<Whole>,
     r#type: String,
     migratable: Option<bool>,
 }
@@ -66,9 +131,11 @@ impl Entity {
     fn key(&self) -> Result<u64, FileError> {
         let wrong = |text: String| Err(FileError::Content(text));
         match (self.id, self.seq_id) {
-            (Some(id), _) => Ok(id),
-            (None, Some(seq_id)) => {
-                let home = self.home.unwrap_or(0);
+            (Some(id), _) => Ok(id.0),
+            (None, Some(Whole(seq_id))) => {
+                let Some(Whole(home)) = self.home else {
+                    return wrong(format!("the entity with seq_id {seq_id} has no `home`"));
+                };
                 if seq_id >> 38 != 0 || home >= MAX_PES.into() {
                     return wrong(format!("an entity's seq_id {seq_id} or home {home} is too large"));
                 }
@@ -82,45 +149,53 @@ impl Entity {
     }
 }
 
-/// The bytes of a task's state: vt has no field for them, programs that write them use this one.
-const STATE_BYTES: &str = "task_serialized_bytes";
-
 /// Files of many ranks, read one after another.
 #[derive(Debug)]
 pub(super) struct Ranks {
     wanted: Option<u64>,
-    objects: Vec<Object>,
+    /// Tasks, and the bytes of their states if the file has them.
+    objects: Vec<(Object, Option<u64>)>,
     numbers: HashMap<u64, u32>,
     edges: Vec<(u64, u64, u64, u64)>,
     skipped_edges: u64,
+    files: u64,
+    /// Ranks that the metadata of files name.
+    ranks: HashSet<u64>,
+    /// The last PE that a task or the metadata of a file names: a PE without tasks is a PE.
     last_pe: u64,
 }
 
 impl Ranks {
     pub(super) fn new(wanted: Option<u64>) -> Self {
         let (objects, edges) = (Vec::new(), Vec::new());
-        Self { wanted, objects, numbers: HashMap::new(), edges, skipped_edges: 0, last_pe: 0 }
+        let (numbers, ranks) = (HashMap::new(), HashSet::new());
+        Self { wanted, objects, numbers, edges, skipped_edges: 0, files: 0, ranks, last_pe: 0 }
     }
 
     /// Adds a rank's file.
     pub(super) fn add(&mut self, content: &[u8]) -> Result<(), FileError> {
-        let document: Document<'_> = serde_json::from_slice(content)?;
-        let ids: Vec<u64> = document
-            .phases
-            .iter()
-            .map(|p| serde_json::from_str::<PhaseId>(p.get()).map(|p| p.id))
+        let document: Document<'_> = parse(content, "")?;
+        let metadata = document.metadata.unwrap_or_default();
+        self.add_rank(metadata.rank)?;
+        let ids: Vec<u64> = (0..)
+            .zip(&document.phases)
+            .map(|(i, p): (usize, _)| {
+                parse::<PhaseId>(p.get().as_bytes(), &format!("phases[{i}]")).map(|p| p.id.0)
+            })
             .collect::<Result<_, _>>()?;
+        let identical = metadata.phases.and_then(|p| p.identical_to_previous);
+        let last = ids.iter().copied().chain(identical.as_ref().and_then(Numbers::last)).max();
         // the first file decides what the last phase is
-        let Some(wanted) = self.wanted.or(ids.iter().copied().max()) else {
+        let Some(wanted) = self.wanted.or(last) else {
             return Err(FileError::Content("the file has no phases".to_owned()));
         };
         self.wanted = Some(wanted);
-        let Some(at) = ids.iter().position(|&id| id == wanted) else {
+        let Some(at) = place_of_phase(wanted, &ids, identical.as_ref()) else {
             let there: Vec<String> = ids.iter().take(20).map(ToString::to_string).collect();
             let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
             return Err(FileError::Phase { wanted, there });
         };
-        let phase: Phase = serde_json::from_str(document.phases[at].get())?;
+        let phase: Phase = parse(document.phases[at].get().as_bytes(), &format!("phases[{at}]"))?;
         for task in phase.tasks {
             self.add_task(&task)?;
         }
@@ -129,11 +204,26 @@ impl Ranks {
                 self.skipped_edges += 1;
                 continue;
             }
-            if !(0.0..=2f64.powi(63)).contains(&c.bytes) {
-                return Err(FileError::Content(format!("a communication has {} bytes", c.bytes)));
-            }
-            self.edges.push((c.from.key()?, c.to.key()?, c.bytes as u64, c.messages));
+            self.edges.push((c.from.key()?, c.to.key()?, c.bytes.0, c.messages.0));
         }
+        Ok(())
+    }
+
+    /// Counts a file, and the rank that it is of if it says so.
+    fn add_rank(&mut self, rank: Option<Whole>) -> Result<(), FileError> {
+        self.files += 1;
+        let Some(Whole(rank)) = rank else { return Ok(()) };
+        if rank >= MAX_PES.into() {
+            return Err(FileError::Content(format!(
+                "metadata.rank is {rank}; at most {MAX_PES} ranks are possible"
+            )));
+        }
+        if !self.ranks.insert(rank) {
+            return Err(FileError::Content(format!(
+                "rank {rank} is there twice: was a rank's file given twice?"
+            )));
+        }
+        self.last_pe = self.last_pe.max(rank);
         Ok(())
     }
 
@@ -145,10 +235,10 @@ impl Ranks {
                 "task {id} is of resource `{resource}`; only `cpu` is known"
             )));
         }
-        if task.node >= MAX_PES.into() {
+        let Whole(node) = task.node;
+        if node >= MAX_PES.into() {
             return Err(FileError::Content(format!(
-                "task {id} is on node {}; at most {MAX_PES} are possible",
-                task.node
+                "task {id} is on node {node}; at most {MAX_PES} are possible"
             )));
         }
         if self.numbers.insert(id, self.objects.len() as u32).is_some() {
@@ -156,23 +246,30 @@ impl Ranks {
                 "task {id} is there twice: was a rank's file given twice?"
             )));
         }
-        self.last_pe = self.last_pe.max(task.node);
-        self.objects.push(Object {
+        self.last_pe = self.last_pe.max(node);
+        let bytes = task.user_defined.as_ref().and_then(|u| u.task_serialized_bytes).map(|b| b.0);
+        let object = Object {
             id,
-            pe: task.node as u32,
-            load_s: task.time,
-            bytes: task.user_defined.get(STATE_BYTES).and_then(serde_json::Value::as_u64).unwrap_or(0),
+            pe: node as u32,
+            load_s: task.time.0,
+            bytes: bytes.unwrap_or(0),
             migratable: task.entity.migratable.unwrap_or(false),
-        });
+        };
+        self.objects.push((object, bytes));
         Ok(())
     }
 
     /// The database of all files.
     pub(super) fn finish(self) -> Result<Read, FileError> {
-        let mut database = Database::of_equal_pes(self.last_pe as u32 + 1)?;
+        // files without a rank in their metadata are ranks all the same
+        let pes = self.files.max(self.last_pe + 1);
+        let mut database = Database::of_equal_pes(u32::try_from(pes).unwrap_or(u32::MAX))?;
         database.reserve(self.objects.len(), self.edges.len());
-        for object in self.objects {
-            database.push_object(object)?;
+        for (object, bytes) in self.objects {
+            let number = database.push_object(object)?;
+            if bytes.is_none() {
+                database.forget_bytes(number)?;
+            }
         }
         let mut skipped_edges = self.skipped_edges;
         for (from, to, bytes, messages) in self.edges {
@@ -183,6 +280,17 @@ impl Ranks {
         }
         Ok(Read { database, skipped_edges })
     }
+}
+
+/// The place of a phase among those of a file. vt writes no phase that is identical to the one before, and lists it in
+/// the metadata.
+fn place_of_phase(wanted: u64, ids: &[u64], identical: Option<&Numbers>) -> Option<usize> {
+    if let Some(at) = ids.iter().position(|&id| id == wanted) {
+        return Some(at);
+    }
+    let (at, &written) = ids.iter().enumerate().filter(|(_, id)| **id < wanted).max_by_key(|(_, id)| **id)?;
+    // a phase in between that is not listed was skipped: then nothing tells the loads
+    identical?.contain_all(written + 1, wanted).then_some(at)
 }
 
 #[derive(Serialize)]
@@ -243,14 +351,18 @@ pub fn write_rank(
     write!(to, "\"phases\":[{{\"id\":0,\"tasks\":[")?;
     let mut comma = "";
     for number in (0..database.objects()).filter(|&n| placement[n] == rank) {
-        let Object { load_s: time, bytes, .. } = database.object(number);
+        let time = database.object(number).load_s;
         let task = TaskOut {
             entity: entity(number),
             node: rank,
             resource: "cpu",
             subphases: [SubphaseOut { id: 0, time }],
             time,
-            user_defined: HashMap::from([(STATE_BYTES, bytes)]),
+            user_defined: database
+                .known_bytes(number)
+                .map(|bytes| (STATE_BYTES, bytes))
+                .into_iter()
+                .collect(),
         };
         writeln!(to, "{comma}")?;
         serde_json::to_writer(&mut to, &task)?;

@@ -16,9 +16,14 @@ pub(super) enum Flavour {
     OpenMpi { major: u32 },
     /// Hydra: MPICH and what descends from it.
     Mpich,
+    /// `mpiexec` of HPE Cray PALS.
+    Pals,
     /// Slurm.
     Srun,
 }
+
+/// The variable that names the kind of a launcher which does not say it.
+const KIND_VARIABLE: &str = "COLONY_MPIRUN_KIND";
 
 /// The launcher to take, and its kind.
 pub(super) fn find(choice: LauncherChoice, path: &OsStr) -> Result<(Flavour, PathBuf), BenchError> {
@@ -56,27 +61,53 @@ fn named_launcher(named: &Path, path: &OsStr) -> Result<PathBuf, BenchError> {
 }
 
 fn ask(mpirun: &Path) -> Result<Flavour, BenchError> {
+    if let Some(kind) = std::env::var_os(KIND_VARIABLE).filter(|kind| !kind.is_empty()) {
+        let kind = kind.to_string_lossy().into_owned();
+        return named_kind(&kind).ok_or(BenchError::LauncherKind { kind });
+    }
     let output = Command::new(mpirun)
         .arg("--version")
         .output()
         .map_err(|source| BenchError::Spawn { command: format!("{} --version", mpirun.display()), source })?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    Ok(recognise(&text))
+    let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.push('\n');
+    text += &String::from_utf8_lossy(&output.stderr);
+    recognise(&text).ok_or_else(|| {
+        let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+        let says = line.chars().take(80).collect();
+        BenchError::UnknownLauncher { launcher: mpirun.to_owned(), says }
+    })
 }
 
-/// The kind of the launcher that says `version`; one that is not known is taken for Hydra, whose few
-/// options are the most common.
-fn recognise(version: &str) -> Flavour {
+/// The kinds that [`KIND_VARIABLE`] can name.
+fn named_kind(kind: &str) -> Option<Flavour> {
+    match kind {
+        "openmpi4" => Some(Flavour::OpenMpi { major: 4 }),
+        "openmpi5" => Some(Flavour::OpenMpi { major: 5 }),
+        "hydra" => Some(Flavour::Mpich),
+        "pals" => Some(Flavour::Pals),
+        "srun" => Some(Flavour::Srun),
+        _ => None,
+    }
+}
+
+/// The kind of the launcher that says `version`, if it is known.
+fn recognise(version: &str) -> Option<Flavour> {
     let major =
         version.split_once("Open MPI)").or_else(|| version.split_once("Open MPI")).and_then(|(_, rest)| {
             let digits = rest.trim_start().trim_start_matches('v');
             digits.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
         });
+    let lower = version.to_lowercase();
+    let says = |names: &[&str]| names.iter().any(|name| lower.contains(name));
     match major {
-        Some(major) => Flavour::OpenMpi { major },
+        Some(major) => Some(Flavour::OpenMpi { major }),
         // Open MPI 5 may introduce itself by its run-time system alone
-        None if version.contains("PRRTE") => Flavour::OpenMpi { major: 5 },
-        None => Flavour::Mpich,
+        None if version.contains("PRRTE") => Some(Flavour::OpenMpi { major: 5 }),
+        None if says(&["(pals)"]) => Some(Flavour::Pals),
+        None if says(&["hydra", "intel(r) mpi", "mpich", "mvapich"]) => Some(Flavour::Mpich),
+        None if lower.trim_start().starts_with("slurm ") => Some(Flavour::Srun),
+        None => None,
     }
 }
 
@@ -86,6 +117,7 @@ impl Flavour {
         match self {
             Self::OpenMpi { major } => open_mpi(launch, major, root, crowded),
             Self::Mpich => mpich(launch, crowded),
+            Self::Pals => pals(launch, crowded),
             Self::Srun => srun(launch),
         }
     }
@@ -130,6 +162,16 @@ fn mpich(launch: &Launch, crowded: bool) -> Vec<OsString> {
     args
 }
 
+fn pals(launch: &Launch, crowded: bool) -> Vec<OsString> {
+    let mut args: Vec<OsString> = vec!["-n".into(), launch.ranks.to_string().into()];
+    let bind = if bound_by_launcher(launch, crowded) { "core" } else { "none" };
+    args.extend(["--cpu-bind".into(), bind.into()]);
+    if let Some(file) = &launch.hostfile {
+        args.extend(["--hostfile".into(), file.into()]);
+    }
+    args
+}
+
 fn srun(launch: &Launch) -> Vec<OsString> {
     let bind = if launch.cpus.is_some() { "none" } else { "cores" };
     vec![
@@ -153,10 +195,25 @@ mod tests {
             ("mpirun (PRRTE) 3.0.1", Flavour::OpenMpi { major: 5 }),
             ("HYDRA build details:\n    Version: 4.0.2", Flavour::Mpich),
             ("Intel(R) MPI Library for Linux* OS, Version 2021.9", Flavour::Mpich),
-            ("", Flavour::Mpich),
+            ("mpiexec version 1.3.4 revision 0000000 (pals)", Flavour::Pals),
+            ("slurm 23.02.6", Flavour::Srun),
         ] {
-            assert_eq!(recognise(text), flavour, "{text}");
+            assert_eq!(recognise(text), Some(flavour), "{text}");
         }
+    }
+
+    #[test]
+    fn an_unknown_launcher_is_not_taken_for_hydra() {
+        for text in
+            ["", "jsrun version 10.3", "mpiexec version 1.3.4", "usage: mpirun_rsh", "Open MPI of old"]
+        {
+            assert_eq!(recognise(text), None, "{text}");
+        }
+        let error = ask(Path::new("/bin/true")).expect_err("true launches nothing").to_string();
+        for word in ["/bin/true", "COLONY_MPIRUN_KIND", "hydra", "pals"] {
+            assert!(error.contains(word), "{word} in {error}");
+        }
+        assert_eq!((named_kind("pals"), named_kind("mpi")), (Some(Flavour::Pals), None));
     }
 
     #[test]

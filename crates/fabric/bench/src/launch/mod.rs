@@ -163,6 +163,16 @@ mod tests {
     }
 
     #[test]
+    fn pals_is_given_options_that_it_has() {
+        let mut launch = Launch::new(Params::new(Program::Barrier), 2);
+        let text = line(&launch, &found(Flavour::Pals, "0-3"));
+        assert!(text.starts_with("/bin/launch -n 2 --cpu-bind none /bin/colony-bench "), "{text}");
+        launch.hostfile = Some("nodes".into());
+        let text = line(&launch, &found(Flavour::Pals, "0-3"));
+        assert!(text.starts_with("/bin/launch -n 2 --cpu-bind core --hostfile nodes /bin/"), "{text}");
+    }
+
+    #[test]
     fn given_cpus_and_files_reach_the_program() {
         let launch = Launch {
             cpus: Some("1,3".parse().expect("a list")),

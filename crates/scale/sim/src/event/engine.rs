@@ -397,9 +397,10 @@ impl<'a> Engine<'a> {
     }
 
     pub(super) fn take(&mut self, now_ns: u64, rank: u32, receive: Option<u32>, send: u32) {
-        // both ends have the same size, so either one's shape has the cost
         let taker = self.taker(receive, send);
-        let (shape, cpu, cost) = (self.schedule.shapes[taker], self.cpu(rank, taker), self.costs[taker]);
+        // a receive may be larger than its message, which costs what its send says; if none is, either end has the cost
+        let sized = if self.schedule.mixed { self.schedule.operations[send as usize].shape() } else { taker };
+        let (shape, cpu, cost) = (self.schedule.shapes[taker], self.cpu(rank, taker), self.costs[sized]);
         let begun_ns = now_ns.max(self.free[cpu]);
         let end = self.work(rank, shape.cpu as usize, begun_ns + cost.transfer_ns, cost.recv_ns);
         self.free[cpu] = end;

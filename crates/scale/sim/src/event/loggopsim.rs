@@ -301,7 +301,7 @@ impl<'a> LogGopsim<'a> {
         };
         let Some(send) = found else { return Ok(()) };
         check_sizes(self.schedule, receive, send)?;
-        if self.costs[o.shape()].rendezvous {
+        if self.costs[self.schedule.operations[send as usize].shape()].rendezvous {
             let shape = self.shape(i);
             self.release(time_ns, send as usize, shape.cpu, shape.nic);
         }

@@ -354,8 +354,38 @@ fn an_interface_is_not_held_by_a_send_whose_cpu_is_busy() {
     assert_eq!(outcome.ends_ns[1], 1000 + 5542 + 70_000);
 }
 
+/// Rank 0 sends and rank 1 computes before it receives, with receives of `room` more bytes than the messages have.
+fn roomy(room: u64, peer: i32) -> Schedule {
+    let (small, large) = (24 + room, 70_000 + room);
+    text(&format!(
+        "num_ranks 2\nrank 0 {{\na: send 24b to 1 tag 7\nb: send 70000b to 1 tag 8\nc: recv {small}b from {peer} tag 9\nc requires b\n}}\n\
+         rank 1 {{\na: calc 9000\nb: recv {small}b from 0 tag 7\nb requires a\nc: recv {large}b from 0 tag 8\nc requires b\n\
+         d: send 24b to 0 tag 9\nd requires c\n}}\n"
+    ))
+}
+
 #[test]
-fn a_message_that_is_not_as_long_as_its_receive_is_an_error() {
+fn a_receive_larger_than_its_message_costs_what_the_message_costs() {
+    for rules in [Progress::ProgramOrder.into(), Progress::Asynchronous.into(), Rules::LOGGOPSIM] {
+        let machine = Machine {
+            loggops: LogGops { eager_bytes: 60_000, ..Machine::loggopsim().loggops },
+            ..Machine::loggopsim()
+        };
+        let network = machine.network(2).expect("a network");
+        let ends =
+            |s: &Schedule| run(s, &network, &Node::quiet(), rules, Key::new(1), 0).expect("a run").ends_ns;
+        for peer in [1, -1] {
+            let exact = ends(&roomy(0, peer));
+            // one makes a receive of an eager message as large as a rendezvous, one is more than can be transferred
+            for room in [1, 65_000, u64::MAX - 100_000] {
+                assert_eq!(ends(&roomy(room, peer)), exact, "{rules:?}, {room}, {peer}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_message_longer_than_its_receive_is_an_error() {
     let schedule = text(
         "num_ranks 3\nrank 0 {\nsend 8b to 2 tag 3\n}\nrank 1 {\na: calc 9\nb: send 16b to 2 tag 3\nb requires a\n}\n\
          rank 2 {\na: recv 8b from -1 tag 3\nb: recv 8b from -1 tag 3\n}\n",

@@ -53,10 +53,10 @@ pub enum Fault {
         /// Receives.
         receives: u32,
     },
-    /// A message between two ranks under a tag that no receive has the size of.
+    /// A message between two ranks under a tag that is longer than its receive.
     #[error(
-        "a message from rank {from} to rank {to} with tag {tag} has {sent} bytes, and this receive {received}: \
-         give both the same size"
+        "a message from rank {from} to rank {to} with tag {tag} has {sent} bytes, and this receive only {received}: \
+         MPI would truncate the message; make the receive as large"
     )]
     Sizes {
         /// Sender.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Matching of sends with receives, as far as it is known before the schedule runs.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -285,8 +284,8 @@ impl<'a> Found<'a> {
             return Err(BuildError { rank, operation: local(rank, end), fault });
         }
         let bytes = |e: &End| e.shape(s).bytes;
-        if sends.iter().zip(receives).any(|(a, b)| bytes(a) != bytes(b))
-            && let Some((sent, received)) = unlike(sends.iter().map(bytes), receives.iter().map(bytes))
+        if sends.iter().zip(receives).any(|(a, b)| bytes(a) > bytes(b))
+            && let Some((sent, received)) = too_long(sends.iter().map(bytes), receives.iter().map(bytes))
         {
             let receive = receives.iter().find(|r| bytes(r) == received).unwrap_or(&receives[0]);
             let fault = Fault::Sizes { from, to, tag, sent, received };
@@ -315,11 +314,10 @@ impl<'a> Found<'a> {
     }
 }
 
-/// The least length that is sent too often and the least that is received too often, if they differ.
-fn unlike(sent: impl Iterator<Item = u64>, received: impl Iterator<Item = u64>) -> Option<(u64, u64)> {
-    let mut more: HashMap<u64, i64> = HashMap::new();
-    sent.for_each(|b| *more.entry(b).or_default() += 1);
-    received.for_each(|b| *more.entry(b).or_default() -= 1);
-    let least = |is: fn(i64) -> bool| more.iter().filter(|(_, n)| is(**n)).map(|(&b, _)| b).min();
-    Some((least(|n| n > 0)?, least(|n| n < 0)?))
+/// The lengths of a message and a receive that is too short for it, if the receives cannot take the messages in any order.
+fn too_long(sent: impl Iterator<Item = u64>, received: impl Iterator<Item = u64>) -> Option<(u64, u64)> {
+    let (mut sent, mut received): (Vec<u64>, Vec<u64>) = (sent.collect(), received.collect());
+    sent.sort_unstable();
+    received.sort_unstable();
+    sent.into_iter().zip(received).find(|(sent, received)| sent > received)
 }

@@ -192,12 +192,34 @@ fn labels_of_any_form_are_distinct() {
     let s = of_text(far).expect("a schedule");
     let required: Vec<_> = s.requirements(0).map(|r| (r.operation, r.on)).collect();
     assert_eq!(required, [(3, 0), (2, 1)]);
+}
+
+#[test]
+fn a_label_used_twice_names_its_first_operation_as_in_loggopsim() {
     for label in ["l500", "l1", "x"] {
         let twice = format!(
-            "num_ranks 1\nrank 0 {{\n{label}: calc 1\n{}{label}: calc 2\n}}\n",
+            "num_ranks 1\nrank 0 {{\n{label}: calc 1\n{}{label}: calc 2\nlast: calc 3\nlast requires {label}\n}}\n",
             "calc 0\n".repeat(600)
         );
-        assert!(of_text(&twice).expect_err("twice").contains("twice"), "{label}");
+        let s = of_text(&twice).expect("a schedule");
+        let required: Vec<_> = s.requirements(0).map(|r| (r.operation, r.on)).collect();
+        assert_eq!(required, [(602, 0)], "{label}");
+    }
+}
+
+#[test]
+fn a_tag_of_any_length_is_taken_modulo_two_to_the_32() {
+    for (written, tag) in [
+        ("4294967294", u32::MAX - 1),
+        ("5010003100", 715_035_804),
+        ("18446744073709551619", 3),
+        ("100000000000000000000000000000007", 7),
+    ] {
+        let s = of_text(&format!(
+            "num_ranks 2\nrank 0 {{\nsend 8b to 1 tag {written}\n}}\nrank 1 {{\nrecv 8b from 0 tag {tag}\n}}\n"
+        ));
+        let s = s.expect("a schedule");
+        assert_eq!(s.of_rank(0).next().map(|o| o.tag), Some(tag), "{written}");
     }
 }
 
@@ -242,7 +264,7 @@ fn an_error_in_a_text_names_its_line() {
         (&two("calc 18446744073709551616", ""), "x.goal:3: `18446744073709551616` is too large for a time"),
         (&two("calc 5 cpu 256", ""), "x.goal:3: `256` is too large for a CPU: at most 255"),
         (&two("calc 5 nic 0", ""), "x.goal:3: expected the end of the line, found `nic`"),
-        (&two("a: calc 5\na: calc 6", ""), "x.goal:4: this rank has the label `a` twice"),
+        (&two("send 8b to 1 tag -2", ""), "x.goal:3: expected a tag, found `-2`"),
         (&two("a: calc 5\na requires b", ""), "x.goal:4: no operation of this rank so far has the label `b`"),
         (&two("a: calc 5\na requires a", ""), "x.goal:4: it waits for itself"),
         (
@@ -259,12 +281,12 @@ fn an_error_in_a_text_names_its_line() {
             "x.goal:7: 1 messages go from rank 0 to rank 1 with tag 0, and 2 are received",
         ),
         (
-            &two("send 8b to 1", "calc 3\nrecv 16b from 0"),
-            "x.goal:7: a message from rank 0 to rank 1 with tag 0 has 8 bytes, and this receive 16",
+            &two("send 16b to 1", "calc 3\nrecv 8b from 0"),
+            "x.goal:7: a message from rank 0 to rank 1 with tag 0 has 16 bytes, and this receive only 8",
         ),
         (
             &two("send 8b to 1\nsend 9b to 1", "recv 9b from 0\nrecv 7b from 0"),
-            "x.goal:8: a message from rank 0 to rank 1 with tag 0 has 8 bytes, and this receive 7",
+            "x.goal:8: a message from rank 0 to rank 1 with tag 0 has 8 bytes, and this receive only 7",
         ),
         (&"x".repeat(1 << 17), "x.goal:1: the line is longer than 65536 bytes"),
     ];

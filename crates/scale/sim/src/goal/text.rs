@@ -267,10 +267,8 @@ impl Parser {
                         return Err(self.bad(format!("expected `send`, `recv` or `calc`, found {found}")));
                     }
                 };
-                match self.labels.insert(word, number) {
-                    Some(_) => Err(self.bad(format!("this rank has the label {} twice", shown(Some(word))))),
-                    None => Ok(()),
-                }
+                self.labels.insert(word, number);
+                Ok(())
             }
             Some(how @ (b"requires" | b"irequires")) => {
                 let (operation, on) = (self.label(Some(word))?, self.label(words.next())?);
@@ -340,9 +338,23 @@ impl Parser {
         }
     }
 
-    /// A number, or -1 for any.
-    fn number_or_any(&self, words: &mut Words<'_>, expected: &str) -> Result<u32, Bad> {
-        if words.eat("-1") { Ok(ANY) } else { Ok(self.number(words, expected, u64::from(ANY) - 1)? as u32) }
+    /// A rank, or -1 for any.
+    fn peer(&self, words: &mut Words<'_>) -> Result<u32, Bad> {
+        if words.eat("-1") { Ok(ANY) } else { Ok(self.number(words, "a rank", u64::from(ANY) - 1)? as u32) }
+    }
+
+    /// A tag, or -1 for any. A tag of any length is taken modulo 2^32, as in LogGOPSim: the NCCL generator of ATLAHS
+    /// writes tags of ten and more digits.
+    fn tag(&self, words: &mut Words<'_>) -> Result<u32, Bad> {
+        if words.eat("-1") {
+            return Ok(ANY);
+        }
+        match words.next() {
+            Some(digits @ [b'0'..=b'9', ..]) => Ok(digits
+                .iter()
+                .fold(0, |tag: u32, d| tag.wrapping_mul(10).wrapping_add(u32::from(d - b'0')))),
+            other => Err(self.bad(format!("expected a tag, found {}", shown(other)))),
+        }
     }
 
     fn operation(&mut self, kind: &[u8], words: &mut Words<'_>) -> Result<u32, Bad> {
@@ -360,11 +372,11 @@ impl Parser {
                 let found = shown(words.peek());
                 return Err(self.bad(format!("expected `b {towards}` and a rank, found {found}")));
             }
-            o.peer = self.number_or_any(words, "a rank")?;
+            o.peer = self.peer(words)?;
         }
         loop {
             if kind != Kind::Calc && words.eat("tag") {
-                o.tag = self.number_or_any(words, "a tag")?;
+                o.tag = self.tag(words)?;
             } else if words.eat("cpu") {
                 o.cpu = self.number(words, "a CPU", u64::from(u8::MAX))? as u8;
             } else if kind != Kind::Calc && words.eat("nic") {

@@ -133,16 +133,18 @@ impl Labels {
         self.numbered[number] = operation;
     }
 
-    /// Returns the operation that has had the label.
-    pub(super) fn insert(&mut self, label: &[u8], operation: u32) -> Option<u32> {
-        if let Some(n) = Self::number(label).filter(|&n| n <= Self::most(operation))
-            && (self.others.is_empty() || !self.others.contains_key(label))
-        {
-            let before = self.numbered(n);
-            self.insert_numbered(n, operation);
-            return before;
+    /// Gives `operation` the label, unless an earlier operation of the rank has it: LogGOPSim's `txt2bin` inserts labels
+    /// into a `std::map`, which keeps the first.
+    pub(super) fn insert(&mut self, label: &[u8], operation: u32) {
+        if self.get(label).is_some() {
+            return;
         }
-        self.get(label).or_else(|| self.others.insert(label.to_vec(), operation))
+        match Self::number(label).filter(|&n| n <= Self::most(operation)) {
+            Some(number) => self.insert_numbered(number, operation),
+            None => {
+                self.others.insert(label.to_vec(), operation);
+            }
+        }
     }
 
     pub(super) fn clear(&mut self) {
