@@ -56,7 +56,7 @@ pub fn table(r: &Replay) -> String {
     let mut t = table::new(["strategy", "max/avg", "moved", "bytes moved", "hop-bytes", "CPU", "on one PE"]);
     let name = |text: &str| table::name(text, 24);
     let imbalance = |q: &Quality| format!("{:.4}", q.imbalance);
-    let hop_bytes = |q: &Quality| bytes(q.hop_bytes as u64);
+    let hop_bytes = |q: &Quality| hop_bytes(r, q);
     let none = String::new;
     t.add_row([name("before"), imbalance(&r.before), none(), none(), hop_bytes(&r.before), none(), none()]);
     for row in &r.rows {
@@ -78,6 +78,11 @@ pub fn table(r: &Replay) -> String {
 /// The bytes of moved objects; a dash if the load files do not tell them.
 fn moved_bytes(quality: &Quality) -> String {
     quality.moved_bytes.map_or_else(|| "–".to_owned(), bytes)
+}
+
+/// Bytes of messages times links; a dash if the load files have no messages, which is not known to be none.
+fn hop_bytes(r: &Replay, quality: &Quality) -> String {
+    if r.edges == 0 { "–".to_owned() } else { bytes(quality.hop_bytes as u64) }
 }
 
 /// A page with a bar for each strategy and figure. It opens without a network: the plots are SVG inside.
@@ -113,7 +118,7 @@ pub fn page(r: &Replay) -> String {
         "Bytes moved",
         &each(&|row| (row.quality.moved_bytes.unwrap_or(0) as f64, moved_bytes(&row.quality))),
     );
-    plot(&mut out, "Hop-bytes of a step", &with_before(&|q| (q.hop_bytes, bytes(q.hop_bytes as u64))));
+    plot(&mut out, "Hop-bytes of a step", &with_before(&|q| (q.hop_bytes, hop_bytes(r, q))));
     plot(&mut out, "CPU seconds of the strategy", &each(&|row| (row.cpu_s, time(row.cpu_s * 1e9))));
     let held = |row: &Row| (row.database_bytes_one_pe as f64, bytes(row.database_bytes_one_pe));
     plot(&mut out, "Load database on the PE that has most of it", &each(&held));
@@ -169,7 +174,7 @@ mod tests {
             schema: Replay::SCHEMA,
             pes: 1 << 20,
             objects: 1 << 26,
-            edges: 0,
+            edges: 1,
             skipped_edges: 0,
             topology: "torus:16x32x32".into(),
             before: quality(1234.5, 0),
@@ -182,6 +187,15 @@ mod tests {
         let text = table(&replay());
         assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
         assert!(text.contains("before") && text.contains("1.0005"), "{text}");
+    }
+
+    #[test]
+    fn bytes_that_the_files_do_not_tell_are_a_dash() {
+        let mut unknown = Replay { edges: 0, ..replay() };
+        unknown.rows.iter_mut().for_each(|row| row.quality.moved_bytes = None);
+        let text = table(&unknown);
+        let line = text.lines().find(|l| l.starts_with("greedy-refine")).expect("a row");
+        assert_eq!(line.matches('–').count(), 2, "{text}");
     }
 
     #[test]
