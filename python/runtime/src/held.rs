@@ -170,6 +170,10 @@ impl Serialize for Live<'_> {
     }
 }
 
+/// The packed form of an object: its array, the pickled state and its buffers, the number of its last future, and receivers of
+/// quiescences.
+pub(crate) type Wire = (PackedArray, (Vec<u8>, Vec<Vec<u8>>), u64, VecDeque<Destination>);
+
 impl<'de, const N: usize> Deserialize<'de> for Held<N> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let (array, packed, futures, quiet) = Deserialize::deserialize(deserializer)?;

@@ -3,7 +3,7 @@
 
 use std::panic::resume_unwind;
 
-use colony_runtime::{ArrayIndex, Context, Entry, Handle, Object, Program, Quiet, Reduced};
+use colony_runtime::{ArrayIndex, Context, Entry, Handle, Object, Program, Quiet, Reduced, Schema};
 use pyo3::exceptions::{PyRuntimeError, PyStopIteration, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -12,7 +12,7 @@ use pyo3::types::PyType;
 
 use crate::array::{Array, Destination, Place, Receiver};
 use crate::call::{Args, Call, Init};
-use crate::held::{Body, Held, State, blank, set_state, state_bytes};
+use crate::held::{Body, Held, State, Wire, blank, set_state, state_bytes};
 use crate::pe::{Running, send};
 use crate::proxy;
 use crate::scope::{self, Pe};
@@ -301,6 +301,10 @@ where
     type Index = [i32; N];
     type Init = Init;
     const NAME: &'static str = "Object";
+
+    fn schema() -> Schema {
+        Python::attach(|py| crate::class::describe_classes(py, Schema::of::<Wire>()))
+    }
 
     fn new(init: Init, cx: &mut Context<'_, Self>) -> Self {
         let dead = || Self { body: Body::Dead, state: State::default() };

@@ -16,6 +16,7 @@ use crate::index::ArrayIndex;
 use crate::message::{Message, Payload};
 use crate::parcel::{Parcel, System};
 use crate::reduction::{Callback, Op, Values};
+use crate::schema::Schema;
 use crate::section::{Section, SectionKey};
 use crate::shape::{Map, Shape};
 
@@ -34,6 +35,19 @@ pub trait Object: Serialize + DeserializeOwned + Send + 'static {
     /// Elements of this class take part in load balancing, which waits until each of them has called
     /// [`Context::at_sync`]. Groups and objects of [`Context::create_one`] never take part.
     const BALANCED: bool = true;
+
+    /// The version of the packed state, which a checkpoint on disk and the program that reads it have in common. Choose another
+    /// one if packed values get another meaning, such as another unit.
+    const VERSION: u32 = 0;
+
+    /// The layout of the packed state, which a checkpoint on disk and the program that reads it have in common: by default,
+    /// that of the type, as far as it [can be seen](Schema::of). If it cannot be seen in full, only the build that has
+    /// written a checkpoint reads it, unless [`VERSION`](Self::VERSION) is not 0: then it has to change with each change of
+    /// the state.
+    #[must_use]
+    fn schema() -> Schema {
+        Schema::of::<Self>()
+    }
 
     /// Makes the element at [`Context::index`]. It may send messages, and is called on the element's home PE.
     fn new(init: Self::Init, cx: &mut Context<'_, Self>) -> Self;
