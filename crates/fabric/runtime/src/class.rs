@@ -49,6 +49,10 @@ pub(crate) struct ClassInfo<C> {
     pub(crate) unpack: fn(&[u8]) -> Result<AnyObject, Malformed>,
     /// Runs `Object::arrived`.
     pub(crate) arrived: fn(&mut (dyn Any + Send), &mut C, u32),
+    /// `Object::restores_futures`.
+    pub(crate) restores_futures: fn(&(dyn Any + Send)) -> bool,
+    /// Runs `Object::restored`.
+    pub(crate) restored: fn(&mut (dyn Any + Send), &mut C, u32),
     /// Runs `Object::resume`.
     pub(crate) resume: fn(&mut (dyn Any + Send), &mut C, u32),
     /// Bytes of an object's state, about.

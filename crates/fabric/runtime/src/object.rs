@@ -60,6 +60,16 @@ pub trait Object: Serialize + DeserializeOwned + Send + 'static {
     /// Called on the new PE after a migration, before the next entry method.
     fn arrived(&mut self, _cx: &mut Context<'_, Self>) {}
 
+    /// Returns `true` if [`restored`](Self::restored) can make the futures of this object that wait again, from its packed state.
+    /// A future that nobody can make again keeps checkpoints from being made while it waits.
+    fn restores_futures(&self) -> bool {
+        false
+    }
+
+    /// Called when this object has been made from a checkpoint, before any object of its PE gets a message. What it sent before
+    /// the checkpoint has arrived: it is not to send that again.
+    fn restored(&mut self, _cx: &mut Context<'_, Self>) {}
+
     /// Called after load balancing, which begins when all objects have called [`Context::at_sync`].
     fn resume(&mut self, _cx: &mut Context<'_, Self>) {}
 }

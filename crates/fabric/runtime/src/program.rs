@@ -90,6 +90,12 @@ impl Program {
                     object.arrived(&mut Context::new(core, Some(slot)));
                 }
             },
+            restores_futures: |object| object.downcast_ref::<T>().is_some_and(Object::restores_futures),
+            restored: |object, core, slot| {
+                if let Ok(object) = object_of::<T>(object) {
+                    object.restored(&mut Context::new(core, Some(slot)));
+                }
+            },
             resume: |object, core, slot| {
                 if let Ok(object) = object_of::<T>(object) {
                     object.resume(&mut Context::new(core, Some(slot)));

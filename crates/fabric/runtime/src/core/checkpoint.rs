@@ -264,11 +264,11 @@ impl Checkpoints {
 
 /// Why a program without messages under way cannot be captured.
 fn obstacle(wave: &Wave) -> Option<String> {
-    let Wave { open, tasks, kept, insertions, .. } = *wave;
+    let Wave { open, unsaved, kept, insertions, .. } = *wave;
     if open {
         Some("timers of send_after are set; let none be set when all objects are in at_sync".to_owned())
-    } else if tasks > 0 {
-        Some(format!("{tasks} futures wait; let none wait when all objects are in at_sync"))
+    } else if unsaved > 0 {
+        Some(format!("{unsaved} futures wait; let none wait when all objects are in at_sync"))
     } else if kept > 0 {
         Some(format!("{kept} messages are for elements that do not exist"))
     } else if insertions > 0 {

@@ -286,6 +286,7 @@ impl Core {
         if let Some(log) = &mut self.port.log {
             log.restore(number + 1, self.checkpoints.logs);
         }
+        self.run_restored();
         self.resume_all(round);
     }
 
