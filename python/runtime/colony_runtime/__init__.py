@@ -29,6 +29,7 @@ from ._core import (
     Section,
     __version__,
     exit,
+    is_repeating,
     my_pe,
     pes,
     when_quiet,
@@ -52,6 +53,7 @@ __all__ = [
     "__version__",
     "exit",
     "insert",
+    "is_repeating",
     "my_pe",
     "pes",
     "run",
@@ -66,7 +68,7 @@ def Group(cls: type[Object], *, args: Iterable[Any] = ()) -> Array:
 
 
 def One(cls: type[Object], *, args: Iterable[Any] = ()) -> Element:
-    """Creates one object of a class."""
+    """Creates one object of a class. Load balancing does not wait for it, and it does not call ``at_sync``."""
     return one(cls, args)
 
 

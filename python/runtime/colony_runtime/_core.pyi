@@ -19,8 +19,10 @@ __all__ = [
     "check_owner",
     "contribute",
     "create_group",
+    "create_one",
     "exit",
     "insert",
+    "is_repeating",
     "launch",
     "migrate",
     "my_pe",
@@ -108,6 +110,9 @@ def exit(code: int = 0) -> None:
 def my_pe() -> int:
     """The PE that this code runs on, from 0."""
 
+def is_repeating() -> bool:
+    """True while ``main`` runs again after a recovery, up to the ``await`` at which the checkpoint was made."""
+
 def pes() -> int:
     """The number of PEs of the job."""
 
@@ -118,6 +123,7 @@ def open_future(future: Future) -> tuple[Element, int]: ...
 def send_future(owner: Element, number: int, value: Any) -> None: ...
 def check_owner(owner: Element) -> None: ...
 def create_group(class_: type[Object], args: Iterable[Any]) -> Array: ...
+def create_one(class_: type[Object], args: Iterable[Any]) -> Array: ...
 def insert(element: Element, args: Iterable[Any]) -> None: ...
 def restore_array(array: _Array) -> Array: ...
 def restore_element(array: _Array, index: _Index) -> Element: ...

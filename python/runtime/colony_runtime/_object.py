@@ -177,4 +177,4 @@ def group(cls: type[Object], args: Any) -> Array:
 
 def one(cls: type[Object], args: Any) -> Element:
     """One object."""
-    return Array(cls, 1, args=args)[0]
+    return _core.create_one(cls, args)[0]

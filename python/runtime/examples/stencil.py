@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""A 5-point stencil on a grid of blocks. Each block is an object, and sends its edges to its neighbours."""
+"""A 5-point stencil on a grid of blocks. Each block is an object, and sends its edges to its neighbours.
+
+Every few steps, the blocks call at_sync: then they can migrate, and a checkpoint can be made.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from colony_runtime import Array, Future, Object, exit, run, until
+
+#: Steps between two calls of at_sync.
+PERIOD = 10
 
 Grid = npt.NDArray[np.float64]
 #: Offset of each neighbour, the edge of mine that it gets, and the place of its edge around mine.
@@ -31,12 +37,23 @@ class Block(Object):
             if 0 <= x + dx < blocks[0] and 0 <= y + dy < blocks[1]
         ]
         self.edges: dict[int, list[tuple[int, Grid]]] = {}
+        self.step = 0
 
     def edge(self, step: int, side: int, values: Grid) -> None:
         self.edges.setdefault(step, []).append((side, values))
 
     async def work(self, steps: int, done: Future) -> None:
-        for step in range(steps):
+        self.steps, self.done = steps, done
+        await self._advance()
+
+    def resume(self) -> None:
+        self.this_proxy[self.this_index].go_on()
+
+    async def go_on(self) -> None:
+        await self._advance()
+
+    async def _advance(self) -> None:
+        for step in range(self.step, min(self.step + PERIOD, self.steps)):
             for side, neighbour in self.sides:
                 self.this_proxy[neighbour].edge(step, side ^ 1, self.grid[NEIGHBOURS[side][1]].copy())
             await until(lambda: len(self.edges.get(step, [])) == len(self.sides))
@@ -44,7 +61,11 @@ class Block(Object):
                 self.grid[NEIGHBOURS[side][2]] = values
             g = self.grid
             g[1:-1, 1:-1] = 0.25 * (g[:-2, 1:-1] + g[2:, 1:-1] + g[1:-1, :-2] + g[1:-1, 2:])
-        self.contribute((self.this_index, self.grid[1:-1, 1:-1]), "gather", done)
+            self.step += 1
+        if self.step < self.steps:
+            self.at_sync()
+        else:
+            self.contribute((self.this_index, self.grid[1:-1, 1:-1]), "gather", self.done)
 
 
 def solve(blocks: tuple[int, int], edge: int, steps: int, ranks: int | None = None) -> Grid:

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use colony_runtime::Schema;
 use pyo3::exceptions::{PyLookupError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -53,6 +54,18 @@ pub(crate) fn register(class: &Bound<'_, PyType>, mut methods: Vec<String>) -> P
     });
     CLASSES.lock().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(&class));
     Ok(Registered(class))
+}
+
+/// Adds the classes of this process to what a checkpoint on disk says: their names, and the numbers of their entry methods.
+pub(crate) fn describe_classes(py: Python<'_>, schema: Schema) -> Schema {
+    let classes = CLASSES.lock().unwrap_or_else(PoisonError::into_inner);
+    let methods = classes.values().flat_map(|class| {
+        let key = &class.key;
+        let methods = class.methods.iter().enumerate();
+        methods
+            .map(move |(number, name)| (format!("entry method {number} of {key}"), name.bind(py).to_string()))
+    });
+    methods.fold(schema, |schema, (number, name)| schema.with(number, name))
 }
 
 impl Class {

@@ -50,6 +50,12 @@ pub(crate) fn contribute(
     scope::with(|pe| pe.contribute(values, op, to))
 }
 
+/// True while `main` runs again up to the await at which a checkpoint was made.
+#[pyfunction]
+pub(crate) fn is_repeating() -> PyResult<bool> {
+    scope::with(|pe| pe.is_repeating())
+}
+
 /// Moves the object once its entry method has ended.
 #[pyfunction]
 pub(crate) fn migrate(this: &Bound<'_, PyAny>, to: i64) -> PyResult<()> {

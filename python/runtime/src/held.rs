@@ -11,6 +11,7 @@ use serde::ser::{Error as _, SerializeTuple};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::array::{Array, Destination, PackedArray};
+use crate::journal::Journal;
 use crate::pickle::{self, Packed};
 use crate::session;
 
@@ -40,6 +41,8 @@ pub(crate) struct State {
     pending: HashMap<u64, Py<PyAny>>,
     /// Receivers of the quiescences that this object has asked for.
     pub(crate) quiet: VecDeque<Destination>,
+    /// Of the object that runs `main`, while `main` is not over: what `main` has done.
+    pub(crate) journal: Option<Journal>,
 }
 
 impl State {
@@ -50,6 +53,11 @@ impl State {
         self.futures
     }
 
+    /// Forgets the futures, before the object makes them again.
+    pub(crate) fn forget_futures(&mut self) {
+        (self.futures, self.pending) = (0, HashMap::new());
+    }
+
     pub(crate) fn is_pending(&self, future: u64) -> bool {
         self.pending.contains_key(&future)
     }
@@ -57,6 +65,14 @@ impl State {
     /// Gives a value to a future. A future that is not known has had its values.
     pub(crate) fn give(&mut self, py: Python<'_>, number: u64, value: Bound<'_, PyAny>) -> PyResult<()> {
         let Some(future) = self.pending.get(&number) else { return Ok(()) };
+        if let Some(journal) = self.journal.as_mut().filter(|journal| !journal.is_repeating()) {
+            match pickle::dumps(&value) {
+                Ok(pickled) => journal.given(number, pickled),
+                Err(error) => {
+                    journal.give_up(&format!("a value that it has awaited cannot be pickled: {error}"))
+                }
+            }
+        }
         if future.bind(py).call_method1(pyo3::intern!(py, "_take"), (value,))?.extract()? {
             self.pending.remove(&number);
         }
@@ -102,7 +118,7 @@ pub(crate) fn state_bytes(object: &Bound<'_, PyAny>) -> PyResult<u64> {
 
 impl<const N: usize> Serialize for Held<N> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut tuple = serializer.serialize_tuple(4)?;
+        let mut tuple = serializer.serialize_tuple(5)?;
         match &self.body {
             Body::Dead => return Err(S::Error::custom("its constructor failed")),
             Body::Packed(array, packed) => {
@@ -111,12 +127,14 @@ impl<const N: usize> Serialize for Held<N> {
             }
             Body::Live { object, array, index } => {
                 tuple.serialize_element(&array.pack())?;
-                let waiting = self.state.pending.len();
+                // those of `main` are made again when it runs again
+                let waiting = if self.state.journal.is_some() { 0 } else { self.state.pending.len() };
                 tuple.serialize_element(&Live { object, array, index: *index, waiting })?;
             }
         }
         tuple.serialize_element(&self.state.futures)?;
         tuple.serialize_element(&self.state.quiet)?;
+        tuple.serialize_element(&self.state.journal)?;
         tuple.end()
     }
 }
@@ -170,12 +188,16 @@ impl Serialize for Live<'_> {
     }
 }
 
+/// The packed form of an object: its array, the pickled state and its buffers, the number of its last future, receivers of
+/// quiescences, and the journal of `main`.
+pub(crate) type Wire = (PackedArray, (Vec<u8>, Vec<Vec<u8>>), u64, VecDeque<Destination>, Option<Journal>);
+
 impl<'de, const N: usize> Deserialize<'de> for Held<N> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let (array, packed, futures, quiet) = Deserialize::deserialize(deserializer)?;
+        let (array, packed, futures, quiet, journal) = Deserialize::deserialize(deserializer)?;
         Ok(Self {
             body: Body::Packed(array, packed),
-            state: State { futures, pending: HashMap::new(), quiet },
+            state: State { futures, pending: HashMap::new(), quiet, journal },
         })
     }
 }

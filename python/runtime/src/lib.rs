@@ -12,6 +12,7 @@ mod class;
 mod functions;
 mod future;
 mod held;
+mod journal;
 mod launch;
 mod method;
 mod object;
@@ -33,7 +34,9 @@ mod _core {
     #[pymodule_export]
     use super::class::{Registered, register};
     #[pymodule_export]
-    use super::functions::{at_sync, contribute, exit, migrate, my_pe, pes, remove, when_quiet};
+    use super::functions::{
+        at_sync, contribute, exit, is_repeating, migrate, my_pe, pes, remove, when_quiet,
+    };
     #[pymodule_export]
     use super::future::{check_owner, open_future, send_future};
     #[pymodule_export]
@@ -42,7 +45,8 @@ mod _core {
     use super::method::{Method, restore_method};
     #[pymodule_export]
     use super::proxy::{
-        Array, Element, Section, create_group, insert, restore_array, restore_element, restore_section,
+        Array, Element, Section, create_group, create_one, insert, restore_array, restore_element,
+        restore_section,
     };
     #[pymodule_export]
     use super::run::{ProgramError, RankLost, run};

@@ -3,7 +3,7 @@
 
 use std::panic::resume_unwind;
 
-use colony_runtime::{ArrayIndex, Context, Entry, Handle, Object, Program, Quiet, Reduced};
+use colony_runtime::{ArrayIndex, Context, Entry, Handle, Object, Program, Quiet, Reduced, Schema};
 use pyo3::exceptions::{PyRuntimeError, PyStopIteration, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -12,7 +12,8 @@ use pyo3::types::PyType;
 
 use crate::array::{Array, Destination, Place, Receiver};
 use crate::call::{Args, Call, Init};
-use crate::held::{Body, Held, State, blank, set_state, state_bytes};
+use crate::held::{Body, Held, State, Wire, blank, set_state, state_bytes};
+use crate::journal::{Journal, Repeated};
 use crate::pe::{Running, send};
 use crate::proxy;
 use crate::scope::{self, Pe};
@@ -139,14 +140,66 @@ where
             object.call_method(array.class.method(method)?.bind(py), args, named.as_ref())
         })?;
         if !is_coroutine(&result)? {
+            self.state.journal = None;
             return self.answer(reply, result, cx);
         }
         let coroutine = Coroutine { coroutine: result.unbind(), method, reply };
+        self.keep_open(py, &coroutine);
         match self.step(py, &coroutine, cx)? {
-            Step::Ended(value) => self.answer(reply, value.into_bound(py), cx),
+            Step::Ended(value) => {
+                self.state.journal = None;
+                self.answer(reply, value.into_bound(py), cx)
+            }
             Step::Waits(wait) => {
                 cx.spawn(move |handle| go_on(handle, coroutine, wait));
                 Ok(())
+            }
+        }
+    }
+
+    /// Keeps the coroutine of `main` for ever. A recovery would otherwise close it: its `finally` would run, in no object.
+    fn keep_open(&self, py: Python<'_>, coroutine: &Coroutine) {
+        if self.state.journal.is_some() {
+            std::mem::forget(coroutine.coroutine.clone_ref(py));
+        }
+    }
+
+    /// Runs `main` again up to the `await` at which the checkpoint was made.
+    fn repeat_main(&mut self, py: Python<'_>, cx: &mut Context<'_, Self>) -> PyResult<()> {
+        let main = session::main(py).ok_or_else(|| PyRuntimeError::new_err("no program runs"))?;
+        self.state.forget_futures();
+        if let Some(journal) = &mut self.state.journal {
+            journal.begin_repeating();
+        }
+        let result = self.run(py, cx, |object, _| object.call_method1(intern!(py, "begin"), (main,)))?;
+        if !is_coroutine(&result)? {
+            return Err(Journal::ended());
+        }
+        let coroutine = Coroutine { coroutine: result.unbind(), method: 0, reply: None };
+        self.keep_open(py, &coroutine);
+        loop {
+            let Step::Waits(wait) = self.step(py, &coroutine, cx)? else { return Err(Journal::ended()) };
+            if !self.repeat_wait(py)? {
+                cx.spawn(move |handle| go_on(handle, coroutine, wait));
+                return Ok(());
+            }
+        }
+    }
+
+    /// Gives `main`, which waits, the values that it had. Returns `true` if it went on before the checkpoint.
+    fn repeat_wait(&mut self, py: Python<'_>) -> PyResult<bool> {
+        loop {
+            let Some(journal) = &mut self.state.journal else { return Ok(false) };
+            match journal.repeat_wait()? {
+                Repeated::Given(future, pickled) => {
+                    let value = crate::pickle::loads(py, &pickled)?;
+                    self.state.give(py, future, value)?;
+                }
+                Repeated::WentOn => return Ok(true),
+                Repeated::Waits => {
+                    journal.end_repeating();
+                    return Ok(false);
+                }
             }
         }
     }
@@ -207,10 +260,16 @@ where
 
     /// Lets a coroutine that has waited go on. Returns the next condition, or none if it has ended.
     fn resume_coroutine(&mut self, coroutine: &Coroutine, cx: &mut Context<'_, Self>) -> Option<Wait> {
+        if let Some(journal) = &mut self.state.journal {
+            journal.went_on();
+        }
         Python::attach(|py| {
             let step = self.step(py, coroutine, cx).and_then(|step| match step {
                 Step::Waits(wait) => Ok(Some(wait)),
-                Step::Ended(value) => self.answer(coroutine.reply, value.into_bound(py), cx).map(|()| None),
+                Step::Ended(value) => {
+                    self.state.journal = None;
+                    self.answer(coroutine.reply, value.into_bound(py), cx).map(|()| None)
+                }
             });
             step.unwrap_or_else(|error| {
                 let place = self.place(cx, &self.method_name(py, Receiver::Method(coroutine.method)));
@@ -287,6 +346,7 @@ where
     let array = Array { id: address.array, form: init.form, class };
     let object = blank(&array, array.form.to_python(py, address.index)?, proxy::of_array(py, &array)?)?;
     let mut state = State::default();
+    state.journal = session::keeps_journal(&init.class).then(Journal::default);
     run(cx, &mut state, &object, &array, |object, _| {
         let (args, named) = init.args.load(py)?;
         object.call_method(intern!(py, "__init__"), args, named.as_ref())
@@ -301,6 +361,10 @@ where
     type Index = [i32; N];
     type Init = Init;
     const NAME: &'static str = "Object";
+
+    fn schema() -> Schema {
+        Python::attach(|py| crate::class::describe_classes(py, Schema::of::<Wire>()))
+    }
 
     fn new(init: Init, cx: &mut Context<'_, Self>) -> Self {
         let dead = || Self { body: Body::Dead, state: State::default() };
@@ -330,6 +394,21 @@ where
 
     fn arrived(&mut self, cx: &mut Context<'_, Self>) {
         self.hook("arrived", cx);
+    }
+
+    fn restores_futures(&self) -> bool {
+        self.state.journal.as_ref().is_some_and(Journal::is_usable)
+    }
+
+    fn restored(&mut self, cx: &mut Context<'_, Self>) {
+        if self.state.journal.is_none() {
+            return;
+        }
+        Python::attach(|py| {
+            if let Err(error) = self.repeat_main(py, cx) {
+                fail(py, cx, error, "main, which runs again after a recovery,");
+            }
+        });
     }
 
     fn resume(&mut self, cx: &mut Context<'_, Self>) {
@@ -396,9 +475,9 @@ pub(crate) fn program() -> Program {
     add::<6>(add::<5>(add::<4>(add::<3>(add::<2>(add::<1>(Program::new()))))))
 }
 
-/// Sends the first message: to the object that runs `main`. It is in a group, which load balancing does not wait for.
+/// Sends the first message: to the object that runs `main`, which load balancing does not wait for.
 pub(crate) fn begin(cx: &mut Context<'_, colony_runtime::Main>, init: Init, main: Args) {
-    let element = cx.create_group::<Held<1>>(init).at([0]);
+    let element = cx.create_one::<Held<1>>(init);
     let call = Call { receiver: Receiver::Method(0), reply: None, args: main };
     send(cx, Place::Element(element.address()), 1, call);
 }

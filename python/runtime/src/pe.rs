@@ -9,7 +9,9 @@ use pyo3::prelude::*;
 use crate::array::{Array, Destination, Form, Place, by_dimensions};
 use crate::call::{Call, Init};
 use crate::held::{Held, State};
+use crate::journal::{Journal, Request};
 use crate::scope::{Kind, Pe};
+use crate::session;
 
 /// An object that runs.
 pub(crate) struct Running<'a, 'b, const N: usize> {
@@ -44,6 +46,17 @@ pub(crate) fn send<T>(cx: &mut Context<'_, T>, place: Place, dimensions: u8, cal
     });
 }
 
+impl<const N: usize> Running<'_, '_, N> {
+    /// Returns `true` if `main`, which runs again, has made this request before the checkpoint.
+    fn has_made(&mut self, request: Request) -> bool {
+        let made = self.state.journal.as_mut().map_or(Ok(false), |journal| journal.make(request));
+        made.unwrap_or_else(|error| {
+            session::keep(error);
+            true
+        })
+    }
+}
+
 impl<const N: usize> Pe for Running<'_, '_, N>
 where
     [i32; N]: ArrayIndex,
@@ -70,15 +83,24 @@ where
     }
 
     fn send(&mut self, place: Place, dimensions: u8, call: Call) {
+        if self.has_made(Request::Send) {
+            return;
+        }
         send(self.cx, place, dimensions, call);
     }
 
     fn send_later(&mut self, seconds: f64, to: Address, dimensions: u8, call: Call) {
+        if self.has_made(Request::SendLater) {
+            return;
+        }
         let delay = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX / 4);
         by_dimensions!(dimensions, D => self.cx.send_after(delay, element::<D>(to), call));
     }
 
     fn multicast(&mut self, to: &Array, indices: &[Index], call: Call) {
+        if self.has_made(Request::Multicast) {
+            return;
+        }
         by_dimensions!(to.form.dimensions, D => {
             let section = array::<D>(to.id).section(indices.iter().map(|&i| <[i32; D]>::unpack(i)));
             self.cx.multicast(&section, call);
@@ -86,15 +108,32 @@ where
     }
 
     fn create(&mut self, kind: Kind, form: Form, init: Init) -> ArrayId {
+        let journal = self.state.journal.as_mut();
+        match journal.map_or(Ok(None), Journal::create) {
+            Ok(None) => {}
+            Ok(Some(id)) => return id,
+            Err(error) => {
+                session::keep(error);
+                return ArrayId(0);
+            }
+        }
         let extents = &form.extents.unwrap_or_default()[..usize::from(form.dimensions)];
-        by_dimensions!(form.dimensions, D => match kind {
+        let id = by_dimensions!(form.dimensions, D => match kind {
             Kind::Dense(map) => self.cx.create_mapped::<Held<D>>(extents, map, init).id(),
             Kind::Sparse => self.cx.create_sparse::<Held<D>>(init).id(),
             Kind::Group => self.cx.create_group::<Held<D>>(init).id(),
-        })
+            Kind::One => self.cx.create_one::<Held<D>>(init).address().array,
+        });
+        if let Some(journal) = &mut self.state.journal {
+            journal.created(id);
+        }
+        id
     }
 
     fn insert(&mut self, to: Address, dimensions: u8, init: Init) {
+        if self.has_made(Request::Insert) {
+            return;
+        }
         by_dimensions!(dimensions, D => self.cx.insert(element::<D>(to), init));
     }
 
@@ -107,6 +146,9 @@ where
     }
 
     fn when_quiet(&mut self, to: Destination) {
+        if self.has_made(Request::WhenQuiet) {
+            return;
+        }
         self.state.quiet.push_back(to);
         let this = self.cx.this();
         self.cx.when_quiet(this);
@@ -125,7 +167,13 @@ where
     }
 
     fn exit(&mut self, code: u8) {
-        self.cx.exit(code);
+        if !self.has_made(Request::Exit) {
+            self.cx.exit(code);
+        }
+    }
+
+    fn is_repeating(&self) -> bool {
+        self.state.journal.as_ref().is_some_and(Journal::is_repeating)
     }
 
     fn open_future(&mut self, future: Py<PyAny>) -> u64 {

@@ -28,6 +28,19 @@ fn dump<'py>(value: &Bound<'py, PyAny>) -> PyResult<Dumped<'py>> {
     DUMP.import(value.py(), "colony_runtime._pickle", "dump")?.call1((value,))?.extract()
 }
 
+/// A value as bytes in one piece.
+pub(crate) fn dumps(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    static DUMPS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let pickled = DUMPS.import(value.py(), "colony_runtime._pickle", "dumps")?.call1((value,))?;
+    Ok(pickled.cast::<PyBytes>()?.as_bytes().to_vec())
+}
+
+/// The value of such bytes.
+pub(crate) fn loads<'py>(py: Python<'py>, pickled: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    static LOADS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    LOADS.import(py, "colony_runtime._pickle", "loads")?.call1((PyBytes::new(py, pickled),))
+}
+
 impl Packed {
     /// Pickles a value.
     pub(crate) fn of(value: &Bound<'_, PyAny>) -> PyResult<Self> {

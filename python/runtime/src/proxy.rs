@@ -320,6 +320,12 @@ pub(crate) fn create_group(class: &Bound<'_, PyAny>, args: &Bound<'_, PyAny>) ->
     create(Class::of(class)?, Kind::Group, Form::dense(&[pes])?, args)
 }
 
+/// Creates one object, which load balancing does not wait for.
+#[pyfunction]
+pub(crate) fn create_one(class: &Bound<'_, PyAny>, args: &Bound<'_, PyAny>) -> PyResult<Array> {
+    create(Class::of(class)?, Kind::One, Form::dense(&[1])?, args)
+}
+
 /// Inserts an element into a sparse array.
 #[pyfunction]
 pub(crate) fn insert(element: &Element, args: &Bound<'_, PyAny>) -> PyResult<()> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use colony_balance::config::Config;
 use colony_runtime::transport::memory::Memory;
 use colony_runtime::transport::{Transport, TransportError};
-use colony_runtime::{BalanceOptions, Options, RunError, run_on};
+use colony_runtime::{BalanceOptions, CheckpointOptions, Options, RunError, run_on};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -15,6 +15,7 @@ use pyo3::types::PyTuple;
 use crate::array::Form;
 use crate::call::{Args, Init};
 use crate::class::Class;
+use crate::session::Starter;
 use crate::transport::{Attached, from_environment};
 use crate::{object, session};
 
@@ -49,11 +50,13 @@ impl Job {
     /// Runs the program on one rank. Returns its exit code.
     fn run(self, py: Python<'_>, transport: Attached) -> PyResult<u8> {
         let Self { starter, main, options, copy } = self;
-        let form = Form::dense(&[transport.size()])?;
+        let form = Form::dense(&[1])?;
         let none = Args::none(py);
         let init = Init { class: starter.key.clone(), form, args: none };
+        let keeps_journal = CheckpointOptions::with_environment(None).is_ok_and(|options| options.is_some());
+        let main_again = main.clone_ref(py);
+        session::begin(copy, Starter { class: starter.key.clone(), main: main_again, keeps_journal });
         let main = Args::Objects(PyTuple::new(py, [main])?.unbind(), None);
-        session::begin(copy);
         let outcome =
             run_on(object::program(), &options, Box::new(transport), move |cx| object::begin(cx, init, main));
         match (outcome, session::take_failure()) {

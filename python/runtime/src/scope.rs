@@ -21,6 +21,7 @@ pub(crate) enum Kind {
     Dense(Map),
     Sparse,
     Group,
+    One,
 }
 
 /// What Python code of an object can ask its PE for.
@@ -42,6 +43,8 @@ pub(crate) trait Pe {
     fn at_sync(&mut self);
     fn remove(&mut self);
     fn exit(&mut self, code: u8);
+    /// The object runs again up to the await at which a checkpoint was made.
+    fn is_repeating(&self) -> bool;
     /// Keeps a future of this object until it has its value. Returns its number.
     fn open_future(&mut self, future: Py<PyAny>) -> u64;
 }

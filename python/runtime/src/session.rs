@@ -8,6 +8,7 @@ use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit};
 use pyo3::prelude::*;
 
 thread_local! {
+    static STARTER: RefCell<Option<Starter>> = const { RefCell::new(None) };
     /// Messages are pickled also if their receiver is in this process.
     static COPY: Cell<bool> = const { Cell::new(false) };
     /// An exception that the caller of the runtime raises next.
@@ -18,11 +19,30 @@ thread_local! {
     static FAILURE: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
 
-pub(crate) fn begin(copy: bool) {
+/// The function that is run on PE 0, and the class whose object runs it.
+pub(crate) struct Starter {
+    pub(crate) class: String,
+    pub(crate) main: Py<PyAny>,
+    /// Checkpoints are made.
+    pub(crate) keeps_journal: bool,
+}
+
+pub(crate) fn begin(copy: bool, starter: Starter) {
     COPY.set(copy);
+    STARTER.set(Some(starter));
     PENDING.take();
     FAILURE.take();
     UNPICKLED.take();
+}
+
+/// Returns `true` if the object of this class runs `main`, and `main` may have to run again.
+pub(crate) fn keeps_journal(class: &str) -> bool {
+    STARTER.with_borrow(|starter| starter.as_ref().is_some_and(|one| one.keeps_journal && one.class == class))
+}
+
+/// `main` of the program that this rank runs.
+pub(crate) fn main(py: Python<'_>) -> Option<Py<PyAny>> {
+    STARTER.with_borrow(|starter| starter.as_ref().map(|one| one.main.clone_ref(py)))
 }
 
 #[inline]

@@ -4,7 +4,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use colony_runtime::{ArrayIndex, Context, Entry, Object, Quiet, Reduced, Values};
+use colony_runtime::{ArrayIndex, Context, Entry, Object, Quiet, Reduced, Schema, Values};
 use serde::de::Error as _;
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -345,6 +345,10 @@ macro_rules! objects {
                 type Index = $index;
                 type Init = Init;
                 const NAME: &'static str = "object";
+
+                fn schema() -> Schema {
+                    table::current().map_or_else(|_| Schema::unknown(), |table| table.schema())
+                }
 
                 fn new(init: Init, cx: &mut Context<'_, Self>) -> Self {
                     Self::make(&init, cx)

@@ -5,6 +5,8 @@ use std::ffi::c_char;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use colony_runtime::Schema;
+
 use crate::abi::{
     ColonyClass, CreateFn, DestroyFn, EntryFn, HookFn, PackFn, ReducedFn, StateBytesFn, UnpackFn,
 };
@@ -161,6 +163,14 @@ impl Table {
     /// A class by a number that [`class`](Self::class) has found.
     pub(crate) fn known(&self, number: u16) -> &Class {
         &self.classes[usize::from(number)]
+    }
+
+    /// What a checkpoint on disk says of the classes. The bytes that `pack` writes are the program's own.
+    pub(crate) fn schema(&self) -> Schema {
+        self.classes.iter().fold(Schema::unknown(), |schema, class| {
+            let entries = class.entries.join(", ");
+            schema.with(format!("class {}", class.number), format!("{} with {entries}", class.name))
+        })
     }
 
     pub(crate) fn class(&self, number: i64) -> Result<&Class, Refusal> {

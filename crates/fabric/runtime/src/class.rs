@@ -2,10 +2,12 @@
 //! Classes of objects as tables of functions, so that the scheduler knows no types.
 
 use std::any::{Any, TypeId};
+use std::sync::OnceLock;
 
 use crate::address::{Address, ArrayId};
 use crate::index::Index;
 use crate::message::{Malformed, Payload};
+use crate::schema::{ClassSchema, Schema};
 use crate::shape::{Map, Shape};
 
 /// Any object.
@@ -37,12 +39,20 @@ pub(crate) struct EntryInfo<C> {
 pub(crate) struct ClassInfo<C> {
     pub(crate) name: &'static str,
     pub(crate) id: TypeId,
+    /// `Object::VERSION` and `Object::schema`, and the type of the indices.
+    pub(crate) version: u32,
+    pub(crate) schema: fn() -> Schema,
+    pub(crate) index: &'static str,
     /// Makes the object in a slot, from packed arguments.
     pub(crate) create: fn(&[u8], Address, &mut C, u32) -> Result<AnyObject, Malformed>,
     pub(crate) pack: fn(&(dyn Any + Send), &mut Vec<u8>) -> Result<(), Malformed>,
     pub(crate) unpack: fn(&[u8]) -> Result<AnyObject, Malformed>,
     /// Runs `Object::arrived`.
     pub(crate) arrived: fn(&mut (dyn Any + Send), &mut C, u32),
+    /// `Object::restores_futures`.
+    pub(crate) restores_futures: fn(&(dyn Any + Send)) -> bool,
+    /// Runs `Object::restored`.
+    pub(crate) restored: fn(&mut (dyn Any + Send), &mut C, u32),
     /// Runs `Object::resume`.
     pub(crate) resume: fn(&mut (dyn Any + Send), &mut C, u32),
     /// Bytes of an object's state, about.
@@ -57,9 +67,33 @@ pub(crate) struct ClassInfo<C> {
 }
 
 /// All classes of a program, the same in every process.
-pub(crate) struct Classes<C>(pub(crate) Vec<ClassInfo<C>>);
+pub(crate) struct Classes<C>(pub(crate) Vec<ClassInfo<C>>, OnceLock<Vec<ClassSchema>>);
 
 impl<C> Classes<C> {
+    pub(crate) fn new(classes: Vec<ClassInfo<C>>) -> Self {
+        Self(classes, OnceLock::new())
+    }
+
+    /// What checkpoints on disk say of the classes. Their layouts are looked at once.
+    pub(crate) fn schemas(&self) -> &[ClassSchema] {
+        self.1.get_or_init(|| (0..self.0.len()).map(|at| self.schema(at)).collect())
+    }
+
+    fn schema(&self, at: usize) -> ClassSchema {
+        let class = &self.0[at];
+        let schema = (class.schema)();
+        ClassSchema {
+            number: at as u16,
+            name: class.name.to_owned(),
+            namesakes: self.0[..at].iter().filter(|before| before.name == class.name).count() as u16,
+            version: class.version,
+            index: class.index.to_owned(),
+            entries: class.entries.iter().map(|entry| entry.name.to_owned()).collect(),
+            is_whole: schema.is_whole(),
+            fields: schema.into_fields(),
+        }
+    }
+
     /// The number of a class.
     #[inline]
     pub(crate) fn class_of(&self, object: TypeId) -> Option<u16> {

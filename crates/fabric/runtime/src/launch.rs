@@ -209,7 +209,14 @@ impl Launch {
 /// Returns `true` if the folder from which a job goes on has a complete checkpoint.
 pub(crate) fn has_checkpoint(restart: Option<&Path>) -> bool {
     let newest = restart.map(|folder| Folder(folder.to_owned()).newest());
-    matches!(newest, Some(Ok(Some(_))))
+    newest.is_some_and(|newest| match newest {
+        Ok(newest) => newest.is_some(),
+        // the ranks find the same, and cannot begin from it
+        Err(error) => {
+            report_line!("warning: no checkpoint on disk can be used: {error}");
+            false
+        }
+    })
 }
 
 /// The transport of this process: sockets if a [launcher](Launch) has started it, MPI or the torus if their launcher

@@ -16,6 +16,7 @@ use crate::index::ArrayIndex;
 use crate::message::{Message, Payload};
 use crate::parcel::{Parcel, System};
 use crate::reduction::{Callback, Op, Values};
+use crate::schema::Schema;
 use crate::section::{Section, SectionKey};
 use crate::shape::{Map, Shape};
 
@@ -35,6 +36,19 @@ pub trait Object: Serialize + DeserializeOwned + Send + 'static {
     /// [`Context::at_sync`]. Groups and objects of [`Context::create_one`] never take part.
     const BALANCED: bool = true;
 
+    /// The version of the packed state, which a checkpoint on disk and the program that reads it have in common. Choose another
+    /// one if packed values get another meaning, such as another unit.
+    const VERSION: u32 = 0;
+
+    /// The layout of the packed state, which a checkpoint on disk and the program that reads it have in common: by default,
+    /// that of the type, as far as it [can be seen](Schema::of). If it cannot be seen in full, only the build that has
+    /// written a checkpoint reads it, unless [`VERSION`](Self::VERSION) is not 0: then it has to change with each change of
+    /// the state.
+    #[must_use]
+    fn schema() -> Schema {
+        Schema::of::<Self>()
+    }
+
     /// Makes the element at [`Context::index`]. It may send messages, and is called on the element's home PE.
     fn new(init: Self::Init, cx: &mut Context<'_, Self>) -> Self;
 
@@ -45,6 +59,16 @@ pub trait Object: Serialize + DeserializeOwned + Send + 'static {
 
     /// Called on the new PE after a migration, before the next entry method.
     fn arrived(&mut self, _cx: &mut Context<'_, Self>) {}
+
+    /// Returns `true` if [`restored`](Self::restored) can make the futures of this object that wait again, from its packed state.
+    /// A future that nobody can make again keeps checkpoints from being made while it waits.
+    fn restores_futures(&self) -> bool {
+        false
+    }
+
+    /// Called when this object has been made from a checkpoint, before any object of its PE gets a message. What it sent before
+    /// the checkpoint has arrived: it is not to send that again.
+    fn restored(&mut self, _cx: &mut Context<'_, Self>) {}
 
     /// Called after load balancing, which begins when all objects have called [`Context::at_sync`].
     fn resume(&mut self, _cx: &mut Context<'_, Self>) {}

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::checkpoint::buddies::buddies;
-use crate::checkpoint::disk::{Complete, Folder};
+use crate::checkpoint::disk::{Complete, DiskError, Folder};
 use crate::checkpoint::options::{CheckpointOptions, RESTART};
 use crate::checkpoint::recovery::{Agreed, Layout, Origin, agree};
 use crate::checkpoint::store::Store;
 use crate::class::Classes;
-use crate::core::{Checkpoints, Core, Failure};
+use crate::core::{Checkpoints, Core, Failure, describe_program};
 use crate::generation::{Ended, Start, end_pe, run_pe};
 use crate::job::ranks::{AGAIN, RESIZED};
 use crate::logging::log::Log;
@@ -54,9 +54,9 @@ fn report_recovery(agreed: &Agreed) {
 }
 
 /// Tells the user from which checkpoint a job begins, unless that is the last one.
-fn report_restart(checkpoints: &Folder, chosen: Option<&Complete>) {
+fn report_restart(checkpoints: &Folder, chosen: Option<&Complete>) -> Result<(), DiskError> {
     let folder = checkpoints.0.display();
-    match (chosen, checkpoints.last_number()) {
+    match (chosen, checkpoints.last_number()?) {
         (None, _) => {
             report_line!("warning: {RESTART}: {folder} has no complete checkpoint; the program begins");
         }
@@ -66,6 +66,7 @@ fn report_restart(checkpoints: &Folder, chosen: Option<&Complete>) {
         ),
         (Some(_), _) => {}
     }
+    Ok(())
 }
 
 /// The outcome of one generation.
@@ -133,9 +134,13 @@ impl Process {
     fn look_for_checkpoint(&mut self) -> Result<(), String> {
         if let Some(folder) = &self.options.restart {
             let checkpoints = Folder(folder.clone());
-            self.restart = checkpoints.newest().map_err(|e| format!("{RESTART}: {e}"))?;
+            let wrong = |e: DiskError| format!("{RESTART}: {e}");
+            self.restart = checkpoints.newest().map_err(wrong)?;
+            if let Some(checkpoint) = &self.restart {
+                checkpoint.check(&describe_program(self.classes)).map_err(wrong)?;
+            }
             if self.rank == 0 {
-                report_restart(&checkpoints, self.restart.as_ref());
+                report_restart(&checkpoints, self.restart.as_ref()).map_err(wrong)?;
             }
         }
         let Some(Folder(disk)) = self.folder() else { return Ok(()) };
@@ -192,10 +197,7 @@ impl Process {
                 self.choose_buddies(transport).map_err(refused)?;
             }
             let layout = Layout { threads: self.threads(), buddies: &self.buddies };
-            let disk = || {
-                // a folder that cannot be read has no checkpoint to go on from
-                self.folder().and_then(|folder| folder.newest().ok()?).or_else(|| self.restart.clone())
-            };
+            let disk = || self.newest_on_disk().or_else(|| self.restart.clone());
             let survivor = core.and_then(|core| Some((core.survivor()?, core.port.log.as_deref()?)));
             match agree(transport, &self.store, layout, &disk, survivor) {
                 Err(TransportError::Died(_)) => rejoins = true,
@@ -209,6 +211,14 @@ impl Process {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// The newest checkpoint of this job on disk. A folder that cannot be read has none to go on from.
+    fn newest_on_disk(&self) -> Option<Complete> {
+        self.folder()?.newest().unwrap_or_else(|error| {
+            report_line!("warning: no checkpoint on disk can be used: {error}");
+            None
+        })
     }
 
     /// The buddy of a PE.

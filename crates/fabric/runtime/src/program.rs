@@ -76,6 +76,9 @@ impl Program {
         self.classes.push(ClassInfo {
             name: short_name::<T>(T::NAME),
             id: TypeId::of::<T>(),
+            version: T::VERSION,
+            schema: T::schema,
+            index: std::any::type_name::<T::Index>(),
             create: |init, _, core, slot| {
                 let init: T::Init = unpack(init)?;
                 Ok(Box::new(T::new(init, &mut Context::new(core, Some(slot)))))
@@ -85,6 +88,12 @@ impl Program {
             arrived: |object, core, slot| {
                 if let Ok(object) = object_of::<T>(object) {
                     object.arrived(&mut Context::new(core, Some(slot)));
+                }
+            },
+            restores_futures: |object| object.downcast_ref::<T>().is_some_and(Object::restores_futures),
+            restored: |object, core, slot| {
+                if let Ok(object) = object_of::<T>(object) {
+                    object.restored(&mut Context::new(core, Some(slot)));
                 }
             },
             resume: |object, core, slot| {
@@ -106,7 +115,7 @@ impl Program {
     }
 
     pub(crate) fn into_classes(self) -> Classes<Core> {
-        Classes(self.classes)
+        Classes::new(self.classes)
     }
 }
 

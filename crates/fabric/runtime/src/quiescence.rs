@@ -22,6 +22,8 @@ pub(crate) struct Wave {
     pub(crate) kept: u64,
     /// Futures that wait.
     pub(crate) tasks: u64,
+    /// Those of them that no object can make again from a checkpoint.
+    pub(crate) unsaved: u64,
     /// Objects that wait for load balancing.
     pub(crate) synced: u64,
     /// Insertions that wait for a removal.
@@ -101,6 +103,7 @@ impl Quiescence {
         self.wave.open |= one.open;
         self.wave.kept += one.kept;
         self.wave.tasks += one.tasks;
+        self.wave.unsaved += one.unsaved;
         self.wave.synced += one.synced;
         self.wave.insertions += one.insertions;
         if self.wave.answers < self.pes {
@@ -122,8 +125,8 @@ impl Quiescence {
 mod tests {
     use super::*;
 
-    const fn one(sent: u64, received: u64, idle: bool) -> Wave {
-        Wave { answers: 1, sent, received, idle, open: false, kept: 0, tasks: 0, synced: 0, insertions: 0 }
+    fn one(sent: u64, received: u64, idle: bool) -> Wave {
+        Wave { answers: 1, sent, received, idle, ..Wave::default() }
     }
 
     #[test]

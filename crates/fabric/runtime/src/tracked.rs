@@ -3,16 +3,18 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use serde::de::{DeserializeOwned, Error as _};
+use serde::de::{DeserializeOwned, Error as _, Visitor};
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::bulk::Bulk;
 use crate::checkpoint::fields::{Field, pack_field, unpack_field};
 use crate::message::{pack, packed_size, unpack};
+use crate::schema::TRACKED;
 
 /// The versions that have been drawn in this process.
 static DRAWN: AtomicU64 = AtomicU64::new(0);
@@ -179,10 +181,27 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Tracked<T> {
         });
         let value = match (field, deserializer) {
             (Some(field), _) => field?,
-            (None, Some(deserializer)) => T::deserialize(deserializer)?,
+            (None, Some(deserializer)) => {
+                deserializer.deserialize_newtype_struct(TRACKED, Alone(PhantomData))?
+            }
             (None, None) => return Err(missing()),
         };
         Ok(Self::new(value))
+    }
+}
+
+/// Reads a value that is of no image. A schema finds it by the name; in packed bytes, it is the value alone.
+struct Alone<T>(PhantomData<T>);
+
+impl<'de, T: DeserializeOwned> Visitor<'de> for Alone<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
+        T::deserialize(deserializer)
     }
 }
 

@@ -2,7 +2,8 @@
 //! Checkpoints in files: the folder `NUMBER` has a file `PE.image` of each PE.
 //!
 //! A file gets its name once it is whole and on the disk, so a checkpoint is complete when the files of all PEs are there:
-//! PEs need not agree, and write while the program runs on.
+//! PEs need not agree, and write while the program runs on. Its head says what the image has been made from, so that another
+//! build of the program can tell whether it reads the image.
 //!
 //! A program trusts what its images unpack into: objects of Python are pickles, which can run any code. So only files are
 //! read that no other user can have written.
@@ -16,18 +17,21 @@ use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
 
 use super::store::Image;
+use crate::schema::{ClassNumbers, Description, Difference};
 
-/// The first bytes of a file.
-const MAGIC: &[u8; 8] = b"COLONYC1";
+/// The first bytes of a file. The last one is the format.
+const MAGIC: &[u8; 8] = b"COLONYC2";
+/// Bytes before the head: the first ones, the length and the checksum of the head.
+const BEGIN: usize = 16;
 /// The longest head.
-const MOST_HEAD: u32 = 1 << 16;
+const MOST_HEAD: u32 = 1 << 24;
 /// Rights of a group and of others to write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// The head of a file.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Head {
-    build: String,
+    description: Description,
     /// The run that wrote it. Files of one number that were written by different runs are no checkpoint.
     run: u64,
     number: u64,
@@ -64,6 +68,23 @@ pub(crate) enum DiskError {
         /// The reason, and the remedy.
         reason: String,
     },
+    /// A file is of another program, or of a build with other classes.
+    #[error("{}: {difference}", path.display())]
+    Differs {
+        /// The file.
+        path: PathBuf,
+        /// The first difference.
+        difference: Difference,
+    },
+}
+
+/// The job that writes an image, for the head of the file.
+#[derive(Clone, Debug)]
+pub(crate) struct Author {
+    pub(crate) pes: u32,
+    /// Files of one number that were written by different runs are no checkpoint.
+    pub(crate) run: u64,
+    pub(crate) description: Description,
 }
 
 /// A folder of checkpoints.
@@ -96,15 +117,15 @@ impl Folder {
     pub(crate) fn write(
         &self,
         (number, pe): (u64, u32),
-        pes: u32,
-        run: u64,
+        author: Author,
         image: &Image,
     ) -> Result<(), DiskError> {
         let (folder, path) = (self.of(number), self.file(number, pe));
         self.create(&folder)?;
         let part = folder.join(format!("{pe}.part"));
-        let build = crate::build::id();
-        let head = Head { build, run, number, pe, pes, length: image.length(), checksum: image.checksum() };
+        let Author { pes, run, description } = author;
+        let (length, checksum) = (image.length(), image.checksum());
+        let head = Head { description, run, number, pe, pes, length, checksum };
         let written = write_file(&part, &head, image).and_then(|()| publish(&part, &path, &mut sync_folder));
         written.map_err(|source| {
             let _ = fs::remove_file(&part);
@@ -125,18 +146,19 @@ impl Folder {
     /// Keeps the newest `kept` complete checkpoints, of which `number` is one, and drops those before them. If `number` is not
     /// complete, nothing is dropped.
     pub(crate) fn clean(&self, number: u64, pes: u32, kept: u32) {
-        if !self.is_complete(number, pes) {
+        // what cannot be read stays
+        if !matches!(self.is_complete(number, pes), Ok(true)) {
             return;
         }
-        let mut older = self.numbers().unwrap_or_default();
+        let Ok(mut older) = self.numbers() else { return };
         older.retain(|older| *older < number);
         older.sort_unstable();
         let mut left = kept.saturating_sub(1);
         for older in older.into_iter().rev() {
-            if left > 0 && self.complete(older).is_ok_and(|complete| complete.is_some()) {
-                left -= 1;
-            } else {
-                self.remove(older);
+            match self.complete(older) {
+                Ok(Some(_)) if left > 0 => left -= 1,
+                Ok(_) | Err(DiskError::Damaged { .. }) => self.remove(older),
+                Err(_) => {}
             }
         }
     }
@@ -158,15 +180,21 @@ impl Folder {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             Err(e) => return Err(system(&self.0)(e)),
         };
-        let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        Ok(numbers.collect())
+        let names: io::Result<Vec<_>> = entries.map(|entry| Ok(entry?.file_name())).collect();
+        let names = names.map_err(system(&self.0))?;
+        Ok(names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect())
     }
 
     /// Returns `true` if the files of all PEs are there, and one run has written them.
-    fn is_complete(&self, number: u64, pes: u32) -> bool {
-        let run = |pe| open(&self.file(number, pe)).ok().map(|(head, _)| head.run);
-        let first = run(0);
-        first.is_some() && (1..pes).all(|pe| run(pe) == first)
+    fn is_complete(&self, number: u64, pes: u32) -> Result<bool, DiskError> {
+        let mut first = None;
+        for pe in 0..pes {
+            let Some((head, _)) = is_there(open(&self.file(number, pe)))? else { return Ok(false) };
+            if *first.get_or_insert(head.run) != head.run {
+                return Ok(false);
+            }
+        }
+        Ok(first.is_some())
     }
 
     /// Returns `true` if there is no checkpoint, complete or not.
@@ -200,24 +228,44 @@ impl Folder {
 
     /// The checkpoint of this number, if it is complete.
     fn complete(&self, number: u64) -> Result<Option<Complete>, DiskError> {
-        let names = fs::read_dir(self.of(number)).into_iter().flatten().flatten().map(|entry| entry.path());
-        let images = names.filter(|path| path.extension().is_some_and(|extension| extension == "image"));
+        let folder = self.of(number);
+        let entries = match fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            // another PE has removed it, or it is a file of the user
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
+            Err(e) => return Err(system(&folder)(e)),
+        };
+        let paths: io::Result<Vec<PathBuf>> = entries.map(|entry| Ok(entry?.path())).collect();
+        let paths = paths.map_err(system(&folder))?;
+        let images = paths.into_iter().filter(|path| path.extension().is_some_and(|e| e == "image"));
         let Some(first) = images.min() else { return Ok(None) };
-        let (Head { pes, .. }, _) = open(&first)?;
+        let Some((Head { pes, .. }, _)) = is_there(open(&first))? else { return Ok(None) };
         let complete = Complete { folder: self.0.clone(), number, pes };
-        Ok(self.is_complete(number, pes).then_some(complete))
+        Ok(self.is_complete(number, pes)?.then_some(complete))
     }
 
     /// The number of the newest checkpoint, complete or not.
-    pub(crate) fn last_number(&self) -> Option<u64> {
-        self.numbers().unwrap_or_default().into_iter().max()
+    pub(crate) fn last_number(&self) -> Result<Option<u64>, DiskError> {
+        Ok(self.numbers()?.into_iter().max())
     }
 }
 
 impl Complete {
-    /// Reads the image of a PE.
-    pub(crate) fn read(&self, pe: u32) -> Result<Vec<u8>, DiskError> {
-        let path = Folder(self.folder.clone()).file(self.number, pe);
+    fn file(&self, pe: u32) -> PathBuf {
+        Folder(self.folder.clone()).file(self.number, pe)
+    }
+
+    /// Refuses the checkpoint if the program that describes itself by `now` cannot read it.
+    pub(crate) fn check(&self, now: &Description) -> Result<(), DiskError> {
+        let path = self.file(0);
+        let (head, _) = open(&path)?;
+        let differs = |difference: Difference| DiskError::Differs { path, difference };
+        head.description.match_classes(now).map(drop).map_err(differs)
+    }
+
+    /// Reads the image of a PE, and the numbers that its classes have in the program that describes itself by `now`.
+    pub(crate) fn read(&self, pe: u32, now: &Description) -> Result<(Vec<u8>, ClassNumbers), DiskError> {
+        let path = self.file(pe);
         let refused = |reason: String| DiskError::Refused { path: path.clone(), reason };
         let (head, mut file) = open(&path)?;
         if (head.number, head.pe, head.pes) != (self.number, pe, self.pes) {
@@ -226,6 +274,8 @@ impl Complete {
                 head.pe, head.pes, head.number
             )));
         }
+        let numbers = head.description.match_classes(now);
+        let numbers = numbers.map_err(|difference| DiskError::Differs { path: path.clone(), difference })?;
         let mut bytes = Vec::new();
         let length = usize::try_from(head.length).ok();
         if length.is_none_or(|length| bytes.try_reserve_exact(length).is_err()) {
@@ -236,7 +286,7 @@ impl Complete {
             let reason = format!("is corrupt: its checksum is wrong; {}", self.remedy());
             return Err(DiskError::Damaged { path, reason });
         }
-        Ok(bytes)
+        Ok((bytes, numbers))
     }
 
     /// What a user can do if this checkpoint is damaged.
@@ -254,11 +304,14 @@ impl Complete {
 
 fn write_file(path: &Path, head: &Head, image: &Image) -> io::Result<()> {
     let head = postcard::to_allocvec(head).map_err(io::Error::other)?;
+    let length = u32::try_from(head.len()).ok().filter(|length| *length <= MOST_HEAD);
+    let length = length.ok_or_else(|| io::Error::other("the description of the classes is too long"))?;
     // left by a process that has ended while it wrote; a file of another user is not written to
     let _ = fs::remove_file(path);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(MAGIC)?;
-    file.write_all(&(head.len() as u32).to_le_bytes())?;
+    file.write_all(&length.to_le_bytes())?;
+    file.write_all(&crc32fast::hash(&head).to_le_bytes())?;
     file.write_all(&head)?;
     image.pieces().iter().try_for_each(|piece| file.write_all(&piece.bytes))?;
     file.sync_all()
@@ -280,6 +333,15 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
+/// What has been opened, if the file is there.
+fn is_there<T>(opened: Result<T, DiskError>) -> Result<Option<T>, DiskError> {
+    match opened {
+        Ok(opened) => Ok(Some(opened)),
+        Err(DiskError::System { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Opens a file and reads its head.
 fn open(path: &Path) -> Result<(Head, BufReader<File>), DiskError> {
     let damaged = |reason: &str| DiskError::Damaged { path: path.to_owned(), reason: reason.to_owned() };
@@ -287,21 +349,34 @@ fn open(path: &Path) -> Result<(Head, BufReader<File>), DiskError> {
     let metadata = file.metadata().map_err(system(path))?;
     check_writers(path, &metadata)?;
     let mut file = BufReader::new(file);
-    let mut begin = [0; 12];
     let no_checkpoint = "is no file of a checkpoint";
-    file.read_exact(&mut begin).map_err(|_| damaged(no_checkpoint))?;
-    let length = u32::from_le_bytes([begin[8], begin[9], begin[10], begin[11]]);
-    if begin[..8] != MAGIC[..] || length > MOST_HEAD {
+    // only the end of the file is damage: what the system refuses says nothing about the bytes
+    let cut = |e: io::Error| match e.kind() {
+        ErrorKind::UnexpectedEof => damaged(no_checkpoint),
+        _ => system(path)(e),
+    };
+    let mut begin = [0; BEGIN];
+    file.read_exact(&mut begin).map_err(cut)?;
+    let [magic @ .., l0, l1, l2, l3, c0, c1, c2, c3] = begin;
+    let length = u32::from_le_bytes([l0, l1, l2, l3]);
+    if magic[..7] == MAGIC[..7] && magic != *MAGIC {
+        let reason = format!(
+            "has the format {}, and this program reads format {}; restart with the build that has written it",
+            char::from(magic[7]).escape_default(),
+            char::from(MAGIC[7]),
+        );
+        return Err(DiskError::Refused { path: path.to_owned(), reason });
+    }
+    if magic != *MAGIC || length > MOST_HEAD {
         return Err(damaged(no_checkpoint));
     }
     let mut head = vec![0; length as usize];
-    file.read_exact(&mut head).map_err(|_| damaged(no_checkpoint))?;
-    let head: Head = postcard::from_bytes(&head).map_err(|_| damaged(no_checkpoint))?;
-    if head.build != crate::build::id() {
-        let reason = "was written by another build of a program; restart with the same build".to_owned();
-        return Err(DiskError::Refused { path: path.to_owned(), reason });
+    file.read_exact(&mut head).map_err(cut)?;
+    if crc32fast::hash(&head) != u32::from_le_bytes([c0, c1, c2, c3]) {
+        return Err(damaged("is corrupt: the checksum of its head is wrong"));
     }
-    let before = (begin.len() as u64) + u64::from(length);
+    let head: Head = postcard::from_bytes(&head).map_err(|_| damaged(no_checkpoint))?;
+    let before = BEGIN as u64 + u64::from(length);
     if metadata.len().checked_sub(before) != Some(head.length) {
         return Err(damaged("is corrupt: its length is wrong"));
     }
@@ -326,170 +401,4 @@ fn check_writers(path: &Path, metadata: &fs::Metadata) -> Result<(), DiskError> 
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn folder() -> (tempfile::TempDir, Folder) {
-        let dir = tempfile::tempdir().expect("a folder");
-        let folder = Folder(dir.path().join("checkpoints"));
-        (dir, folder)
-    }
-
-    fn image(seed: u8) -> Image {
-        Image::new((0..1000u32).map(|i| (i as u8).wrapping_mul(seed)).collect())
-    }
-
-    #[test]
-    fn the_newest_checkpoint_with_all_files_is_used_and_older_ones_are_dropped() {
-        let (_dir, folder) = folder();
-        assert_eq!(folder.newest().expect("no folder is no checkpoint"), None);
-        for (number, pe) in [(3, 0), (3, 1), (12, 1)] {
-            folder.write((number, pe), 2, 1, &image(number as u8)).expect("room");
-        }
-        let third = Complete { folder: folder.0.clone(), number: 3, pes: 2 };
-        assert_eq!(folder.newest().expect("readable"), Some(third.clone()));
-        assert_eq!(third.read(1).expect("whole"), *image(3).bytes());
-        folder.clean(12, 2, 1);
-        assert_eq!(folder.newest().expect("readable"), Some(third.clone()), "the new one is not complete");
-        folder.write((12, 0), 2, 7, &image(12)).expect("room");
-        assert_eq!(folder.newest().expect("readable"), Some(third.clone()), "the new one is of two runs");
-        folder.write((12, 0), 2, 1, &image(12)).expect("room");
-        (0..2).for_each(|_| folder.clean(12, 2, 1));
-        assert_eq!(folder.numbers().expect("readable"), [12]);
-    }
-
-    fn numbers(folder: &Folder) -> Vec<u64> {
-        let mut numbers = folder.numbers().expect("readable");
-        numbers.sort_unstable();
-        numbers
-    }
-
-    #[test]
-    fn so_many_complete_checkpoints_are_kept_and_no_incomplete_one_before_them() {
-        let (_dir, folder) = folder();
-        let write = |number: u64, pes: u32| {
-            (0..pes).for_each(|pe| folder.write((number, pe), pes, 1, &image(3)).expect("room"));
-        };
-        [1, 2, 4].into_iter().for_each(|number| write(number, 2));
-        // of 5, one file is missing; the job goes on with three PEs then
-        folder.write((5, 0), 2, 1, &image(3)).expect("room");
-        write(6, 3);
-        folder.clean(6, 3, 3);
-        assert_eq!(numbers(&folder), [2, 4, 6]);
-        write(7, 3);
-        (0..3).for_each(|_| folder.clean(7, 3, 2));
-        assert_eq!(numbers(&folder), [6, 7]);
-    }
-
-    #[test]
-    fn a_damaged_checkpoint_leaves_the_one_before_it() {
-        let (_dir, folder) = folder();
-        for number in [4, 5] {
-            folder.write((number, 0), 1, 1, &image(3)).expect("room");
-            folder.clean(number, 1, 2);
-        }
-        let path = folder.file(5, 0);
-        let whole = fs::read(&path).expect("written");
-        let newest = || folder.newest().expect("readable").map(|complete| complete.number);
-        assert_eq!(newest(), Some(5));
-        // a file that is too short, or too long, is found by its length
-        for wrong in [&whole[..whole.len() - 1], &whole[..40], &[], &[&whole[..], &[0]].concat()] {
-            fs::write(&path, wrong).expect("room");
-            assert_eq!(newest(), Some(4), "{} bytes", wrong.len());
-        }
-        let mut flipped = whole.clone();
-        flipped[whole.len() - 5] ^= 4;
-        fs::write(&path, &flipped).expect("room");
-        let last = folder.newest().expect("readable").expect("its length is right");
-        let error = last.read(0).expect_err("its checksum is wrong").to_string();
-        let remedy = format!("to restart from checkpoint 4, remove {}", folder.of(5).display());
-        assert!(error.contains("is corrupt") && error.ends_with(&remedy), "{error}");
-        folder.remove(4);
-        let error = last.read(0).expect_err("its checksum is wrong").to_string();
-        assert!(error.ends_with("there is no complete checkpoint before it"), "{error}");
-        fs::write(&path, b"short").expect("room");
-        assert!(matches!(folder.newest(), Err(DiskError::Damaged { .. })), "not taken for no checkpoint");
-    }
-
-    #[test]
-    fn a_file_has_its_name_before_the_folders_are_written_to_the_disk() {
-        let (_dir, folder) = folder();
-        folder.create(&folder.of(0)).expect("room");
-        let (part, path) = (folder.of(0).join("0.part"), folder.file(0, 0));
-        fs::write(&part, b"whole").expect("room");
-        let mut synced = Vec::new();
-        let mut note = |folder: &Path| {
-            assert!(path.is_file() && !part.exists());
-            synced.push(folder.to_owned());
-            Ok(())
-        };
-        publish(&part, &path, &mut note).expect("renamed");
-        assert_eq!(synced, [folder.of(0), folder.0.clone()]);
-        synced.iter().for_each(|folder| sync_folder(folder).expect("written"));
-        fs::write(&part, b"whole").expect("room");
-        let mut refuse = |_: &Path| Err(io::Error::other("no disk"));
-        assert!(publish(&part, &path, &mut refuse).is_err(), "the checkpoint does not count as written");
-        assert!(sync_folder(&folder.of(1)).is_err());
-    }
-
-    #[test]
-    fn a_file_that_another_user_can_have_written_is_refused() {
-        use std::os::unix::fs::PermissionsExt;
-        let (_dir, folder) = folder();
-        folder.write((0, 0), 1, 1, &image(1)).expect("room");
-        let only = Complete { folder: folder.0.clone(), number: 0, pes: 1 };
-        let path = folder.file(0, 0);
-        assert_eq!(fs::metadata(&path).expect("written").mode() & 0o777, 0o600);
-        assert_eq!(fs::metadata(folder.of(0)).expect("written").mode() & 0o777, 0o700);
-        for mode in [0o620, 0o602, 0o666] {
-            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("ours");
-            let error = only.read(0).expect_err("anyone can have written it").to_string();
-            assert!(error.contains("chmod go-w"), "{error}");
-            assert!(matches!(folder.newest(), Err(DiskError::Refused { .. })), "{mode:o}");
-        }
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("ours");
-        assert!(only.read(0).is_ok());
-        if !geteuid().is_root() {
-            colony_testing::skip("a file of another user needs root");
-            return;
-        }
-        std::os::unix::fs::chown(&path, Some(65534), None).expect("root may");
-        let error = only.read(0).expect_err("of another user").to_string();
-        assert!(error.contains("belongs to user 65534, and this is user 0"), "{error}");
-    }
-
-    #[test]
-    fn files_that_are_damaged_or_of_others_are_refused() {
-        let (_dir, folder) = folder();
-        folder.write((0, 0), 1, 1, &image(1)).expect("room");
-        let only = Complete { folder: folder.0.clone(), number: 0, pes: 1 };
-        let path = folder.file(0, 0);
-        let whole = fs::read(&path).expect("written");
-        for (at, flip) in [(0, 1), (9, 0x80), (20, 1), (whole.len() - 5, 4)] {
-            let mut bytes = whole.clone();
-            bytes[at] ^= flip;
-            fs::write(&path, bytes).expect("room");
-            assert!(only.read(0).is_err(), "byte {at}");
-        }
-        fs::write(&path, &whole[..whole.len() - 1]).expect("room");
-        assert!(only.read(0).expect_err("cut").to_string().contains("corrupt"));
-        fs::write(&path, &whole).expect("room");
-        let another = Complete { pes: 2, ..only };
-        assert!(another.read(0).expect_err("another").to_string().contains("PE 0 of 1"));
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(50))]
-        #[test]
-        fn any_bytes_are_a_checkpoint_or_not(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let (_dir, folder) = folder();
-            fs::create_dir_all(folder.of(0)).expect("room");
-            fs::write(folder.file(0, 0), &bytes).expect("room");
-            let checkpoint = Complete { folder: folder.0.clone(), number: 0, pes: 1 };
-            prop_assert!(checkpoint.read(0).is_err());
-            let _ = folder.newest();
-        }
-    }
-}
+mod tests;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashMap;
 
 use super::Core;
-use crate::checkpoint::disk::{DiskError, Folder};
+use crate::checkpoint::disk::{Author, DiskError, Folder};
 use crate::checkpoint::draft::{Draft, History};
 use crate::checkpoint::fields::{NoMemory, Packed};
 use crate::checkpoint::options::{CheckpointOptions, Period};
@@ -201,13 +201,13 @@ impl Checkpoints {
         self.disk.is_some() && self.writer.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Begins to write the image of a PE of `pes` to the second level, as a file of `run`.
-    fn write(&mut self, name: Name, pes: u32, run: u64) {
+    /// Begins to write the image of a PE to the second level.
+    fn write(&mut self, name: Name, author: Author) {
         let (Some(folder), Some(image)) = (self.disk.clone(), self.store.get(name)) else { return };
         self.finish();
-        let kept = self.kept;
+        let (kept, pes) = (self.kept, author.pes);
         let write = move || {
-            folder.write(name, pes, run, &image)?;
+            folder.write(name, author, &image)?;
             folder.clean(name.0, pes, kept);
             Ok(())
         };
@@ -264,11 +264,11 @@ impl Checkpoints {
 
 /// Why a program without messages under way cannot be captured.
 fn obstacle(wave: &Wave) -> Option<String> {
-    let Wave { open, tasks, kept, insertions, .. } = *wave;
+    let Wave { open, unsaved, kept, insertions, .. } = *wave;
     if open {
         Some("timers of send_after are set; let none be set when all objects are in at_sync".to_owned())
-    } else if tasks > 0 {
-        Some(format!("{tasks} futures wait; let none wait when all objects are in at_sync"))
+    } else if unsaved > 0 {
+        Some(format!("{unsaved} futures wait; let none wait when all objects are in at_sync"))
     } else if kept > 0 {
         Some(format!("{kept} messages are for elements that do not exist"))
     } else if insertions > 0 {
@@ -358,7 +358,8 @@ impl Core {
         self.checkpoints.history.commit(number);
         if let Some(run) = to_disk {
             let (pe, pes) = (self.pe(), self.pes());
-            self.checkpoints.write((number, pe), pes, run);
+            let description = self.describe_image();
+            self.checkpoints.write((number, pe), Author { pes, run, description });
         }
         if leaves {
             self.checkpoints.finish();

@@ -5,6 +5,7 @@
 //! packed without a copy, whatever their sizes. Before the states are the fields that are pieces of their own.
 
 use std::collections::BTreeSet;
+use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +17,7 @@ use crate::checkpoint::disk::Complete;
 use crate::checkpoint::draft::{Added, Draft};
 use crate::checkpoint::fields::{NotPacked, with_fields};
 use crate::checkpoint::store::Name;
+use crate::class::Classes;
 use crate::element::Element;
 use crate::index::Index;
 use crate::ledger::Ledger;
@@ -24,11 +26,24 @@ use crate::message::{Envelope, Malformed, pack, unpack};
 use crate::order::Outgoing;
 use crate::parcel::{PackedLedger, pack_ledger, unpack_ledger};
 use crate::reduction::{Callback, Reductions};
+use crate::schema::{ClassNumbers, ClassSchema, Description, Schema};
 use crate::section::SectionName;
 use crate::shape::{Map, Shape};
 
 /// Bytes of the head's length.
 const LENGTH: usize = 8;
+
+/// What a checkpoint on disk and a program that reads it have in common, of these classes.
+fn describe(classes: Vec<ClassSchema>) -> Description {
+    static RUNTIME: OnceLock<u32> = OnceLock::new();
+    let runtime = *RUNTIME.get_or_init(|| Schema::of::<Head>().digest());
+    Description { build: crate::build::id(), runtime, classes }
+}
+
+/// The description of a program, for the checkpoint that it restarts from.
+pub(crate) fn describe_program(classes: &Classes<Core>) -> Description {
+    describe(classes.schemas().to_vec())
+}
 
 /// Everything of an image but the states of objects.
 #[derive(Serialize, Deserialize)]
@@ -105,6 +120,17 @@ fn take<'a>(from: &mut &'a [u8], bytes: u64) -> Result<&'a [u8], Malformed> {
     Ok(taken)
 }
 
+impl Head {
+    /// Gives the arrays the numbers that their classes have in this program.
+    fn renumber_classes(&mut self, numbers: &ClassNumbers) -> Result<(), Malformed> {
+        for array in &mut self.arrays {
+            let number = numbers.get(&array.class);
+            array.class = *number.ok_or_else(|| wrong("has a class that its file does not describe"))?;
+        }
+        Ok(())
+    }
+}
+
 impl ElementHead {
     fn field_bytes(&self) -> u64 {
         self.fields.iter().copied().fold(0, u64::saturating_add)
@@ -153,6 +179,12 @@ impl Core {
             objects.push((slot, added?));
         }
         Ok(States { draft, objects })
+    }
+
+    /// What a file says of the classes of this PE's arrays.
+    pub(super) fn describe_image(&self) -> Description {
+        let is_used = |schema: &&ClassSchema| self.arrays.values().any(|array| array.class == schema.number);
+        describe(self.classes.schemas().iter().filter(is_used).cloned().collect())
     }
 
     /// Appends what the runtime keeps for the objects.
@@ -254,6 +286,7 @@ impl Core {
         if let Some(log) = &mut self.port.log {
             log.restore(number + 1, self.checkpoints.logs);
         }
+        self.run_restored();
         self.resume_all(round);
     }
 
@@ -267,6 +300,10 @@ impl Core {
     /// Returns the round of load balancing that the image was made in.
     fn read_image(&mut self, bytes: &[u8]) -> Result<u64, Malformed> {
         let (head, states) = split(bytes)?;
+        self.read_parts(head, states)
+    }
+
+    fn read_parts(&mut self, head: Head, states: Packed<'_>) -> Result<u64, Malformed> {
         if (head.pe, head.pes) != (self.pe(), self.pes()) {
             return Err(wrong(format!("is that of PE {} of {}", head.pe, head.pes)));
         }
@@ -289,8 +326,7 @@ impl Core {
 
     /// Takes what is for this PE from the image of a PE of a job with another number of PEs. Every object is at its home
     /// then. Called for the images of all PEs of that job, in order.
-    fn add_image(&mut self, bytes: &[u8]) -> Result<u64, Malformed> {
-        let (head, mut states) = split(bytes)?;
+    fn add_parts(&mut self, head: Head, mut states: Packed<'_>) -> Result<u64, Malformed> {
         let (pe, pes) = (self.pe(), self.pes());
         if head.pe == 0 {
             self.restore_round(head.round);
@@ -378,11 +414,17 @@ impl Core {
 
     fn read_disk(&mut self, checkpoint: &Complete) -> Result<u64, String> {
         let pes = if checkpoint.pes == self.pes() { self.pe()..self.pe() + 1 } else { 0..checkpoint.pes };
-        let mut round = 0;
+        let (mut round, now) = (0, describe_program(self.classes));
         for pe in pes {
-            let bytes = checkpoint.read(pe).map_err(|e| e.to_string())?;
-            let read =
-                if checkpoint.pes == self.pes() { self.read_image(&bytes) } else { self.add_image(&bytes) };
+            let (bytes, numbers) = checkpoint.read(pe, &now).map_err(|e| e.to_string())?;
+            let read = split(&bytes).and_then(|(mut head, states)| {
+                head.renumber_classes(&numbers)?;
+                if checkpoint.pes == self.pes() {
+                    self.read_parts(head, states)
+                } else {
+                    self.add_parts(head, states)
+                }
+            });
             round = read.map_err(|error| format!("PE {pe} of {}: {error}", checkpoint.pes))?;
         }
         Ok(round)
@@ -433,4 +475,15 @@ fn vacancies(packed: Vec<(Index, u32, PackedLedger)>) -> rustc_hash::FxHashMap<I
         .into_iter()
         .map(|(index, epoch, ledger)| (index, Vacant { epoch, ledger: unpack_ledger(ledger) }))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layout_of_what_the_runtime_keeps_is_seen_in_full() {
+        let schema = Schema::of::<Head>();
+        assert!(schema.is_whole(), "{schema:?}");
+    }
 }

@@ -45,6 +45,7 @@ use crate::track::Track;
 pub use broadcast::Reduced;
 pub use checkpoint::CheckpointReport;
 pub(crate) use checkpoint::Checkpoints;
+pub(crate) use image::describe_program;
 pub use quiet::Quiet;
 
 /// Why a PE cannot go on.

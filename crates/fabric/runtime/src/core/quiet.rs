@@ -2,6 +2,7 @@
 //! The search for quiescence, and for programs that hang.
 
 use super::Core;
+use crate::element::Element;
 use crate::message::Payload;
 use crate::parcel::{Parcel, System};
 use crate::quiescence::{Verdict, Wave};
@@ -22,6 +23,8 @@ impl Core {
 
     pub(crate) fn answer_probe(&mut self, wave: u64) {
         let tasks = self.slots.iter().map(|(_, e)| e.tasks.len() as u64).sum();
+        let unsaved = self.slots.iter().filter(|(_, e)| !self.restores_futures(e));
+        let unsaved = unsaved.map(|(_, e)| e.tasks.len() as u64).sum();
         let synced = self.slots.iter().filter(|(_, e)| e.ledger.turn.waits()).count() as u64;
         let counts = Wave {
             answers: 1,
@@ -31,10 +34,18 @@ impl Core {
             open: self.has_timers(),
             kept: self.kept.values().map(|k| k.len() as u64).sum(),
             tasks,
+            unsaved,
             synced,
             insertions: self.arrays.values().map(|array| array.insertions.len() as u64).sum(),
         };
         self.post(0, Parcel::System(System::Counts { wave, counts }));
+    }
+
+    /// Returns `true` if an object that is made from a checkpoint has the futures that wait now.
+    fn restores_futures(&self, element: &Element) -> bool {
+        let class = self.classes.get(element.class).filter(|_| !element.tasks.is_empty());
+        let (Some(class), Some(object)) = (class, &element.object) else { return false };
+        (class.restores_futures)(&**object)
     }
 
     pub(crate) fn take_counts(&mut self, wave: u64, counts: Wave) {

@@ -164,6 +164,21 @@ impl Core {
         }
     }
 
+    /// Tells all objects that they have been made from a checkpoint.
+    pub(super) fn run_restored(&mut self) {
+        let slots: Vec<(u32, Address)> = self.slots.iter().map(|(slot, e)| (slot, e.address)).collect();
+        for (slot, address) in slots {
+            let Some((class, mut object)) = self.take_object(slot) else { continue };
+            self.running = Some(Running::Hook(address, "restored"));
+            if let Some(info) = self.classes.get(class) {
+                (info.restored)(&mut *object, self, slot);
+            }
+            self.running = None;
+            self.put_object(slot, object);
+            self.after_entry(slot);
+        }
+    }
+
     fn run_hook(
         &mut self,
         id: SlotId,

@@ -174,6 +174,28 @@ fn processes_with_several_pes_recover() {
 }
 
 #[test]
+fn another_build_of_the_program_restarts_from_disk() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let disk = folder.path().join("checkpoints");
+    let rebuilt = folder.path().join("stencil");
+    let mut bytes = std::fs::read(example("stencil")).expect("it is built");
+    bytes.push(0);
+    std::fs::write(&rebuilt, bytes).expect("room");
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(&rebuilt, executable).expect("ours");
+    let run = |program: &Path| {
+        let mut command = Command::new(program);
+        command.args(["16", "2", "40", "10"]).env("COLONY_RESTART", &disk);
+        let output = command.env(CHECKPOINT, format!("disk={}", disk.display())).output().expect("starts");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        (text(&output.stdout), lines(&output, "warning:"))
+    };
+    let (result, warnings) = run(&example("stencil"));
+    assert!(warnings.len() == 1 && warnings[0].ends_with("no complete checkpoint; the program begins"));
+    assert_eq!(run(&rebuilt), (result, Vec::new()), "it goes on from the checkpoint");
+}
+
+#[test]
 fn a_rank_that_stops_responding_is_replaced() {
     let expected = undisturbed();
     for rank in 0..3 {

@@ -94,6 +94,23 @@ impl Entry<Tell> for Cell {
     }
 }
 
+/// A message that only later builds have.
+#[derive(Serialize, Deserialize)]
+struct More;
+
+impl Entry<More> for Cell {
+    fn call(&mut self, _: More, _: &mut Context<'_, Self>) {}
+}
+
+macro_rules! take_nothing {
+    ($($message:ty),*) => {
+        $(impl Entry<$message> for WideCell {
+            fn call(&mut self, _: $message, _: &mut Context<'_, Self>) {}
+        })*
+    };
+}
+take_nothing!(Go, Tell, Value, Reduced);
+
 impl Entry<Value> for Cell {
     fn call(&mut self, Value(value): Value, _: &mut Context<'_, Self>) {
         self.values.push(value);
@@ -147,7 +164,18 @@ impl Jobs {
 
     /// The results of a run that writes checkpoints into the folder or begins from them, or the error of the rank that
     /// failed.
-    fn run(&self, place: (u32, u32), setup: Setup, [writes, restarts]: [bool; 2]) -> Result<Results, String> {
+    fn run(&self, place: (u32, u32), setup: Setup, how: [bool; 2]) -> Result<Results, String> {
+        self.run_program(place, setup, how, program)
+    }
+
+    /// The same, with other classes in the program.
+    fn run_program(
+        &self,
+        place: (u32, u32),
+        setup: Setup,
+        [writes, restarts]: [bool; 2],
+        program: fn() -> Program,
+    ) -> Result<Results, String> {
         let setup = Setup { key: self.key, ..setup };
         let folder = self.folder.path().join("checkpoints");
         let period = Period::Rounds(1);
@@ -214,6 +242,69 @@ fn a_program_that_has_failed_can_restart_from_its_last_checkpoint() {
         let error = jobs.run((2, 1), fails, RESTART).expect_err("it fails again");
         assert!(error.contains("fails, as asked"), "{place:?}: {error}");
     }
+}
+
+/// A class of the name of [`Cell`], with another state.
+#[derive(Serialize, Deserialize)]
+struct WideCell {
+    setup: Setup,
+    round: u64,
+}
+
+impl Object for WideCell {
+    type Index = i64;
+    type Init = Setup;
+    const NAME: &'static str = "Cell";
+
+    fn new(setup: Setup, _: &mut Context<'_, Self>) -> Self {
+        Self { setup, round: 0 }
+    }
+}
+
+#[test]
+fn a_program_with_its_classes_in_another_order_and_more_entry_methods_restarts() {
+    let reordered = || {
+        Program::new()
+            .class::<WideCell>(|c| c)
+            .class::<Helper>(|c| c)
+            .class::<Cell>(|c| c.entry::<Go>().entry::<Tell>().entry::<Value>().entry::<Reduced>())
+    };
+    // of two classes of one name, the first is meant
+    let swapped = || {
+        Program::new().class::<Helper>(|c| c).class::<Cell>(|c| {
+            c.entry::<Go>().entry::<Tell>().entry::<Value>().entry::<Reduced>().entry::<More>()
+        })
+    };
+    for (first, second) in [((2, 1), (2, 1)), ((2, 1), (3, 1)), ((1, 2), (1, 1))] {
+        let jobs = Jobs::new();
+        let expected = jobs.run(first, PLAIN, WRITE).expect("it ends");
+        let restarted = jobs.run_program(second, PLAIN, RESTART, swapped).expect("it ends");
+        assert_eq!(of_cells(&restarted), of_cells(&expected), "{first:?} {second:?}");
+        let error = jobs.run_program(second, PLAIN, RESTART, reordered).expect_err("another class");
+        assert!(
+            error.contains("the class Cell of the checkpoint differs from that of this program"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_program_whose_class_differs_does_not_restart_and_the_error_names_the_class_and_the_field() {
+    let jobs = Jobs::new();
+    jobs.run((2, 1), PLAIN, WRITE).expect("it ends");
+    let error = |program| jobs.run_program((2, 1), PLAIN, RESTART, program).expect_err("it differs");
+    let wide = error(|| {
+        let entries = |c: colony_runtime::Class<WideCell>| {
+            c.entry::<Go>().entry::<Tell>().entry::<Value>().entry::<Reduced>()
+        };
+        Program::new().class::<WideCell>(entries)
+    });
+    let difference = "its state was struct of setup, round, tells, values, and is struct of setup, round";
+    assert!(wide.starts_with("COLONY_RESTART: ") && wide.contains(difference), "{wide}");
+    let entries = error(|| Program::new().class::<Cell>(|c| c.entry::<Go>().entry::<Value>()));
+    assert!(entries.contains("its entry method 1 was Tell, and is Value"), "{entries}");
+    let none = error(|| Program::new().class::<Helper>(|c| c));
+    assert!(none.contains("the class Cell of the checkpoint") && none.contains("does not have it"), "{none}");
 }
 
 #[test]
