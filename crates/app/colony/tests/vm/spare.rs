@@ -23,6 +23,7 @@ uptime_s() { cut -d. -f1 /proc/uptime; }
 settled() {
     until=$(($(uptime_s) + 30))
     while state > /tmp/now; ! cmp -s /tmp/before /tmp/now; do test $(uptime_s) -lt $until || { diff /tmp/before /tmp/now; return; }; sleep 0.1; done
+    echo "as before at $(uptime_s) s"  # a node that says nothing for two minutes is given up
 }
 spare="colony run --spare-cores 1 --backend none"
 "#;

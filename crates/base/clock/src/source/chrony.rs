@@ -34,12 +34,16 @@ const TRACKED: u16 = 5;
 const LENGTH: usize = 104;
 /// `LEAP_Unsynchronised`.
 const UNSYNCHRONISED: u16 = 3;
+/// The reference that chronyd reports while it serves its own time (`local` in chrony.conf): 127.127.1.1, `NTP_REFID_LOCAL`.
+const OWN_CLOCK: u32 = 0x7f7f_0101;
 /// The drift that chronyd assumes of every clock, in ppm (the default of `maxclockerror`).
 const CLOCK_PPM: f64 = 1.0;
 
 /// The state of the clock according to chronyd.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tracking {
+    /// The clock that is followed: an IPv4 address, a hash of an IPv6 address, or the four letters of a reference clock.
+    pub reference: u32,
     /// Steps to a reference clock; 0 where there is none.
     pub stratum: u16,
     /// Leap status: 3 while the clock is not synchronised.
@@ -93,6 +97,7 @@ impl Tracking {
         // after the header: reference id (4 bytes), address (20), stratum, leap, time of the last update (12)
         let float = |at| u32_at(bytes, at).map(float).ok_or_else(short);
         Ok(Some(Self {
+            reference: u32_at(bytes, 28).ok_or_else(short)?,
             stratum: u16_at(bytes, 52).ok_or_else(short)?,
             leap: u16_at(bytes, 54).ok_or_else(short)?,
             correction_s: float(68)?,
@@ -101,6 +106,12 @@ impl Tracking {
             root_delay_s: float(92)?,
             root_dispersion_s: float(96)?,
         }))
+    }
+
+    /// Returns `true` if the clock follows no other one. Its error is then 0 by its own account, and no two nodes agree.
+    #[must_use]
+    pub fn follows_itself(&self) -> bool {
+        self.reference == OWN_CLOCK
     }
 
     /// The largest error of the clock, seconds.
@@ -113,6 +124,7 @@ impl Tracking {
     #[must_use]
     pub fn reading(&self, monotonic_ns: i64) -> Reading {
         let possible = self.root_delay_s >= 0.0 && self.root_dispersion_s >= 0.0;
+        let possible = possible && !self.follows_itself();
         let synchronised = self.leap != UNSYNCHRONISED && (1..16).contains(&self.stratum) && possible;
         let growth_ppm = self.skew_ppm.abs() + self.residual_ppm.abs() + CLOCK_PPM;
         Reading {
@@ -212,6 +224,9 @@ impl Source for Chrony {
         self.sequence = rand::random();
         let now = Clock::Monotonic.now_ns();
         let tracking = self.over_udp().or_else(|udp| self.over_unix().map_err(|_| udp))?;
+        if tracking.follows_itself() {
+            return Err(SourceError::OwnClock { name: NAME });
+        }
         Ok(tracking.reading(now))
     }
 }
@@ -294,6 +309,7 @@ mod tests {
     fn a_clock_that_is_not_synchronised_has_no_bound() {
         let t = Tracking::parse(&reply(7), 7).expect("a reply").expect("ours");
         for t in [
+            Tracking { reference: OWN_CLOCK, ..t },
             Tracking { leap: 3, ..t },
             Tracking { stratum: 0, ..t },
             Tracking { stratum: 16, ..t },

@@ -75,6 +75,14 @@ pub enum SourceError {
         /// Its status.
         status: u16,
     },
+    /// It follows no clock but that of this node.
+    #[error(
+        "{name} follows only this node's own clock, which is no time that nodes have in common: give it a server or a reference clock"
+    )]
+    OwnClock {
+        /// The program.
+        name: &'static str,
+    },
     /// Its answer has no form that is known here.
     #[error("{name} answered in a form that is not understood: {what}")]
     Form {

@@ -58,8 +58,10 @@ fn synchronised(source: &mut Chrony) -> Reading {
 fn a_chronyd_that_follows_another_tells_its_bound_over_udp_and_its_socket() {
     let _alone = alone();
     let folder = tempfile::tempdir().expect("temp dir");
-    let (ntp, command) = (port(), port());
-    let server = format!("local stratum 3\nallow 127.0.0.1\nport {ntp}\ncmdport 0\nbindcmdaddress /");
+    let (ntp, command, own) = (port(), port(), port());
+    let server = format!(
+        "local stratum 3\nallow 127.0.0.1\nport {ntp}\ncmdport {own}\nbindcmdaddress 127.0.0.1\nbindcmdaddress /"
+    );
     let _server = Chronyd::start(folder.path(), "server", &server);
     let socket = folder.path().join("run/chronyd.sock");
     // no rtcsync, and 16 s between two updates: the kernel's figure would be missing, or 8 ms
@@ -81,6 +83,9 @@ fn a_chronyd_that_follows_another_tells_its_bound_over_udp_and_its_socket() {
     let second = synchronised(&mut Chrony::at(nobody, socket));
     assert!(second.bound_ns.is_some_and(|b| b < 500_000_000), "{second:?}");
     assert!(!folder.path().join(format!("run/chronyc.{}.sock", std::process::id())).exists());
+    // the server serves its own time, and its error is 0 by its own account
+    let alone = Chrony::at(SocketAddr::from(([127, 0, 0, 1], own)), "/nonexistent".into()).read();
+    assert!(matches!(alone, Err(SourceError::OwnClock { .. })), "{alone:?}");
 }
 
 #[test]
