@@ -299,7 +299,7 @@ fn a_schedule_runs_to_the_nanosecond_and_a_deadlock_names_its_ranks() {
                  rank 1 {\na: recv 8b from 0\nb: send 8b to 0\nb requires a\n}\n";
     fails(&["sim", "--goal", &goal("stuck.goal", stuck)], 1, "deadlock: 2 ranks wait for ever: rank 0");
     fails(&["sim", "--goal", &goal("bad.goal", "num_ranks 1\nrank 0 {\nfly 8b\n}\n")], 2, "bad.goal:3");
-    let sizes = "num_ranks 2\nrank 0 {\nsend 8b to 1\n}\nrank 1 {\nrecv 9b from 0\n}\n";
+    let sizes = "num_ranks 2\nrank 0 {\nsend 8b to 1\n}\nrank 1 {\nrecv 7b from 0\n}\n";
     fails(&["sim", "--goal", &goal("sizes.goal", sizes)], 2, "sizes.goal:6");
     fails(&["sim", "--goal", "/nonexistent.goal"], 1, "/nonexistent.goal");
     fails(&["sim", "--goal", &ping, "--op", "barrier"], 2, "--op");
