@@ -35,6 +35,14 @@ pub fn summary(meta: &TraceMeta, s: &Summary, periodic: &[Finding]) -> String {
         time(s.threshold_ns as f64),
         percent(s.total.stolen_share),
     );
+    if s.lost_events > 0 {
+        let lost = count(s.lost_events);
+        let _ = writeln!(w, "lost events: {lost}; detours may be missing, or may lack their source");
+    }
+    if s.dropped > 0 {
+        let _ =
+            writeln!(w, "dropped detours: {}; they are counted and are not in this table", count(s.dropped));
+    }
     let mut t = table::new(["source", "detours", "per s", "of CPU", "median", "99 %", "longest"]);
     for source in s.sources.iter().take(ROWS) {
         t.add_row(row(&source.source.to_string(), &source.amount));

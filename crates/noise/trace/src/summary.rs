@@ -105,7 +105,7 @@ pub struct Summary {
     pub explained: Explained,
     /// By window, where the run was coordinated.
     pub windows: Option<WindowSplit>,
-    /// Kernel events lost on the way to the attribution.
+    /// Kernel events that were lost: detours may lack their source, or be missing.
     pub lost_events: u64,
     /// Detours that are missing as rows.
     pub dropped: u64,

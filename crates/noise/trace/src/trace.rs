@@ -3,8 +3,10 @@
 
 mod builder;
 mod error;
+mod overlap;
 pub(crate) mod parquet;
 mod rows;
+mod stated;
 #[cfg(test)]
 pub(crate) mod synthetic;
 
@@ -13,6 +15,7 @@ use std::path::Path;
 
 pub use builder::TraceBuilder;
 pub use error::{Problem, TraceError};
+pub(crate) use stated::{Lengths, NO_CPU, Stated, classes};
 
 use colony_node::class::Class as SchedulingClass;
 use colony_node::cpu::CpuSet;
@@ -73,9 +76,9 @@ pub struct TraceMeta {
     pub observed_s: f64,
     /// Start of the observation, TAI nanoseconds.
     pub start_ns: i64,
-    /// Kernel events that were lost on the way to the attribution.
+    /// Kernel events that were lost. Detours may lack their source; in the trace of another tool, detours may be missing.
     pub lost_events: u64,
-    /// Detours that found the ring full: counted in the histograms, missing as rows.
+    /// Detours that were counted and are missing as rows: the ring was full, or the tool does not write each one.
     pub dropped: u64,
     /// Scheduling class of the observer.
     pub observer: Option<SchedulingClass>,
@@ -85,6 +88,10 @@ pub struct TraceMeta {
     /// its name ([`Source::class`]); [`Trace::class`] applies this rule.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub classes: BTreeMap<Source, Class>,
+    /// What a reader of the trace must know: what was not stated in the file of another tool and had to be derived, and what was
+    /// changed while the file was read. One sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// Detours in order of their start, with the names of their sources.
@@ -176,6 +183,7 @@ impl Default for TraceMeta {
             observer: None,
             node: None,
             classes: BTreeMap::new(),
+            notes: Vec::new(),
         }
     }
 }

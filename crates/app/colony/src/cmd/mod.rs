@@ -35,9 +35,21 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 
-/// Reads a trace in any format, and notes what the edges of its observation cut.
+/// Reads a trace in any format, as [`read_trace_as`].
 fn read_trace(path: &Path) -> Result<colony_trace::Trace, colony_trace::TraceError> {
-    let trace = colony_trace::convert::read(path, None)?;
+    read_trace_as(path, None)
+}
+
+/// Reads a trace; with `None` its content determines the format. Prints what its reader must know: what was derived because the file does
+/// not state it, and what the edges of the observation cut.
+fn read_trace_as(
+    path: &Path,
+    format: Option<colony_trace::convert::Format>,
+) -> Result<colony_trace::Trace, colony_trace::TraceError> {
+    let trace = colony_trace::convert::read(path, format)?;
+    for note in &trace.meta.notes {
+        note!("{}: {note}", path.display());
+    }
     match (trace.cut_at_edges(), trace.detours.len()) {
         (0, _) => {}
         (cut, all) => note!(

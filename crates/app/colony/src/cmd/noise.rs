@@ -50,20 +50,24 @@ struct Show {
 
 /// Convert a trace between formats
 ///
-/// The format follows from the file's name (or content); --from and --to name it.
+/// The content of the input and the name of the output determine the format; --from and --to override them.
 #[derive(clap::Args)]
-#[command(after_help = "Formats: parquet, csv, netgauge, osnoise (or rtla), chrome, hdr (write only)
+#[command(
+    after_help = "Formats: parquet, csv, netgauge, osnoise (or rtla), sched (or ftrace) and hwlat (both
+read only), chrome, hdr (write only). Files compressed with gzip or zstd are read too.
 Examples:
   colony noise convert node.parquet node.csv
   colony noise convert all.parquet node2.parquet --node 2     one node of several
   colony noise convert node.parquet node.json --to chrome     for chrome://tracing or Perfetto
-  colony noise convert osnoise.txt node.parquet --from rtla")]
+  colony noise convert osnoise.txt node.parquet --from rtla
+  colony noise convert sched_switch.txt.gz node.parquet       text of trace-cmd or perf script"
+)]
 struct Convert {
     /// The trace to read
     input: PathBuf,
     /// The file to write
     output: PathBuf,
-    /// Format of the input [default: by its name or content]
+    /// Format of the input [default: by its content]
     #[arg(long, value_name = "FORMAT")]
     from: Option<Format>,
     /// Format of the output [default: by its name]
@@ -110,7 +114,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn convert(a: &Convert) -> anyhow::Result<()> {
-    let mut trace = convert::read(&a.input, a.from)?;
+    let mut trace = super::read_trace_as(&a.input, a.from)?;
     if let Some(node) = a.node {
         let nodes = trace.nodes();
         if !nodes.contains(&node) {

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 use super::text::{decimal, micros};
 use crate::Source;
-use crate::trace::{Detour, Problem, Trace, TraceBuilder, TraceMeta, parquet::META_KEY};
+use crate::trace::{Detour, Problem, Stated, Trace, TraceBuilder, TraceMeta, parquet::META_KEY};
 
 pub(super) fn write(trace: &Trace, out: &mut impl Write) -> Result<(), Problem> {
     let json = |text: &str| serde_json::Value::from(text).to_string();
@@ -59,8 +59,15 @@ pub(super) fn read(input: impl Read) -> Result<Trace, Problem> {
             trace.shift(meta.start_ns);
             trace.build(meta)
         }
+        None if !found.has_events => Err(Problem::Json(match found.schema {
+            Some(schema) => format!(
+                "this is a result of Colony (`{}`), which has no single detours; `colony measure --out FILE.parquet` keeps them",
+                schema.chars().take(60).collect::<String>()
+            ),
+            None => "the object has no `traceEvents`".into(),
+        })),
         None if trace.is_empty() => Err(Problem::Empty("complete events (\"ph\":\"X\") in traceEvents")),
-        None => trace.build_foreign(),
+        None => trace.build_foreign(Stated::default()),
     }
 }
 
@@ -139,7 +146,10 @@ fn collect<'de, A: SeqAccess<'de>>(mut seq: A) -> Result<Events, A::Error> {
 #[derive(Default)]
 struct File {
     events: Events,
+    has_events: bool,
     meta: Option<TraceMeta>,
+    /// The value of `schema`, which Colony's results have.
+    schema: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -164,7 +174,7 @@ impl<'de> Visitor<'de> for FileVisitor {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<File, A::Error> {
-        Ok(File { events: collect(seq)?, meta: None })
+        Ok(File { events: collect(seq)?, has_events: true, ..File::default() })
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<File, A::Error> {
@@ -172,7 +182,8 @@ impl<'de> Visitor<'de> for FileVisitor {
         let mut file = File::default();
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
-                "traceEvents" => file.events = map.next_value()?,
+                "traceEvents" => (file.events, file.has_events) = (map.next_value()?, true),
+                "schema" => file.schema = map.next_value::<serde_json::Value>()?.as_str().map(str::to_owned),
                 "otherData" => {
                     let other: Other = map.next_value()?;
                     let meta = other.meta.map(|m| TraceMeta::from_json(m.get()));

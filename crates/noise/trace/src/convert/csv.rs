@@ -5,7 +5,7 @@ use std::io::{BufRead, Write};
 
 use super::text::{Header, LineLimit, Lines, write_meta};
 use crate::Source;
-use crate::trace::{Detour, Problem, Trace, TraceBuilder, TraceMeta};
+use crate::trace::{Detour, NO_CPU, Problem, Trace, TraceBuilder, TraceMeta};
 
 const COLUMNS: [&str; 5] = ["node", "cpu", "start_ns", "duration_ns", "source"];
 
@@ -105,9 +105,10 @@ pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
         Some(meta) => trace.build(meta),
         None if trace.is_empty() => Err(Problem::Empty("a row for each detour below the header")),
         None => {
-            let mut meta = trace.foreign_meta();
-            header.overrule(&mut meta);
-            trace.build(meta)
+            if layout.0[1].is_none() {
+                trace.note(NO_CPU);
+            }
+            trace.build_foreign(header.stated()?)
         }
     }
 }

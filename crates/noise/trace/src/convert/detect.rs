@@ -3,6 +3,10 @@
 
 use std::{fmt, path::Path, str::FromStr};
 
+use super::other::{self, OtherFile};
+use super::{hwlat, netgauge, osnoise, sched};
+use crate::trace::parquet::META_KEY;
+
 /// A format a trace can be in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
@@ -14,6 +18,10 @@ pub enum Format {
     Netgauge,
     /// Text of the kernel's osnoise tracepoints, as `trace`, `trace-cmd report`, `perf script` and rtla print it.
     Osnoise,
+    /// Text of the kernel's scheduler and interrupt tracepoints. It can only be read.
+    Sched,
+    /// Text of the kernel's hwlat tracer. It can only be read.
+    Hwlat,
     /// Chrome trace JSON, which Perfetto shows.
     Chrome,
     /// An HdrHistogram interval log: a histogram a second and CPU. It can only be written.
@@ -29,8 +37,16 @@ pub struct UnknownName {
 
 impl Format {
     /// Every format.
-    pub const ALL: [Self; 6] =
-        [Self::Parquet, Self::Csv, Self::Netgauge, Self::Osnoise, Self::Chrome, Self::Hdr];
+    pub const ALL: [Self; 8] = [
+        Self::Parquet,
+        Self::Csv,
+        Self::Netgauge,
+        Self::Osnoise,
+        Self::Sched,
+        Self::Hwlat,
+        Self::Chrome,
+        Self::Hdr,
+    ];
 
     /// The name on the command line.
     #[must_use]
@@ -40,6 +56,8 @@ impl Format {
             Self::Csv => "csv",
             Self::Netgauge => "netgauge",
             Self::Osnoise => "osnoise",
+            Self::Sched => "sched",
+            Self::Hwlat => "hwlat",
             Self::Chrome => "chrome",
             Self::Hdr => "hdr",
         }
@@ -65,29 +83,75 @@ impl Format {
         })
     }
 
-    /// The format of a file that begins with `head`.
+    /// The format of a file that begins with `head`, if its content shows it without doubt or is at least possible.
     #[must_use]
     pub fn of_content(head: &[u8]) -> Option<Self> {
+        match Content::of(head) {
+            Content::Trace(format) | Content::Guess(format) => Some(format),
+            Content::Other(_) | Content::Unknown => None,
+        }
+    }
+}
+
+/// What the first bytes of a file show.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    /// A header or the structure names the format.
+    Trace(Format),
+    /// Nothing names the format, and the content is possible in it.
+    Guess(Format),
+    /// A file of another kind.
+    Other(OtherFile),
+    /// Nothing that this version knows.
+    Unknown,
+}
+
+impl Content {
+    pub(super) fn of(head: &[u8]) -> Self {
         if head.starts_with(b"PAR1") {
-            return Some(Self::Parquet);
+            return Self::Trace(Format::Parquet);
         }
         let text = String::from_utf8_lossy(head);
         let text = text.trim_start_matches('\u{feff}').trim_start();
         if text.contains("[Histogram log format version") {
-            return Some(Self::Hdr);
+            return Self::Trace(Format::Hdr);
         }
         if text.starts_with('{') || text.starts_with('[') {
-            return Some(Self::Chrome);
+            return Self::Trace(Format::Chrome);
         }
-        if text.starts_with("# tracer: osnoise") || super::osnoise::EVENTS.iter().any(|e| text.contains(e)) {
-            return Some(Self::Osnoise);
+        if osnoise::EVENTS.iter().any(|e| text.contains(e)) {
+            return Self::Trace(Format::Osnoise);
         }
-        let first = text.lines().find(|l| !l.trim().is_empty() && !l.starts_with('#'))?;
+        if text.contains(hwlat::MARK) {
+            return Self::Trace(Format::Hwlat);
+        }
+        if sched::is_in(text) {
+            return Self::Trace(Format::Sched);
+        }
+        let is_own = text.contains(&format!("# {META_KEY}: "));
+        if text.starts_with("# tracer: osnoise") && is_own {
+            return Self::Trace(Format::Osnoise);
+        }
+        let first = text.lines().find(|l| !l.trim().is_empty() && !l.starts_with('#')).unwrap_or_default();
         if first.contains("start_ns") && first.contains("duration_ns") {
-            return Some(Self::Csv);
+            return Self::Trace(Format::Csv);
         }
-        let mut numbers = first.split_whitespace().map(|f| super::text::decimal(f, 0));
-        matches!((numbers.next(), numbers.next()), (Some(Some(_)), Some(Some(_)))).then_some(Self::Netgauge)
+        if text.starts_with(netgauge::HEADER) || text.contains("# Benchmark Method: selfish") {
+            return Self::Trace(Format::Netgauge);
+        }
+        if let Some(other) = other::of_content(head, text) {
+            return Self::Other(other);
+        }
+        match netgauge::plausible(text) {
+            Some(Ok(())) => Self::Guess(Format::Netgauge),
+            Some(Err(reason)) => Self::Other(OtherFile::new(
+                format!(
+                    "a table of two numbers a line, which are no starts and lengths of detours: {reason}"
+                ),
+                "if they are, read it with `colony noise convert FILE OUT.parquet --from netgauge`",
+            )),
+            None => Self::Unknown,
+        }
     }
 }
 
@@ -102,6 +166,7 @@ impl FromStr for Format {
     fn from_str(text: &str) -> Result<Self, UnknownName> {
         match text.to_ascii_lowercase().as_str() {
             "rtla" => Ok(Self::Osnoise),
+            "ftrace" => Ok(Self::Sched),
             "perfetto" => Ok(Self::Chrome),
             "hdrhistogram" => Ok(Self::Hdr),
             name => Self::ALL

@@ -9,6 +9,11 @@
 //! | [osnoise](Format::Osnoise) | yes | yes | sources other than irq, softirq, thread, nmi |
 //! | [Chrome trace](Format::Chrome) | yes | yes | nothing |
 //! | [HdrHistogram log](Format::Hdr) | no | yes | instants, sources |
+//! | [scheduler and interrupt tracepoints](Format::Sched) | yes | no | |
+//! | [hwlat tracer](Format::Hwlat) | yes | no | |
+//!
+//! Files compressed with gzip or zstd are unpacked while they are read. The content of a file determines its format; its name is used
+//! only where a damaged file needs an error in the right terms. Files of other tools that hold no detours are named in the error.
 //!
 //! Every parser takes any bytes: it ends with a trace or a [`Problem`], within bounds of memory set by the
 //! length of the input.
@@ -16,21 +21,28 @@
 mod chrome;
 mod csv;
 mod detect;
+mod ftrace;
 mod hdr;
+mod hwlat;
 pub mod netgauge;
 mod osnoise;
+mod other;
+mod sched;
 mod text;
+mod unpack;
 
 use std::fs::File;
 use std::io::{BufReader, Cursor, Read, Seek};
 use std::path::Path;
 
+use detect::Content;
 pub use detect::{Format, UnknownName};
+pub use other::OtherFile;
 
 use crate::trace::{Problem, Trace, TraceError, parquet};
 
 /// Bytes at the head of a file that its format is told from.
-const HEAD: usize = 8 * 1024;
+const HEAD: usize = 64 * 1024;
 
 /// Reads a trace in any format; with `None` the format is told from the content, then from the name.
 ///
@@ -41,16 +53,56 @@ pub fn read(path: &Path, format: Option<Format>) -> Result<Trace, TraceError> {
 }
 
 fn open(path: &Path, format: Option<Format>) -> Result<Trace, Problem> {
-    let mut file = File::open(path)?;
+    let file = File::open(path)?;
+    let is_file = file.metadata()?.is_file();
+    let (mut input, is_packed) = unpack::unpacked(&file)?;
     let mut head = Vec::new();
-    file.by_ref().take(HEAD as u64).read_to_end(&mut head)?;
-    let format = format.or_else(|| Format::of_content(&head)).or_else(|| Format::of_name(path));
-    let format = format.ok_or_else(|| Problem::UnknownFormat(Format::names()))?;
-    if format == Format::Parquet && file.metadata()?.is_file() {
-        file.rewind()?;
-        return parquet::read(file);
+    input.by_ref().take(HEAD as u64).read_to_end(&mut head)?;
+    let (format, is_guess) = match format {
+        Some(format) => (format, false),
+        None => format_of(&head, path)?,
+    };
+    let mut trace = match format {
+        Format::Parquet if is_packed => return Err(Problem::PackedParquet),
+        Format::Parquet if is_file => {
+            drop(input);
+            let mut file = file;
+            file.rewind()?;
+            parquet::read(file)?
+        }
+        _ => parse_stream(Cursor::new(&head).chain(input), format)?,
+    };
+    if is_guess {
+        trace.meta.notes.push(GUESS.into());
     }
-    parse_stream(Cursor::new(head).chain(file), format)
+    Ok(trace)
+}
+
+/// Note on a file of which nothing says what it is.
+const GUESS: &str = "no header says what the file's two columns are: they are read as start and length of detours in nanoseconds";
+
+/// The format of a file, and whether it is a guess.
+fn format_of(head: &[u8], path: &Path) -> Result<(Format, bool), Problem> {
+    if head.is_empty() {
+        return Err(Problem::Empty("a trace, and the file is empty"));
+    }
+    match Content::of(head) {
+        Content::Trace(format) => Ok((format, false)),
+        Content::Guess(format) => Ok((format, true)),
+        Content::Other(file) => Err(Problem::OtherFile(file)),
+        // a damaged file of these: its reader says where
+        Content::Unknown => match Format::of_name(path) {
+            Some(format @ (Format::Parquet | Format::Csv | Format::Chrome)) => Ok((format, false)),
+            _ => Err(Problem::UnknownContent(first_line(head))),
+        },
+    }
+}
+
+/// The first line that is not empty, shortened.
+fn first_line(head: &[u8]) -> String {
+    let text = String::from_utf8_lossy(head);
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    line.chars().filter(|c| !c.is_control()).take(60).collect()
 }
 
 /// Reads a trace from bytes in memory.
@@ -71,6 +123,8 @@ fn parse_stream(mut input: impl Read, format: Format) -> Result<Trace, Problem> 
         Format::Csv => csv::read(BufReader::new(input)),
         Format::Netgauge => netgauge::read(BufReader::new(input)),
         Format::Osnoise => osnoise::read(BufReader::new(input)),
+        Format::Sched => sched::read(BufReader::new(input)),
+        Format::Hwlat => hwlat::read(BufReader::new(input)),
         Format::Chrome => chrome::read(BufReader::new(input)),
         Format::Hdr => Err(Problem::WriteOnly),
     }
@@ -93,6 +147,7 @@ pub fn write(trace: &Trace, path: &Path, format: Option<Format>) -> Result<(), T
         Format::Osnoise => osnoise::write(trace, out),
         Format::Chrome => chrome::write(trace, out),
         Format::Hdr => hdr::write(trace, out),
+        Format::Sched | Format::Hwlat => Err(Problem::ReadOnly(format)),
     })
     .map_err(TraceError::writing(path))
 }
@@ -105,6 +160,7 @@ pub fn write(trace: &Trace, path: &Path, format: Option<Format>) -> Result<(), T
 pub fn check_writable(path: &Path, format: Option<Format>) -> Result<(), TraceError> {
     match format.or_else(|| Format::of_name(path)) {
         None => Err(Problem::UnknownFormat(Format::names())),
+        Some(format @ (Format::Sched | Format::Hwlat)) => Err(Problem::ReadOnly(format)),
         Some(_) => colony_node::file::check_writable(path).map_err(Problem::Io),
     }
     .map_err(TraceError::writing(path))
@@ -130,5 +186,7 @@ pub fn fuzz_parse(bytes: &[u8], format: Format) {
     }
 }
 
+#[cfg(test)]
+mod foreign_tests;
 #[cfg(test)]
 mod tests;

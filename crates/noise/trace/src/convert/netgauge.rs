@@ -7,6 +7,9 @@ use super::text::{Header, Lines, decimal};
 use crate::Source;
 use crate::trace::{Detour, Lane, Problem, Trace, TraceBuilder};
 
+/// The first line that [`write`] writes.
+pub(super) const HEADER: &str = "# noise trace: offset_ns duration_ns";
+
 /// Writes the detours of one CPU, or of all merged into one list; offsets count from the start of the
 /// observation.
 ///
@@ -18,7 +21,7 @@ use crate::trace::{Detour, Lane, Problem, Trace, TraceBuilder};
 pub fn write(trace: &Trace, lane: Option<Lane>, out: &mut impl Write) -> Result<(), Problem> {
     let chosen = || trace.detours.iter().filter(|d| lane.is_none_or(|l| d.lane() == l));
     let base_ns = chosen().next().map_or(trace.meta.start_ns, |d| d.start_ns.min(trace.meta.start_ns));
-    write!(out, "# noise trace: offset_ns duration_ns")?;
+    write!(out, "{HEADER}")?;
     match lane {
         Some(lane) => write!(out, "\n# of: {lane}")?,
         None => write!(out, "\n# of: {} CPUs merged", trace.lanes().len())?,
@@ -62,12 +65,48 @@ pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
     if trace.is_empty() {
         return Err(Problem::Empty("lines `offset<TAB>duration` in nanoseconds"));
     }
-    let start_ns = header.get("start_ns").unwrap_or(0);
-    trace.shift(start_ns);
-    let mut meta = trace.foreign_meta();
-    let first_ns = meta.start_ns;
-    header.overrule(&mut meta);
+    let mut stated = header.stated()?;
     // offsets count from the start of the observation
-    meta.start_ns = first_ns.min(start_ns);
-    trace.build(meta)
+    let start_ns = stated.start_ns.unwrap_or(0);
+    trace.shift(start_ns);
+    stated.start_ns = trace.first_ns().map(|first| first.min(start_ns));
+    // one CPU wrote the file, or its lines are those of several
+    stated.cpus.get_or_insert_with(|| [0].into_iter().collect());
+    trace.build_foreign(stated)
+}
+
+/// Checks that the lines at the head of a file can be offsets and lengths of detours.
+///
+/// # Errors
+/// What contradicts it. `None` if the lines are not two numbers each.
+pub(super) fn plausible(head: &str) -> Option<Result<(), String>> {
+    // the last line of a longer file may be cut off
+    let whole =
+        if head.len() < super::HEAD { head } else { head.rsplit_once('\n').map_or(head, |(whole, _)| whole) };
+    let lines = whole.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let pair = |line: &str| {
+        let mut fields = line.split_whitespace().map(|f| decimal(f, 0));
+        let pair = (fields.next()??, fields.next()??);
+        fields.next().is_none().then_some(pair)
+    };
+    let rows: Vec<(i128, i128)> = lines.map(pair).collect::<Option<_>>()?;
+    if rows.is_empty() {
+        return None;
+    }
+    let at = |i: usize| format!("row {} and row {}", i + 1, i + 2);
+    for (i, w) in rows.windows(2).enumerate() {
+        if w[1].0 < w[0].0 {
+            return Some(Err(format!("its first column decreases between {}", at(i))));
+        }
+        if w[0].0.saturating_add(w[0].1) > w[1].0 {
+            return Some(Err(format!("as detours, {} would overlap", at(i))));
+        }
+    }
+    let steps = rows.windows(2).map(|w| w[1].0 - w[0].0);
+    let is_regular = rows.len() > 3 && steps.collect::<std::collections::BTreeSet<_>>().len() == 1;
+    Some(if is_regular {
+        Err("its first column grows by one step, as in a table of counts".into())
+    } else {
+        Ok(())
+    })
 }

@@ -10,13 +10,17 @@
 //! `sample_threshold` is what the tracer's loop saw (a detour), the `*_noise` lines before it are its causes,
 //! net of each other. So a sample with interferences takes in the causes that began within it and is named
 //! after the longest; a cause that belongs to no sample is a detour of its own.
+//!
+//! With the tracer's option `NO_OSNOISE_WORKLOAD` and with the timerlat tracer, `thread_noise` lines record every thread that ran, the
+//! idle thread and the program too: neither is noise.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{BufRead, Write};
 
+use super::ftrace::{self, Losses, Place, is_idle_thread, seconds};
 use super::text::{Header, Lines, decimal, write_meta};
 use crate::Source;
-use crate::trace::{Detour, Problem, Trace, TraceBuilder, TraceMeta};
+use crate::trace::{Detour, Lengths, Problem, Stated, Trace, TraceBuilder};
 
 /// The tracepoints, as they stand before their fields.
 pub(super) const EVENTS: [&str; 5] =
@@ -54,16 +58,22 @@ pub(super) fn write(trace: &Trace, out: &mut impl Write) -> Result<(), Problem> 
 
 /// One tracepoint line.
 struct Line {
-    cpu: u16,
+    place: Place,
     start_ns: i64,
     duration_ns: u64,
     /// `None`: a sample of the tracer's loop.
     cause: Option<Source>,
+    /// True if the cause is the idle thread.
+    is_idle: bool,
     /// Causes that the loop counted in a sample.
     interferences: u64,
 }
 
 impl Line {
+    fn cpu(&self) -> u16 {
+        self.place.cpu.unwrap_or(0)
+    }
+
     fn end_ns(&self) -> i64 {
         self.start_ns.saturating_add_unsigned(self.duration_ns)
     }
@@ -101,71 +111,163 @@ fn parse(line: &str) -> Result<Option<Line>, String> {
         ["interference" | "interferences", n, ..] => n.parse().map_err(|_| out_of_range())?,
         _ => 0,
     };
-    let name = || name.rsplit_once(':').map_or(name, |(name, _number)| name).trim().to_owned();
+    let (name, number) = name.rsplit_once(':').unwrap_or((name, ""));
+    let (name, number) = (name.trim(), number.trim());
+    let (mut is_idle, owned) = (false, || name.to_owned());
     let cause = match event.trim_end_matches([':', ' ']) {
-        "irq_noise" => Some(Source::Irq(name())),
-        "softirq_noise" => Some(Source::Softirq(name())),
-        "thread_noise" => Some(Source::Thread(name())),
+        "irq_noise" => Some(Source::Irq(owned())),
+        "softirq_noise" => Some(Source::Softirq(owned())),
+        "thread_noise" => {
+            is_idle = is_idle_thread(name, number);
+            Some(Source::Thread(owned()))
+        }
         "nmi_noise" => Some(Source::Nmi),
         _ => None,
     };
-    Ok(Some(Line { cpu: cpu(prefix)?, start_ns, duration_ns, cause, interferences }))
+    Ok(Some(Line { place: Place::of(prefix)?, start_ns, duration_ns, cause, is_idle, interferences }))
 }
 
-/// The CPU in `osnoise/8-961 [008] d.h. 5789.857532:`; 0 where there is none.
-fn cpu(prefix: &str) -> Result<u16, String> {
-    let digits = prefix.rsplit('[').find_map(|rest| {
-        let (inside, _) = rest.split_once(']')?;
-        (!inside.is_empty() && inside.bytes().all(|b| b.is_ascii_digit())).then_some(inside)
-    });
-    digits.map_or(Ok(0), |d| {
-        d.parse().map_err(|_| format!("CPU number [{}] is too large", d.chars().take(20).collect::<String>()))
-    })
+/// One period of the tracer as its summary line says: `… 5790.1: 1000000 190 99.98100 9 18 0 1007 18 1`, which is the time that it
+/// sampled and the noise in microseconds, the share left, the longest noise and the longest single one, and five counts.
+/// Returns the place and the time sampled, nanoseconds.
+fn period(line: &str) -> Option<(Place, u64)> {
+    let (at, word) = line.split_whitespace().enumerate().find(|(_, word)| seconds(word).is_some())?;
+    let fields: Vec<&str> = line.split_whitespace().skip(at + 1).collect();
+    if fields.len() < 8 || fields.iter().any(|f| decimal(f, 0).is_none()) || !fields[2].contains('.') {
+        return None;
+    }
+    let prefix = &line[..line.find(word)? + word.len()];
+    Some((Place::of(prefix).ok()?, decimal(fields[0], 3)?.try_into().ok()?))
 }
 
 pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
-    let mut header = Header::default();
     let mut lines = Lines::new(input);
-    let mut trace = TraceBuilder::new();
-    // causes whose sample may still come, by CPU
-    let mut open: HashMap<u16, Vec<Line>> = HashMap::new();
+    let mut file = File::default();
     while let Some(line) = lines.next()? {
         if line.starts_with('#') {
-            header.comment(&line)?;
-            continue;
-        }
-        let Some(found) = parse(&line).map_err(|reason| lines.wrong(reason))? else { continue };
-        let causes = open.entry(found.cpu).or_default();
-        if found.cause.is_none() {
-            let (within, before): (Vec<Line>, Vec<Line>) =
-                std::mem::take(causes).into_iter().partition(|c| {
-                    found.interferences > 0 && (found.start_ns..found.end_ns()).contains(&c.start_ns)
-                });
-            for cause in &before {
-                push(&mut trace, cause, cause.cause.as_ref())?;
-            }
-            let longest = within.iter().max_by_key(|c| c.duration_ns).and_then(|c| c.cause.as_ref());
-            push(&mut trace, &found, longest)?;
+            file.header.comment(&line)?;
+        } else if let Some(found) = parse(&line).map_err(|reason| lines.wrong(reason))? {
+            file.event(found)?;
+        } else if let Some((place, sampled_ns)) = period(&line) {
+            file.period(place, sampled_ns);
         } else {
-            causes.push(found);
+            file.losses.line(&line);
         }
+        // the tracer's own thread is the program where it is there, and else all threads are recorded
+        file.has_workload |= line.trim_start().starts_with("osnoise/");
     }
-    let mut left: Vec<Line> = open.into_values().flatten().collect();
-    left.sort_by_key(|l| (l.start_ns, l.cpu));
-    for cause in &left {
-        push(&mut trace, cause, cause.cause.as_ref())?;
-    }
-    match header.meta() {
-        Some(meta) => trace.build(meta),
-        None if trace.is_empty() => Err(Problem::Empty(
-            "lines of the osnoise tracepoints (irq_noise, softirq_noise, thread_noise, nmi_noise, \
-             sample_threshold); a summary of rtla or of the tracer holds no single detours",
-        )),
-        None => {
-            let classes = header.classes;
-            let meta = TraceMeta { classes, ..trace.foreign_meta() };
-            trace.build(meta)
+    file.end()
+}
+
+/// What was read so far.
+#[derive(Default)]
+struct File {
+    header: Header,
+    trace: TraceBuilder,
+    losses: Losses,
+    /// Causes whose sample may still come, by CPU.
+    open: HashMap<u16, Vec<Line>>,
+    /// Time that threads ran, by CPU.
+    ran_ns: BTreeMap<(u16, Source), u64>,
+    cpus: BTreeSet<u16>,
+    /// First and last instant of which a line tells.
+    span_ns: Option<(i64, i64)>,
+    /// Time that the tracer sampled, by CPU.
+    sampled_ns: BTreeMap<u16, u64>,
+    /// Lines that do not name a CPU.
+    without_cpu: u64,
+    /// The tracer's own threads ran as the program that is disturbed.
+    has_workload: bool,
+    /// The idle thread was recorded.
+    has_idle: bool,
+}
+
+impl File {
+    fn event(&mut self, line: Line) -> Result<(), Problem> {
+        self.cpus.insert(line.cpu());
+        self.without_cpu += u64::from(line.place.cpu.is_none());
+        self.spans(line.start_ns, line.end_ns());
+        if line.is_idle && !self.header.is_own() {
+            self.has_idle = true;
+            return Ok(());
         }
+        if let Some(thread @ Source::Thread(_)) = &line.cause {
+            *self.ran_ns.entry((line.cpu(), thread.clone())).or_default() += line.duration_ns;
+        }
+        let causes = self.open.entry(line.cpu()).or_default();
+        if line.cause.is_some() {
+            causes.push(line);
+            return Ok(());
+        }
+        let (within, before): (Vec<Line>, Vec<Line>) = std::mem::take(causes)
+            .into_iter()
+            .partition(|c| line.interferences > 0 && (line.start_ns..line.end_ns()).contains(&c.start_ns));
+        for cause in &before {
+            push(&mut self.trace, cause, cause.cause.as_ref())?;
+        }
+        self.has_workload = true;
+        let longest = within.iter().max_by_key(|c| c.duration_ns).and_then(|c| c.cause.as_ref());
+        push(&mut self.trace, &line, longest)
+    }
+
+    fn period(&mut self, place: Place, sampled_ns: u64) {
+        let Place { cpu: Some(cpu), at_ns: Some(end_ns) } = place else { return };
+        self.has_workload = true;
+        self.cpus.insert(cpu);
+        *self.sampled_ns.entry(cpu).or_default() += sampled_ns;
+        self.spans(end_ns.saturating_sub_unsigned(sampled_ns), end_ns);
+    }
+
+    fn spans(&mut self, start_ns: i64, end_ns: i64) {
+        let (first, last) = self.span_ns.unwrap_or((start_ns, end_ns));
+        self.span_ns = Some((first.min(start_ns), last.max(end_ns)));
+    }
+
+    fn end(mut self) -> Result<Trace, Problem> {
+        let mut left: Vec<Line> = std::mem::take(&mut self.open).into_values().flatten().collect();
+        left.sort_by_key(|l| (l.start_ns, l.cpu()));
+        for cause in &left {
+            push(&mut self.trace, cause, cause.cause.as_ref())?;
+        }
+        if let Some(meta) = self.header.meta() {
+            return self.trace.build(meta);
+        }
+        let Some((first_ns, last_ns)) = self.span_ns.filter(|_| !self.trace.is_empty() || self.has_idle)
+        else {
+            return Err(Problem::Empty(
+                "lines of the osnoise tracepoints (irq_noise, softirq_noise, thread_noise, nmi_noise, \
+                 sample_threshold); a summary of rtla or of the tracer holds no single detours",
+            ));
+        };
+        let span_ns = last_ns.abs_diff(first_ns);
+        if self.has_idle || !self.has_workload {
+            ftrace::remove(&mut self.trace, &ftrace::programs(&self.ran_ns, span_ns));
+        }
+        if self.without_cpu > 0 {
+            self.trace.note(format!(
+                "{} lines do not name a CPU: they are taken for those of CPU 0",
+                self.without_cpu
+            ));
+        }
+        let sampled_ns =
+            self.sampled_ns.values().max().copied().filter(|ns| (*ns as f64) < 0.95 * span_ns as f64);
+        if let Some(ns) = sampled_ns {
+            self.trace.note(format!(
+                "the tracer sampled each CPU for {:.3} s of {:.3} s: rates and shares of the whole time are lower bounds",
+                ns as f64 / 1e9,
+                span_ns as f64 / 1e9
+            ));
+        }
+        let lost_events = self.losses.count(&self.header, &mut self.trace);
+        self.trace.build_foreign(Stated {
+            cpus: Some(self.cpus.iter().map(|cpu| usize::from(*cpu)).collect()),
+            observed_s: (span_ns > 0).then_some(span_ns as f64 / 1e9),
+            start_ns: Some(first_ns),
+            lost_events,
+            classes: self.header.classes,
+            lengths: Lengths::Net,
+            ..Stated::default()
+        })
     }
 }
 
@@ -173,7 +275,7 @@ fn push(trace: &mut TraceBuilder, line: &Line, source: Option<&Source>) -> Resul
     let source = trace.source(source.unwrap_or(&Source::Unexplained))?;
     trace.push(Detour {
         node: 0,
-        cpu: line.cpu,
+        cpu: line.cpu(),
         start_ns: line.start_ns,
         duration_ns: line.duration_ns,
         source,

@@ -82,7 +82,13 @@ fn loggopsim_can_read_the_netgauge_text() {
         only.detours.retain(|d| d.lane() == lane);
         times(&only)
     });
-    assert_eq!(times(&round_trip(&trace, Format::Netgauge)), times(&trace), "all CPUs merged");
+    let merged = round_trip(&trace, Format::Netgauge);
+    assert!(
+        merged.meta.notes.iter().any(|note| note.contains("begin inside another row")),
+        "{:?}",
+        merged.meta.notes
+    );
+    assert!(merged.stolen_ns() < trace.stolen_ns(), "time of two CPUs that overlaps counts once");
     assert_eq!(back.meta.observed_s, trace.meta.observed_s);
 }
 
@@ -146,15 +152,25 @@ fn base64_decode(text: &str) -> Vec<u8> {
 fn content_and_name_identify_the_format() {
     let trace = sample(50);
     for format in Format::ALL {
-        let content = bytes(&trace, format).expect("written");
-        assert_eq!(Format::of_content(&content), Some(format));
         assert_eq!(format.name().parse(), Ok(format));
+        if matches!(format, Format::Sched | Format::Hwlat) {
+            let error = bytes(&trace, format).expect_err("read only");
+            assert!(error.is_wrong_use() && error.to_string().contains("not written"), "{error}");
+            continue;
+        }
+        assert_eq!(Format::of_content(&bytes(&trace, format).expect("written")), Some(format));
     }
     let dir = tempfile::tempdir().expect("temp dir");
     for name in ["a.parquet", "a.csv", "a.txt", "a.osnoise", "a.json", "a.hlog"] {
         let path = dir.path().join(name);
         write(&trace, &path, None).expect(name);
-        assert!(name == "a.hlog" || read(&path, None).expect(name).detours.len() == 50);
+        let found = read(&path, None).map(|trace| trace.detours.len());
+        match name {
+            "a.hlog" => assert!(found.is_err()),
+            // two CPUs merged: detours of one are cut by those of the other
+            "a.txt" => assert!(found.is_ok_and(|n| n >= 50)),
+            _ => assert_eq!(found.expect(name), 50, "{name}"),
+        }
     }
     let error = write(&trace, &dir.path().join("a.doc"), None).expect_err("no such format").to_string();
     assert!(error.contains("a.doc") && error.contains("netgauge"), "{error}");
@@ -296,8 +312,12 @@ proptest! {
     }
 
     #[test]
-    fn netgauge_keeps_offsets_and_durations(trace in any_trace(100)) {
+    fn netgauge_keeps_offsets_and_durations_of_detours_that_do_not_overlap(mut trace in any_trace(100)) {
         prop_assume!(!trace.detours.is_empty());
+        let starts: Vec<i64> = trace.detours.iter().skip(1).map(|d| d.start_ns).chain([i64::MAX]).collect();
+        for (detour, next_ns) in trace.detours.iter_mut().zip(starts) {
+            detour.duration_ns = detour.duration_ns.min(next_ns.abs_diff(detour.start_ns));
+        }
         let back = round_trip(&trace, Format::Netgauge);
         let times = |t: &Trace| {
             let mut v: Vec<_> = t.detours.iter().map(|d| (d.start_ns, d.duration_ns)).collect();
@@ -328,6 +348,15 @@ fn pieces() -> impl Strategy<Value = String> {
             " ns",
             " interference ",
             "[008]",
+            " 5789.857532: ",
+            " 8d.h1. 100us+: ",
+            "sched_switch: prev_comm=a prev_pid=1 ==> next_comm=b next_pid=2 ",
+            "irq_handler_entry: irq=1 name=x",
+            "irq_handler_exit: irq=1",
+            "softirq_entry: vec=1 [action=TIMER]",
+            "inner/outer(us): 1/2 ts:5.1 count:3",
+            "CPU:1 [LOST 3 EVENTS]",
+            "# tracer: ",
             "[",
             "]",
             ":",
@@ -391,7 +420,7 @@ proptest! {
         edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
     ) {
         for format in Format::ALL {
-            let mut file = bytes(&sample(n), format).expect("written");
+            let Ok(mut file) = bytes(&sample(n), format) else { continue };
             for (at, value) in &edits {
                 let at = at.index(file.len());
                 file[at] = *value;

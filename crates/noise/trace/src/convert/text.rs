@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read, Write};
 
-use crate::trace::{Problem, TraceMeta, parquet::META_KEY};
+use crate::trace::{Problem, Stated, TraceMeta, classes, parquet::META_KEY};
 use crate::{Class, Source};
 
 /// The longest line a text format may have.
@@ -100,9 +100,7 @@ impl Header {
         if key == META_KEY {
             self.meta = Some(TraceMeta::from_json(value)?);
         } else if key == TraceMeta::CLASSES && value.starts_with('{') {
-            let classes: BTreeMap<Source, Class> = serde_json::from_str(value)
-                .map_err(|e| Problem::Meta(format!("`classes` must map sources to classes: {e}")))?;
-            self.classes.extend(classes);
+            self.classes.extend(classes(value)?);
         } else if self.pairs.len() < 100 {
             self.pairs.push((key.into(), value.into()));
         }
@@ -116,20 +114,18 @@ impl Header {
         Some(meta)
     }
 
-    /// Replaces values of `meta`, which were derived from the detours, by those that the pairs and classes state.
-    pub(super) fn overrule(&self, meta: &mut TraceMeta) {
-        meta.classes.clone_from(&self.classes);
-        meta.threshold_ns = self.get("threshold_ns").unwrap_or(meta.threshold_ns);
-        meta.start_ns = self.get("start_ns").unwrap_or(meta.start_ns);
-        meta.cpus = self.get("cpus").unwrap_or_else(|| std::mem::take(&mut meta.cpus));
-        if let Some(s) = self.get::<f64>("observed_s").filter(|s| s.is_finite() && *s > 0.0) {
-            meta.observed_s = s;
-        }
+    /// True if Colony wrote the file.
+    pub(super) fn is_own(&self) -> bool {
+        self.meta.is_some()
     }
 
-    /// The value of a pair, where it reads as `T`.
-    pub(super) fn get<T: std::str::FromStr>(&self, key: &str) -> Option<T> {
-        self.pairs.iter().find(|(k, _)| k == key).and_then(|(_, v)| v.parse().ok())
+    /// What the pairs and the classes state about the observation.
+    ///
+    /// # Errors
+    /// As [`Stated::of_pairs`].
+    pub(super) fn stated(&self) -> Result<Stated, Problem> {
+        let pairs = self.pairs.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        Ok(Stated { classes: self.classes.clone(), ..Stated::of_pairs(pairs)? })
     }
 }
 

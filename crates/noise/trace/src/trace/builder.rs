@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use colony_node::cpu::CpuSet;
 use colony_node::memory;
 
-use super::{Detour, MAX_DETOURS, MAX_SOURCES, Problem, Trace, TraceMeta};
+use super::{Detour, Lengths, MAX_DETOURS, MAX_SOURCES, Problem, Stated, Trace, TraceMeta};
 use crate::Source;
 
 /// Bytes of memory that a detour takes while a trace is built, measured with 100 million: itself, its copy as the list grows and is
@@ -22,6 +22,7 @@ pub struct TraceBuilder {
     sources: Vec<Source>,
     index: HashMap<Source, u16>,
     detours: Vec<Detour>,
+    notes: Vec<String>,
     /// Number of detours at which the free memory is checked next: the list doubles its room there.
     next_check: usize,
     /// Free memory in bytes; `None` if the kernel does not report it. Tests replace this function.
@@ -36,7 +37,14 @@ fn left() -> Option<u64> {
 
 impl Default for TraceBuilder {
     fn default() -> Self {
-        Self { sources: Vec::new(), index: HashMap::new(), detours: Vec::new(), next_check: FEW, left }
+        Self {
+            sources: Vec::new(),
+            index: HashMap::new(),
+            detours: Vec::new(),
+            notes: Vec::new(),
+            next_check: FEW,
+            left,
+        }
     }
 }
 
@@ -110,6 +118,11 @@ impl TraceBuilder {
         self.detours.is_empty()
     }
 
+    /// Start of the first detour, TAI nanoseconds.
+    pub(crate) fn first_ns(&self) -> Option<i64> {
+        self.detours.iter().map(|d| d.start_ns).min()
+    }
+
     /// Moves every start by `by_ns` (saturating); what a format with relative times needs.
     pub(crate) fn shift(&mut self, by_ns: i64) {
         for d in &mut self.detours {
@@ -117,34 +130,72 @@ impl TraceBuilder {
         }
     }
 
-    /// The trace.
+    /// The trace. The builder's notes follow those of `meta`.
     ///
     /// # Errors
     /// [`Problem::Row`] for a row that contradicts `meta`, else as [`Trace::from_parts`].
-    pub fn build(self, meta: TraceMeta) -> Result<Trace, Problem> {
+    pub fn build(self, mut meta: TraceMeta) -> Result<Trace, Problem> {
+        meta.notes.extend(self.notes);
         super::rows::check(&meta, &self.detours)?;
         Trace::from_parts(meta, self.sources, self.detours)
     }
 
-    /// The trace of a tool that left no metadata: CPUs and time span are those of the detours.
+    /// Adds a note for the reader of the trace: see [`TraceMeta::notes`].
+    pub(crate) fn note(&mut self, note: impl Into<String>) {
+        self.notes.push(note.into());
+    }
+
+    /// Keeps the detours for which `keep` is true.
+    pub(crate) fn retain(&mut self, keep: impl Fn(&Detour, &Source) -> bool) {
+        let sources = &self.sources;
+        self.detours.retain(|d| sources.get(usize::from(d.source)).is_none_or(|source| keep(d, source)));
+    }
+
+    /// The trace of another tool. What the file does not state about its observation is derived from the detours, with a note. The
+    /// lengths of detours that overlap on one CPU are gross: the time counts once.
     ///
     /// # Errors
     /// As [`TraceBuilder::build`].
-    pub fn build_foreign(self) -> Result<Trace, Problem> {
-        let meta = self.foreign_meta();
-        self.build(meta)
-    }
-
-    /// Metadata derived from the detours alone: CPUs, start and time span.
-    pub(crate) fn foreign_meta(&self) -> TraceMeta {
-        let start_ns = self.detours.iter().map(|d| d.start_ns).min().unwrap_or(0);
-        let end_ns = self.detours.iter().map(Detour::end_ns).max().unwrap_or(0);
-        TraceMeta {
-            cpus: self.detours.iter().map(|d| usize::from(d.cpu)).collect(),
-            observed_s: end_ns.abs_diff(start_ns) as f64 / 1e9,
-            start_ns,
-            ..TraceMeta::default()
+    pub(crate) fn build_foreign(mut self, stated: Stated) -> Result<Trace, Problem> {
+        let first = self.first_ns();
+        let last = self.detours.iter().map(Detour::end_ns).max();
+        let start_ns = stated.start_ns.or(first).unwrap_or(0);
+        let end_ns = last.unwrap_or(start_ns);
+        match (stated.observed_s, &stated.cpus) {
+            (None, None) => self.note(
+                "the file does not state the length and the CPUs of its observation: both are derived from its detours",
+            ),
+            (None, Some(_)) => self.note(
+                "the file does not state the length of its observation: it is the time from the first to the last detour",
+            ),
+            (Some(_), None) => self.note(
+                "the file does not state which CPUs were observed: those with a detour are shown",
+            ),
+            (Some(_), Some(_)) => {}
         }
+        let mut meta = TraceMeta {
+            threshold_ns: stated.threshold_ns.unwrap_or(0),
+            cpus: stated.cpus.unwrap_or_else(|| self.detours.iter().map(|d| d.cpu.into()).collect()),
+            observed_s: stated.observed_s.unwrap_or_else(|| end_ns.abs_diff(start_ns) as f64 / 1e9),
+            start_ns,
+            lost_events: stated.lost_events,
+            dropped: stated.dropped,
+            classes: stated.classes,
+            ..TraceMeta::default()
+        };
+        super::rows::check(&meta, &self.detours)?;
+        if stated.lengths != Lengths::Net {
+            let rows = self.detours.len();
+            let (parts, inside) = super::overlap::cut(self.detours);
+            self.detours = parts;
+            if inside > 0 && stated.lengths == Lengths::Gross {
+                self.notes.push(format!(
+                    "{inside} of {rows} rows begin inside another row of their CPU: their time counts once, for the row that began last"
+                ));
+            }
+        }
+        meta.notes = self.notes;
+        Trace::from_parts(meta, self.sources, self.detours)
     }
 }
 

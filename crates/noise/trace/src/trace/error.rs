@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use colony_node::cpu::CpuSet;
 
 use super::{MAX_DETOURS, MAX_SOURCES, TraceMeta};
+use crate::convert::{Format, OtherFile};
 
 /// A file that could not be read or written as a trace.
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +35,7 @@ impl TraceError {
     /// True if the caller's request is impossible (exit code 2), false if the file is wrong (exit code 1).
     #[must_use]
     pub fn is_wrong_use(&self) -> bool {
-        matches!(self.problem, Problem::WriteOnly)
+        matches!(self.problem, Problem::WriteOnly | Problem::ReadOnly(_))
             || self.doing == "writing" && matches!(self.problem, Problem::UnknownFormat(_))
     }
 }
@@ -56,8 +57,8 @@ pub enum Problem {
     Compression(String),
     /// Parquet, but not with the columns of a trace.
     #[error(
-        "this Parquet file is no noise trace: {0}; a trace has the columns node u32, cpu u16, start_ns i64, \
-         duration_ns u64 and source (text), and the metadata `colony.meta`"
+        "this Parquet file is no noise trace: {0}; a trace has whole numbers in the columns start_ns and duration_ns, and may have \
+         whole numbers in node and cpu and text in source"
     )]
     NotATrace(String),
     /// A schema of another version.
@@ -134,9 +135,25 @@ pub enum Problem {
          trace; convert the original trace instead"
     )]
     WriteOnly,
-    /// Neither the name nor the content tells the format.
+    /// A format that can only be read.
     #[error(
-        "its format cannot be told from its name or content; name one (`colony noise convert` takes --from and --to): {0}"
+        "text in the format `{0}` can be read and not written; write Parquet, or one of the other formats"
     )]
+    ReadOnly(Format),
+    /// A Parquet file inside of a compressed file.
+    #[error("a Parquet file cannot be read while it is unpacked; unpack it first (`gzip -d`, `zstd -d`)")]
+    PackedParquet,
+    /// A file of another kind.
+    #[error("{0}")]
+    OtherFile(OtherFile),
+    /// A file of which nothing is known but its first line.
+    #[error(
+        "nothing in it says what kind of file it is (its first line is `{0}`); name its format with `colony noise convert --from`, \
+         which is one of {formats}",
+        formats = Format::names()
+    )]
+    UnknownContent(String),
+    /// The name of a file to write does not say the format.
+    #[error("its name does not say which format to write; name one with `colony noise convert --to`: {0}")]
     UnknownFormat(String),
 }

@@ -4,27 +4,25 @@
 //! Foreign bytes reach the decoder: everything it says is checked, nothing is allocated on a file's word
 //! alone, and a panic in it ends as an error.
 
+mod columns;
 mod pages;
 
 use std::cell::Cell;
-use std::collections::HashMap;
-use std::fmt;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Once};
 
-use parquet::basic::{Compression, ConvertedType, Encoding, LogicalType, Repetition, Type as Physical};
-use parquet::column::reader::ColumnReaderImpl;
+use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{KeyValue, ParquetMetaData};
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
-use parquet::file::reader::{ChunkReader, FileReader, RowGroupReader, SerializedFileReader};
+use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
-use parquet::schema::types::{ColumnDescriptor, ColumnPath, Type};
+use parquet::schema::types::{ColumnPath, Type};
 
-use self::pages::BoundedPages;
-use super::{Detour, Problem, Trace, TraceBuilder, TraceMeta};
+use self::columns::Layout;
+use super::{Detour, NO_CPU, Problem, Stated, Trace, TraceBuilder, TraceMeta};
 
 /// Name of the metadata that holds a [`TraceMeta`] as JSON.
 pub(crate) const META_KEY: &str = "colony.meta";
@@ -54,8 +52,6 @@ const COLUMNS: [(&str, Kind); 5] = [
 ];
 
 impl Kind {
-    const ALL: [Self; 5] = [Self::U16, Self::U32, Self::I64, Self::U64, Self::Text];
-
     fn physical(self) -> Physical {
         match self {
             Self::U16 | Self::U32 => Physical::INT32,
@@ -72,40 +68,6 @@ impl Kind {
             Self::U64 => Some(LogicalType::integer(64, false)),
             Self::Text => Some(LogicalType::String),
         }
-    }
-
-    /// The type of a column of a file; `None` if no column of a trace has it.
-    fn of(column: &ColumnDescriptor) -> Option<Self> {
-        let converted = match column.converted_type() {
-            ConvertedType::UINT_16 => Some(Self::U16),
-            ConvertedType::UINT_32 => Some(Self::U32),
-            ConvertedType::UINT_64 => Some(Self::U64),
-            ConvertedType::INT_64 => Some(Self::I64),
-            ConvertedType::UTF8 => Some(Self::Text),
-            ConvertedType::NONE => {
-                let logical = column.logical_type_ref();
-                let signed = LogicalType::integer(64, true);
-                Self::ALL.into_iter().find(|kind| {
-                    let is_signed = *kind == Self::I64 && logical == Some(&signed);
-                    kind.physical() == column.physical_type()
-                        && (kind.logical().as_ref() == logical || is_signed)
-                })
-            }
-            _ => None,
-        };
-        converted.filter(|kind| kind.physical() == column.physical_type())
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::U16 => "UInt16",
-            Self::U32 => "UInt32",
-            Self::I64 => "Int64",
-            Self::U64 => "UInt64",
-            Self::Text => "Utf8",
-        })
     }
 }
 
@@ -184,7 +146,7 @@ fn damaged(e: ParquetError) -> Problem {
 fn decode(file: impl ChunkReader + 'static) -> Result<Trace, Problem> {
     let file = SerializedFileReader::new(file).map_err(damaged)?;
     let parquet = file.metadata();
-    let meta = meta(parquet)?;
+    let (meta, stated) = meta(parquet)?;
     for column in parquet.row_groups().iter().flat_map(|g| g.columns()) {
         match column.compression() {
             Compression::UNCOMPRESSED | Compression::SNAPPY => {}
@@ -195,132 +157,31 @@ fn decode(file: impl ChunkReader + 'static) -> Result<Trace, Problem> {
     let rows = usize::try_from(parquet.file_metadata().num_rows());
     trace.expect(rows.map_err(|_| Problem::TooManyDetours)?)?;
     let found = parquet.file_metadata().schema_descr().columns();
-    let places = places(found.iter().map(AsRef::as_ref))?;
+    let layout = Layout::of(found.iter().map(AsRef::as_ref))?;
     for group in 0..file.num_row_groups() {
         let group = file.get_row_group(group).map_err(damaged)?;
-        push(&mut trace, group.as_ref(), places)?;
+        layout.push(&mut trace, group.as_ref())?;
     }
-    trace.build(meta)
+    if let Some(meta) = meta {
+        return trace.build(meta);
+    }
+    if trace.is_empty() {
+        return Err(Problem::Empty("a row for each detour"));
+    }
+    if !layout.has_cpus() {
+        trace.note(NO_CPU);
+    }
+    trace.build_foreign(stated)
 }
 
-fn meta(file: &ParquetMetaData) -> Result<TraceMeta, Problem> {
+/// The metadata of a trace that Colony wrote; for that of another tool, what its metadata states.
+fn meta(file: &ParquetMetaData) -> Result<(Option<TraceMeta>, Stated), Problem> {
     let pairs = file.file_metadata().key_value_metadata().map_or(&[][..], Vec::as_slice);
-    let json = pairs.iter().find(|p| p.key == META_KEY).and_then(|p| p.value.as_deref());
-    TraceMeta::from_json(json.ok_or_else(|| Problem::NotATrace(format!("it has no metadata `{META_KEY}`")))?)
-}
-
-/// The places of the five columns in the file, if they are what they should be.
-fn places<'a>(found: impl Iterator<Item = &'a ColumnDescriptor> + Clone) -> Result<[usize; 5], Problem> {
-    let mut places = [0; 5];
-    for ((name, kind), place) in COLUMNS.into_iter().zip(&mut places) {
-        let is_named = |c: &ColumnDescriptor| c.path().parts() == [name];
-        let Some((at, column)) = found.clone().enumerate().find(|(_, column)| is_named(column)) else {
-            return Err(Problem::NotATrace(format!("it has no column `{name}`")));
-        };
-        let kind_of_file = Kind::of(column).filter(|_| column.max_rep_level() == 0);
-        if kind_of_file != Some(kind) {
-            let is = kind_of_file.map_or_else(|| column.physical_type().to_string(), |kind| kind.to_string());
-            return Err(Problem::NotATrace(format!("its column `{name}` is {is}")));
-        }
-        *place = at;
+    let pairs = pairs.iter().filter_map(|p| Some((p.key.as_str(), p.value.as_deref()?)));
+    match pairs.clone().find(|(key, _)| *key == META_KEY) {
+        Some((_, json)) => Ok((Some(TraceMeta::from_json(json)?), Stated::default())),
+        None => Ok((None, Stated::of_pairs(pairs)?)),
     }
-    Ok(places)
-}
-
-/// A column of a row group, read a batch at a time.
-struct Column<T: DataType> {
-    name: &'static str,
-    reader: ColumnReaderImpl<T>,
-    /// There are levels if the file says that values may be missing.
-    levels: Option<Vec<i16>>,
-    values: Vec<T::T>,
-}
-
-impl<T: DataType> Column<T> {
-    fn new(group: &dyn RowGroupReader, at: usize, name: &'static str) -> Result<Self, Problem> {
-        let is_optional = group.metadata().schema_descr().column(at).max_def_level() > 0;
-        let descriptor = group.metadata().schema_descr().column(at);
-        let least_bytes = if T::get_physical_type() == Physical::INT64 { 8 } else { 4 };
-        let pages = BoundedPages::new(group.get_column_page_reader(at).map_err(damaged)?, least_bytes);
-        let reader = ColumnReaderImpl::<T>::new(descriptor, Box::new(pages));
-        Ok(Self { name, reader, levels: is_optional.then(Vec::new), values: Vec::new() })
-    }
-
-    /// Reads the next rows. Returns their number.
-    fn next(&mut self) -> Result<usize, Problem> {
-        self.values.clear();
-        if let Some(levels) = &mut self.levels {
-            levels.clear();
-        }
-        let levels = self.levels.as_mut();
-        let (rows, values, _) =
-            self.reader.read_records(BATCH, levels, None, &mut self.values).map_err(damaged)?;
-        match rows.saturating_sub(values) {
-            0 if self.values.len() == rows => Ok(rows),
-            0 => Err(Problem::Damaged(format!("its column `{}` has another number of values", self.name))),
-            n => Err(Problem::NotATrace(format!("{n} rows have no `{}`", self.name))),
-        }
-    }
-}
-
-/// Adds the rows of a row group, whose columns are at these places.
-fn push(trace: &mut TraceBuilder, group: &dyn RowGroupReader, places: [usize; 5]) -> Result<(), Problem> {
-    let [node, cpu, start, duration, source] = places;
-    let mut nodes = Column::<Int32Type>::new(group, node, "node")?;
-    let mut cpus = Column::<Int32Type>::new(group, cpu, "cpu")?;
-    let mut starts = Column::<Int64Type>::new(group, start, "start_ns")?;
-    let mut durations = Column::<Int64Type>::new(group, duration, "duration_ns")?;
-    let mut names = Column::<ByteArrayType>::new(group, source, "source")?;
-    let mut known = HashMap::new();
-    let mut left = group.metadata().num_rows();
-    loop {
-        let rows = nodes.next()?;
-        let others = [cpus.next()?, starts.next()?, durations.next()?, names.next()?];
-        if others.iter().any(|other| *other != rows) {
-            return Err(Problem::Damaged("its columns have different numbers of rows".to_owned()));
-        }
-        left -= rows as i64;
-        if rows == 0 {
-            // columns that are all short would lose rows without a word
-            return match left {
-                0 => Ok(()),
-                _ => Err(Problem::Damaged("a row group has another number of rows than it says".to_owned())),
-            };
-        }
-        // detours of one source follow each other, and the names of a dictionary are at one address
-        let mut last: Option<(&[u8], u16)> = None;
-        for row in 0..rows {
-            let cpu = cpus.values[row].cast_unsigned();
-            let name = names.values[row].data();
-            let source = match last.filter(|(last, _)| std::ptr::eq(*last, name)) {
-                Some((_, source)) => source,
-                None => source_of(name, &mut known, trace)?,
-            };
-            last = Some((name, source));
-            trace.push(Detour {
-                node: nodes.values[row].cast_unsigned(),
-                cpu: u16::try_from(cpu).map_err(|_| Problem::Cpu(cpu.into()))?,
-                start_ns: starts.values[row],
-                duration_ns: durations.values[row].cast_unsigned(),
-                source,
-            })?;
-        }
-    }
-}
-
-/// The source of a name, whose number is in `known` if an earlier row has it.
-fn source_of(
-    name: &[u8],
-    known: &mut HashMap<Box<[u8]>, u16>,
-    trace: &mut TraceBuilder,
-) -> Result<u16, Problem> {
-    if let Some(index) = known.get(name) {
-        return Ok(*index);
-    }
-    let text = std::str::from_utf8(name).map_err(|e| Problem::Damaged(e.to_string()))?;
-    let index = trace.source(&text.into())?;
-    known.insert(name.into(), index);
-    Ok(index)
 }
 
 thread_local! {
@@ -389,8 +250,8 @@ mod tests {
             assert!(pairs.iter().any(|p| p.key == key && p.value.is_some()), "{key}");
         }
         let columns = file.metadata().file_metadata().schema_descr().columns();
-        let columns: Vec<_> = columns.iter().map(|c| (c.name().to_owned(), Kind::of(c))).collect();
-        assert_eq!(columns, COLUMNS.map(|(name, kind)| (name.to_owned(), Some(kind))));
+        let columns: Vec<_> = columns.iter().map(|c| (c.name(), c.logical_type_ref().cloned())).collect();
+        assert_eq!(columns, COLUMNS.map(|(name, kind)| (name, kind.logical())));
         let with_dictionary = |name: &str| {
             let at = COLUMNS.iter().position(|(other, _)| *other == name).expect("a column");
             file.metadata().row_group(0).column(at).dictionary_page_offset().is_some()
@@ -405,9 +266,13 @@ mod tests {
             (vec![], "no whole Parquet file"),
             (b"hello".to_vec(), "no whole Parquet file"),
             (whole[..whole.len() / 2].to_vec(), "no whole Parquet file"),
-            (foreign(&[("x", Kind::I64)], false), "no metadata `colony.meta`"),
-            (foreign(&[("node", Kind::U32)], true), "no column `cpu`"),
-            (foreign(&[("node", Kind::I64)], true), "column `node` is Int64"),
+            (foreign(&[("x", Kind::I64)], false), "no column `start_ns`"),
+            (foreign(&[("start_ns", Kind::I64)], true), "no column `duration_ns`"),
+            (
+                foreign(&[("start_ns", Kind::I64), ("duration_ns", Kind::Text)], true),
+                "`duration_ns` is String and must be",
+            ),
+            (foreign(&[("start_ns", Kind::I64), ("duration_ns", Kind::U64)], false), "no detour was found"),
         ] {
             let error = parse(content).expect_err(says).to_string();
             assert!(error.contains(says), "{error}");
@@ -428,6 +293,53 @@ mod tests {
         }
         writer.close().expect("memory");
         out
+    }
+
+    /// A file as data tools write it: numbers of 64 bits with a sign, in any order, other columns too, no metadata of Colony.
+    fn dataframe(cpus: &[i64], starts: &[i64], durations: &[i64], pairs: &[(&str, &str)]) -> Vec<u8> {
+        let optional = |name: &str| {
+            let builder = Type::primitive_type_builder(name, Physical::INT64);
+            Arc::new(builder.with_repetition(Repetition::OPTIONAL).build().expect("valid"))
+        };
+        let fields = ["duration_ns", "x", "cpu", "start_ns"].map(optional).to_vec();
+        let schema = Arc::new(Type::group_type_builder("schema").with_fields(fields).build().expect("valid"));
+        let pairs = pairs.iter().map(|(k, v)| KeyValue::new((*k).to_owned(), (*v).to_owned())).collect();
+        let properties = WriterProperties::builder().set_key_value_metadata(Some(pairs)).build();
+        let mut out = Vec::new();
+        let mut writer = SerializedFileWriter::new(&mut out, schema, Arc::new(properties)).expect("valid");
+        let mut group = writer.next_row_group().expect("memory");
+        for values in [durations, starts, cpus, starts] {
+            let mut column = group.next_column().expect("memory").expect("a column");
+            let levels = vec![1; values.len()];
+            column.typed::<Int64Type>().write_batch(values, Some(&levels), None).expect("memory");
+            column.close().expect("memory");
+        }
+        group.close().expect("memory");
+        writer.close().expect("memory");
+        out
+    }
+
+    #[test]
+    fn a_file_of_a_data_tool_is_read_as_csv_is() {
+        let file = |pairs| parse(dataframe(&[3, 0, 3], &[50, 60, 70], &[5, 6, 7], pairs));
+        let trace = file(&[]).expect("a trace");
+        let rows: Vec<_> = trace.detours.iter().map(|d| (d.cpu, d.start_ns, d.duration_ns)).collect();
+        assert_eq!(rows, [(3, 50, 5), (0, 60, 6), (3, 70, 7)]);
+        assert_eq!((trace.meta.cpus.to_string(), trace.meta.observed_s), ("0,3".into(), 27e-9));
+        assert_eq!(trace.meta.notes.len(), 1, "{:?}", trace.meta.notes);
+        let stated = file(&[("observed_s", "0.5"), ("cpus", "0-7"), ("pandas", "{}")]).expect("a trace");
+        assert_eq!((stated.meta.cpus.to_string(), stated.meta.observed_s), ("0-7".into(), 0.5));
+        assert_eq!(stated.meta.notes, Vec::<String>::new());
+        let error = file(&[("observed_s", "long")]).expect_err("no number").to_string();
+        assert!(error.contains("`observed_s` is `long`"), "{error}");
+    }
+
+    #[test]
+    fn a_value_out_of_range_is_named_with_its_row() {
+        let negative = parse(dataframe(&[0, 0], &[5, 9], &[1, -4], &[])).expect_err("negative").to_string();
+        assert!(negative.contains("the `duration_ns` of row 2 is -4"), "{negative}");
+        let cpu = parse(dataframe(&[1 << 40], &[5], &[1], &[])).expect_err("no CPU").to_string();
+        assert!(cpu.contains("CPU 1099511627776 cannot be"), "{cpu}");
     }
 
     /// Other tools write columns whose values may be missing, and names without a dictionary.
@@ -477,7 +389,7 @@ mod tests {
         assert_eq!(rows, [(1, 1, 5, 5), (0, 0, 9, 9)]);
         assert_eq!(trace.sources, ["irq:a".into()]);
         let error = parse(file([1, 0])).expect_err("a value is missing").to_string();
-        assert!(error.contains("1 rows have no `node`"), "{error}");
+        assert!(error.contains("1 rows have no `start_ns`"), "{error}");
     }
 
     #[test]

@@ -54,10 +54,16 @@ pub(crate) fn poisson_starts(rng: &mut ChaCha8Rng, rate: f64, seconds: f64) -> V
     .collect()
 }
 
-/// `n` detours, always the same.
+/// `n` detours, always the same. On one CPU they do not overlap, as a measurement leaves them.
 pub(crate) fn sample(n: usize) -> Trace {
     let mut trace = poisson(7, 2, n.max(1) as f64 / 900.0, 1000.0, 1.0);
     trace.detours.truncate(n);
+    let mut next_ns = [i64::MAX; 2];
+    for d in trace.detours.iter_mut().rev() {
+        let next = &mut next_ns[usize::from(d.cpu)];
+        d.duration_ns = d.duration_ns.min(next.abs_diff(d.start_ns));
+        *next = d.start_ns;
+    }
     let Trace { meta, sources, detours } = trace;
     Trace::from_parts(meta, sources, detours).expect("sources are there")
 }

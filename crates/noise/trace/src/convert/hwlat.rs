@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Text of the kernel's hwlat tracer (Documentation/trace/hwlat_detector.rst), which looks for time that the hardware or a hypervisor
+//! takes while interrupts are off:
+//!
+//! ```text
+//! <...>-1729  [001] d....   678.473449: #1     inner/outer(us):   11/12    ts:1700000483.343962693 count:6
+//! ```
+
+use std::io::BufRead;
+
+use super::ftrace::{Losses, Place};
+use super::text::{Header, Lines, decimal};
+use crate::Source;
+use crate::trace::{Detour, Problem, Trace, TraceBuilder};
+
+/// The text that each of the tracer's lines holds.
+pub(super) const MARK: &str = "inner/outer(us):";
+
+pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
+    let mut lines = Lines::new(input);
+    let (mut header, mut losses, mut trace) = (Header::default(), Losses::default(), TraceBuilder::new());
+    let source = trace.source(&Source::Other("hardware".into()))?;
+    let mut dropped = 0u64;
+    while let Some(line) = lines.next()? {
+        if line.starts_with('#') {
+            header.comment(&line)?;
+            continue;
+        }
+        let Some((prefix, fields)) = line.split_once(MARK) else {
+            losses.line(&line);
+            continue;
+        };
+        let (detour, count) = sample(prefix, fields).map_err(|reason| lines.wrong(reason))?;
+        dropped = dropped.saturating_add(count.saturating_sub(1));
+        trace.push(Detour { source, ..detour })?;
+    }
+    if trace.is_empty() {
+        return Err(Problem::Empty(
+            "lines of the hwlat tracer: `inner/outer(us): 11/12 ts:1700000483.34 count:6`",
+        ));
+    }
+    trace.note(
+        "the hwlat tracer looks at one CPU at a time, and by default for half of each second: rates and shares are lower bounds",
+    );
+    let mut stated = header.stated()?;
+    stated.lost_events = losses.count(&header, &mut trace);
+    stated.dropped = dropped;
+    trace.build_foreign(stated)
+}
+
+/// The longest detour of a sample, and the number of detours in it.
+fn sample(prefix: &str, fields: &str) -> Result<(Detour, u64), String> {
+    let wrong = || {
+        let shown: String = fields.trim().chars().take(80).collect();
+        format!("expected `{MARK} NUMBER/NUMBER ts:SECONDS`, found `{shown}`")
+    };
+    let mut words = fields.split_whitespace();
+    let (inner, outer) = words.next().and_then(|w| w.split_once('/')).ok_or_else(wrong)?;
+    let us = |text: &str| text.parse::<u64>().ok().and_then(|us| us.checked_mul(1000)).ok_or_else(wrong);
+    let ts = words.next().and_then(|w| w.strip_prefix("ts:")).and_then(|ts| decimal(ts, 9));
+    let start_ns = ts.and_then(|ns| ns.try_into().ok()).ok_or_else(wrong)?;
+    let count = match words.find_map(|w| w.strip_prefix("count:")) {
+        Some(count) => count.parse().map_err(|_| wrong())?,
+        None => 1,
+    };
+    // `678.473449: #1     `
+    let prefix = prefix.rsplit_once('#').map_or(prefix, |(prefix, _)| prefix);
+    let cpu = Place::of(prefix)?.cpu.ok_or("the line does not name a CPU, as in `[001]`")?;
+    Ok((Detour { node: 0, cpu, start_ns, duration_ns: us(inner)?.max(us(outer)?), source: 0 }, count))
+}
