@@ -144,6 +144,7 @@ impl<'a> Results<'a> {
             observer: Some(m.observer),
             node: Some(m.node.clone()),
             classes: BTreeMap::new(),
+            notes: Vec::new(),
         };
         let mut trace = Trace::collect(meta, self.rows);
         let named: BTreeSet<&Source> = trace.sources.iter().collect();

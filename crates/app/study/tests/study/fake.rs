@@ -127,6 +127,7 @@ fn trace() -> Trace {
         observer: None,
         node: None,
         classes: Default::default(),
+        notes: Vec::new(),
     };
     Trace { meta, sources: names.to_vec(), detours }
 }
