@@ -15,5 +15,5 @@ mod trace;
 
 pub use colony_source::{Class, Source};
 pub use trace::{
-    Detour, Lane, MAX_DETOURS, MAX_SOURCES, Problem, Trace, TraceBuilder, TraceError, TraceMeta,
+    Detour, Lane, MAX_DETOURS, MAX_SOURCES, OtherFile, Problem, Trace, TraceBuilder, TraceError, TraceMeta,
 };

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 pub use builder::TraceBuilder;
-pub use error::{Problem, TraceError};
+pub use error::{OtherFile, Problem, TraceError};
 pub(crate) use stated::{Lengths, NO_CPU, Stated, classes};
 
 use colony_node::class::Class as SchedulingClass;

@@ -3,8 +3,8 @@
 
 use std::{fmt, path::Path, str::FromStr};
 
-use super::other::{self, OtherFile};
-use super::{hwlat, netgauge, osnoise, sched};
+use super::{histogram, hwlat, netgauge, osnoise, other, sched};
+use crate::trace::OtherFile;
 use crate::trace::parquet::META_KEY;
 
 /// A format a trace can be in.
@@ -22,6 +22,8 @@ pub enum Format {
     Sched,
     /// Text of the kernel's hwlat tracer. It can only be read.
     Hwlat,
+    /// A histogram of `rtla osnoise hist` or of oslat. It can only be read.
+    Histogram,
     /// Chrome trace JSON, which Perfetto shows.
     Chrome,
     /// An HdrHistogram interval log: a histogram a second and CPU. It can only be written.
@@ -37,16 +39,23 @@ pub struct UnknownName {
 
 impl Format {
     /// Every format.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Parquet,
         Self::Csv,
         Self::Netgauge,
         Self::Osnoise,
         Self::Sched,
         Self::Hwlat,
+        Self::Histogram,
         Self::Chrome,
         Self::Hdr,
     ];
+
+    /// True if a trace can be written in this format.
+    #[must_use]
+    pub const fn is_written(self) -> bool {
+        !matches!(self, Self::Sched | Self::Hwlat | Self::Histogram)
+    }
 
     /// The name on the command line.
     #[must_use]
@@ -58,6 +67,7 @@ impl Format {
             Self::Osnoise => "osnoise",
             Self::Sched => "sched",
             Self::Hwlat => "hwlat",
+            Self::Histogram => "histogram",
             Self::Chrome => "chrome",
             Self::Hdr => "hdr",
         }
@@ -124,6 +134,9 @@ impl Content {
         }
         if text.contains(hwlat::MARK) {
             return Self::Trace(Format::Hwlat);
+        }
+        if histogram::is_in(text) {
+            return Self::Trace(Format::Histogram);
         }
         if sched::is_in(text) {
             return Self::Trace(Format::Sched);

@@ -136,10 +136,10 @@ fn counts_of_work_and_tables_of_other_benchmarks_are_named() {
         ),
         (
             "# RTLA osnoise histogram\n# Time unit is microseconds (us)\nIndex CPU-000\n0 5\n",
-            "rtla osnoise hist",
+            "how long it was measured",
         ),
         ("# RTLA timerlat histogram\nIndex IRQ-000 Thr-000\n0 5 6\n", "rtla timerlat hist"),
-        ("oslat V 2.40\nTotal runtime: 30 seconds\n", "oslat"),
+        ("oslat V 2.40\nTotal runtime: 30 seconds\n", "oslat without its histogram"),
         ("# /dev/cpu_dma_latency set to 0us\npolicy: fifo: loadavg: 0.00\n", "cyclictest"),
         ("hwlatdetect:  test duration 60 seconds\n   detector: tracer\n", "hwlatdetect"),
         ("core_i: 0 1\nthreshold(ns): 200 200\n", "sysjitter"),

@@ -11,6 +11,7 @@
 //! | [HdrHistogram log](Format::Hdr) | no | yes | instants, sources |
 //! | [scheduler and interrupt tracepoints](Format::Sched) | yes | no | |
 //! | [hwlat tracer](Format::Hwlat) | yes | no | |
+//! | [histogram](Format::Histogram) of rtla osnoise and oslat | yes | no | |
 //!
 //! Files compressed with gzip or zstd are unpacked while they are read. The content of a file determines its format; its name is used
 //! only where a damaged file needs an error in the right terms. Files of other tools that hold no detours are named in the error.
@@ -23,6 +24,7 @@ mod csv;
 mod detect;
 mod ftrace;
 mod hdr;
+mod histogram;
 mod hwlat;
 pub mod netgauge;
 mod osnoise;
@@ -37,12 +39,9 @@ use std::path::Path;
 
 use detect::Content;
 pub use detect::{Format, UnknownName};
-pub use other::OtherFile;
+use text::HEAD;
 
 use crate::trace::{Problem, Trace, TraceError, parquet};
-
-/// Bytes at the head of a file that its format is told from.
-const HEAD: usize = 64 * 1024;
 
 /// Reads a trace in any format; with `None` the format is told from the content, then from the name.
 ///
@@ -93,7 +92,7 @@ fn format_of(head: &[u8], path: &Path) -> Result<(Format, bool), Problem> {
         // a damaged file of these: its reader says where
         Content::Unknown => match Format::of_name(path) {
             Some(format @ (Format::Parquet | Format::Csv | Format::Chrome)) => Ok((format, false)),
-            _ => Err(Problem::UnknownContent(first_line(head))),
+            _ => Err(Problem::UnknownContent { first_line: first_line(head), formats: Format::names() }),
         },
     }
 }
@@ -125,6 +124,7 @@ fn parse_stream(mut input: impl Read, format: Format) -> Result<Trace, Problem> 
         Format::Osnoise => osnoise::read(BufReader::new(input)),
         Format::Sched => sched::read(BufReader::new(input)),
         Format::Hwlat => hwlat::read(BufReader::new(input)),
+        Format::Histogram => histogram::read(BufReader::new(input)),
         Format::Chrome => chrome::read(BufReader::new(input)),
         Format::Hdr => Err(Problem::WriteOnly),
     }
@@ -147,7 +147,7 @@ pub fn write(trace: &Trace, path: &Path, format: Option<Format>) -> Result<(), T
         Format::Osnoise => osnoise::write(trace, out),
         Format::Chrome => chrome::write(trace, out),
         Format::Hdr => hdr::write(trace, out),
-        Format::Sched | Format::Hwlat => Err(Problem::ReadOnly(format)),
+        Format::Sched | Format::Hwlat | Format::Histogram => Err(Problem::ReadOnly(format.name())),
     })
     .map_err(TraceError::writing(path))
 }
@@ -160,7 +160,7 @@ pub fn write(trace: &Trace, path: &Path, format: Option<Format>) -> Result<(), T
 pub fn check_writable(path: &Path, format: Option<Format>) -> Result<(), TraceError> {
     match format.or_else(|| Format::of_name(path)) {
         None => Err(Problem::UnknownFormat(Format::names())),
-        Some(format @ (Format::Sched | Format::Hwlat)) => Err(Problem::ReadOnly(format)),
+        Some(format) if !format.is_written() => Err(Problem::ReadOnly(format.name())),
         Some(_) => colony_node::file::check_writable(path).map_err(Problem::Io),
     }
     .map_err(TraceError::writing(path))

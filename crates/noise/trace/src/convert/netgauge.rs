@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, Write};
 
-use super::text::{Header, Lines, decimal};
+use super::text::{HEAD, Header, Lines, decimal};
 use crate::Source;
 use crate::trace::{Detour, Lane, Problem, Trace, TraceBuilder};
 
@@ -82,7 +82,7 @@ pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
 pub(super) fn plausible(head: &str) -> Option<Result<(), String>> {
     // the last line of a longer file may be cut off
     let whole =
-        if head.len() < super::HEAD { head } else { head.rsplit_once('\n').map_or(head, |(whole, _)| whole) };
+        if head.len() < HEAD { head } else { head.rsplit_once('\n').map_or(head, |(whole, _)| whole) };
     let lines = whole.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let pair = |line: &str| {
         let mut fields = line.split_whitespace().map(|f| decimal(f, 0));

@@ -1,26 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Files of other tools that hold no single detours, or that another program has to print or unpack first.
 
-use std::fmt;
-
-/// The kind of a file that cannot be read as a trace, and what its user can do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OtherFile {
-    what: String,
-    remedy: String,
-}
-
-impl fmt::Display for OtherFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "this is {}; {}", self.what, self.remedy)
-    }
-}
-
-impl OtherFile {
-    pub(super) fn new(what: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { what: what.into(), remedy: remedy.into() }
-    }
-}
+use crate::trace::OtherFile;
 
 /// How a kind of file begins, or a text in its first lines.
 enum Mark {
@@ -70,11 +51,10 @@ const KINDS: &[(&str, &[Mark], &str)] = &[
     ),
     ("a table of `rtla osnoise top`", &[Text("Operating System Noise")], RECORD),
     ("a table of `rtla hwnoise`", &[Text("Hardware-related Noise")], RECORD),
-    ("a histogram of `rtla osnoise hist`", &[Line("# RTLA osnoise hist")], RECORD),
     ("a table of `rtla timerlat top`", &[Text("Timer Latency")], WAKE_UPS),
     ("a histogram of `rtla timerlat hist`", &[Line("# RTLA timerlat hist")], WAKE_UPS),
     ("a result of rtla", &[Line("# RTLA "), Line("rtla ")], RECORD),
-    ("a result of oslat", &[Line("oslat V"), Line("Version: oslat")], RECORD),
+    ("a result of oslat without its histogram", &[Line("oslat V"), Line("Version: oslat")], RECORD),
     (
         "a result of cyclictest",
         &[

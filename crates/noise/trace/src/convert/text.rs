@@ -7,6 +7,9 @@ use std::io::{self, BufRead, Read, Write};
 use crate::trace::{Problem, Stated, TraceMeta, classes, parquet::META_KEY};
 use crate::{Class, Source};
 
+/// Bytes at the head of a file that its format is told from.
+pub(super) const HEAD: usize = 64 * 1024;
+
 /// The longest line a text format may have.
 pub(super) const MAX_LINE: usize = 1 << 20;
 

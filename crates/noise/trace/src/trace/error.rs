@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use colony_node::cpu::CpuSet;
 
 use super::{MAX_DETOURS, MAX_SOURCES, TraceMeta};
-use crate::convert::{Format, OtherFile};
 
 /// A file that could not be read or written as a trace.
 #[derive(Debug, thiserror::Error)]
@@ -139,21 +138,40 @@ pub enum Problem {
     #[error(
         "text in the format `{0}` can be read and not written; write Parquet, or one of the other formats"
     )]
-    ReadOnly(Format),
+    ReadOnly(&'static str),
     /// A Parquet file inside of a compressed file.
     #[error("a Parquet file cannot be read while it is unpacked; unpack it first (`gzip -d`, `zstd -d`)")]
     PackedParquet,
     /// A file of another kind.
     #[error("{0}")]
     OtherFile(OtherFile),
-    /// A file of which nothing is known but its first line.
+    /// A file of which nothing is known.
     #[error(
-        "nothing in it says what kind of file it is (its first line is `{0}`); name its format with `colony noise convert --from`, \
-         which is one of {formats}",
-        formats = Format::names()
+        "nothing in it says what kind of file it is (its first line is `{first_line}`); name its format with `colony noise convert \
+         --from`, which is one of {formats}"
     )]
-    UnknownContent(String),
+    UnknownContent {
+        /// Its first line that is not empty, shortened.
+        first_line: String,
+        /// The formats that can be named.
+        formats: String,
+    },
     /// The name of a file to write does not say the format.
     #[error("its name does not say which format to write; name one with `colony noise convert --to`: {0}")]
     UnknownFormat(String),
+}
+
+/// The kind of a file that cannot be read as a trace, and what its user can do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this is {what}; {remedy}")]
+pub struct OtherFile {
+    what: String,
+    remedy: String,
+}
+
+impl OtherFile {
+    /// `what` follows "this is", and `remedy` says what to do.
+    pub(crate) fn new(what: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { what: what.into(), remedy: remedy.into() }
+    }
 }

@@ -21,14 +21,11 @@ use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnPath, Type};
 
-use self::columns::Layout;
+use self::columns::{BATCH, Layout, damaged};
 use super::{Detour, NO_CPU, Problem, Stated, Trace, TraceBuilder, TraceMeta};
 
 /// Name of the metadata that holds a [`TraceMeta`] as JSON.
 pub(crate) const META_KEY: &str = "colony.meta";
-
-/// Rows that are decoded or encoded at a time.
-const BATCH: usize = 64 * 1024;
 
 /// Rows of a row group: a reader that skips nothing needs few groups, a reader of a part needs small ones.
 const GROUP: usize = 16 * BATCH;
@@ -137,10 +134,6 @@ fn write_column<T: DataType, W: Write + Send>(
 /// Reads a Parquet file.
 pub(crate) fn read(file: impl ChunkReader + 'static) -> Result<Trace, Problem> {
     quietly(|| decode(file)).unwrap_or_else(|| Err(Problem::Damaged("its pages do not decode".into())))
-}
-
-fn damaged(e: ParquetError) -> Problem {
-    Problem::Damaged(e.to_string())
 }
 
 fn decode(file: impl ChunkReader + 'static) -> Result<Trace, Problem> {

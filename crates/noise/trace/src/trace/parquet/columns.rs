@@ -9,13 +9,20 @@ use std::collections::HashMap;
 use parquet::basic::{ConvertedType, LogicalType, TimeUnit, Type as Physical};
 use parquet::column::reader::ColumnReaderImpl;
 use parquet::data_type::{ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::errors::ParquetError;
 use parquet::file::reader::RowGroupReader;
 use parquet::schema::types::ColumnDescriptor;
 
 use super::pages::BoundedPages;
-use super::{BATCH, damaged};
 use crate::Source;
 use crate::trace::{Detour, Problem, TraceBuilder};
+
+/// Rows that are decoded or encoded at a time.
+pub(super) const BATCH: usize = 64 * 1024;
+
+pub(super) fn damaged(e: ParquetError) -> Problem {
+    Problem::Damaged(e.to_string())
+}
 
 /// A column of whole numbers.
 #[derive(Clone, Copy, Debug)]

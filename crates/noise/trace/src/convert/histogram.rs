@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Histograms of the lengths of detours: of `rtla osnoise hist`, and of oslat.
+//!
+//! ```text
+//! # RTLA osnoise histogram                     oslat V 2.40
+//! # Time unit is microseconds (us)             Total runtime:  30 seconds
+//! # Duration:   0 00:01:00                             Core:   2 3
+//! Index   CPU-000   CPU-001                        001 (us):   1012345678 1011111111
+//! 0        430434    479123                        018 (us):   1 0
+//! over:         1         0                         Maximum:   18 1 (us)
+//! max:        275         8                        Duration:   29.98 29.99 (sec)
+//! ```
+//!
+//! A histogram has no instants. Its detours are placed at random instants, independently on each CPU and without overlap, so that their
+//! number, their lengths and the share of stolen time are those of the histogram: noise that can be fitted and simulated.
+
+use std::io::BufRead;
+
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::text::{Lines, decimal};
+use crate::Source;
+use crate::trace::{Detour, Problem, Stated, Trace, TraceBuilder};
+
+/// True if a file that begins with `text` holds such a histogram.
+pub(super) fn is_in(text: &str) -> bool {
+    let has = |start: &str| text.lines().any(|line| line.trim_start().starts_with(start));
+    has("# RTLA osnoise hist") || has("oslat V") && text.contains(" (us):")
+}
+
+/// A histogram as it stands in the file. Each row has a value for each CPU.
+#[derive(Debug, Default)]
+struct Histogram {
+    cpus: Vec<u16>,
+    /// Shortest and longest length, nanoseconds, and the counts.
+    buckets: Vec<(u64, u64, Vec<u64>)>,
+    /// Detours longer than the last bucket.
+    over: Vec<u64>,
+    /// The longest detour, nanoseconds.
+    max_ns: Vec<u64>,
+    /// Length of the observation, seconds.
+    observed_s: Option<f64>,
+    /// Detours shorter than this are not in it, nanoseconds.
+    threshold_ns: Option<u64>,
+}
+
+pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
+    let mut lines = Lines::new(input);
+    let mut all: Vec<String> = Vec::new();
+    while let Some(line) = lines.next()? {
+        // neither program prints more rows than lengths that a histogram can have
+        if all.len() > 100_000 {
+            return Err(lines.wrong("a histogram has fewer lines"));
+        }
+        all.push(line);
+    }
+    let is_oslat = all.iter().any(|line| line.trim_start().starts_with("oslat V"));
+    let histogram = if is_oslat { oslat(&all)? } else { rtla(&all)? };
+    histogram.trace()
+}
+
+fn wrong(line: usize, reason: impl Into<String>) -> Problem {
+    Problem::Line { line: line as u64 + 1, reason: reason.into() }
+}
+
+/// The numbers of a row, one for each of `cpus` CPUs; words behind them, as `(us)`, are left out.
+fn row<T>(
+    line: usize,
+    words: &[&str],
+    cpus: usize,
+    read: impl Fn(&str) -> Option<T>,
+) -> Result<Vec<T>, Problem> {
+    let values: Option<Vec<T>> =
+        words.get(..cpus).and_then(|words| words.iter().map(|word| read(word)).collect());
+    values.ok_or_else(|| {
+        wrong(line, format!("expected a number for each of the {cpus} CPUs, found `{}`", shown(words)))
+    })
+}
+
+fn shown(words: &[&str]) -> String {
+    words.join(" ").chars().take(60).collect()
+}
+
+fn rtla(lines: &[String]) -> Result<Histogram, Problem> {
+    let mut found = Histogram::default();
+    let unit_ns = if lines.iter().any(|l| l.starts_with("# Time unit is nanoseconds")) { 1 } else { 1000 };
+    let times =
+        |line: usize, words: &[&str], cpus: usize| {
+            // a CPU without any detour has a dash
+            row(line, words, cpus, |w| {
+                if w == "-" { Some(0) } else { w.parse::<u64>().ok()?.checked_mul(unit_ns) }
+            })
+        };
+    let mut rows: Vec<(u64, Vec<u64>)> = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        if let Some(duration) = line.strip_prefix("# Duration:") {
+            found.observed_s = days_and_time(duration);
+        }
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let Some((first, rest)) = words.split_first() else { continue };
+        let cpus = found.cpus.len();
+        match *first {
+            "Index" => {
+                let cpu = |word: &str| word.strip_prefix("CPU-")?.parse().ok();
+                let numbers: Option<Vec<u16>> = rest.iter().map(|word| cpu(word)).collect();
+                found.cpus = numbers.ok_or_else(|| wrong(at, "expected CPU-000, CPU-001, … after Index"))?;
+            }
+            "over:" => found.over = row(at, rest, cpus, |w| w.parse().ok())?,
+            "max:" => found.max_ns = times(at, rest, cpus)?,
+            index => {
+                if let Some(index) = index.parse::<u64>().ok().and_then(|i| i.checked_mul(unit_ns)) {
+                    rows.push((index, row(at, rest, cpus, |w| w.parse().ok())?));
+                }
+            }
+        }
+    }
+    // the file does not say how wide a bucket is: the widest that all beginnings allow, and the unit if there are few
+    let width = match rows.len() {
+        0..3 => unit_ns,
+        _ => rows.iter().fold(0, |width, (from, _)| gcd(width, *from)).max(unit_ns),
+    };
+    found.buckets =
+        rows.into_iter().map(|(from, counts)| (from, from.saturating_add(width), counts)).collect();
+    Ok(found)
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// `0 00:01:30`: days, hours, minutes and seconds.
+fn days_and_time(text: &str) -> Option<f64> {
+    let (days, time) = text.trim().split_once(' ')?;
+    let parts: Vec<f64> = time.trim().split(':').map(|p| p.parse().ok()).collect::<Option<_>>()?;
+    let [hours, minutes, seconds] = parts[..] else { return None };
+    let seconds = ((days.parse::<f64>().ok()? * 24.0 + hours) * 60.0 + minutes) * 60.0 + seconds;
+    (seconds.is_finite() && seconds > 0.0).then_some(seconds)
+}
+
+fn oslat(lines: &[String]) -> Result<Histogram, Problem> {
+    // the loop itself takes up to a microsecond
+    let mut found = Histogram { threshold_ns: Some(1000), ..Histogram::default() };
+    for (at, line) in lines.iter().enumerate() {
+        let Some((name, values)) = line.split_once(':') else { continue };
+        let words: Vec<&str> = values.split_whitespace().collect();
+        let cpus = found.cpus.len();
+        match name.trim() {
+            "Total runtime" => found.observed_s = words.first().and_then(|s| s.parse().ok()),
+            "Core" => found.cpus = row(at, &words, words.len(), |w| w.parse().ok())?,
+            "Maximum" => found.max_ns = row(at, &words, cpus, |w| decimal(w, 3)?.try_into().ok())?,
+            "Duration" => {
+                let seconds = row(at, &words, cpus, |w| w.parse::<f64>().ok().filter(|s| s.is_finite()))?;
+                found.observed_s = seconds.into_iter().reduce(f64::min).or(found.observed_s);
+            }
+            name => {
+                let us = name.strip_suffix(" (us)").and_then(|us| us.trim().parse::<u64>().ok());
+                if let Some(to) = us.and_then(|us| us.checked_mul(1000)).filter(|to| *to > 1000) {
+                    found.buckets.push((to - 1000, to, row(at, &words, cpus, |w| w.parse().ok())?));
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+impl Histogram {
+    fn trace(self) -> Result<Trace, Problem> {
+        if self.cpus.is_empty() || self.buckets.is_empty() {
+            return Err(Problem::Empty(
+                "a histogram: a line with the CPUs, and lines with a length and its counts",
+            ));
+        }
+        let Some(observed_s) = self.observed_s.filter(|s| s.is_finite() && *s > 0.0) else {
+            return Err(Problem::Meta(
+                "the histogram does not say how long it was measured (`# Duration:` of rtla, `Duration:` or `Total runtime:` of \
+                 oslat): its rates are not known"
+                    .into(),
+            ));
+        };
+        let mut trace = TraceBuilder::new();
+        let source = trace.source(&Source::Unexplained)?;
+        for (column, &cpu) in self.cpus.iter().enumerate() {
+            // each CPU has random numbers of its own, and the same each time the file is read
+            let mut random = ChaCha8Rng::seed_from_u64(cpu.into());
+            let mut lengths_ns = self.lengths(column, &mut random, &mut trace)?;
+            lengths_ns.shuffle(&mut random);
+            let Some(starts_ns) = placed(&lengths_ns, (observed_s * 1e9) as u64, &mut random) else {
+                return Err(Problem::Meta(format!(
+                    "the detours of CPU {cpu} are longer than the {observed_s} s of the observation"
+                )));
+            };
+            for (start_ns, duration_ns) in starts_ns.into_iter().zip(lengths_ns) {
+                trace.push(Detour { node: 0, cpu, start_ns, duration_ns, source })?;
+            }
+        }
+        trace.note(
+            "a histogram has no instants: its detours are placed at random, on each CPU by itself. What is periodic, and what CPUs have \
+             in common, is not known",
+        );
+        trace.build_foreign(Stated {
+            threshold_ns: self.threshold_ns,
+            cpus: Some(self.cpus.iter().map(|cpu| usize::from(*cpu)).collect()),
+            observed_s: Some(observed_s),
+            start_ns: Some(0),
+            ..Stated::default()
+        })
+    }
+
+    /// The lengths of the detours of a column, anywhere in their buckets.
+    fn lengths(
+        &self,
+        column: usize,
+        random: &mut ChaCha8Rng,
+        trace: &mut TraceBuilder,
+    ) -> Result<Vec<u64>, Problem> {
+        let mut lengths_ns = Vec::new();
+        let last_ns = self.buckets.iter().map(|(_, to, _)| *to).max().unwrap_or(0);
+        let max_ns = self.max_ns.get(column).copied().unwrap_or(last_ns).max(last_ns);
+        let over = self.over.get(column).copied().unwrap_or(0);
+        let over = (over > 0).then_some((last_ns, max_ns, over));
+        let buckets = self.buckets.iter().map(|(from, to, counts)| (*from, *to, counts[column]));
+        for (from_ns, to_ns, count) in buckets.chain(over) {
+            let count = usize::try_from(count).map_err(|_| Problem::TooManyDetours)?;
+            trace.expect(lengths_ns.len().saturating_add(count))?;
+            lengths_ns.extend((0..count).map(|_| random.random_range(from_ns..=to_ns.max(from_ns))));
+        }
+        if let Some(longest) = lengths_ns.last_mut().filter(|_| over.is_some()) {
+            *longest = max_ns;
+        }
+        Ok(lengths_ns)
+    }
+}
+
+/// Starts of detours of these lengths, in order, that do not overlap within `span_ns`; `None` if they are too long for it.
+fn placed(lengths_ns: &[u64], span_ns: u64, random: &mut ChaCha8Rng) -> Option<Vec<i64>> {
+    let taken_ns = lengths_ns.iter().try_fold(0u64, |sum, ns| sum.checked_add(*ns))?;
+    let free_ns = span_ns.checked_sub(taken_ns)?;
+    let mut free_before: Vec<u64> = lengths_ns.iter().map(|_| random.random_range(0..=free_ns)).collect();
+    free_before.sort_unstable();
+    let mut before_ns = 0;
+    let start = |(free, length): (u64, &u64)| {
+        let start_ns = free + before_ns;
+        before_ns += length;
+        i64::try_from(start_ns).ok()
+    };
+    free_before.into_iter().zip(lengths_ns).map(start).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::convert::{Format, parse};
+    use proptest::prelude::*;
+
+    const RTLA: &str = "\
+# RTLA osnoise histogram
+# Time unit is microseconds (us)
+# Duration:   0 00:01:00
+Index   CPU-000   CPU-003
+0           430         0
+1            20         0
+7             3         0
+over:         2         0
+count:      455         0
+min:          0         -
+avg:          0         -
+max:        275         -
+";
+
+    const OSLAT: &str = "\
+oslat V 2.40
+Total runtime: \t\t30 seconds
+Workload: \t\tno
+        Core:\t 2 3
+Counter Freq:\t 2095 2095 (Mhz)
+    001 (us):\t 1012345678 1011111111
+    002 (us):\t 5 0
+    018 (us):\t 1 0
+     Minimum:\t 1 1 (us)
+     Maximum:\t 18 1 (us)
+    Duration:\t 29.98 29.99 (sec)
+";
+
+    fn lengths(trace: &Trace, cpu: u16) -> Vec<u64> {
+        let mut lengths: Vec<u64> =
+            trace.detours.iter().filter(|d| d.cpu == cpu).map(|d| d.duration_ns).collect();
+        lengths.sort_unstable();
+        lengths
+    }
+
+    #[test]
+    fn a_histogram_of_rtla_has_its_counts_lengths_and_time() {
+        let trace = parse(RTLA.as_bytes(), Format::Histogram).expect("a histogram");
+        assert_eq!((trace.meta.cpus.to_string(), trace.meta.observed_s), ("0,3".to_owned(), 60.0));
+        let found = lengths(&trace, 0);
+        assert_eq!((found.len(), lengths(&trace, 3).len()), (455, 0));
+        assert!(
+            found[429] <= 1000 && (1000..=2000).contains(&found[449]) && (7000..=8000).contains(&found[452])
+        );
+        assert!((8000..=275_000).contains(&found[453]) && found[454] == 275_000, "{:?}", &found[450..]);
+        assert!(trace.meta.notes[0].contains("placed at random"), "{:?}", trace.meta.notes);
+        assert_eq!(parse(RTLA.as_bytes(), Format::Histogram).expect("again"), trace, "the same each time");
+    }
+
+    #[test]
+    fn a_histogram_of_oslat_has_no_detours_below_a_microsecond() {
+        let trace = parse(OSLAT.as_bytes(), Format::Histogram).expect("a histogram");
+        assert_eq!((trace.meta.cpus.to_string(), trace.meta.observed_s), ("2-3".to_owned(), 29.98));
+        let found = lengths(&trace, 2);
+        assert_eq!((found.len(), lengths(&trace, 3).len()), (6, 0));
+        assert!((1000..=2000).contains(&found[0]) && (17_000..=18_000).contains(&found[5]), "{found:?}");
+        assert_eq!(trace.meta.threshold_ns, 1000);
+    }
+
+    #[test]
+    fn what_is_missing_in_a_histogram_is_named() {
+        for (text, says) in [
+            (RTLA.replace("# Duration:   0 00:01:00\n", ""), "does not say how long it was measured"),
+            (RTLA.replace("20         0", "20"), "line 6: expected a number for each of the 2 CPUs"),
+            (RTLA.replace("0 00:01:00", "0 00:00:00.0003"), "longer than the 0.0003 s"),
+            ("# RTLA osnoise histogram\n".to_owned(), "expected a histogram"),
+            (RTLA.replace("CPU-003", "irq"), "expected CPU-000"),
+        ] {
+            let error = parse(text.as_bytes(), Format::Histogram).expect_err(says).to_string();
+            assert!(error.contains(says), "{error}");
+        }
+        let many = RTLA.replace("430 ", "99999999999999999999");
+        assert!(parse(many.as_bytes(), Format::Histogram).is_err());
+        let too_many = RTLA.replace("430 ", "999999999999");
+        assert!(matches!(parse(too_many.as_bytes(), Format::Histogram), Err(Problem::TooManyDetours)));
+    }
+
+    proptest! {
+        #[test]
+        fn placed_detours_keep_their_lengths_and_do_not_overlap(
+            lengths in prop::collection::vec(0u64..1000, 0..50),
+            free in 0u64..10_000,
+            seed: u64,
+        ) {
+            let span = lengths.iter().sum::<u64>() + free;
+            let starts = placed(&lengths, span, &mut ChaCha8Rng::seed_from_u64(seed)).expect("room");
+            let ends: Vec<i64> = starts.iter().zip(&lengths).map(|(s, l)| s + *l as i64).collect();
+            prop_assert!(starts.iter().skip(1).zip(&ends).all(|(next, end)| next >= end));
+            prop_assert!(ends.last().is_none_or(|end| *end <= span as i64));
+        }
+
+        #[test]
+        fn no_text_panics(text in "(# RTLA osnoise histogram\n)?(oslat V\n)?([a-zA-Z0-9:#.\\-() \n]{0,200})") {
+            let _ = parse(text.as_bytes(), Format::Histogram);
+        }
+    }
+}
